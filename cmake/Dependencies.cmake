@@ -1,0 +1,17 @@
+# Debian's libraries, one interface target each. Modules link only those that DESIGN's table gives them.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(prometheus-cpp REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(PNG REQUIRED)
+find_package(MPI REQUIRED COMPONENTS CXX)
+target_compile_definitions(MPI::MPI_CXX INTERFACE OMPI_SKIP_MPICXX)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(spdlog REQUIRED IMPORTED_TARGET spdlog)
+pkg_check_modules(hdf5 REQUIRED IMPORTED_TARGET hdf5)
+pkg_check_modules(turbojpeg REQUIRED IMPORTED_TARGET libturbojpeg)
+pkg_check_modules(matio REQUIRED IMPORTED_TARGET matio)
+find_library(TCMALLOC tcmalloc_minimal REQUIRED) # a caching allocator: PyTorch under glibc's malloc faults its pages anew each step

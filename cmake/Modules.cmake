@@ -1,0 +1,37 @@
+# dtrain_add_module(NAME SOURCES ... [CUDA_SOURCES ...] [TORCH] [DEPENDS ...] [PRIVATE ...])
+# One static library dtrain_NAME. TORCH: uses LibTorch, and the one precompiled header. PRIVATE: third parties for .cpp files only.
+# CUDA_SOURCES are built with DTRAIN_CUDA only; a module with them gives a *_none.cpp in CPU_SOURCES otherwise.
+
+add_library(dtrain_flags INTERFACE)
+target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wno-psabi>)
+# Shared __host__ __device__ bodies must round alike: no fused multiply-add behind the programmer's back.
+target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
+                                              $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>)
+target_include_directories(dtrain_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
+
+add_library(dtrain_pch STATIC ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
+target_link_libraries(dtrain_pch PRIVATE dtrain_flags dtrain::torch)
+target_precompile_headers(dtrain_pch PRIVATE <torch/torch.h>)
+
+function(dtrain_add_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;CUDA_SOURCES;CPU_SOURCES;DEPENDS;PRIVATE")
+  if(DTRAIN_CUDA)
+    list(APPEND arg_SOURCES ${arg_CUDA_SOURCES})
+  else()
+    list(APPEND arg_SOURCES ${arg_CPU_SOURCES})
+  endif()
+  add_library(dtrain_${name} STATIC ${arg_SOURCES})
+  target_link_libraries(dtrain_${name} PUBLIC dtrain_flags Threads::Threads PRIVATE ${arg_PRIVATE})
+  foreach(module IN LISTS arg_DEPENDS)
+    if(EXISTS ${CMAKE_SOURCE_DIR}/src/${module}/CMakeLists.txt OR EXISTS ${CMAKE_SOURCE_DIR}/${module}/CMakeLists.txt)
+      target_link_libraries(dtrain_${name} PUBLIC dtrain_${module})
+    endif()
+  endforeach()
+  if(arg_TORCH)
+    target_link_libraries(dtrain_${name} PUBLIC dtrain::torch)
+    target_precompile_headers(dtrain_${name} REUSE_FROM dtrain_pch)
+  endif()
+  if(DTRAIN_CUDA)
+    target_link_libraries(dtrain_${name} PUBLIC dtrain::cudart)
+  endif()
+endfunction()

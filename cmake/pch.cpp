@@ -1,0 +1,1 @@
+// Holds the precompiled LibTorch header that all targets share.

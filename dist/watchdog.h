@@ -1,0 +1,35 @@
+#pragma once
+
+// Finds the rank that stands still. Each rank beats with the age of its *training thread's* progress; when no progress of a
+// rank is younger than `timeout`, the job is ended with a message that names rank and phase. mpirun notices a dead rank
+// by itself, but never a stopped one.
+//
+// Beats go over a channel of their own (not through the training communicator), so that a rank stuck inside a collective still
+// beats. Thread-safety: progress() is called by the training thread, costs an atomic store. Ownership: owns its thread.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "dist/world.h"
+
+namespace dtrain::dist {
+
+class Watchdog {
+ public:
+  // `on_stall(message)` runs on the watchdog's thread; it must end the process. Collective.
+  Watchdog(const World&, double timeout_seconds, std::function<void(const std::string&)> on_stall);
+  ~Watchdog();  // call close() first on the good path
+  Watchdog(const Watchdog&) = delete;
+
+  // `phase` must be a string literal ("data", "forward", ...). Collectives pass "all_reduce": a rank that waits there is a
+  // victim, not the culprit.
+  void progress(const char* phase, int64_t step) noexcept;
+  void close();  // collective: all ranks stop beating
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dtrain::dist

@@ -1,0 +1,40 @@
+#pragma once
+
+// Every failure a user can meet is one of these types; the type decides the exit code of the process, and all ranks leave
+// with the same one (see docs/design.md, section 6). A message says what went wrong, with which values, where
+// (file:line:col or file#sample) and what to do; the rank is added by whoever prints it.
+
+#include <stdexcept>
+#include <string>
+
+namespace dtrain {
+
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message, int exit_code = 70) : std::runtime_error(message), exit_code_(exit_code) {}
+  int exit_code() const { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
+#define DTRAIN_ERROR_TYPE(Name, code)                                     \
+  class Name : public Error {                                             \
+   public:                                                                \
+    explicit Name(const std::string& message) : Error(message, code) {}   \
+  }
+
+DTRAIN_ERROR_TYPE(UsageError, 64);       // unknown command, wrong number of arguments
+DTRAIN_ERROR_TYPE(DataError, 65);        // a data set that is missing, damaged or of another kind
+DTRAIN_ERROR_TYPE(DeviceError, 69);      // a GPU asked for and absent, out of memory, a CUDA failure
+DTRAIN_ERROR_TYPE(OutputError, 73);      // the run folder or an output file cannot be written
+DTRAIN_ERROR_TYPE(CheckpointError, 74);  // no checkpoint that verifies, or one of another network
+DTRAIN_ERROR_TYPE(CommError, 76);        // MPI or NCCL failed, a rank died or stands still
+DTRAIN_ERROR_TYPE(ConfigError, 78);      // all problems of config files and flags, in one message
+DTRAIN_ERROR_TYPE(NumericsError, 79);    // the loss left the numbers
+
+#undef DTRAIN_ERROR_TYPE
+
+inline constexpr int kExitStoppedOnRequest = 75;  // saved a checkpoint because asked to stop: run me again
+
+}  // namespace dtrain

@@ -1,0 +1,33 @@
+#pragma once
+
+// The file operations whose failure must lose nothing, behind one seam: the checkpoint store and all atomic writes go
+// through it, and tests put a file system there that fails the k-th call or fills up.
+// Errors: OutputError with the path, the operation and errno's text (a full disk says so).
+// Thread-safety: the real one may be used from any thread.
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace dtrain {
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+  // Creates or replaces `path` with `bytes` and fsyncs it. Not atomic by itself.
+  virtual void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) = 0;
+  virtual void sync_folder(const std::filesystem::path& folder) = 0;
+  virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
+  virtual void create_folders(const std::filesystem::path& folder) = 0;
+  virtual void remove_all(const std::filesystem::path& path) = 0;
+};
+
+FileSystem& real_file_system();
+
+// Either the old or the new content is there, whole, whatever happens: temporary name, fsync, rename, fsync of the folder.
+void write_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view text);
+
+std::string read_text(const std::filesystem::path& path);  // throws Error when it cannot be read
+
+}  // namespace dtrain

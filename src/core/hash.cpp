@@ -1,0 +1,59 @@
+#include "core/hash.h"
+
+#include <openssl/evp.h>
+#include <xxhash.h>
+
+#include <array>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include "core/check.h"
+
+namespace dtrain {
+namespace {
+
+class Sha256 {
+ public:
+  Sha256() { DTRAIN_CHECK(context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1); }
+  void update(const void* data, size_t size) { DTRAIN_CHECK(EVP_DigestUpdate(context_.get(), data, size) == 1); }
+  std::string hex() {
+    std::array<unsigned char, 32> digest{};
+    DTRAIN_CHECK(EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr) == 1);
+    static constexpr char kDigits[] = "0123456789abcdef";
+    std::string text;
+    for (const unsigned char byte : digest) {
+      text += kDigits[byte >> 4];
+      text += kDigits[byte & 15];
+    }
+    return text;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_{EVP_MD_CTX_new(), EVP_MD_CTX_free};
+};
+
+}  // namespace
+
+uint64_t xxh64(std::span<const std::byte> bytes, uint64_t seed) { return XXH64(bytes.data(), bytes.size(), seed); }
+
+std::string sha256_hex(std::span<const std::byte> bytes) {
+  Sha256 hash;
+  hash.update(bytes.data(), bytes.size());
+  return hash.hex();
+}
+
+std::string sha256_hex_of_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(str("cannot read ", path.string()));
+  Sha256 hash;
+  std::vector<char> buffer(1 << 20);
+  while (in) {
+    in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    hash.update(buffer.data(), static_cast<size_t>(in.gcount()));
+  }
+  if (in.bad()) throw Error(str("cannot read ", path.string()));
+  return hash.hex();
+}
+
+}  // namespace dtrain

@@ -1,0 +1,17 @@
+#pragma once
+
+// The two hashes of dtrain's files: xxh64 finds rot in data sets (fast), SHA-256 vouches for checkpoints.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace dtrain {
+
+uint64_t xxh64(std::span<const std::byte> bytes, uint64_t seed = 0);
+std::string sha256_hex(std::span<const std::byte> bytes);
+std::string sha256_hex_of_file(const std::filesystem::path& path);  // throws Error when it cannot be read
+
+}  // namespace dtrain

@@ -1,0 +1,80 @@
+#include "core/log.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <mutex>
+
+#include "core/error.h"
+
+namespace dtrain::log {
+namespace {
+
+struct State {
+  std::mutex mutex;
+  int rank = 0;
+  int world_size = 1;
+  std::shared_ptr<spdlog::sinks::stderr_sink_mt> console = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  std::shared_ptr<spdlog::sinks::basic_file_sink_mt> file;
+};
+
+State& state() {
+  static State* instance = new State;  // never destroyed: threads may log while the process ends
+  return *instance;
+}
+
+void write(spdlog::level::level_enum level, std::string_view message, bool decorated) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (s.rank != 0 && level < spdlog::level::warn) return;
+  std::string text;
+  if (decorated && level >= spdlog::level::warn) {
+    if (s.world_size > 1) text += "[rank " + std::to_string(s.rank) + "] ";
+    text += level == spdlog::level::warn ? "warning: " : "error: ";
+  }
+  text += message;
+  const std::string pattern = decorated && level < spdlog::level::warn ? "[%Y-%m-%d %H:%M:%S] %v" : "%v";
+  const spdlog::details::log_msg record("dtrain", level, text);
+  for (const std::shared_ptr<spdlog::sinks::sink>& sink : {std::static_pointer_cast<spdlog::sinks::sink>(s.console),
+                                                            std::static_pointer_cast<spdlog::sinks::sink>(s.file)}) {
+    if (!sink) continue;
+    try {
+      sink->set_pattern(pattern);
+      sink->log(record);
+      sink->flush();
+    } catch (const spdlog::spdlog_ex&) {
+      // A full disk must not end training because of a log line; the metrics and the checkpoint will say so.
+    }
+  }
+}
+
+}  // namespace
+
+void set_rank(int rank, int world_size) {
+  const std::lock_guard lock(state().mutex);
+  state().rank = rank;
+  state().world_size = world_size;
+}
+
+void open_file(const std::string& path) {
+  const std::lock_guard lock(state().mutex);
+  try {
+    state().file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, /*truncate=*/false);
+  } catch (const spdlog::spdlog_ex& e) {
+    throw OutputError(std::string("cannot write the log file ") + path + ": " + e.what());
+  }
+}
+
+void close_file() {
+  const std::lock_guard lock(state().mutex);
+  state().file.reset();
+}
+
+void info(std::string_view message) { write(spdlog::level::info, message, true); }
+void plain(std::string_view message) { write(spdlog::level::info, message, false); }
+void warning(std::string_view message) { write(spdlog::level::warn, message, true); }
+void error(std::string_view message) { write(spdlog::level::err, message, true); }
+
+}  // namespace dtrain::log

@@ -1,0 +1,33 @@
+#pragma once
+
+// Text for people: joining values, fixed digits, byte sizes, durations, and the nearest name to a mistyped one.
+// (std::format is not in GCC 12, and fmt's headers clash with the copy inside LibTorch.)
+
+#include <cstdint>
+#include <span>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dtrain {
+
+template <typename... Parts>
+std::string str(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+std::string fixed(double value, int digits);       // 3.14159, 2 -> "3.14"
+std::string scientific(double value, int digits);  // 0.001, 2 -> "1.00e-03"
+std::string human_bytes(double bytes);             // 1.5 GiB
+std::string human_duration(double seconds);        // 1h02m, 3m05s, 12.3s
+std::string human_count(int64_t count);            // 1 234 567
+std::string join(std::span<const std::string> parts, std::string_view separator);
+std::vector<std::string> split(std::string_view text, char separator);
+
+// The candidate with the smallest edit distance to `word`, if it is near enough to be a likely typo; else "".
+std::string nearest(std::string_view word, std::span<const std::string> candidates);
+
+}  // namespace dtrain

@@ -1,0 +1,54 @@
+#pragma once
+
+// An open dtrain HDF5 file (docs/file_formats.md). The HDF5 library only opens it: it says where the bytes of the
+// datasets lie, and samples are read with pread at those offsets, from any number of threads without its lock.
+// Errors: DataError naming file, dataset and sample. A file without `format = dtrain` is refused with a pointer to
+// `dtrain convert`. Thread-safety: all const methods may be called from any thread.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dtrain::data {
+
+struct Schema {
+  std::string task;
+  std::vector<int64_t> input_shape;    // of one sample: {H, W, 3}, uint8
+  std::vector<int64_t> target_shape;   // of one sample: {3}, float32
+  int64_t samples = 0;
+  uint64_t checksum = 0;               // of the whole file's samples: identifies the data set
+  int64_t input_bytes() const;
+  int64_t target_elements() const;
+};
+
+class Store {
+ public:
+  static std::unique_ptr<Store> open(const std::filesystem::path& file);
+  virtual ~Store() = default;
+
+  virtual const Schema& schema() const = 0;
+  virtual const std::filesystem::path& path() const = 0;
+  // Bytes of sample `id` as stored. `out.size()` must be schema().input_bytes() (fixed-size samples).
+  virtual void read_input(int64_t id, std::span<std::byte> out) const = 0;
+  virtual void read_target(int64_t id, std::span<float> out) const = 0;
+  virtual uint64_t checksum(int64_t id) const = 0;                  // xxh64 of input bytes, then target bytes
+  virtual std::vector<int64_t> split(const std::string& name) const = 0;  // "train" | "val" | "test"; empty if absent
+  virtual std::string source(int64_t id) const = 0;                 // provenance: path relative to the converted folder
+  virtual int64_t group(int64_t id) const = 0;                      // samples of one photo or subject share a group
+  virtual std::string attribute(const std::string& name) const = 0; // root attribute as text; "" if absent
+  // Reads every sample and compares its checksum, and the whole's. Throws DataError naming the first bad one.
+  virtual void verify() const = 0;
+};
+
+// Train and validation ids when the file has no validation split: `share` of the groups of the training split, chosen by
+// key, so that no group is on both sides.
+struct Splits {
+  std::vector<int64_t> train, val, test;
+};
+Splits splits(const Store&, double val_share, uint64_t seed);
+
+}  // namespace dtrain::data

@@ -1,0 +1,51 @@
+#include "core/file_system.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "support/temp_dir.h"
+
+namespace dtrain {
+namespace {
+
+class FailingRename : public FileSystem {
+ public:
+  void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) override {
+    real_file_system().write_durably(path, bytes);
+  }
+  void sync_folder(const std::filesystem::path& folder) override { real_file_system().sync_folder(folder); }
+  void rename(const std::filesystem::path&, const std::filesystem::path&) override { throw OutputError("no rename today"); }
+  void create_folders(const std::filesystem::path& folder) override { real_file_system().create_folders(folder); }
+  void remove_all(const std::filesystem::path& path) override { real_file_system().remove_all(path); }
+};
+
+TEST(WriteAtomically, ReplacesWholeOrNotAtAll) {
+  const testing::TempDir folder;
+  write_atomically(real_file_system(), folder / "f", "old");
+  EXPECT_EQ(read_text(folder / "f"), "old");
+  FailingRename failing;
+  EXPECT_THROW(write_atomically(failing, folder / "f", "new"), OutputError);
+  EXPECT_EQ(read_text(folder / "f"), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a temporary file was left";
+}
+
+TEST(WriteDurably, AFullDiskIsNamed) {
+  try {
+    real_file_system().write_durably("/dev/full", std::as_bytes(std::span("x", 1)));
+    FAIL() << "writing to a full device succeeded";
+  } catch (const OutputError& e) {
+    EXPECT_NE(std::string(e.what()).find("No space left"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("/dev/full"), std::string::npos) << e.what();
+    EXPECT_EQ(e.exit_code(), 73);
+  }
+}
+
+TEST(ReadText, AnEmptyFileIsEmptyAndAnAbsentOneThrows) {
+  const testing::TempDir folder;
+  write_atomically(real_file_system(), folder / "f", "");
+  EXPECT_EQ(read_text(folder / "f"), "");
+  EXPECT_THROW(read_text(folder / "absent"), Error);
+}
+
+}  // namespace
+}  // namespace dtrain

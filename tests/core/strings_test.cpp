@@ -1,0 +1,33 @@
+#include "core/strings.h"
+
+#include <gtest/gtest.h>
+
+namespace dtrain {
+namespace {
+
+TEST(Nearest, FindsTyposAndKeepsQuietOtherwise) {
+  const std::vector<std::string> names = {"train.epochs", "train.batch_size", "optimizer.lr", "optimizer.weight_decay"};
+  EXPECT_EQ(nearest("train.epoch", names), "train.epochs");
+  EXPECT_EQ(nearest("optimiser.lr", names), "optimizer.lr");
+  EXPECT_EQ(nearest("train.bacth_size", names), "train.batch_size");
+  EXPECT_EQ(nearest("zzzzzzzzzz", names), "");
+}
+
+TEST(Human, SizesDurationsCounts) {
+  EXPECT_EQ(human_bytes(512), "512 B");
+  EXPECT_EQ(human_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(human_duration(12.34), "12.3s");
+  EXPECT_EQ(human_duration(3725), "1h02m");
+  EXPECT_EQ(human_duration(185), "3m05s");
+  EXPECT_EQ(human_count(1234567), "1 234 567");
+  EXPECT_EQ(human_count(-1234), "-1 234");
+  EXPECT_EQ(human_count(123), "123");
+}
+
+TEST(Split, KeepsEmptyParts) {
+  EXPECT_EQ(split("a.b..c", '.'), (std::vector<std::string>{"a", "b", "", "c"}));
+  EXPECT_EQ(split("", '.'), (std::vector<std::string>{""}));
+}
+
+}  // namespace
+}  // namespace dtrain
