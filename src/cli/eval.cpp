@@ -13,6 +13,7 @@
 #include "core/strings.h"
 #include "dist/bytes.h"
 #include "models/models.h"
+#include "models/state.h"
 #include "config/load.h"
 #include "train/content_transfer.h"
 #include "train/evaluate.h"

@@ -3,10 +3,11 @@
 #include <torch/version.h>
 
 #include "config/load.h"
-#include "core/check.h"
+#include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "dist/bytes.h"
+#include "models/state.h"
 #include "train/norm_buffers.h"
 #include "train/trainer.h"
 #include "train/training_state.h"
@@ -31,19 +32,15 @@ const at::Tensor* find(const NamedTensors& tensors, const std::string& name) {
   return nullptr;
 }
 
-// Copies `source` into every tensor of `named`, by name; the sets of names and all shapes must be equal.
-void copy_all(const torch::OrderedDict<std::string, at::Tensor>& named, const NamedTensors& source, const std::string& prefix,
-              size_t& used) {
+// This rank's own running statistics, saved as local.NAME.
+void restore_local_buffers(torch::nn::Module& model, const NamedTensors& own) {
   const at::NoGradGuard no_grad;
-  for (const auto& item : named) {
-    const at::Tensor* tensor = find(source, prefix + item.key());
-    if (!tensor) throw CheckpointError(str("the checkpoint has no tensor '", prefix, item.key(), "': it is of another network"));
-    if (tensor->sizes() != item.value().sizes()) {
-      throw CheckpointError(str("tensor '", prefix, item.key(), "' has shape ", tensor->sizes(), " in the checkpoint and ",
-                                item.value().sizes(), " in this network"));
+  for (const auto& buffer : model.named_buffers()) {
+    const at::Tensor* tensor = find(own, "local." + buffer.key());
+    if (!tensor || tensor->sizes() != buffer.value().sizes()) {
+      throw CheckpointError(str("the state of this rank has no statistic '", buffer.key(), "' of the network's shape"));
     }
-    item.value().detach().copy_(*tensor);
-    ++used;
+    buffer.value().detach().copy_(*tensor);
   }
 }
 
@@ -109,13 +106,7 @@ void Trainer::save(const char* why) {
 void Trainer::resume(const checkpoint::Content& content) {
   torch::nn::Module& model = parts_.task.model();
   const TrainingState state = from_json(content.state_json);
-  size_t used = 0;
-  copy_all(model.named_parameters(), content.model, "", used);
-  copy_all(model.named_buffers(), content.model, "", used);
-  if (used != content.model.size()) {
-    throw CheckpointError(str("the checkpoint has ", content.model.size(), " tensors, this network ", used,
-                              ": it is of another network"));
-  }
+  models::load_all(model, content.model);
   optimizer_.load(content.optimizer);
   scaler_.load(state.scaler);
   step_ = state.step;
@@ -128,7 +119,7 @@ void Trainer::resume(const checkpoint::Content& content) {
   const auto rank = static_cast<size_t>(parts_.host.rank());
   if (content.world_size == parts_.host.size() && content.ranks.size() > rank) {
     const NamedTensors& own = content.ranks[rank];
-    copy_all(model.named_buffers(), own, "local.", used);
+    restore_local_buffers(model, own);
     for (const auto& [name, tensor] : generators(parts_.device)) {
       const at::Tensor* saved = find(own, name);
       if (!saved) continue;  // saved on another kind of device
