@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Says what a finished run was: its folder, the metrics address it had, the test error. Reads only the run's own files.
 
 usage: quickstart_summary.py RUN_FOLDER
