@@ -16,6 +16,7 @@
 #include "models/state.h"
 #include "config/load.h"
 #include "train/content_transfer.h"
+#include "train/device.h"
 #include "train/evaluate.h"
 #include "train/precision.h"
 #include "train/training_state.h"
@@ -77,14 +78,14 @@ int eval(Launched& launched, const Options& options) {
     task = tasks::make_task(config);
     task->check(*store);
     splits = data::splits(*store, trained.data.val_share, trained.train.seed);
-    precision = train::parse_precision(options.amp, launched.device);
+    precision = train::parse_precision(options.amp, launched.device.type(), train::device_info(launched.device).capability);
     models::load_all(task->model(), content->model);
   });
   const std::vector<int64_t>& ids = options.split == "train" ? splits.train : options.split == "val" ? splits.val : splits.test;
   dist::agree(host, [&] {
     if (ids.empty()) throw DataError(str(config.data.file, " has no samples in its ", options.split, " split (try --split)"));
   });
-  train::apply_precision(precision, launched.device);
+  train::apply_precision(precision);
   task->model().to(launched.device);
   models::set_channels_last(task->model());
   const int threads = options.workers > 0 ? static_cast<int>(options.workers) : std::clamp(launched.cores / 2, 1, 8);

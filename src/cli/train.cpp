@@ -13,6 +13,7 @@
 #include "cli/launch.h"
 #include "cli/quickstart.h"
 #include "cli/run_folder.h"
+#include "cli/run_plot.h"
 #include "cli/signals.h"
 #include "config/load.h"
 #include "config/merge.h"
@@ -24,7 +25,6 @@
 #include "dist/make_communicator.h"
 #include "dist/watchdog.h"
 #include "models/models.h"
-#include "monitoring/plot.h"
 #include "monitoring/sinks.h"
 #include "train/content_transfer.h"
 #include "train/precision.h"
@@ -126,7 +126,7 @@ int train(Launched& launched, Request& request) {
     }
     batches = train::batch_arithmetic(config.train, world.size, static_cast<int64_t>(splits.train.size()));
     config.train.global_batch = batches.global_batch;
-    precision = train::parse_precision(config.train.amp, launched.device);
+    precision = train::parse_precision(config.train.amp, launched.device.type(), train::device_info(launched.device).capability);
     if (!config.model.init.empty() && !content) {
       auto* network = dynamic_cast<models::Network*>(&task->model());
       DTRAIN_CHECK(network != nullptr, "--model.init needs a built-in network");
@@ -138,11 +138,11 @@ int train(Launched& launched, Request& request) {
     splits.val.clear();
     splits.test.clear();
   }
-  train::apply_precision(precision, launched.device);
+  train::apply_precision(precision);
   at::globalContext().setBenchmarkCuDNN(config.device.cudnn_benchmark && !config.train.deterministic);
   if (config.train.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   torch::manual_seed(config.train.seed);
-  if (precision == train::Precision::kFp64) task->model().to(at::kDouble);
+  task->model().to(train::parameter_dtype(precision));
   task->model().to(launched.device);
   if (config.model.channels_last) models::set_channels_last(task->model());
 
@@ -170,6 +170,7 @@ int train(Launched& launched, Request& request) {
                                  {"world_size", str(world.size)}},
                          .gpu_pci_bus_id = device.pci_bus_id});
     address = prometheus->address();
+    if (content) prometheus->restore(content->step, content->step * batches.global_batch);
     sinks.push_back(std::move(prometheus));
   }
   const std::vector<RankPlace> places =
@@ -177,7 +178,7 @@ int train(Launched& launched, Request& request) {
                            launched.cores, at::get_num_threads(), loader_threads});
   int64_t parameters = 0;
   for (const auto& parameter : task->model().parameters()) parameters += parameter.numel();
-  const BannerFacts facts{.precision = config.train.amp == "auto" ? str(train::name(precision), " (auto)") : train::name(precision),
+  const BannerFacts facts{.precision = config.train.amp == "auto" ? str(train::to_string(precision), " (auto)") : train::to_string(precision),
                           .task = config.task,
                           .network = config.model.name,
                           .data_file = config.data.file,
@@ -251,7 +252,7 @@ int train(Launched& launched, Request& request) {
   dist::agree_on_rank0(host, [&] {
     if (!outcome.validation.empty()) log::plain("validation: " + metrics_text(outcome.validation));
     if (!outcome.test.empty()) log::plain("test: " + metrics_text(outcome.test));
-    if (!request.dry_run) monitoring::write_run_plot(plan.folder);
+    if (!request.dry_run) write_run_plot(plan.folder);
     log::plain(verdict.text);
     char ledger[17];
     std::snprintf(ledger, sizeof ledger, "%016llx", static_cast<unsigned long long>(outcome.ledger));

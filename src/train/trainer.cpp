@@ -28,12 +28,6 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-// k such that 2^k is the power of two at or above a rank's planned share of the weight: the loss is multiplied by 2^-k
-// (exactly), which keeps fp16 gradients the size of a mean's, and the one division by the weight undoes it.
-int64_t power_of_two_above(double weight_per_rank) {
-  return static_cast<int64_t>(std::ceil(std::log2(std::max(1.0, weight_per_rank))));
-}
-
 std::vector<dist::NamedParameter> trainable(torch::nn::Module& model) {
   std::vector<dist::NamedParameter> parameters;
   for (const auto& parameter : model.named_parameters()) {
@@ -41,8 +35,6 @@ std::vector<dist::NamedParameter> trainable(torch::nn::Module& model) {
   }
   return parameters;
 }
-
-at::ScalarType parameter_type(torch::nn::Module& model) { return model.parameters().front().scalar_type(); }
 
 // The optimizer takes the rate as a tensor: float64 on the CPU; on a GPU float32, filled by a kernel, not by a copy.
 at::Tensor rate_tensor(double rate, at::Device device) {
@@ -62,7 +54,7 @@ Trainer::Trainer(Parts parts)
                .verify = parts_.config.data.verify,
                .device = parts_.device},
               {parts_.host.rank(), parts_.host.size()}),
-      scaler_(parts_.config.amp, parts_.precision == Precision::kFp16, parts_.device, parameter_type(parts_.task.model())),
+      scaler_(parts_.config.amp, needs_loss_scaling(parts_.precision), parts_.device, parameter_dtype(parts_.precision)),
       reducer_(trainable(parts_.task.model()), parts_.gradients, parts_.host,
                {.cap_bytes = static_cast<int64_t>(parts_.config.dist.bucket_mb * (1 << 20)),
                 .first_bytes = static_cast<int64_t>(parts_.config.dist.first_bucket_mb * (1 << 20))}),
@@ -155,7 +147,7 @@ StepStats Trainer::step() {
     clock_.enter(Phase::kDataWait);
     data::Batch batch = loader_.next();
     last = batch.micro + 1 == batch.micro_steps;
-    power = power_of_two_above(parts_.task.planned_weight(batch.global_samples) / parts_.host.size());
+    power = loss_power_of_two(parts_.task.planned_weight(batch.global_samples), parts_.host.size());
     reducer_.arm(last, batch.samples() > 0);
 
     if (batch.samples() > 0) try {
@@ -169,8 +161,8 @@ StepStats Trainer::step() {
         }();
         parts_.progress("backward", step_);
         clock_.enter(Phase::kBackward);
-        scaler_.scale_loss(loss.sum, power).backward();
         reducer_.add_loss(loss.sum.detach(), loss.weight);
+        scaler_.scale_loss(loss.sum, power).backward();
       } catch (const c10::OutOfMemoryError& e) {
         rethrow_out_of_memory(e);
       }

@@ -1,7 +1,5 @@
 // Head pose: RGB image -> yaw, pitch, roll in degrees. README.md of this folder tells data, command and expected result.
 
-#include <cmath>
-
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/models.h"
@@ -40,15 +38,9 @@ class HeadposeTask : public Task {
     if (schema.target_shape != std::vector<int64_t>{3} || schema.input_shape.size() != 3 || schema.input_shape[2] != 3) {
       throw DataError(str(file, ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
     }
-    std::array<float, 3> target{};
-    for (int64_t id = 0; id < schema.samples; ++id) {
-      store.read_target(id, target);
-      for (size_t angle = 0; angle < 3; ++angle) {
-        if (!(std::abs(target[angle]) <= 180)) {
-          throw DataError(str(file, "#", id, ": ", kAngles[angle], " is ", target[angle],
-                              ", not an angle within ±180 degrees (source ", store.source(id), ")"));
-        }
-      }
+    if (const auto bad = data::first_bad_target(store, -180, 180)) {
+      throw DataError(str(file, "#", bad->id, ": ", kAngles[bad->element], " is ", bad->value,
+                          ", not an angle within ±180 degrees (source ", store.source(bad->id), ")"));
     }
   }
 
