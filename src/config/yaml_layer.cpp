@@ -1,6 +1,9 @@
 #include "config/yaml_layer.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
+
+#include <sstream>
 
 #include "core/strings.h"
 
@@ -110,6 +113,36 @@ std::string advice(std::string_view text, const YAML::Mark& mark) {
   return indentation.find('\t') == std::string_view::npos ? "" : "; indent with spaces, not with tabs";
 }
 
+// Notes where documents begin and nothing else.
+class Documents : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override { marks.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+  std::vector<YAML::Mark> marks;
+};
+
+// The one document of `text`; an undefined or null node if there is none. (LoadAll never returns from ",": each call of
+// the parser gives a document of no length there. Load ignores what follows the first.)
+YAML::Node one_document(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  Documents documents;
+  if (parser.HandleNextDocument(documents) && parser.HandleNextDocument(documents)) {
+    const YAML::Mark first = documents.marks.at(0), second = documents.marks.at(1);
+    throw YAML::ParserException(
+        second, first.pos == second.pos ? "unexpected character" : "a second document; a config is one");
+  }
+  return YAML::Load(text);
+}
+
 }  // namespace
 
 std::vector<std::string> lay_yaml(Assembly& assembly, std::string_view text, const std::string& name) {
@@ -119,15 +152,13 @@ std::vector<std::string> lay_yaml(Assembly& assembly, std::string_view text, con
     return {};
   }
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.empty() || (documents.size() == 1 && documents[0].IsNull())) {
+    const YAML::Node document = one_document(std::string(text));
+    if (!document.IsDefined() || document.IsNull()) {
       assembly.add_problem(name, "is empty; `dtrain --print-config` prints a whole config to start from");
-    } else if (documents.size() > 1) {
-      assembly.add_problem(walk.place(documents[1].Mark()), "a second YAML document; a config is one");
-    } else if (!documents[0].IsMap()) {
-      assembly.add_problem(walk.place(documents[0].Mark()), "not a config; expected lines of `key: value`");
+    } else if (!document.IsMap()) {
+      assembly.add_problem(walk.place(document.Mark()), "not a config; expected lines of `key: value`");
     } else {
-      walk.map(documents[0], "");
+      walk.map(document, "");
     }
   } catch (const YAML::Exception& error) {
     assembly.add_problem(walk.place(error.mark), str("not YAML: ", error.msg, advice(text, error.mark)));

@@ -97,6 +97,7 @@ TEST_F(LoadTest, SwitchesNeedNoValue) {
   EXPECT_FALSE(load_here({"--train.deterministic", "false"}).config.train.deterministic);
   EXPECT_FALSE(load_here({"--train.deterministic=false", "--lr", "1"}).config.train.deterministic);
   EXPECT_TRUE(load_here({"--train.deterministic", "--lr", "1"}).config.train.deterministic);
+  EXPECT_TRUE(load_here({"--optimizer.name", "sgd", "--optimizer.nesterov"}).config.optimizer.nesterov);
   write("a.yaml", "train: {epochs: 3}\n");
   const Loaded loaded = load_here({"--train.deterministic", "a.yaml"});
   EXPECT_TRUE(loaded.config.train.deterministic);
