@@ -114,6 +114,7 @@ void model_keys(Options& table, Model& model) {
            .range = below(0, 1)},
           {.path = "model.channels_last", .target = &model.channels_last, .text = "NHWC memory: faster for images"},
           {.path = "model.init",
+           .alias = "init",
            .target = &model.init,
            .text = "safetensors file to start from (torchvision's names; another last layer is replaced)"},
       });

@@ -84,15 +84,11 @@ TEST(Table, TheDailyAliasesAreThere) {
   for (const Option& option : describe(defaults)) {
     if (!option.alias.empty()) aliases[option.alias] = option.path;
   }
-  const std::map<std::string, std::string> expected = {{"dataset", "data.file"},
-                                                       {"epochs", "train.epochs"},
-                                                       {"batch-size", "train.batch_size"},
-                                                       {"lr", "optimizer.lr"},
-                                                       {"workers", "data.workers"},
-                                                       {"amp", "train.amp"},
-                                                       {"accumulate", "train.accumulate"},
-                                                       {"resume", "run.resume"},
-                                                       {"name", "run.name"}};
+  const std::map<std::string, std::string> expected = {{"dataset", "data.file"},           {"epochs", "train.epochs"},
+                                                       {"batch-size", "train.batch_size"}, {"lr", "optimizer.lr"},
+                                                       {"workers", "data.workers"},        {"amp", "train.amp"},
+                                                       {"accumulate", "train.accumulate"}, {"init", "model.init"},
+                                                       {"resume", "run.resume"},           {"name", "run.name"}};
   EXPECT_EQ(aliases, expected);
 }
 
