@@ -68,7 +68,7 @@ std::vector<Ellipsoid> head_model(const Person& p) {
     solids.push_back(
         {.centre = {s * 0.33 * w, -0.33, -0.76}, .radii = {0.20, 0.045, 0.10}, .colour = brow, .tilt = s * 6});
     solids.push_back(
-        {.centre = {s * 0.37 * w, 0.22, -0.56}, .radii = {0.25, 0.24, 0.22}, .colour = blush, .shine = 0.1f});  // cheek
+        {.centre = {s * 0.37 * w, 0.22, -0.56}, .radii = {0.25, 0.24, 0.22}, .colour = mix(p.skin, blush, 0.3f)});  // cheek
     solids.push_back(
         {.centre = {s * 0.80 * w, -0.02, 0.14}, .radii = {0.08, 0.24, 0.17}, .colour = blush, .tilt = s * 8});  // ear
   }
