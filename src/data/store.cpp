@@ -79,7 +79,7 @@ class FileStore : public Store {
     return found == layout_.attributes.end() ? "" : found->second;
   }
 
-  void verify(int threads) const override {
+  void verify() const override {
     const std::vector<uint64_t> expected = read_all<uint64_t>(layout_.checksums, "/checksums");
     if (xxh64(std::as_bytes(std::span(expected))) != schema().checksum) {
       throw DataError(
@@ -93,7 +93,7 @@ class FileStore : public Store {
                           ": /source, /group or /splits does not match the root attribute "
                           "`index_checksum`: the file is damaged"));
     }
-    const std::vector<int64_t> bad = damaged(expected, std::max(1, threads));
+    const std::vector<int64_t> bad = damaged(expected);
     if (!bad.empty()) {
       throw DataError(str(where("sample", bad[0]), " (", source(bad[0]), ") does not match its checksum; ", bad.size(),
                           " of ", schema().samples, " samples are damaged. Convert the raw data again"));
@@ -162,7 +162,7 @@ class FileStore : public Store {
     }
   }
 
-  std::vector<int64_t> damaged(const std::vector<uint64_t>& expected, int threads) const {
+  std::vector<int64_t> damaged(const std::vector<uint64_t>& expected) const {
     std::atomic<int64_t> next{0};
     std::mutex mutex;
     std::vector<int64_t> bad;
@@ -184,7 +184,7 @@ class FileStore : public Store {
       }
     };
     std::vector<std::jthread> helpers;
-    for (int i = 1; i < threads; ++i) helpers.emplace_back(work);
+    for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) helpers.emplace_back(work);
     work();
     helpers.clear();  // joins
     if (failure) std::rethrow_exception(failure);

@@ -141,9 +141,14 @@ class FileWriter : public Writer {
     const auto samples = static_cast<size_t>(schema_.samples);
     DTRAIN_CHECK(extras.source.size() == samples && extras.group.size() == samples);
     for (size_t id = 0; id < samples; ++id) DTRAIN_CHECK(written_[id], "sample ", id, " was not written");
+    std::vector<bool> in_split(samples);
     for (const auto& [name, ids] : extras.splits) {
       DTRAIN_CHECK(name == "train" || name == "val" || name == "test", "split ", name);
-      for (const int64_t id : ids) DTRAIN_CHECK(id >= 0 && id < schema_.samples, "sample ", id, " in split ", name);
+      for (const int64_t id : ids) {
+        DTRAIN_CHECK(id >= 0 && id < schema_.samples && !in_split[static_cast<size_t>(id)], "sample ", id, " in ",
+                     name);
+        in_split[static_cast<size_t>(id)] = true;
+      }
     }
     for (const char* name : {"format", "version", "task", "num_samples", "checksum", "index_checksum"}) {
       DTRAIN_CHECK(extras.attributes.count(name) == 0, "attribute ", name);

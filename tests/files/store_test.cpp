@@ -62,7 +62,7 @@ TEST(Store, GivesBackWhatWasWritten) {
   EXPECT_EQ(store->attribute("crop"), "0.6");
   EXPECT_EQ(store->attribute("version"), "1");
   EXPECT_EQ(store->attribute("absent"), "");
-  EXPECT_NO_THROW(store->verify(3));
+  EXPECT_NO_THROW(store->verify());
 }
 
 TEST(Store, TheChecksumIdentifiesTheSamplesAndNothingElse) {
@@ -113,10 +113,8 @@ TEST(Verify, NamesTheFirstDamagedSampleAndCountsThem) {
   const Layout layout = probe(folder / "d.h5");
   overwrite(folder / "d.h5", layout.inputs.offset + 7 * 60 + 59, '\xff');
   overwrite(folder / "d.h5", layout.targets.offset + 4 * 12, '\x55');
-  for (const int threads : {1, 4}) {
-    expect_error<DataError>([&] { Store::open(folder / "d.h5")->verify(threads); },
-                            {"d.h5#4", "photo_4.jpg", "2 of 9", "checksum"});
-  }
+  expect_error<DataError>([&] { Store::open(folder / "d.h5")->verify(); },
+                          {"d.h5#4", "photo_4.jpg", "2 of 9", "checksum"});
 }
 
 TEST(Verify, FindsDamageInEachPart) {
