@@ -1,6 +1,8 @@
-#include "cli/convert.h"
+#include <CLI/CLI.hpp>
+#include <algorithm>
 
-#include "cli/parse.h"
+#include "cli/commands.h"
+#include "cli/options.h"
 #include "cli/progress_line.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -47,7 +49,7 @@ void tell(const data::ConvertSummary& s, const data::ConvertOptions& options) {
 
 }  // namespace
 
-int run_convert(const std::vector<std::string>& arguments) {
+int run_convert(const Arguments& arguments) {
   data::ConvertOptions options;
   std::string name, folder, out;
   CLI::App app(kAbout, "dtrain convert");

@@ -1,7 +1,10 @@
-#include "cli/synth.h"
+#include <CLI/CLI.hpp>
+#include <algorithm>
 
-#include "cli/parse.h"
+#include "cli/commands.h"
+#include "cli/options.h"
 #include "cli/progress_line.h"
+#include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/synth/synth.h"
@@ -20,7 +23,7 @@ Equal options give equal files.)";
 
 }  // namespace
 
-int run_synth(const std::vector<std::string>& arguments) {
+int run_synth(const Arguments& arguments) {
   data::SynthOptions options;
   std::string task, out;
   CLI::App app(kAbout, "dtrain synth");
