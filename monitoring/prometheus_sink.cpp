@@ -56,11 +56,10 @@ class Exporter : public PrometheusSink {
     }
     state("starting");
     const int64_t port = metrics.port == 0 ? 0 : metrics.port + id.local_rank;
-    Endpoint endpoint = open_endpoint(metrics.bind, port, id.rank);
-    if (!endpoint.exposer) return;
-    exposer_ = std::move(endpoint.exposer);
-    exposer_->RegisterCollectable(registry_);
-    address_ = str(metrics.bind == "0.0.0.0" ? id.node : metrics.bind, ":", endpoint.port);
+    endpoint_ = open_endpoint(metrics.bind, port, id.rank);
+    if (endpoint_.exposer() == nullptr) return;
+    endpoint_.exposer()->RegisterCollectable(registry_);
+    address_ = str(metrics.bind == "0.0.0.0" ? id.node : metrics.bind, ":", endpoint_.port());
     if (metrics.bind.rfind("127.", 0) != 0) {
       log::info(str("metrics are served on ", metrics.bind, " without a password: keep the port inside your network"));
     }
@@ -195,7 +194,7 @@ class Exporter : public PrometheusSink {
   prometheus::Family<Gauge>*loss_family_ = nullptr, *eval_family_ = nullptr;
 
   std::unique_ptr<GpuPoller> gpu_;
-  std::unique_ptr<prometheus::Exposer> exposer_;  // last: no scrape while the rest is taken down
+  Endpoint endpoint_;  // last: no scrape while the rest is taken down
 };
 
 }  // namespace
