@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 
 import yaml
@@ -32,7 +33,7 @@ def page(*arguments):
                 text = urllib.request.urlopen(f"http://{address}/metrics", timeout=30).read().decode()
                 if "dtrain_last_checkpoint_step{" in text:
                     break
-                check(demo.poll() is None, "the demo ended early")
+                time.sleep(0.1)
             yield text
         finally:
             demo.kill()

@@ -97,6 +97,9 @@ TEST(PrometheusSink, EvaluationsCheckpointsAndSkips) {
   EXPECT_EQ(value_of(page, "dtrain_eval_duration_seconds", "split=\"val\""), "3.2");
   EXPECT_EQ(value_of(page, "dtrain_last_checkpoint_step"), "120");
   EXPECT_EQ(value_of(page, "dtrain_checkpoints_total"), "1");
+  EXPECT_EQ(value_of(page, "dtrain_last_checkpoint_duration_seconds"), "0.5");
+  EXPECT_EQ(value_of(page, "dtrain_phase_seconds_total", "phase=\"eval\""), "3.2");
+  EXPECT_EQ(value_of(page, "dtrain_phase_seconds_total", "phase=\"checkpoint\""), "0.5");
   EXPECT_EQ(value_of(page, "dtrain_optimizer_skips_total", "reason=\"inf_grad\""), "2");
   EXPECT_EQ(value_of(page, "dtrain_epochs_total"), "1");
 }
