@@ -75,7 +75,8 @@ class Dockerfile(unittest.TestCase):
             path = os.path.realpath(paths.get(library, ""))
             if not path.startswith(("/usr/lib", "/lib")):
                 continue  # LibTorch's and its wheels' libraries, which are copied
-            owner = subprocess.run(["dpkg", "-S", path], capture_output=True, text=True).stdout.split(":")[0]
+            both = [path, path.removeprefix("/usr")]  # /lib is /usr/lib now, and dpkg knows a file by one of the two
+            owner = subprocess.run(["dpkg", "-S", *both], capture_output=True, text=True).stdout.split(":")[0]
             if owner not in installed | FROM_THE_BASE:
                 missing.append(f"{library} ({owner or 'of no package'})")
         self.assertFalse(missing, f"not installed in the runtime stage of docker/Dockerfile: {missing}")
