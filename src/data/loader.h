@@ -46,9 +46,13 @@ struct LoaderOptions {
   at::Device device = at::kCPU;
 };
 
+class DeviceStage;
+
 class Loader {
  public:
+  // Throws DataError if there are no ids, an id is not in the file, or its samples are not RGB images.
   Loader(const Store&, std::vector<int64_t> ids, SampleSpec, LoaderOptions, Shard);
+  Loader(const Store&, std::vector<int64_t> ids, SampleSpec, LoaderOptions, Shard, std::unique_ptr<DeviceStage>);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
