@@ -29,7 +29,7 @@ def run(*command):
 class Scripts(unittest.TestCase):
     def test_shellcheck(self):
         scripts = shell_scripts()
-        self.assertGreaterEqual(len(scripts), 8)
+        self.assertGreaterEqual(len(scripts), 7)
         result = run("shellcheck", "--external-sources", *map(str, scripts))
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
