@@ -15,8 +15,8 @@ std::string to_string(Precision);  // as in the configuration: "fp16", ...
 // 10 × major + minor of a CUDA device (80: Ampere); 0 for the CPU. DeviceError if this build has no GPU code.
 int compute_capability(at::Device);
 
-// `train.amp` on a device of this capability. "auto": fp32 on the CPU, bf16 from capability 8.0 on, else fp16. ConfigError,
-// with what to use instead, for a name that is none of these or that the device cannot do.
+// `train.amp` on a device of this capability. "auto": fp32 on the CPU, bf16 from capability 8.0 on, else fp16.
+// ConfigError, with what to use instead, for a name that is none of these or that the device cannot do.
 Precision parse_precision(const std::string& name, at::DeviceType device, int capability);
 
 at::ScalarType parameter_dtype(Precision);  // float64 for fp64, else float32 (autocast makes what is lower)
