@@ -214,6 +214,13 @@ class NcclCommunicator final : public Communicator {
 
 }  // namespace
 
+std::string nccl_versions() {
+  int loaded = 0;
+  if (ncclGetVersion(&loaded) != ncclSuccess) return "unknown";
+  const std::string built = version_text(NCCL_VERSION_CODE), running = version_text(loaded);
+  return built == running ? built : str(running, " (built with ", built, ")");
+}
+
 bool nccl_available() { return true; }
 
 GpuIdentity gpu_identity(at::Device device) {

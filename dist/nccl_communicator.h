@@ -15,6 +15,7 @@
 namespace dtrain::dist {
 
 bool nccl_available();
+std::string nccl_versions();  // "2.28.9", both of the header and of the library if they differ; "none" without it
 
 // Two ranks with an equal part stand on one GPU, which NCCL refuses. The bus id counts within a host only.
 struct GpuIdentity {

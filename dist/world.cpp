@@ -115,7 +115,7 @@ MpiSession::~MpiSession() {
   if (open_ && std::uncaught_exceptions() == 0) MPI_Finalize();
 }
 
-std::string MpiSession::library_version() const {
+std::string mpi_library_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   check_mpi(MPI_Get_library_version(text, &length), "MPI_Get_library_version");

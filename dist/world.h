@@ -20,6 +20,8 @@ int launcher_rank_hint();
 // variables.
 bool under_launcher();
 
+std::string mpi_library_version();  // "Open MPI v4.1.4"; before MPI_Init too
+
 // Owns MPI_Init_thread / MPI_Finalize. Requires MPI_THREAD_MULTIPLE (CommError otherwise). Refuses (UsageError, with
 // the cure) one process of many started by srun without PMIx: each would train alone as rank 0 of 1. MPI's own errors
 // become CommError.
@@ -33,7 +35,6 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
 
   const World& world() const { return world_; }
-  std::string library_version() const;  // "Open MPI v4.1.4"
   // All ranks meet, then MPI_Finalize; returns the largest of the ranks' exit codes, so that they leave with one.
   // Collective.
   int close(int exit_code);
