@@ -4,7 +4,8 @@
 #include "cli/commands.h"
 #include "config/load.h"
 #include "core/strings.h"
-#include "dist/library_versions.h"
+#include "dist/nccl_communicator.h"
+#include "dist/world.h"
 #include "train/device.h"
 
 namespace dtrain::cli {
@@ -41,7 +42,7 @@ std::string version_text() {
   unsigned major = 0, minor = 0, patch = 0;
   H5get_libversion(&major, &minor, &patch);
   return str("dtrain ", DTRAIN_VERSION, " (", DTRAIN_GIT_COMMIT, ") | LibTorch ", TORCH_VERSION, " | CUDA ",
-             train::cuda_runtime_version(), " | NCCL ", dist::nccl_versions(), " | ", dist::mpi_version(), " | HDF5 ", major, ".",
+             train::cuda_runtime_version(), " | NCCL ", dist::nccl_versions(), " | ", dist::mpi_library_version(), " | HDF5 ", major, ".",
              minor, ".", patch);
 }
 

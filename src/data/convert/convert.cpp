@@ -1,19 +1,15 @@
 #include "data/convert/convert.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <exception>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <thread>
 
 #include "core/check.h"
 #include "core/file_system.h"
 #include "core/hash.h"
 #include "core/strings.h"
+#include "data/convert/parallel.h"
 #include "data/convert/spool.h"
 #include "data/writer.h"
 
@@ -79,91 +75,41 @@ void remove_leftovers(const fs::path& out) {  // temporary files of a writer tha
   }
 }
 
-// Reads all open samples into the spool with threads; the first error that is not the sample's own ends it.
-class Reading {
- public:
-  Reading(const RawSet& set, const std::vector<std::string>& splits, int size, Spool& spool)
-      : set_(set), size_(size), spool_(spool) {
-    for (size_t i = 0; i < splits.size(); ++i) {
-      if (splits[i].empty()) continue;
-      ++progress_.total;
-      if (spool.outcome(static_cast<int64_t>(i)).kind == Outcome::Kind::kOpen) open_.push_back(static_cast<int64_t>(i));
-    }
-    progress_.done = progress_.resumed = progress_.total - static_cast<int64_t>(open_.size());
+void read_one(const RawSet& set, int64_t sample, int size, Spool& spool) {
+  LabelledImage labelled;
+  try {
+    labelled = set.read(set.samples()[static_cast<size_t>(sample)], size);
+  } catch (const DataError& error) {
+    spool.damaged(sample, error.what());
+    return;
   }
+  const HeadPose& pose = labelled.pose;
+  const Target target{static_cast<float>(pose.yaw), static_cast<float>(pose.pitch), static_cast<float>(pose.roll)};
+  if (within_range(pose)) spool.keep(sample, std::as_bytes(std::span(labelled.image.rgb)), target);
+  else spool.beyond_range(sample, target);
+}
 
-  void run(int threads, const std::function<void(const ConvertProgress&)>& report) {
-    const auto start = std::chrono::steady_clock::now();
-    std::vector<std::jthread> workers;
-    running_ = threads;
-    const auto tell = [&] {
-      progress_.done = progress_.resumed + done_;
-      progress_.damaged = damaged_;
-      progress_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      if (report) report(progress_);
-    };
-    try {
-      for (int i = 0; i < threads; ++i) workers.emplace_back([this] { work(); });
-      std::unique_lock lock(lock_);
-      while (!idle_.wait_for(lock, std::chrono::milliseconds(100), [this] { return running_ == 0; })) {
-        lock.unlock();
-        tell();
-        lock.lock();
-      }
-    } catch (...) {
-      stop_ = true;  // the threads end at their next sample and are joined
-      throw;
-    }
-    workers.clear();
-    if (error_) std::rethrow_exception(error_);
-    tell();
+// All samples that are in a split and not yet in the spool.
+void read_all(const RawSet& set, const std::vector<std::string>& splits, const ConvertOptions& options, Spool& spool,
+              const std::function<void(const ConvertProgress&)>& report) {
+  std::vector<int64_t> open;
+  ConvertProgress progress;
+  for (size_t i = 0; i < splits.size(); ++i) {
+    if (splits[i].empty()) continue;
+    ++progress.total;
+    if (spool.outcome(static_cast<int64_t>(i)).kind == Outcome::Kind::kOpen) open.push_back(static_cast<int64_t>(i));
   }
-
- private:
-  void work() {
-    try {
-      for (size_t i = next_++; i < open_.size() && !stop_; i = next_++) {
-        do_one(open_[i]);
-        ++done_;
-      }
-    } catch (...) {
-      const std::lock_guard guard(lock_);
-      if (!error_) error_ = std::current_exception();
-      stop_ = true;
-    }
-    const std::lock_guard guard(lock_);
-    --running_;
-    idle_.notify_one();
-  }
-
-  void do_one(int64_t sample) {
-    LabelledImage labelled;
-    try {
-      labelled = set_.read(set_.samples()[static_cast<size_t>(sample)], size_);
-    } catch (const DataError& error) {
-      spool_.damaged(sample, error.what());
-      ++damaged_;
-      return;
-    }
-    const HeadPose& pose = labelled.pose;
-    const Target target{static_cast<float>(pose.yaw), static_cast<float>(pose.pitch), static_cast<float>(pose.roll)};
-    if (within_range(pose)) spool_.keep(sample, std::as_bytes(std::span(labelled.image.rgb)), target);
-    else spool_.beyond_range(sample, target);
-  }
-
-  const RawSet& set_;
-  int size_;
-  Spool& spool_;
-  std::vector<int64_t> open_;
-  ConvertProgress progress_;
-  std::atomic<size_t> next_{0};
-  std::atomic<int64_t> done_{0}, damaged_{0};
-  std::atomic<bool> stop_{false};
-  std::mutex lock_;  // of running_ and error_
-  std::condition_variable idle_;
-  int running_ = 0;
-  std::exception_ptr error_;
-};
+  progress.resumed = progress.total - static_cast<int64_t>(open.size());
+  const auto start = std::chrono::steady_clock::now();
+  parallel_for(
+      static_cast<int64_t>(open.size()), options.threads,
+      [&](int64_t i) { read_one(set, open[static_cast<size_t>(i)], options.size, spool); },
+      [&](int64_t done) {
+        progress.done = progress.resumed + done;
+        progress.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        if (report) report(progress);
+      });
+}
 
 ConvertSummary summarise(const RawSet& set, const std::vector<std::string>& splits, const Spool& spool) {
   ConvertSummary summary;
@@ -264,8 +210,7 @@ ConvertSummary convert(const std::string& name, const ConvertOptions& options,
   remove_leftovers(options.out);
 
   Spool spool(partial, fingerprint(name, options, *set), samples, slot_bytes);
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  Reading(*set, splits, options.size, spool).run(options.threads > 0 ? options.threads : cores, progress);
+  read_all(*set, splits, options, spool, progress);
 
   ConvertSummary summary = summarise(*set, splits, spool);
   write_quarantine(options.out, summary);

@@ -32,7 +32,6 @@ struct ConvertOptions {
 struct ConvertProgress {
   int64_t done = 0, total = 0;  // samples
   int64_t resumed = 0;          // of `done`, from an earlier, interrupted conversion
-  int64_t damaged = 0;
   double seconds = 0;           // since the start of this conversion
 };
 
