@@ -138,9 +138,8 @@ class Compose(unittest.TestCase):
         folder = mounts["../monitoring/prometheus"]
         self.assertIn(f"--config.file={folder}/prometheus.yml", service["command"])
         patterns = [f for job in config["scrape_configs"] for sd in job.get("file_sd_configs", []) for f in sd["files"]]
-        self.assertTrue(patterns)
-        for pattern in patterns:  # where the trainer writes them: runs/ in its working folder
-            self.assertEqual(os.path.normpath(os.path.join(folder, pattern)), mounts["runs"] + "/targets/*.json")
+        # where the trainer writes them: runs/ in its working folder
+        self.assertIn(mounts["runs"] + "/targets/*.json", [os.path.normpath(os.path.join(folder, p)) for p in patterns])
         self.assertIn("runs:" + one("WORKDIR", runtime_stage()) + "/runs", self.services["trainer"]["volumes"])
         for pattern in config.get("rule_files", []):
             self.assertTrue(list((tree.ROOT / "monitoring/prometheus").glob(pattern)), f"no rule file matches {pattern}")
