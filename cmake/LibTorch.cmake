@@ -3,7 +3,9 @@
 # LibTorch's own TorchConfig.cmake is not used: it enables CUDA languages and links a whole toolkit. Four libraries and
 # two include folders are all there is to it. Looked for in CMAKE_PREFIX_PATH (your own LibTorch), then in .deps/.
 set(hints ${DTRAIN_DEPS}/torch)
-find_path(DTRAIN_TORCH_ROOT share/cmake/Torch/TorchConfig.cmake HINTS ${CMAKE_PREFIX_PATH} ${hints} NO_DEFAULT_PATH)
+# ../..: what torch.utils.cmake_prefix_path of a Python names is two folders below.
+find_path(DTRAIN_TORCH_ROOT share/cmake/Torch/TorchConfig.cmake HINTS ${CMAKE_PREFIX_PATH} ${hints} PATH_SUFFIXES . ../..
+          NO_DEFAULT_PATH)
 if(NOT DTRAIN_TORCH_ROOT)
   message(FATAL_ERROR "LibTorch not found. Run ./launch/bootstrap, or give -DCMAKE_PREFIX_PATH=/path/to/libtorch")
 endif()

@@ -7,7 +7,7 @@ import unittest
 
 import tree
 
-YAMLLINT = ("{extends: default, rules: {line-length: {max: 140}, document-start: disable, truthy: {check-keys: false},"
+YAMLLINT = ("{extends: default, rules: {line-length: {max: 160}, document-start: disable, truthy: {check-keys: false},"
             " comments: {min-spaces-from-content: 1}, braces: {max-spaces-inside: 1}, commas: disable}}")
 
 
