@@ -33,6 +33,10 @@ if(DTRAIN_CUDA)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
   set(CMAKE_CUDA_STANDARD 20)
   enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # Debian's CMake 3.25.1 does not know that nvcc has it
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
   # The wheels' own runtime and NCCL, so that no second copy comes into the process.
   set(nvidia ${torch_root}/../nvidia)
   find_library(DTRAIN_CUDART NAMES libcudart.so.13 HINTS ${nvidia}/cu13/lib ${torch_root}/lib

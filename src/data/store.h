@@ -9,25 +9,29 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace dtrain::data {
 
+struct Layout;  // data/layout.h
+
 struct Schema {
   std::string task;
-  std::vector<int64_t> input_shape;    // of one sample: {H, W, 3}, uint8
-  std::vector<int64_t> target_shape;   // of one sample: {3}, float32
+  std::vector<int64_t> input_shape;   // of one sample: {H, W, 3}, uint8
+  std::vector<int64_t> target_shape;  // of one sample: {3}, float32
   int64_t samples = 0;
-  uint64_t checksum = 0;               // of the whole file's samples: identifies the data set
+  uint64_t checksum = 0;  // of the whole file's samples: identifies the data set
   int64_t input_bytes() const;
   int64_t target_elements() const;
 };
 
 class Store {
  public:
-  static std::unique_ptr<Store> open(const std::filesystem::path& file);
+  static std::unique_ptr<Store> open(const std::filesystem::path& file);  // probe() in this process, then the next
+  static std::unique_ptr<Store> open(const Layout& layout);               // without the HDF5 library
   virtual ~Store() = default;
 
   virtual const Schema& schema() const = 0;
@@ -35,20 +39,30 @@ class Store {
   // Bytes of sample `id` as stored. `out.size()` must be schema().input_bytes() (fixed-size samples).
   virtual void read_input(int64_t id, std::span<std::byte> out) const = 0;
   virtual void read_target(int64_t id, std::span<float> out) const = 0;
-  virtual uint64_t checksum(int64_t id) const = 0;                  // xxh64 of input bytes, then target bytes
+  virtual uint64_t checksum(int64_t id) const = 0;                        // xxh64 of input bytes, then target bytes
   virtual std::vector<int64_t> split(const std::string& name) const = 0;  // "train" | "val" | "test"; empty if absent
-  virtual std::string source(int64_t id) const = 0;                 // provenance: path relative to the converted folder
-  virtual int64_t group(int64_t id) const = 0;                      // samples of one photo or subject share a group
-  virtual std::string attribute(const std::string& name) const = 0; // root attribute as text; "" if absent
-  // Reads every sample and compares its checksum, and the whole's. Throws DataError naming the first bad one.
+  virtual std::string source(int64_t id) const = 0;  // provenance: path relative to the converted folder
+  virtual int64_t group(int64_t id) const = 0;       // samples of one photo or subject share a group
+  virtual std::string attribute(const std::string& name) const = 0;  // root attribute as text; "" if absent
+  // Reads everything, with all cores, and compares each sample's checksum, the whole's and the index's. Throws DataError
+  // naming the first bad sample and how many there are.
   virtual void verify() const = 0;
 };
 
-// Train and validation ids when the file has no validation split: `share` of the groups of the training split, chosen by
-// key, so that no group is on both sides.
+// What a run uses. Without a training split: all samples that are in no other one. Without a validation split:
+// round(share x groups) of the training split's groups, at least one and not all (none if share is 0 or there is one
+// group only), chosen by key, so that no group is on both sides. Ids keep their order in the file's splits.
 struct Splits {
   std::vector<int64_t> train, val, test;
 };
 Splits splits(const Store&, double val_share, uint64_t seed);
+
+// The first sample with a target element that is not finite or outside [lowest, highest]; none if all is well.
+struct BadTarget {
+  int64_t id = 0;
+  int64_t element = 0;
+  float value = 0;
+};
+std::optional<BadTarget> first_bad_target(const Store&, float lowest, float highest);
 
 }  // namespace dtrain::data

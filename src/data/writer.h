@@ -1,8 +1,8 @@
 #pragma once
 
-// Writes a dtrain HDF5 file of fixed-size samples: contiguous datasets, allocated early, aligned to 4096 bytes, atomically
-// (temporary name, fsync, rename). The number of samples must be known; converters spool first.
-// Errors: OutputError (full disk, not writable). Thread-safety: write() may be called from many threads for different ids.
+// Writes a dtrain HDF5 file of fixed-size samples: contiguous datasets, allocated early, aligned to 4096 bytes,
+// atomically (temporary name, fsync, rename). The number of samples must be known; converters spool first. Errors:
+// OutputError (full disk, not writable). Thread-safety: write() may be called from many threads for different ids.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,12 +1,14 @@
 #pragma once
 
 // Autocast for one forward pass. Leaving the scope clears the cache of cast weights, which otherwise outlives the step.
+// With a precision that needs no casts (tf32, fp32, fp64) autocast is off inside the scope.
+// Thread-safety: of the calling thread only, like autocast itself.
 
 #include <torch/torch.h>
 
-namespace dtrain::train {
+#include "train/precision.h"
 
-enum class Precision { kFp16, kBf16, kTf32, kFp32, kFp64 };
+namespace dtrain::train {
 
 class Autocast {
  public:
@@ -17,7 +19,7 @@ class Autocast {
 
  private:
   at::DeviceType device_;
-  bool active_, was_enabled_;
+  bool was_enabled_;
   at::ScalarType was_dtype_;
 };
 

@@ -1,0 +1,47 @@
+#include "dist/buckets.h"
+
+#include <algorithm>
+#include <map>
+
+namespace dtrain::dist {
+
+namespace {
+
+constexpr int64_t kAlignmentBytes = 64;  // a cache line: no two parameters share one, vector loads are aligned
+
+int64_t aligned(int64_t elements, int64_t item_bytes) {
+  const int64_t step = kAlignmentBytes / item_bytes;
+  return (elements + step - 1) / step * step;
+}
+
+}  // namespace
+
+std::vector<Bucket> plan_buckets(std::span<const ParamInfo> params, int64_t cap_bytes, int64_t first_bytes) {
+  std::vector<Bucket> buckets;
+  std::map<at::ScalarType, size_t> open;  // the bucket that the next parameter of a dtype may join
+  for (size_t left = params.size(); left > 0; --left) {
+    const size_t index = left - 1;
+    const ParamInfo& param = params[index];
+    const auto item_bytes = static_cast<int64_t>(c10::elementSize(param.dtype));
+    const auto found = open.find(param.dtype);
+    if (found != open.end()) {
+      Bucket& bucket = buckets[found->second];
+      const int64_t offset = aligned(bucket.elements, item_bytes);
+      const int64_t limit = found->second == 0 ? first_bytes : cap_bytes;
+      if ((offset + param.elements) * item_bytes <= limit) {
+        bucket.params.push_back(index);
+        bucket.offsets.push_back(offset);
+        bucket.elements = offset + param.elements;
+        continue;
+      }
+    }
+    open[param.dtype] = buckets.size();
+    buckets.push_back({param.dtype, {index}, {0}, param.elements});
+  }
+  // A bucket can leave when its last parameter is done: with one dtype this is the order of making already.
+  std::stable_sort(buckets.begin(), buckets.end(),
+                   [](const Bucket& a, const Bucket& b) { return a.params.back() > b.params.back(); });
+  return buckets;
+}
+
+}  // namespace dtrain::dist

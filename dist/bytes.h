@@ -1,0 +1,39 @@
+#pragma once
+
+// Byte strings and small decisions over a communicator for host tensors: how rank states travel to rank 0, a checkpoint to all, and
+// how ranks agree on an error before they meet in a collective that would hang. All collective.
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dist/communicator.h"
+
+namespace dtrain::dist {
+
+// `bytes` of `root`, on every rank.
+std::vector<std::byte> broadcast_bytes(Communicator&, std::vector<std::byte> bytes, int root = 0);
+std::string broadcast_text(Communicator&, const std::string& text, int root = 0);
+// Every rank's bytes, on every rank.
+std::vector<std::vector<std::byte>> all_gather_bytes(Communicator&, const std::vector<std::byte>& bytes);
+
+// Thrown on all ranks by agree(): the message has been printed, only the exit code is left to carry.
+struct AgreedFailure {
+  int exit_code = 70;
+};
+
+// Runs `step` on every rank (it must not be collective); if it throws on any, the lowest such rank prints its message
+// and all ranks throw AgreedFailure with its exit code.
+void agree(Communicator&, const std::function<void()>& step);
+// Runs `step` on rank 0 only (the run folder is its own), with the same ending.
+void agree_on_rank0(Communicator&, const std::function<void()>& step);
+
+// Exit code and message of any exception, for agree() and for main: LibTorch's out-of-memory is a DeviceError with advice.
+struct Failure {
+  int exit_code = 70;
+  std::string message;
+};
+Failure describe(const std::exception_ptr&);
+
+}  // namespace dtrain::dist

@@ -1,0 +1,305 @@
+#include "dist/gradient_reducer.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <chrono>
+#include <map>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "core/random.h"
+
+namespace dtrain::dist {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kExtraElements = 2;  // sums of loss and weight, behind the gradients of the last bucket
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+void check_parameters(const std::vector<NamedParameter>& parameters) {
+  DTRAIN_CHECK(!parameters.empty(), "There is nothing to train.");
+  std::map<const void*, std::string> seen;
+  for (const auto& [name, tensor] : parameters) {
+    DTRAIN_CHECK(tensor.is_leaf() && tensor.requires_grad(), name, " is no leaf that requires a gradient.");
+    DTRAIN_CHECK(tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble, name, " is ",
+                 c10::toString(tensor.scalar_type()), "; lower precision is autocast's business.");
+    DTRAIN_CHECK(tensor.device() == parameters[0].tensor.device(), name, " is on ", tensor.device().str());
+    DTRAIN_CHECK(tensor.is_non_overlapping_and_dense(), name, " has gaps in memory; call contiguous() on it first.");
+    const auto [first, added] = seen.emplace(tensor.unsafeGetTensorImpl(), name);
+    DTRAIN_CHECK(added, name, " and ", first->second, " are one tensor; list it once.");
+    DTRAIN_CHECK(!torch::autograd::impl::post_acc_grad_hooks(tensor), name, " has a gradient hook of another owner.");
+  }
+}
+
+// All that has to be equal for the ranks' buckets to match, in one word.
+uint64_t fingerprint(const std::vector<NamedParameter>& parameters, const GradientReducer::Options& options) {
+  uint64_t hash = keyed(options.cap_bytes, options.first_bytes, parameters.size());
+  for (const auto& [name, tensor] : parameters) {
+    for (const char letter : name) hash = keyed(hash, static_cast<uint64_t>(letter));
+    hash = keyed(hash, static_cast<uint64_t>(tensor.scalar_type()));
+    for (int64_t d = 0; d < tensor.dim(); ++d) hash = keyed(hash, tensor.size(d), tensor.stride(d));
+  }
+  return hash;
+}
+
+struct Hook : torch::autograd::PostAccumulateGradHook {
+  explicit Hook(std::function<void()> call) : call_(std::move(call)) {}
+  void operator()(const torch::autograd::Variable&) override { call_(); }
+  std::function<void()> call_;
+};
+
+}  // namespace
+
+class GradientReducer::Impl {
+ public:
+  Impl(std::vector<NamedParameter> parameters, Communicator& gradients, Communicator& host, Options options)
+      : all_(std::move(parameters)), gradients_(gradients), host_(host), options_(options) {
+    check_parameters(all_);
+    check_ranks_agree();
+    in_use_ = all_;
+    used_.assign(all_.size(), false);
+    ready_.assign(all_.size(), false);
+    std::vector<size_t> everyone(all_.size());
+    for (size_t i = 0; i < all_.size(); ++i) everyone[i] = i;
+    lay_out(everyone);
+    totals_ = at::zeros({kExtraElements}, extras_.options());
+    for (size_t i = 0; i < all_.size(); ++i) {
+      torch::autograd::impl::set_post_acc_grad_hooks(all_[i].tensor, std::make_unique<Hook>([this, i] { arrived(i); }));
+    }
+  }
+
+  ~Impl() {
+    for (const auto& parameter : all_) torch::autograd::impl::set_post_acc_grad_hooks(parameter.tensor, nullptr);
+  }
+
+  void arm(bool last, bool has_samples) {
+    DTRAIN_CHECK(mode_ != Mode::kArmed, "arm() after the last micro-step; finish() is missing.");
+    mode_ = last ? Mode::kArmed : Mode::kAccumulating;
+    has_samples_ = has_samples;
+    sampled_ = sampled_ || has_samples;
+    ready_.assign(all_.size(), false);
+    if (!last) return;
+    armed_at_ = Clock::now();
+    next_ = 0;
+    for (Flight& flight : flights_) flight.pending = flight.params.size();
+    if (agreed_ && !has_samples) launch_through(flights_.size());  // nothing more comes: let the other ranks go on
+  }
+
+  void add_loss(const at::Tensor& sum, const at::Tensor& weight) {
+    DTRAIN_CHECK(mode_ != Mode::kIdle && !(mode_ == Mode::kArmed && next_ == flights_.size()),
+                 "add_loss() belongs between arm() and backward.");
+    const at::NoGradGuard no_grad;
+    extras_.select(0, 0).add_(sum.detach().reshape({}));
+    extras_.select(0, 1).add_(weight.detach().reshape({}));
+  }
+
+  void finish() {
+    DTRAIN_CHECK(mode_ == Mode::kArmed, "finish() without arm(true).");
+    const auto start = Clock::now();
+    check_arrivals();
+    if (!agreed_) agree();
+    launch_through(flights_.size());
+    for (Flight& flight : flights_) flight.work.wait();
+    check_views();
+    totals_.copy_(extras_);
+    mode_ = Mode::kIdle;
+    sampled_ = false;
+    wait_seconds_ = seconds_since(start);
+  }
+
+  void zero() {
+    for (Flight& flight : flights_) flight.buffer.zero_();
+  }
+
+  int64_t bytes_per_step() const {
+    int64_t bytes = 0;
+    for (const Flight& flight : flights_) bytes += static_cast<int64_t>(flight.buffer.nbytes());
+    return bytes;
+  }
+
+  std::vector<NamedParameter> all_, in_use_;
+  std::vector<std::string> unused_;
+  std::vector<at::Tensor> flat_;
+  at::Tensor totals_;
+  double seconds_to_first_bucket_ = 0, wait_seconds_ = 0;
+
+ private:
+  enum class Mode { kIdle, kAccumulating, kArmed };
+  struct Flight {  // a bucket on its way
+    at::Tensor buffer;
+    std::vector<size_t> params;
+    size_t pending = 0;  // parameters whose gradient of the last micro-step is still to come
+    Work work;
+  };
+
+  void check_ranks_agree() {
+    const auto mine = static_cast<int64_t>(fingerprint(all_, options_));
+    const at::Tensor sent = at::full({1}, mine, at::kLong), got = at::empty({host_.size()}, at::kLong);
+    host_.all_gather(got, sent).wait();
+    for (int rank = 1; rank < host_.size(); ++rank) {
+      if (got[rank].item<int64_t>() == got[0].item<int64_t>()) continue;
+      throw CommError(str("rank ", rank, " has another network or bucket size than rank 0 (this is rank ", host_.rank(),
+                          " with ", all_.size(), " parameters). Start all ranks with the same program and configuration."));
+    }
+  }
+
+  // Buckets over `chosen` (indices into all_), zeroed, and their views as gradients.
+  void lay_out(const std::vector<size_t>& chosen) {
+    const at::NoGradGuard no_grad;
+    std::vector<ParamInfo> infos;
+    for (const size_t i : chosen) {
+      const auto& [name, tensor] = all_[i];
+      infos.push_back({name, tensor.numel(), tensor.scalar_type()});
+    }
+    const std::vector<Bucket> plan = plan_buckets(infos, options_.cap_bytes, options_.first_bytes);
+    flights_.clear();
+    flat_.clear();
+    views_.assign(all_.size(), at::Tensor());
+    flight_of_.assign(all_.size(), 0);
+    for (const Bucket& bucket : plan) {
+      const bool last = &bucket == &plan.back();
+      Flight flight;
+      flight.buffer = gradients_.allocate({bucket.elements + (last ? kExtraElements : 0)},
+                                          all_[0].tensor.options().dtype(bucket.dtype).requires_grad(false));
+      flight.buffer.zero_();
+      for (size_t k = 0; k < bucket.params.size(); ++k) {
+        const size_t i = chosen[bucket.params[k]];
+        const at::Tensor& tensor = all_[i].tensor;
+        views_[i] = flight.buffer.as_strided(tensor.sizes(), tensor.strides(),
+                                             flight.buffer.storage_offset() + bucket.offsets[k]);
+        tensor.mutable_grad() = views_[i];
+        flight_of_[i] = flights_.size();
+        flight.params.push_back(i);
+      }
+      flat_.push_back(flight.buffer.narrow(0, 0, bucket.elements));
+      if (last) extras_ = flight.buffer.narrow(0, bucket.elements, kExtraElements);
+      flights_.push_back(std::move(flight));
+    }
+  }
+
+  // The hook of parameter i: backward has added to its gradient.
+  void arrived(size_t i) {
+    if (mode_ == Mode::kIdle) complain(i, "received a gradient outside of a step, without arm()");
+    if (!views_[i].defined()) complain(i, "received a gradient, though no rank used it at the first step");
+    used_[i] = true;
+    if (mode_ != Mode::kArmed) return;
+    if (ready_[i]) return complain(i, "received two gradients in one micro-step; its bucket may have left after the first");
+    ready_[i] = true;
+    if (!agreed_ || !views_[i].defined()) return;
+    --flights_[flight_of_[i]].pending;
+    size_t filled = next_;
+    while (filled < flights_.size() && flights_[filled].pending == 0) ++filled;
+    launch_through(filled);
+  }
+
+  // Sends the buckets before `end`, in order; a bucket never overtakes another.
+  void launch_through(size_t end) {
+    for (; next_ < end; ++next_) {
+      if (next_ == 0) seconds_to_first_bucket_ = seconds_since(armed_at_);
+      flights_[next_].work = gradients_.all_reduce(flights_[next_].buffer, ReduceOp::kSum);
+    }
+  }
+
+  void complain(size_t i, std::string_view what) {
+    if (problem_.empty()) problem_ = str("parameter ", all_[i].name, " on rank ", gradients_.rank(), " ", what);
+  }
+
+  void check_arrivals() {
+    if (agreed_ && has_samples_) {
+      for (size_t i = 0; i < all_.size(); ++i) {
+        if (views_[i].defined() && !ready_[i]) {
+          complain(i, "received no gradient in the last micro-step, though it was in use at the first step");
+        }
+      }
+    }
+    if (problem_.empty()) return;
+    throw CommError(problem_ + ". The network must use the same parameters, once per backward, in every step on every rank.");
+  }
+
+  // The union over ranks of what this step's backward passes have reached is what is in use from now on.
+  void agree() {
+    const auto count = static_cast<int64_t>(all_.size());
+    const at::Tensor mask = at::zeros({count + 1}, at::kLong);
+    int64_t* flags = mask.data_ptr<int64_t>();
+    for (int64_t i = 0; i < count; ++i) flags[i] = used_[i];
+    flags[count] = sampled_;
+    host_.all_reduce(mask, ReduceOp::kMax).wait();
+    if (flags[count] == 0) return;  // no sample on any rank: ask again at the next step
+    agreed_ = true;
+    std::vector<size_t> chosen;
+    for (size_t i = 0; i < all_.size(); ++i) {
+      if (flags[i] != 0) {
+        chosen.push_back(i);
+      } else {
+        unused_.push_back(all_[i].name);
+      }
+    }
+    if (chosen.empty()) throw Error("no parameter received a gradient: the loss does not depend on the network");
+    if (!unused_.empty()) leave_out_unused(chosen);
+  }
+
+  void leave_out_unused(const std::vector<size_t>& chosen) {
+    if (host_.rank() == 0) {
+      log::warning(str("no gradient reaches ", unused_.size(), " of ", all_.size(), " parameters, which stay as they are: ",
+                       join(unused_, ", ")));
+    }
+    const std::vector<at::Tensor> filled = views_;
+    const at::Tensor extras = extras_;
+    for (const auto& parameter : all_) parameter.tensor.mutable_grad() = at::Tensor();
+    lay_out(chosen);
+    in_use_.clear();
+    for (const size_t i : chosen) {
+      views_[i].copy_(filled[i]);
+      in_use_.push_back(all_[i]);
+    }
+    extras_.copy_(extras);
+    if (totals_.scalar_type() != extras_.scalar_type()) totals_ = at::zeros_like(extras_);
+  }
+
+  // A gradient that is no longer the view was added up elsewhere: what was sent is not what backward computed.
+  void check_views() const {
+    for (size_t i = 0; i < all_.size(); ++i) {
+      if (!views_[i].defined()) continue;
+      const at::Tensor& grad = all_[i].tensor.mutable_grad();
+      const bool intact = grad.defined() && grad.data_ptr() == views_[i].data_ptr() && grad.strides() == views_[i].strides();
+      DTRAIN_CHECK(intact, "The gradient of ", all_[i].name, " was replaced (by zero_grad or set_data?); zero() clears gradients.");
+    }
+  }
+
+  Communicator& gradients_;
+  Communicator& host_;
+  const Options options_;
+  std::vector<Flight> flights_;
+  std::vector<at::Tensor> views_;   // by parameter; undefined: unused
+  std::vector<size_t> flight_of_;   // by parameter
+  std::vector<bool> used_, ready_;  // by parameter: ever reached; reached in this micro-step
+  at::Tensor extras_;
+  Mode mode_ = Mode::kIdle;
+  bool agreed_ = false, has_samples_ = false, sampled_ = false;  // this micro-step; any of this optimizer step
+  size_t next_ = 0;                                              // bucket to be sent next
+  Clock::time_point armed_at_;
+  std::string problem_;  // the first deviation, thrown by finish(): an exception must not cross autograd's threads
+};
+
+GradientReducer::GradientReducer(std::vector<NamedParameter> parameters, Communicator& gradients, Communicator& host,
+                                 Options options)
+    : impl_(std::make_unique<Impl>(std::move(parameters), gradients, host, options)) {}
+GradientReducer::~GradientReducer() = default;
+void GradientReducer::arm(bool last_micro_step, bool has_samples) { impl_->arm(last_micro_step, has_samples); }
+void GradientReducer::add_loss(const at::Tensor& sum, const at::Tensor& weight) { impl_->add_loss(sum, weight); }
+void GradientReducer::finish() { impl_->finish(); }
+void GradientReducer::zero() { impl_->zero(); }
+const std::vector<at::Tensor>& GradientReducer::flat() const { return impl_->flat_; }
+at::Tensor GradientReducer::loss_sum() const { return impl_->totals_.select(0, 0); }
+at::Tensor GradientReducer::weight_sum() const { return impl_->totals_.select(0, 1); }
+const std::vector<NamedParameter>& GradientReducer::parameters() const { return impl_->in_use_; }
+const std::vector<std::string>& GradientReducer::unused() const { return impl_->unused_; }
+int64_t GradientReducer::bytes_per_step() const { return impl_->bytes_per_step(); }
+double GradientReducer::seconds_to_first_bucket() const { return impl_->seconds_to_first_bucket_; }
+double GradientReducer::wait_seconds() const { return impl_->wait_seconds_; }
+
+}  // namespace dtrain::dist

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Says what a finished run was: its folder, the metrics address it had, the test error. Reads only the run's own files.
+
+usage: quickstart_summary.py RUN_FOLDER
+"""
+import json
+import pathlib
+import re
+import sys
+
+
+def test_metrics(run):
+    """The last test evaluation in metrics.jsonl as a dict, None if there is none. A cut last line is skipped."""
+    found = None
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(record, dict) and record.get("split") == "test":
+            found = record.get("metrics", record)
+    return found
+
+
+def metrics_addresses(run):
+    """host:port of the endpoints, by rank, as environment.json or the banner in log.txt names them."""
+    texts = [p.read_text(errors="replace") for p in (run / "environment.json", run / "log.txt") if p.exists()]
+    for text in texts:
+        lines = [line for line in text.splitlines() if "metrics" in line.lower()]
+        addresses = re.findall(r"\b((?:\d{1,3}\.){3}\d{1,3}:\d+)\b", "\n".join(lines))
+        if addresses:
+            return list(dict.fromkeys(addresses))
+    return []
+
+
+def main(argv):
+    if len(argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 64
+    run = pathlib.Path(argv[1]).resolve()
+    metrics = test_metrics(run)
+    if metrics is None or "mae" not in metrics:
+        print(f"{run}/metrics.jsonl holds no test MAE: the run did not end as it should", file=sys.stderr)
+        return 1
+    angles = ", ".join(f"{angle} {metrics['mae_' + angle]:.2f}" for angle in ("yaw", "pitch", "roll")
+                       if f"mae_{angle}" in metrics)
+    addresses = metrics_addresses(run)
+    print(f"\nrun folder: {run}")
+    print("metrics:    " + (", ".join(f"http://{a}/metrics" for a in addresses) + " (while it ran)" if addresses
+                            else "no endpoint was open"))
+    print(f"test MAE:   {metrics['mae']:.2f} degrees" + (f" ({angles})" if angles else ""))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

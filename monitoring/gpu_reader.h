@@ -1,0 +1,50 @@
+#pragma once
+
+// What a GPU says about itself. The reader is a seam: NVML behind it in a run, a list of readings in the tests.
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dtrain::monitoring {
+
+struct GpuReading {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();  // this card does not say
+  double utilization = kUnknown;                           // share of time with a kernel running, 0 to 1
+  double memory_utilization = kUnknown;                    // share of time with memory being read or written, 0 to 1
+  double memory_used = kUnknown, memory_total = kUnknown;  // bytes, all processes
+  double power = kUnknown;                                 // watts
+  double energy = kUnknown;                                // joules since the driver was loaded
+  double sm_clock = kUnknown, memory_clock = kUnknown;     // hertz
+  double temperature = kUnknown;                           // degrees Celsius
+  uint64_t throttle_mask = 0;                              // NVML's clocks event reasons
+};
+
+class GpuReader {
+ public:
+  virtual ~GpuReader() = default;
+  virtual std::string name() const = 0;          // "NVIDIA GeForce RTX 3090"
+  virtual std::string uuid() const = 0;          // "GPU-...", as dcgm-exporter labels it
+  virtual std::optional<GpuReading> read() = 0;  // nullopt: the GPU is lost
+};
+
+struct OpenedReader {
+  std::unique_ptr<GpuReader> reader;
+  std::string problem;  // why there is none
+};
+// Opens NVML at run time and finds the GPU by its PCI bus id: under CUDA_VISIBLE_DEVICES NVML numbers differently from
+// CUDA.
+OpenedReader open_nvml(const std::string& pci_bus_id, const std::string& library = "libnvidia-ml.so.1");
+
+// NVML's bits as label values; `idle` and the application clocks are no throttling and have none.
+struct ThrottleReason {
+  uint64_t bit;
+  const char* name;
+};
+inline constexpr ThrottleReason kThrottleReasons[] = {
+    {0x4, "sw_power_cap"}, {0x8, "hw_slowdown"}, {0x20, "sw_thermal"}, {0x40, "hw_thermal"}, {0x80, "hw_power_brake"}};
+
+}  // namespace dtrain::monitoring

@@ -1,0 +1,138 @@
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/file_system.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "monitoring/append_file.h"
+#include "monitoring/sinks.h"
+
+namespace dtrain::monitoring {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+void put(Json& object, const std::string& name, double value) {
+  if (std::isfinite(value)) {
+    object[name] = value;
+    return;
+  }
+  object[name] = nullptr;
+  if (std::isinf(value)) object[name + "_text"] = value > 0 ? "inf" : "-inf";
+}
+
+// Drops records after `step`, and lines that a crash cut short. A file that is right as it is, is not touched.
+void cut_after(const std::filesystem::path& file, int64_t step) {
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(file, code)) return;
+  std::string kept;
+  bool changed = false;
+  const std::string text = read_text(file);
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t newline = text.find('\n', begin);
+    const std::string line = text.substr(begin, newline == std::string::npos ? newline : newline - begin);
+    begin = newline == std::string::npos ? text.size() : newline + 1;
+    const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const bool whole = newline != std::string::npos && record.is_object() && record.contains("step") &&
+                       record["step"].is_number_integer();
+    if (whole && record["step"].get<int64_t>() <= step) {
+      kept += line + "\n";
+    } else {
+      changed = true;
+    }
+  }
+  if (changed) write_atomically(real_file_system(), file, kept);
+}
+
+class JsonLines : public Sink {
+ public:
+  JsonLines(const std::filesystem::path& file, int64_t resumed_step)
+      : file_(prepared(file, resumed_step)), step_(resumed_step) {}
+
+  void record(const StepStats& s) override {
+    step_ = s.step;
+    if (!s.logging) return;
+    Json j = begin("step");
+    j["epoch"] = s.epoch;
+    put(j, "loss", s.loss);
+    put(j, "learning_rate", s.learning_rate);
+    put(j, "grad_norm", s.grad_norm);
+    put(j, "loss_scale", s.loss_scale);
+    j["skipped_total"] = s.skipped_total;
+    j["samples"] = s.samples;
+    j["micro_steps"] = s.micro_steps;
+    put(j, "samples_per_second", s.samples_per_second);
+    put(j, "step_seconds", s.step_seconds);
+    Json phases = Json::object();
+    for (size_t i = 0; i < kPhases; ++i) put(phases, kPhaseNames[i], s.phase_seconds[i]);
+    j["phase_seconds"] = phases;
+    put(j, "eta_seconds", s.eta_seconds);
+    j["bytes_reduced"] = s.bytes_reduced;
+    j["loader_bytes"] = s.loader_bytes;
+    j["loader_queue"] = s.loader_queue;
+    put(j, "memory_used_bytes", s.memory_used);
+    put(j, "memory_total_bytes", s.memory_total);
+    char ledger[24];
+    std::snprintf(ledger, sizeof ledger, "%016llx", static_cast<unsigned long long>(s.ledger));
+    j["ledger"] = ledger;  // text: a JSON number of 64 bits is rounded by many readers
+    write(j);
+  }
+
+  void record(const EvalStats& e) override {
+    Json j = begin("eval");
+    j["step"] = e.step;
+    j["epoch"] = e.epoch;
+    j["split"] = e.split;
+    Json metrics = Json::object();
+    for (const auto& [name, value] : e.metrics) put(metrics, name, value);
+    j["metrics"] = metrics;
+    j["samples"] = e.samples;
+    put(j, "seconds", e.seconds);
+    write(j);
+  }
+
+  void checkpoint_saved(int64_t step, double seconds) override {
+    Json j = begin("checkpoint");
+    j["step"] = step;
+    put(j, "seconds", seconds);
+    write(j);
+  }
+
+  void state(const std::string& state) override {
+    Json j = begin("state");
+    j["state"] = state;
+    write(j);
+  }
+
+ private:
+  static const std::filesystem::path& prepared(const std::filesystem::path& file, int64_t resumed_step) {
+    try {
+      cut_after(file, resumed_step);
+    } catch (const std::exception& e) {
+      log::warning(str("records after step ", resumed_step, " stay in ", file.string(), ": ", e.what()));
+    }
+    return file;
+  }
+  Json begin(const char* kind) const { return {{"kind", kind}, {"time", unix_time()}, {"step", step_}}; }
+  void write(const Json& record) {
+    // A name that is not UTF-8 must not end training: its bytes are replaced.
+    file_.append(record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+
+  AppendFile file_;
+  int64_t step_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_jsonl_sink(const std::filesystem::path& file, int64_t resumed_step) {
+  return std::make_unique<JsonLines>(file, resumed_step);
+}
+
+}  // namespace dtrain::monitoring

@@ -1,0 +1,224 @@
+#include <prometheus/counter.h>
+#include <prometheus/exposer.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "core/log.h"
+#include "core/strings.h"
+#include "monitoring/endpoint.h"
+#include "monitoring/gpu_metrics.h"
+#include "monitoring/sinks.h"
+
+namespace dtrain::monitoring {
+namespace {
+
+using Labels = std::map<std::string, std::string>;
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
+
+// "evaluating" and "saving" are told apart from "training" so that a long one of them does not look like a stall.
+constexpr const char* kStates[] = {"starting", "training", "evaluating", "saving", "finished", "failed"};
+
+static_assert(Phase::kCheckpoint < Phase::kEval && static_cast<size_t>(Phase::kEval) + 1 == kPhases);
+
+// 1 ms to 60 s, in steps of 1, 2, 5.
+const Histogram::BucketBoundaries kStepBuckets = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2,
+                                                  0.5,   1,     2,     5,    10,   20,   60};
+
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Labels with(Labels labels, const std::string& name, const std::string& value) {
+  labels[name] = value;
+  return labels;
+}
+
+void raise_to(Counter& counter, double total) { counter.Increment(std::max(0.0, total - counter.Value())); }
+
+class Exporter : public PrometheusSink {
+ public:
+  Exporter(const config::Metrics& metrics, const Identity& id, std::unique_ptr<GpuReader> reader)
+      : labels_{{"job_id", id.job_id}, {"rank", str(id.rank)}, {"local_rank", str(id.local_rank)}, {"node", id.node}},
+        global_(id.rank == 0) {
+    add_info("dtrain_build_info", "Versions that this process runs", id.build);
+    if (global_) add_info("dtrain_job_info", "What this job trains", id.job);
+    make_series();
+    gauge("dtrain_gpus", "GPUs that this rank reads with NVML").Set(reader ? 1 : 0);
+    if (reader) {
+      auto gpu = std::make_unique<GpuMetrics>(*registry_, labels_, id.gpu_pci_bus_id, *reader);
+      gpu_ = std::make_unique<GpuPoller>(std::move(reader), std::move(gpu), metrics.gpu_interval);
+    }
+    state("starting");
+    const int64_t port = metrics.port == 0 ? 0 : metrics.port + id.local_rank;
+    endpoint_ = open_endpoint(metrics.bind, port, id.rank);
+    if (endpoint_.exposer() == nullptr) return;
+    endpoint_.exposer()->RegisterCollectable(registry_);
+    address_ = str(metrics.bind == "0.0.0.0" ? id.node : metrics.bind, ":", endpoint_.port());
+    if (metrics.bind.rfind("127.", 0) != 0) {
+      log::info(str("metrics are served on ", metrics.bind, " without a password: keep the port inside your network"));
+    }
+  }
+
+  std::string address() const override { return address_; }
+
+  void restore(int64_t steps, int64_t samples) override {
+    raise_to(*steps_, static_cast<double>(steps));
+    last_phases_step_ = steps;
+    if (global_) raise_to(*samples_, static_cast<double>(samples));
+  }
+
+  void record(const StepStats& s) override {
+    raise_to(*steps_, static_cast<double>(s.step));
+    if (s.step_seconds > 0) step_duration_->Observe(s.step_seconds);
+    last_step_->Set(unix_time());
+    reduced_->Increment(static_cast<double>(s.bytes_reduced));
+    loader_bytes_->Increment(static_cast<double>(s.loader_bytes));
+    loader_queue_->Set(s.loader_queue);
+    if (global_) record_global(s);
+    if (!s.logging) return;
+    // Means per step since the last logging step. Evaluations and saves tell their own times, also those after the last
+    // step.
+    const auto steps = static_cast<double>(std::max<int64_t>(1, s.step - last_phases_step_));
+    last_phases_step_ = s.step;
+    for (size_t i = 0; i < static_cast<size_t>(Phase::kCheckpoint); ++i) {
+      phases_[i]->Increment(std::max(0.0, s.phase_seconds[i]) * steps);
+    }
+    memory_used_->Set(s.memory_used);
+    memory_total_->Set(s.memory_total);
+  }
+
+  void record(const EvalStats& e) override {
+    phase(Phase::kEval).Increment(e.seconds);
+    if (!global_) return;
+    for (const auto& [name, value] : e.metrics) {
+      if (name == "loss") {
+        loss_family_->Add(with(labels_, "split", e.split)).Set(value);
+      } else {
+        eval_family_->Add(with(with(labels_, "split", e.split), "metric", name)).Set(value);
+      }
+    }
+    gauge("dtrain_eval_duration_seconds", "Duration of the last evaluation", {{"split", e.split}}).Set(e.seconds);
+  }
+
+  void checkpoint_saved(int64_t step, double seconds) override {
+    phase(Phase::kCheckpoint).Increment(seconds);
+    if (!global_) return;
+    counter("dtrain_checkpoints_total", "Checkpoints saved by this process").Increment();
+    gauge("dtrain_last_checkpoint_step", "Optimizer step of the last checkpoint saved").Set(static_cast<double>(step));
+    gauge("dtrain_last_checkpoint_timestamp_seconds", "When the last checkpoint was saved").Set(unix_time());
+    gauge("dtrain_last_checkpoint_duration_seconds", "How long the last checkpoint took to save").Set(seconds);
+  }
+
+  void state(const std::string& state) override {
+    for (const char* name : kStates) {
+      gauge("dtrain_run_state", "1 for the state that this rank is in, 0 for the others", {{"state", name}})
+          .Set(name == state);
+    }
+  }
+
+ private:
+  // Registering the same family or series again gives the one that is there; it locks, so a step uses kept references.
+  Gauge& gauge(const char* name, const char* help, const Labels& more = {}) {
+    Labels labels = labels_;
+    labels.insert(more.begin(), more.end());
+    return prometheus::BuildGauge().Name(name).Help(help).Register(*registry_).Add(labels);
+  }
+  Counter& counter(const char* name, const char* help, const Labels& more = {}) {
+    Labels labels = labels_;
+    labels.insert(more.begin(), more.end());
+    return prometheus::BuildCounter().Name(name).Help(help).Register(*registry_).Add(labels);
+  }
+  Counter& phase(Phase p) { return *phases_[static_cast<size_t>(p)]; }
+  void add_info(const char* name, const char* help, const Labels& values) { gauge(name, help, values).Set(1); }
+
+  void make_series() {
+    steps_ = &counter("dtrain_steps_total", "Optimizer steps of the run, skipped ones too");
+    step_duration_ = &prometheus::BuildHistogram()
+                          .Name("dtrain_step_duration_seconds")
+                          .Help("Wall time of an optimizer step")
+                          .Register(*registry_)
+                          .Add(labels_, kStepBuckets);
+    for (size_t i = 0; i < kPhases; ++i) {
+      phases_[i] = &counter("dtrain_phase_seconds_total", "Time of this rank in each phase of its steps",
+                            {{"phase", kPhaseNames[i]}});
+    }
+    last_step_ = &gauge("dtrain_last_step_timestamp_seconds", "When the last optimizer step ended");
+    last_step_->Set(unix_time());  // the start counts as a sign of life
+    reduced_ = &counter("dtrain_reduced_bytes_total", "Gradient bytes given to all-reduce by this rank");
+    loader_bytes_ = &counter("dtrain_loader_bytes_total", "Bytes of samples read by this rank");
+    loader_queue_ = &gauge("dtrain_loader_queue_depth", "Batches ready to be used");
+    memory_used_ = &gauge("dtrain_memory_used_bytes", "Device memory of this rank; on the CPU its resident set");
+    memory_total_ = &gauge("dtrain_memory_total_bytes", "Memory of the device; on the CPU of the machine");
+    if (!global_) return;
+    samples_ = &counter("dtrain_samples_total", "Samples trained on, all ranks");
+    epochs_ = &counter("dtrain_epochs_total", "Epochs completed");
+    skips_ = &counter("dtrain_optimizer_skips_total", "Optimizer steps skipped", {{"reason", "inf_grad"}});
+    planned_ = &gauge("dtrain_planned_steps", "Optimizer steps of the whole run");
+    eta_ = &gauge("dtrain_eta_seconds", "Time that the rest of the run takes at the present rate");
+    loss_family_ = &prometheus::BuildGauge().Name("dtrain_loss").Help("Mean loss, all ranks").Register(*registry_);
+    learning_rate_ = &gauge("dtrain_learning_rate", "Learning rate");
+    grad_norm_ = &gauge("dtrain_grad_norm", "Norm of the gradient, unscaled and before clipping");
+    loss_scale_ = &gauge("dtrain_amp_loss_scale", "Loss scale of fp16; NaN without one");
+    loss_scale_->Set(StepStats::kUnknown);
+    eval_family_ =
+        &prometheus::BuildGauge().Name("dtrain_eval_metric").Help("Metric of the last evaluation").Register(*registry_);
+  }
+
+  void record_global(const StepStats& s) {
+    samples_->Increment(static_cast<double>(s.samples));
+    if (s.steps_per_epoch > 0) raise_to(*epochs_, static_cast<double>(s.step / s.steps_per_epoch));
+    planned_->Set(static_cast<double>(s.total_steps));
+    learning_rate_->Set(s.learning_rate);
+    if (!s.logging) return;
+    raise_to(*skips_, static_cast<double>(s.skipped_total));
+    if (loss_ == nullptr) loss_ = &loss_family_->Add(with(labels_, "split", "train"));  // absent until it is known
+    loss_->Set(s.loss);  // NaN and infinity pass: an alert watches for them
+    grad_norm_->Set(s.grad_norm);
+    loss_scale_->Set(s.loss_scale);
+    eta_->Set(s.eta_seconds);
+  }
+
+  const Labels labels_;
+  const bool global_;  // rank 0 exports what is the same on all ranks
+  std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
+  std::string address_;
+  int64_t last_phases_step_ = 0;
+
+  Counter *steps_ = nullptr, *samples_ = nullptr, *epochs_ = nullptr, *skips_ = nullptr;
+  Counter *reduced_ = nullptr, *loader_bytes_ = nullptr;
+  std::array<Counter*, kPhases> phases_{};
+  Histogram* step_duration_ = nullptr;
+  Gauge *last_step_ = nullptr, *loader_queue_ = nullptr, *memory_used_ = nullptr, *memory_total_ = nullptr;
+  Gauge *planned_ = nullptr, *eta_ = nullptr, *loss_ = nullptr, *learning_rate_ = nullptr, *grad_norm_ = nullptr;
+  Gauge* loss_scale_ = nullptr;
+  prometheus::Family<Gauge>*loss_family_ = nullptr, *eval_family_ = nullptr;
+
+  std::unique_ptr<GpuPoller> gpu_;
+  Endpoint endpoint_;  // last: no scrape while the rest is taken down
+};
+
+}  // namespace
+
+std::unique_ptr<PrometheusSink> make_prometheus_sink(const config::Metrics& metrics, const Identity& identity,
+                                                     std::unique_ptr<GpuReader> reader) {
+  return std::make_unique<Exporter>(metrics, identity, std::move(reader));
+}
+
+std::unique_ptr<PrometheusSink> make_prometheus_sink(const config::Metrics& metrics, const Identity& identity) {
+  OpenedReader opened;
+  if (!identity.gpu_pci_bus_id.empty()) {
+    opened = open_nvml(identity.gpu_pci_bus_id);
+    if (!opened.reader) log::info(str("no GPU readings in the metrics: ", opened.problem));
+  }
+  return make_prometheus_sink(metrics, identity, std::move(opened.reader));
+}
+
+}  // namespace dtrain::monitoring

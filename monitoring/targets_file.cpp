@@ -1,0 +1,27 @@
+#include <nlohmann/json.hpp>
+
+#include "core/file_system.h"
+#include "monitoring/sinks.h"
+
+namespace dtrain::monitoring {
+
+TargetsFile::TargetsFile(const std::filesystem::path& runs_folder, const std::string& job_id,
+                         const std::vector<Target>& targets)
+    : path_(runs_folder / "targets" / (job_id + ".json")) {
+  using Json = nlohmann::ordered_json;
+  Json groups = Json::array();
+  for (const Target& target : targets) {
+    if (target.address.empty()) continue;
+    groups.push_back({{"targets", {target.address}},
+                      {"labels", {{"job_id", job_id}, {"node", target.node}, {"rank", std::to_string(target.rank)}}}});
+  }
+  real_file_system().create_folders(path_.parent_path());
+  write_atomically(real_file_system(), path_, groups.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void TargetsFile::remove() noexcept {
+  std::error_code ignored;  // gone already, or the folder is: nothing that could be done at the end of a run
+  std::filesystem::remove(path_, ignored);
+}
+
+}  // namespace dtrain::monitoring

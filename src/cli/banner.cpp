@@ -1,0 +1,65 @@
+#include "cli/banner.h"
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "core/strings.h"
+
+namespace dtrain::cli {
+
+std::string to_json(const RankPlace& p) {
+  return nlohmann::json{{"node", p.node},       {"device", p.device},   {"pci_bus_id", p.pci_bus_id},
+                        {"metrics", p.metrics_address}, {"memory_bytes", p.memory_bytes}, {"local_rank", p.local_rank},
+                        {"cores", p.cores},     {"threads", p.threads}, {"loader_threads", p.loader_threads}}
+      .dump();
+}
+
+RankPlace place_from_json(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  return {json.at("node"),         json.at("device"),     json.at("pci_bus_id"), json.at("metrics"),
+          json.at("memory_bytes"), json.at("local_rank"), json.at("cores"),      json.at("threads"),
+          json.at("loader_threads")};
+}
+
+std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
+  std::string text = version_text() + "\n";
+  const auto line = [&](const std::string& name, const std::string& value) {
+    text += "  " + name + std::string(name.size() < 11 ? 11 - name.size() : 1, ' ') + value + "\n";
+  };
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const RankPlace& p = ranks[rank];
+    line(str("rank ", rank), str(p.node, ", ", p.device, ", ", human_bytes(static_cast<double>(p.memory_bytes)), ", ", p.cores,
+                                 p.cores == 1 ? " core, " : " cores, ", p.threads, p.threads == 1 ? " thread, " : " threads, ",
+                                 p.loader_threads, p.loader_threads == 1 ? " reader" : " readers",
+                                 p.metrics_address.empty() ? "" : ", metrics http://" + p.metrics_address + "/metrics"));
+  }
+  line("config", f.config_source);
+  line("task", str(f.task, ", network ", f.network, ", ", human_count(f.parameters), " parameters, ", f.precision));
+  if (ranks.size() > 1) line("gradients", f.communicator);
+  line("data", str(f.data_file, ": ", human_count(f.train), " training, ", human_count(f.val), " validation, ",
+                   human_count(f.test), " test samples"));
+  line("batch", describe(f.batches));
+  line("steps", human_count(f.batches.total_steps));
+  if (!f.resumed.empty()) line("resumed", f.resumed);
+  line("run folder", f.run_folder.empty() ? "none (--dry-run)" : f.run_folder);
+  if (f.launcher_pid != 0) line("stop", str("kill -USR1 ", f.launcher_pid, " saves at the next step and leaves with exit code 75"));
+  text.pop_back();
+  return text;
+}
+
+std::string environment_json(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
+  nlohmann::ordered_json json;
+  json["versions"] = version_text();
+  json["precision"] = f.precision;
+  json["communicator"] = f.communicator;
+  json["world_size"] = ranks.size();
+  json["ranks"] = nlohmann::ordered_json::array();
+  for (const RankPlace& rank : ranks) json["ranks"].push_back(nlohmann::ordered_json::parse(to_json(rank)));
+  json["data"] = f.data_file;
+  json["parameters"] = f.parameters;
+  json["global_batch"] = f.batches.global_batch;
+  json["resumed"] = f.resumed;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace dtrain::cli

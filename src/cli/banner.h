@@ -1,0 +1,34 @@
+#pragma once
+
+// What rank 0 says before step 1, and environment.json: versions, devices, precision, data, batch arithmetic, where to look.
+
+#include <string>
+#include <vector>
+
+#include "data/store.h"
+#include "train/batch_arithmetic.h"
+#include "train/device.h"
+
+namespace dtrain::cli {
+
+struct RankPlace {         // gathered from every rank
+  std::string node, device, pci_bus_id, metrics_address;
+  int64_t memory_bytes = 0;
+  int local_rank = 0, cores = 0, threads = 0, loader_threads = 0;
+};
+std::string to_json(const RankPlace&);
+RankPlace place_from_json(const std::string&);
+
+struct BannerFacts {
+  std::string precision, task, network, data_file, run_folder, config_source, communicator;
+  int64_t parameters = 0;
+  int64_t train = 0, val = 0, test = 0;
+  train::BatchArithmetic batches;
+  std::string resumed;     // "step 120 of runs/x/checkpoints/step_00000120", "" for a fresh start
+  int launcher_pid = 0;    // 0: not under mpirun
+};
+
+std::string banner(const BannerFacts&, const std::vector<RankPlace>&);
+std::string environment_json(const BannerFacts&, const std::vector<RankPlace>&);
+
+}  // namespace dtrain::cli

@@ -1,0 +1,49 @@
+#include <H5public.h>
+#include <torch/version.h>
+
+#include "cli/commands.h"
+#include "config/load.h"
+#include "core/strings.h"
+#include "dist/nccl_communicator.h"
+#include "dist/world.h"
+#include "train/device.h"
+
+namespace dtrain::cli {
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all = {
+      {"train", "[CONFIG.yaml] [--section.key VALUE]...", "train (the default command)", run_train},
+      {"eval", "RUN|CHECKPOINT [--data FILE] [--split NAME]", "metrics of a checkpoint on a split", run_eval},
+      {"convert", "300wlp|aflw2000|biwi DIR [--out FILE]", "raw data to one dtrain HDF5 file", run_convert},
+      {"synth", "headpose [--layout hdf5|300wlp|biwi]", "generated data, as files or as HDF5", run_synth},
+      {"inspect", "FILE|CHECKPOINT [--verify]", "what is in a data file or a checkpoint", run_inspect},
+  };
+  return all;
+}
+
+std::string general_help() {
+  std::string text =
+      "dtrain: distributed training on GPUs and CPUs\n\n"
+      "usage: [mpirun -np N] dtrain [COMMAND] [CONFIG.yaml] [--section.key VALUE | --alias VALUE]...\n\n"
+      "Without a command it trains; without a config it reads ./dtrain.yaml, and without that it trains the quick start on\n"
+      "a head-pose set that it generates. `dtrain COMMAND --help` tells more of one command.\n\ncommands:\n";
+  for (const Command& command : commands()) {
+    text += str("  ", command.name, std::string(9 - std::string(command.name).size(), ' '), command.usage, "\n           ",
+                command.text, "\n");
+  }
+  text += "\nflags of train:\n"
+          "  --print-config   print the resolved configuration (reusable as input) and stop\n"
+          "  --dry-run        go up to step 1 and stop; nothing is written\n"
+          "  --help, --version\n\n";
+  return text + config::help_text();
+}
+
+std::string version_text() {
+  unsigned major = 0, minor = 0, patch = 0;
+  H5get_libversion(&major, &minor, &patch);
+  return str("dtrain ", DTRAIN_VERSION, " (", DTRAIN_GIT_COMMIT, ") | LibTorch ", TORCH_VERSION, " | CUDA ",
+             train::cuda_runtime_version(), " | NCCL ", dist::nccl_versions(), " | ", dist::mpi_library_version(), " | HDF5 ", major, ".",
+             minor, ".", patch);
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,38 @@
+#include "cli/launch.h"
+
+#include "core/log.h"
+#include "core/strings.h"
+#include "dist/affinity.h"
+#include "dist/bytes.h"
+#include "dist/make_communicator.h"
+#include "train/device.h"
+
+namespace dtrain::cli {
+
+int launch(const config::Device& options, const std::function<int(Launched&)>& body) {
+  dist::MpiSession mpi(nullptr, nullptr);
+  const dist::World& world = mpi.world();
+  log::set_rank(world.rank, world.size);
+  int exit_code = 0;
+  try {
+    const int cores = dist::widen_affinity(world);  // before any thread starts
+    at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : cores);
+    const std::unique_ptr<dist::Communicator> host = dist::make_host_communicator(world);
+    at::Device device = at::kCPU;
+    dist::agree(*host, [&] { device = train::choose_device(options, world.local_rank); });
+    Launched launched{world, mpi, device, cores, *host};
+    exit_code = body(launched);
+  } catch (...) {
+    const std::exception_ptr exception = std::current_exception();
+    const dist::Failure failure = dist::describe(exception);
+    if (!failure.message.empty()) {
+      log::error(failure.message);
+      // The others may wait for this rank in a collective: they are not asked.
+      if (world.size > 1) mpi.abort(failure.exit_code);
+    }
+    exit_code = failure.exit_code;
+  }
+  return mpi.close(exit_code);
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,93 @@
+#include "cli/run_folder.h"
+
+#include <ctime>
+
+#include "config/load.h"
+#include "core/error.h"
+#include "core/file_system.h"
+#include "core/log.h"
+#include "core/strings.h"
+
+namespace dtrain::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
+  return text;
+}
+
+// A name becomes a folder and a file name: nothing that could lead elsewhere.
+void check_name(const std::string& name) {
+  if (name.size() > 200 || name.starts_with("-") || name.starts_with(".") ||
+      name.find_first_of(std::string("/\\\n\r\t\0", 6)) != std::string::npos) {
+    throw ConfigError(str("run.name '", name, "' cannot be a folder's name: use letters, digits, '.', '_' and '-'"));
+  }
+}
+
+// Reads only. A checkpoint that does not verify is said and passed over.
+std::optional<fs::path> newest_checkpoint(const fs::path& run) {
+  if (!fs::is_directory(run / "checkpoints")) return std::nullopt;
+  std::vector<checkpoint::Skipped> skipped;
+  const auto found = checkpoint::Store(run / "checkpoints", real_file_system(), 1).newest(&skipped);
+  for (const auto& [folder, reason] : skipped) log::warning(str("skipped checkpoint ", folder.string(), ": ", reason));
+  return found;
+}
+
+}  // namespace
+
+RunPlan plan_run(const config::Config& config) {
+  const fs::path runs = config.run.folder;
+  RunPlan plan;
+  plan.name = config.run.name;
+  check_name(plan.name);
+  if (config.run.resume == "auto") {
+    if (plan.name.empty()) {
+      throw ConfigError("--resume auto needs --name NAME: it continues that run, or starts it if it does not exist yet");
+    }
+    plan.checkpoint = newest_checkpoint(runs / plan.name);
+  } else if (!config.run.resume.empty()) {
+    const fs::path given = fs::path(config.run.resume).lexically_normal();
+    const fs::path path = given.has_filename() ? given : given.parent_path();
+    if (!fs::is_directory(path)) throw CheckpointError(str("--resume ", path.string(), ": there is no such folder"));
+    fs::path run = path;
+    if (fs::exists(path / "MANIFEST.json")) {
+      plan.checkpoint = path;
+      run = fs::absolute(path).parent_path().parent_path();
+    } else {
+      plan.checkpoint = newest_checkpoint(path);
+    }
+    if (!plan.checkpoint) {
+      throw CheckpointError(str("--resume ", path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
+    }
+    if (plan.name.empty()) plan.name = fs::absolute(run).filename().string();
+    const auto newest = newest_checkpoint(runs / plan.name);
+    if (newest && fs::weakly_canonical(*newest) != fs::weakly_canonical(*plan.checkpoint)) {
+      throw OutputError(str("run ", plan.name, " has a newer checkpoint, ", newest->string(), ": give another --name to branch off from ",
+                            plan.checkpoint->string()));
+    }
+  }
+  if (plan.name.empty()) plan.name = str(config.task, "-", now_text());
+  plan.folder = runs / plan.name;
+  plan.existed = fs::exists(plan.folder);
+  if (plan.existed && config.run.resume.empty()) {
+    throw OutputError(str("run ", plan.folder.string(), " exists and is never overwritten: --resume auto continues it, another --name "
+                          "starts a new one"));
+  }
+  return plan;
+}
+
+void create_run(const RunPlan& plan, const config::Config& config, const std::string& environment_json) {
+  FileSystem& files = real_file_system();
+  files.create_folders(plan.folder / "checkpoints");
+  log::open_file((plan.folder / "log.txt").string());
+  write_atomically(files, plan.folder / "config.yaml", config::to_yaml(config));
+  write_atomically(files, plan.folder / "environment.json", environment_json);
+}
+
+}  // namespace dtrain::cli

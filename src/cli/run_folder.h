@@ -1,0 +1,28 @@
+#pragma once
+
+// Which run this is: a new one, or one that goes on. Rank 0 alone touches the folder; the others get the answer from it.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "checkpoint/store.h"
+#include "config/config.h"
+
+namespace dtrain::cli {
+
+struct RunPlan {
+  std::string name;
+  std::filesystem::path folder;                       // config.run.folder / name
+  std::optional<std::filesystem::path> checkpoint;    // to resume from
+  bool existed = false;
+};
+
+// Rank 0 only; creates nothing. OutputError: the name is taken and --resume is not given. ConfigError: --resume auto
+// without a name. CheckpointError: --resume PATH without a checkpoint that verifies. Skipped checkpoints are logged.
+RunPlan plan_run(const config::Config&);
+
+// Rank 0 only: makes the folder, opens log.txt, writes config.yaml and environment.json. OutputError.
+void create_run(const RunPlan&, const config::Config&, const std::string& environment_json);
+
+}  // namespace dtrain::cli

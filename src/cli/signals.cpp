@@ -1,0 +1,29 @@
+#include "cli/signals.h"
+
+#include <csignal>
+
+namespace dtrain::cli {
+namespace {
+
+std::atomic<bool> stop_requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+
+extern "C" void request_stop(int signal) {
+  stop_requested.store(true);
+  if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
+}
+
+}  // namespace
+
+const std::atomic<bool>& install_stop_signals() {
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) {
+    struct sigaction action {};
+    action.sa_handler = request_stop;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    sigaction(signal, &action, nullptr);
+  }
+  return stop_requested;
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <atomic>
+
+namespace dtrain::cli {
+
+// SIGUSR1 (and, without mpirun, SIGTERM and the first Ctrl-C) ask to save at the next step boundary and leave with exit
+// code 75. Under mpirun a SIGTERM is treated alike: one second is left, so the save is best effort. A second Ctrl-C
+// ends the process at once. Returns the flag that the handlers set.
+const std::atomic<bool>& install_stop_signals();
+
+}  // namespace dtrain::cli

@@ -1,0 +1,298 @@
+// `dtrain [train]`: the composition root of a training run. It names every concrete class, in the order of start-up.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <thread>
+
+#include "checkpoint/store.h"
+#include "cli/banner.h"
+#include "cli/commands.h"
+#include "cli/launch.h"
+#include "cli/quickstart.h"
+#include "cli/run_folder.h"
+#include "cli/run_plot.h"
+#include "cli/signals.h"
+#include "config/load.h"
+#include "core/check.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "diagnose/verdict.h"
+#include "dist/bytes.h"
+#include "dist/make_communicator.h"
+#include "dist/watchdog.h"
+#include "models/models.h"
+#include "monitoring/sinks.h"
+#include "train/content_transfer.h"
+#include "train/precision.h"
+#include "train/trainer.h"
+#include "train/training_state.h"
+
+namespace dtrain::cli {
+namespace {
+
+struct Request {
+  config::Loaded loaded;
+  bool dry_run = false;
+};
+
+std::vector<RankPlace> gather_places(dist::Communicator& host, const RankPlace& mine) {
+  const std::string text = to_json(mine);
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  std::vector<RankPlace> places;
+  for (const auto& bytes : dist::all_gather_bytes(host, {begin, begin + text.size()})) {
+    places.push_back(place_from_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  }
+  return places;
+}
+
+std::vector<diagnose::PhaseSeconds> gather_phases(dist::Communicator& host, const diagnose::PhaseSeconds& mine) {
+  at::Tensor local = at::empty({static_cast<int64_t>(mine.size())}, at::kDouble);
+  std::copy(mine.begin(), mine.end(), local.mutable_data_ptr<double>());
+  at::Tensor all = at::empty({host.size() * local.numel()}, at::kDouble);
+  host.all_gather(all, local).wait();
+  std::vector<diagnose::PhaseSeconds> phases(static_cast<size_t>(host.size()));
+  for (size_t rank = 0; rank < phases.size(); ++rank) {
+    const double* begin = all.const_data_ptr<double>() + rank * mine.size();
+    std::copy(begin, begin + mine.size(), phases[rank].begin());
+  }
+  return phases;
+}
+
+std::string metrics_text(const std::map<std::string, double>& metrics) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : metrics) parts.push_back(str(name, " ", fixed(value, name == "loss" ? 4 : 2)));
+  return join(parts, " | ");
+}
+
+// The resolved configuration of this run: on a resume, the saved one with what was given now laid over it.
+config::Config resolve(Request& request, const std::optional<checkpoint::Content>& content) {
+  if (!content) return request.loaded.config;
+  const config::Config saved = config::from_yaml(train::from_json(content->state_json).config_yaml, "the checkpoint's config");
+  config::Config merged = saved;
+  config::copy_keys(request.loaded.config, merged, request.loaded.given);
+  if (merged.train.global_batch == 0) merged.train.global_batch = train::from_json(content->state_json).global_batch;
+  merged.run = request.loaded.config.run;
+  if (std::count(request.loaded.given.begin(), request.loaded.given.end(), "train.accumulate") == 0) merged.train.accumulate = 0;  // derived anew for this world size
+  const std::vector<std::string> fixed = config::fixed_differences(saved, merged);
+  if (!fixed.empty()) {
+    throw ConfigError(str("a resumed run keeps ", join(fixed, ", "), ": leave them out, or start a new run"));
+  }
+  for (const std::string& difference : config::differences(saved, merged)) log::info("resumed with " + difference);
+  return merged;
+}
+
+int train(Launched& launched, Request& request) {
+  const dist::World& world = launched.world;
+  dist::Communicator& host = launched.host;
+  const std::atomic<bool>& stop_requested = install_stop_signals();
+
+  // Which run, and from where: rank 0 knows.
+  RunPlan plan;
+  std::optional<checkpoint::Content> content;
+  if (!request.dry_run) {
+    dist::agree_on_rank0(host, [&] {
+      plan = plan_run(request.loaded.config);
+      if (plan.checkpoint) content = checkpoint::Store::load(*plan.checkpoint);
+    });
+    plan.name = dist::broadcast_text(host, plan.name);
+    plan.folder = std::filesystem::path(request.loaded.config.run.folder) / plan.name;
+    content = train::broadcast_content(host, content);
+  }
+
+  config::Config config;
+  std::unique_ptr<data::Store> store;
+  data::Splits splits;
+  std::unique_ptr<tasks::Task> task;
+  train::BatchArithmetic batches;
+  train::Precision precision{};
+  std::vector<std::string> initial;
+  dist::agree(host, [&] {
+    config = resolve(request, content);
+    config.run.name = plan.name;
+    if (config.data.file.empty() && world.local_rank == 0) make_quickstart_data(config, launched.cores);
+  });
+  dist::agree(host, [&] {
+    if (config.data.file.empty()) config.data.file = quickstart_file(config).string();
+    store = data::Store::open(config.data.file);
+    task = tasks::make_task(config);
+    task->check(*store);
+    splits = data::splits(*store, config.data.val_share, config.train.seed);
+    if (splits.train.empty()) throw DataError(str(config.data.file, " has no training samples"));
+    if (content && train::from_json(content->state_json).data_checksum != store->schema().checksum) {
+      throw ConfigError(str("a resumed run keeps its data: ", config.data.file, " has another checksum than the data of the checkpoint"));
+    }
+    batches = train::batch_arithmetic(config.train, world.size, static_cast<int64_t>(splits.train.size()));
+    config.train.global_batch = batches.global_batch;
+    precision = train::parse_precision(config.train.amp, launched.device.type(), train::device_info(launched.device).capability);
+    if (!config.model.init.empty() && !content) {
+      auto* network = dynamic_cast<models::Network*>(&task->model());
+      DTRAIN_CHECK(network != nullptr, "--model.init needs a built-in network");
+      initial = models::load_initial_weights(*network, checkpoint::read_safetensors(config.model.init));
+    }
+  });
+  if (request.dry_run) {
+    batches.total_steps = 1;
+    splits.val.clear();
+    splits.test.clear();
+  }
+  train::apply_precision(precision);
+  at::globalContext().setBenchmarkCuDNN(config.device.cudnn_benchmark && !config.train.deterministic);
+  if (config.train.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  torch::manual_seed(config.train.seed);
+  task->model().to(train::parameter_dtype(precision));
+  task->model().to(launched.device);
+  if (config.model.channels_last) models::set_channels_last(task->model());
+
+  const auto gradients = dist::make_gradient_communicator(config.dist, world, launched.device);
+  const int loader_threads = config.data.workers > 0 ? static_cast<int>(config.data.workers)
+                                                     : std::clamp(launched.cores / 2, 1, 8);
+  if (world.size > static_cast<int64_t>(splits.train.size())) {
+    log::warning(str("more ranks (", world.size, ") than training samples (", splits.train.size(), "): some ranks only wait"));
+  }
+
+  // Metrics endpoint first: its address is in the banner and in the targets file.
+  const train::DeviceInfo device = train::device_info(launched.device);
+  monitoring::Sinks sinks;
+  std::string address;
+  if (config.metrics.enabled && !request.dry_run) {
+    auto prometheus = monitoring::make_prometheus_sink(
+        config.metrics, {.job_id = plan.name,
+                         .rank = world.rank,
+                         .local_rank = world.local_rank,
+                         .node = world.node,
+                         .build = build_labels(),
+                         .job = {{"task", config.task},
+                                 {"model", config.model.name},
+                                 {"dataset", std::filesystem::path(config.data.file).filename().string()},
+                                 {"world_size", str(world.size)}},
+                         .gpu_pci_bus_id = device.pci_bus_id});
+    address = prometheus->address();
+    if (content) prometheus->restore(content->step, content->step * batches.global_batch);
+    sinks.push_back(std::move(prometheus));
+  }
+  const std::vector<RankPlace> places =
+      gather_places(host, {world.node, device.name, device.pci_bus_id, address, device.memory_bytes, world.local_rank,
+                           launched.cores, at::get_num_threads(), loader_threads});
+  int64_t parameters = 0;
+  for (const auto& parameter : task->model().parameters()) parameters += parameter.numel();
+  const BannerFacts facts{.precision = config.train.amp == "auto" ? str(train::to_string(precision), " (auto)") : train::to_string(precision),
+                          .task = config.task,
+                          .network = config.model.name,
+                          .data_file = config.data.file,
+                          .run_folder = request.dry_run ? "" : plan.folder.string(),
+                          .config_source = request.loaded.source,
+                          .communicator = std::string(gradients->name()),
+                          .parameters = parameters,
+                          .train = static_cast<int64_t>(splits.train.size()),
+                          .val = static_cast<int64_t>(splits.val.size()),
+                          .test = static_cast<int64_t>(splits.test.size()),
+                          .batches = batches,
+                          .resumed = content && plan.checkpoint ? str("step ", content->step, " of ", plan.checkpoint->string()) : "",
+                          .launcher_pid = dist::under_launcher() ? ::getppid() : 0};
+
+  std::unique_ptr<checkpoint::Store> checkpoints;
+  std::unique_ptr<monitoring::TargetsFile> targets;
+  dist::agree_on_rank0(host, [&] {
+    if (!request.dry_run) {
+      create_run(plan, config, environment_json(facts, places));
+      checkpoints = std::make_unique<checkpoint::Store>(plan.folder / "checkpoints", real_file_system(), config.checkpoint.keep_last);
+      std::vector<monitoring::TargetsFile::Target> addresses;
+      for (size_t rank = 0; rank < places.size(); ++rank) {
+        if (!places[rank].metrics_address.empty()) {
+          addresses.push_back({places[rank].metrics_address, places[rank].node, static_cast<int>(rank)});
+        }
+      }
+      if (!addresses.empty()) {
+        targets = std::make_unique<monitoring::TargetsFile>(config.run.folder, plan.name, addresses);
+      }
+      const int64_t resumed = content ? content->step : 0;
+      sinks.push_back(monitoring::make_jsonl_sink(plan.folder / "metrics.jsonl", resumed));
+      sinks.push_back(monitoring::make_tensorboard_sink(plan.folder));
+    }
+    const bool bar = config.run.progress == "bar" ||
+                     (config.run.progress == "auto" && !dist::under_launcher() && ::isatty(STDERR_FILENO) != 0);
+    sinks.push_back(monitoring::make_console_sink(bar));
+    log::plain(banner(facts, places));
+    for (const std::string& line : initial) log::info(line);
+  });
+
+  train::Outcome outcome;
+  {
+    dist::Watchdog watchdog(world, config.dist.timeout, [&](const std::string& message) {
+      log::error(message);
+      gradients->abort(message);
+      launched.mpi.abort(CommError("").exit_code());
+    });
+    train::Trainer trainer({.config = config,
+                            .batches = batches,
+                            .task = *task,
+                            .store = *store,
+                            .splits = splits,
+                            .device = launched.device,
+                            .precision = precision,
+                            .loader_threads = loader_threads,
+                            .gradients = *gradients,
+                            .host = host,
+                            .checkpoints = checkpoints.get(),
+                            .sinks = sinks,
+                            .stop_requested = stop_requested,
+                            .progress = [&](const char* phase, int64_t step) { watchdog.progress(phase, step); }});
+    if (content) dist::agree(host, [&] { trainer.resume(*content); });
+    content.reset();
+    outcome = trainer.run();
+    watchdog.close();
+  }
+
+  const diagnose::Verdict verdict = diagnose::verdict(
+      gather_phases(host, outcome.phases), outcome.own_steps,
+      {.workers = loader_threads, .cores = launched.cores, .gpu = launched.device.is_cuda()});
+  dist::agree_on_rank0(host, [&] {
+    if (!outcome.validation.empty()) log::plain("validation: " + metrics_text(outcome.validation));
+    if (!outcome.test.empty()) log::plain("test: " + metrics_text(outcome.test));
+    if (!request.dry_run) write_run_plot(plan.folder);
+    log::plain(verdict.text);
+    char ledger[17];
+    std::snprintf(ledger, sizeof ledger, "%016llx", static_cast<unsigned long long>(outcome.ledger));
+    log::plain(str("finished: ", outcome.reason, " | ", outcome.own_steps, " steps in ", human_duration(outcome.seconds),
+                   " | ledger ", ledger, request.dry_run ? "" : " | " + plan.folder.string()));
+  });
+  for (const auto& sink : sinks) sink->state("finished");
+  if (!request.dry_run && config.metrics.linger_seconds > 0 && outcome.exit_code == 0) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(config.metrics.linger_seconds));
+  }
+  if (targets) targets->remove();
+  log::close_file();
+  return outcome.exit_code;
+}
+
+}  // namespace
+
+int run_train(const Arguments& arguments) {
+  Arguments rest;
+  bool print_config = false;
+  Request request;
+  for (const std::string& argument : arguments) {
+    if (argument == "--help" || argument == "-h") {
+      std::fputs(general_help().c_str(), stdout);
+      return 0;
+    }
+    if (argument == "--print-config") {
+      print_config = true;
+    } else if (argument == "--dry-run") {
+      request.dry_run = true;
+    } else {
+      rest.push_back(argument);
+    }
+  }
+  request.loaded = config::load(rest, ".", {.other_flags = {"--print-config", "--dry-run", "--help"}, .check_dataset = !print_config});
+  if (print_config) {
+    if (dist::launcher_rank_hint() == 0) std::fputs(config::to_yaml(request.loaded.config).c_str(), stdout);
+    return 0;
+  }
+  return launch(request.loaded.config.device, [&](Launched& launched) { return train(launched, request); });
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,192 @@
+#include "data/convert/spool.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "core/check.h"
+#include "core/file_system.h"
+#include "core/hash.h"
+#include "core/log.h"
+
+namespace dtrain::data {
+namespace {
+
+[[noreturn]] void fail(const std::string& operation, const std::filesystem::path& path, int code) {
+  const bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
+  throw OutputError(str("cannot ", operation, " ", path.string(), ": ", std::strerror(code),
+                        full ? ". What is done so far is kept: free some space and give the same command again" : ""));
+}
+
+int open_or_fail(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) fail("open", path, errno);
+  return fd;
+}
+
+void write_all(int fd, std::span<const std::byte> bytes, int64_t offset, const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path, errno);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += written;
+  }
+}
+
+bool read_all(int fd, std::span<std::byte> bytes, int64_t offset) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::pread(fd, bytes.data(), bytes.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(got));
+    offset += got;
+  }
+  return true;
+}
+
+uint64_t checksum(std::string_view text) { return xxh64(std::as_bytes(std::span(text))); }
+
+// One journal line: its own checksum, so that a torn or damaged one is known, then what became of the sample.
+std::string to_line(int64_t sample, const Outcome& outcome) {
+  char text[128];
+  std::snprintf(text, sizeof text, "%" PRId64 " %c %016" PRIx64 " %a %a %a ", sample, static_cast<char>(outcome.kind),
+                outcome.checksum, outcome.target[0], outcome.target[1], outcome.target[2]);
+  std::string body = text;
+  for (const char c : outcome.reason) body += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  char sum[24];
+  std::snprintf(sum, sizeof sum, "%016" PRIx64 " ", checksum(body));
+  return sum + body + "\n";
+}
+
+bool from_line(const std::string& line, int64_t& sample, Outcome& outcome) {
+  constexpr size_t kSum = 17;
+  if (line.size() < kSum || std::strtoull(line.c_str(), nullptr, 16) != checksum(line.substr(kSum))) return false;
+  char kind = 0;
+  int reason = 0;
+  const std::string body = line.substr(kSum);
+  if (std::sscanf(body.c_str(), "%" SCNd64 " %c %" SCNx64 " %a %a %a %n", &sample, &kind, &outcome.checksum,
+                  &outcome.target[0], &outcome.target[1], &outcome.target[2], &reason) != 6) {
+    return false;
+  }
+  outcome.kind = static_cast<Outcome::Kind>(kind);
+  outcome.reason = body.substr(static_cast<size_t>(reason));
+  return true;
+}
+
+}  // namespace
+
+Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t samples, int64_t slot_bytes)
+    : folder_(folder), slot_bytes_(slot_bytes), outcomes_(static_cast<size_t>(samples)) {
+  real_file_system().create_folders(folder_);
+  journal_ = open_or_fail(folder_ / "journal");
+  try {
+    if (::flock(journal_, LOCK_EX | LOCK_NB) != 0) {
+      throw OutputError(str(folder_.string(), " is in use by another conversion; wait for it or give another --out"));
+    }
+    slots_ = open_or_fail(folder_ / "slots");
+    char header[128];
+    std::snprintf(header, sizeof header, "dtrain conversion 1, settings %016" PRIx64 ", %" PRId64 " samples", fingerprint,
+                  samples);
+    if (!resume(header)) start_afresh(header);
+  } catch (...) {
+    ::close(journal_);
+    if (slots_ >= 0) ::close(slots_);
+    throw;
+  }
+}
+
+Spool::~Spool() {
+  if (journal_ >= 0) ::close(journal_);
+  if (slots_ >= 0) ::close(slots_);
+}
+
+void Spool::start_afresh(const std::string& header) {
+  if (::ftruncate(journal_, 0) != 0 || ::ftruncate(slots_, 0) != 0) fail("empty", folder_, errno);
+  const std::string line = header + "\n";
+  write_all(journal_, std::as_bytes(std::span(line)), 0, folder_ / "journal");
+  if (::lseek(journal_, 0, SEEK_END) < 0) fail("seek in", folder_ / "journal", errno);
+}
+
+bool Spool::resume(const std::string& header) {
+  std::string text(static_cast<size_t>(::lseek(journal_, 0, SEEK_END)), '\0');
+  if (text.empty()) return false;
+  if (!read_all(journal_, std::as_writable_bytes(std::span(text)), 0)) fail("read", folder_ / "journal", EIO);
+  if (!text.starts_with(header + "\n")) {
+    log::info(str(folder_.string(), " is of another folder or other settings: starting again"));
+    return false;
+  }
+  size_t good = header.size() + 1;  // up to here the journal is whole
+  while (true) {
+    const size_t end = text.find('\n', good);
+    int64_t sample = -1;
+    Outcome outcome;
+    if (end == std::string::npos || !from_line(text.substr(good, end - good), sample, outcome)) break;
+    if (sample < 0 || sample >= static_cast<int64_t>(outcomes_.size())) break;
+    outcomes_[static_cast<size_t>(sample)] = outcome;
+    good = end + 1;
+  }
+  if (::ftruncate(journal_, static_cast<off_t>(good)) != 0) fail("shorten", folder_ / "journal", errno);
+  if (::lseek(journal_, 0, SEEK_END) < 0) fail("seek in", folder_ / "journal", errno);
+
+  // After a crash of the machine, lines may be there whose bytes are not; a damaged file may have been mended since.
+  std::vector<std::byte> bytes(static_cast<size_t>(slot_bytes_));
+  for (size_t i = 0; i < outcomes_.size(); ++i) {
+    Outcome& outcome = outcomes_[i];
+    if (outcome.kind == Outcome::Kind::kOpen) continue;
+    const bool there = outcome.kind == Outcome::Kind::kBeyondRange ||
+                       (outcome.kind == Outcome::Kind::kKept &&
+                        read_all(slots_, bytes, static_cast<int64_t>(i) * slot_bytes_) && xxh64(bytes) == outcome.checksum);
+    if (there) ++resumed_;
+    else outcome = Outcome{};
+  }
+  return true;
+}
+
+void Spool::record(int64_t sample, Outcome outcome) {
+  const std::string line = to_line(sample, outcome);
+  const std::lock_guard guard(lock_);
+  std::span<const std::byte> bytes = std::as_bytes(std::span(line));
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(journal_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", folder_ / "journal", errno);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  outcomes_[static_cast<size_t>(sample)] = std::move(outcome);
+}
+
+void Spool::keep(int64_t sample, std::span<const std::byte> bytes, const Target& target) {
+  DTRAIN_CHECK(static_cast<int64_t>(bytes.size()) == slot_bytes_);
+  write_all(slots_, bytes, sample * slot_bytes_, folder_ / "slots");
+  record(sample, {.kind = Outcome::Kind::kKept, .checksum = xxh64(bytes), .target = target, .reason = ""});
+}
+
+void Spool::beyond_range(int64_t sample, const Target& target) {
+  record(sample, {.kind = Outcome::Kind::kBeyondRange, .checksum = 0, .target = target, .reason = ""});
+}
+
+void Spool::damaged(int64_t sample, const std::string& reason) {
+  record(sample, {.kind = Outcome::Kind::kDamaged, .checksum = 0, .target = {}, .reason = reason});
+}
+
+void Spool::read(int64_t sample, std::span<std::byte> bytes) const {
+  if (!read_all(slots_, bytes, sample * slot_bytes_)) {
+    throw OutputError(str("cannot read sample ", sample, " back from ", (folder_ / "slots").string(),
+                          ": it was changed while in use. Remove the folder and convert again"));
+  }
+}
+
+void Spool::remove() {
+  ::close(std::exchange(slots_, -1));
+  real_file_system().remove_all(folder_);
+  ::close(std::exchange(journal_, -1));  // and with it the lock
+}
+
+}  // namespace dtrain::data

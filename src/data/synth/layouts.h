@@ -1,0 +1,28 @@
+#pragma once
+
+// Generated pictures on disk as 300W-LP and BIWI publish theirs.
+
+#include <filesystem>
+#include <string>
+
+#include "data/synth/synth.h"
+
+namespace dtrain::data {
+
+// Picture `index` of a 300W-LP folder: even ones and their mirrored twins in *_Flip by turns, eight pictures a photo.
+struct LpName {
+  std::string source;  // AFW, HELEN, IBUG, LFPW
+  bool flip = false;
+  int64_t photo = 0;
+  int64_t view = 0;    // _K: 0 to 3
+  std::string path() const;  // without suffix
+};
+LpName lp_name(int64_t index);
+void write_300wlp(const std::filesystem::path& folder, uint64_t seed, int64_t index, int size);
+
+// BIWI: up to 24 sequences of at least ten frames, by turns; four people in two sequences each, as in the original.
+int64_t biwi_sequences(int64_t samples);
+void write_biwi_calibration(const std::filesystem::path& folder, int64_t sequence, int height);
+void write_biwi(const std::filesystem::path& folder, uint64_t seed, int64_t index, int64_t sequences, int height);
+
+}  // namespace dtrain::data

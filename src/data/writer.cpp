@@ -1,0 +1,237 @@
+#include "data/writer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "core/check.h"
+#include "core/file_system.h"
+#include "core/hash.h"
+#include "data/h5_handles.h"
+#include "data/layout.h"
+
+namespace dtrain::data {
+namespace {
+
+using Shape = std::vector<hsize_t>;
+
+class FileWriter : public Writer {
+ public:
+  FileWriter(const std::filesystem::path& file, const Schema& schema)
+      : file_(file),
+        temporary_(str(file.string(), ".tmp", ::getpid())),
+        schema_(schema),
+        checksums_(static_cast<size_t>(schema.samples)),
+        written_(static_cast<size_t>(schema.samples)) {
+    DTRAIN_CHECK(schema.samples > 0 && schema.input_shape.size() == 3 && schema.input_shape[2] == 3 &&
+                 schema.input_bytes() > 0 && schema.target_shape.size() == 1 && schema.target_elements() > 0);
+    if (file.has_parent_path()) real_file_system().create_folders(file.parent_path());
+    try {
+      create_datasets();
+      open_and_reserve();
+    } catch (...) {
+      remove_temporary();
+      throw;
+    }
+  }
+
+  ~FileWriter() override {
+    if (!finished_) remove_temporary();
+  }
+
+  void write(int64_t id, std::span<const std::byte> input, std::span<const float> target) override {
+    DTRAIN_CHECK(id >= 0 && id < schema_.samples && static_cast<int64_t>(input.size()) == schema_.input_bytes() &&
+                 static_cast<int64_t>(target.size()) == schema_.target_elements());
+    const std::span<const std::byte> target_bytes = std::as_bytes(target);
+    write_at(inputs_ + id * static_cast<int64_t>(input.size()), input);
+    write_at(targets_ + id * static_cast<int64_t>(target_bytes.size()), target_bytes);
+    checksums_[static_cast<size_t>(id)] = sample_checksum(input, target);
+    written_[static_cast<size_t>(id)] = 1;
+  }
+
+  void finish(const Extras& extras) override {
+    check(extras);
+    write_at(checksums_at_, std::as_bytes(std::span(checksums_)));
+    write_at(group_, std::as_bytes(std::span(extras.group)));
+    write_index(extras);
+    if (::fsync(fd_) != 0) fail("fsync", errno);
+    if (::close(std::exchange(fd_, -1)) != 0) fail("close", errno);
+    real_file_system().rename(temporary_, file_);
+    finished_ = true;
+    real_file_system().sync_folder(file_.has_parent_path() ? file_.parent_path() : ".");
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& operation, int code) const {
+    const char* advice = code == ENOSPC || code == EDQUOT || code == EFBIG
+                             ? ". Free some space, or write to another disk with --out"
+                             : "";
+    throw OutputError(str("cannot ", operation, " ", temporary_.string(), ": ", std::strerror(code), advice));
+  }
+  [[noreturn]] void fail_hdf5(const std::string& operation) const {
+    throw OutputError(str("cannot ", operation, " ", temporary_.string(), ": ", h5::last_error()));
+  }
+
+  void remove_temporary() noexcept {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+    ::unlink(temporary_.c_str());
+  }
+
+  // The datasets whose sizes are known, with their place in the file fixed, so that all else is pwrite.
+  void create_datasets() {
+    const h5::SilentErrors silent;
+    const h5::Handle access = h5::file_access();
+    h5::Handle file(H5Fcreate(temporary_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
+    if (!file) fail_hdf5("create");
+    Shape inputs{static_cast<hsize_t>(schema_.samples)}, targets = inputs;
+    const Shape one_each = inputs;
+    inputs.insert(inputs.end(), schema_.input_shape.begin(), schema_.input_shape.end());
+    targets.insert(targets.end(), schema_.target_shape.begin(), schema_.target_shape.end());
+    inputs_ = offset_of(create_dataset(file, "/inputs", H5T_STD_U8LE, inputs));
+    targets_ = offset_of(create_dataset(file, "/targets", H5T_IEEE_F32LE, targets));
+    checksums_at_ = offset_of(create_dataset(file, "/checksums", H5T_STD_U64LE, one_each));
+    group_ = offset_of(create_dataset(file, "/group", H5T_STD_I64LE, one_each));
+    if (!file.close()) fail_hdf5("close");
+  }
+
+  h5::Handle create_dataset(const h5::Handle& file, const std::string& name, hid_t type, const Shape& shape) const {
+    const h5::Handle space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), H5Sclose);
+    const h5::Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
+    H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
+    h5::Handle dataset(
+        H5Dcreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), H5Dclose);
+    if (!dataset) fail_hdf5(str("create ", name, " in"));
+    return dataset;
+  }
+
+  int64_t offset_of(const h5::Handle& dataset) const {
+    const haddr_t offset = H5Dget_offset(dataset.get());
+    DTRAIN_CHECK(offset != HADDR_UNDEF);
+    return static_cast<int64_t>(offset);
+  }
+
+  // The disk gives all blocks now, so that a full one is known before hours of converting.
+  void open_and_reserve() {
+    fd_ = ::open(temporary_.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd_ < 0) fail("open", errno);
+    struct stat info {};
+    if (::fstat(fd_, &info) != 0) fail("stat", errno);
+    const int code = ::posix_fallocate(fd_, 0, info.st_size);
+    if (code != 0) fail(str("reserve ", human_bytes(static_cast<double>(info.st_size)), " for"), code);
+  }
+
+  void write_at(int64_t offset, std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), offset);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail("write", errno);
+      bytes = bytes.subspan(static_cast<size_t>(written));
+      offset += written;
+    }
+  }
+
+  void check(const Extras& extras) const {
+    const auto samples = static_cast<size_t>(schema_.samples);
+    DTRAIN_CHECK(extras.source.size() == samples && extras.group.size() == samples);
+    for (size_t id = 0; id < samples; ++id) DTRAIN_CHECK(written_[id], "sample ", id, " was not written");
+    std::vector<bool> in_split(samples);
+    for (const auto& [name, ids] : extras.splits) {
+      DTRAIN_CHECK(name == "train" || name == "val" || name == "test", "split ", name);
+      for (const int64_t id : ids) {
+        DTRAIN_CHECK(id >= 0 && id < schema_.samples && !in_split[static_cast<size_t>(id)], "sample ", id, " in ",
+                     name);
+        in_split[static_cast<size_t>(id)] = true;
+      }
+    }
+    for (const char* name : {"format", "version", "task", "num_samples", "checksum", "index_checksum"}) {
+      DTRAIN_CHECK(extras.attributes.count(name) == 0, "attribute ", name);
+    }
+  }
+
+  // What is known at the end only: splits, sources and attributes.
+  void write_index(const Extras& extras) const {
+    const h5::SilentErrors silent;
+    const h5::Handle access = h5::file_access();
+    h5::Handle file(H5Fopen(temporary_.c_str(), H5F_ACC_RDWR, access.get()), H5Fclose);
+    if (!file) fail_hdf5("open");
+    std::string source_bytes;
+    std::vector<int64_t> source_offsets{0};
+    for (const std::string& source : extras.source) {
+      source_bytes += source;
+      source_offsets.push_back(static_cast<int64_t>(source_bytes.size()));
+    }
+    create_group(file, "/source");
+    write_dataset(file, "/source/bytes", H5T_STD_U8LE, std::as_bytes(std::span(source_bytes)));
+    write_dataset(file, "/source/offsets", H5T_STD_I64LE, std::as_bytes(std::span(source_offsets)));
+    create_group(file, "/splits");
+    for (const auto& [name, ids] : extras.splits) {
+      write_dataset(file, "/splits/" + name, H5T_STD_I64LE, std::as_bytes(std::span(ids)));
+    }
+    for (const auto& [name, text] : extras.attributes) write_text(file, name, text);
+    write_text(file, "format", "dtrain");
+    write_text(file, "task", schema_.task);
+    write_number(file, "version", H5T_STD_I64LE, &kFormatVersion);
+    write_number(file, "num_samples", H5T_STD_I64LE, &schema_.samples);
+    const uint64_t checksum = xxh64(std::as_bytes(std::span(checksums_)));
+    write_number(file, "checksum", H5T_STD_U64LE, &checksum);
+    const uint64_t index = index_checksum(source_bytes, source_offsets, extras.group, extras.splits);
+    write_number(file, "index_checksum", H5T_STD_U64LE, &index);
+    if (!file.close()) fail_hdf5("close");
+  }
+
+  void create_group(const h5::Handle& file, const char* name) const {
+    const h5::Handle group(H5Gcreate2(file.get(), name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
+    if (!group) fail_hdf5(str("create ", name, " in"));
+  }
+
+  void write_dataset(const h5::Handle& file, const std::string& name, hid_t type,
+                     std::span<const std::byte> bytes) const {
+    h5::Handle dataset = create_dataset(file, name, type, {bytes.size() / H5Tget_size(type)});
+    if (!bytes.empty() && H5Dwrite(dataset.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0) {
+      fail_hdf5(str("write ", name, " to"));
+    }
+    if (!dataset.close()) fail_hdf5(str("close ", name, " in"));
+  }
+
+  void write_text(const h5::Handle& file, const std::string& name, const std::string& text) const {
+    const h5::Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+    H5Tset_size(type.get(), H5T_VARIABLE);
+    H5Tset_cset(type.get(), H5T_CSET_UTF8);
+    const char* value = text.c_str();
+    write_attribute(file, name, type.get(), &value);
+  }
+
+  void write_number(const h5::Handle& file, const char* name, hid_t type, const void* value) const {
+    write_attribute(file, name, type, value);
+  }
+
+  void write_attribute(const h5::Handle& file, const std::string& name, hid_t type, const void* value) const {
+    const h5::Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+    const h5::Handle attribute(H5Acreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+                               H5Aclose);
+    if (!attribute || H5Awrite(attribute.get(), type, value) < 0) fail_hdf5(str("write attribute ", name, " to"));
+  }
+
+  const std::filesystem::path file_, temporary_;
+  const Schema schema_;
+  std::vector<uint64_t> checksums_;
+  std::vector<unsigned char> written_;
+  int64_t inputs_ = 0, targets_ = 0, checksums_at_ = 0, group_ = 0;  // offsets in the file
+  int fd_ = -1;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Writer> Writer::create(const std::filesystem::path& file, const Schema& schema) {
+  return std::make_unique<FileWriter>(file, schema);
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,62 @@
+// dtrain [COMMAND] ...: finds the command, runs it, and turns what it throws into a message and an exit code.
+
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "cli/commands.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "dist/bytes.h"
+#include "dist/world.h"
+
+namespace {
+
+using dtrain::cli::Arguments;
+
+// A first word that is neither a flag nor a config file is a command; without one, dtrain trains.
+int dispatch(Arguments arguments) {
+  if (!arguments.empty() && (arguments[0] == "--version" || arguments[0] == "-v")) {
+    std::puts(dtrain::cli::version_text().c_str());
+    return 0;
+  }
+  if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help")) {
+    std::fputs(dtrain::cli::general_help().c_str(), stdout);
+    return 0;
+  }
+  if (arguments.empty() || arguments[0].starts_with("--") || arguments[0].ends_with(".yaml") ||
+      arguments[0].ends_with(".yml")) {
+    return dtrain::cli::run_train(arguments);
+  }
+  std::vector<std::string> names;
+  for (const auto& command : dtrain::cli::commands()) {
+    if (arguments[0] == command.name) {
+      arguments.erase(arguments.begin());
+      return command.run(arguments);
+    }
+    names.emplace_back(command.name);
+  }
+  const std::string near = dtrain::nearest(arguments[0], names);
+  throw dtrain::UsageError(dtrain::str("unknown command '", arguments[0], "'",
+                                       near.empty() ? "" : dtrain::str("; did you mean '", near, "'?"),
+                                       " (known: ", dtrain::join(names, ", "), ")"));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return dispatch({argv + 1, argv + argc});
+  } catch (...) {
+    // Before MPI starts every rank fails alike: only one prints, and the others give it time to be read before mpirun
+    // kills what is left.
+    const dtrain::dist::Failure failure = dtrain::dist::describe(std::current_exception());
+    if (dtrain::dist::launcher_rank_hint() == 0) {
+      if (!failure.message.empty()) dtrain::log::error(failure.message);
+    } else {
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+    }
+    return failure.exit_code;
+  }
+}

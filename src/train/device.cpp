@@ -1,0 +1,54 @@
+#include "train/device.h"
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "train/device_query.h"
+
+namespace dtrain::train {
+
+at::Device choose_device(const config::Device& options, int local_rank) {
+  const int gpus = gpu_count();
+  if (options.type == "cpu" || (options.type == "auto" && gpus == 0)) return at::kCPU;
+  if (gpus == 0) {
+    throw DeviceError(
+        "device.type is cuda, but there is no usable GPU: check `nvidia-smi` (driver 580 or newer for CUDA 13), or use "
+        "--device.type cpu");
+  }
+  return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank % gpus)};
+}
+
+DeviceInfo device_info(at::Device device) {
+  if (device.is_cuda()) return query_gpu(device.index());
+  const int64_t pages = ::sysconf(_SC_PHYS_PAGES);
+  return {"CPU", "", pages * ::sysconf(_SC_PAGE_SIZE), 0};
+}
+
+int64_t memory_used(at::Device device) {
+  if (device.is_cuda()) {
+    const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(device.index());
+    return stats.allocated_bytes[0].current;
+  }
+  int64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * ::sysconf(_SC_PAGE_SIZE);
+}
+
+int64_t memory_peak(at::Device device) {
+  if (device.is_cuda()) {
+    const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(device.index());
+    return stats.reserved_bytes[0].peak;
+  }
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+int gpu_count() { return query_gpu_count(); }
+
+}  // namespace dtrain::train

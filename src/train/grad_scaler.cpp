@@ -1,0 +1,68 @@
+#include "train/grad_scaler.h"
+
+#include <cmath>
+
+namespace dtrain::train {
+
+GradScaler::GradScaler(const config::Amp& options, bool enabled, at::Device device, at::ScalarType parameter_dtype)
+    : options_(options), enabled_(enabled) {
+  const auto on_device = at::TensorOptions(device);
+  scale_ = at::full({}, enabled ? options.init_scale : 1.0, on_device.dtype(at::kFloat));
+  growth_tracker_ = at::zeros({}, on_device.dtype(at::kInt));
+  found_inf_ = at::zeros({}, on_device.dtype(at::kFloat));
+  norm_ = at::zeros({}, on_device.dtype(parameter_dtype));
+  skipped_ = at::zeros({}, on_device.dtype(at::kLong));
+}
+
+at::Tensor GradScaler::scale_loss(const at::Tensor& loss_sum, int64_t power_of_two) const {
+  return loss_sum * (scale_ * std::ldexp(1.0, static_cast<int>(-power_of_two)));
+}
+
+void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& weight_sum, int64_t power_of_two) {
+  const at::NoGradGuard no_grad;
+  // In float64: scale × weight may leave float32. Division comes first so that the power of two stays exact.
+  const at::Tensor divisor = scale_.to(at::kDouble) * weight_sum.to(at::kDouble);
+  const at::Tensor factor = divisor.reciprocal().mul_(std::ldexp(1.0, static_cast<int>(power_of_two)));
+  const at::Tensor factor32 = factor.to(at::kFloat);
+  found_inf_.copy_(at::isfinite(factor32).logical_not_());
+  std::vector<at::Tensor> norms;
+  for (const at::Tensor& gradient : flat) {
+    if (gradient.scalar_type() == at::kFloat) {
+      at::_amp_foreach_non_finite_check_and_unscale_({gradient}, found_inf_, factor32);
+    } else {  // LibTorch's kernel takes its factor in float32 only
+      found_inf_.maximum(at::isfinite(gradient).all().logical_not().to(at::kFloat)).swap(found_inf_);
+      const_cast<at::Tensor&>(gradient).mul_(factor);
+    }
+    norms.push_back(at::linalg_vector_norm(gradient).to(norm_.scalar_type()));
+  }
+  norm_.copy_(norms.size() == 1 ? norms[0] : at::linalg_vector_norm(at::stack(norms)));
+}
+
+void GradScaler::update() {
+  if (enabled_) {
+    at::_amp_update_scale_(scale_, growth_tracker_, found_inf_, options_.growth, options_.backoff,
+                           options_.growth_interval);
+  }
+  skipped_.add_(found_inf_.to(at::kLong));
+}
+
+GradScaler::State GradScaler::state() const {
+  return {scale_.item<double>(), growth_tracker_.item<int64_t>(), skipped_.item<int64_t>()};
+}
+
+void GradScaler::load(const State& state) {
+  scale_.fill_(enabled_ ? state.scale : 1.0);
+  growth_tracker_.fill_(state.growth_tracker);
+  skipped_.fill_(state.skipped);
+}
+
+int64_t loss_power_of_two(double planned_weight, int ranks) {
+  const double share = planned_weight / ranks;
+  return share > 1 ? static_cast<int64_t>(std::ceil(std::log2(share))) : 0;
+}
+
+at::Tensor clip_factor(const at::Tensor& norm, double limit) {
+  return at::clamp_max((norm + 1e-6).reciprocal() * limit, 1.0);
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,62 @@
+#include "train/precision.h"
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace dtrain::train {
+
+namespace {
+
+constexpr int kAmpere = 80;
+
+}  // namespace
+
+std::string to_string(Precision precision) {
+  switch (precision) {
+    case Precision::kFp16: return "fp16";
+    case Precision::kBf16: return "bf16";
+    case Precision::kTf32: return "tf32";
+    case Precision::kFp32: return "fp32";
+    case Precision::kFp64: return "fp64";
+  }
+  return "";
+}
+
+Precision parse_precision(const std::string& name, at::DeviceType device, int capability) {
+  const bool cuda = device == at::kCUDA, ampere = cuda && capability >= kAmpere;
+  const auto refuse = [&](const std::string& why) {
+    return ConfigError(str("train.amp: ", name, " ", why));
+  };
+  const std::string here = str("; this one has ", capability / 10, ".", capability % 10);
+  if (name == "auto") return !cuda ? Precision::kFp32 : ampere ? Precision::kBf16 : Precision::kFp16;
+  if (name == "fp32" || name == "off") return Precision::kFp32;
+  if (name == "fp64") return Precision::kFp64;
+  if (name == "fp16") {
+    if (!cuda) throw refuse("needs a GPU. On the CPU use bf16, fp32 or auto.");
+    return Precision::kFp16;
+  }
+  if (name == "bf16") {
+    if (cuda && !ampere) throw refuse("needs a GPU of compute capability 8.0 or newer" + here + ". Use fp16 or auto.");
+    return Precision::kBf16;
+  }
+  if (name == "tf32") {
+    if (!cuda) throw refuse("needs a GPU. On the CPU use fp32 or auto.");
+    if (!ampere) throw refuse("needs a GPU of compute capability 8.0 or newer" + here + ". Use fp32, fp16 or auto.");
+    return Precision::kTf32;
+  }
+  throw refuse("is none of auto, fp16, bf16, tf32, fp32, off, fp64.");
+}
+
+at::ScalarType parameter_dtype(Precision precision) {
+  return precision == Precision::kFp64 ? at::kDouble : at::kFloat;
+}
+
+bool needs_loss_scaling(Precision precision) { return precision == Precision::kFp16; }
+
+void apply_precision(Precision precision) {
+  const bool tf32 = precision != Precision::kFp32 && precision != Precision::kFp64;
+  at::globalContext().setAllowTF32CuBLAS(tf32);
+  at::globalContext().setAllowTF32CuDNN(tf32);
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,49 @@
+#include "train/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/check.h"
+
+namespace dtrain::train {
+
+namespace {
+
+constexpr double kOneCycleStart = 1.0 / 25, kOneCycleRise = 0.3;  // torch's defaults
+
+// Half a cosine from `from` at 0 to `to` at `length`; held beyond. A length of 0 is over at once.
+double half_cosine(double from, double to, double at, double length) {
+  const double share = length > 0 ? std::clamp(at / length, 0.0, 1.0) : 1.0;
+  return to + (from - to) * (1 + std::cos(std::numbers::pi * share)) / 2;
+}
+
+double one_cycle(const config::Schedule& schedule, double base_lr, double step, double total) {
+  const double rise = schedule.warmup_steps > 0 ? static_cast<double>(schedule.warmup_steps) : kOneCycleRise * total;
+  const double peak = std::max(rise - 1, 0.0);
+  if (step < peak) return half_cosine(base_lr * kOneCycleStart, base_lr, step, peak);
+  if (step == peak) return base_lr;
+  return half_cosine(base_lr, base_lr * schedule.final_lr_ratio, step - peak, total - 1 - peak);
+}
+
+}  // namespace
+
+double learning_rate(const config::Schedule& schedule, double base_lr, int64_t step, int64_t total_steps,
+                     int64_t steps_per_epoch) {
+  DTRAIN_CHECK(step >= 0, "step ", step);
+  if (schedule.name == "one_cycle") {
+    return one_cycle(schedule, base_lr, static_cast<double>(step), static_cast<double>(total_steps));
+  }
+  const int64_t warmup = schedule.warmup_steps;
+  if (step < warmup) return base_lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  if (schedule.name == "constant") return base_lr;
+  if (schedule.name == "step") {
+    const int64_t period = std::max<int64_t>(schedule.step_epochs * steps_per_epoch, 1);
+    return base_lr * std::pow(schedule.gamma, static_cast<double>(step / period));
+  }
+  DTRAIN_CHECK(schedule.name == "cosine", "schedule.name is ", schedule.name);
+  return half_cosine(base_lr, base_lr * schedule.final_lr_ratio, static_cast<double>(step - warmup),
+                     static_cast<double>(total_steps - warmup));
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,31 @@
+#pragma once
+
+// What one rank wishes (stop, save now) becomes what all ranks do at the same step boundary. The exchange runs beside the
+// step: the wishes of one boundary are the decision of the next, so that no step waits for it.
+
+#include <torch/torch.h>
+
+#include "dist/communicator.h"
+
+namespace dtrain::train {
+
+struct Wishes {
+  bool stop = false;  // a signal asked to save and leave
+  bool save = false;  // the checkpoint interval in minutes is over
+};
+
+class StepAgreement {
+ public:
+  explicit StepAgreement(dist::Communicator& host);
+  // Collective: once per step boundary. Returns what any rank wished at the boundary before (one rank: at this one).
+  Wishes exchange(Wishes mine);
+  void settle();  // waits for the exchange under way, before the communicator is used for something else or closed
+
+ private:
+  dist::Communicator& host_;
+  at::Tensor flags_;  // [2] int64
+  dist::Work pending_;
+  bool under_way_ = false;
+};
+
+}  // namespace dtrain::train

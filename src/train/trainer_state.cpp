@@ -1,0 +1,134 @@
+// What a checkpoint holds of a run, and how a run takes it over. The other half of trainer.h.
+
+#include <torch/version.h>
+
+#include "config/load.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "dist/bytes.h"
+#include "models/state.h"
+#include "train/norm_buffers.h"
+#include "train/trainer.h"
+#include "train/training_state.h"
+
+namespace dtrain::train {
+namespace {
+
+using checkpoint::NamedTensors;
+
+at::Tensor on_cpu(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true); }
+
+NamedTensors generators(at::Device device) {
+  NamedTensors states = {{"rng.cpu", at::globalContext().defaultGenerator(at::kCPU).get_state()}};
+  if (device.is_cuda()) states.emplace_back("rng.cuda", at::globalContext().defaultGenerator(device).get_state());
+  return states;
+}
+
+const at::Tensor* find(const NamedTensors& tensors, const std::string& name) {
+  for (const auto& [key, tensor] : tensors) {
+    if (key == name) return &tensor;
+  }
+  return nullptr;
+}
+
+// This rank's own running statistics, saved as local.NAME.
+void restore_local_buffers(torch::nn::Module& model, const NamedTensors& own) {
+  const at::NoGradGuard no_grad;
+  for (const auto& buffer : model.named_buffers()) {
+    const at::Tensor* tensor = find(own, "local." + buffer.key());
+    if (!tensor || tensor->sizes() != buffer.value().sizes()) {
+      throw CheckpointError(str("the state of this rank has no statistic '", buffer.key(), "' of the network's shape"));
+    }
+    buffer.value().detach().copy_(*tensor);
+  }
+}
+
+}  // namespace
+
+checkpoint::Content Trainer::content() {
+  torch::nn::Module& model = parts_.task.model();
+  checkpoint::Content content;
+  content.step = step_;
+  content.world_size = parts_.host.size();
+
+  NamedTensors own = generators(parts_.device);
+  for (auto& buffer : copy_buffers(model, "local.")) own.push_back(std::move(buffer));
+  own.emplace_back("samples_seen", at::tensor({samples_seen_}, at::kLong));
+  const auto states = dist::all_gather_bytes(parts_.host, checkpoint::to_safetensors(own));
+  at::Tensor ledger = at::tensor({static_cast<int64_t>(ledger_.value())}, at::kLong);
+  parts_.host.all_reduce(ledger, dist::ReduceOp::kSum).wait();
+  const AveragedBuffers averaged(model, parts_.host, samples_seen_);  // collective too
+  if (parts_.host.rank() != 0) return content;
+
+  for (const auto& item : model.named_parameters()) content.model.emplace_back(item.key(), on_cpu(item.value()));
+  for (const auto& item : model.named_buffers()) content.model.emplace_back(item.key(), on_cpu(item.value()));
+  content.model_metadata = parts_.task.metadata();
+  content.optimizer = optimizer_.state();
+  for (size_t rank = 0; rank < states.size(); ++rank) {
+    content.ranks.push_back(checkpoint::from_safetensors(states[rank], str("state of rank ", rank)).tensors);
+  }
+  content.state_json = to_json({.step = step_,
+                                .global_batch = parts_.batches.global_batch,
+                                .ledger = static_cast<uint64_t>(ledger.item<int64_t>()),
+                                .best = best_,
+                                .best_step = best_step_,
+                                .scaler = scaler_.state(),
+                                .data_checksum = parts_.store.schema().checksum,
+                                .train_samples = static_cast<int64_t>(parts_.splits.train.size()),
+                                .config_yaml = config::to_yaml(parts_.config),
+                                .torch_version = TORCH_VERSION});
+  return content;
+}
+
+void Trainer::save(const char* why) {
+  if (saved_step_ == step_ || parts_.config.run.name.empty()) return;
+  for (const auto& sink : parts_.sinks) sink->state("saving");
+  parts_.progress("checkpoint", step_);
+  clock_.enter(monitoring::Phase::kCheckpoint);
+  const auto begin = std::chrono::steady_clock::now();
+  const checkpoint::Content saved = content();
+  dist::agree_on_rank0(parts_.host, [&] {
+    if (step_ == best_step_) parts_.checkpoints->protect(step_);
+    const std::filesystem::path folder = parts_.checkpoints->save(saved);
+    log::info(str("saved ", folder.string(), " (", why, ")"));
+  });
+  clock_.stop();
+  saved_step_ = step_;
+  last_save_ = std::chrono::steady_clock::now();
+  const double seconds = std::chrono::duration<double>(last_save_ - begin).count();
+  for (const auto& sink : parts_.sinks) {
+    sink->checkpoint_saved(step_, seconds);
+    sink->state("training");
+  }
+}
+
+void Trainer::resume(const checkpoint::Content& content) {
+  torch::nn::Module& model = parts_.task.model();
+  const TrainingState state = from_json(content.state_json);
+  models::load_all(model, content.model);
+  optimizer_.load(content.optimizer);
+  scaler_.load(state.scaler);
+  step_ = state.step;
+  best_ = state.best;
+  best_step_ = state.best_step;
+  ledger_ = data::Ledger(parts_.host.rank() == 0 ? state.ledger : 0);
+  loader_.seek(step_);
+  saved_step_ = step_;
+
+  const auto rank = static_cast<size_t>(parts_.host.rank());
+  if (content.world_size == parts_.host.size() && content.ranks.size() > rank) {
+    const NamedTensors& own = content.ranks[rank];
+    restore_local_buffers(model, own);
+    for (const auto& [name, tensor] : generators(parts_.device)) {
+      const at::Tensor* saved = find(own, name);
+      if (!saved) continue;  // saved on another kind of device
+      at::Generator generator = at::globalContext().defaultGenerator(name == "rng.cpu" ? at::Device(at::kCPU) : parts_.device);
+      generator.set_state(*saved);
+    }
+    if (const at::Tensor* seen = find(own, "samples_seen")) samples_seen_ = seen->item<int64_t>();
+  }
+  if (parts_.checkpoints && best_step_ >= 0) parts_.checkpoints->protect(best_step_);
+}
+
+}  // namespace dtrain::train

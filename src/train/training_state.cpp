@@ -1,0 +1,60 @@
+#include "train/training_state.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace dtrain::train {
+namespace {
+
+// JSON numbers are doubles to many readers: 64-bit words travel as hexadecimal text.
+std::string hex(uint64_t word) {
+  char text[19];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(word));
+  return text;
+}
+
+}  // namespace
+
+std::string to_json(const TrainingState& s) {
+  nlohmann::ordered_json json;
+  json["version"] = 1;
+  json["step"] = s.step;
+  json["global_batch"] = s.global_batch;
+  json["ledger"] = hex(s.ledger);
+  json["best"] = std::isnan(s.best) ? nlohmann::ordered_json() : nlohmann::ordered_json(s.best);
+  json["best_step"] = s.best_step;
+  json["scaler"] = {{"scale", s.scaler.scale}, {"growth_tracker", s.scaler.growth_tracker}, {"skipped", s.scaler.skipped}};
+  json["data"] = {{"checksum", hex(s.data_checksum)}, {"train_samples", s.train_samples}};
+  json["torch"] = s.torch_version;
+  json["config"] = s.config_yaml;
+  return json.dump(2) + "\n";
+}
+
+TrainingState from_json(const std::string& text) {
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    if (json.at("version") != 1) throw CheckpointError(str("state.json has version ", json.at("version").dump(), ", not 1"));
+    TrainingState s;
+    s.step = json.at("step");
+    s.global_batch = json.at("global_batch");
+    s.ledger = std::stoull(json.at("ledger").get<std::string>(), nullptr, 16);
+    s.best = json.at("best").is_null() ? std::numeric_limits<double>::quiet_NaN() : json.at("best").get<double>();
+    s.best_step = json.at("best_step");
+    s.scaler = {json.at("scaler").at("scale"), json.at("scaler").at("growth_tracker"), json.at("scaler").at("skipped")};
+    s.data_checksum = std::stoull(json.at("data").at("checksum").get<std::string>(), nullptr, 16);
+    s.train_samples = json.at("data").at("train_samples");
+    s.torch_version = json.at("torch");
+    s.config_yaml = json.at("config");
+    return s;
+  } catch (const nlohmann::json::exception& e) {
+    throw CheckpointError(str("state.json cannot be read: ", e.what()));
+  } catch (const std::logic_error& e) {
+    throw CheckpointError(str("state.json has a misshapen number: ", e.what()));
+  }
+}
+
+}  // namespace dtrain::train

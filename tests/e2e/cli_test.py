@@ -1,0 +1,70 @@
+"""The command line: help, version, config printing, typos, dry runs."""
+
+import yaml
+
+import runner
+
+
+def help_names_every_command_and_section(folder):
+    result = runner.run(["--help"]).expect(0)
+    for word in ["train", "eval", "convert", "synth", "inspect", "--batch-size", "optimizer.lr", "--print-config", "--dry-run"]:
+        assert word in result.output, word
+    for command in ["eval", "convert", "synth", "inspect"]:
+        runner.run([command, "--help"]).expect(0, "--")
+
+
+def version_names_all_libraries(folder):
+    result = runner.run(["--version"]).expect(0)
+    for word in ["dtrain ", "LibTorch 2.", "CUDA", "NCCL", "MPI", "HDF5 1."]:
+        assert word in result.output, result.output
+
+
+def print_config_is_valid_input(folder):
+    first = runner.run(["--train.epochs", "7", "--lr", "0.02", "--print-config"], cwd=folder).expect(0)
+    (folder / "again.yaml").write_text(first.output)
+    assert yaml.safe_load(first.output)["train"]["epochs"] == 7
+    second = runner.run(["again.yaml", "--print-config"], cwd=folder).expect(0)
+    assert first.output == second.output
+
+
+def all_typos_at_once(folder):
+    (folder / "typo.yaml").write_text("train:\n  epoch: 3\n  batch_size: many\noptimiser:\n  lr: 0.1\n")
+    result = runner.run(["typo.yaml", "--traim.seed", "1", "--lr", "-5"], cwd=folder).expect(
+        78, "typo.yaml:2:3", "train.epochs", "typo.yaml:3:", "batch_size", "typo.yaml:4:1", "optimizer", "--traim.seed", "train.seed", "--lr")
+    assert "MPI" not in result.output and result.seconds < 10
+
+
+def typos_are_said_once_under_mpirun(folder):
+    result = runner.run(["--train.epoch", "3"], np=3, cwd=folder)
+    assert result.code == 78, result.output
+    assert result.output.count("did you mean") == 1, result.output
+
+
+def unknown_commands(folder):
+    runner.run(["trian"], cwd=folder).expect(64, "did you mean 'train'")
+    runner.run(["bench"], cwd=folder).expect(64, "unknown command 'bench'")
+    runner.run(["convert", "imagenet", "."], cwd=folder).expect(64, "300wlp")
+    runner.run(["eval"], cwd=folder).expect(64)
+
+
+def dry_run_goes_to_step_1_and_writes_nothing(folder):
+    runner.synth(folder / "d.h5", 40)
+    before = sorted(p.name for p in folder.iterdir())
+    result = runner.run(["--dry-run", "--data.file", "d.h5"] + runner.flags(runner.SMALL), cwd=folder).expect(0, "step 1/1", "global batch")
+    assert sorted(p.name for p in folder.iterdir()) == before, result.output
+
+
+def a_config_in_the_folder_is_used(folder):
+    runner.synth(folder / "d.h5", 24)
+    lines = {}
+    for key, value in {**runner.SMALL, "data.file": "d.h5", "run.name": "fromfile", "train.epochs": 1}.items():
+        section, name = key.split(".")
+        lines.setdefault(section, {})[name] = value
+    (folder / "dtrain.yaml").write_text(yaml.safe_dump(lines))
+    runner.run([], cwd=folder).expect(0, "dtrain.yaml", "finished: all")
+    assert (folder / "runs/fromfile/config.yaml").exists()
+
+
+runner.main([help_names_every_command_and_section, version_names_all_libraries, print_config_is_valid_input, all_typos_at_once,
+             typos_are_said_once_under_mpirun, unknown_commands, dry_run_goes_to_step_1_and_writes_nothing,
+             a_config_in_the_folder_is_used])

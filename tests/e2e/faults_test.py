@@ -1,0 +1,79 @@
+"""A failing rank ends the job with its reason and never hangs it."""
+
+import os
+import signal
+import time
+
+import h5py
+
+import runner
+
+OPTIONS = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000,
+           "checkpoint.every_steps": 5, "data.val_share": 0}
+
+
+def nobody_left(processes):
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        alive = [p for p in processes if os.path.exists(f"/proc/{p}")]
+        if not alive:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"processes left behind: {alive}")
+
+
+def a_killed_rank_ends_the_job_and_resume_continues(folder):
+    runner.synth(folder / "d.h5", 64)
+    with runner.Running(runner.flags(OPTIONS), np=4, cwd=folder) as running:
+        running.wait_for("step 12/")
+        ranks = running.ranks()
+        assert len(ranks) == 4
+        begin = time.monotonic()
+        os.kill(ranks[2], signal.SIGKILL)
+        result = running.wait(30)
+        assert time.monotonic() - begin < 10, "the job took too long to end"
+        assert result.code != 0, result.output
+        nobody_left(ranks)
+    assert (folder / "runs/targets/r.json").exists(), "after a crash the target stays, so that up == 0"
+    last = max(r["step"] for r in runner.metrics(folder / "runs/r"))
+    runner.run(["--resume", "auto"] + runner.flags({**OPTIONS, "train.max_steps": last + 5}), np=4, cwd=folder).expect(
+        0, "resumed", "finished: all")
+    assert not (folder / "runs/targets/r.json").exists()
+
+
+def a_stopped_rank_is_named(folder):
+    runner.synth(folder / "d.h5", 64)
+    with runner.Running(runner.flags({**OPTIONS, "dist.timeout": 6}), np=3, cwd=folder) as running:
+        running.wait_for("step 5/")
+        ranks = running.ranks()
+        os.kill(ranks[1], signal.SIGSTOP)
+        try:
+            result = running.wait(45).expect(76, "rank 1")
+        finally:
+            if os.path.exists(f"/proc/{ranks[1]}"):
+                os.kill(ranks[1], signal.SIGCONT)
+        nobody_left(ranks)
+    assert result.seconds < 60
+
+
+def a_rank_that_throws_ends_the_job_in_5_s(folder):
+    runner.synth(folder / "d.h5", 64)
+    with runner.Running(runner.flags({**OPTIONS, "data.verify": True}), np=2, cwd=folder) as running:
+        running.wait_for("step 3/")
+        ranks = running.ranks()
+        begin = time.monotonic()
+        with h5py.File(folder / "d.h5", "r+", locking=False) as f:
+            f["inputs"][:, 0, 0, 0] ^= 1
+        result = running.wait(30).expect(65, "checksum", "d.h5#")
+        assert time.monotonic() - begin < 10
+        nobody_left(ranks)
+    assert "[rank" in result.output
+
+
+def no_false_alarm(folder):
+    runner.synth(folder / "d.h5", 64)
+    runner.run(runner.flags({**OPTIONS, "dist.timeout": 5, "train.max_steps": 30}), np=2, cwd=folder).expect(0, "finished: all 30 steps")
+
+
+runner.main([a_killed_rank_ends_the_job_and_resume_continues, a_stopped_rank_is_named, a_rank_that_throws_ends_the_job_in_5_s,
+             no_false_alarm])

@@ -1,0 +1,78 @@
+"""The main job on real files: a folder in the published layout, convert, four ranks, metrics, checkpoints, evaluation."""
+
+import json
+import urllib.request
+
+import h5py
+
+import runner
+
+
+def scrape(address):
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+        return page.read().decode()
+
+
+def head_pose_from_the_300w_lp_layout(folder):
+    runner.run(["synth", "headpose", "--layout", "300wlp", "--samples", 160, "--size", 128, "--out", folder / "raw"]).expect(0)
+    assert any((folder / "raw").glob("*_Flip/*.mat"))
+    runner.run(["convert", "300wlp", folder / "raw"], cwd=folder, timeout=120).expect(0, "data/300wlp.h5")
+    runner.run(["inspect", "data/300wlp.h5", "--verify"], cwd=folder).expect(0, "headpose")
+    with h5py.File(folder / "data/300wlp.h5") as f:
+        assert f["inputs"].shape[1:] == (224, 224, 3)
+
+    with runner.Running(["--dataset", "300wlp", "--epochs", "2", "--batch-size", "16", "--name", "main", "--metrics.port", "0",
+                         "--metrics.linger_seconds", "5", "--data.workers", "1"], np=4, cwd=folder) as running:
+        running.wait_for("finished: ", timeout=400)
+        targets = json.loads((folder / "runs/targets/main.json").read_text())
+        addresses = [address for group in targets for address in group["targets"]]
+        assert len(addresses) == 4
+        for address in addresses:
+            page = scrape(address)
+            for name in ["dtrain_steps_total", "dtrain_samples_total", "dtrain_phase_seconds_total", "dtrain_loss", "dtrain_job_info"]:
+                assert name in page, f"{name} is not on http://{address}/metrics"
+        result = running.wait(60).expect(0, "mae_yaw", "mae_pitch", "mae_roll", "verdict: ")
+    assert "test: " in result.output
+    run = folder / "runs/main"
+    for name in ["config.yaml", "log.txt", "metrics.jsonl", "environment.json", "loss.svg"]:
+        assert (run / name).stat().st_size > 0, name
+    assert list(run.glob("events.out.tfevents.*"))
+    assert not (folder / "runs/targets/main.json").exists()
+    evaluated = runner.run(["eval", "runs/main"], cwd=folder, np=2).expect(0, "mae_yaw", "samples/s")
+    printed = float(result.output.split("test: ")[1].split("mae ")[1].split()[0])
+    again = float(evaluated.output.split("\nmae ")[1].split()[0])
+    assert abs(printed - again) < 0.006, (printed, again)
+
+
+def head_pose_from_the_biwi_layout(folder):
+    runner.run(["synth", "headpose", "--layout", "biwi", "--samples", 96, "--size", 128, "--out", folder / "raw"]).expect(0)
+    runner.run(["convert", "biwi", folder / "raw", "--size", "64"], cwd=folder, timeout=120).expect(0, "data/biwi.h5")
+    runner.run(["--dataset", "biwi", "--epochs", "1", "--batch-size", "8", "--name", "b", "--model.image_size", "64", "--metrics.port", "0"],
+               np=2, cwd=folder).expect(0, "mae_yaw", "finished: all")
+
+
+def a_taken_port_is_said_and_training_goes_on(folder):
+    import socket
+    runner.synth(folder / "d.h5", 40)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        options = {**runner.SMALL, "data.file": "d.h5", "train.epochs": 1, "metrics.port": port}
+        runner.run(runner.flags(options), cwd=folder).expect(0, f"127.0.0.1:{port}", "finished: all")
+
+
+def the_installed_program_runs_from_any_folder(folder):
+    import os
+    import subprocess
+    prefix = folder / "prefix"
+    subprocess.run(["cmake", "--install", os.environ["DTRAIN_BUILD"], "--prefix", str(prefix)], check=True, stdout=subprocess.DEVNULL)
+    runner.synth(folder / "d.h5", 40)
+    words = " ".join(["dtrain", "--name", "i"] + runner.flags({**runner.SMALL, "data.file": folder / "d.h5", "train.epochs": 1}))
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    (folder / "elsewhere").mkdir()
+    done = subprocess.run(["bash", "-c", f". {prefix}/env.sh && mpirun -np 4 {words}"], cwd=folder / "elsewhere", env=env,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+    assert done.returncode == 0 and "finished: all" in done.stdout, done.stdout
+
+
+runner.main([head_pose_from_the_300w_lp_layout, head_pose_from_the_biwi_layout, a_taken_port_is_said_and_training_goes_on,
+             the_installed_program_runs_from_any_folder])

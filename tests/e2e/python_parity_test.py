@@ -1,0 +1,171 @@
+"""dtrain against PyTorch in Python, from equal weights on equal data: losses, parameters and gradients.
+
+The global batch is the whole set, so that the order of samples does not matter; no augmentation, no dropout.
+"""
+
+import math
+
+import h5py
+import numpy as np
+import torch
+import torchvision
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import runner
+
+torch.set_num_threads(2)
+MEAN, STD = np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
+SAMPLES, STEPS, SIZE = 12, 20, 64
+PLAIN = {**runner.SMALL, "data.file": "d.h5", "model.image_size": SIZE, "model.dropout": 0, "train.batch_size": SAMPLES,
+         "train.max_steps": STEPS, "train.epochs": STEPS, "data.val_share": 0, "augment.hflip": False, "augment.crop_scale": 1,
+         "augment.brightness": 0, "augment.contrast": 0, "augment.saturation": 0, "augment.hue": 0,
+         "schedule.name": "constant", "schedule.warmup_steps": 0, "checkpoint.keep_best": False, "train.eval_every_epochs": 1000,
+         "model.init": "init.safetensors", "metrics.enabled": False}
+
+
+class HeadposeCnn(nn.Module):
+    """The network of the product's table, written anew in Python with dtrain's parameter names."""
+
+    def __init__(self):
+        super().__init__()
+        blocks, channels = [], 3
+        for width in (32, 64, 128, 256, 512):
+            blocks.append(nn.Sequential(nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)))
+            channels = width
+        self.features = nn.Sequential(*blocks)
+        self.fc = nn.Sequential(nn.Dropout(0.0), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 3))
+
+    def forward(self, x):
+        return self.fc(self.features(x).mean((2, 3)))
+
+
+def network(name):
+    torch.manual_seed(3)
+    model = HeadposeCnn() if name == "headpose_cnn" else getattr(torchvision.models, name)(weights=None, num_classes=3)
+    return model.to(memory_format=torch.channels_last)
+
+
+def data(folder, dtype):
+    with h5py.File(folder / "d.h5") as f:
+        ids = np.sort(f["splits/train"][...])
+        images, targets = f["inputs"][...][ids], f["targets"][...][ids]
+    inputs = torch.from_numpy((images.astype(np.float32) / 255 - MEAN) / STD).permute(0, 3, 1, 2).to(dtype)
+    return inputs.contiguous(memory_format=torch.channels_last), torch.from_numpy(targets).to(dtype) / 30
+
+
+def train_in_python(model, inputs, targets, optimizer):
+    losses, first_gradients = [], None
+    model.train()
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.smooth_l1_loss(model(inputs), targets, reduction="sum") / 3 / len(targets)
+        loss.backward()
+        if first_gradients is None:
+            first_gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, first_gradients
+
+
+def dataset(folder):
+    runner.synth(folder / "d.h5", SAMPLES, size=SIZE)
+    with h5py.File(folder / "d.h5", "r+") as f:
+        for name in list(f["splits"]):
+            del f["splits"][name]
+        f["splits/train"] = np.arange(SAMPLES)
+
+
+def train_in_dtrain(folder, name, np, **options):
+    runner.run(runner.flags({**PLAIN, "train.batch_size": math.ceil(SAMPLES / np), "run.name": name, **options}), np=np, cwd=folder).expect(0)
+    run = folder / "runs" / name
+    checkpoint = run / f"checkpoints/step_{STEPS:08}"
+    return [r["loss"] for r in runner.metrics(run)], load_file(checkpoint / "model.safetensors"), run
+
+
+def float64(folder, model_name, optimizer_name, bound):
+    model = network(model_name)
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "init.safetensors")
+    model = model.double()
+    make = {"sgd": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, nesterov=True, weight_decay=1e-4),
+            "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.01),
+            "adam": lambda p: torch.optim.Adam(p, lr=1e-3, weight_decay=1e-4)}[optimizer_name]
+    losses, _ = train_in_python(model, *data(folder, torch.float64), make(model.parameters()))
+    options = {"sgd": {"optimizer.lr": 0.01, "optimizer.momentum": 0.9, "optimizer.nesterov": True, "optimizer.weight_decay": 1e-4},
+               "adamw": {"optimizer.lr": 1e-3, "optimizer.weight_decay": 0.01},
+               "adam": {"optimizer.lr": 1e-3, "optimizer.weight_decay": 1e-4}}[optimizer_name]
+    ours, weights, _ = train_in_dtrain(folder, f"{model_name}-{optimizer_name}", 1,
+                                       **{"train.amp": "fp64", "model.name": model_name, "optimizer.name": optimizer_name, **options})
+    for step, (a, b) in enumerate(zip(losses, ours, strict=True)):
+        assert abs(a - b) <= bound * max(1, abs(a)), (model_name, optimizer_name, step + 1, a, b)
+    worst = 0
+    for name, value in model.state_dict().items():
+        assert weights[name].shape == value.shape, name
+        if value.is_floating_point():
+            worst = max(worst, ((weights[name] - value).abs().max() / max(1, value.abs().max())).item())
+    print(f"        {model_name} {optimizer_name}: parameters and statistics differ by {worst:.1e} at most")
+    assert worst <= bound, (model_name, optimizer_name, worst)
+
+
+def float64_headpose_cnn_sgd(folder):
+    dataset(folder)
+    float64(folder, "headpose_cnn", "sgd", 1e-12)
+
+
+def float64_headpose_cnn_adamw_and_adam(folder):
+    dataset(folder)
+    float64(folder, "headpose_cnn", "adamw", 1e-10)
+    float64(folder, "headpose_cnn", "adam", 1e-10)
+
+
+def float64_resnet18(folder):
+    dataset(folder)
+    float64(folder, "resnet18", "sgd", 1e-12)
+    float64(folder, "resnet18", "adamw", 1e-10)
+
+
+def float64_two_ranks_with_frozen_statistics(folder):
+    dataset(folder)
+    model = network("headpose_cnn")
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "init.safetensors")
+    model = model.double()
+    inputs, targets = data(folder, torch.float64)
+    train = model.train
+    model.train = lambda mode=True: [m.eval() for m in train(mode).modules() if isinstance(m, nn.BatchNorm2d)]
+    losses, _ = train_in_python(model, inputs, targets, torch.optim.SGD(model.parameters(), lr=0.01))
+    ours, weights, _ = train_in_dtrain(folder, "two", 2, **{"train.amp": "fp64", "optimizer.name": "sgd", "optimizer.lr": 0.01,
+                                                            "optimizer.momentum": 0, "optimizer.weight_decay": 0,
+                                                            "train.freeze_batch_norm": True})
+    for a, b in zip(losses, ours, strict=True):
+        assert abs(a - b) <= 1e-12 * max(1, abs(a)), (a, b)
+    for name, value in model.state_dict().items():
+        if value.is_floating_point():
+            assert (weights[name] - value).abs().max() <= 1e-12 * max(1, value.abs().max()), name
+
+
+def float32(folder, model_name):
+    model = network(model_name)
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "init.safetensors")
+    inputs, targets = data(folder, torch.float32)
+    losses, gradients = train_in_python(model, inputs, targets, torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01))
+    ours, _, run = train_in_dtrain(folder, f"{model_name}-fp32", 1,
+                                   **{"train.amp": "fp32", "model.name": model_name, "optimizer.lr": 1e-4, "checkpoint.every_steps": 1,
+                                      "checkpoint.keep_last": STEPS})
+    # after one step AdamW's first moment is the gradient × (1 - beta1)
+    moments = load_file(run / "checkpoints/step_00000001/optimizer.safetensors")
+    for name, gradient in gradients.items():
+        mine = moments[f"exp_avg.{name}"] / 0.1
+        error = (mine - gradient).abs().max() / gradient.abs().max()
+        assert error <= 1e-4, (model_name, name, error.item())
+    for step, (a, b) in enumerate(zip(losses, ours, strict=True)):
+        assert abs(a - b) <= 1e-2 * max(abs(a), 1e-3), (model_name, step + 1, a, b)
+
+
+def float32_gradients_and_losses(folder):
+    dataset(folder)
+    float32(folder, "headpose_cnn")
+    float32(folder, "resnet18")
+
+
+runner.main([float64_headpose_cnn_sgd, float64_headpose_cnn_adamw_and_adam, float64_resnet18,
+             float64_two_ranks_with_frozen_statistics, float32_gradients_and_losses])

@@ -1,0 +1,93 @@
+"""A resumed run is the run that was not interrupted: bit by bit at the same world size, by its samples at any other."""
+
+import hashlib
+import os
+import signal
+
+import runner
+
+OPTIONS = {**runner.SMALL, "data.file": "d.h5", "train.global_batch": 16, "train.max_steps": 40, "train.epochs": 30,
+           "checkpoint.every_steps": 20, "checkpoint.keep_last": 10, "checkpoint.keep_best": False, "data.val_share": 0.2,
+           "train.eval_every_epochs": 2}
+
+
+def final_weights(folder, name):
+    weights = folder / "runs" / name / "checkpoints/step_00000040/model.safetensors"
+    return hashlib.sha256(weights.read_bytes()).hexdigest()
+
+
+def losses(folder, name):
+    return {r["step"]: (r["loss"], r["grad_norm"], r["learning_rate"]) for r in runner.metrics(folder / "runs" / name)}
+
+
+def compare(folder, np, amp):
+    tag = f"{amp}{np}"
+    options = {**OPTIONS, "train.amp": amp}
+    whole = runner.run(runner.flags({**options, "run.name": "whole" + tag}), np=np, cwd=folder).expect(0)
+    # a checkpoint in the middle, taken up under another name
+    part = runner.run(["--resume", f"runs/whole{tag}/checkpoints/step_00000020"] + runner.flags({**options, "run.name": "part" + tag}),
+                      np=np, cwd=folder).expect(0, "step 20 of")
+    first, second = losses(folder, "whole" + tag), losses(folder, "part" + tag)
+    assert sorted(second) == list(range(21, 41)), sorted(second)
+    for step in range(21, 41):
+        assert first[step] == second[step], (step, first[step], second[step])
+    assert final_weights(folder, "whole" + tag) == final_weights(folder, "part" + tag)
+    assert runner.ledger(whole) == runner.ledger(part)
+    # saving never changes the run: the same without any checkpoint on the way
+    quiet = runner.run(runner.flags({**options, "run.name": "quiet" + tag, "checkpoint.every_steps": 0, "train.eval_every_epochs": 1000}),
+                       np=np, cwd=folder).expect(0)
+    assert final_weights(folder, "whole" + tag) == final_weights(folder, "quiet" + tag)
+    assert runner.ledger(quiet) == runner.ledger(whole)
+    return runner.ledger(whole)
+
+
+def bit_equal_at_the_same_world_size(folder):
+    runner.synth(folder / "d.h5", 75)
+    ledgers = {compare(folder, 2, "fp32"), compare(folder, 2, "bf16"), compare(folder, 1, "fp32")}
+    assert len(ledgers) == 1, ledgers
+
+
+def same_samples_at_another_world_size(folder):
+    runner.synth(folder / "d.h5", 75)
+    whole = runner.run(runner.flags({**OPTIONS, "run.name": "whole"}), np=2, cwd=folder).expect(0)
+    for np in (1, 3):
+        part = runner.run(["--resume", "runs/whole/checkpoints/step_00000020"] + runner.flags({**OPTIONS, "run.name": f"part{np}"}),
+                          np=np, cwd=folder).expect(0, "step 20 of")
+        assert runner.ledger(part) == runner.ledger(whole)
+
+
+def asked_to_stop_saves_and_leaves_with_75(folder):
+    runner.synth(folder / "d.h5", 75)
+    options = {**OPTIONS, "train.max_steps": 100000, "train.epochs": 100000, "checkpoint.every_steps": 0, "run.name": "r"}
+    with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
+        running.wait_for("step 3/")
+        os.kill(running.process.pid, signal.SIGUSR1)
+        result = running.wait(60).expect(75, "stopped on request at step", "saved ")
+    step = int(result.output.split("stopped on request at step ")[1].split()[0])
+    assert (folder / f"runs/r/checkpoints/step_{step:08}/MANIFEST.json").exists()
+    options["train.max_steps"] = step + 5
+    runner.run(["--resume", "auto"] + runner.flags(options), np=2, cwd=folder).expect(0, f"step {step} of", "finished: all")
+    assert [r["step"] for r in runner.metrics(folder / "runs/r")] == list(range(1, step + 6))
+
+
+def without_mpirun_ctrl_c_saves(folder):
+    runner.synth(folder / "d.h5", 75)
+    for request in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        options = {**OPTIONS, "train.max_steps": 100000, "train.epochs": 100000, "run.name": f"r{request}"}
+        with runner.Running(runner.flags(options), cwd=folder) as running:
+            running.wait_for("step 3/")
+            running.process.send_signal(request)
+            running.wait(60).expect(75, "stopped on request at step")
+
+
+def resume_auto_starts_what_is_not_there(folder):
+    runner.synth(folder / "d.h5", 40)
+    options = {**runner.SMALL, "data.file": "d.h5", "run.name": "fresh", "train.epochs": 1}
+    runner.run(["--resume", "auto"] + runner.flags(options), cwd=folder).expect(0, "finished: all")
+    runner.run(["--resume", "auto"] + runner.flags({**options, "train.epochs": 2}), cwd=folder).expect(
+        0, "resumed", "train.epochs: 1 -> 2")
+    runner.run(["--resume", "auto"] + runner.flags({k: v for k, v in options.items() if k != "run.name"}), cwd=folder).expect(78, "--name")
+
+
+runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, asked_to_stop_saves_and_leaves_with_75,
+             without_mpirun_ctrl_c_saves, resume_auto_starts_what_is_not_there])

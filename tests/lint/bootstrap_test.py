@@ -1,0 +1,135 @@
+"""launch/bootstrap and its relatives from outside: options, exit codes, and that nothing to do takes no time."""
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+import unittest
+
+import tree
+
+
+def run(*command, **environment):
+    return subprocess.run([tree.ROOT / command[0], *command[1:]], capture_output=True, text=True, timeout=120,
+                          env=dict(os.environ, **environment), stdin=subprocess.DEVNULL)
+
+
+class Bootstrap(unittest.TestCase):
+    def test_nothing_to_do_is_quick(self):
+        for options in (["--tests", "--check"], ["--tests"]):
+            begin = time.monotonic()
+            result = run("launch/bootstrap", *options)
+            seconds = time.monotonic() - begin
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertLess(seconds, 2)
+
+    def test_check_names_what_is_missing_and_changes_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run("launch/bootstrap", "--check", DTRAIN_DEPS=folder + "/deps")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("missing wheels: torch", result.stdout)
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_a_changed_requirement_is_missing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            deps = pathlib.Path(folder)
+            real = (tree.ROOT / ".deps").resolve()
+            for name in ("venv", "torch", "cuda"):
+                (deps / name).symlink_to(real / name)
+            (deps / "stamps").mkdir()
+            for stamp in (real / "stamps").iterdir():
+                (deps / "stamps" / stamp.name).write_text(stamp.read_text())
+            self.assertEqual(run("launch/bootstrap", "--check", DTRAIN_DEPS=folder).returncode, 0)
+            (deps / "stamps" / "torch").write_text("another\n")
+            result = run("launch/bootstrap", "--check", DTRAIN_DEPS=folder)
+            self.assertEqual((result.returncode, result.stdout), (1, "bootstrap: missing wheels: torch (launch/requirements/)\n"))
+
+    def test_every_wheel_is_pinned_by_hash(self):
+        for path in tree.files("launch/requirements/*.txt"):
+            lines = [line for line in tree.read(path).replace("\\\n", " ").splitlines() if line and line[0] != "#"]
+            self.assertTrue(lines)
+            for line in lines:
+                self.assertRegex(line, r"^[\w.-]+==[\w.]+\s+--hash=sha256:[0-9a-f]{64}")
+
+
+class Options(unittest.TestCase):
+    def test_unknown_ones_are_usage_errors(self):
+        for script in ("launch/bootstrap", "launch/build", "launch/quickstart", "tests/run", "tests/gpu/bundle", "tests/gpu/run"):
+            result = run(script, "--no-such-option")
+            self.assertEqual(result.returncode, 64, f"{script}: {result.stdout}{result.stderr}")
+            self.assertIn("--no-such-option", result.stderr, script)
+
+    def test_values_are_checked(self):
+        for options in (["--label"], ["--label", "nightly"], ["--minutes", "soon"], ["--minutes", "0"]):
+            self.assertEqual(run("tests/run", *options).returncode, 64, options)
+        self.assertEqual(run("launch/quickstart", "--prefix").returncode, 64)
+
+    def test_help_tells_the_usage(self):
+        for script in ("launch/bootstrap", "launch/quickstart", "tests/run"):
+            result = run(script, "--help")
+            self.assertEqual(result.returncode, 0)
+            self.assertIn(f"usage: {script}", result.stdout)
+
+
+class Env(unittest.TestCase):
+    """env.sh as installed: found by its own path, harmless when sourced twice, polite to what is set."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.prefix = pathlib.Path(self.folder.name).resolve() / "a prefix"
+        (self.prefix / "bin").mkdir(parents=True)
+        (self.prefix / "bin/dtrain").write_text("#!/bin/sh\necho here\n")
+        (self.prefix / "bin/dtrain").chmod(0o755)
+        text = tree.read("launch/env.sh.in")
+        (self.prefix / "env.sh").write_text(text.replace("@CMAKE_INSTALL_PREFIX@", str(self.prefix)))
+
+    def source(self, shell, script, **environment):
+        clean = {"PATH": "/usr/bin:/bin", "HOME": "/", **environment}
+        result = subprocess.run([shell, "-euc", script], cwd=self.prefix.parent, env=clean, capture_output=True, text=True)
+        self.assertEqual(result.stderr, "", script)
+        return result.stdout.split("\n")[:-1]
+
+    def test_twice_is_once(self):
+        for shell in ("bash", "sh"):
+            with self.subTest(shell):
+                source = '. "./a prefix/env.sh"; '
+                once = self.source(shell, source + 'dtrain; echo "$PATH"; echo "$OMPI_MCA_rmaps_base_oversubscribe"')
+                twice = self.source(shell, source * 2 + 'dtrain; echo "$PATH"; echo "$OMPI_MCA_rmaps_base_oversubscribe"')
+                self.assertEqual(once, ["here", f"{self.prefix}/bin:/usr/bin:/bin", "1"])
+                self.assertEqual(once, twice)
+
+    def test_a_moved_prefix_is_found_by_bash(self):
+        moved = self.prefix.rename(self.prefix.parent / "moved")
+        self.assertEqual(self.source("bash", '. ./moved/env.sh; command -v dtrain'), [f"{moved}/bin/dtrain"])
+
+    def test_what_the_user_set_stays(self):
+        said = self.source("bash", '. "./a prefix/env.sh"; echo "$OMPI_MCA_hwloc_base_binding_policy"',
+                           OMPI_MCA_hwloc_base_binding_policy="core")
+        self.assertEqual(said, ["core"])
+
+
+class Summary(unittest.TestCase):
+    """What the quick start says at its end, read from a run's own files."""
+
+    def summary(self, lines, log):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "metrics.jsonl").write_text(lines)
+            (pathlib.Path(folder) / "log.txt").write_text(log)
+            return run("launch/quickstart_summary.py", folder), folder
+
+    def test_names_folder_address_and_error(self):
+        result, folder = self.summary('{"step": 1}\n{"split": "test", "metrics": {"mae": 4.5, "mae_yaw": 1}}\n{"cut',
+                                      "metrics: http://127.0.0.1:9500/metrics\n")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for text in (os.path.realpath(folder), "http://127.0.0.1:9500/metrics", "4.50 degrees (yaw 1.00)"):
+            self.assertIn(text, result.stdout)
+
+    def test_a_run_without_a_test_error_failed(self):
+        result, _ = self.summary('{"step": 1}\n', "")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("no test MAE", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,249 @@
+"""Images, compose files, cluster manifests and job scripts, checked as far as a machine without their engines allows."""
+import os
+import re
+import subprocess
+import unittest
+
+import tree
+import yaml
+
+PINNED = re.compile(r"^[\w./-]+:(?!latest)[\w.-]*\d[\w.-]*(@sha256:[0-9a-f]{64})?$")
+FROM_THE_BASE = {"libc6", "libgcc-s1", "libstdc++6"}  # every Debian image holds these
+
+
+def dockerfile():
+    """[(instruction, arguments)] with continuation lines joined and comments dropped."""
+    text = "\n".join(line for line in tree.read("docker/Dockerfile").splitlines() if not line.lstrip().startswith("#"))
+    lines = [line.strip() for line in re.sub(r"\\\n", " ", text).splitlines()]
+    return [tuple(line.split(None, 1)) for line in lines if line]
+
+
+def one(kind, instructions):
+    """The arguments of the last instruction of a kind."""
+    found = [arguments for name, arguments in instructions if name == kind]
+    assert found, f"the Dockerfile has no {kind}"
+    return found[-1]
+
+
+def runtime_stage():
+    instructions = dockerfile()
+    last = max(i for i, (name, _) in enumerate(instructions) if name == "FROM")
+    return instructions[last:]
+
+
+class Dockerfile(unittest.TestCase):
+    def test_bases_are_pinned(self):
+        arguments = dict(a.split("=", 1) for name, a in dockerfile() if name == "ARG" and "=" in a)
+        for name, value in dockerfile():
+            if name == "FROM":
+                image = re.sub(r"\$\{(\w+)\}", lambda m: arguments[m.group(1)], value.split()[0])
+                self.assertRegex(image, PINNED)
+
+    def test_copied_files_exist_and_are_not_ignored(self):
+        ignored = [line for line in tree.read(".dockerignore").splitlines() if line and line[0] != "#"]
+        stages = {a.split()[-1] for name, a in dockerfile() if name == "FROM" and " AS " in a}
+        for name, value in dockerfile():
+            if name not in ("COPY", "ADD"):
+                continue
+            words = [word for word in value.split() if not word.startswith("--")]
+            stage = re.search(r"--from=(\S+)", value)
+            if stage:
+                self.assertIn(stage.group(1), stages)
+                continue
+            for source in words[:-1]:
+                self.assertTrue((tree.ROOT / source).exists(), f"COPY {source}: not in the tree")
+                self.assertNotIn(source.split("/")[0], ignored)
+
+    def test_nobody_is_root_and_a_stop_is_a_save(self):
+        stage = runtime_stage()
+        self.assertRegex(one("USER", stage), r"^[1-9]\d*:[1-9]\d*$")
+        self.assertEqual(one("STOPSIGNAL", stage), "SIGUSR1")
+        self.assertIn("tini", one("ENTRYPOINT", stage))
+        self.assertIn("/metrics", one("HEALTHCHECK", stage))
+        text = " ".join(arguments for name, arguments in stage if name in ("ENV", "RUN"))
+        self.assertIn("NVIDIA_DRIVER_CAPABILITIES=compute,utility", text)
+        self.assertNotIn("ALLOW_RUN_AS_ROOT", text)
+
+    def test_the_runtime_holds_every_library_that_the_binary_names(self):
+        binary = os.environ["DTRAIN"]
+        installed = set(" ".join(a for name, a in runtime_stage() if name == "RUN").split())
+        needed = re.findall(r"\(NEEDED\).*\[(.+)\]", subprocess.check_output(["readelf", "-d", binary], text=True))
+        paths = dict(re.findall(r"(\S+) => (/\S+)", subprocess.check_output(["ldd", binary], text=True)))
+        self.assertGreater(len(needed), 5)
+        missing = []
+        for library in needed:
+            path = os.path.realpath(paths.get(library, ""))
+            if not path.startswith(("/usr/lib", "/lib")):
+                continue  # LibTorch's and its wheels' libraries, which are copied
+            both = [path, path.removeprefix("/usr")]  # /lib is /usr/lib now, and dpkg knows a file by one of the two
+            owner = subprocess.run(["dpkg", "-S", *both], capture_output=True, text=True).stdout.split(":")[0]
+            if owner not in installed | FROM_THE_BASE:
+                missing.append(f"{library} ({owner or 'of no package'})")
+        self.assertFalse(missing, f"not installed in the runtime stage of docker/Dockerfile: {missing}")
+
+    def test_the_libraries_are_packages_of_the_base(self):
+        packages = re.search(r"--no-install-recommends\s+(.*?)&&", " ".join(a for _, a in runtime_stage())).group(1).split()
+        libraries = [package for package in packages if package.startswith("lib")]
+        self.assertGreater(len(libraries), 10)
+        with open("/etc/os-release", encoding="utf-8") as file:
+            same_system = "VERSION_CODENAME=bookworm" in file.read()
+        if same_system:  # bootstrap's -dev packages have brought them all; elsewhere they have other names
+            subprocess.run(["dpkg", "-s", *libraries], check=True, stdout=subprocess.DEVNULL)
+
+
+class Compose(unittest.TestCase):
+    def setUp(self):
+        self.compose = yaml.safe_load(tree.read("docker/compose.yaml"))
+        self.services = self.compose["services"]
+
+    def test_images_are_pinned_or_built_here(self):
+        for name, service in self.services.items():
+            if "build" in service:
+                build = service["build"]
+                self.assertTrue((tree.ROOT / "docker" / build["context"] / build["dockerfile"]).is_file())
+            else:
+                self.assertRegex(service["image"], PINNED, name)
+
+    def test_mounts_exist(self):
+        for name, service in self.services.items():
+            for mount in service["volumes"]:
+                source = mount.split(":")[0]
+                if source.startswith("."):
+                    folder = tree.ROOT / "docker" / source
+                    self.assertTrue(folder.is_dir() and any(folder.iterdir()), f"{name} mounts {source}: not in the tree")
+                else:
+                    self.assertIn(source, self.compose["volumes"], name)
+
+    def test_ports_are_open_to_this_machine_alone(self):
+        for service in self.services.values():
+            for port in service.get("ports", []):
+                self.assertRegex(port, r"^127\.0\.0\.1:\d+:\d+$")
+
+    def test_the_trainer_can_save_and_be_scraped(self):
+        trainer = self.services["trainer"]
+        self.assertEqual(trainer["shm_size"], "8gb")
+        self.assertIn("stop_grace_period", trainer)
+        command = trainer["command"]
+        self.assertEqual(command[command.index("--metrics.bind") + 1], "0.0.0.0")
+        self.assertIn("hostname", trainer)
+
+    def test_what_depends_on_what_exists(self):
+        for service in self.services.values():
+            self.assertLessEqual(set(service.get("depends_on", [])), set(self.services))
+
+    def test_prometheus_reads_its_files_where_they_are_mounted(self):
+        config = yaml.safe_load(tree.read("monitoring/prometheus/prometheus.yml"))
+        service = self.services["prometheus"]
+        mounts = dict(mount.split(":")[:2] for mount in service["volumes"])
+        folder = mounts["../monitoring/prometheus"]
+        self.assertIn(f"--config.file={folder}/prometheus.yml", service["command"])
+        patterns = [f for job in config["scrape_configs"] for sd in job.get("file_sd_configs", []) for f in sd["files"]]
+        self.assertTrue(patterns)
+        for pattern in patterns:  # where the trainer writes them: runs/ in its working folder
+            self.assertEqual(os.path.normpath(os.path.join(folder, pattern)), mounts["runs"] + "/targets/*.json")
+        self.assertIn("runs:" + one("WORKDIR", runtime_stage()) + "/runs", self.services["trainer"]["volumes"])
+        for pattern in config.get("rule_files", []):
+            self.assertTrue(list((tree.ROOT / "monitoring/prometheus").glob(pattern)), f"no rule file matches {pattern}")
+
+    def test_gpus_are_an_overlay(self):
+        overlay = yaml.safe_load(tree.read("docker/compose.gpu.yaml"))["services"]
+        self.assertLessEqual(set(overlay), set(self.services))
+        device = overlay["trainer"]["deploy"]["resources"]["reservations"]["devices"][0]
+        self.assertEqual((device["driver"], device["capabilities"]), ("nvidia", ["gpu"]))
+        self.assertNotIn("deploy", self.services["trainer"])
+
+
+class Kubernetes(unittest.TestCase):
+    def setUp(self):
+        self.job = yaml.safe_load(tree.read("launch/kubernetes/mpijob.yaml"))
+        self.replicas = self.job["spec"]["mpiReplicaSpecs"]
+
+    def test_is_an_mpijob_of_v2beta1(self):
+        self.assertEqual((self.job["apiVersion"], self.job["kind"]), ("kubeflow.org/v2beta1", "MPIJob"))
+        self.assertEqual(set(self.replicas), {"Launcher", "Worker"})
+        self.assertEqual(self.replicas["Launcher"]["replicas"], 1)
+
+    def test_pods_are_whole_and_not_root(self):
+        for role, replica in self.replicas.items():
+            spec = replica["template"]["spec"]
+            self.assertTrue(spec["securityContext"]["runAsNonRoot"], role)
+            self.assertEqual(str(spec["securityContext"]["runAsUser"]), one("USER", runtime_stage()).split(":")[0])
+            self.assertGreaterEqual(spec["terminationGracePeriodSeconds"], 120)
+            volumes = {volume["name"] for volume in spec["volumes"]}
+            for container in spec["containers"]:
+                self.assertLessEqual({mount["name"] for mount in container["volumeMounts"]}, volumes, role)
+                self.assertFalse(container["securityContext"]["allowPrivilegeEscalation"])
+
+    def test_ranks_fit_gpus_and_metrics_ports(self):
+        slots = self.job["spec"]["slotsPerWorker"]
+        worker = self.replicas["Worker"]["template"]["spec"]["containers"][0]
+        command = self.replicas["Launcher"]["template"]["spec"]["containers"][0]["args"]
+        self.assertEqual(int(command[command.index("-np") + 1]), slots * self.replicas["Worker"]["replicas"])
+        self.assertEqual(worker["resources"]["limits"]["nvidia.com/gpu"], slots)
+        ports = {p["name"]: p["containerPort"] for p in worker["ports"]}
+        self.assertEqual([ports[f"metrics-{i}"] for i in range(slots)], [9500 + i for i in range(slots)])
+        monitor = yaml.safe_load(tree.read("launch/kubernetes/podmonitor.yaml"))
+        scraped = [endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]]
+        self.assertEqual(scraped, [f"metrics-{i}" for i in range(slots)])
+        labels = self.replicas["Worker"]["template"]["metadata"]["labels"]
+        self.assertLessEqual(monitor["spec"]["selector"]["matchLabels"].items(), labels.items())
+
+    def test_sshd_is_where_the_worker_and_mpirun_look(self):
+        worker = self.replicas["Worker"]["template"]["spec"]["containers"][0]
+        config = worker["args"][worker["args"].index("-f") + 1]
+        copied = [a.split()[-1] for name, a in runtime_stage() if name == "COPY"]
+        self.assertIn(config, copied)
+        port = re.search(r"^Port (\d+)$", tree.read("docker/sshd_config"), re.MULTILINE).group(1)
+        self.assertIn(f"Port {port}", tree.read("docker/ssh_config"))
+        self.assertIn(int(port), [p["containerPort"] for p in worker["ports"]])
+        keys = self.job["spec"]["sshAuthMountPath"]
+        self.assertIn(f"HostKey {keys}/", tree.read("docker/sshd_config"))
+        self.assertIn("openssh-server", " ".join(a for _, a in runtime_stage()))
+
+    def test_shared_memory_is_large_enough_for_nccl(self):
+        volumes = {v["name"]: v for v in self.replicas["Worker"]["template"]["spec"]["volumes"]}
+        self.assertEqual(volumes["shm"]["emptyDir"]["medium"], "Memory")
+
+
+class Slurm(unittest.TestCase):
+    def setUp(self):
+        self.script = tree.read("launch/slurm/dtrain.sbatch")
+        self.options = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?", self.script, re.MULTILINE))
+
+    def test_is_warned_before_its_end_and_goes_on_later(self):
+        self.assertEqual(self.options["signal"], "USR1@120", 'with "B:" only the shell would be told')
+        self.assertIn("requeue", self.options)
+        self.assertEqual(self.options["open-mode"], "append")
+        self.assertRegex(self.script, r"srun --mpi=pmix ")
+        self.assertRegex(self.script, r'--resume auto')
+
+    def test_one_rank_per_gpu(self):
+        self.assertEqual(self.options["ntasks-per-node"], self.options["gpus-per-node"])
+
+    def run_with(self, code, folder):
+        """Runs the script with srun and scontrol replaced; returns (exit code, what scontrol got)."""
+        (folder / "bin").mkdir(exist_ok=True)
+        (folder / "env.sh").write_text("")
+        for name, body in [("srun", f'echo "$@" >"{folder}/srun"; sleep 0.2; exit {code}'),
+                           ("scontrol", f'echo "$@" >"{folder}/scontrol"')]:
+            (folder / "bin" / name).write_text("#!/bin/sh\n" + body + "\n")
+            (folder / "bin" / name).chmod(0o755)
+        environment = dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}", DTRAIN_PREFIX=str(folder),
+                           SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="7")
+        script = tree.ROOT / "launch/slurm/dtrain.sbatch"
+        result = subprocess.run(["bash", script, "c.yaml"], env=environment, capture_output=True, text=True, timeout=60)
+        asked = folder / "scontrol"
+        return result.returncode, asked.read_text().strip() if asked.exists() else None, (folder / "srun").read_text()
+
+    def test_requeues_on_75_alone(self):
+        import pathlib
+        import tempfile
+        for code, wanted in [(0, None), (75, "requeue 7"), (78, None), (76, None)]:
+            with tempfile.TemporaryDirectory() as folder:
+                rc, requeued, arguments = self.run_with(code, pathlib.Path(folder))
+                self.assertEqual((rc, requeued), (code, wanted))
+                self.assertIn("dtrain train c.yaml --name dtrain-7 --resume auto", arguments)
+
+
+if __name__ == "__main__":
+    unittest.main()

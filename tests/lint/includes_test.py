@@ -1,0 +1,112 @@
+"""Includes go one way: the table of docs/design.md, section 2. Third parties stay inside the .cpp files of one module."""
+import re
+import unittest
+
+import tree
+
+
+def table_of_design():
+    """{module: modules that it may include} from the table "may depend on" of docs/design.md, section 2, top to bottom."""
+    allowed = {}
+    for line in tree.read("docs/design.md").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) != 4 or not re.fullmatch(r"[a-z]+(, [a-z]+)*", cells[0]) or cells[0] == "target":
+            continue
+        for module in cells[0].split(", "):
+            above = set(allowed)
+            named = above if cells[2] == "all above" else above & set(re.findall(r"[a-z]+", cells[2]))
+            same_row = above & set(cells[0].split(", "))
+            allowed[module] = named | same_row
+    return allowed
+
+
+MAY_INCLUDE = table_of_design()
+TORCH = re.compile(r"(torch|ATen|c10)/")
+WITH_TORCH = {"dist", "data", "checkpoint", "models", "tasks", "train", "diagnose", "cli"}
+# third party: where alone its headers may be included
+ONLY_IN = {
+    r"mpi\.h$": "dist/", r"nccl\.h$": "dist/", r"(hdf5|H5(?!public)\w+)\.h$": "src/data/", r"prometheus/": "monitoring/",
+    r"nvml\.h$": "monitoring/", r"yaml-cpp/": "src/config/", r"(spdlog|fmt)/": "src/core/log.cpp", r"xxhash\.h$": "src/core/",
+    r"matio\.h$": "src/data/", r"turbojpeg\.h$": "src/data/", r"png\.h$": "src/data/",
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def module_of(path):
+    """The module that a source file belongs to; None for tests and the build's own files."""
+    parts = path.parts
+    if parts[0] in ("dist", "monitoring"):
+        return parts[0]
+    if parts[0] != "src":
+        return None
+    return "cli" if len(parts) == 2 else parts[1]
+
+
+def problems_of(path, text, exists=lambda path: True, internal=lambda path: False):
+    """What is wrong with the includes of one file, as text. internal: a header that only .cpp files of its module include."""
+    module, header = module_of(path), path.suffix in (".h", ".cuh")
+    found = []
+    for kind, name in INCLUDE.findall(text):
+        first = name.split("/")[0]
+        if kind == '"':
+            if "/" not in name:
+                if not exists(path.parent / name):
+                    found.append(f'{path}: "{name}" is not in this folder')
+            elif first not in MAY_INCLUDE:
+                found.append(f'{path}: "{name}" names no module; third parties go in <>')
+            elif first != module and first not in MAY_INCLUDE[module]:
+                found.append(f'{path}: {module} may not include {first} ("{name}"); see docs/design.md, section 2')
+            continue
+        if TORCH.match(name):
+            if module not in WITH_TORCH:
+                found.append(f"{path}: {module} is built without LibTorch, and includes <{name}>")
+        elif header and re.search(r"/|\.h", name) and not internal(path) and not (path.suffix == ".cuh" or re.match(r"cuda_\w+\.h$", name)):
+            found.append(f"{path}: <{name}> of a third party in a header; include it in a .cpp file")
+        for pattern, place in ONLY_IN.items():
+            if re.match(pattern, name) and not str(path).startswith(place):
+                found.append(f"{path}: <{name}> belongs to {place} alone")
+    return found
+
+
+class Includes(unittest.TestCase):
+    def test_the_table_is_read(self):
+        self.assertEqual(MAY_INCLUDE["core"], set())
+        self.assertEqual(MAY_INCLUDE["data"], {"core", "config"})
+        self.assertIn("models", MAY_INCLUDE["tasks"])
+        self.assertNotIn("tasks", MAY_INCLUDE["models"])
+        self.assertEqual(list(MAY_INCLUDE)[-1], "cli")
+        self.assertEqual(MAY_INCLUDE["cli"], set(MAY_INCLUDE) - {"cli"})
+
+    def test_the_rules_can_fail(self):
+        path = tree.pathlib.PurePosixPath
+        for file, text in [
+            ("src/core/log.h", '#include "config/config.h"'), ("monitoring/sink.h", '#include "train/trainer.h"'),
+            ("dist/world.h", "#include <mpi.h>"), ("src/train/trainer.cpp", "#include <mpi.h>"),
+            ("src/core/hash.cpp", "#include <torch/torch.h>"), ("src/data/store.h", "#include <hdf5.h>"),
+            ("src/data/store.cpp", '#include "hdf5/hdf5.h"'), ("src/config/load.cpp", "#include <fmt/format.h>"),
+        ]:
+            self.assertTrue(problems_of(path(file), text), f"{file}: {text}")
+        self.assertFalse(problems_of(path("src/train/trainer.cpp"), '#include <torch/torch.h>\n#include "dist/world.h"'))
+
+    def test_of_the_tree(self):
+        sources = [path for path in tree.files("*.h", "*.cuh", "*.cpp", "*.cu") if module_of(path)]
+        self.assertGreater(len(sources), 20)
+        unknown = sorted({module_of(path) for path in sources} - set(MAY_INCLUDE))
+        self.assertFalse(unknown, f"modules without a row in docs/design.md, section 2: {unknown}")
+        includers = {}  # "data/h5_handles.h": the files that include it
+        for path in tree.files("*.h", "*.cuh", "*.cpp", "*.cu"):
+            for _, name in INCLUDE.findall(tree.read(path)):
+                includers.setdefault(name, []).append(path)
+
+        def internal(path):
+            name = str(path).removeprefix("src/")
+            return all(p.suffix == ".cpp" and module_of(p) in (module_of(path), None) for p in includers.get(name, []))
+
+        found = []
+        for path in sources:
+            found += problems_of(path, tree.read(path), lambda name: (tree.ROOT / name).exists(), internal)
+        self.assertFalse(found, "\n" + "\n".join(found))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,149 @@
+"""Runs the real program for the end-to-end tests: real mpirun, real files, a folder of its own per test."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+DTRAIN = os.environ.get("DTRAIN", "dtrain")
+SOURCE = pathlib.Path(os.environ.get("DTRAIN_SOURCE", "."))
+
+# Small, quick and without randomness that a test does not want.
+SMALL = {
+    "model.image_size": 32, "train.batch_size": 8, "train.epochs": 2, "optimizer.lr": 0.001, "metrics.port": 0,
+    "run.log_every": 1, "data.workers": 1, "run.progress": "lines", "checkpoint.every_minutes": 0,
+}
+
+
+def environment(threads=1):
+    env = dict(os.environ)
+    env.update(OMP_NUM_THREADS=str(threads), OMPI_MCA_rmaps_base_oversubscribe="1",
+               OMPI_MCA_hwloc_base_binding_policy="none", OMPI_ALLOW_RUN_AS_ROOT="1",
+               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    return env
+
+
+def flags(options):
+    words = []
+    for key, value in options.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        words += ["--" + key, text]
+    return words
+
+
+class Result:
+    def __init__(self, code, output, seconds):
+        self.code, self.output, self.seconds = code, output, seconds
+
+    def expect(self, code, *texts):
+        assert self.code == code, f"exit code {self.code}, not {code}; output:\n{self.output}"
+        for text in texts:
+            assert text in self.output, f"{text!r} is not in the output:\n{self.output}"
+        return self
+
+
+def command(arguments, np=None):
+    words = [DTRAIN] + [str(a) for a in arguments]
+    return words if np is None else ["mpirun", "-np", str(np)] + words
+
+
+def run(arguments, np=None, cwd=None, timeout=300, env=None):
+    """Runs dtrain (under mpirun if np is given) to its end; stdout and stderr together."""
+    begin = time.monotonic()
+    done = subprocess.run(command(arguments, np), cwd=cwd, env=env or environment(), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout, text=True, errors="replace")
+    return Result(done.returncode, done.stdout, time.monotonic() - begin)
+
+
+class Running:
+    """A run under way, for signals and scraping. Ends its own process group at the latest when it is left."""
+
+    def __init__(self, arguments, np=None, cwd=None):
+        self.log = tempfile.TemporaryFile("w+")
+        self.begin = time.monotonic()
+        self.process = subprocess.Popen(command(arguments, np), cwd=cwd, env=environment(), stdin=subprocess.DEVNULL,
+                                        stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            for child in self.ranks():
+                os.kill(child, signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+    def output(self):
+        self.log.flush()
+        self.log.seek(0)
+        return self.log.read()
+
+    def ranks(self):
+        """Process ids of the dtrain processes, in the order of their ranks."""
+        found = {}
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                if parent != self.process.pid:
+                    continue
+                variables = dict(item.split("=", 1) for item in (entry / "environ").read_text().split("\0") if "=" in item)
+                found[int(variables["OMPI_COMM_WORLD_RANK"])] = int(entry.name)
+            except (OSError, KeyError, ValueError):
+                continue
+        return [found[rank] for rank in sorted(found)]
+
+    def wait_for(self, text, timeout=120):
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            if text in self.output():
+                return
+            assert self.process.poll() is None, f"the run ended before {text!r}:\n{self.output()}"
+            time.sleep(0.1)
+        raise AssertionError(f"no {text!r} within {timeout} s:\n{self.output()}")
+
+    def wait(self, timeout=120):
+        code = self.process.wait(timeout)
+        return Result(code, self.output(), time.monotonic() - self.begin)
+
+
+def metrics(folder, kind="step"):
+    lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def ledger(result):
+    return result.output.rsplit("ledger ", 1)[1].split()[0]
+
+
+def synth(path, samples, size=32, seed=1):
+    run(["synth", "headpose", "--samples", samples, "--size", size, "--seed", seed, "--out", path]).expect(0)
+    return path
+
+
+def main(tests):
+    """Runs the functions in order, each in a folder of its own; exit code 1 if one fails."""
+    failed = []
+    for test in tests:
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrain-e2e-"))
+        begin = time.monotonic()
+        try:
+            test(folder)
+            print(f"ok      {test.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
+        except Exception:
+            failed.append(test.__name__)
+            traceback.print_exc()
+            print(f"FAILED  {test.__name__}", flush=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{len(tests) - len(failed)} passed, {len(failed)} failed")
+    sys.exit(1 if failed or not tests else 0)

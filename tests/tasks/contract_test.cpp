@@ -1,0 +1,130 @@
+// What every task must keep, run for each task of the registry: the loss is finite, one batch can be learned by heart, losses and metrics
+// of two halves add up to those of the whole, and the state round-trips.
+
+#include <gtest/gtest.h>
+
+#include "checkpoint/safetensors.h"
+#include "core/error.h"
+#include "models/random_context.h"
+#include "models/state.h"
+#include "tasks/task.h"
+
+namespace dtrain::tasks {
+namespace {
+
+config::Config small(const std::string& task) {
+  config::Config config;
+  config.task = task;
+  config.model.image_size = 32;
+  config.model.dropout = 0;
+  return config;
+}
+
+data::Batch batch_of(const Task& task, int64_t samples, uint64_t seed = 7) {
+  torch::manual_seed(seed);
+  data::Batch batch;
+  const int64_t size = task.samples().image_size;
+  batch.inputs = at::randn({samples, 3, size, size}).contiguous(at::MemoryFormat::ChannelsLast);
+  batch.targets = at::rand({samples, 3}) * 120 - 60;
+  for (int64_t id = 0; id < samples; ++id) batch.ids.push_back(id);
+  batch.global_samples = samples;
+  return batch;
+}
+
+data::Batch half(const data::Batch& whole, int64_t begin, int64_t end) {
+  data::Batch part = whole;
+  part.inputs = whole.inputs.slice(0, begin, end);
+  part.targets = whole.targets.slice(0, begin, end);
+  part.ids.assign(whole.ids.begin() + begin, whole.ids.begin() + end);
+  return part;
+}
+
+class EveryTask : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Task> task = make_task(small(GetParam()));
+};
+
+TEST_P(EveryTask, HasAFiniteLossAndGradient) {
+  const data::Batch batch = batch_of(*task, 4);
+  task->model().train();
+  const models::RandomScope randomness({1, 0, at::tensor(batch.ids)});
+  const Loss loss = task->loss(batch);
+  EXPECT_TRUE(std::isfinite(loss.sum.item<double>()));
+  EXPECT_EQ(loss.weight.item<double>(), task->planned_weight(4));
+  loss.sum.backward();
+  for (const auto& parameter : task->model().named_parameters()) {
+    ASSERT_TRUE(parameter.value().grad().defined()) << parameter.key();
+    EXPECT_TRUE(parameter.value().grad().isfinite().all().item<bool>()) << parameter.key();
+  }
+}
+
+TEST_P(EveryTask, LearnsOneBatchByHeart) {
+  const data::Batch batch = batch_of(*task, 4);
+  task->model().train();
+  torch::optim::Adam optimizer(task->model().parameters(), torch::optim::AdamOptions(2e-3));
+  double first = 0, last = 0;
+  for (int step = 0; step < 60; ++step) {
+    const models::RandomScope randomness({1, step, at::tensor(batch.ids)});
+    optimizer.zero_grad();
+    const Loss loss = task->loss(batch);
+    (loss.sum / loss.weight).backward();
+    optimizer.step();
+    last = (loss.sum / loss.weight).item<double>();
+    if (step == 0) first = last;
+  }
+  EXPECT_LT(last, 0.05 * first);
+}
+
+TEST_P(EveryTask, LossesAndMetricsAddUp) {
+  const data::Batch whole = batch_of(*task, 6);
+  task->model().eval();
+  const at::NoGradGuard no_grad;
+  const auto add = [](std::map<std::string, std::pair<double, double>>& sums, const std::vector<Metric>& metrics) {
+    for (const Metric& metric : metrics) {
+      sums[metric.name].first += metric.sum.item<double>();
+      sums[metric.name].second += metric.weight.item<double>();
+    }
+  };
+  std::map<std::string, std::pair<double, double>> at_once, in_parts;
+  add(at_once, task->evaluate(whole));
+  add(in_parts, task->evaluate(half(whole, 0, 2)));
+  add(in_parts, task->evaluate(half(whole, 2, 6)));
+  ASSERT_TRUE(at_once.contains("loss"));
+  ASSERT_TRUE(at_once.contains(task->primary_metric()));
+  for (const auto& [name, sum] : at_once) {
+    EXPECT_NEAR(in_parts[name].first, sum.first, 1e-5 * std::max(1.0, std::abs(sum.first))) << name;
+    EXPECT_EQ(in_parts[name].second, sum.second) << name;
+  }
+}
+
+TEST_P(EveryTask, StateRoundTrips) {
+  checkpoint::NamedTensors state;
+  for (const auto& item : task->model().named_parameters()) state.emplace_back(item.key(), item.value().detach());
+  for (const auto& item : task->model().named_buffers()) state.emplace_back(item.key(), item.value());
+  const checkpoint::TensorFile file = checkpoint::from_safetensors(checkpoint::to_safetensors(state, task->metadata()), "state");
+  config::Config other = small(GetParam());
+  other.train.seed = 99;
+  const std::unique_ptr<Task> restored = make_task(other);
+  models::load_all(restored->model(), file.tensors);
+  const data::Batch batch = batch_of(*task, 3);
+  const at::NoGradGuard no_grad;
+  task->model().eval();
+  restored->model().eval();
+  EXPECT_TRUE(at::equal(task->forward(batch.inputs), restored->forward(batch.inputs)));
+  EXPECT_EQ(file.metadata.at("task"), GetParam());
+  EXPECT_EQ(file.metadata.at("image_size"), "32");
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, EveryTask, ::testing::ValuesIn(task_names()), [](const auto& info) { return info.param; });
+
+TEST(Registry, AnUnknownTaskIsNamedWithTheKnownOnes) {
+  try {
+    make_task(small("headpos"));
+    FAIL() << "accepted";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("headpose"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::tasks

@@ -1,0 +1,67 @@
+#include "train/batch_arithmetic.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "data/shard.h"
+
+namespace dtrain::train {
+namespace {
+
+config::Train train(int64_t batch, int64_t accumulate, int64_t global, int64_t epochs = 1) {
+  config::Train t;
+  t.batch_size = batch;
+  t.accumulate = accumulate;
+  t.global_batch = global;
+  t.epochs = epochs;
+  return t;
+}
+
+TEST(BatchArithmetic, TheGlobalBatchDefaultsToTheProduct) {
+  const BatchArithmetic b = batch_arithmetic(train(32, 2, 0), 4, 1000);
+  EXPECT_EQ(b.global_batch, 256);
+  EXPECT_EQ(b.accumulate, 2);
+  EXPECT_EQ(b.steps_per_epoch, 4);
+  EXPECT_EQ(b.tail, 1000 - 3 * 256);
+  EXPECT_NE(describe(b).find("global batch 256 = 4 ranks × 32 × accumulate 2"), std::string::npos) << describe(b);
+}
+
+TEST(BatchArithmetic, AccumulationIsDerivedAndMayNotDivide) {
+  const BatchArithmetic b = batch_arithmetic(train(32, 0, 100), 2, 1000);
+  EXPECT_EQ(b.accumulate, 2);
+  EXPECT_NE(describe(b).find("global batch 100 <= "), std::string::npos) << describe(b);
+}
+
+TEST(BatchArithmetic, AContradictionIsRefusedWithTheRightNumber) {
+  try {
+    batch_arithmetic(train(32, 3, 128), 2, 1000);
+    FAIL() << "accepted";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("needs train.accumulate 2"), std::string::npos) << e.what();
+  }
+}
+
+TEST(BatchArithmetic, MaxStepsCutsTheEpochs) {
+  config::Train t = train(10, 0, 0, 5);
+  EXPECT_EQ(batch_arithmetic(t, 1, 100).total_steps, 50);
+  t.max_steps = 7;
+  EXPECT_EQ(batch_arithmetic(t, 1, 100).total_steps, 7);
+  t.max_steps = 700;
+  EXPECT_EQ(batch_arithmetic(t, 1, 100).total_steps, 50);
+}
+
+// What the banner says is what the loader does.
+TEST(BatchArithmetic, AgreesWithTheMicroPlan) {
+  for (int64_t ranks : {1, 2, 3, 4}) {
+    for (int64_t global : {7, 16, 100}) {
+      const BatchArithmetic b = batch_arithmetic(train(8, 0, global), ranks, 1000);
+      const data::GlobalBatch full = data::global_batch(0, 1000, b.global_batch);
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_EQ(data::micro_plan(full, 8, {rank, static_cast<int>(ranks)}).micro_steps, b.accumulate);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::train

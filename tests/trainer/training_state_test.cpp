@@ -1,0 +1,60 @@
+#include "train/training_state.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+
+namespace dtrain::train {
+namespace {
+
+TrainingState example() {
+  return {.step = 123,
+          .global_batch = 256,
+          .ledger = 0xfedcba9876543210ULL,
+          .best = 0.1 + 0.2,
+          .best_step = 100,
+          .scaler = {65536, 17, 3},
+          .data_checksum = 0xffffffffffffffffULL,
+          .train_samples = 1000,
+          .config_yaml = "task: headpose\n",
+          .torch_version = "2.11.0"};
+}
+
+TEST(TrainingState, SurvivesJsonBitByBit) {
+  const TrainingState before = example(), after = from_json(to_json(before));
+  EXPECT_EQ(after.step, 123);
+  EXPECT_EQ(after.global_batch, 256);
+  EXPECT_EQ(after.ledger, before.ledger);
+  EXPECT_EQ(after.best, before.best);
+  EXPECT_EQ(after.best_step, 100);
+  EXPECT_EQ(after.scaler.scale, 65536);
+  EXPECT_EQ(after.scaler.growth_tracker, 17);
+  EXPECT_EQ(after.scaler.skipped, 3);
+  EXPECT_EQ(after.data_checksum, before.data_checksum);
+  EXPECT_EQ(after.config_yaml, before.config_yaml);
+}
+
+TEST(TrainingState, NeverEvaluatedStaysSo) {
+  TrainingState state = example();
+  state.best = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(from_json(to_json(state)).best));
+}
+
+TEST(TrainingState, WhatCannotBeReadIsACheckpointError) {
+  const std::string good = to_json(example());
+  EXPECT_THROW(from_json(""), CheckpointError);
+  EXPECT_THROW(from_json("{}"), CheckpointError);
+  EXPECT_THROW(from_json(good.substr(0, good.size() / 2)), CheckpointError);
+  std::string other = good;
+  other.replace(other.find("\"version\": 1"), 12, "\"version\": 2");
+  EXPECT_THROW(from_json(other), CheckpointError);
+  std::string misshapen = good;
+  misshapen.replace(misshapen.find("fedcba98"), 8, "zzzzzzzz");
+  EXPECT_THROW(from_json(misshapen), CheckpointError);
+}
+
+}  // namespace
+}  // namespace dtrain::train
