@@ -38,12 +38,22 @@ std::string general_help() {
   return text + config::help_text();
 }
 
-std::string version_text() {
+std::map<std::string, std::string> build_labels() {
   unsigned major = 0, minor = 0, patch = 0;
   H5get_libversion(&major, &minor, &patch);
-  return str("dtrain ", DTRAIN_VERSION, " (", DTRAIN_GIT_COMMIT, ") | LibTorch ", TORCH_VERSION, " | CUDA ",
-             train::cuda_runtime_version(), " | NCCL ", dist::nccl_versions(), " | ", dist::mpi_library_version(), " | HDF5 ", major, ".",
-             minor, ".", patch);
+  return {{"version", DTRAIN_VERSION},
+          {"git_commit", DTRAIN_GIT_COMMIT},
+          {"torch", TORCH_VERSION},
+          {"cuda", train::cuda_runtime_version()},
+          {"nccl", dist::nccl_versions()},
+          {"mpi", dist::mpi_library_version()},
+          {"hdf5", str(major, ".", minor, ".", patch)}};
+}
+
+std::string version_text() {
+  const auto labels = build_labels();
+  return str("dtrain ", labels.at("version"), " (", labels.at("git_commit"), ") | LibTorch ", labels.at("torch"), " | CUDA ",
+             labels.at("cuda"), " | NCCL ", labels.at("nccl"), " | ", labels.at("mpi"), " | HDF5 ", labels.at("hdf5"));
 }
 
 }  // namespace dtrain::cli

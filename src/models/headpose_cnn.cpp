@@ -6,13 +6,20 @@ namespace {
 
 namespace nn = torch::nn;
 
+// A Sequential inside a Sequential needs a forward() that is no template.
+struct BlockImpl : nn::SequentialImpl {
+  using SequentialImpl::SequentialImpl;
+  at::Tensor forward(at::Tensor x) { return SequentialImpl::forward(x); }
+};
+TORCH_MODULE(Block);
+
 class HeadposeCnn : public Network {
  public:
   explicit HeadposeCnn(const NetworkOptions& options) : dropout_(options.dropout) {
     int64_t in = 3;
     for (const int64_t out : {32, 64, 128, 256, 512}) {
-      features_->push_back(nn::Sequential(nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)),
-                                          nn::BatchNorm2d(out), nn::ReLU(nn::ReLUOptions(true)), nn::MaxPool2d(2)));
+      features_->push_back(Block(nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)), nn::BatchNorm2d(out),
+                                 nn::ReLU(nn::ReLUOptions(true)), nn::MaxPool2d(2)));
       in = out;
     }
     register_module("features", features_);

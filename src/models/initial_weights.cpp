@@ -8,7 +8,7 @@
 namespace dtrain::models {
 namespace {
 
-std::string shape(const at::Tensor& tensor) { return str(tensor.sizes()); }
+std::string shape(const at::Tensor& tensor) { return dtrain::str(tensor.sizes()); }
 
 bool fits(const at::Tensor& here, const at::Tensor& there) {
   return here.sizes() == there.sizes() && here.is_floating_point() == there.is_floating_point();
@@ -51,7 +51,7 @@ std::vector<std::string> load_initial_weights(Network& network, const checkpoint
       if (is_optional(name)) continue;
       differences.push_back(str(name, ": not in the file; ", shape(here), " here"));
     } else if (!fits(here, found->second)) {
-      differences.push_back(str(name, ": ", shape(found->second), " ", found->second.scalar_type(), " in the file; ",
+      differences.push_back(dtrain::str(name, ": ", shape(found->second), " ", found->second.scalar_type(), " in the file; ",
                                 shape(here), " ", here.scalar_type(), " here"));
     } else {
       (is_head(name) ? head_copies : copies).emplace_back(here, found->second);
