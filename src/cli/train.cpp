@@ -191,7 +191,7 @@ int train(Launched& launched, Request& request) {
                           .test = static_cast<int64_t>(splits.test.size()),
                           .batches = batches,
                           .resumed = content && plan.checkpoint ? str("step ", content->step, " of ", plan.checkpoint->string()) : "",
-                          .launcher_pid = dist::under_launcher() ? ::getppid() : 0};
+                          .launcher_pid = world.launched ? ::getppid() : 0};
 
   std::unique_ptr<checkpoint::Store> checkpoints;
   std::unique_ptr<monitoring::TargetsFile> targets;
@@ -213,7 +213,7 @@ int train(Launched& launched, Request& request) {
       sinks.push_back(monitoring::make_tensorboard_sink(plan.folder));
     }
     const bool bar = config.run.progress == "bar" ||
-                     (config.run.progress == "auto" && !dist::under_launcher() && ::isatty(STDERR_FILENO) != 0);
+                     (config.run.progress == "auto" && !world.launched && ::isatty(STDERR_FILENO) != 0);
     sinks.push_back(monitoring::make_console_sink(bar));
     log::plain(banner(facts, places));
     for (const std::string& line : initial) log::info(line);

@@ -6,20 +6,26 @@ namespace {
 
 namespace nn = torch::nn;
 
-// A Sequential inside a Sequential needs a forward() that is no template.
-struct BlockImpl : nn::SequentialImpl {
-  using SequentialImpl::SequentialImpl;
-  at::Tensor forward(at::Tensor x) { return SequentialImpl::forward(x); }
+// The counterpart of a Sequential of four (a C++ Sequential cannot hold a Sequential); ReLU and pooling have no names.
+class Block : public nn::Module {
+ public:
+  Block(int64_t in, int64_t out) {
+    conv_ = register_module("0", nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)));
+    norm_ = register_module("1", nn::BatchNorm2d(out));
+  }
+  at::Tensor forward(const at::Tensor& x) { return at::max_pool2d(norm_->forward(conv_->forward(x)).relu_(), 2); }
+
+ private:
+  nn::Conv2d conv_{nullptr};
+  nn::BatchNorm2d norm_{nullptr};
 };
-TORCH_MODULE(Block);
 
 class HeadposeCnn : public Network {
  public:
   explicit HeadposeCnn(const NetworkOptions& options) : dropout_(options.dropout) {
     int64_t in = 3;
     for (const int64_t out : {32, 64, 128, 256, 512}) {
-      features_->push_back(Block(nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)), nn::BatchNorm2d(out),
-                                 nn::ReLU(nn::ReLUOptions(true)), nn::MaxPool2d(2)));
+      features_->push_back(std::make_shared<Block>(in, out));
       in = out;
     }
     register_module("features", features_);
