@@ -17,9 +17,6 @@ struct World {
 
 // The launcher's hint of this process's rank before MPI_Init (0 if there is none): who may print early errors.
 int launcher_rank_hint();
-// Started by mpirun or srun with PMIx: stdout is a pty that nobody sees as one. Ask before MPI_Init, which sets such
-// variables.
-bool under_launcher();
 
 std::string mpi_library_version();  // "Open MPI v4.1.4"; before MPI_Init too
 

@@ -44,11 +44,11 @@ class Launch(unittest.TestCase):
         self.assertEqual(result.returncode, 75, result.stderr)
 
     def test_hints_before_mpi(self):
-        self.assertEqual(probe("hint").stdout, "hint 0, launcher 0\n")
-        self.assertEqual(probe("hint", OMPI_COMM_WORLD_RANK="2").stdout, "hint 2, launcher 1\n")
-        self.assertEqual(probe("hint", PMIX_RANK="3").stdout, "hint 3, launcher 1\n")
-        self.assertEqual(probe("hint", SLURM_STEP_ID="0", SLURM_PROCID="4").stdout, "hint 4, launcher 0\n")
-        self.assertEqual(probe("hint", SLURM_PROCID="4").stdout, "hint 0, launcher 0\n")
+        self.assertEqual(probe("hint").stdout, "hint 0\n")
+        self.assertEqual(probe("hint", OMPI_COMM_WORLD_RANK="2").stdout, "hint 2\n")
+        self.assertEqual(probe("hint", PMIX_RANK="3").stdout, "hint 3\n")
+        self.assertEqual(probe("hint", SLURM_STEP_ID="0", SLURM_PROCID="4").stdout, "hint 4\n")
+        self.assertEqual(probe("hint", SLURM_PROCID="4").stdout, "hint 0\n")
 
 
 class Slurm(unittest.TestCase):
