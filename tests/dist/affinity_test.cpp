@@ -36,7 +36,7 @@ TEST(WidenAffinity, WithoutALauncherTheMaskOfTheUserStays) {
     CPU_ZERO(&before);
     CPU_SET(::sched_getcpu(), &before);
     ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
-    EXPECT_EQ(widen_affinity(World{}), 1);
+    EXPECT_EQ(widen_affinity(World{}).cores, 1);
     ASSERT_EQ(::sched_getaffinity(0, sizeof after, &after), 0);
     EXPECT_TRUE(CPU_EQUAL(&before, &after));
   }).join();

@@ -53,7 +53,10 @@ void train(const Part& part, const World& world, Communicator& comm, Watchdog& w
     watchdog.progress("data", step);
     if (world.rank == part.culprit && step == 12) {
       if (part.mode == "throw") throw DataError("sample 7 of faces.h5 is damaged");
-      if (part.mode == "stop") ::raise(SIGSTOP);
+      if (part.mode == "stop") {
+        sleep_seconds(part.timeout / 2);  // for a beat or more to tell the others of step 12
+        ::raise(SIGSTOP);
+      }
       if (part.mode == "stuck") sleep_seconds(600);
     }
     watchdog.progress("forward", step);
@@ -72,11 +75,11 @@ int run(const Part& part, MpiSession& session) {
   const World& world = session.world();
   if (part.mode == "world") {
     say(str("rank ", world.rank, " of ", world.size, ", local ", world.local_rank, " of ", world.local_size, ", ",
-            session.library_version()));
+            mpi_library_version()));
     return 0;
   }
   if (part.mode == "affinity") {
-    const int count = widen_affinity(world);
+    const int count = widen_affinity(world).cores;
     say(str("rank ", world.rank, " may use ", count, ": ", cores()));
     return 0;
   }
