@@ -8,6 +8,7 @@
 namespace dtrain::models {
 namespace {
 
+// dtrain::str in full: c10::str would be found as well, by the arguments' types.
 std::string shape(const at::Tensor& tensor) { return dtrain::str(tensor.sizes()); }
 
 bool fits(const at::Tensor& here, const at::Tensor& there) {
@@ -29,11 +30,11 @@ std::vector<std::pair<std::string, at::Tensor>> named_tensors(const Network& net
   const size_t count = problems.size();
   if (count > kShown) {
     problems.resize(kShown);
-    problems.push_back(str("and ", count - kShown, " more"));
+    problems.push_back(dtrain::str("and ", count - kShown, " more"));
   }
-  throw CheckpointError(str("the initial weights are of another network (", count,
-                            " tensors differ besides the last layer); choose the file or model.name to match:\n  ",
-                            join(problems, "\n  ")));
+  throw CheckpointError(dtrain::str(
+      "the initial weights are of another network (", count,
+      " tensors differ besides the last layer); choose the file or model.name to match:\n  ", join(problems, "\n  ")));
 }
 
 }  // namespace
@@ -49,17 +50,18 @@ std::vector<std::string> load_initial_weights(Network& network, const checkpoint
     std::vector<std::string>& differences = is_head(name) ? head_differences : problems;
     if (found == left.end()) {
       if (is_optional(name)) continue;
-      differences.push_back(str(name, ": not in the file; ", shape(here), " here"));
+      differences.push_back(dtrain::str(name, ": not in the file; ", shape(here), " here"));
     } else if (!fits(here, found->second)) {
-      differences.push_back(dtrain::str(name, ": ", shape(found->second), " ", found->second.scalar_type(), " in the file; ",
-                                shape(here), " ", here.scalar_type(), " here"));
+      differences.push_back(dtrain::str(name, ": ", shape(found->second), " ", found->second.scalar_type(),
+                                        " in the file; ", shape(here), " ", here.scalar_type(), " here"));
     } else {
       (is_head(name) ? head_copies : copies).emplace_back(here, found->second);
     }
     if (found != left.end()) left.erase(found);
   }
   for (const auto& [name, tensor] : left) {
-    (is_head(name) ? head_differences : problems).push_back(str(name, ": ", shape(tensor), " in the file; not here"));
+    (is_head(name) ? head_differences : problems)
+        .push_back(dtrain::str(name, ": ", shape(tensor), " in the file; not here"));
   }
   if (!problems.empty()) refuse(problems);
 
@@ -67,7 +69,7 @@ std::vector<std::string> load_initial_weights(Network& network, const checkpoint
   if (head_differences.empty()) copies.insert(copies.end(), head_copies.begin(), head_copies.end());
   const torch::NoGradGuard no_grad;
   for (auto& [here, there] : copies) here.copy_(there);
-  lines.push_back(str("loaded ", copies.size(), " tensors"));
+  lines.push_back(dtrain::str("loaded ", copies.size(), " tensors"));
   if (!head_differences.empty()) lines.push_back("the last layer keeps its fresh values:");
   lines.insert(lines.end(), head_differences.begin(), head_differences.end());
   return lines;

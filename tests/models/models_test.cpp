@@ -39,7 +39,8 @@ TEST(Networks, TakeAnyImageFrom32Pixels) {
 TEST(Networks, AreThoseThatTheConfigurationAllows) {
   config::Config config;
   for (const config::Option& option : config::describe(config)) {
-    if (option.path == "model.name") EXPECT_EQ(option.allowed, network_names());
+    if (option.path != "model.name") continue;
+    EXPECT_EQ(option.allowed, network_names());
   }
 }
 

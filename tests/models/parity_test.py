@@ -1,5 +1,6 @@
 """The networks against torchvision's: names, shapes and order; outputs, gradients and statistics from equal weights."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 PARITY = sys.argv[1]
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # sums in the same order on both sides
 
 
 def headpose_cnn(outputs):
@@ -70,7 +72,8 @@ def check_values(name, network, outputs, folder):
     x = torch.randn(4, 3, 64, 64)
     source, target = folder / "in.safetensors", folder / "out.safetensors"
     save_file({**{k: v.contiguous() for k, v in network.state_dict().items()}, "input": x}, source)
-    done = subprocess.run([PARITY, "run", name, str(outputs), source, target], check=True, capture_output=True, text=True)
+    command = [PARITY, "run", name, str(outputs), source, target]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=ONE_THREAD)
     assert done.stdout.splitlines() == [f"loaded {len(network.state_dict())} tensors"], done.stdout
     results = load_file(target)
 
