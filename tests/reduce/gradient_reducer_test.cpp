@@ -185,25 +185,20 @@ TEST(GradientReducer, AUsedParameterWithoutGradientNamesParameterAndRank) {
 }
 
 TEST(GradientReducer, AnUnusedParameterThatGetsAGradientLaterIsNamed) {
-  EXPECT_THROW(run_thread_world(2,
-                                [](Communicator& world) {
-                                  const Toy toy;
-                                  GradientReducer reducer(toy.named(), world, world, {});
-                                  step(reducer, [&] { toy.backward(1, true, true, false); });
-                                  reducer.zero();
-                                  reducer.arm(false);
-                                  toy.backward(1, true, true, world.rank() == 1);
-                                  reducer.arm(true);
-                                  toy.backward(1, true, true, false);
-                                  const std::string message = message_of([&] { reducer.finish(); });
-                                  if (world.rank() == 1) {
-                                    EXPECT_THAT(message,
-                                                HasSubstr("parameter c on rank 1 received a gradient, though"));
-                                    throw CommError(message);
-                                  }
-                                  EXPECT_THAT(message, HasSubstr("cannot finish"));
-                                }),
-               CommError);
+  const std::string message = message_of([] {
+    run_thread_world(2, [](Communicator& world) {
+      const Toy toy;
+      GradientReducer reducer(toy.named(), world, world, {});
+      step(reducer, [&] { toy.backward(1, true, true, false); });
+      reducer.zero();
+      reducer.arm(false);
+      toy.backward(1, true, true, world.rank() == 1);
+      reducer.arm(true);
+      toy.backward(1, true, true, false);
+      reducer.finish();
+    });
+  });
+  EXPECT_THAT(message, HasSubstr("parameter c on rank 1 received a gradient, though no rank used it"));
 }
 
 TEST(GradientReducer, ARankWithoutSamplesSendsZerosAndDeviatesFromNothing) {

@@ -50,7 +50,7 @@ TEST(Schedule, CosinePassesTheMiddleAndHoldsItsEnd) {
 TEST(Schedule, OneCycleRisesFromATwentyFifthAndEndsAtItsRatio) {
   auto schedule = named("one_cycle", 30);
   schedule.final_lr_ratio = 0.001;
-  EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 0, 100, 10), 1.0 / 25);
+  EXPECT_NEAR(learning_rate(schedule, 1, 0, 100, 10), 1.0 / 25, 1e-15);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 29, 100, 10), 1);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 99, 100, 10), 0.001);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 200, 100, 10), 0.001);
