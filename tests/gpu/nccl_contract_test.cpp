@@ -50,7 +50,9 @@ INSTANTIATE_TEST_SUITE_P(Each, GpuContract,
 TEST(GpuCommunicator, IsNcclWhereEveryRankHasAGpuOfItsOwn) {
   if (without_gpu()) GTEST_SKIP() << "no GPU";
   EXPECT_EQ(make("auto")->name(), each_has_its_own() ? "nccl" : "staged");
-  if (!each_has_its_own()) EXPECT_THROW(make("nccl"), ConfigError);
+  if (!each_has_its_own()) {
+    EXPECT_THROW(make("nccl"), ConfigError);
+  }
   EXPECT_THROW(make("mpi"), ConfigError);
 }
 
