@@ -1,9 +1,9 @@
-#include <H5public.h>
 #include <torch/version.h>
 
 #include "cli/commands.h"
 #include "config/load.h"
 #include "core/strings.h"
+#include "data/layout.h"
 #include "dist/nccl_communicator.h"
 #include "dist/world.h"
 #include "train/device.h"
@@ -39,15 +39,13 @@ std::string general_help() {
 }
 
 std::map<std::string, std::string> build_labels() {
-  unsigned major = 0, minor = 0, patch = 0;
-  H5get_libversion(&major, &minor, &patch);
   return {{"version", DTRAIN_VERSION},
           {"git_commit", DTRAIN_GIT_COMMIT},
           {"torch", TORCH_VERSION},
           {"cuda", train::cuda_runtime_version()},
           {"nccl", dist::nccl_versions()},
           {"mpi", dist::mpi_library_version()},
-          {"hdf5", str(major, ".", minor, ".", patch)}};
+          {"hdf5", data::hdf5_version()}};
 }
 
 std::string version_text() {
