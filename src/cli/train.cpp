@@ -24,6 +24,7 @@
 #include "dist/make_communicator.h"
 #include "dist/watchdog.h"
 #include "models/models.h"
+#include "models/state.h"
 #include "monitoring/sinks.h"
 #include "train/content_transfer.h"
 #include "train/precision.h"
@@ -142,7 +143,7 @@ int train(Launched& launched, Request& request) {
   at::globalContext().setBenchmarkCuDNN(config.device.cudnn_benchmark && !config.train.deterministic);
   if (config.train.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   torch::manual_seed(config.train.seed);
-  task->model().to(train::parameter_dtype(precision));
+  models::convert_floating_point(task->model(), train::parameter_dtype(precision));
   task->model().to(launched.device);
   if (config.model.channels_last) models::set_channels_last(task->model());
 

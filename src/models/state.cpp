@@ -31,4 +31,12 @@ void load_all(torch::nn::Module& module, const checkpoint::NamedTensors& tensors
   for (auto& [target, value] : copies) target.copy_(value);
 }
 
+void convert_floating_point(torch::nn::Module& module, at::ScalarType dtype) {
+  for (const auto& tensors : {module.parameters(), module.buffers()}) {
+    for (at::Tensor tensor : tensors) {
+      if (tensor.is_floating_point() && tensor.scalar_type() != dtype) tensor.set_data(tensor.to(dtype));
+    }
+  }
+}
+
 }  // namespace dtrain::models

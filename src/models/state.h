@@ -10,4 +10,7 @@ namespace dtrain::models {
 // the first difference otherwise (nothing has been changed then).
 void load_all(torch::nn::Module&, const checkpoint::NamedTensors&);
 
+// Floating-point parameters and buffers to `dtype`, in place. (LibTorch's Module::to converts counters too.)
+void convert_floating_point(torch::nn::Module&, at::ScalarType dtype);
+
 }  // namespace dtrain::models

@@ -115,6 +115,14 @@ TEST_P(EveryTask, StateRoundTrips) {
   EXPECT_EQ(file.metadata.at("image_size"), "32");
 }
 
+TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {
+  models::convert_floating_point(task->model(), at::kDouble);
+  for (const auto& item : task->model().named_parameters()) EXPECT_EQ(item.value().scalar_type(), at::kDouble) << item.key();
+  for (const auto& item : task->model().named_buffers()) {
+    EXPECT_EQ(item.value().scalar_type(), item.key().ends_with("num_batches_tracked") ? at::kLong : at::kDouble) << item.key();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, EveryTask, ::testing::ValuesIn(task_names()), [](const auto& info) { return info.param; });
 
 TEST(Registry, AnUnknownTaskIsNamedWithTheKnownOnes) {
