@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <set>
@@ -49,7 +50,9 @@ TEST(ChooseGroups, TakesTheShareAndLeavesBothSidesSome) {
 
 TEST(AssignSplits, NoPhotoOnBothSides) {
   const Fixed set = photos(50, 7);
-  const auto splits = assign_splits(set, {.test_share = 0.2});
+  SplitOptions options;
+  options.test_share = 0.2;
+  const auto splits = assign_splits(set, options);
   EXPECT_EQ(std::count(splits.begin(), splits.end(), "test"), 10 * 7);
   EXPECT_EQ(std::count(splits.begin(), splits.end(), "train"), 40 * 7);
   EXPECT_TRUE(straddling_groups(set.samples(), splits).empty());
