@@ -3,7 +3,9 @@
 # LibTorch's own TorchConfig.cmake is not used: it enables CUDA languages and links a whole toolkit. Four libraries and
 # two include folders are all there is to it. Looked for in CMAKE_PREFIX_PATH (your own LibTorch), then in .deps/.
 set(hints ${DTRAIN_DEPS}/torch)
-find_path(DTRAIN_TORCH_ROOT share/cmake/Torch/TorchConfig.cmake HINTS ${CMAKE_PREFIX_PATH} ${hints} NO_DEFAULT_PATH)
+# ../..: what torch.utils.cmake_prefix_path of a Python names is two folders below.
+find_path(DTRAIN_TORCH_ROOT share/cmake/Torch/TorchConfig.cmake HINTS ${CMAKE_PREFIX_PATH} ${hints} PATH_SUFFIXES . ../..
+          NO_DEFAULT_PATH)
 if(NOT DTRAIN_TORCH_ROOT)
   message(FATAL_ERROR "LibTorch not found. Run ./launch/bootstrap, or give -DCMAKE_PREFIX_PATH=/path/to/libtorch")
 endif()
@@ -13,7 +15,9 @@ add_library(dtrain_torch INTERFACE)
 add_library(dtrain::torch ALIAS dtrain_torch)
 target_include_directories(dtrain_torch SYSTEM INTERFACE ${torch_root}/include
                                                          ${torch_root}/include/torch/csrc/api/include)
-target_link_libraries(dtrain_torch INTERFACE ${torch_root}/lib/libtorch.so ${torch_root}/lib/libtorch_cpu.so
+# libstdc++ comes first: the wheel's libtorch.so exports parts of std::filesystem (from its builder's older libstdc++) that
+# call a null pointer when used from outside, e.g. remove_all.
+target_link_libraries(dtrain_torch INTERFACE stdc++ ${torch_root}/lib/libtorch.so ${torch_root}/lib/libtorch_cpu.so
                                              ${torch_root}/lib/libc10.so)
 set(DTRAIN_LIBRARY_DIRS ${torch_root}/lib)
 message(STATUS "LibTorch: ${torch_root}")

@@ -1,7 +1,7 @@
 #pragma once
 
-// Who is here: from MPI, never from a launcher's environment variables (those are read in world.cpp only for hints before
-// MPI_Init and to refuse a wrong launch).
+// Who is here: from MPI, never from a launcher's environment variables (those are read in world.cpp only for hints
+// before MPI_Init and to refuse a wrong launch).
 
 #include <memory>
 #include <string>
@@ -12,26 +12,32 @@ struct World {
   int rank = 0, size = 1;              // of the job
   int local_rank = 0, local_size = 1;  // on this host, by MPI's shared-memory split
   std::string node;                    // host name
+  bool launched = false;               // by mpirun or srun: stdout is a pty that nobody sees as one
 };
 
 // The launcher's hint of this process's rank before MPI_Init (0 if there is none): who may print early errors.
 int launcher_rank_hint();
-bool under_launcher();  // started by mpirun or srun with PMIx: stdout is a pty that nobody sees as one
 
-// Owns MPI_Init_thread / MPI_Finalize. Requires MPI_THREAD_MULTIPLE (CommError otherwise). Refuses (UsageError, with the
-// cure) one process started by srun without PMIx while SLURM_NTASKS > 1. MPI's own errors become CommError.
+std::string mpi_library_version();  // "Open MPI v4.1.4"; before MPI_Init too
+
+// Owns MPI_Init_thread / MPI_Finalize. Requires MPI_THREAD_MULTIPLE (CommError otherwise). Refuses (UsageError, with
+// the cure) one process of many started by srun without PMIx: each would train alone as rank 0 of 1. MPI's own errors
+// become CommError.
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);
-  ~MpiSession();          // noexcept; does not finalize after abort()
+  // Without close(): finalizes on the good path; while an exception passes it leaves MPI as it is, because finalizing
+  // would wait for ranks that wait for this one. Whoever catches calls abort().
+  ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
   const World& world() const { return world_; }
-  std::string library_version() const;
-  // All ranks meet, then MPI_Finalize; returns the largest of the ranks' exit codes, so that they leave with one. Collective.
+  // All ranks meet, then MPI_Finalize; returns the largest of the ranks' exit codes, so that they leave with one.
+  // Collective.
   int close(int exit_code);
-  // The last resort: this rank failed and the others wait in a collective. Ends the job with `exit_code`.
+  // The last resort: this rank failed and the others wait in a collective. Ends the job with `exit_code`, within
+  // seconds even if MPI itself stands still. Any thread may call it.
   [[noreturn]] void abort(int exit_code) noexcept;
 
  private:

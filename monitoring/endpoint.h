@@ -14,9 +14,23 @@ class Exposer;
 
 namespace dtrain::monitoring {
 
-struct Endpoint {
-  std::unique_ptr<prometheus::Exposer> exposer;  // null: nothing could be bound, and a warning said so
-  int port = 0;
+class Endpoint {
+ public:
+  Endpoint() = default;
+  Endpoint(std::unique_ptr<prometheus::Exposer>, std::string bind, int port);
+  Endpoint(Endpoint&&) noexcept;
+  Endpoint& operator=(Endpoint&&) noexcept;
+  ~Endpoint();  // ends the server at once
+
+  prometheus::Exposer* exposer() const {
+    return exposer_.get();
+  }  // null: nothing could be bound, and a warning said so
+  int port() const { return port_; }
+
+ private:
+  std::unique_ptr<prometheus::Exposer> exposer_;
+  std::string bind_;
+  int port_ = 0;
 };
 
 // Binds bind:port, or any free port where port is 0, taken, or above 65535; `rank` is for the warning. Never throws.

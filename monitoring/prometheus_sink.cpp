@@ -26,6 +26,8 @@ using prometheus::Histogram;
 // "evaluating" and "saving" are told apart from "training" so that a long one of them does not look like a stall.
 constexpr const char* kStates[] = {"starting", "training", "evaluating", "saving", "finished", "failed"};
 
+static_assert(Phase::kCheckpoint < Phase::kEval && static_cast<size_t>(Phase::kEval) + 1 == kPhases);
+
 // 1 ms to 60 s, in steps of 1, 2, 5.
 const Histogram::BucketBoundaries kStepBuckets = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2,
                                                   0.5,   1,     2,     5,    10,   20,   60};
@@ -56,11 +58,10 @@ class Exporter : public PrometheusSink {
     }
     state("starting");
     const int64_t port = metrics.port == 0 ? 0 : metrics.port + id.local_rank;
-    Endpoint endpoint = open_endpoint(metrics.bind, port, id.rank);
-    if (!endpoint.exposer) return;
-    exposer_ = std::move(endpoint.exposer);
-    exposer_->RegisterCollectable(registry_);
-    address_ = str(metrics.bind == "0.0.0.0" ? id.node : metrics.bind, ":", endpoint.port);
+    endpoint_ = open_endpoint(metrics.bind, port, id.rank);
+    if (endpoint_.exposer() == nullptr) return;
+    endpoint_.exposer()->RegisterCollectable(registry_);
+    address_ = str(metrics.bind == "0.0.0.0" ? id.node : metrics.bind, ":", endpoint_.port());
     if (metrics.bind.rfind("127.", 0) != 0) {
       log::info(str("metrics are served on ", metrics.bind, " without a password: keep the port inside your network"));
     }
@@ -83,15 +84,19 @@ class Exporter : public PrometheusSink {
     loader_queue_->Set(s.loader_queue);
     if (global_) record_global(s);
     if (!s.logging) return;
-    // Means per step since the last logging step.
+    // Means per step since the last logging step. Evaluations and saves tell their own times, also those after the last
+    // step.
     const auto steps = static_cast<double>(std::max<int64_t>(1, s.step - last_phases_step_));
     last_phases_step_ = s.step;
-    for (size_t i = 0; i < kPhases; ++i) phases_[i]->Increment(std::max(0.0, s.phase_seconds[i]) * steps);
+    for (size_t i = 0; i < static_cast<size_t>(Phase::kCheckpoint); ++i) {
+      phases_[i]->Increment(std::max(0.0, s.phase_seconds[i]) * steps);
+    }
     memory_used_->Set(s.memory_used);
     memory_total_->Set(s.memory_total);
   }
 
   void record(const EvalStats& e) override {
+    phase(Phase::kEval).Increment(e.seconds);
     if (!global_) return;
     for (const auto& [name, value] : e.metrics) {
       if (name == "loss") {
@@ -104,6 +109,7 @@ class Exporter : public PrometheusSink {
   }
 
   void checkpoint_saved(int64_t step, double seconds) override {
+    phase(Phase::kCheckpoint).Increment(seconds);
     if (!global_) return;
     counter("dtrain_checkpoints_total", "Checkpoints saved by this process").Increment();
     gauge("dtrain_last_checkpoint_step", "Optimizer step of the last checkpoint saved").Set(static_cast<double>(step));
@@ -130,6 +136,7 @@ class Exporter : public PrometheusSink {
     labels.insert(more.begin(), more.end());
     return prometheus::BuildCounter().Name(name).Help(help).Register(*registry_).Add(labels);
   }
+  Counter& phase(Phase p) { return *phases_[static_cast<size_t>(p)]; }
   void add_info(const char* name, const char* help, const Labels& values) { gauge(name, help, values).Set(1); }
 
   void make_series() {
@@ -195,7 +202,7 @@ class Exporter : public PrometheusSink {
   prometheus::Family<Gauge>*loss_family_ = nullptr, *eval_family_ = nullptr;
 
   std::unique_ptr<GpuPoller> gpu_;
-  std::unique_ptr<prometheus::Exposer> exposer_;  // last: no scrape while the rest is taken down
+  Endpoint endpoint_;  // last: no scrape while the rest is taken down
 };
 
 }  // namespace

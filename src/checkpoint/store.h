@@ -20,7 +20,7 @@
 namespace dtrain::checkpoint {
 
 struct Content {
-  int64_t step = 0;                 // optimizer steps done
+  int64_t step = 0;  // optimizer steps done
   int world_size = 1;
   NamedTensors model;
   Metadata model_metadata;
@@ -38,17 +38,25 @@ class Store {
  public:
   Store(std::filesystem::path folder, FileSystem& files, int64_t keep_last);
 
-  std::filesystem::path save(const Content&);            // returns the folder; then deletes what keep_last allows
-  void protect(int64_t step);                            // the best: never deleted until another is protected
-  std::optional<std::filesystem::path> newest(std::vector<Skipped>* skipped) const;  // newest that verifies
-  static void verify(const std::filesystem::path& checkpoint);                       // CheckpointError naming the file
-  static Content load(const std::filesystem::path& checkpoint);                      // verifies first
+  // Returns the folder. Then deletes older checkpoints than the keep_last newest, the protected one left out; a failure
+  // of that is only a warning. The first save also clears what dead runs left half-written. Checkpoints of later steps,
+  // and whatever this class did not name, are never touched.
+  std::filesystem::path save(const Content&);
+  void protect(int64_t step);  // the best: never deleted until another is protected (not remembered across runs)
+  // The one with the highest step that verifies; `skipped` (may be null) gets the damaged ones before it.
+  std::optional<std::filesystem::path> newest(std::vector<Skipped>* skipped) const;
+  static void verify(const std::filesystem::path& checkpoint);   // CheckpointError naming the file
+  static Content load(const std::filesystem::path& checkpoint);  // verifies first
 
  private:
+  void tidy();
+  void prune(int64_t saved);
+
   std::filesystem::path folder_;
   FileSystem& files_;
   int64_t keep_last_;
   int64_t protected_step_ = -1;
+  bool tidied_ = false;
 };
 
 }  // namespace dtrain::checkpoint

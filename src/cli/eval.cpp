@@ -9,6 +9,7 @@
 #include "cli/launch.h"
 #include "cli/options.h"
 #include "core/error.h"
+#include "core/file_system.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "dist/bytes.h"
@@ -47,7 +48,7 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path)) throw CheckpointError(str(path.string(), ": there is no such folder"));
   if (std::filesystem::exists(path / "MANIFEST.json")) return path;
   std::vector<checkpoint::Skipped> skipped;
-  const auto newest = checkpoint::newest(path / "checkpoints", &skipped);
+  const auto newest = checkpoint::Store(path / "checkpoints", real_file_system(), 1).newest(&skipped);
   for (const auto& [folder, reason] : skipped) log::warning(str("skipped checkpoint ", folder.string(), ": ", reason));
   if (!newest) throw CheckpointError(str(path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
   return *newest;

@@ -1,10 +1,11 @@
-#include <H5public.h>
 #include <torch/version.h>
 
 #include "cli/commands.h"
 #include "config/load.h"
 #include "core/strings.h"
-#include "dist/library_versions.h"
+#include "data/layout.h"
+#include "dist/nccl_communicator.h"
+#include "dist/world.h"
 #include "train/device.h"
 
 namespace dtrain::cli {
@@ -37,12 +38,20 @@ std::string general_help() {
   return text + config::help_text();
 }
 
+std::map<std::string, std::string> build_labels() {
+  return {{"version", DTRAIN_VERSION},
+          {"git_commit", DTRAIN_GIT_COMMIT},
+          {"torch", TORCH_VERSION},
+          {"cuda", train::cuda_runtime_version()},
+          {"nccl", dist::nccl_versions()},
+          {"mpi", dist::mpi_library_version()},
+          {"hdf5", data::hdf5_version()}};
+}
+
 std::string version_text() {
-  unsigned major = 0, minor = 0, patch = 0;
-  H5get_libversion(&major, &minor, &patch);
-  return str("dtrain ", DTRAIN_VERSION, " (", DTRAIN_GIT_COMMIT, ") | LibTorch ", TORCH_VERSION, " | CUDA ",
-             train::cuda_runtime_version(), " | NCCL ", dist::nccl_versions(), " | ", dist::mpi_version(), " | HDF5 ", major, ".",
-             minor, ".", patch);
+  const auto labels = build_labels();
+  return str("dtrain ", labels.at("version"), " (", labels.at("git_commit"), ") | LibTorch ", labels.at("torch"), " | CUDA ",
+             labels.at("cuda"), " | NCCL ", labels.at("nccl"), " | ", labels.at("mpi"), " | HDF5 ", labels.at("hdf5"));
 }
 
 }  // namespace dtrain::cli

@@ -17,7 +17,7 @@ struct Launched {
   const dist::World& world;
   dist::MpiSession& mpi;
   at::Device device;
-  int cores;                    // that this rank may use
+  int cores;                    // that this rank may keep busy
   dist::Communicator& host;     // for host tensors
 };
 

@@ -34,7 +34,7 @@ void check_name(const std::string& name) {
 std::optional<fs::path> newest_checkpoint(const fs::path& run) {
   if (!fs::is_directory(run / "checkpoints")) return std::nullopt;
   std::vector<checkpoint::Skipped> skipped;
-  const auto found = checkpoint::newest(run / "checkpoints", &skipped);
+  const auto found = checkpoint::Store(run / "checkpoints", real_file_system(), 1).newest(&skipped);
   for (const auto& [folder, reason] : skipped) log::warning(str("skipped checkpoint ", folder.string(), ": ", reason));
   return found;
 }

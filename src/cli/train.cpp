@@ -16,7 +16,6 @@
 #include "cli/run_plot.h"
 #include "cli/signals.h"
 #include "config/load.h"
-#include "config/merge.h"
 #include "core/check.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -72,10 +71,11 @@ std::string metrics_text(const std::map<std::string, double>& metrics) {
 config::Config resolve(Request& request, const std::optional<checkpoint::Content>& content) {
   if (!content) return request.loaded.config;
   const config::Config saved = config::from_yaml(train::from_json(content->state_json).config_yaml, "the checkpoint's config");
-  config::Config merged = config::with_given(saved, request.loaded.config, request.loaded.given);
+  config::Config merged = saved;
+  config::copy_keys(request.loaded.config, merged, request.loaded.given);
   if (merged.train.global_batch == 0) merged.train.global_batch = train::from_json(content->state_json).global_batch;
   merged.run = request.loaded.config.run;
-  if (!request.loaded.was_given("train.accumulate")) merged.train.accumulate = 0;  // derived anew for this world size
+  if (std::count(request.loaded.given.begin(), request.loaded.given.end(), "train.accumulate") == 0) merged.train.accumulate = 0;  // derived anew for this world size
   const std::vector<std::string> fixed = config::fixed_differences(saved, merged);
   if (!fixed.empty()) {
     throw ConfigError(str("a resumed run keeps ", join(fixed, ", "), ": leave them out, or start a new run"));
@@ -191,7 +191,7 @@ int train(Launched& launched, Request& request) {
                           .test = static_cast<int64_t>(splits.test.size()),
                           .batches = batches,
                           .resumed = content && plan.checkpoint ? str("step ", content->step, " of ", plan.checkpoint->string()) : "",
-                          .launcher_pid = dist::under_launcher() ? ::getppid() : 0};
+                          .launcher_pid = world.launched ? ::getppid() : 0};
 
   std::unique_ptr<checkpoint::Store> checkpoints;
   std::unique_ptr<monitoring::TargetsFile> targets;
@@ -213,7 +213,7 @@ int train(Launched& launched, Request& request) {
       sinks.push_back(monitoring::make_tensorboard_sink(plan.folder));
     }
     const bool bar = config.run.progress == "bar" ||
-                     (config.run.progress == "auto" && !dist::under_launcher() && ::isatty(STDERR_FILENO) != 0);
+                     (config.run.progress == "auto" && !world.launched && ::isatty(STDERR_FILENO) != 0);
     sinks.push_back(monitoring::make_console_sink(bar));
     log::plain(banner(facts, places));
     for (const std::string& line : initial) log::info(line);
@@ -287,7 +287,7 @@ int run_train(const Arguments& arguments) {
       rest.push_back(argument);
     }
   }
-  request.loaded = config::load(rest);
+  request.loaded = config::load(rest, ".", {.other_flags = {"--print-config", "--dry-run", "--help"}, .check_dataset = !print_config});
   if (print_config) {
     if (dist::launcher_rank_hint() == 0) std::fputs(config::to_yaml(request.loaded.config).c_str(), stdout);
     return 0;

@@ -1,10 +1,10 @@
 #pragma once
 
 // What happens to a stored image on its way into the network: source rectangle, flip, colour, normalisation. The draws
-// are a pure function of (seed, epoch, sample id); the arithmetic of a pixel is in augment_pixel.h, one body for CPU and
-// GPU, so both give the same bits. torchvision's definitions (ColorJitter), in the fixed order brightness, contrast,
-// saturation, hue, after the resampling. Resampling is bilinear without antialiasing: store images at about the size that
-// the network wants (`dtrain convert` does), because shrinking one many times over would alias.
+// are a pure function of (seed, epoch, sample id); the arithmetic of a pixel is in augment_pixel.h, one body for CPU
+// and GPU, so both give the same bits. torchvision's definitions (ColorJitter), in the fixed order brightness,
+// contrast, saturation, hue, after the resampling. Resampling is bilinear without antialiasing: store images at about
+// the size that the network wants (`dtrain convert` does), because shrinking one many times over would alias.
 
 #include <cstdint>
 #include <vector>
@@ -23,8 +23,8 @@ struct ImageShape {
 struct SampleAugment {
   float y = 0, x = 0, height = 0, width = 0;  // source rectangle in pixels, scaled to the output
   float brightness = 1, contrast = 1, saturation = 1;
-  float hue = 0;                              // turn of the hue circle, -0.5 to 0.5
-  int32_t flip = 0;                           // 1: left and right change places
+  float hue = 0;     // turn of the hue circle, -0.5 to 0.5
+  int32_t flip = 0;  // 1: left and right change places
 };
 
 // The largest centred square: evaluation, and training without augmentation.
@@ -45,16 +45,16 @@ class Augmenter {
 
  private:
   void scale_row(const uint8_t* row, float* planes) const;  // along x, into three planes of S
-  const float* scaled(const uint8_t* image, int64_t y);     // that, of row y, kept while the next output row may need it
+  const float* scaled(const uint8_t* image, int64_t y);  // that, of row y, kept while the next output row may need it
   void look_up(const uint8_t* image, const SampleAugment&, float* out) const;
 
   ImageShape shape_;
   int64_t side_;
   Normalization norm_;
-  std::vector<float> table_;                // [256, 3]: the normalised value of each byte
-  std::vector<int64_t> left_, right_;       // [S]: byte offsets of the two source pixels of each output column
-  std::vector<float> column_weight_;        // [S]: of the right one
-  std::vector<float> rows_[2], pixels_;     // [3, S] each
+  std::vector<float> table_;             // [256, 3]: the normalised value of each byte
+  std::vector<int64_t> left_, right_;    // [S]: byte offsets of the two source pixels of each output column
+  std::vector<float> column_weight_;     // [S]: of the right one
+  std::vector<float> rows_[2], pixels_;  // [3, S] each
   int64_t row_of_[2] = {-1, -1};
 };
 

@@ -15,10 +15,10 @@ struct AugmentBatch {
   const SampleAugment* augments = nullptr;  // [samples]
   int64_t samples = 0;
   ImageShape shape;
-  int32_t side = 0;                         // S
+  int32_t side = 0;  // S
   Normalization norm{};
-  uint64_t* grey_sums = nullptr;            // [samples] scratch; null: no sample's contrast is changed
-  float* out = nullptr;                     // [samples, S, S, 3]
+  uint64_t* grey_sums = nullptr;  // [samples] scratch; null: no sample's contrast is changed
+  float* out = nullptr;           // [samples, S, S, 3]
 };
 
 // Enqueues on `stream`; all pointers are of the current device. Returns the launch's error.

@@ -1,9 +1,10 @@
 #pragma once
 
-// The arithmetic of one pixel, for the CPU's loops and the GPU's kernels. Only operations that IEEE 754 rounds in one way
-// (no fused multiply-add, see cmake/Modules.cmake; no library functions) and a fixed-point sum for the mean grey, so that
-// the two agree to the bit. No branches in the colour functions: the CPU's compiler makes vector code of the row loops.
-// source_pixel() and finished_pixel() put them together for one pixel: the GPU's kernels, and the reference of the tests.
+// The arithmetic of one pixel, for the CPU's loops and the GPU's kernels. Only operations that IEEE 754 rounds in one
+// way (no fused multiply-add, see cmake/Modules.cmake; no library functions) and a fixed-point sum for the mean grey,
+// so that the two agree to the bit. No branches in the colour functions: the CPU's compiler makes vector code of the
+// row loops. source_pixel() and finished_pixel() put them together for one pixel: the GPU's kernels, and the reference
+// of the tests.
 
 #include <cstdint>
 

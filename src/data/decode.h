@@ -15,8 +15,8 @@ namespace dtrain::data {
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  // Fills `pixels` ([H, W, 3] uint8) with sample `id`. Returns the bytes as stored (what the checksum is of), valid until
-  // the next call. Throws DataError naming file#sample.
+  // Fills `pixels` ([H, W, 3] uint8) with sample `id`. Returns the bytes as stored (what the checksum is of), valid
+  // until the next call. Throws DataError naming file#sample.
   virtual std::span<const std::byte> read(const Store&, int64_t id, std::span<std::byte> pixels) = 0;
 };
 

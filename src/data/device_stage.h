@@ -1,8 +1,8 @@
 #pragma once
 
-// The way of a batch from host memory to a GPU: one copy of bytes (images as uint8) on a stream of its own, then kernels on
-// the current stream. device_stage_cuda.cpp, or device_stage_none.cpp in a build without GPU code; tests have one in
-// host memory. Thread-safety: all calls from the thread that calls Loader::next().
+// The way of a batch from host memory to a GPU: one copy of bytes (images as uint8) on a stream of its own, then
+// kernels on the current stream. device_stage_cuda.cpp, or device_stage_none.cpp in a build without GPU code; tests
+// have one in host memory. Thread-safety: all calls from the thread that calls Loader::next().
 
 #include <torch/torch.h>
 
@@ -32,7 +32,7 @@ class HostCopy {
 };
 
 struct StagedBatch {
-  at::Tensor inputs, targets;     // as in Batch
+  at::Tensor inputs, targets;  // as in Batch
 };
 
 class DeviceStage {
@@ -41,8 +41,8 @@ class DeviceStage {
   virtual at::Tensor host_memory(int64_t bytes) = 0;  // [bytes] uint8, page-locked
   // Starts the copy; the host does not wait. At most two batches are begun and not finished.
   virtual std::unique_ptr<HostCopy> begin(const at::Tensor& host, const PackedBatch&) = 0;
-  virtual StagedBatch finish() = 0;                   // of the batch begun first: augments on the current stream
-  virtual void drop() = 0;                            // forgets all that is begun and not finished
+  virtual StagedBatch finish() = 0;  // of the batch begun first: augments on the current stream
+  virtual void drop() = 0;           // forgets all that is begun and not finished
 };
 
 struct StageOptions {

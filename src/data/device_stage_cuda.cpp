@@ -116,8 +116,9 @@ class CudaStage final : public DeviceStage {
 
 std::unique_ptr<DeviceStage> make_device_stage(at::Device device, const StageOptions& options) {
   if (!device.is_cuda() || c10::cuda::device_count() == 0) {
-    throw DeviceError(str("batches for device ", device.str(), " asked for, but ", c10::cuda::device_count(),
-                          " usable GPUs are here. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device.type cpu."));
+    throw DeviceError(
+        str("batches for device ", device.str(), " asked for, but ", c10::cuda::device_count(),
+            " usable GPUs are here. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device.type cpu."));
   }
   return std::make_unique<CudaStage>(device, options);
 }

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/hash.h"
 #include "core/random.h"
 #include "data/augment.h"
 #include "data/decode.h"
 #include "data/device_stage.h"
+#include "data/layout.h"
 #include "data/read_ahead.h"
 
 namespace dtrain::data {
@@ -39,7 +39,9 @@ struct Pending : ReadAhead::Job {
   bool begun = false;
 
   std::byte* block() const { return static_cast<std::byte*>(host.data_ptr()); }
-  float* targets() const { return host.defined() ? reinterpret_cast<float*>(block()) : batch.targets.data_ptr<float>(); }
+  float* targets() const {
+    return host.defined() ? reinterpret_cast<float*>(block()) : batch.targets.data_ptr<float>();
+  }
 };
 
 // What a reader thread has for itself.
@@ -61,8 +63,14 @@ class Loader::Impl {
  public:
   Impl(const Store& store, std::vector<int64_t> ids, SampleSpec spec, LoaderOptions options, Shard shard,
        std::unique_ptr<DeviceStage> stage)
-      : store_(store), ids_(std::move(ids)), spec_(std::move(spec)), options_(options), shard_(shard),
-        schema_(store.schema()), count_(static_cast<int64_t>(ids_.size())), stage_(std::move(stage)) {
+      : store_(store),
+        ids_(std::move(ids)),
+        spec_(std::move(spec)),
+        options_(options),
+        shard_(shard),
+        schema_(store.schema()),
+        count_(static_cast<int64_t>(ids_.size())),
+        stage_(std::move(stage)) {
     check();
     image_ = {schema_.input_shape[0], schema_.input_shape[1]};
     if (!stage_ && !options_.device.is_cpu()) {
@@ -74,14 +82,15 @@ class Loader::Impl {
       for (size_t i = 0; i < block_count_; ++i) free_blocks_.push_back(stage_->host_memory(largest.bytes()));
     }
     for (int i = 0; i < std::max(1, options_.threads); ++i) {
-      readers_.push_back({make_decoder(store_), Augmenter(spec_, image_), std::vector<uint8_t>(size_t(image_.bytes()))});
+      readers_.push_back(
+          {make_decoder(store_), Augmenter(spec_, image_), std::vector<uint8_t>(size_t(image_.bytes()))});
     }
-    pool_ = std::make_unique<ReadAhead>(
-        options_.threads, options_.prefetch,
-        ReadAhead::Functions{[this] { return make(); },
-                             [this](ReadAhead::Job& job, int64_t item, int thread) {
-                               read(static_cast<Pending&>(job), item, readers_[static_cast<size_t>(thread)]);
-                             }});
+    pool_ = std::make_unique<ReadAhead>(options_.threads, options_.prefetch,
+                                        ReadAhead::Functions{[this] { return make(); },
+                                                             [this](ReadAhead::Job& job, int64_t item, int thread) {
+                                                               read(static_cast<Pending&>(job), item,
+                                                                    readers_[static_cast<size_t>(thread)]);
+                                                             }});
   }
 
   Batch next() {
@@ -135,7 +144,8 @@ class Loader::Impl {
     DTRAIN_CHECK(0 <= shard_.rank && shard_.rank < shard_.size, "shard ", shard_.rank, " of ", shard_.size);
     make_decoder(store_);  // throws if these are not images
     if (ids_.empty()) {
-      throw DataError(str(file, ": no samples to load: the split is empty. Choose another file, or change its splits."));
+      throw DataError(
+          str(file, ": no samples to load: the split is empty. Choose another file, or change its splits."));
     }
     for (int64_t id : ids_) {
       if (id < 0 || id >= schema_.samples) {
@@ -145,8 +155,9 @@ class Loader::Impl {
     }
     const auto signs = static_cast<int64_t>(spec_.target_flip_sign.size());
     if (options_.augment && spec_.hflip && signs != schema_.target_elements()) {
-      throw DataError(str(file, ": targets have ", schema_.target_elements(), " elements, but the task says what a flip does to ",
-                          signs, ". The file is for another task (", schema_.task, ")."));
+      throw DataError(str(file, ": targets have ", schema_.target_elements(),
+                          " elements, but the task says what a flip does to ", signs,
+                          ". The file is for another task (", schema_.task, ")."));
     }
   }
 
@@ -178,7 +189,8 @@ class Loader::Impl {
     batch.micro = producer_.micro;
     batch.micro_steps = plan_.micro_steps;
     batch.global_samples = plan_of_.positions.size();
-    job->order_key = keyed(static_cast<uint64_t>(Purpose::kPermutation), options_.seed, static_cast<uint64_t>(batch.epoch));
+    job->order_key =
+        keyed(static_cast<uint64_t>(Purpose::kPermutation), options_.seed, static_cast<uint64_t>(batch.epoch));
     job->packed = {samples, schema_.target_elements(), image_.bytes(), options_.augment && spec_.contrast > 0};
     if (!job->host.defined()) {
       const auto options = at::TensorOptions().dtype(at::kFloat).device(stage_ ? options_.device : at::kCPU);
@@ -207,8 +219,8 @@ class Loader::Impl {
     } catch (const std::exception& error) {
       throw DataError(str(store_.path().string(), "#", id, ": cannot be read: ", error.what()));
     }
-    const SampleAugment augment = options_.augment ? draw(spec_, options_.seed, job.batch.epoch, id, image_)
-                                                   : centre_crop(image_);
+    const SampleAugment augment =
+        options_.augment ? draw(spec_, options_.seed, job.batch.epoch, id, image_) : centre_crop(image_);
     if (augment.flip) {
       for (size_t i = 0; i < target.size(); ++i) target[i] *= spec_.target_flip_sign[i];
     }
@@ -223,8 +235,9 @@ class Loader::Impl {
     const std::span<const std::byte> stored = reader.decoder->read(store_, id, pixels);
     store_.read_target(id, target);
     bytes_read_.fetch_add(static_cast<int64_t>(stored.size() + target.size_bytes()), std::memory_order_relaxed);
-    if (options_.verify && xxh64(std::as_bytes(target), xxh64(stored)) != store_.checksum(id)) {
-      throw DataError(str(store_.path().string(), "#", id, ": the checksum does not match: the file has changed since it was written (",
+    if (options_.verify && sample_checksum(stored, target) != store_.checksum(id)) {
+      throw DataError(str(store_.path().string(), "#", id,
+                          ": the checksum does not match: the file has changed since it was written (",
                           store_.source(id), "). Restore it from a copy, or make it again with `dtrain convert`."));
     }
   }
@@ -266,9 +279,9 @@ class Loader::Impl {
   ImageShape image_;
   std::vector<Reader> readers_;
   std::atomic<int64_t> bytes_read_ = 0;
-  Cursor consumer_;              // of next()
-  Cursor producer_;              // of make()
-  int64_t planned_step_ = -1;    // what plan_ and plan_of_ are for
+  Cursor consumer_;            // of next()
+  Cursor producer_;            // of make()
+  int64_t planned_step_ = -1;  // what plan_ and plan_of_ are for
   GlobalBatch plan_of_;
   MicroPlan plan_;
   std::unique_ptr<DeviceStage> stage_;  // null: the readers make the tensors

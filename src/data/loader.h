@@ -3,10 +3,10 @@
 // This rank's micro-batches, in order, read ahead by threads, on the device and augmented.
 //
 // The n-th batch is a function of (store, ids, options, shard) alone. A micro-step without samples for this rank still
-// yields a Batch, with samples() == 0. uint8 goes to the device; flip, crop, jitter and normalisation happen there (on a
-// GPU: by kernels on the current stream of the calling thread; the copy runs on a stream of its own). On the CPU the reader
-// threads do it. Errors of the readers (DataError naming file#sample) are thrown by next().
-// Thread-safety: one thread calls next()/seek(). Ownership: borrows the Store.
+// yields a Batch, with samples() == 0. uint8 goes to the device; flip, crop, jitter and normalisation happen there (on
+// a GPU: by kernels on the current stream of the calling thread; the copy runs on a stream of its own). On the CPU the
+// reader threads do it. Errors of the readers (DataError naming file#sample) are thrown by next(). Thread-safety: one
+// thread calls next()/seek(). Ownership: borrows the Store.
 
 #include <torch/torch.h>
 
@@ -21,28 +21,28 @@
 namespace dtrain::data {
 
 struct Batch {
-  at::Tensor inputs;               // [B, 3, S, S] float32, channels_last memory, on the device
-  at::Tensor targets;              // [B, ...] float32, on the device
-  std::vector<int64_t> ids;        // B sample ids (in the store)
+  at::Tensor inputs;         // [B, 3, S, S] float32, channels_last memory, on the device
+  at::Tensor targets;        // [B, ...] float32, on the device
+  std::vector<int64_t> ids;  // B sample ids (in the store)
   int64_t epoch = 0;
-  int64_t step = 0;                // optimizer step (0-based)
-  int64_t micro = 0;               // micro-step of it
-  int64_t micro_steps = 1;         // of this optimizer step, equal on all ranks
-  int64_t global_samples = 0;      // of the whole optimizer step, all ranks
-  double read_seconds = 0;         // time next() waited for the readers
+  int64_t step = 0;            // optimizer step (0-based)
+  int64_t micro = 0;           // micro-step of it
+  int64_t micro_steps = 1;     // of this optimizer step, equal on all ranks
+  int64_t global_samples = 0;  // of the whole optimizer step, all ranks
+  double read_seconds = 0;     // time next() waited for the readers
   int64_t samples() const { return static_cast<int64_t>(ids.size()); }
 };
 
 struct LoaderOptions {
   int64_t batch_size = 32;
   int64_t global_batch = 32;
-  int64_t steps = -1;              // stop after this many optimizer steps in all; -1: endless (training)
-  bool shuffle = true;             // false: the order of `ids` (evaluation)
-  bool augment = true;             // false: centre crop and normalisation only
+  int64_t steps = -1;   // stop after this many optimizer steps in all; -1: endless (training)
+  bool shuffle = true;  // false: the order of `ids` (evaluation)
+  bool augment = true;  // false: centre crop and normalisation only
   uint64_t seed = 1;
   int threads = 1;
   int prefetch = 4;
-  bool verify = false;             // check each sample's checksum
+  bool verify = false;  // check each sample's checksum
   at::Device device = at::kCPU;
 };
 
@@ -57,12 +57,12 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  Batch next();                     // Requires: !done()
-  bool done() const;                // options.steps reached
-  void seek(int64_t step);          // the next batch is micro-step 0 of optimizer step `step` (resume)
+  Batch next();             // Requires: !done()
+  bool done() const;        // options.steps reached
+  void seek(int64_t step);  // the next batch is micro-step 0 of optimizer step `step` (resume)
   int64_t steps_per_epoch() const;
-  int64_t bytes_read() const;       // since construction
-  int queue_depth() const;          // batches ready now
+  int64_t bytes_read() const;  // since construction
+  int queue_depth() const;     // batches ready now
 
  private:
   class Impl;

@@ -26,8 +26,8 @@ struct Range {
 // Part `index` of `parts` nearly equal contiguous parts of [0, n): sizes differ by at most one, larger first.
 Range part(int64_t n, int64_t parts, int64_t index);
 
-// The positions of optimizer step `step` in its epoch's order. Steps of an epoch: ceil(samples / global_batch); the last
-// one is the tail and may be smaller. Requires samples > 0, global_batch > 0, step >= 0.
+// The positions of optimizer step `step` in its epoch's order. Steps of an epoch: ceil(samples / global_batch); the
+// last one is the tail and may be smaller. Requires samples > 0, global_batch > 0, step >= 0.
 struct GlobalBatch {
   int64_t epoch = 0;
   int64_t step_in_epoch = 0;
@@ -36,8 +36,8 @@ struct GlobalBatch {
 int64_t steps_per_epoch(int64_t samples, int64_t global_batch);
 GlobalBatch global_batch(int64_t step, int64_t samples, int64_t global_batch);
 
-// How a global batch is worked off: every rank runs `micro_steps`, each of at most `batch_size` samples; a rank's share,
-// and a micro-step of it, may be empty.
+// How a global batch is worked off: every rank runs `micro_steps`, each of at most `batch_size` samples; a rank's
+// share, and a micro-step of it, may be empty.
 struct MicroPlan {
   int64_t micro_steps = 0;
   std::vector<Range> micro;  // positions of this rank, one per micro-step

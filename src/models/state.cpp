@@ -15,7 +15,7 @@ void load_all(torch::nn::Module& module, const checkpoint::NamedTensors& tensors
       const auto found = source.find(item.key());
       if (found == source.end()) throw CheckpointError(str("there is no tensor '", item.key(), "': these are weights of another network"));
       if (found->second.sizes() != item.value().sizes()) {
-        throw CheckpointError(str("tensor '", item.key(), "' has shape ", found->second.sizes(), " in the file and ",
+        throw CheckpointError(dtrain::str("tensor '", item.key(), "' has shape ", found->second.sizes(), " in the file and ",
                                   item.value().sizes(), " in this network"));
       }
       copies.emplace_back(item.value().detach(), found->second);

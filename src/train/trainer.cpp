@@ -297,7 +297,7 @@ void Trainer::rethrow_out_of_memory(const std::exception&) const {
   const BatchArithmetic& b = parts_.batches;
   const int64_t smaller = std::max<int64_t>(1, b.batch_size / 2);
   const int64_t accumulate = (b.global_batch + b.ranks * smaller - 1) / (b.ranks * smaller);
-  throw DeviceError(str("out of memory on ", parts_.device, " with a micro-batch of ", b.batch_size, " samples (peak ",
+  throw DeviceError(dtrain::str("out of memory on ", parts_.device, " with a micro-batch of ", b.batch_size, " samples (peak ",
                         human_bytes(static_cast<double>(memory_peak(parts_.device))), " of ",
                         human_bytes(static_cast<double>(device_info(parts_.device).memory_bytes)),
                         "): use --batch-size ", smaller, " --accumulate ", accumulate,

@@ -167,7 +167,7 @@ TEST(Augment, DrawsAreKeyedAndInRange) {
     ASSERT_TRUE(0.8f <= a.brightness && a.brightness <= 1.2f && 0.7f <= a.contrast && a.contrast <= 1.3f);
     ASSERT_TRUE(0 <= a.saturation && a.saturation <= 2.4f && -0.05f <= a.hue && a.hue <= 0.05f);
   }
-  EXPECT_NEAR(flips, 2000, 160);               // 5 standard deviations
+  EXPECT_NEAR(flips, 2000, 160);  // 5 standard deviations
   EXPECT_NEAR(brightness / 4000, 1.0, 0.01);
   const auto bytes = [](const SampleAugment& a) { return std::string(reinterpret_cast<const char*>(&a), sizeof(a)); };
   const auto base = bytes(draw(spec, 1, 0, 7, shape));
@@ -183,13 +183,15 @@ TEST(Augment, EachDrawHasItsOwnKey) {
   SampleSpec flip_only = spec_of(32), all = spec_of(32);
   flip_only.hflip = all.hflip = true;
   all.crop_scale = 0.5f, all.brightness = 0.2f, all.hue = 0.1f;
-  for (int64_t id = 0; id < 100; ++id) EXPECT_EQ(draw(flip_only, 1, 0, id, shape).flip, draw(all, 1, 0, id, shape).flip);
+  for (int64_t id = 0; id < 100; ++id)
+    EXPECT_EQ(draw(flip_only, 1, 0, id, shape).flip, draw(all, 1, 0, id, shape).flip);
 }
 
 // HSV written down the long way, in double.
 TEST(Augment, HueTurnsByTheDefinition) {
   for (uint64_t k = 0; k < 3000; ++k) {
-    const Rgb in{uniform01(keyed(k, 1)), k % 7 ? uniform01(keyed(k, 2)) : uniform01(keyed(k, 1)), uniform01(keyed(k, 3))};
+    const Rgb in{uniform01(keyed(k, 1)), k % 7 ? uniform01(keyed(k, 2)) : uniform01(keyed(k, 1)),
+                 uniform01(keyed(k, 3))};
     const float turn = uniform01(keyed(k, 4)) - 0.5f;
     const double r = in.r, g = in.g, b = in.b;
     const double max = std::max({r, g, b}), min = std::min({r, g, b}), c = max - min;

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/hash.h"
 #include "core/random.h"
 #include "core/strings.h"
+#include "data/layout.h"
 #include "data/store.h"
 
 namespace dtrain::testing {
@@ -30,9 +30,9 @@ class MemoryStore : public data::Store {
     bytes_ = static_cast<size_t>(height * width * 3);
   }
 
-  std::optional<int64_t> fails_at;                  // DataError, as a real store
-  std::optional<int64_t> throws_at;                 // another exception
-  std::optional<int64_t> rotten;                    // its bytes are not those of its checksum
+  std::optional<int64_t> fails_at;   // DataError, as a real store
+  std::optional<int64_t> throws_at;  // another exception
+  std::optional<int64_t> rotten;     // its bytes are not those of its checksum
   mutable std::atomic<int64_t> reads = 0;
   data::Schema& schema_to_change() { return schema_; }
 
@@ -79,7 +79,7 @@ class MemoryStore : public data::Store {
     for (size_t i = 0; i < bytes_; ++i) input[i] = pixel(id, i);
     std::vector<float> targets(static_cast<size_t>(schema_.target_elements()));
     read_target(id, targets);
-    return xxh64(std::as_bytes(std::span(targets)), xxh64(input));
+    return data::sample_checksum(input, targets);
   }
   std::vector<int64_t> split(const std::string&) const override { return {}; }
   std::string source(int64_t id) const override { return str("sample_", id, ".png"); }

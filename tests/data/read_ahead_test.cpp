@@ -50,13 +50,14 @@ TEST(ReadAhead, KeepsTheOrderAndDoesEachItem) {
 TEST(ReadAhead, ReadsNoFurtherAheadThanItsDepth) {
   std::atomic<int64_t> made = 0;
   std::latch three(3);
-  ReadAhead pool(2, 3, {[&]() -> std::unique_ptr<ReadAhead::Job> {
-                          ++made;
-                          return std::make_unique<Squares>(0, 1);
-                        },
-                        [&](ReadAhead::Job&, int64_t, int) {
-                          if (made <= 3) three.count_down();
-                        }});
+  ReadAhead pool(2, 3,
+                 {[&]() -> std::unique_ptr<ReadAhead::Job> {
+                    ++made;
+                    return std::make_unique<Squares>(0, 1);
+                  },
+                  [&](ReadAhead::Job&, int64_t, int) {
+                    if (made <= 3) three.count_down();
+                  }});
   three.wait();
   EXPECT_EQ(made, 3);
 }
@@ -66,7 +67,8 @@ TEST(ReadAhead, AnErrorComesWhenItsJobIsDueAndAgainUntilRestart) {
   bool fail = true;
   ReadAhead pool(4, 5, {counting(next, 1000), [&](ReadAhead::Job& job, int64_t item, int thread) {
                           const int64_t number = static_cast<Squares&>(job).number;
-                          if (fail && number == 9 && item >= 2) throw std::runtime_error("item " + std::to_string(item));
+                          if (fail && number == 9 && item >= 2)
+                            throw std::runtime_error("item " + std::to_string(item));
                           square(job, item, thread);
                         }});
   for (int64_t number = 1; number < 9; ++number) {
@@ -92,11 +94,12 @@ TEST(ReadAhead, AnErrorComesWhenItsJobIsDueAndAgainUntilRestart) {
 
 TEST(ReadAhead, AnErrorOfMakeIsThrownInItsTurn) {
   int made = 0;
-  ReadAhead pool(2, 4, {[&]() -> std::unique_ptr<ReadAhead::Job> {
-                          if (++made == 2) throw std::runtime_error("no memory");
-                          return std::make_unique<Squares>(made, 2);
-                        },
-                        square});
+  ReadAhead pool(2, 4,
+                 {[&]() -> std::unique_ptr<ReadAhead::Job> {
+                    if (++made == 2) throw std::runtime_error("no memory");
+                    return std::make_unique<Squares>(made, 2);
+                  },
+                  square});
   pool.front();
   pool.take();
   EXPECT_THROW(pool.front(), std::runtime_error);
@@ -105,10 +108,10 @@ TEST(ReadAhead, AnErrorOfMakeIsThrownInItsTurn) {
 TEST(ReadAhead, WakeAsksMakeAgain) {
   std::atomic<bool> open = false;
   int64_t number = 0;
-  ReadAhead pool(2, 4, {[&]() -> std::unique_ptr<ReadAhead::Job> {
-                          return open ? std::make_unique<Squares>(number++, 3) : nullptr;
-                        },
-                        square});
+  ReadAhead pool(
+      2, 4,
+      {[&]() -> std::unique_ptr<ReadAhead::Job> { return open ? std::make_unique<Squares>(number++, 3) : nullptr; },
+       square});
   EXPECT_EQ(pool.front_if_ready(), nullptr);
   open = true;
   pool.wake();
@@ -119,10 +122,11 @@ TEST(ReadAhead, LeavesAtOnceWithWorkLeft) {
   std::atomic<int64_t> done = 0;
   std::latch first(1);
   {
-    ReadAhead pool(1, 2, {[] { return std::make_unique<Squares>(0, 1000000); },
-                          [&](ReadAhead::Job&, int64_t, int) {
-                            if (++done == 1) first.count_down();
-                          }});
+    ReadAhead pool(1, 2,
+                   {[] { return std::make_unique<Squares>(0, 1000000); },
+                    [&](ReadAhead::Job&, int64_t, int) {
+                      if (++done == 1) first.count_down();
+                    }});
     first.wait();
   }
   EXPECT_LT(done, 1000000);

@@ -34,7 +34,7 @@ class HeadposeCnn(nn.Module):
             blocks.append(nn.Sequential(nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)))
             channels = width
         self.features = nn.Sequential(*blocks)
-        self.fc = nn.Sequential(nn.Dropout(0.0), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 3))
+        self.fc = nn.Sequential(nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 3))
 
     def forward(self, x):
         return self.fc(self.features(x).mean((2, 3)))

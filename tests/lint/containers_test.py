@@ -1,7 +1,11 @@
 """Images, compose files, cluster manifests and job scripts, checked as far as a machine without their engines allows."""
 import os
+import pathlib
 import re
+import signal
 import subprocess
+import tempfile
+import time
 import unittest
 
 import tree
@@ -75,7 +79,8 @@ class Dockerfile(unittest.TestCase):
             path = os.path.realpath(paths.get(library, ""))
             if not path.startswith(("/usr/lib", "/lib")):
                 continue  # LibTorch's and its wheels' libraries, which are copied
-            owner = subprocess.run(["dpkg", "-S", path], capture_output=True, text=True).stdout.split(":")[0]
+            both = [path, path.removeprefix("/usr")]  # /lib is /usr/lib now, and dpkg knows a file by one of the two
+            owner = subprocess.run(["dpkg", "-S", *both], capture_output=True, text=True).stdout.split(":")[0]
             if owner not in installed | FROM_THE_BASE:
                 missing.append(f"{library} ({owner or 'of no package'})")
         self.assertFalse(missing, f"not installed in the runtime stage of docker/Dockerfile: {missing}")
@@ -132,15 +137,16 @@ class Compose(unittest.TestCase):
 
     def test_prometheus_reads_its_files_where_they_are_mounted(self):
         config = yaml.safe_load(tree.read("monitoring/prometheus/prometheus.yml"))
-        mounts = [mount.split(":")[1] for mount in self.services["prometheus"]["volumes"]]
+        service = self.services["prometheus"]
+        mounts = dict(mount.split(":")[:2] for mount in service["volumes"])
+        folder = mounts["../monitoring/prometheus"]
+        self.assertIn(f"--config.file={folder}/prometheus.yml", service["command"])
         patterns = [f for job in config["scrape_configs"] for sd in job.get("file_sd_configs", []) for f in sd["files"]]
-        self.assertTrue(patterns)
-        for pattern in patterns + config.get("rule_files", []):
-            if pattern.startswith("/"):
-                self.assertTrue(any(pattern.startswith(mount + "/") for mount in mounts), f"{pattern} is not mounted")
+        # where the trainer writes them: runs/ in its working folder
+        self.assertIn(mounts["runs"] + "/targets/*.json", [os.path.normpath(os.path.join(folder, p)) for p in patterns])
+        self.assertIn("runs:" + one("WORKDIR", runtime_stage()) + "/runs", self.services["trainer"]["volumes"])
         for pattern in config.get("rule_files", []):
-            name = pattern.rsplit("/", 1)[-1]
-            self.assertTrue(list((tree.ROOT / "monitoring/prometheus").rglob(name)), f"no rule file matches {pattern}")
+            self.assertTrue(list((tree.ROOT / "monitoring/prometheus").glob(pattern)), f"no rule file matches {pattern}")
 
     def test_gpus_are_an_overlay(self):
         overlay = yaml.safe_load(tree.read("docker/compose.gpu.yaml"))["services"]
@@ -217,29 +223,37 @@ class Slurm(unittest.TestCase):
     def test_one_rank_per_gpu(self):
         self.assertEqual(self.options["ntasks-per-node"], self.options["gpus-per-node"])
 
-    def run_with(self, code, folder):
-        """Runs the script with srun and scontrol replaced; returns (exit code, what scontrol got)."""
-        (folder / "bin").mkdir(exist_ok=True)
-        (folder / "env.sh").write_text("")
-        for name, body in [("srun", f'echo "$@" >"{folder}/srun"; sleep 0.2; exit {code}'),
-                           ("scontrol", f'echo "$@" >"{folder}/scontrol"')]:
-            (folder / "bin" / name).write_text("#!/bin/sh\n" + body + "\n")
-            (folder / "bin" / name).chmod(0o755)
-        environment = dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}", DTRAIN_PREFIX=str(folder),
-                           SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="7")
-        script = tree.ROOT / "launch/slurm/dtrain.sbatch"
-        result = subprocess.run(["bash", script, "c.yaml"], env=environment, capture_output=True, text=True, timeout=60)
-        asked = folder / "scontrol"
-        return result.returncode, asked.read_text().strip() if asked.exists() else None, (folder / "srun").read_text()
+    def run_with(self, code, seconds=0, signalled=False):
+        """Runs the script with srun and scontrol acted; returns (exit code, what scontrol was told, what srun was)."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "bin").mkdir()
+            (folder / "env.sh").write_text("")
+            for program, body in [("srun", f'echo "$@" >"{folder}/part" && mv "{folder}/part" "{folder}/srun"; '
+                                           f"sleep {seconds}; exit {code}"),
+                                  ("scontrol", f'echo "$@" >"{folder}/scontrol"')]:
+                (folder / "bin" / program).write_text("#!/bin/sh\n" + body + "\n")
+                (folder / "bin" / program).chmod(0o755)
+            environment = dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}", DTRAIN_PREFIX=name,
+                               SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="7")
+            job = subprocess.Popen(["bash", tree.ROOT / "launch/slurm/dtrain.sbatch", "c.yaml"], env=environment,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while signalled and not (folder / "srun").exists():
+                time.sleep(0.01)
+            if signalled:
+                job.send_signal(signal.SIGUSR1)
+            rc = job.wait(timeout=60)
+            asked = folder / "scontrol"
+            return rc, asked.read_text().strip() if asked.exists() else None, (folder / "srun").read_text()
 
     def test_requeues_on_75_alone(self):
-        import pathlib
-        import tempfile
         for code, wanted in [(0, None), (75, "requeue 7"), (78, None), (76, None)]:
-            with tempfile.TemporaryDirectory() as folder:
-                rc, requeued, arguments = self.run_with(code, pathlib.Path(folder))
-                self.assertEqual((rc, requeued), (code, wanted))
-                self.assertIn("dtrain train c.yaml --name dtrain-7 --resume auto", arguments)
+            rc, requeued, arguments = self.run_with(code)
+            self.assertEqual((rc, requeued), (code, wanted))
+            self.assertIn("dtrain train c.yaml --name dtrain-7 --resume auto", arguments)
+
+    def test_waits_for_the_save_when_the_shell_is_signalled_too(self):
+        self.assertEqual(self.run_with(75, seconds=1, signalled=True)[:2], (75, "requeue 7"))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ CODE = re.compile(r"^(src|dist|monitoring)/.*\.(h|cuh|cpp|cu)$")
 RULES = {
     "environment": (r"\b(secure_)?getenv\s*\(", CODE, r"^(dist/world\.cpp|src/config/)", "ask World or the config"),
     "exit": (r"(?<![\w.>])(std::)?(quick_)?exit\s*\(", CODE, r"^$", "throw; main returns the code"),
-    "_exit": (r"\b_[Ee]xit\s*\(", CODE, r"^dist/watchdog", "throw; only the watchdog's last resort leaves at once"),
+    "_exit": (r"\b_[Ee]xit\s*\(", CODE, r"^dist/world\.cpp", "throw; only MpiSession::abort leaves at once"),
     "abort": (r"(?<![\w.>])(std::)?abort\s*\(\s*\)", CODE, r"^$", "throw"),
     "static initialiser": (r"\bconst bool registered\b", CODE, r"^$", "use a .def list"),
 }

@@ -1,0 +1,117 @@
+#include "dist/affinity.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "core/log.h"
+#include "core/strings.h"
+
+namespace dtrain::dist {
+namespace {
+
+using Cores = std::vector<int>;
+
+std::optional<Cores> allowed_cores(pid_t process) {
+  cpu_set_t set;
+  if (::sched_getaffinity(process, sizeof set, &set) != 0) return std::nullopt;
+  Cores cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+bool allow(const Cores& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(core, &set);
+  return ::sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+struct Process {
+  std::string name;
+  pid_t parent = 0;
+};
+
+// /proc/PID/stat: pid (name) state parent ...; the name may hold anything, so it ends at the last bracket.
+std::optional<Process> look_up(pid_t pid) {
+  std::ifstream file(str("/proc/", pid, "/stat"));
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  const size_t begin = line.find('('), end = line.rfind(')');
+  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
+  Process process{line.substr(begin + 1, end - begin - 1), 0};
+  std::istringstream rest(line.substr(end + 1));
+  char state = 0;
+  rest >> state >> process.parent;
+  return process;
+}
+
+// The cores of the mpirun (or its daemon on this node) that started this process. It does not bind itself, so its mask
+// is what the user, the container or Slurm allowed.
+std::optional<Cores> cores_of_mpirun() {
+  static constexpr std::array kNames = {"mpirun", "orterun", "mpiexec", "orted", "prterun", "prted"};
+  pid_t pid = ::getppid();
+  while (pid > 0) {
+    const std::optional<Process> process = look_up(pid);
+    if (!process) return std::nullopt;
+    if (std::find(kNames.begin(), kNames.end(), process->name) != kNames.end()) return allowed_cores(pid);
+    pid = process->parent;
+  }
+  return std::nullopt;
+}
+
+int topology(int core, const char* what) {
+  int value = 0;
+  std::ifstream(str("/sys/devices/system/cpu/cpu", core, "/topology/", what)) >> value;
+  return value;
+}
+
+Cores neighbours_side_by_side(Cores cores) {
+  std::vector<std::tuple<int, int, int>> places;  // socket, core of the socket, thread
+  for (const int core : cores)
+    places.emplace_back(topology(core, "physical_package_id"), topology(core, "core_id"), core);
+  std::sort(places.begin(), places.end());
+  std::transform(places.begin(), places.end(), cores.begin(), [](const auto& place) { return std::get<2>(place); });
+  return cores;
+}
+
+}  // namespace
+
+Cores share_of(std::span<const int> cores, int local_rank, int local_size) {
+  const auto count = static_cast<int64_t>(cores.size());
+  if (count < local_size) return {cores.begin(), cores.end()};
+  return {cores.begin() + count * local_rank / local_size, cores.begin() + count * (local_rank + 1) / local_size};
+}
+
+CoreShare widen_affinity(const World& world) {
+  const std::optional<Cores> own = allowed_cores(0);
+  if (!own) return {static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))), world.local_size};  // more than a mask has bits
+  const auto own_count = static_cast<int64_t>(own->size());
+
+  std::optional<Cores> node = cores_of_mpirun();
+  if (!node) {
+    const bool bound_apart = own_count * world.local_size <= ::sysconf(_SC_NPROCESSORS_ONLN);
+    if (world.local_size == 1 || bound_apart) return {static_cast<int>(own_count), 1};
+    node = own;
+  }
+  Cores share = share_of(neighbours_side_by_side(*node), world.local_rank, world.local_size);
+  std::sort(share.begin(), share.end());
+  const int ranks = static_cast<int>(node->size()) < world.local_size ? world.local_size : 1;
+  if (share == *own || !allow(share)) return {static_cast<int>(own_count), ranks};
+  if (world.rank == 0) {
+    log::info(str("cores per rank: ", share.size(), " of the ", node->size(), " that ", world.local_size,
+                  world.local_size == 1 ? " rank" : " ranks", " on ", world.node, " may use (the launcher had given ",
+                  own_count, ")"));
+  }
+  return {static_cast<int>(share.size()), ranks};
+}
+
+}  // namespace dtrain::dist

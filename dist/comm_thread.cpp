@@ -1,0 +1,66 @@
+#include "dist/comm_thread.h"
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace dtrain::dist {
+
+CommThread::CommThread(std::string name) : name_(std::move(name)), thread_([this] { run(); }) {}
+
+CommThread::~CommThread() {
+  fail("it was destroyed");
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  arrived_.notify_one();
+  thread_.join();
+}
+
+Work CommThread::submit(std::function<void()> task) {
+  Item item{std::move(task), {}};
+  std::shared_future<void> done = item.promise.get_future().share();
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(item));
+  }
+  arrived_.notify_one();
+  return Work([done = std::move(done)] { done.get(); });
+}
+
+void CommThread::fail(std::string_view reason) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (failed()) return;
+  reason_ = reason;
+  failed_.store(true, std::memory_order_release);
+}
+
+void CommThread::throw_if_failed() const {
+  if (!failed()) return;
+  const std::lock_guard lock(mutex_);
+  throw CommError(str("the ", name_, " communicator is of no more use: ", reason_));
+}
+
+void CommThread::run() {
+  while (true) {
+    Item item;
+    {
+      std::unique_lock lock(mutex_);
+      arrived_.wait(lock, [this] { return !queue_.empty() || stopping_; });
+      if (queue_.empty()) return;
+      item = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    try {
+      throw_if_failed();
+      item.task();
+      item.task = nullptr;  // gives the tensors back before anyone hears that it is done
+      item.promise.set_value();
+    } catch (const std::exception& error) {
+      fail(error.what());
+      item.promise.set_exception(std::current_exception());
+    }
+  }
+}
+
+}  // namespace dtrain::dist

@@ -1,0 +1,51 @@
+#pragma once
+
+// The thread on which a communicator's operations run, one after the other in the order of issue. The first task that
+// throws, or fail(), ends it for good: what is queued then and all that comes later throws CommError with that reason.
+// Thread-safety: all methods may be called from any thread.
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "dist/communicator.h"
+
+namespace dtrain::dist {
+
+class CommThread {
+ public:
+  explicit CommThread(std::string name);  // of the communicator, for messages
+  ~CommThread();                          // fails what is still queued; waits for the running task to notice
+  CommThread(const CommThread&) = delete;
+  CommThread& operator=(const CommThread&) = delete;
+
+  Work submit(std::function<void()> task);
+  void fail(std::string_view reason) noexcept;
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  // A task that waits for others calls this while it waits.
+  void throw_if_failed() const;
+
+ private:
+  struct Item {
+    std::function<void()> task;
+    std::promise<void> promise;
+  };
+  void run();
+
+  const std::string name_;
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Item> queue_;
+  std::string reason_;
+  bool stopping_ = false;
+  std::atomic<bool> failed_ = false;
+  std::thread thread_;
+};
+
+}  // namespace dtrain::dist

@@ -1,0 +1,126 @@
+#include "dist/make_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "dist/mpi_communicator.h"
+#include "dist/nccl_communicator.h"
+#include "dist/staged_communicator.h"
+
+namespace dtrain::dist {
+namespace {
+
+// Fixed width, so that one all_gather tells every rank all.
+struct DeviceCard {
+  char node[256] = "", uuid[64] = "", bus_id[64] = "";
+};
+
+template <size_t size>
+void put(char (&field)[size], const std::string& text) {
+  std::memcpy(field, text.data(), std::min(text.size(), size - 1));
+}
+
+std::vector<RankDevice> devices_by_rank(Communicator& host, const World& world, at::Device device) {
+  DeviceCard card;
+  put(card.node, world.node);
+  if (!device.is_cpu()) {
+    const GpuIdentity identity = gpu_identity(device);
+    put(card.uuid, identity.uuid);
+    put(card.bus_id, identity.bus_id);
+  }
+  const int64_t bytes = sizeof card;
+  const at::Tensor mine = at::empty({bytes}, at::kByte), all = at::empty({host.size() * bytes}, at::kByte);
+  std::memcpy(mine.data_ptr(), &card, sizeof card);
+  host.all_gather(all, mine).wait();
+  std::vector<RankDevice> devices;
+  for (int rank = 0; rank < host.size(); ++rank) {
+    std::memcpy(&card, all.data_ptr<uint8_t>() + rank * bytes, sizeof card);
+    devices.push_back({card.node, card.uuid, card.bus_id});
+  }
+  return devices;
+}
+
+bool share_one_gpu(const RankDevice& a, const RankDevice& b) {
+  return a.uuid == b.uuid || (a.node == b.node && a.bus_id == b.bus_id);
+}
+
+// "rank 0 and rank 1 share one GPU (0000:01:00 of node7)", or "".
+std::string shared_gpu(std::span<const RankDevice> by_rank) {
+  for (size_t a = 0; a < by_rank.size(); ++a) {
+    for (size_t b = a + 1; b < by_rank.size(); ++b) {
+      if (!share_one_gpu(by_rank[a], by_rank[b])) continue;
+      return str("rank ", a, " and rank ", b, " share one GPU (", by_rank[a].bus_id, " of ", by_rank[a].node, ")");
+    }
+  }
+  return "";
+}
+
+void check_one_kind(std::span<const RankDevice> by_rank) {
+  for (size_t rank = 1; rank < by_rank.size(); ++rank) {
+    if (by_rank[rank].is_cpu() == by_rank[0].is_cpu()) continue;
+    const auto [cpu, gpu] =
+        by_rank[0].is_cpu() ? std::pair<size_t, size_t>(0, rank) : std::pair<size_t, size_t>(rank, 0);
+    throw ConfigError(
+        str("rank ", gpu, " on ", by_rank[gpu].node, " has a GPU and rank ", cpu, " on ", by_rank[cpu].node,
+            " has none: all ranks need one kind of device. Set device.type cpu, or start on nodes that all "
+            "have GPUs"));
+  }
+}
+
+}  // namespace
+
+BackendChoice choose_backend(const std::string& requested, std::span<const RankDevice> by_rank, bool nccl_available) {
+  check_one_kind(by_rank);
+  const bool cpu = by_rank[0].is_cpu();
+  const std::string shared = cpu ? "" : shared_gpu(by_rank);
+  if (requested == "staged") return {requested, ""};
+  if (requested == "mpi") {
+    if (cpu) return {requested, ""};
+    throw ConfigError(
+        "dist.backend mpi reduces tensors of the CPU, but the ranks train on GPUs: set dist.backend staged (GPU "
+        "tensors over MPI by way of the host), or device.type cpu");
+  }
+  if (requested == "nccl") {
+    if (cpu)
+      throw DeviceError("dist.backend nccl needs a GPU, but the ranks train on the CPU: set dist.backend mpi or auto");
+    if (!nccl_available)
+      throw DeviceError("dist.backend nccl: this dtrain was built without NCCL; set dist.backend staged");
+    if (!shared.empty()) {
+      throw ConfigError(str("dist.backend nccl: ", shared,
+                            ", which NCCL refuses. Start one rank per GPU, or set dist.backend "
+                            "staged"));
+    }
+    return {requested, ""};
+  }
+  if (requested != "auto")
+    throw ConfigError(str("dist.backend ", requested, ": auto, nccl, staged or mpi was expected"));
+  if (cpu) return {"mpi", ""};
+  if (!nccl_available) return {"staged", "this dtrain was built without NCCL: gradients travel through the host"};
+  if (!shared.empty()) {
+    return {"staged",
+            str(shared, ", which NCCL refuses: gradients travel through the host. One rank per GPU is faster")};
+  }
+  return {"nccl", ""};
+}
+
+std::unique_ptr<Communicator> make_host_communicator(const World& world) {
+  std::unique_ptr<Communicator> host = make_mpi_communicator();
+  DTRAIN_CHECK(host->rank() == world.rank && host->size() == world.size);
+  return host;
+}
+
+std::unique_ptr<Communicator> make_gradient_communicator(const config::Dist& dist, const World& world,
+                                                         at::Device device) {
+  DTRAIN_CHECK(device.is_cpu() || device.has_index(), "which GPU?");
+  std::unique_ptr<Communicator> host = make_host_communicator(world);
+  const BackendChoice choice = choose_backend(dist.backend, devices_by_rank(*host, world, device), nccl_available());
+  if (world.rank == 0 && !choice.warning.empty()) log::warning(choice.warning);
+  if (choice.name == "nccl") return make_nccl_communicator(std::move(host), device);
+  if (choice.name == "staged") return make_staged_communicator(std::move(host), device);
+  return host;
+}
+
+}  // namespace dtrain::dist

@@ -1,0 +1,247 @@
+#include "dist/nccl_communicator.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "core/check.h"
+#include "dist/backoff.h"
+#include "dist/side_stream.h"
+
+namespace dtrain::dist {
+namespace {
+
+constexpr auto kPatienceAtTheEnd = std::chrono::seconds(5);
+
+std::string version_text(int code) { return str(code / 10000, ".", code / 100 % 100, ".", code % 100); }
+
+void check_version() {
+  int loaded = 0;
+  if (ncclGetVersion(&loaded) != ncclSuccess)
+    throw DeviceError("NCCL does not tell its version: is libnccl.so.2 damaged?");
+  if (loaded == NCCL_VERSION_CODE) return;
+  throw DeviceError(
+      str("dtrain was built with NCCL ", version_text(NCCL_VERSION_CODE), " and runs with ", version_text(loaded),
+          ": take the one of its LibTorch (see LD_LIBRARY_PATH and LD_PRELOAD), or set dist.backend staged"));
+}
+
+ncclDataType_t nccl_type(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble:
+      return ncclFloat64;
+    case at::kFloat:
+      return ncclFloat32;
+    case at::kBFloat16:
+      return ncclBfloat16;
+    case at::kHalf:
+      return ncclFloat16;
+    case at::kLong:
+      return ncclInt64;
+    case at::kByte:
+      return ncclUint8;
+    default:
+      throw Error(str("internal error: NCCL moves no tensors of ", c10::toString(dtype)));
+  }
+}
+
+ncclRedOp_t nccl_op(ReduceOp op) { return op == ReduceOp::kSum ? ncclSum : op == ReduceOp::kMax ? ncclMax : ncclMin; }
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(std::unique_ptr<Communicator> host, at::Device device)
+      : Communicator(host->rank(), host->size()), host_(std::move(host)), device_(device), side_(device) {
+    check_version();
+    const at::Tensor id_bytes = at::zeros({static_cast<int64_t>(sizeof(ncclUniqueId))}, at::kByte);
+    auto* id = reinterpret_cast<ncclUniqueId*>(id_bytes.data_ptr<uint8_t>());
+    if (rank() == 0 && ncclGetUniqueId(id) != ncclSuccess) {
+      throw CommError(str("NCCL finds no network interface to meet on: ", ncclGetLastError(nullptr),
+                          ". Name one by NCCL_SOCKET_IFNAME"));
+    }
+    host_->broadcast(id_bytes, 0).wait();
+    const c10::DeviceGuard guard(device_);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    const ncclResult_t result = ncclCommInitRankConfig(&comm_, size(), *id, rank(), &config);
+    try {
+      settle(result, "ncclCommInitRankConfig");
+    } catch (...) {
+      abort("it could not be made");
+      throw;
+    }
+  }
+
+  ~NcclCommunicator() override {
+    if (std::uncaught_exceptions() == 0) finalize();
+    abort("it was destroyed");
+  }
+
+  Work all_reduce(at::Tensor inout, ReduceOp op) override {
+    return run({inout}, "ncclAllReduce", [&] {
+      return ncclAllReduce(inout.data_ptr(), inout.data_ptr(), count(inout), nccl_type(inout.scalar_type()),
+                           nccl_op(op), comm_, stream());
+    });
+  }
+
+  Work reduce_scatter(at::Tensor out, at::Tensor in) override {
+    DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype());
+    return run({out, in}, "ncclReduceScatter", [&] {
+      return ncclReduceScatter(in.data_ptr(), out.data_ptr(), count(out), nccl_type(in.scalar_type()), ncclSum, comm_,
+                               stream());
+    });
+  }
+
+  Work all_gather(at::Tensor out, at::Tensor in) override {
+    DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype());
+    return run({out, in}, "ncclAllGather", [&] {
+      return ncclAllGather(in.data_ptr(), out.data_ptr(), count(in), nccl_type(in.scalar_type()), comm_, stream());
+    });
+  }
+
+  Work broadcast(at::Tensor inout, int root) override {
+    return run({inout}, "ncclBroadcast", [&] {
+      return ncclBroadcast(inout.data_ptr(), inout.data_ptr(), count(inout), nccl_type(inout.scalar_type()), root,
+                           comm_, stream());
+    });
+  }
+
+  void barrier() override {
+    Backoff backoff;
+    for (const Mark all = side_.run({}, [] {}); !all.passed(); backoff.wait()) throw_if_failed();
+    throw_if_failed();
+    host_->barrier();
+  }
+
+  void abort(std::string_view reason) noexcept override {
+    host_->abort(reason);
+    const std::lock_guard lock(mutex_);
+    if (reason_.empty()) reason_ = reason;
+    if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
+  }
+
+  std::string_view name() const override { return "nccl"; }
+
+ private:
+  static size_t count(const at::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
+  cudaStream_t stream() const { return static_cast<cudaStream_t>(side_.stream().native_handle()); }
+
+  template <typename Call>
+  Work run(std::initializer_list<at::Tensor> tensors, const char* what, Call call) {
+    for (const at::Tensor& tensor : tensors) {
+      DTRAIN_CHECK(tensor.is_contiguous() && tensor.device() == device_, what, " of a tensor on ",
+                   tensor.device().str());
+    }
+    const c10::DeviceGuard guard(device_);
+    const Mark done = side_.run_after_current(tensors, [&] {
+      ncclResult_t result = ncclSuccess;
+      {
+        const std::lock_guard lock(mutex_);
+        throw_if_gone();
+        result = call();
+      }
+      settle(result, what);
+    });
+    return Work([this, done] {
+      throw_if_failed();
+      done.order_before_current(device_);
+    });
+  }
+
+  // A call of a non-blocking communicator goes on behind our back until its state says how it ended.
+  void settle(ncclResult_t result, const char* what) {
+    for (Backoff backoff; result == ncclInProgress; backoff.wait()) result = state();
+    if (result != ncclSuccess) throw_error(result, what);
+  }
+
+  ncclResult_t state() const {
+    const std::lock_guard lock(mutex_);
+    throw_if_gone();
+    ncclResult_t result = ncclSuccess;
+    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &result);
+    return asked == ncclSuccess ? result : asked;
+  }
+
+  void throw_if_failed() const {
+    const ncclResult_t result = state();
+    if (result != ncclSuccess && result != ncclInProgress) throw_error(result, "a collective");
+  }
+
+  void throw_if_gone() const {
+    if (!comm_) throw CommError("the nccl communicator is of no more use: " + reason_);
+  }
+
+  [[noreturn]] void throw_error(ncclResult_t result, const char* what) const {
+    const std::lock_guard lock(mutex_);
+    throw CommError(str(what, " failed: ", ncclGetErrorString(result), " (", ncclGetLastError(comm_),
+                        "). NCCL_DEBUG=WARN tells more; dist.backend staged does without NCCL"));
+  }
+
+  // Lets what was issued end, but not for long: a peer may be gone.
+  void finalize() noexcept {
+    try {
+      const c10::DeviceGuard guard(device_);
+      {
+        const std::lock_guard lock(mutex_);
+        if (!comm_) return;
+        const ncclResult_t result = ncclCommFinalize(comm_);
+        if (result != ncclSuccess && result != ncclInProgress) return;
+      }
+      const auto deadline = std::chrono::steady_clock::now() + kPatienceAtTheEnd;
+      Backoff backoff;
+      while (state() == ncclInProgress) {
+        if (std::chrono::steady_clock::now() > deadline) return;
+        backoff.wait();
+      }
+      const std::lock_guard lock(mutex_);
+      if (comm_) ncclCommDestroy(std::exchange(comm_, nullptr));
+    } catch (const std::exception&) {
+      // abort() follows
+    }
+  }
+
+  std::unique_ptr<Communicator> host_;
+  at::Device device_;
+  SideStream side_;
+  mutable std::mutex mutex_;  // of comm_ and reason_; held only around calls that do not block
+  ncclComm_t comm_ = nullptr;
+  std::string reason_;
+};
+
+}  // namespace
+
+std::string nccl_versions() {
+  int loaded = 0;
+  if (ncclGetVersion(&loaded) != ncclSuccess) return "unknown";
+  const std::string built = version_text(NCCL_VERSION_CODE), running = version_text(loaded);
+  return built == running ? built : str(running, " (built with ", built, ")");
+}
+
+bool nccl_available() { return true; }
+
+GpuIdentity gpu_identity(at::Device device) {
+  cudaDeviceProp properties{};
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, device.index()); error != cudaSuccess) {
+    throw DeviceError(str("CUDA does not know ", device.str(), ": ", cudaGetErrorString(error)));
+  }
+  GpuIdentity identity;
+  char text[32];
+  for (const char byte : properties.uuid.bytes) {
+    std::snprintf(text, sizeof text, "%02x", static_cast<unsigned char>(byte));
+    identity.uuid += text;
+  }
+  std::snprintf(text, sizeof text, "%04x:%02x:%02x", properties.pciDomainID, properties.pciBusID,
+                properties.pciDeviceID);
+  identity.bus_id = text;
+  return identity;
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> host, at::Device device) {
+  return std::make_unique<NcclCommunicator>(std::move(host), device);
+}
+
+}  // namespace dtrain::dist

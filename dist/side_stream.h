@@ -1,0 +1,70 @@
+#pragma once
+
+// A high-priority stream beside the caller's current one, so that transfers run while the caller computes. Ordered by
+// events on the device; the host waits for nothing. On the CPU, where work is done when the call returns, it does
+// nothing. Thread-safety: as the calls of CUDA itself, any thread.
+
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+namespace dtrain::dist {
+
+// A point in a stream's work that other streams, or the host, can wait for. Empty (CPU): passed already.
+class Mark {
+ public:
+  Mark() = default;
+  explicit Mark(const c10::Stream& stream) : event_(std::make_shared<c10::Event>(stream.device_type())) {
+    event_->record(stream);
+  }
+  void order_before(const c10::Stream& stream) const {
+    if (event_) stream.wait(*event_);
+  }
+  // What is issued from now on to the caller's current stream runs after this point.
+  void order_before_current(at::Device device) const {
+    if (event_) order_before(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  }
+  bool passed() const { return !event_ || event_->query(); }
+
+ private:
+  std::shared_ptr<c10::Event> event_;
+};
+
+class SideStream {
+ public:
+  explicit SideStream(at::Device device) : device_(device) {
+    if (!device.is_cpu()) {
+      stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+    }
+  }
+  c10::Stream stream() const { return *stream_; }  // not on the CPU
+
+  // Runs `issue` with this stream as the current one, after all that the caller's current stream holds; its tensors
+  // must be in `tensors`, whose memory is then not given to others before this stream is done with it.
+  Mark run_after_current(std::initializer_list<at::Tensor> tensors, const std::function<void()>& issue) const {
+    if (stream_) Mark(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_)).order_before(*stream_);
+    return run(tensors, issue);
+  }
+
+  // The same, without waiting for the current stream.
+  Mark run(std::initializer_list<at::Tensor> tensors, const std::function<void()>& issue) const {
+    if (!stream_) {
+      issue();
+      return {};
+    }
+    const c10::StreamGuard guard(*stream_);
+    issue();
+    for (const at::Tensor& tensor : tensors) tensor.record_stream(*stream_);
+    return Mark(*stream_);
+  }
+
+ private:
+  at::Device device_;
+  std::optional<c10::Stream> stream_;
+};
+
+}  // namespace dtrain::dist

@@ -1,0 +1,81 @@
+#include "checkpoint/inspect.h"
+
+#include <set>
+#include <string_view>
+
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors_header.h"
+#include "checkpoint/store.h"
+#include "core/strings.h"
+
+namespace dtrain::checkpoint {
+namespace {
+
+std::string line(std::string_view label, const std::string& value) {
+  std::string text(label);
+  text.resize(12, ' ');
+  return text + value + "\n";
+}
+
+std::string padded(std::string text, size_t width) {
+  if (text.size() < width) text.resize(width, ' ');
+  return text;
+}
+
+std::string summary(const SafetensorsHeader& header) {
+  int64_t elements = 0;
+  std::set<std::string> dtypes;
+  for (const TensorEntry& entry : header.tensors) {
+    elements += static_cast<int64_t>(entry.end - entry.begin) / dtype_bytes(entry.dtype);
+    dtypes.insert(entry.dtype);
+  }
+  const std::vector<std::string> names(dtypes.begin(), dtypes.end());
+  return str(human_count(static_cast<int64_t>(header.tensors.size())), " tensors, ", human_count(elements), " elements",
+             names.empty() ? "" : " of ", join(names, ", "));
+}
+
+std::string metadata_lines(const SafetensorsHeader& header) {
+  std::string text;
+  for (const auto& [name, value] : header.metadata) text += line("metadata", str(name, " = ", value));
+  return text;
+}
+
+std::string inspect_file(const std::filesystem::path& path) {
+  const SafetensorsHeader header = read_header(path);
+  std::string text =
+      line("file", str(path.string(), ", ", human_bytes(static_cast<double>(std::filesystem::file_size(path)))));
+  text += line("holds", summary(header)) + metadata_lines(header);
+  size_t width = 0;
+  for (const TensorEntry& entry : header.tensors) width = std::max(width, entry.name.size());
+  for (const TensorEntry& entry : header.tensors) {
+    std::vector<std::string> sizes;
+    for (const int64_t size : entry.shape) sizes.push_back(std::to_string(size));
+    text += line("tensor", str(padded(entry.name, width), "  ", padded(entry.dtype, 4), "  [", join(sizes, ", "), "]"));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string inspect_checkpoint(const std::filesystem::path& path, bool verify) {
+  if (!std::filesystem::is_directory(path)) return inspect_file(path);
+  const std::filesystem::path manifest_path = path / kManifestName;
+  const Manifest manifest = read_manifest(manifest_path);
+  std::string text = line("checkpoint", path.string());
+  text += line("step", human_count(manifest.step));
+  text += line("world size", std::to_string(manifest.world_size));
+  for (const auto& [name, record] : manifest.files) {
+    std::string holds;
+    if (name.ends_with(".safetensors")) holds = summary(read_header(path / name));
+    text += line("file",
+                 str(padded(name, 22), " ", padded(human_bytes(static_cast<double>(record.bytes)), 10), " ", holds));
+  }
+  text += metadata_lines(read_header(path / "model.safetensors"));
+  if (verify) {
+    Store::verify(path);
+    text += line("verified", str("all ", manifest.files.size(), " files match their SHA-256"));
+  }
+  return text;
+}
+
+}  // namespace dtrain::checkpoint

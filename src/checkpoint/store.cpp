@@ -1,0 +1,242 @@
+#include "checkpoint/store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <map>
+#include <random>
+#include <string_view>
+
+#include "checkpoint/manifest.h"
+#include "core/check.h"
+#include "core/hash.h"
+#include "core/log.h"
+
+namespace dtrain::checkpoint {
+namespace {
+
+// Names in the checkpoint folder. Nothing that does not look exactly like one of these is ever touched.
+//   step_00001234                     a checkpoint
+//   step_00001234.old-<16 hex>        one that is being replaced by another of the same step
+//   step_00001234.tmp-<16 hex>        being written, or being deleted: worthless without its process
+struct Name {
+  int64_t step = 0;
+  enum Kind { kCheckpoint, kOld, kTemporary } kind = kCheckpoint;
+};
+
+std::string folder_name(int64_t step) {
+  char name[40];
+  std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
+  return name;
+}
+
+std::optional<Name> parse_name(const std::string& text) {
+  const std::string stem = text.substr(0, text.find('.'));
+  if (!stem.starts_with("step_")) return std::nullopt;
+  Name name;
+  const auto [end, code] = std::from_chars(stem.data() + 5, stem.data() + stem.size(), name.step);
+  if (code != std::errc() || end != stem.data() + stem.size() || name.step < 0 || folder_name(name.step) != stem) {
+    return std::nullopt;
+  }
+  const std::string_view rest = std::string_view(text).substr(stem.size());
+  if (rest.empty()) return name;
+  name.kind = rest.starts_with(".tmp-") ? Name::kTemporary : Name::kOld;
+  if (!rest.starts_with(".tmp-") && !rest.starts_with(".old-")) return std::nullopt;
+  if (rest.size() != 21 || rest.find_first_not_of("0123456789abcdef", 5) != std::string_view::npos) return std::nullopt;
+  return name;
+}
+
+std::string unique(int64_t step, const char* kind) {
+  std::random_device random;
+  char suffix[24];
+  std::snprintf(suffix, sizeof suffix, "%08x%08x", random(), random());
+  return str(folder_name(step), ".", kind, "-", suffix);
+}
+
+// Ours in `folder`: checkpoints first by step, newest first; of one step the plain name first.
+std::vector<std::pair<Name, std::filesystem::path>> entries(const std::filesystem::path& folder) {
+  std::vector<std::pair<Name, std::filesystem::path>> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::optional<Name> name = parse_name(it->path().filename().string());
+    if (name && it->is_directory(error) && !it->is_symlink(error)) found.emplace_back(*name, it->path());
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return std::tuple(-a.first.step, a.first.kind, a.second) < std::tuple(-b.first.step, b.first.kind, b.second);
+  });
+  return found;
+}
+
+std::string read_or_throw(const std::filesystem::path& path) {
+  try {
+    return read_text(path);
+  } catch (const Error& e) {
+    throw CheckpointError(e.what());
+  }
+}
+
+// Housekeeping after a save that succeeded: its failure must not fail the save.
+template <typename Action>
+void leave_if_it_fails(const Action& action) {
+  try {
+    action();
+  } catch (const Error& e) {
+    log::warning(str("an older checkpoint could not be cleaned up: ", e.what()));
+  }
+}
+
+void write_files(FileSystem& files, const std::filesystem::path& folder, const Content& content) {
+  Manifest manifest{content.step, content.world_size, {}};
+  const auto write = [&](const std::string& name, std::span<const std::byte> bytes) {
+    files.write_durably(folder / name, bytes);
+    manifest.files[name] = {static_cast<int64_t>(bytes.size()), sha256_hex(bytes)};
+  };
+  write("model.safetensors", to_safetensors(content.model, content.model_metadata));
+  write("optimizer.safetensors", to_safetensors(content.optimizer));
+  write("state.json", std::as_bytes(std::span(content.state_json)));
+  for (int rank = 0; rank < content.world_size; ++rank) {
+    write(rank_file(rank), to_safetensors(content.ranks[static_cast<size_t>(rank)]));
+  }
+  const std::string text = manifest_text(manifest);
+  files.write_durably(folder / kManifestName, std::as_bytes(std::span(text)));
+  files.sync_folder(folder);
+}
+
+Manifest verified(const std::filesystem::path& checkpoint) {
+  const Manifest manifest = read_manifest(checkpoint / kManifestName);
+  const std::optional<Name> name = parse_name(checkpoint.filename().string());
+  if (name && name->step != manifest.step) {
+    throw CheckpointError(str(checkpoint.string(), " is of step ", manifest.step, " by its manifest"));
+  }
+  for (const auto& [file, record] : manifest.files) {
+    const std::filesystem::path path = checkpoint / file;
+    std::error_code error;
+    const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
+    if (error) throw CheckpointError(str(path.string(), ": ", error.message()));
+    if (bytes != record.bytes) {
+      throw CheckpointError(str(path.string(), " has ", bytes, " bytes; the manifest says ", record.bytes));
+    }
+    std::string sha256;
+    try {
+      sha256 = sha256_hex_of_file(path);
+    } catch (const Error& e) {
+      throw CheckpointError(e.what());
+    }
+    if (sha256 != record.sha256)
+      throw CheckpointError(str(path.string(), " is damaged: its SHA-256 is not the manifest's"));
+  }
+  return manifest;
+}
+
+}  // namespace
+
+Store::Store(std::filesystem::path folder, FileSystem& files, int64_t keep_last)
+    : folder_(std::move(folder)), files_(files), keep_last_(keep_last) {
+  DTRAIN_CHECK(keep_last >= 1, "keep_last ", keep_last);
+}
+
+std::filesystem::path Store::save(const Content& content) {
+  DTRAIN_CHECK(content.step >= 0 && content.world_size >= 1 &&
+               content.ranks.size() == static_cast<size_t>(content.world_size));
+  files_.create_folders(folder_);
+  if (!std::exchange(tidied_, true)) tidy();
+
+  const std::filesystem::path target = folder_ / folder_name(content.step);
+  const std::filesystem::path temporary = folder_ / unique(content.step, "tmp");
+  const std::filesystem::path old = folder_ / unique(content.step, "old");
+  const bool replaces = std::filesystem::exists(target);
+  bool moved_aside = false;
+  try {
+    files_.create_folders(temporary);
+    write_files(files_, temporary, content);
+    if (replaces) files_.rename(target, old);
+    moved_aside = replaces;
+    files_.rename(temporary, target);
+  } catch (...) {
+    // The error is told; what cannot be undone now is found by newest() and cleaned by the next run's first save.
+    try {
+      if (moved_aside) files_.rename(old, target);
+      files_.remove_all(temporary);
+    } catch (const Error&) {
+    }
+    throw;
+  }
+  files_.sync_folder(folder_);
+  try {
+    verify(target);
+  } catch (const CheckpointError& e) {
+    throw OutputError(
+        str("the checkpoint just written does not read back: ", e.what(), ". Older ones were kept; check the disk"));
+  }
+  prune(content.step);
+  return target;
+}
+
+void Store::protect(int64_t step) { protected_step_ = step; }
+
+std::optional<std::filesystem::path> Store::newest(std::vector<Skipped>* skipped) const {
+  for (const auto& [name, path] : entries(folder_)) {
+    if (name.kind == Name::kTemporary) continue;
+    try {
+      verify(path);
+      return path;
+    } catch (const CheckpointError& e) {
+      if (skipped != nullptr) skipped->push_back({path, e.what()});
+    }
+  }
+  return std::nullopt;
+}
+
+void Store::verify(const std::filesystem::path& checkpoint) { verified(checkpoint); }
+
+Content Store::load(const std::filesystem::path& checkpoint) {
+  const Manifest manifest = verified(checkpoint);
+  TensorFile model = read_safetensors(checkpoint / "model.safetensors");
+  Content content;
+  content.step = manifest.step;
+  content.world_size = manifest.world_size;
+  content.model = std::move(model.tensors);
+  content.model_metadata = std::move(model.metadata);
+  content.optimizer = read_safetensors(checkpoint / "optimizer.safetensors").tensors;
+  content.state_json = read_or_throw(checkpoint / "state.json");
+  for (int rank = 0; rank < manifest.world_size; ++rank) {
+    content.ranks.push_back(read_safetensors(checkpoint / rank_file(rank)).tensors);
+  }
+  return content;
+}
+
+// What dead runs left: half-written folders go; one that was being replaced comes back if its successor never came.
+void Store::tidy() {
+  for (const auto& [name, path] : entries(folder_)) {
+    leave_if_it_fails([&, &name = name, &path = path] {
+      const std::filesystem::path target = folder_ / folder_name(name.step);
+      if (name.kind == Name::kTemporary) {
+        files_.remove_all(path);
+      } else if (name.kind == Name::kOld && !std::filesystem::exists(target)) {
+        files_.rename(path, target);
+      }
+    });
+  }
+}
+
+// Deletes checkpoints older than the keep_last newest ones up to `saved`, which has been verified; newer ones (damaged,
+// or of a run that was resumed from before them) are left alone.
+void Store::prune(int64_t saved) {
+  int64_t kept = 0;
+  for (const auto& [name, path] : entries(folder_)) {
+    if (name.kind == Name::kTemporary || name.step > saved) continue;
+    const bool superseded = name.kind == Name::kOld && name.step == saved;
+    if (!superseded && (name.step == protected_step_ || kept < keep_last_)) {
+      ++kept;
+      continue;
+    }
+    leave_if_it_fails([&, &name = name, &path = path] {
+      // Renamed first, so that a half-deleted one is never taken for a damaged one.
+      const std::filesystem::path doomed = folder_ / unique(name.step, "tmp");
+      files_.rename(path, doomed);
+      files_.remove_all(doomed);
+    });
+  }
+}
+
+}  // namespace dtrain::checkpoint

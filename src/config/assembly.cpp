@@ -1,0 +1,74 @@
+#include "config/assembly.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace dtrain::config {
+
+const Option* Assembly::find(std::string_view path) const {
+  const auto found = std::find_if(options_.begin(), options_.end(), [&](const Option& o) { return o.path == path; });
+  return found == options_.end() ? nullptr : &*found;
+}
+
+bool Assembly::is_section(std::string_view name) const {
+  return !name.empty() &&
+         std::any_of(options_.begin(), options_.end(), [&](const Option& o) { return o.section() == name; });
+}
+
+void Assembly::set(const Option& option, std::string_view text, const std::string& where) {
+  const std::string wrong = assign(option, text);
+  if (wrong.empty()) {
+    where_[option.path] = where;
+  } else {
+    add_problem(where, where == "--" + option.path ? wrong : option.path + ": " + wrong);
+  }
+}
+
+std::string Assembly::where(std::string_view path) const {
+  const auto found = where_.find(path);
+  return found == where_.end() ? "" : found->second;
+}
+
+const Config& Assembly::finish() {
+  for (Problem& problem : broken_rules(*this)) problems_.push_back(std::move(problem));
+  if (problems_.empty()) return config_;
+  std::vector<std::string> lines;
+  for (const Problem& problem : problems_) lines.push_back(problem.where + ": " + problem.what);
+  if (lines.size() == 1) throw ConfigError(lines[0]);
+  throw ConfigError(str(lines.size(), " problems in the configuration:\n  ", join(lines, "\n  ")));
+}
+
+const Option* find_flag(const std::vector<Option>& options, std::string_view flag) {
+  const auto found = std::find_if(options.begin(), options.end(), [&](const Option& option) {
+    return option.path == flag || (!option.alias.empty() && option.alias == flag);
+  });
+  return found == options.end() ? nullptr : &*found;
+}
+
+std::string nearest_key(std::string_view word, const std::vector<Option>& options) {
+  if (word.size() > 64) return "";  // no typo of a key is so long
+  const std::string_view last = word.substr(word.rfind('.') + 1);
+  // The right name in the wrong section, or an alias: "train.lr", "lr".
+  std::vector<std::string> same;
+  for (const Option& option : options) {
+    if (option.key() == last || option.alias == last) same.push_back(option.path);
+  }
+  if (same.size() == 1) return same[0];
+  std::vector<std::string> paths, keys;
+  for (const Option& option : options) {
+    paths.push_back(option.path);
+    keys.push_back(option.key());
+  }
+  const std::string path = nearest(word, same.empty() ? paths : same);
+  if (!path.empty() || word.find('.') != std::string_view::npos) return path;
+  // A mistyped key without its section: only where one key can be meant, and not for short words, to which too much is
+  // near.
+  if (word.size() < 4) return "";
+  const std::string key = nearest(word, keys);
+  if (key.empty() || std::count(keys.begin(), keys.end(), key) != 1) return "";
+  return paths[static_cast<size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin())];
+}
+
+}  // namespace dtrain::config

@@ -1,0 +1,52 @@
+#pragma once
+
+// A Config being put together from layers. It remembers where each value came from and collects every problem of every
+// layer, so that people mend them all at once.
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/table.h"
+
+namespace dtrain::config {
+
+struct Problem {
+  std::string where;  // "dtrain.yaml:3:7" or "--lr"
+  std::string what;
+};
+
+class Assembly {
+ public:
+  Assembly() : options_(describe(config_)) {}
+  Assembly(const Assembly&) = delete;  // the options point into config_
+
+  const Option* find(std::string_view path) const;  // nullptr: no such key
+  bool is_section(std::string_view name) const;
+  void set(const Option&, std::string_view text, const std::string& where);
+  void add_problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
+  std::string where(std::string_view path) const;  // "" while it has its default
+
+  // Call after the last layer: applies the rules between keys and throws one ConfigError with all problems, in the
+  // order in which they were found.
+  const Config& finish();
+  const Config& config() const { return config_; }
+
+ private:
+  Config config_;
+  std::vector<Option> options_;
+  std::map<std::string, std::string, std::less<>> where_;
+  std::vector<Problem> problems_;
+};
+
+// The option that a flag (without its dashes) names, by path or alias; nullptr: none.
+const Option* find_flag(const std::vector<Option>&, std::string_view flag);
+
+// The key that someone who wrote `word` probably meant; "" if none is near.
+std::string nearest_key(std::string_view word, const std::vector<Option>&);
+
+// The rules that no single key can tell.
+std::vector<Problem> broken_rules(const Assembly&);
+
+}  // namespace dtrain::config

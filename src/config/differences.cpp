@@ -1,0 +1,58 @@
+#include "config/load.h"
+#include "config/table.h"
+#include "core/strings.h"
+
+namespace dtrain::config {
+namespace {
+
+struct Change {
+  std::string path, before, after;
+  bool fixed;
+};
+
+std::vector<Change> changes(Config saved, Config now) {
+  const std::vector<Option> before = describe(saved), after = describe(now);
+  std::vector<Change> found;
+  for (size_t i = 0; i < before.size(); ++i) {
+    // Texts restore every bit of a value, so that equal texts are equal values.
+    const std::string old_text = value_text(before[i]), new_text = value_text(after[i]);
+    if (old_text != new_text) found.push_back({before[i].path, old_text, new_text, before[i].fixed});
+  }
+  return found;
+}
+
+std::string shown(const std::string& text) { return text.empty() ? "''" : text; }
+
+// A global batch of 0 is not another value but "as it was": the checkpoint's wins.
+bool is_left_open(const Change& change) { return change.path == "train.global_batch" && change.after == "0"; }
+
+}  // namespace
+
+std::vector<std::string> fixed_differences(const Config& saved, const Config& now) {
+  std::vector<std::string> names;
+  for (const Change& change : changes(saved, now)) {
+    if (change.fixed && !is_left_open(change)) names.push_back(change.path);
+  }
+  return names;
+}
+
+std::vector<std::string> differences(const Config& saved, const Config& now) {
+  std::vector<std::string> lines;
+  for (const Change& change : changes(saved, now)) {
+    if (change.fixed || change.path == "run.resume") continue;  // resuming is what is being done
+    lines.push_back(str(change.path, ": ", shown(change.before), " -> ", shown(change.after)));
+  }
+  return lines;
+}
+
+void copy_keys(const Config& from, Config& to, const std::vector<std::string>& paths) {
+  Config source = from;
+  const std::vector<Option> sources = describe(source), targets = describe(to);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    for (const std::string& path : paths) {
+      if (targets[i].path == path) assign(targets[i], value_text(sources[i]));
+    }
+  }
+}
+
+}  // namespace dtrain::config

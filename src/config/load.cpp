@@ -1,0 +1,120 @@
+#include "config/load.h"
+
+#include <algorithm>
+
+#include "config/assembly.h"
+#include "config/flags.h"
+#include "config/yaml_layer.h"
+#include "core/error.h"
+#include "core/file_system.h"
+#include "core/strings.h"
+
+namespace dtrain::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string>& datasets() {
+  static const std::vector<std::string> names = {"300wlp", "biwi"};
+  return names;
+}
+
+bool is_dataset(const std::string& name) {
+  return std::find(datasets().begin(), datasets().end(), name) != datasets().end();
+}
+
+std::string in_folder(const fs::path& folder, const std::string& file) {
+  return (folder / file).lexically_normal().string();
+}
+
+// The text of a config file; what keeps it from being read goes to `assembly`.
+std::optional<std::string> read_config(Assembly& assembly, const fs::path& path, const std::string& name) {
+  constexpr std::uintmax_t kLargest = 1 << 20;
+  std::error_code code;
+  if (!fs::exists(path, code)) {
+    assembly.add_problem(name, "no such config file; `dtrain --print-config` prints one to start from");
+  } else if (!fs::is_regular_file(path, code)) {
+    assembly.add_problem(name, "is not a file; expected a config in YAML");
+  } else if (fs::file_size(path, code) > kLargest) {
+    assembly.add_problem(name, "is larger than 1 MiB; expected a config in YAML");
+  } else {
+    try {
+      return read_text(path);
+    } catch (const Error& error) {
+      assembly.add_problem(name, error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+void lay_embedded(Assembly& assembly, const std::string& name) {
+  lay_yaml(assembly, embedded(name).value(), "configs/" + name + ".yaml (embedded)");
+}
+
+// --dataset: a known name, or a path. Returns the name, "" for a path.
+std::string resolve_dataset(Assembly& assembly, Flag& flag, const fs::path& folder) {
+  if (is_dataset(flag.value)) {
+    std::string name = std::exchange(flag.value, in_folder(folder, "data/" + flag.value + ".h5"));
+    return name;
+  }
+  const bool like_a_path = flag.value.find_first_of("./") != std::string::npos || fs::exists(folder / flag.value);
+  if (!like_a_path) {
+    const std::string near = flag.value.size() > 64 ? "" : nearest(flag.value, datasets());
+    assembly.add_problem(flag.spelling,
+                         str(in_quotes(flag.value), " is neither a known data set (", join(datasets(), ", "),
+                             ") nor a file", near.empty() ? "" : "; did you mean '" + near + "'?"));
+  }
+  return "";
+}
+
+}  // namespace
+
+Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, const LoadOptions& options) {
+  Assembly assembly;
+  Config scratch;
+  CommandLine line = split_command_line(arguments, describe(scratch), options.other_flags);
+  std::string dataset;
+  bool names_data = false;
+  for (Flag& flag : line.flags) {
+    if (flag.spelling == "--dataset") dataset = resolve_dataset(assembly, flag, folder);
+    names_data = names_data || flag.path == "data.file";
+  }
+
+  Loaded loaded;
+  std::vector<std::string> sources;
+  const auto lay = [&](const std::string& name) {
+    lay_embedded(assembly, name);
+    sources.push_back("the embedded " + name);
+  };
+  const std::string file = !line.config_file.empty()            ? line.config_file
+                           : fs::exists(folder / "dtrain.yaml") ? "dtrain.yaml"
+                                                                : "";
+  if (!dataset.empty()) lay("headpose_" + dataset);
+  if (file.empty() && !names_data) lay("quickstart");
+  if (!file.empty()) {
+    if (const auto text = read_config(assembly, folder / file, file)) loaded.given = lay_yaml(assembly, *text, file);
+    sources.insert(sources.begin(), file);
+  }
+  for (const Flag& flag : line.flags) {
+    assembly.set(*assembly.find(flag.path), flag.value, flag.spelling);
+    if (std::find(loaded.given.begin(), loaded.given.end(), flag.path) == loaded.given.end()) {
+      loaded.given.push_back(flag.path);
+    }
+  }
+  for (Problem& problem : line.problems) assembly.add_problem(std::move(problem.where), std::move(problem.what));
+
+  loaded.config = assembly.finish();
+  loaded.source = sources.empty() ? "the defaults" : join(sources, " over ");
+  if (options.check_dataset && !dataset.empty() && !fs::exists(loaded.config.data.file)) {
+    throw DataError(str(loaded.config.data.file, " does not exist: make it with `dtrain convert ", dataset, " DIR`"));
+  }
+  return loaded;
+}
+
+Config from_yaml(std::string_view text, std::string_view name) {
+  Assembly assembly;
+  lay_yaml(assembly, text, std::string(name));
+  return assembly.finish();
+}
+
+}  // namespace dtrain::config

@@ -1,0 +1,122 @@
+// A Config as YAML, and the table as help and as docs/configuration.md.
+
+#include <algorithm>
+#include <sstream>
+
+#include "config/load.h"
+#include "config/table.h"
+#include "core/strings.h"
+
+namespace dtrain::config {
+namespace {
+
+// Quotes what YAML would take for something else; assign() allows no control characters, so nothing else needs escapes.
+std::string yaml_scalar(const Option& option) {
+  const std::string text = value_text(option);
+  if (!is_text(option)) return text;
+  const auto is_safe = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '/' ||
+           c == '.' || c == '-';
+  };
+  const bool starts_safe = !text.empty() && text[0] != '-' && text[0] != '.';
+  if (starts_safe && std::all_of(text.begin(), text.end(), is_safe) &&
+      nearest(text, std::vector<std::string>{"null"}) != "null") {
+    return text;
+  }
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+std::string unit_and_range(const Option& option) {
+  const std::string range = range_text(option);
+  return option.unit + (option.unit.empty() || range.empty() ? "" : ", ") + range;
+}
+
+std::string default_text(const Option& option) {
+  const std::string text = value_text(option);
+  return text.empty() ? "''" : text;
+}
+
+std::string padded(std::string text, size_t width) {
+  text.resize(std::max(text.size(), width), ' ');
+  return text;
+}
+
+// A cell of a Markdown table: a bar would end it.
+std::string cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+}  // namespace
+
+std::string to_yaml(const Config& config) {
+  Config copy = config;
+  std::ostringstream out;
+  std::string section;
+  for (const Option& option : describe(copy)) {
+    if (option.section() != section) {
+      section = option.section();
+      out << "\n" << section << ":\n";
+    }
+    const std::string line = str(section.empty() ? "" : "  ", option.key(), ": ", yaml_scalar(option));
+    out << padded(line, 32) << "  # " << option.text << "\n";
+  }
+  return out.str();
+}
+
+std::string help_text() {
+  Config defaults;
+  const std::vector<Option> table = describe(defaults);
+  std::ostringstream out;
+  out << "Every key is a flag (--section.key VALUE) and a line of the YAML config. In [ ]: default; unit and range.\n";
+  for (const Section& section : sections()) {
+    out << "\n" << (section.name.empty() ? "" : section.name + ": ") << section.text << "\n";
+    for (const Option& option : table) {
+      if (option.section() != section.name) continue;
+      const std::string flag = "--" + option.path + (option.alias.empty() ? "" : ", --" + option.alias);
+      const std::string limits = unit_and_range(option);
+      out << "  " << padded(flag + " ", 34) << option.text << "\n      " << value_kind(option) << " ["
+          << default_text(option) << (limits.empty() ? "" : "; ") << limits << "]"
+          << (option.fixed ? " a resume may not change it" : "") << "\n";
+    }
+  }
+  return out.str();
+}
+
+std::string reference_markdown() {
+  Config defaults;
+  const std::vector<Option> table = describe(defaults);
+  std::ostringstream out;
+  out << "# Configuration reference\n\n"
+         "Made from the table in `src/config/table.cpp` by `cmake --build build --target configuration_reference`; a "
+         "test\n"
+         "compares. Every key can stand in the YAML config (`section:` and below it `  key: value`) and on the command "
+         "line\n"
+         "(`--section.key VALUE` or `--section.key=VALUE`; `--section.key` alone means true). Later wins: the "
+         "defaults, the\n"
+         "embedded config that `--dataset NAME` names, the YAML file (`./dtrain.yaml` unless one is named), the flags. "
+         "Without\n"
+         "a file and without data it is the embedded `configs/quickstart.yaml`. `dtrain --print-config` prints the "
+         "result.\n"
+         "Paths are relative to the present folder. Keys marked *fixed* cannot change when a run is resumed.\n";
+  for (const Section& section : sections()) {
+    out << "\n## " << (section.name.empty() ? "Top level" : "`" + section.name + "`")
+        << "\n\nWhat it is about: " << section.text
+        << ".\n\n| key | value | default | unit, range | meaning |\n|---|---|---|---|---|\n";
+    for (const Option& option : table) {
+      if (option.section() != section.name) continue;
+      out << "| `" << option.path << "`" << (option.alias.empty() ? "" : " (`--" + option.alias + "`)")
+          << (option.fixed ? " *fixed*" : "") << " | " << cell(value_kind(option)) << " | `" << default_text(option)
+          << "` | " << unit_and_range(option) << " | " << cell(option.text) << " |\n";
+    }
+  }
+  return out.str();
+}
+
+}  // namespace dtrain::config

@@ -1,0 +1,16 @@
+// config_reference FILE: writes docs/configuration.md.
+
+#include <cstdio>
+
+#include "config/load.h"
+#include "core/error.h"
+#include "core/file_system.h"
+
+int main(int count, char** arguments) try {
+  if (count != 2) throw dtrain::UsageError("usage: config_reference FILE");
+  dtrain::write_atomically(dtrain::real_file_system(), arguments[1], dtrain::config::reference_markdown());
+  return 0;
+} catch (const dtrain::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return error.exit_code();
+}

@@ -1,0 +1,53 @@
+#include <initializer_list>
+
+#include "config/assembly.h"
+#include "core/strings.h"
+
+namespace dtrain::config {
+namespace {
+
+// Where to mend it: the first of `paths` that a layer has set.
+std::string place(const Assembly& assembly, std::initializer_list<std::string_view> paths) {
+  for (const std::string_view path : paths) {
+    const std::string where = assembly.where(path);
+    if (!where.empty()) return where;
+  }
+  return "defaults";
+}
+
+}  // namespace
+
+std::vector<Problem> broken_rules(const Assembly& assembly) {
+  const Config& c = assembly.config();
+  std::vector<Problem> broken;
+  const auto must = [&](bool holds, std::initializer_list<std::string_view> paths, const std::string& what) {
+    if (!holds) broken.push_back({place(assembly, paths), what});
+  };
+
+  must(c.run.name.find('/') == std::string::npos && !c.run.name.starts_with('.') && c.run.name.size() <= 200,
+       {"run.name"},
+       str("run.name: ", in_quotes(c.run.name), " is not a folder name: no '/', no '.' in front, at most 200 bytes"));
+  must(!c.run.folder.empty(), {"run.folder"}, "run.folder: is empty; '.' is the present folder");
+  must(c.run.resume != "auto" || !c.run.name.empty(), {"run.resume"},
+       "run.resume: auto continues the run of a given name; give run.name (--name) too");
+  must(!c.optimizer.nesterov || (c.optimizer.name == "sgd" && c.optimizer.momentum > 0),
+       {"optimizer.nesterov", "optimizer.momentum", "optimizer.name"},
+       str("optimizer.nesterov: needs optimizer.name sgd and optimizer.momentum above 0, not ", c.optimizer.name,
+           " and ", c.optimizer.momentum));
+  must(c.dist.first_bucket_mb <= c.dist.bucket_mb, {"dist.first_bucket_mb", "dist.bucket_mb"},
+       str("dist.first_bucket_mb: ", c.dist.first_bucket_mb, " is more than dist.bucket_mb ", c.dist.bucket_mb));
+  must(c.dist.backend != "nccl" || c.device.type != "cpu", {"dist.backend", "device.type"},
+       "dist.backend: nccl needs GPUs, but device.type is cpu");
+  must(c.dist.backend != "mpi" || c.device.type != "cuda", {"dist.backend", "device.type"},
+       "dist.backend: mpi sends CPU tensors, but device.type is cuda; staged goes through the host");
+  must(c.train.amp != "tf32" || c.device.type != "cpu", {"train.amp", "device.type"},
+       "train.amp: tf32 is a format of GPUs, but device.type is cpu");
+  must(c.train.global_batch == 0 || c.train.accumulate <= c.train.global_batch,
+       {"train.accumulate", "train.global_batch"},
+       str("train.accumulate: ", c.train.accumulate, " micro-steps are more than the ", c.train.global_batch,
+           " samples of train.global_batch"));
+  must(!c.metrics.bind.empty(), {"metrics.bind"}, "metrics.bind: is empty; 127.0.0.1 is this host only");
+  return broken;
+}
+
+}  // namespace dtrain::config

@@ -1,0 +1,64 @@
+#pragma once
+
+// The one table of all configuration keys. The loader, the flags, --help, --print-config and docs/configuration.md are
+// made from it, so that none of them can know a key that another does not. A new key is one field in config.h and one
+// entry in table.cpp.
+
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "config/config.h"
+
+namespace dtrain::config {
+
+struct Range {  // of a number
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_open = false, high_open = false;  // the end itself is outside
+};
+
+using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*>;
+
+struct Option {
+  std::string path = {};   // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
+  std::string alias = {};  // "lr": --lr; empty: none
+  Target target;           // the field of the Config that was described
+  std::string text;        // one line for people
+  std::string unit = {};
+  Range range = {};
+  std::vector<std::string> allowed = {};                           // the names that a text may be; empty: any text
+  std::vector<std::pair<std::string, std::string>> synonyms = {};  // name -> what it means
+  bool fixed = false;                                              // a resume may not change it
+
+  std::string section() const { return path.substr(0, path.rfind('.') == std::string::npos ? 0 : path.rfind('.')); }
+  std::string key() const { return path.substr(path.rfind('.') + 1); }
+};
+
+// All keys, section by section; the targets point into `config`, which must outlive the result.
+std::vector<Option> describe(Config& config);
+
+struct Section {
+  std::string name, text;
+};
+const std::vector<Section>& sections();  // in the table's order; the first has no name and holds the top-level keys
+
+// Parses `text` strictly (decimal numbers, true | false, names as listed) and stores it. Returns what is wrong with it,
+// and stores nothing then; "" when all is well.
+std::string assign(const Option&, std::string_view text);
+std::string value_text(const Option&);  // the present value, such that assign() restores it bit by bit
+std::string value_kind(const Option&);  // "whole number", "number", "true | false", "text" or the names
+std::string range_text(const Option&);  // "1 or more", "above 0, up to 1"; "" if there is none
+bool is_text(const Option&);
+bool is_bool(const Option&);
+
+// Length of the UTF-8 character at the front of a text that is not empty; 0 when it is none, or a control character.
+size_t printable_character(std::string_view text);
+
+// `text` in quotes, fit for a message whatever bytes it has: control characters escaped, cut when long.
+std::string in_quotes(std::string_view text);
+
+}  // namespace dtrain::config

@@ -1,0 +1,204 @@
+// Values as text: strict parsing, printing that restores every bit, and the words for ranges.
+
+#include <charconv>
+#include <cmath>
+
+#include "config/table.h"
+#include "core/strings.h"
+
+namespace dtrain::config {
+namespace {
+
+template <typename... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Length of the digits at the front of `text`.
+size_t digits(std::string_view text) {
+  size_t n = 0;
+  while (n < text.size() && is_digit(text[n])) ++n;
+  return n;
+}
+
+bool has_leading_zero(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return text.size() > 1 && text[0] == '0' && is_digit(text[1]);
+}
+
+bool is_whole(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return !text.empty() && digits(text) == text.size();
+}
+
+// -?(digits)(.digits)?(e[+-]?digits)?, with digits before or after the point.
+bool is_decimal(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  const size_t before = digits(text);
+  text.remove_prefix(before);
+  size_t after = 0;
+  if (text.starts_with('.')) {
+    after = digits(text.substr(1));
+    if (after == 0) return false;
+    text.remove_prefix(1 + after);
+  }
+  if (before + after == 0) return false;
+  if (text.empty()) return true;
+  if (text[0] != 'e' && text[0] != 'E') return false;
+  text.remove_prefix(1);
+  if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+  return !text.empty() && digits(text) == text.size();
+}
+
+std::string number_text(double value) {
+  char buffer[40];
+  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
+}
+
+bool contains(const Range& range, double value) {
+  const bool above = range.low_open ? value > range.low : value >= range.low;
+  const bool below = range.high_open ? value < range.high : value <= range.high;
+  return above && below;
+}
+
+template <typename Number>
+std::string assign_number(const Option& option, std::string_view text, Number* target) {
+  constexpr bool kWhole = !std::is_same_v<Number, double>;
+  if (!(kWhole ? is_whole(text) : is_decimal(text))) {
+    return str(in_quotes(text), " is not a ", kWhole ? "whole number" : "number");
+  }
+  if (has_leading_zero(text)) return str(in_quotes(text), " has leading zeros: numbers are decimal");
+  Number value{};
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code == std::errc::result_out_of_range) return str(text.substr(0, 40), " does not fit into 64 bits");
+  if (code != std::errc() || !contains(option.range, static_cast<double>(value))) {  // not a code: -1 for unsigned
+    return str(text.substr(0, 40), " is out of range: ", range_text(option));
+  }
+  *target = value;
+  return "";
+}
+
+std::string assign_bool(std::string_view text, bool* target) {
+  if (text != "true" && text != "false") return str(in_quotes(text), " is not true or false");
+  *target = text == "true";
+  return "";
+}
+
+bool is_plain_text(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = printable_character(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string assign_text(const Option& option, std::string_view text, std::string* target) {
+  for (const auto& [name, meaning] : option.synonyms) {
+    if (text == name) text = meaning;
+  }
+  if (!option.allowed.empty()) {
+    for (const std::string& name : option.allowed) {
+      if (text != name) continue;
+      *target = name;
+      return "";
+    }
+    const std::string near = text.size() > 64 ? "" : nearest(text, option.allowed);
+    return str(in_quotes(text), " is not one of ", join(option.allowed, ", "),
+               near.empty() ? "" : "; did you mean '" + near + "'?");
+  }
+  if (!is_plain_text(text)) return str(in_quotes(text), " has control characters or is not UTF-8");
+  *target = std::string(text);
+  return "";
+}
+
+}  // namespace
+
+size_t printable_character(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x20 || first == 0x7f) return 0;
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // Overlong forms, surrogates, beyond U+10FFFF, C1 control characters, line separators, the two non-characters.
+  if (first == 0xe0 && byte(1) < 0xa0) return 0;
+  if (first == 0xed && byte(1) > 0x9f) return 0;
+  if (first == 0xf0 && byte(1) < 0x90) return 0;
+  if (first == 0xf4 && byte(1) > 0x8f) return 0;
+  if (first == 0xc2 && byte(1) < 0xa0) return 0;
+  if (text.starts_with("\u2028") || text.starts_with("\u2029") || text.starts_with("\uFEFF")) return 0;
+  if (first == 0xef && byte(1) == 0xbf && byte(2) >= 0xbe) return 0;
+  return length;
+}
+
+std::string assign(const Option& option, std::string_view text) {
+  return std::visit(Overloaded{
+                        [&](bool* target) { return assign_bool(text, target); },
+                        [&](std::string* target) { return assign_text(option, text, target); },
+                        [&](auto* target) { return assign_number(option, text, target); },
+                    },
+                    option.target);
+}
+
+std::string value_text(const Option& option) {
+  return std::visit(Overloaded{
+                        [](bool* value) { return std::string(*value ? "true" : "false"); },
+                        [](std::string* value) { return *value; },
+                        [](double* value) { return number_text(*value); },
+                        [](auto* value) { return std::to_string(*value); },
+                    },
+                    option.target);
+}
+
+std::string value_kind(const Option& option) {
+  if (is_bool(option)) return "true | false";
+  if (std::holds_alternative<double*>(option.target)) return "number";
+  if (!is_text(option)) return "whole number";
+  if (option.allowed.empty()) return "text";
+  std::vector<std::string> names = option.allowed;
+  for (const auto& [name, meaning] : option.synonyms) names.push_back(name);
+  return join(names, " | ");
+}
+
+std::string range_text(const Option& option) {
+  const Range& range = option.range;
+  const bool has_low = std::isfinite(range.low), has_high = std::isfinite(range.high);
+  // Large bounds are whole numbers that people know in digits, not in powers of ten.
+  const auto bound = [](double value) { return std::abs(value) >= 1e5 ? fixed(value, 0) : number_text(value); };
+  if (has_low && has_high && !range.low_open && !range.high_open)
+    return str(bound(range.low), " to ", bound(range.high));
+  std::string text;
+  if (has_low) text = range.low_open ? "above " + bound(range.low) : bound(range.low) + " or more";
+  if (has_high) text += str(has_low ? ", " : "", range.high_open ? "below " : "up to ", bound(range.high));
+  return text;
+}
+
+bool is_text(const Option& option) { return std::holds_alternative<std::string*>(option.target); }
+bool is_bool(const Option& option) { return std::holds_alternative<bool*>(option.target); }
+
+std::string in_quotes(std::string_view text) {
+  constexpr size_t kLongest = 60;
+  std::string out = "'";
+  while (!text.empty()) {
+    if (out.size() > kLongest) return out + "...'";
+    const size_t length = printable_character(text);
+    if (length == 0) {
+      static constexpr char kHex[] = "0123456789abcdef";
+      const auto byte = static_cast<unsigned char>(text[0]);
+      out += text[0] == '\n' ? "\\n" : text[0] == '\t' ? "\\t" : str("\\x", kHex[byte >> 4], kHex[byte & 15]);
+      text.remove_prefix(1);
+    } else {
+      out += text.substr(0, length);
+      text.remove_prefix(length);
+    }
+  }
+  return out + "'";
+}
+
+}  // namespace dtrain::config

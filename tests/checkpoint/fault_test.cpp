@@ -1,0 +1,105 @@
+// A file system that fails at its k-th call, for every k until a save gets through: whatever the moment, the newest
+// checkpoint that verifies is the old one or the new one, whole.
+
+#include <gtest/gtest.h>
+
+#include "checkpoint/contents.h"
+#include "checkpoint/store.h"
+#include "core/error.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::checkpoint {
+namespace {
+
+using testing::content_of;
+using testing::expect_equal;
+using testing::names_in;
+using testing::TempDir;
+
+enum class Fault { kOnce, kFromThenOn };  // one call fails; or all from that one on, as if the process had died there
+
+class FaultyFileSystem : public FileSystem {
+ public:
+  FaultyFileSystem(int fail_at, Fault fault) : fail_at_(fail_at), fault_(fault) {}
+  int calls() const { return calls_; }
+
+  void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) override {
+    if (!fails()) return real_file_system().write_durably(path, bytes);
+    if (calls_ == fail_at_) real_file_system().write_durably(path, bytes.first(bytes.size() / 2));
+    throw OutputError("no write");
+  }
+  void sync_folder(const std::filesystem::path& folder) override {
+    if (fails()) throw OutputError("no sync");
+    real_file_system().sync_folder(folder);
+  }
+  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
+    if (fails()) throw OutputError("no rename");
+    real_file_system().rename(from, to);
+  }
+  void create_folders(const std::filesystem::path& folder) override {
+    if (fails()) throw OutputError("no folder");
+    real_file_system().create_folders(folder);
+  }
+  void remove_all(const std::filesystem::path& path) override {
+    if (!fails()) return real_file_system().remove_all(path);
+    if (calls_ == fail_at_ && std::filesystem::exists(path)) {  // half of it goes
+      real_file_system().remove_all(std::filesystem::directory_iterator(path)->path());
+    }
+    throw OutputError("no removal");
+  }
+
+ private:
+  bool fails() { return ++calls_ == fail_at_ || (fault_ == Fault::kFromThenOn && calls_ > fail_at_); }
+
+  const int fail_at_;
+  const Fault fault_;
+  int calls_ = 0;
+};
+
+// Saves `second` over `first` with a fault at each call in turn. Returns how many calls a whole save takes.
+int try_every_fault(const Content& first, const Content& second, const Content& third, Fault fault) {
+  for (int fail_at = 1;; ++fail_at) {
+    SCOPED_TRACE("fault at call " + std::to_string(fail_at));
+    const TempDir folder;
+    Store(folder.path(), real_file_system(), 1).save(first);
+    FaultyFileSystem files(fail_at, fault);
+    bool saved = true;
+    try {
+      Store(folder.path(), files, 1).save(second);
+    } catch (const OutputError&) {
+      saved = false;
+    }
+
+    Store after(folder.path(), real_file_system(), 1);
+    const auto newest = after.newest(nullptr);
+    if (!newest) {
+      ADD_FAILURE() << "nothing is left";
+      return fail_at;
+    }
+    const Content found = Store::load(*newest);
+    expect_equal(found, saved || found.state_json == second.state_json ? second : first);
+
+    after.save(third);
+    EXPECT_EQ(names_in(folder.path()).size(), 1u) << "something of the failed save is left";
+    expect_equal(Store::load(*after.newest(nullptr)), third);
+    if (files.calls() < fail_at) return files.calls();
+  }
+}
+
+TEST(CheckpointFaults, ANewStep) {
+  for (const Fault fault : {Fault::kOnce, Fault::kFromThenOn}) {
+    // Two folders, seven files, sync, rename, sync; then the older one is renamed and removed.
+    EXPECT_EQ(try_every_fault(content_of(1), content_of(2), content_of(3), fault), 13);
+  }
+}
+
+TEST(CheckpointFaults, TheSameStepAgain) {
+  Content again = content_of(2);
+  again.state_json = "again";
+  for (const Fault fault : {Fault::kOnce, Fault::kFromThenOn}) {
+    EXPECT_EQ(try_every_fault(content_of(2), again, content_of(3), fault), 14);
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::checkpoint

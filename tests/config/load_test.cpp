@@ -1,0 +1,174 @@
+#include "config/load.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "config/table.h"
+#include "core/error.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::config {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class LoadTest : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << text;
+  }
+  Loaded load_here(const std::vector<std::string>& arguments) { return load(arguments, folder_.path()); }
+
+  dtrain::testing::TempDir folder_;
+};
+
+TEST_F(LoadTest, WithoutAnythingItIsTheEmbeddedQuickStart) {
+  const Loaded loaded = load_here({});
+  EXPECT_EQ(loaded.source, "the embedded quickstart");
+  EXPECT_EQ(to_yaml(loaded.config), to_yaml(from_yaml(embedded("quickstart").value(), "quickstart")));
+  EXPECT_EQ(loaded.config.data.file, "");
+  EXPECT_LT(loaded.config.model.image_size, Config{}.model.image_size);
+  EXPECT_THAT(loaded.given, IsEmpty());
+}
+
+TEST_F(LoadTest, FlagsWinOverTheFileAndTheFileOverTheDefaults) {
+  write("dtrain.yaml", "train:\n  epochs: 7\n  batch_size: 5\n");
+  const Loaded loaded = load_here({"--batch-size", "9", "--optimizer.lr=0.5"});
+  EXPECT_EQ(loaded.source, "dtrain.yaml");
+  EXPECT_EQ(loaded.config.train.epochs, 7);
+  EXPECT_EQ(loaded.config.train.batch_size, 9);
+  EXPECT_EQ(loaded.config.optimizer.lr, 0.5);
+  EXPECT_EQ(loaded.config.model.image_size, Config{}.model.image_size);
+  EXPECT_THAT(loaded.given, ElementsAre("train.epochs", "train.batch_size", "optimizer.lr"));
+}
+
+TEST_F(LoadTest, ANamedFileTakesThePlaceOfDtrainYaml) {
+  write("dtrain.yaml", "train: {epochs: 7}\n");
+  write("other.yaml", "train: {batch_size: 5}\n");
+  const Loaded loaded = load_here({"--lr", "0.5", "other.yaml"});
+  EXPECT_EQ(loaded.source, "other.yaml");
+  EXPECT_EQ(loaded.config.train.epochs, Config{}.train.epochs);
+  EXPECT_EQ(loaded.config.train.batch_size, 5);
+}
+
+TEST_F(LoadTest, ANamedDataSetLaysItsConfigBelowTheFileAndTheFlags) {
+  write("data/300wlp.h5", "");
+  write("dtrain.yaml", "train: {epochs: 3}\ndata: {file: mine.h5}\n");
+  const Config below = from_yaml(embedded("headpose_300wlp").value(), "300wlp");
+  const Loaded loaded = load_here({"--dataset", "300wlp", "--lr", "0.25"});
+  EXPECT_EQ(loaded.source, "dtrain.yaml over the embedded headpose_300wlp");
+  EXPECT_EQ(loaded.config.data.file, (folder_ / "data/300wlp.h5").string());
+  EXPECT_EQ(loaded.config.train.epochs, 3);
+  EXPECT_EQ(loaded.config.train.batch_size, below.train.batch_size);
+  EXPECT_EQ(loaded.config.optimizer.lr, 0.25);
+}
+
+TEST_F(LoadTest, EachNamedDataSetReadsItsOwnFile) {
+  EXPECT_EQ(from_yaml(embedded("headpose_300wlp").value(), "").data.file, "data/300wlp.h5");
+  EXPECT_EQ(from_yaml(embedded("headpose_biwi").value(), "").data.file, "data/biwi.h5");
+  EXPECT_FALSE(embedded("headpose_nothing").has_value());
+}
+
+TEST_F(LoadTest, ADataSetThatIsNotConvertedYetNamesTheCommand) {
+  try {
+    load_here({"--dataset", "biwi"});
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_EQ(error.what(),
+              (folder_ / "data/biwi.h5").string() + " does not exist: make it with `dtrain convert biwi DIR`");
+  }
+  EXPECT_NO_THROW(load({"--dataset", "biwi"}, folder_.path(), {.check_dataset = false}));
+}
+
+TEST_F(LoadTest, ADataSetByPathIsOnlyThePath) {
+  const Loaded loaded = load_here({"--dataset", "elsewhere/faces.h5"});
+  EXPECT_EQ(loaded.source, "the defaults");
+  EXPECT_EQ(loaded.config.data.file, "elsewhere/faces.h5");
+  EXPECT_EQ(loaded.config.model.image_size, Config{}.model.image_size);
+}
+
+TEST_F(LoadTest, SwitchesNeedNoValue) {
+  EXPECT_TRUE(load_here({"--train.deterministic"}).config.train.deterministic);
+  EXPECT_TRUE(load_here({"--train.deterministic", "true"}).config.train.deterministic);
+  EXPECT_FALSE(load_here({"--train.deterministic", "false"}).config.train.deterministic);
+  EXPECT_FALSE(load_here({"--train.deterministic=false", "--lr", "1"}).config.train.deterministic);
+  EXPECT_TRUE(load_here({"--train.deterministic", "--lr", "1"}).config.train.deterministic);
+  EXPECT_TRUE(load_here({"--optimizer.name", "sgd", "--optimizer.nesterov"}).config.optimizer.nesterov);
+  write("a.yaml", "train: {epochs: 3}\n");
+  const Loaded loaded = load_here({"--train.deterministic", "a.yaml"});
+  EXPECT_TRUE(loaded.config.train.deterministic);
+  EXPECT_EQ(loaded.config.train.epochs, 3);
+}
+
+TEST_F(LoadTest, AmpOffMeansFp32) {
+  EXPECT_EQ(load_here({"--amp", "off"}).config.train.amp, "fp32");
+  EXPECT_EQ(from_yaml("train: {amp: off}", "").train.amp, "fp32");
+}
+
+TEST_F(LoadTest, TextThatLooksLikeSomethingElseStaysText) {
+  EXPECT_EQ(load_here({"--name", "42"}).config.run.name, "42");
+  EXPECT_EQ(load_here({"--name=--x"}).config.run.name, "--x");
+  EXPECT_EQ(from_yaml("run: {name: 010}", "").run.name, "010");
+  EXPECT_EQ(from_yaml("run: {name: yes}", "").run.name, "yes");
+  EXPECT_EQ(from_yaml("run: {name: \"~\"}", "").run.name, "~");
+}
+
+TEST_F(LoadTest, TwoConfigFilesAreAUsageError) {
+  write("a.yaml", "task: headpose\n");
+  EXPECT_THROW(load_here({"a.yaml", "b.yaml"}), UsageError);
+  try {
+    load_here({"a.yaml", "surplus"});
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'surplus' after the config file a.yaml"));
+  }
+}
+
+TEST_F(LoadTest, EveryConfigOfTheTreeLoads) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(DTRAIN_SOURCE "/configs")) {
+    if (entry.path().extension() != ".yaml") continue;
+    const Loaded loaded = load({entry.path().string()}, folder_.path());
+    EXPECT_EQ(to_yaml(loaded.config), to_yaml(from_yaml(embedded(entry.path().stem().string()).value(), "")));
+    ++count;
+  }
+  EXPECT_GE(count, 3);
+}
+
+TEST(Differences, FixedKeysAndOthersAreToldApart) {
+  Config saved, now;
+  saved.train.global_batch = 64;
+  now.train.global_batch = 128;
+  now.model.name = "resnet18";
+  now.train.epochs = 4;
+  now.run.name = "x";
+  now.run.resume = "auto";
+  EXPECT_THAT(fixed_differences(saved, now), ElementsAre("model.name", "train.global_batch"));
+  EXPECT_THAT(differences(saved, now), ElementsAre("run.name: '' -> x", "train.epochs: 30 -> 4"));
+  EXPECT_THAT(fixed_differences(saved, saved), IsEmpty());
+}
+
+TEST(Differences, AGlobalBatchLeftOpenIsTheSavedOne) {
+  Config saved, now;
+  saved.train.global_batch = 64;
+  EXPECT_THAT(fixed_differences(saved, now), IsEmpty());
+  EXPECT_THAT(fixed_differences(now, saved), ElementsAre("train.global_batch"));
+}
+
+TEST(CopyKeys, CopiesOnlyThose) {
+  Config from, to;
+  from.train.epochs = 4;
+  from.optimizer.lr = 0.1 + 0.2;
+  from.train.seed = 9;
+  copy_keys(from, to, {"train.epochs", "optimizer.lr"});
+  EXPECT_EQ(to.train.epochs, 4);
+  EXPECT_EQ(to.optimizer.lr, 0.1 + 0.2);
+  EXPECT_EQ(to.train.seed, Config{}.train.seed);
+}
+
+}  // namespace
+}  // namespace dtrain::config

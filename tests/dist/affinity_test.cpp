@@ -1,0 +1,52 @@
+#include "dist/affinity.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <numeric>
+#include <thread>
+
+namespace dtrain::dist {
+namespace {
+
+TEST(ShareOf, SharesAreContiguousDisjointAndTogetherAll) {
+  std::vector<int> cores(13);
+  std::iota(cores.begin(), cores.end(), 4);
+  for (int ranks = 1; ranks <= 13; ++ranks) {
+    std::vector<int> together;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::vector<int> share = share_of(cores, rank, ranks);
+      EXPECT_GE(share.size(), cores.size() / static_cast<size_t>(ranks));
+      EXPECT_LE(share.size(), cores.size() / static_cast<size_t>(ranks) + 1);
+      together.insert(together.end(), share.begin(), share.end());
+    }
+    EXPECT_EQ(together, cores) << ranks << " ranks";
+  }
+}
+
+TEST(ShareOf, MoreRanksThanCoresUseAllOfThem) {
+  const std::vector<int> cores = {2, 3};
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(share_of(cores, rank, 3), cores);
+}
+
+TEST(CoreShare, ThreadsKeepTheCoresBusyWithoutCrowding) {
+  EXPECT_EQ((CoreShare{.cores = 8, .ranks = 1}.threads()), 8);
+  EXPECT_EQ((CoreShare{.cores = 2, .ranks = 4}.threads()), 1);  // four ranks on the two cores of a laptop
+  EXPECT_EQ((CoreShare{.cores = 5, .ranks = 2}.threads()), 2);
+}
+
+TEST(WidenAffinity, WithoutALauncherTheMaskOfTheUserStays) {
+  // In a thread of its own, whose mask is narrowed first: as `taskset -c N dtrain`.
+  std::thread([] {
+    cpu_set_t before, after;
+    CPU_ZERO(&before);
+    CPU_SET(::sched_getcpu(), &before);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
+    EXPECT_EQ(widen_affinity(World{}).cores, 1);
+    ASSERT_EQ(::sched_getaffinity(0, sizeof after, &after), 0);
+    EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  }).join();
+}
+
+}  // namespace
+}  // namespace dtrain::dist

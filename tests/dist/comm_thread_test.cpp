@@ -1,0 +1,57 @@
+#include "dist/comm_thread.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace dtrain::dist {
+namespace {
+
+TEST(CommThread, RunsTasksInOrderOfSubmission) {
+  CommThread thread("test");
+  std::vector<int> order;
+  std::vector<Work> works;
+  for (int i = 0; i < 100; ++i) works.push_back(thread.submit([&order, i] { order.push_back(i); }));
+  for (Work& work : works) work.wait();
+  ASSERT_EQ(order.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
+}
+
+TEST(CommThread, WaitThrowsWhatTheTaskThrewAndTheRestIsNotRun) {
+  CommThread thread("test");
+  bool ran = false;
+  Work bad = thread.submit([] { throw DataError("the cable is out"); });
+  Work later = thread.submit([&] { ran = true; });
+  EXPECT_THROW(bad.wait(), DataError);
+  try {
+    later.wait();
+    FAIL() << "a failed thread went on";
+  } catch (const CommError& error) {
+    EXPECT_NE(std::string(error.what()).find("the cable is out"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(ran);
+  EXPECT_THROW(thread.submit([] {}).wait(), CommError);
+}
+
+TEST(CommThread, FailFreesTheTaskThatWaits) {
+  CommThread thread("test");
+  Work waiting = thread.submit([&] {
+    while (true) thread.throw_if_failed();
+  });
+  thread.fail("enough");
+  EXPECT_THROW(waiting.wait(), CommError);
+}
+
+TEST(CommThread, TheDestructorDoesNotWaitForWorkThatNeverEnds) {
+  Work waiting;
+  {
+    CommThread thread("test");
+    waiting = thread.submit([&] {
+      while (true) thread.throw_if_failed();
+    });
+  }
+  EXPECT_THROW(waiting.wait(), CommError);
+}
+
+}  // namespace
+}  // namespace dtrain::dist

@@ -1,0 +1,253 @@
+#pragma once
+
+// What every communicator promises (dist/communicator.h), as cases that each rank of a world runs with its own
+// communicator: MPI's and the staged one under mpirun, threads in one process, NCCL on GPUs.
+//
+// Inputs are small whole numbers, whose sums are exact in every dtype and any order, except where the case is about
+// rounding.
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "dist/communicator.h"
+
+namespace dtrain::dist::contract {
+
+struct Case {
+  std::string name;
+  std::function<void(Communicator&, at::Device)> run;
+};
+
+inline const std::vector<at::ScalarType>& dtypes() {
+  static const std::vector<at::ScalarType> all = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf, at::kLong};
+  return all;
+}
+
+inline const std::vector<int64_t>& lengths() {
+  static const std::vector<int64_t> all = {0, 1, 7, 4099, (1 << 20) + 3};  // none divides among 2 or 4 ranks
+  return all;
+}
+
+inline std::string op_name(ReduceOp op) { return op == ReduceOp::kSum ? "sum" : op == ReduceOp::kMax ? "max" : "min"; }
+
+// Element i of rank r, in [-10, 10].
+inline at::Tensor whole_numbers(int rank, int64_t n, at::ScalarType dtype, int64_t salt = 0) {
+  return at::arange(n, at::kLong).mul_(7).add_(rank * 5 + salt).remainder_(21).sub_(10).to(dtype);
+}
+
+// Different numbers on each rank, with rounding in every sum.
+inline at::Tensor rough_numbers(int rank, int64_t n, at::ScalarType dtype) {
+  return at::arange(n, at::kDouble).mul_(0.37).add_(rank * 1.1).sin_().mul_(3.7).to(dtype);
+}
+
+inline at::Tensor reduced(int size, int64_t n, at::ScalarType dtype, ReduceOp op, int64_t salt = 0) {
+  at::Tensor result = whole_numbers(0, n, at::kLong, salt);
+  for (int rank = 1; rank < size; ++rank) {
+    const at::Tensor next = whole_numbers(rank, n, at::kLong, salt);
+    result = op == ReduceOp::kSum   ? result + next
+             : op == ReduceOp::kMax ? at::maximum(result, next)
+                                    : at::minimum(result, next);
+  }
+  return result.to(dtype);
+}
+
+inline at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.contiguous().view({-1}).view(at::kByte); }
+
+inline void expect_equal(const at::Tensor& got, const at::Tensor& want, const std::string& what) {
+  const at::Tensor host = got.cpu();
+  EXPECT_TRUE(host.sizes() == want.sizes() && host.dtype() == want.dtype() && at::equal(host, want)) << what;
+}
+
+inline void expect_same_bits_on_every_rank(Communicator& comm, const at::Tensor& tensor, const std::string& what) {
+  const at::Tensor mine = bytes_of(tensor);
+  const at::Tensor all = at::empty({comm.size(), mine.numel()}, mine.options());
+  comm.all_gather(all, mine).wait();
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    EXPECT_TRUE(at::equal(all[rank], all[0])) << what << ": rank " << rank << " differs from rank 0";
+  }
+}
+
+inline void all_reduce_case(Communicator& comm, at::Device device, at::ScalarType dtype, ReduceOp op) {
+  for (const int64_t n : lengths()) {
+    const std::string what = str("all_reduce ", op_name(op), " of ", n, " x ", c10::toString(dtype));
+    const at::Tensor tensor = whole_numbers(comm.rank(), n, dtype).to(device);
+    comm.all_reduce(tensor, op).wait();
+    expect_equal(tensor, reduced(comm.size(), n, dtype, op), what);
+  }
+}
+
+inline void same_bits_case(Communicator& comm, at::Device device, at::ScalarType dtype) {
+  for (const int64_t n : {int64_t{5}, int64_t{40'001}}) {
+    const at::Tensor first = rough_numbers(comm.rank(), n, dtype).to(device), again = first.clone();
+    comm.all_reduce(first, ReduceOp::kSum).wait();
+    expect_same_bits_on_every_rank(comm, first, str("sum of ", n, " x ", c10::toString(dtype)));
+    comm.all_reduce(again, ReduceOp::kSum).wait();
+    EXPECT_TRUE(at::equal(bytes_of(first), bytes_of(again))) << "the same inputs gave another sum";
+    at::Tensor exact = at::zeros({n}, at::kDouble);
+    for (int rank = 0; rank < comm.size(); ++rank) exact += rough_numbers(rank, n, dtype).to(at::kDouble);
+    const double half_step = dtype == at::kBFloat16 ? 0x1p-8
+                             : dtype == at::kHalf   ? 0x1p-11
+                             : dtype == at::kFloat  ? 0x1p-22
+                                                    : 0x1p-50;
+    const double error = (first.cpu().to(at::kDouble) - exact).abs().max().item<double>();
+    EXPECT_LE(error, half_step * comm.size() * 4 * comm.size()) << c10::toString(dtype);
+  }
+}
+
+inline void reduce_scatter_case(Communicator& comm, at::Device device) {
+  for (const at::ScalarType dtype : dtypes()) {
+    for (const int64_t n : {0, 1, 4099}) {
+      const at::Tensor in = whole_numbers(comm.rank(), n * comm.size(), dtype).to(device);
+      const at::Tensor out = at::empty({n}, in.options());
+      comm.reduce_scatter(out, in).wait();
+      const at::Tensor whole = reduced(comm.size(), n * comm.size(), dtype, ReduceOp::kSum);
+      expect_equal(out, whole.narrow(0, n * comm.rank(), n), str("reduce_scatter ", n, " x ", c10::toString(dtype)));
+      expect_equal(in, whole_numbers(comm.rank(), n * comm.size(), dtype), "the input of reduce_scatter");
+    }
+  }
+}
+
+inline void all_gather_case(Communicator& comm, at::Device device) {
+  std::vector<at::ScalarType> types = dtypes();
+  types.push_back(at::kByte);
+  for (const at::ScalarType dtype : types) {
+    for (const int64_t n : {0, 1, 4099}) {
+      const auto part = [&](int rank) { return whole_numbers(rank, n, at::kLong).add_(10).to(dtype); };
+      const at::Tensor out = at::empty({comm.size(), n}, at::TensorOptions(dtype).device(device));
+      comm.all_gather(out, part(comm.rank()).to(device)).wait();
+      for (int rank = 0; rank < comm.size(); ++rank) {
+        expect_equal(out[rank], part(rank), str("all_gather ", n, " x ", c10::toString(dtype), ", part ", rank));
+      }
+    }
+  }
+}
+
+inline void broadcast_case(Communicator& comm, at::Device device) {
+  std::vector<at::ScalarType> types = dtypes();
+  types.push_back(at::kByte);
+  for (int root = 0; root < comm.size(); ++root) {
+    for (const at::ScalarType dtype : types) {
+      for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{70'001}}) {
+        const auto value = [&](int rank) { return whole_numbers(rank, n, at::kLong, root).add_(10).to(dtype); };
+        const at::Tensor tensor = value(comm.rank()).to(device);
+        comm.broadcast(tensor, root).wait();
+        expect_equal(tensor, value(root), str("broadcast of ", n, " x ", c10::toString(dtype), " from ", root));
+      }
+    }
+  }
+}
+
+// Several operations under way, of different sizes and kinds, awaited in reverse; as the reducer does with buckets.
+inline void several_in_flight_case(Communicator& comm, at::Device device) {
+  const std::vector<int64_t> sizes = {300'000, 3, 70'000, 0, 1, 200'001};
+  std::vector<at::Tensor> tensors;
+  std::vector<Work> works;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    tensors.push_back(whole_numbers(comm.rank(), sizes[i], at::kFloat, static_cast<int64_t>(i)).to(device));
+    works.push_back(comm.all_reduce(tensors.back(), ReduceOp::kSum));
+  }
+  const at::Tensor gathered = at::empty({comm.size(), 9}, at::TensorOptions(at::kLong).device(device));
+  Work gathering = comm.all_gather(gathered, whole_numbers(comm.rank(), 9, at::kLong).to(device));
+  gathering.wait();
+  std::for_each(works.rbegin(), works.rend(), [](Work& work) { work.wait(); });
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    expect_equal(tensors[i], reduced(comm.size(), sizes[i], at::kFloat, ReduceOp::kSum, static_cast<int64_t>(i)),
+                 str("bucket ", i));
+  }
+  for (int rank = 0; rank < comm.size(); ++rank)
+    expect_equal(gathered[rank], whole_numbers(rank, 9, at::kLong), "gathered beside");
+  works.front().wait();  // idempotent
+}
+
+// Work::wait() orders what the caller does next after the operation, and the operation after what it did before.
+inline void order_with_the_caller_case(Communicator& comm, at::Device device) {
+  const at::Tensor tensor = at::zeros({100'000}, at::TensorOptions(at::kFloat).device(device));
+  float expected = 0;
+  for (int round = 0; round < 20; ++round) {
+    tensor.add_(1);
+    comm.all_reduce(tensor, ReduceOp::kSum).wait();
+    tensor.mul_(0.5);
+    expected = (expected + 1) * static_cast<float>(comm.size()) * 0.5f;
+  }
+  expect_equal(tensor, at::full({100'000}, expected, at::kFloat), "20 rounds of add, reduce, multiply");
+}
+
+inline void allocate_case(Communicator& comm, at::Device device) {
+  const at::Tensor tensor = comm.allocate({3, 5}, at::TensorOptions(at::kDouble).device(device));
+  ASSERT_EQ(tensor.sizes(), at::IntArrayRef({3, 5}));
+  ASSERT_TRUE(tensor.is_contiguous() && tensor.device() == device && tensor.dtype() == at::kDouble);
+  tensor.fill_(comm.rank() + 1);
+  comm.all_reduce(tensor, ReduceOp::kMax).wait();
+  expect_equal(tensor, at::full({3, 5}, comm.size(), at::kDouble), "a tensor of allocate()");
+}
+
+inline void barrier_case(Communicator& comm, at::Device device) {
+  for (int i = 0; i < 5; ++i) comm.barrier();
+  const at::Tensor one = at::ones({1}, at::TensorOptions(at::kLong).device(device));
+  Work work = comm.all_reduce(one, ReduceOp::kSum);
+  comm.barrier();
+  work.wait();
+  expect_equal(one, at::full({1}, comm.size(), at::kLong), "an operation before a barrier");
+}
+
+// After abort() all that waits and all that comes later throws CommError with the reason. Leaves the communicator of no
+// use.
+inline void abort_case(Communicator& comm, at::Device device) {
+  const at::Tensor tensor = at::ones({1000}, at::TensorOptions(at::kFloat).device(device));
+  comm.all_reduce(tensor, ReduceOp::kSum).wait();
+  comm.barrier();
+  comm.abort("the test asks for it");
+  comm.abort("a second reason is ignored");
+  try {
+    comm.all_reduce(tensor, ReduceOp::kSum).wait();
+    ADD_FAILURE() << "an aborted communicator went on";
+  } catch (const CommError& error) {
+    EXPECT_NE(std::string(error.what()).find("the test asks for it"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(comm.barrier(), CommError);
+}
+
+// For communicators that sum half precision in float32 (all but NCCL): 2048 + 1 + 1 is 2048 in float16 when rounded
+// each time.
+inline void half_in_float32_case(Communicator& comm, at::Device device) {
+  const int size = comm.size();
+  const at::Tensor half = at::full({1000}, comm.rank() == 0 ? 2048 : 1, at::TensorOptions(at::kHalf).device(device));
+  comm.all_reduce(half, ReduceOp::kSum).wait();
+  expect_equal(half, at::full({1000}, 2048.0f + static_cast<float>(size - 1), at::kFloat).to(at::kHalf), "float16");
+  const at::Tensor large =
+      at::full({1000}, comm.rank() % 2 ? -60000.0 : 60000.0, at::TensorOptions(at::kHalf).device(device));
+  comm.all_reduce(large, ReduceOp::kSum).wait();
+  expect_equal(large, at::full({1000}, size % 2 ? 60000.0 : 0.0, at::kHalf), "no overflow on the way");
+}
+
+// The cases that every communicator passes; abort_case comes last.
+inline std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const at::ScalarType dtype : dtypes()) {
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin}) {
+      all.push_back({str("AllReduce_", op_name(op), "_", c10::toString(dtype)),
+                     [=](Communicator& comm, at::Device device) { all_reduce_case(comm, device, dtype, op); }});
+    }
+    if (dtype == at::kLong) continue;
+    all.push_back({str("SameBits_", c10::toString(dtype)),
+                   [=](Communicator& comm, at::Device device) { same_bits_case(comm, device, dtype); }});
+  }
+  all.push_back({"ReduceScatter", reduce_scatter_case});
+  all.push_back({"AllGather", all_gather_case});
+  all.push_back({"Broadcast", broadcast_case});
+  all.push_back({"SeveralInFlight", several_in_flight_case});
+  all.push_back({"OrderWithTheCaller", order_with_the_caller_case});
+  all.push_back({"Allocate", allocate_case});
+  all.push_back({"Barrier", barrier_case});
+  all.push_back({"Abort", abort_case});
+  return all;
+}
+
+}  // namespace dtrain::dist::contract

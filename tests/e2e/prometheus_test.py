@@ -1,0 +1,186 @@
+"""A real Prometheus server, with the shipped configuration and rules, scrapes a real run on two ranks, and every expression
+of the dashboard and of the rules returns data. At the run's clean end the targets file goes, and with it the targets.
+
+DTRAIN is the binary to test. Without it DTRAIN_DEMO (tests/monitoring/exposition_demo.cpp) takes its place, as two
+processes with made-up steps: for work on the dashboard."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import yaml
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "monitoring"))
+import board as shipped  # noqa: E402
+
+LINGER = 30  # seconds that the endpoints outlive the last step: time for the last scrapes
+
+
+class Failure(Exception):
+    pass
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def adapted_config(folder, runs):
+    """The shipped prometheus.yml, with this test's paths and a faster pace."""
+    config = yaml.safe_load((shipped.MONITORING / "prometheus" / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+    config["rule_files"] = [str(shipped.RULES)]
+    (scrape,) = config["scrape_configs"]
+    (discovery,) = scrape["file_sd_configs"]
+    discovery["files"] = [str(runs / "targets" / "*.json")]
+    discovery["refresh_interval"] = "1s"
+    path = folder / "prometheus.yml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+class Prometheus:
+    def __init__(self, folder, runs):
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.log = folder / "prometheus.log"
+        self.process = subprocess.Popen(
+            ["prometheus", f"--config.file={adapted_config(folder, runs)}", f"--storage.tsdb.path={folder / 'tsdb'}",
+             f"--web.listen-address={self.url.removeprefix('http://')}"],
+            stdout=self.log.open("w"), stderr=subprocess.STDOUT)
+
+    def query(self, expr):
+        url = f"{self.url}/api/v1/query?" + urllib.parse.urlencode({"query": expr})
+        try:
+            with urllib.request.urlopen(url, timeout=30) as reply:
+                return json.load(reply)["data"]["result"]
+        except urllib.error.HTTPError as error:
+            raise Failure(f"{expr}: {error.read().decode()}") from None
+
+    def wait_until(self, what, condition, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise Failure(f"Prometheus ended:\n{self.log.read_text()}")
+            try:
+                if condition():
+                    return
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                pass  # it is still starting
+            time.sleep(0.5)
+        raise Failure(f"{what}: not within {seconds} s")
+
+
+def start_run(folder, runs):
+    """The processes of the run, and its targets files."""
+    log = (folder / "run.log").open("w")
+    if "DTRAIN" in os.environ:
+        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "2", os.environ["DTRAIN"], "--epochs", "2",
+                   "--name", "scraped", "--run.folder", str(runs), "--run.log_every", "2", "--checkpoint.every_steps", "10",
+                   "--metrics.port", "0", "--metrics.linger_seconds", str(LINGER)]
+        commands, files = [command], ["scraped.json"]
+    else:
+        commands = [[os.environ["DTRAIN_DEMO"], str(rank), str(runs), "25"] for rank in (0, 1)]
+        files = ["demo.0.json", "demo.1.json"]
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
+    processes = [subprocess.Popen(c, cwd=folder, stdout=log, stderr=subprocess.STDOUT, env=environment) for c in commands]
+    return processes, [runs / "targets" / name for name in files]
+
+
+def missing_data(server, expressions):
+    return [(where, expr) for where, expr in expressions if not server.query(expr)]
+
+
+def check_labels(server):
+    ranks = {series["metric"]["rank"] for series in server.query("dtrain_steps_total")}
+    if ranks != {"0", "1"}:
+        raise Failure(f"series of ranks {ranks}, not of 0 and 1")
+    for series in server.query('{__name__=~"dtrain_.+"}'):
+        doubled = [label for label in series["metric"] if label.startswith("exported_")]
+        if doubled:
+            raise Failure(f"honor_labels is not in effect: {doubled} in {series['metric']}")
+    if len(server.query("dtrain_loss{split='train'}")) != 1:
+        raise Failure("the training loss of a job is one series")
+
+
+def test(folder):
+    runs = folder / "runs"
+    processes, targets = start_run(folder, runs)
+    server = None
+    try:
+        server = Prometheus(folder, runs)
+
+        def both_up():
+            for process in processes:
+                if process.poll() is not None:
+                    raise Failure(f"the run ended with {process.returncode} before it was scraped")
+            return len([s for s in server.query('up{job="dtrain"}') if s["value"][1] == "1"]) == 2
+
+        server.wait_until("both ranks up", both_up, 300)
+        for target in targets:
+            if not target.exists():
+                raise Failure(f"{target} is missing while the run goes on")
+        expressions = shipped.dashboard_expressions(shipped.load_board()) + shipped.rule_expressions()
+        lacking = expressions
+
+        def all_return_data():
+            nonlocal lacking
+            lacking = missing_data(server, expressions)
+            if lacking and all(p.poll() is not None for p in processes):
+                raise Failure("the run ended")
+            return not lacking
+
+        try:
+            server.wait_until("every expression returns data", all_return_data, 300)
+        except Failure as failure:
+            raise Failure(f"{failure}; no data for:\n" + "\n".join(f"  {w}: {e}" for w, e in lacking)) from None
+        check_labels(server)
+        print(f"{len(expressions)} expressions of the dashboard and the rules return data")
+
+        for process in processes:
+            code = process.wait(timeout=300)
+            if code != 0:
+                raise Failure(f"the run ended with {code}")
+        left = [str(t) for t in targets if t.exists()]
+        if left:
+            raise Failure(f"still there after a clean end: {left}")
+        server.wait_until("the targets are forgotten", lambda: not server.query('up{job="dtrain"}'), 60)
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.wait(timeout=60)
+        if server is not None:
+            server.process.terminate()
+            server.process.wait(timeout=60)
+
+
+def main():
+    if not shutil.which("prometheus"):
+        print("prometheus is missing (launch/bootstrap --tests installs it)")
+        return 77
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        try:
+            test(folder)
+        except Failure as failure:
+            print("FAILED:", failure)
+            for log in ("run.log", "prometheus.log"):
+                if (folder / log).exists():
+                    print(f"--- {log} (end)\n" + (folder / log).read_text(errors="replace")[-3000:])
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

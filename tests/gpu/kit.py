@@ -1,0 +1,63 @@
+"""What tests/gpu/run runs, and how: from a build of this tree, or from a bundle made elsewhere by tests/gpu/bundle.
+
+A test is {"name", "command", "environment", "timeout"}; in a bundle's tests.json the places of the machine that made it
+stand as {bin}, {source}, {python} and {mpirun}.
+"""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+def gpu_tests(build):
+    """The tests labelled gpu of a configured build folder, with places as placeholders; and the binaries they name."""
+    listed = json.loads(subprocess.check_output(["ctest", "--test-dir", build, "-L", "^gpu$", "--show-only=json-v1"]))
+    build, tests, binaries = pathlib.Path(build).resolve(), [], set()
+
+    def placed(word):
+        path = pathlib.Path(word)
+        if path.name == "mpirun":
+            return "{mpirun}"
+        if path.is_absolute() and path.name.startswith("python"):
+            return "{python}"
+        if path.is_absolute() and path.is_relative_to(build) and path.is_file():
+            binaries.add(path)
+            return "{bin}/" + path.name
+        return word.replace(str(SOURCE), "{source}")
+
+    for test in listed["tests"]:
+        properties = {p["name"]: p["value"] for p in test.get("properties", [])}
+        pairs = dict(pair.split("=", 1) for pair in properties.get("ENVIRONMENT", []))
+        tests.append({"name": test["name"], "command": [placed(word) for word in test.get("command", [])],
+                      "environment": {name: placed(value) for name, value in pairs.items()},
+                      "timeout": float(properties.get("TIMEOUT", 300))})
+    return tests, sorted(binaries)
+
+
+class Kit:
+    """prefix: put before every command; dtrain and mpirun: what to call; tests: with real places."""
+
+    def __init__(self, bundle=None, build=SOURCE / "build"):
+        if bundle:
+            bundle = pathlib.Path(bundle).resolve()
+            self.prefix, self.dtrain, self.mpirun = [str(bundle / "run")], str(bundle / "bin/dtrain"), str(bundle / "bin/mpirun")
+            tests, folder = json.loads((bundle / "tests.json").read_text()), bundle / "bin"
+            places = {"bin": lambda name: str(folder / name)}
+        else:
+            self.prefix, self.dtrain, self.mpirun = [], str(pathlib.Path(build) / "src/dtrain"), shutil.which("mpirun")
+            tests, binaries = gpu_tests(build)
+            by_name = {path.name: str(path) for path in binaries}
+            places = {"bin": lambda name: by_name[name]}
+
+        def real(word):
+            if word.startswith("{bin}/"):
+                return places["bin"](word[len("{bin}/"):])
+            if word == "{python}":
+                return sys.executable
+            return word.replace("{mpirun}", self.mpirun or "mpirun").replace("{source}", str(SOURCE))
+
+        self.tests = [{**test, "command": [real(word) for word in test["command"]],
+                       "environment": {name: real(value) for name, value in test["environment"].items()}} for test in tests]

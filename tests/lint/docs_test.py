@@ -1,0 +1,95 @@
+"""What the documents say can be done, can be done: files, scripts, commands, flags and links that they name exist."""
+import os
+import re
+import shlex
+import subprocess
+import unittest
+
+import tree
+
+FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+# Other programs' flags stand on the same lines.
+COMMAND = re.compile(r"(?:^|[\s;&|(])dtrain(?=\s|$)(.*)")
+
+
+def documents():
+    """README and CONTRIBUTING, and the pages of docs/ (but the generated reference)."""
+    pages = tree.files("README.md", "CONTRIBUTING.md") + [p for p in tree.files("docs/*.md") if p.name != "configuration.md"]
+    return {path: tree.read(path) for path in pages}
+
+
+def commands_in(text):
+    """Every `dtrain ...` of the code in a page, without what follows a pipe, && or comment."""
+    code = "\n".join(FENCE.findall(text)) + "\n" + "\n".join(re.findall(r"`([^`\n]+)`", FENCE.sub("", text)))
+    for line in code.replace("\\\n", " ").splitlines():
+        found = COMMAND.search(line.split(" #")[0])
+        if found:
+            yield re.split(r"\s*(?:&&|\|\||[;&|>)])", found.group(1))[0].strip()
+
+
+def words(command):
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
+
+
+class Docs(unittest.TestCase):
+    def test_commands_are_found_in_text(self):
+        text = "do `dtrain eval RUN` or\n```sh\nmpirun -np 4 \\\n  dtrain --epochs 2 && echo done # dtrain no\n. dtrain.sh\n```\n"
+        self.assertEqual(list(commands_in(text)), ["--epochs 2", "eval RUN"])
+
+    def test_the_two_commands_are_in_the_readme(self):
+        text = tree.read("README.md")
+        for command in ("./launch/quickstart", "./tests/run"):
+            self.assertIn(command, text)
+
+    def test_files_that_are_named_exist(self):
+        folders = sorted({path.parts[0] for path in tree.files() if len(path.parts) > 1})
+        name = re.compile(r"(?<![\w/.-])(?:\./)?((?:" + "|".join(map(re.escape, folders)) + r")/[\w./-]*\w)")
+        missing = []
+        for page, text in documents().items():
+            if page.name == "design.md":
+                continue  # it also names what is to come
+            for named in name.findall("\n".join(FENCE.findall(text) + re.findall(r"`([^`\n]+)`", text))):
+                if not (tree.ROOT / named).exists():
+                    missing.append(f"{page}: {named}")
+        self.assertFalse(missing, "\n" + "\n".join(missing))
+
+    def test_links_lead_somewhere(self):
+        broken = []
+        for page, text in documents().items():
+            for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", FENCE.sub("", text)):
+                if not re.match(r"[a-z]+:", target) and not (tree.ROOT / page.parent / target).exists():
+                    broken.append(f"{page}: {target}")
+        self.assertFalse(broken, "\n" + "\n".join(broken))
+
+    def test_commands_and_flags_are_real(self):
+        binary = os.environ["DTRAIN"]
+
+        def help_of(*command):
+            return subprocess.run([binary, *command, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+
+        general = help_of()
+        known = re.findall(r"^  ([a-z]+)\s", general.split("commands:")[1].split("flags of train")[0], re.MULTILINE)
+        self.assertIn("train", known)
+        pages = {name: help_of(name) for name in known}
+        pages["train"] += general
+        wrong = []
+        for page, text in documents().items():
+            if page.name == "design.md":
+                continue
+            for command in commands_in(text):
+                parts = words(command)
+                name = parts[0] if parts and re.fullmatch(r"[a-z]+", parts[0]) else "train"
+                if name not in known:
+                    wrong.append(f"{page}: dtrain {command}: no command {name}")
+                    continue
+                for flag in re.findall(r"(?<!\S)--([a-z][\w.-]*)", command):
+                    if not re.search(rf"--{re.escape(flag)}(?![\w.-])", pages[name]):
+                        wrong.append(f"{page}: dtrain {command}: no flag --{flag}")
+        self.assertFalse(wrong, "\n" + "\n".join(wrong))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,112 @@
+"""The dashboard and its provisioning, as far as they can be checked without Grafana: the layout, the data source, and that
+every series it asks for is in a real page of the real sink."""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import yaml
+
+import board as shipped
+
+problems = []
+
+
+def check(condition, what):
+    if not condition:
+        problems.append(what)
+
+
+@contextlib.contextmanager
+def page(*arguments):
+    """What the demo rank 0 serves."""
+    with tempfile.TemporaryDirectory() as runs:
+        demo = subprocess.Popen([os.environ["DTRAIN_DEMO"], "0", runs, "60", *arguments], stdout=subprocess.PIPE, text=True)
+        try:
+            address = demo.stdout.readline().strip()
+            for _ in range(600):
+                text = urllib.request.urlopen(f"http://{address}/metrics", timeout=30).read().decode()
+                if "dtrain_last_checkpoint_step{" in text:
+                    break
+                time.sleep(0.1)
+            yield text
+        finally:
+            demo.kill()
+            demo.wait()
+
+
+def series_names(text):
+    return {line.split("{")[0].split(" ")[0] for line in text.splitlines() if line and not line.startswith("#")}
+
+
+def check_layout(board):
+    ids = [p["id"] for p in shipped.panels(board)]
+    check(len(ids) == len(set(ids)), f"panel ids repeat: {ids}")
+    cells = {}
+    for panel in board["panels"]:
+        grid = panel["gridPos"]
+        check(0 <= grid["x"] and grid["x"] + grid["w"] <= 24 and grid["w"] > 0 and grid["h"] > 0, f"{panel['title']}: {grid}")
+        for x in range(grid["x"], grid["x"] + grid["w"]):
+            for y in range(grid["y"], grid["y"] + grid["h"]):
+                other = cells.setdefault((x, y), panel["title"])
+                check(other == panel["title"], f"{panel['title']!r} lies on {other!r}")
+    for panel in shipped.panels(board):
+        if panel["type"] == "row":
+            continue
+        check(panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}, f"{panel['title']}: data source")
+        refs = [t["refId"] for t in panel["targets"]]
+        check(refs and len(refs) == len(set(refs)), f"{panel['title']}: refIds {refs}")
+        for target in panel["targets"]:
+            check(target["datasource"]["uid"] == "${datasource}", f"{panel['title']}: data source of a target")
+            check("$job_id" in target["expr"], f"{panel['title']}: not filtered by run: {target['expr']}")
+
+
+def check_provisioning():
+    folder = shipped.MONITORING / "grafana" / "provisioning"
+    source = yaml.safe_load((folder / "datasources" / "prometheus.yaml").read_text())
+    check(source["apiVersion"] == 1 and source["datasources"][0]["type"] == "prometheus", "data source provisioning")
+    boards = yaml.safe_load((folder / "dashboards" / "dtrain.yaml").read_text())
+    check(boards["apiVersion"] == 1 and boards["providers"][0]["type"] == "file", "dashboard provisioning")
+
+
+def documented(names):
+    text = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text()
+    for name in sorted(names):
+        for suffix in ("_bucket", "_sum", "_count"):
+            name = name.removesuffix(suffix)
+        check(f"`{name}`" in text or f"`{name}{{" in text, f"docs/metrics.md does not tell of {name}")
+
+
+board = shipped.load_board()
+check_layout(board)
+check_provisioning()
+check("__inputs" not in board and "DS_PROMETHEUS" not in shipped.BOARD.read_text(), "only the import page knows __inputs")
+check(board["id"] is None and board["uid"] == "dtrain", "a provisioned board has a fixed uid and no id")
+variables = {v["name"]: v for v in board["templating"]["list"]}
+check(variables["datasource"]["type"] == "datasource" and variables["datasource"]["query"] == "prometheus", "variable datasource")
+check({"job_id", "rank"} <= set(variables), "variables job_id and rank")
+
+with page("gpu") as text:
+    exported = series_names(text)
+check(any(name.startswith("dtrain_gpu_") for name in exported), "the demo exports GPU series")
+asked = shipped.dashboard_expressions(board) + shipped.rule_expressions()
+check(len(asked) > 40, f"only {len(asked)} expressions found")
+for where, expr in asked:
+    names = shipped.metric_names(expr)
+    check(names or "up{" in expr, f"{where} asks for no series: {expr}")
+    for name in names - exported - shipped.recorded_names():
+        problems.append(f"{where} asks for {name}, which is not exported")
+for name in ("job_id", "rank"):
+    for metric in shipped.metric_names(variables[name]["definition"]):
+        check(metric in exported, f"variable {name} asks for {metric}")
+documented({name for name in exported if name.startswith("dtrain_")})
+
+for problem in problems:
+    print("FAILED:", problem)
+print(f"{len(asked)} expressions, {len(exported)} series names")
+sys.exit(1 if problems else 0)

@@ -1,0 +1,124 @@
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "monitoring/gpu_metrics.h"
+#include "monitoring/http_get.h"
+#include "monitoring/sinks.h"
+
+namespace dtrain::monitoring {
+namespace {
+
+using testing::scrape;
+using testing::value_of;
+
+GpuReading reading() {
+  GpuReading r;
+  r.utilization = 0.97;
+  r.memory_used = 8e9;
+  r.power = 342.5;
+  r.energy = 1000;
+  r.sm_clock = 1.695e9;
+  r.temperature = 71;
+  return r;
+}
+
+// Gives the same reading `times` times, then is lost.
+class FakeReader : public GpuReader {
+ public:
+  FakeReader(GpuReading reading, int times, std::atomic<int>& reads)
+      : reading_(reading), times_(times), reads_(reads) {}
+  std::string name() const override { return "Fake 3090"; }
+  std::string uuid() const override { return "GPU-1234"; }
+  std::optional<GpuReading> read() override {
+    if (++reads_ > times_) return std::nullopt;
+    return reading_;
+  }
+
+ private:
+  GpuReading reading_;
+  int times_;
+  std::atomic<int>& reads_;
+};
+
+std::string page(const prometheus::Registry& registry) {
+  return prometheus::TextSerializer().Serialize(registry.Collect());
+}
+
+TEST(GpuMetrics, GaugesThrottleSecondsAndEnergy) {
+  prometheus::Registry registry;
+  std::atomic<int> reads{0};
+  const FakeReader reader({}, 0, reads);
+  GpuMetrics metrics(registry, {{"rank", "0"}}, "0000:65:00.0", reader);
+  GpuReading r = reading();
+  r.throttle_mask = 0x1 | 0x4 | 0x40;  // idle is no throttling
+  metrics.update(r, 2.0);
+  r.throttle_mask = 0x40;
+  r.energy = 1600;
+  metrics.update(r, 3.0);
+  const std::string text = page(registry);
+  EXPECT_EQ(value_of(text, "dtrain_gpu_utilization_ratio", "gpu=\"0000:65:00.0\",gpu_uuid=\"GPU-1234\",rank=\"0\""),
+            "0.97");
+  EXPECT_EQ(value_of(text, "dtrain_gpu_power_watts"), "342.5");
+  EXPECT_EQ(value_of(text, "dtrain_gpu_throttle_seconds_total", "reason=\"hw_thermal\""), "5");
+  EXPECT_EQ(value_of(text, "dtrain_gpu_throttle_seconds_total", "reason=\"sw_power_cap\""), "2");
+  EXPECT_EQ(value_of(text, "dtrain_gpu_throttle_seconds_total", "reason=\"hw_power_brake\""), "0");
+  EXPECT_EQ(value_of(text, "dtrain_gpu_energy_joules_total"), "600") << "what was used before the run is not counted";
+  EXPECT_EQ(value_of(text, "dtrain_gpu_info", "name=\"Fake 3090\""), "1");
+  EXPECT_EQ(value_of(text, "dtrain_gpu_memory_total_bytes"), "") << "what the card does not say is absent, not 0";
+}
+
+TEST(GpuMetrics, ADriverReloadDoesNotTurnTheEnergyBack) {
+  prometheus::Registry registry;
+  std::atomic<int> reads{0};
+  const FakeReader reader({}, 0, reads);
+  GpuMetrics metrics(registry, {}, "x", reader);
+  GpuReading r = reading();
+  for (const double energy : {1000.0, 1100.0, 5.0, 30.0}) {
+    r.energy = energy;
+    metrics.update(r, 1);
+  }
+  EXPECT_EQ(value_of(page(registry), "dtrain_gpu_energy_joules_total"), "125");
+}
+
+TEST(GpuPoller, ReadsUntilTheGpuIsLostAndSaysSo) {
+  std::atomic<int> reads{0};
+  config::Metrics config;
+  config.port = 0;
+  config.gpu_interval = 0.01;
+  Identity id;
+  id.job_id = "job";
+  id.gpu_pci_bus_id = "0000:65:00.0";
+  ::testing::internal::CaptureStderr();
+  std::string text;
+  {
+    const auto sink = make_prometheus_sink(config, id, std::make_unique<FakeReader>(reading(), 3, reads));
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (reads < 4 && std::chrono::steady_clock::now() < patience)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    text = scrape(sink->address());
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(value_of(text, "dtrain_gpus"), "1");
+  EXPECT_EQ(value_of(text, "dtrain_gpu_temperature_celsius", "gpu=\"0000:65:00.0\""), "71");
+  EXPECT_EQ(reads, 4) << "a lost GPU is not asked again";
+  EXPECT_NE(said.find("the GPU Fake 3090 (GPU-1234) no longer answers"), std::string::npos) << said;
+}
+
+TEST(GpuPoller, EndsAtOnceWhenTheRunEnds) {
+  std::atomic<int> reads{0};
+  prometheus::Registry registry;
+  auto reader = std::make_unique<FakeReader>(reading(), 1000, reads);
+  auto metrics = std::make_unique<GpuMetrics>(registry, std::map<std::string, std::string>{}, "x", *reader);
+  const auto before = std::chrono::steady_clock::now();
+  { const GpuPoller poller(std::move(reader), std::move(metrics), /*interval=*/3600); }
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(60));
+  EXPECT_EQ(reads, 1);
+}
+
+}  // namespace
+}  // namespace dtrain::monitoring

@@ -1,0 +1,149 @@
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/file_system.h"
+#include "core/strings.h"
+#include "monitoring/append_file.h"
+#include "monitoring/sample_stats.h"
+#include "monitoring/sinks.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::monitoring {
+namespace {
+
+using nlohmann::json;
+using testing::sample_eval;
+using testing::sample_step;
+
+std::vector<json> records(const std::filesystem::path& file) {
+  std::vector<json> all;
+  for (const std::string& line : split(read_text(file), '\n')) {
+    if (!line.empty()) all.push_back(json::parse(line));
+  }
+  return all;
+}
+
+TEST(JsonLines, EveryKindOfRecord) {
+  const dtrain::testing::TempDir folder;
+  {
+    const auto sink = make_jsonl_sink(folder / "m.jsonl", 0);
+    sink->state("training");
+    StepStats s = sample_step();
+    sink->record(s);
+    s.logging = false;
+    s.step = 121;
+    sink->record(s);
+    sink->record(sample_eval());
+    sink->checkpoint_saved(121, 0.5);
+    sink->state("finished");
+  }
+  const std::vector<json> all = records(folder / "m.jsonl");
+  ASSERT_EQ(all.size(), 5u);
+  EXPECT_EQ(all[0]["kind"], "state");
+  EXPECT_EQ(all[0]["step"], 0);
+  EXPECT_EQ(all[1]["kind"], "step");
+  EXPECT_EQ(all[1]["step"], 120);
+  EXPECT_EQ(all[1]["loss"], 0.1234);
+  EXPECT_EQ(all[1]["phase_seconds"]["backward"], 0.1502);
+  EXPECT_EQ(all[1]["ledger"], "fedcba9876543210");
+  EXPECT_EQ(all[2]["kind"], "eval");
+  EXPECT_EQ(all[2]["metrics"]["mae_yaw"], 7.1);
+  EXPECT_EQ(all[3]["kind"], "checkpoint");
+  EXPECT_EQ(all[3]["step"], 121);
+  EXPECT_EQ(all[4]["state"], "finished");
+  EXPECT_EQ(all[4]["step"], 121);
+  EXPECT_GT(all[4]["time"].get<double>(), 1.7e9);
+}
+
+TEST(JsonLines, StaysJsonWhenTheNumbersAreNot) {
+  const dtrain::testing::TempDir folder;
+  {
+    const auto sink = make_jsonl_sink(folder / "m.jsonl", 0);
+    StepStats s = sample_step();
+    s.loss = std::numeric_limits<double>::quiet_NaN();
+    s.grad_norm = -std::numeric_limits<double>::infinity();
+    sink->record(s);
+    sink->state("not UTF-8: \xff");
+  }
+  const std::vector<json> all = records(folder / "m.jsonl");
+  EXPECT_TRUE(all[0]["loss"].is_null());
+  EXPECT_FALSE(all[0].contains("loss_text"));
+  EXPECT_TRUE(all[0]["grad_norm"].is_null());
+  EXPECT_EQ(all[0]["grad_norm_text"], "-inf");
+}
+
+TEST(JsonLines, ResumeDropsWhatCameAfterAndWhatWasCutShort) {
+  const dtrain::testing::TempDir folder;
+  const auto file = folder / "m.jsonl";
+  std::ofstream(file) << R"({"kind":"step","step":10,"loss":1})"
+                         "\n"
+                      << R"({"kind":"eval","step":20})"
+                         "\n"
+                      << R"({"kind":"step","step":30})"
+                         "\n"
+                      << R"({"kind":"step","step":2)";  // killed here
+  make_jsonl_sink(file, 20)->state("starting");
+  const std::vector<json> all = records(file);
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(read_text(file).rfind(R"({"kind":"step","step":10,"loss":1})"
+                                  "\n"
+                                  R"({"kind":"eval","step":20})"
+                                  "\n",
+                                  0),
+            0u)
+      << "kept lines stay byte for byte";
+  EXPECT_EQ(all[2]["kind"], "state");
+  EXPECT_EQ(all[2]["step"], 20);
+}
+
+TEST(JsonLines, AFullDiskIsSaidOnceAndTrainingGoesOn) {
+  ::testing::internal::CaptureStderr();
+  {
+    const auto sink = make_jsonl_sink("/dev/full", 0);
+    sink->record(sample_step());
+    sink->record(sample_step());
+    sink->record(sample_eval());
+  }
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("cannot write /dev/full: No space left on device"), std::string::npos) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+}
+
+TEST(JsonLines, AMissingFolderIsSaidOnce) {
+  const dtrain::testing::TempDir folder;
+  ::testing::internal::CaptureStderr();
+  const auto sink = make_jsonl_sink(folder / "gone" / "m.jsonl", 0);
+  sink->record(sample_step());
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("cannot open"), std::string::npos) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+}
+
+TEST(AppendFile, CutsOffARecordThatDidNotFit) {
+  const dtrain::testing::TempDir folder;
+  AppendFile file(folder / "f");
+  const std::string whole(4000, 'a');
+  EXPECT_TRUE(file.append(whole));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{4096, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  ::testing::internal::CaptureStderr();
+  const bool fitted = file.append(std::string(200, 'b'));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("File too large"), std::string::npos);
+  EXPECT_FALSE(fitted);
+  EXPECT_EQ(read_text(folder / "f"), whole);
+  EXPECT_TRUE(file.append("again"));
+  EXPECT_EQ(read_text(folder / "f"), whole + "again");
+}
+
+}  // namespace
+}  // namespace dtrain::monitoring

@@ -1,0 +1,93 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "core/file_system.h"
+#include "core/log.h"
+#include "monitoring/sample_stats.h"
+#include "monitoring/sinks.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::monitoring {
+namespace {
+
+using testing::sample_eval;
+using testing::sample_step;
+
+TEST(StepLine, IsTheProductsFormat) {
+  EXPECT_EQ(
+      step_line(sample_step()),
+      "epoch 1/50 | step 120/4078 | loss 0.1234 | lr 1.00e-03 | gnorm 0.52 | 512.3 samples/s | "
+      "step 249.8 = data 1.2 + h2d 0.8 + fwd 80.1 + bwd 150.2 + comm 9.7 (exposed) + opt 7.8 | mem 8.2/24.0 GiB | "
+      "scale 65536 | eta 1h02m");
+}
+
+TEST(StepLine, LeavesOutWhatThereIsNot) {
+  StepStats s = sample_step();
+  s.loss_scale = s.grad_norm = s.eta_seconds = StepStats::kUnknown;
+  s.phase_seconds[static_cast<size_t>(Phase::kH2d)] = 0;
+  EXPECT_EQ(step_line(s),
+            "epoch 1/50 | step 120/4078 | loss 0.1234 | lr 1.00e-03 | 512.3 samples/s | "
+            "step 249.0 = data 1.2 + fwd 80.1 + bwd 150.2 + comm 9.7 (exposed) + opt 7.8 | mem 8.2/24.0 GiB");
+}
+
+TEST(StepLine, TellsOfSavesSkipsAndInfinities) {
+  StepStats s = sample_step();
+  s.loss = std::numeric_limits<double>::infinity();
+  s.skipped_total = 3;
+  s.phase_seconds[static_cast<size_t>(Phase::kCheckpoint)] = 0.05;
+  const std::string line = step_line(s);
+  EXPECT_NE(line.find("loss inf"), std::string::npos) << line;
+  EXPECT_NE(line.find("step 299.8 = "), std::string::npos) << line;
+  EXPECT_NE(line.find(" + save 50.0"), std::string::npos) << line;
+  EXPECT_NE(line.find("scale 65536 | skipped 3"), std::string::npos) << line;
+}
+
+TEST(EvalLine, LossFirstThenTheMetrics) {
+  EXPECT_EQ(eval_line(sample_eval(), 50),
+            "val epoch 1/50 | loss 0.0123 | mae 6.21 | mae_yaw 7.10 | 1000 samples in 3.2 s");
+  EXPECT_EQ(eval_line(sample_eval()), "val epoch 1 | loss 0.0123 | mae 6.21 | mae_yaw 7.10 | 1000 samples in 3.2 s");
+}
+
+TEST(ProgressBar, FitsAnyTerminal) {
+  StepStats s = sample_step();
+  s.step = 2039;
+  const std::string wide = progress_bar(s, 120);
+  EXPECT_NE(wide.find("[####################--------------------] 2039/4078  loss 0.1234"), std::string::npos) << wide;
+  for (const int columns : {1, 10, 40, 60, 80, 200}) {
+    EXPECT_LE(static_cast<int>(progress_bar(s, columns).size()), columns);
+  }
+}
+
+TEST(ConsoleSink, WritesLoggingStepsAndEvaluationsToTheLog) {
+  const dtrain::testing::TempDir folder;
+  log::open_file((folder / "log.txt").string());
+  const auto sink = make_console_sink(/*bar=*/false);
+  StepStats s = sample_step();
+  sink->record(s);
+  s.logging = false;
+  sink->record(s);
+  sink->record(sample_eval());
+  log::close_file();
+  EXPECT_EQ(read_text(folder / "log.txt"), step_line(sample_step()) + "\n" + eval_line(sample_eval(), 50) + "\n");
+}
+
+TEST(ConsoleSink, TheBarIsDrawnOverItselfAndEndsBeforeAnotherLine) {
+  ::testing::internal::CaptureStderr();
+  {
+    const auto sink = make_console_sink(/*bar=*/true);
+    StepStats s = sample_step();
+    sink->record(s);
+    s.step = s.total_steps;  // the last step is always drawn
+    sink->record(s);
+    sink->record(sample_eval());
+  }
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(text.rfind("\repoch 1/50 ", 0), 0u) << text;
+  EXPECT_NE(text.find("] 4078/4078"), std::string::npos) << text;
+  EXPECT_NE(text.find("\nval epoch 1/50 | loss 0.0123"), std::string::npos) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
+}
+
+}  // namespace
+}  // namespace dtrain::monitoring

@@ -1,0 +1,208 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "core/strings.h"
+#include "monitoring/gpu_reader.h"
+#include "monitoring/http_get.h"
+#include "monitoring/sample_stats.h"
+#include "monitoring/sinks.h"
+
+namespace dtrain::monitoring {
+namespace {
+
+using testing::sample_eval;
+using testing::sample_step;
+using testing::scrape;
+using testing::value_of;
+
+config::Metrics any_port() {
+  config::Metrics metrics;
+  metrics.port = 0;
+  return metrics;
+}
+
+Identity rank(int rank) {
+  Identity id;
+  id.job_id = "job";
+  id.rank = id.local_rank = rank;
+  id.node = "node-a";
+  id.build = {{"version", "0.1.0"}, {"torch", "2.11.0"}};
+  id.job = {{"task", "headpose"}, {"world_size", "2"}};
+  return id;
+}
+
+// A port that something else listens on, as long as it lives.
+class TakenPort {
+ public:
+  TakenPort() : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || ::listen(fd_, 1) != 0) port_ = -1;
+    socklen_t size = sizeof address;
+    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
+    if (port_ == 0) port_ = ntohs(address.sin_port);
+  }
+  ~TakenPort() { ::close(fd_); }
+  int port() const { return port_; }
+
+ private:
+  int fd_;
+  int port_ = 0;
+};
+
+TEST(PrometheusSink, ServesTheNumbersOfAStep) {
+  const auto sink = make_prometheus_sink(any_port(), rank(0));
+  ASSERT_EQ(sink->address().rfind("127.0.0.1:", 0), 0u) << "the default is for this machine only";
+  sink->state("training");
+  StepStats s = sample_step();
+  s.logging = false;
+  for (s.step = 1; s.step < 10; ++s.step) sink->record(s);
+  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_loss"), "") << "nothing is claimed before it is known";
+  s.logging = true;
+  sink->record(s);
+  const std::string page = scrape(sink->address());
+  EXPECT_EQ(value_of(page, "dtrain_steps_total", "job_id=\"job\",local_rank=\"0\",node=\"node-a\",rank=\"0\""), "10");
+  EXPECT_EQ(value_of(page, "dtrain_samples_total"), "1280");
+  EXPECT_EQ(value_of(page, "dtrain_step_duration_seconds_count"), "10");
+  EXPECT_EQ(value_of(page, "dtrain_step_duration_seconds_bucket", "le=\"0.5\""), "10");
+  EXPECT_EQ(value_of(page, "dtrain_step_duration_seconds_bucket", "le=\"0.2\""), "0");
+  EXPECT_DOUBLE_EQ(std::stod(value_of(page, "dtrain_phase_seconds_total", "phase=\"backward\"")), 1.502);
+  EXPECT_EQ(value_of(page, "dtrain_loss", "split=\"train\""), "0.1234");
+  EXPECT_EQ(value_of(page, "dtrain_learning_rate"), "0.001");
+  EXPECT_EQ(value_of(page, "dtrain_amp_loss_scale"), "65536");
+  EXPECT_EQ(value_of(page, "dtrain_reduced_bytes_total"), "10000");
+  EXPECT_EQ(value_of(page, "dtrain_loader_bytes_total"), "20000");
+  EXPECT_EQ(value_of(page, "dtrain_loader_queue_depth"), "3");
+  EXPECT_EQ(value_of(page, "dtrain_build_info", "torch=\"2.11.0\""), "1");
+  EXPECT_EQ(value_of(page, "dtrain_job_info", "task=\"headpose\",world_size=\"2\""), "1");
+  EXPECT_EQ(value_of(page, "dtrain_run_state", "state=\"training\""), "1");
+  EXPECT_EQ(value_of(page, "dtrain_run_state", "state=\"starting\""), "0");
+  EXPECT_EQ(value_of(page, "dtrain_gpus"), "0");
+  EXPECT_EQ(page.find("dtrain_gpu_"), std::string::npos) << "no GPU, no GPU series";
+}
+
+TEST(PrometheusSink, EvaluationsCheckpointsAndSkips) {
+  const auto sink = make_prometheus_sink(any_port(), rank(0));
+  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_last_checkpoint_timestamp_seconds"), "");
+  sink->record(sample_eval());
+  sink->checkpoint_saved(120, 0.5);
+  StepStats s = sample_step();
+  s.skipped_total = 2;
+  sink->record(s);
+  const std::string page = scrape(sink->address());
+  EXPECT_EQ(value_of(page, "dtrain_loss", "split=\"val\""), "0.0123");
+  EXPECT_EQ(value_of(page, "dtrain_eval_metric", "metric=\"mae_yaw\""), "7.1");
+  EXPECT_EQ(value_of(page, "dtrain_eval_duration_seconds", "split=\"val\""), "3.2");
+  EXPECT_EQ(value_of(page, "dtrain_last_checkpoint_step"), "120");
+  EXPECT_EQ(value_of(page, "dtrain_checkpoints_total"), "1");
+  EXPECT_EQ(value_of(page, "dtrain_last_checkpoint_duration_seconds"), "0.5");
+  EXPECT_EQ(value_of(page, "dtrain_phase_seconds_total", "phase=\"eval\""), "3.2");
+  EXPECT_EQ(value_of(page, "dtrain_phase_seconds_total", "phase=\"checkpoint\""), "0.5");
+  EXPECT_EQ(value_of(page, "dtrain_optimizer_skips_total", "reason=\"inf_grad\""), "2");
+  EXPECT_EQ(value_of(page, "dtrain_epochs_total"), "1");
+}
+
+TEST(PrometheusSink, WhatIsGlobalComesFromRankZeroAlone) {
+  const auto sink = make_prometheus_sink(any_port(), rank(1));
+  sink->record(sample_step());
+  sink->record(sample_eval());
+  sink->checkpoint_saved(120, 0.5);
+  const std::string page = scrape(sink->address());
+  EXPECT_EQ(value_of(page, "dtrain_steps_total", "rank=\"1\""), "120");
+  for (const char* name : {"dtrain_samples_total", "dtrain_loss", "dtrain_job_info", "dtrain_eval_metric",
+                           "dtrain_last_checkpoint_step", "dtrain_learning_rate"}) {
+    EXPECT_EQ(value_of(page, name), "") << name;
+  }
+}
+
+TEST(PrometheusSink, NotANumberPasses) {
+  const auto sink = make_prometheus_sink(any_port(), rank(0));
+  StepStats s = sample_step();
+  s.loss = std::numeric_limits<double>::quiet_NaN();
+  s.grad_norm = std::numeric_limits<double>::infinity();
+  sink->record(s);
+  const std::string page = scrape(sink->address());
+  EXPECT_EQ(value_of(page, "dtrain_loss"), "Nan");
+  EXPECT_EQ(value_of(page, "dtrain_grad_norm"), "+Inf");
+}
+
+TEST(PrometheusSink, ResumeGoesOnWhereTheCheckpointStopped) {
+  const auto sink = make_prometheus_sink(any_port(), rank(0));
+  sink->restore(119, 15232);
+  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_steps_total"), "119");
+  sink->record(sample_step());
+  const std::string page = scrape(sink->address());
+  EXPECT_EQ(value_of(page, "dtrain_steps_total"), "120");
+  EXPECT_EQ(value_of(page, "dtrain_samples_total"), "15360");
+  EXPECT_DOUBLE_EQ(std::stod(value_of(page, "dtrain_phase_seconds_total", "phase=\"backward\"")), 0.1502)
+      << "one step since the restored one";
+}
+
+TEST(PrometheusSink, APortInUseNamesAddressAndRankAndMovesOn) {
+  const TakenPort taken;
+  ASSERT_GT(taken.port(), 1);
+  config::Metrics metrics;
+  metrics.port = taken.port() - 1;  // the port of local rank 1 is the taken one
+  ::testing::internal::CaptureStderr();
+  const auto sink = make_prometheus_sink(metrics, rank(1));
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(
+      text.find(str("metrics of rank 1 cannot be served on 127.0.0.1:", taken.port(), " (Address already in use)")),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("served on " + sink->address() + " instead"), std::string::npos) << text;
+  sink->record(sample_step());
+  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_steps_total"), "120");
+}
+
+TEST(PrometheusSink, APortBeyondTheLastMovesOn) {
+  config::Metrics metrics;
+  metrics.port = 65535;
+  ::testing::internal::CaptureStderr();
+  const auto sink = make_prometheus_sink(metrics, rank(1));
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("127.0.0.1:65536 (there are 65535 ports)"),
+            std::string::npos);
+  EXPECT_FALSE(sink->address().empty());
+}
+
+TEST(PrometheusSink, ABadAddressSaysSoAndTrainingGoesOn) {
+  for (const auto& [bind, reason] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"[::1]", "IPv6 is not served"},
+                                                                  {"::1", "IPv6 is not served"},
+                                                                  {"somewhere", "it is not an IPv4 address"},
+                                                                  {"192.0.2.1", "Cannot assign requested address"}}) {
+    config::Metrics metrics;
+    metrics.bind = bind;
+    ::testing::internal::CaptureStderr();
+    const auto sink = make_prometheus_sink(metrics, rank(0));
+    const std::string text = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(text.find(reason), std::string::npos) << text;
+    EXPECT_NE(text.find("training goes on"), std::string::npos) << text;
+    EXPECT_EQ(sink->address(), "");
+    sink->record(sample_step());
+  }
+}
+
+TEST(PrometheusSink, OnAllInterfacesTheAddressIsTheNodes) {
+  config::Metrics metrics = any_port();
+  metrics.bind = "0.0.0.0";
+  ::testing::internal::CaptureStderr();
+  const auto sink = make_prometheus_sink(metrics, rank(0));
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("without a password"), std::string::npos);
+  EXPECT_EQ(sink->address().rfind("node-a:", 0), 0u) << sink->address();
+}
+
+TEST(PrometheusSink, AGpuThatCannotBeReadIsOneLine) {
+  Identity id = rank(0);
+  id.gpu_pci_bus_id = "0000:ff:1f.7";
+  ::testing::internal::CaptureStderr();
+  const auto sink = make_prometheus_sink(any_port(), id);
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("no GPU readings in the metrics: "), std::string::npos) << text;
+  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_gpus"), "0");
+}
+
+}  // namespace
+}  // namespace dtrain::monitoring

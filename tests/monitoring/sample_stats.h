@@ -1,0 +1,43 @@
+#pragma once
+
+#include "monitoring/step_stats.h"
+
+namespace dtrain::monitoring::testing {
+
+// The step of product.md's example line.
+inline StepStats sample_step() {
+  StepStats s;
+  s.step = 120;
+  s.steps_per_epoch = 100;
+  s.epochs = 50;
+  s.total_steps = 4078;
+  s.samples = 128;
+  s.logging = true;
+  s.loss = 0.1234;
+  s.learning_rate = 1e-3;
+  s.grad_norm = 0.52;
+  s.loss_scale = 65536;
+  s.step_seconds = 0.25;
+  s.phase_seconds = {0.0012, 0.0008, 0.0801, 0.1502, 0.0097, 0.0078, 0, 0};
+  s.samples_per_second = 512.3;
+  s.eta_seconds = 3720;
+  s.bytes_reduced = 1000;
+  s.loader_bytes = 2000;
+  s.loader_queue = 3;
+  s.memory_used = 8.2 * 1024 * 1024 * 1024;
+  s.memory_total = 24.0 * 1024 * 1024 * 1024;
+  s.ledger = 0xfedcba9876543210;
+  return s;
+}
+
+inline EvalStats sample_eval() {
+  EvalStats e;
+  e.step = 120;
+  e.split = "val";
+  e.metrics = {{"loss", 0.0123}, {"mae", 6.21}, {"mae_yaw", 7.1}};
+  e.samples = 1000;
+  e.seconds = 3.2;
+  return e;
+}
+
+}  // namespace dtrain::monitoring::testing

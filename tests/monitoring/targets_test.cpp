@@ -1,0 +1,44 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/file_system.h"
+#include "monitoring/sinks.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::monitoring {
+namespace {
+
+TEST(TargetsFile, IsWhatFileSdReads) {
+  const dtrain::testing::TempDir runs;
+  TargetsFile file(runs.path(), "job", {{"127.0.0.1:9500", "a", 0}, {"", "a", 1}, {"b:9500", "b", 2}});
+  EXPECT_EQ(file.path(), runs / "targets" / "job.json");
+  const auto groups = nlohmann::json::parse(read_text(file.path()));
+  ASSERT_EQ(groups.size(), 2u) << "a rank without endpoint is no target";
+  EXPECT_EQ(groups[0]["targets"], nlohmann::json({"127.0.0.1:9500"}));
+  EXPECT_EQ(groups[1]["targets"], nlohmann::json({"b:9500"}));
+  EXPECT_EQ(groups[1]["labels"], nlohmann::json({{"job_id", "job"}, {"node", "b"}, {"rank", "2"}}));
+  file.remove();
+  EXPECT_FALSE(std::filesystem::exists(file.path()));
+  file.remove();  // twice does no harm
+}
+
+TEST(TargetsFile, StaysAfterACrashAndIsReplacedByTheNextRun) {
+  const dtrain::testing::TempDir runs;
+  { const TargetsFile crashed(runs.path(), "job", {{"127.0.0.1:1", "a", 0}}); }
+  EXPECT_TRUE(std::filesystem::exists(runs / "targets" / "job.json"));
+  const TargetsFile next(runs.path(), "job", {{"127.0.0.1:2", "a", 0}});
+  EXPECT_NE(read_text(next.path()).find("127.0.0.1:2"), std::string::npos);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(runs / "targets"), {}), 1) << "a temporary file was left";
+}
+
+TEST(TargetsFile, AFolderThatCannotBeMadeIsAnOutputError) {
+  const dtrain::testing::TempDir runs;
+  std::ofstream(runs / "targets") << "a file where the folder should be";
+  EXPECT_THROW(TargetsFile(runs.path(), "job", {}), OutputError);
+}
+
+}  // namespace
+}  // namespace dtrain::monitoring
