@@ -93,7 +93,9 @@ Cores share_of(std::span<const int> cores, int local_rank, int local_size) {
 
 CoreShare widen_affinity(const World& world) {
   const std::optional<Cores> own = allowed_cores(0);
-  if (!own) return {static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))), world.local_size};  // more than a mask has bits
+  if (!own)
+    return {static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))),
+            world.local_size};  // more than a mask has bits
   const auto own_count = static_cast<int64_t>(own->size());
 
   std::optional<Cores> node = cores_of_mpirun();

@@ -15,8 +15,8 @@ namespace dtrain::dist {
 std::vector<int> share_of(std::span<const int> cores, int local_rank, int local_size);
 
 struct CoreShare {
-  int cores = 1;  // that this rank may use now
-  int ranks = 1;  // that share them
+  int cores = 1;                                                     // that this rank may use now
+  int ranks = 1;                                                     // that share them
   int threads() const { return cores > ranks ? cores / ranks : 1; }  // that keep them busy without crowding
 };
 

@@ -20,9 +20,9 @@
 #include "core/log.h"
 #include "core/strings.h"
 
-// civetweb gives its threads 100 KiB of stack, which glibc takes thread-local storage from; LibTorch's CUDA libraries have
-// more of that, so that no thread could be created ("Cannot create threads: error 0") and no page be served. This definition
-// comes before glibc's for the whole process (CMakeLists.txt exports it) and raises what is too small.
+// civetweb gives its threads 100 KiB of stack, which glibc takes thread-local storage from; LibTorch's CUDA libraries
+// have more of that, so that no thread could be created ("Cannot create threads: error 0") and no page be served. This
+// definition comes before glibc's for the whole process (CMakeLists.txt exports it) and raises what is too small.
 extern "C" int pthread_attr_setstacksize(pthread_attr_t* attributes, size_t size) noexcept {
   using Function = int (*)(pthread_attr_t*, size_t);
   static const auto next = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "pthread_attr_setstacksize"));

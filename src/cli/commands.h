@@ -25,8 +25,8 @@ struct Command {
 };
 const std::vector<Command>& commands();
 
-std::string general_help();   // `dtrain --help`
-std::string version_text();   // `dtrain --version`: of dtrain and all libraries
+std::string general_help();                         // `dtrain --help`
+std::string version_text();                         // `dtrain --version`: of dtrain and all libraries
 std::map<std::string, std::string> build_labels();  // the same, as labels of dtrain_build_info
 
 }  // namespace dtrain::cli

@@ -36,8 +36,8 @@ class Handle {
 class SilentErrors {
  public:
   SilentErrors() {
-    // Before any other call: a file that could not be flushed (full disk) stays open inside the library, whose own clean-up at
-    // exit then dereferences it and turns our exit code into a crash.
+    // Before any other call: a file that could not be flushed (full disk) stays open inside the library, whose own
+    // clean-up at exit then dereferences it and turns our exit code into a crash.
     [[maybe_unused]] static const herr_t no_clean_up = H5dont_atexit();
     H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
