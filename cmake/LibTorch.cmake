@@ -15,7 +15,9 @@ add_library(dtrain_torch INTERFACE)
 add_library(dtrain::torch ALIAS dtrain_torch)
 target_include_directories(dtrain_torch SYSTEM INTERFACE ${torch_root}/include
                                                          ${torch_root}/include/torch/csrc/api/include)
-target_link_libraries(dtrain_torch INTERFACE ${torch_root}/lib/libtorch.so ${torch_root}/lib/libtorch_cpu.so
+# libstdc++ comes first: the wheel's libtorch.so exports parts of std::filesystem (from its builder's older libstdc++) that
+# call a null pointer when used from outside, e.g. remove_all.
+target_link_libraries(dtrain_torch INTERFACE stdc++ ${torch_root}/lib/libtorch.so ${torch_root}/lib/libtorch_cpu.so
                                              ${torch_root}/lib/libc10.so)
 set(DTRAIN_LIBRARY_DIRS ${torch_root}/lib)
 message(STATUS "LibTorch: ${torch_root}")

@@ -2,6 +2,12 @@
 # One GoogleTest binary; one ctest entry, or with NP one per number of real MPI ranks. tests/support/*_main.cpp return 1 if
 # any test failed *or* if some but not all were skipped, 77 if all were: a skipped test never shows as passed.
 find_package(GTest REQUIRED)
+foreach(main IN ITEMS unit_main mpi_main) # built once, for all binaries
+  add_library(dtrain_${main} STATIC ${CMAKE_SOURCE_DIR}/tests/support/${main}.cpp)
+  target_include_directories(dtrain_${main} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_link_libraries(dtrain_${main} PUBLIC dtrain_flags GTest::gtest)
+endforeach()
+target_link_libraries(dtrain_mpi_main PUBLIC MPI::MPI_CXX)
 
 function(dtrain_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "TIMEOUT" "SOURCES;LIBS;LABELS;NP;PRIVATE")
@@ -16,12 +22,12 @@ function(dtrain_add_test name)
   else()
     set(main unit_main)
   endif()
-  add_executable(${name} ${arg_SOURCES} ${CMAKE_SOURCE_DIR}/tests/support/${main}.cpp)
+  add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   foreach(module IN LISTS arg_LIBS)
     target_link_libraries(${name} PRIVATE dtrain_${module})
   endforeach()
-  target_link_libraries(${name} PRIVATE ${arg_PRIVATE} dtrain_flags GTest::gtest GTest::gmock)
+  target_link_libraries(${name} PRIVATE ${arg_PRIVATE} dtrain_${main} dtrain_flags GTest::gtest GTest::gmock)
   if(arg_TORCH)
     target_link_libraries(${name} PRIVATE dtrain::torch)
     target_precompile_headers(${name} REUSE_FROM dtrain_pch)

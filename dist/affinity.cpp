@@ -91,26 +91,29 @@ Cores share_of(std::span<const int> cores, int local_rank, int local_size) {
   return {cores.begin() + count * local_rank / local_size, cores.begin() + count * (local_rank + 1) / local_size};
 }
 
-int widen_affinity(const World& world) {
+CoreShare widen_affinity(const World& world) {
   const std::optional<Cores> own = allowed_cores(0);
-  if (!own) return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));  // more cores than a mask has bits
+  if (!own)
+    return {static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))),
+            world.local_size};  // more than a mask has bits
   const auto own_count = static_cast<int64_t>(own->size());
 
   std::optional<Cores> node = cores_of_mpirun();
   if (!node) {
     const bool bound_apart = own_count * world.local_size <= ::sysconf(_SC_NPROCESSORS_ONLN);
-    if (world.local_size == 1 || bound_apart) return static_cast<int>(own_count);
+    if (world.local_size == 1 || bound_apart) return {static_cast<int>(own_count), 1};
     node = own;
   }
   Cores share = share_of(neighbours_side_by_side(*node), world.local_rank, world.local_size);
   std::sort(share.begin(), share.end());
-  if (share == *own || !allow(share)) return static_cast<int>(own_count);
+  const int ranks = static_cast<int>(node->size()) < world.local_size ? world.local_size : 1;
+  if (share == *own || !allow(share)) return {static_cast<int>(own_count), ranks};
   if (world.rank == 0) {
     log::info(str("cores per rank: ", share.size(), " of the ", node->size(), " that ", world.local_size,
                   world.local_size == 1 ? " rank" : " ranks", " on ", world.node, " may use (the launcher had given ",
                   own_count, ")"));
   }
-  return static_cast<int>(share.size());
+  return {static_cast<int>(share.size()), ranks};
 }
 
 }  // namespace dtrain::dist

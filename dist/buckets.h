@@ -19,14 +19,14 @@ struct ParamInfo {
 
 struct Bucket {
   at::ScalarType dtype = at::kFloat;
-  std::vector<size_t> params;   // indices into the parameter list, in the order they lie in the buffer
-  std::vector<int64_t> offsets; // element offset of each, aligned to 64 bytes
-  int64_t elements = 0;         // of the whole buffer, without the extra elements
+  std::vector<size_t> params;    // indices into the parameter list, in the order they lie in the buffer
+  std::vector<int64_t> offsets;  // element offset of each, aligned to 64 bytes
+  int64_t elements = 0;          // of the whole buffer, without the extra elements
 };
 
-// Buckets in reverse order of the parameters (roughly the order in which backward finishes them): the first is closed at
-// `first_bytes` so that communication starts early, the others at `cap_bytes`; one dtype each; a parameter larger than the cap is
-// a bucket of its own. Every parameter is in exactly one bucket.
+// Buckets in reverse order of the parameters (roughly the order in which backward finishes them): the first is closed
+// at `first_bytes` so that communication starts early, the others at `cap_bytes`; one dtype each; a parameter larger
+// than the cap is a bucket of its own. Every parameter is in exactly one bucket.
 std::vector<Bucket> plan_buckets(std::span<const ParamInfo> params, int64_t cap_bytes, int64_t first_bytes);
 
 }  // namespace dtrain::dist

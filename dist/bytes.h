@@ -1,7 +1,7 @@
 #pragma once
 
-// Byte strings and small decisions over a communicator for host tensors: how rank states travel to rank 0, a checkpoint to all, and
-// how ranks agree on an error before they meet in a collective that would hang. All collective.
+// Byte strings and small decisions over a communicator for host tensors: how rank states travel to rank 0, a checkpoint
+// to all, and how ranks agree on an error before they meet in a collective that would hang. All collective.
 
 #include <cstddef>
 #include <functional>
@@ -29,7 +29,8 @@ void agree(Communicator&, const std::function<void()>& step);
 // Runs `step` on rank 0 only (the run folder is its own), with the same ending.
 void agree_on_rank0(Communicator&, const std::function<void()>& step);
 
-// Exit code and message of any exception, for agree() and for main: LibTorch's out-of-memory is a DeviceError with advice.
+// Exit code and message of any exception, for agree() and for main: LibTorch's out-of-memory is a DeviceError with
+// advice.
 struct Failure {
   int exit_code = 70;
   std::string message;

@@ -143,7 +143,8 @@ class GradientReducer::Impl {
     for (int rank = 1; rank < host_.size(); ++rank) {
       if (got[rank].item<int64_t>() == got[0].item<int64_t>()) continue;
       throw CommError(str("rank ", rank, " has another network or bucket size than rank 0 (this is rank ", host_.rank(),
-                          " with ", all_.size(), " parameters). Start all ranks with the same program and configuration."));
+                          " with ", all_.size(),
+                          " parameters). Start all ranks with the same program and configuration."));
     }
   }
 
@@ -187,7 +188,8 @@ class GradientReducer::Impl {
     if (!views_[i].defined()) complain(i, "received a gradient, though no rank used it at the first step");
     used_[i] = true;
     if (mode_ != Mode::kArmed) return;
-    if (ready_[i]) return complain(i, "received two gradients in one micro-step; its bucket may have left after the first");
+    if (ready_[i])
+      return complain(i, "received two gradients in one micro-step; its bucket may have left after the first");
     ready_[i] = true;
     if (!agreed_ || !views_[i].defined()) return;
     --flights_[flight_of_[i]].pending;
@@ -217,7 +219,8 @@ class GradientReducer::Impl {
       }
     }
     if (problem_.empty()) return;
-    throw CommError(problem_ + ". The network must use the same parameters, once per backward, in every step on every rank.");
+    throw CommError(problem_ +
+                    ". The network must use the same parameters, once per backward, in every step on every rank.");
   }
 
   // The union over ranks of what this step's backward passes have reached is what is in use from now on.
@@ -244,8 +247,8 @@ class GradientReducer::Impl {
 
   void leave_out_unused(const std::vector<size_t>& chosen) {
     if (host_.rank() == 0) {
-      log::warning(str("no gradient reaches ", unused_.size(), " of ", all_.size(), " parameters, which stay as they are: ",
-                       join(unused_, ", ")));
+      log::warning(str("no gradient reaches ", unused_.size(), " of ", all_.size(),
+                       " parameters, which stay as they are: ", join(unused_, ", ")));
     }
     const std::vector<at::Tensor> filled = views_;
     const at::Tensor extras = extras_;
@@ -265,8 +268,10 @@ class GradientReducer::Impl {
     for (size_t i = 0; i < all_.size(); ++i) {
       if (!views_[i].defined()) continue;
       const at::Tensor& grad = all_[i].tensor.mutable_grad();
-      const bool intact = grad.defined() && grad.data_ptr() == views_[i].data_ptr() && grad.strides() == views_[i].strides();
-      DTRAIN_CHECK(intact, "The gradient of ", all_[i].name, " was replaced (by zero_grad or set_data?); zero() clears gradients.");
+      const bool intact =
+          grad.defined() && grad.data_ptr() == views_[i].data_ptr() && grad.strides() == views_[i].strides();
+      DTRAIN_CHECK(intact, "The gradient of ", all_[i].name,
+                   " was replaced (by zero_grad or set_data?); zero() clears gradients.");
     }
   }
 

@@ -1,12 +1,14 @@
 #pragma once
 
-// Owns the gradients: flat buckets whose views, with each parameter's own strides, are the parameters' .grad. On the last
-// micro-step of an optimizer step a bucket is sent as soon as backward has filled it, in one fixed order on all ranks;
-// on earlier micro-steps nothing travels. The last bucket to be sent has two extra elements: sums of loss and weight.
+// Owns the gradients: flat buckets whose views, with each parameter's own strides, are the parameters' .grad. On the
+// last micro-step of an optimizer step a bucket is sent as soon as backward has filled it, in one fixed order on all
+// ranks; on earlier micro-steps nothing travels. The last bucket to be sent has two extra elements: sums of loss and
+// weight.
 //
-// The set of parameters in use is agreed at the first step on which a rank has samples (one host reduction; the buckets of
-// that step leave in finish()): unused ones are named once by rank 0 and left out of the buckets, then their grad is
-// undefined. A later deviation is a CommError of finish() naming parameter and rank; the rank that throws has to end the job.
+// The set of parameters in use is agreed at the first step on which a rank has samples (one host reduction; the buckets
+// of that step leave in finish()): unused ones are named once by rank 0 and left out of the buckets, then their grad is
+// undefined. A later deviation is a CommError of finish() naming parameter and rank; the rank that throws has to end
+// the job.
 //
 // One step: for each micro-step { arm(); if it has samples { add_loss(); backward } } finish(); use; zero().
 // Thread-safety: hooks run on autograd's thread for the device, everything else on the training thread.
@@ -35,14 +37,15 @@ class GradientReducer {
     int64_t cap_bytes = 25 << 20;
     int64_t first_bytes = 1 << 20;
   };
-  // `gradients` carries buckets; `host` (CPU tensors) agrees on the parameters in use. Parameters: float32 or float64 leaves
-  // of one device, dense in memory, each listed once. CommError if the ranks' lists differ. Collective.
+  // `gradients` carries buckets; `host` (CPU tensors) agrees on the parameters in use. Parameters: float32 or float64
+  // leaves of one device, dense in memory, each listed once. CommError if the ranks' lists differ. Collective.
   GradientReducer(std::vector<NamedParameter> parameters, Communicator& gradients, Communicator& host, Options options);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  // Before each micro-step. Without samples no backward follows; on the last one this rank's part is then done and sent.
+  // Before each micro-step. Without samples no backward follows; on the last one this rank's part is then done and
+  // sent.
   void arm(bool last_micro_step, bool has_samples = true);
   // Device scalars, accumulated over micro-steps in the gradients' dtype without host synchronisation. Before backward,
   // because the bucket that carries them may leave during it.
@@ -57,7 +60,7 @@ class GradientReducer {
   const std::vector<std::string>& unused() const;         // names left out, after the first finish()
   int64_t bytes_per_step() const;                         // sent by this rank into all_reduce
   double seconds_to_first_bucket() const;  // from arm(true) to the launch of the first bucket (straggler's clock)
-  double wait_seconds() const;             // of the last finish(): communication that backward did not hide (host clock)
+  double wait_seconds() const;  // of the last finish(): communication that backward did not hide (host clock)
 
  private:
   class Impl;

@@ -114,6 +114,7 @@ std::unique_ptr<Communicator> make_host_communicator(const World& world) {
 
 std::unique_ptr<Communicator> make_gradient_communicator(const config::Dist& dist, const World& world,
                                                          at::Device device) {
+  DTRAIN_CHECK(device.is_cpu() || device.has_index(), "which GPU?");
   std::unique_ptr<Communicator> host = make_host_communicator(world);
   const BackendChoice choice = choose_backend(dist.backend, devices_by_rank(*host, world, device), nccl_available());
   if (world.rank == 0 && !choice.warning.empty()) log::warning(choice.warning);

@@ -140,11 +140,10 @@ class MpiCommunicator final : public Communicator {
   }
 
   ~MpiCommunicator() override {
-    const bool usable = !thread_->failed();
     thread_.reset();
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (usable && !finalized) MPI_Comm_free(&comm_);  // else messages may still be under way
+    if (!broken_ && !finalized) MPI_Comm_free(&comm_);
   }
 
   Work all_reduce(at::Tensor inout, ReduceOp op) override {
@@ -204,6 +203,7 @@ class MpiCommunicator final : public Communicator {
       try {
         operation();
       } catch (...) {
+        broken_ = true;
         static_cast<void>(new std::vector<at::Tensor>(tensors));
         static_cast<void>(scratch_.release());
         throw;
@@ -295,6 +295,7 @@ class MpiCommunicator final : public Communicator {
 
   const MpiOptions options_;
   MPI_Comm comm_ = MPI_COMM_NULL;
+  bool broken_ = false;  // of the thread: messages may still be under way
   std::unique_ptr<std::vector<char>> scratch_ = std::make_unique<std::vector<char>>();
   std::unique_ptr<CommThread> thread_;
 };

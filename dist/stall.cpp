@@ -34,7 +34,7 @@ std::string place(const RankState& state) { return str("phase ", state.phase, ",
 std::optional<std::string> describe_stall(std::span<const RankState> ranks, double timeout, double silence) {
   const auto present = those(ranks, [](const RankState& state) { return !state.leaving; });
   if (present.empty()) return std::nullopt;
-  if (std::any_of(present.begin(), present.end(), [&](const RankState& s) { return s.standing < timeout; }))
+  if (std::any_of(ranks.begin(), ranks.end(), [&](const RankState& s) { return s.standing < timeout; }))
     return std::nullopt;
 
   if (const auto silent = those(present, [&](const RankState& s) { return s.unheard >= silence; }); !silent.empty()) {

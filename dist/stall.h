@@ -15,7 +15,7 @@ struct RankState {
   double standing = 0;  // seconds since the rank's training thread last made progress, as far as is known here
   std::string phase;    // where it was then
   int64_t step = 0;
-  bool leaving = false;  // waits in close() for the others
+  bool leaving = false;  // waits in close() for the others, and sends no more beats
 };
 
 // A message if no rank has made progress for `timeout` seconds, naming those at fault: ranks not heard of for at least

@@ -39,9 +39,15 @@ at::Tensor reduce(const std::vector<Request>& requests) {
   for (size_t rank = 1; rank < requests.size(); ++rank) {
     const at::Tensor next = requests[rank].in.to(wide);
     switch (requests[0].op) {
-      case ReduceOp::kSum: total.add_(next); break;
-      case ReduceOp::kMax: total = at::maximum(total, next); break;
-      case ReduceOp::kMin: total = at::minimum(total, next); break;
+      case ReduceOp::kSum:
+        total.add_(next);
+        break;
+      case ReduceOp::kMax:
+        total = at::maximum(total, next);
+        break;
+      case ReduceOp::kMin:
+        total = at::minimum(total, next);
+        break;
     }
   }
   return total.reshape({-1});
@@ -51,7 +57,8 @@ void perform(const std::vector<Request>& requests) {
   const at::NoGradGuard no_grad;
   const auto ranks = static_cast<int64_t>(requests.size());
   switch (requests[0].kind) {
-    case Kind::kBarrier: return;
+    case Kind::kBarrier:
+      return;
     case Kind::kAllReduce: {
       const at::Tensor total = reduce(requests);
       for (const Request& r : requests) r.out.view({-1}).copy_(total);

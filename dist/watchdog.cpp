@@ -139,6 +139,7 @@ class Watchdog::Impl {
   }
 
   void close() {
+    progress_.fetch_add(1, std::memory_order_release);  // waiting for the others begins now
     stop(Order::kLeave);
     if (error_) std::rethrow_exception(error_);
     if (closed_) return;
@@ -239,8 +240,8 @@ class Watchdog::Impl {
     for (int rank = 0; rank < size_; ++rank) {
       const auto& [beat, when] = heard_[static_cast<size_t>(rank)];
       const double unheard = now - when;
-      // One that beats may have moved since: only its next beat can tell.
-      const double standing = beat.standing + (unheard < silence ? 0 : unheard);
+      // One that beats may have moved since: only its next beat can tell. One that leaves sends no more.
+      const double standing = beat.standing + (unheard >= silence || beat.leaving ? unheard : 0);
       states.push_back({rank, unheard, standing, beat.phase[0] ? beat.phase : "start", beat.step, beat.leaving != 0});
     }
     // One rank speaks: the lowest that lives. Should it not, the others do.

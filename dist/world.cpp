@@ -97,13 +97,14 @@ int launcher_rank_hint() {
   return under_srun() ? number("SLURM_PROCID", 0) : 0;
 }
 
-bool under_launcher() { return under_mpirun() || is_set("PMIX_RANK"); }
-
 MpiSession::MpiSession(int* argc, char*** argv) {
-  const int tasks = tasks_of_step();  // asked before MPI_Init, which adds variables of its own
+  // Asked before MPI_Init, which adds variables of its own.
+  const int tasks = tasks_of_step();
+  const bool launched = under_mpirun() || is_set("PMIX_RANK");
   if (tasks > 1 && !is_set("PMIX_RANK") && !is_set("PMI_RANK")) refuse_singletons(tasks);
   initialise(argc, argv);
   world_ = look_around();
+  world_.launched = launched;
   if (tasks > 1 && world_.size == 1) {  // PMI of a version that this MPI does not speak
     MPI_Finalize();
     refuse_singletons(tasks);

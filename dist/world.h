@@ -12,13 +12,11 @@ struct World {
   int rank = 0, size = 1;              // of the job
   int local_rank = 0, local_size = 1;  // on this host, by MPI's shared-memory split
   std::string node;                    // host name
+  bool launched = false;               // by mpirun or srun: stdout is a pty that nobody sees as one
 };
 
 // The launcher's hint of this process's rank before MPI_Init (0 if there is none): who may print early errors.
 int launcher_rank_hint();
-// Started by mpirun or srun with PMIx: stdout is a pty that nobody sees as one. Ask before MPI_Init, which sets such
-// variables.
-bool under_launcher();
 
 std::string mpi_library_version();  // "Open MPI v4.1.4"; before MPI_Init too
 

@@ -1,11 +1,14 @@
 #include "monitoring/endpoint.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <netinet/in.h>
 #include <prometheus/exposer.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -16,6 +19,15 @@
 
 #include "core/log.h"
 #include "core/strings.h"
+
+// civetweb gives its threads 100 KiB of stack, which glibc takes thread-local storage from; LibTorch's CUDA libraries
+// have more of that, so that no thread could be created ("Cannot create threads: error 0") and no page be served. This
+// definition comes before glibc's for the whole process (CMakeLists.txt exports it) and raises what is too small.
+extern "C" int pthread_attr_setstacksize(pthread_attr_t* attributes, size_t size) noexcept {
+  using Function = int (*)(pthread_attr_t*, size_t);
+  static const auto next = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, "pthread_attr_setstacksize"));
+  return next(attributes, std::max<size_t>(size, 1 << 20));
+}
 
 namespace dtrain::monitoring {
 namespace {

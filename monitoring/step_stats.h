@@ -14,35 +14,36 @@ namespace dtrain::monitoring {
 enum class Phase { kDataWait, kH2d, kForward, kBackward, kAllReduceWait, kOptimizer, kCheckpoint, kEval, kCount };
 inline constexpr size_t kPhases = static_cast<size_t>(Phase::kCount);
 // The label values of dtrain_phase_seconds_total and the keys of metrics.jsonl.
-inline constexpr std::array<const char*, kPhases> kPhaseNames = {"data_wait", "h2d",       "forward",    "backward",
-                                                                "allreduce_wait", "optimizer", "checkpoint", "eval"};
+inline constexpr std::array<const char*, kPhases> kPhaseNames = {
+    "data_wait", "h2d", "forward", "backward", "allreduce_wait", "optimizer", "checkpoint", "eval"};
 
 struct StepStats {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  int64_t step = 0;                  // 1-based, counts optimizer steps, skipped ones too
-  int64_t epoch = 0;                 // 0-based
+  int64_t step = 0;   // 1-based, counts optimizer steps, skipped ones too
+  int64_t epoch = 0;  // 0-based
   int64_t steps_per_epoch = 0, epochs = 0, total_steps = 0;
-  int64_t samples = 0;               // of this step, all ranks
+  int64_t samples = 0;  // of this step, all ranks
   int64_t micro_steps = 1;
-  bool logging = false;              // a logging step: the fields below that are read from the device are known
+  bool logging = false;  // a logging step: the fields below that are read from the device are known
   double loss = kUnknown, grad_norm = kUnknown, loss_scale = kUnknown;
   double learning_rate = 0;
-  int64_t skipped_total = 0;         // optimizer steps skipped for non-finite gradients so far (known at logging steps)
+  int64_t skipped_total = 0;  // optimizer steps skipped for non-finite gradients so far (known at logging steps)
   double step_seconds = 0;
-  std::array<double, kPhases> phase_seconds{};  // of this rank; since the last logging step divided by the steps between
-  double samples_per_second = kUnknown;         // global, over the last logging interval
+  std::array<double, kPhases>
+      phase_seconds{};                   // of this rank; since the last logging step divided by the steps between
+  double samples_per_second = kUnknown;  // global, over the last logging interval
   double eta_seconds = kUnknown;
   int64_t bytes_reduced = 0;
-  int64_t loader_bytes = 0;          // read since the last step
+  int64_t loader_bytes = 0;  // read since the last step
   int loader_queue = 0;
-  double memory_used = 0, memory_total = 0;     // device memory of this rank (CPU: resident set, and the machine's)
-  uint64_t ledger = 0;               // known at logging steps
+  double memory_used = 0, memory_total = 0;  // device memory of this rank (CPU: resident set, and the machine's)
+  uint64_t ledger = 0;                       // known at logging steps
 };
 
 struct EvalStats {
   int64_t step = 0, epoch = 0;
-  std::string split;                       // "val" | "test"
-  std::map<std::string, double> metrics;   // "loss", "mae", "mae_yaw", ...
+  std::string split;                      // "val" | "test"
+  std::map<std::string, double> metrics;  // "loss", "mae", "mae_yaw", ...
   int64_t samples = 0;
   double seconds = 0;
 };

@@ -1,5 +1,6 @@
 // dtrain [COMMAND] ...: finds the command, runs it, and turns what it throws into a message and an exit code.
 
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <thread>
@@ -46,6 +47,7 @@ int dispatch(Arguments arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of write(), not a death
   try {
     return dispatch({argv + 1, argv + argc});
   } catch (...) {

@@ -8,17 +8,23 @@
 namespace dtrain::cli {
 
 std::string to_json(const RankPlace& p) {
-  return nlohmann::json{{"node", p.node},       {"device", p.device},   {"pci_bus_id", p.pci_bus_id},
-                        {"metrics", p.metrics_address}, {"memory_bytes", p.memory_bytes}, {"local_rank", p.local_rank},
-                        {"cores", p.cores},     {"threads", p.threads}, {"loader_threads", p.loader_threads}}
+  return nlohmann::json{{"node", p.node},
+                        {"device", p.device},
+                        {"pci_bus_id", p.pci_bus_id},
+                        {"metrics", p.metrics_address},
+                        {"memory_bytes", p.memory_bytes},
+                        {"local_rank", p.local_rank},
+                        {"cores", p.cores},
+                        {"threads", p.threads},
+                        {"loader_threads", p.loader_threads}}
       .dump();
 }
 
 RankPlace place_from_json(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
-  return {json.at("node"),         json.at("device"),     json.at("pci_bus_id"), json.at("metrics"),
-          json.at("memory_bytes"), json.at("local_rank"), json.at("cores"),      json.at("threads"),
-          json.at("loader_threads")};
+  return {json.at("node"),    json.at("device"),       json.at("pci_bus_id"),
+          json.at("metrics"), json.at("memory_bytes"), json.at("local_rank"),
+          json.at("cores"),   json.at("threads"),      json.at("loader_threads")};
 }
 
 std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
@@ -28,10 +34,11 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
   };
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const RankPlace& p = ranks[rank];
-    line(str("rank ", rank), str(p.node, ", ", p.device, ", ", human_bytes(static_cast<double>(p.memory_bytes)), ", ", p.cores,
-                                 p.cores == 1 ? " core, " : " cores, ", p.threads, p.threads == 1 ? " thread, " : " threads, ",
-                                 p.loader_threads, p.loader_threads == 1 ? " reader" : " readers",
-                                 p.metrics_address.empty() ? "" : ", metrics http://" + p.metrics_address + "/metrics"));
+    line(str("rank ", rank),
+         str(p.node, ", ", p.device, ", ", human_bytes(static_cast<double>(p.memory_bytes)), ", ", p.cores,
+             p.cores == 1 ? " core, " : " cores, ", p.threads, p.threads == 1 ? " thread, " : " threads, ",
+             p.loader_threads, p.loader_threads == 1 ? " reader" : " readers",
+             p.metrics_address.empty() ? "" : ", metrics http://" + p.metrics_address + "/metrics"));
   }
   line("config", f.config_source);
   line("task", str(f.task, ", network ", f.network, ", ", human_count(f.parameters), " parameters, ", f.precision));
@@ -42,7 +49,8 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
   line("steps", human_count(f.batches.total_steps));
   if (!f.resumed.empty()) line("resumed", f.resumed);
   line("run folder", f.run_folder.empty() ? "none (--dry-run)" : f.run_folder);
-  if (f.launcher_pid != 0) line("stop", str("kill -USR1 ", f.launcher_pid, " saves at the next step and leaves with exit code 75"));
+  if (f.launcher_pid != 0)
+    line("stop", str("kill -USR1 ", f.launcher_pid, " saves at the next step and leaves with exit code 75"));
   text.pop_back();
   return text;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-// What rank 0 says before step 1, and environment.json: versions, devices, precision, data, batch arithmetic, where to look.
+// What rank 0 says before step 1, and environment.json: versions, devices, precision, data, batch arithmetic, where to
+// look.
 
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@
 
 namespace dtrain::cli {
 
-struct RankPlace {         // gathered from every rank
+struct RankPlace {  // gathered from every rank
   std::string node, device, pci_bus_id, metrics_address;
   int64_t memory_bytes = 0;
   int local_rank = 0, cores = 0, threads = 0, loader_threads = 0;
@@ -24,8 +25,8 @@ struct BannerFacts {
   int64_t parameters = 0;
   int64_t train = 0, val = 0, test = 0;
   train::BatchArithmetic batches;
-  std::string resumed;     // "step 120 of runs/x/checkpoints/step_00000120", "" for a fresh start
-  int launcher_pid = 0;    // 0: not under mpirun
+  std::string resumed;   // "step 120 of runs/x/checkpoints/step_00000120", "" for a fresh start
+  int launcher_pid = 0;  // 0: not under mpirun
 };
 
 std::string banner(const BannerFacts&, const std::vector<RankPlace>&);

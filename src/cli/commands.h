@@ -3,6 +3,7 @@
 // The subcommands: one function, one file each. `arguments` are those behind the command's name. They return the
 // process's exit code and throw Error for what main() prints.
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ struct Command {
 };
 const std::vector<Command>& commands();
 
-std::string general_help();   // `dtrain --help`
-std::string version_text();   // `dtrain --version`: of dtrain and all libraries
+std::string general_help();                         // `dtrain --help`
+std::string version_text();                         // `dtrain --version`: of dtrain and all libraries
+std::map<std::string, std::string> build_labels();  // the same, as labels of dtrain_build_info
 
 }  // namespace dtrain::cli

@@ -30,8 +30,9 @@ std::string count(int64_t n, const char* what) { return str(human_count(n), " ",
 void tell(const data::ConvertSummary& s, const data::ConvertOptions& options) {
   std::vector<std::string> splits;
   for (const auto& [name, samples] : s.splits) splits.push_back(str(name, " ", human_count(samples)));
-  log::plain(str("wrote ", options.out.string(), ": ", count(s.kept, "samples"), " of ", options.size, "x", options.size,
-                 " (", join(splits, ", "), ") in ", count(s.groups, "groups"), ", ", human_duration(s.seconds)));
+  log::plain(str("wrote ", options.out.string(), ": ", count(s.kept, "samples"), " of ", options.size, "x",
+                 options.size, " (", join(splits, ", "), ") in ", count(s.groups, "groups"), ", ",
+                 human_duration(s.seconds)));
   std::vector<std::string> left_out;
   if (s.beyond_range > 0) left_out.push_back(count(s.beyond_range, "with an angle beyond 99 degrees"));
   if (s.unlisted > 0) left_out.push_back(count(s.unlisted, "in none of the lists"));
@@ -42,7 +43,8 @@ void tell(const data::ConvertSummary& s, const data::ConvertOptions& options) {
   }
   if (!s.quarantined.empty()) log::plain("  all of them: " + s.quarantine_file.string());
   if (!s.straddling_groups.empty()) {
-    log::warning(str(s.straddling_groups.size(), " source photos or persons have samples in more than one of the lists (first: ",
+    log::warning(str(s.straddling_groups.size(),
+                     " source photos or persons have samples in more than one of the lists (first: ",
                      s.straddling_groups.front(), "): the error measured will be too small"));
   }
 }

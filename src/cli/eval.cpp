@@ -1,4 +1,5 @@
-// `dtrain eval`: metrics of a checkpoint on a split. The checkpoint tells the network and the input: no config is needed.
+// `dtrain eval`: metrics of a checkpoint on a split. The checkpoint tells the network and the input: no config is
+// needed.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/options.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"
@@ -15,7 +17,6 @@
 #include "dist/bytes.h"
 #include "models/models.h"
 #include "models/state.h"
-#include "config/load.h"
 #include "train/content_transfer.h"
 #include "train/device.h"
 #include "train/evaluate.h"
@@ -50,7 +51,8 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
   std::vector<checkpoint::Skipped> skipped;
   const auto newest = checkpoint::Store(path / "checkpoints", real_file_system(), 1).newest(&skipped);
   for (const auto& [folder, reason] : skipped) log::warning(str("skipped checkpoint ", folder.string(), ": ", reason));
-  if (!newest) throw CheckpointError(str(path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
+  if (!newest)
+    throw CheckpointError(str(path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
   return *newest;
 }
 
@@ -79,25 +81,30 @@ int eval(Launched& launched, const Options& options) {
     task = tasks::make_task(config);
     task->check(*store);
     splits = data::splits(*store, trained.data.val_share, trained.train.seed);
-    precision = train::parse_precision(options.amp, launched.device.type(), train::device_info(launched.device).capability);
+    precision =
+        train::parse_precision(options.amp, launched.device.type(), train::device_info(launched.device).capability);
     models::load_all(task->model(), content->model);
   });
-  const std::vector<int64_t>& ids = options.split == "train" ? splits.train : options.split == "val" ? splits.val : splits.test;
+  const std::vector<int64_t>& ids = options.split == "train" ? splits.train
+                                    : options.split == "val" ? splits.val
+                                                             : splits.test;
   dist::agree(host, [&] {
-    if (ids.empty()) throw DataError(str(config.data.file, " has no samples in its ", options.split, " split (try --split)"));
+    if (ids.empty())
+      throw DataError(str(config.data.file, " has no samples in its ", options.split, " split (try --split)"));
   });
   train::apply_precision(precision);
   task->model().to(launched.device);
   models::set_channels_last(task->model());
   const int threads = options.workers > 0 ? static_cast<int>(options.workers) : std::clamp(launched.cores / 2, 1, 8);
-  const monitoring::EvalStats stats =
-      train::evaluate(*task, *store, ids, options.split,
-                      {.batch_size = options.batch_size, .threads = threads, .precision = precision, .device = launched.device}, host);
+  const monitoring::EvalStats stats = train::evaluate(
+      *task, *store, ids, options.split,
+      {.batch_size = options.batch_size, .threads = threads, .precision = precision, .device = launched.device}, host);
 
   dist::agree_on_rank0(host, [&] {
     std::string text = str("checkpoint  ", folder, "\ndata        ", config.data.file, ", ", options.split, " split, ",
                            human_count(stats.samples), " samples\n");
-    if (const std::string protocol = store->attribute("protocol"); !protocol.empty()) text += str("protocol    ", protocol, "\n");
+    if (const std::string protocol = store->attribute("protocol"); !protocol.empty())
+      text += str("protocol    ", protocol, "\n");
     for (const auto& [name, value] : stats.metrics) {
       text += str(name, std::string(name.size() < 12 ? 12 - name.size() : 1, ' '), fixed(value, 4), "\n");
     }
@@ -115,12 +122,20 @@ int run_eval(const Arguments& arguments) {
   Options options;
   app.add_option("PATH", options.path, "a checkpoint folder or a run folder (its newest checkpoint)")->required();
   app.add_option("--data", options.data, "a dtrain HDF5 file; default: the one it was trained on");
-  app.add_option("--split", options.split, "train, val or test")->check(CLI::IsMember({"train", "val", "test"}))->capture_default_str();
-  app.add_option("--batch-size", options.batch_size, "samples per rank and forward pass")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  app.add_option("--workers", options.workers, "reader threads per rank; 0: from the cores of the rank")->check(CLI::Range(0, 1024));
+  app.add_option("--split", options.split, "train, val or test")
+      ->check(CLI::IsMember({"train", "val", "test"}))
+      ->capture_default_str();
+  app.add_option("--batch-size", options.batch_size, "samples per rank and forward pass")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--workers", options.workers, "reader threads per rank; 0: from the cores of the rank")
+      ->check(CLI::Range(0, 1024));
   app.add_option("--amp", options.amp, "fp32, tf32, bf16, fp16 or auto")
-      ->check(CLI::IsMember({"fp32", "tf32", "bf16", "fp16", "auto", "off"}))->capture_default_str();
-  app.add_option("--device", options.device, "auto, cuda or cpu")->check(CLI::IsMember({"auto", "cuda", "cpu"}))->capture_default_str();
+      ->check(CLI::IsMember({"fp32", "tf32", "bf16", "fp16", "auto", "off"}))
+      ->capture_default_str();
+  app.add_option("--device", options.device, "auto, cuda or cpu")
+      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
+      ->capture_default_str();
   if (!parse(app, arguments)) return 0;
   if (options.amp == "off") options.amp = "fp32";
   config::Device device;

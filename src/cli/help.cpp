@@ -1,9 +1,9 @@
-#include <H5public.h>
 #include <torch/version.h>
 
 #include "cli/commands.h"
 #include "config/load.h"
 #include "core/strings.h"
+#include "data/layout.h"
 #include "dist/nccl_communicator.h"
 #include "dist/world.h"
 #include "train/device.h"
@@ -25,25 +25,33 @@ std::string general_help() {
   std::string text =
       "dtrain: distributed training on GPUs and CPUs\n\n"
       "usage: [mpirun -np N] dtrain [COMMAND] [CONFIG.yaml] [--section.key VALUE | --alias VALUE]...\n\n"
-      "Without a command it trains; without a config it reads ./dtrain.yaml, and without that it trains the quick start on\n"
+      "Without a command it trains; without a config it reads ./dtrain.yaml, and without that it trains the quick "
+      "start on\n"
       "a head-pose set that it generates. `dtrain COMMAND --help` tells more of one command.\n\ncommands:\n";
   for (const Command& command : commands()) {
-    text += str("  ", command.name, std::string(9 - std::string(command.name).size(), ' '), command.usage, "\n           ",
-                command.text, "\n");
+    text += str("  ", command.name, std::string(9 - std::string(command.name).size(), ' '), command.usage,
+                "\n           ", command.text, "\n");
   }
-  text += "\nflags of train:\n"
-          "  --print-config   print the resolved configuration (reusable as input) and stop\n"
-          "  --dry-run        go up to step 1 and stop; nothing is written\n"
-          "  --help, --version\n\n";
+  text +=
+      "\nflags of train:\n"
+      "  --print-config   print the resolved configuration (reusable as input) and stop\n"
+      "  --dry-run        go up to step 1 and stop; nothing is written\n"
+      "  --help, --version\n\n";
   return text + config::help_text();
 }
 
+std::map<std::string, std::string> build_labels() {
+  return {{"version", DTRAIN_VERSION},     {"git_commit", DTRAIN_GIT_COMMIT},
+          {"torch", TORCH_VERSION},        {"cuda", train::cuda_runtime_version()},
+          {"nccl", dist::nccl_versions()}, {"mpi", dist::mpi_library_version()},
+          {"hdf5", data::hdf5_version()}};
+}
+
 std::string version_text() {
-  unsigned major = 0, minor = 0, patch = 0;
-  H5get_libversion(&major, &minor, &patch);
-  return str("dtrain ", DTRAIN_VERSION, " (", DTRAIN_GIT_COMMIT, ") | LibTorch ", TORCH_VERSION, " | CUDA ",
-             train::cuda_runtime_version(), " | NCCL ", dist::nccl_versions(), " | ", dist::mpi_library_version(), " | HDF5 ", major, ".",
-             minor, ".", patch);
+  const auto labels = build_labels();
+  return str("dtrain ", labels.at("version"), " (", labels.at("git_commit"), ") | LibTorch ", labels.at("torch"),
+             " | CUDA ", labels.at("cuda"), " | NCCL ", labels.at("nccl"), " | ", labels.at("mpi"), " | HDF5 ",
+             labels.at("hdf5"));
 }
 
 }  // namespace dtrain::cli

@@ -20,7 +20,8 @@ int run_inspect(const Arguments& arguments) {
   if (!parse(app, arguments)) return 0;
   if (!std::filesystem::exists(path)) throw DataError(str(path, " does not exist"));
   const bool folder = std::filesystem::is_directory(path);
-  std::fputs((folder ? checkpoint::inspect_checkpoint(path, verify) : data::inspect_data(path, verify)).c_str(), stdout);
+  std::fputs((folder ? checkpoint::inspect_checkpoint(path, verify) : data::inspect_data(path, verify)).c_str(),
+             stdout);
   return 0;
 }
 

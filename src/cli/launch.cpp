@@ -15,12 +15,12 @@ int launch(const config::Device& options, const std::function<int(Launched&)>& b
   log::set_rank(world.rank, world.size);
   int exit_code = 0;
   try {
-    const int cores = dist::widen_affinity(world);  // before any thread starts
-    at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : cores);
+    const dist::CoreShare cores = dist::widen_affinity(world);  // before any thread starts
+    at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : cores.threads());
     const std::unique_ptr<dist::Communicator> host = dist::make_host_communicator(world);
     at::Device device = at::kCPU;
     dist::agree(*host, [&] { device = train::choose_device(options, world.local_rank); });
-    Launched launched{world, mpi, device, cores, *host};
+    Launched launched{world, mpi, device, cores.threads(), *host};
     exit_code = body(launched);
   } catch (...) {
     const std::exception_ptr exception = std::current_exception();

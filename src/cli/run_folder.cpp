@@ -48,7 +48,8 @@ RunPlan plan_run(const config::Config& config) {
   check_name(plan.name);
   if (config.run.resume == "auto") {
     if (plan.name.empty()) {
-      throw ConfigError("--resume auto needs --name NAME: it continues that run, or starts it if it does not exist yet");
+      throw ConfigError(
+          "--resume auto needs --name NAME: it continues that run, or starts it if it does not exist yet");
     }
     plan.checkpoint = newest_checkpoint(runs / plan.name);
   } else if (!config.run.resume.empty()) {
@@ -63,20 +64,22 @@ RunPlan plan_run(const config::Config& config) {
       plan.checkpoint = newest_checkpoint(path);
     }
     if (!plan.checkpoint) {
-      throw CheckpointError(str("--resume ", path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
+      throw CheckpointError(
+          str("--resume ", path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
     }
     if (plan.name.empty()) plan.name = fs::absolute(run).filename().string();
     const auto newest = newest_checkpoint(runs / plan.name);
     if (newest && fs::weakly_canonical(*newest) != fs::weakly_canonical(*plan.checkpoint)) {
-      throw OutputError(str("run ", plan.name, " has a newer checkpoint, ", newest->string(), ": give another --name to branch off from ",
-                            plan.checkpoint->string()));
+      throw OutputError(str("run ", plan.name, " has a newer checkpoint, ", newest->string(),
+                            ": give another --name to branch off from ", plan.checkpoint->string()));
     }
   }
   if (plan.name.empty()) plan.name = str(config.task, "-", now_text());
   plan.folder = runs / plan.name;
   plan.existed = fs::exists(plan.folder);
   if (plan.existed && config.run.resume.empty()) {
-    throw OutputError(str("run ", plan.folder.string(), " exists and is never overwritten: --resume auto continues it, another --name "
+    throw OutputError(str("run ", plan.folder.string(),
+                          " exists and is never overwritten: --resume auto continues it, another --name "
                           "starts a new one"));
   }
   return plan;

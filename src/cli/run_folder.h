@@ -1,6 +1,7 @@
 #pragma once
 
-// Which run this is: a new one, or one that goes on. Rank 0 alone touches the folder; the others get the answer from it.
+// Which run this is: a new one, or one that goes on. Rank 0 alone touches the folder; the others get the answer from
+// it.
 
 #include <filesystem>
 #include <optional>
@@ -13,8 +14,8 @@ namespace dtrain::cli {
 
 struct RunPlan {
   std::string name;
-  std::filesystem::path folder;                       // config.run.folder / name
-  std::optional<std::filesystem::path> checkpoint;    // to resume from
+  std::filesystem::path folder;                     // config.run.folder / name
+  std::optional<std::filesystem::path> checkpoint;  // to resume from
   bool existed = false;
 };
 

@@ -41,7 +41,8 @@ void write_run_plot(const std::filesystem::path& run) {
     for (auto& [name, series] : evals) metrics.series.push_back(std::move(series));
     panels.push_back(std::move(metrics));
   }
-  write_atomically(real_file_system(), run / "loss.svg", monitoring::plot_svg(run.filename().string(), "optimizer step", panels));
+  write_atomically(real_file_system(), run / "loss.svg",
+                   monitoring::plot_svg(run.filename().string(), "optimizer step", panels));
 }
 
 }  // namespace dtrain::cli

@@ -38,7 +38,9 @@ int run_synth(const Arguments& arguments) {
   app.add_flag("--force", options.force, "hdf5: replace an existing file");
   if (!parse(app, arguments)) return 0;
   if (task != "headpose") throw UsageError(str("unknown task ", task, ". Known: headpose"));
-  options.out = !out.empty() ? out : options.layout == "hdf5" ? "data/synth_headpose.h5" : "data/synth_" + options.layout;
+  options.out = !out.empty()               ? out
+                : options.layout == "hdf5" ? "data/synth_headpose.h5"
+                                           : "data/synth_" + options.layout;
 
   ProgressLine line("drawing");
   const data::SynthSummary summary =

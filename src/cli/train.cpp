@@ -24,6 +24,7 @@
 #include "dist/make_communicator.h"
 #include "dist/watchdog.h"
 #include "models/models.h"
+#include "models/state.h"
 #include "monitoring/sinks.h"
 #include "train/content_transfer.h"
 #include "train/precision.h"
@@ -70,12 +71,14 @@ std::string metrics_text(const std::map<std::string, double>& metrics) {
 // The resolved configuration of this run: on a resume, the saved one with what was given now laid over it.
 config::Config resolve(Request& request, const std::optional<checkpoint::Content>& content) {
   if (!content) return request.loaded.config;
-  const config::Config saved = config::from_yaml(train::from_json(content->state_json).config_yaml, "the checkpoint's config");
+  const config::Config saved =
+      config::from_yaml(train::from_json(content->state_json).config_yaml, "the checkpoint's config");
   config::Config merged = saved;
   config::copy_keys(request.loaded.config, merged, request.loaded.given);
   if (merged.train.global_batch == 0) merged.train.global_batch = train::from_json(content->state_json).global_batch;
   merged.run = request.loaded.config.run;
-  if (std::count(request.loaded.given.begin(), request.loaded.given.end(), "train.accumulate") == 0) merged.train.accumulate = 0;  // derived anew for this world size
+  if (std::count(request.loaded.given.begin(), request.loaded.given.end(), "train.accumulate") == 0)
+    merged.train.accumulate = 0;  // derived anew for this world size
   const std::vector<std::string> fixed = config::fixed_differences(saved, merged);
   if (!fixed.empty()) {
     throw ConfigError(str("a resumed run keeps ", join(fixed, ", "), ": leave them out, or start a new run"));
@@ -122,11 +125,13 @@ int train(Launched& launched, Request& request) {
     splits = data::splits(*store, config.data.val_share, config.train.seed);
     if (splits.train.empty()) throw DataError(str(config.data.file, " has no training samples"));
     if (content && train::from_json(content->state_json).data_checksum != store->schema().checksum) {
-      throw ConfigError(str("a resumed run keeps its data: ", config.data.file, " has another checksum than the data of the checkpoint"));
+      throw ConfigError(str("a resumed run keeps its data: ", config.data.file,
+                            " has another checksum than the data of the checkpoint"));
     }
     batches = train::batch_arithmetic(config.train, world.size, static_cast<int64_t>(splits.train.size()));
     config.train.global_batch = batches.global_batch;
-    precision = train::parse_precision(config.train.amp, launched.device.type(), train::device_info(launched.device).capability);
+    precision = train::parse_precision(config.train.amp, launched.device.type(),
+                                       train::device_info(launched.device).capability);
     if (!config.model.init.empty() && !content) {
       auto* network = dynamic_cast<models::Network*>(&task->model());
       DTRAIN_CHECK(network != nullptr, "--model.init needs a built-in network");
@@ -142,15 +147,16 @@ int train(Launched& launched, Request& request) {
   at::globalContext().setBenchmarkCuDNN(config.device.cudnn_benchmark && !config.train.deterministic);
   if (config.train.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   torch::manual_seed(config.train.seed);
-  task->model().to(train::parameter_dtype(precision));
+  models::convert_floating_point(task->model(), train::parameter_dtype(precision));
   task->model().to(launched.device);
   if (config.model.channels_last) models::set_channels_last(task->model());
 
   const auto gradients = dist::make_gradient_communicator(config.dist, world, launched.device);
-  const int loader_threads = config.data.workers > 0 ? static_cast<int>(config.data.workers)
-                                                     : std::clamp(launched.cores / 2, 1, 8);
+  const int loader_threads =
+      config.data.workers > 0 ? static_cast<int>(config.data.workers) : std::clamp(launched.cores / 2, 1, 8);
   if (world.size > static_cast<int64_t>(splits.train.size())) {
-    log::warning(str("more ranks (", world.size, ") than training samples (", splits.train.size(), "): some ranks only wait"));
+    log::warning(
+        str("more ranks (", world.size, ") than training samples (", splits.train.size(), "): some ranks only wait"));
   }
 
   // Metrics endpoint first: its address is in the banner and in the targets file.
@@ -178,27 +184,30 @@ int train(Launched& launched, Request& request) {
                            launched.cores, at::get_num_threads(), loader_threads});
   int64_t parameters = 0;
   for (const auto& parameter : task->model().parameters()) parameters += parameter.numel();
-  const BannerFacts facts{.precision = config.train.amp == "auto" ? str(train::to_string(precision), " (auto)") : train::to_string(precision),
-                          .task = config.task,
-                          .network = config.model.name,
-                          .data_file = config.data.file,
-                          .run_folder = request.dry_run ? "" : plan.folder.string(),
-                          .config_source = request.loaded.source,
-                          .communicator = std::string(gradients->name()),
-                          .parameters = parameters,
-                          .train = static_cast<int64_t>(splits.train.size()),
-                          .val = static_cast<int64_t>(splits.val.size()),
-                          .test = static_cast<int64_t>(splits.test.size()),
-                          .batches = batches,
-                          .resumed = content && plan.checkpoint ? str("step ", content->step, " of ", plan.checkpoint->string()) : "",
-                          .launcher_pid = dist::under_launcher() ? ::getppid() : 0};
+  const BannerFacts facts{
+      .precision =
+          config.train.amp == "auto" ? str(train::to_string(precision), " (auto)") : train::to_string(precision),
+      .task = config.task,
+      .network = config.model.name,
+      .data_file = config.data.file,
+      .run_folder = request.dry_run ? "" : plan.folder.string(),
+      .config_source = request.loaded.source,
+      .communicator = std::string(gradients->name()),
+      .parameters = parameters,
+      .train = static_cast<int64_t>(splits.train.size()),
+      .val = static_cast<int64_t>(splits.val.size()),
+      .test = static_cast<int64_t>(splits.test.size()),
+      .batches = batches,
+      .resumed = content && plan.checkpoint ? str("step ", content->step, " of ", plan.checkpoint->string()) : "",
+      .launcher_pid = world.launched ? ::getppid() : 0};
 
   std::unique_ptr<checkpoint::Store> checkpoints;
   std::unique_ptr<monitoring::TargetsFile> targets;
   dist::agree_on_rank0(host, [&] {
     if (!request.dry_run) {
       create_run(plan, config, environment_json(facts, places));
-      checkpoints = std::make_unique<checkpoint::Store>(plan.folder / "checkpoints", real_file_system(), config.checkpoint.keep_last);
+      checkpoints = std::make_unique<checkpoint::Store>(plan.folder / "checkpoints", real_file_system(),
+                                                        config.checkpoint.keep_last);
       std::vector<monitoring::TargetsFile::Target> addresses;
       for (size_t rank = 0; rank < places.size(); ++rank) {
         if (!places[rank].metrics_address.empty()) {
@@ -213,7 +222,7 @@ int train(Launched& launched, Request& request) {
       sinks.push_back(monitoring::make_tensorboard_sink(plan.folder));
     }
     const bool bar = config.run.progress == "bar" ||
-                     (config.run.progress == "auto" && !dist::under_launcher() && ::isatty(STDERR_FILENO) != 0);
+                     (config.run.progress == "auto" && !world.launched && ::isatty(STDERR_FILENO) != 0);
     sinks.push_back(monitoring::make_console_sink(bar));
     log::plain(banner(facts, places));
     for (const std::string& line : initial) log::info(line);
@@ -246,9 +255,9 @@ int train(Launched& launched, Request& request) {
     watchdog.close();
   }
 
-  const diagnose::Verdict verdict = diagnose::verdict(
-      gather_phases(host, outcome.phases), outcome.own_steps,
-      {.workers = loader_threads, .cores = launched.cores, .gpu = launched.device.is_cuda()});
+  const diagnose::Verdict verdict =
+      diagnose::verdict(gather_phases(host, outcome.phases), outcome.own_steps,
+                        {.workers = loader_threads, .cores = launched.cores, .gpu = launched.device.is_cuda()});
   dist::agree_on_rank0(host, [&] {
     if (!outcome.validation.empty()) log::plain("validation: " + metrics_text(outcome.validation));
     if (!outcome.test.empty()) log::plain("test: " + metrics_text(outcome.test));
@@ -256,8 +265,9 @@ int train(Launched& launched, Request& request) {
     log::plain(verdict.text);
     char ledger[17];
     std::snprintf(ledger, sizeof ledger, "%016llx", static_cast<unsigned long long>(outcome.ledger));
-    log::plain(str("finished: ", outcome.reason, " | ", outcome.own_steps, " steps in ", human_duration(outcome.seconds),
-                   " | ledger ", ledger, request.dry_run ? "" : " | " + plan.folder.string()));
+    log::plain(str("finished: ", outcome.reason, " | ", outcome.own_steps, " steps in ",
+                   human_duration(outcome.seconds), " | ledger ", ledger,
+                   request.dry_run ? "" : " | " + plan.folder.string()));
   });
   for (const auto& sink : sinks) sink->state("finished");
   if (!request.dry_run && config.metrics.linger_seconds > 0 && outcome.exit_code == 0) {
@@ -287,7 +297,8 @@ int run_train(const Arguments& arguments) {
       rest.push_back(argument);
     }
   }
-  request.loaded = config::load(rest, ".", {.other_flags = {"--print-config", "--dry-run", "--help"}, .check_dataset = !print_config});
+  request.loaded = config::load(
+      rest, ".", {.other_flags = {"--print-config", "--dry-run", "--help"}, .check_dataset = !print_config});
   if (print_config) {
     if (dist::launcher_rank_hint() == 0) std::fputs(config::to_yaml(request.loaded.config).c_str(), stdout);
     return 0;

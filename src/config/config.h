@@ -10,26 +10,26 @@
 namespace dtrain::config {
 
 struct Run {
-  std::string name;                // folder below `folder`; empty: task-date-time
+  std::string name;  // folder below `folder`; empty: task-date-time
   std::string folder = "runs";
-  int64_t log_every = 10;          // optimizer steps between step lines
-  std::string progress = "auto";   // auto | bar | lines
-  std::string resume;              // "" | auto | path of a checkpoint folder or of a run folder
+  int64_t log_every = 10;         // optimizer steps between step lines
+  std::string progress = "auto";  // auto | bar | lines
+  std::string resume;             // "" | auto | path of a checkpoint folder or of a run folder
 };
 
 struct Data {
-  std::string file;                // dtrain HDF5; empty with the quick start: generated
-  int64_t workers = 0;             // reader threads per rank; 0: from the cores of this rank
-  int64_t prefetch = 4;            // micro-batches read ahead
-  double val_share = 0.1;          // of the training split, by group, where the file has no validation split
-  bool verify = false;             // check every sample's checksum while reading
+  std::string file;        // dtrain HDF5; empty with the quick start: generated
+  int64_t workers = 0;     // reader threads per rank; 0: from the cores of this rank
+  int64_t prefetch = 4;    // micro-batches read ahead
+  double val_share = 0.1;  // of the training split, by group, where the file has no validation split
+  bool verify = false;     // check every sample's checksum while reading
 };
 
-struct Augment {                   // training split only; all draws keyed by (seed, epoch, sample id)
-  bool hflip = true;               // with probability 1/2
-  double crop_scale = 0.8;         // random resized crop: smallest share of the side; 1: none
+struct Augment {            // training split only; all draws keyed by (seed, epoch, sample id)
+  bool hflip = true;        // with probability 1/2
+  double crop_scale = 0.8;  // random resized crop: smallest share of the side; 1: none
   double brightness = 0.2, contrast = 0.2, saturation = 0.2;  // factor in [1 - x, 1 + x]
-  double hue = 0.02;               // turn of the hue circle in [-x, x], 0 to 0.5
+  double hue = 0.02;                                          // turn of the hue circle in [-x, x], 0 to 0.5
 };
 
 struct Model {
@@ -37,16 +37,16 @@ struct Model {
   int64_t image_size = 224;           // pixels, input of the network
   double dropout = 0.3;
   bool channels_last = true;
-  std::string init;                   // FILE.safetensors to start from
+  std::string init;  // FILE.safetensors to start from
 };
 
 struct Train {
   int64_t epochs = 30;
-  int64_t max_steps = 0;           // optimizer steps; 0: no limit but `epochs`
-  int64_t batch_size = 32;         // samples per rank and micro-step
-  int64_t accumulate = 0;          // micro-steps per optimizer step; 0: derived from global_batch (1 if that is 0 too)
-  int64_t global_batch = 0;        // samples per optimizer step; 0: batch_size × ranks × accumulate
-  std::string amp = "auto";        // auto | fp16 | bf16 | tf32 | fp32 (off = fp32); the tests also use fp64
+  int64_t max_steps = 0;     // optimizer steps; 0: no limit but `epochs`
+  int64_t batch_size = 32;   // samples per rank and micro-step
+  int64_t accumulate = 0;    // micro-steps per optimizer step; 0: derived from global_batch (1 if that is 0 too)
+  int64_t global_batch = 0;  // samples per optimizer step; 0: batch_size × ranks × accumulate
+  std::string amp = "auto";  // auto | fp16 | bf16 | tf32 | fp32 (off = fp32); the tests also use fp64
   uint64_t seed = 1;
   bool deterministic = false;
   bool freeze_batch_norm = false;  // running statistics used and left as they are
@@ -54,21 +54,21 @@ struct Train {
 };
 
 struct Optimizer {
-  std::string name = "adamw";      // adamw | adam | sgd
+  std::string name = "adamw";  // adamw | adam | sgd
   double lr = 1e-3;
   double weight_decay = 0.01;
-  double momentum = 0.9;           // sgd
-  bool nesterov = false;           // sgd
+  double momentum = 0.9;  // sgd
+  bool nesterov = false;  // sgd
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  double clip_norm = 0;            // of the whole gradient, after unscaling; 0: none
+  double clip_norm = 0;  // of the whole gradient, after unscaling; 0: none
 };
 
 struct Schedule {
-  std::string name = "cosine";     // constant | step | cosine | one_cycle
-  int64_t warmup_steps = 0;        // optimizer steps from 0 to lr, linear
-  int64_t step_epochs = 30;        // step: epochs between drops
-  double gamma = 0.1;              // step: factor of a drop
-  double final_lr_ratio = 0.01;    // cosine, one_cycle: lr at the end ÷ lr
+  std::string name = "cosine";   // constant | step | cosine | one_cycle
+  int64_t warmup_steps = 0;      // optimizer steps from 0 to lr, linear
+  int64_t step_epochs = 30;      // step: epochs between drops
+  double gamma = 0.1;            // step: factor of a drop
+  double final_lr_ratio = 0.01;  // cosine, one_cycle: lr at the end ÷ lr
 };
 
 struct Amp {
@@ -77,31 +77,31 @@ struct Amp {
 };
 
 struct Checkpoint {
-  int64_t every_steps = 0;         // optimizer steps; 0: not by steps
-  double every_minutes = 10;       // 0: not by time
+  int64_t every_steps = 0;    // optimizer steps; 0: not by steps
+  double every_minutes = 10;  // 0: not by time
   int64_t keep_last = 3;
-  bool keep_best = true;           // by the validation metric
+  bool keep_best = true;  // by the validation metric
 };
 
 struct Dist {
-  std::string backend = "auto";    // auto | nccl | staged | mpi
-  double timeout = 300;            // seconds without progress of a rank before the job is ended
-  double bucket_mb = 25;           // MiB
-  double first_bucket_mb = 1;      // MiB
+  std::string backend = "auto";  // auto | nccl | staged | mpi
+  double timeout = 300;          // seconds without progress of a rank before the job is ended
+  double bucket_mb = 25;         // MiB
+  double first_bucket_mb = 1;    // MiB
 };
 
 struct Device {
-  std::string type = "auto";       // auto | cuda | cpu
-  int64_t threads = 0;             // CPU threads per rank; 0: cores it may use ÷ ranks on them
+  std::string type = "auto";  // auto | cuda | cpu
+  int64_t threads = 0;        // CPU threads per rank; 0: cores it may use ÷ ranks on them
   bool cudnn_benchmark = true;
 };
 
 struct Metrics {
   bool enabled = true;
   std::string bind = "127.0.0.1";
-  int64_t port = 9500;             // + local rank; 0: any free port
-  double linger_seconds = 0;       // keep the endpoint after the last step
-  double gpu_interval = 2;         // seconds between NVML readings
+  int64_t port = 9500;        // + local rank; 0: any free port
+  double linger_seconds = 0;  // keep the endpoint after the last step
+  double gpu_interval = 2;    // seconds between NVML readings
 };
 
 struct Config {

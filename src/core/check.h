@@ -5,10 +5,10 @@
 #include "core/error.h"
 #include "core/strings.h"
 
-#define DTRAIN_CHECK(condition, ...)                                                                       \
-  do {                                                                                                     \
-    if (!(condition)) {                                                                                    \
+#define DTRAIN_CHECK(condition, ...)                                                                      \
+  do {                                                                                                    \
+    if (!(condition)) {                                                                                   \
       throw ::dtrain::Error(::dtrain::str("internal error at ", __FILE__, ":", __LINE__, ": " #condition, \
-                                          " does not hold. ", ##__VA_ARGS__));                             \
-    }                                                                                                      \
+                                          " does not hold. ", ##__VA_ARGS__));                            \
+    }                                                                                                     \
   } while (false)

@@ -1,7 +1,7 @@
 #pragma once
 
-// Every failure a user can meet is one of these types; the type decides the exit code of the process, and all ranks leave
-// with the same one (see docs/design.md, section 6). A message says what went wrong, with which values, where
+// Every failure a user can meet is one of these types; the type decides the exit code of the process, and all ranks
+// leave with the same one (see docs/design.md, section 6). A message says what went wrong, with which values, where
 // (file:line:col or file#sample) and what to do; the rank is added by whoever prints it.
 
 #include <stdexcept>
@@ -18,10 +18,10 @@ class Error : public std::runtime_error {
   int exit_code_;
 };
 
-#define DTRAIN_ERROR_TYPE(Name, code)                                     \
-  class Name : public Error {                                             \
-   public:                                                                \
-    explicit Name(const std::string& message) : Error(message, code) {}   \
+#define DTRAIN_ERROR_TYPE(Name, code)                                   \
+  class Name : public Error {                                           \
+   public:                                                              \
+    explicit Name(const std::string& message) : Error(message, code) {} \
   }
 
 DTRAIN_ERROR_TYPE(UsageError, 64);       // unknown command, wrong number of arguments

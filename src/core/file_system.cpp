@@ -17,7 +17,8 @@ namespace {
 
 [[noreturn]] void fail(std::string_view operation, const std::filesystem::path& path, int code) {
   const char* advice = code == ENOSPC || code == EDQUOT ? ": free some space or choose another --run.folder"
-                       : code == EACCES || code == EROFS || code == EPERM ? ": choose a folder that you may write to" : "";
+                       : code == EACCES || code == EROFS || code == EPERM ? ": choose a folder that you may write to"
+                                                                          : "";
   throw OutputError(str("cannot ", operation, " ", path.string(), ": ", std::strerror(code), advice));
 }
 

@@ -25,7 +25,8 @@ class FileSystem {
 
 FileSystem& real_file_system();
 
-// Either the old or the new content is there, whole, whatever happens: temporary name, fsync, rename, fsync of the folder.
+// Either the old or the new content is there, whole, whatever happens: temporary name, fsync, rename, fsync of the
+// folder.
 void write_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view text);
 
 std::string read_text(const std::filesystem::path& path);  // throws Error when it cannot be read

@@ -38,7 +38,7 @@ void write(spdlog::level::level_enum level, std::string_view message, bool decor
   const std::string pattern = decorated && level < spdlog::level::warn ? "[%Y-%m-%d %H:%M:%S] %v" : "%v";
   const spdlog::details::log_msg record("dtrain", level, text);
   for (const std::shared_ptr<spdlog::sinks::sink>& sink : {std::static_pointer_cast<spdlog::sinks::sink>(s.console),
-                                                            std::static_pointer_cast<spdlog::sinks::sink>(s.file)}) {
+                                                           std::static_pointer_cast<spdlog::sinks::sink>(s.file)}) {
     if (!sink) continue;
     try {
       sink->set_pattern(pattern);

@@ -1,8 +1,8 @@
 #pragma once
 
-// Keyed randomness: every random number is a function of what it is for (seed, epoch, sample id, ...), never of how many
-// were drawn before. So nothing depends on the number of ranks, threads or restarts.
-// Source of the mixer: Sebastiano Vigna's SplitMix64 finaliser (public domain), a bijection of 64-bit words.
+// Keyed randomness: every random number is a function of what it is for (seed, epoch, sample id, ...), never of how
+// many were drawn before. So nothing depends on the number of ranks, threads or restarts. Source of the mixer:
+// Sebastiano Vigna's SplitMix64 finaliser (public domain), a bijection of 64-bit words.
 
 #include <cstdint>
 

@@ -21,7 +21,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   for (size_t i = 1; i <= a.size(); ++i) {
     for (size_t j = 1; j <= b.size(); ++j) {
       d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   }
   return d[a.size()][b.size()];
@@ -50,7 +51,8 @@ std::string human_duration(double seconds) {
   if (total < 3600) {
     std::snprintf(buffer, sizeof buffer, "%dm%02ds", static_cast<int>(total / 60), static_cast<int>(total % 60));
   } else if (total < 86400) {
-    std::snprintf(buffer, sizeof buffer, "%dh%02dm", static_cast<int>(total / 3600), static_cast<int>(total % 3600 / 60));
+    std::snprintf(buffer, sizeof buffer, "%dh%02dm", static_cast<int>(total / 3600),
+                  static_cast<int>(total % 3600 / 60));
   } else {
     std::snprintf(buffer, sizeof buffer, "%dd%02dh", static_cast<int>(total / 86400),
                   static_cast<int>(total % 86400 / 3600));

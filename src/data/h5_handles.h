@@ -32,10 +32,13 @@ class Handle {
   Closer closer_ = nullptr;
 };
 
-// While it lives, HDF5 prints nothing on this thread.
+// While it lives, HDF5 prints nothing on this thread. The first thing that any user of the library makes.
 class SilentErrors {
  public:
   SilentErrors() {
+    // Before any other call: a file that could not be flushed (full disk) stays open inside the library, whose own
+    // clean-up at exit then dereferences it and turns our exit code into a crash.
+    [[maybe_unused]] static const herr_t no_clean_up = H5dont_atexit();
     H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   }

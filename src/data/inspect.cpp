@@ -31,7 +31,7 @@ std::string target_lines(const Store& store) {
   for (int64_t id = 0; id < store.schema().samples; ++id) {
     store.read_target(id, target);
     for (size_t i = 0; i < elements; ++i) {
-      const double value = target[i];
+      const double value = target[i] + 0.0;  // no -0.000
       if (value != value) {
         ++not_a_number;
         continue;

@@ -257,6 +257,13 @@ class Prober {
 
 }  // namespace
 
+std::string hdf5_version() {
+  const h5::SilentErrors silent;
+  unsigned major = 0, minor = 0, patch = 0;
+  H5get_libversion(&major, &minor, &patch);
+  return str(major, ".", minor, ".", patch);
+}
+
 Layout probe(const std::filesystem::path& file) {
   const h5::SilentErrors silent;
   return Prober(file).run();

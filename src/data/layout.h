@@ -40,6 +40,8 @@ uint64_t index_checksum(const std::string& source_bytes, const std::vector<int64
 // xxh64 of the input's bytes, which seeds the xxh64 of the target's bytes.
 uint64_t sample_checksum(std::span<const std::byte> input, std::span<const float> target);
 
+std::string hdf5_version();  // of the HDF5 library that reads and writes: "1.10.8"
+
 inline constexpr int64_t kFormatVersion = 1;
 
 }  // namespace dtrain::data

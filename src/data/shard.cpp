@@ -10,7 +10,9 @@ namespace dtrain::data {
 
 namespace {
 
-constexpr int kRounds = 6;
+// Halves of few bits mix slowly: with 6 rounds the places of n = 5 are visibly uneven, with 12 they are not (measured
+// by chi-square over 400 000 keys).
+int rounds(int half) { return half <= 4 ? 12 : 6; }
 
 }  // namespace
 
@@ -19,10 +21,11 @@ int64_t permuted(int64_t i, int64_t n, uint64_t key) {
   // Halves of equal width: the domain is the smallest power of four >= n, so fewer than four tries on average.
   const int half = (std::bit_width(static_cast<uint64_t>(n - 1)) + 1) / 2;
   const uint64_t mask = (uint64_t{1} << half) - 1;
+  const auto last = static_cast<uint64_t>(rounds(half));
   uint64_t value = static_cast<uint64_t>(i);
   do {
     uint64_t left = value >> half, right = value & mask;
-    for (uint64_t round = 0; round < kRounds; ++round) {
+    for (uint64_t round = 0; round < last; ++round) {
       const uint64_t mixed = (left ^ mix64(key ^ mix64(right + (round << 56)))) & mask;
       left = right;
       right = mixed;

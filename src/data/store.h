@@ -44,8 +44,8 @@ class Store {
   virtual std::string source(int64_t id) const = 0;  // provenance: path relative to the converted folder
   virtual int64_t group(int64_t id) const = 0;       // samples of one photo or subject share a group
   virtual std::string attribute(const std::string& name) const = 0;  // root attribute as text; "" if absent
-  // Reads everything, with all cores, and compares each sample's checksum, the whole's and the index's. Throws DataError
-  // naming the first bad sample and how many there are.
+  // Reads everything, with all cores, and compares each sample's checksum, the whole's and the index's. Throws
+  // DataError naming the first bad sample and how many there are.
   virtual void verify() const = 0;
 };
 

@@ -44,7 +44,8 @@ Verdict verdict(std::span<const PhaseSeconds> ranks, int64_t steps, const Settin
   judge(Phase::kDataWait, Verdict::Kind::kData, 0.10);
   judge(Phase::kH2d, Verdict::Kind::kTransfer, 0.10);
   judge(Phase::kOptimizer, Verdict::Kind::kOptimizer, 0.25);
-  // Waiting in the all-reduce while another rank is slower is that rank's doing: only what the quickest waiter waits is wire.
+  // Waiting in the all-reduce while another rank is slower is that rank's doing: only what the quickest waiter waits is
+  // wire.
   const auto least = std::min_element(ranks.begin(), ranks.end(), [](const PhaseSeconds& a, const PhaseSeconds& b) {
     return of(a, Phase::kAllReduceWait) < of(b, Phase::kAllReduceWait);
   });
@@ -66,7 +67,8 @@ Verdict verdict(std::span<const PhaseSeconds> ranks, int64_t steps, const Settin
       result.text = str("verdict: data-bound ", evidence(Phase::kDataWait, "waiting"), ": ",
                         settings.workers < settings.cores
                             ? str("set --data.workers ", std::min(settings.cores, settings.workers * 2))
-                            : str("the readers use all ", settings.cores, " cores; convert to a smaller --size, or switch off "
+                            : str("the readers use all ", settings.cores,
+                                  " cores; convert to a smaller --size, or switch off "
                                   "--augment.hue, the dearest augmentation"));
       break;
     case Verdict::Kind::kTransfer:
@@ -77,7 +79,8 @@ Verdict verdict(std::span<const PhaseSeconds> ranks, int64_t steps, const Settin
                         ": set --accumulate higher, or a larger --batch-size");
       break;
     case Verdict::Kind::kOptimizer:
-      result.text = str("verdict: optimizer-bound ", evidence(Phase::kOptimizer, "updating"), ": set a larger --batch-size");
+      result.text =
+          str("verdict: optimizer-bound ", evidence(Phase::kOptimizer, "updating"), ": set a larger --batch-size");
       break;
     default: {
       result.kind = Verdict::Kind::kCompute;
@@ -87,12 +90,12 @@ Verdict verdict(std::span<const PhaseSeconds> ranks, int64_t steps, const Settin
       result.worst_rank = static_cast<int>(busy - ranks.begin());
       const double compute = of(*busy, Phase::kForward) + of(*busy, Phase::kBackward);
       result.share = compute / training_seconds(*busy);
-      result.text = str("verdict: compute-bound ", percent(result.share), " (",
-                        fixed(1e3 * compute / static_cast<double>(steps), 1), " of ",
-                        fixed(1e3 * training_seconds(*busy) / static_cast<double>(steps), 1), " ms in forward and backward",
-                        ranks.size() > 1 ? str(", slowest rank ", result.worst_rank) : "", "): ",
-                        settings.gpu ? "nothing waits; --amp and --model.channels_last are what is left to try"
-                                     : "a GPU is what would help most");
+      result.text = str(
+          "verdict: compute-bound ", percent(result.share), " (", fixed(1e3 * compute / static_cast<double>(steps), 1),
+          " of ", fixed(1e3 * training_seconds(*busy) / static_cast<double>(steps), 1), " ms in forward and backward",
+          ranks.size() > 1 ? str(", slowest rank ", result.worst_rank) : "", "): ",
+          settings.gpu ? "nothing waits; --amp and --model.channels_last are what is left to try"
+                       : "a GPU is what would help most");
     }
   }
   return result;

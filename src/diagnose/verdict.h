@@ -14,14 +14,14 @@ using PhaseSeconds = std::array<double, monitoring::kPhases>;
 
 struct Verdict {
   enum class Kind { kCompute, kData, kTransfer, kCommunication, kOptimizer, kUnknown } kind = Kind::kUnknown;
-  double share = 0;       // of the training time of the worst rank, 0..1
+  double share = 0;  // of the training time of the worst rank, 0..1
   int worst_rank = 0;
-  std::string text;       // "verdict: data-bound 62 % (8.1 of 13.0 ms waiting, worst rank 1): set --data.workers 8"
+  std::string text;  // "verdict: data-bound 62 % (8.1 of 13.0 ms waiting, worst rank 1): set --data.workers 8"
 };
 
 struct Settings {
-  int64_t workers = 1;    // reader threads per rank
-  int64_t cores = 1;      // cores a rank may use
+  int64_t workers = 1;  // reader threads per rank
+  int64_t cores = 1;    // cores a rank may use
   bool gpu = false;
 };
 

@@ -1,6 +1,13 @@
 #pragma once
 
-// The networks that more than one task may use, with torchvision's parameter names and shapes.
+// The networks that more than one task may use. Parameters and buffers have the names, shapes and order of their
+// PyTorch counterparts, so that torchvision's weights load as they are and give the same outputs:
+//   resnet18, resnet50   torchvision's, `fc` with `outputs` rows
+//   headpose_cnn         Sequential names: features.I.0.weight (conv 3×3 without bias), features.I.1.* (batch norm) for
+//   the
+//                        five blocks I = 0..4 of 32, 64, 128, 256, 512 channels; fc.0.* (512 -> 256), fc.2.* (256 ->
+//                        outputs)
+// Images of 32 pixels and more; any size fits any network.
 
 #include <torch/torch.h>
 
@@ -21,18 +28,19 @@ class Network : public torch::nn::Module {
 
 struct NetworkOptions {
   int64_t outputs = 3;
-  double dropout = 0.3;   // headpose_cnn
-  uint64_t seed = 1;      // initial weights are keyed by (seed, parameter name): equal on all ranks
+  double dropout = 0.3;  // headpose_cnn; while training, forward needs a RandomScope if it is above 0
+  uint64_t seed = 1;     // initial weights are keyed by (seed, parameter name): equal on all ranks
 };
 
 std::shared_ptr<Network> make_network(const std::string& name, const NetworkOptions&);  // ConfigError: unknown
 std::vector<std::string> network_names();
 
-void set_channels_last(torch::nn::Module&);       // 4-D parameters, in place (before a reducer takes them)
-void freeze_batch_norm(torch::nn::Module&);       // eval mode of every batch norm layer; call after train()
+void set_channels_last(torch::nn::Module&);  // 4-D parameters, in place (before a reducer takes them)
+void freeze_batch_norm(torch::nn::Module&);  // eval mode of every batch norm layer; call after train()
 
-// Copies tensors by name. Strict; when only the last layer differs it keeps its fresh values. Returns lines that say what
-// was loaded and what was not; CheckpointError with the list when anything else is missing, unexpected or misshapen.
+// Copies tensors by name, converted to the network's precision and device. Strict; when only the last layer differs it
+// keeps its fresh values. Returns lines that say what was loaded and what was not; CheckpointError with the list when
+// anything else is missing, unexpected or misshapen, and nothing is copied then.
 std::vector<std::string> load_initial_weights(Network&, const checkpoint::TensorFile&);
 
 }  // namespace dtrain::models

@@ -12,8 +12,8 @@ namespace dtrain::models {
 
 struct RandomContext {
   uint64_t seed = 0;
-  int64_t step = 0;             // optimizer step
-  at::Tensor sample_ids;        // [B] int64 on the device of the activations
+  int64_t step = 0;       // optimizer step
+  at::Tensor sample_ids;  // [B] int64 on the device of the activations
 };
 
 class RandomScope {

@@ -24,8 +24,8 @@ struct Loss {
 };
 
 struct Metric {
-  std::string name;   // e.g. "mae_yaw"
-  at::Tensor sum;     // scalars, float64, on the device
+  std::string name;  // e.g. "mae_yaw"
+  at::Tensor sum;    // scalars, float64, on the device
   at::Tensor weight;
 };
 
@@ -34,16 +34,16 @@ class Task {
   virtual ~Task() = default;
   virtual torch::nn::Module& model() = 0;
   virtual const data::SampleSpec& samples() const = 0;
-  virtual void check(const data::Store&) const = 0;                      // DataError if the file is not for this task
-  virtual at::Tensor forward(const at::Tensor& inputs) = 0;              // what predict and export see
+  virtual void check(const data::Store&) const = 0;          // DataError if the file is not for this task
+  virtual at::Tensor forward(const at::Tensor& inputs) = 0;  // what predict and export see
   virtual Loss loss(const data::Batch&) = 0;
-  virtual double planned_weight(int64_t samples) const = 0;              // weight that `samples` samples will have
-  virtual std::vector<Metric> evaluate(const data::Batch&) = 0;          // includes "loss"
-  virtual std::string primary_metric() const = 0;                        // lower is better, e.g. "mae"
-  virtual std::map<std::string, std::string> metadata() const = 0;       // what inference needs, for the checkpoint
+  virtual double planned_weight(int64_t samples) const = 0;         // weight that `samples` samples will have
+  virtual std::vector<Metric> evaluate(const data::Batch&) = 0;     // includes "loss"
+  virtual std::string primary_metric() const = 0;                   // lower is better, e.g. "mae"
+  virtual std::map<std::string, std::string> metadata() const = 0;  // what inference needs, for the checkpoint
 };
 
-std::unique_ptr<Task> make_task(const config::Config&);                  // ConfigError for an unknown name
+std::unique_ptr<Task> make_task(const config::Config&);  // ConfigError for an unknown name
 std::vector<std::string> task_names();
 
 }  // namespace dtrain::tasks

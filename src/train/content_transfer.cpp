@@ -5,9 +5,11 @@
 
 namespace dtrain::train {
 
-std::optional<checkpoint::Content> broadcast_content(dist::Communicator& host, const std::optional<checkpoint::Content>& content) {
+std::optional<checkpoint::Content> broadcast_content(dist::Communicator& host,
+                                                     const std::optional<checkpoint::Content>& content) {
   at::Tensor header = content ? at::tensor({int64_t{1}, content->step, static_cast<int64_t>(content->world_size),
-                                            static_cast<int64_t>(content->ranks.size())}, at::kLong)
+                                            static_cast<int64_t>(content->ranks.size())},
+                                           at::kLong)
                               : at::zeros({4}, at::kLong);
   host.broadcast(header, 0).wait();
   if (header[0].item<int64_t>() == 0) return std::nullopt;
@@ -21,7 +23,8 @@ std::optional<checkpoint::Content> broadcast_content(dist::Communicator& host, c
   checkpoint::Content all;
   all.step = header[1].item<int64_t>();
   all.world_size = static_cast<int>(header[2].item<int64_t>());
-  checkpoint::TensorFile model = tensors(root ? &content->model : nullptr, root ? content->model_metadata : checkpoint::Metadata());
+  checkpoint::TensorFile model =
+      tensors(root ? &content->model : nullptr, root ? content->model_metadata : checkpoint::Metadata());
   all.model = std::move(model.tensors);
   all.model_metadata = std::move(model.metadata);
   all.optimizer = tensors(root ? &content->optimizer : nullptr, {}).tensors;

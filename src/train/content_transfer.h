@@ -10,6 +10,7 @@
 namespace dtrain::train {
 
 // Collective. `content` counts on rank 0 only; nothing there: nothing everywhere.
-std::optional<checkpoint::Content> broadcast_content(dist::Communicator& host, const std::optional<checkpoint::Content>& content);
+std::optional<checkpoint::Content> broadcast_content(dist::Communicator& host,
+                                                     const std::optional<checkpoint::Content>& content);
 
 }  // namespace dtrain::train

@@ -16,7 +16,8 @@ DeviceInfo query_gpu(int index) {
       cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index) != cudaSuccess) {
     throw DeviceError(str("cannot read the properties of GPU ", index, ": ", cudaGetErrorString(cudaGetLastError())));
   }
-  return {properties.name, bus_id, static_cast<int64_t>(properties.totalGlobalMem), properties.major * 10 + properties.minor};
+  return {properties.name, bus_id, static_cast<int64_t>(properties.totalGlobalMem),
+          properties.major * 10 + properties.minor};
 }
 
 std::string cuda_runtime_version() {

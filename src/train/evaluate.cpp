@@ -58,7 +58,8 @@ monitoring::EvalStats evaluate(tasks::Task& task, const data::Store& store, cons
     }
     if (on_batch) on_batch();
   }
-  // A rank without a sample does not know the metrics' names: rank 0 always has the first sample of the split, and tells.
+  // A rank without a sample does not know the metrics' names: rank 0 always has the first sample of the split, and
+  // tells.
   names = split(dist::broadcast_text(host, join(names, "\n")), '\n');
   const auto count = static_cast<int64_t>(names.size());
   at::Tensor totals = sums.empty() ? at::zeros({count, 2}, at::kDouble) : at::stack(sums).to(at::kCPU);

@@ -26,8 +26,9 @@ struct EvaluateOptions {
 
 // Collective. Leaves the model in eval mode; nothing else of it changes. `on_batch` is called after
 // each batch (progress of the watchdog). An empty split gives no metrics.
-monitoring::EvalStats evaluate(tasks::Task&, const data::Store&, const std::vector<int64_t>& ids, const std::string& split,
-                               const EvaluateOptions&, dist::Communicator& host, const std::function<void()>& on_batch = {});
+monitoring::EvalStats evaluate(tasks::Task&, const data::Store&, const std::vector<int64_t>& ids,
+                               const std::string& split, const EvaluateOptions&, dist::Communicator& host,
+                               const std::function<void()>& on_batch = {});
 
 // What fp64 asks of a batch; nothing for the other precisions (autocast casts inside the network).
 void to_precision(data::Batch&, Precision);

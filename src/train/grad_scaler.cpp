@@ -1,5 +1,6 @@
 #include "train/grad_scaler.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace dtrain::train {
@@ -25,16 +26,17 @@ void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& 
   const at::Tensor factor = divisor.reciprocal().mul_(std::ldexp(1.0, static_cast<int>(power_of_two)));
   const at::Tensor factor32 = factor.to(at::kFloat);
   found_inf_.copy_(at::isfinite(factor32).logical_not_());
-  std::vector<at::Tensor> norms;
+  std::vector<at::Tensor> single, norms;
   for (const at::Tensor& gradient : flat) {
     if (gradient.scalar_type() == at::kFloat) {
-      at::_amp_foreach_non_finite_check_and_unscale_({gradient}, found_inf_, factor32);
+      single.push_back(gradient);
     } else {  // LibTorch's kernel takes its factor in float32 only
-      found_inf_.maximum(at::isfinite(gradient).all().logical_not().to(at::kFloat)).swap(found_inf_);
-      const_cast<at::Tensor&>(gradient).mul_(factor);
+      found_inf_.copy_(at::maximum(found_inf_, at::isfinite(gradient).all().logical_not_()));
+      gradient.mul_(factor);
     }
-    norms.push_back(at::linalg_vector_norm(gradient).to(norm_.scalar_type()));
   }
+  if (!single.empty()) at::_amp_foreach_non_finite_check_and_unscale_(single, found_inf_, factor32);
+  for (const at::Tensor& gradient : flat) norms.push_back(at::linalg_vector_norm(gradient).to(norm_.scalar_type()));
   norm_.copy_(norms.size() == 1 ? norms[0] : at::linalg_vector_norm(at::stack(norms)));
 }
 
@@ -57,12 +59,11 @@ void GradScaler::load(const State& state) {
 }
 
 int64_t loss_power_of_two(double planned_weight, int ranks) {
-  const double share = planned_weight / ranks;
-  return share > 1 ? static_cast<int64_t>(std::ceil(std::log2(share))) : 0;
+  int exponent = 0;
+  const double mantissa = std::frexp(planned_weight / ranks, &exponent);  // in [1/2, 1)
+  return std::max(mantissa == 0.5 ? exponent - 1 : exponent, 0);
 }
 
-at::Tensor clip_factor(const at::Tensor& norm, double limit) {
-  return at::clamp_max((norm + 1e-6).reciprocal() * limit, 1.0);
-}
+at::Tensor clip_factor(const at::Tensor& norm, double limit) { return at::clamp_max(limit / (norm + 1e-6), 1.0); }
 
 }  // namespace dtrain::train

@@ -1,11 +1,11 @@
 #pragma once
 
-// Dynamic loss scaling like torch.amp.GradScaler, without host synchronisation: scale, growth tracker and found_inf live
-// on the device; the update is LibTorch's _amp_update_scale_.
+// Dynamic loss scaling like torch.amp.GradScaler, without host synchronisation: scale, growth tracker and found_inf
+// live on the device; the update is LibTorch's _amp_update_scale_.
 //
-// Gradients are sums over the global batch of scale × 2^-k × loss. The power of two keeps them the size of a mean's (fp16 has
-// nothing above 65504), is exact, and is undone in the one division by the weight.
-// Thread-safety: none; the training thread owns it.
+// Gradients are sums over the global batch of scale × 2^-k × loss. The power of two keeps them the size of a mean's
+// (fp16 has nothing above 65504), is exact, and is undone in the one division by the weight. Thread-safety: none; the
+// training thread owns it.
 
 #include <torch/torch.h>
 
@@ -22,8 +22,8 @@ class GradScaler {
 
   at::Tensor scale_loss(const at::Tensor& loss_sum, int64_t power_of_two) const;  // × scale × 2^-k
 
-  // The flat gradients are multiplied by 2^k / (scale × weight) and checked. After it found_inf() and norm() are those of the
-  // unscaled gradient. A weight of 0 (no samples anywhere) or a factor that is no number counts as found_inf.
+  // The flat gradients are multiplied by 2^k / (scale × weight) and checked. After it found_inf() and norm() are those
+  // of the unscaled gradient. A weight of 0 (no samples anywhere) or a factor that is no number counts as found_inf.
   void unscale(const std::vector<at::Tensor>& flat, const at::Tensor& weight_sum, int64_t power_of_two);
   void update();  // once per optimizer step, after unscale()
 

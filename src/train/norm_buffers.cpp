@@ -5,12 +5,14 @@ namespace dtrain::train {
 checkpoint::NamedTensors copy_buffers(const torch::nn::Module& module, const std::string& prefix) {
   checkpoint::NamedTensors copies;
   for (const auto& buffer : module.named_buffers()) {
-    copies.emplace_back(prefix + buffer.key(), buffer.value().detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+    copies.emplace_back(prefix + buffer.key(),
+                        buffer.value().detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
   }
   return copies;
 }
 
-AveragedBuffers::AveragedBuffers(torch::nn::Module& module, dist::Communicator& host, int64_t samples_seen) : module_(module) {
+AveragedBuffers::AveragedBuffers(torch::nn::Module& module, dist::Communicator& host, int64_t samples_seen)
+    : module_(module) {
   if (host.size() == 1) return;
   local_ = copy_buffers(module);
   if (local_.empty()) return;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Running statistics of batch norm stay local to a rank while training. What is evaluated and saved is their mean over ranks, weighted
-// by the samples each rank has seen; it is a copy, so that evaluating or saving never changes the run.
+// Running statistics of batch norm stay local to a rank while training. What is evaluated and saved is their mean over
+// ranks, weighted by the samples each rank has seen; it is a copy, so that evaluating or saving never changes the run.
 
 #include <torch/torch.h>
 
@@ -10,7 +10,8 @@
 
 namespace dtrain::train {
 
-// For its lifetime the module's buffers are the mean over ranks. Collective at construction; the destructor puts the local ones back.
+// For its lifetime the module's buffers are the mean over ranks. Collective at construction; the destructor puts the
+// local ones back.
 class AveragedBuffers {
  public:
   AveragedBuffers(torch::nn::Module&, dist::Communicator& host, int64_t samples_seen);

@@ -1,8 +1,8 @@
 #pragma once
 
-// Splits a step's time into phases without stopping the device. On the CPU it is a stop-watch; on a GPU each change of phase
-// records an event on the current stream, and the times are read when the device has long passed them (drain(), called
-// once per step, never waits). So a phase's time is the device's, and data wait is what the host really waited.
+// Splits a step's time into phases without stopping the device. On the CPU it is a stop-watch; on a GPU each change of
+// phase records an event on the current stream, and the times are read when the device has long passed them (drain(),
+// called once per step, never waits). So a phase's time is the device's, and data wait is what the host really waited.
 // Thread-safety: used by the training thread.
 
 #include <torch/torch.h>
@@ -20,10 +20,10 @@ class PhaseClock {
   using Seconds = std::array<double, monitoring::kPhases>;
 
   explicit PhaseClock(at::Device device) : device_(device) {}
-  void enter(monitoring::Phase);  // the phase before ends here
-  void stop();                    // no phase runs until the next enter()
-  void drain();                   // takes in the times of events that the device has passed
-  void synchronize();             // waits for the device, then drains: on logging steps
+  void enter(monitoring::Phase);                     // the phase before ends here
+  void stop();                                       // no phase runs until the next enter()
+  void drain();                                      // takes in the times of events that the device has passed
+  void synchronize();                                // waits for the device, then drains: on logging steps
   const Seconds& totals() const { return totals_; }  // since construction
 
  private:

@@ -13,20 +13,23 @@ constexpr int kAmpere = 80;
 
 std::string to_string(Precision precision) {
   switch (precision) {
-    case Precision::kFp16: return "fp16";
-    case Precision::kBf16: return "bf16";
-    case Precision::kTf32: return "tf32";
-    case Precision::kFp32: return "fp32";
-    case Precision::kFp64: return "fp64";
+    case Precision::kFp16:
+      return "fp16";
+    case Precision::kBf16:
+      return "bf16";
+    case Precision::kTf32:
+      return "tf32";
+    case Precision::kFp32:
+      return "fp32";
+    case Precision::kFp64:
+      return "fp64";
   }
   return "";
 }
 
 Precision parse_precision(const std::string& name, at::DeviceType device, int capability) {
   const bool cuda = device == at::kCUDA, ampere = cuda && capability >= kAmpere;
-  const auto refuse = [&](const std::string& why) {
-    return ConfigError(str("train.amp: ", name, " ", why));
-  };
+  const auto refuse = [&](const std::string& why) { return ConfigError(str("train.amp: ", name, " ", why)); };
   const std::string here = str("; this one has ", capability / 10, ".", capability % 10);
   if (name == "auto") return !cuda ? Precision::kFp32 : ampere ? Precision::kBf16 : Precision::kFp16;
   if (name == "fp32" || name == "off") return Precision::kFp32;
@@ -47,9 +50,7 @@ Precision parse_precision(const std::string& name, at::DeviceType device, int ca
   throw refuse("is none of auto, fp16, bf16, tf32, fp32, off, fp64.");
 }
 
-at::ScalarType parameter_dtype(Precision precision) {
-  return precision == Precision::kFp64 ? at::kDouble : at::kFloat;
-}
+at::ScalarType parameter_dtype(Precision precision) { return precision == Precision::kFp64 ? at::kDouble : at::kFloat; }
 
 bool needs_loss_scaling(Precision precision) { return precision == Precision::kFp16; }
 

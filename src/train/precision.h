@@ -12,8 +12,9 @@ enum class Precision { kFp16, kBf16, kTf32, kFp32, kFp64 };
 
 std::string to_string(Precision);  // as in the configuration: "fp16", ...
 
-// `train.amp` on a device of this capability (DeviceInfo::capability; 0 on the CPU). "auto": fp32 on the CPU, bf16 from capability 8.0 on, else fp16. ConfigError,
-// with what to use instead, for a name that is none of these or that the device cannot do.
+// `train.amp` on a device of this capability (10 × major + minor, see DeviceInfo; 0 on the CPU). "auto": fp32 on the
+// CPU, bf16 from capability 8.0 on, else fp16. ConfigError, with what to use instead, for a name that is none of these
+// or that the device cannot do.
 Precision parse_precision(const std::string& name, at::DeviceType device, int capability);
 
 at::ScalarType parameter_dtype(Precision);  // float64 for fp64, else float32 (autocast makes what is lower)

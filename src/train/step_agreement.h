@@ -1,7 +1,7 @@
 #pragma once
 
-// What one rank wishes (stop, save now) becomes what all ranks do at the same step boundary. The exchange runs beside the
-// step: the wishes of one boundary are the decision of the next, so that no step waits for it.
+// What one rank wishes (stop, save now) becomes what all ranks do at the same step boundary. The exchange runs beside
+// the step: the wishes of one boundary are the decision of the next, so that no step waits for it.
 
 #include <torch/torch.h>
 

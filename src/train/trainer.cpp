@@ -54,7 +54,8 @@ Trainer::Trainer(Parts parts)
                .verify = parts_.config.data.verify,
                .device = parts_.device},
               {parts_.host.rank(), parts_.host.size()}),
-      scaler_(parts_.config.amp, needs_loss_scaling(parts_.precision), parts_.device, parameter_dtype(parts_.precision)),
+      scaler_(parts_.config.amp, needs_loss_scaling(parts_.precision), parts_.device,
+              parameter_dtype(parts_.precision)),
       reducer_(trainable(parts_.task.model()), parts_.gradients, parts_.host,
                {.cap_bytes = static_cast<int64_t>(parts_.config.dist.bucket_mb * (1 << 20)),
                 .first_bytes = static_cast<int64_t>(parts_.config.dist.first_bucket_mb * (1 << 20))}),
@@ -97,7 +98,8 @@ Outcome Trainer::run() {
     } else if (agreed.stop) {
       save("asked to stop");
       outcome_.exit_code = kExitStoppedOnRequest;
-      outcome_.reason = str("stopped on request at step ", step_, " of ", batches.total_steps, "; --resume auto continues");
+      outcome_.reason =
+          str("stopped on request at step ", step_, " of ", batches.total_steps, "; --resume auto continues");
       break;
     } else if (agreed.save || (policy.every_steps > 0 && step_ % policy.every_steps == 0)) {
       save(agreed.save ? "by time" : "by steps");
@@ -154,7 +156,8 @@ StepStats Trainer::step() {
         parts_.progress("forward", step_);
         clock_.enter(Phase::kForward);
         to_precision(batch, parts_.precision);
-        const models::RandomScope randomness({parts_.config.train.seed, step_, at::tensor(batch.ids).to(parts_.device)});
+        const models::RandomScope randomness(
+            {parts_.config.train.seed, step_, at::tensor(batch.ids).to(parts_.device)});
         const tasks::Loss loss = [&] {
           const Autocast autocast(parts_.precision, parts_.device);
           return parts_.task.loss(batch);
@@ -180,8 +183,8 @@ StepStats Trainer::step() {
   parts_.progress("optimizer", step_);
   clock_.enter(Phase::kOptimizer);
   scaler_.unscale(reducer_.flat(), reducer_.weight_sum(), power);
-  stats.learning_rate = learning_rate(parts_.config.schedule, parts_.config.optimizer.lr, step_, parts_.batches.total_steps,
-                                      parts_.batches.steps_per_epoch);
+  stats.learning_rate = learning_rate(parts_.config.schedule, parts_.config.optimizer.lr, step_,
+                                      parts_.batches.total_steps, parts_.batches.steps_per_epoch);
   const double limit = parts_.config.optimizer.clip_norm;
   optimizer_.step(rate_tensor(stats.learning_rate, parts_.device),
                   limit > 0 ? clip_factor(scaler_.norm(), limit) : at::Tensor(), scaler_.found_inf());
@@ -190,10 +193,10 @@ StepStats Trainer::step() {
   ++step_;
   if (logs(step_)) {
     stats.logging = true;
-    const at::Tensor numbers = at::stack({reducer_.loss_sum().to(at::kDouble), reducer_.weight_sum().to(at::kDouble),
-                                          scaler_.norm().to(at::kDouble), scaler_.scale().to(at::kDouble),
-                                          scaler_.skipped().to(at::kDouble)})
-                                   .to(at::kCPU);  // the one synchronisation, on logging steps only
+    const at::Tensor numbers =
+        at::stack({reducer_.loss_sum().to(at::kDouble), reducer_.weight_sum().to(at::kDouble),
+                   scaler_.norm().to(at::kDouble), scaler_.scale().to(at::kDouble), scaler_.skipped().to(at::kDouble)})
+            .to(at::kCPU);  // the one synchronisation, on logging steps only
     const double* values = numbers.const_data_ptr<double>();
     stats.loss = values[0] / values[1];
     stats.grad_norm = values[2];
@@ -254,7 +257,8 @@ void Trainer::report(StepStats& stats) {
   for (const auto& sink : parts_.sinks) sink->record(stats);
   if (skipped_in_a_row_ >= kMostSkippedInARow) {
     throw NumericsError(str("the gradient was not finite in the last ", skipped_in_a_row_, " steps (loss ", stats.loss,
-                            " at step ", step_, "): use a smaller --lr, a warm-up (--schedule.warmup_steps) or --amp bf16"));
+                            " at step ", step_,
+                            "): use a smaller --lr, a warm-up (--schedule.warmup_steps) or --amp bf16"));
   }
 }
 
@@ -297,11 +301,11 @@ void Trainer::rethrow_out_of_memory(const std::exception&) const {
   const BatchArithmetic& b = parts_.batches;
   const int64_t smaller = std::max<int64_t>(1, b.batch_size / 2);
   const int64_t accumulate = (b.global_batch + b.ranks * smaller - 1) / (b.ranks * smaller);
-  throw DeviceError(dtrain::str("out of memory on ", parts_.device, " with a micro-batch of ", b.batch_size, " samples (peak ",
-                        human_bytes(static_cast<double>(memory_peak(parts_.device))), " of ",
-                        human_bytes(static_cast<double>(device_info(parts_.device).memory_bytes)),
-                        "): use --batch-size ", smaller, " --accumulate ", accumulate,
-                        ", which trains with the same global batch of ", b.global_batch));
+  throw DeviceError(dtrain::str("out of memory on ", parts_.device, " with a micro-batch of ", b.batch_size,
+                                " samples (peak ", human_bytes(static_cast<double>(memory_peak(parts_.device))), " of ",
+                                human_bytes(static_cast<double>(device_info(parts_.device).memory_bytes)),
+                                "): use --batch-size ", smaller, " --accumulate ", accumulate,
+                                ", which trains with the same global batch of ", b.global_batch));
 }
 
 }  // namespace dtrain::train

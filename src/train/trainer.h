@@ -49,14 +49,14 @@ struct Parts {
 
 struct Outcome {
   int exit_code = 0;
-  std::string reason;              // why training stopped, for the last line
+  std::string reason;  // why training stopped, for the last line
   int64_t steps = 0;
-  int64_t own_steps = 0;           // of this process's life (a resumed run did fewer itself)
+  int64_t own_steps = 0;  // of this process's life (a resumed run did fewer itself)
   uint64_t ledger = 0;
   std::map<std::string, double> validation, test;  // metrics of the last evaluations
-  double best = 0;                 // of the primary metric on the validation split; NaN: never evaluated
-  PhaseClock::Seconds phases{};    // of this rank
-  double seconds = 0;              // of the loop
+  double best = 0;               // of the primary metric on the validation split; NaN: never evaluated
+  PhaseClock::Seconds phases{};  // of this rank
+  double seconds = 0;            // of the loop
 };
 
 class Trainer {
@@ -64,8 +64,9 @@ class Trainer {
   explicit Trainer(Parts);
   ~Trainer();
 
-  // Takes over a checkpoint: weights, optimizer, scaler, position, ledger; at the same world size also generators and this rank's
-  // own statistics. CheckpointError when it belongs to another network. Collective; every rank has the same content.
+  // Takes over a checkpoint: weights, optimizer, scaler, position, ledger; at the same world size also generators and
+  // this rank's own statistics. CheckpointError when it belongs to another network. Collective; every rank has the same
+  // content.
   void resume(const checkpoint::Content&);
   Outcome run();
 
@@ -75,7 +76,7 @@ class Trainer {
   void evaluate_and_keep_best();
   void save(const char* why);
   void set_train_mode();
-  checkpoint::Content content();   // collective
+  checkpoint::Content content();  // collective
   int64_t epoch_of(int64_t step) const { return step / parts_.batches.steps_per_epoch; }
   bool logs(int64_t step) const;
   [[noreturn]] void rethrow_out_of_memory(const std::exception&) const;
@@ -88,10 +89,10 @@ class Trainer {
   PhaseClock clock_;
   StepAgreement agreement_;
 
-  int64_t step_ = 0;               // optimizer steps done
-  int64_t first_step_ = 0;         // where this process began
-  int64_t samples_seen_ = 0;       // of this rank
-  data::Ledger ledger_;            // of this rank; rank 0's begins with the resumed sum
+  int64_t step_ = 0;          // optimizer steps done
+  int64_t first_step_ = 0;    // where this process began
+  int64_t samples_seen_ = 0;  // of this rank
+  data::Ledger ledger_;       // of this rank; rank 0's begins with the resumed sum
   double best_;
   int64_t best_step_ = -1;
   Outcome outcome_;
@@ -99,7 +100,7 @@ class Trainer {
   int64_t last_report_step_ = 0, samples_since_report_ = 0, loader_bytes_ = 0;
   PhaseClock::Seconds phases_at_report_{};
   int64_t skipped_ = 0, skipped_in_a_row_ = 0, skips_checked_at_ = 0;
-  int64_t saved_step_ = -1;        // of the newest checkpoint written by this process
+  int64_t saved_step_ = -1;  // of the newest checkpoint written by this process
 };
 
 }  // namespace dtrain::train

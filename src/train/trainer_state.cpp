@@ -17,7 +17,9 @@ namespace {
 
 using checkpoint::NamedTensors;
 
-at::Tensor on_cpu(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true); }
+at::Tensor on_cpu(const at::Tensor& tensor) {
+  return tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+}
 
 NamedTensors generators(at::Device device) {
   NamedTensors states = {{"rng.cpu", at::globalContext().defaultGenerator(at::kCPU).get_state()}};
@@ -123,7 +125,8 @@ void Trainer::resume(const checkpoint::Content& content) {
     for (const auto& [name, tensor] : generators(parts_.device)) {
       const at::Tensor* saved = find(own, name);
       if (!saved) continue;  // saved on another kind of device
-      at::Generator generator = at::globalContext().defaultGenerator(name == "rng.cpu" ? at::Device(at::kCPU) : parts_.device);
+      at::Generator generator =
+          at::globalContext().defaultGenerator(name == "rng.cpu" ? at::Device(at::kCPU) : parts_.device);
       generator.set_state(*saved);
     }
     if (const at::Tensor* seen = find(own, "samples_seen")) samples_seen_ = seen->item<int64_t>();

@@ -27,7 +27,8 @@ std::string to_json(const TrainingState& s) {
   json["ledger"] = hex(s.ledger);
   json["best"] = std::isnan(s.best) ? nlohmann::ordered_json() : nlohmann::ordered_json(s.best);
   json["best_step"] = s.best_step;
-  json["scaler"] = {{"scale", s.scaler.scale}, {"growth_tracker", s.scaler.growth_tracker}, {"skipped", s.scaler.skipped}};
+  json["scaler"] = {
+      {"scale", s.scaler.scale}, {"growth_tracker", s.scaler.growth_tracker}, {"skipped", s.scaler.skipped}};
   json["data"] = {{"checksum", hex(s.data_checksum)}, {"train_samples", s.train_samples}};
   json["torch"] = s.torch_version;
   json["config"] = s.config_yaml;
@@ -37,7 +38,8 @@ std::string to_json(const TrainingState& s) {
 TrainingState from_json(const std::string& text) {
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
-    if (json.at("version") != 1) throw CheckpointError(str("state.json has version ", json.at("version").dump(), ", not 1"));
+    if (json.at("version") != 1)
+      throw CheckpointError(str("state.json has version ", json.at("version").dump(), ", not 1"));
     TrainingState s;
     s.step = json.at("step");
     s.global_batch = json.at("global_batch");

@@ -1,6 +1,7 @@
 #pragma once
 
-// state.json of a checkpoint: what of a run is neither weights nor optimizer moments. Also what a resume compares before it trains.
+// state.json of a checkpoint: what of a run is neither weights nor optimizer moments. Also what a resume compares
+// before it trains.
 
 #include <cstdint>
 #include <string>
@@ -12,13 +13,13 @@ namespace dtrain::train {
 struct TrainingState {
   int64_t step = 0;
   int64_t global_batch = 0;
-  uint64_t ledger = 0;          // over all ranks
-  double best = 0;              // NaN: never evaluated
+  uint64_t ledger = 0;  // over all ranks
+  double best = 0;      // NaN: never evaluated
   int64_t best_step = -1;
   GradScaler::State scaler;
   uint64_t data_checksum = 0;
   int64_t train_samples = 0;
-  std::string config_yaml;      // resolved, of the run that saved
+  std::string config_yaml;  // resolved, of the run that saved
   std::string torch_version;
 };
 

@@ -95,7 +95,7 @@ TEST(CheckpointStore, NewestSkipsTheDamagedAndSaysWhy) {
   const TempDir folder;
   Store store = real_store(folder.path());
   for (const int64_t step : {1, 2, 3}) store.save(content_of(step));
-  flip(folder / "step_00000003/model.safetensors", 4000);
+  flip(folder / "step_00000003/model.safetensors", 1000);
   std::filesystem::remove(folder / "step_00000002/rank_1.safetensors");
   std::vector<Skipped> skipped;
   EXPECT_EQ(store.newest(&skipped), folder / "step_00000001");
@@ -218,7 +218,7 @@ TEST(InspectCheckpoint, TellsWhatIsInAFolderAndVerifies) {
   const std::filesystem::path path = store.save(content_of(1234));
   const std::string text = inspect_checkpoint(path, true);
   for (const char* part : {"1 234", "world size  2", "model.safetensors", "2 tensors, 25 elements of F32, I64",
-                           "network = headpose_cnn", "6 files match"}) {
+                           "network = headpose_cnn", "all 5 files match"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
   flip(path / "state.json", 3);

@@ -14,7 +14,9 @@ class FailingRename : public FileSystem {
     real_file_system().write_durably(path, bytes);
   }
   void sync_folder(const std::filesystem::path& folder) override { real_file_system().sync_folder(folder); }
-  void rename(const std::filesystem::path&, const std::filesystem::path&) override { throw OutputError("no rename today"); }
+  void rename(const std::filesystem::path&, const std::filesystem::path&) override {
+    throw OutputError("no rename today");
+  }
   void create_folders(const std::filesystem::path& folder) override { real_file_system().create_folders(folder); }
   void remove_all(const std::filesystem::path& path) override { real_file_system().remove_all(path); }
 };

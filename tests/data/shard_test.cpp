@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -59,28 +60,31 @@ TEST(Permuted, DifferentKeysAndEpochsDiffer) {
   EXPECT_NE(order(1000, epoch_key(0)), order(1000, epoch_key(1)));
 }
 
-// Over many keys each position must get each value about equally often, and neighbours must not stay neighbours.
-// Chi-square with (n-1)^2 degrees of freedom: mean 81 (n = 10), standard deviation 12.7; the bound is 5 of them.
+// Over many keys each position must get each value about equally often (chi-square with (n-1)^2 degrees of freedom, 5
+// standard deviations), and neighbours must not stay neighbours more often than (n-1)/n times a permutation.
 TEST(Permuted, IsRoughlyUniform) {
-  constexpr int64_t n = 10, keys = 20000;
-  std::vector<std::vector<int64_t>> counts(n, std::vector<int64_t>(n));
-  int64_t successors = 0;
-  for (uint64_t key = 0; key < keys; ++key) {
-    int64_t previous = -2;
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t value = permuted(i, n, mix64(key));
-      ++counts[static_cast<size_t>(i)][static_cast<size_t>(value)];
-      successors += value == previous + 1;
-      previous = value;
+  constexpr int64_t keys = 20000;
+  for (int64_t n : {3, 5, 10, 40}) {
+    std::vector<std::vector<int64_t>> counts(static_cast<size_t>(n), std::vector<int64_t>(static_cast<size_t>(n)));
+    int64_t successors = 0;
+    for (uint64_t key = 0; key < keys; ++key) {
+      int64_t previous = -2;
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t value = permuted(i, n, mix64(key));
+        ++counts[static_cast<size_t>(i)][static_cast<size_t>(value)];
+        successors += value == previous + 1;
+        previous = value;
+      }
     }
+    const double expected = static_cast<double>(keys) / static_cast<double>(n);
+    double chi_square = 0;
+    for (const auto& row : counts) {
+      for (int64_t count : row) chi_square += (double(count) - expected) * (double(count) - expected) / expected;
+    }
+    const double freedom = double(n - 1) * double(n - 1);
+    EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom)) << "n = " << n;
+    EXPECT_NEAR(double(successors) / keys, double(n - 1) / double(n), 0.05) << "n = " << n;
   }
-  double chi_square = 0;
-  for (const auto& row : counts) {
-    for (int64_t count : row) chi_square += (count - keys / n) * (count - keys / n) / static_cast<double>(keys / n);
-  }
-  EXPECT_LT(chi_square, 81 + 5 * 12.7);
-  // A random permutation keeps (n-1)/n = 0.9 successors on average.
-  EXPECT_NEAR(static_cast<double>(successors) / keys, 0.9, 0.05);
 }
 
 TEST(Part, CoversInOrderWithSizesThatDifferByOneAtMost) {

@@ -29,6 +29,12 @@ TEST(ShareOf, MoreRanksThanCoresUseAllOfThem) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(share_of(cores, rank, 3), cores);
 }
 
+TEST(CoreShare, ThreadsKeepTheCoresBusyWithoutCrowding) {
+  EXPECT_EQ((CoreShare{.cores = 8, .ranks = 1}.threads()), 8);
+  EXPECT_EQ((CoreShare{.cores = 2, .ranks = 4}.threads()), 1);  // four ranks on the two cores of a laptop
+  EXPECT_EQ((CoreShare{.cores = 5, .ranks = 2}.threads()), 2);
+}
+
 TEST(WidenAffinity, WithoutALauncherTheMaskOfTheUserStays) {
   // In a thread of its own, whose mask is narrowed first: as `taskset -c N dtrain`.
   std::thread([] {
@@ -36,7 +42,7 @@ TEST(WidenAffinity, WithoutALauncherTheMaskOfTheUserStays) {
     CPU_ZERO(&before);
     CPU_SET(::sched_getcpu(), &before);
     ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
-    EXPECT_EQ(widen_affinity(World{}), 1);
+    EXPECT_EQ(widen_affinity(World{}).cores, 1);
     ASSERT_EQ(::sched_getaffinity(0, sizeof after, &after), 0);
     EXPECT_TRUE(CPU_EQUAL(&before, &after));
   }).join();

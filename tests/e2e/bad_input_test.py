@@ -70,10 +70,18 @@ def rot_in_a_sample(folder):
 
 def zero_samples(folder):
     runner.synth(folder / "d.h5", 4)
-    with h5py.File(folder / "d.h5", "r+") as f:
-        del f["splits/train"]
-        f["splits/train"] = np.zeros(0, np.int64)
+    with h5py.File(folder / "d.h5", "r+") as f:  # all of them are for testing
+        for name in list(f["splits"]):
+            del f["splits"][name]
+        f["splits/test"] = np.arange(4)
     one_message(train(folder, np=2), 65, "d.h5", "no training samples")
+    with h5py.File(folder / "d.h5", "r+") as f:
+        for name in ("inputs", "targets"):
+            shape, kind = f[name].shape, f[name].dtype
+            del f[name]
+            f.create_dataset(name, (0,) + shape[1:], kind)
+        f.attrs["num_samples"] = 0
+    one_message(train(folder, np=2), 65, "d.h5")
 
 
 def more_ranks_than_samples_trains_with_a_warning(folder):

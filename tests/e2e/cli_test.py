@@ -30,7 +30,7 @@ def print_config_is_valid_input(folder):
 def all_typos_at_once(folder):
     (folder / "typo.yaml").write_text("train:\n  epoch: 3\n  batch_size: many\noptimiser:\n  lr: 0.1\n")
     result = runner.run(["typo.yaml", "--traim.seed", "1", "--lr", "-5"], cwd=folder).expect(
-        78, "typo.yaml:2:3", "train.epochs", "typo.yaml:3:", "batch_size", "typo.yaml:4:1", "optimizer", "--traim.seed", "train.seed", "--lr")
+        78, "typo.yaml:2:3", "train.epochs", "typo.yaml:3:", "batch_size", "typo.yaml:5:3", "optimizer.lr", "--traim.seed", "train.seed", "--lr")
     assert "MPI" not in result.output and result.seconds < 10
 
 

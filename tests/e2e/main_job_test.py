@@ -27,9 +27,10 @@ def head_pose_from_the_300w_lp_layout(folder):
         targets = json.loads((folder / "runs/targets/main.json").read_text())
         addresses = [address for group in targets for address in group["targets"]]
         assert len(addresses) == 4
-        for address in addresses:
+        for rank, address in enumerate(addresses):
             page = scrape(address)
-            for name in ["dtrain_steps_total", "dtrain_samples_total", "dtrain_phase_seconds_total", "dtrain_loss", "dtrain_job_info"]:
+            names = ["dtrain_steps_total", "dtrain_phase_seconds_total", "dtrain_step_duration_seconds", "dtrain_build_info"]
+            for name in names + (["dtrain_samples_total", "dtrain_loss", "dtrain_job_info"] if rank == 0 else []):  # global ones: rank 0 alone
                 assert name in page, f"{name} is not on http://{address}/metrics"
         result = running.wait(60).expect(0, "mae_yaw", "mae_pitch", "mae_roll", "verdict: ")
     assert "test: " in result.output

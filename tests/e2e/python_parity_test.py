@@ -14,14 +14,14 @@ from torch import nn
 
 import runner
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)  # on both sides: the kernels sum in an order that depends on it
 MEAN, STD = np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
 SAMPLES, STEPS, SIZE = 12, 20, 64
 PLAIN = {**runner.SMALL, "data.file": "d.h5", "model.image_size": SIZE, "model.dropout": 0, "train.batch_size": SAMPLES,
          "train.max_steps": STEPS, "train.epochs": STEPS, "data.val_share": 0, "augment.hflip": False, "augment.crop_scale": 1,
          "augment.brightness": 0, "augment.contrast": 0, "augment.saturation": 0, "augment.hue": 0,
          "schedule.name": "constant", "schedule.warmup_steps": 0, "checkpoint.keep_best": False, "train.eval_every_epochs": 1000,
-         "model.init": "init.safetensors", "metrics.enabled": False}
+         "model.init": "init.safetensors", "metrics.enabled": False, "device.threads": 1}
 
 
 class HeadposeCnn(nn.Module):
@@ -34,7 +34,7 @@ class HeadposeCnn(nn.Module):
             blocks.append(nn.Sequential(nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)))
             channels = width
         self.features = nn.Sequential(*blocks)
-        self.fc = nn.Sequential(nn.Dropout(0.0), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 3))
+        self.fc = nn.Sequential(nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 3))
 
     def forward(self, x):
         return self.fc(self.features(x).mean((2, 3)))
@@ -83,15 +83,15 @@ def train_in_dtrain(folder, name, np, **options):
     return [r["loss"] for r in runner.metrics(run)], load_file(checkpoint / "model.safetensors"), run
 
 
-def float64(folder, model_name, optimizer_name, bound):
+def float64(folder, model_name, optimizer_name, bound, lr=0.01):
     model = network(model_name)
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "init.safetensors")
     model = model.double()
-    make = {"sgd": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, nesterov=True, weight_decay=1e-4),
+    make = {"sgd": lambda p: torch.optim.SGD(p, lr=lr, momentum=0.9, nesterov=True, weight_decay=1e-4),
             "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.01),
             "adam": lambda p: torch.optim.Adam(p, lr=1e-3, weight_decay=1e-4)}[optimizer_name]
     losses, _ = train_in_python(model, *data(folder, torch.float64), make(model.parameters()))
-    options = {"sgd": {"optimizer.lr": 0.01, "optimizer.momentum": 0.9, "optimizer.nesterov": True, "optimizer.weight_decay": 1e-4},
+    options = {"sgd": {"optimizer.lr": lr, "optimizer.momentum": 0.9, "optimizer.nesterov": True, "optimizer.weight_decay": 1e-4},
                "adamw": {"optimizer.lr": 1e-3, "optimizer.weight_decay": 0.01},
                "adam": {"optimizer.lr": 1e-3, "optimizer.weight_decay": 1e-4}}[optimizer_name]
     ours, weights, _ = train_in_dtrain(folder, f"{model_name}-{optimizer_name}", 1,
@@ -120,7 +120,7 @@ def float64_headpose_cnn_adamw_and_adam(folder):
 
 def float64_resnet18(folder):
     dataset(folder)
-    float64(folder, "resnet18", "sgd", 1e-12)
+    float64(folder, "resnet18", "sgd", 1e-12, lr=0.001)  # at 0.01 these few samples make it chaotic: rounding grows 10^4-fold
     float64(folder, "resnet18", "adamw", 1e-10)
 
 
@@ -143,28 +143,31 @@ def float64_two_ranks_with_frozen_statistics(folder):
             assert (weights[name] - value).abs().max() <= 1e-12 * max(1, value.abs().max()), name
 
 
-def float32(folder, model_name):
+def float32(folder, model_name, lr):
     model = network(model_name)
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "init.safetensors")
     inputs, targets = data(folder, torch.float32)
-    losses, gradients = train_in_python(model, inputs, targets, torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01))
+    losses, gradients = train_in_python(model, inputs, targets, torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01))
     ours, _, run = train_in_dtrain(folder, f"{model_name}-fp32", 1,
-                                   **{"train.amp": "fp32", "model.name": model_name, "optimizer.lr": 1e-4, "checkpoint.every_steps": 1,
+                                   **{"train.amp": "fp32", "model.name": model_name, "optimizer.lr": lr, "checkpoint.every_steps": 1,
                                       "checkpoint.keep_last": STEPS})
     # after one step AdamW's first moment is the gradient × (1 - beta1)
     moments = load_file(run / "checkpoints/step_00000001/optimizer.safetensors")
+    worst = 0
     for name, gradient in gradients.items():
         mine = moments[f"exp_avg.{name}"] / 0.1
         error = (mine - gradient).abs().max() / gradient.abs().max()
         assert error <= 1e-4, (model_name, name, error.item())
+        worst = max(worst, error.item())
+    print(f"        {model_name} float32: gradients differ by {worst:.1e} of the tensor's maximum at most")
     for step, (a, b) in enumerate(zip(losses, ours, strict=True)):
         assert abs(a - b) <= 1e-2 * max(abs(a), 1e-3), (model_name, step + 1, a, b)
 
 
 def float32_gradients_and_losses(folder):
     dataset(folder)
-    float32(folder, "headpose_cnn")
-    float32(folder, "resnet18")
+    float32(folder, "headpose_cnn", 1e-4)
+    float32(folder, "resnet18", 1e-5)  # Adam turns rounding of tiny gradients into whole steps: small ones
 
 
 runner.main([float64_headpose_cnn_sgd, float64_headpose_cnn_adamw_and_adam, float64_resnet18,

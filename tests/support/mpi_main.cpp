@@ -1,5 +1,5 @@
-// The main of tests on real MPI ranks. The ranks add up what failed, was skipped and passed, and all return one verdict:
-// a rank that skips first must not hide another's failure.
+// The main of tests on real MPI ranks. The ranks add up what failed, was skipped and passed, and all return one
+// verdict: a rank that skips first must not hide another's failure.
 
 #include <mpi.h>
 

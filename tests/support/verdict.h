@@ -6,8 +6,9 @@
 
 namespace dtrain::testing {
 
-// The exit code of a test binary: 1 if a test failed or nothing ran, 77 (ctest: Skipped) if all were skipped. Some passed and some
-// skipped is a failure too: the skipped ones would show as passed, so they belong in a binary of their own.
+// The exit code of a test binary: 1 if a test failed or nothing ran, 77 (ctest: Skipped) if all were skipped. Some
+// passed and some skipped is a failure too: the skipped ones would show as passed, so they belong in a binary of their
+// own.
 inline int verdict(int failed, int skipped, int passed) {
   if (failed > 0) return 1;
   if (skipped > 0 && passed > 0) {

@@ -1,5 +1,5 @@
-// What every task must keep, run for each task of the registry: the loss is finite, one batch can be learned by heart, losses and metrics
-// of two halves add up to those of the whole, and the state round-trips.
+// What every task must keep, run for each task of the registry: the loss is finite, one batch can be learned by heart,
+// losses and metrics of two halves add up to those of the whole, and the state round-trips.
 
 #include <gtest/gtest.h>
 
@@ -101,7 +101,8 @@ TEST_P(EveryTask, StateRoundTrips) {
   checkpoint::NamedTensors state;
   for (const auto& item : task->model().named_parameters()) state.emplace_back(item.key(), item.value().detach());
   for (const auto& item : task->model().named_buffers()) state.emplace_back(item.key(), item.value());
-  const checkpoint::TensorFile file = checkpoint::from_safetensors(checkpoint::to_safetensors(state, task->metadata()), "state");
+  const checkpoint::TensorFile file =
+      checkpoint::from_safetensors(checkpoint::to_safetensors(state, task->metadata()), "state");
   config::Config other = small(GetParam());
   other.train.seed = 99;
   const std::unique_ptr<Task> restored = make_task(other);
@@ -115,7 +116,18 @@ TEST_P(EveryTask, StateRoundTrips) {
   EXPECT_EQ(file.metadata.at("image_size"), "32");
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, EveryTask, ::testing::ValuesIn(task_names()), [](const auto& info) { return info.param; });
+TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {
+  models::convert_floating_point(task->model(), at::kDouble);
+  for (const auto& item : task->model().named_parameters())
+    EXPECT_EQ(item.value().scalar_type(), at::kDouble) << item.key();
+  for (const auto& item : task->model().named_buffers()) {
+    EXPECT_EQ(item.value().scalar_type(), item.key().ends_with("num_batches_tracked") ? at::kLong : at::kDouble)
+        << item.key();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, EveryTask, ::testing::ValuesIn(task_names()),
+                         [](const auto& info) { return info.param; });
 
 TEST(Registry, AnUnknownTaskIsNamedWithTheKnownOnes) {
   try {

@@ -24,7 +24,8 @@ TEST(PhaseClock, GivesEachPhaseItsTimeAndNoneToNobody) {
   clock.stop();
   clock.synchronize();
   const auto& totals = clock.totals();
-  const double forward = totals[static_cast<size_t>(Phase::kForward)], backward = totals[static_cast<size_t>(Phase::kBackward)];
+  const double forward = totals[static_cast<size_t>(Phase::kForward)],
+               backward = totals[static_cast<size_t>(Phase::kBackward)];
   EXPECT_GE(forward, 0.040);
   EXPECT_GE(backward, 0.040);
   double sum = 0;

@@ -1,7 +1,8 @@
 #pragma once
 
-// Which samples of a raw set go to which split: by file lists, by the protocol of the set, or by a keyed choice of groups.
-// Pure but for reading the lists. Validation is left inside the training split (the trainer takes its share by group).
+// Which samples of a raw set go to which split: by file lists, by the protocol of the set, or by a keyed choice of
+// groups. Pure but for reading the lists. Validation is left inside the training split (the trainer takes its share by
+// group).
 
 #include <cstdint>
 #include <filesystem>
@@ -20,8 +21,8 @@ struct SplitOptions {
   bool by_list() const { return !train_list.empty() || !val_list.empty() || !test_list.empty(); }
 };
 
-// Per sample "train", "val", "test", or "" (in no list). Throws DataError: a list that cannot be read, a name that is not in
-// the set, a sample in two lists.
+// Per sample "train", "val", "test", or "" (in no list). Throws DataError: a list that cannot be read, a name that is
+// not in the set, a sample in two lists.
 std::vector<std::string> assign_splits(const RawSet&, const SplitOptions&);
 
 // `share` of the distinct groups, rounded, at least one and not all when there are two or more; the same for any order.

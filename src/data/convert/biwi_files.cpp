@@ -83,8 +83,10 @@ BiwiPose read_biwi_pose(const std::filesystem::path& file) {
 std::string to_text(const BiwiCalibration& c) {
   std::ostringstream out;
   out.precision(9);
-  out << c.camera << "\n\n0 0 0 0\n\n" << c.rotation << "\n\n" << c.translation << "\n\n" << c.width << ' ' << c.height
-      << '\n';
+  out << c.camera << "\n\n0 0 0 0\n\n"
+      << c.rotation << "\n\n"
+      << c.translation << "\n\n"
+      << c.width << ' ' << c.height << '\n';
   return out.str();
 }
 
@@ -98,7 +100,8 @@ std::string to_text(const BiwiPose& pose) {
 Box head_box(const BiwiPose& pose, const BiwiCalibration& c) {
   Vector3 centre = c.rotation * pose.centre;
   for (int i = 0; i < 3; ++i) centre[i] += c.translation[i];
-  if (centre[2] < 100) throw DataError(str("the head's centre lies ", fixed(centre[2], 1), " mm in front of the camera"));
+  if (centre[2] < 100)
+    throw DataError(str("the head's centre lies ", fixed(centre[2], 1), " mm in front of the camera"));
   const Vector3 projected = c.camera * centre;
   const double x = projected[0] / projected[2], y = projected[1] / projected[2];
   const double half = c.camera[0][0] / centre[2] * kHeadBoxMm / 2;

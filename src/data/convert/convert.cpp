@@ -33,8 +33,8 @@ std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptio
 void check(const std::string& name, const ConvertOptions& options) {
   if (std::count(converter_names().begin(), converter_names().end(), name) == 0) {
     const std::string near = nearest(name, converter_names());
-    throw UsageError(str("unknown data set ", name, ".", near.empty() ? "" : " Did you mean " + near + "?", " Known: ",
-                         join(converter_names(), ", ")));
+    throw UsageError(str("unknown data set ", name, ".", near.empty() ? "" : " Did you mean " + near + "?",
+                         " Known: ", join(converter_names(), ", ")));
   }
   if (options.size < 1 || options.size > kLargestSize) {
     throw UsageError(str("--size ", options.size, " is not between 1 and ", kLargestSize));
@@ -85,8 +85,10 @@ void read_one(const RawSet& set, int64_t sample, int size, Spool& spool) {
   }
   const HeadPose& pose = labelled.pose;
   const Target target{static_cast<float>(pose.yaw), static_cast<float>(pose.pitch), static_cast<float>(pose.roll)};
-  if (within_range(pose)) spool.keep(sample, std::as_bytes(std::span(labelled.image.rgb)), target);
-  else spool.beyond_range(sample, target);
+  if (within_range(pose))
+    spool.keep(sample, std::as_bytes(std::span(labelled.image.rgb)), target);
+  else
+    spool.beyond_range(sample, target);
 }
 
 // All samples that are in a split and not yet in the spool.
@@ -140,7 +142,8 @@ void write_quarantine(const fs::path& out, ConvertSummary& summary) {
     return;
   }
   nlohmann::ordered_json samples = nlohmann::ordered_json::array();
-  for (const Quarantined& entry : summary.quarantined) samples.push_back({{"name", entry.name}, {"reason", entry.reason}});
+  for (const Quarantined& entry : summary.quarantined)
+    samples.push_back({{"name", entry.name}, {"reason", entry.reason}});
   const nlohmann::ordered_json json{{"file", out.filename().string()}, {"quarantined", samples}};
   write_atomically(real_file_system(), file,
                    json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
@@ -149,9 +152,9 @@ void write_quarantine(const fs::path& out, ConvertSummary& summary) {
 
 void refuse_if_nothing_is_left(const fs::path& folder, const ConvertSummary& summary) {
   if (summary.kept > 0) return;
-  std::string message = str("none of the ", summary.found, " samples in ", folder.string(), " can be used: ",
-                            summary.quarantined.size(), " damaged, ", summary.beyond_range, " beyond ±", kLargestAngle,
-                            " degrees, ", summary.unlisted, " in no list.");
+  std::string message = str("none of the ", summary.found, " samples in ", folder.string(),
+                            " can be used: ", summary.quarantined.size(), " damaged, ", summary.beyond_range,
+                            " beyond ±", kLargestAngle, " degrees, ", summary.unlisted, " in no list.");
   if (!summary.quarantined.empty()) {
     message += str(" The first: ", summary.quarantined[0].name, ": ", summary.quarantined[0].reason, ". All in ",
                    summary.quarantine_file.string());

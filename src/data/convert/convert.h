@@ -5,8 +5,8 @@
 //
 // Parallel over samples; the result does not depend on the number of threads. A killed conversion goes on where it was
 // (spool.h: OUT.partial/). Damaged samples are left out and listed in OUT.quarantine.json with their reason.
-// Errors: UsageError (no such converter), DataError (nothing usable, with the layout that was expected), OutputError (OUT exists
-// and `force` is false, not writable, disk full; what was done is kept).
+// Errors: UsageError (no such converter), DataError (nothing usable, with the layout that was expected), OutputError
+// (OUT exists and `force` is false, not writable, disk full; what was done is kept).
 
 #include <cstdint>
 #include <filesystem>
@@ -22,9 +22,9 @@ namespace dtrain::data {
 struct ConvertOptions {
   std::filesystem::path folder;
   std::filesystem::path out;
-  int size = 224;                           // side of the stored pictures in pixels
-  int threads = 0;                          // 0: as many as the cores this process may use
-  bool force = false;                       // replace an existing file
+  int size = 224;      // side of the stored pictures in pixels
+  int threads = 0;     // 0: as many as the cores this process may use
+  bool force = false;  // replace an existing file
   SplitOptions split;
   std::vector<std::string> test_sequences;  // biwi; empty: kBiwiTestSequences
 };
@@ -42,17 +42,17 @@ struct Quarantined {
 struct ConvertSummary {
   int64_t found = 0, kept = 0, beyond_range = 0, unlisted = 0, resumed = 0;
   int64_t groups = 0;
-  std::map<std::string, int64_t> splits;        // samples by split
-  std::vector<Quarantined> quarantined;         // in the order of names
-  std::vector<std::string> straddling_groups;   // on both sides of the given lists
-  std::filesystem::path quarantine_file;        // empty if nothing was quarantined
+  std::map<std::string, int64_t> splits;       // samples by split
+  std::vector<Quarantined> quarantined;        // in the order of names
+  std::vector<std::string> straddling_groups;  // on both sides of the given lists
+  std::filesystem::path quarantine_file;       // empty if nothing was quarantined
   double seconds = 0;
 };
 
 const std::vector<std::string>& converter_names();  // 300wlp, aflw2000, biwi
 
-// `progress` is called on the calling thread several times a second and at the end of the reading; what it throws ends the
-// conversion, which can be resumed.
+// `progress` is called on the calling thread several times a second and at the end of the reading; what it throws ends
+// the conversion, which can be resumed.
 ConvertSummary convert(const std::string& name, const ConvertOptions&,
                        const std::function<void(const ConvertProgress&)>& progress = {});
 

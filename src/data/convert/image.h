@@ -34,8 +34,8 @@ struct Box {
   double left = 0, top = 0, right = 0, bottom = 0;
 };
 
-// `box` of the picture scaled to width × height. Downscaling is antialiased (a triangle filter as wide as the step, as in
-// PIL and torch), upscaling bilinear; where the box leaves the picture, the nearest border pixel goes on.
+// `box` of the picture scaled to width × height. Downscaling is antialiased (a triangle filter as wide as the step, as
+// in PIL and torch), upscaling bilinear; where the box leaves the picture, the nearest border pixel goes on.
 Image resample(const Image&, const Box& box, int width, int height);
 
 }  // namespace dtrain::data

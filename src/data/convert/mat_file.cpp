@@ -55,14 +55,29 @@ Matrix to_matrix(const matvar_t& variable) {
   if (!variable.data && count > 0) throw DataError(damaged("no data for " + name));
   if (variable.isComplex) throw DataError(str(".mat variable ", name, " is complex"));
   switch (variable.class_type) {
-    case MAT_C_DOUBLE: append<double>(matrix.values, variable, count); break;
-    case MAT_C_SINGLE: append<float>(matrix.values, variable, count); break;
-    case MAT_C_INT32: append<int32_t>(matrix.values, variable, count); break;
-    case MAT_C_UINT32: append<uint32_t>(matrix.values, variable, count); break;
-    case MAT_C_INT16: append<int16_t>(matrix.values, variable, count); break;
-    case MAT_C_UINT16: append<uint16_t>(matrix.values, variable, count); break;
-    case MAT_C_UINT8: append<uint8_t>(matrix.values, variable, count); break;
-    default: throw DataError(str(".mat variable ", name, " is not numeric"));
+    case MAT_C_DOUBLE:
+      append<double>(matrix.values, variable, count);
+      break;
+    case MAT_C_SINGLE:
+      append<float>(matrix.values, variable, count);
+      break;
+    case MAT_C_INT32:
+      append<int32_t>(matrix.values, variable, count);
+      break;
+    case MAT_C_UINT32:
+      append<uint32_t>(matrix.values, variable, count);
+      break;
+    case MAT_C_INT16:
+      append<int16_t>(matrix.values, variable, count);
+      break;
+    case MAT_C_UINT16:
+      append<uint16_t>(matrix.values, variable, count);
+      break;
+    case MAT_C_UINT8:
+      append<uint8_t>(matrix.values, variable, count);
+      break;
+    default:
+      throw DataError(str(".mat variable ", name, " is not numeric"));
   }
   return matrix;
 }

@@ -92,8 +92,8 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
     }
     slots_ = open_or_fail(folder_ / "slots");
     char header[128];
-    std::snprintf(header, sizeof header, "dtrain conversion 1, settings %016" PRIx64 ", %" PRId64 " samples", fingerprint,
-                  samples);
+    std::snprintf(header, sizeof header, "dtrain conversion 1, settings %016" PRIx64 ", %" PRId64 " samples",
+                  fingerprint, samples);
     if (!resume(header)) start_afresh(header);
   } catch (...) {
     ::close(journal_);
@@ -140,11 +140,14 @@ bool Spool::resume(const std::string& header) {
   for (size_t i = 0; i < outcomes_.size(); ++i) {
     Outcome& outcome = outcomes_[i];
     if (outcome.kind == Outcome::Kind::kOpen) continue;
-    const bool there = outcome.kind == Outcome::Kind::kBeyondRange ||
-                       (outcome.kind == Outcome::Kind::kKept &&
-                        read_all(slots_, bytes, static_cast<int64_t>(i) * slot_bytes_) && xxh64(bytes) == outcome.checksum);
-    if (there) ++resumed_;
-    else outcome = Outcome{};
+    const bool there =
+        outcome.kind == Outcome::Kind::kBeyondRange ||
+        (outcome.kind == Outcome::Kind::kKept && read_all(slots_, bytes, static_cast<int64_t>(i) * slot_bytes_) &&
+         xxh64(bytes) == outcome.checksum);
+    if (there)
+      ++resumed_;
+    else
+      outcome = Outcome{};
   }
   return true;
 }

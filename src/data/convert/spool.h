@@ -1,10 +1,11 @@
 #pragma once
 
-// What a conversion has done so far, on disk, so that a killed one goes on where it was: a folder with `slots` (the bytes of
-// sample i at i × slot size) and `journal` (one line per sample, appended after its bytes; a torn last line is ignored).
-// A folder of other settings or another sample list is started afresh; samples whose bytes do not match their journal
-// line, and damaged ones, are done again. Errors: OutputError (full disk, not writable, used by another conversion); the
-// folder stays. Thread-safety: all methods but remove() may be called from any thread, for different samples.
+// What a conversion has done so far, on disk, so that a killed one goes on where it was: a folder with `slots` (the
+// bytes of sample i at i × slot size) and `journal` (one line per sample, appended after its bytes; a torn last line is
+// ignored). A folder of other settings or another sample list is started afresh; samples whose bytes do not match their
+// journal line, and damaged ones, are done again. Errors: OutputError (full disk, not writable, used by another
+// conversion); the folder stays. Thread-safety: all methods but remove() may be called from any thread, for different
+// samples.
 
 #include <array>
 #include <cstddef>
@@ -24,7 +25,7 @@ struct Outcome {
   Kind kind = Kind::kOpen;
   uint64_t checksum = 0;  // of the kept bytes
   Target target{};
-  std::string reason;     // of damage
+  std::string reason;  // of damage
 };
 
 class Spool {

@@ -21,7 +21,8 @@ std::vector<Vector3> face_points() {
   for (int side : {-1, 1}) {  // brows, from left to right
     for (int i = 0; i < 5; ++i) {
       const double outwards = side < 0 ? 4 - i : i;
-      points.push_back({side * (0.13 + 0.10 * outwards), -0.30 - 0.06 * std::sin(outwards * kPi / 4), -0.84 + 0.04 * outwards});
+      points.push_back(
+          {side * (0.13 + 0.10 * outwards), -0.30 - 0.06 * std::sin(outwards * kPi / 4), -0.84 + 0.04 * outwards});
     }
   }
   for (int i = 0; i < 4; ++i) points.push_back({0, -0.14 + 0.13 * i, -0.88 - 0.09 * i});  // bridge of the nose
@@ -67,15 +68,18 @@ std::vector<Ellipsoid> head_model(const Person& p) {
     solids.push_back({.centre = {s * 0.31 * w, -0.12, -0.83}, .radii = {0.035, 0.038, 0.035}, .colour = black});
     solids.push_back(
         {.centre = {s * 0.33 * w, -0.33, -0.76}, .radii = {0.20, 0.045, 0.10}, .colour = brow, .tilt = s * 6});
-    solids.push_back(
-        {.centre = {s * 0.37 * w, 0.22, -0.56}, .radii = {0.25, 0.24, 0.22}, .colour = mix(p.skin, blush, 0.3f)});  // cheek
+    solids.push_back({.centre = {s * 0.37 * w, 0.22, -0.56},
+                      .radii = {0.25, 0.24, 0.22},
+                      .colour = mix(p.skin, blush, 0.3f)});  // cheek
     solids.push_back(
         {.centre = {s * 0.80 * w, -0.02, 0.14}, .radii = {0.08, 0.24, 0.17}, .colour = blush, .tilt = s * 8});  // ear
   }
   if (p.hair_volume > 0) {
     const double v = p.hair_volume;
-    solids.push_back({.centre = {0, -0.30, 0.26}, .radii = {0.84 * w * v, 0.90 * v, 0.90 * v}, .colour = p.hair, .shine = 0.25f});
-    solids.push_back({.centre = {0, 0.15, 0.55}, .radii = {0.74 * w * v, 0.85, 0.50 * v}, .colour = p.hair, .shine = 0.15f});
+    solids.push_back(
+        {.centre = {0, -0.30, 0.26}, .radii = {0.84 * w * v, 0.90 * v, 0.90 * v}, .colour = p.hair, .shine = 0.25f});
+    solids.push_back(
+        {.centre = {0, 0.15, 0.55}, .radii = {0.74 * w * v, 0.85, 0.50 * v}, .colour = p.hair, .shine = 0.15f});
   }
   return solids;
 }

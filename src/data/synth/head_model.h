@@ -1,7 +1,8 @@
 #pragma once
 
-// A head as ellipsoids: skull, jaw, nose, eyes, brows, mouth, ears, hair, neck, shoulders. Unit: about half a head's height;
-// origin: the middle of the head. Left and right are alike, so that a mirrored picture is that of the mirrored pose.
+// A head as ellipsoids: skull, jaw, nose, eyes, brows, mouth, ears, hair, neck, shoulders. Unit: about half a head's
+// height; origin: the middle of the head. Left and right are alike, so that a mirrored picture is that of the mirrored
+// pose.
 
 #include <vector>
 
@@ -23,8 +24,8 @@ std::vector<Ellipsoid> head_model(const Person&);
 
 inline constexpr double kMillimetresPerUnit = 105;  // a head of 2.2 units is 231 mm high
 
-// The 68 points of the iBUG scheme (0-16 contour, 17-26 brows, 27-35 nose, 36-47 eyes, 48-67 mouth) of the posed head in
-// the picture: a 2 × 68 matrix of pixels.
+// The 68 points of the iBUG scheme (0-16 contour, 17-26 brows, 27-35 nose, 36-47 eyes, 48-67 mouth) of the posed head
+// in the picture: a 2 × 68 matrix of pixels.
 Matrix landmarks(const HeadPose&, const Placement&);
 
 }  // namespace dtrain::data

@@ -62,7 +62,10 @@ std::string LpName::path() const {
 LpName lp_name(int64_t index) {
   static constexpr std::array<const char*, 4> kSources{"AFW", "HELEN", "IBUG", "LFPW"};
   const int64_t picture = index / 2, photo = picture / kViews;
-  return {.source = kSources[static_cast<size_t>(photo % 4)], .flip = index % 2 == 1, .photo = photo, .view = picture % kViews};
+  return {.source = kSources[static_cast<size_t>(photo % 4)],
+          .flip = index % 2 == 1,
+          .photo = photo,
+          .view = picture % kViews};
 }
 
 void write_300wlp(const fs::path& folder, uint64_t seed, int64_t index, int size) {
@@ -81,12 +84,14 @@ void write_300wlp(const fs::path& folder, uint64_t seed, int64_t index, int size
   constexpr double kRadian = std::numbers::pi / 180;
   const fs::path base = folder / name.path();
   write_file(base.string() + ".jpg", encode_jpeg(image));
-  // Translation and scale as in the original: pixels from the lower left corner, and pixels per micrometre of the model.
-  write_mat(base.string() + ".mat",
-            {{"Pose_Para", row({pose.pitch * kRadian, pose.yaw * kRadian, pose.roll * kRadian, place.x, size - place.y, 0,
-                                place.scale / (1000 * kMillimetresPerUnit)})},
-             {"pt2d", landmarks(pose, place)},
-             {"roi", row({place.x - place.scale, place.y - place.scale, place.x + place.scale, place.y + place.scale})}});
+  // Translation and scale as in the original: pixels from the lower left corner, and pixels per micrometre of the
+  // model.
+  write_mat(
+      base.string() + ".mat",
+      {{"Pose_Para", row({pose.pitch * kRadian, pose.yaw * kRadian, pose.roll * kRadian, place.x, size - place.y, 0,
+                          place.scale / (1000 * kMillimetresPerUnit)})},
+       {"pt2d", landmarks(pose, place)},
+       {"roi", row({place.x - place.scale, place.y - place.scale, place.x + place.scale, place.y + place.scale})}});
 }
 
 int64_t biwi_sequences(int64_t samples) { return std::clamp<int64_t>(samples / 10, 1, 24); }
@@ -106,8 +111,9 @@ void write_biwi(const fs::path& folder, uint64_t seed, int64_t index, int64_t se
   const double distance = 850 + 300 * draw_placement(seed, index, 1, 1, 1, 1).y;
   const Placement drawn = draw_placement(seed, index, width, height, 1, 0.15);
   const double focal = calibration.camera[0][0];
-  const BiwiPose truth{.rotation = rotation(pose),
-                       .centre = {(drawn.x - width / 2.0) / focal * distance, (drawn.y - height / 2.0) / focal * distance, distance}};
+  const BiwiPose truth{
+      .rotation = rotation(pose),
+      .centre = {(drawn.x - width / 2.0) / focal * distance, (drawn.y - height / 2.0) / focal * distance, distance}};
   const Box box = head_box(truth, calibration);
   const Placement place{.x = (box.left + box.right) / 2,
                         .y = (box.top + box.bottom) / 2,

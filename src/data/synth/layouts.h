@@ -14,7 +14,7 @@ struct LpName {
   std::string source;  // AFW, HELEN, IBUG, LFPW
   bool flip = false;
   int64_t photo = 0;
-  int64_t view = 0;    // _K: 0 to 3
+  int64_t view = 0;          // _K: 0 to 3
   std::string path() const;  // without suffix
 };
 LpName lp_name(int64_t index);

@@ -26,7 +26,7 @@ Matrix3 product(const Matrix3& a, const Matrix3& b) {
 // An ellipsoid in the camera's frame: q = to_sphere · (p - centre) maps it to the unit sphere. Columns of to_sphere.
 struct Placed {
   Vec centre, column_x, column_y, column_z;
-  float zz;            // |column_z|²
+  float zz;  // |column_z|²
   float reach_x, reach_y;
   Colour colour;
   float shine;

@@ -1,8 +1,8 @@
 #pragma once
 
-// A small ray caster for solids made of ellipsoids: parallel rays, one lamp, 2 × 2 rays per pixel. A ray meets an ellipsoid
-// by one quadratic equation, so a head of twenty parts at 64 × 64 pixels takes about a millisecond.
-// Axes: head_pose.h (x right, y down, z away from the viewer). Deterministic; thread-safe.
+// A small ray caster for solids made of ellipsoids: parallel rays, one lamp, 2 × 2 rays per pixel. A ray meets an
+// ellipsoid by one quadratic equation, so a head of twenty parts at 64 × 64 pixels takes about a millisecond. Axes:
+// head_pose.h (x right, y down, z away from the viewer). Deterministic; thread-safe.
 
 #include <vector>
 
@@ -19,9 +19,9 @@ struct Ellipsoid {
   Vector3 centre{};
   Vector3 radii{};
   Colour colour;
-  float shine = 0;          // of its highlight
-  bool turns = true;        // with the head; false: body, which stays upright
-  double tilt = 0;          // degrees about z, before the head turns
+  float shine = 0;    // of its highlight
+  bool turns = true;  // with the head; false: body, which stays upright
+  double tilt = 0;    // degrees about z, before the head turns
 };
 
 struct Light {

@@ -45,7 +45,8 @@ Person draw_person(uint64_t seed, int64_t person) {
   Draws draw(seed, Aspect::kPerson, person);
   Person p;
   p.skin = blend({0.36f, 0.22f, 0.15f}, {0.95f, 0.78f, 0.67f}, draw.uniform());
-  p.hair = blend({0.06f, 0.05f, 0.05f}, blend({0.45f, 0.24f, 0.10f}, {0.80f, 0.70f, 0.50f}, draw.uniform()), draw.uniform());
+  p.hair =
+      blend({0.06f, 0.05f, 0.05f}, blend({0.45f, 0.24f, 0.10f}, {0.80f, 0.70f, 0.50f}, draw.uniform()), draw.uniform());
   p.iris = draw.colour(0.08f, 0.45f);
   p.clothes = draw.colour(0.05f, 0.95f);
   p.width = draw.between(0.90f, 1.08f);
@@ -73,7 +74,8 @@ Image draw_background(uint64_t seed, int64_t photo, int width, int height) {
   const float slope_x = draw.between(-1, 1), slope_y = draw.between(-1, 1);
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
-      const float along = 0.5f + slope_x * (static_cast<float>(x) / width - 0.5f) + slope_y * (static_cast<float>(y) / height - 0.5f);
+      const float along =
+          0.5f + slope_x * (static_cast<float>(x) / width - 0.5f) + slope_y * (static_cast<float>(y) / height - 0.5f);
       paint(image.at(x, y), blend(from, to, std::clamp(along, 0.0f, 1.0f)), 1);
     }
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a generated photo shows, as a function of (seed, photo) alone: a person, a light, a cluttered background; and the
-// pose and place of the head in one picture of it, a function of (seed, picture).
+// What a generated photo shows, as a function of (seed, photo) alone: a person, a light, a cluttered background; and
+// the pose and place of the head in one picture of it, a function of (seed, picture).
 
 #include <cstdint>
 
@@ -18,8 +18,8 @@ Person draw_person(uint64_t seed, int64_t person);
 Light draw_light(uint64_t seed, int64_t photo);
 Image draw_background(uint64_t seed, int64_t photo, int width, int height);
 HeadPose draw_pose(uint64_t seed, int64_t picture);
-// `share`: half a head's height as a share of the picture's height, before ±12 %; `wander`: largest offset from the middle as
-// a share of the height.
+// `share`: half a head's height as a share of the picture's height, before ±12 %; `wander`: largest offset from the
+// middle as a share of the height.
 Placement draw_placement(uint64_t seed, int64_t picture, int width, int height, double share, double wander);
 
 void add_noise(uint64_t seed, int64_t picture, Image& image);  // as of a sensor: about 3 grey levels

@@ -34,9 +34,11 @@ void check(const SynthOptions& options) {
   }
   const bool folder = options.layout != "hdf5";
   if (!std::filesystem::exists(options.out)) return;
-  if (folder ? !std::filesystem::is_directory(options.out) || !std::filesystem::is_empty(options.out) : !options.force) {
-    throw OutputError(str(options.out.string(), " exists", folder ? " and is not an empty folder. Give another --out"
-                                                                  : ". Give another --out, or --force to replace it"));
+  if (folder ? !std::filesystem::is_directory(options.out) || !std::filesystem::is_empty(options.out)
+             : !options.force) {
+    throw OutputError(str(
+        options.out.string(), " exists",
+        folder ? " and is not an empty folder. Give another --out" : ". Give another --out, or --force to replace it"));
   }
 }
 
@@ -107,8 +109,8 @@ SynthSummary synth_headpose(const SynthOptions& options, const std::function<voi
     write_hdf5(options, report, summary);
   } else if (options.layout == "300wlp") {
     parallel_for(
-        options.samples, options.threads,
-        [&](int64_t i) { write_300wlp(options.out, options.seed, i, summary.size); }, report);
+        options.samples, options.threads, [&](int64_t i) { write_300wlp(options.out, options.seed, i, summary.size); },
+        report);
     summary.groups = lp_name(options.samples - 1).photo + 1;
   } else {
     const int64_t sequences = biwi_sequences(options.samples);

@@ -1,9 +1,9 @@
 #pragma once
 
-// Generated head-pose data whose angles are known exactly: shaded heads on clutter, in the layout of a published data set
-// (to try the converters and everything behind them) or as dtrain HDF5 (to train at once). Everything is a function of
-// the options but for threads: equal options give equal files.
-// Errors: UsageError (an option out of range), OutputError (not writable, disk full, `out` exists and `force` is false).
+// Generated head-pose data whose angles are known exactly: shaded heads on clutter, in the layout of a published data
+// set (to try the converters and everything behind them) or as dtrain HDF5 (to train at once). Everything is a function
+// of the options but for threads: equal options give equal files. Errors: UsageError (an option out of range),
+// OutputError (not writable, disk full, `out` exists and `force` is false).
 
 #include <cstdint>
 #include <filesystem>
@@ -22,8 +22,8 @@ struct SynthOptions {
   int64_t samples = 4000;       // pictures
   int size = 0;                 // their height in pixels; 0: 64 (hdf5), 450 (300wlp), 480 (biwi)
   uint64_t seed = 1;
-  int threads = 0;              // 0: as many as the cores this process may use
-  bool force = false;           // hdf5: replace an existing file
+  int threads = 0;     // 0: as many as the cores this process may use
+  bool force = false;  // hdf5: replace an existing file
 };
 
 struct SynthSummary {

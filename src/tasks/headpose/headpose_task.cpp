@@ -1,4 +1,5 @@
-// Head pose: RGB image -> yaw, pitch, roll in degrees. README.md of this folder tells data, command and expected result.
+// Head pose: RGB image -> yaw, pitch, roll in degrees. README.md of this folder tells data, command and expected
+// result.
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -15,7 +16,8 @@ class HeadposeTask : public Task {
  public:
   explicit HeadposeTask(const config::Config& config)
       : config_(config),
-        network_(models::make_network(config.model.name, {.outputs = 3, .dropout = config.model.dropout, .seed = config.train.seed})) {
+        network_(models::make_network(config.model.name,
+                                      {.outputs = 3, .dropout = config.model.dropout, .seed = config.train.seed})) {
     spec_.image_size = config.model.image_size;
     spec_.target_flip_sign = {-1, 1, -1};  // the mirror image looks the other way and leans the other way
     spec_.hflip = config.augment.hflip;
@@ -35,7 +37,8 @@ class HeadposeTask : public Task {
     if (schema.task != "headpose") {
       throw DataError(str(file, " holds samples of task '", schema.task, "', not headpose"));
     }
-    if (schema.target_shape != std::vector<int64_t>{3} || schema.input_shape.size() != 3 || schema.input_shape[2] != 3) {
+    if (schema.target_shape != std::vector<int64_t>{3} || schema.input_shape.size() != 3 ||
+        schema.input_shape[2] != 3) {
       throw DataError(str(file, ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
     }
     if (const auto bad = data::first_bad_target(store, -180, 180)) {
@@ -76,7 +79,8 @@ class HeadposeTask : public Task {
   }
 
  private:
-  // Smooth L1 on degrees ÷ 30, the mean of a sample's three angles; in float32 at least, whatever autocast made of the output.
+  // Smooth L1 on degrees ÷ 30, the mean of a sample's three angles; in float32 at least, whatever autocast made of the
+  // output.
   static Loss loss_of(const at::Tensor& output, const data::Batch& batch) {
     const at::Tensor wide = output.scalar_type() == at::kDouble ? output : output.to(at::kFloat);
     const at::Tensor target = batch.targets.to(wide.scalar_type()) / kAngleScale;

@@ -1,0 +1,56 @@
+#include "models/networks.h"
+#include "models/random_context.h"
+
+namespace dtrain::models {
+namespace {
+
+namespace nn = torch::nn;
+
+// The counterpart of a Sequential of four (a C++ Sequential cannot hold a Sequential); ReLU and pooling have no names.
+class Block : public nn::Module {
+ public:
+  Block(int64_t in, int64_t out) {
+    conv_ = register_module("0", nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)));
+    norm_ = register_module("1", nn::BatchNorm2d(out));
+  }
+  at::Tensor forward(const at::Tensor& x) { return at::max_pool2d(norm_->forward(conv_->forward(x)).relu_(), 2); }
+
+ private:
+  nn::Conv2d conv_{nullptr};
+  nn::BatchNorm2d norm_{nullptr};
+};
+
+class HeadposeCnn : public Network {
+ public:
+  explicit HeadposeCnn(const NetworkOptions& options) : dropout_(options.dropout) {
+    int64_t in = 3;
+    for (const int64_t out : {32, 64, 128, 256, 512}) {
+      features_->push_back(std::make_shared<Block>(in, out));
+      in = out;
+    }
+    register_module("features", features_);
+    fc_ = register_module("fc", nn::Sequential(nn::Linear(512, 256), nn::ReLU(), nn::Linear(256, options.outputs)));
+  }
+
+  at::Tensor forward(at::Tensor x) override {
+    x = features_->forward(x).mean({2, 3});
+    if (is_training() && dropout_ > 0) x = keyed_dropout(x, dropout_, kDropoutLayer);
+    return fc_->forward(x);
+  }
+
+  std::string head_prefix() const override { return "fc.2."; }
+
+ private:
+  static constexpr int64_t kDropoutLayer = 0;  // its ordinal among the dropout layers
+
+  double dropout_;
+  nn::Sequential features_, fc_;
+};
+
+}  // namespace
+
+std::shared_ptr<Network> make_headpose_cnn(const NetworkOptions& options) {
+  return std::make_shared<HeadposeCnn>(options);
+}
+
+}  // namespace dtrain::models

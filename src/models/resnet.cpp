@@ -1,0 +1,99 @@
+// Deep residual networks (He et al. 2015) as torchvision builds them: the stride of a bottleneck is in its 3×3
+// ("v1.5").
+
+#include "models/networks.h"
+
+namespace dtrain::models {
+namespace {
+
+namespace nn = torch::nn;
+
+nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+  return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).bias(false));
+}
+
+class Block : public nn::Module {
+ public:
+  static int64_t expansion(bool bottleneck) { return bottleneck ? 4 : 1; }
+
+  Block(int64_t in, int64_t width, int64_t stride, bool bottleneck) {
+    const int64_t out = width * expansion(bottleneck);
+    if (bottleneck) {
+      add(conv(in, width, 1, 1), width);
+      add(conv(width, width, 3, stride), width);
+      add(conv(width, out, 1, 1), out);
+    } else {
+      add(conv(in, width, 3, stride), width);
+      add(conv(width, out, 3, 1), out);
+    }
+    if (stride != 1 || in != out) {
+      downsample_ = register_module("downsample", nn::Sequential(conv(in, out, 1, stride), nn::BatchNorm2d(out)));
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& input) {
+    at::Tensor x = input;
+    for (size_t i = 0; i < convs_.size(); ++i) {
+      x = norms_[i]->forward(convs_[i]->forward(x));
+      if (i + 1 < convs_.size()) x = x.relu_();
+    }
+    return (x + (downsample_ ? downsample_->forward(input) : input)).relu_();
+  }
+
+ private:
+  void add(const nn::Conv2d& conv, int64_t channels) {
+    const std::string number = std::to_string(convs_.size() + 1);
+    convs_.push_back(register_module("conv" + number, conv));
+    norms_.push_back(register_module("bn" + number, nn::BatchNorm2d(channels)));
+  }
+
+  std::vector<nn::Conv2d> convs_;
+  std::vector<nn::BatchNorm2d> norms_;
+  nn::Sequential downsample_{nullptr};
+};
+
+class ResNet : public Network {
+ public:
+  ResNet(const std::array<int64_t, 4>& depths, bool bottleneck, int64_t outputs) {
+    conv1_ = register_module("conv1", conv(3, 64, 7, 2));
+    bn1_ = register_module("bn1", nn::BatchNorm2d(64));
+    int64_t in = 64;
+    for (size_t stage = 0; stage < depths.size(); ++stage) {
+      const int64_t width = int64_t{64} << stage;
+      nn::Sequential layer;
+      for (int64_t i = 0; i < depths[stage]; ++i) {
+        layer->push_back(std::make_shared<Block>(in, width, stage > 0 && i == 0 ? 2 : 1, bottleneck));
+        in = width * Block::expansion(bottleneck);
+      }
+      layers_.push_back(register_module("layer" + std::to_string(stage + 1), layer));
+    }
+    fc_ = register_module("fc", nn::Linear(in, outputs));
+  }
+
+  at::Tensor forward(at::Tensor x) override {
+    x = bn1_->forward(conv1_->forward(x)).relu_();
+    x = at::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
+    for (nn::Sequential& layer : layers_) x = layer->forward(x);
+    return fc_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
+  }
+
+  std::string head_prefix() const override { return "fc."; }
+
+ private:
+  nn::Conv2d conv1_{nullptr};
+  nn::BatchNorm2d bn1_{nullptr};
+  std::vector<nn::Sequential> layers_;
+  nn::Linear fc_{nullptr};
+};
+
+}  // namespace
+
+std::shared_ptr<Network> make_resnet18(const NetworkOptions& options) {
+  return std::make_shared<ResNet>(std::array<int64_t, 4>{2, 2, 2, 2}, false, options.outputs);
+}
+
+std::shared_ptr<Network> make_resnet50(const NetworkOptions& options) {
+  return std::make_shared<ResNet>(std::array<int64_t, 4>{3, 4, 6, 3}, true, options.outputs);
+}
+
+}  // namespace dtrain::models

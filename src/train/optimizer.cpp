@@ -1,0 +1,125 @@
+#include "train/optimizer.h"
+
+#include <map>
+
+#include "core/check.h"
+
+namespace dtrain::train {
+
+namespace {
+
+// The fused operators take one dtype per call.
+struct Group {
+  std::vector<at::Tensor> parameters, gradients, first, second;
+};
+
+std::vector<at::Tensor> zeros_like(const std::vector<dist::NamedParameter>& parameters) {
+  std::vector<at::Tensor> made;
+  for (const auto& parameter : parameters) {
+    const at::Tensor& p = parameter.tensor;
+    made.push_back(at::empty_strided(p.sizes(), p.strides(), p.options().requires_grad(false)).zero_());
+  }
+  return made;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const config::Optimizer& options, std::vector<dist::NamedParameter> parameters)
+    : options_(options), parameters_(std::move(parameters)) {
+  DTRAIN_CHECK(options_.name == "adamw" || options_.name == "adam" || options_.name == "sgd", options_.name);
+  DTRAIN_CHECK(!parameters_.empty(), "There is nothing to optimise.");
+  const bool adam = options_.name != "sgd";
+  if (adam || options_.momentum != 0) first_ = zeros_like(parameters_);
+  if (adam) {
+    second_ = zeros_like(parameters_);
+    step_ = at::zeros({}, at::TensorOptions(parameters_[0].tensor.device()).dtype(at::kFloat));
+  }
+}
+
+void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf) {
+  const at::NoGradGuard no_grad;
+  std::map<at::ScalarType, Group> groups;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& [name, parameter] = parameters_[i];
+    const at::Tensor& gradient = parameter.grad();
+    if (!gradient.defined()) continue;
+    DTRAIN_CHECK(gradient.strides() == parameter.strides(), "The gradient of ", name, " has strides ",
+                 gradient.strides(), ", the parameter ", parameter.strides());
+    Group& group = groups[parameter.scalar_type()];
+    group.parameters.push_back(parameter);
+    group.gradients.push_back(gradient);
+    if (!first_.empty()) group.first.push_back(first_[i]);
+    if (!second_.empty()) group.second.push_back(second_[i]);
+  }
+  const std::optional<at::Tensor> skip = found_inf.defined() ? std::optional(found_inf) : std::nullopt;
+  const config::Optimizer& o = options_;
+  if (step_.defined()) step_.add_(1);
+  for (auto& [dtype, g] : groups) {
+    std::optional<at::Tensor>
+        divisor;  // the operators divide by a float32; a wider gradient is clipped in its own dtype
+    if (clip.defined() && dtype == at::kFloat) divisor = clip.to(at::kFloat).reciprocal();
+    if (clip.defined() && dtype != at::kFloat) at::_foreach_mul_(g.gradients, clip.to(dtype));
+    if (o.name == "sgd") {
+      // A momentum of zeros is torch's first step too: 0 × momentum + gradient.
+      at::_fused_sgd_(g.parameters, g.gradients, g.first, o.weight_decay, o.momentum, lr, /*dampening=*/0, o.nesterov,
+                      /*maximize=*/false, /*is_first_step=*/false, divisor, skip);
+      continue;
+    }
+    const std::vector<at::Tensor> steps(g.parameters.size(), step_);
+    const auto fused = [&](auto op) {
+      op(g.parameters, g.gradients, g.first, g.second, {}, steps, lr, o.beta1, o.beta2, o.weight_decay, o.eps,
+         /*amsgrad=*/false, /*maximize=*/false, divisor, skip);
+    };
+    if (o.name == "adamw") {
+      fused(at::_ops::_fused_adamw__tensor_lr::call);
+    } else {
+      fused(at::_ops::_fused_adam__tensor_lr::call);
+    }
+  }
+  if (step_.defined() && skip) step_.sub_(found_inf);
+}
+
+checkpoint::NamedTensors Optimizer::named_state() const {
+  checkpoint::NamedTensors named;
+  if (step_.defined()) named.emplace_back("step", step_);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const std::string& name = parameters_[i].name;
+    if (second_.empty() && !first_.empty()) named.emplace_back("momentum_buffer." + name, first_[i]);
+    if (second_.empty()) continue;
+    named.emplace_back("exp_avg." + name, first_[i]);
+    named.emplace_back("exp_avg_sq." + name, second_[i]);
+  }
+  return named;
+}
+
+checkpoint::NamedTensors Optimizer::state() const {
+  checkpoint::NamedTensors copies = named_state();
+  for (auto& [name, tensor] : copies) tensor = tensor.to(at::kCPU).clone(at::MemoryFormat::Contiguous);
+  return copies;
+}
+
+void Optimizer::load(const checkpoint::NamedTensors& saved) {
+  const auto refuse = [&](const auto&... why) {
+    return CheckpointError(dtrain::str("the optimizer state does not fit ", options_.name, " on this network: ", why...,
+                                       ". Resume with the optimizer and network that were saved."));
+  };
+  std::map<std::string, at::Tensor> found(saved.begin(), saved.end());
+  const checkpoint::NamedTensors mine = named_state();
+  for (const auto& [name, tensor] : mine) {  // all checks before the first change
+    const auto entry = found.find(name);
+    if (entry == found.end()) throw refuse(name, " is missing");
+    const at::Tensor& other = entry->second;
+    if (other.sizes() != tensor.sizes() || other.scalar_type() != tensor.scalar_type()) {
+      throw refuse(name, " is ", c10::toString(other.scalar_type()), " ", other.sizes(), " instead of ",
+                   c10::toString(tensor.scalar_type()), " ", tensor.sizes());
+    }
+  }
+  if (found.size() > mine.size()) {
+    for (const auto& entry : mine) found.erase(entry.first);
+    throw refuse("it has ", found.begin()->first, ", which is unknown here");
+  }
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : mine) tensor.copy_(found.at(name));
+}
+
+}  // namespace dtrain::train

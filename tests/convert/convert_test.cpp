@@ -1,0 +1,318 @@
+#include "data/convert/convert.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <set>
+
+#include "core/error.h"
+#include "data/convert/mat_file.h"
+#include "data/store.h"
+#include "data/synth/layouts.h"
+#include "data/synth/scene.h"
+#include "files/expect_error.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kSize = 32;
+
+std::string content(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class Convert : public ::testing::Test {
+ protected:
+  ConvertOptions options(const std::string& folder, const std::string& out) const {
+    ConvertOptions o;
+    o.folder = files / folder;
+    o.out = files / out;
+    o.size = kSize;
+    return o;
+  }
+  void make_300wlp(int64_t samples = 64) const {
+    synth_headpose({.layout = "300wlp", .out = files / "lp", .samples = samples, .size = 80});
+  }
+  fs::path sample(const std::string& name) const { return files / "lp" / name; }
+
+  testing::TempDir files;
+};
+
+void expect_no_group_on_both_sides(const Store& store) {
+  std::set<int64_t> train, test;
+  for (const int64_t id : store.split("train")) train.insert(store.group(id));
+  for (const int64_t id : store.split("test")) test.insert(store.group(id));
+  EXPECT_FALSE(train.empty());
+  EXPECT_FALSE(test.empty());
+  for (const int64_t group : test) EXPECT_EQ(train.count(group), 0u);
+}
+
+TEST_F(Convert, LpGivesBackTheAnglesThatWereDrawn) {
+  make_300wlp();
+  const ConvertSummary summary = convert("300wlp", options("lp", "lp.h5"));
+  EXPECT_EQ(summary.found, 64);
+  EXPECT_EQ(summary.kept, 64);
+  EXPECT_EQ(summary.groups, 8);
+  EXPECT_TRUE(summary.quarantined.empty());
+  const auto store = Store::open(files / "lp.h5");
+  store->verify();
+  EXPECT_EQ(store->schema().input_shape, (std::vector<int64_t>{kSize, kSize, 3}));
+  EXPECT_EQ(store->attribute("target_names"), "yaw,pitch,roll");
+  EXPECT_EQ(store->split("train").size() + store->split("test").size(), 64u);
+  expect_no_group_on_both_sides(*store);
+  std::map<std::string, HeadPose> drawn;
+  for (int64_t i = 0; i < 64; ++i) {
+    const HeadPose pose = draw_pose(1, i / 2);
+    drawn[lp_name(i).path() + ".jpg"] = i % 2 ? mirrored(pose) : pose;
+  }
+  std::map<std::string, int64_t> group_of_photo;
+  for (int64_t id = 0; id < 64; ++id) {
+    float target[3];
+    store->read_target(id, target);
+    const HeadPose& pose = drawn.at(store->source(id));
+    EXPECT_NEAR(target[0], pose.yaw, 1e-4);
+    EXPECT_NEAR(target[1], pose.pitch, 1e-4);
+    EXPECT_NEAR(target[2], pose.roll, 1e-4);
+    // A photo, its views and their mirrored twins are one group.
+    const std::string name = fs::path(store->source(id)).stem().string();
+    const auto [entry, fresh] = group_of_photo.emplace(name.substr(0, name.rfind('_')), store->group(id));
+    EXPECT_EQ(entry->second, store->group(id));
+  }
+  EXPECT_EQ(group_of_photo.size(), 8u);
+  EXPECT_FALSE(fs::exists(files / "lp.h5.partial"));
+}
+
+TEST_F(Convert, BiwiGivesBackTheAnglesThatWereDrawn) {
+  synth_headpose({.layout = "biwi", .out = files / "biwi/hpdb", .samples = 60, .size = 96});
+  const ConvertSummary summary = convert("biwi", options("biwi", "biwi.h5"));
+  EXPECT_EQ(summary.kept, 60);
+  EXPECT_EQ(summary.splits.at("test"), 20);  // sequences 03 and 06 of 01 to 06
+  const auto store = Store::open(files / "biwi.h5");
+  store->verify();
+  expect_no_group_on_both_sides(*store);
+  for (int64_t id = 0; id < 60; ++id) {
+    const std::string name = store->source(id);  // 03/frame_00007_rgb.png: picture (7 - 3) * 6 + 2
+    const HeadPose pose = draw_pose(1, (std::stoll(name.substr(9, 5)) - 3) * 6 + std::stoll(name.substr(0, 2)) - 1);
+    float target[3];
+    store->read_target(id, target);
+    EXPECT_NEAR(target[0], pose.yaw, 1e-4) << name;
+    EXPECT_NEAR(target[1], pose.pitch, 1e-4) << name;
+    EXPECT_NEAR(target[2], pose.roll, 1e-4) << name;
+  }
+}
+
+TEST_F(Convert, BiwiTestSequencesTakeTheirPersonAlong) {
+  synth_headpose({.layout = "biwi", .out = files / "biwi", .samples = 150, .size = 48});
+  ConvertOptions o = options("biwi", "biwi.h5");
+  o.test_sequences = {"15"};
+  EXPECT_EQ(convert("biwi", o).splits.at("test"), 20);  // 03 is the same person
+  o.test_sequences = {"23"};
+  o.force = true;
+  testing::expect_error<DataError>([&] { convert("biwi", o); }, {"test sequence 23", "01, 02"});
+}
+
+TEST_F(Convert, TheCropHoldsTheHead) {  // pictures of the same pose, placed anywhere, look alike once cropped
+  const HeadPose pose{20, -10, 5};
+  const auto cropped = [&](double x, double y, double scale) {
+    Image image(200, 200);
+    const Placement place{.x = x, .y = y, .scale = scale};
+    render(head_model({}), pose, place, {}, image);
+    return resample(image, landmark_box(landmarks(pose, place)), 32, 32);
+  };
+  const Image a = cropped(100, 100, 40), b = cropped(80, 110, 55);
+  double sum = 0, bright = 0;
+  for (size_t i = 0; i < a.rgb.size(); ++i) {
+    sum += std::abs(a.rgb[i] - b.rgb[i]);
+    bright += a.rgb[i];
+  }
+  EXPECT_LT(sum / static_cast<double>(a.rgb.size()), 2);
+  EXPECT_GT(bright / static_cast<double>(a.rgb.size()), 40);
+}
+
+TEST_F(Convert, Aflw2000IsATestSet) {
+  make_300wlp(16);
+  fs::rename(files / "lp/AFW", files / "flat");
+  Matrices mat = read_mat(files / "flat/AFW_000000_1_0.mat", {"Pose_Para", "pt2d"});  // as AFLW2000 has it
+  mat["pt3d_68"] = mat.at("pt2d");
+  mat["pt2d"] = {.rows = 2, .columns = 2, .values = {-1, -1, 5, 6}};
+  write_mat(files / "flat/AFW_000000_1_0.mat", mat);
+  const ConvertSummary summary = convert("aflw2000", options("flat", "a.h5"));
+  EXPECT_EQ(summary.kept, 4);
+  EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 4}}));
+}
+
+TEST_F(Convert, DamageIsQuarantinedByNameAndReason) {
+  make_300wlp();
+  fs::resize_file(sample("AFW/AFW_000000_1_0.jpg"), 500);
+  fs::resize_file(sample("AFW/AFW_000000_1_1.mat"), 200);
+  fs::remove(sample("AFW/AFW_000000_1_2.mat"));
+  fs::remove(sample("AFW/AFW_000000_1_3.jpg"));
+  const auto change_pose = [&](const std::string& name, size_t element, double value) {
+    Matrices mat = read_mat(sample(name + ".mat"), {"Pose_Para", "pt2d"});
+    mat.at("Pose_Para").values[element] = value;
+    write_mat(sample(name + ".mat"), mat);
+  };
+  change_pose("HELEN/HELEN_000001_1_0", 1, std::numeric_limits<double>::quiet_NaN());
+  change_pose("HELEN/HELEN_000001_1_1", 1, 100 * std::numbers::pi / 180);
+  change_pose("HELEN/HELEN_000001_1_2", 2, -99.5 * std::numbers::pi / 180);
+  change_pose("HELEN/HELEN_000001_1_3", 0, 98.9 * std::numbers::pi / 180);
+  write_mat(sample("IBUG/IBUG_000002_1_0.mat"), {{"pt2d", {.rows = 2, .columns = 1, .values = {1, 1}}}});
+  write_mat(sample("IBUG/IBUG_000002_1_1.mat"), {{"Pose_Para", {.rows = 1, .columns = 3, .values = {0, 0, 0}}}});
+
+  const ConvertSummary summary = convert("300wlp", options("lp", "lp.h5"));
+  EXPECT_EQ(summary.beyond_range, 2);
+  EXPECT_EQ(summary.kept, 64 - 7 - 2);
+  const auto json = nlohmann::json::parse(content(files / "lp.h5.quarantine.json"));
+  std::map<std::string, std::string> reasons;
+  for (const auto& entry : json.at("quarantined")) reasons[entry.at("name")] = entry.at("reason");
+  EXPECT_EQ(reasons.size(), 7u);
+  const auto says = [&](const std::string& name, const std::string& part) {
+    EXPECT_NE(reasons[name + ".jpg"].find(part), std::string::npos) << name << ": " << reasons[name + ".jpg"];
+  };
+  says("AFW/AFW_000000_1_0", "damaged JPEG");
+  says("AFW/AFW_000000_1_1", ".mat");
+  says("AFW/AFW_000000_1_2", "no AFW_000000_1_2.mat");
+  says("AFW/AFW_000000_1_3", "no picture");
+  says("HELEN/HELEN_000001_1_0", "NaN");
+  says("IBUG/IBUG_000002_1_0", "no Pose_Para");
+  says("IBUG/IBUG_000002_1_1", "neither pt2d nor pt3d_68");
+  const auto store = Store::open(files / "lp.h5");
+  store->verify();
+  EXPECT_EQ(store->attribute("samples_quarantined"), "7");
+  for (int64_t id = 0; id < store->schema().samples; ++id) EXPECT_EQ(reasons.count(store->source(id)), 0u);
+}
+
+TEST_F(Convert, NothingUsableIsAnErrorThatSaysWhatWasExpected) {
+  fs::create_directory(files / "empty");
+  testing::expect_error<DataError>([&] { convert("300wlp", options("absent", "o.h5")); }, {"no such folder"});
+  testing::expect_error<DataError>([&] { convert("300wlp", options("empty", "o.h5")); },
+                                   {"no samples", "AFW, HELEN, IBUG, LFPW", "NAME.mat"});
+  testing::expect_error<DataError>([&] { convert("aflw2000", options("empty", "o.h5")); }, {"no samples", "NAME.mat"});
+  testing::expect_error<DataError>([&] { convert("biwi", options("empty", "o.h5")); }, {"no samples", "rgb.cal"});
+  testing::expect_error<UsageError>([&] { convert("300w", options("empty", "o.h5")); }, {"unknown", "300wlp"});
+  make_300wlp(2);
+  fs::resize_file(sample("AFW/AFW_000000_1_0.jpg"), 5);
+  fs::resize_file(sample("AFW_Flip/AFW_000000_1_0.jpg"), 5);
+  testing::expect_error<DataError>([&] { convert("300wlp", options("lp", "o.h5")); },
+                                   {"none of the 2 samples", "2 damaged", "AFW/AFW_000000_1_0.jpg", "quarantine.json"});
+  EXPECT_FALSE(fs::exists(files / "o.h5"));
+}
+
+TEST_F(Convert, AnExistingFileStays) {
+  make_300wlp(16);
+  std::ofstream(files / "o.h5") << "mine";
+  testing::expect_error<OutputError>([&] { convert("300wlp", options("lp", "o.h5")); }, {"exists", "--force"});
+  EXPECT_EQ(content(files / "o.h5"), "mine");
+  ConvertOptions o = options("lp", "o.h5");
+  o.force = true;
+  EXPECT_EQ(convert("300wlp", o).kept, 16);
+  EXPECT_EQ(Store::open(files / "o.h5")->schema().samples, 16);
+}
+
+TEST_F(Convert, AnUnwritableOutputIsSaidAtOnce) {
+  make_300wlp(2);
+  std::ofstream(files / "file") << "not a folder";
+  testing::expect_error<OutputError>([&] { convert("300wlp", options("lp", "file/o.h5")); }, {"file"});
+}
+
+// Runs a conversion in a process of its own that ends it by _exit, as kill -9 would, at its first progress report after
+// `least` samples; a slow disk is played by a report that comes ten times a second.
+int converted_in_child(const ConvertOptions& options, int64_t least) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(120);
+    convert("300wlp", options, [&](const ConvertProgress& progress) {
+      if (progress.done >= least && progress.done < progress.total) ::_exit(9);
+    });
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(Convert, AKilledConversionGoesOnAndGivesTheSameBytes) {
+  make_300wlp(400);
+  ConvertOptions o = options("lp", "whole.h5");
+  o.size = 160;
+  o.threads = 1;
+  convert("300wlp", o);
+  o.out = files / "resumed.h5";
+  ASSERT_EQ(converted_in_child(o, 1), 9) << "the conversion was done before the first report";
+  EXPECT_TRUE(fs::exists(files / "resumed.h5.partial/journal"));
+  EXPECT_FALSE(fs::exists(files / "resumed.h5"));
+  std::ofstream(files / "resumed.h5.partial/journal", std::ios::app) << "0123456789abcdef 7 k torn";
+  std::ofstream(files / "resumed.h5.tmp12345") << "left by a killed writer";
+  o.threads = 3;
+  const ConvertSummary summary = convert("300wlp", o);
+  EXPECT_GT(summary.resumed, 0);
+  EXPECT_LT(summary.resumed, 400);
+  EXPECT_EQ(summary.kept, 400);
+  EXPECT_TRUE(content(files / "resumed.h5") == content(files / "whole.h5"));
+  EXPECT_FALSE(fs::exists(files / "resumed.h5.partial"));
+  EXPECT_FALSE(fs::exists(files / "resumed.h5.tmp12345"));
+}
+
+TEST_F(Convert, AProgressThatThrowsEndsItAndKeepsTheSpool) {
+  make_300wlp(16);
+  struct Stop {};
+  EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const ConvertProgress&) { throw Stop{}; }), Stop);
+  EXPECT_FALSE(fs::exists(files / "o.h5"));
+  EXPECT_EQ(convert("300wlp", options("lp", "o.h5")).resumed, 16);
+}
+
+TEST_F(Convert, AFullDiskKeepsWhatIsDone) {
+  make_300wlp(32);
+  const ConvertOptions o = options("lp", "o.h5");
+  const pid_t child = ::fork();
+  if (child == 0) {  // files may not grow beyond 20 pictures: the write fails as on a full disk
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{.rlim_cur = 20 * kSize * kSize * 3, .rlim_max = RLIM_INFINITY};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ConvertOptions narrow = o;
+    narrow.threads = 1;
+    try {
+      convert("300wlp", narrow);
+    } catch (const OutputError& error) {
+      const bool said = std::string(error.what()).find("What is done so far is kept") != std::string::npos;
+      ::_exit(said ? 73 : 1);
+    } catch (...) {
+    }
+    ::_exit(2);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 73);
+  const ConvertSummary summary = convert("300wlp", o);
+  EXPECT_EQ(summary.resumed, 20);
+  EXPECT_EQ(summary.kept, 32);
+}
+
+TEST_F(Convert, ListsChooseTheSamples) {
+  make_300wlp(32);
+  std::ofstream(files / "train.txt") << "AFW/AFW_000000_1_0\nHELEN/HELEN_000001_1_1\n";
+  std::ofstream(files / "test.txt") << "LFPW/LFPW_000003_1_0\nAFW_Flip/AFW_000000_1_0\n";
+  ConvertOptions o = options("lp", "o.h5");
+  o.split.train_list = files / "train.txt";
+  o.split.test_list = files / "test.txt";
+  const ConvertSummary summary = convert("300wlp", o);
+  EXPECT_EQ(summary.kept, 4);
+  EXPECT_EQ(summary.unlisted, 28);
+  EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 2}}));
+  EXPECT_EQ(summary.straddling_groups, std::vector<std::string>{"AFW/AFW_000000_1"});
+}
+
+}  // namespace
+}  // namespace dtrain::data

@@ -1,0 +1,71 @@
+#include "data/convert/mat_file.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "files/expect_error.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::data {
+namespace {
+
+const Matrices kSome{{"Pose_Para", {.rows = 1, .columns = 3, .values = {0.5, -0.25, 0.125}}},
+                     {"pt2d", {.rows = 2, .columns = 3, .values = {1, 10, 2, 20, 3, 30}}}};
+
+TEST(MatFile, RoundTrip) {
+  const testing::TempDir folder;
+  write_mat(folder / "a.mat", kSome);
+  const Matrices back = read_mat(folder / "a.mat", {"Pose_Para", "pt2d", "absent"});
+  ASSERT_EQ(back.size(), 2u);
+  EXPECT_EQ(back.at("Pose_Para").values, kSome.at("Pose_Para").values);
+  EXPECT_EQ(back.at("pt2d").rows, 2u);
+  EXPECT_EQ(back.at("pt2d")(1, 2), 30);
+  EXPECT_EQ(back.at("pt2d")(0, 1), 2);
+}
+
+TEST(MatFile, DamageIsNamedAtAnyLength) {
+  const testing::TempDir folder;
+  write_mat(folder / "whole.mat", kSome);
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(folder / "whole.mat"));
+  std::filesystem::copy_file(folder / "whole.mat", folder / "part.mat");
+  for (int64_t length = size - 7; length >= 0; length -= 11) {
+    std::filesystem::resize_file(folder / "part.mat", static_cast<uintmax_t>(length));
+    try {  // a cut behind a variable reads as a file without the later ones, any other is damage
+      for (const auto& [name, matrix] : read_mat(folder / "part.mat", {"Pose_Para", "pt2d"})) {
+        EXPECT_EQ(matrix.values, kSome.at(name).values) << name << " of a file cut to " << length;
+      }
+    } catch (const DataError& error) {
+      EXPECT_NE(std::string(error.what()).find("damaged .mat"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(MatFile, OtherContentIsRefused) {
+  const testing::TempDir folder;
+  testing::expect_error<DataError>([&] { read_mat(folder / "none.mat", {"x"}); }, {"no such .mat"});
+  std::ofstream(folder / "text.mat") << std::string(500, 'x');
+  testing::expect_error<DataError>([&] { read_mat(folder / "text.mat", {"x"}); }, {"damaged .mat"});
+  testing::expect_error<OutputError>([&] { write_mat(folder / "no/such/folder.mat", kSome); }, {"cannot write"});
+}
+
+TEST(MatFile, ManyThreads) {
+  const testing::TempDir folder;
+  write_mat(folder / "a.mat", kSome);
+  std::atomic<int> good{0};
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) good += read_mat(folder / "a.mat", {"pt2d"}).at("pt2d")(1, 0) == 10;
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(good, 200);
+}
+
+}  // namespace
+}  // namespace dtrain::data

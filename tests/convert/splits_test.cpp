@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "data/convert/assign_splits.h"
+#include "data/convert/mat_file.h"
+#include "files/expect_error.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::data {
+namespace {
+
+class Fixed : public RawSet {
+ public:
+  explicit Fixed(std::vector<RawSample> samples) : samples_(std::move(samples)) {}
+  const std::vector<RawSample>& samples() const override { return samples_; }
+  LabelledImage read(const RawSample&, int) const override { throw DataError("not to be read"); }
+
+ private:
+  std::vector<RawSample> samples_;
+};
+
+Fixed photos(int groups, int views) {
+  std::vector<RawSample> samples;
+  for (int g = 0; g < groups; ++g) {
+    for (int v = 0; v < views; ++v) samples.push_back({str("AFW/p", g, "_", v, ".jpg"), str("AFW/p", g)});
+  }
+  return Fixed(samples);
+}
+
+TEST(ChooseGroups, TakesTheShareAndLeavesBothSidesSome) {
+  std::vector<std::string> groups;
+  for (int i = 0; i < 200; ++i) groups.push_back(str("g", i / 2));
+  EXPECT_EQ(choose_groups(groups, 0.1, 1).size(), 10u);
+  EXPECT_EQ(choose_groups(groups, 0, 1).size(), 0u);
+  EXPECT_EQ(choose_groups({"a", "b"}, 0.01, 1).size(), 1u);
+  EXPECT_EQ(choose_groups({"a", "b"}, 0.99, 1).size(), 1u);
+  EXPECT_EQ(choose_groups({"a", "a"}, 0.1, 1).size(), 0u);
+  EXPECT_NE(choose_groups(groups, 0.1, 1), choose_groups(groups, 0.1, 2));
+  const auto chosen = choose_groups(groups, 0.1, 1);
+  std::reverse(groups.begin(), groups.end());
+  EXPECT_EQ(choose_groups(groups, 0.1, 1), chosen);
+}
+
+TEST(AssignSplits, NoPhotoOnBothSides) {
+  const Fixed set = photos(50, 7);
+  SplitOptions options;
+  options.test_share = 0.2;
+  const auto splits = assign_splits(set, options);
+  EXPECT_EQ(std::count(splits.begin(), splits.end(), "test"), 10 * 7);
+  EXPECT_EQ(std::count(splits.begin(), splits.end(), "train"), 40 * 7);
+  EXPECT_TRUE(straddling_groups(set.samples(), splits).empty());
+}
+
+TEST(AssignSplits, ListsDecideAndAreChecked) {
+  const testing::TempDir folder;
+  const Fixed set = photos(3, 2);
+  std::ofstream(folder / "train") << "AFW/p0_0\n\n  AFW/p1_0.jpg \r\n";
+  std::ofstream(folder / "test") << "AFW/p1_1\n";
+  SplitOptions options;
+  options.train_list = folder / "train";
+  options.test_list = folder / "test";
+  const auto splits = assign_splits(set, options);
+  EXPECT_EQ(splits, (std::vector<std::string>{"train", "", "train", "test", "", ""}));
+  EXPECT_EQ(straddling_groups(set.samples(), splits), std::vector<std::string>{"AFW/p1"});
+
+  std::ofstream(folder / "test") << "AFW/p0_1\nAFW/p0_0\n";
+  testing::expect_error<DataError>([&] { assign_splits(set, options); }, {"test:2", "AFW/p0_0", "train list"});
+  std::ofstream(folder / "test") << "AFW/nobody\n";
+  testing::expect_error<DataError>([&] { assign_splits(set, options); }, {"test:1", "no sample is called AFW/nobody"});
+  options.test_list = folder / "absent";
+  testing::expect_error<DataError>([&] { assign_splits(set, options); }, {"cannot read the list"});
+}
+
+TEST(LandmarkBox, IsHopenetsRectangleMadeSquare) {
+  // 100 wide, 50 high: 12 wider on each side; 20 above, 6 below; the square of 124 about (150, 218).
+  const Matrix points{.rows = 2, .columns = 3, .values = {100, 200, 200, 250, -1, -1}};
+  const Box box = landmark_box(points);
+  EXPECT_NEAR(box.left, 88, 1e-9);
+  EXPECT_NEAR(box.right, 212, 1e-9);
+  EXPECT_NEAR(box.top, 218 - 62, 1e-9);
+  EXPECT_NEAR(box.bottom, 218 + 62, 1e-9);
+  const auto refused = [](std::vector<double> values, size_t rows, const char* part) {
+    const Matrix bad{.rows = rows, .columns = values.size() / rows, .values = values};
+    testing::expect_error<DataError>([&] { landmark_box(bad); }, {part});
+  };
+  refused({1, 2, 3}, 1, "2 rows");
+  refused({5, 5, 5, 5}, 2, "no face");
+  refused({-1, -1, -1, -1}, 2, "no face");
+  refused({5, 5, std::nan(""), 9}, 2, "NaN");
+}
+
+TEST(BiwiPersons, FourPeopleWereRecordedTwice) {
+  std::map<std::string, int> sequences;
+  for (int s = 1; s <= 24; ++s) ++sequences[biwi_person(str(s < 10 ? "0" : "", s))];
+  EXPECT_EQ(sequences.size(), 20u);
+  EXPECT_EQ(std::count_if(sequences.begin(), sequences.end(), [](const auto& s) { return s.second == 2; }), 4);
+  std::set<std::string> test, tested;
+  for (const std::string& sequence : kBiwiTestSequences) test.insert(biwi_person(sequence));
+  int in_test = 0;
+  for (const std::string& person : test) in_test += sequences[person];
+  EXPECT_EQ(in_test, 8);
+  EXPECT_EQ(biwi_person("77"), "77");
+}
+
+}  // namespace
+}  // namespace dtrain::data

@@ -1,0 +1,41 @@
+"""A data file written by dtrain opens in h5py with no help, and holds what docs/file_formats.md says, to the bit."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy as np
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "d.h5"
+        subprocess.run([sys.argv[1], str(file)], check=True)
+        with h5py.File(file) as f:
+            n = f.attrs["num_samples"]
+            assert n == 7 and f.attrs["format"] == "dtrain" and f.attrs["version"] == 1 and f.attrs["task"] == "headpose"
+            assert f.attrs["crop"] == "0.6"
+            assert f["inputs"].shape == (n, 5, 4, 3) and f["inputs"].dtype == np.uint8
+            assert f["targets"].shape == (n, 3) and f["targets"].dtype == np.float32
+            expected = np.array([[(i * 7 + k) % 256 for k in range(60)] for i in range(n)], np.uint8)
+            assert np.array_equal(f["inputs"][:].reshape(n, 60), expected)
+            x = np.arange(n, dtype=np.float32)
+            assert np.array_equal(f["targets"][:], np.stack([x, -x / 2, x / 3], 1))
+            assert np.array_equal(f["group"][:], np.arange(n) // 2)
+            assert f["splits/train"][:].tolist() == [6, 0, 2] and "val" not in f["splits"]
+            offsets = f["source/offsets"][:]
+            names = [bytes(f["source/bytes"][a:b]).decode() for a, b in zip(offsets, offsets[1:])]
+            assert names == [f"AFW/photo_{i}.jpg" for i in range(n)], names
+            # A sample's bytes lie where h5py says the dataset begins.
+            offset = f["inputs"].id.get_offset()
+            assert file.read_bytes()[offset + 60 : offset + 120] == expected[1].tobytes()
+            for name in ("inputs", "targets", "checksums", "group", "source/bytes", "source/offsets", "splits/train"):
+                assert f[name].chunks is None and f[name].compression is None, name
+            assert f["checksums"].dtype == np.uint64 and f.attrs["checksum"].dtype == np.uint64
+            assert len(set(f["checksums"][:].tolist())) == n
+
+
+if __name__ == "__main__":
+    sys.exit(main())

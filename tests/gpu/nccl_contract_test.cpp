@@ -1,0 +1,94 @@
+// The contract on GPUs. Each rank takes the GPU of its number, modulo how many there are: the gradients' communicator
+// is NCCL's if every rank then has one of its own, else the staged one. Without a GPU all is skipped.
+
+#include <torch/torch.h>
+
+#include <chrono>
+#include <thread>
+
+#include "config/config.h"
+#include "dist/make_communicator.h"
+#include "dist/nccl_communicator.h"
+#include "tests/dist/communicator_contract.h"
+#include "tests/mpi/world_of_test.h"
+
+namespace dtrain::dist {
+namespace {
+
+using testing::world_of_test;
+
+bool without_gpu() { return !torch::cuda::is_available(); }
+
+at::Device device_of_rank() {
+  const auto gpus = static_cast<int>(torch::cuda::device_count());
+  return {at::kCUDA, static_cast<at::DeviceIndex>(world_of_test().rank % gpus)};
+}
+
+bool each_has_its_own() { return world_of_test().size <= static_cast<int>(torch::cuda::device_count()); }
+
+std::unique_ptr<Communicator> make(const std::string& backend) {
+  config::Dist dist;
+  dist.backend = backend;
+  return make_gradient_communicator(dist, world_of_test(), device_of_rank());
+}
+
+class GpuContract : public ::testing::TestWithParam<std::tuple<std::string, contract::Case>> {};
+
+TEST_P(GpuContract, Holds) {
+  if (without_gpu()) GTEST_SKIP() << "no GPU";
+  const auto& [backend, one] = GetParam();
+  const c10::DeviceGuard guard(device_of_rank());
+  const std::unique_ptr<Communicator> comm = make(backend);
+  one.run(*comm, device_of_rank());
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, GpuContract,
+                         ::testing::Combine(::testing::Values("auto", "staged"),
+                                            ::testing::ValuesIn(contract::cases())),
+                         [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param).name; });
+
+TEST(GpuCommunicator, IsNcclWhereEveryRankHasAGpuOfItsOwn) {
+  if (without_gpu()) GTEST_SKIP() << "no GPU";
+  EXPECT_EQ(make("auto")->name(), each_has_its_own() ? "nccl" : "staged");
+  if (!each_has_its_own()) {
+    EXPECT_THROW(make("nccl"), ConfigError);
+  }
+  EXPECT_THROW(make("mpi"), ConfigError);
+}
+
+TEST(GpuCommunicator, StagedSumsHalfInFloat32) {
+  if (without_gpu()) GTEST_SKIP() << "no GPU";
+  contract::half_in_float32_case(*make("staged"), device_of_rank());
+}
+
+TEST(GpuCommunicator, WaitsWithoutTheHost) {
+  if (without_gpu()) GTEST_SKIP() << "no GPU";
+  if (!each_has_its_own()) return;  // by way of the host it does wait
+  const auto comm = make("nccl");
+  const c10::DeviceGuard guard(device_of_rank());
+  const at::Tensor busy = at::ones({4096, 4096}, at::TensorOptions(at::kFloat).device(device_of_rank()));
+  const at::Tensor tensor = at::ones({1 << 20}, busy.options());
+  comm->all_reduce(tensor, ReduceOp::kSum).wait();
+  torch::cuda::synchronize();
+  const auto started = std::chrono::steady_clock::now();
+  at::Tensor product = busy;
+  for (int i = 0; i < 200; ++i) product = at::matmul(product, busy).mul_(1.0 / 4096);
+  tensor.copy_(product.flatten().narrow(0, 0, 1 << 20));
+  comm->all_reduce(tensor, ReduceOp::kSum).wait();
+  const auto issued = std::chrono::steady_clock::now() - started;
+  torch::cuda::synchronize();
+  const auto done = std::chrono::steady_clock::now() - started;
+  EXPECT_LT(issued, done / 2) << "wait() held up the host";
+  EXPECT_TRUE(at::equal(tensor.cpu(), at::full({1 << 20}, comm->size(), at::kFloat)));
+}
+
+TEST(GpuIdentity, NamesTheDevice) {
+  if (without_gpu()) GTEST_SKIP() << "no GPU";
+  const GpuIdentity identity = gpu_identity(device_of_rank());
+  EXPECT_EQ(identity.uuid.size(), 32u);
+  EXPECT_EQ(identity.bus_id.size(), 10u);
+  EXPECT_THROW(gpu_identity({at::kCUDA, 100}), DeviceError);
+}
+
+}  // namespace
+}  // namespace dtrain::dist

@@ -1,0 +1,103 @@
+"""The networks against torchvision's: names, shapes and order; outputs, gradients and statistics from equal weights."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import torchvision
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+PARITY = sys.argv[1]
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # sums in the same order on both sides
+
+
+def headpose_cnn(outputs):
+    def block(i, o):
+        return nn.Sequential(nn.Conv2d(i, o, 3, padding=1, bias=False), nn.BatchNorm2d(o), nn.ReLU(), nn.MaxPool2d(2))
+
+    class HeadposeCnn(nn.Module):
+        def __init__(self):
+            super().__init__()
+            widths = [3, 32, 64, 128, 256, 512]
+            self.features = nn.Sequential(*[block(i, o) for i, o in zip(widths, widths[1:])])
+            self.fc = nn.Sequential(nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, outputs))
+
+        def forward(self, x):
+            return self.fc(self.features(x).mean((2, 3)))
+
+    return HeadposeCnn()
+
+
+NETWORKS = {
+    "headpose_cnn": headpose_cnn,
+    "resnet18": lambda outputs: torchvision.models.resnet18(num_classes=outputs),
+    "resnet50": lambda outputs: torchvision.models.resnet50(num_classes=outputs),
+}
+
+
+def randomise(network):
+    """Weights, and running statistics far from 0 and 1, that keep activations of ordinary size."""
+    torch.manual_seed(5)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.normal_(module.bias, std=0.2)
+            module.running_mean.normal_(std=0.3)
+            module.running_var.uniform_(0.5, 2.0)
+            module.num_batches_tracked.fill_(7)
+
+
+def check_close(name, actual, expected, tolerance):
+    worst = (actual.double() - expected.double()).abs().max().item()
+    scale = expected.double().abs().max().item()
+    assert actual.shape == expected.shape, f"{name}: {tuple(actual.shape)}, expected {tuple(expected.shape)}"
+    assert worst <= tolerance * scale, f"{name}: differs by {worst:.3g} of {scale:.3g}"
+    return worst / scale if scale else 0.0
+
+
+def check_names(name, network, outputs):
+    expected = [f"parameter {n} {'x'.join(map(str, p.shape)) or 'scalar'}" for n, p in network.named_parameters()]
+    expected += [f"buffer {n} {'x'.join(map(str, b.shape)) or 'scalar'}" for n, b in network.named_buffers()]
+    printed = subprocess.run([PARITY, "names", name, str(outputs)], check=True, capture_output=True, text=True)
+    assert printed.stdout.splitlines() == expected, f"{name}: names differ"
+    return len(expected)
+
+
+def check_values(name, network, outputs, folder):
+    randomise(network)
+    x = torch.randn(4, 3, 64, 64)
+    source, target = folder / "in.safetensors", folder / "out.safetensors"
+    save_file({**{k: v.contiguous() for k, v in network.state_dict().items()}, "input": x}, source)
+    command = [PARITY, "run", name, str(outputs), source, target]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=ONE_THREAD)
+    assert done.stdout.splitlines() == [f"loaded {len(network.state_dict())} tensors"], done.stdout
+    results = load_file(target)
+
+    network.eval()
+    worst = check_close("eval output", results["eval"], network(x), 1e-5)
+    network.train()
+    output = network(x)
+    worst = max(worst, check_close("train output", results["train"], output, 1e-5))
+    (output * torch.arange(1, output.numel() + 1).view_as(output)).sum().backward()
+    for key, parameter in network.named_parameters():
+        worst = max(worst, check_close("gradient of " + key, results["grad." + key], parameter.grad, 1e-4))
+    for key, buffer in network.named_buffers():
+        worst = max(worst, check_close(key + " after training", results["after." + key], buffer, 1e-5))
+    return worst
+
+
+def main():
+    torch.set_num_threads(1)
+    for name, make in NETWORKS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            count = check_names(name, make(7), 7)
+            worst = check_values(name, make(7), 7, Path(folder))
+            print(f"{name}: {count} tensors with torchvision's names and shapes; largest relative difference {worst:.2g}")
+
+
+if __name__ == "__main__":
+    main()

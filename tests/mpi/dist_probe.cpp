@@ -1,0 +1,140 @@
+// A small main in the shape of dtrain's, which does one thing wrong on demand: see dist_processes_test.py.
+//   dist_probe MODE [RANK] [TIMEOUT]
+
+#include <sched.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "dist/affinity.h"
+#include "dist/make_communicator.h"
+#include "dist/watchdog.h"
+#include "dist/world.h"
+
+namespace {
+
+using namespace dtrain;
+using namespace dtrain::dist;
+
+void sleep_seconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+void say(const std::string& line) { std::cout << line + "\n" << std::flush; }
+
+std::string cores() {
+  cpu_set_t set;
+  ::sched_getaffinity(0, sizeof set, &set);
+  std::vector<std::string> list;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) list.push_back(std::to_string(core));
+  }
+  return join(list, ",");
+}
+
+struct Part {
+  std::string mode;
+  int culprit = 0;
+  double timeout = 2;
+};
+
+// Steps of data, forward and all_reduce, for `seconds`; in step 12 the culprit does what the mode says.
+void train(const Part& part, const World& world, Communicator& comm, Watchdog& watchdog, double seconds) {
+  const at::Tensor gradient = at::ones({1000}, at::kFloat);
+  const auto started = std::chrono::steady_clock::now();
+  for (int64_t step = 1;; ++step) {
+    watchdog.progress("data", step);
+    if (world.rank == part.culprit && step == 12) {
+      if (part.mode == "throw") throw DataError("sample 7 of faces.h5 is damaged");
+      if (part.mode == "stop") {
+        sleep_seconds(part.timeout / 2);  // for a beat or more to tell the others of step 12
+        ::raise(SIGSTOP);
+      }
+      if (part.mode == "stuck") sleep_seconds(600);
+    }
+    watchdog.progress("forward", step);
+    sleep_seconds(0.02);
+    watchdog.progress("all_reduce", step);
+    const at::Tensor more =
+        at::full({1}, std::chrono::steady_clock::now() - started < std::chrono::duration<double>(seconds));
+    comm.all_reduce(gradient, ReduceOp::kMax).wait();
+    const at::Tensor go_on = more.to(at::kLong);
+    comm.all_reduce(go_on, ReduceOp::kMin).wait();
+    if (go_on.item<int64_t>() == 0) return;
+  }
+}
+
+int run(const Part& part, MpiSession& session) {
+  const World& world = session.world();
+  if (part.mode == "world") {
+    say(str("rank ", world.rank, " of ", world.size, ", local ", world.local_rank, " of ", world.local_size, ", ",
+            mpi_library_version()));
+    return 0;
+  }
+  if (part.mode == "affinity") {
+    const int count = widen_affinity(world).cores;
+    say(str("rank ", world.rank, " may use ", count, ": ", cores()));
+    return 0;
+  }
+  if (part.mode == "code") return world.rank == part.culprit ? 75 : 0;
+
+  const auto comm = make_host_communicator(world);
+  Watchdog watchdog(world, part.timeout, [&](const std::string& message) {
+    log::error(message);
+    session.abort(CommError("").exit_code());
+  });
+  if (part.mode ==
+      "late") {  // one rank is away for longer than the timeout while others move; then it is late for the end
+    if (world.rank == part.culprit) {
+      sleep_seconds(1.5 * part.timeout);
+    } else {
+      for (int i = 0; i < 30; ++i) {
+        watchdog.progress("data", i);
+        sleep_seconds(1.5 * part.timeout / 30);
+      }
+    }
+    watchdog.close();
+    say("ended");
+    return 0;
+  }
+  if (part.mode == "missing") {  // one rank never comes to the end
+    if (world.rank == part.culprit) {
+      watchdog.progress("checkpoint", 40);
+      sleep_seconds(600);
+    }
+    watchdog.close();
+    return 0;
+  }
+  say(str("pid ", ::getpid()));
+  train(part, world, *comm, watchdog, 2.5 * part.timeout);
+  watchdog.close();
+  say("ended");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Part part{argc > 1 ? argv[1] : "world", argc > 2 ? std::atoi(argv[2]) : 0, argc > 3 ? std::atof(argv[3]) : 2};
+  if (part.mode == "hint") {
+    say(str("hint ", launcher_rank_hint()));
+    return 0;
+  }
+  std::optional<MpiSession> session;
+  try {
+    session.emplace(&argc, &argv);
+    log::set_rank(session->world().rank, session->world().size);
+    return session->close(run(part, *session));
+  } catch (const Error& error) {
+    log::error(error.what());
+    if (session) session->abort(error.exit_code());
+    return error.exit_code();
+  }
+}

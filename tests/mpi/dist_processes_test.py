@@ -1,0 +1,177 @@
+"""What whole processes do under mpirun and srun's environment: who they are, how they are refused, and how a job ends when a
+rank throws, stops or stands still."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+PROBE = sys.argv.pop(1)
+TIMEOUT = 2.0  # of the watchdog, seconds
+LOADED = 15.0  # how much later than on an idle machine an answer may come
+
+
+def clean_environment(**more):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "PMIX_", "PMI_", "OMPI_COMM_"))}
+    return kept | more
+
+
+def probe(*arguments, **environment):
+    return subprocess.run([PROBE, *map(str, arguments)], env=clean_environment(**environment), text=True, capture_output=True,
+                          timeout=120)
+
+
+def mpirun(ranks, *arguments, options=("--oversubscribe", "--bind-to", "none"), before=()):
+    return subprocess.run([*before, "mpirun", *options, "-np", str(ranks), PROBE, *map(str, arguments)], env=clean_environment(),
+                          text=True, capture_output=True, timeout=120)
+
+
+class Launch(unittest.TestCase):
+    def test_ranks_know_their_places(self):
+        result = mpirun(3, "world")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for rank in range(3):
+            self.assertRegex(result.stdout, rf"rank {rank} of 3, local {rank} of 3, Open MPI v[0-9.]+")
+
+    def test_a_process_alone_is_rank_0_of_1(self):
+        self.assertIn("rank 0 of 1, local 0 of 1", probe("world").stdout)
+
+    def test_all_ranks_leave_with_the_largest_code(self):
+        result = mpirun(3, "code", 1)
+        self.assertEqual(result.returncode, 75, result.stderr)
+
+    def test_hints_before_mpi(self):
+        self.assertEqual(probe("hint").stdout, "hint 0\n")
+        self.assertEqual(probe("hint", OMPI_COMM_WORLD_RANK="2").stdout, "hint 2\n")
+        self.assertEqual(probe("hint", PMIX_RANK="3").stdout, "hint 3\n")
+        self.assertEqual(probe("hint", SLURM_STEP_ID="0", SLURM_PROCID="4").stdout, "hint 4\n")
+        self.assertEqual(probe("hint", SLURM_PROCID="4").stdout, "hint 0\n")
+
+
+class Slurm(unittest.TestCase):
+    ALLOCATION = dict(SLURM_JOB_ID="7", SLURM_JOBID="7", SLURM_NTASKS="4", SLURM_NODELIST="node1", SLURM_TASKS_PER_NODE="4")
+
+    def test_srun_without_pmix_is_refused_with_the_cure(self):
+        step = dict(SLURM_STEP_ID="0", SLURM_STEPID="0", SLURM_PROCID="1", SLURM_STEP_NUM_TASKS="4")
+        result = probe("world", **self.ALLOCATION, **step)
+        self.assertEqual(result.returncode, 64)
+        self.assertIn("srun --mpi=pmix", result.stderr)
+        self.assertIn("mpirun -np 4", result.stderr)
+        self.assertEqual(result.stdout, "")
+
+    def test_a_pmi_that_mpi_does_not_speak_is_refused_too(self):
+        result = probe("world", SLURM_NTASKS="4", SLURM_STEP_ID="0", SLURM_PROCID="1", PMI_RANK="1", PMI_SIZE="4")
+        self.assertEqual(result.returncode, 64)
+        self.assertIn("srun --mpi=pmix", result.stderr)
+
+    def test_a_single_process_in_an_allocation_is_what_its_user_meant(self):
+        batch_script = dict(SLURM_PROCID="0", SLURM_NODEID="0")
+        single_task = dict(SLURM_PROCID="0", SLURM_STEP_ID="1", SLURM_STEPID="1", SLURM_STEP_NUM_TASKS="1")
+        for name, more in {"salloc": {}, "sbatch": batch_script, "srun -n 1": single_task}.items():
+            with self.subTest(name):
+                result = probe("world", **self.ALLOCATION, **more)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn("rank 0 of 1", result.stdout)
+
+
+class Affinity(unittest.TestCase):
+    def cores(self, result):
+        self.assertEqual(result.returncode, 0, result.stderr)
+        found = re.findall(r"rank (\d+) may use (\d+): ([\d,]*)", result.stdout)
+        shares = {int(rank): set(map(int, cores.split(","))) for rank, _, cores in found}
+        for rank, count, _ in found:
+            self.assertEqual(int(count), len(shares[int(rank)]))
+        return shares
+
+    def test_one_rank_bound_to_a_core_gets_all_that_mpirun_may_use(self):
+        allowed = os.sched_getaffinity(0)
+        result = mpirun(1, "affinity", options=("--bind-to", "core"))
+        self.assertEqual(self.cores(result), {0: allowed})
+        self.assertEqual("cores per rank" in result.stderr, len(allowed) > 1, result.stderr)
+
+    def test_ranks_share_the_node(self):
+        allowed = os.sched_getaffinity(0)
+        if len(allowed) < 2:
+            return  # then all use the one core: share_of's own tests
+        shares = self.cores(mpirun(2, "affinity"))
+        self.assertEqual(shares[0] | shares[1], allowed)
+        self.assertFalse(shares[0] & shares[1])
+
+    def test_more_ranks_than_cores_use_all(self):
+        allowed = os.sched_getaffinity(0)
+        ranks = min(len(allowed) + 1, 8)
+        if ranks <= len(allowed):
+            return  # too many cores to start so many processes for it: share_of's own tests
+        self.assertEqual(self.cores(mpirun(ranks, "affinity")), {rank: allowed for rank in range(ranks)})
+
+    def test_the_users_own_limit_stays(self):
+        one = min(os.sched_getaffinity(0))
+        result = mpirun(1, "affinity", options=("--bind-to", "none"), before=("taskset", "-c", str(one)))
+        self.assertEqual(self.cores(result), {0: {one}})
+
+
+class Failures(unittest.TestCase):
+    def end(self, mode, culprit, ranks=3):
+        started = time.monotonic()
+        result = mpirun(ranks, mode, culprit, TIMEOUT)
+        return result, time.monotonic() - started
+
+    def test_a_rank_that_throws_ends_the_job_with_its_message_and_code(self):
+        result, seconds = self.end("throw", 1)
+        self.assertEqual(result.returncode, 65, result.stderr)
+        self.assertIn("[rank 1] error: sample 7 of faces.h5 is damaged", result.stderr)
+        self.assertLess(seconds, 5 + LOADED)
+
+    def test_a_stopped_rank_is_named(self):
+        for culprit in (2, 0):
+            with self.subTest(culprit=culprit):
+                result, seconds = self.end("stop", culprit)
+                self.assertEqual(result.returncode, 76, result.stderr)
+                self.assertRegex(result.stderr, rf"error: rank {culprit} has not been heard of for [\d.]+ s \(last: phase data, step 12\)")
+                self.assertEqual(result.stderr.count("error: rank"), 1, result.stderr)
+                self.assertGreater(seconds, TIMEOUT)
+                self.assertLess(seconds, TIMEOUT + 6 + LOADED)
+
+    def test_a_stuck_rank_is_named_with_its_phase_and_its_victims_are_not(self):
+        result, seconds = self.end("stuck", 1)
+        self.assertEqual(result.returncode, 76, result.stderr)
+        self.assertRegex(result.stderr, r"error: rank 1 stands still for [\d.]+ s in phase data, step 12")
+        self.assertEqual(result.stderr.count("error: rank"), 1, result.stderr)
+        self.assertLess(seconds, TIMEOUT + 6 + LOADED)
+
+    def test_a_rank_alone_is_watched_too(self):
+        result, _ = self.end("stuck", 0, ranks=1)
+        self.assertEqual(result.returncode, 76, result.stderr)
+        self.assertIn("rank 0 stands still", result.stderr)
+
+    def test_a_rank_that_never_comes_to_the_end_is_named(self):
+        result, _ = self.end("missing", 1)
+        self.assertEqual(result.returncode, 76, result.stderr)
+        self.assertRegex(result.stderr, r"rank 1 stands still for [\d.]+ s in phase checkpoint, step 40")
+
+    def test_no_alarm_while_the_job_moves(self):
+        for mode in ("good", "late"):
+            with self.subTest(mode):
+                result, _ = self.end(mode, 1)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stdout.count("ended"), 3)
+
+    def test_a_job_that_was_suspended_goes_on(self):
+        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "3", PROBE, "good", "0", str(TIMEOUT)]
+        job = subprocess.Popen(command, env=clean_environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        pids = [int(job.stdout.readline().split()[1]) for _ in range(3)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(1.5 * TIMEOUT)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        out, err = job.communicate(timeout=120)
+        self.assertEqual(job.returncode, 0, err)
+        self.assertEqual(out.count("ended"), 3)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,354 @@
+#include "dist/gradient_reducer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "dist/thread_communicator.h"
+
+namespace dtrain::dist {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr GradientReducer::Options kOneEach{.cap_bytes = 1, .first_bytes = 1};  // every parameter a bucket of its own
+
+// Writes down what passes through it.
+class Recorder : public Communicator {
+ public:
+  explicit Recorder(Communicator& world) : Communicator(world.rank(), world.size()), world_(world) {}
+  Work all_reduce(at::Tensor inout, ReduceOp op) override {
+    sent.push_back(inout.numel());
+    return world_.all_reduce(inout, op);
+  }
+  Work reduce_scatter(at::Tensor out, at::Tensor in) override { return world_.reduce_scatter(out, in); }
+  Work all_gather(at::Tensor out, at::Tensor in) override { return world_.all_gather(out, in); }
+  Work broadcast(at::Tensor inout, int root) override { return world_.broadcast(inout, root); }
+  void barrier() override { world_.barrier(); }
+  void abort(std::string_view reason) noexcept override { world_.abort(reason); }
+  std::string_view name() const override { return "recorder"; }
+  std::vector<int64_t> sent;
+
+ private:
+  Communicator& world_;
+};
+
+at::Tensor leaf(at::IntArrayRef sizes, double value = 1, at::ScalarType dtype = at::kDouble) {
+  return at::full(sizes, value, dtype).requires_grad_(true);
+}
+
+at::Tensor one() { return at::ones({}, at::kDouble); }
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+// Three parameters; the loss of a rank has gradient (rank + 1) × place for the parameters it uses.
+struct Toy {
+  at::Tensor a = leaf({3}), b = leaf({2, 2}), c = leaf({5});
+  std::vector<NamedParameter> named() const { return {{"a", a}, {"b", b}, {"c", c}}; }
+  void backward(double factor, bool use_a = true, bool use_b = true, bool use_c = true) const {
+    at::Tensor loss = at::zeros({}, at::kDouble);
+    if (use_a) loss = loss + 1 * a.sum();
+    if (use_b) loss = loss + 2 * b.sum();
+    if (use_c) loss = loss + 3 * c.sum();
+    (factor * loss).backward();
+  }
+};
+
+void step(GradientReducer& reducer, const std::function<void()>& backward) {
+  reducer.arm(true);
+  backward();
+  reducer.finish();
+}
+
+TEST(GradientReducer, GradientsAreSumsAndViewsWithTheParametersStrides) {
+  run_thread_world(2, [](Communicator& world) {
+    const at::Tensor weight =
+        at::arange(54).to(at::kDouble).view({2, 3, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+    weight.requires_grad_(true);
+    const at::Tensor bias = leaf({2});
+    GradientReducer reducer({{"weight", weight}, {"bias", bias}}, world, world, {});
+    const at::Tensor factors = at::arange(54).to(at::kDouble).view({2, 3, 3, 3});
+    for (int round = 0; round < 3; ++round) {
+      step(reducer, [&] { ((weight * factors).sum() * (world.rank() + 1) + bias.sum()).backward(); });
+      EXPECT_TRUE(weight.grad().equal(factors * 3));
+      EXPECT_TRUE(bias.grad().equal(at::full({2}, 2.0, at::kDouble)));
+      EXPECT_EQ(weight.grad().strides(), weight.strides());
+      ASSERT_EQ(reducer.flat().size(), 1u);
+      EXPECT_TRUE(weight.grad().is_alias_of(reducer.flat()[0]));
+      EXPECT_EQ(reducer.flat()[0].sum().item<double>(), (factors * 3).sum().item<double>() + 4);
+      reducer.zero();
+      EXPECT_EQ(weight.grad().abs().sum().item<double>(), 0);
+      EXPECT_TRUE(weight.grad().is_alias_of(reducer.flat()[0]));
+    }
+  });
+}
+
+TEST(GradientReducer, OnlyTheLastMicroStepSendsInOneOrderWhileBackwardRuns) {
+  run_thread_world(2, [](Communicator& world) {
+    Recorder recorder(world);
+    const Toy toy;
+    GradientReducer reducer(toy.named(), recorder, world, kOneEach);
+    step(reducer, [&] { toy.backward(1); });
+    EXPECT_THAT(recorder.sent,
+                ElementsAre(5, 4, 3 + 2));  // from the last parameter; loss and weight ride on the last bucket
+    EXPECT_EQ(reducer.bytes_per_step(), (5 + 4 + 3 + 2) * 8);
+    reducer.zero();
+    recorder.sent.clear();
+
+    reducer.arm(false);
+    toy.backward(1);
+    EXPECT_THAT(recorder.sent, ElementsAre());
+    reducer.arm(true);
+    reducer.add_loss(one() * 5, one() * 2);
+    toy.backward(10);
+    EXPECT_THAT(recorder.sent, ElementsAre(5, 4, 3 + 2)) << "before finish()";
+    EXPECT_GT(reducer.seconds_to_first_bucket(), 0);
+    reducer.finish();
+    EXPECT_EQ(recorder.sent.size(), 3u);
+    EXPECT_GE(reducer.wait_seconds(), 0);
+    EXPECT_TRUE(toy.b.grad().equal(at::full({2, 2}, 2 * (1 + 10) * 2.0, at::kDouble)));
+    EXPECT_EQ(reducer.loss_sum().item<double>(), 10);
+    EXPECT_EQ(reducer.weight_sum().item<double>(), 4);
+    reducer.zero();
+    EXPECT_EQ(reducer.loss_sum().item<double>(), 10) << "readable until the next finish()";
+  });
+}
+
+TEST(GradientReducer, BucketsDoNotOvertakeWhenBackwardEndsInAnotherOrder) {
+  run_thread_world(2, [](Communicator& world) {
+    Recorder recorder(world);
+    const Toy toy;
+    GradientReducer reducer(toy.named(), recorder, world, kOneEach);
+    const auto ends_in = [&](const at::Tensor& first, const at::Tensor& second, const at::Tensor& third) {
+      // The chain makes autograd finish `first` first.
+      at::Tensor chain = third.sum();
+      chain = chain * second.sum();
+      (chain * first.sum()).backward();
+    };
+    for (int round = 0; round < 3; ++round) {
+      recorder.sent.clear();
+      const bool swapped = world.rank() == 1;
+      step(reducer, [&] { swapped ? ends_in(toy.a, toy.b, toy.c) : ends_in(toy.c, toy.b, toy.a); });
+      EXPECT_THAT(recorder.sent, ElementsAre(5, 4, 5));
+      EXPECT_TRUE(toy.a.grad().equal(at::full({3}, 2.0 * 4 * 5, at::kDouble)));
+      reducer.zero();
+    }
+  });
+}
+
+TEST(GradientReducer, LeavesOutWhatNoRankUsesAndKeepsTheFirstGradient) {
+  run_thread_world(2, [](Communicator& world) {
+    const Toy toy;
+    GradientReducer reducer(toy.named(), world, world, {});
+    const int64_t all_bytes = reducer.bytes_per_step();
+    for (int round = 0; round < 3; ++round) {
+      reducer.arm(false);
+      toy.backward(world.rank() + 1, true, false, true);
+      reducer.arm(true);
+      reducer.add_loss(one() * 4, one());
+      toy.backward(world.rank() + 1, true, false, true);
+      reducer.finish();
+      EXPECT_TRUE(toy.a.grad().equal(at::full({3}, 6.0, at::kDouble))) << "round " << round;
+      EXPECT_TRUE(toy.c.grad().equal(at::full({5}, 18.0, at::kDouble)));
+      EXPECT_FALSE(toy.b.grad().defined());
+      EXPECT_EQ(reducer.loss_sum().item<double>(), 8);
+      EXPECT_EQ(reducer.weight_sum().item<double>(), 2);
+      reducer.zero();
+    }
+    EXPECT_THAT(reducer.unused(), ElementsAre("b"));
+    ASSERT_EQ(reducer.parameters().size(), 2u);
+    EXPECT_EQ(reducer.parameters()[1].name, "c");
+    EXPECT_LT(reducer.bytes_per_step(), all_bytes);
+  });
+}
+
+TEST(GradientReducer, AUsedParameterWithoutGradientNamesParameterAndRank) {
+  const std::string message = message_of([] {
+    run_thread_world(2, [](Communicator& world) {
+      const Toy toy;
+      GradientReducer reducer(toy.named(), world, world, {});
+      step(reducer, [&] { toy.backward(1); });
+      reducer.zero();
+      step(reducer, [&] { toy.backward(1, true, world.rank() == 0, true); });
+    });
+  });
+  EXPECT_THAT(message, HasSubstr("parameter b on rank 1 received no gradient in the last micro-step"));
+}
+
+TEST(GradientReducer, AnUnusedParameterThatGetsAGradientLaterIsNamed) {
+  const std::string message = message_of([] {
+    run_thread_world(2, [](Communicator& world) {
+      const Toy toy;
+      GradientReducer reducer(toy.named(), world, world, {});
+      step(reducer, [&] { toy.backward(1, true, true, false); });
+      reducer.zero();
+      reducer.arm(false);
+      toy.backward(1, true, true, world.rank() == 1);
+      reducer.arm(true);
+      toy.backward(1, true, true, false);
+      reducer.finish();
+    });
+  });
+  EXPECT_THAT(message, HasSubstr("parameter c on rank 1 received a gradient, though no rank used it"));
+}
+
+TEST(GradientReducer, ARankWithoutSamplesSendsZerosAndDeviatesFromNothing) {
+  run_thread_world(3, [](Communicator& world) {
+    const Toy toy;
+    GradientReducer reducer(toy.named(), world, world, kOneEach);
+    for (int round = 0; round < 4; ++round) {
+      const bool mine =
+          (world.rank() + round) % 3 == 0;  // one rank has samples, on both or on the first micro-step only
+      const bool both = round % 2 == 0;
+      reducer.arm(false, mine);
+      if (mine) reducer.add_loss(one(), one());
+      if (mine) toy.backward(1);
+      reducer.arm(true, mine && both);
+      if (mine && both) reducer.add_loss(one(), one());
+      if (mine && both) toy.backward(1);
+      reducer.finish();
+      EXPECT_TRUE(toy.c.grad().equal(at::full({5}, both ? 6.0 : 3.0, at::kDouble)));
+      EXPECT_EQ(reducer.weight_sum().item<double>(), both ? 2 : 1);
+      reducer.zero();
+    }
+    EXPECT_TRUE(reducer.unused().empty());
+  });
+}
+
+TEST(GradientReducer, AsksAgainWhenNoRankHadASample) {
+  run_thread_world(2, [](Communicator& world) {
+    const Toy toy;
+    GradientReducer reducer(toy.named(), world, world, {});
+    reducer.arm(true, false);
+    reducer.finish();
+    EXPECT_EQ(reducer.weight_sum().item<double>(), 0);
+    EXPECT_TRUE(reducer.unused().empty());
+    step(reducer, [&] { toy.backward(1, true, false, true); });
+    EXPECT_THAT(reducer.unused(), ElementsAre("b"));
+  });
+}
+
+TEST(GradientReducer, ReplacedGradientsAreFound) {
+  run_thread_world(1, [](Communicator& world) {
+    const Toy toy;
+    GradientReducer reducer(toy.named(), world, world, {});
+    step(reducer, [&] { toy.backward(1); });
+    toy.b.mutable_grad() = at::Tensor();  // what zero_grad() does by default
+    EXPECT_THAT(message_of([&] { step(reducer, [&] { toy.backward(1); }); }),
+                AllOf(HasSubstr("The gradient of b was replaced"), HasSubstr("zero_grad")));
+  });
+}
+
+TEST(GradientReducer, TwoBackwardsInOneMicroStepAreFound) {
+  run_thread_world(1, [](Communicator& world) {
+    const Toy toy;
+    GradientReducer reducer(toy.named(), world, world, {});
+    EXPECT_THAT(message_of([&] {
+                  step(reducer, [&] {
+                    toy.backward(1);
+                    toy.backward(1);
+                  });
+                }),
+                HasSubstr("received two gradients in one micro-step"));
+  });
+}
+
+TEST(GradientReducer, BackwardOutsideOfAStepIsFound) {
+  run_thread_world(1, [](Communicator& world) {
+    const Toy toy;
+    GradientReducer reducer(toy.named(), world, world, {});
+    toy.backward(1);
+    EXPECT_THAT(message_of([&] { step(reducer, [&] { toy.backward(1); }); }), HasSubstr("outside of a step"));
+  });
+}
+
+TEST(GradientReducer, CallsOutOfOrderAreRefused) {
+  run_thread_world(1, [](Communicator& world) {
+    const Toy toy;
+    GradientReducer reducer(toy.named(), world, world, {});
+    EXPECT_THROW(reducer.finish(), Error);
+    EXPECT_THROW(reducer.add_loss(one(), one()), Error);
+    step(reducer, [&] { toy.backward(1); });
+    reducer.arm(true);
+    EXPECT_THROW(reducer.arm(false), Error);
+    toy.backward(1);
+    EXPECT_THROW(reducer.add_loss(one(), one()), Error) << "the bucket with the sums has left";
+    reducer.finish();
+  });
+}
+
+TEST(GradientReducer, RanksWithDifferentNetworksAreNamedAtTheStart) {
+  const std::string message = message_of([] {
+    run_thread_world(3, [](Communicator& world) {
+      const at::Tensor a = leaf({world.rank() == 2 ? 4 : 3});
+      GradientReducer reducer({{"a", a}}, world, world, {});
+    });
+  });
+  EXPECT_THAT(message, HasSubstr("rank 2 has another network or bucket size than rank 0"));
+}
+
+TEST(GradientReducer, RefusesParametersItCannotServe) {
+  run_thread_world(1, [](Communicator& world) {
+    const auto refusal = [&](std::vector<NamedParameter> parameters) {
+      return message_of([&] { GradientReducer reducer(std::move(parameters), world, world, {}); });
+    };
+    const at::Tensor a = leaf({3});
+    EXPECT_THAT(refusal({}), HasSubstr("nothing to train"));
+    EXPECT_THAT(refusal({{"frozen", at::zeros({3})}}), HasSubstr("frozen is no leaf"));
+    EXPECT_THAT(refusal({{"half", leaf({3}, 1, at::kHalf)}}), HasSubstr("half is Half"));
+    EXPECT_THAT(refusal({{"a", a}, {"tied", a}}), HasSubstr("tied and a are one tensor"));
+    EXPECT_THAT(refusal({{"gaps", at::zeros({4, 4}).slice(1, 0, 2).requires_grad_(true)}}),
+                HasSubstr("gaps in memory"));
+    const GradientReducer owner({{"a", a}}, world, world, {});
+    EXPECT_THAT(refusal({{"a", a}}), HasSubstr("another owner"));
+  });
+}
+
+TEST(GradientReducer, ALossThatReachesNothingIsAnError) {
+  run_thread_world(1, [](Communicator& world) {
+    const Toy toy;
+    GradientReducer reducer(toy.named(), world, world, {});
+    EXPECT_THAT(message_of([&] { step(reducer, [] {}); }), HasSubstr("does not depend on the network"));
+  });
+}
+
+TEST(GradientReducer, ItsHooksEndWithIt) {
+  run_thread_world(1, [](Communicator& world) {
+    const Toy toy;
+    { GradientReducer reducer(toy.named(), world, world, {}); }
+    toy.backward(1);  // would call into a dead reducer
+    GradientReducer next(toy.named(), world, world, {});
+    step(next, [&] { toy.backward(1); });
+    EXPECT_TRUE(toy.a.grad().equal(at::ones({3}, at::kDouble)));
+  });
+}
+
+TEST(GradientReducer, MixesFloatAndDouble) {
+  run_thread_world(2, [](Communicator& world) {
+    const at::Tensor a = leaf({3}, 1, at::kFloat), b = leaf({3}, 1, at::kDouble);
+    GradientReducer reducer({{"a", a}, {"b", b}}, world, world, {});
+    for (int round = 0; round < 2; ++round) {
+      reducer.arm(true);
+      reducer.add_loss(one() * 3, one());
+      (a.sum() + b.sum()).backward();
+      reducer.finish();
+      EXPECT_EQ(reducer.flat().size(), 2u);
+      EXPECT_TRUE(a.grad().equal(at::full({3}, 2.0f)));
+      EXPECT_TRUE(b.grad().equal(at::full({3}, 2.0, at::kDouble)));
+      EXPECT_EQ(reducer.loss_sum().item<double>(), 6);
+      reducer.zero();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace dtrain::dist

@@ -1,0 +1,79 @@
+#include "train/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+
+namespace dtrain::train {
+namespace {
+
+config::Schedule named(const std::string& name, int64_t warmup = 0) {
+  config::Schedule schedule;
+  schedule.name = name;
+  schedule.warmup_steps = warmup;
+  return schedule;
+}
+
+TEST(Schedule, ConstantStays) {
+  for (const int64_t step : {0, 1, 99, 100000}) EXPECT_EQ(learning_rate(named("constant"), 0.3, step, 100, 10), 0.3);
+}
+
+TEST(Schedule, WarmUpRisesLinearlyAndEndsAtTheRate) {
+  for (const char* name : {"constant", "cosine", "step"}) {
+    const auto schedule = named(name, 4);
+    EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 0, 100, 10), 0.25) << name;
+    EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 2, 100, 10), 0.75) << name;
+    EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 3, 100, 10), 1) << name;
+    EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 4, 100, 10), 1) << name;
+  }
+}
+
+TEST(Schedule, StepDropsAfterWholeEpochs) {
+  auto schedule = named("step");
+  schedule.step_epochs = 2;
+  schedule.gamma = 0.5;
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 19, 100, 10), 1);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 20, 100, 10), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 40, 100, 10), 0.25);
+}
+
+TEST(Schedule, CosinePassesTheMiddleAndHoldsItsEnd) {
+  auto schedule = named("cosine", 20);
+  schedule.final_lr_ratio = 0.1;
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 2, 60, 100, 10), 2 * (0.1 + 1) / 2);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 2, 100, 100, 10), 0.2);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 2, 5000, 100, 10), 0.2);
+}
+
+TEST(Schedule, OneCycleRisesFromATwentyFifthAndEndsAtItsRatio) {
+  auto schedule = named("one_cycle", 30);
+  schedule.final_lr_ratio = 0.001;
+  EXPECT_NEAR(learning_rate(schedule, 1, 0, 100, 10), 1.0 / 25, 1e-15);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 29, 100, 10), 1);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 99, 100, 10), 0.001);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 1, 200, 100, 10), 0.001);
+  for (int64_t step = 1; step < 100; ++step) {
+    const double change = learning_rate(schedule, 1, step, 100, 10) - learning_rate(schedule, 1, step - 1, 100, 10);
+    EXPECT_TRUE(step <= 29 ? change > 0 : change < 0) << step;
+  }
+}
+
+TEST(Schedule, ShortRunsGiveNumbers) {
+  for (const char* name : {"constant", "step", "cosine", "one_cycle"}) {
+    for (const int64_t warmup : {0, 1, 2, 5}) {
+      for (const int64_t total : {1, 2, 3, 5}) {
+        for (int64_t step = 0; step < total + 2; ++step) {
+          const double lr = learning_rate(named(name, warmup), 1, step, total, 1);
+          EXPECT_TRUE(std::isfinite(lr) && lr > 0 && lr <= 1) << name << " " << warmup << " " << total << " " << step;
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedule, AnUnknownNameIsABug) { EXPECT_THROW(learning_rate(named("sawtooth"), 1, 0, 10, 1), Error); }
+
+}  // namespace
+}  // namespace dtrain::train
