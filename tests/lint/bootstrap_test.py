@@ -17,11 +17,13 @@ def run(*command, **environment):
 class Bootstrap(unittest.TestCase):
     def test_nothing_to_do_is_quick(self):
         for options in (["--tests", "--check"], ["--tests"]):
-            begin = time.monotonic()
-            result = run("launch/bootstrap", *options)
-            seconds = time.monotonic() - begin
-            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-            self.assertLess(seconds, 2)
+            seconds = []
+            for _ in range(3):  # the best of three: another program may have the cores for a while
+                begin = time.monotonic()
+                result = run("launch/bootstrap", *options)
+                seconds.append(time.monotonic() - begin)
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertLess(min(seconds), 2)
 
     def test_check_names_what_is_missing_and_changes_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
