@@ -105,6 +105,7 @@ class FileWriter : public Writer {
     H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
     H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
+    H5Pset_obj_track_times(creation.get(), false);  // equal samples give equal files, whenever they are written
     h5::Handle dataset(
         H5Dcreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), H5Dclose);
     if (!dataset) fail_hdf5(str("create ", name, " in"));

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <set>
+#include <thread>
 
 #include "core/error.h"
 #include "data/convert/mat_file.h"
@@ -226,15 +227,21 @@ TEST_F(Convert, AnUnwritableOutputIsSaidAtOnce) {
   testing::expect_error<OutputError>([&] { convert("300wlp", options("lp", "file/o.h5")); }, {"file"});
 }
 
-// Runs a conversion in a process of its own that ends it by _exit, as kill -9 would, at its first progress report after
-// `least` samples; a slow disk is played by a report that comes ten times a second.
-int converted_in_child(const ConvertOptions& options, int64_t least) {
+// Runs a conversion in a process of its own that ends by _exit, as kill -9 would, as soon as its journal holds some
+// samples.
+int killed_in_the_middle(const ConvertOptions& options) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(120);
-    convert("300wlp", options, [&](const ConvertProgress& progress) {
-      if (progress.done >= least && progress.done < progress.total) ::_exit(9);
-    });
+    const fs::path journal = options.out.string() + ".partial/journal";
+    std::thread([journal] {
+      std::error_code not_yet;
+      while (true) {
+        const auto size = fs::file_size(journal, not_yet);
+        if (!not_yet && size > 1000) ::_exit(9);
+      }
+    }).detach();
+    convert("300wlp", options);
     ::_exit(0);
   }
   int status = 0;
@@ -249,7 +256,7 @@ TEST_F(Convert, AKilledConversionGoesOnAndGivesTheSameBytes) {
   o.threads = 1;
   convert("300wlp", o);
   o.out = files / "resumed.h5";
-  ASSERT_EQ(converted_in_child(o, 1), 9) << "the conversion was done before the first report";
+  ASSERT_EQ(killed_in_the_middle(o), 9) << "the conversion was done before it could be killed";
   EXPECT_TRUE(fs::exists(files / "resumed.h5.partial/journal"));
   EXPECT_FALSE(fs::exists(files / "resumed.h5"));
   std::ofstream(files / "resumed.h5.partial/journal", std::ios::app) << "0123456789abcdef 7 k torn";

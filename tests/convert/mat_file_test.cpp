@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <iterator>
 #include <thread>
 #include <vector>
 
@@ -43,6 +44,27 @@ TEST(MatFile, DamageIsNamedAtAnyLength) {
       EXPECT_NE(std::string(error.what()).find("damaged .mat"), std::string::npos) << error.what();
     }
   }
+}
+
+TEST(MatFile, ChangedBytesAreDamageNeverOtherNumbers) {
+  const testing::TempDir folder;
+  write_mat(folder / "whole.mat", kSome);
+  std::ifstream in(folder / "whole.mat", std::ios::binary);
+  const std::string whole{std::istreambuf_iterator<char>(in), {}};
+  int refused = 0;
+  for (size_t at = 128; at < whole.size(); ++at) {
+    std::string changed = whole;
+    changed[at] = static_cast<char>(changed[at] ^ 0x10);
+    std::ofstream(folder / "changed.mat", std::ios::binary) << changed;
+    try {
+      for (const auto& [name, matrix] : read_mat(folder / "changed.mat", {"Pose_Para", "pt2d"})) {
+        EXPECT_EQ(matrix.values, kSome.at(name).values) << name << " with byte " << at << " changed";
+      }
+    } catch (const DataError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, static_cast<int>(whole.size() - 128) * 9 / 10);
 }
 
 TEST(MatFile, OtherContentIsRefused) {

@@ -23,7 +23,8 @@ using Turbo = std::unique_ptr<void, TurboDeleter>;
 
 void check_size(int width, int height) {
   if (width < 1 || height < 1 || width > kLargestSide || height > kLargestSide) {
-    throw DataError(str("a picture of ", width, "x", height, " pixels; sides of 1 to ", kLargestSide, " can be read"));
+    throw DataError(str("damaged header: a picture of ", width, "x", height, " pixels; sides of 1 to ", kLargestSide,
+                        " can be read"));
   }
 }
 

@@ -1,14 +1,18 @@
 #include "data/convert/mat_file.h"
 
 #include <matio.h>
+#include <zlib.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <string_view>
 
 #include "core/error.h"
+#include "core/file_system.h"
 #include "core/strings.h"
 
 namespace dtrain::data {
@@ -37,8 +41,44 @@ void quiet_matio() {
   matio_complaint.clear();
 }
 
+bool unpacks(std::string_view bytes) {
+  z_stream stream{};
+  if (inflateInit(&stream) != Z_OK) throw Error("zlib cannot be started");
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  std::array<Bytef, 16384> rest;  // what comes out is not looked at
+  int state = Z_OK;
+  while (state == Z_OK) {
+    stream.next_out = rest.data();
+    stream.avail_out = rest.size();
+    state = inflate(&stream, Z_NO_FLUSH);
+  }
+  inflateEnd(&stream);
+  return state == Z_STREAM_END;
+}
+
 std::string damaged(const std::string& what) {
   return str("damaged .mat file: ", what, matio_complaint.empty() ? "" : " (" + matio_complaint + ")");
+}
+
+// libmatio gives zeros, without a word, for variables whose compressed bytes are cut off or changed, and zeros are
+// plausible angles. So each variable's length is checked here first, and that its bytes unpack to the end (zlib's
+// checksum).
+void check_whole(const std::filesystem::path& file) {
+  const std::string text = read_text(file);
+  constexpr size_t kHeader = 128, kTag = 8;
+  constexpr uint32_t kCompressed = 15;
+  if (text.size() < kHeader) throw DataError(damaged(str("it has ", text.size(), " bytes")));
+  if (text.substr(124, 4) != std::string("\0\1IM", 4)) return;  // not version 5, little endian: libmatio decides
+  for (size_t at = kHeader; at < text.size();) {
+    uint32_t tag[2] = {0, 0};  // type, bytes
+    if (text.size() - at >= kTag) std::memcpy(tag, text.data() + at, kTag);
+    if (text.size() - at < kTag || text.size() - at - kTag < tag[1]) throw DataError(damaged("it is cut off"));
+    if (tag[0] == kCompressed && !unpacks(std::string_view(text).substr(at + kTag, tag[1]))) {
+      throw DataError(damaged("a variable does not unpack"));
+    }
+    at += kTag + tag[1];
+  }
 }
 
 template <typename T>
@@ -88,6 +128,7 @@ Matrices read_mat(const std::filesystem::path& file, const std::vector<std::stri
   const std::lock_guard guard(matio_lock);
   quiet_matio();
   if (!std::filesystem::exists(file)) throw DataError("no such .mat file");
+  check_whole(file);
   const MatFile mat(Mat_Open(file.c_str(), MAT_ACC_RDONLY));
   if (!mat) throw DataError(damaged("it cannot be opened"));
   Matrices result;
@@ -98,6 +139,7 @@ Matrices read_mat(const std::filesystem::path& file, const std::vector<std::stri
       if (variable->dims[d] > kLargestDimension) throw DataError(damaged(name + " is unbelievably large"));
     }
     if (Mat_VarReadDataAll(mat.get(), variable.get()) != 0) throw DataError(damaged(name + " cannot be read"));
+    if (!matio_complaint.empty()) throw DataError(damaged(name + " cannot be read"));
     result[name] = to_matrix(*variable);
   }
   return result;
