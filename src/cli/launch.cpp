@@ -20,6 +20,7 @@ int launch(const config::Device& options, const std::function<int(Launched&)>& b
     const std::unique_ptr<dist::Communicator> host = dist::make_host_communicator(world);
     at::Device device = at::kCPU;
     dist::agree(*host, [&] { device = train::choose_device(options, world.local_rank); });
+    train::use_device(device);
     Launched launched{world, mpi, device, cores.threads(), *host};
     exit_code = body(launched);
   } catch (...) {

@@ -1,6 +1,7 @@
 #include "train/device.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -21,6 +22,10 @@ at::Device choose_device(const config::Device& options, int local_rank) {
         "--device.type cpu");
   }
   return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank % gpus)};
+}
+
+void use_device(at::Device device) {
+  if (device.is_cuda()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
 }
 
 DeviceInfo device_info(at::Device device) {

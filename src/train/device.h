@@ -21,6 +21,7 @@ struct DeviceInfo {
 // auto: the GPU `local_rank % GPUs` if there is one, else the CPU. DeviceError when a GPU is asked for and there is
 // none.
 at::Device choose_device(const config::Device&, int local_rank);
+void use_device(at::Device);  // makes it the current one of the calling thread
 DeviceInfo device_info(at::Device);
 int64_t memory_used(at::Device);  // bytes: allocated on the GPU, resident on the CPU
 int64_t memory_peak(at::Device);

@@ -36,6 +36,14 @@ std::vector<dist::NamedParameter> trainable(torch::nn::Module& model) {
   return parameters;
 }
 
+// On the device without stopping the host: from pinned memory, which its allocator keeps until the copy is done.
+at::Tensor ids_on(at::Device device, const std::vector<int64_t>& ids) {
+  const auto options = at::TensorOptions().dtype(at::kLong).pinned_memory(device.is_cuda());
+  const at::Tensor host = at::empty({static_cast<int64_t>(ids.size())}, options);
+  std::copy(ids.begin(), ids.end(), host.mutable_data_ptr<int64_t>());
+  return host.to(device, /*non_blocking=*/true);
+}
+
 // The optimizer takes the rate as a tensor: float64 on the CPU; on a GPU float32, filled by a kernel, not by a copy.
 at::Tensor rate_tensor(double rate, at::Device device) {
   return at::full({}, rate, at::TensorOptions().device(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
@@ -62,7 +70,8 @@ Trainer::Trainer(Parts parts)
       optimizer_(parts_.config.optimizer, trainable(parts_.task.model())),
       clock_(parts_.device),
       agreement_(parts_.host),
-      best_(std::numeric_limits<double>::quiet_NaN()) {
+      best_(std::numeric_limits<double>::quiet_NaN()),
+      memory_total_(static_cast<double>(device_info(parts_.device).memory_bytes)) {
   set_train_mode();
 }
 
@@ -156,8 +165,7 @@ StepStats Trainer::step() {
         parts_.progress("forward", step_);
         clock_.enter(Phase::kForward);
         to_precision(batch, parts_.precision);
-        const models::RandomScope randomness(
-            {parts_.config.train.seed, step_, at::tensor(batch.ids).to(parts_.device)});
+        const models::RandomScope randomness({parts_.config.train.seed, step_, ids_on(parts_.device, batch.ids)});
         const tasks::Loss loss = [&] {
           const Autocast autocast(parts_.precision, parts_.device);
           return parts_.task.loss(batch);
@@ -239,7 +247,7 @@ void Trainer::report(StepStats& stats) {
     stats.samples_per_second = static_cast<double>(samples_since_report_) / interval;
     stats.eta_seconds = static_cast<double>(parts_.batches.total_steps - step_) * interval / steps;
     stats.memory_used = static_cast<double>(memory_used(parts_.device));
-    stats.memory_total = static_cast<double>(device_info(parts_.device).memory_bytes);
+    stats.memory_total = memory_total_;
     at::Tensor ledger = at::tensor({static_cast<int64_t>(ledger_.value())}, at::kLong);
     parts_.host.all_reduce(ledger, dist::ReduceOp::kSum).wait();
     stats.ledger = static_cast<uint64_t>(ledger.item<int64_t>());
@@ -303,9 +311,8 @@ void Trainer::rethrow_out_of_memory(const std::exception&) const {
   const int64_t accumulate = (b.global_batch + b.ranks * smaller - 1) / (b.ranks * smaller);
   throw DeviceError(dtrain::str("out of memory on ", parts_.device, " with a micro-batch of ", b.batch_size,
                                 " samples (peak ", human_bytes(static_cast<double>(memory_peak(parts_.device))), " of ",
-                                human_bytes(static_cast<double>(device_info(parts_.device).memory_bytes)),
-                                "): use --batch-size ", smaller, " --accumulate ", accumulate,
-                                ", which trains with the same global batch of ", b.global_batch));
+                                human_bytes(memory_total_), "): use --batch-size ", smaller, " --accumulate ",
+                                accumulate, ", which trains with the same global batch of ", b.global_batch));
 }
 
 }  // namespace dtrain::train

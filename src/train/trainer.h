@@ -95,6 +95,7 @@ class Trainer {
   data::Ledger ledger_;       // of this rank; rank 0's begins with the resumed sum
   double best_;
   int64_t best_step_ = -1;
+  double memory_total_;  // bytes of the device
   Outcome outcome_;
   std::chrono::steady_clock::time_point started_, last_save_, last_report_;
   int64_t last_report_step_ = 0, samples_since_report_ = 0, loader_bytes_ = 0;
