@@ -128,7 +128,8 @@ std::string plot_svg(const std::string& title, const std::string& x_label, const
   std::string svg =
       str("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", kWidth, " ", height, "\" width=\"", kWidth,
           "\" height=\"", height, "\">\n<style>text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:12px;",
-          "fill:#444}.title{font-size:15px;font-weight:600;fill:#222}.grid{stroke:#e6e6e6}.axis{stroke:#999}",
+          "fill:#444}.title{font-size:15px;font-weight:600;fill:#222}.legend{paint-order:stroke;stroke:#fff;stroke-"
+          "width:3px}.grid{stroke:#e6e6e6}.axis{stroke:#999}",
           "</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
   svg += text(kLeft, 24, "title", "start", title);
   double top = kTop;
