@@ -3,6 +3,7 @@
 import hashlib
 import os
 import signal
+import time
 
 import runner
 
@@ -89,5 +90,32 @@ def resume_auto_starts_what_is_not_there(folder):
     runner.run(["--resume", "auto"] + runner.flags({k: v for k, v in options.items() if k != "run.name"}), cwd=folder).expect(78, "--name")
 
 
+def by_minutes_and_the_newest_and_best_are_kept(folder):
+    runner.synth(folder / "d.h5", 75)
+    options = {**OPTIONS, "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "train.eval_every_epochs": 100000,
+               "checkpoint.every_steps": 0, "checkpoint.every_minutes": 0.01, "checkpoint.keep_last": 2}
+    with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
+        running.wait_for("(by time)")
+        for _ in range(200):
+            if running.output().count("(by time)") >= 4:
+                break
+            time.sleep(0.1)
+        os.kill(running.process.pid, signal.SIGUSR1)
+        result = running.wait(60).expect(75)
+    assert result.output.count("(by time)") >= 4, result.output
+    kept = sorted(p.name for p in (folder / "runs/r/checkpoints").iterdir())
+    assert len(kept) == 2 and result.output.rsplit("saved runs/r/checkpoints/", 1)[1].startswith(kept[-1]), kept
+
+    # a rate that ruins the weights: the best is not among the newest, and is kept besides
+    options = {**OPTIONS, "run.name": "best", "optimizer.lr": 30, "schedule.name": "constant", "train.max_steps": 40, "checkpoint.every_steps": 4,
+               "checkpoint.keep_last": 1, "checkpoint.keep_best": True, "train.eval_every_epochs": 1}
+    runner.run(runner.flags(options), np=2, cwd=folder).expect(0)
+    maes = {r["step"]: r["metrics"]["mae"] for r in runner.metrics(folder / "runs/best", "eval") if r["split"] == "val"}
+    best = min(maes, key=maes.get)
+    kept = sorted(p.name for p in (folder / "runs/best/checkpoints").iterdir())
+    assert kept == sorted({f"step_{best:08}", "step_00000040"}), (kept, maes)
+
+
 runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, asked_to_stop_saves_and_leaves_with_75,
-             without_mpirun_ctrl_c_saves, resume_auto_starts_what_is_not_there])
+             without_mpirun_ctrl_c_saves, resume_auto_starts_what_is_not_there,
+             by_minutes_and_the_newest_and_best_are_kept])
