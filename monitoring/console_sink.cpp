@@ -31,7 +31,10 @@ class Bar : public Sink {
   ~Bar() override { end_line(); }
 
   void record(const StepStats& s) override {
-    if (s.logging) known_ = s;
+    if (s.logging) {
+      known_ = s;
+      log::to_file(step_line(s));
+    }
     const auto now = std::chrono::steady_clock::now();
     const bool last = s.total_steps > 0 && s.step >= s.total_steps;
     if (drawn_ && !last && now - drawn_at_ < std::chrono::milliseconds(100)) return;

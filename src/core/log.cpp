@@ -25,7 +25,7 @@ State& state() {
   return *instance;
 }
 
-void write(spdlog::level::level_enum level, std::string_view message, bool decorated) {
+void write(spdlog::level::level_enum level, std::string_view message, bool decorated, bool to_console = true) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if (s.rank != 0 && level < spdlog::level::warn) return;
@@ -39,7 +39,7 @@ void write(spdlog::level::level_enum level, std::string_view message, bool decor
   const spdlog::details::log_msg record("dtrain", level, text);
   for (const std::shared_ptr<spdlog::sinks::sink>& sink : {std::static_pointer_cast<spdlog::sinks::sink>(s.console),
                                                            std::static_pointer_cast<spdlog::sinks::sink>(s.file)}) {
-    if (!sink) continue;
+    if (!sink || (!to_console && sink == s.console)) continue;
     try {
       sink->set_pattern(pattern);
       sink->log(record);
@@ -74,6 +74,7 @@ void close_file() {
 
 void info(std::string_view message) { write(spdlog::level::info, message, true); }
 void plain(std::string_view message) { write(spdlog::level::info, message, false); }
+void to_file(std::string_view message) { write(spdlog::level::info, message, false, /*to_console=*/false); }
 void warning(std::string_view message) { write(spdlog::level::warn, message, true); }
 void error(std::string_view message) { write(spdlog::level::err, message, true); }
 

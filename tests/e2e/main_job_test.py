@@ -61,6 +61,13 @@ def a_taken_port_is_said_and_training_goes_on(folder):
         runner.run(runner.flags(options), cwd=folder).expect(0, f"127.0.0.1:{port}", "finished: all")
 
 
+def a_progress_bar_leaves_the_step_lines_to_the_log(folder):
+    runner.synth(folder / "d.h5", 40)
+    options = {**runner.SMALL, "data.file": "d.h5", "train.epochs": 1, "run.name": "bar", "run.progress": "bar"}
+    result = runner.run(runner.flags(options), cwd=folder).expect(0, "\r")
+    assert "| step 1/" not in result.output and "| step 1/" in (folder / "runs/bar/log.txt").read_text(), result.output
+
+
 def the_installed_program_runs_from_any_folder(folder):
     import os
     import subprocess
@@ -76,4 +83,4 @@ def the_installed_program_runs_from_any_folder(folder):
 
 
 runner.main([head_pose_from_the_300w_lp_layout, head_pose_from_the_biwi_layout, a_taken_port_is_said_and_training_goes_on,
-             the_installed_program_runs_from_any_folder])
+             a_progress_bar_leaves_the_step_lines_to_the_log, the_installed_program_runs_from_any_folder])
