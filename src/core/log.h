@@ -16,7 +16,7 @@ void close_file();
 
 void info(std::string_view message);     // rank 0 only
 void plain(std::string_view message);    // rank 0 only, without time and level (banner, step lines, tables)
-void to_file(std::string_view message);          // rank 0's log.txt only: what a progress bar shows on the terminal
+void to_file(std::string_view message);  // rank 0's log.txt only: what a progress bar shows on the terminal
 void warning(std::string_view message);  // any rank
 void error(std::string_view message);    // any rank
 
