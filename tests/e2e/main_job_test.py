@@ -64,7 +64,7 @@ def a_taken_port_is_said_and_training_goes_on(folder):
 def a_progress_bar_leaves_the_step_lines_to_the_log(folder):
     runner.synth(folder / "d.h5", 40)
     options = {**runner.SMALL, "data.file": "d.h5", "train.epochs": 1, "run.name": "bar", "run.progress": "bar"}
-    result = runner.run(runner.flags(options), cwd=folder).expect(0, "\r")
+    result = runner.run(runner.flags(options), cwd=folder).expect(0, "\033[K")
     assert "| step 1/" not in result.output and "| step 1/" in (folder / "runs/bar/log.txt").read_text(), result.output
 
 
