@@ -91,13 +91,15 @@ Outcome Trainer::run() {
   for (const auto& sink : parts_.sinks) sink->state("training");
   outcome_.reason = str("all ", batches.total_steps, " steps are done");
 
+  bool wished_save = false;  // at the boundary before: granted at this one, so not wished again
   while (step_ < batches.total_steps) {
     StepStats stats = step();
     report(stats);
 
-    const bool save_due = policy.every_minutes > 0 && parts_.host.rank() == 0 &&
+    const bool save_due = policy.every_minutes > 0 && parts_.host.rank() == 0 && !wished_save &&
                           seconds_between(last_save_, Clock::now()) >= policy.every_minutes * 60;
     const Wishes agreed = agreement_.exchange({.stop = parts_.stop_requested.load(), .save = save_due});
+    wished_save = save_due;
     const bool epoch_ends = step_ % batches.steps_per_epoch == 0 || step_ == batches.total_steps;
     if (epoch_ends && (epoch_of(step_) % parts_.config.train.eval_every_epochs == 0 || step_ == batches.total_steps)) {
       evaluate_and_keep_best();
