@@ -158,7 +158,7 @@ StepStats Trainer::step() {
   while (!last) {
     parts_.progress("data", step_);
     clock_.enter(Phase::kDataWait);
-    data::Batch batch = loader_.next();
+    data::Batch batch = loader_.next([this] { clock_.enter(Phase::kH2d); });
     last = batch.micro + 1 == batch.micro_steps;
     power = loss_power_of_two(parts_.task.planned_weight(batch.global_samples), parts_.host.size());
     reducer_.arm(last, batch.samples() > 0);
