@@ -93,7 +93,13 @@ Outcome Trainer::run() {
 
   bool wished_save = false;  // at the boundary before: granted at this one, so not wished again
   while (step_ < batches.total_steps) {
-    StepStats stats = step();
+    StepStats stats = [this] {
+      try {
+        return step();
+      } catch (const c10::OutOfMemoryError& e) {
+        rethrow_out_of_memory(e);
+      }
+    }();
     report(stats);
 
     const bool save_due = policy.every_minutes > 0 && parts_.host.rank() == 0 && !wished_save &&
@@ -163,22 +169,20 @@ StepStats Trainer::step() {
     power = loss_power_of_two(parts_.task.planned_weight(batch.global_samples), parts_.host.size());
     reducer_.arm(last, batch.samples() > 0);
 
-    if (batch.samples() > 0) try {
-        parts_.progress("forward", step_);
-        clock_.enter(Phase::kForward);
-        to_precision(batch, parts_.precision);
-        const models::RandomScope randomness({parts_.config.train.seed, step_, ids_on(parts_.device, batch.ids)});
-        const tasks::Loss loss = [&] {
-          const Autocast autocast(parts_.precision, parts_.device);
-          return parts_.task.loss(batch);
-        }();
-        parts_.progress("backward", step_);
-        clock_.enter(Phase::kBackward);
-        reducer_.add_loss(loss.sum.detach(), loss.weight);
-        scaler_.scale_loss(loss.sum, power).backward();
-      } catch (const c10::OutOfMemoryError& e) {
-        rethrow_out_of_memory(e);
-      }
+    if (batch.samples() > 0) {
+      parts_.progress("forward", step_);
+      clock_.enter(Phase::kForward);
+      to_precision(batch, parts_.precision);
+      const models::RandomScope randomness({parts_.config.train.seed, step_, ids_on(parts_.device, batch.ids)});
+      const tasks::Loss loss = [&] {
+        const Autocast autocast(parts_.precision, parts_.device);
+        return parts_.task.loss(batch);
+      }();
+      parts_.progress("backward", step_);
+      clock_.enter(Phase::kBackward);
+      reducer_.add_loss(loss.sum.detach(), loss.weight);
+      scaler_.scale_loss(loss.sum, power).backward();
+    }
 
     for (const int64_t id : batch.ids) ledger_.add(batch.epoch, id);
     samples_seen_ += batch.samples();
