@@ -154,7 +154,7 @@ int train(Launched& launched, Request& request) {
   const auto gradients = dist::make_gradient_communicator(config.dist, world, launched.device);
   const int loader_threads =
       config.data.workers > 0 ? static_cast<int>(config.data.workers) : std::clamp(launched.cores / 2, 1, 8);
-  if (world.size > static_cast<int64_t>(splits.train.size())) {
+  if (world.rank == 0 && world.size > static_cast<int64_t>(splits.train.size())) {
     log::warning(
         str("more ranks (", world.size, ") than training samples (", splits.train.size(), "): some ranks only wait"));
   }
@@ -232,7 +232,7 @@ int train(Launched& launched, Request& request) {
   {
     dist::Watchdog watchdog(world, config.dist.timeout, [&](const std::string& message) {
       log::error(message);
-      gradients->abort(message);
+      // The process ends, and with it all that is under way; NCCL's own abort may wait for the training thread.
       launched.mpi.abort(CommError("").exit_code());
     });
     train::Trainer trainer({.config = config,
