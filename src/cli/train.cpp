@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "checkpoint/store.h"
@@ -145,7 +146,10 @@ int train(Launched& launched, Request& request) {
   }
   train::apply_precision(precision);
   at::globalContext().setBenchmarkCuDNN(config.device.cudnn_benchmark && !config.train.deterministic);
-  if (config.train.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  if (config.train.deterministic) {
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // without it LibTorch refuses to call cuBLAS
+    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  }
   torch::manual_seed(config.train.seed);
   models::convert_floating_point(task->model(), train::parameter_dtype(precision));
   task->model().to(launched.device);
