@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "checkpoint/store.h"
@@ -145,7 +146,10 @@ int train(Launched& launched, Request& request) {
   }
   train::apply_precision(precision);
   at::globalContext().setBenchmarkCuDNN(config.device.cudnn_benchmark && !config.train.deterministic);
-  if (config.train.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  if (config.train.deterministic) {
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // without it LibTorch refuses to call cuBLAS
+    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  }
   torch::manual_seed(config.train.seed);
   models::convert_floating_point(task->model(), train::parameter_dtype(precision));
   task->model().to(launched.device);
@@ -154,7 +158,7 @@ int train(Launched& launched, Request& request) {
   const auto gradients = dist::make_gradient_communicator(config.dist, world, launched.device);
   const int loader_threads =
       config.data.workers > 0 ? static_cast<int>(config.data.workers) : std::clamp(launched.cores / 2, 1, 8);
-  if (world.size > static_cast<int64_t>(splits.train.size())) {
+  if (world.rank == 0 && world.size > static_cast<int64_t>(splits.train.size())) {
     log::warning(
         str("more ranks (", world.size, ") than training samples (", splits.train.size(), "): some ranks only wait"));
   }
@@ -232,7 +236,7 @@ int train(Launched& launched, Request& request) {
   {
     dist::Watchdog watchdog(world, config.dist.timeout, [&](const std::string& message) {
       log::error(message);
-      gradients->abort(message);
+      // The process ends, and with it all that is under way; NCCL's own abort may wait for the training thread.
       launched.mpi.abort(CommError("").exit_code());
     });
     train::Trainer trainer({.config = config,

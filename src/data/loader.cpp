@@ -93,13 +93,14 @@ class Loader::Impl {
                                                              }});
   }
 
-  Batch next() {
+  Batch next(const std::function<void()>& arrived) {
     DTRAIN_CHECK(!done(), "Loader::next() after the last of ", options_.steps, " optimizer steps");
     if (stage_) reclaim_blocks();
     const auto start = std::chrono::steady_clock::now();
     auto& front = static_cast<Pending&>(pool_->front());
     front.batch.read_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (stage_ && front.items() > 0) {
+      if (arrived) arrived();
       if (!front.begun) begin_copy(front);
       StagedBatch staged = stage_->finish();
       front.batch.inputs = std::move(staged.inputs);
@@ -298,7 +299,7 @@ Loader::Loader(const Store& store, std::vector<int64_t> ids, SampleSpec spec, Lo
                std::unique_ptr<DeviceStage> stage)
     : impl_(std::make_unique<Impl>(store, std::move(ids), std::move(spec), options, shard, std::move(stage))) {}
 Loader::~Loader() = default;
-Batch Loader::next() { return impl_->next(); }
+Batch Loader::next(const std::function<void()>& arrived) { return impl_->next(arrived); }
 bool Loader::done() const { return impl_->done(); }
 void Loader::seek(int64_t step) { impl_->seek(step); }
 int64_t Loader::steps_per_epoch() const { return impl_->steps_per_epoch(); }

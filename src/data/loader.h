@@ -11,6 +11,7 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -57,7 +58,9 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  Batch next();             // Requires: !done()
+  // Requires: !done(). With a device, `arrived` is called between the wait for the readers and what the current stream
+  // then does: it waits for the copy and augments.
+  Batch next(const std::function<void()>& arrived = {});
   bool done() const;        // options.steps reached
   void seek(int64_t step);  // the next batch is micro-step 0 of optimizer step `step` (resume)
   int64_t steps_per_epoch() const;

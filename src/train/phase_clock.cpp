@@ -14,8 +14,7 @@ void PhaseClock::stop() { mark(Phase::kCount); }
 
 void PhaseClock::mark(Phase next) {
   const auto now = std::chrono::steady_clock::now();
-  const bool host_clock = device_.is_cpu() || current_ == Phase::kDataWait;
-  if (current_ != Phase::kCount && host_clock) {
+  if (current_ != Phase::kCount && device_.is_cpu()) {
     totals_[static_cast<size_t>(current_)] += std::chrono::duration<double>(now - since_).count();
   }
   current_ = next;
@@ -29,7 +28,7 @@ void PhaseClock::mark(Phase next) {
 void PhaseClock::drain() {
   while (marks_.size() >= 2 && marks_[1].event.query()) {
     const Phase phase = marks_[0].phase;
-    if (phase != Phase::kCount && phase != Phase::kDataWait) {
+    if (phase != Phase::kCount) {
       totals_[static_cast<size_t>(phase)] += marks_[0].event.elapsedTime(marks_[1].event) * 1e-3;
     }
     marks_.pop_front();

@@ -2,7 +2,8 @@
 
 // Splits a step's time into phases without stopping the device. On the CPU it is a stop-watch; on a GPU each change of
 // phase records an event on the current stream, and the times are read when the device has long passed them (drain(),
-// called once per step, never waits). So a phase's time is the device's, and data wait is what the host really waited.
+// called once per step, never waits). So a phase's time is the device's: a host that runs ahead and waits for a batch
+// while the device is busy loses nothing, and only what leaves the device idle counts as data wait.
 // Thread-safety: used by the training thread.
 
 #include <torch/torch.h>

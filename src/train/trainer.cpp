@@ -91,13 +91,21 @@ Outcome Trainer::run() {
   for (const auto& sink : parts_.sinks) sink->state("training");
   outcome_.reason = str("all ", batches.total_steps, " steps are done");
 
+  bool wished_save = false;  // at the boundary before: granted at this one, so not wished again
   while (step_ < batches.total_steps) {
-    StepStats stats = step();
+    StepStats stats = [this] {
+      try {
+        return step();
+      } catch (const c10::OutOfMemoryError& e) {
+        rethrow_out_of_memory(e);
+      }
+    }();
     report(stats);
 
-    const bool save_due = policy.every_minutes > 0 && parts_.host.rank() == 0 &&
+    const bool save_due = policy.every_minutes > 0 && parts_.host.rank() == 0 && !wished_save &&
                           seconds_between(last_save_, Clock::now()) >= policy.every_minutes * 60;
     const Wishes agreed = agreement_.exchange({.stop = parts_.stop_requested.load(), .save = save_due});
+    wished_save = save_due;
     const bool epoch_ends = step_ % batches.steps_per_epoch == 0 || step_ == batches.total_steps;
     if (epoch_ends && (epoch_of(step_) % parts_.config.train.eval_every_epochs == 0 || step_ == batches.total_steps)) {
       evaluate_and_keep_best();
@@ -156,27 +164,25 @@ StepStats Trainer::step() {
   while (!last) {
     parts_.progress("data", step_);
     clock_.enter(Phase::kDataWait);
-    data::Batch batch = loader_.next();
+    data::Batch batch = loader_.next([this] { clock_.enter(Phase::kH2d); });
     last = batch.micro + 1 == batch.micro_steps;
     power = loss_power_of_two(parts_.task.planned_weight(batch.global_samples), parts_.host.size());
     reducer_.arm(last, batch.samples() > 0);
 
-    if (batch.samples() > 0) try {
-        parts_.progress("forward", step_);
-        clock_.enter(Phase::kForward);
-        to_precision(batch, parts_.precision);
-        const models::RandomScope randomness({parts_.config.train.seed, step_, ids_on(parts_.device, batch.ids)});
-        const tasks::Loss loss = [&] {
-          const Autocast autocast(parts_.precision, parts_.device);
-          return parts_.task.loss(batch);
-        }();
-        parts_.progress("backward", step_);
-        clock_.enter(Phase::kBackward);
-        reducer_.add_loss(loss.sum.detach(), loss.weight);
-        scaler_.scale_loss(loss.sum, power).backward();
-      } catch (const c10::OutOfMemoryError& e) {
-        rethrow_out_of_memory(e);
-      }
+    if (batch.samples() > 0) {
+      parts_.progress("forward", step_);
+      clock_.enter(Phase::kForward);
+      to_precision(batch, parts_.precision);
+      const models::RandomScope randomness({parts_.config.train.seed, step_, ids_on(parts_.device, batch.ids)});
+      const tasks::Loss loss = [&] {
+        const Autocast autocast(parts_.precision, parts_.device);
+        return parts_.task.loss(batch);
+      }();
+      parts_.progress("backward", step_);
+      clock_.enter(Phase::kBackward);
+      reducer_.add_loss(loss.sum.detach(), loss.weight);
+      scaler_.scale_loss(loss.sum, power).backward();
+    }
 
     for (const int64_t id : batch.ids) ledger_.add(batch.epoch, id);
     samples_seen_ += batch.samples();

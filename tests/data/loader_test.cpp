@@ -346,7 +346,12 @@ TEST(Loader, TheStagedWayGivesTheSameBatches) {
         plain.seek(from);
         staged.seek(from);
         while (!plain.done()) {
-          const Batch a = plain.next(), b = staged.next();
+          int arrivals = 0;
+          const auto count = [&] { ++arrivals; };
+          const Batch a = plain.next(count);
+          EXPECT_EQ(arrivals, 0) << "there is no copy to wait for";
+          const Batch b = staged.next(count);
+          EXPECT_EQ(arrivals, b.samples() > 0 ? 1 : 0);
           ASSERT_EQ(a.ids, b.ids);
           ASSERT_EQ(a.step, b.step);
           ASSERT_TRUE(same_bits(a.inputs, b.inputs));

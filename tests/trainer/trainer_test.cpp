@@ -7,10 +7,12 @@
 
 #include <cmath>
 #include <numeric>
+#include <thread>
 
 #include "core/error.h"
 #include "data/memory_store.h"
 #include "dist/thread_communicator.h"
+#include "support/temp_dir.h"
 
 namespace dtrain::train {
 namespace {
@@ -55,6 +57,8 @@ class ToyTask : public tasks::Task {
 struct Record : monitoring::Sink {
   std::vector<monitoring::StepStats> steps;
   std::vector<monitoring::EvalStats> evals;
+  std::vector<int64_t> saved;
+  void checkpoint_saved(int64_t step, double) override { saved.push_back(step); }
   void record(const monitoring::StepStats& s) override { steps.push_back(s); }
   void record(const monitoring::EvalStats& e) override { evals.push_back(e); }
 };
@@ -63,13 +67,14 @@ struct RankRun {
   Outcome outcome;
   std::vector<monitoring::StepStats> steps;
   std::vector<monitoring::EvalStats> evals;
+  std::vector<int64_t> saved;
   std::string error;
   int error_code = 0;
 };
 
-// 22 samples, 17 to train on, in global batches of 8: a tail of 1.
+// 22 samples, 17 to train on, in global batches of 8: a tail of 1. With a folder it saves there, and takes its time.
 std::vector<RankRun> run(int ranks, config::Config config, ToyTask::Fault fault = ToyTask::Fault::kNone,
-                         int stop_at_rank = -1) {
+                         int stop_at_rank = -1, const std::filesystem::path& folder = {}) {
   std::vector<RankRun> runs(static_cast<size_t>(ranks));
   const testing::MemoryStore store(22, 8, 8);
   data::Splits splits;
@@ -86,6 +91,10 @@ std::vector<RankRun> run(int ranks, config::Config config, ToyTask::Fault fault 
     auto record = std::make_unique<Record>();
     Record& kept = *record;
     sinks.push_back(std::move(record));
+    std::unique_ptr<checkpoint::Store> checkpoints;
+    if (!folder.empty() && comm.rank() == 0) {
+      checkpoints = std::make_unique<checkpoint::Store>(folder, real_file_system(), config.checkpoint.keep_last);
+    }
     const std::atomic<bool> stop{comm.rank() == stop_at_rank};
     try {
       Trainer trainer({.config = config,
@@ -98,10 +107,12 @@ std::vector<RankRun> run(int ranks, config::Config config, ToyTask::Fault fault 
                        .loader_threads = 1,
                        .gradients = comm,
                        .host = comm,
-                       .checkpoints = nullptr,
+                       .checkpoints = checkpoints.get(),
                        .sinks = sinks,
                        .stop_requested = stop,
-                       .progress = [](const char*, int64_t) {}});
+                       .progress = [&](const char*, int64_t) {
+                         if (!folder.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                       }});
       result.outcome = trainer.run();
     } catch (const Error& e) {
       result.error = e.what();
@@ -109,6 +120,7 @@ std::vector<RankRun> run(int ranks, config::Config config, ToyTask::Fault fault 
     }
     result.steps = kept.steps;
     result.evals = kept.evals;
+    result.saved = kept.saved;
   });
   return runs;
 }
@@ -153,6 +165,19 @@ TEST(Trainer, OneRankThatIsAskedToStopStopsAll) {
     EXPECT_EQ(r.outcome.exit_code, kExitStoppedOnRequest);
     EXPECT_EQ(r.outcome.steps, 2) << "the wish of one step boundary is the decision of the next";
   }
+}
+
+TEST(Trainer, SavesOnceWhenTheTimeHasCome) {
+  const testing::TempDir folder;
+  config::Config config = small(4);
+  config.run.name = "toy";
+  config.train.epochs = config.train.eval_every_epochs = 20;
+  config.checkpoint.every_minutes = 0.05 / 60;  // some five steps
+  const std::vector<RankRun> runs = run(2, config, ToyTask::Fault::kNone, -1, folder.path());
+  const std::vector<int64_t>& saved = runs[0].saved;
+  EXPECT_EQ(saved, runs[1].saved);
+  ASSERT_GE(saved.size(), 3u);
+  for (size_t i = 1; i + 1 < saved.size(); ++i) EXPECT_GT(saved[i], saved[i - 1] + 1) << "of the same wish";
 }
 
 TEST(Trainer, OutOfMemorySaysWhichBatchSizeToUse) {
