@@ -206,6 +206,7 @@ StepStats Trainer::step() {
   stats.epoch = epoch_of(step_);
   ++step_;
   if (logs(step_)) {
+    parts_.progress("all_reduce", step_);  // with NCCL it is here that the host waits for the other ranks
     stats.logging = true;
     const at::Tensor numbers =
         at::stack({reducer_.loss_sum().to(at::kDouble), reducer_.weight_sum().to(at::kDouble),
