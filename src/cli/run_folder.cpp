@@ -31,11 +31,12 @@ void check_name(const std::string& name) {
 }
 
 // Reads only. A checkpoint that does not verify is said and passed over.
-std::optional<fs::path> newest_checkpoint(const fs::path& run) {
+std::optional<fs::path> newest_checkpoint(const fs::path& run, bool* damaged = nullptr) {
   if (!fs::is_directory(run / "checkpoints")) return std::nullopt;
   std::vector<checkpoint::Skipped> skipped;
   const auto found = checkpoint::Store(run / "checkpoints", real_file_system(), 1).newest(&skipped);
   for (const auto& [folder, reason] : skipped) log::warning(str("skipped checkpoint ", folder.string(), ": ", reason));
+  if (damaged) *damaged = !skipped.empty();
   return found;
 }
 
@@ -51,7 +52,13 @@ RunPlan plan_run(const config::Config& config) {
       throw ConfigError(
           "--resume auto needs --name NAME: it continues that run, or starts it if it does not exist yet");
     }
-    plan.checkpoint = newest_checkpoint(runs / plan.name);
+    bool damaged = false;
+    plan.checkpoint = newest_checkpoint(runs / plan.name, &damaged);
+    if (!plan.checkpoint && damaged) {
+      throw CheckpointError(str("run ", (runs / plan.name).string(),
+                                " has checkpoints, but none that verifies: mend or remove them, or "
+                                "start anew under another --name"));
+    }
   } else if (!config.run.resume.empty()) {
     const fs::path given = fs::path(config.run.resume).lexically_normal();
     const fs::path path = given.has_filename() ? given : given.parent_path();

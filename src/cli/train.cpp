@@ -88,11 +88,9 @@ config::Config resolve(Request& request, const std::optional<checkpoint::Content
   return merged;
 }
 
-int train(Launched& launched, Request& request) {
+int train(Launched& launched, Request& request, const std::atomic<bool>& stop_requested) {
   const dist::World& world = launched.world;
   dist::Communicator& host = launched.host;
-  const std::atomic<bool>& stop_requested = install_stop_signals();
-
   // Which run, and from where: rank 0 knows.
   RunPlan plan;
   std::optional<checkpoint::Content> content;
@@ -131,6 +129,7 @@ int train(Launched& launched, Request& request) {
     }
     batches = train::batch_arithmetic(config.train, world.size, static_cast<int64_t>(splits.train.size()));
     config.train.global_batch = batches.global_batch;
+    config.train.accumulate = 0;  // follows from it, at any number of ranks
     precision = train::parse_precision(config.train.amp, launched.device.type(),
                                        train::device_info(launched.device).capability);
     if (!config.model.init.empty() && !content) {
@@ -239,23 +238,30 @@ int train(Launched& launched, Request& request) {
       // The process ends, and with it all that is under way; NCCL's own abort may wait for the training thread.
       launched.mpi.abort(CommError("").exit_code());
     });
-    train::Trainer trainer({.config = config,
-                            .batches = batches,
-                            .task = *task,
-                            .store = *store,
-                            .splits = splits,
-                            .device = launched.device,
-                            .precision = precision,
-                            .loader_threads = loader_threads,
-                            .gradients = *gradients,
-                            .host = host,
-                            .checkpoints = checkpoints.get(),
-                            .sinks = sinks,
-                            .stop_requested = stop_requested,
-                            .progress = [&](const char* phase, int64_t step) { watchdog.progress(phase, step); }});
-    if (content) dist::agree(host, [&] { trainer.resume(*content); });
-    content.reset();
-    outcome = trainer.run();
+    try {
+      train::Trainer trainer({.config = config,
+                              .batches = batches,
+                              .task = *task,
+                              .store = *store,
+                              .splits = splits,
+                              .device = launched.device,
+                              .precision = precision,
+                              .loader_threads = loader_threads,
+                              .gradients = *gradients,
+                              .host = host,
+                              .checkpoints = checkpoints.get(),
+                              .sinks = sinks,
+                              .stop_requested = stop_requested,
+                              .progress = [&](const char* phase, int64_t step) { watchdog.progress(phase, step); }});
+      if (content) dist::agree(host, [&] { trainer.resume(*content); });
+      content.reset();
+      outcome = trainer.run();
+    } catch (const c10::OutOfMemoryError&) {  // of what lives as long as the run: buckets, moments
+      throw train::out_of_memory(batches, launched.device);
+    } catch (...) {
+      for (const auto& sink : sinks) sink->state("failed");
+      throw;
+    }
     watchdog.close();
   }
 
@@ -307,7 +313,10 @@ int run_train(const Arguments& arguments) {
     if (dist::launcher_rank_hint() == 0) std::fputs(config::to_yaml(request.loaded.config).c_str(), stdout);
     return 0;
   }
-  return launch(request.loaded.config.device, [&](Launched& launched) { return train(launched, request); });
+  const std::atomic<bool>& stop_requested =
+      install_stop_signals();  // before MPI: a stop asked for during start-up counts
+  return launch(request.loaded.config.device,
+                [&](Launched& launched) { return train(launched, request, stop_requested); });
 }
 
 }  // namespace dtrain::cli

@@ -83,6 +83,14 @@ void Trainer::set_train_mode() {
 }
 
 Outcome Trainer::run() {
+  try {
+    return train();
+  } catch (const c10::OutOfMemoryError&) {
+    throw out_of_memory(parts_.batches, parts_.device);
+  }
+}
+
+Outcome Trainer::train() {
   const BatchArithmetic& batches = parts_.batches;
   const config::Checkpoint& policy = parts_.config.checkpoint;
   started_ = last_save_ = last_report_ = Clock::now();
@@ -93,31 +101,25 @@ Outcome Trainer::run() {
 
   bool wished_save = false;  // at the boundary before: granted at this one, so not wished again
   while (step_ < batches.total_steps) {
-    StepStats stats = [this] {
-      try {
-        return step();
-      } catch (const c10::OutOfMemoryError& e) {
-        rethrow_out_of_memory(e);
-      }
-    }();
+    StepStats stats = step();
     report(stats);
 
     const bool save_due = policy.every_minutes > 0 && parts_.host.rank() == 0 && !wished_save &&
                           seconds_between(last_save_, Clock::now()) >= policy.every_minutes * 60;
     const Wishes agreed = agreement_.exchange({.stop = parts_.stop_requested.load(), .save = save_due});
     wished_save = save_due;
-    const bool epoch_ends = step_ % batches.steps_per_epoch == 0 || step_ == batches.total_steps;
-    if (epoch_ends && (epoch_of(step_) % parts_.config.train.eval_every_epochs == 0 || step_ == batches.total_steps)) {
-      evaluate_and_keep_best();
-    }
-    if (step_ == batches.total_steps) {
-      save("the end");
-    } else if (agreed.stop) {
+    const bool last = step_ == batches.total_steps;
+    if (agreed.stop && !last) {  // before an evaluation: who preempts does not wait for long
       save("asked to stop");
       outcome_.exit_code = kExitStoppedOnRequest;
       outcome_.reason =
           str("stopped on request at step ", step_, " of ", batches.total_steps, "; --resume auto continues");
       break;
+    }
+    const bool epoch_ends = step_ % batches.steps_per_epoch == 0;
+    if (last || (epoch_ends && epoch_of(step_) % parts_.config.train.eval_every_epochs == 0)) evaluate_and_keep_best();
+    if (last) {
+      save("the end");
     } else if (agreed.save || (policy.every_steps > 0 && step_ % policy.every_steps == 0)) {
       save(agreed.save ? "by time" : "by steps");
     }
@@ -312,14 +314,14 @@ void Trainer::evaluate_and_keep_best() {
   phases_at_report_ = clock_.totals();
 }
 
-void Trainer::rethrow_out_of_memory(const std::exception&) const {
-  const BatchArithmetic& b = parts_.batches;
+DeviceError out_of_memory(const BatchArithmetic& b, at::Device device) {
   const int64_t smaller = std::max<int64_t>(1, b.batch_size / 2);
   const int64_t accumulate = (b.global_batch + b.ranks * smaller - 1) / (b.ranks * smaller);
-  throw DeviceError(dtrain::str("out of memory on ", parts_.device, " with a micro-batch of ", b.batch_size,
-                                " samples (peak ", human_bytes(static_cast<double>(memory_peak(parts_.device))), " of ",
-                                human_bytes(memory_total_), "): use --batch-size ", smaller, " --accumulate ",
-                                accumulate, ", which trains with the same global batch of ", b.global_batch));
+  return DeviceError(dtrain::str("out of memory on ", device, " with a micro-batch of ", b.batch_size,
+                                 " samples (peak ", human_bytes(static_cast<double>(memory_peak(device))), " of ",
+                                 human_bytes(static_cast<double>(device_info(device).memory_bytes)),
+                                 "): use --batch-size ", smaller, " --accumulate ", accumulate,
+                                 ", which trains with the same global batch of ", b.global_batch));
 }
 
 }  // namespace dtrain::train

@@ -13,6 +13,7 @@
 
 #include "checkpoint/store.h"
 #include "config/config.h"
+#include "core/error.h"
 #include "data/ledger.h"
 #include "data/loader.h"
 #include "data/store.h"
@@ -59,8 +60,12 @@ struct Outcome {
   double seconds = 0;            // of the loop
 };
 
+// What to say when the device's memory is full: batch, peak, and the flags that train the same with half the memory.
+DeviceError out_of_memory(const BatchArithmetic&, at::Device);
+
 class Trainer {
  public:
+  // Errors of construction and run(): those of the parts; DeviceError out_of_memory(); NumericsError.
   explicit Trainer(Parts);
   ~Trainer();
 
@@ -71,6 +76,7 @@ class Trainer {
   Outcome run();
 
  private:
+  Outcome train();
   monitoring::StepStats step();
   void report(monitoring::StepStats&);
   void evaluate_and_keep_best();
@@ -79,7 +85,6 @@ class Trainer {
   checkpoint::Content content();  // collective
   int64_t epoch_of(int64_t step) const { return step / parts_.batches.steps_per_epoch; }
   bool logs(int64_t step) const;
-  [[noreturn]] void rethrow_out_of_memory(const std::exception&) const;
 
   Parts parts_;
   data::Loader loader_;

@@ -86,12 +86,12 @@ checkpoint::Content Trainer::content() {
 void Trainer::save(const char* why) {
   if (saved_step_ == step_ || parts_.config.run.name.empty()) return;
   for (const auto& sink : parts_.sinks) sink->state("saving");
-  parts_.progress("checkpoint", step_);
+  parts_.progress(parts_.host.rank() == 0 ? "checkpoint" : "all_reduce", step_);  // the others wait for rank 0
   clock_.enter(monitoring::Phase::kCheckpoint);
   const auto begin = std::chrono::steady_clock::now();
   const checkpoint::Content saved = content();
   dist::agree_on_rank0(parts_.host, [&] {
-    if (step_ == best_step_) parts_.checkpoints->protect(step_);
+    if (parts_.config.checkpoint.keep_best && step_ == best_step_) parts_.checkpoints->protect(step_);
     const std::filesystem::path folder = parts_.checkpoints->save(saved);
     log::info(str("saved ", folder.string(), " (", why, ")"));
   });
@@ -131,7 +131,8 @@ void Trainer::resume(const checkpoint::Content& content) {
     }
     if (const at::Tensor* seen = find(own, "samples_seen")) samples_seen_ = seen->item<int64_t>();
   }
-  if (parts_.checkpoints && best_step_ >= 0) parts_.checkpoints->protect(best_step_);
+  if (parts_.checkpoints && parts_.config.checkpoint.keep_best && best_step_ >= 0)
+    parts_.checkpoints->protect(best_step_);
 }
 
 }  // namespace dtrain::train

@@ -141,7 +141,10 @@ def corrupt_checkpoints(folder):
     shutil.rmtree(folder / "runs/r/checkpoints/step_00000012")
     for good in (folder / "runs/r/checkpoints").glob("*/MANIFEST.json"):
         good.write_text("{}")
+    before = fingerprint(folder / "runs/r")
     one_message(train(folder, "--resume", "runs/r"), 74, "runs/r")
+    one_message(train(folder, "--resume", "auto"), 74, "none that verifies")  # never from the start over the old run
+    assert fingerprint(folder / "runs/r") == before
 
 
 def resume_with_another_network(folder):
