@@ -9,10 +9,9 @@
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/options.h"
+#include "cli/run_folder.h"
 #include "config/load.h"
 #include "core/error.h"
-#include "core/file_system.h"
-#include "core/log.h"
 #include "core/strings.h"
 #include "dist/bytes.h"
 #include "models/models.h"
@@ -43,17 +42,6 @@ config::Config config_from(const checkpoint::Metadata& metadata) {
   config.model.name = required(metadata, "network");
   config.model.image_size = std::stoll(required(metadata, "image_size"));
   return config;
-}
-
-std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path)) throw CheckpointError(str(path.string(), ": there is no such folder"));
-  if (std::filesystem::exists(path / "MANIFEST.json")) return path;
-  std::vector<checkpoint::Skipped> skipped;
-  const auto newest = checkpoint::Store(path / "checkpoints", real_file_system(), 1).newest(&skipped);
-  for (const auto& [folder, reason] : skipped) log::warning(str("skipped checkpoint ", folder.string(), ": ", reason));
-  if (!newest)
-    throw CheckpointError(str(path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
-  return *newest;
 }
 
 int eval(Launched& launched, const Options& options) {

@@ -5,6 +5,7 @@
 #include "checkpoint/inspect.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/run_folder.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/inspect.h"
@@ -20,7 +21,8 @@ int run_inspect(const Arguments& arguments) {
   if (!parse(app, arguments)) return 0;
   if (!std::filesystem::exists(path)) throw DataError(str(path, " does not exist"));
   const bool folder = std::filesystem::is_directory(path);
-  std::fputs((folder ? checkpoint::inspect_checkpoint(path, verify) : data::inspect_data(path, verify)).c_str(),
+  std::fputs((folder ? checkpoint::inspect_checkpoint(find_checkpoint(path), verify) : data::inspect_data(path, verify))
+                 .c_str(),
              stdout);
   return 0;
 }

@@ -42,6 +42,15 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run, bool* damaged = n
 
 }  // namespace
 
+fs::path find_checkpoint(const fs::path& path) {
+  if (!fs::is_directory(path)) throw CheckpointError(str(path.string(), ": there is no such folder"));
+  if (fs::exists(path / "MANIFEST.json")) return path;
+  const auto newest = newest_checkpoint(path);
+  if (!newest)
+    throw CheckpointError(str(path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
+  return *newest;
+}
+
 RunPlan plan_run(const config::Config& config) {
   const fs::path runs = config.run.folder;
   RunPlan plan;
@@ -94,6 +103,14 @@ RunPlan plan_run(const config::Config& config) {
 
 void create_run(const RunPlan& plan, const config::Config& config, const std::string& environment_json) {
   FileSystem& files = real_file_system();
+  if (!plan.existed) {
+    if (plan.folder.has_parent_path()) files.create_folders(plan.folder.parent_path());
+    std::error_code error;  // anything but "it exists" is said by create_folders
+    if (!fs::create_directory(plan.folder, error) && !error) {
+      throw OutputError(
+          str("run ", plan.folder.string(), " was made by another process just now: give another --name"));
+    }
+  }
   files.create_folders(plan.folder / "checkpoints");
   log::open_file((plan.folder / "log.txt").string());
   write_atomically(files, plan.folder / "config.yaml", config::to_yaml(config));

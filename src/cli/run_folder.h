@@ -23,7 +23,12 @@ struct RunPlan {
 // without a name. CheckpointError: --resume PATH without a checkpoint that verifies. Skipped checkpoints are logged.
 RunPlan plan_run(const config::Config&);
 
-// Rank 0 only: makes the folder, opens log.txt, writes config.yaml and environment.json. OutputError.
+// The checkpoint that `path` names: itself, or the newest one of a run folder that verifies (those passed over are
+// logged). CheckpointError: there is none.
+std::filesystem::path find_checkpoint(const std::filesystem::path&);
+
+// Rank 0 only: makes the folder (OutputError if another process made it since), opens log.txt, writes config.yaml and
+// environment.json. OutputError.
 void create_run(const RunPlan&, const config::Config&, const std::string& environment_json);
 
 }  // namespace dtrain::cli

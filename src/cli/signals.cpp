@@ -13,16 +13,20 @@ extern "C" void request_stop(int signal) {
   if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
 }
 
+void handle(int signal) {
+  struct sigaction action {};
+  action.sa_handler = request_stop;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
 }  // namespace
 
+void remember_early_stop() { handle(SIGUSR1); }
+
 const std::atomic<bool>& install_stop_signals() {
-  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) {
-    struct sigaction action {};
-    action.sa_handler = request_stop;
-    action.sa_flags = SA_RESTART;
-    sigemptyset(&action.sa_mask);
-    sigaction(signal, &action, nullptr);
-  }
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) handle(signal);
   return stop_requested;
 }
 

@@ -9,4 +9,8 @@ namespace dtrain::cli {
 // ends the process at once. Returns the flag that the handlers set.
 const std::atomic<bool>& install_stop_signals();
 
+// The first part of it, for the time before the run is known: a SIGUSR1 is remembered instead of ending the process.
+// Ctrl-C and SIGTERM still end it at once, as nothing is lost yet.
+void remember_early_stop();
+
 }  // namespace dtrain::cli

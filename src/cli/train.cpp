@@ -88,7 +88,7 @@ config::Config resolve(Request& request, const std::optional<checkpoint::Content
   return merged;
 }
 
-int train(Launched& launched, Request& request, const std::atomic<bool>& stop_requested) {
+int train(Launched& launched, Request& request) {
   const dist::World& world = launched.world;
   dist::Communicator& host = launched.host;
   // Which run, and from where: rank 0 knows.
@@ -140,8 +140,6 @@ int train(Launched& launched, Request& request, const std::atomic<bool>& stop_re
   });
   if (request.dry_run) {
     batches.total_steps = 1;
-    splits.val.clear();
-    splits.test.clear();
   }
   train::apply_precision(precision);
   at::globalContext().setBenchmarkCuDNN(config.device.cudnn_benchmark && !config.train.deterministic);
@@ -231,6 +229,11 @@ int train(Launched& launched, Request& request, const std::atomic<bool>& stop_re
     for (const std::string& line : initial) log::info(line);
   });
 
+  if (request.dry_run) {  // up to step 1, no further
+    splits.val.clear();
+    splits.test.clear();
+  }
+  const std::atomic<bool>& stop_requested = install_stop_signals();
   train::Outcome outcome;
   {
     dist::Watchdog watchdog(world, config.dist.timeout, [&](const std::string& message) {
@@ -313,10 +316,8 @@ int run_train(const Arguments& arguments) {
     if (dist::launcher_rank_hint() == 0) std::fputs(config::to_yaml(request.loaded.config).c_str(), stdout);
     return 0;
   }
-  const std::atomic<bool>& stop_requested =
-      install_stop_signals();  // before MPI: a stop asked for during start-up counts
-  return launch(request.loaded.config.device,
-                [&](Launched& launched) { return train(launched, request, stop_requested); });
+  remember_early_stop();
+  return launch(request.loaded.config.device, [&](Launched& launched) { return train(launched, request); });
 }
 
 }  // namespace dtrain::cli

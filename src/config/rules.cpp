@@ -27,6 +27,8 @@ std::vector<Problem> broken_rules(const Assembly& assembly) {
   must(c.run.name.find('/') == std::string::npos && !c.run.name.starts_with('.') && c.run.name.size() <= 200,
        {"run.name"},
        str("run.name: ", in_quotes(c.run.name), " is not a folder name: no '/', no '.' in front, at most 200 bytes"));
+  must(c.run.name != "targets", {"run.name"},
+       "run.name: 'targets' is the folder of the metrics addresses; take another name");
   must(!c.run.folder.empty(), {"run.folder"}, "run.folder: is empty; '.' is the present folder");
   must(c.run.resume != "auto" || !c.run.name.empty(), {"run.resume"},
        "run.resume: auto continues the run of a given name; give run.name (--name) too");

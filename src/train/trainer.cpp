@@ -272,7 +272,10 @@ void Trainer::report(StepStats& stats) {
     samples_since_report_ = 0;
   }
   for (const auto& sink : parts_.sinks) sink->record(stats);
-  if (skipped_in_a_row_ >= kMostSkippedInARow) {
+  // A short run ends before that many: what it would save as its end is no result either.
+  const bool ends_without_loss =
+      step_ == parts_.batches.total_steps && skipped_in_a_row_ > 0 && !std::isfinite(stats.loss);
+  if (skipped_in_a_row_ >= kMostSkippedInARow || ends_without_loss) {
     throw NumericsError(str("the gradient was not finite in the last ", skipped_in_a_row_, " steps (loss ", stats.loss,
                             " at step ", step_,
                             "): use a smaller --lr, a warm-up (--schedule.warmup_steps) or --amp bf16"));

@@ -13,8 +13,9 @@ namespace {
 
 // All numbers of a text file. The published files differ in blank lines and trailing spaces, never in order.
 std::vector<double> numbers(const std::filesystem::path& file, size_t least) {
-  std::ifstream in(file);
-  if (!in) throw DataError(str(file.filename().string(), " is missing or cannot be opened"));
+  std::ifstream in;
+  if (std::filesystem::is_regular_file(file)) in.open(file);
+  if (!in.is_open()) throw DataError(str(file.filename().string(), " is missing or cannot be opened"));
   std::vector<double> values;
   std::string word;
   while (in >> word) {

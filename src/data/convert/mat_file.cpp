@@ -128,6 +128,7 @@ Matrices read_mat(const std::filesystem::path& file, const std::vector<std::stri
   const std::lock_guard guard(matio_lock);
   quiet_matio();
   if (!std::filesystem::exists(file)) throw DataError("no such .mat file");
+  if (!std::filesystem::is_regular_file(file)) throw DataError("the .mat file is not a regular file");
   check_whole(file);
   const MatFile mat(Mat_Open(file.c_str(), MAT_ACC_RDONLY));
   if (!mat) throw DataError(damaged("it cannot be opened"));
