@@ -96,7 +96,7 @@ def more_ranks_than_samples_trains_with_a_warning(folder):
 def unwritable_run_folder(folder):
     runner.synth(folder / "d.h5", 40)
     (folder / "runs").write_text("a file where the folder should be")
-    one_message(train(folder, np=2), 73, "runs/r")
+    one_message(train(folder, np=2), 73, "cannot create folder runs")
     assert (folder / "runs").read_text() == "a file where the folder should be"
 
 

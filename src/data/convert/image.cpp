@@ -81,7 +81,8 @@ Image decode_image(std::span<const std::byte> bytes) {
 }
 
 Image read_image(const std::filesystem::path& file) {
-  if (!std::filesystem::is_regular_file(file)) throw DataError("not a regular file");  // a pipe would block for ever
+  if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file))
+    throw DataError("not a regular file");  // a pipe would block for ever
   std::ifstream in(file, std::ios::binary | std::ios::ate);
   if (!in) throw DataError(str("cannot be opened: ", std::strerror(errno)));
   std::vector<std::byte> bytes(static_cast<size_t>(in.tellg()));
