@@ -32,6 +32,13 @@ def missing_data(folder):
     one_message(result, 65, "300wlp.h5", "dtrain convert 300wlp")
 
 
+def a_link_to_itself(folder):
+    (folder / "d.h5").symlink_to("d.h5")
+    one_message(train(folder), 65, "d.h5")
+    one_message(runner.run(["--dataset", "d.h5", "--dry-run"], cwd=folder), 65, "d.h5")
+    one_message(runner.run(["inspect", "d.h5"], cwd=folder), 65, "d.h5")
+
+
 def truncated_data(folder):
     runner.synth(folder / "d.h5", 40)
     os.truncate(folder / "d.h5", (folder / "d.h5").stat().st_size // 2)
@@ -203,7 +210,8 @@ def pictures_that_are_no_files(folder):
     assert text.count("not a regular file") == 3, text
 
 
-runner.main([missing_data, truncated_data, foreign_and_wrong_schema, impossible_labels, rot_in_a_sample, zero_samples,
+runner.main([missing_data, a_link_to_itself, truncated_data, foreign_and_wrong_schema, impossible_labels,
+             rot_in_a_sample, zero_samples,
              more_ranks_than_samples_trains_with_a_warning, unwritable_run_folder, full_disk_while_saving,
              an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_gpu_asked_for_and_absent,
              weights_of_another_shape, a_loss_that_left_the_numbers, a_name_that_is_taken_by_the_program,
