@@ -19,7 +19,8 @@ int run_inspect(const Arguments& arguments) {
   app.add_option("PATH", path, "a dtrain HDF5 file, a checkpoint folder or a run folder")->required();
   app.add_flag("--verify", verify, "read all of it and compare the checksums");
   if (!parse(app, arguments)) return 0;
-  if (!std::filesystem::exists(path)) throw DataError(str(path, " does not exist"));
+  std::error_code error;  // a link that leads to itself is not there either
+  if (!std::filesystem::exists(path, error)) throw DataError(str(path, " does not exist"));
   const bool folder = std::filesystem::is_directory(path);
   std::fputs((folder ? checkpoint::inspect_checkpoint(find_checkpoint(path), verify) : data::inspect_data(path, verify))
                  .c_str(),

@@ -27,6 +27,12 @@ std::string in_folder(const fs::path& folder, const std::string& file) {
   return (folder / file).lexically_normal().string();
 }
 
+// A path that cannot be looked at (a link to itself, a folder one may not enter) is not there: opening it says why.
+bool there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
 // The text of a config file; what keeps it from being read goes to `assembly`.
 std::optional<std::string> read_config(Assembly& assembly, const fs::path& path, const std::string& name) {
   constexpr std::uintmax_t kLargest = 1 << 20;
@@ -57,7 +63,7 @@ std::string resolve_dataset(Assembly& assembly, Flag& flag, const fs::path& fold
     std::string name = std::exchange(flag.value, in_folder(folder, "data/" + flag.value + ".h5"));
     return name;
   }
-  const bool like_a_path = flag.value.find_first_of("./") != std::string::npos || fs::exists(folder / flag.value);
+  const bool like_a_path = flag.value.find_first_of("./") != std::string::npos || there(folder / flag.value);
   if (!like_a_path) {
     const std::string near = flag.value.size() > 64 ? "" : nearest(flag.value, datasets());
     assembly.add_problem(flag.spelling,
@@ -105,7 +111,7 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
 
   loaded.config = assembly.finish();
   loaded.source = sources.empty() ? "the defaults" : join(sources, " over ");
-  if (options.check_dataset && !dataset.empty() && !fs::exists(loaded.config.data.file)) {
+  if (options.check_dataset && !dataset.empty() && !there(loaded.config.data.file)) {
     throw DataError(str(loaded.config.data.file, " does not exist: make it with `dtrain convert ", dataset, " DIR`"));
   }
   return loaded;

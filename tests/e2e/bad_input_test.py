@@ -32,6 +32,13 @@ def missing_data(folder):
     one_message(result, 65, "300wlp.h5", "dtrain convert 300wlp")
 
 
+def a_link_to_itself(folder):
+    (folder / "d.h5").symlink_to("d.h5")
+    one_message(train(folder), 65, "d.h5")
+    one_message(runner.run(["--dataset", "d.h5", "--dry-run"], cwd=folder), 65, "d.h5")
+    one_message(runner.run(["inspect", "d.h5"], cwd=folder), 65, "d.h5")
+
+
 def truncated_data(folder):
     runner.synth(folder / "d.h5", 40)
     os.truncate(folder / "d.h5", (folder / "d.h5").stat().st_size // 2)
@@ -175,7 +182,37 @@ def weights_of_another_shape(folder):
     train(folder, run__name="t", model__init=weights, train__epochs=1).expect(0)
 
 
-runner.main([missing_data, truncated_data, foreign_and_wrong_schema, impossible_labels, rot_in_a_sample, zero_samples,
+def a_loss_that_left_the_numbers(folder):
+    runner.synth(folder / "d.h5", 40)
+    one_message(train(folder, optimizer__lr=1e30, train__epochs=1), 79, "--lr")
+    assert not list((folder / "runs/r/checkpoints").iterdir()), "a network of NaN was saved"
+
+
+def a_name_that_is_taken_by_the_program(folder):
+    runner.synth(folder / "d.h5", 40)
+    one_message(train(folder, run__name="targets"), 78, "run.name")
+    assert not (folder / "runs").exists()
+
+
+def pictures_that_are_no_files(folder):
+    runner.run(["synth", "headpose", "--layout", "300wlp", "--samples", 24, "--size", 64, "--out", "raw"], cwd=folder).expect(0)
+    pictures = sorted((folder / "raw").rglob("*.jpg"))
+    annotation = pictures[2].with_suffix(".mat")
+    for path in (*pictures[:2], annotation):
+        path.unlink()
+    pictures[0].mkdir()
+    os.mkfifo(pictures[1])
+    os.mkfifo(annotation)
+    runner.run(["convert", "300wlp", "raw", "--out", "d.h5", "--size", 32], cwd=folder, timeout=60).expect(0)
+    text = (folder / "d.h5.quarantine.json").read_text()
+    for path in (*pictures[:2], annotation.with_suffix(".jpg")):
+        assert path.name in text, text
+    assert text.count("not a regular file") == 3, text
+
+
+runner.main([missing_data, a_link_to_itself, truncated_data, foreign_and_wrong_schema, impossible_labels,
+             rot_in_a_sample, zero_samples,
              more_ranks_than_samples_trains_with_a_warning, unwritable_run_folder, full_disk_while_saving,
              an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_gpu_asked_for_and_absent,
-             weights_of_another_shape])
+             weights_of_another_shape, a_loss_that_left_the_numbers, a_name_that_is_taken_by_the_program,
+             pictures_that_are_no_files])

@@ -51,6 +51,7 @@ def dry_run_goes_to_step_1_and_writes_nothing(folder):
     runner.synth(folder / "d.h5", 40)
     before = sorted(p.name for p in folder.iterdir())
     result = runner.run(["--dry-run", "--data.file", "d.h5"] + runner.flags(runner.SMALL), cwd=folder).expect(0, "step 1/1", "global batch")
+    assert ", 0 test samples" not in result.output, result.output  # it shows what the whole run would use
     assert sorted(p.name for p in folder.iterdir()) == before, result.output
 
 
@@ -63,6 +64,7 @@ def a_config_in_the_folder_is_used(folder):
     (folder / "dtrain.yaml").write_text(yaml.safe_dump(lines))
     runner.run([], cwd=folder).expect(0, "dtrain.yaml", "finished: all")
     assert (folder / "runs/fromfile/config.yaml").exists()
+    runner.run(["inspect", "runs/fromfile", "--verify"], cwd=folder).expect(0, "checkpoints/step_", "match their SHA-256")
 
 
 runner.main([help_names_every_command_and_section, version_names_all_libraries, print_config_is_valid_input, all_typos_at_once,
