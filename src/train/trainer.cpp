@@ -127,26 +127,12 @@ Outcome Trainer::train() {
   agreement_.settle();
 
   if (outcome_.exit_code == 0 && !parts_.splits.test.empty()) {
-    const AveragedBuffers averaged(parts_.task.model(), parts_.host, samples_seen_);
-    clock_.enter(Phase::kEval);
-    const monitoring::EvalStats test =
-        evaluate(parts_.task, parts_.store, parts_.splits.test, "test",
-                 {parts_.batches.batch_size, parts_.loader_threads, static_cast<int>(parts_.config.data.prefetch),
-                  parts_.config.data.verify, parts_.precision, parts_.device},
-                 parts_.host, [this] { parts_.progress("eval", step_); });
-    clock_.stop();
+    const monitoring::EvalStats test = evaluate_split(parts_.splits.test, "test");
     outcome_.test = test.metrics;
-    for (const auto& sink : parts_.sinks) {
-      monitoring::EvalStats labelled = test;
-      labelled.step = step_;
-      labelled.epoch = std::max<int64_t>(0, epoch_of(step_ - 1));
-      sink->record(labelled);
-    }
+    for (const auto& sink : parts_.sinks) sink->record(test);
   }
   clock_.synchronize();
-  at::Tensor ledger = at::tensor({static_cast<int64_t>(ledger_.value())}, at::kLong);
-  parts_.host.all_reduce(ledger, dist::ReduceOp::kSum).wait();
-  outcome_.ledger = static_cast<uint64_t>(ledger.item<int64_t>());
+  outcome_.ledger = global_ledger();
   outcome_.steps = step_;
   outcome_.own_steps = step_ - first_step_;
   outcome_.best = best_;
@@ -257,9 +243,7 @@ void Trainer::report(StepStats& stats) {
     stats.eta_seconds = static_cast<double>(parts_.batches.total_steps - step_) * interval / steps;
     stats.memory_used = static_cast<double>(memory_used(parts_.device));
     stats.memory_total = memory_total_;
-    at::Tensor ledger = at::tensor({static_cast<int64_t>(ledger_.value())}, at::kLong);
-    parts_.host.all_reduce(ledger, dist::ReduceOp::kSum).wait();
-    stats.ledger = static_cast<uint64_t>(ledger.item<int64_t>());
+    stats.ledger = global_ledger();
 
     // Skips come in a row when the loss itself is not finite; then no smaller scale will help.
     const int64_t skipped_now = stats.skipped_total - skipped_;
@@ -282,22 +266,33 @@ void Trainer::report(StepStats& stats) {
   }
 }
 
-void Trainer::evaluate_and_keep_best() {
-  if (parts_.splits.val.empty()) return;
-  for (const auto& sink : parts_.sinks) sink->state("evaluating");
+uint64_t Trainer::global_ledger() {
+  at::Tensor ledger = at::tensor({static_cast<int64_t>(ledger_.value())}, at::kLong);
+  parts_.host.all_reduce(ledger, dist::ReduceOp::kSum).wait();
+  return static_cast<uint64_t>(ledger.item<int64_t>());
+}
+
+monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, const char* split) {
   clock_.enter(Phase::kEval);
   monitoring::EvalStats stats;
   {
     const AveragedBuffers averaged(parts_.task.model(), parts_.host, samples_seen_);
-    stats = evaluate(parts_.task, parts_.store, parts_.splits.val, "val",
+    stats = evaluate(parts_.task, parts_.store, ids, split,
                      {parts_.batches.batch_size, parts_.loader_threads, static_cast<int>(parts_.config.data.prefetch),
                       parts_.config.data.verify, parts_.precision, parts_.device},
                      parts_.host, [this] { parts_.progress("eval", step_); });
   }
-  set_train_mode();
   clock_.stop();
   stats.step = step_;
-  stats.epoch = epoch_of(step_ - 1);
+  stats.epoch = std::max<int64_t>(0, epoch_of(step_ - 1));
+  return stats;
+}
+
+void Trainer::evaluate_and_keep_best() {
+  if (parts_.splits.val.empty()) return;
+  for (const auto& sink : parts_.sinks) sink->state("evaluating");
+  const monitoring::EvalStats stats = evaluate_split(parts_.splits.val, "val");
+  set_train_mode();
   outcome_.validation = stats.metrics;
   for (const auto& sink : parts_.sinks) {
     sink->record(stats);

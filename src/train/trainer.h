@@ -79,6 +79,10 @@ class Trainer {
   Outcome train();
   monitoring::StepStats step();
   void report(monitoring::StepStats&);
+  // Collective: the sum over ranks; and metrics of a split, with the statistics' mean over ranks (the model is left in
+  // eval mode).
+  uint64_t global_ledger();
+  monitoring::EvalStats evaluate_split(const std::vector<int64_t>& ids, const char* split);
   void evaluate_and_keep_best();
   void save(const char* why);
   void set_train_mode();

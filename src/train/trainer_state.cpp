@@ -58,8 +58,7 @@ checkpoint::Content Trainer::content() {
   for (auto& buffer : copy_buffers(model, "local.")) own.push_back(std::move(buffer));
   own.emplace_back("samples_seen", at::tensor({samples_seen_}, at::kLong));
   const auto states = dist::all_gather_bytes(parts_.host, checkpoint::to_safetensors(own));
-  at::Tensor ledger = at::tensor({static_cast<int64_t>(ledger_.value())}, at::kLong);
-  parts_.host.all_reduce(ledger, dist::ReduceOp::kSum).wait();
+  const uint64_t ledger = global_ledger();
   const AveragedBuffers averaged(model, parts_.host, samples_seen_);  // collective too
   if (parts_.host.rank() != 0) return content;
 
@@ -72,7 +71,7 @@ checkpoint::Content Trainer::content() {
   }
   content.state_json = to_json({.step = step_,
                                 .global_batch = parts_.batches.global_batch,
-                                .ledger = static_cast<uint64_t>(ledger.item<int64_t>()),
+                                .ledger = ledger,
                                 .best = best_,
                                 .best_step = best_step_,
                                 .scaler = scaler_.state(),
