@@ -41,8 +41,7 @@ class HeadposeTask : public Task {
     if (schema.task != "headpose") {
       throw DataError(str(file, " holds samples of task '", schema.task, "', not headpose"));
     }
-    if (schema.target_shape != std::vector<int64_t>{3} || schema.input_shape.size() != 3 ||
-        schema.input_shape[2] != 3) {
+    if (schema.target != data::Field{data::Element::kFloat32, {3}} || schema.input.element != data::Element::kUint8) {
       throw DataError(str(file, ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
     }
     if (const auto bad = data::first_bad_target(store, -180, 180)) {
