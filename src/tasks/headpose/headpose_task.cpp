@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "config/model_defaults.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/models.h"
@@ -20,8 +21,9 @@ class HeadposeTask : public Task {
  public:
   explicit HeadposeTask(const config::Config& config)
       : config_(config),
-        network_(models::make_network(config.model.name,
-                                      {.outputs = 3, .dropout = config.model.dropout, .seed = config.train.seed})) {
+        network_(
+            models::make_network(config::network_of(config),
+                                 {.outputs = 3, .dropout = config::dropout_of(config), .seed = config.train.seed})) {
     spec_.image_size = config.model.image_size;
     spec_.target_flip_sign = {-1, 1, -1};  // the mirror image looks the other way and leans the other way
     spec_.hflip = config.augment.hflip;
@@ -106,7 +108,7 @@ class HeadposeTask : public Task {
 
   Metadata metadata() const override {
     return {{"task", "headpose"},
-            {"network", config_.model.name},
+            {"network", config::network_of(config_)},
             {"image_size", str(spec_.image_size)},
             {"outputs", "yaw,pitch,roll"},
             {"angle_scale", fixed(kAngleScale, 1)},
