@@ -59,8 +59,7 @@ TEST(Table, EveryKeyIsReachableByFlagAndByYaml) {
       EXPECT_EQ(value_of(loaded.config, option.path), is_data ? "./x.h5" : value);
       EXPECT_THAT(loaded.given, ::testing::ElementsAre(option.path));
     }
-    const std::string nested = option.section().empty() ? str(option.key(), ": ", value)
-                                                        : str(option.section(), ":\n  ", option.key(), ": ", value);
+    const std::string nested = str(option.section(), ":\n  ", option.key(), ": ", value);
     EXPECT_EQ(value_of(from_yaml(nested, "nested"), option.path), value);
     EXPECT_EQ(value_of(from_yaml(str(option.path, ": ", value), "dotted"), option.path), value);
   }
@@ -84,11 +83,17 @@ TEST(Table, TheDailyAliasesAreThere) {
   for (const Option& option : describe(defaults)) {
     if (!option.alias.empty()) aliases[option.alias] = option.path;
   }
-  const std::map<std::string, std::string> expected = {{"dataset", "data.file"},           {"epochs", "train.epochs"},
-                                                       {"batch-size", "train.batch_size"}, {"lr", "optimizer.lr"},
-                                                       {"workers", "data.workers"},        {"amp", "train.amp"},
-                                                       {"accumulate", "train.accumulate"}, {"init", "model.init"},
-                                                       {"resume", "run.resume"},           {"name", "run.name"}};
+  const std::map<std::string, std::string> expected = {{"dataset", "data.file"},
+                                                       {"epochs", "train.epochs"},
+                                                       {"batch-size", "train.batch_size"},
+                                                       {"lr", "optimizer.lr"},
+                                                       {"workers", "data.workers"},
+                                                       {"amp", "train.amp"},
+                                                       {"accumulate", "train.accumulate"},
+                                                       {"init", "model.init"},
+                                                       {"resume", "run.resume"},
+                                                       {"task", "task.name"},
+                                                       {"name", "run.name"}};
   EXPECT_EQ(aliases, expected);
 }
 
