@@ -17,6 +17,7 @@
 #include "cli/run_plot.h"
 #include "cli/signals.h"
 #include "config/load.h"
+#include "config/model_defaults.h"
 #include "core/check.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -114,6 +115,7 @@ int train(Launched& launched, Request& request) {
   dist::agree(host, [&] {
     config = resolve(request, content);
     config.run.name = plan.name;
+    config.model.name = config::network_of(config);  // what is saved must not change with a later default
     if (config.data.file.empty() && world.local_rank == 0) make_quickstart_data(config, launched.cores);
   });
   dist::agree(host, [&] {

@@ -1,6 +1,7 @@
 // Head pose: RGB image -> yaw, pitch, roll in degrees. README.md of this folder tells data, command and expected
 // result.
 
+#include "config/model_defaults.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/models.h"
@@ -16,8 +17,9 @@ class HeadposeTask : public Task {
  public:
   explicit HeadposeTask(const config::Config& config)
       : config_(config),
-        network_(models::make_network(config.model.name,
-                                      {.outputs = 3, .dropout = config.model.dropout, .seed = config.train.seed})) {
+        network_(
+            models::make_network(config::network_of(config),
+                                 {.outputs = 3, .dropout = config::dropout_of(config), .seed = config.train.seed})) {
     spec_.image_size = config.model.image_size;
     spec_.target_flip_sign = {-1, 1, -1};  // the mirror image looks the other way and leans the other way
     spec_.hflip = config.augment.hflip;
@@ -70,7 +72,7 @@ class HeadposeTask : public Task {
 
   std::map<std::string, std::string> metadata() const override {
     return {{"task", "headpose"},
-            {"network", config_.model.name},
+            {"network", config::network_of(config_)},
             {"image_size", str(spec_.image_size)},
             {"outputs", "yaw,pitch,roll"},
             {"angle_scale", fixed(kAngleScale, 1)},
