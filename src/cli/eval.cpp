@@ -52,9 +52,10 @@ int eval(Launched& launched, const Options& options) {
   task.model().to(launched.device);
   models::set_channels_last(task.model());
   const int threads = options.workers > 0 ? static_cast<int>(options.workers) : std::clamp(launched.cores / 2, 1, 8);
-  const monitoring::EvalStats stats = train::evaluate(
+  const train::Evaluation evaluation = train::evaluate(
       task, *store, ids, options.split,
       {.batch_size = options.batch_size, .threads = threads, .precision = precision, .device = launched.device}, host);
+  const monitoring::EvalStats& stats = evaluation.stats;
 
   dist::agree_on_rank0(host, [&] {
     std::string text = str("checkpoint  ", loaded.checkpoint, "\ndata        ", config.data.file, ", ", options.split,

@@ -21,7 +21,7 @@ std::string other_value(const Option& option) {
   if (option.path == "dist.first_bucket_mb") return "0.5";
   if (option.path == "dist.bucket_mb") return "33.5";
   if (option.path == "optimizer.nesterov") return "false";
-  if (option.path == "task") return "classify";
+  if (option.path == "task.name") return "classify";
   if (option.path == "model.name") return "resnet50";
   if (is_bool(option)) return value_text(option) == "true" ? "false" : "true";
   if (is_text(option)) {

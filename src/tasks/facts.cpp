@@ -1,0 +1,71 @@
+// What a task knows of its data, and how a checkpoint keeps it.
+
+#include <charconv>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "tasks/task.h"
+
+namespace dtrain::tasks {
+namespace {
+
+const std::string* find(const Metadata& metadata, const std::string& key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? nullptr : &found->second;
+}
+
+int64_t number(const Metadata& metadata, const std::string& key, int64_t otherwise) {
+  const std::string* text = find(metadata, key);
+  if (text == nullptr) return otherwise;
+  int64_t value = 0;
+  const auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (code != std::errc() || end != text->data() + text->size() || value < 0) {
+    throw CheckpointError(str("model.safetensors says ", key, " '", *text, "', which is no count"));
+  }
+  return value;
+}
+
+const std::string& required(const Metadata& metadata, const std::string& key) {
+  const std::string* text = find(metadata, key);
+  if (text == nullptr) throw CheckpointError(str("model.safetensors does not say its '", key, "'"));
+  return *text;
+}
+
+std::vector<std::string> names_in(const std::string& joined) {
+  return joined.empty() ? std::vector<std::string>() : split(joined, '\n');
+}
+
+}  // namespace
+
+DataFacts facts_of(const data::Store& store, const std::vector<int64_t>&) {
+  DataFacts facts;
+  facts.classes = names_in(store.attribute("class_names"));
+  return facts;
+}
+
+DataFacts facts_of(const Metadata& metadata) {
+  DataFacts facts;
+  facts.features = number(metadata, "features", 0);
+  facts.longest = number(metadata, "longest", 0);
+  if (const std::string* names = find(metadata, "class_names")) facts.classes = names_in(*names);
+  return facts;
+}
+
+Metadata to_metadata(const DataFacts& facts) {
+  Metadata metadata;
+  if (facts.features > 0) metadata["features"] = str(facts.features);
+  if (facts.longest > 0) metadata["longest"] = str(facts.longest);
+  if (!facts.classes.empty()) metadata["class_names"] = join(facts.classes, "\n");
+  return metadata;
+}
+
+config::Config config_of(const Metadata& metadata) {
+  config::Config config;
+  config.task = required(metadata, "task");
+  config.model.name = required(metadata, "network");
+  config.model.image_size = number(metadata, "image_size", config.model.image_size);
+  config.augment = {.hflip = false, .crop_scale = 1, .brightness = 0, .contrast = 0, .saturation = 0, .hue = 0};
+  return config;
+}
+
+}  // namespace dtrain::tasks
