@@ -66,17 +66,14 @@ std::string step_line(const StepStats& s) {
   if (s.memory_used > 0) parts.push_back("mem " + memory(s));
   if (!std::isnan(s.loss_scale)) parts.push_back("scale " + fixed(s.loss_scale, 0));
   if (s.skipped_total > 0) parts.push_back("skipped " + str(s.skipped_total));
+  if (s.bad_samples > 0) parts.push_back("bad samples " + str(s.bad_samples));
   if (!std::isnan(s.eta_seconds)) parts.push_back("eta " + human_duration(s.eta_seconds));
   return join(parts, " | ");
 }
 
 std::string eval_line(const EvalStats& e, int64_t epochs) {
   std::vector<std::string> parts = {e.split + " epoch " + of(e.epoch + 1, epochs)};
-  const auto loss = e.metrics.find("loss");
-  if (loss != e.metrics.end()) parts.push_back(value_of(loss->first, loss->second));
-  for (const auto& [name, value] : e.metrics) {
-    if (name != "loss") parts.push_back(value_of(name, value));
-  }
+  for (const auto& [name, value] : e.metrics) parts.push_back(value_of(name, value));
   parts.push_back(str(e.samples, " samples in ", fixed(e.seconds, 1), " s"));
   return join(parts, " | ");
 }

@@ -6,8 +6,11 @@
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "core/table.h"
 
 namespace dtrain::monitoring {
 
@@ -38,12 +41,15 @@ struct StepStats {
   int loader_queue = 0;
   double memory_used = 0, memory_total = 0;  // device memory of this rank (CPU: resident set, and the machine's)
   uint64_t ledger = 0;                       // known at logging steps
+  double padding_waste = kUnknown;  // share of the rows that are padding, all ranks, since the last logging step
+  int64_t bad_samples = 0;          // left out by data.on_bad_sample skip so far, all ranks
 };
 
 struct EvalStats {
   int64_t step = 0, epoch = 0;
-  std::string split;                      // "val" | "test"
-  std::map<std::string, double> metrics;  // "loss", "mae", "mae_yaw", ...
+  std::string split;                                    // "val" | "test"
+  std::vector<std::pair<std::string, double>> metrics;  // in the task's order: "loss", the primary one, the others
+  std::vector<Table> tables;                            // what is more than one number: per class, histograms
   int64_t samples = 0;
   double seconds = 0;
 };

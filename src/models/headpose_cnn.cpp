@@ -1,3 +1,5 @@
+#include "models/batch_norm.h"
+#include "models/checkpointed.h"
 #include "models/networks.h"
 #include "models/random_context.h"
 
@@ -11,29 +13,33 @@ class Block : public nn::Module {
  public:
   Block(int64_t in, int64_t out) {
     conv_ = register_module("0", nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)));
-    norm_ = register_module("1", nn::BatchNorm2d(out));
+    norm_ = register_module("1", BatchNorm(out));
   }
   at::Tensor forward(const at::Tensor& x) { return at::max_pool2d(norm_->forward(conv_->forward(x)).relu_(), 2); }
 
  private:
   nn::Conv2d conv_{nullptr};
-  nn::BatchNorm2d norm_{nullptr};
+  BatchNorm norm_{nullptr};
 };
 
 class HeadposeCnn : public Network {
  public:
-  explicit HeadposeCnn(const NetworkOptions& options) : dropout_(options.dropout) {
+  explicit HeadposeCnn(const NetworkOptions& options)
+      : dropout_(options.dropout), checkpointing_(options.checkpointing) {
     int64_t in = 3;
+    nn::Sequential features;
     for (const int64_t out : {32, 64, 128, 256, 512}) {
-      features_->push_back(std::make_shared<Block>(in, out));
+      blocks_.push_back(std::make_shared<Block>(in, out));
+      features->push_back(blocks_.back());
       in = out;
     }
-    register_module("features", features_);
+    register_module("features", features);
     fc_ = register_module("fc", nn::Sequential(nn::Linear(512, 256), nn::ReLU(), nn::Linear(256, options.outputs)));
   }
 
   at::Tensor forward(at::Tensor x) override {
-    x = features_->forward(x).mean({2, 3});
+    for (const auto& block : blocks_) x = segment(checkpointing_, block, x);
+    x = x.mean({2, 3});
     if (is_training() && dropout_ > 0) x = keyed_dropout(x, dropout_, kDropoutLayer);
     return fc_->forward(x);
   }
@@ -44,7 +50,9 @@ class HeadposeCnn : public Network {
   static constexpr int64_t kDropoutLayer = 0;  // its ordinal among the dropout layers
 
   double dropout_;
-  nn::Sequential features_, fc_;
+  bool checkpointing_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+  nn::Sequential fc_;
 };
 
 }  // namespace

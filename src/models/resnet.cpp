@@ -1,6 +1,8 @@
 // Deep residual networks (He et al. 2015) as torchvision builds them: the stride of a bottleneck is in its 3×3
 // ("v1.5").
 
+#include "models/batch_norm.h"
+#include "models/checkpointed.h"
 #include "models/networks.h"
 
 namespace dtrain::models {
@@ -27,7 +29,7 @@ class Block : public nn::Module {
       add(conv(width, out, 3, 1), out);
     }
     if (stride != 1 || in != out) {
-      downsample_ = register_module("downsample", nn::Sequential(conv(in, out, 1, stride), nn::BatchNorm2d(out)));
+      downsample_ = register_module("downsample", nn::Sequential(conv(in, out, 1, stride), BatchNorm(out)));
     }
   }
 
@@ -44,56 +46,59 @@ class Block : public nn::Module {
   void add(const nn::Conv2d& conv, int64_t channels) {
     const std::string number = std::to_string(convs_.size() + 1);
     convs_.push_back(register_module("conv" + number, conv));
-    norms_.push_back(register_module("bn" + number, nn::BatchNorm2d(channels)));
+    norms_.push_back(register_module("bn" + number, BatchNorm(channels)));
   }
 
   std::vector<nn::Conv2d> convs_;
-  std::vector<nn::BatchNorm2d> norms_;
+  std::vector<BatchNorm> norms_;
   nn::Sequential downsample_{nullptr};
 };
 
 class ResNet : public Network {
  public:
-  ResNet(const std::array<int64_t, 4>& depths, bool bottleneck, int64_t outputs) {
+  ResNet(const std::array<int64_t, 4>& depths, bool bottleneck, const NetworkOptions& options)
+      : checkpointing_(options.checkpointing) {
     conv1_ = register_module("conv1", conv(3, 64, 7, 2));
-    bn1_ = register_module("bn1", nn::BatchNorm2d(64));
+    bn1_ = register_module("bn1", BatchNorm(64));
     int64_t in = 64;
     for (size_t stage = 0; stage < depths.size(); ++stage) {
       const int64_t width = int64_t{64} << stage;
       nn::Sequential layer;
       for (int64_t i = 0; i < depths[stage]; ++i) {
-        layer->push_back(std::make_shared<Block>(in, width, stage > 0 && i == 0 ? 2 : 1, bottleneck));
+        blocks_.push_back(std::make_shared<Block>(in, width, stage > 0 && i == 0 ? 2 : 1, bottleneck));
+        layer->push_back(blocks_.back());
         in = width * Block::expansion(bottleneck);
       }
-      layers_.push_back(register_module("layer" + std::to_string(stage + 1), layer));
+      register_module("layer" + std::to_string(stage + 1), layer);
     }
-    fc_ = register_module("fc", nn::Linear(in, outputs));
+    fc_ = register_module("fc", nn::Linear(in, options.outputs));
   }
 
   at::Tensor forward(at::Tensor x) override {
     x = bn1_->forward(conv1_->forward(x)).relu_();
     x = at::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
-    for (nn::Sequential& layer : layers_) x = layer->forward(x);
+    for (const auto& block : blocks_) x = segment(checkpointing_, block, x);
     return fc_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
   }
 
   std::string head_prefix() const override { return "fc."; }
 
  private:
+  bool checkpointing_;
   nn::Conv2d conv1_{nullptr};
-  nn::BatchNorm2d bn1_{nullptr};
-  std::vector<nn::Sequential> layers_;
+  BatchNorm bn1_{nullptr};
+  std::vector<std::shared_ptr<Block>> blocks_;
   nn::Linear fc_{nullptr};
 };
 
 }  // namespace
 
 std::shared_ptr<Network> make_resnet18(const NetworkOptions& options) {
-  return std::make_shared<ResNet>(std::array<int64_t, 4>{2, 2, 2, 2}, false, options.outputs);
+  return std::make_shared<ResNet>(std::array<int64_t, 4>{2, 2, 2, 2}, false, options);
 }
 
 std::shared_ptr<Network> make_resnet50(const NetworkOptions& options) {
-  return std::make_shared<ResNet>(std::array<int64_t, 4>{3, 4, 6, 3}, true, options.outputs);
+  return std::make_shared<ResNet>(std::array<int64_t, 4>{3, 4, 6, 3}, true, options);
 }
 
 }  // namespace dtrain::models
