@@ -27,7 +27,7 @@ WITH_TORCH = {"dist", "data", "checkpoint", "models", "tasks", "train", "diagnos
 ONLY_IN = {
     r"mpi\.h$": "dist/", r"nccl\.h$": "dist/", r"(hdf5|H5(?!public)\w+)\.h$": "src/data/", r"prometheus/": "monitoring/",
     r"nvml\.h$": "monitoring/", r"yaml-cpp/": "src/config/", r"(spdlog|fmt)/": "src/core/log.cpp", r"xxhash\.h$": "src/core/",
-    r"matio\.h$": "src/data/", r"turbojpeg\.h$": "src/data/", r"png\.h$": "src/data/",
+    r"matio\.h$": "src/data/", r"turbojpeg\.h$": "src/data/", r"zip\.h$": "src/data/", r"png\.h$": "src/data/",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
