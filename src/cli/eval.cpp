@@ -58,6 +58,7 @@ int eval(Launched& launched, const Options& options) {
   const train::Evaluation evaluation = train::evaluate(task, *store, ids, options.split,
                                                        {.batch_size = options.batch_size,
                                                         .threads = threads,
+                                                        .skip_bad = config.data.on_bad_sample == "skip",
                                                         .precision = precision,
                                                         .device = launched.device,
                                                         .worst = options.worst},
@@ -73,6 +74,9 @@ int eval(Launched& launched, const Options& options) {
                       .stats = evaluation.stats,
                       .worst = {},
                       .warnings = {}};
+    if (evaluation.bad_samples > 0) {
+      report.warnings.push_back(str(evaluation.bad_samples, " samples that cannot be read are left out"));
+    }
     for (const train::WorstSample& sample : evaluation.worst) {
       report.worst.push_back({sample.id, sample.error, store->source(sample.id)});
     }

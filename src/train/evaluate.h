@@ -33,6 +33,7 @@ struct WorstSample {
 
 struct Evaluation {
   monitoring::EvalStats stats;
+  int64_t bad_samples = 0;         // left out (skip_bad), all ranks
   std::vector<WorstSample> worst;  // the worst first (NaN is worse than any number); equal ones by id
 };
 

@@ -183,7 +183,7 @@ std::vector<RankRun> run(const Setup& setup) {
                        }});
       if (setup.resume) {
         std::optional<checkpoint::Content> content;
-        if (comm.rank() == 0) content = checkpoint::Store::load(*checkpoint::Store::newest(setup.folder));
+        if (comm.rank() == 0) content = checkpoint::Store::load(*checkpoints->newest(nullptr));
         trainer.resume(*broadcast_content(comm, content));
       }
       result.outcome = trainer.run();
