@@ -40,26 +40,70 @@ class HeadposeCnn(nn.Module):
         return self.fc(self.features(x).mean((2, 3)))
 
 
-def network(name):
+class SimpleCnn(nn.Module):
+    """The other network of that table."""
+
+    def __init__(self, outputs):
+        super().__init__()
+        widths = (3, 32, 64, 128)
+        self.features = nn.Sequential(*[nn.Sequential(nn.Conv2d(i, o, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
+                                        for i, o in zip(widths, widths[1:])])
+        self.fc = nn.Sequential(nn.Linear(128 * (SIZE // 8) ** 2, 256), nn.ReLU(), nn.Dropout(0), nn.Linear(256, outputs))
+
+    def forward(self, x):
+        return self.fc(self.features(x).flatten(1))
+
+
+def network(name, outputs=3):
     torch.manual_seed(3)
-    model = HeadposeCnn() if name == "headpose_cnn" else getattr(torchvision.models, name)(weights=None, num_classes=3)
+    if name == "headpose_cnn":
+        model = HeadposeCnn()
+    elif name == "simple_cnn":
+        model = SimpleCnn(outputs)
+    else:
+        model = getattr(torchvision.models, name)(weights=None, num_classes=outputs, **({"dropout": 0} if name == "mobilenet_v2" else {}))
     return model.to(memory_format=torch.channels_last)
 
 
-def data(folder, dtype):
+class Headpose:
+    """What a task is in Python: number of outputs, targets as the network wants them, the mean loss, dtrain's flags."""
+
+    outputs, flags = 3, {}
+
+    def targets(self, stored, dtype):
+        return torch.from_numpy(stored).to(dtype) / 30
+
+    def loss(self, output, targets):
+        return torch.nn.functional.smooth_l1_loss(output, targets, reduction="sum") / 3 / len(targets)
+
+
+class Classify:
+    CLASSES, WEIGHTS, SMOOTHING = ["left", "ahead", "right", "none"], [1.0, 0.5, 2.0, 1.0], 0.1
+    outputs = len(CLASSES)
+    flags = {"task": "classify", "train.class_weights": ",".join(map(str, WEIGHTS)), "train.label_smoothing": SMOOTHING}
+
+    def targets(self, stored, _dtype):
+        return torch.from_numpy(stored)
+
+    def loss(self, output, targets):
+        return torch.nn.functional.cross_entropy(output, targets, torch.tensor(self.WEIGHTS, dtype=output.dtype),
+                                                 label_smoothing=self.SMOOTHING)
+
+
+def data(folder, dtype, task):
     with h5py.File(folder / "d.h5") as f:
         ids = np.sort(f["splits/train"][...])
         images, targets = f["inputs"][...][ids], f["targets"][...][ids]
     inputs = torch.from_numpy((images.astype(np.float32) / 255 - MEAN) / STD).permute(0, 3, 1, 2).to(dtype)
-    return inputs.contiguous(memory_format=torch.channels_last), torch.from_numpy(targets).to(dtype) / 30
+    return inputs.contiguous(memory_format=torch.channels_last), task.targets(targets, dtype)
 
 
-def train_in_python(model, inputs, targets, optimizer):
+def train_in_python(model, inputs, targets, optimizer, task):
     losses, first_gradients = [], None
     model.train()
     for _ in range(STEPS):
         optimizer.zero_grad()
-        loss = torch.nn.functional.smooth_l1_loss(model(inputs), targets, reduction="sum") / 3 / len(targets)
+        loss = task.loss(model(inputs), targets)
         loss.backward()
         if first_gradients is None:
             first_gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -76,6 +120,16 @@ def dataset(folder):
         f["splits/train"] = np.arange(SAMPLES)
 
 
+def dataset_of_classes(folder):
+    """The same pictures, in the three classes of where the head looks; the fourth has no sample."""
+    dataset(folder)
+    with h5py.File(folder / "d.h5", "r+") as f:
+        yaw = f["targets"][...][:, 0]
+        del f["targets"]
+        f["targets"] = np.digitize(yaw, np.quantile(yaw, [0.3, 0.6])).astype(np.int64)
+        f.attrs["task"], f.attrs["class_names"] = "classify", "\n".join(Classify.CLASSES)
+
+
 def train_in_dtrain(folder, name, np, **options):
     runner.run(runner.flags({**PLAIN, "train.batch_size": math.ceil(SAMPLES / np), "run.name": name, **options}), np=np, cwd=folder).expect(0)
     run = folder / "runs" / name
@@ -83,19 +137,19 @@ def train_in_dtrain(folder, name, np, **options):
     return [r["loss"] for r in runner.metrics(run)], load_file(checkpoint / "model.safetensors"), run
 
 
-def float64(folder, model_name, optimizer_name, bound, lr=0.01):
-    model = network(model_name)
+def float64(folder, model_name, optimizer_name, bound, lr=0.01, task=Headpose()):
+    model = network(model_name, task.outputs)
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "init.safetensors")
     model = model.double()
     make = {"sgd": lambda p: torch.optim.SGD(p, lr=lr, momentum=0.9, nesterov=True, weight_decay=1e-4),
             "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.01),
             "adam": lambda p: torch.optim.Adam(p, lr=1e-3, weight_decay=1e-4)}[optimizer_name]
-    losses, _ = train_in_python(model, *data(folder, torch.float64), make(model.parameters()))
+    losses, _ = train_in_python(model, *data(folder, torch.float64, task), make(model.parameters()), task)
     options = {"sgd": {"optimizer.lr": lr, "optimizer.momentum": 0.9, "optimizer.nesterov": True, "optimizer.weight_decay": 1e-4},
                "adamw": {"optimizer.lr": 1e-3, "optimizer.weight_decay": 0.01},
                "adam": {"optimizer.lr": 1e-3, "optimizer.weight_decay": 1e-4}}[optimizer_name]
     ours, weights, _ = train_in_dtrain(folder, f"{model_name}-{optimizer_name}", 1,
-                                       **{"train.amp": "fp64", "model.name": model_name, "optimizer.name": optimizer_name, **options})
+                                       **{"train.amp": "fp64", "model.name": model_name, "optimizer.name": optimizer_name, **options, **task.flags})
     for step, (a, b) in enumerate(zip(losses, ours, strict=True)):
         assert abs(a - b) <= bound * max(1, abs(a)), (model_name, optimizer_name, step + 1, a, b)
     worst = 0
@@ -129,10 +183,10 @@ def float64_two_ranks_with_frozen_statistics(folder):
     model = network("headpose_cnn")
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "init.safetensors")
     model = model.double()
-    inputs, targets = data(folder, torch.float64)
+    inputs, targets = data(folder, torch.float64, Headpose())
     train = model.train
     model.train = lambda mode=True: [m.eval() for m in train(mode).modules() if isinstance(m, nn.BatchNorm2d)]
-    losses, _ = train_in_python(model, inputs, targets, torch.optim.SGD(model.parameters(), lr=0.01))
+    losses, _ = train_in_python(model, inputs, targets, torch.optim.SGD(model.parameters(), lr=0.01), Headpose())
     ours, weights, _ = train_in_dtrain(folder, "two", 2, **{"train.amp": "fp64", "optimizer.name": "sgd", "optimizer.lr": 0.01,
                                                             "optimizer.momentum": 0, "optimizer.weight_decay": 0,
                                                             "train.freeze_batch_norm": True})
@@ -143,14 +197,14 @@ def float64_two_ranks_with_frozen_statistics(folder):
             assert (weights[name] - value).abs().max() <= 1e-12 * max(1, value.abs().max()), name
 
 
-def float32(folder, model_name, lr):
-    model = network(model_name)
+def float32(folder, model_name, lr, task=Headpose()):
+    model = network(model_name, task.outputs)
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "init.safetensors")
-    inputs, targets = data(folder, torch.float32)
-    losses, gradients = train_in_python(model, inputs, targets, torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01))
+    inputs, targets = data(folder, torch.float32, task)
+    losses, gradients = train_in_python(model, inputs, targets, torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01), task)
     ours, _, run = train_in_dtrain(folder, f"{model_name}-fp32", 1,
                                    **{"train.amp": "fp32", "model.name": model_name, "optimizer.lr": lr, "checkpoint.every": "1s",
-                                      "checkpoint.keep_last": STEPS})
+                                      "checkpoint.keep_last": STEPS, **task.flags})
     # after one step AdamW's first moment is the gradient × (1 - beta1)
     moments = load_file(run / "checkpoints/step_00000001/optimizer.safetensors")
     worst = 0
@@ -170,5 +224,25 @@ def float32_gradients_and_losses(folder):
     float32(folder, "resnet18", 1e-5)  # Adam turns rounding of tiny gradients into whole steps: small ones
 
 
+def classes_in_float64(folder):
+    dataset_of_classes(folder)
+    float64(folder, "simple_cnn", "sgd", 1e-12, task=Classify())
+    float64(folder, "simple_cnn", "adamw", 1e-10, task=Classify())
+    float64(folder, "mobilenet_v2", "sgd", 1e-12, lr=0.001, task=Classify())
+    float64(folder, "mobilenet_v2", "adamw", 1e-10, task=Classify())
+
+
+def classes_in_float32(folder):
+    dataset_of_classes(folder)
+    float32(folder, "simple_cnn", 1e-4, task=Classify())
+    float32(folder, "mobilenet_v2", 1e-5, task=Classify())
+
+
+def headpose_with_mobilenet(folder):
+    dataset(folder)
+    float64(folder, "mobilenet_v2", "sgd", 1e-12, lr=0.001)
+
+
 runner.main([float64_headpose_cnn_sgd, float64_headpose_cnn_adamw_and_adam, float64_resnet18,
-             float64_two_ranks_with_frozen_statistics, float32_gradients_and_losses])
+             float64_two_ranks_with_frozen_statistics, float32_gradients_and_losses, classes_in_float64, classes_in_float32,
+             headpose_with_mobilenet])
