@@ -84,7 +84,7 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) : options_(options) {
 }
 
 at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths) {
-  const at::Tensor clean = rows * valid_positions(lengths, rows.size(1)).unsqueeze(2);
+  const at::Tensor clean = rows.masked_fill(valid_positions(lengths, rows.size(1)).logical_not().unsqueeze(2), 0);
   const at::Tensor x = bn1_->forward_valid(conv1_->forward(clean.transpose(1, 2)), lengths).relu_();
   return bn2_->forward_valid(conv2_->forward(x), half(lengths)).relu_();
 }
