@@ -14,4 +14,7 @@ std::shared_ptr<Network> make_resnet50(const NetworkOptions&);
 // 1/sqrt(fan-in), batch norm 1 and 0. Each tensor has a generator of its own, keyed by (seed, name).
 void initialise(torch::nn::Module&, uint64_t seed);
 
+// The generator of one tensor's fresh values.
+at::Generator keyed_generator(uint64_t seed, const std::string& parameter);
+
 }  // namespace dtrain::models
