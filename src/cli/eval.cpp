@@ -30,20 +30,6 @@ struct Options {
   int64_t batch_size = 64, workers = 0;
 };
 
-const std::string& required(const checkpoint::Metadata& metadata, const std::string& key) {
-  const auto found = metadata.find(key);
-  if (found == metadata.end()) throw CheckpointError(str("model.safetensors does not say its '", key, "'"));
-  return found->second;
-}
-
-config::Config config_from(const checkpoint::Metadata& metadata) {
-  config::Config config;
-  config.task = required(metadata, "task");
-  config.model.name = required(metadata, "network");
-  config.model.image_size = std::stoll(required(metadata, "image_size"));
-  return config;
-}
-
 int eval(Launched& launched, const Options& options) {
   dist::Communicator& host = launched.host;
   std::optional<checkpoint::Content> content;
@@ -60,13 +46,12 @@ int eval(Launched& launched, const Options& options) {
   data::Splits splits;
   train::Precision precision{};
   dist::agree(host, [&] {
-    config = config_from(content->model_metadata);
+    config = tasks::config_of(content->model_metadata);
     const train::TrainingState state = train::from_json(content->state_json);
     const config::Config trained = config::from_yaml(state.config_yaml, "the checkpoint's config");
     config.data.file = options.data.empty() ? trained.data.file : options.data;
-    config.augment = {.hflip = false, .crop_scale = 1, .brightness = 0, .contrast = 0, .saturation = 0, .hue = 0};
     store = data::Store::open(config.data.file);
-    task = tasks::make_task(config);
+    task = tasks::make_task(config, tasks::facts_of(content->model_metadata));
     task->check(*store);
     splits = data::splits(*store, trained.data.val_share, trained.train.seed);
     precision =
@@ -84,9 +69,10 @@ int eval(Launched& launched, const Options& options) {
   task->model().to(launched.device);
   models::set_channels_last(task->model());
   const int threads = options.workers > 0 ? static_cast<int>(options.workers) : std::clamp(launched.cores / 2, 1, 8);
-  const monitoring::EvalStats stats = train::evaluate(
+  const train::Evaluation evaluation = train::evaluate(
       *task, *store, ids, options.split,
       {.batch_size = options.batch_size, .threads = threads, .precision = precision, .device = launched.device}, host);
+  const monitoring::EvalStats& stats = evaluation.stats;
 
   dist::agree_on_rank0(host, [&] {
     std::string text = str("checkpoint  ", folder, "\ndata        ", config.data.file, ", ", options.split, " split, ",
