@@ -11,6 +11,11 @@
 
 namespace dtrain::config {
 
+struct ModuleTask {              // of the task `module`: what the network's own code does not tell
+  std::string loss = "mse";      // mse | smooth_l1 | l1 | cross_entropy | bce_with_logits | nll
+  std::string inputs = "image";  // image | rows | rows+lengths: what its forward() is given
+};
+
 struct Run {
   std::string name;  // folder below `folder`; empty: task-date-time
   std::string folder = "runs";
@@ -142,6 +147,7 @@ struct Metrics {
 
 struct Config {
   std::string task = "headpose";
+  ModuleTask module;
   Run run;
   Data data;
   Augment augment;

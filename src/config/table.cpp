@@ -12,6 +12,29 @@ Range up_to(double low, double high) { return {.low = low, .high = high, .low_op
 
 using Options = std::vector<Option>;
 
+void task_keys(Options& table, Config& config) {
+  table.insert(table.end(),
+               {
+                   // The section's own name as alias: `task: headpose` and `--task headpose` are short for it.
+                   {.path = "task.name",
+                    .alias = "task",
+                    .target = &config.task,
+                    .text = "what is learned",
+                    .allowed = {"headpose", "classify", "pointer", "sequence", "module"},
+                    .fixed = true},
+                   {.path = "task.loss",
+                    .target = &config.module.loss,
+                    .text = "module: the loss of your own network",
+                    .allowed = {"mse", "smooth_l1", "l1", "cross_entropy", "bce_with_logits", "nll"},
+                    .fixed = true},
+                   {.path = "task.inputs",
+                    .target = &config.module.inputs,
+                    .text = "module: what forward() of your own network is given",
+                    .allowed = {"image", "rows", "rows+lengths"},
+                    .fixed = true},
+               });
+}
+
 void run_keys(Options& table, Run& run) {
   table.insert(
       table.end(),
@@ -471,11 +494,7 @@ void metrics_keys(Options& table, Metrics& metrics) {
 
 std::vector<Option> describe(Config& config) {
   Options table;
-  table.push_back({.path = "task",
-                   .target = &config.task,
-                   .text = "what is learned",
-                   .allowed = {"headpose", "classify", "pointer", "sequence", "module"},
-                   .fixed = true});
+  task_keys(table, config);
   run_keys(table, config.run);
   data_keys(table, config.data);
   augment_keys(table, config.augment);
@@ -495,7 +514,7 @@ std::vector<Option> describe(Config& config) {
 
 const std::vector<Section>& sections() {
   static const std::vector<Section> all = {
-      {"", "what is learned"},
+      {"task", "what is learned; `task: NAME` is short for `task: {name: NAME}`"},
       {"run", "the run, its folder and what it prints"},
       {"data", "what is read, and how"},
       {"augment", "augmentation of the training split; each draw is keyed by (seed, epoch, sample)"},

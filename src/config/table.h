@@ -25,7 +25,7 @@ using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, I
 
 struct Option {
   std::string path = {};   // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
-  std::string alias = {};  // "lr": --lr; empty: none
+  std::string alias = {};  // "lr": --lr; empty: none. The name of its own section: `section: VALUE` sets it too
   Target target;           // the field of the Config that was described
   std::string text;        // one line for people
   std::string unit = {};
@@ -34,7 +34,7 @@ struct Option {
   std::vector<std::pair<std::string, std::string>> synonyms = {};  // name -> what it means
   bool fixed = false;                                              // a resume may not change it
 
-  std::string section() const { return path.substr(0, path.rfind('.') == std::string::npos ? 0 : path.rfind('.')); }
+  std::string section() const { return path.substr(0, path.rfind('.')); }
   std::string key() const { return path.substr(path.rfind('.') + 1); }
 };
 
@@ -44,7 +44,7 @@ std::vector<Option> describe(Config& config);
 struct Section {
   std::string name, text;
 };
-const std::vector<Section>& sections();  // in the table's order; the first has no name and holds the top-level keys
+const std::vector<Section>& sections();  // in the table's order
 
 // Parses `text` strictly (decimal numbers, true | false, names as listed) and stores it. Returns what is wrong with it,
 // and stores nothing then; "" when all is well.
