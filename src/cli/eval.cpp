@@ -5,22 +5,17 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "checkpoint/store.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
+#include "cli/loaded_model.h"
 #include "cli/options.h"
-#include "cli/run_folder.h"
-#include "config/load.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "dist/bytes.h"
 #include "models/models.h"
-#include "models/state.h"
-#include "train/content_transfer.h"
 #include "train/device.h"
 #include "train/evaluate.h"
 #include "train/precision.h"
-#include "train/training_state.h"
 
 namespace dtrain::cli {
 namespace {
@@ -32,31 +27,19 @@ struct Options {
 
 int eval(Launched& launched, const Options& options) {
   dist::Communicator& host = launched.host;
-  std::optional<checkpoint::Content> content;
-  std::string folder;
-  dist::agree_on_rank0(host, [&] {
-    folder = find_checkpoint(options.path).string();
-    content = checkpoint::Store::load(folder);
-  });
-  content = train::broadcast_content(host, content);
-
-  config::Config config;
+  LoadedModel loaded = load_model(host, options.path);
+  tasks::Task& task = *loaded.task;
+  config::Config& config = loaded.config;
   std::unique_ptr<data::Store> store;
-  std::unique_ptr<tasks::Task> task;
   data::Splits splits;
   train::Precision precision{};
   dist::agree(host, [&] {
-    config = tasks::config_of(content->model_metadata);
-    const train::TrainingState state = train::from_json(content->state_json);
-    const config::Config trained = config::from_yaml(state.config_yaml, "the checkpoint's config");
-    config.data.file = options.data.empty() ? trained.data.file : options.data;
+    if (!options.data.empty()) config.data.file = options.data;
     store = data::Store::open(config.data.file);
-    task = tasks::make_task(config, tasks::facts_of(content->model_metadata));
-    task->check(*store);
-    splits = data::splits(*store, trained.data.val_share, trained.train.seed);
+    task.check(*store);
+    splits = data::splits(*store, config.data.val_share, config.train.seed);
     precision =
         train::parse_precision(options.amp, launched.device.type(), train::device_info(launched.device).capability);
-    models::load_all(task->model(), content->model);
   });
   const std::vector<int64_t>& ids = options.split == "train" ? splits.train
                                     : options.split == "val" ? splits.val
@@ -66,17 +49,17 @@ int eval(Launched& launched, const Options& options) {
       throw DataError(str(config.data.file, " has no samples in its ", options.split, " split (try --split)"));
   });
   train::apply_precision(precision);
-  task->model().to(launched.device);
-  models::set_channels_last(task->model());
+  task.model().to(launched.device);
+  models::set_channels_last(task.model());
   const int threads = options.workers > 0 ? static_cast<int>(options.workers) : std::clamp(launched.cores / 2, 1, 8);
   const train::Evaluation evaluation = train::evaluate(
-      *task, *store, ids, options.split,
+      task, *store, ids, options.split,
       {.batch_size = options.batch_size, .threads = threads, .precision = precision, .device = launched.device}, host);
   const monitoring::EvalStats& stats = evaluation.stats;
 
   dist::agree_on_rank0(host, [&] {
-    std::string text = str("checkpoint  ", folder, "\ndata        ", config.data.file, ", ", options.split, " split, ",
-                           human_count(stats.samples), " samples\n");
+    std::string text = str("checkpoint  ", loaded.checkpoint, "\ndata        ", config.data.file, ", ", options.split,
+                           " split, ", human_count(stats.samples), " samples\n");
     if (const std::string protocol = store->attribute("protocol"); !protocol.empty())
       text += str("protocol    ", protocol, "\n");
     for (const auto& [name, value] : stats.metrics) {

@@ -35,9 +35,9 @@ std::vector<Problem> broken_rules(const Assembly& assembly) {
   must(c.run.resume != "auto" || !c.run.name.empty(), {"run.resume"},
        "run.resume: auto continues the run of a given name; give run.name (--name) too");
   const std::vector<std::string>& networks = networks_of(c.task);
-  must(std::find(networks.begin(), networks.end(), network_of(c)) != networks.end(), {"model.name", "task"},
+  must(std::find(networks.begin(), networks.end(), network_of(c)) != networks.end(), {"model.name", "task.name"},
        str("model.name: task ", c.task, " trains ", join(networks, ", "), ", not ", c.model.name));
-  must(c.task != "module" || !c.model.file.empty(), {"task"},
+  must(c.task != "module" || !c.model.file.empty(), {"task.name"},
        "model.file: task module needs the TorchScript file of the network");
   must(c.model.dropout >= 0 || c.model.dropout == -1, {"model.dropout"},
        str("model.dropout: ", c.model.dropout, " is neither a share in [0, 1) nor -1, the network's own"));

@@ -12,6 +12,29 @@ Range up_to(double low, double high) { return {.low = low, .high = high, .low_op
 
 using Options = std::vector<Option>;
 
+void task_keys(Options& table, Config& config) {
+  table.insert(table.end(),
+               {
+                   // The section's own name as alias: `task: headpose` and `--task headpose` are short for it.
+                   {.path = "task.name",
+                    .alias = "task",
+                    .target = &config.task,
+                    .text = "what is learned",
+                    .allowed = {"headpose", "classify", "pointer", "sequence", "module"},
+                    .fixed = true},
+                   {.path = "task.loss",
+                    .target = &config.module.loss,
+                    .text = "module: the loss of your own network",
+                    .allowed = {"mse", "smooth_l1", "l1", "cross_entropy", "bce_with_logits", "nll"},
+                    .fixed = true},
+                   {.path = "task.inputs",
+                    .target = &config.module.inputs,
+                    .text = "module: what forward() of your own network is given",
+                    .allowed = {"image", "rows", "rows+lengths"},
+                    .fixed = true},
+               });
+}
+
 void run_keys(Options& table, Run& run) {
   table.insert(
       table.end(),
@@ -23,9 +46,8 @@ void run_keys(Options& table, Run& run) {
           {.path = "run.folder", .target = &run.folder, .text = "where run folders are made"},
           {.path = "run.log_every",
            .target = &run.log_every,
-           .text = "a step line every so many steps",
-           .unit = "optimizer steps",
-           .range = at_least(1)},
+           .text = "a step line every so often",
+           .unit = "500s steps, 2e epochs, 10m minutes"},
           {.path = "run.progress",
            .target = &run.progress,
            .text = "progress bar or step lines; auto: a bar on a terminal, lines under mpirun",
@@ -240,11 +262,10 @@ void train_keys(Options& table, Train& train) {
                    {.path = "train.class_weights",
                     .target = &train.class_weights,
                     .text = "classes: none, balanced (rare ones count more), or a number each, as 1,0.5,2"},
-                   {.path = "train.eval_every_epochs",
-                    .target = &train.eval_every_epochs,
-                    .text = "validate every so many epochs",
-                    .unit = "epochs",
-                    .range = at_least(1)},
+                   {.path = "train.eval_every",
+                    .target = &train.eval_every,
+                    .text = "validate every so often, and at the end",
+                    .unit = "500s steps, 2e epochs, 10m minutes"},
                });
 }
 
@@ -388,16 +409,10 @@ void amp_keys(Options& table, Amp& amp) {
 
 void checkpoint_keys(Options& table, Checkpoint& checkpoint) {
   table.insert(table.end(), {
-                                {.path = "checkpoint.every_steps",
-                                 .target = &checkpoint.every_steps,
-                                 .text = "save every so many; 0: not by steps",
-                                 .unit = "optimizer steps",
-                                 .range = at_least(0)},
-                                {.path = "checkpoint.every_minutes",
-                                 .target = &checkpoint.every_minutes,
-                                 .text = "save every so many; 0: not by time",
-                                 .unit = "minutes",
-                                 .range = between(0, 1e6)},
+                                {.path = "checkpoint.every",
+                                 .target = &checkpoint.every,
+                                 .text = "save every so often, and at the end",
+                                 .unit = "500s steps, 2e epochs, 10m minutes"},
                                 {.path = "checkpoint.keep_last",
                                  .target = &checkpoint.keep_last,
                                  .text = "checkpoints to keep besides the best",
@@ -479,11 +494,7 @@ void metrics_keys(Options& table, Metrics& metrics) {
 
 std::vector<Option> describe(Config& config) {
   Options table;
-  table.push_back({.path = "task",
-                   .target = &config.task,
-                   .text = "what is learned",
-                   .allowed = {"headpose", "classify", "pointer", "sequence", "module"},
-                   .fixed = true});
+  task_keys(table, config);
   run_keys(table, config.run);
   data_keys(table, config.data);
   augment_keys(table, config.augment);
@@ -503,7 +514,7 @@ std::vector<Option> describe(Config& config) {
 
 const std::vector<Section>& sections() {
   static const std::vector<Section> all = {
-      {"", "what is learned"},
+      {"task", "what is learned; `task: NAME` is short for `task: {name: NAME}`"},
       {"run", "the run, its folder and what it prints"},
       {"data", "what is read, and how"},
       {"augment", "augmentation of the training split; each draw is keyed by (seed, epoch, sample)"},

@@ -26,11 +26,11 @@ at::Tensor valid_positions(const at::Tensor& lengths, int64_t positions) {
   return at::arange(positions, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1);
 }
 
-// Holds the parameters under the names that torch.nn.LSTM gives them.
-class LstmParameters : public nn::Module {
- public:
-  at::Tensor add(const std::string& name, at::IntArrayRef shape) { return register_parameter(name, at::empty(shape)); }
-};
+// The hidden states [T, B, hidden] of one layer, from zeros.
+at::Tensor states_of(const LstmLayer& layer, const at::Tensor& rows) {
+  const at::Tensor zeros = at::zeros({rows.size(1), layer.weight_hh.size(1)}, rows.options().requires_grad(false));
+  return run_lstm(layer, rows, zeros, zeros).states;
+}
 
 }  // namespace
 
@@ -54,13 +54,7 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) : options_(options) {
   conv2_ =
       register_module("conv2", nn::Conv1d(nn::Conv1dOptions(kWidth1, kWidth2, 5).stride(2).padding(2).bias(false)));
   bn2_ = register_module("bn2", BatchNorm(kWidth2));
-  const auto lstm = register_module("lstm", std::make_shared<LstmParameters>());
-  for (int64_t layer = 0; layer < kLayers; ++layer) {
-    const std::string end = "_l" + std::to_string(layer);
-    lstm_.push_back({lstm->add("weight_ih" + end, {4 * hidden, layer == 0 ? kWidth2 : hidden}),
-                     lstm->add("weight_hh" + end, {4 * hidden, hidden}), lstm->add("bias_ih" + end, {4 * hidden}),
-                     lstm->add("bias_hh" + end, {4 * hidden})});
-  }
+  lstm_ = register_module("lstm", std::make_shared<LstmParameters>(kWidth2, hidden, kLayers));
   fc_ = register_module("fc", nn::Linear(hidden, options.classes));
   reconstruct_ = register_module(
       "reconstruct", nn::ConvTranspose1d(nn::ConvTranspose1dOptions(hidden, options.features, 4).stride(2).padding(1)));
@@ -72,8 +66,9 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) : options_(options) {
   };
   uniform(conv1_->weight, "conv1.weight", options.features * 5);
   uniform(conv2_->weight, "conv2.weight", kWidth1 * 5);
-  for (const auto& item : lstm->named_parameters()) uniform(item.value(), "lstm." + item.key(), hidden);
-  for (const LstmLayer& layer : lstm_) {  // gates in torch's order: input, forget, cell, output
+  for (const auto& item : lstm_->named_parameters()) uniform(item.value(), "lstm." + item.key(), hidden);
+  for (int64_t i = 0; i < kLayers; ++i) {  // gates in torch's order: input, forget, cell, output
+    const LstmLayer layer = lstm_->layer(i);
     layer.bias_ih.slice(0, hidden, 2 * hidden).fill_(1);
     layer.bias_hh.slice(0, hidden, 2 * hidden).zero_();
   }
@@ -89,16 +84,8 @@ at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths) 
   return bn2_->forward_valid(conv2_->forward(x), half(lengths)).relu_();
 }
 
-at::Tensor CnnLstm::run_layer(const at::Tensor& input, const LstmLayer& layer) const {
-  const at::Tensor zeros = at::zeros({1, input.size(1), options_.hidden}, input.options().requires_grad(false));
-  const bool learns = at::GradMode::is_enabled() && (input.requires_grad() || layer.weight_ih.requires_grad());
-  return std::get<0>(at::lstm(input, {zeros, zeros}, {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh},
-                              /*has_biases=*/true,
-                              /*num_layers=*/1, /*dropout=*/0, learns, /*bidirectional=*/false, /*batch_first=*/false));
-}
-
 at::Tensor CnnLstm::recurrent(const at::Tensor& convolved, const at::Tensor& sample_ids) {
-  at::Tensor states = run_layer(convolved.permute({2, 0, 1}).contiguous(), lstm_[0]);
+  at::Tensor states = states_of(lstm_->layer(0), convolved.permute({2, 0, 1}).contiguous());
   if (is_training() && options_.lstm_dropout > 0) {
     const RandomContext* outer = current_random_context();
     DTRAIN_CHECK(outer != nullptr, "dropout between the LSTM layers draws by sample id: set a RandomScope");
@@ -106,7 +93,7 @@ at::Tensor CnnLstm::recurrent(const at::Tensor& convolved, const at::Tensor& sam
     // An element's number within its sample must not depend on the padding: time before channel.
     states = keyed_dropout(states.transpose(0, 1), options_.lstm_dropout, kLstmDropout).transpose(0, 1);
   }
-  return run_layer(states, lstm_[1]);
+  return states_of(lstm_->layer(1), states);
 }
 
 template <typename Use>

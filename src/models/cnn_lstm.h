@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "models/batch_norm.h"
+#include "models/lstm.h"
 #include "models/models.h"
 
 namespace dtrain::models {
@@ -71,12 +72,8 @@ class CnnLstm : public Network {
   void train(bool on = true) override;
 
  private:
-  struct LstmLayer {
-    at::Tensor weight_ih, weight_hh, bias_ih, bias_hh;
-  };
   // Hidden states of the second layer of some sequences [T', b, hidden], from their convolved rows [b, 128, T'].
   at::Tensor recurrent(const at::Tensor& convolved, const at::Tensor& sample_ids);
-  at::Tensor run_layer(const at::Tensor& input, const LstmLayer&) const;
   at::Tensor convolve(const at::Tensor& rows, const at::Tensor& lengths);  // [B, 128, T'], zero beyond
   // Calls `use(hidden states [T', b, hidden], group)` for each group of the batch, and puts the results together along
   // the first dimension in the order of the batch.
@@ -86,7 +83,7 @@ class CnnLstm : public Network {
   CnnLstmOptions options_;
   torch::nn::Conv1d conv1_{nullptr}, conv2_{nullptr};
   BatchNorm bn1_{nullptr}, bn2_{nullptr};
-  std::vector<LstmLayer> lstm_;
+  std::shared_ptr<LstmParameters> lstm_;
   torch::nn::Linear fc_{nullptr};
   torch::nn::ConvTranspose1d reconstruct_{nullptr};
   bool encoder_frozen_ = false;

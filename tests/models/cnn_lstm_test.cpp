@@ -134,8 +134,10 @@ TEST_F(CnnLstmTest, TrainingStatisticsAreThoseOfTheValidPositionsSideBySide) {
     for (const at::Tensor& x : inputs) outputs.push_back(at::conv1d(x, parameters[conv + ".weight"], {}, stride, 2));
     const at::Tensor side_by_side = at::cat(outputs, 2).squeeze(0);
     const auto [variance, mean] = at::var_mean(side_by_side, at::IntArrayRef({1}), /*unbiased=*/true);
-    EXPECT_TRUE(at::allclose(buffers[norm + ".running_mean"], 0.9 * before.at(norm + ".running_mean") + 0.1 * mean, 1e-12));
-    EXPECT_TRUE(at::allclose(buffers[norm + ".running_var"], 0.9 * before.at(norm + ".running_var") + 0.1 * variance, 1e-12));
+    EXPECT_TRUE(
+        at::allclose(buffers[norm + ".running_mean"], 0.9 * before.at(norm + ".running_mean") + 0.1 * mean, 1e-12));
+    EXPECT_TRUE(
+        at::allclose(buffers[norm + ".running_var"], 0.9 * before.at(norm + ".running_var") + 0.1 * variance, 1e-12));
     const at::Tensor biased = at::var(side_by_side, at::IntArrayRef({1}), /*unbiased=*/false);
     for (size_t i = 0; i < inputs.size(); ++i) {
       const auto along = [](const at::Tensor& t) { return t.view({1, -1, 1}); };
@@ -171,11 +173,11 @@ TEST_F(CnnLstmTest, AFrozenEncoderKeepsItsWeightsAndStatistics) {
 TEST_F(CnnLstmTest, HasTorchsNames) {
   std::vector<std::string> names;
   for (const auto& item : network.named_parameters()) names.push_back(item.key());
-  EXPECT_EQ(names, (std::vector<std::string>{
-                       "conv1.weight", "bn1.weight", "bn1.bias", "conv2.weight", "bn2.weight", "bn2.bias",
-                       "lstm.weight_ih_l0", "lstm.weight_hh_l0", "lstm.bias_ih_l0", "lstm.bias_hh_l0",
-                       "lstm.weight_ih_l1", "lstm.weight_hh_l1", "lstm.bias_ih_l1", "lstm.bias_hh_l1", "fc.weight",
-                       "fc.bias", "reconstruct.weight", "reconstruct.bias"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"conv1.weight", "bn1.weight", "bn1.bias", "conv2.weight", "bn2.weight",
+                                             "bn2.bias", "lstm.weight_ih_l0", "lstm.weight_hh_l0", "lstm.bias_ih_l0",
+                                             "lstm.bias_hh_l0", "lstm.weight_ih_l1", "lstm.weight_hh_l1",
+                                             "lstm.bias_ih_l1", "lstm.bias_hh_l1", "fc.weight", "fc.bias",
+                                             "reconstruct.weight", "reconstruct.bias"}));
 }
 
 TEST_F(CnnLstmTest, FreshWeightsAreKeyedBySeed) {

@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kFeatures = 3;
 const MaskedNoise kBoth{.seed = 4, .epoch = 2, .noise = 0.5f, .share = 0.3f, .span = 4};
 
-NoisedRows run(const MaskedNoise& m, const std::vector<int64_t>& lengths, const std::vector<int64_t>& ids, int64_t longest,
-               at::ScalarType dtype = at::kFloat) {
+NoisedRows run(const MaskedNoise& m, const std::vector<int64_t>& lengths, const std::vector<int64_t>& ids,
+               int64_t longest, at::ScalarType dtype = at::kFloat) {
   const at::Tensor rows = at::ones({static_cast<int64_t>(ids.size()), longest, kFeatures}, dtype);
   return hide_and_noise(rows, at::tensor(lengths, at::kLong), at::tensor(ids, at::kLong), m);
 }

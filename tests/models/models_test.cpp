@@ -40,7 +40,9 @@ TEST(Networks, TakeAnyImageFrom32Pixels) {
 TEST(Networks, AreAllowedByTheConfiguration) {
   config::Config config;
   for (const config::Option& option : config::describe(config)) {
-    if (option.path == "model.name") EXPECT_THAT(option.allowed, IsSupersetOf(network_names()));
+    if (option.path == "model.name") {
+      EXPECT_THAT(option.allowed, IsSupersetOf(network_names()));
+    }
   }
 }
 
