@@ -99,7 +99,9 @@ TEST_F(CnnLstmTest, WhatIsRebuiltDoesNotDependOnTheBatch) {
 }
 
 TEST_F(CnnLstmTest, DropoutDoesNotDependOnTheBatch) {
-  CnnLstm other({.features = kFeatures, .classes = kClasses, .hidden = 16, .dropout = 0.4, .lstm_dropout = 0.5});
+  const auto made = std::make_shared<CnnLstm>(
+      CnnLstmOptions{.features = kFeatures, .classes = kClasses, .hidden = 16, .dropout = 0.4, .lstm_dropout = 0.5});
+  CnnLstm& other = *made;
   convert_floating_point(other, at::kDouble);
   freeze_batch_norm(other);
   other.train();
