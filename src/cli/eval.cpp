@@ -6,10 +6,12 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "cli/eval_report.h"
 #include "cli/launch.h"
 #include "cli/loaded_model.h"
 #include "cli/options.h"
 #include "core/error.h"
+#include "core/file_system.h"
 #include "core/strings.h"
 #include "dist/bytes.h"
 #include "models/models.h"
@@ -22,7 +24,8 @@ namespace {
 
 struct Options {
   std::string path, data, split = "test", amp = "fp32", device = "auto";
-  int64_t batch_size = 64, workers = 0;
+  int64_t batch_size = 64, workers = 0, worst = 10;
+  std::string json;
 };
 
 int eval(Launched& launched, const Options& options) {
@@ -52,22 +55,34 @@ int eval(Launched& launched, const Options& options) {
   task.model().to(launched.device);
   models::set_channels_last(task.model());
   const int threads = options.workers > 0 ? static_cast<int>(options.workers) : std::clamp(launched.cores / 2, 1, 8);
-  const train::Evaluation evaluation = train::evaluate(
-      task, *store, ids, options.split,
-      {.batch_size = options.batch_size, .threads = threads, .precision = precision, .device = launched.device}, host);
-  const monitoring::EvalStats& stats = evaluation.stats;
+  const train::Evaluation evaluation = train::evaluate(task, *store, ids, options.split,
+                                                       {.batch_size = options.batch_size,
+                                                        .threads = threads,
+                                                        .skip_bad = config.data.on_bad_sample == "skip",
+                                                        .precision = precision,
+                                                        .device = launched.device,
+                                                        .worst = options.worst},
+                                                       host);
 
   dist::agree_on_rank0(host, [&] {
-    std::string text = str("checkpoint  ", loaded.checkpoint, "\ndata        ", config.data.file, ", ", options.split,
-                           " split, ", human_count(stats.samples), " samples\n");
-    if (const std::string protocol = store->attribute("protocol"); !protocol.empty())
-      text += str("protocol    ", protocol, "\n");
-    for (const auto& [name, value] : stats.metrics) {
-      text += str(name, std::string(name.size() < 12 ? 12 - name.size() : 1, ' '), fixed(value, 4), "\n");
+    EvalReport report{.checkpoint = loaded.checkpoint,
+                      .data = config.data.file,
+                      .protocol = store->attribute("protocol"),
+                      .task = config.task,
+                      .network = config.model.name,
+                      .precision = train::to_string(precision),
+                      .stats = evaluation.stats,
+                      .worst = {},
+                      .warnings = {}};
+    if (evaluation.bad_samples > 0) {
+      report.warnings.push_back(str(evaluation.bad_samples, " samples that cannot be read are left out"));
     }
-    text += str("speed       ", fixed(static_cast<double>(stats.samples) / stats.seconds, 1), " samples/s\n");
-    std::fputs(text.c_str(), stdout);
+    for (const train::WorstSample& sample : evaluation.worst) {
+      report.worst.push_back({sample.id, sample.error, store->source(sample.id)});
+    }
+    std::fputs(to_text(report).c_str(), stdout);
     std::fflush(stdout);
+    if (!options.json.empty()) write_atomically(real_file_system(), options.json, to_json(report));
   });
   return 0;
 }
@@ -93,6 +108,10 @@ int run_eval(const Arguments& arguments) {
   app.add_option("--device", options.device, "auto, cuda or cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->capture_default_str();
+  app.add_option("--worst", options.worst, "name so many samples with the largest errors")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--json", options.json, "write all of it, tables too, as JSON to this file");
   if (!parse(app, arguments)) return 0;
   if (options.amp == "off") options.amp = "fp32";
   config::Device device;

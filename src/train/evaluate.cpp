@@ -133,6 +133,7 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
                        .threads = options.threads,
                        .prefetch = options.prefetch,
                        .verify = options.verify,
+                       .skip_bad = options.skip_bad,
                        .device = options.device},
                       {host.rank(), host.size()});
 
@@ -154,6 +155,10 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
     }
     if (on_batch) on_batch();
   }
+  at::Tensor bad = at::full({1}, loader.bad_samples(), at::kLong);
+  host.all_reduce(bad, dist::ReduceOp::kSum).wait();
+  result.bad_samples = bad.item<int64_t>();
+  stats.samples -= result.bad_samples;
   const tasks::Counts totals = sum_over_ranks(counts, host);
   if (!totals.empty()) {
     tasks::Summary summary = task.summarise(totals);

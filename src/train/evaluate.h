@@ -20,6 +20,7 @@ struct EvaluateOptions {
   int threads = 1;
   int prefetch = 4;
   bool verify = false;
+  bool skip_bad = false;  // leave out samples that cannot be read
   Precision precision = Precision::kFp32;
   at::Device device = at::kCPU;
   int64_t worst = 0;  // how many of the samples with the largest errors to name
@@ -32,6 +33,7 @@ struct WorstSample {
 
 struct Evaluation {
   monitoring::EvalStats stats;
+  int64_t bad_samples = 0;         // left out (skip_bad), all ranks
   std::vector<WorstSample> worst;  // the worst first (NaN is worse than any number); equal ones by id
 };
 

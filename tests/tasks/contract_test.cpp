@@ -1,13 +1,24 @@
-// What every task must keep, run for each task of the registry: the loss is finite, one batch can be learned by heart,
-// losses and metrics of two halves add up to those of the whole, and the state round-trips.
+// What every task must keep, run for each task of the registry on samples made for it: the loss is finite, one batch
+// can be learned by heart, counts of parts add up to those of the whole, N ranks train as one, the state round-trips,
+// predictions give the metrics that evaluation gives, and all of it works in double precision.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <optional>
+
 #include "checkpoint/safetensors.h"
+#include "config/model_defaults.h"
 #include "core/error.h"
+#include "dist/thread_communicator.h"
 #include "models/random_context.h"
 #include "models/state.h"
-#include "tasks/task.h"
+#include "tasks/example_store.h"
+#include "train/evaluate.h"
+#include "train/trainer.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -16,54 +27,69 @@ config::Config small(const std::string& task) {
   config::Config config;
   config.task = task;
   config.model.image_size = 32;
+  config.model.hidden = 16;
   config.model.dropout = 0;
+  config.train.epochs = 2;
+  config.sequence = {.encoder_epochs = 1, .classifier_epochs = 1, .iterations = 0, .encoder_lr_ratio = 1};
   return config;
 }
 
-data::Batch batch_of(const Task& task, int64_t samples, uint64_t seed = 7) {
-  torch::manual_seed(seed);
-  data::Batch batch;
-  const int64_t size = task.samples().image_size;
-  batch.inputs = at::randn({samples, 3, size, size}).contiguous(at::MemoryFormat::ChannelsLast);
-  batch.targets = at::rand({samples, 3}) * 120 - 60;
-  for (int64_t id = 0; id < samples; ++id) batch.ids.push_back(id);
-  batch.global_samples = samples;
-  return batch;
-}
-
-data::Batch half(const data::Batch& whole, int64_t begin, int64_t end) {
-  data::Batch part = whole;
-  part.inputs = whole.inputs.slice(0, begin, end);
-  part.targets = whole.targets.slice(0, begin, end);
-  part.ids.assign(whole.ids.begin() + begin, whole.ids.begin() + end);
-  return part;
+data::Batch batch_of(const Task& task, const Example& example, std::vector<int64_t> ids) {
+  const auto samples = static_cast<int64_t>(ids.size());
+  data::Loader loader(
+      *example.store, std::move(ids), task.samples(),
+      {.batch_size = samples, .global_batch = samples, .steps = 1, .shuffle = false, .augment = false, .threads = 1},
+      {});
+  return loader.next();
 }
 
 class EveryTask : public ::testing::TestWithParam<std::string> {
  protected:
-  std::unique_ptr<Task> task = make_task(small(GetParam()), {});
+  data::Batch batch(std::vector<int64_t> ids) { return batch_of(*task, example, std::move(ids)); }
+
+  // Each phase of a run, once, entered.
+  void in_each_phase(const std::function<void()>& body) {
+    for (const std::string& phase : train::phases_of(*task, config.train.epochs)) {
+      SCOPED_TRACE("phase " + phase);
+      task->enter_phase(phase);
+      task->model().train();
+      body();
+    }
+  }
+
+  config::Config config = small(GetParam());
+  Example example = example_for(config);
+  std::unique_ptr<Task> task = make_task(config, example.facts);
 };
 
-TEST_P(EveryTask, HasAFiniteLossAndGradient) {
-  const data::Batch batch = batch_of(*task, 4);
-  task->model().train();
-  const models::RandomScope randomness({1, 0, at::tensor(batch.ids)});
-  const Loss loss = task->loss(batch);
-  EXPECT_TRUE(std::isfinite(loss.sum.item<double>()));
-  EXPECT_EQ(loss.weight.item<double>(), task->planned_weight(4));
-  loss.sum.backward();
-  for (const auto& parameter : task->model().named_parameters()) {
-    ASSERT_TRUE(parameter.value().grad().defined()) << parameter.key();
-    EXPECT_TRUE(parameter.value().grad().isfinite().all().item<bool>()) << parameter.key();
-  }
+TEST_P(EveryTask, HasAFiniteLossAndGradientInEachPhase) {
+  const data::Batch batch = this->batch({0, 1, 2, 3});
+  in_each_phase([&] {
+    const models::RandomScope randomness({1, 0, at::tensor(batch.ids)});
+    const Loss loss = task->loss(batch);
+    EXPECT_TRUE(std::isfinite(loss.sum.item<double>()));
+    const double ratio = loss.weight.item<double>() / task->planned_weight(4);
+    EXPECT_TRUE(ratio > 1.0 / 16 && ratio < 16)
+        << "planned " << task->planned_weight(4) << ", is " << ratio << " times it";
+    if (loss.per_sample.defined()) {
+      EXPECT_EQ(loss.per_sample.sizes(), at::IntArrayRef({4}));
+      EXPECT_FALSE(loss.per_sample.requires_grad());
+    }
+    loss.sum.backward();
+    for (const auto& parameter : task->model().named_parameters()) {
+      if (!parameter.value().requires_grad()) continue;
+      ASSERT_TRUE(parameter.value().grad().defined()) << parameter.key();
+      EXPECT_TRUE(parameter.value().grad().isfinite().all().item<bool>()) << parameter.key();
+    }
+  });
 }
 
 TEST_P(EveryTask, LearnsOneBatchByHeart) {
-  const data::Batch batch = batch_of(*task, 4);
-  task->model().train();
-  torch::optim::Adam optimizer(task->model().parameters(), torch::optim::AdamOptions(2e-3));
+  const data::Batch batch = this->batch({0, 1, 2, 3});
+  in_each_phase([] {});  // ends in the last one, whose loss is what the task is for
+  torch::optim::Adam optimizer(task->model().parameters(), torch::optim::AdamOptions(5e-3));
   double first = 0, last = 0;
-  for (int step = 0; step < 60; ++step) {
+  for (int step = 0; step < 150; ++step) {
     const models::RandomScope randomness({1, step, at::tensor(batch.ids)});
     optimizer.zero_grad();
     const Loss loss = task->loss(batch);
@@ -76,11 +102,10 @@ TEST_P(EveryTask, LearnsOneBatchByHeart) {
 }
 
 TEST_P(EveryTask, CountsAddUp) {
-  const data::Batch whole = batch_of(*task, 6);
   task->model().eval();
   const at::NoGradGuard no_grad;
-  const Counts at_once = task->count(whole).sums;
-  const Counts first = task->count(half(whole, 0, 2)).sums, second = task->count(half(whole, 2, 6)).sums;
+  const Counts at_once = task->count(batch({0, 1, 2, 3, 4, 5})).sums;
+  const Counts first = task->count(batch({0, 1})).sums, second = task->count(batch({2, 3, 4, 5})).sums;
   ASSERT_EQ(first.size(), at_once.size());
   ASSERT_EQ(second.size(), at_once.size());
   for (size_t i = 0; i < at_once.size(); ++i) {
@@ -88,15 +113,15 @@ TEST_P(EveryTask, CountsAddUp) {
     EXPECT_EQ(sum.scalar_type(), at::kDouble) << name;
     EXPECT_EQ(first[i].first, name);
     ASSERT_EQ(first[i].second.sizes(), sum.sizes()) << name;
+    ASSERT_EQ(second[i].second.sizes(), sum.sizes()) << name;
     EXPECT_TRUE(at::allclose(first[i].second + second[i].second, sum, 1e-5, 1e-5)) << name;
   }
 }
 
 TEST_P(EveryTask, SummarisesTheMetricsItNames) {
-  const data::Batch batch = batch_of(*task, 5);
   task->model().eval();
   const at::NoGradGuard no_grad;
-  const Counted counted = task->count(batch);
+  const Counted counted = task->count(batch({0, 1, 2, 3, 4}));
   const Summary summary = task->summarise(counted.sums);
   const std::vector<MetricSpec> specs = task->metrics();
   ASSERT_GE(specs.size(), 2u) << "the loss and the primary metric";
@@ -110,10 +135,74 @@ TEST_P(EveryTask, SummarisesTheMetricsItNames) {
     ASSERT_EQ(table.cells.size(), table.rows.size()) << table.name;
     for (const auto& row : table.cells) EXPECT_EQ(row.size(), table.columns.size()) << table.name;
   }
-  if (counted.errors.defined()) {
-    EXPECT_EQ(counted.errors.sizes(), at::IntArrayRef({5}));
-    EXPECT_EQ(counted.errors.scalar_type(), at::kDouble);
+  ASSERT_TRUE(counted.errors.defined()) << "eval could not name the worst samples";
+  EXPECT_EQ(counted.errors.sizes(), at::IntArrayRef({5}));
+  EXPECT_EQ(counted.errors.scalar_type(), at::kDouble);
+}
+
+// One metric from the rows of predict and the stored targets, by the names of the columns.
+struct Recomputed {
+  std::string metric;
+  double value = 0;
+};
+
+std::optional<Recomputed> recompute(const Task& task, const Example& example, const std::vector<Row>& rows) {
+  const std::vector<std::string> columns = task.columns();
+  const auto has_metric = [&](const char* name) {
+    for (const MetricSpec& metric : task.metrics()) {
+      if (metric.name == name) return true;
+    }
+    return false;
+  };
+  double sum = 0, weight = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto id = static_cast<int64_t>(i);
+    if (columns[0] == "class") {
+      const int64_t label = data::read_target_as<int64_t>(*example.store, id)[0];
+      sum += std::get<std::string>(rows[i][0]) == example.facts.classes[static_cast<size_t>(label)];
+      weight += 1;
+    } else if (columns[0] == "order") {
+      const std::vector<int64_t> right = data::read_target_as<int64_t>(*example.store, id);
+      const auto& order = std::get<std::vector<int64_t>>(rows[i][0]);
+      EXPECT_EQ(order.size(), right.size());
+      for (size_t k = 0; k < right.size(); ++k) sum += order[k] == right[k];
+      weight += static_cast<double>(right.size());
+    } else if (has_metric("mae")) {  // numbers: one column each, or one column of all
+      const std::vector<float> target = data::read_target_as<float>(*example.store, id);
+      std::vector<double> values;
+      for (const Value& value : rows[i]) {
+        if (const auto* list = std::get_if<std::vector<double>>(&value)) values = *list;
+        if (const auto* number = std::get_if<double>(&value)) values.push_back(*number);
+      }
+      EXPECT_EQ(values.size(), target.size());
+      for (size_t k = 0; k < target.size(); ++k) sum += std::abs(values[k] - static_cast<double>(target[k]));
+      weight += static_cast<double>(target.size());
+    } else {
+      return std::nullopt;
+    }
   }
+  const char* name = columns[0] == "order"   ? "position_accuracy"
+                     : columns[0] != "class" ? "mae"
+                     : has_metric("top1")    ? "top1"
+                                             : "accuracy";
+  return Recomputed{name, sum / weight};
+}
+
+TEST_P(EveryTask, PredictionsGiveTheMetricsOfTheEvaluation) {
+  dist::run_thread_world(1, [&](dist::Communicator& comm) {
+    const monitoring::EvalStats stats =
+        train::evaluate(*task, *example.store, example.ids, "test", {.batch_size = 5}, comm).stats;
+    const at::NoGradGuard no_grad;
+    task->model().eval();
+    data::Batch all = batch(example.ids);
+    all.targets = at::Tensor();  // not needed
+    const std::vector<Row> rows = task->predict(all);
+    ASSERT_EQ(rows.size(), example.ids.size());
+    for (const Row& row : rows) EXPECT_EQ(row.size(), task->columns().size());
+    const std::optional<Recomputed> recomputed = recompute(*task, example, rows);
+    ASSERT_TRUE(recomputed) << "this suite does not know how to recompute a metric from column " << task->columns()[0];
+    EXPECT_NEAR(train::metric(stats, recomputed->metric), recomputed->value, 1e-5 * std::max(1.0, recomputed->value));
+  });
 }
 
 TEST_P(EveryTask, StateRoundTrips) {
@@ -122,17 +211,19 @@ TEST_P(EveryTask, StateRoundTrips) {
   for (const auto& item : task->model().named_buffers()) state.emplace_back(item.key(), item.value());
   const checkpoint::TensorFile file =
       checkpoint::from_safetensors(checkpoint::to_safetensors(state, task->metadata()), "state");
-  config::Config other = small(GetParam());
+  config::Config other = config_of(file.metadata);
+  EXPECT_EQ(other.task, GetParam());
+  EXPECT_EQ(other.model.name, config::network_of(config));
+  if (task->samples().kind == data::SampleSpec::Kind::kImage) EXPECT_EQ(other.model.image_size, 32);
+  other.model.file = config.model.file;
   other.train.seed = 99;
-  const std::unique_ptr<Task> restored = make_task(other, {});
+  const std::unique_ptr<Task> restored = make_task(other, facts_of(file.metadata));
   models::load_all(restored->model(), file.tensors);
-  const data::Batch batch = batch_of(*task, 3);
+  const data::Batch batch = this->batch({0, 1, 2});
   const at::NoGradGuard no_grad;
   task->model().eval();
   restored->model().eval();
   EXPECT_EQ(task->predict(batch), restored->predict(batch));
-  EXPECT_EQ(file.metadata.at("task"), GetParam());
-  EXPECT_EQ(config_of(file.metadata).model.image_size, 32);
 }
 
 TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {
@@ -142,6 +233,78 @@ TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {
   for (const auto& item : task->model().named_buffers()) {
     EXPECT_EQ(item.value().scalar_type(), item.key().ends_with("num_batches_tracked") ? at::kLong : at::kDouble)
         << item.key();
+  }
+  data::Batch batch = this->batch({0, 1, 2});
+  train::to_precision(batch, train::Precision::kFp64);
+  in_each_phase([&] {
+    const models::RandomScope randomness({1, 0, at::tensor(batch.ids)});
+    const Loss loss = task->loss(batch);
+    EXPECT_EQ(loss.sum.scalar_type(), at::kDouble);
+    EXPECT_EQ(loss.weight.scalar_type(), at::kDouble);
+  });
+}
+
+// A short run in float64, with dropout and in all phases; batch norm shares its statistics where the task lets it.
+std::vector<at::Tensor> trained(config::Config config, const Example& example, int ranks) {
+  config.train.batch_size = config.train.global_batch = 5;
+  config.run.log_every = {.steps = 1};
+  config.optimizer.name = "sgd";
+  config.optimizer.lr = 0.02;
+  config.schedule.name = "constant";
+  std::vector<at::Tensor> weights;
+  dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
+    at::set_num_threads(1);
+    const std::unique_ptr<Task> task = make_task(config, example.facts);
+    models::convert_floating_point(task->model(), at::kDouble);
+    data::Splits splits;
+    splits.train = example.ids;
+    const train::BatchArithmetic batches = train::batch_arithmetic(config.train, ranks, 12);
+    monitoring::Sinks sinks;
+    const std::atomic<bool> stop{false};
+    train::Trainer trainer({.config = config,
+                            .batches = batches,
+                            .task = *task,
+                            .store = *example.store,
+                            .splits = splits,
+                            .device = at::kCPU,
+                            .precision = train::Precision::kFp64,
+                            .loader_threads = 1,
+                            .gradients = comm,
+                            .host = comm,
+                            .statistics = config.train.sync_batch_norm && ranks > 1 ? &comm : nullptr,
+                            .checkpoints = nullptr,
+                            .sinks = sinks,
+                            .stop_requested = stop,
+                            .progress = [](const char*, int64_t) {}});
+    trainer.run();
+    if (comm.rank() != 0) return;
+    for (const at::Tensor& parameter : task->model().parameters()) weights.push_back(parameter.detach().clone());
+  });
+  return weights;
+}
+
+TEST_P(EveryTask, ManyRanksTrainAsOne) {
+  config.model.dropout = 0.25;
+  config.train.sync_batch_norm = true;
+  try {
+    make_task(config, example.facts);
+  } catch (const ConfigError&) {  // a network of one's own
+    config.train.sync_batch_norm = false;
+  }
+  const std::vector<at::Tensor> one = trained(config, example, 1);
+  double moved = 0;
+  size_t i = 0;
+  for (const at::Tensor& start : make_task(config, example.facts)->model().parameters()) {
+    moved = std::max(moved, (start.to(at::kDouble) - one[i++]).abs().max().item<double>());
+  }
+  EXPECT_GT(moved, 1e-4) << "nothing was learned: nothing would be compared";
+  for (const int ranks : {2, 3}) {
+    const std::vector<at::Tensor> many = trained(config, example, ranks);
+    ASSERT_EQ(many.size(), one.size());
+    for (size_t k = 0; k < one.size(); ++k) {
+      EXPECT_LE((one[k] - many[k]).abs().max().item<double>(), 1e-9 * std::max(1.0, one[k].abs().max().item<double>()))
+          << ranks << " ranks, tensor " << k;
+    }
   }
 }
 
