@@ -52,6 +52,10 @@ def difference(ours, theirs):
     return ((ours.double() - theirs.double()).abs().max() / theirs.double().abs().max().clamp(min=1)).item()
 
 
+def relative(value, truth):
+    return ((value.double() - truth).abs().max() / truth.abs().max()).item()
+
+
 def compare(folder, name, data, form):
     torch.manual_seed(4)
     start = pointer_network.PointerNetwork().state_dict()
@@ -61,7 +65,7 @@ def compare(folder, name, data, form):
         network.load_state_dict(start)
         return network
 
-    worst = {}
+    worst, exact_gradients = {}, {}
     for precision, dtype, lr in (("fp64", torch.float64, 1e-3), ("fp32", torch.float32, 1e-4)):
         ours = in_dtrain(folder, fresh(), data, precision, lr)
         network = fresh()
@@ -74,9 +78,11 @@ def compare(folder, name, data, form):
                 continue
             exact = precision == "fp64"
             if key.startswith("grad."):
-                scale = value.abs().max().double().clamp(min=1e-12)
-                error = ((ours[key].double() - value.double()).abs().max() / scale).item()
-                bound = 1e-10 if exact else 1e-4
+                # Against float64 in both precisions. An untrained network scores all elements nearly alike, so the decoder's
+                # gradients nearly cancel and float32 knows few of their digits: Python's own error is allowed where larger.
+                truth = exact_gradients.setdefault(key, value.double())
+                error = relative(ours[key], truth)
+                bound = 1e-10 if exact else max(1e-4, relative(value, truth))
             elif key == "losses":
                 error = ((ours[key] - value).abs() / value.abs()).max().item()
                 bound = 1e-10 if exact else 1e-2
