@@ -38,7 +38,16 @@ template <typename Number>
 struct Pairs {
   std::vector<int32_t> element;
   std::vector<Number> gradient;
-  std::vector<size_t> ends;  // of each step
+  std::vector<size_t> ends;     // of each step
+  std::vector<Number> columns;  // room for what lies side by side
+
+  // A vector of vector types would not be aligned to them everywhere.
+  Number* aligned_columns(int64_t count) {
+    constexpr size_t kLine = 64;
+    columns.resize(static_cast<size_t>(count) + kLine / sizeof(Number));
+    const auto address = reinterpret_cast<uintptr_t>(columns.data());
+    return reinterpret_cast<Number*>((address + kLine - 1) / kLine * kLine);
+  }
 
   void collect(const Number* residual, int64_t steps, int64_t length, Number scale) {
     element.clear();

@@ -66,12 +66,12 @@ inline void forward(const AttentionProblem<Number>& p, int64_t sample, Number* r
 // rows of 2^n bytes would fall into few sets of the cache.
 template <typename Column, typename Load, typename Store>
 inline void backward_columns(const AttentionProblem<Number>& p, int64_t sample, int64_t length, int64_t k,
-                             const Pairs<Number>& pairs, Load load_at, Store store_at, Column* key, Column* key_sum,
-                             Number* keys, Number* queries, Number* v) {
+                             const Pairs<Number>& pairs, Load load_at, Store store_at, int64_t width, Number* key,
+                             Number* key_sum, Number* keys, Number* queries, Number* v) {
   const int64_t row = p.samples * p.hidden, base = sample * p.hidden + k;
   for (int64_t j = 0; j < length; ++j) {
-    key[j] = load_at(p.keys + j * row + base);
-    key_sum[j] = Column{};
+    store_at(key + j * width, load_at(p.keys + j * row + base));
+    store_at(key_sum + j * width, Column{});
   }
   const Column weight = load_at(p.v + k);
   Column of_v = {};
@@ -82,15 +82,15 @@ inline void backward_columns(const AttentionProblem<Number>& p, int64_t sample, 
     for (const size_t end = pairs.ends[static_cast<size_t>(t)]; pair < end; ++pair) {
       const int32_t j = pairs.element[pair];
       const Number gradient = pairs.gradient[pair];
-      const Column tanh = tanh_of_sum(key[j], query);
+      const Column tanh = tanh_of_sum(load_at(key + j * width), query);
       const Column part = slope(tanh, gradient);
       of_v += gradient * tanh;
       query_sum += part;
-      key_sum[j] += part;
+      store_at(key_sum + j * width, load_at(key_sum + j * width) + part);
     }
     store_at(queries + t * row + base, weight * query_sum);
   }
-  for (int64_t j = 0; j < length; ++j) store_at(keys + j * row + base, weight * key_sum[j]);
+  for (int64_t j = 0; j < length; ++j) store_at(keys + j * row + base, weight * load_at(key_sum + j * width));
   store_at(v + base, of_v);
 }
 
@@ -103,17 +103,16 @@ inline void backward(const AttentionProblem<Number>& p, int64_t sample, const Nu
     std::fill_n(queries + (t * p.samples + sample) * p.hidden, p.hidden, Number(0));
   }
   const int64_t whole = p.hidden - p.hidden % kLanes;
-  std::vector<Lanes> lanes(static_cast<size_t>(2 * length));
+  Number* const key = pairs.aligned_columns(2 * length * kLanes);
   for (int64_t k = 0; k < whole; k += kLanes) {
-    backward_columns(
+    backward_columns<Lanes>(
         p, sample, length, k, pairs, [](const Number* at) { return load(at); },
-        [](Number* at, Lanes value) { store(at, value); }, lanes.data(), lanes.data() + length, keys, queries, v);
+        [](Number* at, Lanes value) { store(at, value); }, kLanes, key, key + length * kLanes, keys, queries, v);
   }
-  std::vector<Number> single(static_cast<size_t>(2 * length));
   for (int64_t k = whole; k < p.hidden; ++k) {
-    backward_columns(
+    backward_columns<Number>(
         p, sample, length, k, pairs, [](const Number* at) { return *at; },
-        [](Number* at, Number value) { *at = value; }, single.data(), single.data() + length, keys, queries, v);
+        [](Number* at, Number value) { *at = value; }, 1, key, key + length, keys, queries, v);
   }
 }
 

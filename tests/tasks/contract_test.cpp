@@ -216,7 +216,9 @@ TEST_P(EveryTask, StateRoundTrips) {
   config::Config other = config_of(file.metadata);
   EXPECT_EQ(other.task, GetParam());
   EXPECT_EQ(other.model.name, config::network_of(config));
-  if (task->samples().kind == data::SampleSpec::Kind::kImage) EXPECT_EQ(other.model.image_size, 32);
+  if (task->samples().kind == data::SampleSpec::Kind::kImage) {
+    EXPECT_EQ(other.model.image_size, 32);
+  }
   other.model.file = config.model.file;
   other.train.seed = 99;
   const std::unique_ptr<Task> restored = make_task(other, facts_of(file.metadata));
