@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "config/interval.h"
+
 namespace dtrain::config {
 
 struct ModuleTask {              // of the task `module`: what the network's own code does not tell
@@ -17,9 +19,9 @@ struct ModuleTask {              // of the task `module`: what the network's own
 struct Run {
   std::string name;  // folder below `folder`; empty: task-date-time
   std::string folder = "runs";
-  int64_t log_every = 10;         // optimizer steps between step lines
-  std::string progress = "auto";  // auto | bar | lines
-  std::string resume;             // "" | auto | path of a checkpoint folder or of a run folder
+  Interval log_every = {.steps = 10};  // between step lines
+  std::string progress = "auto";       // auto | bar | lines
+  std::string resume;                  // "" | auto | path of a checkpoint folder or of a run folder
 };
 
 struct Data {
@@ -68,7 +70,7 @@ struct Train {
   bool deterministic = false;
   bool freeze_batch_norm = false;  // running statistics used and left as they are
   bool sync_batch_norm = false;    // statistics of the micro-batches of all ranks together
-  int64_t eval_every_epochs = 1;
+  Interval eval_every = {.epochs = 1};
   std::string metric;                  // of best checkpoint, early stop and plateau; empty: the task's own
   int64_t patience = 0;                // evaluations without improvement before the run stops; 0: never
   double min_delta = 0;                // what counts as improvement
@@ -117,8 +119,7 @@ struct Amp {
 };
 
 struct Checkpoint {
-  int64_t every_steps = 0;    // optimizer steps; 0: not by steps
-  double every_minutes = 10;  // 0: not by time
+  Interval every = {.minutes = 10};
   int64_t keep_last = 3;
   bool keep_best = true;  // by the validation metric
 };

@@ -46,9 +46,8 @@ void run_keys(Options& table, Run& run) {
           {.path = "run.folder", .target = &run.folder, .text = "where run folders are made"},
           {.path = "run.log_every",
            .target = &run.log_every,
-           .text = "a step line every so many steps",
-           .unit = "optimizer steps",
-           .range = at_least(1)},
+           .text = "a step line every so often",
+           .unit = "500s steps, 2e epochs, 10m minutes"},
           {.path = "run.progress",
            .target = &run.progress,
            .text = "progress bar or step lines; auto: a bar on a terminal, lines under mpirun",
@@ -263,11 +262,10 @@ void train_keys(Options& table, Train& train) {
                    {.path = "train.class_weights",
                     .target = &train.class_weights,
                     .text = "classes: none, balanced (rare ones count more), or a number each, as 1,0.5,2"},
-                   {.path = "train.eval_every_epochs",
-                    .target = &train.eval_every_epochs,
-                    .text = "validate every so many epochs",
-                    .unit = "epochs",
-                    .range = at_least(1)},
+                   {.path = "train.eval_every",
+                    .target = &train.eval_every,
+                    .text = "validate every so often, and at the end",
+                    .unit = "500s steps, 2e epochs, 10m minutes"},
                });
 }
 
@@ -411,16 +409,10 @@ void amp_keys(Options& table, Amp& amp) {
 
 void checkpoint_keys(Options& table, Checkpoint& checkpoint) {
   table.insert(table.end(), {
-                                {.path = "checkpoint.every_steps",
-                                 .target = &checkpoint.every_steps,
-                                 .text = "save every so many; 0: not by steps",
-                                 .unit = "optimizer steps",
-                                 .range = at_least(0)},
-                                {.path = "checkpoint.every_minutes",
-                                 .target = &checkpoint.every_minutes,
-                                 .text = "save every so many; 0: not by time",
-                                 .unit = "minutes",
-                                 .range = between(0, 1e6)},
+                                {.path = "checkpoint.every",
+                                 .target = &checkpoint.every,
+                                 .text = "save every so often, and at the end",
+                                 .unit = "500s steps, 2e epochs, 10m minutes"},
                                 {.path = "checkpoint.keep_last",
                                  .target = &checkpoint.keep_last,
                                  .text = "checkpoints to keep besides the best",

@@ -21,7 +21,7 @@ struct Range {  // of a number
   bool low_open = false, high_open = false;  // the end itself is outside
 };
 
-using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*>;
+using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, Interval*>;
 
 struct Option {
   std::string path = {};   // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
@@ -50,10 +50,11 @@ const std::vector<Section>& sections();  // in the table's order
 // and stores nothing then; "" when all is well.
 std::string assign(const Option&, std::string_view text);
 std::string value_text(const Option&);  // the present value, such that assign() restores it bit by bit
-std::string value_kind(const Option&);  // "whole number", "number", "true | false", "text" or the names
+std::string value_kind(const Option&);  // "whole number", "number", "true | false", "interval", "text" or the names
 std::string range_text(const Option&);  // "1 or more", "above 0, up to 1"; "" if there is none
 bool is_text(const Option&);
 bool is_bool(const Option&);
+bool is_interval(const Option&);
 
 // Length of the UTF-8 character at the front of a text that is not empty; 0 when it is none, or a control character.
 size_t printable_character(std::string_view text);

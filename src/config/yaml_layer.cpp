@@ -69,7 +69,7 @@ class Walk {
                                        "; expected one value: ", value_kind(option)));
     } else if (value.Tag() != "?" && value.Tag() != "!" && !value.Tag().empty()) {
       assembly_.add_problem(where, str(option.path, ": tags like ", in_quotes(value.Tag()), " are not used here"));
-    } else if (value.Tag() == "!" && !is_text(option)) {
+    } else if (value.Tag() == "!" && !is_text(option) && !is_interval(option)) {
       assembly_.add_problem(
           where, str(option.path, ": ", in_quotes(value.Scalar()), " is in quotes; expected: ", value_kind(option)));
     } else {

@@ -1,5 +1,6 @@
 // What a task knows of its data, and how a checkpoint keeps it.
 
+#include <algorithm>
 #include <charconv>
 
 #include "core/error.h"
@@ -37,9 +38,34 @@ std::vector<std::string> names_in(const std::string& joined) {
 
 }  // namespace
 
-DataFacts facts_of(const data::Store& store, const std::vector<int64_t>&) {
+DataFacts facts_of(const data::Store& store, const std::vector<int64_t>& train_ids) {
   DataFacts facts;
+  const data::Schema& schema = store.schema();
   facts.classes = names_in(store.attribute("class_names"));
+  if (schema.input.element == data::Element::kFloat32 && !schema.input.shape.empty()) {
+    facts.features = schema.input.shape.back();
+    facts.longest = schema.input.shape.size() > 1 ? schema.input.shape[0] : 1;
+    if (schema.input.variable()) {
+      facts.longest = 0;
+      for (int64_t id = 0; id < schema.samples; ++id) facts.longest = std::max(facts.longest, store.input_rows(id));
+    }
+  }
+  if (schema.input.variable() && !train_ids.empty()) {
+    int64_t rows = 0;
+    for (const int64_t id : train_ids) rows += store.input_rows(id);
+    facts.mean_rows = static_cast<double>(rows) / static_cast<double>(train_ids.size());
+  } else if (facts.longest > 0) {
+    facts.mean_rows = static_cast<double>(facts.longest);
+  }
+  if (schema.target.element == data::Element::kInt64 && schema.target.shape.empty() && !facts.classes.empty()) {
+    facts.class_counts.assign(facts.classes.size(), 0);
+    for (const int64_t id : train_ids) {
+      const int64_t label = data::read_target_as<int64_t>(store, id).at(0);
+      // A class that is none is the task's to refuse, with file and sample.
+      if (label >= 0 && label < static_cast<int64_t>(facts.classes.size()))
+        ++facts.class_counts[static_cast<size_t>(label)];
+    }
+  }
   return facts;
 }
 
@@ -64,6 +90,7 @@ config::Config config_of(const Metadata& metadata) {
   config.task = required(metadata, "task");
   config.model.name = required(metadata, "network");
   config.model.image_size = number(metadata, "image_size", config.model.image_size);
+  config.model.hidden = number(metadata, "hidden", config.model.hidden);
   config.augment = {.hflip = false, .crop_scale = 1, .brightness = 0, .contrast = 0, .saturation = 0, .hue = 0};
   return config;
 }

@@ -12,9 +12,7 @@ namespace {
 constexpr const char* kUpdates = "ema_updates";
 constexpr const char* kPrefix = "param.";
 
-at::Tensor on_cpu(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kCPU).clone(at::MemoryFormat::Contiguous);
-}
+at::Tensor on_cpu(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU).clone(at::MemoryFormat::Contiguous); }
 
 }  // namespace
 
@@ -87,7 +85,8 @@ void WeightAverage::load(checkpoint::NamedTensors& saved) {
   for (size_t i = 0; i < weights_.size(); ++i) {
     const auto found = raw.find(names_[i]);
     if (found == raw.end() || found->second.sizes() != weights_[i].sizes()) {
-      throw CheckpointError(str("optimizer.safetensors has no weight '", kPrefix, names_[i], "' of the network's shape"));
+      throw CheckpointError(
+          str("optimizer.safetensors has no weight '", kPrefix, names_[i], "' of the network's shape"));
     }
     weights_[i].copy_(found->second);
   }

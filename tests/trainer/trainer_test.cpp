@@ -87,7 +87,7 @@ std::vector<RankRun> run(int ranks, config::Config config, ToyTask::Fault fault 
   splits.train.resize(17);
   std::iota(splits.train.begin(), splits.train.end(), 0);
   splits.val = {17, 18, 19, 20, 21};
-  config.run.log_every = 1;
+  config.run.log_every = {.steps = 1};
   dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
     at::set_num_threads(1);
     RankRun& result = runs[static_cast<size_t>(comm.rank())];
@@ -177,8 +177,9 @@ TEST(Trainer, SavesOnceWhenTheTimeHasCome) {
   const testing::TempDir folder;
   config::Config config = small(4);
   config.run.name = "toy";
-  config.train.epochs = config.train.eval_every_epochs = 20;
-  config.checkpoint.every_minutes = 0.05 / 60;  // some five steps
+  config.train.epochs = 20;
+  config.train.eval_every = {.epochs = 20};
+  config.checkpoint.every = {.minutes = 0.05 / 60};  // some five steps
   const std::vector<RankRun> runs = run(2, config, ToyTask::Fault::kNone, -1, folder.path());
   const std::vector<int64_t>& saved = runs[0].saved;
   EXPECT_EQ(saved, runs[1].saved);
