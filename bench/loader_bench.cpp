@@ -23,8 +23,8 @@ constexpr int64_t kBatch = 32;
 std::unique_ptr<Store> generated(const std::filesystem::path& file, int64_t samples, int64_t side) {
   Schema schema;
   schema.task = "bench";
-  schema.input_shape = {side, side, 3};
-  schema.target_shape = {3};
+  schema.input = {Element::kUint8, {side, side, 3}};
+  schema.target = {Element::kFloat32, {3}};
   schema.samples = samples;
   auto writer = Writer::create(file, schema);
   std::vector<std::byte> image(static_cast<size_t>(side * side * 3));
@@ -33,7 +33,7 @@ std::unique_ptr<Store> generated(const std::filesystem::path& file, int64_t samp
   for (int64_t id = 0; id < samples; ++id) {
     image[0] = static_cast<std::byte>(id);
     const std::vector<float> target{1, 2, 3};
-    writer->write(id, image, target);
+    writer->write(id, image, std::as_bytes(std::span(target)));
     extras.splits["train"].push_back(id);
     extras.source.push_back("generated");
     extras.group.push_back(id);
@@ -62,13 +62,13 @@ double seconds(const std::function<void()>& work) {
 // One thread, random order, bytes only: what the file gives.
 double read_loop(const Store& store, int64_t count) {
   const int64_t n = store.schema().samples;
-  std::vector<std::byte> image(static_cast<size_t>(store.schema().input_bytes()));
+  std::vector<std::byte> image(static_cast<size_t>(store.schema().input.row_bytes()));
   std::vector<float> target(3);
   const double time = seconds([&] {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t id = permuted(i % n, n, 1);
       store.read_input(id, image);
-      store.read_target(id, target);
+      store.read_target(id, std::as_writable_bytes(std::span(target)));
     }
   });
   return static_cast<double>(count) / time;
@@ -78,7 +78,7 @@ double loader(const Store& store, const std::vector<int64_t>& ids, int64_t count
   LoaderOptions options;
   options.batch_size = options.global_batch = kBatch;
   options.threads = threads;
-  Loader loader(store, ids, spec_of(store.schema().input_shape[0], augment), options, {0, 1});
+  Loader loader(store, ids, spec_of(store.schema().input.shape[0], augment), options, {0, 1});
   loader.next();  // threads are up
   const int64_t batches = count / kBatch;
   int64_t seen = 0;
@@ -127,7 +127,7 @@ int main(int argc, char** argv) {
     for (const Variant& variant : variants) {
       const double middle = median(variant.rates), best = *std::max_element(variant.rates.begin(), variant.rates.end());
       std::printf("%-6ld %-26s %12.0f %12.0f %10.1f\n", static_cast<long>(side), variant.name.c_str(), middle, best,
-                  middle * static_cast<double>(store->schema().input_bytes()) / 1e6);
+                  middle * static_cast<double>(store->schema().input.row_bytes()) / 1e6);
       json += (json.empty() ? "" : ",\n ") + std::string("{\"side\": ") + std::to_string(side) + ", \"variant\": \"" +
               variant.name + "\", \"median_samples_per_second\": " + std::to_string(middle) +
               ", \"best_samples_per_second\": " + std::to_string(best) + ", \"rounds\": " + std::to_string(rounds) +

@@ -72,11 +72,7 @@ std::string step_line(const StepStats& s) {
 
 std::string eval_line(const EvalStats& e, int64_t epochs) {
   std::vector<std::string> parts = {e.split + " epoch " + of(e.epoch + 1, epochs)};
-  const auto loss = e.metrics.find("loss");
-  if (loss != e.metrics.end()) parts.push_back(value_of(loss->first, loss->second));
-  for (const auto& [name, value] : e.metrics) {
-    if (name != "loss") parts.push_back(value_of(name, value));
-  }
+  for (const auto& [name, value] : e.metrics) parts.push_back(value_of(name, value));
   parts.push_back(str(e.samples, " samples in ", fixed(e.seconds, 1), " s"));
   return join(parts, " | ");
 }

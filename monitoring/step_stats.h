@@ -6,8 +6,11 @@
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "core/table.h"
 
 namespace dtrain::monitoring {
 
@@ -42,8 +45,9 @@ struct StepStats {
 
 struct EvalStats {
   int64_t step = 0, epoch = 0;
-  std::string split;                      // "val" | "test"
-  std::map<std::string, double> metrics;  // "loss", "mae", "mae_yaw", ...
+  std::string split;                                    // "val" | "test"
+  std::vector<std::pair<std::string, double>> metrics;  // in the task's order: "loss", the primary one, the others
+  std::vector<Table> tables;                            // what is more than one number: per class, histograms
   int64_t samples = 0;
   double seconds = 0;
 };

@@ -2,76 +2,44 @@
 // needed.
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 
-#include "checkpoint/store.h"
 #include "cli/commands.h"
+#include "cli/inference_options.h"
 #include "cli/launch.h"
+#include "cli/loaded_model.h"
 #include "cli/options.h"
-#include "cli/run_folder.h"
-#include "config/load.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "dist/bytes.h"
 #include "models/models.h"
-#include "models/state.h"
-#include "train/content_transfer.h"
 #include "train/device.h"
 #include "train/evaluate.h"
 #include "train/precision.h"
-#include "train/training_state.h"
 
 namespace dtrain::cli {
 namespace {
 
 struct Options {
-  std::string path, data, split = "test", amp = "fp32", device = "auto";
-  int64_t batch_size = 64, workers = 0;
+  std::string path, data, split = "test";
+  InferenceOptions inference;
 };
-
-const std::string& required(const checkpoint::Metadata& metadata, const std::string& key) {
-  const auto found = metadata.find(key);
-  if (found == metadata.end()) throw CheckpointError(str("model.safetensors does not say its '", key, "'"));
-  return found->second;
-}
-
-config::Config config_from(const checkpoint::Metadata& metadata) {
-  config::Config config;
-  config.task = required(metadata, "task");
-  config.model.name = required(metadata, "network");
-  config.model.image_size = std::stoll(required(metadata, "image_size"));
-  return config;
-}
 
 int eval(Launched& launched, const Options& options) {
   dist::Communicator& host = launched.host;
-  std::optional<checkpoint::Content> content;
-  std::string folder;
-  dist::agree_on_rank0(host, [&] {
-    folder = find_checkpoint(options.path).string();
-    content = checkpoint::Store::load(folder);
-  });
-  content = train::broadcast_content(host, content);
-
-  config::Config config;
+  const InferenceOptions& how = options.inference;
+  LoadedModel loaded = load_model(host, options.path, how.module_file);
+  tasks::Task& task = *loaded.task;
+  config::Config& config = loaded.config;
   std::unique_ptr<data::Store> store;
-  std::unique_ptr<tasks::Task> task;
   data::Splits splits;
   train::Precision precision{};
   dist::agree(host, [&] {
-    config = config_from(content->model_metadata);
-    const train::TrainingState state = train::from_json(content->state_json);
-    const config::Config trained = config::from_yaml(state.config_yaml, "the checkpoint's config");
-    config.data.file = options.data.empty() ? trained.data.file : options.data;
-    config.augment = {.hflip = false, .crop_scale = 1, .brightness = 0, .contrast = 0, .saturation = 0, .hue = 0};
+    if (!options.data.empty()) config.data.file = options.data;
     store = data::Store::open(config.data.file);
-    task = tasks::make_task(config);
-    task->check(*store);
-    splits = data::splits(*store, trained.data.val_share, trained.train.seed);
-    precision =
-        train::parse_precision(options.amp, launched.device.type(), train::device_info(launched.device).capability);
-    models::load_all(task->model(), content->model);
+    task.check(*store);
+    splits = data::splits(*store, config.data.val_share, config.train.seed);
+    precision = train::parse_precision(how.amp, launched.device.type(), train::device_info(launched.device).capability);
   });
   const std::vector<int64_t>& ids = options.split == "train" ? splits.train
                                     : options.split == "val" ? splits.val
@@ -81,16 +49,19 @@ int eval(Launched& launched, const Options& options) {
       throw DataError(str(config.data.file, " has no samples in its ", options.split, " split (try --split)"));
   });
   train::apply_precision(precision);
-  task->model().to(launched.device);
-  models::set_channels_last(task->model());
-  const int threads = options.workers > 0 ? static_cast<int>(options.workers) : std::clamp(launched.cores / 2, 1, 8);
-  const monitoring::EvalStats stats = train::evaluate(
-      *task, *store, ids, options.split,
-      {.batch_size = options.batch_size, .threads = threads, .precision = precision, .device = launched.device}, host);
+  task.model().to(launched.device);
+  models::set_channels_last(task.model());
+  const train::Evaluation evaluation = train::evaluate(task, *store, ids, options.split,
+                                                       {.batch_size = how.batch_size,
+                                                        .threads = how.threads(launched.cores),
+                                                        .precision = precision,
+                                                        .device = launched.device},
+                                                       host);
+  const monitoring::EvalStats& stats = evaluation.stats;
 
   dist::agree_on_rank0(host, [&] {
-    std::string text = str("checkpoint  ", folder, "\ndata        ", config.data.file, ", ", options.split, " split, ",
-                           human_count(stats.samples), " samples\n");
+    std::string text = str("checkpoint  ", loaded.checkpoint, "\ndata        ", config.data.file, ", ", options.split,
+                           " split, ", human_count(stats.samples), " samples\n");
     if (const std::string protocol = store->attribute("protocol"); !protocol.empty())
       text += str("protocol    ", protocol, "\n");
     for (const auto& [name, value] : stats.metrics) {
@@ -113,21 +84,11 @@ int run_eval(const Arguments& arguments) {
   app.add_option("--split", options.split, "train, val or test")
       ->check(CLI::IsMember({"train", "val", "test"}))
       ->capture_default_str();
-  app.add_option("--batch-size", options.batch_size, "samples per rank and forward pass")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--workers", options.workers, "reader threads per rank; 0: from the cores of the rank")
-      ->check(CLI::Range(0, 1024));
-  app.add_option("--amp", options.amp, "fp32, tf32, bf16, fp16 or auto")
-      ->check(CLI::IsMember({"fp32", "tf32", "bf16", "fp16", "auto", "off"}))
-      ->capture_default_str();
-  app.add_option("--device", options.device, "auto, cuda or cpu")
-      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
-      ->capture_default_str();
+  options.inference.add_to(app);
   if (!parse(app, arguments)) return 0;
-  if (options.amp == "off") options.amp = "fp32";
+  if (options.inference.amp == "off") options.inference.amp = "fp32";
   config::Device device;
-  device.type = options.device;
+  device.type = options.inference.device;
   return launch(device, [&](Launched& launched) { return eval(launched, options); });
 }
 

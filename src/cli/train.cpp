@@ -17,6 +17,7 @@
 #include "cli/run_plot.h"
 #include "cli/signals.h"
 #include "config/load.h"
+#include "config/model_defaults.h"
 #include "core/check.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -63,7 +64,7 @@ std::vector<diagnose::PhaseSeconds> gather_phases(dist::Communicator& host, cons
   return phases;
 }
 
-std::string metrics_text(const std::map<std::string, double>& metrics) {
+std::string metrics_text(const std::vector<std::pair<std::string, double>>& metrics) {
   std::vector<std::string> parts;
   for (const auto& [name, value] : metrics) parts.push_back(str(name, " ", fixed(value, name == "loss" ? 4 : 2)));
   return join(parts, " | ");
@@ -114,14 +115,15 @@ int train(Launched& launched, Request& request) {
   dist::agree(host, [&] {
     config = resolve(request, content);
     config.run.name = plan.name;
+    config.model.name = config::network_of(config);  // what is saved must not change with a later default
     if (config.data.file.empty() && world.local_rank == 0) make_quickstart_data(config, launched.cores);
   });
   dist::agree(host, [&] {
     if (config.data.file.empty()) config.data.file = quickstart_file(config).string();
     store = data::Store::open(config.data.file);
-    task = tasks::make_task(config);
-    task->check(*store);
     splits = data::splits(*store, config.data.val_share, config.train.seed);
+    task = tasks::make_task(config, tasks::facts_of(*store, splits.train));
+    task->check(*store);
     if (splits.train.empty()) throw DataError(str(config.data.file, " has no training samples"));
     if (content && train::from_json(content->state_json).data_checksum != store->schema().checksum) {
       throw ConfigError(str("a resumed run keeps its data: ", config.data.file,

@@ -13,8 +13,13 @@ const Option* Assembly::find(std::string_view path) const {
 }
 
 bool Assembly::is_section(std::string_view name) const {
-  return !name.empty() &&
-         std::any_of(options_.begin(), options_.end(), [&](const Option& o) { return o.section() == name; });
+  return std::any_of(options_.begin(), options_.end(), [&](const Option& o) { return o.section() == name; });
+}
+
+const Option* Assembly::namesake(std::string_view section) const {
+  const auto found = std::find_if(options_.begin(), options_.end(),
+                                  [&](const Option& o) { return o.alias == section && o.section() == section; });
+  return found == options_.end() ? nullptr : &*found;
 }
 
 void Assembly::set(const Option& option, std::string_view text, const std::string& where) {
@@ -59,6 +64,7 @@ std::string nearest_key(std::string_view word, const std::vector<Option>& option
   std::vector<std::string> paths, keys;
   for (const Option& option : options) {
     paths.push_back(option.path);
+    if (option.alias == option.section()) paths.push_back(option.alias);
     keys.push_back(option.key());
   }
   const std::string path = nearest(word, same.empty() ? paths : same);

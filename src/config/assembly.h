@@ -24,6 +24,7 @@ class Assembly {
 
   const Option* find(std::string_view path) const;  // nullptr: no such key
   bool is_section(std::string_view name) const;
+  const Option* namesake(std::string_view section) const;  // the key that `section: VALUE` sets; nullptr: none
   void set(const Option&, std::string_view text, const std::string& where);
   void add_problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
   std::string where(std::string_view path) const;  // "" while it has its default

@@ -7,37 +7,56 @@
 #include <cstdint>
 #include <string>
 
+#include "config/interval.h"
+
 namespace dtrain::config {
+
+struct ModuleTask {              // of the task `module`: what the network's own code does not tell
+  std::string loss = "mse";      // mse | smooth_l1 | l1 | cross_entropy | bce_with_logits | nll
+  std::string inputs = "image";  // image | rows | rows+lengths: what its forward() is given
+};
 
 struct Run {
   std::string name;  // folder below `folder`; empty: task-date-time
   std::string folder = "runs";
-  int64_t log_every = 10;         // optimizer steps between step lines
-  std::string progress = "auto";  // auto | bar | lines
-  std::string resume;             // "" | auto | path of a checkpoint folder or of a run folder
+  Interval log_every = {.steps = 10};  // between step lines
+  std::string progress = "auto";       // auto | bar | lines
+  std::string resume;                  // "" | auto | path of a checkpoint folder or of a run folder
 };
 
 struct Data {
-  std::string file;        // dtrain HDF5; empty with the quick start: generated
-  int64_t workers = 0;     // reader threads per rank; 0: from the cores of this rank
-  int64_t prefetch = 4;    // micro-batches read ahead
-  double val_share = 0.1;  // of the training split, by group, where the file has no validation split
-  bool verify = false;     // check every sample's checksum while reading
+  std::string file;                    // dtrain HDF5; empty with the quick start: generated
+  int64_t workers = 0;                 // reader threads per rank; 0: from the cores of this rank
+  int64_t prefetch = 4;                // micro-batches read ahead
+  double val_share = 0.1;              // of the training split, by group, where the file has no validation split
+  bool verify = false;                 // check every sample's checksum while reading
+  std::string on_bad_sample = "stop";  // stop | skip
+  int64_t length_window = 32;  // samples of unequal length: sorted by length within so many global batches; 0: not
 };
 
 struct Augment {            // training split only; all draws keyed by (seed, epoch, sample id)
   bool hflip = true;        // with probability 1/2
   double crop_scale = 0.8;  // random resized crop: smallest share of the side; 1: none
+  double crop_ratio = 1;    // random resized crop: aspect in [1/x, x]; 1: square
   double brightness = 0.2, contrast = 0.2, saturation = 0.2;  // factor in [1 - x, 1 + x]
   double hue = 0.02;                                          // turn of the hue circle in [-x, x], 0 to 0.5
+  double noise = 0.1;       // sequence, encoder phase: standard deviation of what is added to each element
+  double mask_share = 0.3;  // sequence, encoder phase: share of the rows that are hidden
+  int64_t mask_span = 8;    // sequence, encoder phase: consecutive rows hidden together
 };
 
 struct Model {
-  std::string name = "headpose_cnn";  // headpose_cnn | resnet18 | resnet50
-  int64_t image_size = 224;           // pixels, input of the network
-  double dropout = 0.3;
+  // auto (the task's first) | headpose_cnn | simple_cnn | mobilenet_v2 | resnet18 | resnet50 | pointer_network |
+  // cnn_lstm | torchscript
+  std::string name = "auto";
+  int64_t image_size = 224;  // pixels, input of the network
+  int64_t hidden = 256;      // units of each LSTM layer (pointer_network, cnn_lstm)
+  double dropout = -1;       // -1: the network's own
   bool channels_last = true;
-  std::string init;  // FILE.safetensors to start from
+  std::string init;            // FILE.safetensors to start from
+  std::string file;            // torchscript: FILE.pt
+  std::string freeze;          // name patterns, "features.*,conv1": parameters that keep their values
+  bool checkpointing = false;  // convolutional networks: activations are computed again in backward
 };
 
 struct Train {
@@ -50,7 +69,15 @@ struct Train {
   uint64_t seed = 1;
   bool deterministic = false;
   bool freeze_batch_norm = false;  // running statistics used and left as they are
-  int64_t eval_every_epochs = 1;
+  bool sync_batch_norm = false;    // statistics of the micro-batches of all ranks together
+  Interval eval_every = {.epochs = 1};
+  std::string metric;                  // of best checkpoint, early stop and plateau; empty: the task's own
+  int64_t patience = 0;                // evaluations without improvement before the run stops; 0: never
+  double min_delta = 0;                // what counts as improvement
+  double ema = 0;                      // decay of averaged weights per optimizer step; 0: none
+  int64_t overfit_batches = 0;         // train on so many global batches again and again; 0: on all
+  double label_smoothing = 0;          // classify, sequence
+  std::string class_weights = "none";  // classify: none | balanced | a number per class, "1,0.5,2"
 };
 
 struct Optimizer {
@@ -60,15 +87,30 @@ struct Optimizer {
   double momentum = 0.9;  // sgd
   bool nesterov = false;  // sgd
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  double clip_norm = 0;  // of the whole gradient, after unscaling; 0: none
+  double clip_norm = 0;                // of the whole gradient, after unscaling; 0: none
+  double clip_value = 0;               // of each element, after unscaling; 0: none
+  bool decay_norms_and_biases = true;  // weight decay on one-dimensional parameters too
 };
 
 struct Schedule {
-  std::string name = "cosine";   // constant | step | cosine | one_cycle
+  std::string name = "cosine";   // constant | step | cosine | one_cycle | plateau
   int64_t warmup_steps = 0;      // optimizer steps from 0 to lr, linear
   int64_t step_epochs = 30;      // step: epochs between drops
   double gamma = 0.1;            // step: factor of a drop
   double final_lr_ratio = 0.01;  // cosine, one_cycle: lr at the end ÷ lr
+  int64_t patience = 5;          // plateau: evaluations without improvement before a drop
+  double threshold = 1e-4;       // plateau: relative improvement that counts
+};
+
+struct Pointer {
+  double teacher_forcing = 1;      // share of the samples that are fed the right order, at the start
+  double teacher_forcing_end = 1;  // and in the last epoch, linear between
+};
+
+struct Sequence {
+  int64_t encoder_epochs = 15, classifier_epochs = 15;  // of one iteration
+  int64_t iterations = 0;       // how often both phases come; 0: as often as train.epochs allows
+  double encoder_lr_ratio = 0;  // learning rate of the encoder in the classifier phase ÷ lr; 0: frozen
 };
 
 struct Amp {
@@ -77,8 +119,7 @@ struct Amp {
 };
 
 struct Checkpoint {
-  int64_t every_steps = 0;    // optimizer steps; 0: not by steps
-  double every_minutes = 10;  // 0: not by time
+  Interval every = {.minutes = 10};
   int64_t keep_last = 3;
   bool keep_best = true;  // by the validation metric
 };
@@ -106,6 +147,7 @@ struct Metrics {
 
 struct Config {
   std::string task = "headpose";
+  ModuleTask module;
   Run run;
   Data data;
   Augment augment;
@@ -113,6 +155,8 @@ struct Config {
   Train train;
   Optimizer optimizer;
   Schedule schedule;
+  Pointer pointer;
+  Sequence sequence;
   Amp amp;
   Checkpoint checkpoint;
   Dist dist;

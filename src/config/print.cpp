@@ -61,10 +61,10 @@ std::string to_yaml(const Config& config) {
   std::string section;
   for (const Option& option : describe(copy)) {
     if (option.section() != section) {
+      out << (section.empty() ? "" : "\n") << option.section() << ":\n";
       section = option.section();
-      out << "\n" << section << ":\n";
     }
-    const std::string line = str(section.empty() ? "" : "  ", option.key(), ": ", yaml_scalar(option));
+    const std::string line = str("  ", option.key(), ": ", yaml_scalar(option));
     out << padded(line, 32) << "  # " << option.text << "\n";
   }
   return out.str();
@@ -76,7 +76,7 @@ std::string help_text() {
   std::ostringstream out;
   out << "Every key is a flag (--section.key VALUE) and a line of the YAML config. In [ ]: default; unit and range.\n";
   for (const Section& section : sections()) {
-    out << "\n" << (section.name.empty() ? "" : section.name + ": ") << section.text << "\n";
+    out << "\n" << section.name << ": " << section.text << "\n";
     for (const Option& option : table) {
       if (option.section() != section.name) continue;
       const std::string flag = "--" + option.path + (option.alias.empty() ? "" : ", --" + option.alias);
@@ -106,8 +106,7 @@ std::string reference_markdown() {
          "result.\n"
          "Paths are relative to the present folder. Keys marked *fixed* cannot change when a run is resumed.\n";
   for (const Section& section : sections()) {
-    out << "\n## " << (section.name.empty() ? "Top level" : "`" + section.name + "`")
-        << "\n\nWhat it is about: " << section.text
+    out << "\n## `" << section.name << "`\n\nWhat it is about: " << section.text
         << ".\n\n| key | value | default | unit, range | meaning |\n|---|---|---|---|---|\n";
     for (const Option& option : table) {
       if (option.section() != section.name) continue;

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <initializer_list>
 
 #include "config/assembly.h"
+#include "config/model_defaults.h"
 #include "core/strings.h"
 
 namespace dtrain::config {
@@ -32,6 +34,13 @@ std::vector<Problem> broken_rules(const Assembly& assembly) {
   must(!c.run.folder.empty(), {"run.folder"}, "run.folder: is empty; '.' is the present folder");
   must(c.run.resume != "auto" || !c.run.name.empty(), {"run.resume"},
        "run.resume: auto continues the run of a given name; give run.name (--name) too");
+  const std::vector<std::string>& networks = networks_of(c.task);
+  must(std::find(networks.begin(), networks.end(), network_of(c)) != networks.end(), {"model.name", "task.name"},
+       str("model.name: task ", c.task, " trains ", join(networks, ", "), ", not ", c.model.name));
+  must(c.task != "module" || !c.model.file.empty(), {"task.name"},
+       "model.file: task module needs the TorchScript file of the network");
+  must(c.model.dropout >= 0 || c.model.dropout == -1, {"model.dropout"},
+       str("model.dropout: ", c.model.dropout, " is neither a share in [0, 1) nor -1, the network's own"));
   must(!c.optimizer.nesterov || (c.optimizer.name == "sgd" && c.optimizer.momentum > 0),
        {"optimizer.nesterov", "optimizer.momentum", "optimizer.name"},
        str("optimizer.nesterov: needs optimizer.name sgd and optimizer.momentum above 0, not ", c.optimizer.name,

@@ -12,6 +12,29 @@ Range up_to(double low, double high) { return {.low = low, .high = high, .low_op
 
 using Options = std::vector<Option>;
 
+void task_keys(Options& table, Config& config) {
+  table.insert(table.end(),
+               {
+                   // The section's own name as alias: `task: headpose` and `--task headpose` are short for it.
+                   {.path = "task.name",
+                    .alias = "task",
+                    .target = &config.task,
+                    .text = "what is learned",
+                    .allowed = {"headpose", "classify", "pointer", "sequence", "module"},
+                    .fixed = true},
+                   {.path = "task.loss",
+                    .target = &config.module.loss,
+                    .text = "module: the loss of your own network",
+                    .allowed = {"mse", "smooth_l1", "l1", "cross_entropy", "bce_with_logits", "nll"},
+                    .fixed = true},
+                   {.path = "task.inputs",
+                    .target = &config.module.inputs,
+                    .text = "module: what forward() of your own network is given",
+                    .allowed = {"image", "rows", "rows+lengths"},
+                    .fixed = true},
+               });
+}
+
 void run_keys(Options& table, Run& run) {
   table.insert(
       table.end(),
@@ -23,9 +46,8 @@ void run_keys(Options& table, Run& run) {
           {.path = "run.folder", .target = &run.folder, .text = "where run folders are made"},
           {.path = "run.log_every",
            .target = &run.log_every,
-           .text = "a step line every so many steps",
-           .unit = "optimizer steps",
-           .range = at_least(1)},
+           .text = "a step line every so often",
+           .unit = "500s steps, 2e epochs, 10m minutes"},
           {.path = "run.progress",
            .target = &run.progress,
            .text = "progress bar or step lines; auto: a bar on a terminal, lines under mpirun",
@@ -61,6 +83,16 @@ void data_keys(Options& table, Data& data) {
            .range = below(0, 1),
            .fixed = true},
           {.path = "data.verify", .target = &data.verify, .text = "check every sample's checksum while reading"},
+          {.path = "data.on_bad_sample",
+           .target = &data.on_bad_sample,
+           .text = "a sample that cannot be read: stop with its name, or leave it out and go on",
+           .allowed = {"stop", "skip"}},
+          {.path = "data.length_window",
+           .target = &data.length_window,
+           .text = "samples of unequal length: batches of like length, sorted within so many; 0: not sorted",
+           .unit = "global batches",
+           .range = between(0, 1 << 20),
+           .fixed = true},
       });
 }
 
@@ -73,6 +105,10 @@ void augment_keys(Options& table, Augment& augment) {
                                  .target = &augment.crop_scale,
                                  .text = "random resized crop: smallest share of the side; 1: none",
                                  .range = up_to(0, 1)},
+                                {.path = "augment.crop_ratio",
+                                 .target = &augment.crop_ratio,
+                                 .text = "random resized crop: aspect drawn from [1/x, x]; 1: square",
+                                 .range = between(1, 10)},
                                 {.path = "augment.brightness",
                                  .target = &augment.brightness,
                                  .text = "factor drawn from [1 - x, 1 + x]",
@@ -90,6 +126,19 @@ void augment_keys(Options& table, Augment& augment) {
                                  .text = "turn of the hue circle drawn from [-x, x]",
                                  .unit = "turns",
                                  .range = between(0, 0.5)},
+                                {.path = "augment.noise",
+                                 .target = &augment.noise,
+                                 .text = "sequence, encoder phase: standard deviation of what is added",
+                                 .range = between(0, 1e6)},
+                                {.path = "augment.mask_share",
+                                 .target = &augment.mask_share,
+                                 .text = "sequence, encoder phase: share of the rows that are hidden",
+                                 .range = inside(0, 1)},
+                                {.path = "augment.mask_span",
+                                 .target = &augment.mask_span,
+                                 .text = "sequence, encoder phase: consecutive rows hidden together",
+                                 .unit = "rows",
+                                 .range = between(1, 1 << 20)},
                             });
 }
 
@@ -99,8 +148,9 @@ void model_keys(Options& table, Model& model) {
       {
           {.path = "model.name",
            .target = &model.name,
-           .text = "the network",
-           .allowed = {"headpose_cnn", "resnet18", "resnet50"},
+           .text = "the network; auto: the task's own",
+           .allowed = {"auto", "headpose_cnn", "simple_cnn", "mobilenet_v2", "resnet18", "resnet50", "pointer_network",
+                       "cnn_lstm", "torchscript"},
            .fixed = true},
           {.path = "model.image_size",
            .target = &model.image_size,
@@ -110,13 +160,27 @@ void model_keys(Options& table, Model& model) {
            .fixed = true},
           {.path = "model.dropout",
            .target = &model.dropout,
-           .text = "dropout before the last layers (headpose_cnn)",
-           .range = below(0, 1)},
+           .text = "share of the units dropped, where the network has dropout; -1: the network's own",
+           .range = below(-1, 1)},
+          {.path = "model.hidden",
+           .target = &model.hidden,
+           .text = "units of each LSTM layer (pointer_network, cnn_lstm)",
+           .range = between(1, 1 << 16),
+           .fixed = true},
           {.path = "model.channels_last", .target = &model.channels_last, .text = "NHWC memory: faster for images"},
           {.path = "model.init",
            .alias = "init",
            .target = &model.init,
            .text = "safetensors file to start from (torchvision's names; another last layer is replaced)"},
+          {.path = "model.file",
+           .target = &model.file,
+           .text = "torchscript: the file of the module. Such a file is code: run only what you trust"},
+          {.path = "model.freeze",
+           .target = &model.freeze,
+           .text = "parameters that keep their values: name patterns joined by commas, as features.*,conv1"},
+          {.path = "model.checkpointing",
+           .target = &model.checkpointing,
+           .text = "convolutional networks: less memory, activations are computed again in backward"},
       });
 }
 
@@ -167,11 +231,41 @@ void train_keys(Options& table, Train& train) {
                    {.path = "train.freeze_batch_norm",
                     .target = &train.freeze_batch_norm,
                     .text = "batch norm uses its running statistics and leaves them as they are"},
-                   {.path = "train.eval_every_epochs",
-                    .target = &train.eval_every_epochs,
-                    .text = "validate every so many epochs",
-                    .unit = "epochs",
-                    .range = at_least(1)},
+                   {.path = "train.sync_batch_norm",
+                    .target = &train.sync_batch_norm,
+                    .text = "batch norm: statistics of the micro-batches of all ranks together"},
+                   {.path = "train.metric",
+                    .target = &train.metric,
+                    .text = "validation metric of best checkpoint, early stop and plateau; empty: the task's own"},
+                   {.path = "train.patience",
+                    .target = &train.patience,
+                    .text = "stop after so many evaluations without improvement; 0: never",
+                    .range = at_least(0)},
+                   {.path = "train.min_delta",
+                    .target = &train.min_delta,
+                    .text = "early stop: what counts as improvement of the metric",
+                    .range = at_least(0)},
+                   {.path = "train.ema",
+                    .target = &train.ema,
+                    .text = "decay of averaged weights per optimizer step, which are evaluated and saved; 0: none",
+                    .range = below(0, 1),
+                    .fixed = true},
+                   {.path = "train.overfit_batches",
+                    .target = &train.overfit_batches,
+                    .text = "train on so many batches again and again, without augmentation; 0: on all",
+                    .unit = "global batches",
+                    .range = between(0, 1 << 20)},
+                   {.path = "train.label_smoothing",
+                    .target = &train.label_smoothing,
+                    .text = "classes: share of the target spread over all",
+                    .range = below(0, 1)},
+                   {.path = "train.class_weights",
+                    .target = &train.class_weights,
+                    .text = "classes: none, balanced (rare ones count more), or a number each, as 1,0.5,2"},
+                   {.path = "train.eval_every",
+                    .target = &train.eval_every,
+                    .text = "validate every so often, and at the end",
+                    .unit = "500s steps, 2e epochs, 10m minutes"},
                });
 }
 
@@ -210,33 +304,85 @@ void optimizer_keys(Options& table, Optimizer& optimizer) {
            .target = &optimizer.clip_norm,
            .text = "largest norm of the whole gradient, after unscaling; 0: no clipping",
            .range = at_least(0)},
+          {.path = "optimizer.clip_value",
+           .target = &optimizer.clip_value,
+           .text = "largest size of each element of the gradient, after unscaling; 0: no clipping",
+           .range = at_least(0)},
+          {.path = "optimizer.decay_norms_and_biases",
+           .target = &optimizer.decay_norms_and_biases,
+           .text = "weight decay also on parameters of one dimension"},
       });
 }
 
 void schedule_keys(Options& table, Schedule& schedule) {
-  table.insert(
-      table.end(),
-      {
-          {.path = "schedule.name",
-           .target = &schedule.name,
-           .text = "how the learning rate goes on after the warm-up",
-           .allowed = {"constant", "step", "cosine", "one_cycle"}},
-          {.path = "schedule.warmup_steps",
-           .target = &schedule.warmup_steps,
-           .text = "linear rise from 0 to lr",
-           .unit = "optimizer steps",
-           .range = at_least(0)},
-          {.path = "schedule.step_epochs",
-           .target = &schedule.step_epochs,
-           .text = "step: epochs between drops",
-           .unit = "epochs",
-           .range = at_least(1)},
-          {.path = "schedule.gamma", .target = &schedule.gamma, .text = "step: factor of a drop", .range = up_to(0, 1)},
-          {.path = "schedule.final_lr_ratio",
-           .target = &schedule.final_lr_ratio,
-           .text = "cosine, one_cycle: learning rate at the end ÷ lr",
-           .range = between(0, 1)},
-      });
+  table.insert(table.end(), {
+                                {.path = "schedule.name",
+                                 .target = &schedule.name,
+                                 .text = "how the learning rate goes on after the warm-up",
+                                 .allowed = {"constant", "step", "cosine", "one_cycle", "plateau"}},
+                                {.path = "schedule.warmup_steps",
+                                 .target = &schedule.warmup_steps,
+                                 .text = "linear rise from 0 to lr",
+                                 .unit = "optimizer steps",
+                                 .range = at_least(0)},
+                                {.path = "schedule.step_epochs",
+                                 .target = &schedule.step_epochs,
+                                 .text = "step: epochs between drops",
+                                 .unit = "epochs",
+                                 .range = at_least(1)},
+                                {.path = "schedule.gamma",
+                                 .target = &schedule.gamma,
+                                 .text = "step, plateau: factor of a drop",
+                                 .range = up_to(0, 1)},
+                                {.path = "schedule.final_lr_ratio",
+                                 .target = &schedule.final_lr_ratio,
+                                 .text = "cosine, one_cycle: learning rate at the end ÷ lr",
+                                 .range = between(0, 1)},
+                                {.path = "schedule.patience",
+                                 .target = &schedule.patience,
+                                 .text = "plateau: evaluations without improvement before a drop",
+                                 .range = at_least(0)},
+                                {.path = "schedule.threshold",
+                                 .target = &schedule.threshold,
+                                 .text = "plateau: relative improvement that counts",
+                                 .range = at_least(0)},
+                            });
+}
+
+void pointer_keys(Options& table, Pointer& pointer) {
+  table.insert(table.end(), {
+                                {.path = "pointer.teacher_forcing",
+                                 .target = &pointer.teacher_forcing,
+                                 .text = "share of the samples fed the right order, at the start",
+                                 .range = between(0, 1)},
+                                {.path = "pointer.teacher_forcing_end",
+                                 .target = &pointer.teacher_forcing_end,
+                                 .text = "that share in the last epoch, linear between",
+                                 .range = between(0, 1)},
+                            });
+}
+
+void sequence_keys(Options& table, Sequence& sequence) {
+  table.insert(table.end(), {
+                                {.path = "sequence.encoder_epochs",
+                                 .target = &sequence.encoder_epochs,
+                                 .text = "of one iteration: the encoder learns to rebuild what is noised and masked",
+                                 .unit = "epochs",
+                                 .range = at_least(0)},
+                                {.path = "sequence.classifier_epochs",
+                                 .target = &sequence.classifier_epochs,
+                                 .text = "of one iteration, after them: the classes are learned",
+                                 .unit = "epochs",
+                                 .range = at_least(1)},
+                                {.path = "sequence.iterations",
+                                 .target = &sequence.iterations,
+                                 .text = "how often both phases come; 0: as often as train.epochs allows",
+                                 .range = at_least(0)},
+                                {.path = "sequence.encoder_lr_ratio",
+                                 .target = &sequence.encoder_lr_ratio,
+                                 .text = "classifier phase: learning rate of the encoder ÷ lr; 0: it is frozen",
+                                 .range = between(0, 1)},
+                            });
 }
 
 void amp_keys(Options& table, Amp& amp) {
@@ -263,16 +409,10 @@ void amp_keys(Options& table, Amp& amp) {
 
 void checkpoint_keys(Options& table, Checkpoint& checkpoint) {
   table.insert(table.end(), {
-                                {.path = "checkpoint.every_steps",
-                                 .target = &checkpoint.every_steps,
-                                 .text = "save every so many; 0: not by steps",
-                                 .unit = "optimizer steps",
-                                 .range = at_least(0)},
-                                {.path = "checkpoint.every_minutes",
-                                 .target = &checkpoint.every_minutes,
-                                 .text = "save every so many; 0: not by time",
-                                 .unit = "minutes",
-                                 .range = between(0, 1e6)},
+                                {.path = "checkpoint.every",
+                                 .target = &checkpoint.every,
+                                 .text = "save every so often, and at the end",
+                                 .unit = "500s steps, 2e epochs, 10m minutes"},
                                 {.path = "checkpoint.keep_last",
                                  .target = &checkpoint.keep_last,
                                  .text = "checkpoints to keep besides the best",
@@ -354,8 +494,7 @@ void metrics_keys(Options& table, Metrics& metrics) {
 
 std::vector<Option> describe(Config& config) {
   Options table;
-  table.push_back(
-      {.path = "task", .target = &config.task, .text = "what is learned", .allowed = {"headpose"}, .fixed = true});
+  task_keys(table, config);
   run_keys(table, config.run);
   data_keys(table, config.data);
   augment_keys(table, config.augment);
@@ -363,6 +502,8 @@ std::vector<Option> describe(Config& config) {
   train_keys(table, config.train);
   optimizer_keys(table, config.optimizer);
   schedule_keys(table, config.schedule);
+  pointer_keys(table, config.pointer);
+  sequence_keys(table, config.sequence);
   amp_keys(table, config.amp);
   checkpoint_keys(table, config.checkpoint);
   dist_keys(table, config.dist);
@@ -373,7 +514,7 @@ std::vector<Option> describe(Config& config) {
 
 const std::vector<Section>& sections() {
   static const std::vector<Section> all = {
-      {"", "what is learned"},
+      {"task", "what is learned; `task: NAME` is short for `task: {name: NAME}`"},
       {"run", "the run, its folder and what it prints"},
       {"data", "what is read, and how"},
       {"augment", "augmentation of the training split; each draw is keyed by (seed, epoch, sample)"},
@@ -381,6 +522,8 @@ const std::vector<Section>& sections() {
       {"train", "how long, how much at once, how precisely"},
       {"optimizer", "the update"},
       {"schedule", "the learning rate over optimizer steps"},
+      {"pointer", "task pointer: how the decoder is fed while training"},
+      {"sequence", "task sequence: the two phases"},
       {"amp", "loss scaling (fp16 only)"},
       {"checkpoint", "what is saved besides the end of the run"},
       {"dist", "how ranks meet"},

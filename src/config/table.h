@@ -21,11 +21,11 @@ struct Range {  // of a number
   bool low_open = false, high_open = false;  // the end itself is outside
 };
 
-using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*>;
+using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, Interval*>;
 
 struct Option {
   std::string path = {};   // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
-  std::string alias = {};  // "lr": --lr; empty: none
+  std::string alias = {};  // "lr": --lr; empty: none. The name of its own section: `section: VALUE` sets it too
   Target target;           // the field of the Config that was described
   std::string text;        // one line for people
   std::string unit = {};
@@ -34,7 +34,7 @@ struct Option {
   std::vector<std::pair<std::string, std::string>> synonyms = {};  // name -> what it means
   bool fixed = false;                                              // a resume may not change it
 
-  std::string section() const { return path.substr(0, path.rfind('.') == std::string::npos ? 0 : path.rfind('.')); }
+  std::string section() const { return path.substr(0, path.rfind('.')); }
   std::string key() const { return path.substr(path.rfind('.') + 1); }
 };
 
@@ -44,16 +44,17 @@ std::vector<Option> describe(Config& config);
 struct Section {
   std::string name, text;
 };
-const std::vector<Section>& sections();  // in the table's order; the first has no name and holds the top-level keys
+const std::vector<Section>& sections();  // in the table's order
 
 // Parses `text` strictly (decimal numbers, true | false, names as listed) and stores it. Returns what is wrong with it,
 // and stores nothing then; "" when all is well.
 std::string assign(const Option&, std::string_view text);
 std::string value_text(const Option&);  // the present value, such that assign() restores it bit by bit
-std::string value_kind(const Option&);  // "whole number", "number", "true | false", "text" or the names
+std::string value_kind(const Option&);  // "whole number", "number", "true | false", "interval", "text" or the names
 std::string range_text(const Option&);  // "1 or more", "above 0, up to 1"; "" if there is none
 bool is_text(const Option&);
 bool is_bool(const Option&);
+bool is_interval(const Option&);
 
 // Length of the UTF-8 character at the front of a text that is not empty; 0 when it is none, or a control character.
 size_t printable_character(std::string_view text);

@@ -141,6 +141,7 @@ std::string assign(const Option& option, std::string_view text) {
   return std::visit(Overloaded{
                         [&](bool* target) { return assign_bool(text, target); },
                         [&](std::string* target) { return assign_text(option, text, target); },
+                        [&](Interval* target) { return parse_interval(text, *target); },
                         [&](auto* target) { return assign_number(option, text, target); },
                     },
                     option.target);
@@ -151,6 +152,7 @@ std::string value_text(const Option& option) {
                         [](bool* value) { return std::string(*value ? "true" : "false"); },
                         [](std::string* value) { return *value; },
                         [](double* value) { return number_text(*value); },
+                        [](Interval* value) { return to_string(*value); },
                         [](auto* value) { return std::to_string(*value); },
                     },
                     option.target);
@@ -159,6 +161,7 @@ std::string value_text(const Option& option) {
 std::string value_kind(const Option& option) {
   if (is_bool(option)) return "true | false";
   if (std::holds_alternative<double*>(option.target)) return "number";
+  if (is_interval(option)) return "interval";
   if (!is_text(option)) return "whole number";
   if (option.allowed.empty()) return "text";
   std::vector<std::string> names = option.allowed;
@@ -180,6 +183,7 @@ std::string range_text(const Option& option) {
 }
 
 bool is_text(const Option& option) { return std::holds_alternative<std::string*>(option.target); }
+bool is_interval(const Option& option) { return std::holds_alternative<Interval*>(option.target); }
 bool is_bool(const Option& option) { return std::holds_alternative<bool*>(option.target); }
 
 std::string in_quotes(std::string_view text) {

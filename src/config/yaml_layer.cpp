@@ -50,6 +50,9 @@ class Walk {
   void section(const std::string& path, const YAML::Node& value, const std::string& where) {
     if (value.IsMap()) {
       map(value, path);
+    } else if (const Option* option = assembly_.namesake(path); option != nullptr && value.IsScalar()) {
+      paths_.push_back(option->path);
+      scalar(*option, value, where);
     } else if (!value.IsNull()) {  // a section whose keys are all commented out is fine
       assembly_.add_problem(where, str(path, ": is a section; write its keys in the lines below, further in"));
     }
@@ -66,7 +69,7 @@ class Walk {
                                        "; expected one value: ", value_kind(option)));
     } else if (value.Tag() != "?" && value.Tag() != "!" && !value.Tag().empty()) {
       assembly_.add_problem(where, str(option.path, ": tags like ", in_quotes(value.Tag()), " are not used here"));
-    } else if (value.Tag() == "!" && !is_text(option)) {
+    } else if (value.Tag() == "!" && !is_text(option) && !is_interval(option)) {
       assembly_.add_problem(
           where, str(option.path, ": ", in_quotes(value.Scalar()), " is in quotes; expected: ", value_kind(option)));
     } else {

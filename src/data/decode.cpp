@@ -18,7 +18,7 @@ class RawDecoder final : public Decoder {
 }  // namespace
 
 std::unique_ptr<Decoder> make_decoder(const Store& store) {
-  const std::vector<int64_t>& shape = store.schema().input_shape;
+  const std::vector<int64_t>& shape = store.schema().input.shape;
   if (shape.size() != 3 || shape[0] < 1 || shape[1] < 1 || shape[2] != 3) {
     std::string text;
     for (int64_t size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);

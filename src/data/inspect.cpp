@@ -24,12 +24,12 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 }
 
 std::string target_lines(const Store& store) {
-  const auto elements = static_cast<size_t>(store.schema().target_elements());
+  const auto elements = static_cast<size_t>(store.schema().target.row_elements());
   std::vector<float> target(elements);
   std::vector<double> low(elements, std::numeric_limits<double>::infinity()), high(elements, -low[0]), sum(elements, 0);
   int64_t not_a_number = 0;
   for (int64_t id = 0; id < store.schema().samples; ++id) {
-    store.read_target(id, target);
+    store.read_target(id, std::as_writable_bytes(std::span(target)));
     for (size_t i = 0; i < elements; ++i) {
       const double value = target[i] + 0.0;  // no -0.000
       if (value != value) {
@@ -87,10 +87,10 @@ std::string inspect_data(const std::filesystem::path& file, bool verify) {
   text += line("format", str("dtrain HDF5, version ", kFormatVersion));
   text += line("task", schema.task);
   text += line("samples", human_count(schema.samples));
-  text += line("inputs",
-               str("uint8 ", shape_text(schema.input_shape), ", ",
-                   human_bytes(static_cast<double>(schema.input_bytes())), " each, at byte ", layout.inputs.offset));
-  text += line("targets", str("float32 ", shape_text(schema.target_shape), ", at byte ", layout.targets.offset));
+  text += line("inputs", str("uint8 ", shape_text(schema.input.shape), ", ",
+                             human_bytes(static_cast<double>(schema.input.row_bytes())), " each, at byte ",
+                             layout.inputs.offset));
+  text += line("targets", str("float32 ", shape_text(schema.target.shape), ", at byte ", layout.targets.offset));
   text += target_lines(*store);
   text += line("splits", splits_text(*store, layout));
   text += line("groups", human_count(count_groups(*store)));

@@ -2,11 +2,13 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "core/check.h"
 #include "core/hash.h"
@@ -49,6 +51,14 @@ std::string type_name(hid_t type) {
 std::string shape_text(const std::vector<hsize_t>& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+std::string field_text(const Field& field) {
+  std::string text = name_of(field.element) + " [";
+  for (size_t i = 0; i < field.shape.size(); ++i) {
+    text += (i ? ", " : "") + (field.shape[i] == kVariable ? "rows" : std::to_string(field.shape[i]));
+  }
   return text + "]";
 }
 
@@ -124,28 +134,30 @@ class Prober {
   Layout run() {
     read_attributes();
     Schema& schema = layout_.schema;
-    const std::vector<hsize_t> inputs = contiguous("/inputs", H5T_STD_U8LE, 4, &layout_.inputs);
-    const std::vector<hsize_t> targets = contiguous("/targets", H5T_IEEE_F32LE, 2, &layout_.targets);
-    if (inputs[3] != 3) refuse_dataset("/inputs", str("has shape ", shape_text(inputs), ", must be [N, H, W, 3]"));
-    schema.input_shape.assign(inputs.begin() + 1, inputs.end());
-    schema.target_shape.assign(targets.begin() + 1, targets.end());
-    if (schema.input_bytes() == 0) refuse_dataset("/inputs", str("has empty samples: shape ", shape_text(inputs)));
-    if (schema.target_elements() == 0)
-      refuse_dataset("/targets", str("has empty samples: shape ", shape_text(targets)));
+    schema.input = field("/inputs", &layout_.inputs, &layout_.input_offsets);
+    if (!storable_input(schema.input)) {
+      refuse_dataset("/inputs", str("holds samples of ", field_text(schema.input),
+                                    ", must be uint8 [N, H, W, 3], float32 [N, F] or [N, T, F], or a group of samples "
+                                    "with different numbers of rows, float32 [rows, F]"));
+    }
+    schema.target = field("/targets", &layout_.targets, &layout_.target_offsets);
+    if (!storable_target(schema.target)) {
+      refuse_dataset("/targets", str("holds samples of ", field_text(schema.target),
+                                     ", must be float32 or int64 [N] or [N, T], or a group of samples with different "
+                                     "numbers of rows, int64 [rows]"));
+    }
     const auto samples = static_cast<hsize_t>(schema.samples);
-    expect_count("/inputs", inputs[0], samples);
-    expect_count("/targets", targets[0], samples);
-    expect_count("/checksums", contiguous("/checksums", H5T_STD_U64LE, 1, &layout_.checksums)[0], samples);
-    expect_count("/group", contiguous("/group", H5T_STD_I64LE, 1, &layout_.group)[0], samples);
+    expect_count("/checksums", contiguous("/checksums", H5T_STD_U64LE, &layout_.checksums)[0], samples);
+    expect_count("/group", contiguous("/group", H5T_STD_I64LE, &layout_.group)[0], samples);
     expect_group("/source");
-    contiguous("/source/bytes", H5T_STD_U8LE, 1, &layout_.source_bytes);
-    expect_count("/source/offsets", contiguous("/source/offsets", H5T_STD_I64LE, 1, &layout_.source_offsets)[0],
+    contiguous("/source/bytes", H5T_STD_U8LE, &layout_.source_bytes);
+    expect_count("/source/offsets", contiguous("/source/offsets", H5T_STD_I64LE, &layout_.source_offsets)[0],
                  samples + 1);
     expect_group("/splits");
     for (const char* name : {"train", "val", "test"}) {
       const std::string path = str("/splits/", name);
       if (H5Lexists(file_.get(), path.c_str(), H5P_DEFAULT) > 0) {
-        contiguous(path, H5T_STD_I64LE, 1, &layout_.splits[name]);
+        contiguous(path, H5T_STD_I64LE, &layout_.splits[name]);
       }
     }
     return layout_;
@@ -214,21 +226,70 @@ class Prober {
     }
   }
 
-  // Checks one dataset (the groups above it were checked before) and finds its bytes. Returns its shape.
-  std::vector<hsize_t> contiguous(const std::string& path, hid_t expected, int rank, Extent* extent) const {
+  // A dataset with one entry per sample, or a group of `values` and `offsets` in rows.
+  Field field(const std::string& path, Extent* values, Extent* offsets) const {
     expect_hard_link(path);
-    const h5::Handle dataset(H5Dopen2(file_.get(), path.c_str(), H5P_DEFAULT), H5Dclose);
-    if (!dataset) refuse_dataset(path, str("is not a readable dataset: ", h5::last_error()));
+    const h5::Handle group(H5Gopen2(file_.get(), path.c_str(), H5P_DEFAULT), H5Gclose);
+    const auto samples = static_cast<hsize_t>(layout_.schema.samples);
+    Field result;
+    std::vector<hsize_t> shape;
+    if (group) {
+      shape = contiguous(path + "/values", &result.element, values);
+      expect_count(path + "/offsets", contiguous(path + "/offsets", H5T_STD_I64LE, offsets)[0], samples + 1);
+      result.shape.push_back(kVariable);
+    } else {
+      shape = contiguous(path, &result.element, values);
+      expect_count(path, shape[0], samples);
+    }
+    result.shape.insert(result.shape.end(), shape.begin() + 1, shape.end());
+    if (result.row_elements() == 0) refuse_dataset(path, str("has empty samples: shape ", shape_text(shape)));
+    return result;
+  }
+
+  // A list of known type.
+  std::vector<hsize_t> contiguous(const std::string& path, hid_t expected, Extent* extent) const {
+    const h5::Handle dataset = open_dataset(path);
     const h5::Handle type(H5Dget_type(dataset.get()), H5Tclose);
     if (H5Tequal(type.get(), expected) <= 0) {
       refuse_dataset(path, str("is ", type_name(type.get()), ", must be ", type_name(expected)));
     }
+    std::vector<hsize_t> shape = place(path, dataset, H5Tget_size(expected), extent);
+    if (shape.size() != 1) refuse_dataset(path, str("has ", shape.size(), " dimensions, must have 1"));
+    return shape;
+  }
+
+  // Values of any element, at least one dimension.
+  std::vector<hsize_t> contiguous(const std::string& path, Element* element, Extent* extent) const {
+    const h5::Handle dataset = open_dataset(path);
+    const h5::Handle type(H5Dget_type(dataset.get()), H5Tclose);
+    const std::pair<hid_t, Element> known[] = {
+        {H5T_STD_U8LE, Element::kUint8}, {H5T_IEEE_F32LE, Element::kFloat32}, {H5T_STD_I64LE, Element::kInt64}};
+    const auto* found = std::find_if(std::begin(known), std::end(known),
+                                     [&](const auto& entry) { return H5Tequal(type.get(), entry.first) > 0; });
+    if (found == std::end(known)) {
+      refuse_dataset(path, str("is ", type_name(type.get()), ", must be uint8, float32 or int64"));
+    }
+    *element = found->second;
+    std::vector<hsize_t> shape = place(path, dataset, static_cast<hsize_t>(size_of(*element)), extent);
+    if (shape.empty()) refuse_dataset(path, "is a single number, must have one entry per sample");
+    return shape;
+  }
+
+  // The groups above it were checked before.
+  h5::Handle open_dataset(const std::string& path) const {
+    expect_hard_link(path);
+    h5::Handle dataset(H5Dopen2(file_.get(), path.c_str(), H5P_DEFAULT), H5Dclose);
+    if (!dataset) refuse_dataset(path, str("is not a readable dataset: ", h5::last_error()));
+    return dataset;
+  }
+
+  // Checks how the bytes are stored and finds them. Returns the shape.
+  std::vector<hsize_t> place(const std::string& path, const h5::Handle& dataset, hsize_t bytes, Extent* extent) const {
     const h5::Handle space(H5Dget_space(dataset.get()), H5Sclose);
     const int dimensions = H5Sget_simple_extent_ndims(space.get());
-    if (dimensions != rank) refuse_dataset(path, str("has ", dimensions, " dimensions, must have ", rank));
-    std::vector<hsize_t> shape(static_cast<size_t>(rank));
+    if (dimensions < 0) refuse_dataset(path, "has no readable shape");
+    std::vector<hsize_t> shape(static_cast<size_t>(dimensions));
     H5Sget_simple_extent_dims(space.get(), shape.data(), nullptr);
-    hsize_t bytes = H5Tget_size(expected);
     for (const hsize_t size : shape) {
       if (__builtin_mul_overflow(bytes, size, &bytes) || bytes > static_cast<hsize_t>(INT64_MAX)) {
         refuse_dataset(path, str("claims the shape ", shape_text(shape), ", more bytes than a file can have"));
@@ -269,18 +330,22 @@ Layout probe(const std::filesystem::path& file) {
   return Prober(file).run();
 }
 
-uint64_t sample_checksum(std::span<const std::byte> input, std::span<const float> target) {
-  return xxh64(std::as_bytes(target), xxh64(input));
+uint64_t sample_checksum(std::span<const std::byte> input, std::span<const std::byte> target) {
+  return xxh64(target, xxh64(input));
 }
 
 uint64_t index_checksum(const std::string& source_bytes, const std::vector<int64_t>& source_offsets,
-                        const std::vector<int64_t>& group, const std::map<std::string, std::vector<int64_t>>& splits) {
+                        const std::vector<int64_t>& group, const std::map<std::string, std::vector<int64_t>>& splits,
+                        const std::vector<int64_t>& input_offsets, const std::vector<int64_t>& target_offsets) {
   uint64_t hash = xxh64(std::as_bytes(std::span(source_bytes)));
   hash = xxh64(std::as_bytes(std::span(source_offsets)), hash);
   hash = xxh64(std::as_bytes(std::span(group)), hash);
   for (const auto& [name, ids] : splits) {
     hash = xxh64(std::as_bytes(std::span(name)), hash);
     hash = xxh64(std::as_bytes(std::span(ids)), hash);
+  }
+  for (const auto* offsets : {&input_offsets, &target_offsets}) {
+    if (!offsets->empty()) hash = xxh64(std::as_bytes(std::span(*offsets)), hash);
   }
   return hash;
 }

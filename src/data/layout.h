@@ -21,7 +21,9 @@ struct Layout {
   std::filesystem::path file;
   int64_t file_bytes = 0;
   Schema schema;
-  Extent inputs, targets, checksums, group, source_bytes, source_offsets;
+  Extent inputs, targets;                // of variable size: of `values`
+  Extent input_offsets, target_offsets;  // of variable size only
+  Extent checksums, group, source_bytes, source_offsets;
   std::map<std::string, Extent> splits;
   std::map<std::string, std::string> attributes;  // of the root, scalars as text
   uint64_t index_checksum = 0;                    // of splits, groups and sources, see index_checksum() below
@@ -33,12 +35,14 @@ struct Layout {
 Layout probe(const std::filesystem::path& file);
 
 // xxh64 chained (each result seeds the next, the first seed is 0) over: source bytes, source offsets, groups, and for
-// each split in the order of names its name and its ids; integers as int64 little endian.
+// each split in the order of names its name and its ids, then the offsets of inputs and of targets where they are of
+// variable size (else empty); integers as int64 little endian.
 uint64_t index_checksum(const std::string& source_bytes, const std::vector<int64_t>& source_offsets,
-                        const std::vector<int64_t>& group, const std::map<std::string, std::vector<int64_t>>& splits);
+                        const std::vector<int64_t>& group, const std::map<std::string, std::vector<int64_t>>& splits,
+                        const std::vector<int64_t>& input_offsets, const std::vector<int64_t>& target_offsets);
 
 // xxh64 of the input's bytes, which seeds the xxh64 of the target's bytes.
-uint64_t sample_checksum(std::span<const std::byte> input, std::span<const float> target);
+uint64_t sample_checksum(std::span<const std::byte> input, std::span<const std::byte> target);
 
 std::string hdf5_version();  // of the HDF5 library that reads and writes: "1.10.8"
 

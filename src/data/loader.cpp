@@ -72,12 +72,12 @@ class Loader::Impl {
         count_(static_cast<int64_t>(ids_.size())),
         stage_(std::move(stage)) {
     check();
-    image_ = {schema_.input_shape[0], schema_.input_shape[1]};
+    image_ = {schema_.input.shape[0], schema_.input.shape[1]};
     if (!stage_ && !options_.device.is_cpu()) {
-      stage_ = make_device_stage(options_.device, {spec_, image_, schema_.target_shape, largest_batch()});
+      stage_ = make_device_stage(options_.device, {spec_, image_, schema_.target.shape, largest_batch()});
     }
     if (stage_) {
-      const PackedBatch largest{largest_batch(), schema_.target_elements(), image_.bytes()};
+      const PackedBatch largest{largest_batch(), schema_.target.row_elements(), image_.bytes()};
       block_count_ = static_cast<size_t>(std::max(1, options_.prefetch)) + 2;
       for (size_t i = 0; i < block_count_; ++i) free_blocks_.push_back(stage_->host_memory(largest.bytes()));
     }
@@ -155,8 +155,8 @@ class Loader::Impl {
       }
     }
     const auto signs = static_cast<int64_t>(spec_.target_flip_sign.size());
-    if (options_.augment && spec_.hflip && signs != schema_.target_elements()) {
-      throw DataError(str(file, ": targets have ", schema_.target_elements(),
+    if (options_.augment && spec_.hflip && signs != schema_.target.row_elements()) {
+      throw DataError(str(file, ": targets have ", schema_.target.row_elements(),
                           " elements, but the task says what a flip does to ", signs,
                           ". The file is for another task (", schema_.task, ")."));
     }
@@ -192,12 +192,12 @@ class Loader::Impl {
     batch.global_samples = plan_of_.positions.size();
     job->order_key =
         keyed(static_cast<uint64_t>(Purpose::kPermutation), options_.seed, static_cast<uint64_t>(batch.epoch));
-    job->packed = {samples, schema_.target_elements(), image_.bytes(), options_.augment && spec_.contrast > 0};
+    job->packed = {samples, schema_.target.row_elements(), image_.bytes(), options_.augment && spec_.contrast > 0};
     if (!job->host.defined()) {
       const auto options = at::TensorOptions().dtype(at::kFloat).device(stage_ ? options_.device : at::kCPU);
       batch.inputs = at::empty({samples, 3, spec_.image_size, spec_.image_size},
                                options.memory_format(at::MemoryFormat::ChannelsLast));
-      batch.targets = at::empty(with_samples(samples, schema_.target_shape), options);
+      batch.targets = at::empty(with_samples(samples, schema_.target.shape), options);
     }
     producer_.advance(plan_.micro_steps);
     return job;
@@ -212,7 +212,7 @@ class Loader::Impl {
     if (job.host.defined()) {
       image = reinterpret_cast<uint8_t*>(job.block() + job.packed.images_at() + item * image_.bytes());
     }
-    const std::span target(job.targets() + item * schema_.target_elements(), size_t(schema_.target_elements()));
+    const std::span target(job.targets() + item * schema_.target.row_elements(), size_t(schema_.target.row_elements()));
     try {
       read_sample(reader, id, std::as_writable_bytes(std::span(image, size_t(image_.bytes()))), target);
     } catch (const Error&) {
@@ -234,9 +234,9 @@ class Loader::Impl {
 
   void read_sample(Reader& reader, int64_t id, std::span<std::byte> pixels, std::span<float> target) {
     const std::span<const std::byte> stored = reader.decoder->read(store_, id, pixels);
-    store_.read_target(id, target);
+    store_.read_target(id, std::as_writable_bytes(target));
     bytes_read_.fetch_add(static_cast<int64_t>(stored.size() + target.size_bytes()), std::memory_order_relaxed);
-    if (options_.verify && sample_checksum(stored, target) != store_.checksum(id)) {
+    if (options_.verify && sample_checksum(stored, std::as_bytes(target)) != store_.checksum(id)) {
       throw DataError(str(store_.path().string(), "#", id,
                           ": the checksum does not match: the file has changed since it was written (",
                           store_.source(id), "). Restore it from a copy, or make it again with `dtrain convert`."));

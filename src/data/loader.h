@@ -22,8 +22,12 @@
 namespace dtrain::data {
 
 struct Batch {
-  at::Tensor inputs;         // [B, 3, S, S] float32, channels_last memory, on the device
-  at::Tensor targets;        // [B, ...] float32, on the device
+  // On the device. Images [B, 3, S, S] float32, channels_last; rows [B, longest, F] float32, zero beyond a sample's
+  // length ([B, ...] as stored where the size is fixed).
+  at::Tensor inputs;
+  at::Tensor targets;        // [B, ...] float32 or int64; of variable size [B, longest], padded with -1
+  at::Tensor lengths;        // [B] int64, rows of each input; undefined for images
+  int64_t rows = 0;          // valid rows of this micro-batch: padding waste is 1 - rows / (B * longest)
   std::vector<int64_t> ids;  // B sample ids (in the store)
   int64_t epoch = 0;
   int64_t step = 0;            // optimizer step (0-based)

@@ -9,13 +9,22 @@
 namespace dtrain::data {
 
 struct SampleSpec {
+  // kImage: uint8 [H, W, 3]. kRows: float32, [F] or [T, F] or any number of rows [rows, F], padded to a batch.
+  enum class Kind { kImage, kRows } kind = Kind::kImage;
+
   int64_t image_size = 224;                           // output side in pixels; inputs are uint8 [S, S, 3] with S >= 1
   std::array<float, 3> mean{0.485f, 0.456f, 0.406f};  // of RGB in [0, 1]
   std::array<float, 3> std{0.229f, 0.224f, 0.225f};
-  std::vector<float> target_flip_sign;  // factor of each target element under a horizontal flip
+  // Factor of each float32 target element under a horizontal flip; empty: the targets stay (classes).
+  std::vector<float> target_flip_sign;
   bool hflip = false;
-  float crop_scale = 1;  // smallest share of the side; 1: centre crop (or scaling) only
+  float crop_scale = 1;    // smallest share of the side; 1: centre crop (or scaling) only
+  float crop_ratio = 1;    // random crop: width / height is between 1 / r and r; 1: square
+  float centre_share = 1;  // evaluation: side of the centre crop / shorter side of the image
   float brightness = 0, contrast = 0, saturation = 0, hue = 0;
+
+  // kRows: batches of like length, sorted within so many global batches; 0: not.
+  int64_t length_window = 0;
 };
 
 }  // namespace dtrain::data

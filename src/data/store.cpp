@@ -12,6 +12,7 @@
 #include <mutex>
 #include <numeric>
 #include <thread>
+#include <type_traits>
 
 #include "core/check.h"
 #include "core/hash.h"
@@ -29,6 +30,12 @@ class FileStore : public Store {
       if (::fstat(fd_, &info) != 0 || info.st_size != layout.file_bytes) {
         throw DataError(str(layout.file.string(), " changed while it was being opened"));
       }
+      if (schema().input.variable()) {
+        input_offsets_ = row_offsets(layout_.inputs, layout_.input_offsets, schema().input, "/inputs");
+      }
+      if (schema().target.variable()) {
+        target_offsets_ = row_offsets(layout_.targets, layout_.target_offsets, schema().target, "/targets");
+      }
       for (const auto& [name, extent] : layout_.splits) splits_[name] = read_all<int64_t>(extent, "/splits/" + name);
       check_splits();
     } catch (...) {
@@ -43,15 +50,15 @@ class FileStore : public Store {
   const Schema& schema() const override { return layout_.schema; }
   const std::filesystem::path& path() const override { return layout_.file; }
 
+  int64_t input_rows(int64_t id) const override { return rows_of(input_offsets_, check_id(id)).count; }
+  int64_t target_rows(int64_t id) const override { return rows_of(target_offsets_, check_id(id)).count; }
+
   void read_input(int64_t id, std::span<std::byte> out) const override {
-    DTRAIN_CHECK(static_cast<int64_t>(out.size()) == schema().input_bytes());
-    read(layout_.inputs, check_id(id) * schema().input_bytes(), out, "/inputs", id);
+    read_rows(layout_.inputs, schema().input, rows_of(input_offsets_, check_id(id)), out, "/inputs", id);
   }
 
-  void read_target(int64_t id, std::span<float> out) const override {
-    DTRAIN_CHECK(static_cast<int64_t>(out.size()) == schema().target_elements());
-    read(layout_.targets, check_id(id) * static_cast<int64_t>(out.size_bytes()), std::as_writable_bytes(out),
-         "/targets", id);
+  void read_target(int64_t id, std::span<std::byte> out) const override {
+    read_rows(layout_.targets, schema().target, rows_of(target_offsets_, check_id(id)), out, "/targets", id);
   }
 
   uint64_t checksum(int64_t id) const override { return element<uint64_t>(layout_.checksums, id, "/checksums"); }
@@ -87,11 +94,11 @@ class FileStore : public Store {
     }
     const uint64_t index =
         index_checksum(read_text(layout_.source_bytes), read_all<int64_t>(layout_.source_offsets, "/source/offsets"),
-                       read_all<int64_t>(layout_.group, "/group"), splits_);
+                       read_all<int64_t>(layout_.group, "/group"), splits_, input_offsets_, target_offsets_);
     if (index != layout_.index_checksum) {
       throw DataError(str(path().string(),
-                          ": /source, /group or /splits does not match the root attribute "
-                          "`index_checksum`: the file is damaged"));
+                          ": /source, /group, /splits or the offsets of /inputs or /targets do not match the root "
+                          "attribute `index_checksum`: the file is damaged"));
     }
     const std::vector<int64_t> bad = damaged(expected);
     if (!bad.empty()) {
@@ -108,6 +115,42 @@ class FileStore : public Store {
   int64_t check_id(int64_t id) const {
     DTRAIN_CHECK(id >= 0 && id < schema().samples, "sample ", id, " of ", path().string());
     return id;
+  }
+
+  struct Rows {
+    int64_t first = 0, count = 1;
+  };
+  // Without offsets each sample is one row.
+  static Rows rows_of(const std::vector<int64_t>& offsets, int64_t id) {
+    if (offsets.empty()) return {id, 1};
+    const auto at = static_cast<size_t>(id);
+    return {offsets[at], offsets[at + 1] - offsets[at]};
+  }
+
+  void read_rows(const Extent& values, const Field& field, Rows rows, std::span<std::byte> out,
+                 const std::string& dataset, int64_t id) const {
+    DTRAIN_CHECK(static_cast<int64_t>(out.size()) == rows.count * field.row_bytes());
+    read(values, rows.first * field.row_bytes(), out, dataset, id);
+  }
+
+  // Checked here once, so that rows_of() may trust them.
+  std::vector<int64_t> row_offsets(const Extent& values, const Extent& extent, const Field& field,
+                                   const std::string& group) const {
+    std::vector<int64_t> offsets = read_all<int64_t>(extent, group + "/offsets");
+    const int64_t rows = values.bytes / field.row_bytes();
+    const auto refuse = [&](const std::string& what) {
+      throw DataError(str(path().string(), ": ", group, "/offsets ", what,
+                          ": the file is damaged. Make it again with `dtrain convert`"));
+    };
+    if (offsets.front() != 0) refuse(str("begins with ", offsets.front(), ", must begin with 0"));
+    for (size_t i = 1; i < offsets.size(); ++i) {
+      if (offsets[i] < offsets[i - 1]) {
+        refuse(str("goes down from ", offsets[i - 1], " to ", offsets[i], " at sample ", i - 1));
+      }
+    }
+    if (offsets.back() != rows)
+      refuse(str("ends with ", offsets.back(), ", but ", group, "/values has ", rows, " rows"));
+    return offsets;
   }
 
   void read(const Extent& extent, int64_t position, std::span<std::byte> out, const std::string& dataset,
@@ -169,9 +212,10 @@ class FileStore : public Store {
     std::exception_ptr failure;
     const auto work = [&] {
       try {
-        std::vector<std::byte> input(static_cast<size_t>(schema().input_bytes()));
-        std::vector<float> target(static_cast<size_t>(schema().target_elements()));
+        std::vector<std::byte> input, target;
         for (int64_t id = next++; id < schema().samples; id = next++) {
+          input.resize(static_cast<size_t>(input_bytes(id)));
+          target.resize(static_cast<size_t>(target_bytes(id)));
           read_input(id, input);
           read_target(id, target);
           if (sample_checksum(input, target) == expected[static_cast<size_t>(id)]) continue;
@@ -194,17 +238,86 @@ class FileStore : public Store {
 
   const Layout layout_;
   const int fd_;
+  std::vector<int64_t> input_offsets_, target_offsets_;  // in rows, one more than samples; empty: fixed size
   std::map<std::string, std::vector<int64_t>> splits_;
 };
 
-int64_t product(const std::vector<int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+bool positive(std::span<const int64_t> sizes) {
+  return std::all_of(sizes.begin(), sizes.end(), [](int64_t size) { return size > 0; });
+}
+
+template <typename T>
+constexpr Element element_of() {
+  if constexpr (std::is_same_v<T, float>) return Element::kFloat32;
+  if constexpr (std::is_same_v<T, int64_t>) return Element::kInt64;
+  return Element::kUint8;
 }
 
 }  // namespace
 
-int64_t Schema::input_bytes() const { return product(input_shape); }
-int64_t Schema::target_elements() const { return product(target_shape); }
+int64_t size_of(Element element) {
+  switch (element) {
+    case Element::kUint8:
+      return 1;
+    case Element::kFloat32:
+      return 4;
+    case Element::kInt64:
+      return 8;
+  }
+  return 0;
+}
+
+std::string name_of(Element element) {
+  switch (element) {
+    case Element::kUint8:
+      return "uint8";
+    case Element::kFloat32:
+      return "float32";
+    case Element::kInt64:
+      return "int64";
+  }
+  return "";
+}
+
+int64_t Field::row_elements() const {
+  return std::accumulate(shape.begin() + (variable() ? 1 : 0), shape.end(), int64_t{1}, std::multiplies<>());
+}
+int64_t Field::row_bytes() const { return row_elements() * size_of(element); }
+
+bool storable_input(const Field& field) {
+  const std::span<const int64_t> shape(field.shape);
+  if (field.element == Element::kUint8) return shape.size() == 3 && positive(shape) && shape[2] == 3;
+  if (field.element != Element::kFloat32) return false;
+  if (field.variable()) return shape.size() == 2 && positive(shape.subspan(1));
+  return (shape.size() == 1 || shape.size() == 2) && positive(shape);
+}
+
+bool storable_target(const Field& field) {
+  if (field.variable()) return field.element == Element::kInt64 && field.shape.size() == 1;
+  return field.element != Element::kUint8 && field.shape.size() <= 1 && positive(field.shape);
+}
+
+template <typename T>
+std::vector<T> read_input_as(const Store& store, int64_t id) {
+  DTRAIN_CHECK(store.schema().input.element == element_of<T>(), "inputs are ", name_of(store.schema().input.element));
+  std::vector<T> values(static_cast<size_t>(store.input_rows(id) * store.schema().input.row_elements()));
+  store.read_input(id, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+template <typename T>
+std::vector<T> read_target_as(const Store& store, int64_t id) {
+  DTRAIN_CHECK(store.schema().target.element == element_of<T>(), "targets are ",
+               name_of(store.schema().target.element));
+  std::vector<T> values(static_cast<size_t>(store.target_rows(id) * store.schema().target.row_elements()));
+  store.read_target(id, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+template std::vector<uint8_t> read_input_as<uint8_t>(const Store&, int64_t);
+template std::vector<float> read_input_as<float>(const Store&, int64_t);
+template std::vector<float> read_target_as<float>(const Store&, int64_t);
+template std::vector<int64_t> read_target_as<int64_t>(const Store&, int64_t);
 
 std::unique_ptr<Store> Store::open(const std::filesystem::path& file) { return open(probe(file)); }
 std::unique_ptr<Store> Store::open(const Layout& layout) { return std::make_unique<FileStore>(layout); }

@@ -18,14 +18,34 @@ namespace dtrain::data {
 
 struct Layout;  // data/layout.h
 
+enum class Element { kUint8, kFloat32, kInt64 };
+int64_t size_of(Element);  // bytes
+std::string name_of(Element);
+
+// A first dimension of kVariable: samples differ in their number of rows.
+inline constexpr int64_t kVariable = -1;
+
+// The input or the target of one sample, C order, little endian.
+struct Field {
+  Element element = Element::kUint8;
+  // {H, W, 3} image; {kVariable, F} sequence or set; {T} fixed targets; {} one number (a class); {kVariable} an order
+  std::vector<int64_t> shape;
+  bool variable() const { return !shape.empty() && shape[0] == kVariable; }
+  int64_t row_elements() const;  // variable: of one row; fixed: of the whole sample
+  int64_t row_bytes() const;
+  bool operator==(const Field&) const = default;
+};
+
+// What a file may hold. Inputs: uint8 {H, W, 3}; float32 {F}, {T, F} or {kVariable, F}. Targets: float32 or int64 {} or
+// {T}; int64 {kVariable}. No dimension is 0.
+bool storable_input(const Field&);
+bool storable_target(const Field&);
+
 struct Schema {
   std::string task;
-  std::vector<int64_t> input_shape;   // of one sample: {H, W, 3}, uint8
-  std::vector<int64_t> target_shape;  // of one sample: {3}, float32
+  Field input, target;
   int64_t samples = 0;
   uint64_t checksum = 0;  // of the whole file's samples: identifies the data set
-  int64_t input_bytes() const;
-  int64_t target_elements() const;
 };
 
 class Store {
@@ -36,9 +56,13 @@ class Store {
 
   virtual const Schema& schema() const = 0;
   virtual const std::filesystem::path& path() const = 0;
-  // Bytes of sample `id` as stored. `out.size()` must be schema().input_bytes() (fixed-size samples).
+  virtual int64_t input_rows(int64_t id) const = 0;  // 1 for samples of fixed size; no read of the file
+  virtual int64_t target_rows(int64_t id) const = 0;
+  int64_t input_bytes(int64_t id) const { return input_rows(id) * schema().input.row_bytes(); }
+  int64_t target_bytes(int64_t id) const { return target_rows(id) * schema().target.row_bytes(); }
+  // Bytes of sample `id` as stored. `out.size()` must be input_bytes(id), target_bytes(id).
   virtual void read_input(int64_t id, std::span<std::byte> out) const = 0;
-  virtual void read_target(int64_t id, std::span<float> out) const = 0;
+  virtual void read_target(int64_t id, std::span<std::byte> out) const = 0;
   virtual uint64_t checksum(int64_t id) const = 0;                        // xxh64 of input bytes, then target bytes
   virtual std::vector<int64_t> split(const std::string& name) const = 0;  // "train" | "val" | "test"; empty if absent
   virtual std::string source(int64_t id) const = 0;  // provenance: path relative to the converted folder
@@ -48,6 +72,12 @@ class Store {
   // DataError naming the first bad sample and how many there are.
   virtual void verify() const = 0;
 };
+
+// The values of one sample. T must be what is stored: float, int64_t or uint8_t.
+template <typename T>
+std::vector<T> read_input_as(const Store&, int64_t id);
+template <typename T>
+std::vector<T> read_target_as(const Store&, int64_t id);
 
 // What a run uses. Without a training split: all samples that are in no other one. Without a validation split:
 // round(share x groups) of the training split's groups, at least one and not all (none if share is 0 or there is one
@@ -63,6 +93,14 @@ struct BadTarget {
   int64_t element = 0;
   float value = 0;
 };
-std::optional<BadTarget> first_bad_target(const Store&, float lowest, float highest);
+std::optional<BadTarget> first_bad_target(const Store&, float lowest, float highest);  // float32 targets
+
+// The first sample with a class outside [0, classes); none if all is well. Requires int64 targets.
+struct BadClass {
+  int64_t id = 0;
+  int64_t element = 0;
+  int64_t value = 0;
+};
+std::optional<BadClass> first_bad_class(const Store&, int64_t classes);
 
 }  // namespace dtrain::data

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <system_error>
 #include <utility>
 
@@ -22,14 +23,16 @@ using Shape = std::vector<hsize_t>;
 
 class FileWriter : public Writer {
  public:
-  FileWriter(const std::filesystem::path& file, const Schema& schema)
+  FileWriter(const std::filesystem::path& file, const Schema& schema, const std::vector<int64_t>& input_rows,
+             const std::vector<int64_t>& target_rows)
       : file_(file),
         temporary_(str(file.string(), ".tmp", ::getpid())),
         schema_(schema),
         checksums_(static_cast<size_t>(schema.samples)),
-        written_(static_cast<size_t>(schema.samples)) {
-    DTRAIN_CHECK(schema.samples > 0 && schema.input_shape.size() == 3 && schema.input_shape[2] == 3 &&
-                 schema.input_bytes() > 0 && schema.target_shape.size() == 1 && schema.target_elements() > 0);
+        written_(static_cast<size_t>(schema.samples)),
+        inputs_{schema.input, offsets_of(schema.input, input_rows)},
+        targets_{schema.target, offsets_of(schema.target, target_rows)} {
+    DTRAIN_CHECK(schema.samples > 0 && storable_input(schema.input) && storable_target(schema.target));
     if (file.has_parent_path()) real_file_system().create_folders(file.parent_path());
     try {
       create_datasets();
@@ -44,18 +47,19 @@ class FileWriter : public Writer {
     if (!finished_) remove_temporary();
   }
 
-  void write(int64_t id, std::span<const std::byte> input, std::span<const float> target) override {
-    DTRAIN_CHECK(id >= 0 && id < schema_.samples && static_cast<int64_t>(input.size()) == schema_.input_bytes() &&
-                 static_cast<int64_t>(target.size()) == schema_.target_elements());
-    const std::span<const std::byte> target_bytes = std::as_bytes(target);
-    write_at(inputs_ + id * static_cast<int64_t>(input.size()), input);
-    write_at(targets_ + id * static_cast<int64_t>(target_bytes.size()), target_bytes);
+  void write(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) override {
+    DTRAIN_CHECK(id >= 0 && id < schema_.samples);
+    write_rows(inputs_, id, input);
+    write_rows(targets_, id, target);
     checksums_[static_cast<size_t>(id)] = sample_checksum(input, target);
     written_[static_cast<size_t>(id)] = 1;
   }
 
   void finish(const Extras& extras) override {
     check(extras);
+    for (const Stored& stored : {std::cref(inputs_), std::cref(targets_)}) {
+      write_at(stored.offsets_at, std::as_bytes(std::span(stored.offsets)));
+    }
     write_at(checksums_at_, std::as_bytes(std::span(checksums_)));
     write_at(group_, std::as_bytes(std::span(extras.group)));
     write_index(extras);
@@ -67,6 +71,36 @@ class FileWriter : public Writer {
   }
 
  private:
+  // Inputs or targets, and where they lie in the file.
+  struct Stored {
+    Field field;
+    std::vector<int64_t> offsets;  // in rows; empty: fixed size
+    int64_t values_at = 0, offsets_at = 0;
+  };
+
+  std::vector<int64_t> offsets_of(const Field& field, const std::vector<int64_t>& rows) const {
+    DTRAIN_CHECK(rows.size() == (field.variable() ? static_cast<size_t>(schema_.samples) : 0));
+    std::vector<int64_t> offsets;
+    if (!field.variable()) return offsets;
+    offsets.push_back(0);
+    for (const int64_t count : rows) {
+      DTRAIN_CHECK(count >= 0);
+      offsets.push_back(offsets.back() + count);
+    }
+    DTRAIN_CHECK(offsets.back() > 0, "no sample has a row");
+    return offsets;
+  }
+
+  void write_rows(const Stored& stored, int64_t id, std::span<const std::byte> bytes) const {
+    const auto at = static_cast<size_t>(id);
+    const int64_t first = stored.offsets.empty() ? id : stored.offsets[at];
+    const int64_t rows = stored.offsets.empty() ? 1 : stored.offsets[at + 1] - first;
+    const int64_t row_bytes = stored.field.row_bytes();
+    DTRAIN_CHECK(static_cast<int64_t>(bytes.size()) == rows * row_bytes, "sample ", id, " of ", bytes.size(),
+                 " bytes, not ", rows * row_bytes);
+    write_at(stored.values_at + first * row_bytes, bytes);
+  }
+
   [[noreturn]] void fail(const std::string& operation, int code) const {
     const char* advice = code == ENOSPC || code == EDQUOT || code == EFBIG
                              ? ". Free some space, or write to another disk with --out"
@@ -88,15 +122,28 @@ class FileWriter : public Writer {
     const h5::Handle access = h5::file_access();
     h5::Handle file(H5Fcreate(temporary_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
     if (!file) fail_hdf5("create");
-    Shape inputs{static_cast<hsize_t>(schema_.samples)}, targets = inputs;
-    const Shape one_each = inputs;
-    inputs.insert(inputs.end(), schema_.input_shape.begin(), schema_.input_shape.end());
-    targets.insert(targets.end(), schema_.target_shape.begin(), schema_.target_shape.end());
-    inputs_ = offset_of(create_dataset(file, "/inputs", H5T_STD_U8LE, inputs));
-    targets_ = offset_of(create_dataset(file, "/targets", H5T_IEEE_F32LE, targets));
+    create_stored(file, "/inputs", inputs_);
+    create_stored(file, "/targets", targets_);
+    const Shape one_each{static_cast<hsize_t>(schema_.samples)};
     checksums_at_ = offset_of(create_dataset(file, "/checksums", H5T_STD_U64LE, one_each));
     group_ = offset_of(create_dataset(file, "/group", H5T_STD_I64LE, one_each));
     if (!file.close()) fail_hdf5("close");
+  }
+
+  void create_stored(const h5::Handle& file, const std::string& name, Stored& stored) const {
+    const bool variable = stored.field.variable();
+    Shape shape{static_cast<hsize_t>(variable ? stored.offsets.back() : schema_.samples)};
+    shape.insert(shape.end(), stored.field.shape.begin() + (variable ? 1 : 0), stored.field.shape.end());
+    if (variable) create_group(file, name.c_str());
+    stored.values_at =
+        offset_of(create_dataset(file, variable ? name + "/values" : name, type_of(stored.field.element), shape));
+    if (variable) {
+      stored.offsets_at = offset_of(create_dataset(file, name + "/offsets", H5T_STD_I64LE, {stored.offsets.size()}));
+    }
+  }
+
+  static hid_t type_of(Element element) {
+    return element == Element::kUint8 ? H5T_STD_U8LE : element == Element::kFloat32 ? H5T_IEEE_F32LE : H5T_STD_I64LE;
   }
 
   h5::Handle create_dataset(const h5::Handle& file, const std::string& name, hid_t type, const Shape& shape) const {
@@ -182,7 +229,8 @@ class FileWriter : public Writer {
     write_number(file, "num_samples", H5T_STD_I64LE, &schema_.samples);
     const uint64_t checksum = xxh64(std::as_bytes(std::span(checksums_)));
     write_number(file, "checksum", H5T_STD_U64LE, &checksum);
-    const uint64_t index = index_checksum(source_bytes, source_offsets, extras.group, extras.splits);
+    const uint64_t index =
+        index_checksum(source_bytes, source_offsets, extras.group, extras.splits, inputs_.offsets, targets_.offsets);
     write_number(file, "index_checksum", H5T_STD_U64LE, &index);
     if (!file.close()) fail_hdf5("close");
   }
@@ -224,15 +272,18 @@ class FileWriter : public Writer {
   const Schema schema_;
   std::vector<uint64_t> checksums_;
   std::vector<unsigned char> written_;
-  int64_t inputs_ = 0, targets_ = 0, checksums_at_ = 0, group_ = 0;  // offsets in the file
+  Stored inputs_, targets_;
+  int64_t checksums_at_ = 0, group_ = 0;  // offsets in the file
   int fd_ = -1;
   bool finished_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<Writer> Writer::create(const std::filesystem::path& file, const Schema& schema) {
-  return std::make_unique<FileWriter>(file, schema);
+std::unique_ptr<Writer> Writer::create(const std::filesystem::path& file, const Schema& schema,
+                                       const std::vector<int64_t>& input_rows,
+                                       const std::vector<int64_t>& target_rows) {
+  return std::make_unique<FileWriter>(file, schema, input_rows, target_rows);
 }
 
 }  // namespace dtrain::data

@@ -1,3 +1,4 @@
+#include "models/batch_norm.h"
 #include "models/networks.h"
 #include "models/random_context.h"
 
@@ -11,13 +12,13 @@ class Block : public nn::Module {
  public:
   Block(int64_t in, int64_t out) {
     conv_ = register_module("0", nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)));
-    norm_ = register_module("1", nn::BatchNorm2d(out));
+    norm_ = register_module("1", BatchNorm(out));
   }
   at::Tensor forward(const at::Tensor& x) { return at::max_pool2d(norm_->forward(conv_->forward(x)).relu_(), 2); }
 
  private:
   nn::Conv2d conv_{nullptr};
-  nn::BatchNorm2d norm_{nullptr};
+  BatchNorm norm_{nullptr};
 };
 
 class HeadposeCnn : public Network {

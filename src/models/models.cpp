@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "core/random.h"
 #include "core/strings.h"
+#include "models/batch_norm.h"
 #include "models/networks.h"
 
 namespace dtrain::models {
@@ -40,7 +41,7 @@ void initialise(torch::nn::Module& network, uint64_t seed) {
       const double bound = 1 / std::sqrt(static_cast<double>(linear->weight.size(1)));
       linear->weight.uniform_(-bound, bound, generator("weight"));
       linear->bias.uniform_(-bound, bound, generator("bias"));
-    } else if (auto* norm = item.value()->as<torch::nn::BatchNorm2d>()) {
+    } else if (auto* norm = item.value()->as<BatchNorm>()) {
       norm->reset_parameters();
     }
   }
@@ -73,7 +74,7 @@ void set_channels_last(torch::nn::Module& network) {
 
 void freeze_batch_norm(torch::nn::Module& network) {
   for (const auto& module : network.modules()) {
-    if (auto* norm = module->as<torch::nn::BatchNorm2d>()) norm->eval();
+    if (auto* norm = module->as<BatchNorm>()) norm->freeze();
   }
 }
 

@@ -36,7 +36,7 @@ std::shared_ptr<Network> make_network(const std::string& name, const NetworkOpti
 std::vector<std::string> network_names();
 
 void set_channels_last(torch::nn::Module&);  // 4-D parameters, in place (before a reducer takes them)
-void freeze_batch_norm(torch::nn::Module&);  // eval mode of every batch norm layer; call after train()
+void freeze_batch_norm(torch::nn::Module&);  // the running statistics of every batch norm layer, for good
 
 // Copies tensors by name, converted to the network's precision and device. Strict; when only the last layer differs it
 // keeps its fresh values. Returns lines that say what was loaded and what was not; CheckpointError with the list when

@@ -1,6 +1,7 @@
 // Deep residual networks (He et al. 2015) as torchvision builds them: the stride of a bottleneck is in its 3×3
 // ("v1.5").
 
+#include "models/batch_norm.h"
 #include "models/networks.h"
 
 namespace dtrain::models {
@@ -27,7 +28,7 @@ class Block : public nn::Module {
       add(conv(width, out, 3, 1), out);
     }
     if (stride != 1 || in != out) {
-      downsample_ = register_module("downsample", nn::Sequential(conv(in, out, 1, stride), nn::BatchNorm2d(out)));
+      downsample_ = register_module("downsample", nn::Sequential(conv(in, out, 1, stride), BatchNorm(out)));
     }
   }
 
@@ -44,11 +45,11 @@ class Block : public nn::Module {
   void add(const nn::Conv2d& conv, int64_t channels) {
     const std::string number = std::to_string(convs_.size() + 1);
     convs_.push_back(register_module("conv" + number, conv));
-    norms_.push_back(register_module("bn" + number, nn::BatchNorm2d(channels)));
+    norms_.push_back(register_module("bn" + number, BatchNorm(channels)));
   }
 
   std::vector<nn::Conv2d> convs_;
-  std::vector<nn::BatchNorm2d> norms_;
+  std::vector<BatchNorm> norms_;
   nn::Sequential downsample_{nullptr};
 };
 
@@ -56,7 +57,7 @@ class ResNet : public Network {
  public:
   ResNet(const std::array<int64_t, 4>& depths, bool bottleneck, int64_t outputs) {
     conv1_ = register_module("conv1", conv(3, 64, 7, 2));
-    bn1_ = register_module("bn1", nn::BatchNorm2d(64));
+    bn1_ = register_module("bn1", BatchNorm(64));
     int64_t in = 64;
     for (size_t stage = 0; stage < depths.size(); ++stage) {
       const int64_t width = int64_t{64} << stage;
@@ -81,7 +82,7 @@ class ResNet : public Network {
 
  private:
   nn::Conv2d conv1_{nullptr};
-  nn::BatchNorm2d bn1_{nullptr};
+  BatchNorm bn1_{nullptr};
   std::vector<nn::Sequential> layers_;
   nn::Linear fc_{nullptr};
 };

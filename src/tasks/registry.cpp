@@ -4,7 +4,7 @@
 
 namespace dtrain::tasks {
 
-#define DTRAIN_TASK(name) std::unique_ptr<Task> make_##name(const config::Config&);
+#define DTRAIN_TASK(name) std::unique_ptr<Task> make_##name(const config::Config&, const DataFacts&);
 #include "tasks/tasks.def"
 #undef DTRAIN_TASK
 
@@ -12,7 +12,7 @@ namespace {
 
 struct Entry {
   const char* name;
-  std::unique_ptr<Task> (*make)(const config::Config&);
+  std::unique_ptr<Task> (*make)(const config::Config&, const DataFacts&);
 };
 
 constexpr Entry kTasks[] = {
@@ -29,9 +29,9 @@ std::vector<std::string> task_names() {
   return names;
 }
 
-std::unique_ptr<Task> make_task(const config::Config& config) {
+std::unique_ptr<Task> make_task(const config::Config& config, const DataFacts& facts) {
   for (const Entry& entry : kTasks) {
-    if (config.task == entry.name) return entry.make(config);
+    if (config.task == entry.name) return entry.make(config, facts);
   }
   throw ConfigError(str("task: unknown '", config.task, "'; known: ", join(task_names(), ", ")));
 }

@@ -1,27 +1,127 @@
 #include "train/evaluate.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <limits>
 
+#include "core/check.h"
 #include "core/strings.h"
 #include "data/loader.h"
 #include "dist/bytes.h"
 
 namespace dtrain::train {
+namespace {
+
+// Names and shapes of counts as text, "name 3 9" a line, so that a rank without a sample can take part.
+std::string layout_of(const tasks::Counts& counts) {
+  std::string text;
+  for (const auto& [name, tensor] : counts) {
+    text += name;
+    for (const int64_t size : tensor.sizes()) text += str(" ", size);
+    text += "\n";
+  }
+  return text;
+}
+
+tasks::Counts zeros_of(const std::string& layout) {
+  tasks::Counts counts;
+  for (const std::string& line : split(layout, '\n')) {
+    if (line.empty()) continue;
+    const std::vector<std::string> words = split(line, ' ');
+    std::vector<int64_t> sizes;
+    for (size_t i = 1; i < words.size(); ++i) sizes.push_back(std::stoll(words[i]));
+    counts.emplace_back(words[0], at::zeros(sizes, at::kDouble));
+  }
+  return counts;
+}
+
+void add(tasks::Counts& totals, const tasks::Counts& counts) {
+  if (totals.empty()) {
+    for (const auto& [name, tensor] : counts) totals.emplace_back(name, tensor.to(at::kDouble, false, /*copy=*/true));
+    return;
+  }
+  DTRAIN_CHECK(totals.size() == counts.size(), "a task counts the same for every batch");
+  for (size_t i = 0; i < counts.size(); ++i) totals[i].second += counts[i].second;
+}
+
+struct Errors {
+  std::vector<int64_t> ids;
+  std::vector<at::Tensor> values;  // by batch, on the device until the end
+};
+
+std::vector<WorstSample> worst_over_ranks(const Errors& mine, int64_t count, dist::Communicator& host) {
+  std::vector<WorstSample> samples;
+  if (!mine.values.empty()) {
+    const at::Tensor values = at::cat(mine.values).to(at::kCPU, at::kDouble).contiguous();
+    DTRAIN_CHECK(values.numel() == static_cast<int64_t>(mine.ids.size()), "one error per sample");
+    for (size_t i = 0; i < mine.ids.size(); ++i) samples.push_back({mine.ids[i], values.const_data_ptr<double>()[i]});
+  }
+  samples = worst_of(std::move(samples), count);
+  std::vector<std::byte> bytes(samples.size() * sizeof(WorstSample));
+  std::copy_n(reinterpret_cast<const std::byte*>(samples.data()), bytes.size(), bytes.data());
+  std::vector<WorstSample> all;
+  for (const auto& theirs : dist::all_gather_bytes(host, bytes)) {
+    const size_t before = all.size();
+    all.resize(before + theirs.size() / sizeof(WorstSample));
+    std::copy(theirs.begin(), theirs.end(), reinterpret_cast<std::byte*>(all.data() + before));
+  }
+  return worst_of(std::move(all), count);
+}
+
+}  // namespace
 
 void to_precision(data::Batch& batch, Precision precision) {
   if (precision != Precision::kFp64) return;
-  batch.inputs = batch.inputs.to(at::kDouble);
-  batch.targets = batch.targets.to(at::kDouble);
+  for (at::Tensor* tensor : {&batch.inputs, &batch.targets}) {
+    if (tensor->is_floating_point()) *tensor = tensor->to(at::kDouble);
+  }
 }
 
-monitoring::EvalStats evaluate(tasks::Task& task, const data::Store& store, const std::vector<int64_t>& ids,
-                               const std::string& split_name, const EvaluateOptions& options, dist::Communicator& host,
-                               const std::function<void()>& on_batch) {
+std::vector<WorstSample> worst_of(std::vector<WorstSample> samples, int64_t count) {
+  const auto measure = [](const WorstSample& s) {
+    return std::isnan(s.error) ? std::numeric_limits<double>::infinity() : s.error;
+  };
+  std::sort(samples.begin(), samples.end(), [&](const WorstSample& a, const WorstSample& b) {
+    return std::make_tuple(-measure(a), !std::isnan(a.error), a.id) <
+           std::make_tuple(-measure(b), !std::isnan(b.error), b.id);
+  });
+  samples.resize(std::min(samples.size(), static_cast<size_t>(count)));
+  return samples;
+}
+
+tasks::Counts sum_over_ranks(const tasks::Counts& mine, dist::Communicator& host) {
+  const std::string layout = layout_of(mine);
+  const auto* begin = reinterpret_cast<const std::byte*>(layout.data());
+  std::string agreed;
+  for (const auto& bytes : dist::all_gather_bytes(host, {begin, begin + layout.size()})) {
+    const std::string theirs(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (agreed.empty()) agreed = theirs;
+    DTRAIN_CHECK(theirs.empty() || theirs == agreed, "ranks count differently: ", theirs, " and ", agreed);
+  }
+  tasks::Counts totals = zeros_of(agreed);
+  if (totals.empty()) return totals;
+  std::vector<at::Tensor> parts;
+  for (const auto& [name, tensor] : mine.empty() ? totals : mine) parts.push_back(tensor.to(at::kDouble).reshape({-1}));
+  at::Tensor flat = at::cat(parts).to(at::kCPU);
+  host.all_reduce(flat, dist::ReduceOp::kSum).wait();
+  int64_t at = 0;
+  for (auto& [name, tensor] : totals) {
+    tensor.copy_(flat.slice(0, at, at + tensor.numel()).view(tensor.sizes()));
+    at += tensor.numel();
+  }
+  return totals;
+}
+
+Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vector<int64_t>& ids,
+                    const std::string& split_name, const EvaluateOptions& options, dist::Communicator& host,
+                    const std::function<void()>& on_batch) {
   const auto begin = std::chrono::steady_clock::now();
-  monitoring::EvalStats stats;
+  Evaluation result;
+  monitoring::EvalStats& stats = result.stats;
   stats.split = split_name;
   stats.samples = static_cast<int64_t>(ids.size());
-  if (ids.empty()) return stats;
+  if (ids.empty()) return result;
 
   const int64_t global_batch = options.batch_size * host.size();
   data::Loader loader(store, ids, task.samples(),
@@ -38,37 +138,39 @@ monitoring::EvalStats evaluate(tasks::Task& task, const data::Store& store, cons
 
   const at::NoGradGuard no_grad;
   task.model().eval();
-  std::vector<std::string> names;
-  std::vector<at::Tensor> sums;  // [2] each: sum, weight
+  tasks::Counts counts;
+  Errors errors;
   while (!loader.done()) {
     data::Batch batch = loader.next();
     if (batch.samples() > 0) {
       to_precision(batch, options.precision);
       const Autocast autocast(options.precision, options.device);
-      const std::vector<tasks::Metric> metrics = task.evaluate(batch);
-      for (size_t i = 0; i < metrics.size(); ++i) {
-        const at::Tensor pair = at::stack({metrics[i].sum, metrics[i].weight});
-        if (sums.size() < metrics.size()) {
-          names.push_back(metrics[i].name);
-          sums.push_back(pair);
-        } else {
-          sums[i] += pair;
-        }
+      const tasks::Counted counted = task.count(batch);
+      add(counts, counted.sums);
+      if (options.worst > 0 && counted.errors.defined()) {
+        errors.ids.insert(errors.ids.end(), batch.ids.begin(), batch.ids.end());
+        errors.values.push_back(counted.errors);
       }
     }
     if (on_batch) on_batch();
   }
-  // A rank without a sample does not know the metrics' names: rank 0 always has the first sample of the split, and
-  // tells.
-  names = split(dist::broadcast_text(host, join(names, "\n")), '\n');
-  const auto count = static_cast<int64_t>(names.size());
-  at::Tensor totals = sums.empty() ? at::zeros({count, 2}, at::kDouble) : at::stack(sums).to(at::kCPU);
-  host.all_reduce(totals, dist::ReduceOp::kSum).wait();
-  for (int64_t i = 0; i < count; ++i) {
-    stats.metrics[names[static_cast<size_t>(i)]] = totals[i][0].item<double>() / totals[i][1].item<double>();
+  const tasks::Counts totals = sum_over_ranks(counts, host);
+  if (!totals.empty()) {
+    tasks::Summary summary = task.summarise(totals);
+    stats.metrics = std::move(summary.metrics);
+    stats.tables = std::move(summary.tables);
   }
+  if (options.worst > 0) result.worst = worst_over_ranks(errors, options.worst, host);
   stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return stats;
+  return result;
+}
+
+double metric(const monitoring::EvalStats& stats, const std::string& name) {
+  for (const auto& [known, value] : stats.metrics) {
+    if (known == name) return value;
+  }
+  DTRAIN_CHECK(stats.metrics.empty(), "there is no metric ", name);
+  return std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace dtrain::train

@@ -1,6 +1,6 @@
 #pragma once
 
-// Metrics of a model on a split: each rank takes its share, sums and weights are added over ranks and divided once.
+// Metrics of a model on a split: each rank takes its share, counts are added over ranks and divided once.
 
 #include <functional>
 #include <string>
@@ -22,15 +22,34 @@ struct EvaluateOptions {
   bool verify = false;
   Precision precision = Precision::kFp32;
   at::Device device = at::kCPU;
+  int64_t worst = 0;  // how many of the samples with the largest errors to name
 };
 
-// Collective. Leaves the model in eval mode; nothing else of it changes. `on_batch` is called after
-// each batch (progress of the watchdog). An empty split gives no metrics.
-monitoring::EvalStats evaluate(tasks::Task&, const data::Store&, const std::vector<int64_t>& ids,
-                               const std::string& split, const EvaluateOptions&, dist::Communicator& host,
-                               const std::function<void()>& on_batch = {});
+struct WorstSample {
+  int64_t id = 0;    // in the store
+  double error = 0;  // in the task's own measure
+};
+
+struct Evaluation {
+  monitoring::EvalStats stats;
+  std::vector<WorstSample> worst;  // the worst first (NaN is worse than any number); equal ones by id
+};
+
+// Collective; every rank gets the same. Leaves the model in eval mode; nothing else of it changes. `on_batch` is called
+// after each batch (progress of the watchdog). An empty split gives no metrics.
+Evaluation evaluate(tasks::Task&, const data::Store&, const std::vector<int64_t>& ids, const std::string& split,
+                    const EvaluateOptions&, dist::Communicator& host, const std::function<void()>& on_batch = {});
+
+// The counts of all ranks, on the CPU. Collective; a rank without a sample has none and learns of them from the others.
+tasks::Counts sum_over_ranks(const tasks::Counts& mine, dist::Communicator& host);
+
+// The `count` worst, in order.
+std::vector<WorstSample> worst_of(std::vector<WorstSample>, int64_t count);
 
 // What fp64 asks of a batch; nothing for the other precisions (autocast casts inside the network).
 void to_precision(data::Batch&, Precision);
+
+// The named metric; Error when there is none of that name (NaN where nothing was evaluated).
+double metric(const monitoring::EvalStats&, const std::string& name);
 
 }  // namespace dtrain::train

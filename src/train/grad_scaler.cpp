@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/clip.h"
+
 namespace dtrain::train {
 
 GradScaler::GradScaler(const config::Amp& options, bool enabled, at::Device device, at::ScalarType parameter_dtype)
@@ -26,7 +28,7 @@ void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& 
   const at::Tensor factor = divisor.reciprocal().mul_(std::ldexp(1.0, static_cast<int>(power_of_two)));
   const at::Tensor factor32 = factor.to(at::kFloat);
   found_inf_.copy_(at::isfinite(factor32).logical_not_());
-  std::vector<at::Tensor> single, norms;
+  std::vector<at::Tensor> single;
   for (const at::Tensor& gradient : flat) {
     if (gradient.scalar_type() == at::kFloat) {
       single.push_back(gradient);
@@ -36,8 +38,7 @@ void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& 
     }
   }
   if (!single.empty()) at::_amp_foreach_non_finite_check_and_unscale_(single, found_inf_, factor32);
-  for (const at::Tensor& gradient : flat) norms.push_back(at::linalg_vector_norm(gradient).to(norm_.scalar_type()));
-  norm_.copy_(norms.size() == 1 ? norms[0] : at::linalg_vector_norm(at::stack(norms)));
+  norm_.copy_(norm_of(flat, norm_.scalar_type()));
 }
 
 void GradScaler::update() {
@@ -63,7 +64,5 @@ int64_t loss_power_of_two(double planned_weight, int ranks) {
   const double mantissa = std::frexp(planned_weight / ranks, &exponent);  // in [1/2, 1)
   return std::max(mantissa == 0.5 ? exponent - 1 : exponent, 0);
 }
-
-at::Tensor clip_factor(const at::Tensor& norm, double limit) { return at::clamp_max(limit / (norm + 1e-6), 1.0); }
 
 }  // namespace dtrain::train

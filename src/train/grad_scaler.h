@@ -49,7 +49,4 @@ class GradScaler {
 // The k of promise 2: the smallest k >= 0 with 2^k >= planned_weight / ranks.
 int64_t loss_power_of_two(double planned_weight, int ranks);
 
-// min(1, limit / (norm + 1e-6)) on the device, in the dtype of norm (torch's clip_grad_norm_ formula).
-at::Tensor clip_factor(const at::Tensor& norm, double limit);
-
 }  // namespace dtrain::train

@@ -1,6 +1,7 @@
 #include "train/optimizer.h"
 
 #include <map>
+#include <tuple>
 
 #include "core/check.h"
 
@@ -8,7 +9,8 @@ namespace dtrain::train {
 
 namespace {
 
-// The fused operators take one dtype per call.
+// The fused operators take one dtype, one decay and one learning rate per call.
+using GroupKey = std::tuple<at::ScalarType, bool, double>;  // dtype, decays, factor of the learning rate
 struct Group {
   std::vector<at::Tensor> parameters, gradients, first, second;
 };
@@ -24,8 +26,14 @@ std::vector<at::Tensor> zeros_like(const std::vector<dist::NamedParameter>& para
 
 }  // namespace
 
-Optimizer::Optimizer(const config::Optimizer& options, std::vector<dist::NamedParameter> parameters)
+bool decays(const config::Optimizer& options, const at::Tensor& parameter) {
+  return options.decay_norms_and_biases || parameter.dim() > 1;
+}
+
+Optimizer::Optimizer(const config::Optimizer& options, std::vector<dist::NamedParameter> parameters,
+                     const std::function<double(const std::string&)>& lr_ratio)
     : options_(options), parameters_(std::move(parameters)) {
+  for (const auto& parameter : parameters_) lr_ratios_.push_back(lr_ratio ? lr_ratio(parameter.name) : 1.0);
   DTRAIN_CHECK(options_.name == "adamw" || options_.name == "adam" || options_.name == "sgd", options_.name);
   DTRAIN_CHECK(!parameters_.empty(), "There is nothing to optimise.");
   const bool adam = options_.name != "sgd";
@@ -38,14 +46,14 @@ Optimizer::Optimizer(const config::Optimizer& options, std::vector<dist::NamedPa
 
 void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf) {
   const at::NoGradGuard no_grad;
-  std::map<at::ScalarType, Group> groups;
+  std::map<GroupKey, Group> groups;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, parameter] = parameters_[i];
     const at::Tensor& gradient = parameter.grad();
     if (!gradient.defined()) continue;
     DTRAIN_CHECK(gradient.strides() == parameter.strides(), "The gradient of ", name, " has strides ",
                  gradient.strides(), ", the parameter ", parameter.strides());
-    Group& group = groups[parameter.scalar_type()];
+    Group& group = groups[{parameter.scalar_type(), decays(options_, parameter), lr_ratios_[i]}];
     group.parameters.push_back(parameter);
     group.gradients.push_back(gradient);
     if (!first_.empty()) group.first.push_back(first_[i]);
@@ -54,20 +62,23 @@ void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Ten
   const std::optional<at::Tensor> skip = found_inf.defined() ? std::optional(found_inf) : std::nullopt;
   const config::Optimizer& o = options_;
   if (step_.defined()) step_.add_(1);
-  for (auto& [dtype, g] : groups) {
+  for (auto& [key, g] : groups) {
+    const auto& [dtype, decayed, ratio] = key;
+    const double decay = decayed ? o.weight_decay : 0;
+    const at::Tensor rate = ratio == 1 ? lr : lr * ratio;
     std::optional<at::Tensor>
         divisor;  // the operators divide by a float32; a wider gradient is clipped in its own dtype
     if (clip.defined() && dtype == at::kFloat) divisor = clip.to(at::kFloat).reciprocal();
     if (clip.defined() && dtype != at::kFloat) at::_foreach_mul_(g.gradients, clip.to(dtype));
     if (o.name == "sgd") {
       // A momentum of zeros is torch's first step too: 0 × momentum + gradient.
-      at::_fused_sgd_(g.parameters, g.gradients, g.first, o.weight_decay, o.momentum, lr, /*dampening=*/0, o.nesterov,
+      at::_fused_sgd_(g.parameters, g.gradients, g.first, decay, o.momentum, rate, /*dampening=*/0, o.nesterov,
                       /*maximize=*/false, /*is_first_step=*/false, divisor, skip);
       continue;
     }
     const std::vector<at::Tensor> steps(g.parameters.size(), step_);
     const auto fused = [&](auto op) {
-      op(g.parameters, g.gradients, g.first, g.second, {}, steps, lr, o.beta1, o.beta2, o.weight_decay, o.eps,
+      op(g.parameters, g.gradients, g.first, g.second, {}, steps, rate, o.beta1, o.beta2, decay, o.eps,
          /*amsgrad=*/false, /*maximize=*/false, divisor, skip);
     };
     if (o.name == "adamw") {

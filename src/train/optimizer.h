@@ -5,10 +5,11 @@
 // torch.optim's (AdamW decays the weights, Adam and SGD add the decay to the gradient); a skipped step leaves
 // everything as it was. The gradients are the views that the parameters carry as .grad (with the parameters' strides:
 // checked, because the fused CPU operators pair elements in memory order). A parameter without a gradient is left
-// alone.
+// alone. One fused call per group: parameters of one dtype, decayed or not, with one factor of the learning rate.
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,9 @@ namespace dtrain::train {
 
 class Optimizer {
  public:
-  Optimizer(const config::Optimizer&, std::vector<dist::NamedParameter> parameters);
+  // `lr_ratio`: factor of the learning rate by parameter's name; none: 1 for all.
+  Optimizer(const config::Optimizer&, std::vector<dist::NamedParameter> parameters,
+            const std::function<double(const std::string&)>& lr_ratio = {});
 
   // p.grad holds unscaled gradients (afterwards clipped ones). `lr` float64 scalar on the CPU or float32 on the device,
   // `clip` (factor to multiply gradients with, undefined: none) and `found_inf` (float32, 1: skip; undefined: never)
@@ -37,8 +40,13 @@ class Optimizer {
 
   config::Optimizer options_;
   std::vector<dist::NamedParameter> parameters_;
+  std::vector<double> lr_ratios_;           // by parameter
   std::vector<at::Tensor> first_, second_;  // moments, by parameter, with its strides; empty where the method has none
   at::Tensor step_;  // float32 scalar: steps taken, without skipped ones (as torch.optim keeps it)
 };
+
+// Whether weight decay acts on a parameter. Norms and biases, which are the tensors of one dimension and of none, are
+// left alone unless optimizer.decay_norms_and_biases says otherwise: decay would pull a batch norm's scale towards 0.
+bool decays(const config::Optimizer&, const at::Tensor& parameter);
 
 }  // namespace dtrain::train

@@ -280,7 +280,8 @@ monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, c
     stats = evaluate(parts_.task, parts_.store, ids, split,
                      {parts_.batches.batch_size, parts_.loader_threads, static_cast<int>(parts_.config.data.prefetch),
                       parts_.config.data.verify, parts_.precision, parts_.device},
-                     parts_.host, [this] { parts_.progress("eval", step_); });
+                     parts_.host, [this] { parts_.progress("eval", step_); })
+                .stats;
   }
   clock_.stop();
   stats.step = step_;
@@ -298,7 +299,7 @@ void Trainer::evaluate_and_keep_best() {
     sink->record(stats);
     sink->state("training");
   }
-  const double value = stats.metrics.at(parts_.task.primary_metric());  // reduced: the same on every rank
+  const double value = metric(stats, parts_.task.metrics()[1].name);  // reduced: the same on every rank
   if (!std::isnan(value) && !(value >= best_)) {
     best_ = value;
     best_step_ = step_;

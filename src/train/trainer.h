@@ -54,7 +54,7 @@ struct Outcome {
   int64_t steps = 0;
   int64_t own_steps = 0;  // of this process's life (a resumed run did fewer itself)
   uint64_t ledger = 0;
-  std::map<std::string, double> validation, test;  // metrics of the last evaluations
+  std::vector<std::pair<std::string, double>> validation, test;  // metrics of the last evaluations
   double best = 0;               // of the primary metric on the validation split; NaN: never evaluated
   PhaseClock::Seconds phases{};  // of this rank
   double seconds = 0;            // of the loop

@@ -117,6 +117,25 @@ TEST_F(LoadTest, TextThatLooksLikeSomethingElseStaysText) {
   EXPECT_EQ(from_yaml("run: {name: \"~\"}", "").run.name, "~");
 }
 
+TEST_F(LoadTest, ATaskIsANameOrASection) {
+  EXPECT_EQ(from_yaml("task: module", "").task, "module");
+  EXPECT_EQ(from_yaml("task: {name: module}", "").task, "module");
+  const Config all = from_yaml("task: {name: module, loss: l1, inputs: rows+lengths}", "");
+  EXPECT_EQ(all.task + " " + all.module.loss + " " + all.module.inputs, "module l1 rows+lengths");
+  EXPECT_EQ(from_yaml("task: {loss: nll}", "").task, Config{}.task);
+  EXPECT_EQ(load_here({"--task", "module"}).config.task, "module");
+  EXPECT_EQ(load_here({"--task.name", "module", "--task.loss", "nll"}).config.module.loss, "nll");
+  write("a.yaml", "task: module\n");
+  EXPECT_THAT(load_here({"a.yaml"}).given, ElementsAre("task.name"));
+  try {
+    from_yaml("task: headpos", "c.yaml");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("c.yaml:1:7: task.name: 'headpos' is not one of headpose, "));
+    EXPECT_THAT(error.what(), HasSubstr("did you mean 'headpose'?"));
+  }
+}
+
 TEST_F(LoadTest, TwoConfigFilesAreAUsageError) {
   write("a.yaml", "task: headpose\n");
   EXPECT_THROW(load_here({"a.yaml", "b.yaml"}), UsageError);

@@ -21,6 +21,8 @@ std::string other_value(const Option& option) {
   if (option.path == "dist.first_bucket_mb") return "0.5";
   if (option.path == "dist.bucket_mb") return "33.5";
   if (option.path == "optimizer.nesterov") return "false";
+  if (option.path == "task.name") return "classify";
+  if (option.path == "model.name") return "resnet50";
   if (is_bool(option)) return value_text(option) == "true" ? "false" : "true";
   if (is_text(option)) {
     if (option.allowed.empty()) return "some-text";
@@ -59,8 +61,7 @@ TEST(Table, EveryKeyIsReachableByFlagAndByYaml) {
       EXPECT_EQ(value_of(loaded.config, option.path), is_data ? "./x.h5" : value);
       EXPECT_THAT(loaded.given, ::testing::ElementsAre(option.path));
     }
-    const std::string nested = option.section().empty() ? str(option.key(), ": ", value)
-                                                        : str(option.section(), ":\n  ", option.key(), ": ", value);
+    const std::string nested = str(option.section(), ":\n  ", option.key(), ": ", value);
     EXPECT_EQ(value_of(from_yaml(nested, "nested"), option.path), value);
     EXPECT_EQ(value_of(from_yaml(str(option.path, ": ", value), "dotted"), option.path), value);
   }
@@ -84,11 +85,17 @@ TEST(Table, TheDailyAliasesAreThere) {
   for (const Option& option : describe(defaults)) {
     if (!option.alias.empty()) aliases[option.alias] = option.path;
   }
-  const std::map<std::string, std::string> expected = {{"dataset", "data.file"},           {"epochs", "train.epochs"},
-                                                       {"batch-size", "train.batch_size"}, {"lr", "optimizer.lr"},
-                                                       {"workers", "data.workers"},        {"amp", "train.amp"},
-                                                       {"accumulate", "train.accumulate"}, {"init", "model.init"},
-                                                       {"resume", "run.resume"},           {"name", "run.name"}};
+  const std::map<std::string, std::string> expected = {{"dataset", "data.file"},
+                                                       {"epochs", "train.epochs"},
+                                                       {"batch-size", "train.batch_size"},
+                                                       {"lr", "optimizer.lr"},
+                                                       {"workers", "data.workers"},
+                                                       {"amp", "train.amp"},
+                                                       {"accumulate", "train.accumulate"},
+                                                       {"init", "model.init"},
+                                                       {"resume", "run.resume"},
+                                                       {"task", "task.name"},
+                                                       {"name", "run.name"}};
   EXPECT_EQ(aliases, expected);
 }
 

@@ -68,7 +68,7 @@ TEST_F(Convert, LpGivesBackTheAnglesThatWereDrawn) {
   EXPECT_TRUE(summary.quarantined.empty());
   const auto store = Store::open(files / "lp.h5");
   store->verify();
-  EXPECT_EQ(store->schema().input_shape, (std::vector<int64_t>{kSize, kSize, 3}));
+  EXPECT_EQ(store->schema().input.shape, (std::vector<int64_t>{kSize, kSize, 3}));
   EXPECT_EQ(store->attribute("target_names"), "yaw,pitch,roll");
   EXPECT_EQ(store->split("train").size() + store->split("test").size(), 64u);
   expect_no_group_on_both_sides(*store);
@@ -79,8 +79,7 @@ TEST_F(Convert, LpGivesBackTheAnglesThatWereDrawn) {
   }
   std::map<std::string, int64_t> group_of_photo;
   for (int64_t id = 0; id < 64; ++id) {
-    float target[3];
-    store->read_target(id, target);
+    const std::vector<float> target = read_target_as<float>(*store, id);
     const HeadPose& pose = drawn.at(store->source(id));
     EXPECT_NEAR(target[0], pose.yaw, 1e-4);
     EXPECT_NEAR(target[1], pose.pitch, 1e-4);
@@ -105,8 +104,7 @@ TEST_F(Convert, BiwiGivesBackTheAnglesThatWereDrawn) {
   for (int64_t id = 0; id < 60; ++id) {
     const std::string name = store->source(id);  // 03/frame_00007_rgb.png: picture (7 - 3) * 6 + 2
     const HeadPose pose = draw_pose(1, (std::stoll(name.substr(9, 5)) - 3) * 6 + std::stoll(name.substr(0, 2)) - 1);
-    float target[3];
-    store->read_target(id, target);
+    const std::vector<float> target = read_target_as<float>(*store, id);
     EXPECT_NEAR(target[0], pose.yaw, 1e-4) << name;
     EXPECT_NEAR(target[1], pose.pitch, 1e-4) << name;
     EXPECT_NEAR(target[2], pose.roll, 1e-4) << name;

@@ -132,9 +132,8 @@ TEST(Synth, Hdf5IsTheSameForAnyNumberOfThreads) {
     for (const int64_t other : store->split("train")) EXPECT_NE(store->group(id), store->group(other));
   }
   std::vector<std::byte> input(32 * 32 * 3);
-  float target[3];
   store->read_input(17, input);
-  store->read_target(17, target);
+  const std::vector<float> target = read_target_as<float>(*store, 17);
   const SynthSample sample = synth_sample(1, 17, 32);
   EXPECT_EQ(input, std::vector<std::byte>(reinterpret_cast<const std::byte*>(sample.image.rgb.data()),
                                           reinterpret_cast<const std::byte*>(sample.image.rgb.data()) + 3072));

@@ -298,7 +298,7 @@ TEST(Loader, RefusesWhatItCannotLoad) {
   SampleSpec other = full_spec(4);
   other.target_flip_sign = {-1};
   EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("targets have 3 elements"));
-  store.schema_to_change().input_shape = {4, 4};
+  store.schema_to_change().input.shape = {4, 4};
   EXPECT_THAT(refusal(store, all_ids(4), full_spec(4)), HasSubstr("samples of shape [4, 4] are not RGB images"));
 }
 

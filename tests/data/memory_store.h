@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -24,8 +25,8 @@ class MemoryStore : public data::Store {
  public:
   MemoryStore(int64_t samples, int64_t height, int64_t width) {
     schema_.task = "test";
-    schema_.input_shape = {height, width, 3};
-    schema_.target_shape = {3};
+    schema_.input = {data::Element::kUint8, {height, width, 3}};
+    schema_.target = {data::Element::kFloat32, {3}};
     schema_.samples = samples;
     bytes_ = static_cast<size_t>(height * width * 3);
   }
@@ -71,13 +72,18 @@ class MemoryStore : public data::Store {
     for (size_t i = 0; i < bytes_; ++i) out[i] = pixel(id, i);
     if (rotten == id) out[bytes_ / 2] ^= std::byte{1};
   }
-  void read_target(int64_t id, std::span<float> out) const override {
-    for (size_t i = 0; i < out.size(); ++i) out[i] = target(id, i);
+  int64_t input_rows(int64_t) const override { return 1; }
+  int64_t target_rows(int64_t) const override { return 1; }
+  void read_target(int64_t id, std::span<std::byte> out) const override {
+    for (size_t i = 0; i < out.size() / sizeof(float); ++i) {
+      const float value = target(id, i);
+      std::memcpy(out.data() + i * sizeof(float), &value, sizeof(float));
+    }
   }
   uint64_t checksum(int64_t id) const override {
     std::vector<std::byte> input(bytes_);
     for (size_t i = 0; i < bytes_; ++i) input[i] = pixel(id, i);
-    std::vector<float> targets(static_cast<size_t>(schema_.target_elements()));
+    std::vector<std::byte> targets(static_cast<size_t>(target_bytes(id)));
     read_target(id, targets);
     return data::sample_checksum(input, targets);
   }

@@ -114,7 +114,7 @@ def full_disk_while_saving(folder):
         raise AssertionError("cannot mount a small tmpfs: run the tests as root (CI does)")
     try:
         runner.synth(folder / "d.h5", 64)
-        options = {**runner.SMALL, "data.file": folder / "d.h5", "run.folder": mount, "run.name": "r", "checkpoint.every_steps": 2,
+        options = {**runner.SMALL, "data.file": folder / "d.h5", "run.folder": mount, "run.name": "r", "checkpoint.every": "2s",
                    "checkpoint.keep_last": 5, "checkpoint.keep_best": False, "train.epochs": 30, "data.val_share": 0}
         result = runner.run(runner.flags(options), np=2, cwd=folder)
         one_message(result, 73, "No space left on device", "step_")
@@ -135,7 +135,7 @@ def an_existing_name_is_never_overwritten(folder):
 
 def corrupt_checkpoints(folder):
     runner.synth(folder / "d.h5", 64)
-    train(folder, checkpoint__every_steps=4, checkpoint__keep_best=False, train__max_steps=8, data__val_share=0).expect(0)
+    train(folder, checkpoint__every="4s", checkpoint__keep_best=False, train__max_steps=8, data__val_share=0).expect(0)
     checkpoints = folder / "runs/r/checkpoints"
     assert sorted(p.name for p in checkpoints.iterdir()) == ["step_00000004", "step_00000008"]
     weights = checkpoints / "step_00000008/model.safetensors"

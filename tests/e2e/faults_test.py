@@ -9,7 +9,7 @@ import h5py
 import runner
 
 OPTIONS = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000,
-           "checkpoint.every_steps": 5, "data.val_share": 0}
+           "checkpoint.every": "5s", "data.val_share": 0}
 
 
 def nobody_left(processes):

@@ -86,7 +86,7 @@ def start_run(folder, runs):
     log = (folder / "run.log").open("w")
     if "DTRAIN" in os.environ:
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "2", os.environ["DTRAIN"], "--epochs", "2",
-                   "--name", "scraped", "--run.folder", str(runs), "--run.log_every", "2", "--checkpoint.every_steps", "10",
+                   "--name", "scraped", "--run.folder", str(runs), "--run.log_every", "2", "--checkpoint.every", "10s",
                    "--metrics.port", "0", "--metrics.linger_seconds", str(LINGER)]
         commands, files = [command], ["scraped.json"]
     else:

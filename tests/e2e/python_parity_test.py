@@ -20,7 +20,7 @@ SAMPLES, STEPS, SIZE = 12, 20, 64
 PLAIN = {**runner.SMALL, "data.file": "d.h5", "model.image_size": SIZE, "model.dropout": 0, "train.batch_size": SAMPLES,
          "train.max_steps": STEPS, "train.epochs": STEPS, "data.val_share": 0, "augment.hflip": False, "augment.crop_scale": 1,
          "augment.brightness": 0, "augment.contrast": 0, "augment.saturation": 0, "augment.hue": 0,
-         "schedule.name": "constant", "schedule.warmup_steps": 0, "checkpoint.keep_best": False, "train.eval_every_epochs": 1000,
+         "schedule.name": "constant", "schedule.warmup_steps": 0, "checkpoint.keep_best": False, "train.eval_every": "1000e",
          "model.init": "init.safetensors", "metrics.enabled": False, "device.threads": 1}
 
 
@@ -149,7 +149,7 @@ def float32(folder, model_name, lr):
     inputs, targets = data(folder, torch.float32)
     losses, gradients = train_in_python(model, inputs, targets, torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01))
     ours, _, run = train_in_dtrain(folder, f"{model_name}-fp32", 1,
-                                   **{"train.amp": "fp32", "model.name": model_name, "optimizer.lr": lr, "checkpoint.every_steps": 1,
+                                   **{"train.amp": "fp32", "model.name": model_name, "optimizer.lr": lr, "checkpoint.every": "1s",
                                       "checkpoint.keep_last": STEPS})
     # after one step AdamW's first moment is the gradient × (1 - beta1)
     moments = load_file(run / "checkpoints/step_00000001/optimizer.safetensors")

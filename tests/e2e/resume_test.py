@@ -8,8 +8,8 @@ import time
 import runner
 
 OPTIONS = {**runner.SMALL, "data.file": "d.h5", "train.global_batch": 16, "train.max_steps": 40, "train.epochs": 30,
-           "checkpoint.every_steps": 20, "checkpoint.keep_last": 10, "checkpoint.keep_best": False, "data.val_share": 0.2,
-           "train.eval_every_epochs": 2}
+           "checkpoint.every": "20s", "checkpoint.keep_last": 10, "checkpoint.keep_best": False, "data.val_share": 0.2,
+           "train.eval_every": "2e"}
 
 
 def final_weights(folder, name):
@@ -35,7 +35,7 @@ def compare(folder, np, amp):
     assert final_weights(folder, "whole" + tag) == final_weights(folder, "part" + tag)
     assert runner.ledger(whole) == runner.ledger(part)
     # saving never changes the run: the same without any checkpoint on the way
-    quiet = runner.run(runner.flags({**options, "run.name": "quiet" + tag, "checkpoint.every_steps": 0, "train.eval_every_epochs": 1000}),
+    quiet = runner.run(runner.flags({**options, "run.name": "quiet" + tag, "checkpoint.every": "never", "train.eval_every": "1000e"}),
                        np=np, cwd=folder).expect(0)
     assert final_weights(folder, "whole" + tag) == final_weights(folder, "quiet" + tag)
     assert runner.ledger(quiet) == runner.ledger(whole)
@@ -59,7 +59,7 @@ def same_samples_at_another_world_size(folder):
 
 def asked_to_stop_saves_and_leaves_with_75(folder):
     runner.synth(folder / "d.h5", 75)
-    options = {**OPTIONS, "train.max_steps": 100000, "train.epochs": 100000, "checkpoint.every_steps": 0, "run.name": "r"}
+    options = {**OPTIONS, "train.max_steps": 100000, "train.epochs": 100000, "checkpoint.every": "never", "run.name": "r"}
     with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
         running.wait_for("step 3/")
         os.kill(running.process.pid, signal.SIGUSR1)
@@ -92,8 +92,8 @@ def resume_auto_starts_what_is_not_there(folder):
 
 def by_minutes_and_the_newest_and_best_are_kept(folder):
     runner.synth(folder / "d.h5", 75)
-    options = {**OPTIONS, "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "train.eval_every_epochs": 100000,
-               "checkpoint.every_steps": 0, "checkpoint.every_minutes": 0.01, "checkpoint.keep_last": 2}
+    options = {**OPTIONS, "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "train.eval_every": "100000e",
+               "checkpoint.every": "0.01m", "checkpoint.keep_last": 2}
     with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
         running.wait_for("(by time)")
         for _ in range(200):
@@ -107,8 +107,8 @@ def by_minutes_and_the_newest_and_best_are_kept(folder):
     assert len(kept) == 2 and result.output.rsplit("saved runs/r/checkpoints/", 1)[1].startswith(kept[-1]), kept
 
     # a rate that ruins the weights: the best is not among the newest, and is kept besides
-    options = {**OPTIONS, "run.name": "best", "optimizer.lr": 30, "schedule.name": "constant", "train.max_steps": 40, "checkpoint.every_steps": 4,
-               "checkpoint.keep_last": 1, "checkpoint.keep_best": True, "train.eval_every_epochs": 1}
+    options = {**OPTIONS, "run.name": "best", "optimizer.lr": 30, "schedule.name": "constant", "train.max_steps": 40, "checkpoint.every": "4s",
+               "checkpoint.keep_last": 1, "checkpoint.keep_best": True, "train.eval_every": "1e"}
     runner.run(runner.flags(options), np=2, cwd=folder).expect(0)
     maes = {r["step"]: r["metrics"]["mae"] for r in runner.metrics(folder / "runs/best", "eval") if r["split"] == "val"}
     best = min(maes, key=maes.get)

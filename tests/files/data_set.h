@@ -11,7 +11,9 @@
 
 namespace dtrain::testing {
 
-inline data::Schema small_schema(int64_t samples) { return {"headpose", {5, 4, 3}, {3}, samples, 0}; }
+inline data::Schema small_schema(int64_t samples) {
+  return {"headpose", {data::Element::kUint8, {5, 4, 3}}, {data::Element::kFloat32, {3}}, samples, 0};
+}
 
 inline std::vector<std::byte> input_of(int64_t id) {
   std::vector<std::byte> bytes(60);
@@ -23,6 +25,12 @@ inline std::vector<float> target_of(int64_t id) {
   const auto x = static_cast<float>(id);
   return {x, -x / 2, x / 3};
 }
+
+inline std::vector<std::byte> bytes_of(const std::vector<float>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+inline std::vector<std::byte> target_bytes_of(int64_t id) { return bytes_of(target_of(id)); }
 
 inline data::Writer::Extras extras_of(int64_t samples, int64_t per_group = 2) {
   data::Writer::Extras extras;
@@ -36,7 +44,7 @@ inline data::Writer::Extras extras_of(int64_t samples, int64_t per_group = 2) {
 
 inline void write_data_set(const std::filesystem::path& file, int64_t samples, const data::Writer::Extras& extras) {
   const std::unique_ptr<data::Writer> writer = data::Writer::create(file, small_schema(samples));
-  for (int64_t id = 0; id < samples; ++id) writer->write(id, input_of(id), target_of(id));
+  for (int64_t id = 0; id < samples; ++id) writer->write(id, input_of(id), target_bytes_of(id));
   writer->finish(extras);
 }
 

@@ -42,15 +42,16 @@ TEST(Store, GivesBackWhatWasWritten) {
   const std::unique_ptr<Store> store = Store::open(folder / "d.h5");
   EXPECT_EQ(store->schema().task, "headpose");
   EXPECT_EQ(store->schema().samples, 7);
-  EXPECT_EQ(store->schema().input_shape, (std::vector<int64_t>{5, 4, 3}));
-  EXPECT_EQ(store->schema().target_shape, (std::vector<int64_t>{3}));
+  EXPECT_EQ(store->schema().input, (Field{Element::kUint8, {5, 4, 3}}));
+  EXPECT_EQ(store->schema().target, (Field{Element::kFloat32, {3}}));
   for (int64_t id = 0; id < 7; ++id) {
     std::vector<std::byte> input(60);
-    std::vector<float> target(3);
+    std::vector<std::byte> target(12);
     store->read_input(id, input);
     store->read_target(id, target);
     EXPECT_EQ(input, input_of(id));
-    EXPECT_EQ(target, testing::target_of(id));
+    EXPECT_EQ(target, testing::target_bytes_of(id));
+    EXPECT_EQ(read_target_as<float>(*store, id), testing::target_of(id));
     EXPECT_EQ(store->source(id), extras.source[static_cast<size_t>(id)]);
     EXPECT_EQ(store->group(id), id / 2);
     EXPECT_EQ(store->checksum(id), sample_checksum(input, target));
@@ -160,7 +161,8 @@ TEST(FirstBadTarget, FindsNaNInfinityAndRange) {
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), 181.0f, -180.5f}) {
     const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", testing::small_schema(4));
     for (int64_t id = 0; id < 4; ++id) {
-      writer->write(id, input_of(id), id >= 2 ? std::vector<float>{180, -180, bad} : std::vector<float>{0, 1, 2});
+      writer->write(id, input_of(id),
+                    testing::bytes_of(id >= 2 ? std::vector<float>{180, -180, bad} : std::vector<float>{0, 1, 2}));
     }
     writer->finish(extras_of(4));
     const std::unique_ptr<Store> store = Store::open(folder / "d.h5");

@@ -18,7 +18,7 @@ namespace {
 using testing::expect_error;
 using testing::extras_of;
 using testing::input_of;
-using testing::target_of;
+using testing::target_bytes_of;
 using testing::TempDir;
 
 int64_t entries(const std::filesystem::path& folder) {
@@ -51,7 +51,7 @@ TEST(Writer, ManyThreadsWriteInAnyOrder) {
     std::vector<std::jthread> threads;
     for (int64_t t = 0; t < 4; ++t) {
       threads.emplace_back([&, t] {
-        for (int64_t id = 199 - t; id >= 0; id -= 4) writer->write(id, input_of(id), target_of(id));
+        for (int64_t id = 199 - t; id >= 0; id -= 4) writer->write(id, input_of(id), target_bytes_of(id));
       });
     }
   }
@@ -83,7 +83,7 @@ TEST(Writer, ASampleNeverWrittenIsABugThatDoesNotBecomeAFile) {
   const TempDir folder;
   {
     const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", testing::small_schema(2));
-    writer->write(1, input_of(1), target_of(1));
+    writer->write(1, input_of(1), target_bytes_of(1));
     expect_error<Error>([&] { writer->finish(extras_of(2)); }, {"sample 0 was not written"});
   }
   EXPECT_EQ(entries(folder.path()), 0);
@@ -106,7 +106,7 @@ TEST(Writer, AFullDiskAtTheEndLeavesTheOlderFile) {
   testing::write_data_set(folder / "d.h5", 3, extras_of(3));
   {
     const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", testing::small_schema(4));
-    for (int64_t id = 0; id < 4; ++id) writer->write(id, input_of(id), target_of(id));
+    for (int64_t id = 0; id < 4; ++id) writer->write(id, input_of(id), target_bytes_of(id));
     Writer::Extras extras = extras_of(4);
     extras.source[0] = std::string(1 << 20, 'x');
     const FileSizeLimit limit(100'000);

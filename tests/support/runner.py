@@ -17,7 +17,7 @@ SOURCE = pathlib.Path(os.environ.get("DTRAIN_SOURCE", "."))
 # Small, quick and without randomness that a test does not want.
 SMALL = {
     "model.image_size": 32, "train.batch_size": 8, "train.epochs": 2, "optimizer.lr": 0.001, "metrics.port": 0,
-    "run.log_every": 1, "data.workers": 1, "run.progress": "lines", "checkpoint.every_minutes": 0,
+    "run.log_every": 1, "data.workers": 1, "run.progress": "lines", "checkpoint.every": "never",
 }
 
 

@@ -41,7 +41,7 @@ data::Batch half(const data::Batch& whole, int64_t begin, int64_t end) {
 
 class EveryTask : public ::testing::TestWithParam<std::string> {
  protected:
-  std::unique_ptr<Task> task = make_task(small(GetParam()));
+  std::unique_ptr<Task> task = make_task(small(GetParam()), {});
 };
 
 TEST_P(EveryTask, HasAFiniteLossAndGradient) {
@@ -75,25 +75,44 @@ TEST_P(EveryTask, LearnsOneBatchByHeart) {
   EXPECT_LT(last, 0.05 * first);
 }
 
-TEST_P(EveryTask, LossesAndMetricsAddUp) {
+TEST_P(EveryTask, CountsAddUp) {
   const data::Batch whole = batch_of(*task, 6);
   task->model().eval();
   const at::NoGradGuard no_grad;
-  const auto add = [](std::map<std::string, std::pair<double, double>>& sums, const std::vector<Metric>& metrics) {
-    for (const Metric& metric : metrics) {
-      sums[metric.name].first += metric.sum.item<double>();
-      sums[metric.name].second += metric.weight.item<double>();
-    }
-  };
-  std::map<std::string, std::pair<double, double>> at_once, in_parts;
-  add(at_once, task->evaluate(whole));
-  add(in_parts, task->evaluate(half(whole, 0, 2)));
-  add(in_parts, task->evaluate(half(whole, 2, 6)));
-  ASSERT_TRUE(at_once.contains("loss"));
-  ASSERT_TRUE(at_once.contains(task->primary_metric()));
-  for (const auto& [name, sum] : at_once) {
-    EXPECT_NEAR(in_parts[name].first, sum.first, 1e-5 * std::max(1.0, std::abs(sum.first))) << name;
-    EXPECT_EQ(in_parts[name].second, sum.second) << name;
+  const Counts at_once = task->count(whole).sums;
+  const Counts first = task->count(half(whole, 0, 2)).sums, second = task->count(half(whole, 2, 6)).sums;
+  ASSERT_EQ(first.size(), at_once.size());
+  ASSERT_EQ(second.size(), at_once.size());
+  for (size_t i = 0; i < at_once.size(); ++i) {
+    const auto& [name, sum] = at_once[i];
+    EXPECT_EQ(sum.scalar_type(), at::kDouble) << name;
+    EXPECT_EQ(first[i].first, name);
+    ASSERT_EQ(first[i].second.sizes(), sum.sizes()) << name;
+    EXPECT_TRUE(at::allclose(first[i].second + second[i].second, sum, 1e-5, 1e-5)) << name;
+  }
+}
+
+TEST_P(EveryTask, SummarisesTheMetricsItNames) {
+  const data::Batch batch = batch_of(*task, 5);
+  task->model().eval();
+  const at::NoGradGuard no_grad;
+  const Counted counted = task->count(batch);
+  const Summary summary = task->summarise(counted.sums);
+  const std::vector<MetricSpec> specs = task->metrics();
+  ASSERT_GE(specs.size(), 2u) << "the loss and the primary metric";
+  EXPECT_EQ(specs[0].name, "loss");
+  ASSERT_EQ(summary.metrics.size(), specs.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    EXPECT_EQ(summary.metrics[i].first, specs[i].name);
+    EXPECT_TRUE(std::isfinite(summary.metrics[i].second)) << specs[i].name;
+  }
+  for (const Table& table : summary.tables) {
+    ASSERT_EQ(table.cells.size(), table.rows.size()) << table.name;
+    for (const auto& row : table.cells) EXPECT_EQ(row.size(), table.columns.size()) << table.name;
+  }
+  if (counted.errors.defined()) {
+    EXPECT_EQ(counted.errors.sizes(), at::IntArrayRef({5}));
+    EXPECT_EQ(counted.errors.scalar_type(), at::kDouble);
   }
 }
 
@@ -105,15 +124,15 @@ TEST_P(EveryTask, StateRoundTrips) {
       checkpoint::from_safetensors(checkpoint::to_safetensors(state, task->metadata()), "state");
   config::Config other = small(GetParam());
   other.train.seed = 99;
-  const std::unique_ptr<Task> restored = make_task(other);
+  const std::unique_ptr<Task> restored = make_task(other, {});
   models::load_all(restored->model(), file.tensors);
   const data::Batch batch = batch_of(*task, 3);
   const at::NoGradGuard no_grad;
   task->model().eval();
   restored->model().eval();
-  EXPECT_TRUE(at::equal(task->forward(batch.inputs), restored->forward(batch.inputs)));
+  EXPECT_EQ(task->predict(batch), restored->predict(batch));
   EXPECT_EQ(file.metadata.at("task"), GetParam());
-  EXPECT_EQ(file.metadata.at("image_size"), "32");
+  EXPECT_EQ(config_of(file.metadata).model.image_size, 32);
 }
 
 TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {
@@ -131,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Registry, EveryTask, ::testing::ValuesIn(task_names()),
 
 TEST(Registry, AnUnknownTaskIsNamedWithTheKnownOnes) {
   try {
-    make_task(small("headpos"));
+    make_task(small("headpos"), {});
     FAIL() << "accepted";
   } catch (const ConfigError& e) {
     EXPECT_NE(std::string(e.what()).find("headpose"), std::string::npos);

@@ -32,7 +32,7 @@ class ToyTask : public tasks::Task {
   torch::nn::Module& model() override { return module_; }
   const data::SampleSpec& samples() const override { return spec_; }
   void check(const data::Store&) const override {}
-  at::Tensor forward(const at::Tensor& inputs) override { return inputs.mean({1, 2, 3}).unsqueeze(1) * weight_; }
+  at::Tensor forward(const at::Tensor& inputs) const { return inputs.mean({1, 2, 3}).unsqueeze(1) * weight_; }
   tasks::Loss loss(const data::Batch& batch) override {
     if (fault_ == Fault::kOutOfMemory) TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory");
     at::Tensor sum = (forward(batch.inputs) - batch.targets).square().sum() * 1e-6;
@@ -40,12 +40,18 @@ class ToyTask : public tasks::Task {
     return {sum, at::full({}, batch.samples(), sum.options().requires_grad(false))};
   }
   double planned_weight(int64_t samples) const override { return static_cast<double>(samples); }
-  std::vector<tasks::Metric> evaluate(const data::Batch& batch) override {
-    const at::Tensor error = (forward(batch.inputs) - batch.targets).abs().sum().to(at::kDouble);
-    return {{"error", error, at::full({}, batch.samples(), error.options())}};
+  tasks::Counted count(const data::Batch& batch) override {
+    const at::Tensor errors = (forward(batch.inputs) - batch.targets).abs().sum(1).to(at::kDouble);
+    return {{{"error", errors.sum()}, {"samples", at::full({}, batch.samples(), errors.options())}}, errors};
   }
-  std::string primary_metric() const override { return "error"; }
-  std::map<std::string, std::string> metadata() const override { return {{"task", "toy"}}; }
+  tasks::Summary summarise(const tasks::Counts& totals) const override {
+    const double error = (totals[0].second / totals[1].second).item<double>();
+    return {{{"loss", error * error}, {"error", error}}, {}};
+  }
+  std::vector<tasks::MetricSpec> metrics() const override { return {{"loss"}, {"error"}}; }
+  std::vector<std::string> columns() const override { return {}; }
+  std::vector<tasks::Row> predict(const data::Batch&) override { return {}; }
+  tasks::Metadata metadata() const override { return {{"task", "toy"}}; }
 
  private:
   Fault fault_;
@@ -81,7 +87,7 @@ std::vector<RankRun> run(int ranks, config::Config config, ToyTask::Fault fault 
   splits.train.resize(17);
   std::iota(splits.train.begin(), splits.train.end(), 0);
   splits.val = {17, 18, 19, 20, 21};
-  config.run.log_every = 1;
+  config.run.log_every = {.steps = 1};
   dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
     at::set_num_threads(1);
     RankRun& result = runs[static_cast<size_t>(comm.rank())];
@@ -151,7 +157,7 @@ TEST(Trainer, ConsumesTheSameOnAnyNumberOfRanks) {
         EXPECT_EQ(other.steps[step].samples, one.steps[step].samples);
         EXPECT_NEAR(other.steps[step].loss, one.steps[step].loss, 1e-5 * one.steps[step].loss);
       }
-      EXPECT_NEAR(other.outcome.validation.at("error"), one.outcome.validation.at("error"), 1e-4);
+      EXPECT_NEAR(other.outcome.validation[1].second, one.outcome.validation[1].second, 1e-4);
       EXPECT_NEAR(other.outcome.best, one.outcome.best, 1e-4);
     }
   }
@@ -171,8 +177,9 @@ TEST(Trainer, SavesOnceWhenTheTimeHasCome) {
   const testing::TempDir folder;
   config::Config config = small(4);
   config.run.name = "toy";
-  config.train.epochs = config.train.eval_every_epochs = 20;
-  config.checkpoint.every_minutes = 0.05 / 60;  // some five steps
+  config.train.epochs = 20;
+  config.train.eval_every = {.epochs = 20};
+  config.checkpoint.every = {.minutes = 0.05 / 60};  // some five steps
   const std::vector<RankRun> runs = run(2, config, ToyTask::Fault::kNone, -1, folder.path());
   const std::vector<int64_t>& saved = runs[0].saved;
   EXPECT_EQ(saved, runs[1].saved);

@@ -165,8 +165,8 @@ void refuse_if_nothing_is_left(const fs::path& folder, const ConvertSummary& sum
 void assemble(const std::string& name, const ConvertOptions& options, const RawSet& set,
               const std::vector<std::string>& splits, const Spool& spool, ConvertSummary& summary) {
   const Schema schema{.task = "headpose",
-                      .input_shape = {options.size, options.size, 3},
-                      .target_shape = {3},
+                      .input = {Element::kUint8, {options.size, options.size, 3}},
+                      .target = {Element::kFloat32, {3}},
                       .samples = summary.kept,
                       .checksum = 0};
   const auto writer = Writer::create(options.out, schema);
@@ -177,13 +177,13 @@ void assemble(const std::string& name, const ConvertOptions& options, const RawS
                        {"samples_beyond_range", std::to_string(summary.beyond_range)},
                        {"samples_quarantined", std::to_string(summary.quarantined.size())}};
   std::map<std::string, int64_t> group_ids;
-  std::vector<std::byte> bytes(static_cast<size_t>(schema.input_bytes()));
+  std::vector<std::byte> bytes(static_cast<size_t>(schema.input.row_bytes()));
   for (size_t i = 0; i < splits.size(); ++i) {
     const Outcome& outcome = spool.outcome(static_cast<int64_t>(i));
     if (splits[i].empty() || outcome.kind != Outcome::Kind::kKept) continue;
     const auto id = static_cast<int64_t>(extras.source.size());
     spool.read(static_cast<int64_t>(i), bytes);
-    writer->write(id, bytes, outcome.target);
+    writer->write(id, bytes, std::as_bytes(std::span(outcome.target)));
     const RawSample& sample = set.samples()[i];
     extras.source.push_back(sample.name);
     extras.group.push_back(group_ids.emplace(sample.group, static_cast<int64_t>(group_ids.size())).first->second);

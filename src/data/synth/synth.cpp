@@ -44,8 +44,8 @@ void check(const SynthOptions& options) {
 
 void write_hdf5(const SynthOptions& options, const Report& report, SynthSummary& summary) {
   const Schema schema{.task = "headpose",
-                      .input_shape = {summary.size, summary.size, 3},
-                      .target_shape = {3},
+                      .input = {Element::kUint8, {summary.size, summary.size, 3}},
+                      .target = {Element::kFloat32, {3}},
                       .samples = options.samples,
                       .checksum = 0};
   const auto writer = Writer::create(options.out, schema);
@@ -71,7 +71,7 @@ void write_hdf5(const SynthOptions& options, const Report& report, SynthSummary&
         const SynthSample sample = synth_sample(options.seed, i, summary.size);
         const float target[] = {static_cast<float>(sample.pose.yaw), static_cast<float>(sample.pose.pitch),
                                 static_cast<float>(sample.pose.roll)};
-        writer->write(i, std::as_bytes(std::span(sample.image.rgb)), target);
+        writer->write(i, std::as_bytes(std::span(sample.image.rgb)), std::as_bytes(std::span(target)));
       },
       report);
   writer->finish(extras);

@@ -1,6 +1,9 @@
 // Head pose: RGB image -> yaw, pitch, roll in degrees. README.md of this folder tells data, command and expected
 // result.
 
+#include <array>
+
+#include "config/model_defaults.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/models.h"
@@ -11,13 +14,16 @@ namespace {
 
 constexpr double kAngleScale = 30;  // degrees per unit of the network's output: targets are of the order of one
 constexpr const char* kAngles[] = {"yaw", "pitch", "roll"};
+constexpr std::array<double, 8> kEdges = {1, 2, 3, 5, 10, 15, 20, 30};  // degrees, between the bins of the histogram
+constexpr size_t kBins = kEdges.size() + 1;
 
 class HeadposeTask : public Task {
  public:
   explicit HeadposeTask(const config::Config& config)
       : config_(config),
-        network_(models::make_network(config.model.name,
-                                      {.outputs = 3, .dropout = config.model.dropout, .seed = config.train.seed})) {
+        network_(
+            models::make_network(config::network_of(config),
+                                 {.outputs = 3, .dropout = config::dropout_of(config), .seed = config.train.seed})) {
     spec_.image_size = config.model.image_size;
     spec_.target_flip_sign = {-1, 1, -1};  // the mirror image looks the other way and leans the other way
     spec_.hflip = config.augment.hflip;
@@ -37,8 +43,7 @@ class HeadposeTask : public Task {
     if (schema.task != "headpose") {
       throw DataError(str(file, " holds samples of task '", schema.task, "', not headpose"));
     }
-    if (schema.target_shape != std::vector<int64_t>{3} || schema.input_shape.size() != 3 ||
-        schema.input_shape[2] != 3) {
+    if (schema.target != data::Field{data::Element::kFloat32, {3}} || schema.input.element != data::Element::kUint8) {
       throw DataError(str(file, ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
     }
     if (const auto bad = data::first_bad_target(store, -180, 180)) {
@@ -47,30 +52,63 @@ class HeadposeTask : public Task {
     }
   }
 
-  at::Tensor forward(const at::Tensor& inputs) override { return network_->forward(inputs); }
-
-  Loss loss(const data::Batch& batch) override { return loss_of(forward(batch.inputs), batch); }
+  Loss loss(const data::Batch& batch) override { return loss_of(network_->forward(batch.inputs), batch); }
 
   double planned_weight(int64_t samples) const override { return static_cast<double>(samples); }
 
-  std::vector<Metric> evaluate(const data::Batch& batch) override {
-    const at::Tensor output = forward(batch.inputs);
+  Counted count(const data::Batch& batch) override {
+    const at::Tensor output = network_->forward(batch.inputs);
     const Loss loss = loss_of(output, batch);
     const at::Tensor degrees = output.to(at::kDouble) * kAngleScale;
-    const at::Tensor error = (degrees - batch.targets.to(at::kDouble)).abs().sum(0);  // [3]
-    const at::Tensor weight = at::full({}, batch.samples(), error.options());
-    std::vector<Metric> metrics = {{"loss", loss.sum.to(at::kDouble), weight}, {"mae", error.mean(), weight}};
-    for (int64_t angle = 0; angle < 3; ++angle) {
-      metrics.push_back({str("mae_", kAngles[angle]), error[angle], weight});
-    }
-    return metrics;
+    const at::Tensor error = (degrees - batch.targets.to(at::kDouble)).abs();  // [B, 3]
+    const at::Tensor samples = at::full({}, batch.samples(), error.options());
+    return {{{"samples", samples},
+             {"loss", loss.sum.to(at::kDouble)},
+             {"error", error.sum(0)},
+             {"histogram", histogram(error)}},
+            error.mean(1)};
   }
 
-  std::string primary_metric() const override { return "mae"; }
+  Summary summarise(const Counts& totals) const override {
+    const auto total = [&](size_t i) { return totals[i].second; };
+    const double samples = total(0).item<double>();
+    const at::Tensor mae = total(2) / samples;
+    Summary summary;
+    summary.metrics = {{"loss", total(1).item<double>() / samples}, {"mae", mae.mean().item<double>()}};
+    Table table{.name = "absolute error in degrees: share of samples in %", .columns = {}, .rows = {}, .cells = {}};
+    for (size_t bin = 0; bin < kBins; ++bin) {
+      const bool last = bin + 1 == kBins;
+      table.columns.push_back(last ? str(kEdges.back(), "+") : str(bin == 0 ? 0 : kEdges[bin - 1], "-", kEdges[bin]));
+    }
+    for (int64_t angle = 0; angle < 3; ++angle) {
+      summary.metrics.emplace_back(str("mae_", kAngles[angle]), mae[angle].item<double>());
+      table.rows.emplace_back(kAngles[angle]);
+      const at::Tensor share = (total(3)[angle] * (100 / samples)).contiguous();
+      const double* cells = share.const_data_ptr<double>();
+      table.cells.emplace_back(cells, cells + kBins);
+    }
+    summary.tables.push_back(std::move(table));
+    return summary;
+  }
 
-  std::map<std::string, std::string> metadata() const override {
+  std::vector<MetricSpec> metrics() const override {
+    return {{"loss"}, {"mae"}, {"mae_yaw"}, {"mae_pitch"}, {"mae_roll"}};
+  }
+
+  std::vector<std::string> columns() const override { return {"yaw", "pitch", "roll"}; }
+
+  std::vector<Row> predict(const data::Batch& batch) override {
+    const at::Tensor degrees =
+        (network_->forward(batch.inputs).to(at::kDouble) * kAngleScale).to(at::kCPU).contiguous();
+    const double* angles = degrees.const_data_ptr<double>();
+    std::vector<Row> rows;
+    for (int64_t i = 0; i < batch.samples(); ++i, angles += 3) rows.push_back({angles[0], angles[1], angles[2]});
+    return rows;
+  }
+
+  Metadata metadata() const override {
     return {{"task", "headpose"},
-            {"network", config_.model.name},
+            {"network", config::network_of(config_)},
             {"image_size", str(spec_.image_size)},
             {"outputs", "yaw,pitch,roll"},
             {"angle_scale", fixed(kAngleScale, 1)},
@@ -84,8 +122,15 @@ class HeadposeTask : public Task {
   static Loss loss_of(const at::Tensor& output, const data::Batch& batch) {
     const at::Tensor wide = output.scalar_type() == at::kDouble ? output : output.to(at::kFloat);
     const at::Tensor target = batch.targets.to(wide.scalar_type()) / kAngleScale;
-    const at::Tensor sum = at::smooth_l1_loss(wide, target, at::Reduction::Sum, /*beta=*/1.0) / 3;
-    return {sum, at::full({}, batch.samples(), wide.options().requires_grad(false))};
+    const at::Tensor each = at::smooth_l1_loss(wide, target, at::Reduction::None, /*beta=*/1.0).sum(1) / 3;
+    return {each.sum(), at::full({}, batch.samples(), wide.options().requires_grad(false)), each.detach()};
+  }
+
+  // [3, kBins]: samples by angle and size of the error.
+  static at::Tensor histogram(const at::Tensor& error) {
+    const at::Tensor edges = at::tensor(at::ArrayRef<double>(kEdges), at::kDouble).to(error.device());
+    const at::Tensor bins = at::bucketize(error.contiguous(), edges, /*out_int32=*/false, /*right=*/true);  // [B, 3]
+    return at::one_hot(bins, kBins).sum(0).to(at::kDouble);
   }
 
   config::Config config_;
@@ -95,6 +140,8 @@ class HeadposeTask : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> make_headpose(const config::Config& config) { return std::make_unique<HeadposeTask>(config); }
+std::unique_ptr<Task> make_headpose(const config::Config& config, const DataFacts&) {
+  return std::make_unique<HeadposeTask>(config);
+}
 
 }  // namespace dtrain::tasks

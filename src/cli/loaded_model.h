@@ -1,0 +1,28 @@
+#pragma once
+
+// A checkpoint made ready for inference: what eval, predict and export begin with. The checkpoint tells the task, the
+// network and the input; no config is needed.
+
+#include <memory>
+#include <string>
+
+#include "checkpoint/safetensors.h"
+#include "config/config.h"
+#include "dist/communicator.h"
+#include "tasks/task.h"
+
+namespace dtrain::cli {
+
+struct LoadedModel {
+  std::string checkpoint;  // its folder, as rank 0 found it
+  checkpoint::Metadata metadata;
+  config::Config config;              // of the run that saved it, with the task and network that the metadata name
+  std::unique_ptr<tasks::Task> task;  // with the checkpoint's weights, on the CPU, in eval mode
+};
+
+// `path`: a checkpoint folder, or a run folder (its newest checkpoint that verifies). Collective: rank 0 alone reads
+// the folder, and an error of any rank is agreed on. CheckpointError: none that verifies, or one of another network.
+// `module_file`: where the TorchScript file of a task `module` is now; "": where it was while training.
+LoadedModel load_model(dist::Communicator& host, const std::string& path, const std::string& module_file = "");
+
+}  // namespace dtrain::cli

@@ -1,0 +1,98 @@
+// What a task knows of its data, and how a checkpoint keeps it.
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "tasks/task.h"
+
+namespace dtrain::tasks {
+namespace {
+
+const std::string* find(const Metadata& metadata, const std::string& key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? nullptr : &found->second;
+}
+
+int64_t number(const Metadata& metadata, const std::string& key, int64_t otherwise) {
+  const std::string* text = find(metadata, key);
+  if (text == nullptr) return otherwise;
+  int64_t value = 0;
+  const auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (code != std::errc() || end != text->data() + text->size() || value < 0) {
+    throw CheckpointError(str("model.safetensors says ", key, " '", *text, "', which is no count"));
+  }
+  return value;
+}
+
+const std::string& required(const Metadata& metadata, const std::string& key) {
+  const std::string* text = find(metadata, key);
+  if (text == nullptr) throw CheckpointError(str("model.safetensors does not say its '", key, "'"));
+  return *text;
+}
+
+std::vector<std::string> names_in(const std::string& joined) {
+  return joined.empty() ? std::vector<std::string>() : split(joined, '\n');
+}
+
+}  // namespace
+
+DataFacts facts_of(const data::Store& store, const std::vector<int64_t>& train_ids) {
+  DataFacts facts;
+  const data::Schema& schema = store.schema();
+  facts.classes = names_in(store.attribute("class_names"));
+  if (schema.input.element == data::Element::kFloat32 && !schema.input.shape.empty()) {
+    facts.features = schema.input.shape.back();
+    facts.longest = schema.input.shape.size() > 1 ? schema.input.shape[0] : 1;
+    if (schema.input.variable()) {
+      facts.longest = 0;
+      for (int64_t id = 0; id < schema.samples; ++id) facts.longest = std::max(facts.longest, store.input_rows(id));
+    }
+  }
+  if (schema.input.variable() && !train_ids.empty()) {
+    int64_t rows = 0;
+    for (const int64_t id : train_ids) rows += store.input_rows(id);
+    facts.mean_rows = static_cast<double>(rows) / static_cast<double>(train_ids.size());
+  } else if (facts.longest > 0) {
+    facts.mean_rows = static_cast<double>(facts.longest);
+  }
+  if (schema.target.element == data::Element::kInt64 && schema.target.shape.empty() && !facts.classes.empty()) {
+    facts.class_counts.assign(facts.classes.size(), 0);
+    for (const int64_t id : train_ids) {
+      const int64_t label = data::read_target_as<int64_t>(store, id).at(0);
+      // A class that is none is the task's to refuse, with file and sample.
+      if (label >= 0 && label < static_cast<int64_t>(facts.classes.size()))
+        ++facts.class_counts[static_cast<size_t>(label)];
+    }
+  }
+  return facts;
+}
+
+DataFacts facts_of(const Metadata& metadata) {
+  DataFacts facts;
+  facts.features = number(metadata, "features", 0);
+  facts.longest = number(metadata, "longest", 0);
+  if (const std::string* names = find(metadata, "class_names")) facts.classes = names_in(*names);
+  return facts;
+}
+
+Metadata to_metadata(const DataFacts& facts) {
+  Metadata metadata;
+  if (facts.features > 0) metadata["features"] = str(facts.features);
+  if (facts.longest > 0) metadata["longest"] = str(facts.longest);
+  if (!facts.classes.empty()) metadata["class_names"] = join(facts.classes, "\n");
+  return metadata;
+}
+
+config::Config config_of(const Metadata& metadata) {
+  config::Config config;
+  config.task = required(metadata, "task");
+  config.model.name = required(metadata, "network");
+  config.model.image_size = number(metadata, "image_size", config.model.image_size);
+  config.model.hidden = number(metadata, "hidden", config.model.hidden);
+  config.augment = {.hflip = false, .crop_scale = 1, .brightness = 0, .contrast = 0, .saturation = 0, .hue = 0};
+  return config;
+}
+
+}  // namespace dtrain::tasks
