@@ -106,6 +106,7 @@ std::string input_name(const data::Store& store, int64_t id) {
 std::string why_left_out(const data::Store& store, int64_t id) {
   try {
     std::vector<std::byte> bytes(static_cast<size_t>(store.input_bytes(id)));
+    if (bytes.empty()) return "holds no rows";
     store.read_input(id, bytes);
   } catch (const Error& error) {
     return error.what();
