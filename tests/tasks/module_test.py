@@ -189,7 +189,7 @@ def a_resumed_run_is_the_same_run(folder):
     options = {**runner.SMALL, "task": "module", "model.file": "cnn.pt", "data.file": "d.h5", "train.epochs": 2}
     runner.run(runner.flags({**options, "run.name": "whole"}), cwd=folder).expect(0, "finished: all")
     steps = int(newest(folder, "whole").name.split("_")[1])
-    with runner.Running(runner.flags({**options, "run.name": "parts", "checkpoint.every_steps": 3}), cwd=folder) as running:
+    with runner.Running(runner.flags({**options, "run.name": "parts", "checkpoint.every": "3s"}), cwd=folder) as running:
         running.wait(120).expect(0)
     for checkpoint in (folder / "runs/parts/checkpoints").iterdir():
         if checkpoint.name != "step_00000003":
