@@ -133,7 +133,6 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
                        .threads = options.threads,
                        .prefetch = options.prefetch,
                        .verify = options.verify,
-                       .skip_bad = options.skip_bad,
                        .device = options.device},
                       {host.rank(), host.size()});
 
