@@ -246,7 +246,7 @@ class GradientReducer::Impl {
   }
 
   void leave_out_unused(const std::vector<size_t>& chosen) {
-    if (host_.rank() == 0) {
+    if (host_.rank() == 0 && options_.name_unused) {
       log::warning(str("no gradient reaches ", unused_.size(), " of ", all_.size(),
                        " parameters, which stay as they are: ", join(unused_, ", ")));
     }

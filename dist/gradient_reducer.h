@@ -36,6 +36,7 @@ class GradientReducer {
   struct Options {
     int64_t cap_bytes = 25 << 20;
     int64_t first_bytes = 1 << 20;
+    bool name_unused = true;  // rank 0 warns of parameters that no gradient reaches
   };
   // `gradients` carries buckets; `host` (CPU tensors) agrees on the parameters in use. Parameters: float32 or float64
   // leaves of one device, dense in memory, each listed once. CommError if the ranks' lists differ. Collective.

@@ -80,6 +80,8 @@ class JsonLines : public Sink {
     put(j, "memory_total_bytes", s.memory_total);
     char ledger[24];
     std::snprintf(ledger, sizeof ledger, "%016llx", static_cast<unsigned long long>(s.ledger));
+    if (!std::isnan(s.padding_waste)) put(j, "padding_waste", s.padding_waste);
+    if (s.bad_samples > 0) j["bad_samples"] = s.bad_samples;
     j["ledger"] = ledger;  // text: a JSON number of 64 bits is rounded by many readers
     write(j);
   }

@@ -66,6 +66,7 @@ std::string step_line(const StepStats& s) {
   if (s.memory_used > 0) parts.push_back("mem " + memory(s));
   if (!std::isnan(s.loss_scale)) parts.push_back("scale " + fixed(s.loss_scale, 0));
   if (s.skipped_total > 0) parts.push_back("skipped " + str(s.skipped_total));
+  if (s.bad_samples > 0) parts.push_back("bad samples " + str(s.bad_samples));
   if (!std::isnan(s.eta_seconds)) parts.push_back("eta " + human_duration(s.eta_seconds));
   return join(parts, " | ");
 }

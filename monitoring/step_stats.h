@@ -41,6 +41,8 @@ struct StepStats {
   int loader_queue = 0;
   double memory_used = 0, memory_total = 0;  // device memory of this rank (CPU: resident set, and the machine's)
   uint64_t ledger = 0;                       // known at logging steps
+  double padding_waste = kUnknown;  // share of the rows that are padding, all ranks, since the last logging step
+  int64_t bad_samples = 0;          // left out by data.on_bad_sample skip so far, all ranks
 };
 
 struct EvalStats {

@@ -46,6 +46,10 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
   line("data", str(f.data_file, ": ", human_count(f.train), " training, ", human_count(f.val), " validation, ",
                    human_count(f.test), " test samples"));
   line("batch", describe(f.batches));
+  if (f.overfit_batches > 0) {
+    line("overfit", str("the same ", f.overfit_batches, f.overfit_batches == 1 ? " global batch" : " global batches",
+                        " again and again, without augmentation; validation is on them"));
+  }
   line("steps", human_count(f.batches.total_steps));
   if (!f.resumed.empty()) line("resumed", f.resumed);
   line("run folder", f.run_folder.empty() ? "none (--dry-run)" : f.run_folder);

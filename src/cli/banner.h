@@ -25,8 +25,9 @@ struct BannerFacts {
   int64_t parameters = 0;
   int64_t train = 0, val = 0, test = 0;
   train::BatchArithmetic batches;
-  std::string resumed;   // "step 120 of runs/x/checkpoints/step_00000120", "" for a fresh start
-  int launcher_pid = 0;  // 0: not under mpirun
+  int64_t overfit_batches = 0;  // of train.overfit_batches
+  std::string resumed;          // "step 120 of runs/x/checkpoints/step_00000120", "" for a fresh start
+  int launcher_pid = 0;         // 0: not under mpirun
 };
 
 std::string banner(const BannerFacts&, const std::vector<RankPlace>&);

@@ -5,11 +5,13 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "cli/eval_report.h"
 #include "cli/inference_options.h"
 #include "cli/launch.h"
 #include "cli/loaded_model.h"
 #include "cli/options.h"
 #include "core/error.h"
+#include "core/file_system.h"
 #include "core/strings.h"
 #include "dist/bytes.h"
 #include "models/models.h"
@@ -21,7 +23,8 @@ namespace dtrain::cli {
 namespace {
 
 struct Options {
-  std::string path, data, split = "test";
+  std::string path, data, split = "test", json;
+  int64_t worst = 10;
   InferenceOptions inference;
 };
 
@@ -55,21 +58,26 @@ int eval(Launched& launched, const Options& options) {
                                                        {.batch_size = how.batch_size,
                                                         .threads = how.threads(launched.cores),
                                                         .precision = precision,
-                                                        .device = launched.device},
+                                                        .device = launched.device,
+                                                        .worst = options.worst},
                                                        host);
-  const monitoring::EvalStats& stats = evaluation.stats;
 
   dist::agree_on_rank0(host, [&] {
-    std::string text = str("checkpoint  ", loaded.checkpoint, "\ndata        ", config.data.file, ", ", options.split,
-                           " split, ", human_count(stats.samples), " samples\n");
-    if (const std::string protocol = store->attribute("protocol"); !protocol.empty())
-      text += str("protocol    ", protocol, "\n");
-    for (const auto& [name, value] : stats.metrics) {
-      text += str(name, std::string(name.size() < 12 ? 12 - name.size() : 1, ' '), fixed(value, 4), "\n");
+    EvalReport report{.checkpoint = loaded.checkpoint,
+                      .data = config.data.file,
+                      .protocol = store->attribute("protocol"),
+                      .task = config.task,
+                      .network = config.model.name,
+                      .precision = train::to_string(precision),
+                      .stats = evaluation.stats,
+                      .worst = {},
+                      .warnings = {}};
+    for (const train::WorstSample& sample : evaluation.worst) {
+      report.worst.push_back({sample.id, sample.error, store->source(sample.id)});
     }
-    text += str("speed       ", fixed(static_cast<double>(stats.samples) / stats.seconds, 1), " samples/s\n");
-    std::fputs(text.c_str(), stdout);
+    std::fputs(to_text(report).c_str(), stdout);
     std::fflush(stdout);
+    if (!options.json.empty()) write_atomically(real_file_system(), options.json, to_json(report));
   });
   return 0;
 }
@@ -85,6 +93,10 @@ int run_eval(const Arguments& arguments) {
       ->check(CLI::IsMember({"train", "val", "test"}))
       ->capture_default_str();
   options.inference.add_to(app);
+  app.add_option("--worst", options.worst, "name so many samples with the largest errors")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--json", options.json, "write all of it, tables too, as JSON to this file");
   if (!parse(app, arguments)) return 0;
   if (options.inference.amp == "off") options.inference.amp = "fp32";
   config::Device device;

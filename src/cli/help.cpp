@@ -18,7 +18,8 @@ const std::vector<Command>& commands() {
        run_predict},
       {"convert", "300wlp|aflw2000|biwi DIR [--out FILE]", "raw data to one dtrain HDF5 file", run_convert},
       {"synth", "headpose [--layout hdf5|300wlp|biwi]", "generated data, as files or as HDF5", run_synth},
-      {"inspect", "FILE|CHECKPOINT [--verify]", "what is in a data file or a checkpoint", run_inspect},
+      {"inspect", "FILE|CHECKPOINT|MODEL.pt [--verify]", "what is in a data file, a checkpoint or a TorchScript file",
+       run_inspect},
   };
   return all;
 }

@@ -106,6 +106,7 @@ std::string input_name(const data::Store& store, int64_t id) {
 std::string why_left_out(const data::Store& store, int64_t id) {
   try {
     std::vector<std::byte> bytes(static_cast<size_t>(store.input_bytes(id)));
+    if (bytes.empty()) return "holds no rows";
     store.read_input(id, bytes);
   } catch (const Error& error) {
     return error.what();
@@ -213,6 +214,7 @@ int predict(Launched& launched, const Options& options) {
                                                                 .steps = data::steps_per_epoch(count, global_batch),
                                                                 .shuffle = false,
                                                                 .augment = false,
+                                                                .skip_bad = true,
                                                                 .threads = how.threads(launched.cores),
                                                                 .device = launched.device},
                                             shard);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <thread>
 
 #include "checkpoint/store.h"
@@ -18,7 +17,6 @@
 #include "cli/signals.h"
 #include "config/load.h"
 #include "config/model_defaults.h"
-#include "core/check.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "diagnose/verdict.h"
@@ -29,6 +27,8 @@
 #include "models/state.h"
 #include "monitoring/sinks.h"
 #include "train/content_transfer.h"
+#include "train/determinism.h"
+#include "train/overfit.h"
 #include "train/precision.h"
 #include "train/trainer.h"
 #include "train/training_state.h"
@@ -129,32 +129,42 @@ int train(Launched& launched, Request& request) {
       throw ConfigError(str("a resumed run keeps its data: ", config.data.file,
                             " has another checksum than the data of the checkpoint"));
     }
+    train::watched_metric(*task, config.train.metric);
     batches = train::batch_arithmetic(config.train, world.size, static_cast<int64_t>(splits.train.size()));
+    if (config.train.overfit_batches > 0) {
+      splits = train::overfit_splits(splits, config.train.overfit_batches * batches.global_batch, config.train.seed);
+      batches = train::batch_arithmetic(config.train, world.size, static_cast<int64_t>(splits.train.size()));
+    }
     config.train.global_batch = batches.global_batch;
     config.train.accumulate = 0;  // follows from it, at any number of ranks
     precision = train::parse_precision(config.train.amp, launched.device.type(),
                                        train::device_info(launched.device).capability);
     if (!config.model.init.empty() && !content) {
-      auto* network = dynamic_cast<models::Network*>(&task->model());
-      DTRAIN_CHECK(network != nullptr, "--model.init needs a built-in network");
-      initial = models::load_initial_weights(*network, checkpoint::read_safetensors(config.model.init));
+      const checkpoint::TensorFile weights = checkpoint::read_safetensors(config.model.init);
+      if (auto* network = dynamic_cast<models::Network*>(&task->model())) {
+        initial = models::load_initial_weights(*network, weights);
+      } else {
+        models::load_all(task->model(), weights.tensors);
+      }
     }
   });
   if (request.dry_run) {
     batches.total_steps = 1;
   }
   train::apply_precision(precision);
-  at::globalContext().setBenchmarkCuDNN(config.device.cudnn_benchmark && !config.train.deterministic);
-  if (config.train.deterministic) {
-    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // without it LibTorch refuses to call cuBLAS
-    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  }
+  train::apply_determinism(config.train.deterministic, config.device.cudnn_benchmark);
   torch::manual_seed(config.train.seed);
   models::convert_floating_point(task->model(), train::parameter_dtype(precision));
   task->model().to(launched.device);
   if (config.model.channels_last) models::set_channels_last(task->model());
 
   const auto gradients = dist::make_gradient_communicator(config.dist, world, launched.device);
+  // Batch norm's sums travel in the midst of forward and backward, beside the buckets: over a communicator of their
+  // own.
+  std::unique_ptr<dist::Communicator> statistics;
+  if (config.train.sync_batch_norm && world.size > 1) {
+    statistics = dist::make_gradient_communicator(config.dist, world, launched.device);
+  }
   const int loader_threads =
       config.data.workers > 0 ? static_cast<int>(config.data.workers) : std::clamp(launched.cores / 2, 1, 8);
   if (world.rank == 0 && world.size > static_cast<int64_t>(splits.train.size())) {
@@ -201,6 +211,7 @@ int train(Launched& launched, Request& request) {
       .val = static_cast<int64_t>(splits.val.size()),
       .test = static_cast<int64_t>(splits.test.size()),
       .batches = batches,
+      .overfit_batches = config.train.overfit_batches,
       .resumed = content && plan.checkpoint ? str("step ", content->step, " of ", plan.checkpoint->string()) : "",
       .launcher_pid = world.launched ? ::getppid() : 0};
 
@@ -254,6 +265,7 @@ int train(Launched& launched, Request& request) {
                               .loader_threads = loader_threads,
                               .gradients = *gradients,
                               .host = host,
+                              .statistics = statistics.get(),
                               .checkpoints = checkpoints.get(),
                               .sinks = sinks,
                               .stop_requested = stop_requested,
@@ -280,9 +292,12 @@ int train(Launched& launched, Request& request) {
     log::plain(verdict.text);
     char ledger[17];
     std::snprintf(ledger, sizeof ledger, "%016llx", static_cast<unsigned long long>(outcome.ledger));
-    log::plain(str("finished: ", outcome.reason, " | ", outcome.own_steps, " steps in ",
-                   human_duration(outcome.seconds), " | ledger ", ledger,
-                   request.dry_run ? "" : " | " + plan.folder.string()));
+    log::plain(
+        str("finished: ", outcome.reason, " | ", outcome.own_steps, " steps in ", human_duration(outcome.seconds),
+            std::isnan(outcome.best) ? "" : str(" | best ", outcome.metric, " ", fixed(outcome.best, 4)),
+            std::isnan(outcome.padding_waste) ? "" : str(" | padding ", fixed(100 * outcome.padding_waste, 1), " %"),
+            outcome.bad_samples == 0 ? "" : str(" | ", outcome.bad_samples, " bad samples left out"), " | ledger ",
+            ledger, request.dry_run ? "" : " | " + plan.folder.string()));
   });
   for (const auto& sink : sinks) sink->state("finished");
   if (!request.dry_run && config.metrics.linger_seconds > 0 && outcome.exit_code == 0) {

@@ -6,19 +6,14 @@
 #include "core/check.h"
 #include "core/random.h"
 #include "data/augment_pixel.h"
-
-// One binary for all machines: the row loops also exist for AVX2, picked at load time. Same operations, same bits.
-#if defined(__x86_64__) && defined(__ELF__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define DTRAIN_ROW_LOOP __attribute__((target_clones("avx2", "default")))
-#else
-#define DTRAIN_ROW_LOOP
-#endif
+#include "data/row_loop.h"
 
 namespace dtrain::data {
 
-SampleAugment centre_crop(ImageShape shape) {
-  const int64_t side = std::min(shape.height, shape.width);
+SampleAugment centre_crop(ImageShape shape, float share) {
+  const int64_t shorter = std::min(shape.height, shape.width);
+  // Whole pixels: a crop of just the output's size is then read without resampling.
+  const int64_t side = std::clamp<int64_t>(std::llround(share * static_cast<float>(shorter)), 1, shorter);
   SampleAugment result;
   result.y = static_cast<float>((shape.height - side) / 2);
   result.x = static_cast<float>((shape.width - side) / 2);
@@ -35,13 +30,21 @@ SampleAugment draw(const SampleSpec& spec, uint64_t seed, int64_t epoch, int64_t
   const auto factor = [&](uint64_t what, float range) {
     return range > 0 ? uniform(what, std::max(0.0f, 1 - range), 1 + range) : 1.0f;
   };
-  SampleAugment result = centre_crop(shape);
+  SampleAugment result = centre_crop(shape, spec.centre_share);
   result.flip = spec.hflip && uniform(0, 0, 1) < 0.5f;
-  if (spec.crop_scale < 1) {
-    const float side = result.height * uniform(1, spec.crop_scale, 1);
-    result.y = uniform(2, 0, static_cast<float>(shape.height) - side);
-    result.x = uniform(3, 0, static_cast<float>(shape.width) - side);
-    result.height = result.width = side;
+  if (spec.crop_scale < 1 || spec.crop_ratio > 1) {
+    const auto height = static_cast<float>(shape.height), width = static_cast<float>(shape.width);
+    result.height = result.width = std::min(height, width) * uniform(1, spec.crop_scale, 1);
+    if (spec.crop_ratio > 1) {
+      const float range = std::log(spec.crop_ratio), stretch = std::exp(uniform(8, -range, range) / 2);
+      result.width *= stretch;
+      result.height /= stretch;
+      const float fit = std::min({1.0f, width / result.width, height / result.height});  // the aspect stays
+      result.width = std::min(width, result.width * fit);
+      result.height = std::min(height, result.height * fit);
+    }
+    result.y = uniform(2, 0, height - result.height);
+    result.x = uniform(3, 0, width - result.width);
   }
   result.brightness = factor(4, spec.brightness);
   result.contrast = factor(5, spec.contrast);

@@ -27,8 +27,11 @@ struct SampleAugment {
   int32_t flip = 0;  // 1: left and right change places
 };
 
-// The largest centred square: evaluation, and training without augmentation.
-SampleAugment centre_crop(ImageShape);
+// The centred square of `share` of the shorter side, in whole pixels: evaluation, and training without random crops.
+SampleAugment centre_crop(ImageShape, float share = 1);
+// A random crop's side is crop_scale to 1 of the shorter side; with a ratio r, width / height is log-uniform in
+// [1/r, r] at the same area, made smaller where it would not fit. torchvision's RandomResizedCrop, whose scale is of
+// the area and of the whole image.
 SampleAugment draw(const SampleSpec&, uint64_t seed, int64_t epoch, int64_t sample_id, ImageShape);
 
 struct Normalization {

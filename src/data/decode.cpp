@@ -18,12 +18,10 @@ class RawDecoder final : public Decoder {
 }  // namespace
 
 std::unique_ptr<Decoder> make_decoder(const Store& store) {
-  const std::vector<int64_t>& shape = store.schema().input.shape;
-  if (shape.size() != 3 || shape[0] < 1 || shape[1] < 1 || shape[2] != 3) {
-    std::string text;
-    for (int64_t size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
-    throw DataError(str(store.path().string(), ": samples of shape [", text,
-                        "] are not RGB images [height, width, 3]. Make the file with `dtrain convert`."));
+  const Field& input = store.schema().input;
+  if (input.element != Element::kUint8 || !storable_input(input)) {
+    throw DataError(str(store.path().string(), ": samples of ", text_of(input),
+                        " are not RGB images, uint8 [height, width, 3]. Make the file with `dtrain convert`."));
   }
   return std::make_unique<RawDecoder>();
 }

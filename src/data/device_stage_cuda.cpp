@@ -31,14 +31,8 @@ class CudaStage final : public DeviceStage {
         options_(options),
         copy_stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_.index())) {
     const c10::cuda::CUDAGuard guard(device_.index());
-    PackedBatch largest{options.largest_batch, 1, options.image.bytes()};
-    for (int64_t size : options.target_shape) largest.target_elements *= size;
-    const auto bytes = at::TensorOptions().dtype(at::kByte).device(device_);
-    for (Buffer& buffer : buffers_) {
-      buffer.block = at::empty({largest.bytes()}, bytes);
-      buffer.consumed.record(c10::cuda::getCurrentCUDAStream(device_.index()));  // after what used this memory before
-    }
-    grey_sums_ = at::empty({options.largest_batch}, bytes.dtype(at::kLong));
+    for (Buffer& buffer : buffers_) allocate(buffer, options.expected_bytes);
+    grey_sums_ = at::empty({options.largest_batch}, at::TensorOptions().dtype(at::kLong).device(device_));
   }
 
   at::Tensor host_memory(int64_t bytes) override {
@@ -50,6 +44,10 @@ class CudaStage final : public DeviceStage {
     const c10::cuda::CUDAGuard guard(device_.index());
     Buffer& buffer = buffers_[next_buffer_];
     next_buffer_ = (next_buffer_ + 1) % buffers_.size();
+    if (buffer.block.numel() < packed.bytes()) {
+      copy_stream_.synchronize();  // a copy into the old block whose batch was dropped
+      allocate(buffer, packed.bytes() + packed.bytes() / 4);
+    }
     buffer.consumed.block(copy_stream_);  // the kernels that read the batch before
     C10_CUDA_CHECK(cudaMemcpyAsync(buffer.block.data_ptr(), host.data_ptr(), static_cast<size_t>(packed.bytes()),
                                    cudaMemcpyHostToDevice, copy_stream_));
@@ -67,28 +65,14 @@ class CudaStage final : public DeviceStage {
     const auto stream = c10::cuda::getCurrentCUDAStream(device_.index());
     buffer.copied.block(stream);
 
-    const PackedBatch& packed = buffer.packed;
-    const int64_t side = options_.spec.image_size;
-    const auto options = at::TensorOptions().dtype(at::kFloat).device(device_);
     StagedBatch result;
-    result.inputs = at::empty({packed.samples, 3, side, side}, options.memory_format(at::MemoryFormat::ChannelsLast));
-    std::vector<int64_t> target_sizes{packed.samples};
-    target_sizes.insert(target_sizes.end(), options_.target_shape.begin(), options_.target_shape.end());
-    result.targets = at::empty(target_sizes, options);
-
-    const auto* block = buffer.block.data_ptr<uint8_t>();
-    C10_CUDA_CHECK(cudaMemcpyAsync(result.targets.data_ptr(), block, static_cast<size_t>(packed.augments_at()),
-                                   cudaMemcpyDeviceToDevice, stream));
-    AugmentBatch batch;
-    batch.images = block + packed.images_at();
-    batch.augments = reinterpret_cast<const SampleAugment*>(block + packed.augments_at());
-    batch.samples = packed.samples;
-    batch.shape = options_.image;
-    batch.side = static_cast<int32_t>(side);
-    batch.norm = normalization(options_.spec);
-    batch.grey_sums = packed.needs_mean ? reinterpret_cast<uint64_t*>(grey_sums_.data_ptr<int64_t>()) : nullptr;
-    batch.out = result.inputs.data_ptr<float>();
-    C10_CUDA_CHECK(augment(batch, stream));
+    result.targets = part(buffer, 0, buffer.packed.targets, scalar_type(buffer.packed.target_element), stream);
+    if (buffer.packed.rows()) {
+      result.lengths = part(buffer, buffer.packed.lengths_at(), {buffer.packed.samples()}, at::kLong, stream);
+      result.inputs = part(buffer, buffer.packed.inputs_at(), buffer.packed.inputs, at::kFloat, stream);
+    } else {
+      result.inputs = augmented(buffer, stream);
+    }
     buffer.consumed.record(stream);
     return result;
   }
@@ -102,6 +86,40 @@ class CudaStage final : public DeviceStage {
     at::cuda::CUDAEvent copied;    // on the copy stream
     at::cuda::CUDAEvent consumed;  // on the stream of the kernels
   };
+
+  void allocate(Buffer& buffer, int64_t bytes) {
+    buffer.block = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_));
+    buffer.consumed.record(c10::cuda::getCurrentCUDAStream(device_.index()));  // after what used this memory before
+  }
+
+  // A tensor of its own, so that the block is free for the next batch.
+  at::Tensor part(const Buffer& buffer, int64_t begin, const std::vector<int64_t>& sizes, at::ScalarType type,
+                  const c10::cuda::CUDAStream& stream) const {
+    at::Tensor result = at::empty(sizes, at::TensorOptions().dtype(type).device(device_));
+    C10_CUDA_CHECK(cudaMemcpyAsync(result.data_ptr(), buffer.block.data_ptr<uint8_t>() + begin, result.nbytes(),
+                                   cudaMemcpyDeviceToDevice, stream));
+    return result;
+  }
+
+  at::Tensor augmented(const Buffer& buffer, const c10::cuda::CUDAStream& stream) const {
+    const PackedBatch& packed = buffer.packed;
+    const int64_t side = options_.spec.image_size;
+    at::Tensor out =
+        at::empty({packed.samples(), 3, side, side},
+                  at::TensorOptions().dtype(at::kFloat).device(device_).memory_format(at::MemoryFormat::ChannelsLast));
+    const auto* block = buffer.block.data_ptr<uint8_t>();
+    AugmentBatch batch;
+    batch.images = block + packed.inputs_at();
+    batch.augments = reinterpret_cast<const SampleAugment*>(block + packed.augments_at());
+    batch.samples = packed.samples();
+    batch.shape = options_.image;
+    batch.side = static_cast<int32_t>(side);
+    batch.norm = normalization(options_.spec);
+    batch.grey_sums = packed.needs_mean ? reinterpret_cast<uint64_t*>(grey_sums_.data_ptr<int64_t>()) : nullptr;
+    batch.out = out.data_ptr<float>();
+    C10_CUDA_CHECK(augment(batch, stream));
+    return out;
+  }
 
   const at::Device device_;
   const StageOptions options_;

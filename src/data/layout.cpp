@@ -54,14 +54,6 @@ std::string shape_text(const std::vector<hsize_t>& shape) {
   return text + "]";
 }
 
-std::string field_text(const Field& field) {
-  std::string text = name_of(field.element) + " [";
-  for (size_t i = 0; i < field.shape.size(); ++i) {
-    text += (i ? ", " : "") + (field.shape[i] == kVariable ? "rows" : std::to_string(field.shape[i]));
-  }
-  return text + "]";
-}
-
 // A root attribute as text: strings as they are, numbers in decimal; nothing for arrays and other types.
 bool attribute_text(hid_t attribute, std::string* out) {
   const h5::Handle type(H5Aget_type(attribute), H5Tclose);
@@ -136,13 +128,13 @@ class Prober {
     Schema& schema = layout_.schema;
     schema.input = field("/inputs", &layout_.inputs, &layout_.input_offsets);
     if (!storable_input(schema.input)) {
-      refuse_dataset("/inputs", str("holds samples of ", field_text(schema.input),
+      refuse_dataset("/inputs", str("holds samples of ", text_of(schema.input),
                                     ", must be uint8 [N, H, W, 3], float32 [N, F] or [N, T, F], or a group of samples "
                                     "with different numbers of rows, float32 [rows, F]"));
     }
     schema.target = field("/targets", &layout_.targets, &layout_.target_offsets);
     if (!storable_target(schema.target)) {
-      refuse_dataset("/targets", str("holds samples of ", field_text(schema.target),
+      refuse_dataset("/targets", str("holds samples of ", text_of(schema.target),
                                      ", must be float32 or int64 [N] or [N, T], or a group of samples with different "
                                      "numbers of rows, int64 [rows]"));
     }

@@ -2,11 +2,14 @@
 
 // This rank's micro-batches, in order, read ahead by threads, on the device and augmented.
 //
+// With SampleSpec::length_window (and shuffle) batches hold samples of like length, see epoch_order.h.
 // The n-th batch is a function of (store, ids, options, shard) alone. A micro-step without samples for this rank still
 // yields a Batch, with samples() == 0. uint8 goes to the device; flip, crop, jitter and normalisation happen there (on
 // a GPU: by kernels on the current stream of the calling thread; the copy runs on a stream of its own). On the CPU the
-// reader threads do it. Errors of the readers (DataError naming file#sample) are thrown by next(). Thread-safety: one
-// thread calls next()/seek(). Ownership: borrows the Store.
+// reader threads do it. Rows are read straight into the padded batch. Errors of the readers (DataError naming
+// file#sample: damage, a row value that is no finite number, a sample without rows) are thrown by next(), or with
+// skip_bad the sample is left out of its batch, and named in one warning. Thread-safety: one thread calls
+// next()/seek(). Ownership: borrows the Store.
 
 #include <torch/torch.h>
 
@@ -47,7 +50,8 @@ struct LoaderOptions {
   uint64_t seed = 1;
   int threads = 1;
   int prefetch = 4;
-  bool verify = false;  // check each sample's checksum
+  bool verify = false;    // check each sample's checksum
+  bool skip_bad = false;  // leave a sample that cannot be read out of its batch instead of throwing
   at::Device device = at::kCPU;
 };
 
@@ -55,7 +59,7 @@ class DeviceStage;
 
 class Loader {
  public:
-  // Throws DataError if there are no ids, an id is not in the file, or its samples are not RGB images.
+  // Throws DataError if there are no ids, an id is not in the file, or its samples are not of the spec's kind.
   Loader(const Store&, std::vector<int64_t> ids, SampleSpec, LoaderOptions, Shard);
   Loader(const Store&, std::vector<int64_t> ids, SampleSpec, LoaderOptions, Shard, std::unique_ptr<DeviceStage>);
   ~Loader();
@@ -68,8 +72,9 @@ class Loader {
   bool done() const;        // options.steps reached
   void seek(int64_t step);  // the next batch is micro-step 0 of optimizer step `step` (resume)
   int64_t steps_per_epoch() const;
-  int64_t bytes_read() const;  // since construction
-  int queue_depth() const;     // batches ready now
+  int64_t bytes_read() const;   // since construction
+  int queue_depth() const;      // batches ready now
+  int64_t bad_samples() const;  // different samples left out so far (skip_bad)
 
  private:
   class Impl;

@@ -20,7 +20,7 @@ struct SampleSpec {
   bool hflip = false;
   float crop_scale = 1;    // smallest share of the side; 1: centre crop (or scaling) only
   float crop_ratio = 1;    // random crop: width / height is between 1 / r and r; 1: square
-  float centre_share = 1;  // evaluation: side of the centre crop / shorter side of the image
+  float centre_share = 1;  // without random crops: side of the centre crop / shorter side of the image
   float brightness = 0, contrast = 0, saturation = 0, hue = 0;
 
   // kRows: batches of like length, sorted within so many global batches; 0: not.

@@ -284,6 +284,14 @@ int64_t Field::row_elements() const {
 }
 int64_t Field::row_bytes() const { return row_elements() * size_of(element); }
 
+std::string text_of(const Field& field) {
+  std::string text = name_of(field.element) + " [";
+  for (size_t i = 0; i < field.shape.size(); ++i) {
+    text += (i ? ", " : "") + (field.shape[i] == kVariable ? "rows" : std::to_string(field.shape[i]));
+  }
+  return text + "]";
+}
+
 bool storable_input(const Field& field) {
   const std::span<const int64_t> shape(field.shape);
   if (field.element == Element::kUint8) return shape.size() == 3 && positive(shape) && shape[2] == 3;

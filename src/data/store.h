@@ -36,6 +36,8 @@ struct Field {
   bool operator==(const Field&) const = default;
 };
 
+std::string text_of(const Field&);  // "float32 [rows, 8]"
+
 // What a file may hold. Inputs: uint8 {H, W, 3}; float32 {F}, {T, F} or {kVariable, F}. Targets: float32 or int64 {} or
 // {T}; int64 {kVariable}. No dimension is 0.
 bool storable_input(const Field&);
@@ -78,6 +80,8 @@ template <typename T>
 std::vector<T> read_input_as(const Store&, int64_t id);
 template <typename T>
 std::vector<T> read_target_as(const Store&, int64_t id);
+
+std::vector<std::string> class_names(const Store&);  // empty if the file has none
 
 // What a run uses. Without a training split: all samples that are in no other one. Without a validation split:
 // round(share x groups) of the training split's groups, at least one and not all (none if share is 0 or there is one

@@ -1,9 +1,15 @@
 #include <cmath>
 #include <vector>
 
+#include "core/strings.h"
 #include "data/store.h"
 
 namespace dtrain::data {
+
+std::vector<std::string> class_names(const Store& store) {
+  const std::string text = store.attribute("class_names");
+  return text.empty() ? std::vector<std::string>() : split(text, '\n');
+}
 
 std::optional<BadTarget> first_bad_target(const Store& store, float lowest, float highest) {
   for (int64_t id = 0; id < store.schema().samples; ++id) {

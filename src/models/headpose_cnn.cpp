@@ -1,4 +1,5 @@
 #include "models/batch_norm.h"
+#include "models/checkpointed.h"
 #include "models/networks.h"
 #include "models/random_context.h"
 
@@ -23,18 +24,22 @@ class Block : public nn::Module {
 
 class HeadposeCnn : public Network {
  public:
-  explicit HeadposeCnn(const NetworkOptions& options) : dropout_(options.dropout) {
+  explicit HeadposeCnn(const NetworkOptions& options)
+      : dropout_(options.dropout), checkpointing_(options.checkpointing) {
     int64_t in = 3;
+    nn::Sequential features;
     for (const int64_t out : {32, 64, 128, 256, 512}) {
-      features_->push_back(std::make_shared<Block>(in, out));
+      blocks_.push_back(std::make_shared<Block>(in, out));
+      features->push_back(blocks_.back());
       in = out;
     }
-    register_module("features", features_);
+    register_module("features", features);
     fc_ = register_module("fc", nn::Sequential(nn::Linear(512, 256), nn::ReLU(), nn::Linear(256, options.outputs)));
   }
 
   at::Tensor forward(at::Tensor x) override {
-    x = features_->forward(x).mean({2, 3});
+    for (const auto& block : blocks_) x = segment(checkpointing_, block, x);
+    x = x.mean({2, 3});
     if (is_training() && dropout_ > 0) x = keyed_dropout(x, dropout_, kDropoutLayer);
     return fc_->forward(x);
   }
@@ -45,7 +50,9 @@ class HeadposeCnn : public Network {
   static constexpr int64_t kDropoutLayer = 0;  // its ordinal among the dropout layers
 
   double dropout_;
-  nn::Sequential features_, fc_;
+  bool checkpointing_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+  nn::Sequential fc_;
 };
 
 }  // namespace

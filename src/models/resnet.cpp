@@ -2,6 +2,7 @@
 // ("v1.5").
 
 #include "models/batch_norm.h"
+#include "models/checkpointed.h"
 #include "models/networks.h"
 
 namespace dtrain::models {
@@ -55,7 +56,8 @@ class Block : public nn::Module {
 
 class ResNet : public Network {
  public:
-  ResNet(const std::array<int64_t, 4>& depths, bool bottleneck, int64_t outputs) {
+  ResNet(const std::array<int64_t, 4>& depths, bool bottleneck, const NetworkOptions& options)
+      : checkpointing_(options.checkpointing) {
     conv1_ = register_module("conv1", conv(3, 64, 7, 2));
     bn1_ = register_module("bn1", BatchNorm(64));
     int64_t in = 64;
@@ -63,38 +65,40 @@ class ResNet : public Network {
       const int64_t width = int64_t{64} << stage;
       nn::Sequential layer;
       for (int64_t i = 0; i < depths[stage]; ++i) {
-        layer->push_back(std::make_shared<Block>(in, width, stage > 0 && i == 0 ? 2 : 1, bottleneck));
+        blocks_.push_back(std::make_shared<Block>(in, width, stage > 0 && i == 0 ? 2 : 1, bottleneck));
+        layer->push_back(blocks_.back());
         in = width * Block::expansion(bottleneck);
       }
-      layers_.push_back(register_module("layer" + std::to_string(stage + 1), layer));
+      register_module("layer" + std::to_string(stage + 1), layer);
     }
-    fc_ = register_module("fc", nn::Linear(in, outputs));
+    fc_ = register_module("fc", nn::Linear(in, options.outputs));
   }
 
   at::Tensor forward(at::Tensor x) override {
     x = bn1_->forward(conv1_->forward(x)).relu_();
     x = at::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
-    for (nn::Sequential& layer : layers_) x = layer->forward(x);
+    for (const auto& block : blocks_) x = segment(checkpointing_, block, x);
     return fc_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
   }
 
   std::string head_prefix() const override { return "fc."; }
 
  private:
+  bool checkpointing_;
   nn::Conv2d conv1_{nullptr};
   BatchNorm bn1_{nullptr};
-  std::vector<nn::Sequential> layers_;
+  std::vector<std::shared_ptr<Block>> blocks_;
   nn::Linear fc_{nullptr};
 };
 
 }  // namespace
 
 std::shared_ptr<Network> make_resnet18(const NetworkOptions& options) {
-  return std::make_shared<ResNet>(std::array<int64_t, 4>{2, 2, 2, 2}, false, options.outputs);
+  return std::make_shared<ResNet>(std::array<int64_t, 4>{2, 2, 2, 2}, false, options);
 }
 
 std::shared_ptr<Network> make_resnet50(const NetworkOptions& options) {
-  return std::make_shared<ResNet>(std::array<int64_t, 4>{3, 4, 6, 3}, true, options.outputs);
+  return std::make_shared<ResNet>(std::array<int64_t, 4>{3, 4, 6, 3}, true, options);
 }
 
 }  // namespace dtrain::models

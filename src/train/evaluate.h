@@ -20,6 +20,7 @@ struct EvaluateOptions {
   int threads = 1;
   int prefetch = 4;
   bool verify = false;
+  bool skip_bad = false;  // leave out samples that cannot be read
   Precision precision = Precision::kFp32;
   at::Device device = at::kCPU;
   int64_t worst = 0;  // how many of the samples with the largest errors to name

@@ -36,7 +36,7 @@ double learning_rate(const config::Schedule& schedule, double base_lr, int64_t s
   }
   const int64_t warmup = schedule.warmup_steps;
   if (step < warmup) return base_lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
-  if (schedule.name == "constant") return base_lr;
+  if (schedule.name == "constant" || schedule.name == "plateau") return base_lr;
   if (schedule.name == "step") {
     const int64_t period = std::max<int64_t>(schedule.step_epochs * steps_per_epoch, 1);
     return base_lr * std::pow(schedule.gamma, static_cast<double>(step / period));

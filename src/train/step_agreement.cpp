@@ -2,16 +2,17 @@
 
 namespace dtrain::train {
 
-StepAgreement::StepAgreement(dist::Communicator& host) : host_(host), flags_(at::zeros({2}, at::kLong)) {}
+StepAgreement::StepAgreement(dist::Communicator& host) : host_(host), flags_(at::zeros({4}, at::kLong)) {}
 
 Wishes StepAgreement::exchange(Wishes mine) {
   if (host_.size() == 1) return mine;
   Wishes agreed;
   if (under_way_) {
     pending_.wait();
-    agreed = {flags_[0].item<int64_t>() != 0, flags_[1].item<int64_t>() != 0};
+    const int64_t* flags = flags_.const_data_ptr<int64_t>();
+    agreed = {flags[0] != 0, flags[1] != 0, flags[2] != 0, flags[3] != 0};
   }
-  flags_ = at::tensor({int64_t{mine.stop}, int64_t{mine.save}}, at::kLong);
+  flags_ = at::tensor({int64_t{mine.stop}, int64_t{mine.save}, int64_t{mine.evaluate}, int64_t{mine.log}}, at::kLong);
   pending_ = host_.all_reduce(flags_, dist::ReduceOp::kMax);
   under_way_ = true;
   return agreed;

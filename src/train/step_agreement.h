@@ -1,7 +1,7 @@
 #pragma once
 
-// What one rank wishes (stop, save now) becomes what all ranks do at the same step boundary. The exchange runs beside
-// the step: the wishes of one boundary are the decision of the next, so that no step waits for it.
+// What one rank wishes (stop, save, evaluate, log now) becomes what all ranks do at the same step boundary. The
+// exchange runs beside the step: the wishes of one boundary are the decision of the next, so that no step waits for it.
 
 #include <torch/torch.h>
 
@@ -11,7 +11,9 @@ namespace dtrain::train {
 
 struct Wishes {
   bool stop = false;  // a signal asked to save and leave
-  bool save = false;  // the checkpoint interval in minutes is over
+  bool save = false;  // an interval in minutes is over: checkpoint.every, train.eval_every, run.log_every
+  bool evaluate = false;
+  bool log = false;
 };
 
 class StepAgreement {
@@ -23,7 +25,7 @@ class StepAgreement {
 
  private:
   dist::Communicator& host_;
-  at::Tensor flags_;  // [2] int64
+  at::Tensor flags_;  // [4] int64
   dist::Work pending_;
   bool under_way_ = false;
 };

@@ -1,17 +1,17 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <optional>
 
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "dist/bytes.h"
+#include "models/batch_norm.h"
 #include "models/models.h"
 #include "models/random_context.h"
+#include "train/clip.h"
 #include "train/device.h"
-#include "train/norm_buffers.h"
+#include "train/padding.h"
 #include "train/schedule.h"
 
 namespace dtrain::train {
@@ -21,19 +21,8 @@ using monitoring::Phase;
 using monitoring::StepStats;
 using Clock = std::chrono::steady_clock;
 
-// A run whose last steps were all skipped is not training any more.
-constexpr int64_t kMostSkippedInARow = 50;
-
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
-}
-
-std::vector<dist::NamedParameter> trainable(torch::nn::Module& model) {
-  std::vector<dist::NamedParameter> parameters;
-  for (const auto& parameter : model.named_parameters()) {
-    if (parameter.value().requires_grad()) parameters.push_back({parameter.key(), parameter.value()});
-  }
-  return parameters;
 }
 
 // On the device without stopping the host: from pinned memory, which its allocator keeps until the copy is done.
@@ -49,6 +38,30 @@ at::Tensor rate_tensor(double rate, at::Device device) {
   return at::full({}, rate, at::TensorOptions().device(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
 }
 
+// What a rank without samples runs so that batch norm's collectives find all ranks: it adds nothing anywhere.
+data::Batch sample_of_zeros(const data::Schema& schema, const data::SampleSpec& spec, at::Device device) {
+  const auto sizes = [](const data::Field& field) {
+    std::vector<int64_t> all = {1};
+    for (const int64_t size : field.shape) all.push_back(size == data::kVariable ? 1 : size);
+    return all;
+  };
+  const auto floats = at::TensorOptions(device).dtype(at::kFloat);
+  const auto longs = at::TensorOptions(device).dtype(at::kLong);
+  data::Batch batch;
+  if (spec.kind == data::SampleSpec::Kind::kImage) {
+    batch.inputs =
+        at::zeros({1, 3, spec.image_size, spec.image_size}, floats.memory_format(at::MemoryFormat::ChannelsLast));
+  } else {
+    batch.inputs = at::zeros(sizes(schema.input), floats);
+    batch.lengths = at::ones({1}, longs);
+  }
+  const bool whole = schema.target.element == data::Element::kInt64;
+  batch.targets = at::zeros(sizes(schema.target), whole ? longs : floats);
+  batch.rows = 1;
+  batch.ids = {0};
+  return batch;
+}
+
 }  // namespace
 
 Trainer::Trainer(Parts parts)
@@ -56,6 +69,8 @@ Trainer::Trainer(Parts parts)
       loader_(parts_.store, parts_.splits.train, parts_.task.samples(),
               {.batch_size = parts_.batches.batch_size,
                .global_batch = parts_.batches.global_batch,
+               .shuffle = parts_.config.train.overfit_batches == 0,  // the same batches again and again
+               .augment = parts_.config.train.overfit_batches == 0,
                .seed = parts_.config.train.seed,
                .threads = parts_.loader_threads,
                .prefetch = static_cast<int>(parts_.config.data.prefetch),
@@ -64,14 +79,17 @@ Trainer::Trainer(Parts parts)
               {parts_.host.rank(), parts_.host.size()}),
       scaler_(parts_.config.amp, needs_loss_scaling(parts_.precision), parts_.device,
               parameter_dtype(parts_.precision)),
-      reducer_(trainable(parts_.task.model()), parts_.gradients, parts_.host,
-               {.cap_bytes = static_cast<int64_t>(parts_.config.dist.bucket_mb * (1 << 20)),
-                .first_bytes = static_cast<int64_t>(parts_.config.dist.first_bucket_mb * (1 << 20))}),
-      optimizer_(parts_.config.optimizer, trainable(parts_.task.model())),
+      phases_(parts_.task, parts_.config, parts_.gradients, parts_.host),
+      average_(parts_.task.model(), parts_.config.train.ema),
+      bad_losses_(parts_.device),
       clock_(parts_.device),
       agreement_(parts_.host),
-      best_(std::numeric_limits<double>::quiet_NaN()),
+      save_pace_(parts_.config.checkpoint.every, parts_.batches.steps_per_epoch, parts_.host.rank() == 0),
+      eval_pace_(parts_.config.train.eval_every, parts_.batches.steps_per_epoch, parts_.host.rank() == 0),
+      log_pace_(parts_.config.run.log_every, parts_.batches.steps_per_epoch, parts_.host.rank() == 0),
+      watched_(watched_metric(parts_.task, parts_.config.train.metric)),
       memory_total_(static_cast<double>(device_info(parts_.device).memory_bytes)) {
+  phases_.enter(0);
   set_train_mode();
 }
 
@@ -91,40 +109,43 @@ Outcome Trainer::run() {
 }
 
 Outcome Trainer::train() {
-  const BatchArithmetic& batches = parts_.batches;
-  const config::Checkpoint& policy = parts_.config.checkpoint;
-  started_ = last_save_ = last_report_ = Clock::now();
-  last_report_step_ = step_;
-  first_step_ = skips_checked_at_ = step_;
+  const int64_t total = parts_.batches.total_steps, patience = parts_.config.train.patience;
+  started_ = last_report_ = Clock::now();
+  for (Pace* pace : {&save_pace_, &eval_pace_, &log_pace_}) pace->done(started_);
+  last_report_step_ = first_step_ = skips_checked_at_ = step_;
   for (const auto& sink : parts_.sinks) sink->state("training");
-  outcome_.reason = str("all ", batches.total_steps, " steps are done");
+  outcome_.reason = str("all ", total, " steps are done");
 
-  bool wished_save = false;  // at the boundary before: granted at this one, so not wished again
-  while (step_ < batches.total_steps) {
+  while (step_ < total && !watch_.wants_to_stop(patience)) {
+    phases_.enter(epoch_of(step_));
     StepStats stats = step();
     report(stats);
 
-    const bool save_due = policy.every_minutes > 0 && parts_.host.rank() == 0 && !wished_save &&
-                          seconds_between(last_save_, Clock::now()) >= policy.every_minutes * 60;
-    const Wishes agreed = agreement_.exchange({.stop = parts_.stop_requested.load(), .save = save_due});
-    wished_save = save_due;
-    const bool last = step_ == batches.total_steps;
+    const auto now = Clock::now();
+    const Wishes agreed = agreement_.exchange({.stop = parts_.stop_requested.load(),
+                                               .save = save_pace_.wish(now),
+                                               .evaluate = eval_pace_.wish(now),
+                                               .log = log_pace_.wish(now)});
+    log_now_ = agreed.log;
+    const bool last = step_ == total;
     if (agreed.stop && !last) {  // before an evaluation: who preempts does not wait for long
       save("asked to stop");
       outcome_.exit_code = kExitStoppedOnRequest;
-      outcome_.reason =
-          str("stopped on request at step ", step_, " of ", batches.total_steps, "; --resume auto continues");
+      outcome_.reason = str("stopped on request at step ", step_, " of ", total, "; --resume auto continues");
       break;
     }
-    const bool epoch_ends = step_ % batches.steps_per_epoch == 0;
-    if (last || (epoch_ends && epoch_of(step_) % parts_.config.train.eval_every_epochs == 0)) evaluate_and_keep_best();
-    if (last) {
+    if (last || agreed.evaluate || eval_pace_.due(step_)) evaluate_and_watch();
+    if (last || watch_.wants_to_stop(patience)) {
       save("the end");
-    } else if (agreed.save || (policy.every_steps > 0 && step_ % policy.every_steps == 0)) {
+    } else if (agreed.save || save_pace_.due(step_)) {
       save(agreed.save ? "by time" : "by steps");
     }
   }
   agreement_.settle();
+  if (watch_.wants_to_stop(patience)) {
+    outcome_.reason = str(watch_.stale, " evaluations without a better ", watched_.name, " (best ",
+                          fixed(watch_.best, 4), " at step ", watch_.best_step, "), at step ", step_, " of ", total);
+  }
 
   if (outcome_.exit_code == 0 && !parts_.splits.test.empty()) {
     const monitoring::EvalStats test = evaluate_split(parts_.splits.test, "test");
@@ -132,10 +153,14 @@ Outcome Trainer::train() {
     for (const auto& sink : parts_.sinks) sink->record(test);
   }
   clock_.synchronize();
-  outcome_.ledger = global_ledger();
+  const Consumed consumed = consumed_by_all();
+  outcome_.ledger = consumed.ledger;
+  outcome_.bad_samples = consumed.bad_samples;
+  outcome_.padding_waste = padding_waste(consumed.rows, consumed.cells);
   outcome_.steps = step_;
   outcome_.own_steps = step_ - first_step_;
-  outcome_.best = best_;
+  outcome_.metric = watched_.name;
+  outcome_.best = watch_.best;
   outcome_.phases = clock_.totals();
   outcome_.seconds = seconds_between(started_, Clock::now());
   return outcome_;
@@ -144,6 +169,7 @@ Outcome Trainer::train() {
 // ---- one optimizer step -------------------------------------------------------------------------------------------
 StepStats Trainer::step() {
   const auto begin = Clock::now();
+  dist::GradientReducer& reducer = phases_.reducer();
   StepStats stats;
   stats.micro_steps = 0;
   int64_t power = 0;
@@ -155,162 +181,101 @@ StepStats Trainer::step() {
     data::Batch batch = loader_.next([this] { clock_.enter(Phase::kH2d); });
     last = batch.micro + 1 == batch.micro_steps;
     power = loss_power_of_two(parts_.task.planned_weight(batch.global_samples), parts_.host.size());
-    reducer_.arm(last, batch.samples() > 0);
-
-    if (batch.samples() > 0) {
-      parts_.progress("forward", step_);
-      clock_.enter(Phase::kForward);
-      to_precision(batch, parts_.precision);
-      const models::RandomScope randomness({parts_.config.train.seed, step_, ids_on(parts_.device, batch.ids)});
-      const tasks::Loss loss = [&] {
-        const Autocast autocast(parts_.precision, parts_.device);
-        return parts_.task.loss(batch);
-      }();
-      parts_.progress("backward", step_);
-      clock_.enter(Phase::kBackward);
-      reducer_.add_loss(loss.sum.detach(), loss.weight);
-      scaler_.scale_loss(loss.sum, power).backward();
-    }
-
-    for (const int64_t id : batch.ids) ledger_.add(batch.epoch, id);
-    samples_seen_ += batch.samples();
+    reducer.arm(last, batch.samples() > 0 || parts_.statistics != nullptr);
+    forward_backward(batch, power);
     stats.samples = batch.global_samples;
     ++stats.micro_steps;
   }
 
   parts_.progress("all_reduce", step_);
   clock_.enter(Phase::kAllReduceWait);
-  reducer_.finish();
+  reducer.finish();
 
   parts_.progress("optimizer", step_);
   clock_.enter(Phase::kOptimizer);
-  scaler_.unscale(reducer_.flat(), reducer_.weight_sum(), power);
-  stats.learning_rate = learning_rate(parts_.config.schedule, parts_.config.optimizer.lr, step_,
-                                      parts_.batches.total_steps, parts_.batches.steps_per_epoch);
-  const double limit = parts_.config.optimizer.clip_norm;
-  optimizer_.step(rate_tensor(stats.learning_rate, parts_.device),
-                  limit > 0 ? clip_factor(scaler_.norm(), limit) : at::Tensor(), scaler_.found_inf());
+  scaler_.unscale(reducer.flat(), reducer.weight_sum(), power);
+  stats.learning_rate = plateau_.factor * learning_rate(parts_.config.schedule, parts_.config.optimizer.lr, step_,
+                                                        parts_.batches.total_steps, parts_.batches.steps_per_epoch);
+  const at::Tensor factor = clip(reducer.flat(), scaler_.norm(), parts_.config.optimizer);
+  phases_.optimizer().step(rate_tensor(stats.learning_rate, parts_.device), factor, scaler_.found_inf());
+  average_.update(scaler_.found_inf());
   scaler_.update();
   stats.epoch = epoch_of(step_);
   ++step_;
-  if (logs(step_)) {
-    parts_.progress("all_reduce", step_);  // with NCCL it is here that the host waits for the other ranks
-    stats.logging = true;
-    const at::Tensor numbers =
-        at::stack({reducer_.loss_sum().to(at::kDouble), reducer_.weight_sum().to(at::kDouble),
-                   scaler_.norm().to(at::kDouble), scaler_.scale().to(at::kDouble), scaler_.skipped().to(at::kDouble)})
-            .to(at::kCPU);  // the one synchronisation, on logging steps only
-    const double* values = numbers.const_data_ptr<double>();
-    stats.loss = values[0] / values[1];
-    stats.grad_norm = values[2];
-    if (scaler_.enabled()) stats.loss_scale = values[3];
-    stats.skipped_total = static_cast<int64_t>(values[4]);
-  }
-  reducer_.zero();
+  if (logs(step_)) read_device(stats);
+  reducer.zero();
   clock_.stop();
   clock_.drain();
 
   stats.step = step_;
-  stats.bytes_reduced = reducer_.bytes_per_step();
+  stats.bytes_reduced = reducer.bytes_per_step();
   stats.step_seconds = seconds_between(begin, Clock::now());
   return stats;
 }
 
+void Trainer::forward_backward(data::Batch& batch, int64_t power) {
+  for (const int64_t id : batch.ids) ledger_.add(batch.epoch, id);
+  samples_seen_ += batch.samples();
+  const bool counts = batch.samples() > 0;
+  if (!counts && parts_.statistics == nullptr) return;
+  if (!counts) batch = sample_of_zeros(parts_.store.schema(), parts_.task.samples(), parts_.device);
+  if (counts && batch.lengths.defined()) {
+    rows_ += batch.rows;
+    cells_ += batch.inputs.size(0) * batch.inputs.size(1);
+  }
+
+  parts_.progress("forward", step_);
+  clock_.enter(Phase::kForward);
+  to_precision(batch, parts_.precision);
+  const at::Tensor ids = ids_on(parts_.device, batch.ids);
+  const models::RandomScope randomness({parts_.config.train.seed, step_, ids});
+  std::optional<models::SyncScope> shared;  // statistics of batch norm, over ranks, in forward and in backward
+  if (parts_.statistics != nullptr) {
+    shared.emplace([this](at::Tensor& sums) { parts_.statistics->all_reduce(sums, dist::ReduceOp::kSum).wait(); },
+                   counts);
+  }
+  const tasks::Loss loss = [&] {
+    const Autocast autocast(parts_.precision, parts_.device);
+    return parts_.task.loss(batch);
+  }();
+
+  parts_.progress("backward", step_);
+  clock_.enter(Phase::kBackward);
+  if (counts) {
+    phases_.reducer().add_loss(loss.sum.detach(), loss.weight);
+    bad_losses_.note(loss.per_sample, ids);
+  }
+  scaler_.scale_loss(counts ? loss.sum : loss.sum * 0, power).backward();
+}
+
+void Trainer::read_device(StepStats& stats) {
+  parts_.progress("all_reduce", step_);  // with NCCL it is here that the host waits for the other ranks
+  stats.logging = true;
+  const dist::GradientReducer& reducer = phases_.reducer();
+  const at::Tensor numbers =
+      at::stack({reducer.loss_sum().to(at::kDouble), reducer.weight_sum().to(at::kDouble),
+                 scaler_.norm().to(at::kDouble), scaler_.scale().to(at::kDouble), scaler_.skipped().to(at::kDouble)})
+          .to(at::kCPU);
+  const double* values = numbers.const_data_ptr<double>();
+  stats.loss = values[0] / values[1];
+  stats.grad_norm = values[2];
+  if (scaler_.enabled()) stats.loss_scale = values[3];
+  stats.skipped_total = static_cast<int64_t>(values[4]);
+}
+
 bool Trainer::logs(int64_t step) const {
-  return step == 1 || step % parts_.config.run.log_every == 0 || step == parts_.batches.total_steps ||
-         step == first_step_ + 1;
+  return step == 1 || log_now_ || log_pace_.due(step) || step == parts_.batches.total_steps || step == first_step_ + 1;
 }
 
-// ---- what the world hears of it -----------------------------------------------------------------------------------
-void Trainer::report(StepStats& stats) {
-  stats.steps_per_epoch = parts_.batches.steps_per_epoch;
-  stats.epochs = parts_.config.train.epochs;
-  stats.total_steps = parts_.batches.total_steps;
-  stats.loader_bytes = loader_.bytes_read() - std::exchange(loader_bytes_, loader_.bytes_read());
-  stats.loader_queue = loader_.queue_depth();
-  samples_since_report_ += stats.samples;
-
-  if (stats.logging) {
-    clock_.synchronize();
-    const auto now = Clock::now();
-    const auto steps = static_cast<double>(step_ - last_report_step_);
-    const double interval = seconds_between(last_report_, now);
-    for (size_t phase = 0; phase < monitoring::kPhases; ++phase) {
-      stats.phase_seconds[phase] = (clock_.totals()[phase] - phases_at_report_[phase]) / steps;
-    }
-    stats.step_seconds = interval / steps;
-    stats.samples_per_second = static_cast<double>(samples_since_report_) / interval;
-    stats.eta_seconds = static_cast<double>(parts_.batches.total_steps - step_) * interval / steps;
-    stats.memory_used = static_cast<double>(memory_used(parts_.device));
-    stats.memory_total = memory_total_;
-    stats.ledger = global_ledger();
-
-    // Skips come in a row when the loss itself is not finite; then no smaller scale will help.
-    const int64_t skipped_now = stats.skipped_total - skipped_;
-    skipped_in_a_row_ = skipped_now == step_ - skips_checked_at_ ? skipped_in_a_row_ + skipped_now : 0;
-    skipped_ = stats.skipped_total;
-    skips_checked_at_ = step_;
-    phases_at_report_ = clock_.totals();
-    last_report_ = now;
-    last_report_step_ = step_;
-    samples_since_report_ = 0;
+tasks::MetricSpec watched_metric(const tasks::Task& task, const std::string& name) {
+  const std::vector<tasks::MetricSpec> metrics = task.metrics();
+  if (name.empty()) return metrics.at(1);
+  std::vector<std::string> names;
+  for (const tasks::MetricSpec& metric : metrics) {
+    if (metric.name == name) return metric;
+    names.push_back(metric.name);
   }
-  for (const auto& sink : parts_.sinks) sink->record(stats);
-  // A short run ends before that many: what it would save as its end is no result either.
-  const bool ends_without_loss =
-      step_ == parts_.batches.total_steps && skipped_in_a_row_ > 0 && !std::isfinite(stats.loss);
-  if (skipped_in_a_row_ >= kMostSkippedInARow || ends_without_loss) {
-    throw NumericsError(str("the gradient was not finite in the last ", skipped_in_a_row_, " steps (loss ", stats.loss,
-                            " at step ", step_,
-                            "): use a smaller --lr, a warm-up (--schedule.warmup_steps) or --amp bf16"));
-  }
-}
-
-uint64_t Trainer::global_ledger() {
-  at::Tensor ledger = at::tensor({static_cast<int64_t>(ledger_.value())}, at::kLong);
-  parts_.host.all_reduce(ledger, dist::ReduceOp::kSum).wait();
-  return static_cast<uint64_t>(ledger.item<int64_t>());
-}
-
-monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, const char* split) {
-  clock_.enter(Phase::kEval);
-  monitoring::EvalStats stats;
-  {
-    const AveragedBuffers averaged(parts_.task.model(), parts_.host, samples_seen_);
-    stats = evaluate(parts_.task, parts_.store, ids, split,
-                     {parts_.batches.batch_size, parts_.loader_threads, static_cast<int>(parts_.config.data.prefetch),
-                      parts_.config.data.verify, parts_.precision, parts_.device},
-                     parts_.host, [this] { parts_.progress("eval", step_); })
-                .stats;
-  }
-  clock_.stop();
-  stats.step = step_;
-  stats.epoch = std::max<int64_t>(0, epoch_of(step_ - 1));
-  return stats;
-}
-
-void Trainer::evaluate_and_keep_best() {
-  if (parts_.splits.val.empty()) return;
-  for (const auto& sink : parts_.sinks) sink->state("evaluating");
-  const monitoring::EvalStats stats = evaluate_split(parts_.splits.val, "val");
-  set_train_mode();
-  outcome_.validation = stats.metrics;
-  for (const auto& sink : parts_.sinks) {
-    sink->record(stats);
-    sink->state("training");
-  }
-  const double value = metric(stats, parts_.task.metrics()[1].name);  // reduced: the same on every rank
-  if (!std::isnan(value) && !(value >= best_)) {
-    best_ = value;
-    best_step_ = step_;
-    if (parts_.config.checkpoint.keep_best) save("best so far");
-  }
-  // The next step line must not count the evaluation as training time.
-  last_report_ = Clock::now();
-  last_report_step_ = step_;
-  samples_since_report_ = 0;
-  clock_.synchronize();
-  phases_at_report_ = clock_.totals();
+  throw ConfigError(str("train.metric: '", name, "' is none of this task's metrics: ", join(names, ", ")));
 }
 
 DeviceError out_of_memory(const BatchArithmetic& b, at::Device device) {

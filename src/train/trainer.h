@@ -1,10 +1,11 @@
 #pragma once
 
 // The training loop. trainer.cpp is the file to read first: step() is one optimizer step in about thirty lines, each of
-// them a verb of docs/design.md, section 5. What is saved and restored is in trainer_state.cpp.
+// them a verb of docs/design.md, section 5. What it tells and evaluates is in trainer_report.cpp, what is saved and
+// restored in trainer_state.cpp.
 //
-// Thread-safety: one thread; `stop_requested` may be set from a signal handler. Ownership: owns reducer, optimizer,
-// scaler, loader and clock; borrows all of Parts.
+// Thread-safety: one thread; `stop_requested` may be set from a signal handler. Ownership: owns phases (reducer,
+// optimizers), scaler, loader and clock; borrows all of Parts.
 
 #include <atomic>
 #include <functional>
@@ -18,16 +19,19 @@
 #include "data/loader.h"
 #include "data/store.h"
 #include "dist/communicator.h"
-#include "dist/gradient_reducer.h"
 #include "monitoring/sink.h"
 #include "tasks/task.h"
 #include "train/autocast.h"
+#include "train/bad_loss.h"
 #include "train/batch_arithmetic.h"
 #include "train/evaluate.h"
 #include "train/grad_scaler.h"
-#include "train/optimizer.h"
+#include "train/metric_watch.h"
+#include "train/pace.h"
 #include "train/phase_clock.h"
+#include "train/phases.h"
 #include "train/step_agreement.h"
+#include "train/weight_average.h"
 
 namespace dtrain::train {
 
@@ -42,6 +46,7 @@ struct Parts {
   int loader_threads;
   dist::Communicator& gradients;
   dist::Communicator& host;
+  dist::Communicator* statistics;  // of the model's device, for train.sync_batch_norm alone; nullptr: not synchronised
   checkpoint::Store* checkpoints;  // rank 0; nullptr on the others, and where nothing is to be saved (--dry-run)
   monitoring::Sinks& sinks;
   const std::atomic<bool>& stop_requested;
@@ -55,9 +60,12 @@ struct Outcome {
   int64_t own_steps = 0;  // of this process's life (a resumed run did fewer itself)
   uint64_t ledger = 0;
   std::vector<std::pair<std::string, double>> validation, test;  // metrics of the last evaluations
-  double best = 0;               // of the primary metric on the validation split; NaN: never evaluated
-  PhaseClock::Seconds phases{};  // of this rank
-  double seconds = 0;            // of the loop
+  std::string metric;                                            // that is watched
+  double best = 0;                                               // of it on the validation split; NaN: never evaluated
+  double padding_waste = monitoring::StepStats::kUnknown;        // of the whole of this process's life
+  int64_t bad_samples = 0;                                       // left out, all ranks
+  PhaseClock::Seconds phases{};                                  // of this rank
+  double seconds = 0;                                            // of the loop
 };
 
 // What to say when the device's memory is full: batch, peak, and the flags that train the same with half the memory.
@@ -79,11 +87,20 @@ class Trainer {
   Outcome train();
   monitoring::StepStats step();
   void report(monitoring::StepStats&);
-  // Collective: the sum over ranks; and metrics of a split, with the statistics' mean over ranks (the model is left in
-  // eval mode).
-  uint64_t global_ledger();
+  // One micro-batch forward and backward. Without samples: nothing, unless batch norm waits for this rank.
+  void forward_backward(data::Batch&, int64_t power_of_two);
+  void read_device(monitoring::StepStats&);  // the one synchronisation, on logging steps only
+  void check_finite(const monitoring::StepStats&, int64_t skipped_now);  // NumericsError; collective
+  // Collective: sums over ranks; and metrics of a split, with averaged weights (train.ema) and the statistics' mean
+  // over ranks (the model is left in eval mode).
+  struct Consumed {
+    uint64_t ledger = 0;
+    int64_t rows = 0, cells = 0;  // of padded batches: valid ones, and with the padding; 0: no such batches
+    int64_t bad_samples = 0;
+  };
+  Consumed consumed_by_all();
   monitoring::EvalStats evaluate_split(const std::vector<int64_t>& ids, const char* split);
-  void evaluate_and_keep_best();
+  void evaluate_and_watch();
   void save(const char* why);
   void set_train_mode();
   checkpoint::Content content();  // collective
@@ -93,8 +110,9 @@ class Trainer {
   Parts parts_;
   data::Loader loader_;
   GradScaler scaler_;
-  dist::GradientReducer reducer_;
-  Optimizer optimizer_;
+  Phases phases_;
+  WeightAverage average_;
+  BadLosses bad_losses_;
   PhaseClock clock_;
   StepAgreement agreement_;
 
@@ -102,15 +120,23 @@ class Trainer {
   int64_t first_step_ = 0;    // where this process began
   int64_t samples_seen_ = 0;  // of this rank
   data::Ledger ledger_;       // of this rank; rank 0's begins with the resumed sum
-  double best_;
-  int64_t best_step_ = -1;
+  int64_t rows_ = 0, cells_ = 0;
+  Consumed consumed_;  // at the last report
+  Pace save_pace_, eval_pace_, log_pace_;
+  bool log_now_ = false;  // by time: the next step is a logging step
+  tasks::MetricSpec watched_;
+  MetricWatch watch_;
+  Plateau plateau_;
   double memory_total_;  // bytes of the device
   Outcome outcome_;
-  std::chrono::steady_clock::time_point started_, last_save_, last_report_;
+  std::chrono::steady_clock::time_point started_, last_report_;
   int64_t last_report_step_ = 0, samples_since_report_ = 0, loader_bytes_ = 0;
-  PhaseClock::Seconds phases_at_report_{};
+  PhaseClock::Seconds seconds_at_report_{};
   int64_t skipped_ = 0, skipped_in_a_row_ = 0, skips_checked_at_ = 0;
   int64_t saved_step_ = -1;  // of the newest checkpoint written by this process
 };
+
+// The metric that train.metric names, or the task's primary one. ConfigError for one that the task does not have.
+tasks::MetricSpec watched_metric(const tasks::Task&, const std::string& name);
 
 }  // namespace dtrain::train

@@ -58,22 +58,24 @@ checkpoint::Content Trainer::content() {
   for (auto& buffer : copy_buffers(model, "local.")) own.push_back(std::move(buffer));
   own.emplace_back("samples_seen", at::tensor({samples_seen_}, at::kLong));
   const auto states = dist::all_gather_bytes(parts_.host, checkpoint::to_safetensors(own));
-  const uint64_t ledger = global_ledger();
+  const uint64_t ledger = consumed_by_all().ledger;
   const AveragedBuffers averaged(model, parts_.host, samples_seen_);  // collective too
   if (parts_.host.rank() != 0) return content;
 
+  content.optimizer = phases_.state();
+  for (auto& tensor : average_.state()) content.optimizer.push_back(std::move(tensor));
+  const WeightAverage::Scope weights(average_);
   for (const auto& item : model.named_parameters()) content.model.emplace_back(item.key(), on_cpu(item.value()));
   for (const auto& item : model.named_buffers()) content.model.emplace_back(item.key(), on_cpu(item.value()));
   content.model_metadata = parts_.task.metadata();
-  content.optimizer = optimizer_.state();
   for (size_t rank = 0; rank < states.size(); ++rank) {
     content.ranks.push_back(checkpoint::from_safetensors(states[rank], str("state of rank ", rank)).tensors);
   }
   content.state_json = to_json({.step = step_,
                                 .global_batch = parts_.batches.global_batch,
                                 .ledger = ledger,
-                                .best = best_,
-                                .best_step = best_step_,
+                                .watch = watch_,
+                                .plateau = plateau_,
                                 .scaler = scaler_.state(),
                                 .data_checksum = parts_.store.schema().checksum,
                                 .train_samples = static_cast<int64_t>(parts_.splits.train.size()),
@@ -90,14 +92,15 @@ void Trainer::save(const char* why) {
   const auto begin = std::chrono::steady_clock::now();
   const checkpoint::Content saved = content();
   dist::agree_on_rank0(parts_.host, [&] {
-    if (parts_.config.checkpoint.keep_best && step_ == best_step_) parts_.checkpoints->protect(step_);
+    if (parts_.config.checkpoint.keep_best && step_ == watch_.best_step) parts_.checkpoints->protect(step_);
     const std::filesystem::path folder = parts_.checkpoints->save(saved);
     log::info(str("saved ", folder.string(), " (", why, ")"));
   });
   clock_.stop();
   saved_step_ = step_;
-  last_save_ = std::chrono::steady_clock::now();
-  const double seconds = std::chrono::duration<double>(last_save_ - begin).count();
+  const auto end = std::chrono::steady_clock::now();
+  save_pace_.done(end);
+  const double seconds = std::chrono::duration<double>(end - begin).count();
   for (const auto& sink : parts_.sinks) {
     sink->checkpoint_saved(step_, seconds);
     sink->state("training");
@@ -108,11 +111,14 @@ void Trainer::resume(const checkpoint::Content& content) {
   torch::nn::Module& model = parts_.task.model();
   const TrainingState state = from_json(content.state_json);
   models::load_all(model, content.model);
-  optimizer_.load(content.optimizer);
+  NamedTensors optimizer = content.optimizer;
+  average_.load(optimizer);
+  phases_.load(optimizer, epoch_of(state.step));
+  set_train_mode();
   scaler_.load(state.scaler);
   step_ = state.step;
-  best_ = state.best;
-  best_step_ = state.best_step;
+  watch_ = state.watch;
+  plateau_ = state.plateau;
   ledger_ = data::Ledger(parts_.host.rank() == 0 ? state.ledger : 0);
   loader_.seek(step_);
   saved_step_ = step_;
@@ -130,8 +136,8 @@ void Trainer::resume(const checkpoint::Content& content) {
     }
     if (const at::Tensor* seen = find(own, "samples_seen")) samples_seen_ = seen->item<int64_t>();
   }
-  if (parts_.checkpoints && parts_.config.checkpoint.keep_best && best_step_ >= 0)
-    parts_.checkpoints->protect(best_step_);
+  if (parts_.checkpoints && parts_.config.checkpoint.keep_best && watch_.best_step >= 0)
+    parts_.checkpoints->protect(watch_.best_step);
 }
 
 }  // namespace dtrain::train

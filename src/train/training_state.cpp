@@ -1,7 +1,6 @@
 #include "train/training_state.h"
 
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -10,6 +9,8 @@
 namespace dtrain::train {
 namespace {
 
+constexpr int kVersion = 2;
+
 // JSON numbers are doubles to many readers: 64-bit words travel as hexadecimal text.
 std::string hex(uint64_t word) {
   char text[19];
@@ -17,16 +18,24 @@ std::string hex(uint64_t word) {
   return text;
 }
 
+// NaN, for which JSON has no number, is null.
+nlohmann::ordered_json number(double value) {
+  return std::isnan(value) ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+}
+double number(const nlohmann::json& json) { return json.is_null() ? kNoMetric : json.get<double>(); }
+
 }  // namespace
 
 std::string to_json(const TrainingState& s) {
   nlohmann::ordered_json json;
-  json["version"] = 1;
+  json["version"] = kVersion;
   json["step"] = s.step;
   json["global_batch"] = s.global_batch;
   json["ledger"] = hex(s.ledger);
-  json["best"] = std::isnan(s.best) ? nlohmann::ordered_json() : nlohmann::ordered_json(s.best);
-  json["best_step"] = s.best_step;
+  json["best"] = number(s.watch.best);
+  json["best_step"] = s.watch.best_step;
+  json["early_stop"] = {{"bar", number(s.watch.bar)}, {"stale", s.watch.stale}};
+  json["plateau"] = {{"best", number(s.plateau.best)}, {"bad", s.plateau.bad}, {"factor", s.plateau.factor}};
   json["scaler"] = {
       {"scale", s.scaler.scale}, {"growth_tracker", s.scaler.growth_tracker}, {"skipped", s.scaler.skipped}};
   json["data"] = {{"checksum", hex(s.data_checksum)}, {"train_samples", s.train_samples}};
@@ -38,14 +47,16 @@ std::string to_json(const TrainingState& s) {
 TrainingState from_json(const std::string& text) {
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
-    if (json.at("version") != 1)
-      throw CheckpointError(str("state.json has version ", json.at("version").dump(), ", not 1"));
+    if (json.at("version") != kVersion)
+      throw CheckpointError(str("state.json has version ", json.at("version").dump(), ", not ", kVersion));
     TrainingState s;
     s.step = json.at("step");
     s.global_batch = json.at("global_batch");
     s.ledger = std::stoull(json.at("ledger").get<std::string>(), nullptr, 16);
-    s.best = json.at("best").is_null() ? std::numeric_limits<double>::quiet_NaN() : json.at("best").get<double>();
-    s.best_step = json.at("best_step");
+    s.watch = {number(json.at("best")), json.at("best_step"), number(json.at("early_stop").at("bar")),
+               json.at("early_stop").at("stale")};
+    const nlohmann::json& plateau = json.at("plateau");
+    s.plateau = {number(plateau.at("best")), plateau.at("bad"), plateau.at("factor")};
     s.scaler = {json.at("scaler").at("scale"), json.at("scaler").at("growth_tracker"), json.at("scaler").at("skipped")};
     s.data_checksum = std::stoull(json.at("data").at("checksum").get<std::string>(), nullptr, 16);
     s.train_samples = json.at("data").at("train_samples");

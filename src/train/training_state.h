@@ -7,6 +7,7 @@
 #include <string>
 
 #include "train/grad_scaler.h"
+#include "train/metric_watch.h"
 
 namespace dtrain::train {
 
@@ -14,8 +15,8 @@ struct TrainingState {
   int64_t step = 0;
   int64_t global_batch = 0;
   uint64_t ledger = 0;  // over all ranks
-  double best = 0;      // NaN: never evaluated
-  int64_t best_step = -1;
+  MetricWatch watch;
+  Plateau plateau;
   GradScaler::State scaler;
   uint64_t data_checksum = 0;
   int64_t train_samples = 0;

@@ -91,7 +91,9 @@ TEST(BadYaml, EachMistakeHasItsLine) {
       {"amp: {backoff: 1}", "c.yaml:1:16: amp.backoff: 1 is out of range: above 0, below 1"},
       {"amp: {growth: 1}", "c.yaml:1:15: amp.growth: 1 is out of range: above 1"},
       {"checkpoint: {keep_last: -1}", "c.yaml:1:25: checkpoint.keep_last: -1 is out of range: 1 or more"},
-      {"checkpoint: {every: 5x}", "c.yaml:1:21: checkpoint.every: '5x' is no interval; expected: 500s (steps)"},
+      {"checkpoint: {every: 5x}",
+       "c.yaml:1:21: checkpoint.every: '5x' is no interval; expected: 500s (steps), "
+       "2e (epochs), 10m (minutes), several joined by commas, or never"},
       {"checkpoint: {keep_last: 0}", "c.yaml:1:25: checkpoint.keep_last: 0 is out of range: 1 or more"},
       {"metrics: {port: 65536}", "c.yaml:1:17: metrics.port: 65536 is out of range: 0 to 65535"},
       {"amp: {init_scale: 1e9}", "c.yaml:1:19: amp.init_scale: 1e9 is out of range: 1 to 16777216"},

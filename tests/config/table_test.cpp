@@ -28,6 +28,7 @@ std::string other_value(const Option& option) {
     if (option.allowed.empty()) return "some-text";
     return option.allowed.back();
   }
+  if (is_interval(option)) return "7s,0.25m";
   const bool whole = !std::holds_alternative<double*>(option.target);
   std::vector<std::string> candidates = {"7", "1234567", "33"};
   if (!whole) candidates = {"0.30000000000000004", "1.5", "1e-08", "1000.125"};

@@ -94,6 +94,7 @@ TEST(Augment, RowsEqualPixelsToTheBit) {
       if (parts & 8) spec.contrast = 0.6f;
       if (parts & 16) spec.saturation = 1.5f;
       if (parts & 32) spec.hue = 0.5f;
+      if (parts & 6) spec.crop_ratio = 1.5f;
       for (int64_t id = 0; id < 3; ++id) {
         const SampleAugment augment = draw(spec, 11, 0, id, shape);
         ASSERT_TRUE(same_bits(augmented(spec, shape, image, augment), augmented_by_pixel(spec, shape, image, augment)))
@@ -149,6 +150,86 @@ TEST(Augment, CentreCropIsTheLargestCentredSquare) {
   const auto out = augmented(spec, shape, image, wide);
   EXPECT_EQ(out[0], static_cast<float>(image[5 * 3]) / 255.0f);
   EXPECT_EQ(out[(19 * 20 + 19) * 3 + 2], static_cast<float>(image[(19 * 31 + 24) * 3 + 2]) / 255.0f);
+}
+
+// 224 of 256: the usual evaluation crop. Whole pixels, so that just the output's size is read without resampling.
+TEST(Augment, CentreCropOfAShareIsWholePixels) {
+  const SampleAugment usual = centre_crop({256, 300}, 224.0f / 256);
+  EXPECT_EQ(usual.height, 224);
+  EXPECT_EQ(usual.width, 224);
+  EXPECT_EQ(usual.y, 16);
+  EXPECT_EQ(usual.x, 38);
+  EXPECT_EQ(centre_crop({255, 255}, 0.875f).height, 223);
+  EXPECT_EQ(centre_crop({3, 3}, 0.01f).height, 1);
+  EXPECT_EQ(centre_crop({20, 31}, 1).height, 20);
+
+  const ImageShape shape{16, 20};
+  const auto image = image_of(shape);
+  SampleSpec spec = spec_of(14);
+  spec.mean = {0, 0, 0}, spec.std = {1, 1, 1}, spec.centre_share = 14.0f / 16;
+  const auto out = augmented(spec, shape, image, centre_crop(shape, spec.centre_share));
+  for (size_t y = 0; y < 14; ++y) {
+    for (size_t i = 0; i < 14 * 3; ++i) {
+      ASSERT_EQ(out[y * 14 * 3 + i], static_cast<float>(image[((y + 1) * 20 + 3) * 3 + i]) / 255.0f);
+    }
+  }
+  EXPECT_TRUE(same_bits(out, augmented(spec, shape, image, draw(spec, 1, 2, 3, shape))))
+      << "no random crop is asked for";
+}
+
+// The draws of square crops are a promise to old runs.
+TEST(Augment, ARatioOfOneDrawsWhatItAlwaysDrew) {
+  const ImageShape shape{40, 60};
+  SampleSpec spec = spec_of(32);
+  spec.crop_scale = 0.6f;
+  for (int64_t id = 0; id < 200; ++id) {
+    const auto uniform = [&](uint64_t what, float low, float high) {
+      const auto purpose = static_cast<uint64_t>(Purpose::kAugmentation);
+      return low + (high - low) * uniform01(keyed(purpose, uint64_t{4}, uint64_t{5}, static_cast<uint64_t>(id), what));
+    };
+    const float side = 40 * uniform(1, 0.6f, 1);
+    const SampleAugment a = draw(spec, 4, 5, id, shape);
+    EXPECT_EQ(a.height, side);
+    EXPECT_EQ(a.width, side);
+    EXPECT_EQ(a.y, uniform(2, 0, 40 - side));
+    EXPECT_EQ(a.x, uniform(3, 0, 60 - side));
+  }
+}
+
+TEST(Augment, CropsOfARatioFitAndKeepArea) {
+  for (const ImageShape shape : {ImageShape{64, 64}, ImageShape{40, 60}, ImageShape{60, 40}, ImageShape{1, 9}}) {
+    SampleSpec spec = spec_of(32), square = spec_of(32);
+    spec.crop_scale = square.crop_scale = 0.3f;
+    spec.crop_ratio = 4.0f / 3;
+    const auto height = static_cast<float>(shape.height), width = static_cast<float>(shape.width);
+    double sum = 0, squares = 0;
+    int smaller = 0;
+    for (int64_t id = 0; id < 4000; ++id) {
+      const SampleAugment a = draw(spec, 1, 0, id, shape), s = draw(square, 1, 0, id, shape);
+      ASSERT_TRUE(0 <= a.y && a.y + a.height <= height * 1.00001f && 0 <= a.x && a.x + a.width <= width * 1.00001f);
+      const double ratio = a.width / a.height;
+      ASSERT_TRUE(0.7499 <= ratio && ratio <= 1.3334) << ratio;
+      const double area = double(a.height) * a.width / (double(s.height) * s.width);
+      ASSERT_LE(area, 1.0001);
+      if (area < 0.9999) {
+        ++smaller;
+        EXPECT_TRUE(a.height > height * 0.9999f || a.width > width * 0.9999f) << "only what would not fit shrinks";
+      }
+      sum += std::log(ratio), squares += std::log(ratio) * std::log(ratio);
+    }
+    EXPECT_NEAR(sum / 4000, 0, 0.015);                                        // 5 standard deviations
+    EXPECT_NEAR(squares / 4000, std::pow(std::log(4.0 / 3), 2) / 3, 0.0025);  // uniform in the logarithm
+    EXPECT_TRUE(0 < smaller && smaller < 2000) << smaller;
+  }
+  SampleSpec whole = spec_of(32);  // no scale, but a ratio
+  whole.crop_ratio = 2;
+  int wide = 0;
+  for (int64_t id = 0; id < 400; ++id) {
+    const SampleAugment a = draw(whole, 1, 0, id, {64, 64});
+    ASSERT_NEAR(std::max(a.width, a.height), 64, 1e-3);
+    wide += a.width > a.height;
+  }
+  EXPECT_NEAR(wide, 200, 50);
 }
 
 TEST(Augment, DrawsAreKeyedAndInRange) {

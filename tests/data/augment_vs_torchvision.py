@@ -18,14 +18,21 @@ image[..., :2] = image[..., :2] // 4 + smooth * 3 // 4  # noise alone would hide
 worst = {}
 
 
-def check(name, expected, side, rectangle=(0, 8, 48, 48), flip=0, brightness=1, contrast=1, saturation=1, hue=0):
+def check(name, expected, side, rectangle=(0, 8, 48, 48), flip=0, brightness=1, contrast=1, saturation=1, hue=0, where=None):
     with tempfile.TemporaryDirectory() as folder:
         source, result = pathlib.Path(folder, "in"), pathlib.Path(folder, "out")
         source.write_bytes(image.tobytes())
         numbers = [flip, *rectangle, brightness, contrast, saturation, hue]
         subprocess.run([sys.argv[1], source, "48", "64", str(side), result, *map(str, numbers)], check=True)
         got = torch.from_numpy(numpy.fromfile(result, dtype=numpy.float32)).view(side, side, 3).permute(2, 0, 1)
-    worst[name] = max(worst.get(name, 0), (got - expected).abs().max().item())
+    difference = (got - expected).abs()
+    worst[name] = max(worst.get(name, 0), (difference if where is None else difference[:, where]).max().item())
+
+
+def inside(extent, side):
+    """Output places that read between two pixels of the crop: at its border torchvision repeats it, dtrain reads on."""
+    at = (torch.arange(side) + 0.5) * extent / side - 0.5
+    return (at >= 0) & (at <= extent - 1)
 
 
 pixels = torch.from_numpy(image).permute(2, 0, 1).float() / 255
@@ -41,6 +48,16 @@ for turn in (-0.5, -0.3, -0.02, 0.02, 0.1, 0.5):
 for side in (33, 80):
     whole = F.resize(pixels, [side, side], F.InterpolationMode.BILINEAR, antialias=False)
     check("resize", whole, side, rectangle=(0, 0, 48, 64))
+for y, x, height, width in ((0, 8, 48, 36), (5, 3, 20, 31), (11, 0, 37, 64), (30, 40, 7, 9)):
+    for side in (24, 48):
+        cut = F.resized_crop(pixels, y, x, height, width, [side, side], F.InterpolationMode.BILINEAR, antialias=False)
+        where = inside(height, side)[:, None] & inside(width, side)
+        assert where.float().mean() > 0.5
+        check("crop", cut, side, rectangle=(y, x, height, width), where=where)
+centre = F.center_crop(pixels, [42, 42])  # of 48: a share of 0.875, no resampling
+check("centre", centre, 42, rectangle=(3, 11, 42, 42))
+if worst["centre"] > 1e-6:
+    sys.exit(f"the centre crop was resampled: {worst['centre']:.1e}")
 chain = F.adjust_hue(F.adjust_saturation(F.adjust_contrast(F.adjust_brightness(F.hflip(square), 1.3), 0.7), 1.4), 0.05)
 check("all", chain, 48, flip=1, brightness=1.3, contrast=0.7, saturation=1.4, hue=0.05)
 

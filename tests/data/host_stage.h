@@ -4,6 +4,7 @@
 // only `lag` begun batches later (or when waited for), as late as a device might, so a block that is written too soon
 // shows as wrong pixels.
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -19,12 +20,17 @@ class HostStage final : public data::DeviceStage {
  public:
   HostStage(data::StageOptions options, int lag) : options_(std::move(options)), lag_(lag) {}
 
-  int64_t waits = 0;  // of the host for a copy
+  int64_t waits = 0;                   // of the host for a copy
+  std::atomic<int64_t> allocated = 0;  // blocks
 
-  at::Tensor host_memory(int64_t bytes) override { return at::empty({bytes}, at::kByte); }
+  at::Tensor host_memory(int64_t bytes) override {
+    ++allocated;
+    return at::empty({bytes}, at::kByte);
+  }
 
   std::unique_ptr<data::HostCopy> begin(const at::Tensor& host, const data::PackedBatch& packed) override {
     DTRAIN_CHECK(begun_.size() < 2, "a third batch begun");
+    DTRAIN_CHECK(host.numel() >= packed.bytes(), "a block too small");
     auto transfer = std::make_shared<Transfer>();
     transfer->host = host, transfer->packed = packed;
     begun_.push_back(transfer);
@@ -44,19 +50,21 @@ class HostStage final : public data::DeviceStage {
     // block will be: the block itself still counts as in use until run().
     const at::Tensor block = transfer->over ? transfer->device : transfer->host.clone();
     const data::PackedBatch& packed = transfer->packed;
-    const int64_t side = options_.spec.image_size;
     data::StagedBatch result;
+    result.targets = part(block, 0, packed.targets, data::scalar_type(packed.target_element));
+    if (packed.rows()) {
+      result.lengths = part(block, packed.lengths_at(), {packed.samples()}, at::kLong);
+      result.inputs = part(block, packed.inputs_at(), packed.inputs, at::kFloat);
+      return result;
+    }
+    const int64_t side = options_.spec.image_size;
     result.inputs =
-        at::empty({packed.samples, 3, side, side}, at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast));
-    std::vector<int64_t> sizes{packed.samples};
-    sizes.insert(sizes.end(), options_.target_shape.begin(), options_.target_shape.end());
-    result.targets = at::empty(sizes);
+        at::empty({packed.samples(), 3, side, side}, at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast));
     const auto* bytes = block.data_ptr<uint8_t>();
-    std::memcpy(result.targets.data_ptr(), bytes, static_cast<size_t>(packed.augments_at()));
-    for (int64_t i = 0; i < packed.samples; ++i) {
+    for (int64_t i = 0; i < packed.samples(); ++i) {
       data::SampleAugment augment;
       std::memcpy(&augment, bytes + packed.augments_at() + i * sizeof(augment), sizeof(augment));
-      augmented(bytes + packed.images_at() + i * packed.image_bytes, augment,
+      augmented(bytes + packed.inputs_at() + i * options_.image.bytes(), augment,
                 result.inputs.data_ptr<float>() + i * side * side * 3, static_cast<int32_t>(side));
     }
     return result;
@@ -84,6 +92,13 @@ class HostStage final : public data::DeviceStage {
     HostStage& stage;
     std::shared_ptr<Transfer> transfer;
   };
+
+  static at::Tensor part(const at::Tensor& block, int64_t begin, const std::vector<int64_t>& sizes,
+                         at::ScalarType type) {
+    at::Tensor result = at::empty(sizes, type);
+    std::memcpy(result.data_ptr(), block.data_ptr<uint8_t>() + begin, result.nbytes());
+    return result;
+  }
 
   void augmented(const uint8_t* image, const data::SampleAugment& augment, float* out, int32_t side) const {
     int64_t sum = 0;

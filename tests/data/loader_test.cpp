@@ -188,6 +188,94 @@ TEST(Loader, FlipsTargetsWithTheirImages) {
   EXPECT_TRUE(5 < flipped && flipped < 35) << flipped;
 }
 
+// Classes: int64, one number a sample, the same whether the image is turned or not.
+TEST(Loader, ClassesStayWhateverHappensToTheirImages) {
+  MemoryStore store(40, 4, 4);
+  store.use_classes();
+  SampleSpec spec = full_spec(4);
+  spec.target_flip_sign = {};
+  for (const bool staged : {false, true}) {
+    const LoaderOptions options = options_of(7, 20, 2);
+    auto stage = staged ? std::make_unique<HostStage>(StageOptions{spec, {4, 4}, 7, 0}, 1) : nullptr;
+    Loader loader(store, all_ids(40), spec, options, {0, 1}, std::move(stage));
+    while (!loader.done()) {
+      const Batch batch = loader.next();
+      ASSERT_EQ(batch.targets.sizes(), at::IntArrayRef({batch.samples()}));
+      ASSERT_EQ(batch.targets.scalar_type(), at::kLong);
+      EXPECT_FALSE(batch.lengths.defined());
+      for (int64_t i = 0; i < batch.samples(); ++i) {
+        EXPECT_EQ(batch.targets[i].item<int64_t>(), MemoryStore::class_of(batch.ids[static_cast<size_t>(i)]));
+      }
+    }
+  }
+}
+
+TEST(Loader, EvaluationReadsTheCentreWithoutResampling) {
+  const MemoryStore store(3, 8, 10);
+  SampleSpec spec = full_spec(6);
+  spec.centre_share = 0.75f;  // 6 of 8 pixels
+  LoaderOptions options = options_of(3, 3, 1);
+  options.shuffle = options.augment = false;
+  Loader loader(store, all_ids(3), spec, options, {0, 1});
+  const Batch batch = loader.next();
+  for (int64_t y = 0; y < 6; ++y) {
+    for (int64_t x = 0; x < 6; ++x) {
+      const float byte = static_cast<float>(store.pixel(2, size_t(((y + 1) * 10 + x + 2) * 3 + 1)));
+      ASSERT_EQ(batch.inputs[2][1][y][x].item<float>(), (byte / 255.0f - spec.mean[1]) / spec.std[1]);
+    }
+  }
+}
+
+// Of 30 samples one cannot be read and one is rotten: they are left out, what is beside them stays as it is.
+TEST(Loader, SkipsBadImagesAndCountsThem) {
+  MemoryStore store(30, 9, 11), good(30, 9, 11);
+  store.fails_at = 17;
+  store.rotten = 4;
+  const SampleSpec spec = full_spec(8);
+  for (const bool staged : {false, true}) {
+    LoaderOptions options = options_of(4, 10, 6, 3);
+    options.verify = options.skip_bad = true;
+    auto stage = staged ? std::make_unique<HostStage>(StageOptions{spec, {9, 11}, 4, 0}, 1) : nullptr;
+    Loader loader(store, all_ids(30), spec, options, {0, 1}, std::move(stage));
+    Loader whole(good, all_ids(30), spec, options, {0, 1});
+    std::map<Key, Sample> samples, expected;
+    while (!loader.done()) {
+      const Batch batch = loader.next();
+      ASSERT_EQ(batch.inputs.sizes(), at::IntArrayRef({batch.samples(), 3, 8, 8}));
+      ASSERT_EQ(batch.targets.sizes(), at::IntArrayRef({batch.samples(), 3}));
+      ASSERT_TRUE(batch.inputs.is_contiguous(at::MemoryFormat::ChannelsLast));
+      EXPECT_EQ(batch.global_samples, 10) << "the plan";
+      collect(batch, samples);
+      collect(whole.next(), expected);
+    }
+    EXPECT_EQ(loader.bad_samples(), 2) << "in two epochs";
+    EXPECT_EQ(whole.bad_samples(), 0);
+    EXPECT_EQ(samples.size(), 56u);
+    for (const auto& [key, sample] : expected) {
+      if (key.second == 17 || key.second == 4) {
+        EXPECT_EQ(samples.count(key), 0u);
+        continue;
+      }
+      ASSERT_TRUE(same_bits(samples.at(key).input, sample.input)) << "sample " << key.second;
+      ASSERT_TRUE(same_bits(samples.at(key).target, sample.target)) << "sample " << key.second;
+    }
+  }
+}
+
+TEST(Loader, ABatchOfBadSamplesAloneIsEmpty) {
+  MemoryStore store(3, 4, 4);
+  store.throws_at = 1;
+  LoaderOptions options = options_of(1, 1, 3);
+  options.shuffle = false, options.skip_bad = true;
+  Loader loader(store, all_ids(3), full_spec(5), options, {0, 1});
+  EXPECT_EQ(loader.next().samples(), 1);
+  const Batch empty = loader.next();
+  EXPECT_EQ(empty.samples(), 0);
+  EXPECT_EQ(empty.inputs.sizes(), at::IntArrayRef({0, 3, 5, 5}));
+  EXPECT_EQ(empty.targets.sizes(), at::IntArrayRef({0, 3}));
+  EXPECT_EQ(loader.next().ids, std::vector<int64_t>{2});
+}
+
 TEST(Loader, SeekEqualsSkipping) {
   const MemoryStore store(23, 8, 8);
   const auto load_until = [](Loader& loader, int64_t last_step, std::vector<Batch>& batches) {
@@ -297,9 +385,17 @@ TEST(Loader, RefusesWhatItCannotLoad) {
   EXPECT_THAT(refusal(store, {-1}, full_spec(4)), HasSubstr("memory.h5#-1"));
   SampleSpec other = full_spec(4);
   other.target_flip_sign = {-1};
-  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("targets have 3 elements"));
+  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("a flip changes the sign of 3 elements"));
+  MemoryStore classes(4, 4, 4);
+  classes.use_classes();
+  EXPECT_THAT(refusal(classes, all_ids(4), full_spec(4)), HasSubstr("the task says what it does to 3"));
+  other.target_flip_sign = {};
+  EXPECT_EQ(refusal(classes, all_ids(4), other), "accepted");
+  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("the task says what it does to 0"));
+  other.kind = SampleSpec::Kind::kRows;
+  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("samples of uint8 [4, 4, 3] are not rows"));
   store.schema_to_change().input.shape = {4, 4};
-  EXPECT_THAT(refusal(store, all_ids(4), full_spec(4)), HasSubstr("samples of shape [4, 4] are not RGB images"));
+  EXPECT_THAT(refusal(store, all_ids(4), full_spec(4)), HasSubstr("samples of uint8 [4, 4] are not RGB images"));
 }
 
 TEST(Loader, LeavesWhileItsThreadsAreHeldAndLeavesNoThreadBehind) {
@@ -339,7 +435,7 @@ TEST(Loader, TheStagedWayGivesTheSameBatches) {
       SCOPED_TRACE(::testing::Message() << "prefetch " << prefetch << ", lag " << lag);
       const LoaderOptions options = options_of(3, 7, 14, 2, prefetch);
       Loader plain(store, all_ids(29), spec, options, {0, 2});
-      auto stage = std::make_unique<HostStage>(StageOptions{spec, {9, 11}, {3}, 3}, lag);
+      auto stage = std::make_unique<HostStage>(StageOptions{spec, {9, 11}, 3, 0}, lag);
       const HostStage& seen = *stage;
       Loader staged(store, all_ids(29), spec, options, {0, 2}, std::move(stage));
       for (int64_t from : {0, 5}) {

@@ -54,6 +54,9 @@ class MemoryStore : public data::Store {
   }
 
   std::byte pixel(int64_t id, size_t i) const { return static_cast<std::byte>(keyed(uint64_t(id), i) >> 56); }
+  // int64 {}: classes instead of float32 {3}.
+  void use_classes() { schema_.target = {data::Element::kInt64, {}}; }
+  static int64_t class_of(int64_t id) { return id % 5; }
   static float target(int64_t id, size_t i) { return static_cast<float>(id) + 0.25f * static_cast<float>(i + 1); }
 
   const data::Schema& schema() const override { return schema_; }
@@ -75,6 +78,11 @@ class MemoryStore : public data::Store {
   int64_t input_rows(int64_t) const override { return 1; }
   int64_t target_rows(int64_t) const override { return 1; }
   void read_target(int64_t id, std::span<std::byte> out) const override {
+    if (schema_.target.element == data::Element::kInt64) {
+      const int64_t number = class_of(id);
+      std::memcpy(out.data(), &number, sizeof(number));
+      return;
+    }
     for (size_t i = 0; i < out.size() / sizeof(float); ++i) {
       const float value = target(id, i);
       std::memcpy(out.data() + i * sizeof(float), &value, sizeof(float));

@@ -26,7 +26,8 @@ inline std::vector<float> target_of(int64_t id) {
   return {x, -x / 2, x / 3};
 }
 
-inline std::vector<std::byte> bytes_of(const std::vector<float>& values) {
+template <typename T>
+std::vector<std::byte> bytes_of(const std::vector<T>& values) {
   const auto bytes = std::as_bytes(std::span(values));
   return {bytes.begin(), bytes.end()};
 }

@@ -9,6 +9,35 @@ import h5py
 import numpy as np
 
 
+ROWS = [4, 1, 7, 3, 7, 2]
+
+
+def slices(group):
+    offsets = group["offsets"][:]
+    assert offsets.dtype == np.int64 and len(offsets) == len(ROWS) + 1
+    return [group["values"][a:b] for a, b in zip(offsets, offsets[1:])]
+
+
+def check_rows(folder: str) -> None:
+    for kind in ("orders", "classes"):
+        file = pathlib.Path(folder) / f"{kind}.h5"
+        subprocess.run([sys.argv[1], str(file), kind], check=True)
+        with h5py.File(file) as f:
+            assert f["inputs/values"].dtype == np.float32 and f["inputs/values"].shape == (sum(ROWS), 3)
+            for i, rows in enumerate(slices(f["inputs"])):
+                assert np.array_equal(rows, i + np.arange(ROWS[i] * 3, dtype=np.float32).reshape(-1, 3) / 8)
+            if kind == "orders":
+                for i, order in enumerate(slices(f["targets"])):
+                    assert order.dtype == np.int64 and order.tolist() == list(range(ROWS[i]))[::-1]
+            else:
+                assert f["targets"].dtype == np.int64 and f["targets"][:].tolist() == [0, 1, 2, 0, 1, 2]
+                assert f.attrs["class_names"].split("\n") == ["walk", "run", "stand still"]
+            offset = f["inputs/values"].id.get_offset()
+            assert file.read_bytes()[offset + 48 : offset + 60] == f["inputs/values"][4].tobytes()
+            for name in ("inputs/values", "inputs/offsets"):
+                assert f[name].chunks is None and f[name].compression is None, name
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "d.h5"
@@ -35,6 +64,7 @@ def main() -> None:
                 assert f[name].chunks is None and f[name].compression is None, name
             assert f["checksums"].dtype == np.uint64 and f.attrs["checksum"].dtype == np.uint64
             assert len(set(f["checksums"][:].tolist())) == n
+        check_rows(folder)
 
 
 if __name__ == "__main__":

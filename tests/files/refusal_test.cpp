@@ -11,6 +11,7 @@
 #include "data/h5_handles.h"
 #include "files/data_set.h"
 #include "files/expect_error.h"
+#include "files/row_set.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {
@@ -142,12 +143,12 @@ TEST_F(Refusal, WrongByteOrder) {
 
 TEST_F(Refusal, WrongRank) {
   replace("/targets", H5T_IEEE_F32LE, {6, 3, 1});
-  expect_refusal({"/targets", "3 dimensions", "must have 2"});
+  expect_refusal({"/targets", "float32 [3, 1]", "[N, T]"});
 }
 
 TEST_F(Refusal, NotThreeChannels) {
   replace("/inputs", H5T_STD_U8LE, {6, 5, 4, 4});
-  expect_refusal({"/inputs", "[6, 5, 4, 4]", "[N, H, W, 3]"});
+  expect_refusal({"/inputs", "uint8 [5, 4, 4]", "[N, H, W, 3]"});
 }
 
 TEST_F(Refusal, EmptySamples) {
@@ -222,6 +223,90 @@ TEST_F(Refusal, SplitsThatOverlap) {
   const int64_t ids[2] = {5, 1};
   replace("/splits/val", H5T_STD_I64LE, {2}, ids);
   expect_refusal({"sample 1", "in a split already"});
+}
+
+class RowsRefusal : public Refusal {
+ protected:
+  RowsRefusal() { testing::write_row_set(file, true, testing::extras_of(6)); }  // rows: 4, 1, 7, 3, 7, 2
+
+  void replace_offsets(const char* name, std::vector<int64_t> offsets) {
+    replace(name, H5T_STD_I64LE, {offsets.size()}, offsets.data());
+  }
+};
+
+TEST_F(RowsRefusal, NothingOfTheUnspoiled) { EXPECT_NO_THROW(Store::open(file)); }
+
+TEST_F(RowsRefusal, OffsetsThatDoNotBeginAtZero) {
+  replace_offsets("/inputs/offsets", {1, 4, 5, 12, 15, 22, 24});
+  expect_refusal({"/inputs/offsets", "begins with 1", "dtrain convert"});
+}
+
+TEST_F(RowsRefusal, OffsetsThatGoDown) {
+  replace_offsets("/targets/offsets", {0, 4, 12, 5, 15, 22, 24});
+  expect_refusal({"/targets/offsets", "goes down from 12 to 5 at sample 2"});
+}
+
+TEST_F(RowsRefusal, OffsetsBeyondTheRows) {
+  replace_offsets("/inputs/offsets", {0, 4, 5, 12, 15, 22, 25});
+  expect_refusal({"/inputs/offsets", "ends with 25", "24 rows"});
+}
+
+TEST_F(RowsRefusal, RowsThatNoSampleHas) {
+  replace_offsets("/inputs/offsets", {0, 4, 5, 12, 15, 22, 23});
+  expect_refusal({"/inputs/offsets", "ends with 23", "24 rows"});
+}
+
+TEST_F(RowsRefusal, WrongCountOfOffsets) {
+  replace_offsets("/inputs/offsets", {0, 4, 5, 12, 15, 24});
+  expect_refusal({"/inputs/offsets", "6 entries", "7 are expected"});
+}
+
+TEST_F(RowsRefusal, OffsetsOfAnotherType) {
+  const int32_t offsets[7] = {0, 4, 5, 12, 15, 22, 24};
+  replace("/inputs/offsets", H5T_STD_I32LE, {7}, offsets);
+  expect_refusal({"/inputs/offsets", "int32", "int64"});
+}
+
+TEST_F(RowsRefusal, OffsetsOfTwoDimensions) {
+  replace("/inputs/offsets", H5T_STD_I64LE, {7, 1});
+  expect_refusal({"/inputs/offsets", "2 dimensions"});
+}
+
+TEST_F(RowsRefusal, ValuesOfAnotherType) {
+  replace("/inputs/values", H5T_IEEE_F64LE, {24, 3});
+  expect_refusal({"/inputs/values", "float64", "float32"});
+  replace("/inputs/values", H5T_STD_U8LE, {24, 3});
+  expect_refusal({"/inputs", "uint8 [rows, 3]"});
+}
+
+TEST_F(RowsRefusal, ValuesOfAnotherShape) {
+  replace("/inputs/values", H5T_IEEE_F32LE, {24});
+  expect_refusal({"/inputs", "float32 [rows]"});
+  replace("/inputs/values", H5T_IEEE_F32LE, {24, 0});
+  expect_refusal({"/inputs", "empty samples"});
+}
+
+TEST_F(RowsRefusal, TargetsThatAreNoClassesOrOrders) {
+  replace("/targets/values", H5T_IEEE_F32LE, {24});
+  expect_refusal({"/targets", "float32 [rows]", "int64 [rows]"});
+  replace("/targets", H5T_STD_U8LE, {6});
+  expect_refusal({"/targets", "uint8 []"});
+}
+
+TEST_F(RowsRefusal, MissingParts) {
+  spoil([](hid_t handle) { H5Ldelete(handle, "/inputs/offsets", H5P_DEFAULT); });
+  expect_refusal({"/inputs/offsets", "missing"});
+  spoil([](hid_t handle) { H5Ldelete(handle, "/inputs/values", H5P_DEFAULT); });
+  expect_refusal({"/inputs/values", "missing"});
+}
+
+TEST_F(RowsRefusal, TruncatedAtEveryPlace) {
+  const uintmax_t size = std::filesystem::file_size(file);
+  for (uintmax_t kept = 0; kept < size; kept += size / 97) {
+    testing::write_row_set(file, true, testing::extras_of(6));
+    std::filesystem::resize_file(file, kept);
+    EXPECT_THROW(Store::open(file), DataError) << "cut to " << kept << " of " << size;
+  }
 }
 
 }  // namespace

@@ -66,6 +66,17 @@ TEST(Store, GivesBackWhatWasWritten) {
   EXPECT_NO_THROW(store->verify());
 }
 
+// What the first version of the format gave: files of images keep their checksums for ever.
+TEST(Store, ChecksumsOfImagesAreThoseOfTheFirstVersion) {
+  const TempDir folder;
+  Writer::Extras extras = extras_of(7);
+  extras.splits["train"] = {6, 0, 2};
+  write_data_set(folder / "d.h5", 7, extras);
+  const Layout layout = probe(folder / "d.h5");
+  EXPECT_EQ(layout.schema.checksum, 0xa1476a0a533e5e56u);
+  EXPECT_EQ(layout.index_checksum, 0x5ac91178e1ca4826u);
+}
+
 TEST(Store, TheChecksumIdentifiesTheSamplesAndNothingElse) {
   const TempDir folder;
   Writer::Extras other = extras_of(4);
@@ -161,8 +172,9 @@ TEST(FirstBadTarget, FindsNaNInfinityAndRange) {
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), 181.0f, -180.5f}) {
     const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", testing::small_schema(4));
     for (int64_t id = 0; id < 4; ++id) {
-      writer->write(id, input_of(id),
-                    testing::bytes_of(id >= 2 ? std::vector<float>{180, -180, bad} : std::vector<float>{0, 1, 2}));
+      writer->write(
+          id, input_of(id),
+          testing::bytes_of<float>(id >= 2 ? std::vector<float>{180, -180, bad} : std::vector<float>{0, 1, 2}));
     }
     writer->finish(extras_of(4));
     const std::unique_ptr<Store> store = Store::open(folder / "d.h5");

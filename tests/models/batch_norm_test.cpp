@@ -261,7 +261,8 @@ at::Tensor valid(const at::Tensor& x, const at::Tensor& lengths) {
 }
 
 TEST(BatchNormOfSequences, IsThatOfTheValidPositionsAlone) {
-  const at::Tensor lengths = at::tensor({9, 40, 1, 33}), x = random({4, 6, 40}, 11), factor = random({4, 6, 40}, 12);
+  const at::Tensor lengths = at::tensor({9, 40, 1, 33}, at::kLong), x = random({4, 6, 40}, 11),
+                   factor = random({4, 6, 40}, 12);
   const at::Tensor mask = valid(x, lengths);
   const auto flat = [&](const at::Tensor& t) {  // [1, C, positions, 1]
     std::vector<at::Tensor> parts;
@@ -289,7 +290,7 @@ TEST(BatchNormOfSequences, IsThatOfTheValidPositionsAlone) {
 }
 
 TEST(BatchNormOfSequences, PaddingChangesNothingNotEvenInfinities) {
-  const at::Tensor lengths = at::tensor({5, 3}), x = random({2, 3, 5}, 13, at::kFloat);
+  const at::Tensor lengths = at::tensor({5, 3}, at::kLong), x = random({2, 3, 5}, 13, at::kFloat);
   at::Tensor longer = at::full({2, 3, 90}, std::numeric_limits<float>::infinity());
   longer.slice(2, 0, 5).copy_(at::where(valid(x, lengths), x, longer.slice(2, 0, 5)));
   BatchNorm a(3), b(3);
@@ -299,7 +300,7 @@ TEST(BatchNormOfSequences, PaddingChangesNothingNotEvenInfinities) {
 }
 
 TEST(BatchNormOfSequences, OverRanksTheStatisticsAreOfAllValidPositions) {
-  const at::Tensor lengths = at::tensor({4, 7, 2}), x = random({3, 2, 7}, 14);
+  const at::Tensor lengths = at::tensor({4, 7, 2}, at::kLong), x = random({3, 2, 7}, 14);
   BatchNorm whole(2);
   fill(*whole);
   const at::Tensor expected = whole->forward_valid(x, lengths);
@@ -320,7 +321,7 @@ TEST(BatchNormOfSequences, OverRanksTheStatisticsAreOfAllValidPositions) {
 
 TEST(BatchNormOfSequences, LengthsOfAnotherBatchAreRefused) {
   BatchNorm norm(2);
-  EXPECT_THROW(norm->forward_valid(at::ones({2, 2, 4}), at::tensor({4})), Error);
+  EXPECT_THROW(norm->forward_valid(at::ones({2, 2, 4}), at::tensor({4}, at::kLong)), Error);
   EXPECT_THROW(norm->forward_valid(at::ones({2, 2, 4}), at::ones({2})), Error);
 }
 

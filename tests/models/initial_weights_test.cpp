@@ -53,6 +53,22 @@ TEST(LoadInitialWeights, TakesAllOfAFittingFile) {
   EXPECT_EQ(target->named_buffers()["bn1.running_mean"][0].item<float>(), 0.5);
 }
 
+TEST(LoadInitialWeights, OfEveryNetworkReplacesTheLastLayerOnly) {
+  for (const std::string& name : network_names()) {
+    const auto source = make_network(name, {.outputs = 9, .seed = 1, .image_size = 32});
+    const auto target = make_network(name, {.outputs = 3, .seed = 2, .image_size = 32});
+    const std::vector<std::string> lines = load_initial_weights(*target, file_of(*source));
+    ASSERT_EQ(lines.size(), 4u) << name;
+    EXPECT_TRUE(lines[2].starts_with(target->head_prefix() + "weight: [9, ")) << lines[2];
+    const auto from = source->named_parameters(), to = target->named_parameters();
+    for (const auto& item : to) {
+      if (!item.key().starts_with(target->head_prefix())) {
+        EXPECT_TRUE(at::equal(item.value(), from[item.key()])) << name << " " << item.key();
+      }
+    }
+  }
+}
+
 TEST(LoadInitialWeights, ConvertsThePrecision) {
   const auto source = make_network("headpose_cnn", {.seed = 1}), target = make_network("headpose_cnn", {.seed = 2});
   checkpoint::TensorFile file = file_of(*source);

@@ -28,19 +28,21 @@ bool equal_parameters(const Network& a, const Network& b) {
 TEST(Networks, TakeAnyImageFrom32Pixels) {
   const torch::NoGradGuard no_grad;
   for (const std::string& name : network_names()) {
-    const auto network = make_network(name, {.outputs = 5});
-    network->eval();
     for (const int64_t size : {32, 45, 96}) {
+      const auto network = make_network(name, {.outputs = 5, .image_size = size});
+      network->eval();
       EXPECT_EQ(network->forward(images(2, size)).sizes(), at::IntArrayRef({2, 5})) << name << " at " << size;
+      EXPECT_EQ(network->forward(images(0, size)).sizes(), at::IntArrayRef({0, 5})) << name;
     }
-    EXPECT_EQ(network->forward(images(0, 32)).sizes(), at::IntArrayRef({0, 5})) << name;
   }
 }
 
 TEST(Networks, AreAllowedByTheConfiguration) {
   config::Config config;
   for (const config::Option& option : config::describe(config)) {
-    if (option.path == "model.name") EXPECT_THAT(option.allowed, IsSupersetOf(network_names()));
+    if (option.path == "model.name") {
+      EXPECT_THAT(option.allowed, IsSupersetOf(network_names()));
+    }
   }
 }
 
@@ -49,8 +51,8 @@ TEST(Networks, AnUnknownNameIsRefusedWithTheNearest) {
     make_network("resnet81", {});
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(),
-                HasSubstr("'resnet81' is not one of headpose_cnn, resnet18, resnet50; did you mean 'resnet18'?"));
+    EXPECT_THAT(error.what(), HasSubstr("'resnet81' is not one of headpose_cnn, simple_cnn, mobilenet_v2, resnet18, "
+                                        "resnet50; did you mean 'resnet18'?"));
   }
 }
 
@@ -97,6 +99,21 @@ TEST(InitialValues, HaveTorchvisionsDistributions) {
   EXPECT_FALSE(at::equal(parameters["layer1.0.conv1.weight"], parameters["layer1.0.conv2.weight"]));
 }
 
+TEST(InitialValues, OfMobilenetsClassifierAreTorchvisions) {
+  const auto parameters = make_network("mobilenet_v2", {.outputs = 100})->named_parameters();
+  EXPECT_NEAR(parameters["classifier.1.weight"].std().item<double>(), 0.01, 2e-4);
+  EXPECT_TRUE(at::equal(parameters["classifier.1.bias"], at::zeros({100})));
+  const at::Tensor& depthwise = parameters["features.1.conv.0.0.weight"];  // [32, 1, 3, 3]
+  EXPECT_NEAR(depthwise.std().item<double>() / std::sqrt(2 / (32 * 9.0)), 1, 0.1);
+}
+
+TEST(SimpleCnn, IsMadeForOneSizeOfImages) {
+  const auto network = make_network("simple_cnn", {.outputs = 4, .dropout = 0, .image_size = 224});
+  EXPECT_EQ(network->named_parameters()["fc.0.weight"].sizes(), at::IntArrayRef({256, 100352}));
+  EXPECT_TRUE(at::equal(network->named_parameters()["features.1.0.bias"], at::zeros({64})));
+  EXPECT_THROW(make_network("simple_cnn", {.image_size = 64})->forward(images(2, 32)), Error);
+}
+
 TEST(ChannelsLast, ChangesTheMemoryAndNothingElse) {
   const torch::NoGradGuard no_grad;
   const auto plain = make_network("resnet18", {}), last = make_network("resnet18", {});
@@ -139,8 +156,10 @@ TEST(FrozenBatchNorm, LeavesTheStatisticsAndMakesSamplesIndependent) {
   EXPECT_FALSE(at::equal(at_first, learning->buffers()[0]));  // the test can fail
 }
 
-TEST(HeadposeCnn, DrawsItsDropoutFromTheScope) {
-  const auto network = make_network("headpose_cnn", {.dropout = 0.5});
+class WithDropout : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(WithDropout, DrawsItFromTheScope) {
+  const auto network = make_network(GetParam(), {.dropout = 0.5, .image_size = 32});
   const at::Tensor input = images(3, 32);
   network->train();
   EXPECT_THROW(network->forward(input), Error);
@@ -155,6 +174,9 @@ TEST(HeadposeCnn, DrawsItsDropoutFromTheScope) {
   network->eval();
   EXPECT_TRUE(at::equal(network->forward(input), network->forward(input)));
 }
+
+INSTANTIATE_TEST_SUITE_P(Networks, WithDropout, ::testing::Values("headpose_cnn", "simple_cnn", "mobilenet_v2"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace dtrain::models

@@ -12,6 +12,7 @@
 #include "core/strings.h"
 #include "dist/gradient_reducer.h"
 #include "dist/thread_communicator.h"
+#include "train/clip.h"
 #include "train/grad_scaler.h"
 #include "train/optimizer.h"
 

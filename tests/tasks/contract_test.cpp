@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "models/random_context.h"
 #include "models/state.h"
+#include "tasks/module_file.h"
 #include "tasks/task.h"
 
 namespace dtrain::tasks {
@@ -17,6 +18,7 @@ config::Config small(const std::string& task) {
   config.task = task;
   config.model.image_size = 32;
   config.model.dropout = 0;
+  if (task == "module") config.model.file = module_file().string();
   return config;
 }
 
@@ -26,6 +28,7 @@ data::Batch batch_of(const Task& task, int64_t samples, uint64_t seed = 7) {
   const int64_t size = task.samples().image_size;
   batch.inputs = at::randn({samples, 3, size, size}).contiguous(at::MemoryFormat::ChannelsLast);
   batch.targets = at::rand({samples, 3}) * 120 - 60;
+  if (task.metadata().at("task") == "module") batch.targets /= 60;  // no unit of its own
   for (int64_t id = 0; id < samples; ++id) batch.ids.push_back(id);
   batch.global_samples = samples;
   return batch;

@@ -1,4 +1,5 @@
 #include "train/grad_scaler.h"
+#include "train/clip.h"
 
 #include <gtest/gtest.h>
 

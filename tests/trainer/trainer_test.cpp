@@ -7,37 +7,65 @@
 
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "core/error.h"
 #include "data/memory_store.h"
 #include "dist/thread_communicator.h"
+#include "models/batch_norm.h"
+#include "models/state.h"
 #include "support/temp_dir.h"
+#include "train/content_transfer.h"
+#include "train/overfit.h"
 
 namespace dtrain::train {
 namespace {
 
 using ::testing::HasSubstr;
 
-// One weight per target: y = w · mean(x). Can fail at a given micro-step as a network on a full GPU does, or lose the
-// numbers.
+// One weight per target: y = w · mean(x); or a convolution with batch norm before it. Can fail at a given micro-step as
+// a network on a full GPU does, lose the numbers (of all samples, or of one), not learn at all, and train in two
+// phases.
 class ToyTask : public tasks::Task {
  public:
-  enum class Fault { kNone, kOutOfMemory, kNotFinite };
-  explicit ToyTask(Fault fault = Fault::kNone) : fault_(fault) {
+  enum class Fault { kNone, kOutOfMemory, kNotFinite, kOneBadSample, kNoProgress };
+  struct Options {
+    Fault fault = Fault::kNone;
+    bool batch_norm = false, phases = false;
+  };
+  static constexpr int64_t kBadSample = 5;
+
+  explicit ToyTask(Options options) : options_(options) {
     spec_.image_size = 8;
     spec_.target_flip_sign = {1, 1, 1};
     weight_ = module_.register_parameter("weight", at::zeros({3}));
+    bias_ = module_.register_parameter("bias", at::zeros({3}));
+    if (options.batch_norm) {
+      conv_ = module_.register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 2, 3).bias(false)));
+      norm_ = module_.register_module("norm", models::BatchNorm(2));
+      const at::NoGradGuard no_grad;
+      conv_->weight.copy_(at::linspace(-0.5, 0.7, conv_->weight.numel()).view_as(conv_->weight));
+      weight_.copy_(at::linspace(1, 2, 3));
+    }
   }
   torch::nn::Module& model() override { return module_; }
   const data::SampleSpec& samples() const override { return spec_; }
   void check(const data::Store&) const override {}
-  at::Tensor forward(const at::Tensor& inputs) const { return inputs.mean({1, 2, 3}).unsqueeze(1) * weight_; }
+  at::Tensor forward(const at::Tensor& inputs) {
+    const at::Tensor seen = options_.batch_norm ? at::relu(norm_->forward(conv_->forward(inputs))) : inputs;
+    return seen.mean({1, 2, 3}).unsqueeze(1) * weight_ + bias_;
+  }
   tasks::Loss loss(const data::Batch& batch) override {
-    if (fault_ == Fault::kOutOfMemory) TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory");
-    at::Tensor sum = (forward(batch.inputs) - batch.targets).square().sum() * 1e-6;
-    if (fault_ == Fault::kNotFinite) sum = sum * std::numeric_limits<double>::infinity();
-    return {sum, at::full({}, batch.samples(), sum.options().requires_grad(false))};
+    seen.push_back(batch.ids);
+    if (options_.fault == Fault::kOutOfMemory) TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory");
+    at::Tensor each = (forward(batch.inputs) - batch.targets).square().sum(1) * 1e-6;
+    if (options_.fault == Fault::kNotFinite) each = each * std::numeric_limits<double>::infinity();
+    if (options_.fault == Fault::kOneBadSample) {
+      each = at::where(at::tensor(batch.ids) == kBadSample, each * std::numeric_limits<double>::quiet_NaN(), each);
+    }
+    const at::Tensor per_sample = options_.fault == Fault::kOneBadSample ? each.detach() : at::Tensor();
+    return {each.sum(), at::full({}, batch.samples(), each.options().requires_grad(false)), per_sample};
   }
   double planned_weight(int64_t samples) const override { return static_cast<double>(samples); }
   tasks::Counted count(const data::Batch& batch) override {
@@ -45,18 +73,35 @@ class ToyTask : public tasks::Task {
     return {{{"error", errors.sum()}, {"samples", at::full({}, batch.samples(), errors.options())}}, errors};
   }
   tasks::Summary summarise(const tasks::Counts& totals) const override {
-    const double error = (totals[0].second / totals[1].second).item<double>();
-    return {{{"loss", error * error}, {"error", error}}, {}};
+    const bool stuck = options_.fault == Fault::kNoProgress;
+    const double error = stuck ? 1 : (totals[0].second / totals[1].second).item<double>();
+    return {{{"loss", error * error}, {"error", error}, {"score", -error}}, {}};
   }
-  std::vector<tasks::MetricSpec> metrics() const override { return {{"loss"}, {"error"}}; }
+  std::vector<tasks::MetricSpec> metrics() const override {
+    return {{"loss"}, {"error"}, {"score", /*higher_is_better=*/true}};
+  }
   std::vector<std::string> columns() const override { return {}; }
   std::vector<tasks::Row> predict(const data::Batch&) override { return {}; }
   tasks::Metadata metadata() const override { return {{"task", "toy"}}; }
 
+  std::string phase(int64_t epoch) const override {
+    return !options_.phases ? "train" : epoch % 2 == 0 ? "even" : "odd";
+  }
+  void enter_phase(const std::string& phase) override {
+    if (!options_.phases) return;
+    weight_.set_requires_grad(phase == "even");
+    bias_.set_requires_grad(phase == "odd");
+  }
+  double lr_ratio(const std::string& parameter) const override { return parameter == "bias" ? 0.5 : 1; }
+
+  std::vector<std::vector<int64_t>> seen;  // ids of each micro-batch
+
  private:
-  Fault fault_;
+  Options options_;
   torch::nn::Module module_;
-  at::Tensor weight_;
+  at::Tensor weight_, bias_;
+  torch::nn::Conv2d conv_{nullptr};
+  models::BatchNorm norm_{nullptr};
   data::SampleSpec spec_;
 };
 
@@ -76,11 +121,24 @@ struct RankRun {
   std::vector<int64_t> saved;
   std::string error;
   int error_code = 0;
+  std::vector<at::Tensor> weights;
+  std::vector<std::vector<int64_t>> seen;
 };
 
-// 22 samples, 17 to train on, in global batches of 8: a tail of 1. With a folder it saves there, and takes its time.
-std::vector<RankRun> run(int ranks, config::Config config, ToyTask::Fault fault = ToyTask::Fault::kNone,
-                         int stop_at_rank = -1, const std::filesystem::path& folder = {}) {
+struct Setup {
+  int ranks = 1;
+  config::Config config = {};
+  ToyTask::Options toy = {};
+  int stop_at_rank = -1;
+  std::filesystem::path folder = {};  // saves there, and takes its time
+  bool resume = false;                // from the newest checkpoint of the folder
+  Precision precision = Precision::kFp32;
+};
+
+// 22 samples, 17 to train on, in global batches of 8: a tail of 1.
+std::vector<RankRun> run(const Setup& setup) {
+  const int ranks = setup.ranks;
+  config::Config config = setup.config;
   std::vector<RankRun> runs(static_cast<size_t>(ranks));
   const testing::MemoryStore store(22, 8, 8);
   data::Splits splits;
@@ -91,44 +149,61 @@ std::vector<RankRun> run(int ranks, config::Config config, ToyTask::Fault fault 
   dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
     at::set_num_threads(1);
     RankRun& result = runs[static_cast<size_t>(comm.rank())];
-    ToyTask task(fault);
-    const BatchArithmetic batches = batch_arithmetic(config.train, ranks, 17);
+    ToyTask task(setup.toy);
+    models::convert_floating_point(task.model(), parameter_dtype(setup.precision));
+    data::Splits mine = splits;
+    if (config.train.overfit_batches > 0) mine = overfit_splits(splits, 8 * config.train.overfit_batches, 1);
+    const BatchArithmetic batches = batch_arithmetic(config.train, ranks, static_cast<int64_t>(mine.train.size()));
     monitoring::Sinks sinks;
     auto record = std::make_unique<Record>();
     Record& kept = *record;
     sinks.push_back(std::move(record));
     std::unique_ptr<checkpoint::Store> checkpoints;
-    if (!folder.empty() && comm.rank() == 0) {
-      checkpoints = std::make_unique<checkpoint::Store>(folder, real_file_system(), config.checkpoint.keep_last);
+    if (!setup.folder.empty() && comm.rank() == 0) {
+      checkpoints = std::make_unique<checkpoint::Store>(setup.folder, real_file_system(), config.checkpoint.keep_last);
     }
-    const std::atomic<bool> stop{comm.rank() == stop_at_rank};
+    const std::atomic<bool> stop{comm.rank() == setup.stop_at_rank};
     try {
       Trainer trainer({.config = config,
                        .batches = batches,
                        .task = task,
                        .store = store,
-                       .splits = splits,
+                       .splits = mine,
                        .device = at::kCPU,
-                       .precision = Precision::kFp32,
+                       .precision = setup.precision,
                        .loader_threads = 1,
                        .gradients = comm,
                        .host = comm,
+                       .statistics = config.train.sync_batch_norm && ranks > 1 ? &comm : nullptr,
                        .checkpoints = checkpoints.get(),
                        .sinks = sinks,
                        .stop_requested = stop,
                        .progress = [&](const char*, int64_t) {
-                         if (!folder.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                         if (!setup.folder.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
                        }});
+      if (setup.resume) {
+        std::optional<checkpoint::Content> content;
+        if (comm.rank() == 0) content = checkpoint::Store::load(*checkpoint::Store::newest(setup.folder));
+        trainer.resume(*broadcast_content(comm, content));
+      }
       result.outcome = trainer.run();
+      for (const at::Tensor& weight : task.model().parameters()) result.weights.push_back(weight.detach().clone());
     } catch (const Error& e) {
       result.error = e.what();
       result.error_code = e.exit_code();
     }
+    result.seen = task.seen;
     result.steps = kept.steps;
     result.evals = kept.evals;
     result.saved = kept.saved;
   });
   return runs;
+}
+
+std::vector<RankRun> run(int ranks, const config::Config& config, ToyTask::Fault fault = ToyTask::Fault::kNone,
+                         int stop_at_rank = -1, const std::filesystem::path& folder = {}) {
+  return run(
+      {.ranks = ranks, .config = config, .toy = {.fault = fault}, .stop_at_rank = stop_at_rank, .folder = folder});
 }
 
 config::Config small(int64_t batch_size) {
@@ -203,6 +278,172 @@ TEST(Trainer, ALossThatStaysNotFiniteEndsTheRunOnAllRanks) {
     EXPECT_EQ(r.error_code, 79) << r.error;
     EXPECT_THAT(r.error, HasSubstr("not finite in the last 50 steps"));
   }
+}
+
+TEST(Trainer, ASampleWhoseLossIsNotFiniteIsNamedOnEveryRank) {
+  for (const RankRun& r : run(2, small(8), ToyTask::Fault::kOneBadSample)) {
+    EXPECT_EQ(r.error_code, 79);
+    EXPECT_THAT(r.error, HasSubstr("memory.h5#5 (sample_5.png)"));
+    EXPECT_THAT(r.error, HasSubstr("the loss of 1 of "));
+  }
+}
+
+TEST(Trainer, StopsEarlyOnAllRanksAndSaysWhy) {
+  config::Config config = small(4);
+  config.train.epochs = 100;
+  config.train.patience = 3;
+  for (const RankRun& r : run(2, config, ToyTask::Fault::kNoProgress)) {
+    EXPECT_EQ(r.outcome.steps, 4 * 3) << "the first evaluation is the best; three more are none better";
+    EXPECT_EQ(r.outcome.exit_code, 0);
+    EXPECT_THAT(r.outcome.reason, HasSubstr("3 evaluations without a better error (best 1.0000 at step 3)"));
+  }
+}
+
+TEST(Trainer, WatchesTheMetricThatIsNamedInItsDirection) {
+  config::Config config = small(8);
+  config.optimizer.lr = 0.5;
+  config.train.epochs = 5;
+  const RankRun error = run({.config = config})[0];
+  config.train.metric = "score";
+  const RankRun score = run({.config = config})[0];
+  EXPECT_EQ(score.outcome.metric, "score");
+  EXPECT_EQ(score.outcome.best, -error.outcome.best);
+  config.train.metric = "eror";
+  EXPECT_THAT(run({.config = config})[0].error, HasSubstr("'eror' is none of this task's metrics: loss, error, score"));
+}
+
+TEST(Trainer, ThePlateauScheduleActsOnEvaluations) {
+  config::Config config = small(8);
+  config.schedule.name = "plateau";
+  config.schedule.patience = 1;
+  config.schedule.gamma = 0.5;
+  config.optimizer.lr = 0.01;
+  config.train.epochs = 6;
+  const RankRun r = run(1, config, ToyTask::Fault::kNoProgress)[0];
+  std::vector<double> rates;
+  for (size_t epoch = 0; epoch < 6; ++epoch) rates.push_back(r.steps[3 * epoch].learning_rate / 0.01);
+  EXPECT_THAT(rates, ::testing::ElementsAre(1, 1, 1, 0.5, 0.5, 0.25));
+}
+
+TEST(Trainer, OverfitsTheSameBatchesAgainAndAgain) {
+  config::Config config = small(4);
+  config.train.overfit_batches = 2;
+  config.train.epochs = 3;
+  const RankRun r = run({.config = config})[0];
+  ASSERT_EQ(r.seen.size(), 12u) << "3 epochs of 2 steps of 2 micro-batches";
+  for (size_t i = 4; i < r.seen.size(); ++i) EXPECT_EQ(r.seen[i], r.seen[i % 4]);
+  EXPECT_NE(r.seen[0], r.seen[2]);
+  EXPECT_EQ(r.evals[0].samples, 16) << "validated on them";
+}
+
+// A whole run against one that is stopped in the midst and resumed: the same weights, bit by bit, and the same reports.
+void expect_resumes_exactly(const Setup& given, int64_t stop_after) {
+  const testing::TempDir folder;
+  Setup setup = given;
+  setup.config.run.name = "toy";
+  setup.config.checkpoint.every = {};
+  const RankRun whole = run(setup)[0];
+  ASSERT_EQ(whole.error, "");
+  Setup first = setup, second = setup;
+  first.folder = second.folder = folder.path();
+  first.config.train.max_steps = stop_after;
+  second.resume = true;
+  ASSERT_EQ(run(first)[0].error, "");
+  const RankRun resumed = run(second)[0];
+  ASSERT_EQ(resumed.error, "");
+  ASSERT_EQ(resumed.weights.size(), whole.weights.size());
+  for (size_t i = 0; i < whole.weights.size(); ++i) EXPECT_TRUE(at::equal(whole.weights[i], resumed.weights[i])) << i;
+  EXPECT_EQ(resumed.outcome.ledger, whole.outcome.ledger);
+  EXPECT_EQ(resumed.outcome.validation, whole.outcome.validation);
+  EXPECT_EQ(resumed.outcome.best, whole.outcome.best);
+}
+
+TEST(Trainer, ResumesInTheRightPhaseWithTheMomentsOfBoth) {
+  for (const int ranks : {1, 2}) {
+    Setup setup{.ranks = ranks, .config = small(4), .toy = {.phases = true}};
+    setup.config.optimizer.lr = 0.1;
+    setup.config.schedule.name = "constant";
+    setup.config.train.epochs = 5;
+    expect_resumes_exactly(setup, 4);  // in the first odd epoch
+    expect_resumes_exactly(setup, 9);  // at the end of the second even one
+  }
+}
+
+TEST(Trainer, EachPhaseTrainsItsOwnParameters) {
+  Setup setup{.config = small(8), .toy = {.phases = true}};
+  setup.config.optimizer.lr = 0.1;
+  setup.config.train.epochs = 1;
+  const RankRun even = run(setup)[0];
+  EXPECT_FALSE(at::equal(even.weights[0], at::zeros({3})));
+  EXPECT_TRUE(at::equal(even.weights[1], at::zeros({3})));
+  setup.config.train.epochs = 2;
+  setup.config.schedule.name = "constant";
+  const RankRun both = run(setup)[0];
+  EXPECT_FALSE(at::equal(both.weights[1], at::zeros({3})));
+}
+
+TEST(Trainer, ResumesAveragedWeightsAndWatchesBitByBit) {
+  Setup setup{.config = small(4)};
+  setup.config.optimizer.lr = 0.3;
+  setup.config.train.ema = 0.9;
+  setup.config.train.patience = 50;
+  setup.config.schedule.name = "plateau";
+  setup.config.schedule.patience = 0;
+  setup.config.schedule.threshold = 0.5;
+  setup.config.train.epochs = 6;
+  expect_resumes_exactly(setup, 7);
+}
+
+TEST(Trainer, ValidatesAveragedWeights) {
+  Setup setup{.config = small(8)};
+  setup.config.optimizer.lr = 0.3;
+  setup.config.train.epochs = 3;
+  const RankRun plain = run(setup)[0];
+  setup.config.train.ema = 0.99;
+  const RankRun averaged = run(setup)[0];
+  for (size_t i = 0; i < plain.weights.size(); ++i) {
+    EXPECT_TRUE(at::equal(plain.weights[i], averaged.weights[i])) << "the run itself is the same";
+  }
+  EXPECT_NE(plain.outcome.validation[1].second, averaged.outcome.validation[1].second);
+}
+
+TEST(Trainer, FreezesParametersByName) {
+  Setup setup{.config = small(8)};
+  setup.config.optimizer.lr = 0.1;
+  setup.config.model.freeze = "bias";
+  const RankRun r = run(setup)[0];
+  EXPECT_TRUE(at::equal(r.weights[1], at::zeros({3})));
+  EXPECT_FALSE(at::equal(r.weights[0], at::zeros({3})));
+  setup.config.model.freeze = "*";
+  EXPECT_THAT(run(setup)[0].error, HasSubstr("nothing is left to train"));
+}
+
+// Promise 2 with batch norm: over equal numbers of micro-steps. The tail of one sample leaves ranks without any.
+TEST(Trainer, SharedBatchStatisticsMakeManyRanksEqualOne) {
+  Setup setup{.config = small(8), .toy = {.batch_norm = true}, .precision = Precision::kFp64};
+  setup.config.train.sync_batch_norm = true;
+  setup.config.train.epochs = 4;
+  setup.config.optimizer.lr = 0.05;
+  setup.config.optimizer.name = "sgd";
+  const RankRun one = run(setup)[0];
+  ASSERT_EQ(one.error, "");
+  for (const int ranks : {2, 3, 4}) {
+    setup.ranks = ranks;
+    for (const RankRun& other : run(setup)) {
+      ASSERT_EQ(other.error, "");
+      for (size_t i = 0; i < one.weights.size(); ++i) {
+        const at::Tensor& a = one.weights[i];
+        EXPECT_LE((a - other.weights[i]).abs().max().item<double>(),
+                  1e-12 * std::max(1.0, a.abs().max().item<double>()))
+            << ranks << " ranks, tensor " << i;
+      }
+      EXPECT_NEAR(other.outcome.validation[1].second, one.outcome.validation[1].second, 1e-9);
+    }
+  }
+  setup.ranks = 3;
+  setup.config.train.sync_batch_norm = false;
+  EXPECT_GT((one.weights[0] - run(setup)[0].weights[0]).abs().max().item<double>(), 1e-9)
+      << "the test would not see a difference";
 }
 
 }  // namespace

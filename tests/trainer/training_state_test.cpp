@@ -14,8 +14,8 @@ TrainingState example() {
   return {.step = 123,
           .global_batch = 256,
           .ledger = 0xfedcba9876543210ULL,
-          .best = 0.1 + 0.2,
-          .best_step = 100,
+          .watch = {.best = 0.1 + 0.2, .best_step = 100, .bar = 0.7, .stale = 2},
+          .plateau = {.best = 1.0 / 3, .bad = 4, .factor = 0.1},
           .scaler = {65536, 17, 3},
           .data_checksum = 0xffffffffffffffffULL,
           .train_samples = 1000,
@@ -28,8 +28,13 @@ TEST(TrainingState, SurvivesJsonBitByBit) {
   EXPECT_EQ(after.step, 123);
   EXPECT_EQ(after.global_batch, 256);
   EXPECT_EQ(after.ledger, before.ledger);
-  EXPECT_EQ(after.best, before.best);
-  EXPECT_EQ(after.best_step, 100);
+  EXPECT_EQ(after.watch.best, before.watch.best);
+  EXPECT_EQ(after.watch.best_step, 100);
+  EXPECT_EQ(after.watch.bar, 0.7);
+  EXPECT_EQ(after.watch.stale, 2);
+  EXPECT_EQ(after.plateau.best, before.plateau.best);
+  EXPECT_EQ(after.plateau.bad, 4);
+  EXPECT_EQ(after.plateau.factor, 0.1);
   EXPECT_EQ(after.scaler.scale, 65536);
   EXPECT_EQ(after.scaler.growth_tracker, 17);
   EXPECT_EQ(after.scaler.skipped, 3);
@@ -39,8 +44,8 @@ TEST(TrainingState, SurvivesJsonBitByBit) {
 
 TEST(TrainingState, NeverEvaluatedStaysSo) {
   TrainingState state = example();
-  state.best = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_TRUE(std::isnan(from_json(to_json(state)).best));
+  state.watch.best = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(from_json(to_json(state)).watch.best));
 }
 
 TEST(TrainingState, WhatCannotBeReadIsACheckpointError) {
@@ -49,7 +54,7 @@ TEST(TrainingState, WhatCannotBeReadIsACheckpointError) {
   EXPECT_THROW(from_json("{}"), CheckpointError);
   EXPECT_THROW(from_json(good.substr(0, good.size() / 2)), CheckpointError);
   std::string other = good;
-  other.replace(other.find("\"version\": 1"), 12, "\"version\": 2");
+  other.replace(other.find("\"version\": 2"), 12, "\"version\": 1");
   EXPECT_THROW(from_json(other), CheckpointError);
   std::string misshapen = good;
   misshapen.replace(misshapen.find("fedcba98"), 8, "zzzzzzzz");

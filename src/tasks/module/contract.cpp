@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "tasks/module/script_network.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -235,6 +234,11 @@ std::vector<Trial> likely_trials(const std::filesystem::path& file, const std::s
   std::vector<Trial> trials = {{.input = {kRows, row}, .lengths = lengths}};
   if (!lengths) trials.push_back({.input = {row}});
   return trials;
+}
+
+std::vector<std::string> random_operations(const ScriptNetwork& network) {
+  const BakedIn baked = baked_in(network.script());
+  return {baked.random.begin(), baked.random.end()};
 }
 
 std::string to_text(const Contract& contract) {

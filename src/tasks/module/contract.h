@@ -11,15 +11,16 @@
 
 #include "data/store.h"
 #include "tasks/module/module_loss.h"
+#include "tasks/module/script_network.h"
 
 namespace dtrain::tasks {
 
 // The samples that forward() is tried on.
 struct Trial {
-  std::vector<int64_t> input;         // of one sample, as the network gets it: {3, S, S}, {T, F} or {F}
-  bool lengths = false;               // forward(inputs, lengths [B] int64)
-  std::optional<data::Field> target;  // with it, the loss is that of training
-  at::Device device = at::kCPU;       // where it is to be trained (it is tried on the CPU)
+  std::vector<int64_t> input = {};                   // of one sample, as the network gets it: {3, S, S}, {T, F} or {F}
+  bool lengths = false;                              // forward(inputs, lengths [B] int64)
+  std::optional<data::Field> target = std::nullopt;  // with it, the loss is that of training
+  at::Device device = at::kCPU;                      // where it is to be trained (it is tried on the CPU)
 };
 
 struct Contract {
@@ -38,5 +39,8 @@ std::vector<Trial> likely_trials(const std::filesystem::path& file, const std::s
                                  int64_t features);
 
 std::string to_text(const Contract&);
+
+// The operations of the code that draw random numbers ("aten::dropout"); none: as reproducible as a built-in network.
+std::vector<std::string> random_operations(const ScriptNetwork&);
 
 }  // namespace dtrain::tasks

@@ -8,7 +8,6 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "tasks/module/contract.h"
-#include "tasks/module/script_network.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -61,16 +60,16 @@ class ModuleTask : public Task {
   }
 
   void enter_phase(const std::string&) override {
-    log::info(str(config_.model.file,
-                  " draws its own random numbers (dropout): unlike with the built-in networks, another number of ranks "
-                  "gives other numbers"));
+    const std::vector<std::string> random = random_operations(*network_);
+    if (random.empty() || said_) return;
+    said_ = true;
+    log::info(str(config_.model.file, " draws its own random numbers (", join(random, ", "),
+                  "): unlike with the built-in networks, another number of ranks gives other ones"));
   }
 
   Loss loss(const data::Batch& batch) override { return loss_(forward(batch), batch.targets); }
 
-  double planned_weight(int64_t samples) const override {
-    return static_cast<double>(samples);
-  }
+  double planned_weight(int64_t samples) const override { return static_cast<double>(samples); }
 
   Counted count(const data::Batch& batch) override {
     const at::Tensor output = forward(batch);
@@ -175,6 +174,7 @@ class ModuleTask : public Task {
   ModuleLoss loss_;
   std::shared_ptr<ScriptNetwork> network_;
   std::string sha256_;
+  bool said_ = false;  // that it is exempt
   data::SampleSpec spec_;
 };
 

@@ -30,7 +30,7 @@ void mirror(const torch::jit::Module& script, torch::nn::Module& node, Seen& see
   }
 }
 
-std::unique_ptr<torch::jit::Module> load(const std::filesystem::path& file) {
+std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& file) {
   if (!std::filesystem::is_regular_file(file)) {
     throw DataError(str(file.string(), ": there is no such TorchScript file (model.file)"));
   }
@@ -54,7 +54,7 @@ at::Tensor parameter(const torch::nn::Module& module, const std::string& name) {
 }  // namespace
 
 ScriptNetwork::ScriptNetwork(const std::filesystem::path& file)
-    : torch::nn::Module("torchscript"), script_(load(file)) {
+    : torch::nn::Module("torchscript"), script_(load_script(file)) {
   if (!script_->find_method("forward")) throw DataError(str(file.string(), " has no forward()"));
   Seen seen;
   mirror(*script_, *this, seen);

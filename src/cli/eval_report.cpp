@@ -1,0 +1,128 @@
+#include "cli/eval_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/strings.h"
+
+namespace dtrain::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Characters, not bytes: a class name may be in any language.
+size_t width_of(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::string right(const std::string& text, size_t width) {
+  const size_t own = width_of(text);
+  return (own < width ? std::string(width - own, ' ') : "") + text;
+}
+
+std::string left(const std::string& text, size_t width) {
+  const size_t own = width_of(text);
+  return text + (own < width ? std::string(width - own, ' ') : "");
+}
+
+bool is_whole(double value) { return std::abs(value) < 1e15 && value == std::floor(value); }
+
+// The digits that a column needs: none if all its numbers are whole.
+std::string cell_text(double value, bool whole_column) {
+  if (std::isnan(value)) return "-";
+  return whole_column ? fixed(value, 0) : fixed(value, 4);
+}
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+}  // namespace
+
+std::string to_text(const Table& table, size_t most_columns) {
+  std::string text = table.name + "\n";
+  const bool square = table.columns == table.rows;
+  if (square && table.columns.size() > most_columns) {
+    return text + str("  ", table.rows.size(), " x ", table.columns.size(), ": see --json FILE\n");
+  }
+  size_t names = 0;
+  for (const std::string& row : table.rows) names = std::max(names, width_of(row));
+  std::vector<std::vector<std::string>> cells(table.rows.size());
+  std::vector<size_t> widths;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    bool whole = true;
+    for (const auto& row : table.cells) whole = whole && (std::isnan(row[column]) || is_whole(row[column]));
+    size_t width = width_of(table.columns[column]);
+    for (size_t row = 0; row < cells.size(); ++row) {
+      cells[row].push_back(cell_text(table.cells[row][column], whole));
+      width = std::max(width, cells[row].back().size());
+    }
+    widths.push_back(width);
+  }
+  text += "  " + std::string(names, ' ');
+  for (size_t column = 0; column < widths.size(); ++column) text += "  " + right(table.columns[column], widths[column]);
+  text += "\n";
+  for (size_t row = 0; row < cells.size(); ++row) {
+    text += "  " + left(table.rows[row], names);
+    for (size_t column = 0; column < widths.size(); ++column) text += "  " + right(cells[row][column], widths[column]);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string to_text(const EvalReport& r) {
+  std::string text;
+  const auto line = [&](const std::string& name, const std::string& value) { text += left(name, 12) + value + "\n"; };
+  line("checkpoint", r.checkpoint);
+  line("network", str(r.task, ", ", r.network, ", ", r.precision));
+  line("data", str(r.data, ", ", r.stats.split, " split, ", human_count(r.stats.samples), " samples"));
+  if (!r.protocol.empty()) line("protocol", r.protocol);
+  for (const std::string& warning : r.warnings) line("note", warning);
+  size_t width = 12;
+  for (const auto& [name, value] : r.stats.metrics) width = std::max(width, width_of(name) + 1);
+  for (const auto& [name, value] : r.stats.metrics) text += left(name, width) + fixed(value, 4) + "\n";
+  line("speed", fixed(static_cast<double>(r.stats.samples) / r.stats.seconds, 1) + " samples/s");
+  for (const Table& table : r.stats.tables) text += "\n" + to_text(table);
+  if (!r.worst.empty()) {
+    text += str("\nthe ", r.worst.size(), r.worst.size() == 1 ? " worst sample" : " worst samples",
+                " (error, sample, source)\n");
+    for (const EvalReport::Worst& sample : r.worst) {
+      text +=
+          "  " + right(fixed(sample.error, 4), 10) + "  " + left(str("#", sample.id), 8) + "  " + sample.source + "\n";
+    }
+  }
+  return text;
+}
+
+std::string to_json(const EvalReport& r) {
+  Json json;
+  json["checkpoint"] = r.checkpoint;
+  json["task"] = r.task;
+  json["network"] = r.network;
+  json["precision"] = r.precision;
+  json["data"] = r.data;
+  json["split"] = r.stats.split;
+  if (!r.protocol.empty()) json["protocol"] = r.protocol;
+  if (!r.warnings.empty()) json["notes"] = r.warnings;
+  json["samples"] = r.stats.samples;
+  json["seconds"] = r.stats.seconds;
+  json["metrics"] = Json::object();
+  for (const auto& [name, value] : r.stats.metrics) json["metrics"][name] = number(value);
+  json["tables"] = Json::array();
+  for (const Table& table : r.stats.tables) {
+    Json cells = Json::array();
+    for (const auto& row : table.cells) {
+      Json numbers = Json::array();
+      for (const double value : row) numbers.push_back(number(value));
+      cells.push_back(numbers);
+    }
+    json["tables"].push_back(
+        {{"name", table.name}, {"columns", table.columns}, {"rows", table.rows}, {"cells", cells}});
+  }
+  json["worst"] = Json::array();
+  for (const EvalReport::Worst& sample : r.worst) {
+    json["worst"].push_back({{"id", sample.id}, {"error", number(sample.error)}, {"source", sample.source}});
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,32 @@
+#pragma once
+
+// What `dtrain eval` says: metrics in the task's order, its tables, the worst samples. Pure: text from numbers.
+
+#include <string>
+#include <vector>
+
+#include "core/table.h"
+#include "monitoring/step_stats.h"
+
+namespace dtrain::cli {
+
+struct EvalReport {
+  std::string checkpoint, data, protocol, task, network, precision;  // protocol: how the data were chosen; may be empty
+  monitoring::EvalStats stats;
+  struct Worst {
+    int64_t id = 0;
+    double error = 0;
+    std::string source;  // of the file that was converted
+  };
+  std::vector<Worst> worst;
+  std::vector<std::string> warnings;  // e.g. samples left out
+};
+
+std::string to_text(const EvalReport&);
+std::string to_json(const EvalReport&);  // one object; NaN is null
+
+// Columns aligned, rows named; whole numbers without a fraction, NaN as "-". A square table of more than `most_columns`
+// columns (a confusion matrix of many classes) is not shown: one line says so.
+std::string to_text(const Table&, size_t most_columns = 20);
+
+}  // namespace dtrain::cli

@@ -1,0 +1,78 @@
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "models/batch_norm.h"
+#include "models/models.h"
+
+namespace dtrain::models {
+namespace {
+
+// '*': any characters, dots too; '?': one.
+bool matches(std::string_view pattern, std::string_view text) {
+  size_t p = 0, t = 0, star = std::string_view::npos, after_star = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      after_star = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++after_star;
+    } else {
+      return false;
+    }
+  }
+  return std::all_of(pattern.begin() + static_cast<std::ptrdiff_t>(p), pattern.end(), [](char c) { return c == '*'; });
+}
+
+// The name itself and the layers that it is part of: "fc.0.weight", "fc.0", "fc".
+std::vector<std::string> name_and_layers(std::string name) {
+  std::vector<std::string> names = {name};
+  for (size_t dot = name.rfind('.'); dot != std::string::npos; dot = name.rfind('.')) {
+    name.resize(dot);
+    names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+bool matches_name(const std::string& pattern, const std::string& parameter) {
+  const std::vector<std::string> names = name_and_layers(parameter);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return matches(pattern, name); });
+}
+
+std::vector<std::string> freeze(torch::nn::Module& module, const std::vector<std::string>& patterns) {
+  std::vector<std::string> frozen, known;
+  std::vector<at::Tensor> parameters;
+  std::vector<bool> used(patterns.size());
+  for (const auto& item : module.named_parameters()) {
+    const std::vector<std::string> names = name_and_layers(item.key());
+    known.insert(known.end(), names.begin(), names.end());
+    bool any = false;
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      if (matches_name(patterns[i], item.key())) used[i] = any = true;
+    }
+    if (!any) continue;
+    frozen.push_back(item.key());
+    parameters.push_back(item.value());
+  }
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    if (used[i]) continue;
+    const std::string near = nearest(patterns[i], known);
+    throw ConfigError(str("model.freeze: '", patterns[i], "' is the name of no parameter or layer",
+                          near.empty() ? str("; a name here is '", known.empty() ? "" : known.front(), "'")
+                                       : str("; did you mean '", near, "'?")));
+  }
+  for (at::Tensor& parameter : parameters) parameter.set_requires_grad(false);
+  for (const auto& layer : module.modules()) {
+    auto* norm = layer->as<BatchNorm>();
+    if (norm != nullptr && !norm->weight.requires_grad() && !norm->bias.requires_grad()) norm->freeze();
+  }
+  return frozen;
+}
+
+}  // namespace dtrain::models

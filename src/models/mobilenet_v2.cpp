@@ -1,0 +1,106 @@
+// MobileNetV2 of width 1 (Sandler et al. 2018) as torchvision builds it.
+
+#include "models/batch_norm.h"
+#include "models/checkpointed.h"
+#include "models/networks.h"
+
+namespace dtrain::models {
+namespace {
+
+namespace nn = torch::nn;
+
+nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t groups = 1) {
+  return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).groups(groups).bias(false));
+}
+
+// torchvision's Conv2dNormActivation.
+class ConvNormRelu6 : public nn::Module {
+ public:
+  ConvNormRelu6(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t groups = 1) {
+    conv_ = register_module("0", conv(in, out, kernel, stride, groups));
+    norm_ = register_module("1", BatchNorm(out));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    at::Tensor y = norm_->forward(conv_->forward(x));
+    return at::relu6_(y);
+  }
+
+ private:
+  nn::Conv2d conv_{nullptr};
+  BatchNorm norm_{nullptr};
+};
+
+// 1×1 to `expansion` times the channels, 3×3 per channel, 1×1 to `out` channels without activation.
+class InvertedResidual : public nn::Module {
+ public:
+  InvertedResidual(int64_t in, int64_t out, int64_t stride, int64_t expansion) : residual_(stride == 1 && in == out) {
+    const int64_t hidden = in * expansion;
+    if (expansion != 1) conv_->push_back(std::make_shared<ConvNormRelu6>(in, hidden, 1));
+    conv_->push_back(std::make_shared<ConvNormRelu6>(hidden, hidden, 3, stride, hidden));
+    conv_->push_back(conv(hidden, out, 1));
+    conv_->push_back(BatchNorm(out));
+    register_module("conv", conv_);
+  }
+  at::Tensor forward(const at::Tensor& x) { return residual_ ? x + conv_->forward(x) : conv_->forward(x); }
+
+ private:
+  bool residual_;
+  nn::Sequential conv_;
+};
+
+struct Stage {
+  int64_t expansion, channels, blocks, stride;
+};
+constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
+                             {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+
+class MobileNetV2 : public Network {
+ public:
+  explicit MobileNetV2(const NetworkOptions& options) : checkpointing_(options.checkpointing) {
+    stem_ = add(std::make_shared<ConvNormRelu6>(3, 32, 3, 2));
+    int64_t in = 32;
+    for (const Stage& stage : kStages) {
+      for (int64_t i = 0; i < stage.blocks; ++i) {
+        blocks_.push_back(
+            add(std::make_shared<InvertedResidual>(in, stage.channels, i == 0 ? stage.stride : 1, stage.expansion)));
+        in = stage.channels;
+      }
+    }
+    last_ = add(std::make_shared<ConvNormRelu6>(in, kFeatures, 1));
+    register_module("features", features_);
+    classifier_->push_back(KeyedDropout(options.dropout, kDropoutLayer));
+    classifier_->push_back(nn::Linear(kFeatures, options.outputs));
+    register_module("classifier", classifier_);
+  }
+
+  at::Tensor forward(at::Tensor x) override {
+    x = segment(checkpointing_, stem_, x);
+    for (const auto& block : blocks_) x = segment(checkpointing_, block, x);
+    x = segment(checkpointing_, last_, x);
+    return classifier_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
+  }
+
+  std::string head_prefix() const override { return "classifier.1."; }
+
+ private:
+  static constexpr int64_t kFeatures = 1280, kDropoutLayer = 0;
+
+  template <typename Block>
+  std::shared_ptr<Block> add(std::shared_ptr<Block> block) {
+    features_->push_back(block);
+    return block;
+  }
+
+  bool checkpointing_;
+  std::shared_ptr<ConvNormRelu6> stem_, last_;
+  std::vector<std::shared_ptr<InvertedResidual>> blocks_;
+  nn::Sequential features_, classifier_;
+};
+
+}  // namespace
+
+std::shared_ptr<Network> make_mobilenet_v2(const NetworkOptions& options) {
+  return std::make_shared<MobileNetV2>(options);
+}
+
+}  // namespace dtrain::models
