@@ -42,6 +42,8 @@ DataFacts facts_of(const data::Store& store, const std::vector<int64_t>& train_i
   DataFacts facts;
   const data::Schema& schema = store.schema();
   facts.classes = names_in(store.attribute("class_names"));
+  if (schema.input.element == data::Element::kUint8 && schema.input.shape.size() == 3)
+    facts.stored_size = std::min(schema.input.shape[0], schema.input.shape[1]);
   if (schema.input.element == data::Element::kFloat32 && !schema.input.shape.empty()) {
     facts.features = schema.input.shape.back();
     facts.longest = schema.input.shape.size() > 1 ? schema.input.shape[0] : 1;
@@ -73,6 +75,7 @@ DataFacts facts_of(const Metadata& metadata) {
   DataFacts facts;
   facts.features = number(metadata, "features", 0);
   facts.longest = number(metadata, "longest", 0);
+  facts.stored_size = number(metadata, "stored_size", 0);
   if (const std::string* names = find(metadata, "class_names")) facts.classes = names_in(*names);
   return facts;
 }
@@ -81,6 +84,7 @@ Metadata to_metadata(const DataFacts& facts) {
   Metadata metadata;
   if (facts.features > 0) metadata["features"] = str(facts.features);
   if (facts.longest > 0) metadata["longest"] = str(facts.longest);
+  if (facts.stored_size > 0) metadata["stored_size"] = str(facts.stored_size);
   if (!facts.classes.empty()) metadata["class_names"] = join(facts.classes, "\n");
   return metadata;
 }

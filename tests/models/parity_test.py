@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 PARITY = sys.argv[1]
+SIZE = 64
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # sums in the same order on both sides
 
 
@@ -32,8 +33,26 @@ def headpose_cnn(outputs):
     return HeadposeCnn()
 
 
+def simple_cnn(outputs):
+    def block(i, o):
+        return nn.Sequential(nn.Conv2d(i, o, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
+
+    class SimpleCnn(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.features = nn.Sequential(block(3, 32), block(32, 64), block(64, 128))
+            self.fc = nn.Sequential(nn.Linear(128 * (SIZE // 8) ** 2, 256), nn.ReLU(), nn.Dropout(0), nn.Linear(256, outputs))
+
+        def forward(self, x):
+            return self.fc(self.features(x).flatten(1))
+
+    return SimpleCnn()
+
+
 NETWORKS = {
     "headpose_cnn": headpose_cnn,
+    "simple_cnn": simple_cnn,
+    "mobilenet_v2": lambda outputs: torchvision.models.mobilenet_v2(num_classes=outputs, dropout=0),
     "resnet18": lambda outputs: torchvision.models.resnet18(num_classes=outputs),
     "resnet50": lambda outputs: torchvision.models.resnet50(num_classes=outputs),
 }
@@ -69,7 +88,7 @@ def check_names(name, network, outputs):
 
 def check_values(name, network, outputs, folder):
     randomise(network)
-    x = torch.randn(4, 3, 64, 64)
+    x = torch.randn(4, 3, SIZE, SIZE)
     source, target = folder / "in.safetensors", folder / "out.safetensors"
     save_file({**{k: v.contiguous() for k, v in network.state_dict().items()}, "input": x}, source)
     command = [PARITY, "run", name, str(outputs), source, target]

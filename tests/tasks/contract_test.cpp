@@ -22,13 +22,28 @@ config::Config small(const std::string& task) {
   return config;
 }
 
+// What the data of `task` would say.
+DataFacts facts_for(const std::string& task) {
+  DataFacts facts;
+  if (task == "classify") {
+    facts.stored_size = 32;
+    facts.classes = {"cat", "dog", "eel", "fox", "gnu", "hen", "ibis"};
+    facts.class_counts = {2, 2, 2, 2, 2, 2, 2};
+  }
+  return facts;
+}
+
 data::Batch batch_of(const Task& task, int64_t samples, uint64_t seed = 7) {
   torch::manual_seed(seed);
   data::Batch batch;
   const int64_t size = task.samples().image_size;
   batch.inputs = at::randn({samples, 3, size, size}).contiguous(at::MemoryFormat::ChannelsLast);
-  batch.targets = at::rand({samples, 3}) * 120 - 60;
-  if (task.metadata().at("task") == "module") batch.targets /= 60;  // no unit of its own
+  if (task.metadata().at("task") == "classify") {
+    batch.targets = at::randint(0, 7, {samples}, at::kLong);
+  } else {
+    batch.targets = at::rand({samples, 3}) * 120 - 60;
+    if (task.metadata().at("task") == "module") batch.targets /= 60;  // no unit of its own
+  }
   for (int64_t id = 0; id < samples; ++id) batch.ids.push_back(id);
   batch.global_samples = samples;
   return batch;
@@ -44,7 +59,7 @@ data::Batch half(const data::Batch& whole, int64_t begin, int64_t end) {
 
 class EveryTask : public ::testing::TestWithParam<std::string> {
  protected:
-  std::unique_ptr<Task> task = make_task(small(GetParam()), {});
+  std::unique_ptr<Task> task = make_task(small(GetParam()), facts_for(GetParam()));
 };
 
 TEST_P(EveryTask, HasAFiniteLossAndGradient) {
@@ -127,7 +142,7 @@ TEST_P(EveryTask, StateRoundTrips) {
       checkpoint::from_safetensors(checkpoint::to_safetensors(state, task->metadata()), "state");
   config::Config other = small(GetParam());
   other.train.seed = 99;
-  const std::unique_ptr<Task> restored = make_task(other, {});
+  const std::unique_ptr<Task> restored = make_task(other, facts_for(GetParam()));
   models::load_all(restored->model(), file.tensors);
   const data::Batch batch = batch_of(*task, 3);
   const at::NoGradGuard no_grad;

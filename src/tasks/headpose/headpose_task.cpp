@@ -21,9 +21,11 @@ class HeadposeTask : public Task {
  public:
   explicit HeadposeTask(const config::Config& config)
       : config_(config),
-        network_(
-            models::make_network(config::network_of(config),
-                                 {.outputs = 3, .dropout = config::dropout_of(config), .seed = config.train.seed})) {
+        network_(models::make_network(config::network_of(config), {.outputs = 3,
+                                                                   .dropout = config::dropout_of(config),
+                                                                   .seed = config.train.seed,
+                                                                   .image_size = config.model.image_size,
+                                                                   .checkpointing = config.model.checkpointing})) {
     spec_.image_size = config.model.image_size;
     spec_.target_flip_sign = {-1, 1, -1};  // the mirror image looks the other way and leans the other way
     spec_.hflip = config.augment.hflip;

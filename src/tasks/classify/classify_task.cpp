@@ -1,0 +1,188 @@
+// Image classification: RGB image -> class. README.md of this folder tells data, command and expected result.
+
+#include <algorithm>
+#include <cmath>
+
+#include "config/model_defaults.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "models/models.h"
+#include "tasks/classify/class_weights.h"
+#include "tasks/confusion.h"
+#include "tasks/task.h"
+
+namespace dtrain::tasks {
+namespace {
+
+constexpr float kCentreShare = 224.0f / 256.0f;  // torchvision's: the shorter side to 256, the centre of 224
+constexpr int64_t kTop = 5;
+constexpr int64_t kLargestConfusion = 100;                       // classes: more make no readable table
+constexpr const char* kMacro[] = {"precision", "recall", "f1"};  // means over classes, in the columns of class_table
+
+// Mean of a column of class_table over the classes that occur; what is not a number there counts as 0, as in
+// scikit-learn's macro average.
+double macro_average(const Table& by_class, size_t column) {
+  constexpr size_t kF1 = 2;
+  double sum = 0, classes = 0;
+  for (const std::vector<double>& row : by_class.cells) {
+    if (std::isnan(row[kF1])) continue;  // neither there nor predicted
+    sum += std::isnan(row[column]) ? 0 : row[column];
+    classes += 1;
+  }
+  return sum / classes;
+}
+
+class ClassifyTask : public Task {
+ public:
+  ClassifyTask(const config::Config& config, const DataFacts& facts)
+      : config_(config), facts_(facts), classes_(static_cast<int64_t>(facts.classes.size())) {
+    if (classes_ < 2) {
+      throw DataError(str("classify needs two classes or more, and the data have ",
+                          classes_ == 0 ? "none (no class_names)" : "one, " + facts.classes[0],
+                          ": `dtrain convert images DIR` takes one sub-folder per class"));
+    }
+    const std::vector<double> weights = class_weights(config.train.class_weights, facts.classes, facts.class_counts);
+    mean_weight_ = mean_weight(weights, facts.class_counts);
+    if (config.train.class_weights != "none") class_weights_ = at::tensor(weights, at::kDouble);
+    network_ = models::make_network(config::network_of(config), {.outputs = classes_,
+                                                                 .dropout = config::dropout_of(config),
+                                                                 .seed = config.train.seed,
+                                                                 .image_size = config.model.image_size,
+                                                                 .checkpointing = config.model.checkpointing});
+    spec_.image_size = config.model.image_size;
+    spec_.hflip = config.augment.hflip;
+    spec_.crop_scale = static_cast<float>(config.augment.crop_scale);
+    spec_.crop_ratio = static_cast<float>(config.augment.crop_ratio);
+    spec_.brightness = static_cast<float>(config.augment.brightness);
+    spec_.contrast = static_cast<float>(config.augment.contrast);
+    spec_.saturation = static_cast<float>(config.augment.saturation);
+    spec_.hue = static_cast<float>(config.augment.hue);
+    if (facts.stored_size > config.model.image_size) spec_.centre_share = kCentreShare;
+  }
+
+  torch::nn::Module& model() override { return *network_; }
+  const data::SampleSpec& samples() const override { return spec_; }
+
+  void check(const data::Store& store) const override {
+    const data::Schema& schema = store.schema();
+    const std::string file = store.path().string();
+    if (schema.task != "classify") {
+      throw DataError(str(file, " holds samples of task '", schema.task, "', not classify"));
+    }
+    if (schema.target != data::Field{data::Element::kInt64, {}} || schema.input.element != data::Element::kUint8) {
+      throw DataError(str(file, ": classify needs /inputs uint8 [N, H, W, 3] and /targets int64 [N]"));
+    }
+    const std::string names = store.attribute("class_names"), known = join(facts_.classes, "\n");
+    if (names != known) {
+      throw DataError(str(file, " has the classes ", join(split(names, '\n'), ", "), "; the network knows ",
+                          join(facts_.classes, ", "), ": their names and order must be the same"));
+    }
+    if (const auto bad = data::first_bad_class(store, classes_)) {
+      throw DataError(str(file, "#", bad->id, ": class ", bad->value, " is not one of the ", classes_,
+                          " from 0 (source ", store.source(bad->id), ")"));
+    }
+  }
+
+  Loss loss(const data::Batch& batch) override {
+    const at::Tensor output = logits(batch);
+    at::Tensor weights;
+    if (class_weights_.defined()) weights = class_weights_.to(output.options().requires_grad(false));
+    const at::Tensor each = at::cross_entropy_loss(output, batch.targets, weights, at::Reduction::None,
+                                                   /*ignore_index=*/-100, config_.train.label_smoothing);
+    const at::Tensor weight = weights.defined() ? weights.index_select(0, batch.targets).sum()
+                                                : at::full({}, batch.samples(), output.options().requires_grad(false));
+    return {each.sum(), weight, each.detach()};
+  }
+
+  double planned_weight(int64_t samples) const override { return mean_weight_ * static_cast<double>(samples); }
+
+  // The loss counted here is the plain cross entropy, without smoothing and weights: comparable between runs.
+  Counted count(const data::Batch& batch) override {
+    const at::Tensor output = logits(batch).to(at::kDouble), target = batch.targets;
+    const at::Tensor each = at::cross_entropy_loss(output, target, {}, at::Reduction::None);
+    Counted counted;
+    counted.sums = {{"samples", at::full({}, batch.samples(), output.options())},
+                    {"loss", each.sum()},
+                    {"confusion", confusion(target, output.argmax(1), classes_)}};
+    if (has_top5()) {
+      const at::Tensor best = std::get<1>(output.topk(kTop, 1));
+      counted.sums.emplace_back("top5", best.eq(target.unsqueeze(1)).any(1).sum().to(at::kDouble));
+    }
+    counted.errors = each;
+    return counted;
+  }
+
+  Summary summarise(const Counts& totals) const override {
+    const double samples = totals[0].second.item<double>();
+    const at::Tensor& matrix = totals[2].second;
+    Table by_class = class_table(matrix, facts_.classes);
+    Summary summary;
+    summary.metrics = {{"loss", totals[1].second.item<double>() / samples}, {"top1", accuracy(matrix)}};
+    if (has_top5()) summary.metrics.emplace_back("top5", totals[3].second.item<double>() / samples);
+    for (size_t i = 0; i < std::size(kMacro); ++i) summary.metrics.emplace_back(kMacro[i], macro_average(by_class, i));
+    summary.tables.push_back(std::move(by_class));
+    if (classes_ <= kLargestConfusion) summary.tables.push_back(confusion_table(matrix, facts_.classes));
+    return summary;
+  }
+
+  std::vector<MetricSpec> metrics() const override {
+    std::vector<MetricSpec> specs = {{"loss"}, {"top1", true}};
+    if (has_top5()) specs.push_back({"top5", true});
+    for (const char* name : kMacro) specs.push_back({name, true});
+    return specs;
+  }
+
+  std::vector<std::string> columns() const override {
+    return {"class", "probability", "top_classes", "top_probabilities"};
+  }
+
+  std::vector<Row> predict(const data::Batch& batch) override {
+    const int64_t top = std::min(kTop, classes_);
+    const auto [probability, number] = logits(batch).softmax(1).to(at::kDouble).topk(top, 1);
+    const at::Tensor shares = probability.to(at::kCPU).contiguous(), classes = number.to(at::kCPU).contiguous();
+    const double* share = shares.const_data_ptr<double>();
+    const int64_t* first = classes.const_data_ptr<int64_t>();
+    std::vector<Row> rows;
+    for (int64_t i = 0; i < batch.samples(); ++i, share += top, first += top) {
+      rows.push_back({facts_.classes[static_cast<size_t>(*first)], *share, std::vector<int64_t>(first, first + top),
+                      std::vector<double>(share, share + top)});
+    }
+    return rows;
+  }
+
+  Metadata metadata() const override {
+    Metadata metadata = to_metadata(facts_);
+    metadata.merge(Metadata{{"task", "classify"},
+                            {"network", config::network_of(config_)},
+                            {"image_size", str(spec_.image_size)},
+                            {"outputs", "logits"},
+                            {"mean", str(spec_.mean[0], ",", spec_.mean[1], ",", spec_.mean[2])},
+                            {"std", str(spec_.std[0], ",", spec_.std[1], ",", spec_.std[2])}});
+    return metadata;
+  }
+
+ private:
+  bool has_top5() const { return classes_ > kTop; }  // of five classes it would be 1 always
+
+  // [B, classes], in float32 at least, whatever autocast made of it.
+  at::Tensor logits(const data::Batch& batch) {
+    const at::Tensor output = network_->forward(batch.inputs);
+    return output.scalar_type() == at::kDouble ? output : output.to(at::kFloat);
+  }
+
+  config::Config config_;
+  DataFacts facts_;
+  int64_t classes_;
+  double mean_weight_ = 1;
+  at::Tensor class_weights_;  // float64 [classes]; undefined: all 1
+  std::shared_ptr<models::Network> network_;
+  data::SampleSpec spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_classify(const config::Config& config, const DataFacts& facts) {
+  return std::make_unique<ClassifyTask>(config, facts);
+}
+
+}  // namespace dtrain::tasks
