@@ -21,6 +21,15 @@ std::string headpose_cnn(Layers& layers, const std::string& images) {
   return layers.linear(layers.relu(layers.linear(layers.global_average(x), "fc.0")), "fc.2");
 }
 
+std::string simple_cnn(Layers& layers, Builder& graph, const std::string& images) {
+  std::string x = images;
+  for (int64_t block = 0; block < 3; ++block) {
+    x = layers.max_pool(layers.relu(layers.conv(x, str("features.", block, ".0"), {.padding = 1})), 2, 2, 0);
+  }
+  x = graph.add("Flatten", {x}, {{"axis", int64_t{1}}});
+  return layers.linear(layers.relu(layers.linear(x, "fc.0")), "fc.3");
+}
+
 std::string resnet(Layers& layers, Builder& graph, const Weights& weights, const std::array<int64_t, 4>& depths,
                    const std::string& images) {
   std::string x = layers.relu(layers.conv(images, "conv1", {.stride = 2, .padding = 3, .norm = "bn1"}));
@@ -93,6 +102,9 @@ Graph image_graph(const Weights& weights, const Metadata& metadata) {
   if (network == "headpose_cnn") {
     output = headpose_cnn(layers, images);
     head = "fc.2";
+  } else if (network == "simple_cnn") {
+    output = simple_cnn(layers, graph, images);
+    head = "fc.3";
   } else if (network == "resnet18") {
     output = resnet(layers, graph, weights, {2, 2, 2, 2}, images);
   } else if (network == "resnet50") {

@@ -11,7 +11,7 @@ namespace dtrain::exporting {
 
 struct ConvOptions {
   int64_t stride = 1, padding = 0, groups = 1;
-  std::string norm;  // the batch norm behind it, folded in; "": none
+  std::string norm = {};  // the batch norm behind it, folded in; "": none
 };
 
 class Layers {

@@ -32,6 +32,7 @@ Graph build_graph(const Weights& weights, const Metadata& metadata) {
         "from");
   }
   if (network == "cnn_lstm") return cnn_lstm_graph(weights, metadata);
+  if (network == "pointer_network") return pointer_graph(weights, metadata);
   return image_graph(weights, metadata);
 }
 

@@ -5,6 +5,8 @@
 //
 //   image networks   images [batch, 3, S, S] float32, normalised (metadata: mean, std) -> angles | logits [batch,
 //   outputs] cnn_lstm         sequences [batch, time, F] float32, lengths [batch] int64 -> logits [batch, classes]
+//   pointer_network  elements [batch, L, F] float32, lengths [batch] int64 -> order [batch, L] int64, -1 from the
+//                    length on; L is the longest set that it was trained on
 //
 // Errors: CheckpointError (a tensor missing, left over or misshapen), UsageError (a network that has no graph: says
 // what to do instead). Thread-safety: pure functions.
@@ -32,5 +34,6 @@ std::string why_not_int8(const std::string& network);
 // One per kind of network; build_graph chooses by the metadata's "network".
 Graph image_graph(const Weights&, const Metadata&);
 Graph cnn_lstm_graph(const Weights&, const Metadata&);
+Graph pointer_graph(const Weights&, const Metadata&);
 
 }  // namespace dtrain::exporting
