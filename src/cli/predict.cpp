@@ -225,8 +225,8 @@ int predict(Launched& launched, const Options& options) {
                                                                 .steps = data::steps_per_epoch(count, global_batch),
                                                                 .shuffle = false,
                                                                 .augment = false,
-                                                                .skip_bad = true,
                                                                 .threads = how.threads(launched.cores),
+                                                                .skip_bad = true,
                                                                 .device = launched.device},
                                             shard);
   });

@@ -96,6 +96,10 @@ config::Config config_of(const Metadata& metadata) {
   config.model.image_size = number(metadata, "image_size", config.model.image_size);
   config.model.hidden = number(metadata, "hidden", config.model.hidden);
   config.augment = {.hflip = false, .crop_scale = 1, .brightness = 0, .contrast = 0, .saturation = 0, .hue = 0};
+  if (config.task == "module") {
+    config.model.file = required(metadata, "module_file");
+    config.module = {.loss = required(metadata, "loss"), .inputs = required(metadata, "inputs")};
+  }
   return config;
 }
 
