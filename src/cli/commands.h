@@ -13,6 +13,8 @@ using Arguments = std::vector<std::string>;
 
 int run_train(const Arguments&);
 int run_eval(const Arguments&);
+int run_predict(const Arguments&);
+int run_export(const Arguments&);
 int run_convert(const Arguments&);
 int run_synth(const Arguments&);
 int run_inspect(const Arguments&);

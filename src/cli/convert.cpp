@@ -7,32 +7,65 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/convert/convert.h"
+#include "data/convert/raw_set.h"
 
 namespace dtrain::cli {
 namespace {
 
 constexpr const char* kAbout =
-    R"(Turn a published data set's folder into one dtrain HDF5 file, ready to train.
+    R"(Turn data as others publish or keep it into one dtrain HDF5 file, ready to train.
 
-Data sets and the layout that DIR must have:
+Your own data:
+  images     DIR/CLASS/...: JPEG and PNG of any kind and size. Turned upright (Exif), over white where they are
+             transparent, the shorter side scaled to --size (256), the middle square kept; uint8 [N, S, S, 3]
+  sequence   DIR/CLASS/...: .npy of shape [T, F] or [T], any T, one F, any number type; stored as float32
+             Both: or DIR/train/CLASS/..., DIR/val/CLASS/..., DIR/test/CLASS/... (any of the three)
+  pointer    FILE.npz: features [N, L, 7 or 8], order [N, L] (padded with -1), lengths [N] if wanted; or, for sets of
+             any size, values [R, 7 or 8], offsets [N + 1], order [R]. order: the element visited first, second, ...
+             In both, if wanted, split [N]: 0 train, 1 val, 2 test
+
+Published head-pose sets (yaw, pitch, roll in degrees; an angle beyond 99 degrees: left out and counted):
   300wlp     AFW, HELEN, IBUG, LFPW and their *_Flip: NAME.jpg beside NAME.mat (Pose_Para, pt2d)
   aflw2000   NAME.jpg beside NAME.mat; all of it becomes the test split
   biwi       01 to 24: frame_NNNNN_rgb.png, frame_NNNNN_pose.txt and rgb.cal
 
-Labels are yaw, pitch, roll in degrees; samples with an angle beyond 99 degrees are left out and counted. Damaged
-samples are listed with their reason in OUT.quarantine.json. An interrupted conversion goes on where it was when the same
-command is given again. The test split goes by source photo (300wlp) or person (biwi), never by picture.)";
+Damaged samples are left out and listed with their reason in OUT.quarantine.json. An interrupted conversion goes on
+where it was when the same command is given again. Splits that the data do not say are drawn by key: by class
+(images, sequence), by source photo (300wlp) or person (biwi), never by picture.)";
 
 constexpr size_t kQuarantinedShown = 5;
 
 std::string count(int64_t n, const char* what) { return str(human_count(n), " ", what); }
 
+void tell(const data::ConvertPlan& plan, const std::string& out) {
+  std::string text =
+      str("converting ", count(plan.samples, "samples"), " into ", out, ": about ", human_bytes(plan.output_bytes),
+          " (", human_bytes(plan.working_bytes), " needed while it is made)");
+  if (plan.free_bytes > 0) text += ", " + human_bytes(plan.free_bytes) + " free on that disk";
+  log::info(text);
+}
+
+std::string form(const data::ConvertSummary& s) {
+  const std::vector<int64_t>& shape = s.schema.input.shape;
+  if (!s.schema.input.variable()) return str("samples of ", shape[1], "x", shape[0]);
+  return str(s.schema.task == "pointer" ? "sets" : "sequences", " of ", fixed(s.mean_rows, 1), " rows of ", shape[1],
+             " on average");
+}
+
+void tell_classes(const data::ConvertSummary& s) {
+  if (s.classes.empty()) return;
+  const auto by_count = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto [fewest, most] = std::minmax_element(s.classes.begin(), s.classes.end(), by_count);
+  log::plain(str(s.classes.size(), " classes, from ", count(fewest->second, "samples"), " (", fewest->first, ") to ",
+                 human_count(most->second), " (", most->first, ")"));
+}
+
 void tell(const data::ConvertSummary& s, const data::ConvertOptions& options) {
   std::vector<std::string> splits;
   for (const auto& [name, samples] : s.splits) splits.push_back(str(name, " ", human_count(samples)));
-  log::plain(str("wrote ", options.out.string(), ": ", count(s.kept, "samples"), " of ", options.size, "x",
-                 options.size, " (", join(splits, ", "), ") in ", count(s.groups, "groups"), ", ",
-                 human_duration(s.seconds)));
+  log::plain(str("wrote ", options.out.string(), ": ", human_count(s.kept), " ", form(s), " (", join(splits, ", "), ")",
+                 s.groups == s.kept ? "" : str(" in ", count(s.groups, "groups")), ", ", human_duration(s.seconds)));
+  tell_classes(s);
   std::vector<std::string> left_out;
   if (s.beyond_range > 0) left_out.push_back(count(s.beyond_range, "with an angle beyond 99 degrees"));
   if (s.unlisted > 0) left_out.push_back(count(s.unlisted, "in none of the lists"));
@@ -47,23 +80,29 @@ void tell(const data::ConvertSummary& s, const data::ConvertOptions& options) {
                      " source photos or persons have samples in more than one of the lists (first: ",
                      s.straddling_groups.front(), "): the error measured will be too small"));
   }
+  if (s.repeated > 0) {
+    log::warning(str(count(s.repeated, "samples"), " of the validation and test splits are, byte for byte, also in the",
+                     " training split: the error measured will be too small"));
+  }
 }
 
 }  // namespace
 
 int run_convert(const Arguments& arguments) {
   data::ConvertOptions options;
-  std::string name, folder, out;
+  std::string name, source, out;
   CLI::App app(kAbout, "dtrain convert");
-  app.add_option("NAME", name, "300wlp, aflw2000 or biwi")->required();
-  app.add_option("DIR", folder, "the folder of the data set")->required();
+  app.add_option("NAME", name, join(data::converter_names(), ", "))->required();
+  app.add_option("SOURCE", source, "the folder of the data; pointer: the file")->required();
   app.add_option("--out", out, "the file to write (default: data/NAME.h5)");
-  app.add_option("--size", options.size, "side of the stored pictures in pixels")->capture_default_str();
+  app.add_option("--size", options.size, "side of the stored pictures in pixels (default: images 256, head pose 224)");
   app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
   app.add_flag("--force", options.force, "replace an existing file");
-  app.add_option("--test-share", options.split.test_share, "share of the source photos that becomes the test split")
+  app.add_option("--test-share", options.split.test_share, "share that becomes the test split, of each class or group")
       ->capture_default_str();
-  app.add_option("--seed", options.split.seed, "of the choice of these photos")->capture_default_str();
+  app.add_option("--val-share", options.split.val_share,
+                 "likewise, validation (default: 0.1; head pose 0: training takes it out of the training split)");
+  app.add_option("--seed", options.split.seed, "of these choices")->capture_default_str();
   app.add_option("--train-list", options.split.train_list, "file of sample names without suffix, one a line");
   app.add_option("--val-list", options.split.val_list, "likewise");
   app.add_option("--test-list", options.split.test_list, "likewise; samples in no list are left out");
@@ -72,13 +111,12 @@ int run_convert(const Arguments& arguments) {
                      join(data::kBiwiTestSequences, ","), ")"))
       ->delimiter(',');
   if (!parse(app, arguments)) return 0;
-  options.folder = folder;
+  options.source = source;
   options.out = out.empty() ? "data/" + name + ".h5" : out;
 
   ProgressLine line("reading");
-  const data::ConvertSummary summary = data::convert(name, options, [&](const data::ConvertProgress& progress) {
-    line.show(progress.done, progress.total, progress.resumed);
-  });
+  const data::ConvertSummary summary = data::convert(
+      name, options, line.reporter(), [&](const data::ConvertPlan& plan) { tell(plan, options.out.string()); });
   tell(summary, options);
   return 0;
 }

@@ -2,11 +2,11 @@
 // needed.
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 
 #include "cli/commands.h"
 #include "cli/eval_report.h"
+#include "cli/inference_options.h"
 #include "cli/launch.h"
 #include "cli/loaded_model.h"
 #include "cli/options.h"
@@ -23,14 +23,15 @@ namespace dtrain::cli {
 namespace {
 
 struct Options {
-  std::string path, data, split = "test", amp = "fp32", device = "auto";
-  int64_t batch_size = 64, workers = 0, worst = 10;
-  std::string json;
+  std::string path, data, split = "test", json;
+  int64_t worst = 10;
+  InferenceOptions inference;
 };
 
 int eval(Launched& launched, const Options& options) {
   dist::Communicator& host = launched.host;
-  LoadedModel loaded = load_model(host, options.path);
+  const InferenceOptions& how = options.inference;
+  LoadedModel loaded = load_model(host, options.path, how.module_file);
   tasks::Task& task = *loaded.task;
   config::Config& config = loaded.config;
   std::unique_ptr<data::Store> store;
@@ -41,8 +42,7 @@ int eval(Launched& launched, const Options& options) {
     store = data::Store::open(config.data.file);
     task.check(*store);
     splits = data::splits(*store, config.data.val_share, config.train.seed);
-    precision =
-        train::parse_precision(options.amp, launched.device.type(), train::device_info(launched.device).capability);
+    precision = train::parse_precision(how.amp, launched.device.type(), train::device_info(launched.device).capability);
   });
   const std::vector<int64_t>& ids = options.split == "train" ? splits.train
                                     : options.split == "val" ? splits.val
@@ -54,10 +54,9 @@ int eval(Launched& launched, const Options& options) {
   train::apply_precision(precision);
   task.model().to(launched.device);
   models::set_channels_last(task.model());
-  const int threads = options.workers > 0 ? static_cast<int>(options.workers) : std::clamp(launched.cores / 2, 1, 8);
   const train::Evaluation evaluation = train::evaluate(task, *store, ids, options.split,
-                                                       {.batch_size = options.batch_size,
-                                                        .threads = threads,
+                                                       {.batch_size = how.batch_size,
+                                                        .threads = how.threads(launched.cores),
                                                         .skip_bad = config.data.on_bad_sample == "skip",
                                                         .precision = precision,
                                                         .device = launched.device,
@@ -97,25 +96,15 @@ int run_eval(const Arguments& arguments) {
   app.add_option("--split", options.split, "train, val or test")
       ->check(CLI::IsMember({"train", "val", "test"}))
       ->capture_default_str();
-  app.add_option("--batch-size", options.batch_size, "samples per rank and forward pass")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--workers", options.workers, "reader threads per rank; 0: from the cores of the rank")
-      ->check(CLI::Range(0, 1024));
-  app.add_option("--amp", options.amp, "fp32, tf32, bf16, fp16 or auto")
-      ->check(CLI::IsMember({"fp32", "tf32", "bf16", "fp16", "auto", "off"}))
-      ->capture_default_str();
-  app.add_option("--device", options.device, "auto, cuda or cpu")
-      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
-      ->capture_default_str();
+  options.inference.add_to(app);
   app.add_option("--worst", options.worst, "name so many samples with the largest errors")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   app.add_option("--json", options.json, "write all of it, tables too, as JSON to this file");
   if (!parse(app, arguments)) return 0;
-  if (options.amp == "off") options.amp = "fp32";
+  if (options.inference.amp == "off") options.inference.amp = "fp32";
   config::Device device;
-  device.type = options.device;
+  device.type = options.inference.device;
   return launch(device, [&](Launched& launched) { return eval(launched, options); });
 }
 

@@ -14,9 +14,14 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"train", "[CONFIG.yaml] [--section.key VALUE]...", "train (the default command)", run_train},
       {"eval", "RUN|CHECKPOINT [--data FILE] [--split NAME]", "metrics of a checkpoint on a split", run_eval},
+      {"predict", "RUN|CHECKPOINT INPUT... [--out FILE] [--format csv|jsonl]", "predictions as rows of text",
+       run_predict},
+      {"export", "RUN|CHECKPOINT --format safetensors|onnx|onnx-int8|torchscript [--out FILE]",
+       "a file that other programs open", run_export},
       {"convert", "300wlp|aflw2000|biwi DIR [--out FILE]", "raw data to one dtrain HDF5 file", run_convert},
       {"synth", "headpose [--layout hdf5|300wlp|biwi]", "generated data, as files or as HDF5", run_synth},
-      {"inspect", "FILE|CHECKPOINT [--verify]", "what is in a data file or a checkpoint", run_inspect},
+      {"inspect", "FILE|CHECKPOINT|MODEL.pt [--verify]", "what is in a data file, a checkpoint or a TorchScript file",
+       run_inspect},
   };
   return all;
 }

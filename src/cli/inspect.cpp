@@ -1,26 +1,67 @@
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "checkpoint/inspect.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/run_folder.h"
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/strings.h"
 #include "data/inspect.h"
+#include "tasks/module/contract.h"
 
 namespace dtrain::cli {
+namespace {
+
+struct ModuleTrial {
+  std::string inputs;
+  int64_t image_size = 224, features = 0;
+};
+
+// TorchScript files are zip archives.
+bool is_archive(const std::string& path) {
+  std::array<char, 4> bytes{};
+  std::ifstream in(path, std::ios::binary);
+  return in.read(bytes.data(), bytes.size()) && std::string_view(bytes.data(), bytes.size()) == "PK\x03\x04";
+}
+
+int inspect_module(const std::string& path, const ModuleTrial& trial) {
+  const tasks::Contract contract = tasks::examine(
+      path, tasks::likely_trials(path, trial.inputs, trial.image_size, trial.features), tasks::ModuleLoss("mse"));
+  std::fputs(
+      (str("TorchScript ", path, ", SHA-256 ", sha256_hex_of_file(path), "\n") + tasks::to_text(contract)).c_str(),
+      stdout);
+  if (contract.defects.empty()) return 0;
+  std::fflush(stdout);
+  throw DataError(str(path, ": ", contract.defects.size(), contract.defects.size() == 1 ? " defect" : " defects",
+                      " that would stop its training"));
+}
+
+}  // namespace
 
 int run_inspect(const Arguments& arguments) {
-  CLI::App app("what is in a data file or a checkpoint", "dtrain inspect");
+  CLI::App app("what is in a data file, a checkpoint or a TorchScript file", "dtrain inspect");
   std::string path;
   bool verify = false;
-  app.add_option("PATH", path, "a dtrain HDF5 file, a checkpoint folder or a run folder")->required();
+  ModuleTrial trial;
+  app.add_option("PATH", path, "a dtrain HDF5 file, a checkpoint or run folder, or a TorchScript file (which is run)")
+      ->required();
   app.add_flag("--verify", verify, "read all of it and compare the checksums");
+  app.add_option("--inputs", trial.inputs, "TorchScript: what forward() is given; default: by its first weight")
+      ->check(CLI::IsMember({"image", "rows", "rows+lengths"}));
+  app.add_option("--image-size", trial.image_size, "TorchScript: side of the pictures it is tried on")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--features", trial.features, "TorchScript: numbers in a row; 0: by its first weight")
+      ->check(CLI::Range(0, 1 << 20));
   if (!parse(app, arguments)) return 0;
   std::error_code error;  // a link that leads to itself is not there either
   if (!std::filesystem::exists(path, error)) throw DataError(str(path, " does not exist"));
+  if (is_archive(path)) return inspect_module(path, trial);
   const bool folder = std::filesystem::is_directory(path);
   std::fputs((folder ? checkpoint::inspect_checkpoint(find_checkpoint(path), verify) : data::inspect_data(path, verify))
                  .c_str(),

@@ -16,6 +16,8 @@ int launch(const config::Device& options, const std::function<int(Launched&)>& b
   int exit_code = 0;
   try {
     const dist::CoreShare cores = dist::widen_affinity(world);  // before any thread starts
+    // Sequences make gradients too small for normal numbers, at which CPUs crawl. Threads started later take it over.
+    at::globalContext().setFlushDenormal(true);
     at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : cores.threads());
     const std::unique_ptr<dist::Communicator> host = dist::make_host_communicator(world);
     at::Device device = at::kCPU;

@@ -1,10 +1,14 @@
 #include "cli/loaded_model.h"
 
+#include <filesystem>
 #include <optional>
 
 #include "checkpoint/store.h"
 #include "cli/run_folder.h"
 #include "config/load.h"
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/strings.h"
 #include "dist/bytes.h"
 #include "models/state.h"
 #include "train/content_transfer.h"
@@ -26,9 +30,24 @@ config::Config config_of(const checkpoint::Content& content) {
   return config;
 }
 
+// The weights belong to the code in that very file; and it is not run before this is known.
+void check_module_file(const std::string& file, const checkpoint::Metadata& metadata) {
+  const auto expected = metadata.find("module_sha256");
+  if (expected == metadata.end()) return;
+  if (!std::filesystem::is_regular_file(file)) {
+    throw CheckpointError(
+        str("the network is the TorchScript file ", file, ", which is not there: name it with --module"));
+  }
+  const std::string found = sha256_hex_of_file(file);
+  if (found != expected->second) {
+    throw CheckpointError(str(file, " is another file (SHA-256 ", found, ") than the one that was trained (",
+                              expected->second, "): name that one with --module"));
+  }
+}
+
 }  // namespace
 
-LoadedModel load_model(dist::Communicator& host, const std::string& path) {
+LoadedModel load_model(dist::Communicator& host, const std::string& path, const std::string& module_file) {
   LoadedModel loaded;
   std::optional<checkpoint::Content> content;
   dist::agree_on_rank0(host, [&] {
@@ -39,6 +58,8 @@ LoadedModel load_model(dist::Communicator& host, const std::string& path) {
   dist::agree(host, [&] {
     loaded.metadata = content->model_metadata;
     loaded.config = config_of(*content);
+    if (!module_file.empty()) loaded.config.model.file = module_file;
+    check_module_file(loaded.config.model.file, loaded.metadata);
     loaded.task = tasks::make_task(loaded.config, tasks::facts_of(loaded.metadata));
     models::load_all(loaded.task->model(), content->model);
     loaded.task->model().eval();

@@ -22,6 +22,7 @@ struct LoadedModel {
 
 // `path`: a checkpoint folder, or a run folder (its newest checkpoint that verifies). Collective: rank 0 alone reads
 // the folder, and an error of any rank is agreed on. CheckpointError: none that verifies, or one of another network.
-LoadedModel load_model(dist::Communicator& host, const std::string& path);
+// `module_file`: where the TorchScript file of a task `module` is now; "": where it was while training.
+LoadedModel load_model(dist::Communicator& host, const std::string& path, const std::string& module_file = "");
 
 }  // namespace dtrain::cli

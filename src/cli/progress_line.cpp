@@ -18,17 +18,18 @@ ProgressLine::ProgressLine(std::string what)
       start_(std::chrono::steady_clock::now()),
       last_(start_) {}
 
-void ProgressLine::show(int64_t done, int64_t total, int64_t resumed) {
+void ProgressLine::show(const data::Progress& progress) {
   const auto now = std::chrono::steady_clock::now();
-  const bool end = done >= total;
+  const bool end = progress.done >= progress.total;
   if (!terminal_ && !end && now - last_ < kBetweenLines) return;
   last_ = now;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  const std::string text = progress_text(what_, done, total, resumed, seconds);
+  const std::string text = progress_text(what_, progress, seconds);
   std::fprintf(stderr, terminal_ ? "\r%s\033[K%s" : "%s%s", text.c_str(), end || !terminal_ ? "\n" : "");
 }
 
-std::string progress_text(const std::string& what, int64_t done, int64_t total, int64_t resumed, double seconds) {
+std::string progress_text(const std::string& what, const data::Progress& progress, double seconds) {
+  const auto [done, total, resumed] = progress;
   const double share = total > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100;
   std::string text = str(what, " ", human_count(done), " of ", human_count(total), " (", fixed(share, 1), " %)");
   const int64_t fresh = done - resumed;

@@ -7,13 +7,17 @@
 #include <cstdint>
 #include <string>
 
+#include "data/convert/progress.h"
+
 namespace dtrain::cli {
 
 class ProgressLine {
  public:
   explicit ProgressLine(std::string what);  // "reading", "drawing"
-  // `resumed` of `done` were there before: they do not count for the rate.
-  void show(int64_t done, int64_t total, int64_t resumed = 0);
+  void show(const data::Progress&);
+  data::ReportProgress reporter() {  // show(); not to be called after this object's end
+    return [this](const data::Progress& progress) { show(progress); };
+  }
 
  private:
   std::string what_;
@@ -21,7 +25,7 @@ class ProgressLine {
   std::chrono::steady_clock::time_point start_, last_;
 };
 
-// "reading 1 200 of 4 000 (30.0 %), 812.3 samples/s, 3.4s left"
-std::string progress_text(const std::string& what, int64_t done, int64_t total, int64_t resumed, double seconds);
+// "reading 1 200 of 4 000 (30.0 %), 812.3 samples/s, 3.4s left". What was resumed does not count for the rate.
+std::string progress_text(const std::string& what, const data::Progress&, double seconds);
 
 }  // namespace dtrain::cli

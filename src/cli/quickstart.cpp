@@ -1,5 +1,7 @@
 #include "cli/quickstart.h"
 
+#include <string>
+
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/synth/synth.h"
@@ -7,19 +9,22 @@
 namespace dtrain::cli {
 
 std::filesystem::path quickstart_file(const config::Config& config) {
-  return std::filesystem::path("data") / str("quickstart-", config.model.image_size, ".h5");
+  std::string name = "quickstart-";
+  if (config.task != "headpose") name += config.task;
+  if (config.task == "classify") name += "-";
+  if (config.task == "headpose" || config.task == "classify") name += std::to_string(config.model.image_size);
+  return std::filesystem::path("data") / (name + ".h5");
 }
 
 void make_quickstart_data(const config::Config& config, int threads) {
   const std::filesystem::path file = quickstart_file(config);
   if (std::filesystem::exists(file)) return;
   log::info(str("generating the quick-start set, ", file.string(), ": no data.file or --dataset was given"));
-  const data::SynthSummary made = data::synth_headpose({.layout = "hdf5",
-                                                        .out = file,
-                                                        .samples = 4000,
-                                                        .size = static_cast<int>(config.model.image_size),
-                                                        .threads = threads});
-  log::info(str("generated ", human_count(made.samples), " heads in ", human_duration(made.seconds)));
+  const data::SynthSummary made = data::synth(
+      config.task,
+      {.layout = "hdf5", .out = file, .size = static_cast<int>(config.model.image_size), .threads = threads});
+  log::info(str("generated ", human_count(made.samples), " ", data::synth_task(config.task).many, " in ",
+                human_duration(made.seconds)));
 }
 
 }  // namespace dtrain::cli

@@ -4,7 +4,6 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/progress_line.h"
-#include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/synth/synth.h"
@@ -15,42 +14,62 @@ namespace {
 constexpr const char* kAbout =
     R"(Generate data whose right answers are known, to try a machine or a set-up without a data set.
 
-headpose: shaded 3-D heads on clutter, yaw within 75, pitch within 50, roll within 40 degrees. Layouts:
-  hdf5     one file, ready to train, a tenth of the photos as test split
-  300wlp   the published folder layout of 300W-LP, for `dtrain convert 300wlp`
-  biwi     the published folder layout of BIWI, for `dtrain convert biwi`
-Equal options give equal files.)";
+TASK and its layouts (hdf5, the default, is one file, ready to train):
+  classify   hdf5 | images        forms and textures of ten classes on clutter
+  headpose   hdf5 | 300wlp | biwi shaded 3-D heads on clutter, yaw within 75, pitch within 50, roll within 40 degrees
+  pointer    hdf5 | npz           sets of 3 to --max-length elements of 7 features and is_visited: by feature 0, ties by
+                                  feature 1, ascending where the mean of feature 2 is below 0.5, else descending
+  sequence   hdf5 | npy           waves of six channels, 40 to 200 rows, of eight ways to move
+The other layouts are those of the real thing, for `dtrain convert` (images, 300wlp, biwi, pointer, sequence).
+Splits: a tenth for testing, and, but for headpose, a tenth for validation. Equal options give equal files.)";
+
+std::string default_out(const std::string& task, const std::string& layout) {
+  if (layout == "hdf5") return "data/synth_" + task + ".h5";
+  if (layout == "npz") return "data/synth_" + task + ".npz";
+  return task == "headpose" ? "data/synth_" + layout : "data/synth_" + task;
+}
+
+std::string converter_of(const std::string& layout) {
+  return layout == "npz" ? "pointer" : layout == "npy" ? "sequence" : layout;
+}
 
 }  // namespace
 
 int run_synth(const Arguments& arguments) {
   data::SynthOptions options;
   std::string task, out;
+  std::vector<std::string> tasks, defaults;
+  for (const data::SynthTask& one : data::synth_tasks()) {
+    tasks.push_back(one.name);
+    defaults.push_back(str(one.name, " ", one.samples));
+  }
   CLI::App app(kAbout, "dtrain synth");
-  app.add_option("TASK", task, "headpose")->required();
-  app.add_option("--layout", options.layout, "hdf5, 300wlp or biwi")->capture_default_str();
-  app.add_option("--samples", options.samples, "number of pictures")->capture_default_str();
-  app.add_option("--size", options.size, "height of the pictures in pixels; 0: 64 (hdf5), 450 (300wlp), 480 (biwi)")
+  app.add_option("TASK", task, join(tasks, ", "))->required();
+  app.add_option("--layout", options.layout, "see above")->capture_default_str();
+  app.add_option("--samples", options.samples, str("how many (default: ", join(defaults, ", "), ")"));
+  app.add_option("--size", options.size,
+                 "classify, headpose: height of the pictures in pixels; 0: 64, but 450 (300wlp), 480 (biwi)")
       ->capture_default_str();
+  app.add_option("--max-length", options.max_length, "pointer: elements of the longest sets")->capture_default_str();
   app.add_option("--seed", options.seed, "of everything drawn")->capture_default_str();
-  app.add_option("--out", out, "file or folder to write (default: data/synth_headpose.h5 or data/synth_LAYOUT)");
+  app.add_option("--out", out, "file or folder to write (default: data/synth_TASK.h5, data/synth_TASK, ...)");
   app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
-  app.add_flag("--force", options.force, "hdf5: replace an existing file");
+  app.add_flag("--force", options.force, "hdf5, npz: replace an existing file");
   if (!parse(app, arguments)) return 0;
-  if (task != "headpose") throw UsageError(str("unknown task ", task, ". Known: headpose"));
-  options.out = !out.empty()               ? out
-                : options.layout == "hdf5" ? "data/synth_headpose.h5"
-                                           : "data/synth_" + options.layout;
+  const data::SynthTask& chosen = data::synth_task(task);
+  options.out = out.empty() ? default_out(task, options.layout) : out;
 
   ProgressLine line("drawing");
-  const data::SynthSummary summary =
-      data::synth_headpose(options, [&](int64_t done, int64_t total) { line.show(done, total); });
-  log::plain(str("wrote ", options.out.string(), ": ", human_count(summary.samples), " pictures of ", summary.size,
-                 " pixels in ", human_count(summary.groups), options.layout == "biwi" ? " sequences" : " photos",
-                 options.layout == "hdf5"
-                     ? str(" (train ", human_count(summary.train), ", test ", human_count(summary.test), ")")
-                     : str(". Convert them: dtrain convert ", options.layout, " ", options.out.string()),
-                 ", ", human_duration(summary.seconds)));
+  const data::SynthSummary summary = data::synth(task, options, line.reporter());
+  std::vector<std::string> parts;
+  for (const auto& [name, samples] : summary.splits) parts.push_back(str(name, " ", human_count(samples)));
+  std::string text = str("wrote ", options.out.string(), ": ", human_count(summary.samples), " ", chosen.many);
+  if (chosen.many == "pictures") text += str(" of ", summary.size, " pixels");
+  if (!parts.empty()) text += str(" (", join(parts, ", "), ")");
+  if (options.layout != "hdf5") {
+    text += str(". Convert them: dtrain convert ", converter_of(options.layout), " ", options.out.string());
+  }
+  log::plain(str(text, ", ", human_duration(summary.seconds)));
   return 0;
 }
 

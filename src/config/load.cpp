@@ -79,11 +79,12 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
   Assembly assembly;
   Config scratch;
   CommandLine line = split_command_line(arguments, describe(scratch), options.other_flags);
-  std::string dataset;
+  std::string dataset, task;
   bool names_data = false;
   for (Flag& flag : line.flags) {
     if (flag.spelling == "--dataset") dataset = resolve_dataset(assembly, flag, folder);
     names_data = names_data || flag.path == "data.file";
+    if (flag.path == "task.name") task = flag.value;
   }
 
   Loaded loaded;
@@ -96,7 +97,7 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
                            : fs::exists(folder / "dtrain.yaml") ? "dtrain.yaml"
                                                                 : "";
   if (!dataset.empty()) lay("headpose_" + dataset);
-  if (file.empty() && !names_data) lay("quickstart");
+  if (file.empty() && !names_data) lay(embedded("quickstart_" + task) ? "quickstart_" + task : "quickstart");
   if (!file.empty()) {
     if (const auto text = read_config(assembly, folder / file, file)) loaded.given = lay_yaml(assembly, *text, file);
     sources.insert(sources.begin(), file);

@@ -29,6 +29,15 @@ DTRAIN_HD inline uint64_t keyed(uint64_t first, uint64_t second, Rest... rest) {
 DTRAIN_HD inline float uniform01(uint64_t word) { return static_cast<float>(word >> 40) * (1.0f / 16777216.0f); }
 
 // What a draw is for: the first part of its key, so that two uses of one sample never share numbers.
-enum class Purpose : uint64_t { kPermutation = 1, kAugmentation, kDropout, kSplit, kLedger, kInit, kSynth };
+enum class Purpose : uint64_t {
+  kPermutation = 1,
+  kAugmentation,
+  kDropout,
+  kSplit,
+  kLedger,
+  kInit,
+  kSynth,
+  kTeacherForcing,
+};
 
 }  // namespace dtrain

@@ -27,12 +27,12 @@ constexpr std::array<Entry, 5> kNetworks = {{{"headpose_cnn", make_headpose_cnn}
                                              {"resnet18", make_resnet18},
                                              {"resnet50", make_resnet50}}};
 
+}  // namespace
+
 at::Generator keyed_generator(uint64_t seed, const std::string& parameter) {
   const uint64_t name = xxh64(std::as_bytes(std::span(parameter)));
   return at::make_generator<at::CPUGeneratorImpl>(keyed(static_cast<uint64_t>(Purpose::kInit), seed, name));
 }
-
-}  // namespace
 
 void initialise(torch::nn::Module& network, uint64_t seed, LinearValues linear_values) {
   constexpr double kNormalDeviation = 0.01;

@@ -31,4 +31,7 @@ TORCH_MODULE(KeyedDropout);
 enum class LinearValues { kUniform, kNormal };
 void initialise(torch::nn::Module&, uint64_t seed, LinearValues = LinearValues::kUniform);
 
+// The generator of one tensor's fresh values.
+at::Generator keyed_generator(uint64_t seed, const std::string& parameter);
+
 }  // namespace dtrain::models

@@ -50,7 +50,7 @@ std::vector<dist::NamedParameter> Phases::set_up(const std::string& phase) {
 void Phases::enter(int64_t epoch) {
   const std::string next = task_.phase(epoch);
   if (next == name_) return;
-  const bool first_time = !optimizers_.contains(next);
+  const bool first_time = entered_.insert(next).second;
   reducer_.reset();
   for (const at::Tensor& parameter : task_.model().parameters()) parameter.mutable_grad() = at::Tensor();
   std::vector<dist::NamedParameter> parameters = set_up(next);

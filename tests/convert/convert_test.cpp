@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "data/convert/head_pose_set.h"
 #include "data/convert/mat_file.h"
 #include "data/store.h"
 #include "data/synth/layouts.h"
@@ -37,13 +38,13 @@ class Convert : public ::testing::Test {
  protected:
   ConvertOptions options(const std::string& folder, const std::string& out) const {
     ConvertOptions o;
-    o.folder = files / folder;
+    o.source = files / folder;
     o.out = files / out;
     o.size = kSize;
     return o;
   }
   void make_300wlp(int64_t samples = 64) const {
-    synth_headpose({.layout = "300wlp", .out = files / "lp", .samples = samples, .size = 80});
+    synth("headpose", {.layout = "300wlp", .out = files / "lp", .samples = samples, .size = 80});
   }
   fs::path sample(const std::string& name) const { return files / "lp" / name; }
 
@@ -94,7 +95,7 @@ TEST_F(Convert, LpGivesBackTheAnglesThatWereDrawn) {
 }
 
 TEST_F(Convert, BiwiGivesBackTheAnglesThatWereDrawn) {
-  synth_headpose({.layout = "biwi", .out = files / "biwi/hpdb", .samples = 60, .size = 96});
+  synth("headpose", {.layout = "biwi", .out = files / "biwi/hpdb", .samples = 60, .size = 96});
   const ConvertSummary summary = convert("biwi", options("biwi", "biwi.h5"));
   EXPECT_EQ(summary.kept, 60);
   EXPECT_EQ(summary.splits.at("test"), 20);  // sequences 03 and 06 of 01 to 06
@@ -112,7 +113,7 @@ TEST_F(Convert, BiwiGivesBackTheAnglesThatWereDrawn) {
 }
 
 TEST_F(Convert, BiwiTestSequencesTakeTheirPersonAlong) {
-  synth_headpose({.layout = "biwi", .out = files / "biwi", .samples = 150, .size = 48});
+  synth("headpose", {.layout = "biwi", .out = files / "biwi", .samples = 150, .size = 48});
   ConvertOptions o = options("biwi", "biwi.h5");
   o.test_sequences = {"15"};
   EXPECT_EQ(convert("biwi", o).splits.at("test"), 20);  // 03 is the same person
@@ -272,7 +273,7 @@ TEST_F(Convert, AKilledConversionGoesOnAndGivesTheSameBytes) {
 TEST_F(Convert, AProgressThatThrowsEndsItAndKeepsTheSpool) {
   make_300wlp(16);
   struct Stop {};
-  EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const ConvertProgress&) { throw Stop{}; }), Stop);
+  EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }), Stop);
   EXPECT_FALSE(fs::exists(files / "o.h5"));
   EXPECT_EQ(convert("300wlp", options("lp", "o.h5")).resumed, 16);
 }
@@ -283,7 +284,7 @@ TEST_F(Convert, AFullDiskKeepsWhatIsDone) {
   const pid_t child = ::fork();
   if (child == 0) {  // files may not grow beyond 20 pictures: the write fails as on a full disk
     std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{.rlim_cur = 20 * kSize * kSize * 3, .rlim_max = RLIM_INFINITY};
+    const rlimit limit{.rlim_cur = 20 * (kSize * kSize * 3 + 12), .rlim_max = RLIM_INFINITY};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     ConvertOptions narrow = o;
     narrow.threads = 1;

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/convert/assign_splits.h"
+#include "data/convert/head_pose_set.h"
 #include "data/convert/mat_file.h"
 #include "files/expect_error.h"
 #include "support/temp_dir.h"
@@ -16,14 +17,10 @@
 namespace dtrain::data {
 namespace {
 
-class Fixed : public RawSet {
+class Fixed : public HeadPoseSet {
  public:
-  explicit Fixed(std::vector<RawSample> samples) : samples_(std::move(samples)) {}
-  const std::vector<RawSample>& samples() const override { return samples_; }
-  LabelledImage read(const RawSample&, int) const override { throw DataError("not to be read"); }
-
- private:
-  std::vector<RawSample> samples_;
+  explicit Fixed(std::vector<RawSample> samples) : HeadPoseSet(8) { samples_ = std::move(samples); }
+  LabelledImage read_picture(const RawSample&, int) const override { throw DataError("not to be read"); }
 };
 
 Fixed photos(int groups, int views) {

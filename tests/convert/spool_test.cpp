@@ -13,28 +13,29 @@ namespace {
 
 using Kind = Outcome::Kind;
 
-std::vector<std::byte> bytes(char fill) { return std::vector<std::byte>(16, std::byte(fill)); }
+std::vector<std::byte> bytes(char fill, size_t count = 16) { return std::vector<std::byte>(count, std::byte(fill)); }
 
 void fill(const std::filesystem::path& folder) {
-  Spool spool(folder, 7, 4, 16);
-  spool.keep(2, bytes('c'), {1.5f, -2.25f, 1.0f / 3});
-  spool.beyond_range(0, {120, 0, 0});
-  spool.keep(3, bytes('d'), {3, 4, 5});
+  Spool spool(folder, 7, 4);
+  spool.keep(2, bytes('c', 5), bytes('t', 3));
+  spool.beyond_range(0);
+  spool.keep(3, bytes('d'), bytes('u', 1));
   spool.damaged(1, "broken\nin two lines");
 }
 
 TEST(Spool, GoesOnWhereItWas) {
   const testing::TempDir folder;
   fill(folder / "s");
-  const Spool spool(folder / "s", 7, 4, 16);
+  const Spool spool(folder / "s", 7, 4);
   EXPECT_EQ(spool.resumed(), 3);
   EXPECT_EQ(spool.outcome(0).kind, Kind::kBeyondRange);
   EXPECT_EQ(spool.outcome(1).kind, Kind::kOpen);  // damaged ones are tried again
   EXPECT_EQ(spool.outcome(2).kind, Kind::kKept);
-  EXPECT_EQ(spool.outcome(2).target, (Target{1.5f, -2.25f, 1.0f / 3}));
-  std::vector<std::byte> back(16);
-  spool.read(3, back);
-  EXPECT_EQ(back, bytes('d'));
+  EXPECT_EQ(spool.outcome(2).input_bytes, 5);
+  EXPECT_EQ(spool.outcome(2).target_bytes, 3);
+  std::vector<std::byte> both = bytes('d');
+  both.push_back(std::byte('u'));
+  EXPECT_EQ(spool.read(3), both);
 }
 
 TEST(Spool, ATornLastLineIsForgottenAtAnyLength) {
@@ -44,7 +45,7 @@ TEST(Spool, ATornLastLineIsForgottenAtAnyLength) {
   int64_t before = 3;
   for (auto length = size; length > 0; length -= std::min<uintmax_t>(length, 5)) {
     std::filesystem::resize_file(folder / "s/journal", length);
-    const Spool spool(folder / "s", 7, 4, 16);
+    const Spool spool(folder / "s", 7, 4);
     EXPECT_LE(spool.resumed(), before);
     before = spool.resumed();
     length = std::filesystem::file_size(folder / "s/journal");
@@ -56,28 +57,40 @@ TEST(Spool, ATornLastLineIsForgottenAtAnyLength) {
 TEST(Spool, LostOrChangedBytesAreDoneAgain) {
   const testing::TempDir folder;
   fill(folder / "s");
-  std::filesystem::resize_file(folder / "s/slots", 3 * 16);  // the last sample's bytes never came to the disk
-  const Spool spool(folder / "s", 7, 4, 16);
+  std::filesystem::resize_file(folder / "s/samples", 20);  // the last sample's bytes never came to the disk
+  const Spool spool(folder / "s", 7, 4);
   EXPECT_EQ(spool.outcome(2).kind, Kind::kKept);
   EXPECT_EQ(spool.outcome(3).kind, Kind::kOpen);
+}
+
+TEST(Spool, WhatIsAddedLaterLiesBehindWhatWasKept) {
+  const testing::TempDir folder;
+  fill(folder / "s");
+  Spool(folder / "s", 7, 4).keep(1, bytes('e', 40), bytes('v', 2));
+  const Spool spool(folder / "s", 7, 4);
+  EXPECT_EQ(spool.resumed(), 4);
+  EXPECT_EQ(spool.read(2).front(), std::byte('c'));
+  EXPECT_EQ(spool.read(3).front(), std::byte('d'));
+  EXPECT_EQ(spool.read(1).front(), std::byte('e'));
+  EXPECT_EQ(spool.read(1).size(), 42u);
 }
 
 TEST(Spool, OtherSettingsStartAfresh) {
   const testing::TempDir folder;
   fill(folder / "s");
-  EXPECT_EQ(Spool(folder / "s", 8, 4, 16).resumed(), 0);
-  EXPECT_EQ(Spool(folder / "s", 7, 4, 16).resumed(), 0);
+  EXPECT_EQ(Spool(folder / "s", 8, 4).resumed(), 0);
+  EXPECT_EQ(Spool(folder / "s", 7, 4).resumed(), 0);
 }
 
 TEST(Spool, OneConversionAtATime) {
   const testing::TempDir folder;
-  const Spool first(folder / "s", 7, 4, 16);
-  testing::expect_error<OutputError>([&] { Spool(folder / "s", 7, 4, 16); }, {"in use by another conversion"});
+  const Spool first(folder / "s", 7, 4);
+  testing::expect_error<OutputError>([&] { Spool(folder / "s", 7, 4); }, {"in use by another conversion"});
 }
 
 TEST(Spool, RemoveLeavesNothing) {
   const testing::TempDir folder;
-  Spool spool(folder / "s", 7, 4, 16);
+  Spool spool(folder / "s", 7, 4);
   spool.remove();
   EXPECT_FALSE(std::filesystem::exists(folder / "s"));
 }

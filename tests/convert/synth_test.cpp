@@ -116,18 +116,18 @@ std::string content(const fs::path& file) {
 
 TEST(Synth, Hdf5IsTheSameForAnyNumberOfThreads) {
   const testing::TempDir folder;
-  const SynthSummary summary = synth_headpose({.out = folder / "a.h5", .samples = 50, .size = 32, .threads = 1});
-  synth_headpose({.out = folder / "b.h5", .samples = 50, .size = 32, .threads = 3});
+  const SynthSummary summary = synth("headpose", {.out = folder / "a.h5", .samples = 50, .size = 32, .threads = 1});
+  synth("headpose", {.out = folder / "b.h5", .samples = 50, .size = 32, .threads = 3});
   EXPECT_EQ(content(folder / "a.h5"), content(folder / "b.h5"));
-  synth_headpose({.out = folder / "c.h5", .samples = 50, .size = 32, .seed = 2});
+  synth("headpose", {.out = folder / "c.h5", .samples = 50, .size = 32, .seed = 2});
   EXPECT_NE(content(folder / "a.h5"), content(folder / "c.h5"));
 
   const auto store = Store::open(folder / "a.h5");
   store->verify();
   EXPECT_EQ(store->schema().samples, 50);
   EXPECT_EQ(summary.groups, 13);
-  EXPECT_EQ(summary.train + summary.test, 50);
-  EXPECT_GT(summary.test, 0);
+  EXPECT_EQ(summary.splits.at("train") + summary.splits.at("test"), 50);
+  EXPECT_GT(summary.splits.at("test"), 0);
   for (const int64_t id : store->split("test")) {
     for (const int64_t other : store->split("train")) EXPECT_NE(store->group(id), store->group(other));
   }
@@ -143,7 +143,7 @@ TEST(Synth, Hdf5IsTheSameForAnyNumberOfThreads) {
 
 TEST(Synth, LpLayoutIsThePublishedOne) {
   const testing::TempDir folder;
-  synth_headpose({.layout = "300wlp", .out = folder / "lp", .samples = 34, .size = 64});
+  synth("headpose", {.layout = "300wlp", .out = folder / "lp", .samples = 34, .size = 64});
   for (const char* name : {"AFW", "AFW_Flip", "HELEN", "IBUG", "LFPW"})
     EXPECT_TRUE(fs::is_directory(folder / "lp" / name));
   const fs::path one = folder / "lp/HELEN/HELEN_000001_1_2", twin = folder / "lp/HELEN_Flip/HELEN_000001_1_2";
@@ -162,18 +162,18 @@ TEST(Synth, LpLayoutIsThePublishedOne) {
 TEST(Synth, RefusesWhatItCannotDo) {
   const testing::TempDir folder;
   const auto refused = [&](const SynthOptions& options, const char* part) {
-    testing::expect_error<UsageError>([&] { synth_headpose(options); }, {part});
+    testing::expect_error<UsageError>([&] { synth("headpose", options); }, {part});
   };
   refused({.layout = "aflw", .out = folder / "x"}, "unknown layout");
   refused({.out = folder / "x", .samples = 0}, "--samples");
   refused({.out = folder / "x", .size = 3}, "--size");
   std::ofstream(folder / "there.h5") << "mine";
-  testing::expect_error<OutputError>([&] { synth_headpose({.out = folder / "there.h5", .samples = 4}); },
+  testing::expect_error<OutputError>([&] { synth("headpose", {.out = folder / "there.h5", .samples = 4}); },
                                      {"exists", "--force"});
   EXPECT_EQ(content(folder / "there.h5"), "mine");
-  testing::expect_error<OutputError>([&] { synth_headpose({.layout = "biwi", .out = folder.path(), .samples = 4}); },
+  testing::expect_error<OutputError>([&] { synth("headpose", {.layout = "biwi", .out = folder.path(), .samples = 4}); },
                                      {"not an empty folder"});
-  synth_headpose({.out = folder / "there.h5", .samples = 4, .size = 16, .force = true});
+  synth("headpose", {.out = folder / "there.h5", .samples = 4, .size = 16, .force = true});
   EXPECT_EQ(Store::open(folder / "there.h5")->schema().samples, 4);
 }
 

@@ -8,6 +8,7 @@
 
 #include "data/loader.h"
 #include "data/memory_store.h"
+#include "data/row_store.h"
 
 namespace dtrain::data {
 namespace {
@@ -97,6 +98,40 @@ TEST_F(AugmentGpu, KeepsUpWithoutTheHostWaiting) {
   ASSERT_EQ(sums.size(), expected.size());
   for (size_t i = 0; i < sums.size(); ++i)
     ASSERT_TRUE(at::allclose(sums[i].cpu(), expected[i], 1e-9, 1e-9)) << "batch " << i;
+}
+
+// Rows go by the same road, in blocks that grow, and classes of any type arrive as they are stored.
+TEST_F(AugmentGpu, RowsEqualTheCpusWhileTheHostRunsAhead) {
+  for (const bool orders : {true, false}) {
+    dtrain::testing::RowStore store(200, 300, orders);
+    store.not_a_number = {77};
+    std::vector<int64_t> ids(200);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
+    SampleSpec spec;
+    spec.kind = SampleSpec::Kind::kRows;
+    spec.length_window = 4;
+    LoaderOptions options;
+    options.batch_size = 8, options.global_batch = 16, options.steps = 60, options.threads = 3, options.prefetch = 2;
+    options.skip_bad = true;
+    Loader cpu(store, ids, spec, options, {0, 1});
+    options.device = at::kCUDA;
+    Loader gpu(store, ids, spec, options, {0, 1});
+    const at::Tensor ballast = at::rand({2048, 2048}, at::kCUDA);
+    std::vector<Batch> batches;
+    while (!gpu.done()) {
+      at::mm(ballast, ballast);  // the device falls behind
+      batches.push_back(gpu.next());
+    }
+    for (const Batch& b : batches) {
+      const Batch a = cpu.next();
+      ASSERT_EQ(a.ids, b.ids);
+      ASSERT_TRUE(b.inputs.is_cuda() && b.targets.is_cuda() && b.lengths.is_cuda());
+      ASSERT_TRUE(a.inputs.equal(b.inputs.cpu()));
+      ASSERT_TRUE(a.targets.equal(b.targets.cpu()));
+      ASSERT_TRUE(a.lengths.equal(b.lengths.cpu()));
+    }
+    EXPECT_EQ(gpu.bad_samples(), 1);
+  }
 }
 
 }  // namespace

@@ -22,12 +22,13 @@ def table_of_design():
 
 MAY_INCLUDE = table_of_design()
 TORCH = re.compile(r"(torch|ATen|c10)/")
-WITH_TORCH = {"dist", "data", "checkpoint", "models", "tasks", "train", "diagnose", "cli"}
+WITH_TORCH = {"dist", "data", "checkpoint", "models", "tasks", "export", "train", "diagnose", "cli"}
 # third party: where alone its headers may be included
 ONLY_IN = {
     r"mpi\.h$": "dist/", r"nccl\.h$": "dist/", r"(hdf5|H5(?!public)\w+)\.h$": "src/data/", r"prometheus/": "monitoring/",
     r"nvml\.h$": "monitoring/", r"yaml-cpp/": "src/config/", r"(spdlog|fmt)/": "src/core/log.cpp", r"xxhash\.h$": "src/core/",
-    r"matio\.h$": "src/data/", r"turbojpeg\.h$": "src/data/", r"png\.h$": "src/data/",
+    r"matio\.h$": "src/data/", r"turbojpeg\.h$": "src/data/", r"zip\.h$": "src/data/", r"png\.h$": "src/data/",
+    r"(onnx|google/protobuf)/": "src/export/onnx_file.cpp",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

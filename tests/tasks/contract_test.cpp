@@ -17,6 +17,7 @@
 #include "models/random_context.h"
 #include "models/state.h"
 #include "tasks/example_store.h"
+#include "tasks/module_file.h"
 #include "train/evaluate.h"
 #include "train/trainer.h"
 
@@ -29,6 +30,7 @@ config::Config small(const std::string& task) {
   config.model.image_size = 32;
   config.model.hidden = 16;
   config.model.dropout = 0;
+  if (task == "module") config.model.file = module_file().string();
   config.train.epochs = 2;
   config.sequence = {.encoder_epochs = 1, .classifier_epochs = 1, .iterations = 0, .encoder_lr_ratio = 1};
   return config;
@@ -214,7 +216,9 @@ TEST_P(EveryTask, StateRoundTrips) {
   config::Config other = config_of(file.metadata);
   EXPECT_EQ(other.task, GetParam());
   EXPECT_EQ(other.model.name, config::network_of(config));
-  if (task->samples().kind == data::SampleSpec::Kind::kImage) EXPECT_EQ(other.model.image_size, 32);
+  if (task->samples().kind == data::SampleSpec::Kind::kImage) {
+    EXPECT_EQ(other.model.image_size, 32);
+  }
   other.model.file = config.model.file;
   other.train.seed = 99;
   const std::unique_ptr<Task> restored = make_task(other, facts_of(file.metadata));

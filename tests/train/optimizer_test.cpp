@@ -112,6 +112,36 @@ TEST(Optimizer, FusedEqualsTheLoopInEachMemoryFormat) {
   }
 }
 
+// Three groups in one optimizer: a decayed weight, a bias that is not decayed, and one at a fifth of the rate.
+TEST(Optimizer, GroupsHaveTheirOwnDecayAndRate) {
+  for (config::Optimizer options : variants()) {
+    options.weight_decay = 0.1;
+    options.decay_norms_and_biases = false;
+    SCOPED_TRACE(label(options));
+    const auto make = [] {
+      auto parameters = make_parameters(at::kDouble, at::MemoryFormat::Contiguous);
+      parameters.push_back({"encoder.weight", keyed_tensor({4, 9}, 3, at::kDouble).requires_grad_(true)});
+      return parameters;
+    };
+    const auto mine = make(), theirs = make();
+    Optimizer optimizer(options, mine, [](const std::string& name) { return name.starts_with("encoder.") ? 0.2 : 1; });
+    config::Optimizer undecayed = options;
+    undecayed.weight_decay = 0;
+    const auto weight = torch_loop(options, {theirs[0].tensor}), bias = torch_loop(undecayed, {theirs[1].tensor});
+    const auto encoder = torch_loop(options, {theirs[2].tensor});
+    encoder->param_groups()[0].options().set_lr(0.2 * kRate);
+    for (uint64_t step = 0; step < 6; ++step) {
+      set_gradients(mine, step);
+      set_gradients(theirs, step);
+      optimizer.step(rate(), {}, flag(false));
+      for (const auto& loop : {weight.get(), bias.get(), encoder.get()}) loop->step();
+      for (size_t i = 0; i < mine.size(); ++i) {
+        ASSERT_LE((mine[i].tensor - theirs[i].tensor).abs().max().item<double>(), 1e-14) << mine[i].name;
+      }
+    }
+  }
+}
+
 TEST(Optimizer, ASkippedStepLeavesEverythingAsItWas) {
   for (const config::Optimizer& options : variants()) {
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {

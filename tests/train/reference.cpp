@@ -1,5 +1,6 @@
 // Prints what dtrain's loss scaler and schedules do, for the Python scripts beside it to compare with torch's.
 //   train_reference scaler INIT GROWTH BACKOFF INTERVAL   < one 0 or 1 (gradient not finite) per step
+//   train_reference plateau min|max PATIENCE GAMMA THRESHOLD   < one metric per evaluation
 //   train_reference schedule NAME LR WARMUP FINAL_RATIO STEP_EPOCHS GAMMA TOTAL STEPS_PER_EPOCH
 
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include <string>
 
 #include "train/grad_scaler.h"
+#include "train/metric_watch.h"
 #include "train/schedule.h"
 
 namespace {
@@ -27,6 +29,18 @@ void trace_scaler(char** args) {
     const auto state = scaler.state();
     std::printf("%.17g %lld %lld\n", state.scale, static_cast<long long>(state.growth_tracker),
                 static_cast<long long>(state.skipped));
+  }
+}
+
+void trace_plateau(char** args) {
+  dtrain::config::Schedule schedule;
+  schedule.patience = std::atoll(args[1]);
+  schedule.gamma = std::atof(args[2]);
+  schedule.threshold = std::atof(args[3]);
+  dtrain::train::Plateau plateau;
+  for (std::string value; std::cin >> value;) {
+    plateau.update(std::atof(value.c_str()), std::string(args[0]) == "max", schedule);
+    std::printf("%.17g\n", plateau.factor);
   }
 }
 
@@ -50,6 +64,8 @@ int main(int count, char** args) {
   const std::string what = count > 1 ? args[1] : "";
   if (what == "scaler" && count == 6) {
     trace_scaler(args + 2);
+  } else if (what == "plateau" && count == 6) {
+    trace_plateau(args + 2);
   } else if (what == "schedule" && count == 10) {
     trace_schedule(args + 2);
   } else {

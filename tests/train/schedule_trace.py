@@ -1,5 +1,6 @@
 """dtrain's learning rates against torch.optim.lr_scheduler, to 1e-9 of the base rate."""
 
+import random
 import subprocess
 import sys
 import warnings
@@ -53,6 +54,22 @@ def main():
     for lr, total, epochs, gamma, per_epoch in [(0.1, 120, 3, 0.1, 10), (1.0, 50, 1, 0.7, 7)]:
         torchs = theirs(lr, total, lambda o: lr_scheduler.StepLR(o, step_size=epochs * per_epoch, gamma=gamma))
         compare(f"step {lr} {total} {epochs} {gamma}", lr, ours("step", lr, 0, 0.0, epochs, gamma, total, per_epoch), torchs)
+
+
+    generator = random.Random(1)
+    for mode, patience, gamma, threshold in [("min", 0, 0.5, 1e-4), ("min", 3, 0.1, 0.05), ("max", 2, 0.7, 1e-3), ("max", 5, 0.5, 0.0)]:
+        sign = -1 if mode == "min" else 1
+        values = [1 + sign * 0.01 * min(step, 30) + 0.1 * generator.random() for step in range(80)]
+        values[10] = values[40] = float("nan")
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        scheduler = lr_scheduler.ReduceLROnPlateau(optimizer, mode=mode, factor=gamma, patience=patience, threshold=threshold, eps=0)
+        torchs = []
+        for value in values:
+            scheduler.step(value)
+            torchs.append(optimizer.param_groups[0]["lr"])
+        args = [sys.argv[1], "plateau", mode, str(patience), repr(gamma), repr(threshold)]
+        out = subprocess.run(args, input=" ".join(map(repr, values)), capture_output=True, text=True, check=True).stdout
+        compare(f"plateau {mode} {patience} {gamma} {threshold}", 1.0, [float(line) for line in out.splitlines()], torchs)
 
 
 if __name__ == "__main__":

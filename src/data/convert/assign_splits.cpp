@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
@@ -25,9 +26,23 @@ std::string trimmed(const std::string& line) {
   return begin == std::string::npos ? "" : line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
 }
 
+// Samples by whole name and by name without extension.
+constexpr size_t kAmbiguous = std::numeric_limits<size_t>::max();  // two samples differ in their extension only
+using Positions = std::map<std::string, size_t>;
+
+Positions positions(const std::vector<RawSample>& samples) {
+  Positions result;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const auto [found, fresh] = result.emplace(without_extension(samples[i].name), i);
+    if (!fresh) found->second = kAmbiguous;
+  }
+  for (size_t i = 0; i < samples.size(); ++i) result[samples[i].name] = i;
+  return result;
+}
+
 // Whole names, since a name may hold a dot: it is looked up as it stands, then without an extension.
-void read_list(const std::filesystem::path& file, const std::string& split,
-               const std::map<std::string, size_t>& position, std::vector<std::string>& result) {
+void read_list(const std::filesystem::path& file, const std::string& split, const Positions& position,
+               std::vector<std::string>& result) {
   std::ifstream in(file);
   if (!in) throw DataError(str("cannot read the list ", file.string()));
   int64_t number = 0;
@@ -38,12 +53,27 @@ void read_list(const std::filesystem::path& file, const std::string& split,
     auto found = position.find(name);
     if (found == position.end()) found = position.find(without_extension(name));
     if (found == position.end()) throw DataError(str(file.string(), ":", number, ": no sample is called ", name));
+    if (found->second == kAmbiguous) {
+      throw DataError(str(file.string(), ":", number, ": two samples are called ", name, "; give the extension, too"));
+    }
     std::string& assigned = result[found->second];
     if (!assigned.empty() && assigned != split) {
       throw DataError(str(file.string(), ":", number, ": ", name, " is in the ", assigned, " list, too"));
     }
     assigned = split;
   }
+}
+
+// Test groups, then validation groups out of the rest, so that the test split does not depend on the validation share.
+void choose_splits(const std::vector<std::string>& groups, double test_share, double val_share, uint64_t seed,
+                   std::map<std::string, std::string>& split_of_group) {
+  for (const std::string& group : choose_groups(groups, test_share, seed)) split_of_group[group] = "test";
+  std::vector<std::string> rest;
+  for (const std::string& group : groups) {
+    if (!split_of_group.contains(group)) rest.push_back(group);
+  }
+  const double of_rest = std::min(1.0, val_share / (1 - test_share));
+  for (const std::string& group : choose_groups(rest, of_rest, seed)) split_of_group[group] = "val";
 }
 
 }  // namespace
@@ -68,24 +98,36 @@ std::vector<std::string> choose_groups(const std::vector<std::string>& groups, d
 std::vector<std::string> assign_splits(const RawSet& set, const SplitOptions& options) {
   const std::vector<RawSample>& samples = set.samples();
   if (options.by_list()) {
-    std::map<std::string, size_t> position;
-    for (size_t i = 0; i < samples.size(); ++i) position[without_extension(samples[i].name)] = i;
+    const Positions position = positions(samples);
     std::vector<std::string> splits(samples.size());
     if (!options.train_list.empty()) read_list(options.train_list, "train", position, splits);
     if (!options.val_list.empty()) read_list(options.val_list, "val", position, splits);
     if (!options.test_list.empty()) read_list(options.test_list, "test", position, splits);
     return splits;
   }
-  if (set.all_test()) return std::vector<std::string>(samples.size(), "test");
-  std::vector<std::string> test = set.test_groups();
-  if (test.empty()) {
-    std::vector<std::string> groups;
-    for (const RawSample& sample : samples) groups.push_back(sample.group);
-    test = choose_groups(groups, options.test_share, options.seed);
+  const bool own = std::any_of(samples.begin(), samples.end(), [](const RawSample& s) { return !s.split.empty(); });
+  if (own) {
+    std::vector<std::string> splits;
+    for (const RawSample& sample : samples) splits.push_back(sample.split);
+    return splits;
   }
-  const std::set<std::string> chosen(test.begin(), test.end());
+  if (set.all_test()) return std::vector<std::string>(samples.size(), "test");
+  const std::vector<std::string> by_protocol = set.test_groups();
+  std::map<std::string, std::string> split_of_group;
+  for (const std::string& group : by_protocol) split_of_group[group] = "test";
+  if (by_protocol.empty()) {
+    const double val_share = options.val_share.value_or(set.usual_val_share());
+    std::map<int64_t, std::vector<std::string>> groups_by_label;
+    for (const RawSample& sample : samples) groups_by_label[sample.label].push_back(sample.group);
+    for (const auto& [label, groups] : groups_by_label) {
+      choose_splits(groups, options.test_share, val_share, options.seed, split_of_group);
+    }
+  }
   std::vector<std::string> splits;
-  for (const RawSample& sample : samples) splits.push_back(chosen.contains(sample.group) ? "test" : "train");
+  for (const RawSample& sample : samples) {
+    const auto found = split_of_group.find(sample.group);
+    splits.push_back(found == split_of_group.end() ? "train" : found->second);
+  }
   return splits;
 }
 

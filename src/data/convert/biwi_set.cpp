@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/convert/biwi_files.h"
-#include "data/convert/raw_set.h"
+#include "data/convert/head_pose_set.h"
 
 namespace dtrain::data {
 namespace {
@@ -26,9 +26,10 @@ bool two_digits(const std::string& name) {
   return name.size() == 2 && name.find_first_not_of("0123456789") == std::string::npos;
 }
 
-class Biwi : public RawSet {
+class Biwi : public HeadPoseSet {
  public:
-  Biwi(fs::path folder, const std::vector<std::string>& test) : folder_(std::move(folder)) {
+  Biwi(fs::path folder, int size, const std::vector<std::string>& test)
+      : HeadPoseSet(size), folder_(std::move(folder)) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder_, error)) {
       const std::string sequence = entry.path().filename().string();
@@ -50,10 +51,10 @@ class Biwi : public RawSet {
     }
   }
 
-  const std::vector<RawSample>& samples() const override { return samples_; }
   std::vector<std::string> test_groups() const override { return test_groups_; }
 
-  LabelledImage read(const RawSample& sample, int size) const override {
+ protected:
+  LabelledImage read_picture(const RawSample& sample, int size) const override {
     const fs::path picture = folder_ / sample.name;
     const std::string file = picture.filename().string();
     const fs::path pose_file = picture.parent_path() / (file.substr(0, file.rfind(kPicture)) + kPose);
@@ -81,7 +82,6 @@ class Biwi : public RawSet {
 
   fs::path folder_;
   std::set<std::string> sequences_;
-  std::vector<RawSample> samples_;
   std::vector<std::string> test_groups_;
 };
 
@@ -92,9 +92,9 @@ std::string biwi_person(const std::string& sequence) {
   return found == kPersons.end() ? sequence : found->second;
 }
 
-std::unique_ptr<RawSet> open_biwi(const fs::path& folder, const std::vector<std::string>& test) {
+std::unique_ptr<RawSet> open_biwi(const fs::path& folder, int size, const std::vector<std::string>& test) {
   const fs::path inner = fs::is_directory(folder / "hpdb") ? folder / "hpdb" : folder;
-  auto set = std::make_unique<Biwi>(inner, test);
+  auto set = std::make_unique<Biwi>(inner, size, test);
   if (set->samples().empty()) {
     throw DataError(str("no samples in ", inner.string(),
                         ". Expected: folders 01 to 24 with rgb.cal, frame_NNNNN_rgb.png and frame_NNNNN_pose.txt"));

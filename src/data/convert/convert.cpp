@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 
 #include "core/check.h"
 #include "core/file_system.h"
 #include "core/hash.h"
 #include "core/strings.h"
+#include "data/convert/head_pose.h"
 #include "data/convert/parallel.h"
+#include "data/convert/raw_set.h"
 #include "data/convert/spool.h"
 #include "data/writer.h"
 
@@ -18,16 +21,24 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int kLargestSize = 4096;
-constexpr uint64_t kPixelVersion = 1;  // of crop and scaling: a spool of another one is not gone on with
+constexpr uint64_t kContentVersion = 2;  // of decoding, crop and scaling: a spool of another one is not gone on with
 
-std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options) {
-  if (!fs::is_directory(options.folder)) {
-    throw DataError(str("no such folder: ", options.folder.string(), " (the folder of the published data set)"));
+std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options, int size) {
+  if (name == "pointer") {
+    if (!fs::exists(options.source)) throw DataError(str("no such file: ", options.source.string()));
+    return open_pointer_sets(options.source);
   }
-  if (name == "300wlp") return open_300wlp(options.folder);
-  if (name == "aflw2000") return open_aflw2000(options.folder);
+  if (!fs::is_directory(options.source)) {
+    throw DataError(str(fs::exists(options.source) ? "not a folder: " : "no such folder: ", options.source.string(),
+                        name == "images" || name == "sequence" ? " (the folder with one sub-folder for each class)"
+                                                               : " (the folder of the published data set)"));
+  }
+  if (name == "images") return open_images(options.source, size);
+  if (name == "sequence") return open_sequences(options.source, options.threads);
+  if (name == "300wlp") return open_300wlp(options.source, size);
+  if (name == "aflw2000") return open_aflw2000(options.source, size);
   DTRAIN_CHECK(name == "biwi");
-  return open_biwi(options.folder, options.test_sequences);
+  return open_biwi(options.source, size, options.test_sequences);
 }
 
 void check(const std::string& name, const ConvertOptions& options) {
@@ -36,11 +47,18 @@ void check(const std::string& name, const ConvertOptions& options) {
     throw UsageError(str("unknown data set ", name, ".", near.empty() ? "" : " Did you mean " + near + "?",
                          " Known: ", join(converter_names(), ", ")));
   }
-  if (options.size < 1 || options.size > kLargestSize) {
+  if (options.size < 0 || options.size > kLargestSize) {
     throw UsageError(str("--size ", options.size, " is not between 1 and ", kLargestSize));
   }
-  if (!(options.split.test_share >= 0 && options.split.test_share < 1)) {
-    throw UsageError(str("--test-share ", options.split.test_share, " is not in [0, 1)"));
+  const auto check_share = [](const char* flag, double share) {
+    if (!(share >= 0 && share < 1)) throw UsageError(str(flag, " ", share, " is not in [0, 1)"));
+  };
+  const double val_share = options.split.val_share.value_or(0);
+  check_share("--test-share", options.split.test_share);
+  check_share("--val-share", val_share);
+  if (options.split.test_share + val_share >= 1) {
+    throw UsageError(
+        str("--test-share ", options.split.test_share, " and --val-share ", val_share, " leave nothing to train with"));
   }
   if (fs::exists(options.out) && !options.force) {
     throw OutputError(str(options.out.string(), " exists. Give another --out, or --force to replace it"));
@@ -48,23 +66,33 @@ void check(const std::string& name, const ConvertOptions& options) {
 }
 
 uint64_t fingerprint(const std::string& name, const ConvertOptions& options, const RawSet& set) {
-  std::string all = str(name, '\n', kPixelVersion, '\n', options.size, '\n', fs::absolute(options.folder).string());
+  std::string all = str(name, '\n', kContentVersion, '\n', fs::absolute(options.source).string(), '\n');
+  for (const int64_t size : set.schema().input.shape) all += str(size, ' ');
+  all += '\n' + set.content_key();
+  for (const std::string& one : set.classes()) all += '\n' + one;
   for (const RawSample& sample : set.samples()) all += '\n' + sample.name;
   return xxh64(std::as_bytes(std::span(all)));
 }
 
 // Spool and result lie side by side for a moment: said now rather than after an hour.
-void check_space(const fs::path& out, int64_t bytes_of_all) {
+ConvertPlan plan(const fs::path& out, const fs::path& partial, const RawSet& set) {
   const fs::path folder = out.has_parent_path() ? out.parent_path() : ".";
   real_file_system().create_folders(folder);
   std::error_code unknown;
   const fs::space_info space = fs::space(folder, unknown);
-  const double needed = 2.0 * static_cast<double>(bytes_of_all);
-  if (!unknown && static_cast<double>(space.available) < needed) {
-    throw OutputError(str("not enough space in ", folder.string(), ": ", human_bytes(needed), " needed, ",
-                          human_bytes(static_cast<double>(space.available)),
-                          " free. Free some, choose another disk with --out, or a smaller --size"));
-  }
+  const auto there = fs::file_size(partial / "samples", unknown);
+  const auto bytes = static_cast<double>(set.expected_bytes());
+  return {.samples = static_cast<int64_t>(set.samples().size()),
+          .output_bytes = bytes,
+          .working_bytes = std::max(0.0, 2 * bytes - (unknown ? 0.0 : static_cast<double>(there))),
+          .free_bytes = space.available == static_cast<uintmax_t>(-1) ? 0 : static_cast<double>(space.available)};
+}
+
+void refuse_if_it_does_not_fit(const ConvertPlan& plan, const fs::path& out) {
+  if (plan.free_bytes == 0 || plan.free_bytes >= plan.working_bytes) return;
+  throw OutputError(str("not enough space for ", out.string(), ": ", human_bytes(plan.working_bytes),
+                        " needed while it is made, ", human_bytes(plan.free_bytes),
+                        " free. Free some, choose another disk with --out, or a smaller --size"));
 }
 
 void remove_leftovers(const fs::path& out) {  // temporary files of a writer that was killed
@@ -75,42 +103,56 @@ void remove_leftovers(const fs::path& out) {  // temporary files of a writer tha
   }
 }
 
-void read_one(const RawSet& set, int64_t sample, int size, Spool& spool) {
-  LabelledImage labelled;
+void read_one(const RawSet& set, int64_t sample, Spool& spool) {
+  Record record;
   try {
-    labelled = set.read(set.samples()[static_cast<size_t>(sample)], size);
+    record = set.read(static_cast<size_t>(sample));
   } catch (const DataError& error) {
     spool.damaged(sample, error.what());
     return;
   }
-  const HeadPose& pose = labelled.pose;
-  const Target target{static_cast<float>(pose.yaw), static_cast<float>(pose.pitch), static_cast<float>(pose.roll)};
-  if (within_range(pose))
-    spool.keep(sample, std::as_bytes(std::span(labelled.image.rgb)), target);
+  if (record.beyond_range)
+    spool.beyond_range(sample);
   else
-    spool.beyond_range(sample, target);
+    spool.keep(sample, record.input, record.target);
 }
 
 // All samples that are in a split and not yet in the spool.
-void read_all(const RawSet& set, const std::vector<std::string>& splits, const ConvertOptions& options, Spool& spool,
-              const std::function<void(const ConvertProgress&)>& report) {
+void read_all(const RawSet& set, const std::vector<std::string>& splits, int threads, Spool& spool,
+              const ReportProgress& report) {
   std::vector<int64_t> open;
-  ConvertProgress progress;
+  Progress progress;
   for (size_t i = 0; i < splits.size(); ++i) {
     if (splits[i].empty()) continue;
     ++progress.total;
     if (spool.outcome(static_cast<int64_t>(i)).kind == Outcome::Kind::kOpen) open.push_back(static_cast<int64_t>(i));
   }
   progress.resumed = progress.total - static_cast<int64_t>(open.size());
-  const auto start = std::chrono::steady_clock::now();
   parallel_for(
-      static_cast<int64_t>(open.size()), options.threads,
-      [&](int64_t i) { read_one(set, open[static_cast<size_t>(i)], options.size, spool); },
+      static_cast<int64_t>(open.size()), threads,
+      [&](int64_t i) { read_one(set, open[static_cast<size_t>(i)], spool); },
       [&](int64_t done) {
         progress.done = progress.resumed + done;
-        progress.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         if (report) report(progress);
       });
+}
+
+// Samples of the other splits that are, byte for byte, also in the training split.
+int64_t count_repeated(const std::vector<std::string>& splits, const Spool& spool) {
+  std::set<std::pair<uint64_t, int64_t>> trained;
+  int64_t repeated = 0;
+  for (const bool training : {true, false}) {
+    for (size_t i = 0; i < splits.size(); ++i) {
+      const Outcome& outcome = spool.outcome(static_cast<int64_t>(i));
+      if (outcome.kind != Outcome::Kind::kKept || (splits[i] == "train") != training) continue;
+      const std::pair key(outcome.checksum, outcome.input_bytes);
+      if (training)
+        trained.insert(key);
+      else
+        repeated += static_cast<int64_t>(trained.count(key));
+    }
+  }
+  return repeated;
 }
 
 ConvertSummary summarise(const RawSet& set, const std::vector<std::string>& splits, const Spool& spool) {
@@ -118,6 +160,9 @@ ConvertSummary summarise(const RawSet& set, const std::vector<std::string>& spli
   summary.found = static_cast<int64_t>(set.samples().size());
   summary.resumed = spool.resumed();
   summary.straddling_groups = straddling_groups(set.samples(), splits);
+  summary.repeated = count_repeated(splits, spool);
+  for (const std::string& name : set.classes()) summary.classes.emplace_back(name, 0);
+  int64_t bytes = 0;
   for (size_t i = 0; i < splits.size(); ++i) {
     const Outcome& outcome = spool.outcome(static_cast<int64_t>(i));
     if (splits[i].empty()) {
@@ -125,11 +170,20 @@ ConvertSummary summarise(const RawSet& set, const std::vector<std::string>& spli
     } else if (outcome.kind == Outcome::Kind::kKept) {
       ++summary.kept;
       ++summary.splits[splits[i]];
+      bytes += outcome.input_bytes;
+      const int64_t label = set.samples()[i].label;
+      if (label >= 0) ++summary.classes[static_cast<size_t>(label)].second;
     } else if (outcome.kind == Outcome::Kind::kBeyondRange) {
       ++summary.beyond_range;
     } else {
       summary.quarantined.push_back({set.samples()[i].name, outcome.reason});
     }
+  }
+  summary.schema = set.schema();
+  summary.schema.samples = summary.kept;
+  if (summary.kept > 0) {
+    summary.mean_rows =
+        static_cast<double>(bytes / summary.schema.input.row_bytes()) / static_cast<double>(summary.kept);
   }
   return summary;
 }
@@ -150,44 +204,66 @@ void write_quarantine(const fs::path& out, ConvertSummary& summary) {
   summary.quarantine_file = file;
 }
 
-void refuse_if_nothing_is_left(const fs::path& folder, const ConvertSummary& summary) {
+std::string first_damage(const ConvertSummary& summary) {
+  if (summary.quarantined.empty()) return "";
+  const Quarantined& first = summary.quarantined[0];
+  return str(" The first: ", first.name, ": ", first.reason, ". All in ", summary.quarantine_file.string());
+}
+
+void refuse_if_nothing_is_left(const fs::path& source, const ConvertSummary& summary) {
   if (summary.kept > 0) return;
-  std::string message = str("none of the ", summary.found, " samples in ", folder.string(),
-                            " can be used: ", summary.quarantined.size(), " damaged, ", summary.beyond_range,
-                            " beyond ±", kLargestAngle, " degrees, ", summary.unlisted, " in no list.");
-  if (!summary.quarantined.empty()) {
-    message += str(" The first: ", summary.quarantined[0].name, ": ", summary.quarantined[0].reason, ". All in ",
-                   summary.quarantine_file.string());
+  std::string message = str("none of the ", summary.found, " samples in ", source.string(),
+                            " can be used: ", summary.quarantined.size(), " damaged, ");
+  if (summary.beyond_range > 0) message += str(summary.beyond_range, " beyond ±", kLargestAngle, " degrees, ");
+  throw DataError(message + str(summary.unlisted, " in no list.") + first_damage(summary));
+}
+
+// Known only when all has been read: what was damaged may have been all that a class had.
+void refuse_classes_without_samples(const RawSet& set, const std::vector<std::string>& splits, const Spool& spool,
+                                    const ConvertSummary& summary) {
+  std::vector<int64_t> trained(summary.classes.size());
+  for (size_t i = 0; i < splits.size(); ++i) {
+    const int64_t label = set.samples()[i].label;
+    if (label < 0 || spool.outcome(static_cast<int64_t>(i)).kind != Outcome::Kind::kKept) continue;
+    if (splits[i] == "train") ++trained[static_cast<size_t>(label)];
   }
-  throw DataError(message);
+  const bool training = summary.splits.contains("train");
+  for (size_t label = 0; label < trained.size(); ++label) {
+    const auto& [name, kept] = summary.classes[label];
+    if (kept > 0 && (trained[label] > 0 || !training)) continue;
+    throw DataError(str("no usable sample of the class ", name, kept > 0 ? " is in the training split" : "", ".",
+                        first_damage(summary)));
+  }
 }
 
 void assemble(const std::string& name, const ConvertOptions& options, const RawSet& set,
               const std::vector<std::string>& splits, const Spool& spool, ConvertSummary& summary) {
-  const Schema schema{.task = "headpose",
-                      .input = {Element::kUint8, {options.size, options.size, 3}},
-                      .target = {Element::kFloat32, {3}},
-                      .samples = summary.kept,
-                      .checksum = 0};
-  const auto writer = Writer::create(options.out, schema);
-  Writer::Extras extras;
-  extras.attributes = {{"source", name},
-                       {"target_names", "yaw,pitch,roll"},
-                       {"target_unit", "degree"},
-                       {"samples_beyond_range", std::to_string(summary.beyond_range)},
-                       {"samples_quarantined", std::to_string(summary.quarantined.size())}};
-  std::map<std::string, int64_t> group_ids;
-  std::vector<std::byte> bytes(static_cast<size_t>(schema.input.row_bytes()));
+  std::vector<int64_t> kept, input_rows, target_rows;
+  const Schema& schema = summary.schema;
   for (size_t i = 0; i < splits.size(); ++i) {
     const Outcome& outcome = spool.outcome(static_cast<int64_t>(i));
     if (splits[i].empty() || outcome.kind != Outcome::Kind::kKept) continue;
+    kept.push_back(static_cast<int64_t>(i));
+    if (schema.input.variable()) input_rows.push_back(outcome.input_bytes / schema.input.row_bytes());
+    if (schema.target.variable()) target_rows.push_back(outcome.target_bytes / schema.target.row_bytes());
+  }
+  const auto writer = Writer::create(options.out, schema, input_rows, target_rows);
+  Writer::Extras extras;
+  extras.attributes = set.attributes();
+  extras.attributes["source"] = name;
+  extras.attributes["samples_quarantined"] = std::to_string(summary.quarantined.size());
+  if (schema.task == "headpose") extras.attributes["samples_beyond_range"] = std::to_string(summary.beyond_range);
+  if (!set.classes().empty()) extras.attributes["class_names"] = join(set.classes(), "\n");
+  std::map<std::string, int64_t> group_ids;
+  for (const int64_t i : kept) {
     const auto id = static_cast<int64_t>(extras.source.size());
-    spool.read(static_cast<int64_t>(i), bytes);
-    writer->write(id, bytes, std::as_bytes(std::span(outcome.target)));
-    const RawSample& sample = set.samples()[i];
+    const std::vector<std::byte> bytes = spool.read(i);
+    const auto input = static_cast<size_t>(spool.outcome(i).input_bytes);
+    writer->write(id, std::span(bytes).first(input), std::span(bytes).subspan(input));
+    const RawSample& sample = set.samples()[static_cast<size_t>(i)];
     extras.source.push_back(sample.name);
     extras.group.push_back(group_ids.emplace(sample.group, static_cast<int64_t>(group_ids.size())).first->second);
-    extras.splits[splits[i]].push_back(id);
+    extras.splits[splits[static_cast<size_t>(i)]].push_back(id);
   }
   summary.groups = static_cast<int64_t>(group_ids.size());
   writer->finish(extras);
@@ -196,28 +272,30 @@ void assemble(const std::string& name, const ConvertOptions& options, const RawS
 }  // namespace
 
 const std::vector<std::string>& converter_names() {
-  static const std::vector<std::string> names{"300wlp", "aflw2000", "biwi"};
+  static const std::vector<std::string> names{"300wlp", "aflw2000", "biwi", "images", "pointer", "sequence"};
   return names;
 }
 
-ConvertSummary convert(const std::string& name, const ConvertOptions& options,
-                       const std::function<void(const ConvertProgress&)>& progress) {
+ConvertSummary convert(const std::string& name, const ConvertOptions& options, const ReportProgress& progress,
+                       const std::function<void(const ConvertPlan&)>& begin) {
   const auto start = std::chrono::steady_clock::now();
   check(name, options);
-  const auto set = open_raw_set(name, options);
+  const int size = options.size > 0 ? options.size : name == "images" ? 256 : 224;
+  const auto set = open_raw_set(name, options, size);
   const std::vector<std::string> splits = assign_splits(*set, options.split);
   const fs::path partial = options.out.string() + ".partial";
-  const int64_t slot_bytes = int64_t{3} * options.size * options.size;
-  const auto samples = static_cast<int64_t>(set->samples().size());
-  if (!fs::exists(partial)) check_space(options.out, samples * slot_bytes);
+  const ConvertPlan planned = plan(options.out, partial, *set);
+  if (begin) begin(planned);
+  refuse_if_it_does_not_fit(planned, options.out);
   remove_leftovers(options.out);
 
-  Spool spool(partial, fingerprint(name, options, *set), samples, slot_bytes);
-  read_all(*set, splits, options, spool, progress);
+  Spool spool(partial, fingerprint(name, options, *set), planned.samples);
+  read_all(*set, splits, options.threads, spool, progress);
 
   ConvertSummary summary = summarise(*set, splits, spool);
   write_quarantine(options.out, summary);
-  refuse_if_nothing_is_left(options.folder, summary);
+  refuse_if_nothing_is_left(options.source, summary);
+  refuse_classes_without_samples(*set, splits, spool, summary);
   assemble(name, options, *set, splits, spool, summary);
   spool.remove();
   summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -21,8 +21,10 @@ struct Image {
   const uint8_t* at(int x, int y) const { return const_cast<Image*>(this)->at(x, y); }
 };
 
-Image decode_image(std::span<const std::byte> bytes);  // JPEG or PNG, told apart by their first bytes
-Image read_image(const std::filesystem::path& file);   // the same of a file; the message does not repeat its name
+// JPEG (of any colours: grey, YCbCr, RGB, CMYK, YCCK; progressive too) or PNG (grey, palette, 1 to 16 bits; `behind`:
+// the grey level that shows through transparent pixels), told apart by their first bytes. Pixels as stored: see exif.h.
+Image decode_image(std::span<const std::byte> bytes, uint8_t behind = 0);
+Image read_image(const std::filesystem::path& file);  // the same of a file; the message does not repeat its name
 
 std::vector<std::byte> encode_jpeg(const Image&, int quality = 95);
 std::vector<std::byte> encode_png(const Image&);

@@ -10,8 +10,8 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/convert/head_pose_set.h"
 #include "data/convert/mat_file.h"
-#include "data/convert/raw_set.h"
 
 namespace dtrain::data {
 namespace {
@@ -39,12 +39,12 @@ const Matrix& points_of(const Matrices& mat) {
   throw DataError("its .mat holds neither pt2d nor pt3d_68");
 }
 
-class LandmarkSet : public RawSet {
+class LandmarkSet : public HeadPoseSet {
  public:
-  explicit LandmarkSet(fs::path folder) : folder_(std::move(folder)) {}
-  const std::vector<RawSample>& samples() const override { return samples_; }
+  LandmarkSet(fs::path folder, int size) : HeadPoseSet(size), folder_(std::move(folder)) {}
 
-  LabelledImage read(const RawSample& sample, int size) const override {
+ protected:
+  LabelledImage read_picture(const RawSample& sample, int size) const override {
     const fs::path picture = folder_ / sample.name;
     fs::path annotation = picture;
     annotation.replace_extension(".mat");
@@ -56,7 +56,6 @@ class LandmarkSet : public RawSet {
     return {resample(read_image(picture), box, size, size), pose};
   }
 
- protected:
   // Pictures and lone .mat files alike, so that neither is dropped without a word.
   std::set<std::string> names_in(const fs::path& sub_folder) const {
     std::set<std::string> names;
@@ -74,7 +73,6 @@ class LandmarkSet : public RawSet {
   }
 
   fs::path folder_;
-  std::vector<RawSample> samples_;
 };
 
 // "AFW_134212_1_17" -> "AFW_134212_1"
@@ -88,7 +86,7 @@ std::string without_view(const std::string& stem) {
 
 class ThreeHundredWLp : public LandmarkSet {
  public:
-  explicit ThreeHundredWLp(const fs::path& folder) : LandmarkSet(folder) {
+  ThreeHundredWLp(const fs::path& folder, int size) : LandmarkSet(folder, size) {
     for (const char* source : kSources) {
       for (const char* twin : {"", "_Flip"}) {
         for (const std::string& name : names_in(str(source, twin))) {
@@ -102,7 +100,7 @@ class ThreeHundredWLp : public LandmarkSet {
 
 class Aflw2000 : public LandmarkSet {
  public:
-  explicit Aflw2000(const fs::path& folder) : LandmarkSet(folder) {
+  Aflw2000(const fs::path& folder, int size) : LandmarkSet(folder, size) {
     for (const std::string& name : names_in("")) samples_.push_back({name, fs::path(name).stem().string()});
   }
   bool all_test() const override { return true; }
@@ -114,8 +112,8 @@ fs::path descend(const fs::path& folder, const char* inner) {
 }
 
 template <typename Set>
-std::unique_ptr<RawSet> open(const fs::path& folder, const char* layout) {
-  auto set = std::make_unique<Set>(folder);
+std::unique_ptr<RawSet> open(const fs::path& folder, int size, const char* layout) {
+  auto set = std::make_unique<Set>(folder, size);
   if (set->samples().empty()) throw DataError(str("no samples in ", folder.string(), ". Expected: ", layout));
   return set;
 }
@@ -144,13 +142,13 @@ Box landmark_box(const Matrix& points) {
   return {.left = x - half, .top = y - half, .right = x + half, .bottom = y + half};
 }
 
-std::unique_ptr<RawSet> open_300wlp(const fs::path& folder) {
-  return open<ThreeHundredWLp>(descend(folder, "300W_LP"),
+std::unique_ptr<RawSet> open_300wlp(const fs::path& folder, int size) {
+  return open<ThreeHundredWLp>(descend(folder, "300W_LP"), size,
                                "sub-folders AFW, HELEN, IBUG, LFPW and their *_Flip, with NAME.jpg beside NAME.mat");
 }
 
-std::unique_ptr<RawSet> open_aflw2000(const fs::path& folder) {
-  return open<Aflw2000>(descend(folder, "AFLW2000"), "one folder with NAME.jpg beside NAME.mat");
+std::unique_ptr<RawSet> open_aflw2000(const fs::path& folder, int size) {
+  return open<Aflw2000>(descend(folder, "AFLW2000"), size, "one folder with NAME.jpg beside NAME.mat");
 }
 
 }  // namespace dtrain::data

@@ -1,8 +1,9 @@
 #pragma once
 
-// A folder in the layout in which a head-pose data set is published: which samples it holds, and how one is read.
-// Listing is cheap (file names only); reading decodes and crops one sample and may be done by many threads at once.
+// Data as others publish or keep it: which samples it holds, and how one is read. Listing is cheap (names and headers);
+// reading decodes one sample and may be done by many threads at once.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -10,50 +11,57 @@
 #include <string>
 #include <vector>
 
-#include "data/convert/head_pose.h"
-#include "data/convert/image.h"
+#include "data/store.h"
 
 namespace dtrain::data {
 
 struct RawSample {
-  std::string name;   // of the picture, relative to the folder: the sample's provenance
-  std::string group;  // source photo or person: samples that must not be on both sides of a split
+  std::string name;     // file relative to the folder, or FILE.npz#index: the sample's provenance
+  std::string group;    // source photo or person: samples that must not be on both sides of a split
+  int64_t label = -1;   // its class, where there are classes: splits are stratified by it
+  std::string split{};  // where the data set itself says it: "train", "val" or "test"; else ""
 };
 
-struct LabelledImage {
-  Image image;  // size × size
-  HeadPose pose;
+// One sample as it is stored: whole rows of the schema's input and target.
+struct Record {
+  std::vector<std::byte> input, target;
+  bool beyond_range = false;  // whole, but left out as the literature leaves it out
 };
 
 class RawSet {
  public:
   virtual ~RawSet() = default;
-  virtual const std::vector<RawSample>& samples() const = 0;  // sorted by name
-  // Throws DataError with the reason, which does not repeat the sample's name. The pose may be out of range, not NaN.
-  virtual LabelledImage read(const RawSample&, int size) const = 0;
-  // The groups of the test split where the data set itself or its protocol names them; else empty.
+  virtual const std::vector<RawSample>& samples() const = 0;  // sorted by name, or as in their file
+  virtual Schema schema() const = 0;                          // task, input and target; samples and checksum are 0
+  // Throws DataError with the reason, which does not repeat the sample's name.
+  virtual Record read(size_t sample) const = 0;
+  virtual std::map<std::string, std::string> attributes() const { return {}; }  // of the file
+  virtual std::vector<std::string> classes() const { return {}; }               // names by label, sorted
+  // The groups of the test split where the data set's protocol names them; else empty.
   virtual std::vector<std::string> test_groups() const { return {}; }
   virtual bool all_test() const { return false; }  // a pure test set
+  // Of the samples. 0 where the trainer is to take its validation share out of the training split, by group.
+  virtual double usual_val_share() const { return 0.1; }
+  virtual int64_t expected_bytes() const { return 0; }  // of all samples as stored, before any is left out; 0: unknown
+  virtual std::string content_key() const { return ""; }  // what decides the content besides names and settings
 };
+
+std::unique_ptr<RawSet> open_images(const std::filesystem::path& folder, int size);
+std::unique_ptr<RawSet> open_sequences(const std::filesystem::path& folder, int threads);
+std::unique_ptr<RawSet> open_pointer_sets(const std::filesystem::path& file);
 
 // 300W-LP: sub-folders AFW, HELEN, IBUG, LFPW and their *_Flip twins, NAME_K.jpg beside NAME_K.mat, K the rendered
 // view.
-std::unique_ptr<RawSet> open_300wlp(const std::filesystem::path& folder);
+std::unique_ptr<RawSet> open_300wlp(const std::filesystem::path& folder, int size);
 // AFLW2000-3D: one folder of NAME.jpg beside NAME.mat.
-std::unique_ptr<RawSet> open_aflw2000(const std::filesystem::path& folder);
+std::unique_ptr<RawSet> open_aflw2000(const std::filesystem::path& folder, int size);
 // BIWI Kinect: folders 01 to 24 of frame_NNNNN_rgb.png and frame_NNNNN_pose.txt, each with rgb.cal. `test` names
-// sequences
-// ("03", ...); empty: kBiwiTestSequences. All sequences of their persons go to the test split.
-std::unique_ptr<RawSet> open_biwi(const std::filesystem::path& folder, const std::vector<std::string>& test);
+// sequences ("03", ...); empty: kBiwiTestSequences. All sequences of their persons go to the test split.
+std::unique_ptr<RawSet> open_biwi(const std::filesystem::path& folder, int size, const std::vector<std::string>& test);
 
 // A third of the 24 sequences, as in the usual 16 : 8 protocol, but chosen so that no person is on both sides (four
 // people were recorded twice) and both sexes are tested: seven persons.
 inline const std::vector<std::string> kBiwiTestSequences{"03", "06", "09", "12", "15", "17", "20", "24"};
 std::string biwi_person(const std::string& sequence);  // "F03" for "03" and "15"; the name itself if unknown
-
-// The rectangle of Hopenet around landmarks (k = 0.2): 0.6 k wider on both sides and below, 2 k above; then the square
-// of its longer side about its centre, so that nothing is cut off or distorted. Points as 2 × N (or more rows) matrix.
-struct Matrix;
-Box landmark_box(const Matrix& points);
 
 }  // namespace dtrain::data

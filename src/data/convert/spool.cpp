@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -51,13 +52,22 @@ bool read_all(int fd, std::span<std::byte> bytes, int64_t offset) {
   return true;
 }
 
+// False: not there, or not what was written. Sizes of a kept sample come from a journal line whose checksum is right.
+bool read_kept(int fd, const Outcome& kept, std::vector<std::byte>& bytes) {
+  bytes.resize(static_cast<size_t>(kept.input_bytes + kept.target_bytes));
+  if (!read_all(fd, bytes, kept.offset)) return false;
+  const auto target = bytes.begin() + kept.input_bytes;
+  return xxh64({target, bytes.end()}, xxh64({bytes.begin(), target})) == kept.checksum;
+}
+
 uint64_t checksum(std::string_view text) { return xxh64(std::as_bytes(std::span(text))); }
 
 // One journal line: its own checksum, so that a torn or damaged one is known, then what became of the sample.
 std::string to_line(int64_t sample, const Outcome& outcome) {
-  char text[128];
-  std::snprintf(text, sizeof text, "%" PRId64 " %c %016" PRIx64 " %a %a %a ", sample, static_cast<char>(outcome.kind),
-                outcome.checksum, outcome.target[0], outcome.target[1], outcome.target[2]);
+  char text[160];
+  std::snprintf(text, sizeof text, "%" PRId64 " %c %016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64 " ", sample,
+                static_cast<char>(outcome.kind), outcome.checksum, outcome.offset, outcome.input_bytes,
+                outcome.target_bytes);
   std::string body = text;
   for (const char c : outcome.reason) body += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
   char sum[24];
@@ -71,8 +81,8 @@ bool from_line(const std::string& line, int64_t& sample, Outcome& outcome) {
   char kind = 0;
   int reason = 0;
   const std::string body = line.substr(kSum);
-  if (std::sscanf(body.c_str(), "%" SCNd64 " %c %" SCNx64 " %a %a %a %n", &sample, &kind, &outcome.checksum,
-                  &outcome.target[0], &outcome.target[1], &outcome.target[2], &reason) != 6) {
+  if (std::sscanf(body.c_str(), "%" SCNd64 " %c %" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %n", &sample, &kind,
+                  &outcome.checksum, &outcome.offset, &outcome.input_bytes, &outcome.target_bytes, &reason) != 6) {
     return false;
   }
   outcome.kind = static_cast<Outcome::Kind>(kind);
@@ -82,33 +92,33 @@ bool from_line(const std::string& line, int64_t& sample, Outcome& outcome) {
 
 }  // namespace
 
-Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t samples, int64_t slot_bytes)
-    : folder_(folder), slot_bytes_(slot_bytes), outcomes_(static_cast<size_t>(samples)) {
+Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t samples)
+    : folder_(folder), outcomes_(static_cast<size_t>(samples)) {
   real_file_system().create_folders(folder_);
   journal_ = open_or_fail(folder_ / "journal");
   try {
     if (::flock(journal_, LOCK_EX | LOCK_NB) != 0) {
       throw OutputError(str(folder_.string(), " is in use by another conversion; wait for it or give another --out"));
     }
-    slots_ = open_or_fail(folder_ / "slots");
+    bytes_ = open_or_fail(folder_ / "samples");
     char header[128];
-    std::snprintf(header, sizeof header, "dtrain conversion 1, settings %016" PRIx64 ", %" PRId64 " samples",
+    std::snprintf(header, sizeof header, "dtrain conversion 2, settings %016" PRIx64 ", %" PRId64 " samples",
                   fingerprint, samples);
     if (!resume(header)) start_afresh(header);
   } catch (...) {
     ::close(journal_);
-    if (slots_ >= 0) ::close(slots_);
+    if (bytes_ >= 0) ::close(bytes_);
     throw;
   }
 }
 
 Spool::~Spool() {
   if (journal_ >= 0) ::close(journal_);
-  if (slots_ >= 0) ::close(slots_);
+  if (bytes_ >= 0) ::close(bytes_);
 }
 
 void Spool::start_afresh(const std::string& header) {
-  if (::ftruncate(journal_, 0) != 0 || ::ftruncate(slots_, 0) != 0) fail("empty", folder_, errno);
+  if (::ftruncate(journal_, 0) != 0 || ::ftruncate(bytes_, 0) != 0) fail("empty", folder_, errno);
   const std::string line = header + "\n";
   write_all(journal_, std::as_bytes(std::span(line)), 0, folder_ / "journal");
   if (::lseek(journal_, 0, SEEK_END) < 0) fail("seek in", folder_ / "journal", errno);
@@ -136,18 +146,16 @@ bool Spool::resume(const std::string& header) {
   if (::lseek(journal_, 0, SEEK_END) < 0) fail("seek in", folder_ / "journal", errno);
 
   // After a crash of the machine, lines may be there whose bytes are not; a damaged file may have been mended since.
-  std::vector<std::byte> bytes(static_cast<size_t>(slot_bytes_));
-  for (size_t i = 0; i < outcomes_.size(); ++i) {
-    Outcome& outcome = outcomes_[i];
+  std::vector<std::byte> bytes;
+  for (Outcome& outcome : outcomes_) {
     if (outcome.kind == Outcome::Kind::kOpen) continue;
-    const bool there =
-        outcome.kind == Outcome::Kind::kBeyondRange ||
-        (outcome.kind == Outcome::Kind::kKept && read_all(slots_, bytes, static_cast<int64_t>(i) * slot_bytes_) &&
-         xxh64(bytes) == outcome.checksum);
-    if (there)
+    if (outcome.kind == Outcome::Kind::kKept ? read_kept(bytes_, outcome, bytes)
+                                             : outcome.kind == Outcome::Kind::kBeyondRange) {
       ++resumed_;
-    else
+      end_ = std::max<int64_t>(end_, outcome.offset + outcome.input_bytes + outcome.target_bytes);
+    } else {
       outcome = Outcome{};
+    }
   }
   return true;
 }
@@ -165,29 +173,34 @@ void Spool::record(int64_t sample, Outcome outcome) {
   outcomes_[static_cast<size_t>(sample)] = std::move(outcome);
 }
 
-void Spool::keep(int64_t sample, std::span<const std::byte> bytes, const Target& target) {
-  DTRAIN_CHECK(static_cast<int64_t>(bytes.size()) == slot_bytes_);
-  write_all(slots_, bytes, sample * slot_bytes_, folder_ / "slots");
-  record(sample, {.kind = Outcome::Kind::kKept, .checksum = xxh64(bytes), .target = target, .reason = ""});
+void Spool::keep(int64_t sample, ByteSpan input, ByteSpan target) {
+  Outcome outcome{.kind = Outcome::Kind::kKept,
+                  .checksum = xxh64(target, xxh64(input)),
+                  .offset = end_.fetch_add(static_cast<int64_t>(input.size() + target.size())),
+                  .input_bytes = static_cast<int64_t>(input.size()),
+                  .target_bytes = static_cast<int64_t>(target.size())};
+  write_all(bytes_, input, outcome.offset, folder_ / "samples");
+  write_all(bytes_, target, outcome.offset + outcome.input_bytes, folder_ / "samples");
+  record(sample, std::move(outcome));
 }
 
-void Spool::beyond_range(int64_t sample, const Target& target) {
-  record(sample, {.kind = Outcome::Kind::kBeyondRange, .checksum = 0, .target = target, .reason = ""});
-}
+void Spool::beyond_range(int64_t sample) { record(sample, {.kind = Outcome::Kind::kBeyondRange}); }
 
 void Spool::damaged(int64_t sample, const std::string& reason) {
-  record(sample, {.kind = Outcome::Kind::kDamaged, .checksum = 0, .target = {}, .reason = reason});
+  record(sample, {.kind = Outcome::Kind::kDamaged, .reason = reason});
 }
 
-void Spool::read(int64_t sample, std::span<std::byte> bytes) const {
-  if (!read_all(slots_, bytes, sample * slot_bytes_)) {
-    throw OutputError(str("cannot read sample ", sample, " back from ", (folder_ / "slots").string(),
+std::vector<std::byte> Spool::read(int64_t sample) const {
+  std::vector<std::byte> bytes;
+  if (!read_kept(bytes_, outcome(sample), bytes)) {
+    throw OutputError(str("cannot read sample ", sample, " back from ", (folder_ / "samples").string(),
                           ": it was changed while in use. Remove the folder and convert again"));
   }
+  return bytes;
 }
 
 void Spool::remove() {
-  ::close(std::exchange(slots_, -1));
+  ::close(std::exchange(bytes_, -1));
   real_file_system().remove_all(folder_);
   ::close(std::exchange(journal_, -1));  // and with it the lock
 }

@@ -14,7 +14,9 @@
 #include "core/strings.h"
 #include "data/convert/biwi_files.h"
 #include "data/convert/mat_file.h"
-#include "data/convert/raw_set.h"
+#include "data/convert/npz.h"
+#include "data/convert/parallel.h"
+#include "data/convert/pointer_file.h"
 #include "data/synth/scene.h"
 
 namespace dtrain::data {
@@ -41,6 +43,13 @@ void write_file(const fs::path& path, std::span<const std::byte> bytes) {
 Matrix row(std::vector<double> values) {
   const size_t count = values.size();
   return {.rows = 1, .columns = count, .values = std::move(values)};
+}
+
+template <typename T>
+std::vector<T> values_of(const std::vector<std::byte>& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
 }
 
 // The camera of the published files for 640 × 480, scaled to other heights.
@@ -130,6 +139,57 @@ void write_biwi(const fs::path& folder, uint64_t seed, int64_t index, int64_t se
   const std::string text = to_text(truth);
   write_file(base.string() + "_rgb.png", encode_png(image));
   write_file(base.string() + "_pose.txt", std::as_bytes(std::span(text)));
+}
+
+void write_class_folders(const RawSet& set, const fs::path& folder, int threads,
+                         const std::function<void(int64_t)>& report) {
+  const Schema schema = set.schema();
+  parallel_for(
+      static_cast<int64_t>(set.samples().size()), threads,
+      [&](int64_t i) {
+        const auto at = static_cast<size_t>(i);
+        const Record record = set.read(at);
+        const fs::path file = folder / set.samples()[at].name;
+        if (schema.input.variable()) {
+          const std::vector<float> values = values_of<float>(record.input);
+          const int64_t features = schema.input.row_elements();
+          write_file(file, to_npy(values, {static_cast<int64_t>(values.size()) / features, features}));
+        } else {
+          Image image(static_cast<int>(schema.input.shape[1]), static_cast<int>(schema.input.shape[0]));
+          std::memcpy(image.rgb.data(), record.input.data(), image.rgb.size());
+          write_file(file, encode_png(image));
+        }
+      },
+      report);
+}
+
+void write_pointer_npz(const RawSet& set, const fs::path& file, int64_t max_length,
+                       const std::function<void(int64_t)>& report) {
+  constexpr int64_t kGiven = kPointerFeatures - 1;
+  const auto sets = static_cast<int64_t>(set.samples().size());
+  std::vector<float> features(static_cast<size_t>(sets * max_length * kGiven));
+  std::vector<int64_t> order(static_cast<size_t>(sets * max_length), -1), lengths, split;
+  for (int64_t i = 0; i < sets; ++i) {
+    const Record record = set.read(static_cast<size_t>(i));
+    const std::vector<float> from = values_of<float>(record.input);
+    const std::vector<int64_t> right = values_of<int64_t>(record.target);
+    const auto n = static_cast<int64_t>(right.size());
+    for (int64_t k = 0; k < n; ++k) {
+      const auto element = from.begin() + k * kPointerFeatures;
+      std::copy(element, element + kGiven, features.begin() + (i * max_length + k) * kGiven);
+    }
+    std::copy(right.begin(), right.end(), order.begin() + i * max_length);
+    lengths.push_back(n);
+    const std::string& name = set.samples()[static_cast<size_t>(i)].split;
+    split.push_back(name == "train" ? 0 : name == "val" ? 1 : 2);
+    if (i % 1000 == 0) report(i);
+  }
+  if (file.has_parent_path()) real_file_system().create_folders(file.parent_path());
+  write_npz(file, {{"features", to_npy(features, {sets, max_length, kGiven})},
+                   {"lengths", to_npy(lengths, {sets})},
+                   {"order", to_npy(order, {sets, max_length})},
+                   {"split", to_npy(split, {sets})}});
+  report(sets);
 }
 
 }  // namespace dtrain::data

@@ -1,11 +1,14 @@
 #pragma once
 
-// Generated pictures on disk as 300W-LP and BIWI publish theirs.
+// Generated data on disk as others publish or keep theirs: as 300W-LP and BIWI do; folders of pictures (PNG) or
+// sequences (.npy) by split and class; sets in one .npz file. Errors: OutputError.
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
-#include "data/synth/synth.h"
+#include "data/convert/raw_set.h"
 
 namespace dtrain::data {
 
@@ -24,5 +27,13 @@ void write_300wlp(const std::filesystem::path& folder, uint64_t seed, int64_t in
 int64_t biwi_sequences(int64_t samples);
 void write_biwi_calibration(const std::filesystem::path& folder, int64_t sequence, int height);
 void write_biwi(const std::filesystem::path& folder, uint64_t seed, int64_t index, int64_t sequences, int height);
+
+// Each sample as a file of its name under `folder`. report(done) as parallel_for has it.
+void write_class_folders(const RawSet&, const std::filesystem::path& folder, int threads,
+                         const std::function<void(int64_t)>& report);
+
+// In the padded form of pointer_file.h, without is_visited; features beyond a set's length are 0.
+void write_pointer_npz(const RawSet&, const std::filesystem::path& file, int64_t max_length,
+                       const std::function<void(int64_t)>& report);
 
 }  // namespace dtrain::data

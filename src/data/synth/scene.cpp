@@ -3,36 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/random.h"
+#include "data/synth/draws.h"
 
 namespace dtrain::data {
 namespace {
-
-enum class Aspect : uint64_t { kPerson = 1, kLight, kBackground, kPose, kPlacement, kNoise };
-
-// The draws for one aspect of one thing, in order.
-class Draws {
- public:
-  Draws(uint64_t seed, Aspect aspect, int64_t index)
-      : key_(keyed(static_cast<uint64_t>(Purpose::kSynth), seed, static_cast<uint64_t>(aspect),
-                   static_cast<uint64_t>(index))) {}
-  float uniform() { return uniform01(keyed(key_, count_++)); }
-  float between(float low, float high) { return low + (high - low) * uniform(); }
-  double triangular(double limit) { return limit * (static_cast<double>(uniform()) + uniform() - 1); }
-  bool chance(float p) { return uniform() < p; }
-  Colour colour(float low, float high) {
-    const float r = between(low, high), g = between(low, high), b = between(low, high);
-    return {r, g, b};
-  }
-
- private:
-  uint64_t key_;
-  uint64_t count_ = 0;
-};
-
-Colour blend(const Colour& a, const Colour& b, float share) {
-  return {a.r + (b.r - a.r) * share, a.g + (b.g - a.g) * share, a.b + (b.b - a.b) * share};
-}
 
 void paint(uint8_t* pixel, const Colour& c, float share) {
   const float parts[3] = {c.r, c.g, c.b};
@@ -40,6 +14,10 @@ void paint(uint8_t* pixel, const Colour& c, float share) {
 }
 
 }  // namespace
+
+Colour blend(const Colour& a, const Colour& b, float share) {
+  return {a.r + (b.r - a.r) * share, a.g + (b.g - a.g) * share, a.b + (b.b - a.b) * share};
+}
 
 Person draw_person(uint64_t seed, int64_t person) {
   Draws draw(seed, Aspect::kPerson, person);

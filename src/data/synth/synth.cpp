@@ -2,37 +2,46 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
+#include <memory>
 
+#include "core/check.h"
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/convert/assign_splits.h"
+#include "data/convert/labels.h"
 #include "data/convert/parallel.h"
+#include "data/convert/raw_set.h"
+#include "data/synth/generated_set.h"
 #include "data/synth/layouts.h"
+#include "data/synth/pointer_rule.h"
 #include "data/synth/scene.h"
 #include "data/writer.h"
 
 namespace dtrain::data {
 namespace {
 
-constexpr int64_t kPicturesPerPhoto = 4;
-constexpr double kTestShare = 0.1;
 constexpr int kSmallest = 16, kLargest = 2048;
 
 using Report = std::function<void(int64_t)>;
 
 int default_size(const std::string& layout) { return layout == "300wlp" ? 450 : layout == "biwi" ? 480 : 64; }
 
-void check(const SynthOptions& options) {
-  const auto& layouts = synth_layouts();
-  if (std::count(layouts.begin(), layouts.end(), options.layout) == 0) {
-    throw UsageError(str("unknown layout ", options.layout, ". Known: ", join(layouts, ", ")));
-  }
-  if (options.samples < 1) throw UsageError(str("--samples ", options.samples, " is not at least 1"));
+void check_layout(const SynthTask& task, const std::string& layout) {
+  if (std::count(task.layouts.begin(), task.layouts.end(), layout) > 0) return;
+  const std::string near = nearest(layout, task.layouts);
+  throw UsageError(str("unknown layout ", layout, " of ", task.name, ".",
+                       near.empty() ? "" : " Did you mean " + near + "?", " Known: ", join(task.layouts, ", ")));
+}
+
+void check(const SynthTask& task, const SynthOptions& options, int64_t samples) {
+  check_layout(task, options.layout);
+  if (samples < 1) throw UsageError(str("--samples ", samples, " is not at least 1"));
   if (options.size != 0 && (options.size < kSmallest || options.size > kLargest)) {
     throw UsageError(str("--size ", options.size, " is not between ", kSmallest, " and ", kLargest));
   }
-  const bool folder = options.layout != "hdf5";
+  if (options.max_length < kShortestSet || options.max_length > kLongestSet) {
+    throw UsageError(str("--max-length ", options.max_length, " is not between ", kShortestSet, " and ", kLongestSet));
+  }
+  const bool folder = options.layout != "hdf5" && options.layout != "npz";
   if (!std::filesystem::exists(options.out)) return;
   if (folder ? !std::filesystem::is_directory(options.out) || !std::filesystem::is_empty(options.out)
              : !options.force) {
@@ -42,49 +51,100 @@ void check(const SynthOptions& options) {
   }
 }
 
-void write_hdf5(const SynthOptions& options, const Report& report, SynthSummary& summary) {
-  const Schema schema{.task = "headpose",
-                      .input = {Element::kUint8, {summary.size, summary.size, 3}},
-                      .target = {Element::kFloat32, {3}},
-                      .samples = options.samples,
-                      .checksum = 0};
-  const auto writer = Writer::create(options.out, schema);
+std::unique_ptr<RawSet> generated(const std::string& task, const SynthOptions& options, int64_t samples, int size) {
+  if (task == "headpose") return generated_heads(options.seed, samples, size);
+  if (task == "classify") return generated_scenes(options.seed, samples, size);
+  if (task == "sequence") return generated_sequences(options.seed, samples);
+  DTRAIN_CHECK(task == "pointer");
+  return generated_pointer_sets(options.seed, samples, options.max_length, options.out.stem().string() + ".npz");
+}
+
+// How many rows each sample has: drawn for it, and drawn again when it is written, which costs less than to keep it.
+void count_rows(const RawSet& set, int threads, std::vector<int64_t>& input_rows, std::vector<int64_t>& target_rows) {
+  const Schema schema = set.schema();
+  const auto samples = static_cast<int64_t>(set.samples().size());
+  if (schema.input.variable()) input_rows.resize(set.samples().size());
+  if (schema.target.variable()) target_rows.resize(set.samples().size());
+  if (input_rows.empty() && target_rows.empty()) return;
+  parallel_for(
+      samples, threads,
+      [&](int64_t i) {
+        const auto at = static_cast<size_t>(i);
+        const Record record = set.read(at);
+        if (!input_rows.empty()) input_rows[at] = static_cast<int64_t>(record.input.size()) / schema.input.row_bytes();
+        if (!target_rows.empty()) {
+          target_rows[at] = static_cast<int64_t>(record.target.size()) / schema.target.row_bytes();
+        }
+      },
+      [](int64_t) {});
+}
+
+void write_hdf5(const RawSet& set, const SynthOptions& options, const Report& report, SynthSummary& summary) {
+  Schema schema = set.schema();
+  schema.samples = static_cast<int64_t>(set.samples().size());
+  std::vector<int64_t> input_rows, target_rows;
+  count_rows(set, options.threads, input_rows, target_rows);
+  const auto writer = Writer::create(options.out, schema, input_rows, target_rows);
   Writer::Extras extras;
-  extras.attributes = {{"source", "synth"},
-                       {"seed", std::to_string(options.seed)},
-                       {"target_names", "yaw,pitch,roll"},
-                       {"target_unit", "degree"}};
-  std::vector<std::string> photos;
-  for (int64_t i = 0; i < options.samples; ++i) {
-    photos.push_back(std::to_string(i / kPicturesPerPhoto));
-    extras.group.push_back(i / kPicturesPerPhoto);
-    extras.source.push_back(str("photo_", photos.back(), "_", i % kPicturesPerPhoto));
-  }
-  const std::vector<std::string> chosen = choose_groups(photos, kTestShare, options.seed);
-  const std::set<std::string> test(chosen.begin(), chosen.end());
-  for (int64_t i = 0; i < options.samples; ++i) {
-    extras.splits[test.contains(photos[static_cast<size_t>(i)]) ? "test" : "train"].push_back(i);
+  extras.attributes = set.attributes();
+  extras.attributes["source"] = "synth";
+  extras.attributes["seed"] = std::to_string(options.seed);
+  if (!set.classes().empty()) extras.attributes["class_names"] = join(set.classes(), "\n");
+  std::map<std::string, int64_t> group_ids;
+  for (const RawSample& sample : set.samples()) {
+    extras.splits[sample.split].push_back(static_cast<int64_t>(extras.source.size()));
+    extras.source.push_back(sample.name);
+    extras.group.push_back(group_ids.emplace(sample.group, static_cast<int64_t>(group_ids.size())).first->second);
   }
   parallel_for(
-      options.samples, options.threads,
+      schema.samples, options.threads,
       [&](int64_t i) {
-        const SynthSample sample = synth_sample(options.seed, i, summary.size);
-        const float target[] = {static_cast<float>(sample.pose.yaw), static_cast<float>(sample.pose.pitch),
-                                static_cast<float>(sample.pose.roll)};
-        writer->write(i, std::as_bytes(std::span(sample.image.rgb)), std::as_bytes(std::span(target)));
+        const Record record = set.read(static_cast<size_t>(i));
+        writer->write(i, record.input, record.target);
       },
       report);
   writer->finish(extras);
-  summary.groups = extras.group.back() + 1;
-  summary.train = static_cast<int64_t>(extras.splits["train"].size());
-  summary.test = static_cast<int64_t>(extras.splits["test"].size());
+  summary.groups = static_cast<int64_t>(group_ids.size());
+}
+
+// 300W-LP and BIWI: not one picture of these is one of the hdf5 layout.
+int64_t write_published_heads(const SynthOptions& options, int64_t samples, int size, const Report& report) {
+  if (options.layout == "300wlp") {
+    parallel_for(
+        samples, options.threads, [&](int64_t i) { write_300wlp(options.out, options.seed, i, size); }, report);
+    return lp_name(samples - 1).photo + 1;
+  }
+  const int64_t sequences = biwi_sequences(samples);
+  for (int64_t s = 0; s < sequences; ++s) write_biwi_calibration(options.out, s, size);
+  parallel_for(
+      samples, options.threads, [&](int64_t i) { write_biwi(options.out, options.seed, i, sequences, size); }, report);
+  return sequences;
 }
 
 }  // namespace
 
-const std::vector<std::string>& synth_layouts() {
-  static const std::vector<std::string> layouts{"hdf5", "300wlp", "biwi"};
-  return layouts;
+const std::vector<SynthTask>& synth_tasks() {
+  static const std::vector<SynthTask> tasks{
+      {.name = "classify", .layouts = {"hdf5", "images"}, .samples = 8000, .one = "picture", .many = "pictures"},
+      {.name = "headpose",
+       .layouts = {"hdf5", "300wlp", "biwi"},
+       .samples = 4000,
+       .one = "picture",
+       .many = "pictures"},
+      {.name = "pointer", .layouts = {"hdf5", "npz"}, .samples = 20000, .one = "set", .many = "sets"},
+      {.name = "sequence", .layouts = {"hdf5", "npy"}, .samples = 4000, .one = "sequence", .many = "sequences"}};
+  return tasks;
+}
+
+const SynthTask& synth_task(const std::string& name) {
+  std::vector<std::string> names;
+  for (const SynthTask& task : synth_tasks()) {
+    if (task.name == name) return task;
+    names.push_back(task.name);
+  }
+  const std::string near = nearest(name, names);
+  throw UsageError(str("unknown task ", name, ".", near.empty() ? "" : " Did you mean " + near + "?",
+                       " Known: ", join(names, ", ")));
 }
 
 SynthSample synth_sample(uint64_t seed, int64_t picture, int size) {
@@ -96,29 +156,27 @@ SynthSample synth_sample(uint64_t seed, int64_t picture, int size) {
   return sample;
 }
 
-SynthSummary synth_headpose(const SynthOptions& options, const std::function<void(int64_t, int64_t)>& progress) {
+SynthSummary synth(const std::string& name, const SynthOptions& options, const ReportProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  check(options);
+  const SynthTask& task = synth_task(name);
   SynthSummary summary;
-  summary.samples = options.samples;
+  summary.samples = options.samples.value_or(task.samples);
+  check(task, options, summary.samples);
   summary.size = options.size > 0 ? options.size : default_size(options.layout);
   const Report report = [&](int64_t done) {
-    if (progress) progress(done, options.samples);
+    if (progress) progress({.done = done, .total = summary.samples, .resumed = 0});
   };
-  if (options.layout == "hdf5") {
-    write_hdf5(options, report, summary);
-  } else if (options.layout == "300wlp") {
-    parallel_for(
-        options.samples, options.threads, [&](int64_t i) { write_300wlp(options.out, options.seed, i, summary.size); },
-        report);
-    summary.groups = lp_name(options.samples - 1).photo + 1;
+  if (options.layout == "300wlp" || options.layout == "biwi") {
+    summary.groups = write_published_heads(options, summary.samples, summary.size, report);
   } else {
-    const int64_t sequences = biwi_sequences(options.samples);
-    for (int64_t s = 0; s < sequences; ++s) write_biwi_calibration(options.out, s, summary.size);
-    parallel_for(
-        options.samples, options.threads,
-        [&](int64_t i) { write_biwi(options.out, options.seed, i, sequences, summary.size); }, report);
-    summary.groups = sequences;
+    const auto set = generated(name, options, summary.samples, summary.size);
+    for (const RawSample& sample : set->samples()) ++summary.splits[sample.split];
+    if (options.layout == "hdf5")
+      write_hdf5(*set, options, report, summary);
+    else if (options.layout == "npz")
+      write_pointer_npz(*set, options.out, options.max_length, report);
+    else
+      write_class_folders(*set, options.out, options.threads, report);
   }
   summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return summary;

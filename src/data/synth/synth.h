@@ -1,43 +1,61 @@
 #pragma once
 
-// Generated head-pose data whose angles are known exactly: shaded heads on clutter, in the layout of a published data
-// set (to try the converters and everything behind them) or as dtrain HDF5 (to train at once). Everything is a function
-// of the options but for threads: equal options give equal files. Errors: UsageError (an option out of range),
-// OutputError (not writable, disk full, `out` exists and `force` is false).
+// Generated data whose right answers are known exactly, for each task, as dtrain HDF5 (to train at once) or in the raw
+// layout of the real thing (to try the converters and everything behind them):
+//   headpose   hdf5 | 300wlp | biwi    shaded heads on clutter (scene.h)
+//   classify   hdf5 | images           forms and textures on clutter (class_scene.h)
+//   pointer    hdf5 | npz              sets with an order to be found (pointer_rule.h)
+//   sequence   hdf5 | npy              waves that move in different ways (dynamics.h)
+// Everything is a function of the options but for threads: equal options give equal files, and a raw layout converted
+// (images: at its own size) gives the samples of the hdf5 one. Errors: UsageError (an option out of range), OutputError
+// (not writable, disk full, `out` exists and `force` is false).
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/convert/head_pose.h"
 #include "data/convert/image.h"
+#include "data/convert/progress.h"
 
 namespace dtrain::data {
 
+inline constexpr int64_t kLongestSet = 1000;
+
 struct SynthOptions {
-  std::string layout = "hdf5";  // hdf5 | 300wlp | biwi
-  std::filesystem::path out;    // a file for hdf5, else a folder
-  int64_t samples = 4000;       // pictures
-  int size = 0;                 // their height in pixels; 0: 64 (hdf5), 450 (300wlp), 480 (biwi)
+  std::string layout = "hdf5";
+  std::filesystem::path out;                      // a file for hdf5 and npz, else a folder
+  std::optional<int64_t> samples = std::nullopt;  // none: synth_task(task).samples
+  int size = 0;  // headpose, classify: height in pixels; 0: 64 (hdf5, images), 450 (300wlp), 480 (biwi)
   uint64_t seed = 1;
-  int threads = 0;     // 0: as many as the cores this process may use
-  bool force = false;  // hdf5: replace an existing file
+  int threads = 0;          // 0: as many as the cores this process may use
+  bool force = false;       // replace an existing file
+  int64_t max_length = 10;  // pointer: sets of 3 to so many elements
 };
 
 struct SynthSummary {
-  int64_t samples = 0, groups = 0, train = 0, test = 0;  // train and test: hdf5 only
+  int64_t samples = 0, groups = 0;
+  std::map<std::string, int64_t> splits;  // samples by split, where the layout says them
   int size = 0;
   double seconds = 0;
 };
 
-const std::vector<std::string>& synth_layouts();
+struct SynthTask {
+  std::string name;
+  std::vector<std::string> layouts;
+  int64_t samples = 0;    // when none are asked for
+  std::string one, many;  // what a sample is called
+};
+const std::vector<SynthTask>& synth_tasks();
+const SynthTask& synth_task(const std::string& name);  // throws UsageError with the nearest name
 
-// `progress(done, total)` is called on the calling thread several times a second and at the end.
-SynthSummary synth_headpose(const SynthOptions&, const std::function<void(int64_t, int64_t)>& progress = {});
+SynthSummary synth(const std::string& task, const SynthOptions&, const ReportProgress& progress = {});
 
-// One picture of the hdf5 layout. Pictures 4n to 4n + 3 show one photo's person, light and background.
+// One picture of headpose's hdf5 layout. Pictures 4n to 4n + 3 show one photo's person, light and background.
+inline constexpr int64_t kPicturesPerPhoto = 4;
 struct SynthSample {
   Image image;
   HeadPose pose;

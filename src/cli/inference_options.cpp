@@ -1,0 +1,27 @@
+#include "cli/inference_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+namespace dtrain::cli {
+
+void InferenceOptions::add_to(CLI::App& app) {
+  app.add_option("--batch-size", batch_size, "samples per rank and forward pass")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--workers", workers, "reader threads per rank; 0: from the cores of the rank")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--amp", amp, "fp32, tf32, bf16, fp16 or auto")
+      ->check(CLI::IsMember({"fp32", "tf32", "bf16", "fp16", "auto", "off"}))
+      ->capture_default_str();
+  app.add_option("--device", device, "auto, cuda or cpu")
+      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
+      ->capture_default_str();
+  app.add_option("--module", module_file, "task module: the TorchScript file, if it is not where it was");
+}
+
+int InferenceOptions::threads(int cores) const {
+  return workers > 0 ? static_cast<int>(workers) : std::clamp(cores / 2, 1, 8);
+}
+
+}  // namespace dtrain::cli

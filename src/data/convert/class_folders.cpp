@@ -1,0 +1,132 @@
+#include "data/convert/class_folders.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::array<const char*, 3> kSplits{"train", "val", "test"};
+
+bool ignored(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with('.') || name == "Thumbs.db" || name == "desktop.ini" || name == "__MACOSX";
+}
+
+std::string expected(const std::string& what) {
+  return str("Expected: one sub-folder of ", what, " for each class, or train, val and test (any of them) with these");
+}
+
+struct Content {
+  std::vector<std::string> folders, files;  // names, sorted
+};
+
+Content content(const fs::path& folder) {
+  Content result;
+  try {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (ignored(entry.path())) continue;
+      (entry.is_directory() ? result.folders : result.files).push_back(entry.path().filename().string());
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw DataError(str("cannot read ", folder.string(), ": ", error.code().message()));
+  }
+  std::sort(result.folders.begin(), result.folders.end());
+  std::sort(result.files.begin(), result.files.end());
+  return result;
+}
+
+void list_files(const fs::path& top, const fs::path& folder, const RawSample& proto, std::vector<RawSample>& samples) {
+  try {
+    for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::recursive_directory_iterator(); ++entry) {
+      if (ignored(entry->path())) {
+        entry.disable_recursion_pending();
+        continue;
+      }
+      if (entry->is_directory()) continue;
+      RawSample sample = proto;
+      sample.name = sample.group = entry->path().lexically_relative(top).generic_string();
+      samples.push_back(std::move(sample));
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw DataError(str("cannot read ", folder.string(), ": ", error.code().message()));
+  }
+}
+
+// The split folders to look into; {""} where the classes lie in `folder` itself.
+std::vector<std::string> split_folders(const fs::path& folder, const std::string& what) {
+  const Content top = content(folder);
+  std::vector<std::string> splits, others;
+  for (const std::string& name : top.folders) {
+    const bool split = std::find(kSplits.begin(), kSplits.end(), name) != kSplits.end();
+    (split ? splits : others).push_back(name);
+  }
+  if (top.folders.empty()) throw DataError(str("no sub-folders in ", folder.string(), ". ", expected(what)));
+  if (!top.files.empty()) {
+    throw DataError(str((folder / top.files[0]).string(), " lies beside the sub-folders and so belongs to no class (",
+                        top.files.size(), " such files). Move them into a class folder or away"));
+  }
+  if (splits.empty()) return {""};
+  // A class may be called "train"; but then it holds files, not folders of classes.
+  const bool of_splits = std::any_of(splits.begin(), splits.end(),
+                                     [&](const std::string& name) { return !content(folder / name).folders.empty(); });
+  if (others.empty()) return splits;
+  if (!of_splits) return {""};
+  throw DataError(str(folder.string(), " holds ", join(others, ", "), " beside ", join(splits, ", "),
+                      ": classes or splits? ", expected(what), ". (A validation folder is called val)"));
+}
+
+}  // namespace
+
+ClassFolders list_class_folders(const fs::path& folder, const std::string& what) {
+  if (!fs::is_directory(folder)) throw DataError(str("no such folder: ", folder.string(), ". ", expected(what)));
+  ClassFolders result;
+  std::set<std::string> classes, trained;
+  bool has_train = false;
+  std::vector<std::pair<std::string, std::string>> found;  // split, class
+  for (const std::string& split : split_folders(folder, what)) {
+    has_train = has_train || split == "train";
+    const fs::path above = folder / split;
+    const Content inside = content(above);
+    if (!inside.files.empty()) {
+      throw DataError(str((above / inside.files[0]).string(), " lies in no class folder. ", expected(what)));
+    }
+    for (const std::string& name : inside.folders) {
+      if (name.find('\n') != std::string::npos) {
+        throw DataError(str("a class folder of ", above.string(), " has a line break in its name: rename it"));
+      }
+      classes.insert(name);
+      if (split == "train") trained.insert(name);
+      found.emplace_back(split, name);
+    }
+  }
+  if (classes.size() < 2) {
+    throw DataError(classes.empty() ? str("no class folders in ", folder.string(), ". ", expected(what))
+                                    : str("only one class, ", *classes.begin(), ", in ", folder.string(),
+                                          ": there is nothing to tell apart. ", expected(what)));
+  }
+  result.classes.assign(classes.begin(), classes.end());
+  for (const auto& [split, name] : found) {
+    if (has_train && !trained.contains(name)) {
+      throw DataError(str("the class ", name, " is in ", (folder / split).string(), " but not in ",
+                          (folder / "train").string(), ": it could not be learned. Add samples of it, or remove it"));
+    }
+    const fs::path class_folder = folder / split / name;
+    const auto label = std::lower_bound(result.classes.begin(), result.classes.end(), name) - result.classes.begin();
+    const size_t before = result.samples.size();
+    list_files(folder, class_folder, {.name = "", .group = "", .label = label, .split = split}, result.samples);
+    if (result.samples.size() == before) {
+      throw DataError(str("the class folder ", class_folder.string(), " is empty. Add ", what, ", or remove it"));
+    }
+  }
+  std::sort(result.samples.begin(), result.samples.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return result;
+}
+
+}  // namespace dtrain::data

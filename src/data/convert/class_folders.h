@@ -1,0 +1,26 @@
+#pragma once
+
+// Folders whose names are classes: DIR/CLASS/…, or DIR/train/CLASS/…, DIR/val/CLASS/… and DIR/test/CLASS/… (any of the
+// three) when those are the sub-folders. Every file in a class folder, however deep, is a sample, whatever it is
+// called: what cannot be read is to be quarantined with its reason, not passed over. Hidden files and folders and what
+// desktops leave behind (Thumbs.db, desktop.ini, __MACOSX) are none.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "data/convert/raw_set.h"
+
+namespace dtrain::data {
+
+struct ClassFolders {
+  std::vector<std::string> classes;  // sorted
+  std::vector<RawSample> samples;    // sorted by name; label: index in classes
+};
+
+// `what`: of the files, for messages ("JPEG and PNG pictures"). Throws DataError: no such folder, no or one class only,
+// an empty class folder, a class that the training folder has not, folders beside train, val and test, files where
+// folders are expected, a name that cannot be kept.
+ClassFolders list_class_folders(const std::filesystem::path& folder, const std::string& what);
+
+}  // namespace dtrain::data

@@ -1,0 +1,42 @@
+#include "data/convert/head_pose_set.h"
+
+#include <span>
+
+namespace dtrain::data {
+
+Schema head_pose_schema(int size) {
+  return {.task = "headpose",
+          .input = {Element::kUint8, {size, size, 3}},
+          .target = {Element::kFloat32, {3}},
+          .samples = 0,
+          .checksum = 0};
+}
+
+std::map<std::string, std::string> head_pose_attributes() {
+  return {{"target_names", "yaw,pitch,roll"}, {"target_unit", "degree"}};
+}
+
+std::vector<std::byte> to_target(const HeadPose& pose) {
+  const float angles[] = {static_cast<float>(pose.yaw), static_cast<float>(pose.pitch), static_cast<float>(pose.roll)};
+  const auto bytes = std::as_bytes(std::span(angles));
+  return {bytes.begin(), bytes.end()};
+}
+
+Schema HeadPoseSet::schema() const { return head_pose_schema(size_); }
+
+std::map<std::string, std::string> HeadPoseSet::attributes() const { return head_pose_attributes(); }
+
+Record HeadPoseSet::read(size_t sample) const {
+  const LabelledImage labelled = read_picture(samples_[sample], size_);
+  const auto pixels = std::as_bytes(std::span(labelled.image.rgb));
+  return {.input = {pixels.begin(), pixels.end()},
+          .target = to_target(labelled.pose),
+          .beyond_range = !within_range(labelled.pose)};
+}
+
+int64_t HeadPoseSet::expected_bytes() const {
+  const Schema one = schema();
+  return static_cast<int64_t>(samples_.size()) * (one.input.row_bytes() + one.target.row_bytes());
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,75 @@
+// Folders of .npy sequences by class: see class_folders.h for the layout.
+
+#include <map>
+
+#include "core/error.h"
+#include "data/convert/class_folders.h"
+#include "data/convert/labels.h"
+#include "data/convert/parallel.h"
+#include "data/convert/raw_set.h"
+#include "data/convert/sequence_rows.h"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SequenceSet : public RawSet {
+ public:
+  SequenceSet(fs::path folder, int threads)
+      : folder_(std::move(folder)), listed_(list_class_folders(folder_, ".npy sequences")) {
+    read_headers(threads);
+  }
+
+  const std::vector<RawSample>& samples() const override { return listed_.samples; }
+  std::vector<std::string> classes() const override { return listed_.classes; }
+  Schema schema() const override { return sequence_schema(features_); }
+  int64_t expected_bytes() const override { return bytes_; }
+
+  Record read(size_t sample) const override {
+    const RawSample& raw = listed_.samples[sample];
+    return {.input = bytes_of(sequence_rows(read_npy(folder_ / raw.name), features_)),
+            .target = class_target(raw.label)};
+  }
+
+ private:
+  // The number of features that most files have is the right one.
+  void read_headers(int threads) {
+    std::vector<SequenceShape> shapes(listed_.samples.size());
+    parallel_for(
+        static_cast<int64_t>(shapes.size()), threads,
+        [&](int64_t i) {
+          const auto at = static_cast<size_t>(i);
+          try {
+            shapes[at] = sequence_shape(read_npy_header(folder_ / listed_.samples[at].name));
+          } catch (const DataError&) {  // said when the sample is read
+          }
+        },
+        [](int64_t) {});
+    std::map<int64_t, int64_t> files;  // by number of features
+    for (const SequenceShape& shape : shapes) {
+      if (shape.rows > 0) ++files[shape.features];
+    }
+    int64_t most = 0;
+    for (const auto& [features, count] : files) {
+      if (count > most) features_ = features;
+      most = std::max(most, count);
+    }
+    const Schema one = schema();
+    for (const SequenceShape& shape : shapes) {
+      if (shape.features == features_) bytes_ += shape.rows * one.input.row_bytes() + one.target.row_bytes();
+    }
+  }
+
+  fs::path folder_;
+  ClassFolders listed_;
+  int64_t features_ = 1, bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RawSet> open_sequences(const fs::path& folder, int threads) {
+  return std::make_unique<SequenceSet>(folder, threads);
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,47 @@
+// The sequence classifier. Sequences of one batch differ in length: what lies beyond a length is zeroed before each
+// convolution and skipped by the LSTM, so that a sequence's output depends neither on its batch nor on its padding.
+
+#include "export/layers.h"
+#include "export/networks.h"
+
+namespace dtrain::exporting {
+namespace {
+
+// x [batch, C, time] with zeros from each sequence's length on, whatever was there.
+std::string zeroed_beyond(Builder& graph, const std::string& x, const std::string& lengths) {
+  const std::string time = graph.add("Gather", {graph.add("Shape", {x}), graph.integer(2)}, {{"axis", int64_t{0}}});
+  const std::string positions = graph.add("Range", {graph.integer(0), time, graph.integer(1)});
+  const std::string inside =
+      graph.add("Less", {positions, graph.add("Unsqueeze", {lengths, graph.integers({1})})});  // [batch, time]
+  const std::string zero = graph.has_constant("zero") ? "zero" : graph.floats("zero", {}, {0.0f});
+  return graph.add("Where", {graph.add("Unsqueeze", {inside, graph.integers({1})}), x, zero});
+}
+
+}  // namespace
+
+Graph cnn_lstm_graph(const Weights& weights, const Metadata& metadata) {
+  const int64_t features = required_integer(metadata, "features");
+  Builder graph("cnn_lstm");
+  Layers layers(graph, weights);
+  const std::string sequences = graph.input("sequences", Element::kFloat, {"batch", "time", features});
+  const std::string lengths = graph.input("lengths", Element::kInt64, {"batch"});
+
+  std::string x = graph.add("Transpose", {sequences}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
+  x = layers.relu(layers.conv(zeroed_beyond(graph, x, lengths), "conv1", {.padding = 2, .norm = "bn1"}));
+  x = layers.relu(layers.conv(zeroed_beyond(graph, x, lengths), "conv2", {.stride = 2, .padding = 2, .norm = "bn2"}));
+  // The stride of 2 leaves ceil(length / 2) positions.
+  const std::string half =
+      graph.add("Div", {graph.add("Add", {lengths, graph.integer(1)}), graph.integer(2)}, {}, "half_lengths");
+  const std::string steps = graph.add("Cast", {half}, {{"to", int64_t{6}}}, "steps");  // 6: int32, as LSTM wants it
+  x = graph.add("Transpose", {x}, {{"perm", std::vector<int64_t>{2, 0, 1}}});          // [time, batch, channels]
+  layers.lstm(x, "lstm", 0, steps, "", "", {"lstm0_steps"});
+  x = graph.add("Squeeze", {"lstm0_steps", graph.integers({1})});
+  layers.lstm(x, "lstm", 1, steps, "", "", {"", "lstm1_last"});
+  const std::string logits = layers.linear(graph.add("Squeeze", {"lstm1_last", graph.integers({0})}), "fc");
+
+  weights.check_all_used({"reconstruct."});  // what the encoder was trained with
+  graph.output(logits, "logits", Element::kFloat, {"batch", layers.outputs_of("fc")});
+  return graph.finish(metadata);
+}
+
+}  // namespace dtrain::exporting

@@ -1,0 +1,51 @@
+#include "export/networks.h"
+
+#include <charconv>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace dtrain::exporting {
+
+const std::string& required(const Metadata& metadata, const std::string& key) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) throw CheckpointError(str("model.safetensors does not say its '", key, "'"));
+  return found->second;
+}
+
+int64_t required_integer(const Metadata& metadata, const std::string& key) {
+  const std::string& text = required(metadata, key);
+  int64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size() || value < 1) {
+    throw CheckpointError(str("model.safetensors says '", text, "' of its '", key, "', not a natural number"));
+  }
+  return value;
+}
+
+Graph build_graph(const Weights& weights, const Metadata& metadata) {
+  const std::string& network = required(metadata, "network");
+  if (network == "torchscript") {
+    throw UsageError(
+        "a network that came as TorchScript has no ONNX form here: its operators are not dtrain's. `dtrain export "
+        "--format torchscript` gives the trained module; torch.onnx.export in Python makes ONNX of the code it came "
+        "from");
+  }
+  if (network == "cnn_lstm") return cnn_lstm_graph(weights, metadata);
+  if (network == "pointer_network") return pointer_graph(weights, metadata);
+  return image_graph(weights, metadata);
+}
+
+std::string why_not_int8(const std::string& network) {
+  if (network == "cnn_lstm" || network == "pointer_network") {
+    return str(network,
+               " is recurrent: an error of rounding is fed back at every step, and ONNX has no quantised LSTM. "
+               "--format onnx gives it in float32");
+  }
+  if (network == "torchscript") {
+    return "a network that came as TorchScript has no ONNX form here. --format torchscript gives the trained module";
+  }
+  return "";
+}
+
+}  // namespace dtrain::exporting

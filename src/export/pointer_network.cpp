@@ -1,0 +1,93 @@
+// The pointer network, decoding greedily: each step's choice is fed to the next one, so the steps stand one after the
+// other in the graph, as many as the longest set has elements.
+
+#include <limits>
+
+#include "core/strings.h"
+#include "export/layers.h"
+#include "export/networks.h"
+
+namespace dtrain::exporting {
+namespace {
+
+// Weight [out, in] of a linear layer without bias, as the right factor of a product.
+std::string transposed(Builder& graph, const Weights& weights, const std::string& name) {
+  const Weight& weight = weights.at(name + ".weight", 2);
+  const int64_t out = weight.shape[0], in = weight.shape[1];
+  std::vector<float> values(weight.values.size());
+  for (int64_t o = 0; o < out; ++o) {
+    for (int64_t i = 0; i < in; ++i) {
+      values[static_cast<size_t>(i * out + o)] = weight.values[static_cast<size_t>(o * in + i)];
+    }
+  }
+  return graph.floats(name + ".weight", {in, out}, values);
+}
+
+std::vector<std::byte> last_of(int64_t features) {
+  std::vector<std::byte> flags(static_cast<size_t>(features));
+  flags.back() = std::byte{1};
+  return flags;
+}
+
+}  // namespace
+
+Graph pointer_graph(const Weights& weights, const Metadata& metadata) {
+  const int64_t features = required_integer(metadata, "features"), longest = required_integer(metadata, "longest");
+  Builder graph("pointer_network");
+  Layers layers(graph, weights);
+  const std::string elements = graph.input("elements", Element::kFloat, {"batch", longest, features});
+  const std::string lengths = graph.input("lengths", Element::kInt64, {"batch"});
+
+  const std::string count = graph.add("Cast", {lengths}, {{"to", int64_t{6}}}, "count");  // 6: int32, as LSTM wants it
+  const std::string in_time = graph.add("Transpose", {elements}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
+  layers.lstm(in_time, "encoder", 0, count, "", "", {"encoder0_states"});
+  layers.lstm(graph.add("Squeeze", {"encoder0_states", graph.integers({1})}), "encoder", 1, count, "", "",
+              {"encoder1_states", "encoder1_hidden", "encoder1_cell"});
+  const std::string states = graph.add("Transpose", {graph.add("Squeeze", {"encoder1_states", graph.integers({1})})},
+                                       {{"perm", std::vector<int64_t>{1, 0, 2}}});  // [batch, L, hidden]
+  const std::string keys = graph.add("MatMul", {states, transposed(graph, weights, "attention.key")}, {}, "keys");
+  const std::string query_weight = transposed(graph, weights, "attention.query");
+  const std::string v = transposed(graph, weights, "attention.v");
+
+  std::vector<int64_t> numbers(static_cast<size_t>(longest));
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i);
+  const std::string positions =
+      graph.constant("positions", Element::kInt64, {longest}, bytes_of(std::span<const int64_t>(numbers)));
+  const std::string never = graph.floats("never", {}, {std::numeric_limits<float>::lowest()});
+  const std::string one = graph.floats("one", {}, {1.0f});
+  const std::string is_visited = graph.constant("is_visited", Element::kBool, {features}, last_of(features));
+  const std::string padding = graph.add(
+      "Not", {graph.add("Less", {positions, graph.add("Unsqueeze", {lengths, graph.integers({1})})})}, {}, "padding");
+
+  const std::string batch = graph.add("Gather", {graph.add("Shape", {elements}), graph.integers({0})});
+  std::string row = graph.add(  // [1, batch, features]: zeros, before anything is chosen
+      "ConstantOfShape",
+      {graph.add("Concat", {graph.integers({1}), batch, graph.integers({features})}, {{"axis", int64_t{0}}})});
+  std::string hidden = "encoder1_hidden", cell = "encoder1_cell", closed = padding;
+  std::vector<std::string> choices;
+  for (int64_t step = 0; step < longest; ++step) {
+    const std::string next_hidden = str("hidden_", step), next_cell = str("cell_", step);
+    layers.lstm(row, "decoder", 0, "", hidden, cell, {"", next_hidden, next_cell});
+    hidden = next_hidden;
+    cell = next_cell;
+    const std::string query = graph.add("MatMul", {hidden, query_weight});  // [1, batch, hidden]
+    const std::string asked = graph.add("Transpose", {query}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
+    const std::string heard = graph.add("MatMul", {graph.add("Tanh", {graph.add("Add", {keys, asked})}), v});
+    const std::string scores =
+        graph.add("Where", {closed, never, graph.add("Squeeze", {heard, graph.integers({2})})}, {}, "scores");
+    const std::string choice =
+        graph.add("ArgMax", {scores}, {{"axis", int64_t{1}}, {"keepdims", int64_t{1}}}, "choice");  // [batch, 1]
+    choices.push_back(choice);
+    if (step + 1 == longest) break;
+    closed = graph.add("Or", {closed, graph.add("Equal", {positions, choice})}, {}, "closed");
+    const std::string chosen = graph.add("GatherND", {elements, choice}, {{"batch_dims", int64_t{1}}});
+    row = graph.add("Unsqueeze", {graph.add("Where", {is_visited, one, chosen}), graph.integers({0})});
+  }
+  const std::string all = choices.size() == 1 ? choices[0] : graph.add("Concat", choices, {{"axis", int64_t{1}}});
+  const std::string order = graph.add("Where", {padding, graph.integer(-1), all});
+  weights.check_all_used();
+  graph.output(order, "order", Element::kInt64, {"batch", longest});
+  return graph.finish(metadata);
+}
+
+}  // namespace dtrain::exporting

@@ -1,0 +1,52 @@
+#pragma once
+
+// The tensors of a model.safetensors as float32, for building graphs. Errors: CheckpointError naming file and tensor.
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace dtrain::exporting {
+
+struct Weight {
+  std::vector<int64_t> shape;
+  std::vector<float> values;  // C order
+};
+
+class Weights {
+ public:
+  explicit Weights(std::map<std::string, Weight> tensors, std::string file = "model.safetensors")
+      : tensors_(std::move(tensors)), file_(std::move(file)) {}
+
+  const Weight& at(const std::string& name) const;  // and remembers that it was asked for
+  // The same, with the number of its dimensions checked.
+  const Weight& at(const std::string& name, size_t dimensions) const;
+  bool has(const std::string& name) const { return tensors_.contains(name); }
+  // CheckpointError if a tensor was never asked for: the network is not the one that was built. Names that begin with
+  // one of `spare` are not part of inference.
+  void check_all_used(const std::vector<std::string>& spare = {}) const;
+
+ private:
+  std::map<std::string, Weight> tensors_;
+  std::string file_;
+  mutable std::set<std::string> used_;
+};
+
+// F64, F32, F16 and BF16 become float32; counters (integers) are left out.
+Weights read_weights(const std::filesystem::path& safetensors, std::map<std::string, std::string>* metadata);
+
+// A convolution and the batch norm behind it (in eval mode) as one convolution:
+//   w' = w · g,  b' = (b - mean) · g + beta,  g = gamma / sqrt(var + epsilon),  in double.
+struct BatchNorm {
+  const Weight &gamma, &beta, &mean, &variance;
+  double epsilon = 1e-5;
+};
+struct Folded {
+  Weight weight, bias;
+};
+// weight [O, ...]; bias empty or [O]. CheckpointError if the channels differ.
+Folded fold_batch_norm(const Weight& weight, const Weight& bias, const BatchNorm&, const std::string& name);
+
+}  // namespace dtrain::exporting

@@ -1,0 +1,110 @@
+#include "models/pointer_network.h"
+
+#include <cmath>
+#include <limits>
+
+#include "core/check.h"
+#include "models/additive_attention.h"
+#include "models/networks.h"
+#include "models/random_context.h"
+
+namespace dtrain::models {
+namespace {
+
+namespace nn = torch::nn;
+
+constexpr int64_t kEncoderDropout = 0;  // its ordinal among the dropout layers
+
+class AttentionParameters : public nn::Module {};
+
+// An element's number within its sample must not depend on the padding: time before channel.
+at::Tensor dropout_between(const at::Tensor& states, double p) {
+  return keyed_dropout(states.transpose(0, 1), p, kEncoderDropout).transpose(0, 1).contiguous();
+}
+
+// Features [B, features] of the elements chosen [B], marked as visited.
+at::Tensor visited_rows(const at::Tensor& elements, const at::Tensor& chosen) {
+  const at::Tensor index = chosen.view({-1, 1, 1}).expand({-1, 1, elements.size(2)});
+  at::Tensor rows = elements.gather(1, index).squeeze(1);
+  rows.select(1, -1).fill_(1);
+  return rows;
+}
+
+}  // namespace
+
+PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) : options_(options) {
+  const int64_t hidden = options.hidden;
+  encoder_ = register_module("encoder", std::make_shared<LstmParameters>(options.features, hidden, 2));
+  decoder_ = register_module("decoder", std::make_shared<LstmParameters>(options.features, hidden, 1));
+  const auto attention = register_module("attention", std::make_shared<AttentionParameters>());
+  key_ = attention->register_module("key", nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
+  query_ = attention->register_module("query", nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
+  v_ = attention->register_module("v", nn::Linear(nn::LinearOptions(hidden, 1).bias(false)));
+
+  const at::NoGradGuard no_grad;
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden));
+  for (const auto& item : named_parameters()) {
+    item.value().uniform_(-bound, bound, keyed_generator(options.seed, item.key()));
+  }
+}
+
+PointerNetwork::Memory PointerNetwork::encode(const Sets& sets) {
+  const at::Tensor rows = sets.elements.transpose(0, 1).contiguous();
+  const at::Tensor zeros = at::zeros({rows.size(1), options_.hidden}, rows.options());
+  at::Tensor states = run_lstm(encoder_->layer(0), rows, zeros, zeros).states;
+  if (is_training() && options_.dropout > 0) states = dropout_between(states, options_.dropout);
+  const LstmLayer second = encoder_->layer(1);
+  const LstmResult result = sets.padded ? run_padded_lstm(second, states, sets.lengths, zeros, zeros)
+                                        : run_lstm(second, states, zeros, zeros);
+  return {key_->forward(result.states), result.h, result.c};
+}
+
+// [T, B, features]: zeros, then what was chosen at each step but the last.
+at::Tensor PointerNetwork::fed_rows(const at::Tensor& elements, const at::Tensor& fed) const {
+  const int64_t batch = elements.size(0), steps = elements.size(1), features = elements.size(2);
+  const at::Tensor rows = at::zeros({steps, batch, features}, elements.options());
+  if (steps > 1) {
+    const at::Tensor before = fed.slice(1, 0, steps - 1).clamp(0, steps - 1);
+    const at::Tensor chosen = elements.gather(1, before.unsqueeze(2).expand({-1, -1, features}));
+    rows.slice(0, 1).copy_(chosen.transpose(0, 1));
+    rows.slice(0, 1).select(2, -1).fill_(1);
+  }
+  return rows;
+}
+
+at::Tensor PointerNetwork::losses(const Sets& sets, const Memory& memory, const at::Tensor& order,
+                                  const at::Tensor& fed) {
+  const LstmResult decoded = run_lstm(decoder_->layer(0), fed_rows(sets.elements, fed), memory.h, memory.c);
+  return pointer_losses(memory.keys, query_->forward(decoded.states), v_->weight.view({-1}), order, sets.lengths);
+}
+
+at::Tensor PointerNetwork::choose(const Sets& sets, const Memory& memory, const at::Tensor& order) {
+  const at::NoGradGuard no_grad;
+  const int64_t batch = sets.elements.size(0), steps = sets.elements.size(1);
+  const LstmLayer layer = decoder_->layer(0);
+  const at::Tensor v = v_->weight.view({-1});
+  const at::Tensor valid = at::arange(steps, sets.lengths.options()).unsqueeze(0).lt(sets.lengths.unsqueeze(1));
+  const at::Tensor visited = valid.logical_not();
+  const at::Tensor choices = at::empty({batch, steps}, sets.lengths.options());
+  at::Tensor row = at::zeros({batch, sets.elements.size(2)}, sets.elements.options());
+  at::Tensor h = memory.h, c = memory.c;
+  for (int64_t t = 0; t < steps; ++t) {
+    std::tie(h, c) = at::lstm_cell(row, {h, c}, layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh);
+    const at::Tensor scores = attention_scores(memory.keys, query_->forward(h), v)
+                                  .masked_fill(visited, -std::numeric_limits<double>::infinity());
+    const at::Tensor choice = scores.argmax(1);
+    choices.select(1, t).copy_(choice);
+    const at::Tensor mark = order.defined() ? order.select(1, t).clamp(0, steps - 1) : choice;
+    visited.scatter_(1, mark.unsqueeze(1), true);
+    row = visited_rows(sets.elements, choice);
+  }
+  return choices.masked_fill_(valid.logical_not(), -1);
+}
+
+at::Tensor PointerNetwork::forward(at::Tensor elements) {
+  const at::Tensor lengths = at::full({elements.size(0)}, elements.size(1), elements.options().dtype(at::kLong));
+  const Sets sets{elements, lengths, /*padded=*/false};
+  return choose(sets, encode(sets));
+}
+
+}  // namespace dtrain::models

@@ -1,0 +1,105 @@
+#include "tasks/module/module_loss.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace dtrain::tasks {
+namespace {
+
+constexpr int64_t kNotCounted = -1;  // what the loader pads targets with
+
+std::string shape_text(at::IntArrayRef sizes) {
+  std::vector<std::string> parts;
+  for (const int64_t size : sizes) parts.push_back(str(size));
+  return "[" + join(parts, ", ") + "]";
+}
+
+std::vector<int64_t> without_ones(at::IntArrayRef sizes) {
+  std::vector<int64_t> rest;
+  std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(rest), [](int64_t size) { return size != 1; });
+  return rest;
+}
+
+at::Tensor wide(const at::Tensor& output) {
+  return output.scalar_type() == at::kDouble ? output : output.to(at::kFloat);
+}
+
+at::Tensor per_sample_mean(const at::Tensor& elements) { return elements.reshape({elements.size(0), -1}).mean(1); }
+
+}  // namespace
+
+ModuleLoss::ModuleLoss(std::string name, double label_smoothing)
+    : name_(std::move(name)), label_smoothing_(label_smoothing) {
+  static const std::vector<std::string> known = {"mse", "smooth_l1", "l1", "cross_entropy", "bce_with_logits", "nll"};
+  if (std::find(known.begin(), known.end(), name_) == known.end()) {
+    throw ConfigError(str("task.loss: '", name_, "' is not one of ", join(known, ", ")));
+  }
+  if (label_smoothing_ > 0 && name_ != "cross_entropy") {
+    throw ConfigError(str("train.label_smoothing: is a matter of cross_entropy; task.loss is ", name_));
+  }
+}
+
+std::string ModuleLoss::mismatch(const at::Tensor& output, const at::Tensor& targets) const {
+  const std::string shapes = str("the output is ", shape_text(output.sizes()), ", the targets are ",
+                                 c10::toString(targets.scalar_type()), " ", shape_text(targets.sizes()));
+  if (!output.is_floating_point()) {
+    return str("the output is ", c10::toString(output.scalar_type()), "; a loss needs floating point");
+  }
+  if (classifies()) {
+    if (targets.scalar_type() != at::kLong) return str(name_, " needs classes as int64 targets: ", shapes);
+    std::vector<int64_t> without_classes = output.sizes().vec();
+    if (output.dim() >= 2) without_classes.erase(without_classes.begin() + 1);
+    if (output.dim() < 2 || without_classes != targets.sizes().vec()) {
+      return str(name_, " needs an output [samples, classes, ...] for targets [samples, ...]: ", shapes);
+    }
+    return output.size(1) < 2 ? str(name_, " needs two classes or more: ", shapes) : "";
+  }
+  if (without_ones(output.sizes()) != without_ones(targets.sizes())) {
+    return str(name_, " needs an output of the targets' shape: ", shapes,
+               targets.scalar_type() == at::kLong ? "; for classes take --task.loss cross_entropy" : "");
+  }
+  return "";
+}
+
+Loss ModuleLoss::operator()(const at::Tensor& output, const at::Tensor& targets) const {
+  const at::Tensor logits = wide(output);
+  const auto options = logits.options().requires_grad(false);
+  at::Tensor per_sample, weight;
+  if (classifies()) {
+    const at::Tensor each = name_ == "nll" ? at::nll_loss_nd(logits, targets, {}, at::Reduction::None, kNotCounted)
+                                           : at::cross_entropy_loss(logits, targets, {}, at::Reduction::None,
+                                                                    kNotCounted, label_smoothing_);
+    per_sample = each.reshape({each.size(0), -1}).sum(1);
+    weight = targets.ne(kNotCounted).sum().to(logits.scalar_type());
+  } else {
+    const at::Tensor wanted = targets.to(logits.scalar_type());
+    const at::Tensor given = logits.reshape(wanted.sizes());
+    constexpr auto kNone = at::Reduction::None;
+    per_sample =
+        per_sample_mean(name_ == "mse"         ? at::mse_loss(given, wanted, kNone)
+                        : name_ == "l1"        ? at::l1_loss(given, wanted, kNone)
+                        : name_ == "smooth_l1" ? at::smooth_l1_loss(given, wanted, kNone, /*beta=*/1.0)
+                                               : at::binary_cross_entropy_with_logits(given, wanted, {}, {}, kNone));
+    weight = at::full({}, targets.size(0), options);
+  }
+  return {per_sample.sum(), weight, per_sample.detach()};
+}
+
+at::Tensor ModuleLoss::measure(const at::Tensor& output, const at::Tensor& targets) const {
+  if (classifies()) return output.argmax(1).eq(targets).sum().to(at::kDouble);
+  const at::Tensor given = output.reshape(targets.sizes()).to(at::kDouble);
+  const at::Tensor wanted = targets.to(at::kDouble);
+  if (binary()) return per_sample_mean(given.gt(0).eq(wanted.gt(0.5)).to(at::kDouble)).sum();
+  return per_sample_mean((given - wanted).abs()).sum();
+}
+
+MetricSpec ModuleLoss::metric() const {
+  if (classifies()) return {"top1", true};
+  if (binary()) return {"accuracy", true};
+  return {"mae", false};
+}
+
+}  // namespace dtrain::tasks

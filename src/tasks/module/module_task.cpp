@@ -1,0 +1,187 @@
+// A network of one's own: a TorchScript file, with its loss and its inputs by name. README.md of this folder tells what
+// such a file must keep.
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "tasks/module/contract.h"
+
+namespace dtrain::tasks {
+namespace {
+
+class ModuleTask : public Task {
+ public:
+  ModuleTask(const config::Config& config, const DataFacts& facts)
+      : config_(config), facts_(facts), loss_(config.module.loss, config.train.label_smoothing) {
+    if (config.model.file.empty()) throw ConfigError("model.file: is empty; task module needs --model.file FILE.pt");
+    for (const auto& [on, key] : {std::pair{config.train.freeze_batch_norm, "train.freeze_batch_norm"},
+                                  std::pair{config.train.sync_batch_norm, "train.sync_batch_norm"},
+                                  std::pair{config.model.checkpointing, "model.checkpointing"}}) {
+      if (on) throw ConfigError(str(key, ": does not reach into a TorchScript file; leave it out for task module"));
+    }
+    network_ = std::make_shared<ScriptNetwork>(config.model.file);
+    sha256_ = sha256_hex_of_file(config.model.file);
+    const config::Augment& augment = config.augment;
+    spec_.kind = images() ? data::SampleSpec::Kind::kImage : data::SampleSpec::Kind::kRows;
+    spec_.image_size = config.model.image_size;
+    spec_.hflip = augment.hflip && (loss_.classifies() || loss_.binary());  // who knows what it does to a number
+    spec_.crop_scale = static_cast<float>(augment.crop_scale);
+    spec_.crop_ratio = static_cast<float>(augment.crop_ratio);
+    spec_.brightness = static_cast<float>(augment.brightness);
+    spec_.contrast = static_cast<float>(augment.contrast);
+    spec_.saturation = static_cast<float>(augment.saturation);
+    spec_.hue = static_cast<float>(augment.hue);
+    spec_.length_window = images() ? 0 : config.data.length_window;
+  }
+
+  torch::nn::Module& model() override { return *network_; }
+  const data::SampleSpec& samples() const override { return spec_; }
+
+  void check(const data::Store& store) const override {
+    const data::Field& input = store.schema().input;
+    const std::string file = store.path().string();
+    if (images() != (input.element == data::Element::kUint8)) {
+      throw DataError(str(file, " holds ", images() ? "rows" : "images", ", but task.inputs is ", config_.module.inputs,
+                          ": set --task.inputs ", images() ? "rows" : "image"));
+    }
+    const Contract contract = examine(config_.model.file, {trial_on(store.schema())}, loss_);
+    for (const std::string& warning : contract.warnings) log::info(config_.model.file + ": " + warning);
+    if (!contract.defects.empty()) {
+      throw DataError(str(config_.model.file, " cannot be trained on ", file, ":\n  ", join(contract.defects, "\n  ")));
+    }
+    if (!loss_.classifies()) return;
+    if (const auto bad = data::first_bad_class(store, contract.classes)) {
+      throw DataError(str(file, "#", bad->id, ": class ", bad->value, " is none of the ", contract.classes,
+                          " that the network tells apart (source ", store.source(bad->id), ")"));
+    }
+  }
+
+  void enter_phase(const std::string&) override {
+    const std::vector<std::string> random = random_operations(*network_);
+    if (random.empty() || said_) return;
+    said_ = true;
+    log::info(str(config_.model.file, " draws its own random numbers (", join(random, ", "),
+                  "): unlike with the built-in networks, another number of ranks gives other ones"));
+  }
+
+  Loss loss(const data::Batch& batch) override { return loss_(forward(batch), batch.targets); }
+
+  double planned_weight(int64_t samples) const override { return static_cast<double>(samples); }
+
+  Counted count(const data::Batch& batch) override {
+    const at::Tensor output = forward(batch);
+    const Loss loss = loss_(output, batch.targets);
+    return {{{"weight", loss.weight.to(at::kDouble)},
+             {"loss", loss.sum.to(at::kDouble)},
+             {loss_.metric().name, loss_.measure(output, batch.targets)}},
+            loss.per_sample.to(at::kDouble)};
+  }
+
+  Summary summarise(const Counts& totals) const override {
+    const double weight = totals[0].second.item<double>();
+    return {{{"loss", totals[1].second.item<double>() / weight},
+             {loss_.metric().name, totals[2].second.item<double>() / weight}},
+            {}};
+  }
+
+  std::vector<MetricSpec> metrics() const override { return {{"loss"}, loss_.metric()}; }
+
+  std::vector<std::string> columns() const override {
+    if (loss_.classifies()) return {"class", "probability"};
+    return {loss_.binary() ? "probability" : "output"};
+  }
+
+  std::vector<Row> predict(const data::Batch& batch) override {
+    at::Tensor output = forward(batch).to(at::kDouble);
+    if (loss_.classifies()) return class_rows(loss_.name() == "nll" ? output.exp() : output.softmax(1));
+    if (loss_.binary()) output = output.sigmoid();
+    std::vector<Row> rows;
+    for (const std::vector<double>& elements : per_sample<double>(output)) rows.push_back({one_or_all(elements)});
+    return rows;
+  }
+
+  Metadata metadata() const override {
+    Metadata metadata = to_metadata(facts_);
+    metadata.insert({{"task", "module"},
+                     {"network", "torchscript"},
+                     {"module_file", config_.model.file},
+                     {"module_sha256", sha256_},
+                     {"loss", loss_.name()},
+                     {"inputs", config_.module.inputs}});
+    if (images()) {
+      metadata.insert({{"image_size", str(spec_.image_size)},
+                       {"mean", str(spec_.mean[0], ",", spec_.mean[1], ",", spec_.mean[2])},
+                       {"std", str(spec_.std[0], ",", spec_.std[1], ",", spec_.std[2])}});
+    }
+    return metadata;
+  }
+
+ private:
+  bool images() const { return config_.module.inputs == "image"; }
+
+  at::Tensor forward(const data::Batch& batch) {
+    if (config_.module.inputs == "rows+lengths") return network_->forward({batch.inputs, batch.lengths});
+    return network_->forward({batch.inputs});
+  }
+
+  Trial trial_on(const data::Schema& schema) const {
+    constexpr int64_t kRows = 12;
+    Trial trial{.input = schema.input.shape,
+                .lengths = config_.module.inputs == "rows+lengths",
+                .target = schema.target,
+                .device = config_.device.type != "cpu" && torch::cuda::is_available() ? at::kCUDA : at::kCPU};
+    if (images()) trial.input = {3, spec_.image_size, spec_.image_size};
+    if (schema.input.variable()) trial.input.front() = facts_.longest > 0 ? std::min(facts_.longest, kRows) : kRows;
+    return trial;
+  }
+
+  // [B, ...] as one list per sample.
+  template <typename Element>
+  static std::vector<std::vector<Element>> per_sample(const at::Tensor& tensor) {
+    const at::Tensor host = tensor.reshape({tensor.size(0), -1}).to(at::kCPU).contiguous();
+    const auto* element = host.const_data_ptr<Element>();
+    std::vector<std::vector<Element>> lists;
+    for (int64_t i = 0; i < host.size(0); ++i, element += host.size(1)) {
+      lists.emplace_back(element, element + host.size(1));
+    }
+    return lists;
+  }
+
+  template <typename Element>
+  static Value one_or_all(const std::vector<Element>& elements) {
+    if (elements.size() == 1) return elements.front();
+    return elements;
+  }
+
+  std::vector<Row> class_rows(const at::Tensor& probabilities) const {
+    const auto [best, index] = probabilities.max(1);
+    const auto classes = per_sample<int64_t>(index);
+    const auto shares = per_sample<double>(best);
+    std::vector<Row> rows;
+    for (size_t i = 0; i < classes.size(); ++i) {
+      const bool named = classes[i].size() == 1 && classes[i][0] < static_cast<int64_t>(facts_.classes.size());
+      rows.push_back({named ? Value(facts_.classes[static_cast<size_t>(classes[i][0])]) : one_or_all(classes[i]),
+                      one_or_all(shares[i])});
+    }
+    return rows;
+  }
+
+  config::Config config_;
+  DataFacts facts_;
+  ModuleLoss loss_;
+  std::shared_ptr<ScriptNetwork> network_;
+  std::string sha256_;
+  bool said_ = false;  // that it is exempt
+  data::SampleSpec spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_module(const config::Config& config, const DataFacts& facts) {
+  return std::make_unique<ModuleTask>(config, facts);
+}
+
+}  // namespace dtrain::tasks

@@ -1,0 +1,131 @@
+#include "tasks/module/script_network.h"
+
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/script.h>
+
+#include <set>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace dtrain::tasks {
+namespace {
+
+using Seen = std::set<const at::TensorImpl*>;
+
+// The tree of the script's modules. A tensor that it has in two places (tied weights) counts once, at its first.
+void mirror(const torch::jit::Module& script, torch::nn::Module& node, Seen& seen) {
+  for (const auto& item : script.named_parameters(/*recurse=*/false)) {
+    if (seen.insert(item.value.unsafeGetTensorImpl()).second) {
+      node.register_parameter(item.name, item.value, item.value.requires_grad());
+    }
+  }
+  for (const auto& item : script.named_buffers(/*recurse=*/false)) {
+    if (seen.insert(item.value.unsafeGetTensorImpl()).second) node.register_buffer(item.name, item.value);
+  }
+  for (const auto& child : script.named_children()) {
+    const auto below = std::make_shared<torch::nn::Module>(child.name);
+    mirror(child.value, *below, seen);
+    node.register_module(child.name, below);
+  }
+}
+
+std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& file) {
+  if (!std::filesystem::is_regular_file(file)) {
+    throw DataError(str(file.string(), ": there is no such TorchScript file (model.file)"));
+  }
+  try {
+    // Not onto the GPU: that would also put constants of the code there, which nothing moves later.
+    return std::make_unique<torch::jit::Module>(torch::jit::load(file.string(), at::kCPU));
+  } catch (const std::exception& error) {
+    const auto* own = dynamic_cast<const c10::Error*>(&error);
+    const std::string what = own != nullptr ? own->what_without_backtrace() : error.what();
+    throw DataError(str(file.string(), " is not a TorchScript file (", split(what, '\n').front(),
+                        "): save it with torch.jit.script(network).save(\"FILE.pt\"); torch.save writes another kind"));
+  }
+}
+
+at::Tensor parameter(const torch::nn::Module& module, const std::string& name) {
+  const auto parameters = module.named_parameters(/*recurse=*/false);
+  const at::Tensor* found = parameters.find(name);
+  return found == nullptr ? at::Tensor() : *found;
+}
+
+}  // namespace
+
+ScriptNetwork::ScriptNetwork(const std::filesystem::path& file)
+    : torch::nn::Module("torchscript"), script_(load_script(file)) {
+  if (!script_->find_method("forward")) throw DataError(str(file.string(), " has no forward()"));
+  Seen seen;
+  mirror(*script_, *this, seen);
+}
+
+ScriptNetwork::~ScriptNetwork() = default;
+
+at::Tensor ScriptNetwork::forward(const std::vector<at::Tensor>& inputs) {
+  const torch::jit::GraphOptimizerEnabledGuard interpreter_only(false);
+  const torch::jit::IValue output = script_->forward({inputs.begin(), inputs.end()});
+  if (!output.isTensor()) {
+    throw DataError(str("forward() returns ", output.tagKind(), "; it must return one tensor"));
+  }
+  return output.toTensor();
+}
+
+int64_t ScriptNetwork::arguments() const {
+  int64_t needed = -1;  // itself
+  for (const auto& argument : script_->get_method("forward").function().getSchema().arguments()) {
+    needed += argument.default_value() ? 0 : 1;
+  }
+  return needed;
+}
+
+void ScriptNetwork::train(bool on) {
+  torch::nn::Module::train(on);
+  script_->train(on);
+}
+
+void ScriptNetwork::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
+  torch::nn::Module::to(device, dtype, non_blocking);
+  flatten_recurrent_weights();
+}
+
+void ScriptNetwork::to(torch::Device device, bool non_blocking) {
+  torch::nn::Module::to(device, non_blocking);
+  flatten_recurrent_weights();
+}
+
+// As torch.nn.RNNBase.flatten_parameters does it. Kind and sizes are read off the weights, because a traced module
+// keeps nothing else.
+void ScriptNetwork::flatten_recurrent_weights() {
+  enum Mode : int64_t { kRnn = 1, kLstm = 2, kGru = 3 };  // cuDNN's numbers; tanh and ReLU lie in memory alike
+  const at::NoGradGuard no_grad;
+  for (const auto& module : modules(/*include_self=*/true)) {
+    const at::Tensor first = parameter(*module, "weight_ih_l0"), recurrent = parameter(*module, "weight_hh_l0");
+    if (!first.defined() || !recurrent.defined() || !first.is_cuda()) continue;
+    const int64_t projection = parameter(*module, "weight_hr_l0").defined() ? recurrent.size(1) : 0;
+    const int64_t hidden = projection > 0 ? parameter(*module, "weight_hr_l0").size(1) : recurrent.size(1);
+    const int64_t gates = first.size(0) / hidden;
+    const bool both_ways = parameter(*module, "weight_ih_l0_reverse").defined();
+    std::vector<at::Tensor> weights;
+    int64_t layers = 0, per_layer = 0;
+    for (; parameter(*module, str("weight_ih_l", layers)).defined(); ++layers) {
+      for (const char* way : {"", "_reverse"}) {
+        per_layer = 0;
+        for (const char* kind : {"weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l", "weight_hr_l"}) {
+          const at::Tensor weight = parameter(*module, str(kind, layers, way));
+          if (!weight.defined()) continue;
+          weights.push_back(weight);
+          ++per_layer;
+        }
+        if (!both_ways) break;
+      }
+    }
+    at::_cudnn_rnn_flatten_weight(weights, per_layer, first.size(1),
+                                  gates == 4   ? kLstm
+                                  : gates == 3 ? kGru
+                                               : kRnn,
+                                  hidden, projection, layers, /*batch_first=*/true, both_ways);
+  }
+}
+
+}  // namespace dtrain::tasks

@@ -1,0 +1,46 @@
+#pragma once
+
+// A TorchScript file as a torch::nn::Module: parameters, buffers and their names are the script's own tensors, so that
+// reducer, optimizer, checkpoint and freezing work on it as on any network. Such a file is code, and runs as this user.
+//
+// It runs in the interpreter without the profiling optimiser, which compiles anew after some steps: a resumed run
+// would then differ in the last bits from one that went through.
+// Thread-safety: one thread.
+
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace torch::jit {
+struct Module;
+}
+
+namespace dtrain::tasks {
+
+class ScriptNetwork : public torch::nn::Module {
+ public:
+  // Loads onto the CPU, wherever the file was saved. DataError: no such file, or not TorchScript.
+  explicit ScriptNetwork(const std::filesystem::path& file);
+  ~ScriptNetwork() override;
+
+  at::Tensor forward(const std::vector<at::Tensor>& inputs);  // DataError when it does not return one tensor
+  int64_t arguments() const;                                  // that forward() must be given, itself left out
+  const torch::jit::Module& script() const { return *script_; }
+
+  using torch::nn::Module::to;
+  void train(bool on = true) override;
+  // Moved, the weights of an LSTM or GRU lie apart and cuDNN gathers them for each call: they are laid out as one piece
+  // again.
+  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Device device, bool non_blocking = false) override;
+
+ private:
+  void flatten_recurrent_weights();
+
+  std::unique_ptr<torch::jit::Module> script_;
+};
+
+}  // namespace dtrain::tasks

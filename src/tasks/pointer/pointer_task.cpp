@@ -1,0 +1,183 @@
+// Pointer: a set of elements -> an order of them. README.md of this folder tells data, command and expected result.
+
+#include <algorithm>
+
+#include "config/model_defaults.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "models/pointer_network.h"
+#include "tasks/pointer/teacher_forcing.h"
+#include "tasks/task.h"
+
+namespace dtrain::tasks {
+namespace {
+
+constexpr int64_t kFeatures = 8;  // the last one is is_visited
+
+// What is wrong with an order of `count` elements; "" if it is a permutation.
+std::string defect(const std::vector<int64_t>& order, int64_t count) {
+  if (static_cast<int64_t>(order.size()) != count) {
+    return dtrain::str("the order names ", order.size(), " of ", count, " elements");
+  }
+  std::vector<bool> seen(static_cast<size_t>(count));
+  for (const int64_t element : order) {
+    if (element < 0 || element >= count) {
+      return dtrain::str("the order names element ", element, " of a set of ", count);
+    }
+    if (seen[static_cast<size_t>(element)]) return dtrain::str("the order names element ", element, " twice");
+    seen[static_cast<size_t>(element)] = true;
+  }
+  return "";
+}
+
+class PointerTask : public Task {
+ public:
+  PointerTask(const config::Config& config, const DataFacts& facts)
+      : config_(config),
+        facts_(facts),
+        network_(std::make_shared<models::PointerNetwork>(
+            models::PointerNetworkOptions{.features = kFeatures,
+                                          .hidden = config.model.hidden,
+                                          .dropout = config::dropout_of(config),
+                                          .seed = static_cast<uint64_t>(config.train.seed)})) {
+    spec_.kind = data::SampleSpec::Kind::kRows;
+    spec_.length_window = config.data.length_window;
+  }
+
+  torch::nn::Module& model() override { return *network_; }
+  const data::SampleSpec& samples() const override { return spec_; }
+
+  void check(const data::Store& store) const override {
+    const data::Schema& schema = store.schema();
+    const std::string file = store.path().string();
+    if (schema.task != "pointer") {
+      throw DataError(dtrain::str(file, " holds samples of task '", schema.task, "', not pointer"));
+    }
+    const bool inputs_fit = schema.input.element == data::Element::kFloat32 && schema.input.shape.size() == 2;
+    if (!inputs_fit || schema.target.element != data::Element::kInt64 || schema.target.shape.size() != 1) {
+      throw DataError(dtrain::str(file, ": pointer needs /inputs float32 [elements, ", kFeatures,
+                                  "] and /targets int64 [elements] of each sample"));
+    }
+    if (schema.input.shape[1] != kFeatures) {
+      throw DataError(dtrain::str(file, "#0: elements have ", schema.input.shape[1], " features; the network takes ",
+                                  kFeatures, ", of which the last is is_visited. Convert the set again"));
+    }
+    for (int64_t id = 0; id < schema.samples; ++id) check_sample(store, id);
+  }
+
+  Loss loss(const data::Batch& batch) override {
+    const models::Sets sets = sets_of(batch);
+    const models::PointerNetwork::Memory memory = network_->encode(sets);
+    const at::Tensor losses = network_->losses(sets, memory, batch.targets, fed(batch, sets, memory));
+    return {losses.sum(), sets.lengths.sum().to(losses.scalar_type()), losses.detach()};
+  }
+
+  double planned_weight(int64_t samples) const override {
+    return std::max(1.0, static_cast<double>(samples) * facts_.mean_rows);
+  }
+
+  Counted count(const data::Batch& batch) override {
+    const models::Sets sets = sets_of(batch);
+    const models::PointerNetwork::Memory memory = network_->encode(sets);
+    const at::Tensor losses = network_->losses(sets, memory, batch.targets, batch.targets);
+    const at::Tensor valid =
+        at::arange(sets.elements.size(1), sets.lengths.options()).unsqueeze(0).lt(sets.lengths.unsqueeze(1));
+    const at::Tensor wrong = network_->choose(sets, memory).ne(batch.targets).logical_and(valid).sum(1);  // [B]
+    const at::Tensor positions = sets.lengths.sum().to(at::kDouble);
+    return {{{"positions", positions},
+             {"samples", at::full_like(positions, batch.samples())},
+             {"loss", losses.sum().to(at::kDouble)},
+             {"correct", positions - wrong.sum().to(at::kDouble)},
+             {"exact", wrong.eq(0).sum().to(at::kDouble)}},
+            wrong.to(at::kDouble) / sets.lengths.to(at::kDouble)};
+  }
+
+  Summary summarise(const Counts& totals) const override {
+    const auto total = [&](size_t i) { return totals[i].second.item<double>(); };
+    Summary summary;
+    summary.metrics = {{"loss", total(2) / total(0)},
+                       {"position_accuracy", total(3) / total(0)},
+                       {"sequence_accuracy", total(4) / total(1)}};
+    return summary;
+  }
+
+  std::vector<MetricSpec> metrics() const override {
+    return {{.name = "loss"},
+            {.name = "position_accuracy", .higher_is_better = true},
+            {.name = "sequence_accuracy", .higher_is_better = true}};
+  }
+
+  std::vector<std::string> columns() const override { return {"order"}; }
+
+  std::vector<Row> predict(const data::Batch& batch) override {
+    const models::Sets sets = sets_of(batch);
+    const at::Tensor order = network_->choose(sets, network_->encode(sets)).to(at::kCPU).contiguous();
+    const at::Tensor lengths = sets.lengths.to(at::kCPU).contiguous();
+    std::vector<Row> rows;
+    for (int64_t i = 0; i < order.size(0); ++i) {
+      const int64_t* first = order.const_data_ptr<int64_t>() + i * order.size(1);
+      rows.push_back({std::vector<int64_t>(first, first + lengths.const_data_ptr<int64_t>()[i])});
+    }
+    return rows;
+  }
+
+  Metadata metadata() const override {
+    Metadata metadata = to_metadata(facts_);
+    metadata.insert({{"task", "pointer"},
+                     {"network", config::network_of(config_)},
+                     {"hidden", dtrain::str(config_.model.hidden)},
+                     {"outputs", "order"}});
+    return metadata;
+  }
+
+ private:
+  static models::Sets sets_of(const data::Batch& batch) {
+    const bool padded = batch.rows != batch.inputs.size(0) * batch.inputs.size(1);
+    return {batch.inputs, batch.lengths, padded};
+  }
+
+  void check_sample(const data::Store& store, int64_t id) const {
+    const auto refuse = [&](const std::string& what) {
+      throw DataError(dtrain::str(store.path().string(), "#", id, ": ", what, " (source ", store.source(id),
+                                  "). Convert again, which leaves such sets out"));
+    };
+    const data::Schema& schema = store.schema();
+    const int64_t elements = schema.input.variable() ? store.input_rows(id) : schema.input.shape[0];
+    if (elements < 1) refuse("a set without elements");
+    if (facts_.longest > 0 && elements > facts_.longest) {
+      throw DataError(dtrain::str(store.path().string(), "#", id, ": a set of ", elements,
+                                  " elements; the network was made for up to ", facts_.longest, " (source ",
+                                  store.source(id), "). Train one on sets of this size, or leave these out"));
+    }
+    const std::string what = defect(data::read_target_as<int64_t>(store, id), elements);
+    if (!what.empty()) refuse(what);
+  }
+
+  // What the decoder is told it has chosen: the right order, or for samples whose coin says so its own choices.
+  at::Tensor fed(const data::Batch& batch, const models::Sets& sets, const models::PointerNetwork::Memory& memory) {
+    const double ratio = teacher_forcing_ratio(config_.pointer.teacher_forcing, config_.pointer.teacher_forcing_end,
+                                               batch.epoch, config_.train.epochs);
+    if (ratio >= 1) return batch.targets;
+    const auto options = at::TensorOptions().dtype(at::kBool).pinned_memory(batch.inputs.is_cuda());
+    const at::Tensor forced = at::empty({batch.samples(), 1}, options);
+    auto* coins = forced.mutable_data_ptr<bool>();
+    for (const int64_t id : batch.ids) {
+      *coins++ = is_forced(static_cast<uint64_t>(config_.train.seed), batch.epoch, id, ratio);
+    }
+    const at::Tensor own = network_->choose(sets, memory, batch.targets);
+    return at::where(forced.to(batch.inputs.device(), /*non_blocking=*/true), batch.targets, own);
+  }
+
+  config::Config config_;
+  DataFacts facts_;
+  std::shared_ptr<models::PointerNetwork> network_;
+  data::SampleSpec spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_pointer(const config::Config& config, const DataFacts& facts) {
+  return std::make_unique<PointerTask>(config, facts);
+}
+
+}  // namespace dtrain::tasks

@@ -1,0 +1,85 @@
+#include "cli/input_files.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class InputFiles : public ::testing::Test {
+ protected:
+  std::string make(const std::string& name, const std::string& bytes = "x") const {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+    return (folder_ / name).string();
+  }
+  std::string at(const std::string& name) const { return (folder_ / name).string(); }
+  static std::vector<std::string> expand(const std::vector<std::string>& inputs) {
+    return expand_inputs(inputs, {".jpg", ".png"});
+  }
+  static std::string failure(const std::vector<std::string>& inputs) {
+    try {
+      expand(inputs);
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  testing::TempDir folder_;
+};
+
+TEST_F(InputFiles, AFolderIsItsPicturesInOrder) {
+  const auto b = make("d/b.jpg"), a = make("d/a.PNG"), deep = make("d/c/z.jpg");
+  make("d/notes.txt");
+  make("d/.hidden.jpg");
+  make("d/.cache/x.jpg");
+  EXPECT_THAT(expand({at("d")}), ElementsAre(a, b, deep));
+  EXPECT_THAT(expand({at("d/b.jpg"), at("d")}), ElementsAre(b, a, deep));
+}
+
+TEST_F(InputFiles, PatternsAreExpandedHereToo) {
+  const auto b = make("b.jpg"), a = make("a.jpg"), in = make("dir/c.jpg");
+  make("a.txt");
+  EXPECT_THAT(expand({at("*.jpg")}), ElementsAre(a, b));
+  EXPECT_THAT(expand({at("[b].jpg"), at("?.jpg"), at("d*")}), ElementsAre(b, a, in));
+}
+
+TEST_F(InputFiles, AFileWhoseNameIsAPatternIsMeantItself) {
+  const auto odd = make("a[1].jpg");
+  make("a1.jpg");
+  EXPECT_THAT(expand({odd}), ElementsAre(odd));
+}
+
+TEST_F(InputFiles, WhatIsMissingIsKeptForItsRow) { EXPECT_THAT(expand({"none.jpg"}), ElementsAre("none.jpg")); }
+
+TEST_F(InputFiles, NothingToDoIsSaid) {
+  make("d/notes.txt");
+  EXPECT_THAT(failure({at("d")}), HasSubstr("has no files that end in .jpg, .png"));
+  EXPECT_THAT(failure({at("*.gif")}), HasSubstr("nothing matches"));
+}
+
+TEST_F(InputFiles, ALinkInACircleEnds) {
+  const auto a = make("d/a.jpg");
+  fs::create_directory_symlink(at("d"), at("d/again"));
+  fs::create_symlink("self.jpg", at("d/self.jpg"));
+  EXPECT_THAT(expand({at("d")}), ElementsAre(a));
+}
+
+TEST_F(InputFiles, Hdf5IsKnownByItsFirstBytes) {
+  EXPECT_TRUE(is_hdf5(make("data", "\x89HDF\r\n\x1a\n and more")));
+  EXPECT_FALSE(is_hdf5(make("fake.h5", "no such thing")));
+  EXPECT_TRUE(is_hdf5(at("missing.H5")));
+  EXPECT_FALSE(is_hdf5(at("missing.jpg")));
+  EXPECT_FALSE(is_hdf5(make("short.jpg", "\x89H")));
+}
+
+}  // namespace
+}  // namespace dtrain::cli

@@ -1,0 +1,300 @@
+// Folders of classes: pictures and sequences.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "core/file_system.h"
+#include "core/strings.h"
+#include "data/convert/class_folders.h"
+#include "data/convert/convert.h"
+#include "data/convert/exif.h"
+#include "data/convert/npy.h"
+#include "data/convert/photo.h"
+#include "files/expect_error.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::expect_error;
+
+void write(const fs::path& file, std::span<const std::byte> bytes) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+
+Image plain(uint8_t level, int width = 20, int height = 12) {
+  Image image(width, height);
+  std::fill(image.rgb.begin(), image.rgb.end(), level);
+  return image;
+}
+
+class ClassSets : public ::testing::Test {
+ protected:
+  void picture(const std::string& name, int level) const {
+    write(files / name, encode_png(plain(static_cast<uint8_t>(level))));
+  }
+  void pictures(const std::string& folder, int count, int level) const {
+    for (int i = 0; i < count; ++i) picture(str(folder, "/", i, ".png"), level + i);
+  }
+  void sequence(const std::string& name, int64_t rows, int64_t features, float first = 0) const {
+    std::vector<float> values(static_cast<size_t>(rows * features), first);
+    write(files / name, to_npy(values, {rows, features}));
+  }
+  ConvertOptions options(const std::string& source, int size = 8) const {
+    ConvertOptions o;
+    o.source = files / source;
+    o.out = files / "o.h5";
+    o.size = size;
+    o.force = true;
+    return o;
+  }
+  std::map<std::string, std::string> reasons() const {
+    std::map<std::string, std::string> result;
+    for (const auto& entry : nlohmann::json::parse(read_text(files / "o.h5.quarantine.json")).at("quarantined")) {
+      result[entry.at("name")] = entry.at("reason");
+    }
+    return result;
+  }
+  void refused(const std::string& name, const std::vector<std::string>& parts) const {
+    expect_error<DataError>([&] { convert(name, options("d")); }, parts);
+    EXPECT_FALSE(fs::exists(files / "o.h5"));
+  }
+  testing::TempDir files;
+};
+
+TEST_F(ClassSets, PicturesGetSortedClassesAndAStratifiedSplit) {
+  pictures("d/zebra", 20, 10);
+  pictures("d/ant", 40, 100);
+  ConvertOptions o = options("d");
+  const ConvertSummary summary = convert("images", o);
+  EXPECT_EQ(summary.kept, 60);
+  EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 6}, {"train", 48}, {"val", 6}}));
+  EXPECT_EQ(summary.classes, (std::vector<std::pair<std::string, int64_t>>{{"ant", 40}, {"zebra", 20}}));
+  const auto store = Store::open(files / "o.h5");
+  store->verify();
+  EXPECT_EQ(store->schema().task, "classify");
+  EXPECT_EQ(store->schema().input, (Field{Element::kUint8, {8, 8, 3}}));
+  EXPECT_EQ(store->schema().target, (Field{Element::kInt64, {}}));
+  EXPECT_EQ(store->attribute("class_names"), "ant\nzebra");
+  std::map<std::string, int64_t> tested;
+  for (const char* split : {"train", "val", "test"}) {
+    for (const int64_t id : store->split(split)) {
+      const bool ant = store->source(id).starts_with("ant/");
+      EXPECT_EQ(read_target_as<int64_t>(*store, id), std::vector<int64_t>{ant ? 0 : 1});
+      const int level = std::stoi(fs::path(store->source(id)).stem()) + (ant ? 100 : 10);
+      EXPECT_EQ(read_input_as<uint8_t>(*store, id), std::vector<uint8_t>(8 * 8 * 3, static_cast<uint8_t>(level)));
+      if (std::string(split) == "test") ++tested[ant ? "ant" : "zebra"];
+    }
+  }
+  EXPECT_EQ(tested, (std::map<std::string, int64_t>{{"ant", 4}, {"zebra", 2}}));
+  o.split.seed = 2;
+  convert("images", o);
+  EXPECT_NE(Store::open(files / "o.h5")->split("test"), store->split("test"));
+  o.split.val_share = 0;
+  o.split.test_share = 0.5;
+  EXPECT_EQ(convert("images", o).splits, (std::map<std::string, int64_t>{{"test", 30}, {"train", 30}}));
+}
+
+TEST_F(ClassSets, TheFoldersOwnSplitsStay) {
+  pictures("d/train/a", 3, 10);
+  pictures("d/train/b", 4, 20);
+  pictures("d/test/b", 2, 30);
+  pictures("d/val/a/deep/er", 1, 40);
+  write(files / "d/val/a/.hidden", {});
+  write(files / "d/val/a/Thumbs.db", {});
+  const ConvertSummary summary = convert("images", options("d"));
+  EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 7}, {"val", 1}}));
+  const auto store = Store::open(files / "o.h5");
+  EXPECT_EQ(store->source(store->split("val")[0]), "val/a/deep/er/0.png");
+  EXPECT_EQ(summary.repeated, 0);
+}
+
+TEST_F(ClassSets, TheSameSampleOnBothSidesIsCounted) {
+  pictures("d/train/a", 3, 10);
+  pictures("d/train/b", 4, 20);
+  pictures("d/test/b", 4, 22);  // two of them are in train/b, too
+  EXPECT_EQ(convert("images", options("d")).repeated, 2);
+}
+
+TEST_F(ClassSets, FoldersThatCannotBeMeantAreRefused) {
+  refused("images", {"no such folder"});
+  fs::create_directories(files / "d");
+  refused("images", {"no sub-folders", "one sub-folder of JPEG or PNG pictures for each class"});
+  pictures("d/cat", 2, 10);
+  refused("images", {"only one class, cat"});
+  fs::create_directories(files / "d/dog");
+  refused("images", {"class folder", "d/dog is empty"});
+  write(files / "d/dog/.hidden", {});
+  refused("images", {"d/dog is empty"});
+  pictures("d/dog", 2, 50);
+  picture("d/stray.png", 1);
+  refused("images", {"d/stray.png lies beside the sub-folders"});
+  fs::remove(files / "d/stray.png");
+  pictures("d/train/cat", 1, 10);
+  refused("images", {"holds cat, dog beside train", "classes or splits?"});
+}
+
+TEST_F(ClassSets, ATestedClassMustBeTrained) {
+  pictures("d/train/a", 2, 10);
+  pictures("d/train/b", 2, 20);
+  pictures("d/test/c", 2, 30);
+  refused("images", {"the class c is in", "d/test but not in", "d/train"});
+  fs::create_directories(files / "d/val/a");
+  fs::remove_all(files / "d/test/c");
+  pictures("d/test/a", 2, 30);
+  refused("images", {"d/val/a is empty"});
+  fs::remove_all(files / "d/val");
+  picture("d/test/1.png", 1);
+  refused("images", {"d/test/1.png lies in no class folder"});
+}
+
+TEST_F(ClassSets, WhatIsNoPictureIsQuarantined) {
+  pictures("d/a", 5, 10);
+  pictures("d/b", 5, 20);
+  const std::string text = "this is no picture";
+  write(files / "d/a/notes.jpg", std::as_bytes(std::span(text)));
+  write(files / "d/a/empty.png", {});
+  write(files / "d/b/huge.png", encode_png(plain(1)));
+  std::fstream(files / "d/b/huge.png", std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(16)
+      .write("\x7f\xff\xff\xff", 4);
+  const ConvertSummary summary = convert("images", options("d"));
+  EXPECT_EQ(summary.kept, 10);
+  EXPECT_EQ(reasons().size(), 3u);
+  EXPECT_NE(reasons().at("a/notes.jpg").find("neither a JPEG nor a PNG"), std::string::npos);
+  EXPECT_NE(reasons().at("a/empty.png").find("empty"), std::string::npos);
+  EXPECT_NE(reasons().at("b/huge.png").find("damaged PNG"), std::string::npos) << reasons().at("b/huge.png");
+}
+
+TEST_F(ClassSets, AClassOfNothingButDamageIsNamed) {
+  pictures("d/a", 5, 10);
+  write(files / "d/b/1.png", {});
+  refused("images", {"no usable sample of the class b", "b/1.png", "empty"});
+  pictures("d/train/a", 2, 1);
+  fs::remove_all(files / "d/a");
+  fs::remove_all(files / "d/b");
+  write(files / "d/train/b/1.png", {});
+  pictures("d/test/b", 2, 1);
+  refused("images", {"no usable sample of the class b is in the training split"});
+}
+
+TEST_F(ClassSets, NamesThatDifferInTheirExtensionOnlyAreAmbiguousInLists) {
+  pictures("d/a", 2, 10);
+  pictures("d/b", 2, 20);
+  write(files / "d/a/0.jpg", encode_jpeg(plain(7)));
+  ConvertOptions o = options("d");
+  std::ofstream(files / "train.txt") << "a/0\nb/0\n";
+  o.split.train_list = files / "train.txt";
+  expect_error<DataError>([&] { convert("images", o); }, {"train.txt:1", "two samples are called a/0"});
+  std::ofstream(files / "train.txt") << "a/0.jpg\nb/0\n";
+  EXPECT_EQ(convert("images", o).kept, 2);
+}
+
+TEST_F(ClassSets, ThePlanIsToldFirstAndWhatDoesNotFitIsRefused) {
+  pictures("d/a", 2, 10);
+  pictures("d/b", 2, 20);
+  std::vector<ConvertPlan> plans;
+  const auto note = [&](const ConvertPlan& plan) {
+    plans.push_back(plan);
+    EXPECT_FALSE(fs::exists(files / "o.h5.partial"));
+  };
+  convert("images", options("d"), {}, note);
+  ASSERT_EQ(plans.size(), 1u);
+  EXPECT_EQ(plans[0].samples, 4);
+  EXPECT_EQ(plans[0].output_bytes, 4 * (8 * 8 * 3 + 8));
+  EXPECT_EQ(plans[0].working_bytes, 2 * plans[0].output_bytes);
+  EXPECT_GT(plans[0].free_bytes, 0);
+  // So many files that their pictures, at 48 MiB each and twice, are more than the disk has left.
+  const uintmax_t files_for_all = fs::space(files.path()).available / (uintmax_t{2} * 4096 * 4096 * 3) + 50;
+  for (uintmax_t i = 0; i < files_for_all; ++i) write(files / str("d/a/x", i), {});
+  expect_error<OutputError>([&] { convert("images", options("d", 4096)); }, {"not enough space", "GiB", "--size"});
+  EXPECT_FALSE(fs::exists(files / "o.h5.partial"));
+}
+
+TEST_F(ClassSets, SequencesOfAnyLength) {
+  for (int i = 0; i < 10; ++i) {
+    sequence(str("d/up/", i, ".npy"), 3 + i, 4, static_cast<float>(i));
+    sequence(str("d/down/", i, ".npy"), 30 + i, 4, static_cast<float>(-i));
+  }
+  const ConvertSummary summary = convert("sequence", options("d"));
+  EXPECT_EQ(summary.kept, 20);
+  EXPECT_DOUBLE_EQ(summary.mean_rows, 21);
+  const auto store = Store::open(files / "o.h5");
+  store->verify();
+  EXPECT_EQ(store->schema().input, (Field{Element::kFloat32, {kVariable, 4}}));
+  EXPECT_EQ(store->attribute("class_names"), "down\nup");
+  for (int64_t id = 0; id < 20; ++id) {
+    const int number = std::stoi(fs::path(store->source(id)).stem());
+    const bool up = store->source(id).starts_with("up/");
+    EXPECT_EQ(store->input_rows(id), number + (up ? 3 : 30));
+    EXPECT_EQ(read_input_as<float>(*store, id)[5], static_cast<float>(up ? number : -number));
+    EXPECT_EQ(read_target_as<int64_t>(*store, id), std::vector<int64_t>{up ? 1 : 0});
+  }
+}
+
+TEST_F(ClassSets, SequencesThatCannotBeUsedAreQuarantined) {
+  for (int i = 0; i < 5; ++i) {
+    sequence(str("d/a/", i, ".npy"), 5, 3);
+    sequence(str("d/b/", i, ".npy"), 6, 3);
+  }
+  sequence("d/a/wide.npy", 5, 4);
+  sequence("d/a/nothing.npy", 0, 3);
+  sequence("d/b/nan.npy", 5, 3, NAN);
+  const std::string object = "\x93NUMPY\x01" + std::string(1, '\0') + "\x40" + std::string(1, '\0') +
+                             "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }       \n";
+  write(files / "d/b/object.npy", std::as_bytes(std::span(object)));
+  write(files / "d/b/readme.txt", std::as_bytes(std::span(object)).subspan(1));
+  const ConvertSummary summary = convert("sequence", options("d"));
+  EXPECT_EQ(summary.kept, 10);
+  const auto why = reasons();
+  EXPECT_EQ(why.size(), 5u);
+  EXPECT_NE(why.at("a/wide.npy").find("has 4 features a row, the other sequences have 3"), std::string::npos);
+  EXPECT_NE(why.at("a/nothing.npy").find("length 0"), std::string::npos);
+  EXPECT_NE(why.at("b/nan.npy").find("NaN in row 0, feature 0"), std::string::npos);
+  EXPECT_NE(why.at("b/object.npy").find("Python objects"), std::string::npos) << why.at("b/object.npy");
+  EXPECT_NE(why.at("b/readme.txt").find("not a .npy file"), std::string::npos);
+}
+
+TEST_F(ClassSets, SharesThatLeaveNothingAreRefused) {
+  pictures("d/a", 2, 10);
+  ConvertOptions o = options("d");
+  o.split.val_share = 0.95;
+  expect_error<UsageError>([&] { convert("images", o); }, {"--val-share 0.95", "nothing to train"});
+  o.split.val_share = -0.1;
+  expect_error<UsageError>([&] { convert("images", o); }, {"--val-share -0.1 is not in [0, 1)"});
+}
+
+TEST(Photo, TheMiddleSquareOfTheScaledPicture) {
+  Image wide(60, 20);
+  for (int y = 0; y < 20; ++y) {
+    for (int x = 0; x < 60; ++x) std::fill_n(wide.at(x, y), 3, static_cast<uint8_t>(x < 20 ? 0 : x < 40 ? 100 : 200));
+  }
+  const Image middle = stored_photo(encode_png(wide), 20);
+  EXPECT_EQ(middle.rgb, std::vector<uint8_t>(20 * 20 * 3, 100));
+  EXPECT_EQ(stored_photo(encode_png(wide), 7).width, 7);
+}
+
+TEST(Exif, EveryOrientationIsUndone) {
+  Image image(3, 2);  // 1 2 3 / 4 5 6
+  for (int i = 0; i < 6; ++i) std::fill_n(image.rgb.data() + i * 3, 3, static_cast<uint8_t>(i + 1));
+  const std::vector<std::vector<int>> expected{{1, 2, 3, 4, 5, 6}, {3, 2, 1, 6, 5, 4}, {6, 5, 4, 3, 2, 1},
+                                               {4, 5, 6, 1, 2, 3}, {1, 4, 2, 5, 3, 6}, {4, 1, 5, 2, 6, 3},
+                                               {6, 3, 5, 2, 4, 1}, {3, 6, 2, 5, 1, 4}};
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const Image turned = upright(image, orientation);
+    EXPECT_EQ(turned.width, orientation < 5 ? 3 : 2);
+    for (size_t i = 0; i < 6; ++i)
+      EXPECT_EQ(turned.rgb[i * 3], expected[orientation - 1][i]) << orientation << ' ' << i;
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::data

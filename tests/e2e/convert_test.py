@@ -1,0 +1,210 @@
+"""Data as numpy and PIL write them, converted and read back by h5py; and the commands as their users type them."""
+
+import io
+import json
+import pathlib
+import zipfile
+
+import h5py
+import numpy as np
+from PIL import Image, ImageOps
+
+import runner
+
+SIDE = 32
+
+
+def convert(name, source, out, *more, code=0):
+    return runner.run(["convert", name, source, "--out", out, "--force", *more]).expect(code)
+
+
+def samples(path):
+    """Source -> (input, target), splits, attributes."""
+    with h5py.File(path) as f:
+        offsets, text = f["source/offsets"][:], bytes(f["source/bytes"][:])
+        names = [text[a:b].decode() for a, b in zip(offsets, offsets[1:])]
+
+        def rows(group):
+            if isinstance(group, h5py.Dataset):
+                return list(group[:])
+            at = group["offsets"][:]
+            return [group["values"][a:b] for a, b in zip(at, at[1:])]
+
+        splits = {name: sorted(names[i] for i in ids[:]) for name, ids in f["splits"].items()}
+        return dict(zip(names, zip(rows(f["inputs"]), rows(f["targets"])))), splits, dict(f.attrs)
+
+
+def every_dtype_order_and_version_of_npy(folder):
+    rng = np.random.default_rng(1)
+    expected = {}
+    kinds = ["?", "i1", "u1", "<i2", ">i2", "<u2", ">u2", "<i4", ">i4", "<u4", ">u4", "<i8", ">i8", "<u8", ">u8",
+             "<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]
+    for label in ["a", "b"]:
+        (folder / "d" / label).mkdir(parents=True)
+        for number, kind in enumerate(kinds):
+            for order in "CF":
+                for version in [(1, 0), (2, 0), (3, 0)]:
+                    values = rng.normal(size=(4 + number, 3)) * 50
+                    array = np.asarray(np.abs(values) if "u" in kind else values).astype(kind, order=order)
+                    name = f"{label}/{number}{order}{version[0]}.npy"
+                    with open(folder / "d" / name, "wb") as out:
+                        np.lib.format.write_array(out, array, version)
+                    expected[name] = array.astype(np.float32)
+    convert("sequence", folder / "d", folder / "o.h5")
+    found, splits, attributes = samples(folder / "o.h5")
+    assert found.keys() == expected.keys() and len(expected) == 252
+    for name, (values, label) in found.items():
+        assert values.dtype == np.float32 and np.array_equal(values, expected[name]), name
+        assert label == (name[0] == "b"), name
+    assert attributes["class_names"] == "a\nb" and attributes["task"] == "sequence"
+    assert {split: len(names) for split, names in splits.items()} == {"train": 200, "val": 26, "test": 26}
+
+
+def one_dimension_and_what_numpy_refuses_without_pickle(folder):
+    for label in ["a", "b"]:
+        (folder / "d" / label).mkdir(parents=True)
+        for i in range(3):
+            np.save(folder / "d" / label / f"{i}.npy", np.arange(5 + i))
+    np.save(folder / "d/a/object.npy", np.array([1, "x"], dtype=object), allow_pickle=True)
+    np.save(folder / "d/a/record.npy", np.zeros(3, dtype=[("x", "f4"), ("y", "i4")]))
+    np.save(folder / "d/b/text.npy", np.array(["x", "y"]))
+    np.save(folder / "d/b/complex.npy", np.zeros(3, dtype=complex))
+    np.save(folder / "d/b/nan.npy", np.array([1, np.nan]))
+    np.save(folder / "d/b/nothing.npy", np.zeros((0,)))
+    result = convert("sequence", folder / "d", folder / "o.h5").expect(0, "6 damaged", "o.h5.quarantine.json")
+    found, _, _ = samples(folder / "o.h5")
+    assert found["a/2.npy"][0].shape == (7, 1) and len(found) == 6, result.output
+    reasons = {e["name"]: e["reason"] for e in json.loads((folder / "o.h5.quarantine.json").read_text())["quarantined"]}
+    for name, part in {"a/object": "Python objects", "a/record": "structured", "b/text": "texts", "b/complex": "complex",
+                       "b/nan": "NaN in row 1", "b/nothing": "length 0"}.items():
+        assert part in reasons[name + ".npy"], reasons
+
+
+def npz_stored_deflated_and_zip64(folder):
+    rng = np.random.default_rng(2)
+    count, longest = 30, 6
+    lengths = rng.integers(2, longest + 1, count)
+    features = rng.normal(size=(count, longest, 7))
+    order = np.full((count, longest), -1, dtype=np.int16)
+    for i, n in enumerate(lengths):
+        order[i, :n] = rng.permutation(n)
+    values = np.concatenate([features[i, :n] for i, n in enumerate(lengths)])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    flat = np.concatenate([order[i, :n] for i, n in enumerate(lengths)])
+    np.savez(folder / "p.npz", features=features, order=order, lengths=lengths)
+    np.savez_compressed(folder / "q.npz", features=np.asfortranarray(features.astype(">f4")), order=order)
+    np.savez(folder / "r.npz", values=values, offsets=offsets, order=flat)
+    with zipfile.ZipFile(folder / "s.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in {"features": features, "order": order}.items():
+            with archive.open(name + ".npy", "w", force_zip64=True) as out:
+                np.lib.format.write_array(out, array)
+    for name in "pqrs":
+        convert("pointer", folder / f"{name}.npz", folder / "o.h5")
+        found, _, attributes = samples(folder / "o.h5")
+        assert len(found) == count and attributes["task"] == "pointer"
+        for i, n in enumerate(lengths):
+            elements, target = found[f"{name}.npz#{i}"]
+            assert elements.dtype == np.float32 and np.array_equal(elements[:, :7], features[i, :n].astype(np.float32))
+            assert not elements[:, 7].any() and np.array_equal(target, order[i, :n]) and target.dtype == np.int64
+
+
+def scene(mode):
+    y, x = np.mgrid[0:48, 0:80]
+    rgb = np.stack([x * 3, y * 5, 255 - x * 2], axis=2).astype(np.uint8)
+    rgb[8:20, 10:30] = [250, 30, 30]
+    return Image.fromarray(rgb).convert(mode)
+
+
+def middle(image):
+    """The stored picture by PIL: upright, the middle square, scaled."""
+    image = ImageOps.exif_transpose(image).convert("RGB")
+    side = min(image.size)
+    left, top = (image.width - side) / 2, (image.height - side) / 2
+    return np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side)))
+
+
+def pictures_of_every_kind_are_as_pil_reads_them(folder):
+    for label in ["a", "b"]:
+        (folder / "d" / label).mkdir(parents=True)
+    a = folder / "d/a"
+    scene("L").save(a / "grey.jpg", quality=95)
+    scene("RGB").save(a / "progressive.jpg", quality=95, progressive=True)
+    scene("RGB").save(a / "plain.JPEG", quality=95, subsampling=0)
+    scene("CMYK").save(a / "cmyk.jpg", quality=95)
+    scene("P").save(a / "palette.png")
+    scene("L").save(a / "grey.png")
+    scene("1").save(a / "bits.png")
+    deep = (np.mgrid[0:48, 0:80][1] * 800).astype(np.uint16)
+    Image.fromarray(deep).save(a / "deep.png")
+    for orientation in range(1, 9):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        scene("RGB").save(a / f"turned{orientation}.jpg", quality=95, exif=exif)
+        scene("RGB").save(a / f"turned{orientation}.png", exif=exif)
+    ycck(a / "cmyk.jpg", a / "ycck.jpg")
+    for i in range(3):
+        scene("RGB").save(folder / f"d/b/{i}.png")
+    clear = np.zeros((40, 40, 4), dtype=np.uint8)
+    clear[:20] = [10, 200, 30, 255]  # the lower half is transparent: white
+    Image.fromarray(clear).save(folder / "d/b/clear.png")
+    convert("images", folder / "d", folder / "o.h5", "--size", SIDE).expect(0, "free on that disk")
+    found, _, _ = samples(folder / "o.h5")
+    assert len(found) == 29, sorted(found)
+    assert np.array_equal(found["b/clear.png"][0][:14, 5], np.full((14, 3), [10, 200, 30]))
+    assert (found["b/clear.png"][0][18:] == 255).all()
+    for name, (pixels, _) in found.items():
+        if name in ["b/clear.png", "a/deep.png"]:
+            continue
+        with Image.open(folder / "d" / name) as image:
+            expected = middle(image).astype(int)
+        worst = np.abs(pixels.astype(int) - expected)[2:-2, 2:-2]
+        assert worst.max() <= (3 if name.endswith("png") else 24) and worst.mean() < 1.5, (name, worst.max(), worst.mean())
+    with Image.open(folder / "d/a/deep.png") as image:
+        expected = middle(Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))).astype(int)
+    assert np.abs(found["a/deep.png"][0].astype(int) - expected)[2:-2, 2:-2].max() <= 2
+
+
+def ycck(cmyk, out):
+    """The CMYK file with its marker changed to say YCCK: other colours, which PIL and dtrain must read alike."""
+    data = bytearray(pathlib.Path(cmyk).read_bytes())
+    at = data.index(b"Adobe")
+    data[at + 11] = 2
+    out.write_bytes(data)
+    assert Image.open(io.BytesIO(bytes(data))).mode == "CMYK"
+
+
+def what_is_generated_raw_converts_to_what_is_generated_as_hdf5(folder):
+    for task, layout, raw, converter in [("classify", "images", "raw_c", "images"), ("pointer", "npz", "raw.npz", "pointer"),
+                                         ("sequence", "npy", "raw_s", "sequence")]:
+        common = ["--samples", 90] + (["--size", SIDE] if task == "classify" else [])
+        runner.run(["synth", task, *common, "--out", folder / f"{task}.h5"]).expect(0, "train ", "val ", "test ")
+        runner.run(["synth", task, *common, "--layout", layout, "--out", folder / raw]).expect(0, f"dtrain convert {converter}")
+        convert(converter, folder / raw, folder / "o.h5", "--size", SIDE)
+        left, splits, attributes = samples(folder / f"{task}.h5")
+        right, again, converted = samples(folder / "o.h5")
+        assert attributes["checksum"] == converted["checksum"], task
+        number = lambda lists: {split: sorted(n.rsplit("#")[-1] for n in names) for split, names in lists.items()}
+        assert number(splits) == number(again), task  # the sets are named after their file
+        for (a, b), (c, d) in zip(left.values(), right.values()):
+            assert np.array_equal(a, c) and np.array_equal(b, d)
+        runner.run(["inspect", folder / "o.h5", "--verify"]).expect(0)
+
+
+def wrong_names_get_the_nearest(folder):
+    runner.run(["synth", "clasify"]).expect(64, "Did you mean classify?")
+    runner.run(["synth", "sequence", "--layout", "npz", "--out", folder / "x"]).expect(64, "Did you mean npy?")
+    runner.run(["convert", "image", folder]).expect(64, "Did you mean images?")
+    runner.run(["convert", "images", folder / "gone", "--out", folder / "o.h5"]).expect(65, "no such folder")
+    (folder / "d/only").mkdir(parents=True)
+    scene("RGB").save(folder / "d/only/1.png")
+    convert("images", folder / "d", folder / "o.h5", code=65).expect(65, "only one class, only")
+    (folder / "d/empty").mkdir()
+    convert("images", folder / "d", folder / "o.h5", code=65).expect(65, "d/empty is empty")
+    for command in ["convert", "synth"]:
+        lines = runner.run([command, "--help"]).expect(0, "pointer", "sequence").output.splitlines()
+        assert max(map(len, lines)) <= 160, max(lines, key=len)
+
+
+runner.main([every_dtype_order_and_version_of_npy, one_dimension_and_what_numpy_refuses_without_pickle,
+             npz_stored_deflated_and_zip64, pictures_of_every_kind_are_as_pil_reads_them,
+             what_is_generated_raw_converts_to_what_is_generated_as_hdf5, wrong_names_get_the_nearest])

@@ -1,0 +1,42 @@
+#include "export/onnx_file.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "files/expect_error.h"
+
+namespace dtrain::exporting {
+namespace {
+
+using testing::expect_error;
+TEST(OnnxFile, HoldsNoMoreThanAProtobufMessage) {
+  check_onnx_size(int64_t{1} << 30);
+  expect_error<OutputError>([] { check_onnx_size(int64_t{1} << 31); }, {"2.0 GiB", "safetensors"});
+}
+
+TEST(OnnxFile, HoldsWhatTheGraphHolds) {
+  Builder graph("tiny");
+  graph.input("x", Element::kFloat, {"batch", int64_t{2}});
+  const std::string sum = graph.add("Add", {"x", graph.floats("shift", {2}, {1, 2})});
+  graph.output(sum, "y", Element::kFloat, {"batch", int64_t{2}});
+  const std::string bytes = to_onnx(graph.finish({{"mean", "0.5,0.25,0.125"}}));
+  for (const char* text : {"dtrain", "shift", "batch", "mean", "0.5,0.25,0.125"}) {
+    EXPECT_NE(bytes.find(text), std::string::npos) << text;
+  }
+}
+
+TEST(OnnxFile, RefusesAGraphThatIsNone) {
+  Builder dangling("dangling");
+  dangling.input("x", Element::kFloat, {"batch", int64_t{2}});
+  dangling.output(dangling.add("Add", {"x", "nobody"}), "y", Element::kFloat, {"batch", int64_t{2}});
+  expect_error<Error>([&] { to_onnx(dangling.finish({})); }, {"ONNX refuses", "nobody"});
+
+  Builder misshapen("misshapen");
+  misshapen.input("x", Element::kFloat, {"batch", int64_t{2}});
+  const std::string w = misshapen.floats("w", {3, 1}, {1, 2, 3}), b = misshapen.floats("b", {1}, {0});
+  misshapen.output(misshapen.add("Gemm", {"x", w, b}), "y", Element::kFloat, {"batch", int64_t{5}});
+  expect_error<Error>([&] { to_onnx(misshapen.finish({})); }, {"ONNX refuses the graph of misshapen"});
+}
+
+}  // namespace
+}  // namespace dtrain::exporting

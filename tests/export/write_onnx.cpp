@@ -1,0 +1,23 @@
+// Writes the graph of a model.safetensors as ONNX: what onnx_test.py opens. Usage: write_onnx IN.safetensors OUT.onnx
+
+#include <cstdio>
+#include <exception>
+
+#include "core/file_system.h"
+#include "export/networks.h"
+#include "export/onnx_file.h"
+
+int main(int count, char** arguments) {
+  try {
+    if (count != 3) throw std::runtime_error("usage: write_onnx IN.safetensors OUT.onnx");
+    namespace exporting = dtrain::exporting;
+    exporting::Metadata metadata;
+    const exporting::Weights weights = exporting::read_weights(arguments[1], &metadata);
+    dtrain::write_atomically(dtrain::real_file_system(), arguments[2],
+                             exporting::to_onnx(exporting::build_graph(weights, metadata)));
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,340 @@
+"""Networks of one's own, as TorchScript files that this Python makes: inspected, trained by two ranks, resumed, evaluated, used."""
+
+import csv
+import hashlib
+import io
+import shutil
+import subprocess
+import warnings
+
+import h5py
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+import runner
+
+warnings.filterwarnings("ignore", category=DeprecationWarning)
+nn = torch.nn
+
+
+class Cnn(nn.Module):
+    def __init__(self, outputs: int = 3):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, 2, 1), nn.ReLU())
+        self.drop = nn.Dropout(0.3)
+        self.head = nn.Linear(8, outputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.drop(self.features(x).mean([2, 3])))
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+class Lstm(nn.Module):
+    """The last valid hidden state of each sequence; takes the lengths."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 12, 2, batch_first=True)
+        self.head = nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        states = self.lstm(x)[0]
+        last = states[torch.arange(x.size(0), device=x.device), lengths - 1]
+        return self.head(last)
+
+
+class Unused(Mlp):
+    def __init__(self):
+        super().__init__()
+        self.spare = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+class Frozen(Mlp):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x)[:, :2] * 2
+
+
+class OnADevice(Mlp):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x) + torch.zeros(2, device=torch.device("cuda:0"))
+
+
+class Pair(Mlp):
+    def forward(self, x: torch.Tensor):
+        return self.layers(x), x
+
+
+class TracedLstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 12, batch_first=True)
+
+    def forward(self, x):
+        return self.lstm(x)[0][:, -1]
+
+
+def save(network, path, seed=3):
+    torch.manual_seed(seed)
+    network = network()
+    torch.jit.script(network).save(str(path))
+    return network
+
+
+def rows_file(path, samples, targets, class_names=None):
+    """A dtrain file of rows (docs/file_formats.md); samples of one shape as one array, else as a list of [T, F]."""
+    count = len(targets)
+    names = [f"s,{i}" for i in range(count)]
+    with h5py.File(path, "w") as f:
+        f.attrs.update({"format": "dtrain", "version": np.int64(1), "task": "sequence", "num_samples": np.int64(count),
+                        "checksum": np.uint64(int.from_bytes(hashlib.sha256(path.name.encode()).digest()[:8], "little")),
+                        "index_checksum": np.uint64(0)})
+        if class_names:
+            f.attrs["class_names"] = "\n".join(class_names)
+        if isinstance(samples, list):
+            f["inputs/values"] = np.concatenate(samples).astype(np.float32)
+            f["inputs/offsets"] = np.cumsum([0] + [len(s) for s in samples]).astype(np.int64)
+        else:
+            f["inputs"] = samples.astype(np.float32)
+        f["targets"] = targets
+        f["checksums"] = np.zeros(count, np.uint64)
+        f["group"] = np.arange(count, dtype=np.int64)
+        f["source/bytes"] = np.frombuffer("".join(names).encode(), np.uint8)
+        f["source/offsets"] = np.cumsum([0] + [len(n) for n in names]).astype(np.int64)
+        for name, first in [("train", 0), ("val", 1), ("test", 2)]:
+            share = np.arange(count) % 6
+            ids = np.flatnonzero(share > 1 if first == 0 else share == first - 1)
+            f[f"splits/{name}"] = ids.astype(np.int64)
+    return names
+
+
+def sequences(path, count=90):
+    """Sequences of 3 to 20 rows whose class is the column with the largest sum."""
+    draw = np.random.default_rng(5)
+    samples, targets = [], []
+    for _ in range(count):
+        kind = draw.integers(3)
+        rows = draw.normal(0, 0.3, (draw.integers(3, 21), 4))
+        rows[:, kind] += 1
+        samples.append(rows.astype(np.float32))
+        targets.append(kind)
+    rows_file(path, samples, np.array(targets, np.int64), ["a", "b,c", "d"])
+    return samples, np.array(targets)
+
+
+def newest(folder, name):
+    return sorted((folder / "runs" / name / "checkpoints").glob("step_????????"))[-1]
+
+
+def table(text):
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def predict(folder, arguments, code=0):
+    done = subprocess.run(runner.command(["predict", *arguments]), cwd=folder, env=runner.environment(), stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=300, text=True)
+    assert done.returncode == code, (done.returncode, done.stdout[-2000:], done.stderr[-4000:])
+    return table(done.stdout)
+
+
+def a_cnn_learns_with_two_ranks_and_gives_python_its_weights(folder):
+    runner.synth(folder / "d.h5", 60)
+    network = save(Cnn, folder / "cnn.pt")
+    options = {**runner.SMALL, "task": "module", "task.loss": "smooth_l1", "model.file": "cnn.pt", "data.file": "d.h5", "run.name": "r",
+               "optimizer.lr": 0.01, "train.epochs": 3, "augment.crop_scale": 1}
+    result = runner.run(runner.flags(options), np=2, cwd=folder).expect(0, "network torchscript", "mae", "finished: all", "draws its own random numbers")
+    assert result.output.count("draws its own random numbers") == 1, result.output
+    losses = [record["loss"] for record in runner.metrics(folder / "runs/r")]
+    assert losses[-1] < losses[0], losses
+
+    weights = newest(folder, "r") / "model.safetensors"
+    with safe_open(weights, "pt") as f:
+        metadata = f.metadata()
+    assert metadata["module_file"] == "cnn.pt" and metadata["network"] == "torchscript" and metadata["loss"] == "smooth_l1"
+    assert metadata["module_sha256"] == hashlib.sha256((folder / "cnn.pt").read_bytes()).hexdigest()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    network.load_state_dict(load_file(weights), strict=True)
+    changed = [name for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])]
+    assert set(changed) == set(before), set(before) - set(changed)
+
+    rows = predict(folder, ["runs/r", "d.h5", "--split", "test"])
+    with h5py.File(folder / "d.h5") as f:
+        ids = f["splits/test"][:]
+        images, targets = f["inputs"][:][ids], f["targets"][:][ids]
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    with torch.no_grad():
+        expected = network.eval()(((torch.tensor(images) / 255 - mean) / std).permute(0, 3, 1, 2)).numpy()
+    found = np.array([[float(x) for x in row["output"].split()] for row in rows])
+    assert np.abs(found - expected).max() < 1e-3 * np.abs(expected).max(), np.abs(found - expected).max()
+    evaluated = runner.run(["eval", "runs/r"], cwd=folder, np=2).expect(0)
+    mae = float(evaluated.output.split("\nmae ")[1].split()[0])
+    assert abs(mae - np.abs(found - targets).mean()) < 2e-3, mae
+
+
+def a_resumed_run_is_the_same_run(folder):
+    runner.synth(folder / "d.h5", 60)
+    save(Cnn, folder / "cnn.pt")
+    options = {**runner.SMALL, "task": "module", "model.file": "cnn.pt", "data.file": "d.h5", "train.epochs": 2}
+    runner.run(runner.flags({**options, "run.name": "whole"}), cwd=folder).expect(0, "finished: all")
+    steps = int(newest(folder, "whole").name.split("_")[1])
+    with runner.Running(runner.flags({**options, "run.name": "parts", "checkpoint.every": "3s"}), cwd=folder) as running:
+        running.wait(120).expect(0)
+    for checkpoint in (folder / "runs/parts/checkpoints").iterdir():
+        if checkpoint.name != "step_00000003":
+            shutil.rmtree(checkpoint)
+    runner.run(runner.flags({**options, "run.name": "parts", "run.resume": "auto"}), cwd=folder).expect(0, "finished: all")
+    whole, parts = (load_file(newest(folder, name) / "model.safetensors") for name in ["whole", "parts"])
+    assert steps > 3 and newest(folder, "parts").name == newest(folder, "whole").name
+    for name, tensor in whole.items():
+        assert torch.equal(tensor, parts[name]), name
+
+
+def an_lstm_over_rows_and_lengths_tells_classes_apart(folder):
+    samples, targets = sequences(folder / "s.h5")
+    network = save(Lstm, folder / "lstm.pt")
+    (folder / "c.yaml").write_text("task: {name: module, loss: cross_entropy, inputs: rows+lengths}\nmodel: {file: lstm.pt}\n")
+    options = {**runner.SMALL, "data.file": "s.h5", "run.name": "r", "optimizer.lr": 0.02, "train.epochs": 12}
+    runner.run(["c.yaml", *runner.flags(options)], np=2, cwd=folder).expect(0, "top1", "finished: all")
+    network.load_state_dict(load_file(newest(folder, "r") / "model.safetensors"), strict=True)
+    rows = predict(folder, ["runs/r", "s.h5", "--batch-size", "7"])
+    assert [row["input"] for row in rows] == [f"s,{i}" for i in range(len(samples))]
+    right = 0
+    with torch.no_grad():
+        for row, sample, target in zip(rows, samples, targets):
+            shares = network.eval()(torch.tensor(sample)[None], torch.tensor([len(sample)])).softmax(1)[0]
+            assert row["class"] == ["a", "b,c", "d"][int(shares.argmax())]
+            assert abs(float(row["probability"]) - float(shares.max())) < 1e-4
+            right += int(shares.argmax()) == target
+    assert right > 0.9 * len(rows), right
+    top1 = float(runner.run(["eval", "runs/r"], cwd=folder, np=2).expect(0).output.split("\ntop1 ")[1].split()[0])
+    with h5py.File(folder / "s.h5") as f:
+        test = f["splits/test"][:]
+    by_hand = np.mean([rows[i]["class"] == ["a", "b,c", "d"][targets[i]] for i in test])
+    assert abs(top1 - by_hand) < 1e-3 or abs(top1 - 100 * by_hand) < 0.1, (top1, by_hand)
+
+
+def an_mlp_over_rows_fits_numbers(folder):
+    x = np.random.default_rng(1).normal(size=(60, 5)).astype(np.float32)
+    rows_file(folder / "n.h5", x, (x[:, :2] * 3).astype(np.float32))
+    save(Mlp, folder / "mlp.pt")
+    (folder / "c.yaml").write_text("task: module\nmodel: {file: mlp.pt}\n")
+    options = {**runner.SMALL, "task.inputs": "rows", "data.file": "n.h5", "run.name": "r", "optimizer.lr": 0.02, "train.epochs": 5}
+    runner.run(["c.yaml", *runner.flags(options)], np=2, cwd=folder).expect(0, "mae", "finished: all")
+    losses = [record["loss"] for record in runner.metrics(folder / "runs/r")]
+    assert losses[-1] < 0.7 * losses[0], losses
+    save(Unused, folder / "unused.pt")
+    again = {**options, "model.file": "unused.pt", "run.name": "u"}
+    runner.run(["c.yaml", *runner.flags(again)], np=2, cwd=folder).expect(0, "unused parameters", "spare.weight, spare.bias", "finished: all")
+
+
+def a_bad_sample_gives_a_row_that_says_so(folder):
+    x = np.random.default_rng(1).normal(size=(60, 5)).astype(np.float32)
+    rows_file(folder / "n.h5", x, x[:, :2].copy())
+    save(Mlp, folder / "mlp.pt")
+    options = {**runner.SMALL, "task": "module", "model.file": "mlp.pt", "task.inputs": "rows", "data.file": "n.h5", "run.name": "r", "train.epochs": 1}
+    runner.run(runner.flags(options), cwd=folder).expect(0)
+    good = predict(folder, ["runs/r", "n.h5", "--batch-size", "7"])
+    x[7, 2] = np.nan
+    x[13:16] = np.inf  # all of a rank's share of a step
+    rows_file(folder / "bad.h5", x, x[:, :2].copy())
+    for ranks in [1, 2, 3]:
+        arguments = ["predict", "runs/r", "bad.h5", "--batch-size", "3", "--out", "bad.csv"]
+        runner.run(arguments, cwd=folder, np=ranks).expect(65, "4 of 60 inputs could not be predicted")
+        rows = table((folder / "bad.csv").read_text())
+        assert [row["input"] for row in rows] == [row["input"] for row in good]
+        for i, (row, other) in enumerate(zip(rows, good)):
+            if i in [7, 13, 14, 15]:
+                assert row["output"] == "" and "not a finite number" in row["error"], row
+            else:
+                given, expected = ([float(v) for v in r["output"].split()] for r in [row, other])
+                assert np.allclose(given, expected, atol=1e-6) and row["error"] == "", (i, row, other)
+
+
+def inspect_tells_what_would_stop_training(folder):
+    save(Cnn, folder / "cnn.pt")
+    save(Lstm, folder / "lstm.pt")
+    save(Mlp, folder / "mlp.pt")
+    save(Unused, folder / "unused.pt")
+    save(Frozen, folder / "frozen.pt")
+    save(OnADevice, folder / "device.pt")
+    save(Pair, folder / "pair.pt")
+    torch.jit.freeze(torch.jit.script(Mlp().eval())).save(str(folder / "none.pt"))
+    torch.jit.trace(TracedLstm(), torch.zeros(2, 5, 4)).save(str(folder / "traced.pt"))
+    torch.save(Mlp().state_dict(), folder / "state.pt")
+    (folder / "text.pt").write_text("no TorchScript")
+
+    def inspect(name, code, *texts):
+        return runner.run(["inspect", f"{name}.pt"], cwd=folder).expect(code, *texts)
+
+    inspect("cnn", 0, "parameters  851 in 8 tensors", "buffers     3: features.1.running_mean", "output      Float [3, 3]", "aten::dropout")
+    inspect("lstm", 0, "buffers     none", "output      Float [3, 3] for 3 samples of [samples, 12, 4]")
+    inspect("mlp", 0, "parameters  130 in 4 tensors")
+    inspect("unused", 0, "unused parameters, which stay as they are: spare.weight, spare.bias")
+    inspect("frozen", 65, "defect      the output does not depend on any trainable parameter", "1 defect that would stop")
+    inspect("device", 65, "defect      the device 'cuda:0' is baked into the code")
+    inspect("pair", 65, "defect      ", "it must return one tensor")
+    inspect("none", 65, "defect      no trainable parameters")
+    inspect("traced", 65, "defect      forward or backward fails on 3 samples")
+    inspect("state", 65, "state.pt is not a TorchScript file", "torch.jit.script")
+    inspect("text", 65, "text.pt")
+    missing = runner.run(["inspect", "missing.pt"], cwd=folder)
+    assert missing.code == 65 and "does not exist" in missing.output
+
+
+def a_run_refuses_what_it_cannot_train(folder):
+    x = np.random.default_rng(1).normal(size=(30, 5)).astype(np.float32)
+    rows_file(folder / "n.h5", x, x[:, :3].copy())
+    rows_file(folder / "classes.h5", x, np.arange(30, dtype=np.int64) % 3)
+    save(Mlp, folder / "mlp.pt")
+    save(Frozen, folder / "frozen.pt")
+    (folder / "text.pt").write_text("no TorchScript")
+
+    def train(code, *texts, np=None, **options):
+        words = {key.replace("_", ".", 1): value for key, value in options.items()}
+        all_options = {**runner.SMALL, "task": "module", "task.inputs": "rows", "data.file": "n.h5", "model.file": "mlp.pt", **words}
+        result = runner.run(runner.flags(all_options), np=np, cwd=folder).expect(code, *texts)
+        assert "step 1" not in result.output
+        return result
+
+    refused = train(65, "mlp.pt cannot be trained on n.h5", "mse needs an output of the targets' shape: the output is [3, 2], the targets are Float [3, 3]", np=2)
+    assert refused.output.count("cannot be trained") == 1, refused.output
+    train(65, "cross_entropy needs classes as int64 targets", task_loss="cross_entropy")
+    train(65, "n.h5 holds rows, but task.inputs is image: set --task.inputs rows", task_inputs="image")
+    train(65, "forward() takes 1 arguments, but task.inputs gives it 2", task_inputs="rows+lengths")
+    train(65, "classes.h5#2: class 2 is none of the 2 that the network tells apart", task_loss="cross_entropy", data_file="classes.h5")
+    train(65, "the output does not depend on any trainable parameter", model_file="frozen.pt")
+    train(65, "text.pt is not a TorchScript file", model_file="text.pt")
+    train(65, "none.pt: there is no such TorchScript file", model_file="none.pt")
+    train(78, "model.file", model_file="")
+    train(78, "train.freeze_batch_norm: does not reach into a TorchScript file", train_freeze_batch_norm=True)
+
+
+def another_file_than_the_trained_one_is_refused(folder):
+    runner.synth(folder / "d.h5", 30)
+    save(Cnn, folder / "cnn.pt")
+    options = {**runner.SMALL, "task": "module", "model.file": "cnn.pt", "data.file": "d.h5", "run.name": "r", "train.epochs": 1}
+    runner.run(runner.flags(options), cwd=folder).expect(0)
+    (folder / "cnn.pt").rename(folder / "moved.pt")
+    runner.run(["eval", "runs/r"], cwd=folder).expect(74, "cnn.pt, which is not there: name it with --module")
+    runner.run(["eval", "runs/r", "--module", "moved.pt"], cwd=folder, np=2).expect(0, "mae")
+    assert len(predict(folder, ["runs/r", "d.h5", "--module", "moved.pt"])) == 30
+    save(Cnn, folder / "cnn.pt", seed=4)
+    runner.run(["eval", "runs/r"], cwd=folder).expect(74, "cnn.pt is another file (SHA-256 ")
+
+
+runner.main([a_cnn_learns_with_two_ranks_and_gives_python_its_weights, a_resumed_run_is_the_same_run,
+             an_lstm_over_rows_and_lengths_tells_classes_apart, an_mlp_over_rows_fits_numbers, a_bad_sample_gives_a_row_that_says_so,
+             inspect_tells_what_would_stop_training,
+             a_run_refuses_what_it_cannot_train, another_file_than_the_trained_one_is_refused])
