@@ -228,8 +228,6 @@ def classes_in_float64(folder):
     dataset_of_classes(folder)
     float64(folder, "simple_cnn", "sgd", 1e-12, task=Classify())
     float64(folder, "simple_cnn", "adamw", 1e-10, task=Classify())
-    float64(folder, "mobilenet_v2", "sgd", 1e-12, lr=0.001, task=Classify())
-    float64(folder, "mobilenet_v2", "adamw", 1e-10, task=Classify())
 
 
 def classes_in_float32(folder):
@@ -238,11 +236,5 @@ def classes_in_float32(folder):
     float32(folder, "mobilenet_v2", 1e-5, task=Classify())
 
 
-def headpose_with_mobilenet(folder):
-    dataset(folder)
-    float64(folder, "mobilenet_v2", "sgd", 1e-12, lr=0.001)
-
-
 runner.main([float64_headpose_cnn_sgd, float64_headpose_cnn_adamw_and_adam, float64_resnet18,
-             float64_two_ranks_with_frozen_statistics, float32_gradients_and_losses, classes_in_float64, classes_in_float32,
-             headpose_with_mobilenet])
+             float64_two_ranks_with_frozen_statistics, float32_gradients_and_losses, classes_in_float64, classes_in_float32])

@@ -94,7 +94,7 @@ TEST_P(EveryNetwork, HasTheSameBitsInLessMemory) {
   const auto megabytes = [](int64_t bytes) { return 1e-6 * static_cast<double>(bytes); };
   std::printf("%s: %.1f MB held for backward instead of %.1f MB, peak %.1f MB instead of %.1f MB\n", GetParam().c_str(),
               megabytes(with.held), megabytes(without.held), megabytes(with.peak), megabytes(without.peak));
-  EXPECT_LT(megabytes(with.held), 0.5 * megabytes(without.held));
+  EXPECT_LT(megabytes(with.held), 0.6 * megabytes(without.held));
   // simple_cnn: its weights' gradients, not its activations, are what fills the memory.
   if (GetParam() != "simple_cnn") {
     EXPECT_LT(with.peak, without.peak);
