@@ -28,12 +28,12 @@ using Metadata = std::map<std::string, std::string>;  // of model.safetensors
 // What a network must know of its data before it is made: from the file when training, from a checkpoint's metadata
 // afterwards.
 struct DataFacts {
-  int64_t features = 0;               // of a row; 0: images
-  int64_t longest = 0;                // rows of the longest sample of the file; 0: images
-  int64_t stored_size = 0;            // shorter side of the stored images in pixels; 0: no images
-  std::vector<std::string> classes;   // names, by class number
-  std::vector<int64_t> class_counts;  // samples of the training split, by class; empty without classes
-  double mean_rows = 1;               // of the training split's inputs
+  int64_t features = 0;                    // of a row; 0: images
+  int64_t longest = 0;                     // rows of the longest sample of the file; 0: images
+  int64_t stored_size = 0;                 // shorter side of the stored images in pixels; 0: no images
+  std::vector<std::string> classes = {};   // names, by class number
+  std::vector<int64_t> class_counts = {};  // samples of the training split, by class; empty without classes
+  double mean_rows = 1;                    // of the training split's inputs
 };
 DataFacts facts_of(const data::Store&, const std::vector<int64_t>& train_ids);
 DataFacts facts_of(

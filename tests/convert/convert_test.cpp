@@ -20,6 +20,7 @@
 #include "data/store.h"
 #include "data/synth/layouts.h"
 #include "data/synth/scene.h"
+#include "data/synth/synth.h"
 #include "files/expect_error.h"
 #include "support/temp_dir.h"
 

@@ -87,7 +87,8 @@ int main(int argc, char** argv) {
   for (int64_t i = 1; i <= 20 || std::chrono::steady_clock::now() < end; ++i) {
     for (Sink* sink : sinks) {
       sink->record(step(i));
-      if (i % 10 == 0) sink->record(EvalStats{i, 0, "val", {{"loss", 0.1}, {"mae", 6.0}, {"mae_yaw", 7.0}}, 100, 0.5});
+      if (i % 10 == 0)
+        sink->record(EvalStats{i, 0, "val", {{"loss", 0.1}, {"mae", 6.0}, {"mae_yaw", 7.0}}, {}, 100, 0.5});
       if (i % 10 == 0) sink->checkpoint_saved(i, 0.25);
     }
     if (seconds > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -125,7 +125,7 @@ struct RankRun {
   std::vector<std::vector<int64_t>> seen;
 };
 
-struct Setup {
+struct Scenario {
   int ranks = 1;
   config::Config config = {};
   ToyTask::Options toy = {};
@@ -136,7 +136,7 @@ struct Setup {
 };
 
 // 22 samples, 17 to train on, in global batches of 8: a tail of 1.
-std::vector<RankRun> run(const Setup& setup) {
+std::vector<RankRun> run(const Scenario& setup) {
   const int ranks = setup.ranks;
   config::Config config = setup.config;
   std::vector<RankRun> runs(static_cast<size_t>(ranks));
@@ -337,14 +337,14 @@ TEST(Trainer, OverfitsTheSameBatchesAgainAndAgain) {
 }
 
 // A whole run against one that is stopped in the midst and resumed: the same weights, bit by bit, and the same reports.
-void expect_resumes_exactly(const Setup& given, int64_t stop_after) {
+void expect_resumes_exactly(const Scenario& given, int64_t stop_after) {
   const testing::TempDir folder;
-  Setup setup = given;
+  Scenario setup = given;
   setup.config.run.name = "toy";
   setup.config.checkpoint.every = {};
   const RankRun whole = run(setup)[0];
   ASSERT_EQ(whole.error, "");
-  Setup first = setup, second = setup;
+  Scenario first = setup, second = setup;
   first.folder = second.folder = folder.path();
   first.config.train.max_steps = stop_after;
   second.resume = true;
@@ -360,7 +360,7 @@ void expect_resumes_exactly(const Setup& given, int64_t stop_after) {
 
 TEST(Trainer, ResumesInTheRightPhaseWithTheMomentsOfBoth) {
   for (const int ranks : {1, 2}) {
-    Setup setup{.ranks = ranks, .config = small(4), .toy = {.phases = true}};
+    Scenario setup{.ranks = ranks, .config = small(4), .toy = {.phases = true}};
     setup.config.optimizer.lr = 0.1;
     setup.config.schedule.name = "constant";
     setup.config.train.epochs = 5;
@@ -370,7 +370,7 @@ TEST(Trainer, ResumesInTheRightPhaseWithTheMomentsOfBoth) {
 }
 
 TEST(Trainer, EachPhaseTrainsItsOwnParameters) {
-  Setup setup{.config = small(8), .toy = {.phases = true}};
+  Scenario setup{.config = small(8), .toy = {.phases = true}};
   setup.config.optimizer.lr = 0.1;
   setup.config.train.epochs = 1;
   const RankRun even = run(setup)[0];
@@ -383,7 +383,7 @@ TEST(Trainer, EachPhaseTrainsItsOwnParameters) {
 }
 
 TEST(Trainer, ResumesAveragedWeightsAndWatchesBitByBit) {
-  Setup setup{.config = small(4)};
+  Scenario setup{.config = small(4)};
   setup.config.optimizer.lr = 0.3;
   setup.config.train.ema = 0.9;
   setup.config.train.patience = 50;
@@ -395,7 +395,7 @@ TEST(Trainer, ResumesAveragedWeightsAndWatchesBitByBit) {
 }
 
 TEST(Trainer, ValidatesAveragedWeights) {
-  Setup setup{.config = small(8)};
+  Scenario setup{.config = small(8)};
   setup.config.optimizer.lr = 0.3;
   setup.config.train.epochs = 3;
   const RankRun plain = run(setup)[0];
@@ -408,7 +408,7 @@ TEST(Trainer, ValidatesAveragedWeights) {
 }
 
 TEST(Trainer, FreezesParametersByName) {
-  Setup setup{.config = small(8)};
+  Scenario setup{.config = small(8)};
   setup.config.optimizer.lr = 0.1;
   setup.config.model.freeze = "bias";
   const RankRun r = run(setup)[0];
@@ -420,7 +420,7 @@ TEST(Trainer, FreezesParametersByName) {
 
 // Promise 2 with batch norm: over equal numbers of micro-steps. The tail of one sample leaves ranks without any.
 TEST(Trainer, SharedBatchStatisticsMakeManyRanksEqualOne) {
-  Setup setup{.config = small(8), .toy = {.batch_norm = true}, .precision = Precision::kFp64};
+  Scenario setup{.config = small(8), .toy = {.batch_norm = true}, .precision = Precision::kFp64};
   setup.config.train.sync_batch_norm = true;
   setup.config.train.epochs = 4;
   setup.config.optimizer.lr = 0.05;
