@@ -40,17 +40,17 @@ class ToyTask : public tasks::Task {
   explicit ToyTask(Options options) : options_(options) {
     spec_.image_size = 8;
     spec_.target_flip_sign = {1, 1, 1};
-    weight_ = module_.register_parameter("weight", at::zeros({3}));
-    bias_ = module_.register_parameter("bias", at::zeros({3}));
+    weight_ = module_->register_parameter("weight", at::zeros({3}));
+    bias_ = module_->register_parameter("bias", at::zeros({3}));
     if (options.batch_norm) {
-      conv_ = module_.register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 2, 3).bias(false)));
-      norm_ = module_.register_module("norm", models::BatchNorm(2));
+      conv_ = module_->register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 2, 3).bias(false)));
+      norm_ = module_->register_module("norm", models::BatchNorm(2));
       const at::NoGradGuard no_grad;
       conv_->weight.copy_(at::linspace(-0.5, 0.7, conv_->weight.numel()).view_as(conv_->weight));
       weight_.copy_(at::linspace(1, 2, 3));
     }
   }
-  torch::nn::Module& model() override { return module_; }
+  torch::nn::Module& model() override { return *module_; }
   const data::SampleSpec& samples() const override { return spec_; }
   void check(const data::Store&) const override {}
   at::Tensor forward(const at::Tensor& inputs) {
@@ -99,7 +99,7 @@ class ToyTask : public tasks::Task {
 
  private:
   Options options_;
-  torch::nn::Module module_;
+  std::shared_ptr<torch::nn::Module> module_ = std::make_shared<torch::nn::Module>();  // as modules() asks
   at::Tensor weight_, bias_;
   torch::nn::Conv2d conv_{nullptr};
   models::BatchNorm norm_{nullptr};
