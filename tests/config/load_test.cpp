@@ -118,14 +118,14 @@ TEST_F(LoadTest, TextThatLooksLikeSomethingElseStaysText) {
 }
 
 TEST_F(LoadTest, ATaskIsANameOrASection) {
-  EXPECT_EQ(from_yaml("task: module", "").task, "module");
-  EXPECT_EQ(from_yaml("task: {name: module}", "").task, "module");
-  const Config all = from_yaml("task: {name: module, loss: l1, inputs: rows+lengths}", "");
+  EXPECT_EQ(from_yaml("task: classify", "").task, "classify");
+  EXPECT_EQ(from_yaml("task: {name: classify}", "").task, "classify");
+  const Config all = from_yaml("task: {name: module, loss: l1, inputs: rows+lengths}\nmodel: {file: m.pt}", "");
   EXPECT_EQ(all.task + " " + all.module.loss + " " + all.module.inputs, "module l1 rows+lengths");
   EXPECT_EQ(from_yaml("task: {loss: nll}", "").task, Config{}.task);
-  EXPECT_EQ(load_here({"--task", "module"}).config.task, "module");
-  EXPECT_EQ(load_here({"--task.name", "module", "--task.loss", "nll"}).config.module.loss, "nll");
-  write("a.yaml", "task: module\n");
+  EXPECT_EQ(load_here({"--task", "classify"}).config.task, "classify");
+  EXPECT_EQ(load_here({"--task.name", "module", "--task.loss", "nll", "--model.file", "m.pt"}).config.module.loss, "nll");
+  write("a.yaml", "task: classify\n");
   EXPECT_THAT(load_here({"a.yaml"}).given, ElementsAre("task.name"));
   try {
     from_yaml("task: headpos", "c.yaml");
