@@ -12,7 +12,6 @@
 
 #include "cli/commands.h"
 #include "cli/inference_options.h"
-#include "cli/input_files.h"
 #include "cli/launch.h"
 #include "cli/loaded_model.h"
 #include "cli/options.h"
@@ -23,6 +22,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/convert/files_store.h"
+#include "data/convert/list_files.h"
 #include "data/loader.h"
 #include "data/shard.h"
 #include "dist/bytes.h"
@@ -55,13 +55,21 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// What raw files must be. Those of a network of one's own are pictures or sequences.
+checkpoint::Metadata file_metadata(const LoadedModel& model) {
+  checkpoint::Metadata metadata = model.metadata;
+  if (model.config.task == "module" && model.task->samples().kind == data::SampleSpec::Kind::kRows) {
+    metadata["task"] = "sequence";
+  }
+  return metadata;
+}
+
 // What is asked for, as rank 0 sees it: the same on every rank. File names hold anything but a zero byte.
-std::vector<std::string> agreed_inputs(dist::Communicator& host, const Options& options) {
+std::vector<std::string> agreed_inputs(dist::Communicator& host, const Options& options, const LoadedModel& model) {
   std::string joined;
   dist::agree_on_rank0(host, [&] {
-    const std::vector<std::string> files =
-        expand_inputs(options.inputs, {".jpg", ".jpeg", ".png", ".npy", ".npz", ".h5", ".hdf5"});
-    joined = join(files, std::string_view("\0", 1));
+    joined =
+        join(data::list_files(options.inputs, data::raw_extensions(file_metadata(model))), std::string_view("\0", 1));
   });
   return split(dist::broadcast_text(host, joined), '\0');
 }
@@ -72,18 +80,9 @@ struct Samples {
   bool converted = false;  // an HDF5 file
 };
 
-// What raw files must be. Those of a network of one's own are pictures or sequences.
-checkpoint::Metadata file_metadata(const LoadedModel& model) {
-  checkpoint::Metadata metadata = model.metadata;
-  if (model.config.task == "module" && model.task->samples().kind == data::SampleSpec::Kind::kRows) {
-    metadata["task"] = "sequence";
-  }
-  return metadata;
-}
-
 Samples open_samples(const Options& options, const LoadedModel& model, const std::vector<std::string>& files) {
   Samples samples;
-  const auto hdf5 = std::find_if(files.begin(), files.end(), [](const std::string& f) { return is_hdf5(f); });
+  const auto hdf5 = std::find_if(files.begin(), files.end(), [](const std::string& f) { return data::is_hdf5(f); });
   samples.converted = hdf5 != files.end();
   if (samples.converted && files.size() > 1) {
     throw DataError(str(*hdf5, " is a data file among ", files.size(), " inputs: predict one data file alone"));
@@ -194,7 +193,7 @@ int predict(Launched& launched, const Options& options) {
   const InferenceOptions& how = options.inference;
   const LoadedModel model = load_model(host, options.path, how.module_file);
   tasks::Task& task = *model.task;
-  const std::vector<std::string> files = agreed_inputs(host, options);
+  const std::vector<std::string> files = agreed_inputs(host, options, model);
   Samples samples;
   train::Precision precision{};
   dist::agree(host, [&] {
