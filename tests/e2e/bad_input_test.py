@@ -1,12 +1,15 @@
 """Bad input gets one clear error with its exit code, and nothing is lost."""
 
 import hashlib
+import json
 import os
+import resource
 import shutil
 import subprocess
 
 import h5py
 import numpy as np
+from PIL import Image
 
 import runner
 
@@ -210,9 +213,94 @@ def pictures_that_are_no_files(folder):
     assert text.count("not a regular file") == 3, text
 
 
+def quarantined(path):
+    return {e["name"]: e["reason"] for e in json.loads((path.parent / (path.name + ".quarantine.json")).read_text())["quarantined"]}
+
+
+def converts_with(folder, kind, source, reasons):
+    """Whatever is bad is listed with its reason, the rest is kept, by any number of threads alike."""
+    runner.run(["convert", kind, source, "--out", "d.h5", "--size", 32, "--threads", 1], cwd=folder).expect(0, f"{len(reasons)} damaged")
+    found = quarantined(folder / "d.h5")
+    assert found.keys() == reasons.keys(), found
+    for name, part in reasons.items():
+        assert part in found[name], (name, found[name])
+    runner.run(["convert", kind, source, "--out", "e.h5", "--size", 32, "--threads", 4], cwd=folder).expect(0)
+    assert (folder / "d.h5").read_bytes() == (folder / "e.h5").read_bytes()
+    runner.run(["inspect", "d.h5", "--verify"], cwd=folder).expect(0)
+
+
+def raw_sequences(folder, features=3, classes="ab", count=8):
+    rng = np.random.default_rng(1)
+    for label in classes:
+        (folder / label).mkdir(parents=True)
+        for i in range(count):
+            np.save(folder / label / f"{i}.npy", rng.normal(size=(4 + i, features)).astype(np.float32))
+
+
+def raw_sets(path, count=16, longest=5, **changed):
+    rng = np.random.default_rng(1)
+    arrays = {"features": rng.normal(size=(count, longest, 7)), "lengths": np.full(count, longest),
+              "order": np.stack([rng.permutation(longest) for _ in range(count)])}
+    for name, (at, value) in changed.items():
+        arrays[name][at] = value
+    np.savez(path, **arrays)
+
+
+def folders_of_pictures(folder):
+    for label in ["a", "b \u00fc"]:
+        (folder / "d" / label).mkdir(parents=True)
+        for name in ["0.png", "with space.png", "line\nbreak.png", "gr\u00fcn.png", "4.jpg"]:
+            pixels = np.arange(3 * 40 * 50, dtype=np.uint8).reshape(40, 50, 3)
+            Image.fromarray(pixels).save(folder / "d" / label / name)
+    (folder / "d/a/no.jpg").write_text("no picture")
+    (folder / "d/a/empty.png").touch()
+    (folder / "d/a/torn.png").write_bytes((folder / "d/a/0.png").read_bytes()[:60])
+    converts_with(folder, "images", "d", {"a/no.jpg": "neither a JPEG nor a PNG", "a/empty.png": "empty", "a/torn.png": "damaged PNG"})
+    (folder / "d/empty").mkdir()
+    one_message(runner.run(["convert", "images", "d", "--out", "x.h5"], cwd=folder), 65, "d/empty is empty")
+    (folder / "one/only").mkdir(parents=True)
+    shutil.copy(folder / "d/a/0.png", folder / "one/only")
+    one_message(runner.run(["convert", "images", "one", "--out", "x.h5"], cwd=folder), 65, "only one class, only")
+
+
+def folders_of_sequences(folder):
+    raw_sequences(folder / "d")
+    rng = np.random.default_rng(2)
+    for name, array in {"object": np.array([1, "x"], dtype=object), "nan": np.array([[0, 1, np.nan]]), "none": np.zeros((0, 3)),
+                        "wide": np.zeros((4, 5)), "fortran": np.asfortranarray(rng.normal(size=(9, 3))),
+                        "big_endian": rng.normal(size=(9, 3)).astype(">f8"), "beyond": np.full((2, 3), 1e300)}.items():
+        np.save(folder / f"d/a/{name}.npy", array, allow_pickle=True)
+    (folder / "d/b/torn.npy").write_bytes((folder / "d/b/0.npy").read_bytes()[:-5])
+    converts_with(folder, "sequence", "d", {
+        "a/object.npy": "Python objects", "a/nan.npy": "NaN in row 0, feature 2", "a/none.npy": "length 0",
+        "a/wide.npy": "5 features a row", "a/beyond.npy": "beyond float32", "b/torn.npy": "truncated"})
+
+
+def files_of_sets(folder):
+    raw_sets(folder / "p.npz", order=(0, [0, 1, 2, 3, 3]), lengths=(slice(1, 4), [9, 0, -1]), features=(4, np.nan))
+    converts_with(folder, "pointer", "p.npz", {
+        "p.npz#0": "not a permutation of 0 to 4: 3 comes twice", "p.npz#1": "its length is 9, the array has room for 5",
+        "p.npz#2": "no elements", "p.npz#3": "its length is -1", "p.npz#4": "NaN in element 0"})
+    whole = (folder / "p.npz").read_bytes()
+    (folder / "torn.npz").write_bytes(whole[:len(whole) // 2])
+    one_message(runner.run(["convert", "pointer", "torn.npz", "--out", "x.h5"], cwd=folder), 65, "torn.npz: not a .npz file")
+
+
+def a_conversion_on_a_full_disk_goes_on(folder):
+    raw_sequences(folder / "d", count=40)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+    words = runner.command(["convert", "sequence", "d", "--out", "d.h5"])
+    done = subprocess.run(words, cwd=folder, preexec_fn=limit, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 73 and "give the same command again" in done.stderr and not (folder / "d.h5").exists(), done
+    runner.run(["convert", "sequence", "d", "--out", "d.h5"], cwd=folder).expect(0)
+    runner.run(["convert", "sequence", "d", "--out", "e.h5"], cwd=folder).expect(0)
+    assert (folder / "d.h5").read_bytes() == (folder / "e.h5").read_bytes() and not (folder / "d.h5.partial").exists()
+
+
 runner.main([missing_data, a_link_to_itself, truncated_data, foreign_and_wrong_schema, impossible_labels,
              rot_in_a_sample, zero_samples,
              more_ranks_than_samples_trains_with_a_warning, unwritable_run_folder, full_disk_while_saving,
              an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_gpu_asked_for_and_absent,
              weights_of_another_shape, a_loss_that_left_the_numbers, a_name_that_is_taken_by_the_program,
-             pictures_that_are_no_files])
+             pictures_that_are_no_files, folders_of_pictures, folders_of_sequences, files_of_sets,
+             a_conversion_on_a_full_disk_goes_on])
