@@ -297,10 +297,82 @@ def a_conversion_on_a_full_disk_goes_on(folder):
     assert (folder / "d.h5").read_bytes() == (folder / "e.h5").read_bytes() and not (folder / "d.h5.partial").exists()
 
 
+ROWS = {"model.hidden": 8, "data.val_share": 0, "metrics.enabled": False, "train.epochs": 1}
+
+
+def train_rows(folder, task, file, name, *more, np=None, **options):
+    merged = {**runner.SMALL, **ROWS, "task": task, "data.file": file, "run.name": name, **{k.replace("__", "."): v for k, v in options.items()}}
+    del merged["model.image_size"]
+    return runner.run(list(more) + runner.flags(merged), cwd=folder, np=np)
+
+
+def sequences_damaged_after_conversion(folder):
+    raw_sequences(folder / "d")
+    runner.run(["convert", "sequence", "d", "--out", "d.h5"], cwd=folder).expect(0)
+    with h5py.File(folder / "d.h5", "r+") as f:
+        bad, worse = (int(i) for i in f["splits/train"][2:4])
+        f["inputs/values"][int(f["inputs/offsets"][bad]) + 1, 2] = np.nan
+    where = f"d.h5#{bad}: row 1, column 2 is nan"
+    one_message(train_rows(folder, "sequence", "d.h5", "r"), 65, where, "data.on_bad_sample: skip")
+    one_message(train_rows(folder, "sequence", "d.h5", "s", np=2), 65, where)
+    one_message(train_rows(folder, "sequence", "d.h5", "t", data__verify=True), 65, f"d.h5#{bad}: the checksum does not match")
+    with h5py.File(folder / "d.h5", "r+") as f:
+        f["targets"][worse] = 7
+    one_message(train_rows(folder, "sequence", "d.h5", "u"), 65, f"d.h5#{worse}: class 7")
+    result = train_rows(folder, "sequence", "d.h5", "v", np=2, data__on_bad_sample="skip").expect(
+        0, where, f"d.h5#{worse}: class 7 is not one of the 2", "2 bad samples left out")
+    assert result.output.count(where) == 1, result.output
+
+
+def orders_damaged_after_conversion(folder):
+    raw_sets(folder / "p.npz")
+    runner.run(["convert", "pointer", "p.npz", "--out", "d.h5"], cwd=folder).expect(0)
+    with h5py.File(folder / "d.h5", "r+") as f:
+        bad = int(f["splits/train"][1])
+        f["targets/values"][int(f["targets/offsets"][bad])] = 77
+    where = f"d.h5#{bad}: the order names element 77 of a set of 5"
+    one_message(train_rows(folder, "pointer", "d.h5", "r", np=2), 65, where)
+    train_rows(folder, "pointer", "d.h5", "s", data__on_bad_sample="skip").expect(0, where, "1 bad samples left out")
+
+
+def pictures_with_a_class_that_is_none(folder):
+    runner.run(["synth", "classify", "--samples", 40, "--size", 32, "--out", "d.h5"], cwd=folder).expect(0)
+    with h5py.File(folder / "d.h5", "r+") as f:
+        bad = int(f["splits/train"][1])
+        f["targets"][bad] = 99
+    options = {"task": "classify", "model__name": "simple_cnn", "train__epochs": 1, "metrics__enabled": False}
+    where = f"d.h5#{bad}: class 99 is not one of the"
+    one_message(train(folder, **options), 65, where)
+    train(folder, **options, data__on_bad_sample="skip").expect(0, where, "1 bad samples left out")
+
+
+def data_of_another_kind(folder):
+    for name, features, classes in [("d", 3, "ab"), ("wide", 5, "ab"), ("other", 3, "ax"), ("more", 3, "abc")]:
+        raw_sequences(folder / name, features, classes)
+        runner.run(["convert", "sequence", name, "--out", f"{name}.h5"], cwd=folder).expect(0)
+    runner.synth(folder / "faces.h5", 20)
+    raw_sets(folder / "p.npz")
+    raw_sets(folder / "longer.npz", longest=7)
+    for name in ["p", "longer"]:
+        runner.run(["convert", "pointer", f"{name}.npz", "--out", f"{name}.h5"], cwd=folder).expect(0)
+    for task in ["classify", "pointer", "headpose"]:
+        one_message(train_rows(folder, task, "d.h5", "x"), 65, f"d.h5 holds samples of task 'sequence', not {task}")
+    train_rows(folder, "sequence", "d.h5", "s", checkpoint__every="1e").expect(0)
+    train_rows(folder, "pointer", "p.h5", "p").expect(0)
+    for run, file, text in [("s", "wide.h5", "rows have 5 features; the network takes 3"), ("s", "other.h5", "has the classes a, x; the network knows a, b"),
+                            ("s", "more.h5", "has the classes a, b, c"), ("s", "faces.h5", "task 'headpose', not sequence"),
+                            ("p", "longer.h5", "a set of 7 elements; the network was made for up to 5")]:
+        one_message(runner.run(["eval", f"runs/{run}", "--data", file], cwd=folder), 65, file, text)
+    weights = next((folder / "runs/s/checkpoints").glob("*/model.safetensors"))
+    one_message(train_rows(folder, "sequence", "wide.h5", "x", model__init=weights), 74, "conv1.weight")
+    assert not (folder / "runs/x").exists()
+
+
 runner.main([missing_data, a_link_to_itself, truncated_data, foreign_and_wrong_schema, impossible_labels,
              rot_in_a_sample, zero_samples,
              more_ranks_than_samples_trains_with_a_warning, unwritable_run_folder, full_disk_while_saving,
              an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_gpu_asked_for_and_absent,
              weights_of_another_shape, a_loss_that_left_the_numbers, a_name_that_is_taken_by_the_program,
              pictures_that_are_no_files, folders_of_pictures, folders_of_sequences, files_of_sets,
-             a_conversion_on_a_full_disk_goes_on])
+             a_conversion_on_a_full_disk_goes_on, sequences_damaged_after_conversion, orders_damaged_after_conversion,
+             pictures_with_a_class_that_is_none, data_of_another_kind])
