@@ -18,6 +18,7 @@
 #include "data/finite.h"
 #include "data/layout.h"
 #include "data/read_ahead.h"
+#include "data/target_defect.h"
 
 namespace dtrain::data {
 
@@ -88,6 +89,7 @@ class Loader::Impl {
         options_(options),
         shard_(shard),
         schema_(store.schema()),
+        classes_(static_cast<int64_t>(class_names(store).size())),
         count_(static_cast<int64_t>(ids_.size())),
         stage_(std::move(stage)) {
     check();
@@ -332,6 +334,7 @@ class Loader::Impl {
         reader.decoder->read(store_, id, std::as_writable_bytes(std::span(image, size_t(image_.bytes()))));
     const std::span<std::byte> target = read_target(job, item, id);
     count_and_verify(id, stored, target);
+    refuse_bad_target(id, target);
     if (augment.flip) {
       auto* values = reinterpret_cast<float*>(target.data());  // float32 where there are signs, see check()
       for (size_t i = 0; i < spec_.target_flip_sign.size(); ++i) values[i] *= spec_.target_flip_sign[i];
@@ -353,6 +356,7 @@ class Loader::Impl {
     std::memset(all.data() + input.size(), 0, all.size() - input.size());
     const std::span<std::byte> target = read_target(job, item, id);
     count_and_verify(id, input, target);
+    refuse_bad_target(id, target);
     const std::span values(reinterpret_cast<const float*>(input.data()), input.size() / sizeof(float));
     if (const int64_t bad = first_not_finite(values); bad >= 0) {
       const int64_t columns = schema_.input.shape.back();
@@ -369,6 +373,15 @@ class Loader::Impl {
     store_.read_target(id, target);
     std::memset(all.data() + target.size(), 0xff, all.size() - target.size());  // int64 -1, see storable_target()
     return target;
+  }
+
+  // Without skip_bad a task has refused the whole file before.
+  void refuse_bad_target(int64_t id, std::span<const std::byte> target) const {
+    if (!options_.skip_bad || schema_.target.element != Element::kInt64) return;
+    const std::span values(reinterpret_cast<const int64_t*>(target.data()), target.size() / sizeof(int64_t));
+    const std::string what = target_defect(schema_, classes_, values, length_of(id));
+    if (what.empty()) return;
+    throw DataError(str(store_.path().string(), "#", id, ": ", what, " (", store_.source(id), ")"));
   }
 
   void count_and_verify(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) {
@@ -452,6 +465,7 @@ class Loader::Impl {
   const LoaderOptions options_;
   const Shard shard_;
   const Schema schema_;
+  const int64_t classes_;  // that the file names; 0: none
   const int64_t count_;
   ImageShape image_;  // of images
   std::vector<Reader> readers_;

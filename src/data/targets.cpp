@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "core/strings.h"
 #include "data/store.h"
+#include "data/target_defect.h"
 
 namespace dtrain::data {
 
@@ -28,6 +30,40 @@ std::optional<BadClass> first_bad_class(const Store& store, int64_t classes) {
     for (size_t i = 0; i < target.size(); ++i) {
       if (target[i] < 0 || target[i] >= classes) return BadClass{id, static_cast<int64_t>(i), target[i]};
     }
+  }
+  return std::nullopt;
+}
+
+std::string order_defect(std::span<const int64_t> order, int64_t elements) {
+  if (static_cast<int64_t>(order.size()) != elements) {
+    return str("the order names ", order.size(), " of ", elements, " elements");
+  }
+  std::vector<bool> seen(static_cast<size_t>(elements));
+  for (const int64_t element : order) {
+    if (element < 0 || element >= elements) {
+      return str("the order names element ", element, " of a set of ", elements);
+    }
+    if (seen[static_cast<size_t>(element)]) return str("the order names element ", element, " twice");
+    seen[static_cast<size_t>(element)] = true;
+  }
+  return "";
+}
+
+bool unknown_target(std::span<const int64_t> target) {
+  return !target.empty() && std::all_of(target.begin(), target.end(), [](int64_t value) { return value == -1; });
+}
+
+std::string target_defect(const Schema& schema, int64_t classes, std::span<const int64_t> target, int64_t rows) {
+  if (unknown_target(target)) return "";
+  if (schema.task == "pointer") return order_defect(target, rows);
+  if (classes == 0 || !schema.target.shape.empty()) return "";
+  if (target[0] >= 0 && target[0] < classes) return "";
+  return str("class ", target[0], " is not one of the ", classes, " from 0");
+}
+
+std::optional<int64_t> first_unknown_target(const Store& store) {
+  for (int64_t id = 0; id < store.schema().samples; ++id) {
+    if (unknown_target(read_target_as<int64_t>(store, id))) return id;
   }
   return std::nullopt;
 }

@@ -1,12 +1,15 @@
 """Bad input gets one clear error with its exit code, and nothing is lost."""
 
 import hashlib
+import json
 import os
+import resource
 import shutil
 import subprocess
 
 import h5py
 import numpy as np
+from PIL import Image
 
 import runner
 
@@ -210,9 +213,166 @@ def pictures_that_are_no_files(folder):
     assert text.count("not a regular file") == 3, text
 
 
+def quarantined(path):
+    return {e["name"]: e["reason"] for e in json.loads((path.parent / (path.name + ".quarantine.json")).read_text())["quarantined"]}
+
+
+def converts_with(folder, kind, source, reasons):
+    """Whatever is bad is listed with its reason, the rest is kept, by any number of threads alike."""
+    runner.run(["convert", kind, source, "--out", "d.h5", "--size", 32, "--threads", 1], cwd=folder).expect(0, f"{len(reasons)} damaged")
+    found = quarantined(folder / "d.h5")
+    assert found.keys() == reasons.keys(), found
+    for name, part in reasons.items():
+        assert part in found[name], (name, found[name])
+    runner.run(["convert", kind, source, "--out", "e.h5", "--size", 32, "--threads", 4], cwd=folder).expect(0)
+    assert (folder / "d.h5").read_bytes() == (folder / "e.h5").read_bytes()
+    runner.run(["inspect", "d.h5", "--verify"], cwd=folder).expect(0)
+
+
+def raw_sequences(folder, features=3, classes="ab", count=8):
+    rng = np.random.default_rng(1)
+    for label in classes:
+        (folder / label).mkdir(parents=True)
+        for i in range(count):
+            np.save(folder / label / f"{i}.npy", rng.normal(size=(4 + i, features)).astype(np.float32))
+
+
+def raw_sets(path, count=16, longest=5, **changed):
+    rng = np.random.default_rng(1)
+    arrays = {"features": rng.normal(size=(count, longest, 7)), "lengths": np.full(count, longest),
+              "order": np.stack([rng.permutation(longest) for _ in range(count)])}
+    for name, (at, value) in changed.items():
+        arrays[name][at] = value
+    np.savez(path, **arrays)
+
+
+def folders_of_pictures(folder):
+    for label in ["a", "b \u00fc"]:
+        (folder / "d" / label).mkdir(parents=True)
+        for name in ["0.png", "with space.png", "line\nbreak.png", "gr\u00fcn.png", "4.jpg"]:
+            pixels = np.arange(3 * 40 * 50, dtype=np.uint8).reshape(40, 50, 3)
+            Image.fromarray(pixels).save(folder / "d" / label / name)
+    (folder / "d/a/no.jpg").write_text("no picture")
+    (folder / "d/a/empty.png").touch()
+    (folder / "d/a/torn.png").write_bytes((folder / "d/a/0.png").read_bytes()[:60])
+    converts_with(folder, "images", "d", {"a/no.jpg": "neither a JPEG nor a PNG", "a/empty.png": "empty", "a/torn.png": "damaged PNG"})
+    (folder / "d/empty").mkdir()
+    one_message(runner.run(["convert", "images", "d", "--out", "x.h5"], cwd=folder), 65, "d/empty is empty")
+    (folder / "one/only").mkdir(parents=True)
+    shutil.copy(folder / "d/a/0.png", folder / "one/only")
+    one_message(runner.run(["convert", "images", "one", "--out", "x.h5"], cwd=folder), 65, "only one class, only")
+
+
+def folders_of_sequences(folder):
+    raw_sequences(folder / "d")
+    rng = np.random.default_rng(2)
+    for name, array in {"object": np.array([1, "x"], dtype=object), "nan": np.array([[0, 1, np.nan]]), "none": np.zeros((0, 3)),
+                        "wide": np.zeros((4, 5)), "fortran": np.asfortranarray(rng.normal(size=(9, 3))),
+                        "big_endian": rng.normal(size=(9, 3)).astype(">f8"), "beyond": np.full((2, 3), 1e300)}.items():
+        np.save(folder / f"d/a/{name}.npy", array, allow_pickle=True)
+    (folder / "d/b/torn.npy").write_bytes((folder / "d/b/0.npy").read_bytes()[:-5])
+    converts_with(folder, "sequence", "d", {
+        "a/object.npy": "Python objects", "a/nan.npy": "NaN in row 0, feature 2", "a/none.npy": "length 0",
+        "a/wide.npy": "5 features a row", "a/beyond.npy": "beyond float32", "b/torn.npy": "truncated"})
+
+
+def files_of_sets(folder):
+    raw_sets(folder / "p.npz", order=(0, [0, 1, 2, 3, 3]), lengths=(slice(1, 4), [9, 0, -1]), features=(4, np.nan))
+    converts_with(folder, "pointer", "p.npz", {
+        "p.npz#0": "not a permutation of 0 to 4: 3 comes twice", "p.npz#1": "its length is 9, the array has room for 5",
+        "p.npz#2": "no elements", "p.npz#3": "its length is -1", "p.npz#4": "NaN in element 0"})
+    whole = (folder / "p.npz").read_bytes()
+    (folder / "torn.npz").write_bytes(whole[:len(whole) // 2])
+    one_message(runner.run(["convert", "pointer", "torn.npz", "--out", "x.h5"], cwd=folder), 65, "torn.npz: not a .npz file")
+
+
+def a_conversion_on_a_full_disk_goes_on(folder):
+    raw_sequences(folder / "d", count=40)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+    words = runner.command(["convert", "sequence", "d", "--out", "d.h5"])
+    done = subprocess.run(words, cwd=folder, preexec_fn=limit, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 73 and "give the same command again" in done.stderr and not (folder / "d.h5").exists(), done
+    runner.run(["convert", "sequence", "d", "--out", "d.h5"], cwd=folder).expect(0)
+    runner.run(["convert", "sequence", "d", "--out", "e.h5"], cwd=folder).expect(0)
+    assert (folder / "d.h5").read_bytes() == (folder / "e.h5").read_bytes() and not (folder / "d.h5.partial").exists()
+
+
+ROWS = {"model.hidden": 8, "data.val_share": 0, "metrics.enabled": False, "train.epochs": 1}
+
+
+def train_rows(folder, task, file, name, *more, np=None, **options):
+    merged = {**runner.SMALL, **ROWS, "task": task, "data.file": file, "run.name": name, **{k.replace("__", "."): v for k, v in options.items()}}
+    del merged["model.image_size"]
+    return runner.run(list(more) + runner.flags(merged), cwd=folder, np=np)
+
+
+def sequences_damaged_after_conversion(folder):
+    raw_sequences(folder / "d")
+    runner.run(["convert", "sequence", "d", "--out", "d.h5"], cwd=folder).expect(0)
+    with h5py.File(folder / "d.h5", "r+") as f:
+        bad, worse = (int(i) for i in f["splits/train"][2:4])
+        f["inputs/values"][int(f["inputs/offsets"][bad]) + 1, 2] = np.nan
+    where = f"d.h5#{bad}: row 1, column 2 is nan"
+    one_message(train_rows(folder, "sequence", "d.h5", "r"), 65, where, "data.on_bad_sample: skip")
+    one_message(train_rows(folder, "sequence", "d.h5", "s", np=2), 65, where)
+    one_message(train_rows(folder, "sequence", "d.h5", "t", data__verify=True), 65, f"d.h5#{bad}: the checksum does not match")
+    with h5py.File(folder / "d.h5", "r+") as f:
+        f["targets"][worse] = 7
+    one_message(train_rows(folder, "sequence", "d.h5", "u"), 65, f"d.h5#{worse}: class 7")
+    result = train_rows(folder, "sequence", "d.h5", "v", np=2, data__on_bad_sample="skip").expect(
+        0, where, f"d.h5#{worse}: class 7 is not one of the 2", "2 bad samples left out")
+    assert result.output.count(where) == 1, result.output
+
+
+def orders_damaged_after_conversion(folder):
+    raw_sets(folder / "p.npz")
+    runner.run(["convert", "pointer", "p.npz", "--out", "d.h5"], cwd=folder).expect(0)
+    with h5py.File(folder / "d.h5", "r+") as f:
+        bad = int(f["splits/train"][1])
+        f["targets/values"][int(f["targets/offsets"][bad])] = 77
+    where = f"d.h5#{bad}: the order names element 77 of a set of 5"
+    one_message(train_rows(folder, "pointer", "d.h5", "r", np=2), 65, where)
+    train_rows(folder, "pointer", "d.h5", "s", data__on_bad_sample="skip").expect(0, where, "1 bad samples left out")
+
+
+def pictures_with_a_class_that_is_none(folder):
+    runner.run(["synth", "classify", "--samples", 40, "--size", 32, "--out", "d.h5"], cwd=folder).expect(0)
+    with h5py.File(folder / "d.h5", "r+") as f:
+        bad = int(f["splits/train"][1])
+        f["targets"][bad] = 99
+    options = {"task": "classify", "model__name": "simple_cnn", "train__epochs": 1, "metrics__enabled": False}
+    where = f"d.h5#{bad}: class 99 is not one of the"
+    one_message(train(folder, **options), 65, where)
+    train(folder, **options, data__on_bad_sample="skip").expect(0, where, "1 bad samples left out")
+
+
+def data_of_another_kind(folder):
+    for name, features, classes in [("d", 3, "ab"), ("wide", 5, "ab"), ("other", 3, "ax"), ("more", 3, "abc")]:
+        raw_sequences(folder / name, features, classes)
+        runner.run(["convert", "sequence", name, "--out", f"{name}.h5"], cwd=folder).expect(0)
+    runner.synth(folder / "faces.h5", 20)
+    raw_sets(folder / "p.npz")
+    raw_sets(folder / "longer.npz", longest=7)
+    for name in ["p", "longer"]:
+        runner.run(["convert", "pointer", f"{name}.npz", "--out", f"{name}.h5"], cwd=folder).expect(0)
+    for task in ["classify", "pointer", "headpose"]:
+        one_message(train_rows(folder, task, "d.h5", "x"), 65, f"d.h5 holds samples of task 'sequence', not {task}")
+    train_rows(folder, "sequence", "d.h5", "s", checkpoint__every="1e").expect(0)
+    train_rows(folder, "pointer", "p.h5", "p").expect(0)
+    for run, file, text in [("s", "wide.h5", "rows have 5 features; the network takes 3"), ("s", "other.h5", "has the classes a, x; the network knows a, b"),
+                            ("s", "more.h5", "has the classes a, b, c"), ("s", "faces.h5", "task 'headpose', not sequence"),
+                            ("p", "longer.h5", "a set of 7 elements; the network was made for up to 5")]:
+        one_message(runner.run(["eval", f"runs/{run}", "--data", file], cwd=folder), 65, file, text)
+    weights = next((folder / "runs/s/checkpoints").glob("*/model.safetensors"))
+    one_message(train_rows(folder, "sequence", "wide.h5", "x", model__init=weights), 74, "conv1.weight")
+    assert not (folder / "runs/x").exists()
+
+
 runner.main([missing_data, a_link_to_itself, truncated_data, foreign_and_wrong_schema, impossible_labels,
              rot_in_a_sample, zero_samples,
              more_ranks_than_samples_trains_with_a_warning, unwritable_run_folder, full_disk_while_saving,
              an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_gpu_asked_for_and_absent,
              weights_of_another_shape, a_loss_that_left_the_numbers, a_name_that_is_taken_by_the_program,
-             pictures_that_are_no_files])
+             pictures_that_are_no_files, folders_of_pictures, folders_of_sequences, files_of_sets,
+             a_conversion_on_a_full_disk_goes_on, sequences_damaged_after_conversion, orders_damaged_after_conversion,
+             pictures_with_a_class_that_is_none, data_of_another_kind])

@@ -6,6 +6,7 @@
 #include "config/model_defaults.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/target_defect.h"
 #include "models/models.h"
 #include "tasks/classify/class_weights.h"
 #include "tasks/confusion.h"
@@ -77,9 +78,14 @@ class ClassifyTask : public Task {
       throw DataError(str(file, " has the classes ", join(split(names, '\n'), ", "), "; the network knows ",
                           join(facts_.classes, ", "), ": their names and order must be the same"));
     }
-    if (const auto bad = data::first_bad_class(store, classes_)) {
+    if (config_.data.on_bad_sample == "skip") {  // the loader leaves bad ones out, and says so
+      if (const auto unknown = data::first_unknown_target(store)) {
+        throw DataError(str(file, "#", *unknown, ": its class is not known (source ", store.source(*unknown), ")"));
+      }
+    } else if (const auto bad = data::first_bad_class(store, classes_)) {
       throw DataError(str(file, "#", bad->id, ": class ", bad->value, " is not one of the ", classes_,
-                          " from 0 (source ", store.source(bad->id), ")"));
+                          " from 0 (source ", store.source(bad->id),
+                          "). Convert again, or use --data.on_bad_sample skip"));
     }
   }
 

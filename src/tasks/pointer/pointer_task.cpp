@@ -5,6 +5,7 @@
 #include "config/model_defaults.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/target_defect.h"
 #include "models/pointer_network.h"
 #include "tasks/pointer/teacher_forcing.h"
 #include "tasks/task.h"
@@ -13,22 +14,6 @@ namespace dtrain::tasks {
 namespace {
 
 constexpr int64_t kFeatures = 8;  // the last one is is_visited
-
-// What is wrong with an order of `count` elements; "" if it is a permutation.
-std::string defect(const std::vector<int64_t>& order, int64_t count) {
-  if (static_cast<int64_t>(order.size()) != count) {
-    return dtrain::str("the order names ", order.size(), " of ", count, " elements");
-  }
-  std::vector<bool> seen(static_cast<size_t>(count));
-  for (const int64_t element : order) {
-    if (element < 0 || element >= count) {
-      return dtrain::str("the order names element ", element, " of a set of ", count);
-    }
-    if (seen[static_cast<size_t>(element)]) return dtrain::str("the order names element ", element, " twice");
-    seen[static_cast<size_t>(element)] = true;
-  }
-  return "";
-}
 
 class PointerTask : public Task {
  public:
@@ -139,18 +124,20 @@ class PointerTask : public Task {
   void check_sample(const data::Store& store, int64_t id) const {
     const auto refuse = [&](const std::string& what) {
       throw DataError(dtrain::str(store.path().string(), "#", id, ": ", what, " (source ", store.source(id),
-                                  "). Convert again, which leaves such sets out"));
+                                  "). Convert again, which leaves such sets out, or use --data.on_bad_sample skip"));
     };
     const data::Schema& schema = store.schema();
     const int64_t elements = schema.input.variable() ? store.input_rows(id) : schema.input.shape[0];
-    if (elements < 1) refuse("a set without elements");
+    const bool leave_out = config_.data.on_bad_sample == "skip";  // by the loader, which says so
+    if (elements < 1 && !leave_out) refuse("a set without elements");
     if (facts_.longest > 0 && elements > facts_.longest) {
       throw DataError(dtrain::str(store.path().string(), "#", id, ": a set of ", elements,
                                   " elements; the network was made for up to ", facts_.longest, " (source ",
                                   store.source(id), "). Train one on sets of this size, or leave these out"));
     }
-    const std::string what = defect(data::read_target_as<int64_t>(store, id), elements);
-    if (!what.empty()) refuse(what);
+    const std::vector<int64_t> order = data::read_target_as<int64_t>(store, id);
+    const std::string what = data::order_defect(order, elements);
+    if (!what.empty() && (!leave_out || data::unknown_target(order))) refuse(what);
   }
 
   // What the decoder is told it has chosen: the right order, or for samples whose coin says so its own choices.

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/target_defect.h"
 #include "models/cnn_lstm.h"
 #include "models/masked_noise.h"
 #include "models/random_context.h"
@@ -63,11 +64,21 @@ class SequenceTask : public Task {
       throw DataError(
           str(file, ": ", class_count(), " classes (root attribute class_names): there is nothing to tell apart"));
     }
+    const std::string names = store.attribute("class_names"), known = join(facts_.classes, "\n");
+    if (names != known) {
+      throw DataError(str(file, " has the classes ", join(split(names, '\n'), ", "), "; the network knows ",
+                          join(facts_.classes, ", "), ": their names and order must be the same"));
+    }
+    if (config_.data.on_bad_sample == "skip") {  // the loader leaves bad ones out, and says so
+      if (const auto unknown = data::first_unknown_target(store)) {
+        throw DataError(str(file, "#", *unknown, ": its class is not known (source ", store.source(*unknown), ")"));
+      }
+      return;
+    }
     if (const auto bad = data::first_bad_class(store, class_count())) {
       throw DataError(str(file, "#", bad->id, ": class ", bad->value, ", but the classes are 0 to ", class_count() - 1,
-                          " (source ", store.source(bad->id), ")"));
+                          " (source ", store.source(bad->id), "). Convert again, or use --data.on_bad_sample skip"));
     }
-    if (config_.data.on_bad_sample == "skip") return;  // the loader leaves them out, and says so
     for (int64_t id = 0; id < schema.samples; ++id) {
       if (store.input_rows(id) > 0) continue;
       throw DataError(str(file, "#", id, ": a sequence without rows (source ", store.source(id),
