@@ -5,8 +5,8 @@
 // round. OUT gets the logits of each batch in eval mode and, before the first step, in train mode.
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/_fused_adamw.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/_fused_adamw.h>
 
 #include <chrono>
 #include <cstdio>

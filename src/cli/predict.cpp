@@ -12,7 +12,6 @@
 
 #include "cli/commands.h"
 #include "cli/inference_options.h"
-#include "cli/input_files.h"
 #include "cli/launch.h"
 #include "cli/loaded_model.h"
 #include "cli/options.h"
@@ -23,6 +22,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/convert/files_store.h"
+#include "data/convert/list_files.h"
 #include "data/loader.h"
 #include "data/shard.h"
 #include "dist/bytes.h"
@@ -55,13 +55,21 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// What raw files must be. Those of a network of one's own are pictures or sequences.
+checkpoint::Metadata file_metadata(const LoadedModel& model) {
+  checkpoint::Metadata metadata = model.metadata;
+  if (model.config.task == "module" && model.task->samples().kind == data::SampleSpec::Kind::kRows) {
+    metadata["task"] = "sequence";
+  }
+  return metadata;
+}
+
 // What is asked for, as rank 0 sees it: the same on every rank. File names hold anything but a zero byte.
-std::vector<std::string> agreed_inputs(dist::Communicator& host, const Options& options) {
+std::vector<std::string> agreed_inputs(dist::Communicator& host, const Options& options, const LoadedModel& model) {
   std::string joined;
   dist::agree_on_rank0(host, [&] {
-    const std::vector<std::string> files =
-        expand_inputs(options.inputs, {".jpg", ".jpeg", ".png", ".npy", ".npz", ".h5", ".hdf5"});
-    joined = join(files, std::string_view("\0", 1));
+    joined =
+        join(data::list_files(options.inputs, data::raw_extensions(file_metadata(model))), std::string_view("\0", 1));
   });
   return split(dist::broadcast_text(host, joined), '\0');
 }
@@ -72,18 +80,9 @@ struct Samples {
   bool converted = false;  // an HDF5 file
 };
 
-// What raw files must be. Those of a network of one's own are pictures or sequences.
-checkpoint::Metadata file_metadata(const LoadedModel& model) {
-  checkpoint::Metadata metadata = model.metadata;
-  if (model.config.task == "module" && model.task->samples().kind == data::SampleSpec::Kind::kRows) {
-    metadata["task"] = "sequence";
-  }
-  return metadata;
-}
-
 Samples open_samples(const Options& options, const LoadedModel& model, const std::vector<std::string>& files) {
   Samples samples;
-  const auto hdf5 = std::find_if(files.begin(), files.end(), [](const std::string& f) { return is_hdf5(f); });
+  const auto hdf5 = std::find_if(files.begin(), files.end(), [](const std::string& f) { return data::is_hdf5(f); });
   samples.converted = hdf5 != files.end();
   if (samples.converted && files.size() > 1) {
     throw DataError(str(*hdf5, " is a data file among ", files.size(), " inputs: predict one data file alone"));
@@ -107,6 +106,30 @@ Samples open_samples(const Options& options, const LoadedModel& model, const std
   }
   return samples;
 }
+
+// Who predicts what: the ranks take whole batches in turn, so that every sample meets the same others in its batch,
+// and gets the same bits, on any number of ranks.
+struct Turns {
+  int64_t count = 0, batch_size = 1;
+  data::Shard shard;
+
+  int64_t steps() const { return data::steps_per_epoch(count, batch_size * shard.size); }
+  int64_t samples(int64_t step) const {  // of all ranks
+    return data::global_batch(step, count, batch_size * shard.size).positions.size();
+  }
+  data::Range positions(int64_t step) const {  // of this rank; may be empty
+    const int64_t begin = std::min(count, (step * shard.size + shard.rank) * batch_size);
+    return {begin, std::min(count, begin + batch_size)};
+  }
+  std::vector<int64_t> own(const std::vector<int64_t>& ids) const {
+    std::vector<int64_t> result;
+    for (int64_t step = 0; step < steps(); ++step) {
+      const data::Range range = positions(step);
+      result.insert(result.end(), ids.begin() + range.begin, ids.begin() + range.end);
+    }
+    return result;
+  }
+};
 
 std::string input_name(const data::Store& store, int64_t id) {
   std::string source = store.source(id);
@@ -194,7 +217,7 @@ int predict(Launched& launched, const Options& options) {
   const InferenceOptions& how = options.inference;
   const LoadedModel model = load_model(host, options.path, how.module_file);
   tasks::Task& task = *model.task;
-  const std::vector<std::string> files = agreed_inputs(host, options);
+  const std::vector<std::string> files = agreed_inputs(host, options, model);
   Samples samples;
   train::Precision precision{};
   dist::agree(host, [&] {
@@ -212,32 +235,33 @@ int predict(Launched& launched, const Options& options) {
     output->write(writer.header());
   });
 
-  const auto count = static_cast<int64_t>(samples.ids.size());
-  const data::Shard shard{host.rank(), host.size()};
-  const int64_t global_batch = how.batch_size * host.size();
+  const Turns turns{static_cast<int64_t>(samples.ids.size()), how.batch_size, {host.rank(), host.size()}};
+  const std::vector<int64_t> own_ids = turns.own(samples.ids);
   data::SampleSpec spec = task.samples();
   spec.length_window = 0;  // in the order of the inputs
   std::unique_ptr<data::Loader> loader;
   dist::agree(host, [&] {
-    loader = std::make_unique<data::Loader>(*samples.store, samples.ids, spec,
-                                            data::LoaderOptions{.batch_size = how.batch_size,
-                                                                .global_batch = global_batch,
-                                                                .steps = data::steps_per_epoch(count, global_batch),
-                                                                .shuffle = false,
-                                                                .augment = false,
-                                                                .threads = how.threads(launched.cores),
-                                                                .skip_bad = true,
-                                                                .device = launched.device},
-                                            shard);
+    if (own_ids.empty()) return;
+    loader = std::make_unique<data::Loader>(
+        *samples.store, own_ids, spec,
+        data::LoaderOptions{.batch_size = how.batch_size,
+                            .global_batch = how.batch_size,
+                            .steps = data::steps_per_epoch(static_cast<int64_t>(own_ids.size()), how.batch_size),
+                            .shuffle = false,
+                            .augment = false,
+                            .threads = how.threads(launched.cores),
+                            .skip_bad = true,
+                            .device = launched.device},
+        data::Shard{});
   });
   Timing timing;
   int64_t bad = 0;
-  for (int64_t step = 0; !loader->done(); ++step) {
+  for (int64_t step = 0; step < turns.steps(); ++step) {
     const auto begin = Clock::now();
-    const data::GlobalBatch all = data::global_batch(step, count, global_batch);
-    const data::Range mine = data::micro_plan(all, how.batch_size, shard).micro.front();
+    const data::Range mine = turns.positions(step);
     Chunk chunk;
     dist::agree(host, [&] {
+      if (mine.size() == 0) return;
       const data::Batch batch = loader->next();
       const auto planned =
           std::span(samples.ids).subspan(static_cast<size_t>(mine.begin), static_cast<size_t>(mine.size()));
@@ -252,7 +276,7 @@ int predict(Launched& launched, const Options& options) {
       timing.warm_up = seconds_since(begin);
     } else {
       timing.rest += seconds_since(begin);
-      timing.rest_samples += all.positions.size();
+      timing.rest_samples += turns.samples(step);
       if (chunk.latency > 0) timing.latencies.push_back(chunk.latency);
     }
   }
@@ -263,8 +287,8 @@ int predict(Launched& launched, const Options& options) {
   host.all_reduce(total, dist::ReduceOp::kSum).wait();
   bad = total.item<int64_t>();
   dist::agree_on_rank0(host, [&] {
-    log::plain(report(model, timing, latencies, count, bad, how.batch_size, host.size()));
-    if (bad > 0) throw DataError(str(bad, " of ", count, " inputs could not be predicted: their rows say why"));
+    log::plain(report(model, timing, latencies, turns.count, bad, how.batch_size, host.size()));
+    if (bad > 0) throw DataError(str(bad, " of ", turns.count, " inputs could not be predicted: their rows say why"));
   });
   return 0;
 }

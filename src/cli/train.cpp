@@ -64,12 +64,6 @@ std::vector<diagnose::PhaseSeconds> gather_phases(dist::Communicator& host, cons
   return phases;
 }
 
-std::string metrics_text(const std::vector<std::pair<std::string, double>>& metrics) {
-  std::vector<std::string> parts;
-  for (const auto& [name, value] : metrics) parts.push_back(str(name, " ", fixed(value, name == "loss" ? 4 : 2)));
-  return join(parts, " | ");
-}
-
 // The resolved configuration of this run: on a resume, the saved one with what was given now laid over it.
 config::Config resolve(Request& request, const std::optional<checkpoint::Content>& content) {
   if (!content) return request.loaded.config;
@@ -286,8 +280,6 @@ int train(Launched& launched, Request& request) {
       diagnose::verdict(gather_phases(host, outcome.phases), outcome.own_steps,
                         {.workers = loader_threads, .cores = launched.cores, .gpu = launched.device.is_cuda()});
   dist::agree_on_rank0(host, [&] {
-    if (!outcome.validation.empty()) log::plain("validation: " + metrics_text(outcome.validation));
-    if (!outcome.test.empty()) log::plain("test: " + metrics_text(outcome.test));
     if (!request.dry_run) write_run_plot(plan.folder);
     log::plain(verdict.text);
     char ledger[17];

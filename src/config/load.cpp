@@ -1,6 +1,7 @@
 #include "config/load.h"
 
 #include <algorithm>
+#include <map>
 
 #include "config/assembly.h"
 #include "config/flags.h"
@@ -14,13 +15,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string>& datasets() {
-  static const std::vector<std::string> names = {"300wlp", "biwi"};
-  return names;
+// What `dtrain convert NAME` makes and `--dataset NAME` trains on, and the embedded config of each.
+const std::map<std::string, std::string>& dataset_configs() {
+  static const std::map<std::string, std::string> configs{{"300wlp", "headpose_300wlp"},
+                                                          {"biwi", "headpose_biwi"},
+                                                          {"images", "classify"},
+                                                          {"pointer", "pointer"},
+                                                          {"sequence", "sequence"}};
+  return configs;
 }
 
-bool is_dataset(const std::string& name) {
-  return std::find(datasets().begin(), datasets().end(), name) != datasets().end();
+std::vector<std::string> datasets() {
+  std::vector<std::string> names;
+  for (const auto& [name, config] : dataset_configs()) names.push_back(name);
+  return names;
 }
 
 std::string in_folder(const fs::path& folder, const std::string& file) {
@@ -59,7 +67,7 @@ void lay_embedded(Assembly& assembly, const std::string& name) {
 
 // --dataset: a known name, or a path. Returns the name, "" for a path.
 std::string resolve_dataset(Assembly& assembly, Flag& flag, const fs::path& folder) {
-  if (is_dataset(flag.value)) {
+  if (dataset_configs().contains(flag.value)) {
     std::string name = std::exchange(flag.value, in_folder(folder, "data/" + flag.value + ".h5"));
     return name;
   }
@@ -96,7 +104,7 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
   const std::string file = !line.config_file.empty()            ? line.config_file
                            : fs::exists(folder / "dtrain.yaml") ? "dtrain.yaml"
                                                                 : "";
-  if (!dataset.empty()) lay("headpose_" + dataset);
+  if (!dataset.empty()) lay(dataset_configs().at(dataset));
   if (file.empty() && !names_data) lay(embedded("quickstart_" + task) ? "quickstart_" + task : "quickstart");
   if (!file.empty()) {
     if (const auto text = read_config(assembly, folder / file, file)) loaded.given = lay_yaml(assembly, *text, file);
@@ -113,7 +121,8 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
   loaded.config = assembly.finish();
   loaded.source = sources.empty() ? "the defaults" : join(sources, " over ");
   if (options.check_dataset && !dataset.empty() && !there(loaded.config.data.file)) {
-    throw DataError(str(loaded.config.data.file, " does not exist: make it with `dtrain convert ", dataset, " DIR`"));
+    throw DataError(str(loaded.config.data.file, " does not exist: make it with `dtrain convert ", dataset,
+                        dataset == "pointer" ? " FILE.npz`" : " DIR`"));
   }
   return loaded;
 }

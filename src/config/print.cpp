@@ -102,8 +102,8 @@ std::string reference_markdown() {
          "defaults, the\n"
          "embedded config that `--dataset NAME` names, the YAML file (`./dtrain.yaml` unless one is named), the flags. "
          "Without\n"
-         "a file and without data it is the embedded `configs/quickstart.yaml`. `dtrain --print-config` prints the "
-         "result.\n"
+         "a file and without data it is the embedded `configs/quickstart.yaml`, or that of `--task NAME`. `dtrain "
+         "--print-config` prints the result.\n"
          "Paths are relative to the present folder. Keys marked *fixed* cannot change when a run is resumed.\n";
   for (const Section& section : sections()) {
     out << "\n## `" << section.name << "`\n\nWhat it is about: " << section.text

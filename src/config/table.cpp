@@ -66,7 +66,8 @@ void data_keys(Options& table, Data& data) {
           {.path = "data.file",
            .alias = "dataset",
            .target = &data.file,
-           .text = "dtrain HDF5 file; empty: the generated quick-start set. As --dataset also 300wlp or biwi"},
+           .text = "dtrain HDF5 file; empty: a generated set of the task. As --dataset also 300wlp, biwi, images, "
+                   "pointer or sequence: data/NAME.h5"},
           {.path = "data.workers",
            .alias = "workers",
            .target = &data.workers,

@@ -14,7 +14,7 @@ using torch::autograd::variable_list;
 
 at::ScalarType precision_of(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
-// What additive_attention_body.h takes.
+// What additive_attention_body.inc takes.
 at::Tensor prepared(const at::Tensor& rows) {
   if (rows.scalar_type() == at::kDouble) return rows.contiguous();
   return rows.mul(2).clamp_(-kExponentLimit, kExponentLimit).exp_().contiguous();

@@ -11,7 +11,7 @@ template <typename Number>
 DTRAIN_HD inline Number reciprocal(Number x) {
   return 1 / x;
 }
-#include "models/additive_attention_body.h"
+#include "models/additive_attention_body.inc"
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;

@@ -7,7 +7,7 @@
 // the softmax, [B, T, T]; backward computes tanh again, column by column. Elements that were already chosen are not
 // scored at all, which is half of the work. On the CPU vectors of AVX-512, AVX2 or any machine, parallel over the
 // batch; a sample's results do not depend on its batch, nor on the number of threads. float32 is within 1e-6 of the
-// naive form (additive_attention_body.h), float64 exact; lower precision is computed in float32.
+// naive form (additive_attention_body.inc), float64 exact; lower precision is computed in float32.
 
 #include <torch/torch.h>
 

@@ -74,8 +74,8 @@ constexpr int64_t kLanes = 1;
 inline Lanes load(const Number* from) { return *from; }
 inline void store(Number* to, Lanes value) { *to = value; }
 inline double reciprocal(double x) { return 1 / x; }
-#include "models/additive_attention_body.h"
-#include "models/additive_attention_loops.h"
+#include "models/additive_attention_body.inc"
+#include "models/additive_attention_loops.inc"
 }  // namespace one_double
 
 namespace any_float {  // four at a time: SSE2, NEON, whatever the compiler makes of it
@@ -92,8 +92,8 @@ template <typename T>
 inline T reciprocal(T x) {
   return 1 / x;
 }
-#include "models/additive_attention_body.h"
-#include "models/additive_attention_loops.h"
+#include "models/additive_attention_body.inc"
+#include "models/additive_attention_loops.inc"
 }  // namespace any_float
 
 #ifdef DTRAIN_X86_LANES
@@ -110,8 +110,8 @@ inline Lanes reciprocal(Lanes x) {  // 12 bits and a Newton step
   const Lanes guess = _mm256_rcp_ps(x);
   return guess * (2.0f - x * guess);
 }
-#include "models/additive_attention_body.h"
-#include "models/additive_attention_loops.h"
+#include "models/additive_attention_body.inc"
+#include "models/additive_attention_loops.inc"
 }  // namespace avx2_float
 #pragma GCC pop_options
 
@@ -128,8 +128,8 @@ inline Lanes reciprocal(Lanes x) {  // 14 bits and a Newton step
   const Lanes guess = _mm512_maskz_rcp14_ps(0xffff, x);
   return guess * (2.0f - x * guess);
 }
-#include "models/additive_attention_body.h"
-#include "models/additive_attention_loops.h"
+#include "models/additive_attention_body.inc"
+#include "models/additive_attention_loops.inc"
 }  // namespace avx512_float
 #pragma GCC pop_options
 #endif

@@ -9,7 +9,7 @@ namespace dtrain::models {
 inline constexpr double kExponentLimit = 86;  // of e^(2x) in float32
 
 // Step t of sample b chooses order[b][t] among the elements below lengths[b] that no earlier step chose. Rows are
-// "prepared" as additive_attention_body.h says.
+// "prepared" as additive_attention_body.inc says.
 template <typename Number>
 struct AttentionProblem {
   int64_t steps = 0, samples = 0, hidden = 0;  // as many elements as steps

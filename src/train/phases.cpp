@@ -77,7 +77,7 @@ checkpoint::NamedTensors Phases::state() const {
   return all;
 }
 
-void Phases::load(const checkpoint::NamedTensors& saved, int64_t epoch) {
+void Phases::load(const checkpoint::NamedTensors& saved) {
   std::map<std::string, checkpoint::NamedTensors> by_phase;
   if (names_.size() == 1) by_phase[names_[0]];  // nothing saved does not fit an optimizer with moments
   for (const auto& [name, tensor] : saved) {
@@ -94,7 +94,6 @@ void Phases::load(const checkpoint::NamedTensors& saved, int64_t epoch) {
     }
     optimizers_.at(phase)->load(tensors);
   }
-  enter(epoch);
 }
 
 }  // namespace dtrain::train

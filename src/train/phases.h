@@ -32,8 +32,8 @@ class Phases {
 
   // Of all phases entered so far: "exp_avg.NAME"; with more than one phase in the run "PHASE/exp_avg.NAME".
   checkpoint::NamedTensors state() const;
-  // And leaves the phase of `epoch` entered. CheckpointError as of Optimizer::load(). Collective.
-  void load(const checkpoint::NamedTensors&, int64_t epoch);
+  // CheckpointError as of Optimizer::load(). Not collective; enter() has to follow before the next step.
+  void load(const checkpoint::NamedTensors&);
 
  private:
   std::vector<dist::NamedParameter> set_up(const std::string& phase);

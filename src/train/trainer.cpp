@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/check.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -90,6 +91,8 @@ Trainer::Trainer(Parts parts)
       log_pace_(parts_.config.run.log_every, parts_.batches.steps_per_epoch, parts_.host.rank() == 0),
       watched_(watched_metric(parts_.task, parts_.config.train.metric)),
       memory_total_(static_cast<double>(device_info(parts_.device).memory_bytes)) {
+  DTRAIN_CHECK(parts_.checkpoints || parts_.host.rank() != 0 || parts_.config.run.name.empty(), "run '",
+               parts_.config.run.name, "' has no folder for its checkpoints");
   phases_.enter(0);
   set_train_mode();
 }
@@ -116,6 +119,7 @@ Outcome Trainer::train() {
   last_report_step_ = first_step_ = skips_checked_at_ = step_;
   for (const auto& sink : parts_.sinks) sink->state("training");
   outcome_.reason = str("all ", total, " steps are done");
+  phases_.enter(epoch_of(std::min(step_, total - 1)));  // a resumed run may have only its test left
 
   while (step_ < total && !watch_.wants_to_stop(patience)) {
     phases_.enter(epoch_of(step_));
@@ -150,7 +154,6 @@ Outcome Trainer::train() {
 
   if (outcome_.exit_code == 0 && !parts_.splits.test.empty()) {
     const monitoring::EvalStats test = evaluate_split(parts_.splits.test, "test");
-    outcome_.test = test.metrics;
     for (const auto& sink : parts_.sinks) sink->record(test);
   }
   clock_.synchronize();

@@ -47,7 +47,7 @@ struct Parts {
   dist::Communicator& gradients;
   dist::Communicator& host;
   dist::Communicator* statistics;  // of the model's device, for train.sync_batch_norm alone; nullptr: not synchronised
-  checkpoint::Store* checkpoints;  // rank 0; nullptr on the others, and where nothing is to be saved (--dry-run)
+  checkpoint::Store* checkpoints;  // rank 0's; nullptr on the others, and without config.run.name: nothing is saved
   monitoring::Sinks& sinks;
   const std::atomic<bool>& stop_requested;
   std::function<void(const char* phase, int64_t step)> progress;  // for the watchdog
@@ -59,13 +59,13 @@ struct Outcome {
   int64_t steps = 0;
   int64_t own_steps = 0;  // of this process's life (a resumed run did fewer itself)
   uint64_t ledger = 0;
-  std::vector<std::pair<std::string, double>> validation, test;  // metrics of the last evaluations
-  std::string metric;                                            // that is watched
-  double best = 0;                                               // of it on the validation split; NaN: never evaluated
-  double padding_waste = monitoring::StepStats::kUnknown;        // of the whole of this process's life
-  int64_t bad_samples = 0;                                       // left out, all ranks
-  PhaseClock::Seconds phases{};                                  // of this rank
-  double seconds = 0;                                            // of the loop
+  std::vector<std::pair<std::string, double>> validation;  // metrics of the last evaluation
+  std::string metric;                                      // that is watched
+  double best = 0;                                         // of it on the validation split; NaN: never evaluated
+  double padding_waste = monitoring::StepStats::kUnknown;  // of the whole of this process's life
+  int64_t bad_samples = 0;                                 // left out, all ranks
+  PhaseClock::Seconds phases{};                            // of this rank
+  double seconds = 0;                                      // of the loop
 };
 
 // What to say when the device's memory is full: batch, peak, and the flags that train the same with half the memory.
@@ -78,8 +78,7 @@ class Trainer {
   ~Trainer();
 
   // Takes over a checkpoint: weights, optimizer, scaler, position, ledger; at the same world size also generators and
-  // this rank's own statistics. CheckpointError when it belongs to another network. Collective; every rank has the same
-  // content.
+  // this rank's own statistics. CheckpointError when it belongs to another network. Every rank has the same content.
   void resume(const checkpoint::Content&);
   Outcome run();
 

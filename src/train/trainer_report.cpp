@@ -84,7 +84,8 @@ void Trainer::check_finite(const StepStats& stats, int64_t skipped_now) {
 }
 
 Trainer::Consumed Trainer::consumed_by_all() {
-  at::Tensor sums = at::tensor({static_cast<int64_t>(ledger_.value()), rows_, cells_, loader_.bad_samples()}, at::kLong);
+  at::Tensor sums =
+      at::tensor({static_cast<int64_t>(ledger_.value()), rows_, cells_, loader_.bad_samples()}, at::kLong);
   parts_.host.all_reduce(sums, dist::ReduceOp::kSum).wait();
   const int64_t* values = sums.const_data_ptr<int64_t>();
   return {static_cast<uint64_t>(values[0]), values[1], values[2], values[3]};

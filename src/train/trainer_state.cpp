@@ -113,7 +113,7 @@ void Trainer::resume(const checkpoint::Content& content) {
   models::load_all(model, content.model);
   NamedTensors optimizer = content.optimizer;
   average_.load(optimizer);
-  phases_.load(optimizer, epoch_of(state.step));
+  phases_.load(optimizer);
   set_train_mode();
   scaler_.load(state.scaler);
   step_ = state.step;

@@ -175,7 +175,8 @@ TEST(BadFlags, EachMistakeHasItsLine) {
       {{"--amp", "half"}, "--amp: train.amp: 'half' is not one of auto, fp16, bf16, tf32, fp32, fp64"},
       {{"--name", "caf\xe9"}, "--name: run.name: 'caf\\xe9' has control characters or is not UTF-8"},
       {{"--dataset", "300wpl"},
-       "--dataset: '300wpl' is neither a known data set (300wlp, biwi) nor a file; did you mean '300wlp'?"},
+       "--dataset: '300wpl' is neither a known data set (300wlp, biwi, images, pointer, sequence) nor a file; did you "
+       "mean '300wlp'?"},
       {{"--resume", "auto"},
        "--resume: run.resume: auto continues the run of a given name; give run.name (--name) too"},
       {{"none.yaml"}, "none.yaml: no such config file; `dtrain --print-config` prints one to start from"},

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <map>
 
 #include "config/table.h"
 #include "core/error.h"
@@ -33,6 +34,31 @@ TEST_F(LoadTest, WithoutAnythingItIsTheEmbeddedQuickStart) {
   EXPECT_EQ(loaded.config.data.file, "");
   EXPECT_LT(loaded.config.model.image_size, Config{}.model.image_size);
   EXPECT_THAT(loaded.given, IsEmpty());
+}
+
+TEST_F(LoadTest, ATaskAloneIsItsEmbeddedQuickStart) {
+  for (const std::string task : {"classify", "pointer", "sequence"}) {
+    const Loaded loaded = load_here({"--task", task});
+    EXPECT_EQ(loaded.source, "the embedded quickstart_" + task);
+    EXPECT_EQ(loaded.config.task, task);
+    EXPECT_EQ(loaded.config.data.file, "");
+  }
+  EXPECT_EQ(load_here({"--task", "headpose"}).source, "the embedded quickstart");
+  EXPECT_EQ(load_here({"--task", "pointer", "--dataset", "./sets.h5"}).source, "the defaults");
+}
+
+TEST_F(LoadTest, EveryConvertedSetHasAConfigOfItsOwn) {
+  const std::map<std::string, std::string> tasks = {{"300wlp", "headpose"},
+                                                    {"biwi", "headpose"},
+                                                    {"images", "classify"},
+                                                    {"pointer", "pointer"},
+                                                    {"sequence", "sequence"}};
+  for (const auto& [name, task] : tasks) {
+    write("data/" + name + ".h5", "");
+    const Loaded loaded = load_here({"--dataset", name});
+    EXPECT_EQ(loaded.config.task, task);
+    EXPECT_EQ(loaded.config.data.file, (folder_.path() / "data" / (name + ".h5")).string());
+  }
 }
 
 TEST_F(LoadTest, FlagsWinOverTheFileAndTheFileOverTheDefaults) {
@@ -118,14 +144,15 @@ TEST_F(LoadTest, TextThatLooksLikeSomethingElseStaysText) {
 }
 
 TEST_F(LoadTest, ATaskIsANameOrASection) {
-  EXPECT_EQ(from_yaml("task: module", "").task, "module");
-  EXPECT_EQ(from_yaml("task: {name: module}", "").task, "module");
-  const Config all = from_yaml("task: {name: module, loss: l1, inputs: rows+lengths}", "");
+  EXPECT_EQ(from_yaml("task: classify", "").task, "classify");
+  EXPECT_EQ(from_yaml("task: {name: classify}", "").task, "classify");
+  const Config all = from_yaml("task: {name: module, loss: l1, inputs: rows+lengths}\nmodel: {file: m.pt}", "");
   EXPECT_EQ(all.task + " " + all.module.loss + " " + all.module.inputs, "module l1 rows+lengths");
   EXPECT_EQ(from_yaml("task: {loss: nll}", "").task, Config{}.task);
-  EXPECT_EQ(load_here({"--task", "module"}).config.task, "module");
-  EXPECT_EQ(load_here({"--task.name", "module", "--task.loss", "nll"}).config.module.loss, "nll");
-  write("a.yaml", "task: module\n");
+  EXPECT_EQ(load_here({"--task", "classify"}).config.task, "classify");
+  EXPECT_EQ(load_here({"--task.name", "module", "--task.loss", "nll", "--model.file", "m.pt"}).config.module.loss,
+            "nll");
+  write("a.yaml", "task: classify\n");
   EXPECT_THAT(load_here({"a.yaml"}).given, ElementsAre("task.name"));
   try {
     from_yaml("task: headpos", "c.yaml");

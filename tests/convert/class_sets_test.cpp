@@ -58,7 +58,8 @@ class ClassSets : public ::testing::Test {
   }
   std::map<std::string, std::string> reasons() const {
     std::map<std::string, std::string> result;
-    for (const auto& entry : nlohmann::json::parse(read_text(files / "o.h5.quarantine.json")).at("quarantined")) {
+    const auto json = nlohmann::json::parse(read_text(files / "o.h5.quarantine.json"));  // outlives the loop over it
+    for (const auto& entry : json.at("quarantined")) {
       result[entry.at("name")] = entry.at("reason");
     }
     return result;

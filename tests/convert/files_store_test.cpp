@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "data/convert/convert.h"
-#include "data/convert/image.h"
+#include "data/convert/list_files.h"
 #include "data/convert/npz.h"
 #include "data/synth/synth.h"
 #include "files/expect_error.h"
@@ -20,6 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 using testing::expect_error;
 using Metadata = std::map<std::string, std::string>;
+
+std::unique_ptr<Store> opened(const Metadata& metadata, const std::vector<std::string>& inputs) {
+  return open_files(metadata, list_files(inputs, raw_extensions(metadata)));
+}
 
 class FilesStore : public ::testing::Test {
  protected:
@@ -34,7 +38,7 @@ class FilesStore : public ::testing::Test {
     o.size = size;
     convert(converter, o);
     const auto stored = Store::open(files / "o.h5");
-    const auto raw = open_files(metadata, {path(source)});
+    const auto raw = opened(metadata, {path(source)});
     ASSERT_EQ(raw->schema().samples, stored->schema().samples);
     EXPECT_EQ(raw->schema().input, stored->schema().input);
     EXPECT_EQ(raw->schema().target, stored->schema().target);
@@ -54,11 +58,11 @@ class FilesStore : public ::testing::Test {
 TEST_F(FilesStore, PicturesAsConverted) {
   synth("classify", {.layout = "images", .out = files / "raw", .samples = 40, .size = 48});
   expect_as_converted({{"task", "classify"}, {"image_size", "28"}, {"stored_size", "32"}}, "raw", "images", 32);
-  const auto raw = open_files({{"task", "classify"}, {"image_size", "28"}, {"class_names", "a\nb"}}, {path("raw")});
+  const auto raw = opened({{"task", "classify"}, {"image_size", "28"}, {"class_names", "a\nb"}}, {path("raw")});
   EXPECT_EQ(raw->schema().input.shape, (std::vector<int64_t>{28, 28, 3}));
   EXPECT_EQ(raw->attribute("class_names"), "a\nb");
   EXPECT_EQ(read_target_as<int64_t>(*raw, 0), std::vector<int64_t>{-1});
-  const auto heads = open_files({{"task", "headpose"}, {"image_size", "28"}}, {path("raw")});
+  const auto heads = opened({{"task", "headpose"}, {"image_size", "28"}}, {path("raw")});
   EXPECT_TRUE(std::isnan(read_target_as<float>(*heads, 0)[2]));
 }
 
@@ -70,7 +74,7 @@ TEST_F(FilesStore, SequencesAsConverted) {
 TEST_F(FilesStore, SetsAsConverted) {
   synth("pointer", {.layout = "npz", .out = files / "raw.npz", .samples = 30});
   expect_as_converted({{"task", "pointer"}}, "raw.npz", "pointer", 0);
-  const auto raw = open_files({{"task", "pointer"}}, {path("raw.npz")});
+  const auto raw = opened({{"task", "pointer"}}, {path("raw.npz")});
   EXPECT_EQ(read_target_as<int64_t>(*raw, 4), std::vector<int64_t>(static_cast<size_t>(raw->input_rows(4)), -1));
 }
 
@@ -84,66 +88,42 @@ TEST_F(FilesStore, OneBadFileIsOneBadSample) {
     std::vector<std::byte> out(static_cast<size_t>(store.input_bytes(id)));
     expect_error<DataError>([&] { store.read_input(id, out); }, parts);
   };
-  const auto sequences = open_files({{"task", "sequence"}, {"features", "6"}}, {path("raw")});
+  const auto sequences = opened({{"task", "sequence"}, {"features", "6"}}, {path("raw")});
   EXPECT_EQ(sequences->schema().samples, 4);
   EXPECT_GT(sequences->input_rows(0), 1);
   EXPECT_EQ(sequences->input_rows(3), 1);
   fails(*sequences, 3, {"zz.npy", "not a .npy file"});
-  fails(*open_files({{"task", "sequence"}, {"features", "5"}}, {path("raw")}), 0,
-        {"has 6 features", "network takes 5"});
-  const auto sets = open_files({{"task", "pointer"}}, {path("bad.npz"), path("nan.npz")});
+  fails(*opened({{"task", "sequence"}, {"features", "5"}}, {path("raw")}), 0, {"has 6 features", "network takes 5"});
+  const auto sets = opened({{"task", "pointer"}}, {path("bad.npz"), path("nan.npz")});
   EXPECT_EQ(sets->schema().samples, 2);
   fails(*sets, 0, {"bad.npz", "its arrays are x"});
   fails(*sets, 1, {"nan.npz#0", "NaN"});
-  const auto pictures = open_files({{"task", "classify"}, {"image_size", "8"}}, {path("no.png")});
+  const auto pictures = opened({{"task", "classify"}, {"image_size", "8"}}, {path("no.png")});
   fails(*pictures, 0, {"no.png", "neither a JPEG nor a PNG"});
   expect_error<DataError>([&] { pictures->verify(); }, {"no.png"});
 }
 
-TEST_F(FilesStore, FoldersGlobsAndFilesInOrder) {
-  Image image(4, 4);
-  for (const char* name : {"d/b.png", "d/sub/c.PNG", "d/a.jpeg", "d/.hidden.png", "d/notes.txt", "x1.png", "x2.png"}) {
-    fs::create_directories((files / name).parent_path());
-    const auto bytes = encode_png(image);
-    std::ofstream(files / name, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  }
-  const auto names = [&](const std::vector<std::string>& paths) {
-    std::vector<std::string> result;
-    for (const fs::path& file : list_files(paths, {".png", ".jpeg"}))
-      result.push_back(file.lexically_relative(files.path()));
-    return result;
-  };
-  using Names = std::vector<std::string>;
-  EXPECT_EQ(names({path("d")}), (Names{"d/a.jpeg", "d/b.png", "d/sub/c.PNG"}));
-  EXPECT_EQ(names({path("x?.png"), path("d/b.png")}), (Names{"x1.png", "x2.png", "d/b.png"}));
-  EXPECT_EQ(names({path("x2.png"), path("x*")}), (Names{"x2.png", "x1.png", "x2.png"}));
-  EXPECT_EQ(names({path("d/notes.txt")}), Names{"d/notes.txt"});  // named: its reader says what is wrong
-  expect_error<DataError>([&] { names({path("y*.png")}); }, {"no file matches", "y*.png"});
-  expect_error<DataError>([&] { names({path("gone.png")}); }, {"no such file or folder", "gone.png"});
-  fs::create_directories(files / "empty");
-  expect_error<DataError>([&] { names({path("empty")}); }, {"no files ending in .png, .jpeg"});
-}
-
 TEST_F(FilesStore, WhatIsNeededIsSaid) {
   expect_error<DataError>([&] { open_files({{"task", "classify"}, {"image_size", "8"}}, {}); }, {"no files"});
-  expect_error<DataError>([&] { open_files({{"task", "classify"}}, {path("x")}); }, {"image_size"});
+  expect_error<DataError>([&] { open_files({{"task", "pointer"}}, {path("gone.npz")}); }, {"no such file", "gone.npz"});
+  std::ofstream(files / "x") << "x";
+  expect_error<DataError>([&] { opened({{"task", "classify"}}, {path("x")}); }, {"image_size"});
   expect_error<DataError>(
       [&] {
-        open_files({{"task", "sequence"}, {"features", "many"}}, {path("x")});
+        opened({{"task", "sequence"}, {"features", "many"}}, {path("x")});
       },
       {"features: many"});
   synth("classify", {.out = files / "d.h5", .samples = 10, .size = 16});
   expect_error<DataError>(
       [&] {
-        open_files({{"task", "classify"}, {"image_size", "8"}}, {path("d.h5")});
+        opened({{"task", "classify"}, {"image_size", "8"}}, {path("d.h5")});
       },
       {"d.h5 is an HDF5 file", "alone"});
 }
 
 TEST_F(FilesStore, ManyThreadsReadAtOnce) {
   synth("classify", {.layout = "images", .out = files / "raw", .samples = 20, .size = 32});
-  const auto raw = open_files({{"task", "classify"}, {"image_size", "16"}}, {path("raw")});
+  const auto raw = opened({{"task", "classify"}, {"image_size", "16"}}, {path("raw")});
   std::vector<uint64_t> sums(20), again(20);
   for (int64_t id = 0; id < 20; ++id) sums[id] = raw->checksum(id);
   {

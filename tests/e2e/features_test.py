@@ -37,7 +37,7 @@ def a_few_batches_are_learned_by_heart(folder):
                    augment__hflip=True).expect(0, "the same 1 global batch again and again")
     steps = runner.metrics(folder / "runs/o")
     assert steps[-1]["loss"] < 0.2 * steps[0]["loss"], (steps[0]["loss"], steps[-1]["loss"])
-    assert "test: " not in result.output
+    assert "test epoch" not in result.output
 
 
 def averaged_weights_are_saved_and_evaluated_and_resume(folder):
@@ -53,6 +53,40 @@ def averaged_weights_are_saved_and_evaluated_and_resume(folder):
     raw = safetensors.numpy.load_file(last / "optimizer.safetensors")
     name = next(key for key in whole if key.endswith("fc.2.weight"))
     assert raw["param." + name].tobytes() != whole[name].tobytes()
+
+
+def phases_averages_and_the_plateau_resume_bit_by_bit(folder):
+    runner.run(["synth", "sequence", "--samples", 60, "--out", "d.h5"], cwd=folder).expect(0)
+    options = {"task": "sequence", "data.file": "d.h5", "model.hidden": 16, "sequence.encoder_epochs": 2,
+               "sequence.classifier_epochs": 2, "sequence.iterations": 2, "sequence.encoder_lr_ratio": 0.5,
+               "train.epochs": 8, "train.batch_size": 8, "train.ema": 0.9, "train.metric": "reconstruction_mse",
+               "schedule.name": "plateau", "schedule.patience": 0, "schedule.threshold": 0.2, "schedule.gamma": 0.5,
+               "optimizer.lr": 0.01, "metrics.port": 0, "run.log_every": 1, "data.workers": 1,
+               "run.progress": "lines", "checkpoint.every": "1s", "checkpoint.keep_last": 100}
+    run = lambda name, **more: runner.run(runner.flags({**options, "run.name": name, **more}), np=2, cwd=folder)
+    run("whole").expect(0, "phase encoder from epoch 1", "phase classifier from epoch 3", "phase encoder from epoch 5")
+    steps = runner.metrics(folder / "runs/whole")
+    per_epoch = len(steps) // 8
+    assert len({step["learning_rate"] for step in steps}) > 2, "the plateau was never met"
+    whole = weights(folder, "whole")
+    # Within the first phase, at the first change, within the second phase, and when the first one has come again.
+    for stop in [per_epoch + 1, 2 * per_epoch, 3 * per_epoch + 1, 5 * per_epoch - 1]:
+        name = f"parts{stop}"
+        run(name, **{"run.resume": f"runs/whole/checkpoints/step_{stop:08}"}).expect(0, f"step {stop} of")
+        for mine, other in zip(steps[stop:], runner.metrics(folder / "runs" / name), strict=True):
+            for key in ["step", "loss", "grad_norm", "learning_rate"]:
+                assert mine[key] == other[key], (stop, key, mine, other)
+        parts = weights(folder, name)
+        assert parts.keys() == whole.keys()
+        for key in whole:
+            assert whole[key].tobytes() == parts[key].tobytes(), (stop, key)
+
+
+def the_last_metrics_are_printed_once(folder):
+    runner.synth(folder / "d.h5", 60)
+    result = train(folder, run__name="r", data__val_share=0.2).expect(0)
+    assert result.output.count("val epoch 2/2 | loss ") == result.output.count("test epoch 2/2 | loss ") == 1
+    assert result.output.count("mae_roll") == 3, result.output  # two validations and the test
 
 
 def frozen_layers_keep_their_values_and_nothing_to_train_is_said(folder):
@@ -72,17 +106,6 @@ def early_stop_says_so_and_a_metric_that_is_none_is_named(folder):
     result = train(folder, np=2, run__name="s", train__patience=2, train__min_delta=1000, train__epochs=50).expect(0)
     assert "2 evaluations without a better mae" in result.output, result.output
     train(folder, run__name="t", train__metric="mea").expect(78, "'mea' is none of this task's metrics: loss, mae")
-
-
-def shared_batch_statistics_make_two_ranks_equal_one(folder):
-    runner.synth(folder / "d.h5", 60)
-    base = dict(train__sync_batch_norm=True, train__global_batch=8, train__amp="fp64", optimizer__name="sgd",
-                schedule__name="constant", optimizer__lr=0.01)
-    train(folder, np=1, run__name="one", train__batch_size=8, **base).expect(0)
-    train(folder, np=2, run__name="two", train__batch_size=4, **base).expect(0)
-    one, two = weights(folder, "one"), weights(folder, "two")
-    for key in one:
-        assert abs(one[key] - two[key]).max() <= 1e-10 * max(1, abs(one[key]).max()), key
 
 
 def a_diverged_run_says_so_with_samples(folder):
@@ -113,6 +136,7 @@ def evaluation_names_the_worst_and_writes_json(folder):
 if __name__ == "__main__":
     runner.main([two_deterministic_runs_with_threads_are_equal_bit_by_bit, a_few_batches_are_learned_by_heart,
                  averaged_weights_are_saved_and_evaluated_and_resume,
+                 phases_averages_and_the_plateau_resume_bit_by_bit, the_last_metrics_are_printed_once,
                  frozen_layers_keep_their_values_and_nothing_to_train_is_said,
-                 early_stop_says_so_and_a_metric_that_is_none_is_named, shared_batch_statistics_make_two_ranks_equal_one,
+                 early_stop_says_so_and_a_metric_that_is_none_is_named,
                  a_diverged_run_says_so_with_samples, evaluation_names_the_worst_and_writes_json])

@@ -33,14 +33,14 @@ def head_pose_from_the_300w_lp_layout(folder):
             for name in names + (["dtrain_samples_total", "dtrain_loss", "dtrain_job_info"] if rank == 0 else []):  # global ones: rank 0 alone
                 assert name in page, f"{name} is not on http://{address}/metrics"
         result = running.wait(60).expect(0, "mae_yaw", "mae_pitch", "mae_roll", "verdict: ")
-    assert "test: " in result.output
+    assert result.output.count("test epoch 2/2 | loss ") == 1
     run = folder / "runs/main"
     for name in ["config.yaml", "log.txt", "metrics.jsonl", "environment.json", "loss.svg"]:
         assert (run / name).stat().st_size > 0, name
     assert list(run.glob("events.out.tfevents.*"))
     assert not (folder / "runs/targets/main.json").exists()
     evaluated = runner.run(["eval", "runs/main"], cwd=folder, np=2).expect(0, "mae_yaw", "samples/s")
-    printed = float(result.output.split("test: ")[1].split("mae ")[1].split()[0])
+    printed = float(result.output.split("test epoch ")[1].split("mae ")[1].split()[0])
     again = float(evaluated.output.split("\nmae ")[1].split()[0])
     assert abs(printed - again) < 0.006, (printed, again)
 

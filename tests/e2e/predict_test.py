@@ -37,39 +37,135 @@ def angles(rows):
     return np.array([[float(row[name]) for name in ANGLES] for row in rows])
 
 
+def macro(said, right):
+    """Precision, recall and F1 as scikit-learn's macro averages, with 0 for what is undefined."""
+    scores = []
+    for kind in set(said) | set(right):
+        hits = sum(a == b == kind for a, b in zip(said, right))
+        precision, recall = hits / max(1, said.count(kind)), hits / max(1, right.count(kind))
+        scores.append((precision, recall, 2 * hits / (said.count(kind) + right.count(kind))))
+    return np.mean(scores, axis=0)
+
+
+def targets_of(path, split):
+    """The samples of a split and their targets, as lists."""
+    with h5py.File(path) as f:
+        ids = f[f"splits/{split}"][:]
+        if isinstance(f["targets"], h5py.Dataset):
+            return ids, list(f["targets"][:][ids]), f.attrs.get("class_names", "").split("\n")
+        values, offsets = f["targets/values"][:], f["targets/offsets"][:]
+        return ids, [values[offsets[i]:offsets[i + 1]] for i in ids], []
+
+
+def metrics_of(task, rows, targets, names):
+    """What evaluation should say, from the rows of predict alone."""
+    if task == "headpose":
+        errors = np.abs(angles(rows) - np.array(targets)).mean(0)
+        return {"mae": errors.mean(), **{f"mae_{name}": error for name, error in zip(ANGLES, errors)}}
+    if task == "pointer":
+        right = [np.array(row["order"].split(), int) == target for row, target in zip(rows, targets)]
+        return {"position_accuracy": np.concatenate(right).mean(), "sequence_accuracy": np.mean([r.all() for r in right])}
+    said, right = [row["class"] for row in rows], [names[target] for target in targets]
+    precision, recall, f1 = macro(said, right)
+    share = np.mean([a == b for a, b in zip(said, right)])
+    if task == "sequence":
+        return {"accuracy": share, "macro_f1": f1}
+    found = {"top1": share, "precision": precision, "recall": recall, "f1": f1}
+    if len(names) > 5:
+        found["top5"] = np.mean([target in map(int, row["top_classes"].split()) for row, target in zip(rows, targets)])
+    return found
+
+
+def same_row(row, other):
+    """Numbers to rounding (a batch of others may be padded to another length), anything else exactly."""
+    def same(a, b):
+        try:
+            return np.allclose([float(x) for x in a.split()], [float(x) for x in b.split()], rtol=1e-3, atol=1e-3)
+        except ValueError:
+            return a == b
+    return all(same(row[key], other[key]) for key in row if key != "input")
+
+
+def raw_files_and_evaluation_agree(folder, task, layout, raw, options, converter=None, size=()):
+    """Trained on the converted raw files of `synth`: the rows of the raw files are those of the data file, and the rows of its test
+    split give the metrics of eval."""
+    runner.run(["synth", task, "--layout", layout, "--samples", 80, "--out", raw, *size], cwd=folder).expect(0)
+    runner.run(["convert", converter or task, raw, "--out", "d.h5"], cwd=folder).expect(0)
+    runner.run(runner.flags({**runner.SMALL, "task": task, "data.file": "d.h5", "run.name": "r", **options}), cwd=folder).expect(0, "finished: all")
+    stored = {row["input"]: row for row in table(predict(folder, ["d.h5"])[0])}
+    rows = table(predict(folder, [raw, "--batch-size", "7"], np=2)[0])
+    assert len(rows) == len(stored) == 80
+    if layout != "npz":
+        assert [row["input"] for row in rows] == sorted(row["input"] for row in rows)
+    for row in rows:
+        assert row["error"] == "" and same_row(row, stored[row["input"].removeprefix(raw + "/")]), row
+
+    ids, targets, names = targets_of(folder / "d.h5", "test")
+    rows = table(predict(folder, ["d.h5", "--split", "test", "--batch-size", "4"])[0])
+    assert len(rows) == len(ids) >= 4
+    runner.run(["eval", "runs/r", "--batch-size", "4", "--json", "e.json"], cwd=folder).expect(0)
+    evaluated = json.loads((folder / "e.json").read_text())["metrics"]
+    expected = metrics_of(task, rows, targets, names)
+    assert set(evaluated) - {"loss", "reconstruction_mse"} == set(expected), (evaluated, expected)
+    for name, value in expected.items():
+        assert abs(evaluated[name] - value) < 1e-5 * max(1, value), (name, evaluated[name], value)
+
+
+def classify_is_the_same_from_pictures(folder):
+    raw_files_and_evaluation_agree(folder, "classify", "images", "pics", {"model.name": "simple_cnn"}, "images", ("--size", 64))
+    bad_files_among_good_ones(folder)
+
+
+def sequence_is_the_same_from_npy(folder):
+    raw_files_and_evaluation_agree(folder, "sequence", "npy", "waves", {"sequence.encoder_epochs": 1, "sequence.classifier_epochs": 1,
+                                                                         "sequence.iterations": 1, "model.hidden": 16})
+    good = sorted(str(path.relative_to(folder)) for path in folder.glob("waves/**/*.npy"))[:3]
+    np.save(folder / "nan.npy", np.full((5, 6), np.nan, np.float32))
+    np.save(folder / "narrow.npy", np.zeros((5, 4), np.float32))
+    np.save(folder / "none.npy", np.zeros((0, 6), np.float32))
+    np.save(folder / "object.npy", np.array([None, 1], object), allow_pickle=True)
+    (folder / "text.npy").write_text("no array")
+    bad = {"nan.npy": "NaN", "narrow.npy": "4 features", "none.npy": "", "object.npy": "object", "text.npy": "not a .npy file"}
+    given = [good[0], *bad, *good[1:]]
+    out, talk = predict(folder, [*given, "--batch-size", "2"], np=2, code=65)
+    rows = table(out)
+    assert [row["input"] for row in rows] == given
+    for row in rows:
+        assert (row["class"] == "") == (row["error"] != "") == (row["input"] in bad) and bad.get(row["input"], "") in row["error"], row
+    assert f"{len(bad)} of {len(given)} inputs could not be predicted" in talk, talk
+
+
+def pointer_is_the_same_from_npz(folder):
+    raw_files_and_evaluation_agree(folder, "pointer", "npz", "sets.npz", {"model.hidden": 16})
+
+
 def the_rows_of_a_split_give_its_metrics(folder):
     trained(folder)
     out, talk = predict(folder, ["d.h5", "--split", "test", "--batch-size", "4"])
     rows = table(out)
-    with h5py.File(folder / "d.h5") as f:
-        ids = f["splits/test"][:]
-        targets = f["targets"][:][ids]
+    ids, targets, _ = targets_of(folder / "d.h5", "test")
     assert len(rows) == len(ids) > 4 and list(rows[0]) == ["input", *ANGLES, "error"], rows[:1]
-    mae = np.abs(angles(rows) - targets).mean()
-    evaluated = runner.run(["eval", "runs/r", "--batch-size", "4"], cwd=folder).expect(0)
-    printed = float(evaluated.output.split("\nmae ")[1].split()[0])
-    assert abs(mae - printed) < 2e-3, (mae, printed)
+    runner.run(["eval", "runs/r", "--batch-size", "4", "--json", "e.json"], cwd=folder).expect(0)
+    evaluated = json.loads((folder / "e.json").read_text())["metrics"]
+    expected = metrics_of("headpose", rows, targets, [])
+    assert set(evaluated) == {"loss", *expected}
+    for name, value in expected.items():
+        assert abs(evaluated[name] - value) < 1e-5 * max(1, value), (name, evaluated[name], value)
     assert all(row["error"] == "" for row in rows)
     for words in ["warm-up     first batch ", "samples/s (1 rank, after the first batch)", "latency     p50 ", ", p90 ", ", p99 "]:
         assert words in talk, (words, talk)
 
 
-def any_number_of_ranks_gives_each_input_once_in_order(folder):
+def any_number_of_ranks_gives_the_same_bytes(folder):
     trained(folder, 47)
-    texts = {}
-    for ranks in [None, 1, 2, 3]:
-        predict(folder, ["d.h5", "--batch-size", "5", "--out", f"{ranks}.csv"], np=ranks)
-        texts[ranks] = (folder / f"{ranks}.csv").read_text()
-    first = table(texts[None])
-    names = [row["input"] for row in first]
-    assert len(names) == len(set(names)) == 47
-    for ranks in [1, 2, 3]:
-        rows = table(texts[ranks])
-        assert [row["input"] for row in rows] == names, ranks
-        assert np.abs(angles(rows) - angles(first)).max() < 1e-3, ranks
-    # More ranks than samples of the only step: the others give nothing.
-    predict(folder, ["d.h5", "--split", "val", "--batch-size", "64", "--out", "few.csv"], np=3)
-    assert [row["input"] for row in table((folder / "few.csv").read_text())]
+    for extra, worlds in [(["--batch-size", "5"], [1, 2, 3]), (["--batch-size", "5", "--format", "jsonl"], [3]),
+                          (["--split", "val", "--batch-size", "64"], [3])]:  # the last: a single batch, two ranks have nothing
+        alone = predict(folder, ["d.h5", *extra])[0]
+        for ranks in worlds:
+            predict(folder, ["d.h5", *extra, "--out", f"{ranks}.txt"], np=ranks)
+            assert (folder / f"{ranks}.txt").read_text() == alone, (ranks, extra)
+        names = [json.loads(line)["input"] if "jsonl" in extra else line.split(",")[0] for line in alone.splitlines()]
+        assert "--split" in extra or len(set(names)) == len(names) == 47 + ("jsonl" not in extra), names
 
 
 def rows_alone_are_on_the_standard_output(folder):
@@ -102,22 +198,8 @@ def names_of_any_kind_come_back(folder):
     assert [row["input"] for row in table(out)] == [f"./d.h5#{i}" for i in range(24)]
 
 
-def raw_pictures_give_what_their_data_file_gives(folder):
-    runner.run(["synth", "classify", "--layout", "images", "--samples", "60", "--size", "64", "--out", "pics"], cwd=folder).expect(0)
-    runner.run(["convert", "images", "pics", "--size", "48", "--out", "c.h5"], cwd=folder).expect(0)
-    options = {**runner.SMALL, "task": "classify", "model.name": "simple_cnn", "data.file": "c.h5", "train.epochs": 1, "run.name": "r"}
-    runner.run(runner.flags(options), cwd=folder).expect(0, "finished: all")
-    out, _ = predict(folder, ["c.h5"])
-    stored = {row["input"]: row for row in table(out)}
-    out, _ = predict(folder, ["pics", "--batch-size", "7"], np=2)
-    raw = table(out)
-    assert [row["input"] for row in raw] == sorted(row["input"] for row in raw) and len(raw) == len(stored) == 60
-    for row in raw:
-        other = stored[row["input"].removeprefix("pics/")]
-        assert row["error"] == "" and all(row[key] == other[key] or abs(float(row[key]) - float(other[key])) < 1e-4
-                                          for key in row if key != "input"), (row, other)
-
-    # Bad files among good ones, names of any kind, a quoted pattern, a file given twice.
+def bad_files_among_good_ones(folder):
+    # Names of any kind, a quoted pattern, a file given twice.
     picture = next(folder.glob("pics/**/*.jpg"), None) or next(folder.glob("pics/**/*.png"))
     names = ["a,b", 'say "hi"', "two\nlines", "Zoë 猫", "z[1]"]
     (folder / "odd").mkdir()
@@ -132,8 +214,8 @@ def raw_pictures_give_what_their_data_file_gives(folder):
         assert [r["input"] for r in records] == sorted([f"odd/{n}{picture.suffix}" for n in names] + ["odd/broken.jpg", "odd/cut.png"])
         assert ["error" in r for r in records] == [r["input"] in ["odd/broken.jpg", "odd/cut.png"] for r in records], records
         assert "2 of 7 inputs could not be predicted" in talk, talk
-    _, talk = predict(folder, ["none.jpg"], code=65)
-    assert "none.jpg" in talk
+    _, talk = predict(folder, ["odd", "none.jpg", "--out", "rows.csv"], np=2, code=65)  # before anything starts
+    assert talk.count("no such file or folder: none.jpg") == 1 and not (folder / "rows.csv").exists(), talk
 
 
 def outputs_that_fail_are_said(folder):
@@ -152,6 +234,13 @@ def outputs_that_fail_are_said(folder):
         process.stdout.close()
         talk = process.stderr.read().decode()
         assert process.wait(120) == 73 and "its reader has gone" in talk, talk
+    runner.synth(folder / "long.h5", 400)
+    for ranks in ["", "mpirun -np 2 "]:
+        line = f"set -o pipefail; {ranks}{runner.DTRAIN} predict runs/r long.h5 --batch-size 2 | head -1"
+        done = subprocess.run(["bash", "-c", line], cwd=folder, env=runner.environment(), stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=120, text=True)
+        assert done.stdout == "input,yaw,pitch,roll,error\n", done.stdout
+    (folder / "long.h5").unlink()
     # Nothing half-written is left, and what was there stays.
     assert (folder / "old.csv").read_text() == "old"
     assert sorted(p.name for p in folder.iterdir()) == ["d.h5", "old.csv", "runs"]
@@ -176,6 +265,6 @@ def wrong_arguments_are_said(folder):
     assert "text.h5" in talk
 
 
-runner.main([the_rows_of_a_split_give_its_metrics, any_number_of_ranks_gives_each_input_once_in_order,
-             rows_alone_are_on_the_standard_output, names_of_any_kind_come_back,
-             raw_pictures_give_what_their_data_file_gives, outputs_that_fail_are_said, wrong_arguments_are_said])
+runner.main([the_rows_of_a_split_give_its_metrics, any_number_of_ranks_gives_the_same_bytes,
+             rows_alone_are_on_the_standard_output, names_of_any_kind_come_back, classify_is_the_same_from_pictures,
+             sequence_is_the_same_from_npy, pointer_is_the_same_from_npz, outputs_that_fail_are_said, wrong_arguments_are_said])

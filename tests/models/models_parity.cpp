@@ -59,7 +59,8 @@ void run(models::Network& network, const std::string& in, const std::string& out
 int main(int count, char** arguments) try {
   const std::vector<std::string> words(arguments + 1, arguments + count);
   if (words.size() < 3) throw UsageError("usage: models_parity names|run NETWORK OUTPUTS [IN OUT]");
-  const auto network = models::make_network(words[1], {.outputs = std::stoll(words[2]), .dropout = 0, .image_size = kSize});
+  const auto network =
+      models::make_network(words[1], {.outputs = std::stoll(words[2]), .dropout = 0, .image_size = kSize});
   if (words[0] == "names") print_names(*network);
   if (words[0] == "run") run(*network, words.at(3), words.at(4));
   return 0;

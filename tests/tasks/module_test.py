@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import io
+import json
 import shutil
 import subprocess
 import warnings
@@ -75,6 +76,11 @@ class OnADevice(Mlp):
 class Pair(Mlp):
     def forward(self, x: torch.Tensor):
         return self.layers(x), x
+
+
+class OneBatchSize(Mlp):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x.view(2, 5))
 
 
 class TracedLstm(nn.Module):
@@ -183,22 +189,67 @@ def a_cnn_learns_with_two_ranks_and_gives_python_its_weights(folder):
     assert abs(mae - np.abs(found - targets).mean()) < 2e-3, mae
 
 
-def a_resumed_run_is_the_same_run(folder):
-    runner.synth(folder / "d.h5", 60)
-    save(Cnn, folder / "cnn.pt")
-    options = {**runner.SMALL, "task": "module", "model.file": "cnn.pt", "data.file": "d.h5", "train.epochs": 2}
-    runner.run(runner.flags({**options, "run.name": "whole"}), cwd=folder).expect(0, "finished: all")
-    steps = int(newest(folder, "whole").name.split("_")[1])
-    with runner.Running(runner.flags({**options, "run.name": "parts", "checkpoint.every": "3s"}), cwd=folder) as running:
-        running.wait(120).expect(0)
-    for checkpoint in (folder / "runs/parts/checkpoints").iterdir():
-        if checkpoint.name != "step_00000003":
-            shutil.rmtree(checkpoint)
-    runner.run(runner.flags({**options, "run.name": "parts", "run.resume": "auto"}), cwd=folder).expect(0, "finished: all")
-    whole, parts = (load_file(newest(folder, name) / "model.safetensors") for name in ["whole", "parts"])
-    assert steps > 3 and newest(folder, "parts").name == newest(folder, "whole").name
-    for name, tensor in whole.items():
-        assert torch.equal(tensor, parts[name]), name
+def each_kind_goes_all_the_way(folder):
+    """By one and two ranks: trained, resumed with the same bits, evaluated, predicted and exported, with one answer."""
+    pictures = runner.synth(folder / "d.h5", 40)
+    sequences(folder / "s.h5", 60)
+    x = np.random.default_rng(1).normal(size=(40, 5)).astype(np.float32)
+    rows_file(folder / "n.h5", x, (x[:, :2] * 3).astype(np.float32))
+    kinds = [(Cnn, pictures.name, {"task.loss": "mse"}), (Mlp, "n.h5", {"task.inputs": "rows"}),
+             (Lstm, "s.h5", {"task.inputs": "rows+lengths", "task.loss": "cross_entropy"})]
+    for network, data, options in kinds:
+        save(network, folder / "net.pt")
+        for ranks in [None, 2]:
+            name = f"{network.__name__}{ranks}"
+            settings = {**runner.SMALL, "task": "module", "model.file": "net.pt", "data.file": data, "run.name": name, "checkpoint.every": "2s",
+                        "checkpoint.keep_last": 9, "optimizer.lr": 0.01, **options}
+            runner.run(runner.flags(settings), np=ranks, cwd=folder).expect(0, "finished: all")
+            shutil.copytree(folder / "runs" / name, folder / "runs" / f"{name}.again")
+            steps = sorted((folder / "runs" / f"{name}.again" / "checkpoints").glob("step_*"))
+            assert len(steps) > 1, steps
+            for later in steps[1:]:
+                shutil.rmtree(later)
+            runner.run(runner.flags({**settings, "run.name": f"{name}.again", "run.resume": "auto"}), np=ranks, cwd=folder).expect(0, "finished: all", "step 2 of")
+            assert newest(folder, name).name == newest(folder, f"{name}.again").name == steps[-1].name
+            whole, parts = (load_file(newest(folder, n) / "model.safetensors") for n in [name, f"{name}.again"])
+            for key, tensor in whole.items():
+                assert torch.equal(tensor, parts[key]), (name, key)
+
+            out = folder / f"{name}.csv"
+            runner.run(["predict", f"runs/{name}", data, "--split", "test", "--batch-size", "3", "--out", out], np=ranks, cwd=folder).expect(0)
+            rows = table(out.read_text())
+            runner.run(["eval", f"runs/{name}", "--json", "e.json"], np=ranks, cwd=folder).expect(0)
+            metrics = json.loads((folder / "e.json").read_text())["metrics"]
+            runner.run(["export", f"runs/{name}", "--format", "torchscript", "--out", f"{name}.pt"], cwd=folder).expect(0)
+            answers, targets, classes = python_answers(torch.jit.load(str(folder / f"{name}.pt")), folder / data)
+            assert len(rows) == len(answers) > 3
+            if network is Lstm:
+                shares = answers.softmax(1).max(1)
+                said = [classes[i] for i in shares.indices]
+                assert [row["class"] for row in rows] == said
+                assert np.allclose([float(row["probability"]) for row in rows], shares.values, atol=1e-4)
+                assert abs(metrics["top1"] - np.mean([s == classes[t] for s, t in zip(said, targets)])) < 1e-6, metrics
+            else:
+                found = np.array([[float(v) for v in row["output"].split()] for row in rows])
+                assert np.allclose(found, answers, atol=1e-3 * float(answers.abs().max())), (found, answers)
+                assert abs(metrics["mae"] - np.abs(found - targets).mean()) < 1e-4 * max(1, metrics["mae"]), metrics
+
+
+def python_answers(script, path):
+    """What Python says of the test split: answers, targets, names of the classes."""
+    with h5py.File(path) as f, torch.no_grad():
+        ids = f["splits/test"][:]
+        targets = f["targets"][:][ids]
+        classes = f.attrs.get("class_names", "").split("\n")
+        if isinstance(f["inputs"], h5py.Group):
+            values, offsets = f["inputs/values"][:], f["inputs/offsets"][:]
+            samples = [torch.tensor(values[offsets[i]:offsets[i + 1]])[None] for i in ids]
+            return torch.cat([script(s, torch.tensor([s.size(1)])) for s in samples]), targets, classes
+        inputs = torch.tensor(f["inputs"][:][ids])
+        if inputs.dtype == torch.uint8:
+            mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+            inputs = ((inputs / 255 - mean) / std).permute(0, 3, 1, 2)
+        return script(inputs), targets, classes
 
 
 def an_lstm_over_rows_and_lengths_tells_classes_apart(folder):
@@ -270,6 +321,7 @@ def inspect_tells_what_would_stop_training(folder):
     save(Frozen, folder / "frozen.pt")
     save(OnADevice, folder / "device.pt")
     save(Pair, folder / "pair.pt")
+    save(OneBatchSize, folder / "batch.pt")
     torch.jit.freeze(torch.jit.script(Mlp().eval())).save(str(folder / "none.pt"))
     torch.jit.trace(TracedLstm(), torch.zeros(2, 5, 4)).save(str(folder / "traced.pt"))
     torch.save(Mlp().state_dict(), folder / "state.pt")
@@ -286,7 +338,8 @@ def inspect_tells_what_would_stop_training(folder):
     inspect("device", 65, "defect      the device 'cuda:0' is baked into the code")
     inspect("pair", 65, "defect      ", "it must return one tensor")
     inspect("none", 65, "defect      no trainable parameters")
-    inspect("traced", 65, "defect      forward or backward fails on 3 samples")
+    inspect("traced", 0, "warning     the device 'cpu' is baked into the code: it trains there only")
+    inspect("batch", 65, "defect      forward or backward fails on 3 samples", "1 defect that would stop")
     inspect("state", 65, "state.pt is not a TorchScript file", "torch.jit.script")
     inspect("text", 65, "text.pt")
     missing = runner.run(["inspect", "missing.pt"], cwd=folder)
@@ -314,7 +367,8 @@ def a_run_refuses_what_it_cannot_train(folder):
     train(65, "n.h5 holds rows, but task.inputs is image: set --task.inputs rows", task_inputs="image")
     train(65, "forward() takes 1 arguments, but task.inputs gives it 2", task_inputs="rows+lengths")
     train(65, "classes.h5#2: class 2 is none of the 2 that the network tells apart", task_loss="cross_entropy", data_file="classes.h5")
-    train(65, "the output does not depend on any trainable parameter", model_file="frozen.pt")
+    both = train(65, "mse needs an output of the targets' shape", "the output does not depend on any trainable parameter", model_file="frozen.pt")
+    assert len([line for line in both.output.splitlines() if line.startswith("  ")]) == 2, both.output  # one line per defect
     train(65, "text.pt is not a TorchScript file", model_file="text.pt")
     train(65, "none.pt: there is no such TorchScript file", model_file="none.pt")
     train(78, "model.file", model_file="")
@@ -334,7 +388,7 @@ def another_file_than_the_trained_one_is_refused(folder):
     runner.run(["eval", "runs/r"], cwd=folder).expect(74, "cnn.pt is another file (SHA-256 ")
 
 
-runner.main([a_cnn_learns_with_two_ranks_and_gives_python_its_weights, a_resumed_run_is_the_same_run,
+runner.main([a_cnn_learns_with_two_ranks_and_gives_python_its_weights, each_kind_goes_all_the_way,
              an_lstm_over_rows_and_lengths_tells_classes_apart, an_mlp_over_rows_fits_numbers, a_bad_sample_gives_a_row_that_says_so,
              inspect_tells_what_would_stop_training,
              a_run_refuses_what_it_cannot_train, another_file_than_the_trained_one_is_refused])

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "core/error.h"
@@ -105,6 +106,20 @@ class ToyTask : public tasks::Task {
   data::SampleSpec spec_;
 };
 
+// Some samples cannot be read.
+class HoledStore : public testing::MemoryStore {
+ public:
+  HoledStore(int64_t samples, std::set<int64_t> holes)
+      : testing::MemoryStore(samples, 8, 8), holes_(std::move(holes)) {}
+  void read_input(int64_t id, std::span<std::byte> out) const override {
+    if (holes_.contains(id)) throw DataError(str("memory.h5#", id, ": a hole"));
+    testing::MemoryStore::read_input(id, out);
+  }
+
+ private:
+  std::set<int64_t> holes_;
+};
+
 struct Record : monitoring::Sink {
   std::vector<monitoring::StepStats> steps;
   std::vector<monitoring::EvalStats> evals;
@@ -133,6 +148,7 @@ struct Scenario {
   std::filesystem::path folder = {};  // saves there, and takes its time
   bool resume = false;                // from the newest checkpoint of the folder
   Precision precision = Precision::kFp32;
+  std::set<int64_t> holes = {};  // samples that cannot be read
 };
 
 // 22 samples, 17 to train on, in global batches of 8: a tail of 1.
@@ -140,7 +156,7 @@ std::vector<RankRun> run(const Scenario& setup) {
   const int ranks = setup.ranks;
   config::Config config = setup.config;
   std::vector<RankRun> runs(static_cast<size_t>(ranks));
-  const testing::MemoryStore store(22, 8, 8);
+  const HoledStore store(22, setup.holes);
   data::Splits splits;
   splits.train.resize(17);
   std::iota(splits.train.begin(), splits.train.end(), 0);
@@ -336,16 +352,87 @@ TEST(Trainer, OverfitsTheSameBatchesAgainAndAgain) {
   EXPECT_EQ(r.evals[0].samples, 16) << "validated on them";
 }
 
+// The lowest ids are rank 0's in an evaluation: it is left without a sample, and still takes part.
+TEST(Evaluation, LeavesOutBadSamplesThoughARankHasNoOther) {
+  const HoledStore store(12, {0, 1, 2, 3});
+  const auto evaluate_on = [&](int ranks, const std::vector<int64_t>& ids) {
+    std::vector<Evaluation> all(static_cast<size_t>(ranks));
+    dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
+      ToyTask task({});
+      all[static_cast<size_t>(comm.rank())] =
+          evaluate(task, store, ids, "val", {.batch_size = 4, .skip_bad = true, .worst = 3}, comm);
+    });
+    return all;
+  };
+  const Evaluation good = evaluate_on(1, {4, 5, 6, 7, 8, 9, 10})[0];
+  for (const int ranks : {1, 2, 3}) {
+    for (const Evaluation& e : evaluate_on(ranks, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10})) {
+      EXPECT_EQ(e.bad_samples, 4);
+      EXPECT_EQ(e.stats.samples, 7);
+      ASSERT_EQ(e.stats.metrics.size(), good.stats.metrics.size());
+      for (size_t i = 0; i < good.stats.metrics.size(); ++i) {
+        EXPECT_EQ(e.stats.metrics[i].first, good.stats.metrics[i].first);
+        EXPECT_NEAR(e.stats.metrics[i].second, good.stats.metrics[i].second, 1e-4) << ranks;
+      }
+      ASSERT_EQ(e.worst.size(), 3u);
+      EXPECT_EQ(e.worst[0].id, good.worst[0].id);
+    }
+    for (const Evaluation& none : evaluate_on(ranks, {0, 1, 2, 3})) {
+      EXPECT_EQ(none.bad_samples, 4);
+      EXPECT_EQ(none.stats.samples, 0);
+      EXPECT_TRUE(none.stats.metrics.empty());
+      EXPECT_TRUE(none.worst.empty());
+    }
+  }
+}
+
+TEST(Trainer, LeavesOutBadSamplesTheSameOnAnyNumberOfRanks) {
+  config::Config config = small(8);
+  config.data.on_bad_sample = "skip";
+  config.train.overfit_batches = 2;  // in the order of the file: the first micro-steps of rank 0 are all bad
+  std::vector<std::vector<int64_t>> batches = run({.config = config})[0].seen;
+  ASSERT_GE(batches[0].size(), 8u);
+  const std::set<int64_t> holes(batches[0].begin(), batches[0].begin() + 4);
+  config.optimizer.lr = 0.1;
+  const RankRun one = run({.config = config, .holes = holes})[0];
+  ASSERT_EQ(one.error, "");
+  EXPECT_EQ(one.outcome.bad_samples, 4);
+  config.train.batch_size = 4;
+  for (const RankRun& r : run({.ranks = 2, .config = config, .holes = holes})) {
+    ASSERT_EQ(r.error, "");
+    EXPECT_EQ(r.outcome.ledger, one.outcome.ledger);
+    EXPECT_EQ(r.outcome.bad_samples, 4);
+    ASSERT_EQ(r.steps.size(), one.steps.size());
+    for (size_t i = 0; i < one.steps.size(); ++i)
+      EXPECT_NEAR(r.steps[i].loss, one.steps[i].loss, 1e-5 * one.steps[i].loss);
+    for (size_t i = 0; i < one.weights.size(); ++i) EXPECT_TRUE(at::allclose(r.weights[i], one.weights[i], 1e-4, 1e-6));
+  }
+}
+
+TEST(Trainer, AValidationSplitWithoutAReadableSampleIsNoMetric) {
+  config::Config config = small(4);
+  config.data.on_bad_sample = "skip";
+  config.train.patience = 3;
+  config.train.epochs = 2;
+  for (const RankRun& r : run({.ranks = 2, .config = config, .holes = {17, 18, 19, 20, 21}})) {
+    EXPECT_EQ(r.error, "");
+    EXPECT_EQ(r.outcome.steps, 6);
+    EXPECT_TRUE(r.outcome.validation.empty());
+    EXPECT_TRUE(std::isnan(r.outcome.best));
+  }
+}
+
 // A whole run against one that is stopped in the midst and resumed: the same weights, bit by bit, and the same reports.
 void expect_resumes_exactly(const Scenario& given, int64_t stop_after) {
   const testing::TempDir folder;
   Scenario setup = given;
   setup.config.run.name = "toy";
   setup.config.checkpoint.every = {};
+  Scenario first = setup, second = setup;
+  setup.folder = folder / "whole";
+  first.folder = second.folder = folder / "parts";
   const RankRun whole = run(setup)[0];
   ASSERT_EQ(whole.error, "");
-  Scenario first = setup, second = setup;
-  first.folder = second.folder = folder.path();
   first.config.train.max_steps = stop_after;
   second.resume = true;
   ASSERT_EQ(run(first)[0].error, "");
@@ -366,6 +453,24 @@ TEST(Trainer, ResumesInTheRightPhaseWithTheMomentsOfBoth) {
     setup.config.train.epochs = 5;
     expect_resumes_exactly(setup, 4);  // in the first odd epoch
     expect_resumes_exactly(setup, 9);  // at the end of the second even one
+  }
+}
+
+// The run is done and resumed: what is left is to say so, with what the checkpoint holds.
+TEST(Trainer, ResumesAFinishedRunOfTwoPhases) {
+  const testing::TempDir folder;
+  Scenario setup{.ranks = 2, .config = small(4), .toy = {.phases = true}, .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.checkpoint.every = {};
+  const RankRun whole = run(setup)[0];
+  ASSERT_EQ(whole.error, "");
+  setup.resume = true;
+  for (const RankRun& again : run(setup)) {
+    ASSERT_EQ(again.error, "");
+    EXPECT_EQ(again.outcome.own_steps, 0);
+    EXPECT_EQ(again.outcome.ledger, whole.outcome.ledger);
+    EXPECT_EQ(again.outcome.best, whole.outcome.best);
+    for (size_t i = 0; i < whole.weights.size(); ++i) EXPECT_TRUE(at::equal(whole.weights[i], again.weights[i])) << i;
   }
 }
 

@@ -11,6 +11,7 @@
 #include "core/hash.h"
 #include "data/convert/head_pose_set.h"
 #include "data/convert/labels.h"
+#include "data/convert/list_files.h"
 #include "data/convert/photo.h"
 #include "data/convert/pointer_file.h"
 #include "data/convert/read_file.h"
@@ -158,24 +159,40 @@ std::vector<FileSample> sets(const std::vector<fs::path>& files) {
   return samples;
 }
 
+std::string task_of(const Metadata& metadata) {
+  const auto found = metadata.find("task");
+  return found == metadata.end() ? "" : found->second;
+}
+
 }  // namespace
 
-std::unique_ptr<Store> open_files(const Metadata& metadata, const std::vector<std::string>& paths) {
-  if (paths.empty()) throw DataError("no files are given");
-  const auto found = metadata.find("task");
-  const std::string task = found == metadata.end() ? "" : found->second;
+std::vector<std::string> raw_extensions(const Metadata& metadata) {
+  const std::string task = task_of(metadata);
+  if (task == "pointer") return {".npz"};
+  if (task == "sequence") return {".npy"};
+  return {".jpg", ".jpeg", ".png"};
+}
+
+std::unique_ptr<Store> open_files(const Metadata& metadata, const std::vector<std::string>& names) {
+  if (names.empty()) throw DataError("no files are given");
+  for (const std::string& name : names) {
+    std::error_code code;  // another machine may lack what the one that listed the files has
+    if (!fs::exists(name, code)) throw DataError("no such file or folder: " + name);
+    if (!is_hdf5(name)) continue;
+    throw DataError(str(name, " is an HDF5 file, not a raw one ending in ", join(raw_extensions(metadata), ", "),
+                        ". Give a dtrain data file alone, without other files"));
+  }
+  const std::vector<fs::path> files(names.begin(), names.end());
+  const std::string task = task_of(metadata);
   if (task == "pointer") {
-    const std::vector<fs::path> files = list_files(paths, {".npz"});
     return std::make_unique<FilesStore>(pointer_schema(), metadata, files.front(), sets(files));
   }
   if (task == "sequence") {
     const int64_t features = number_of(metadata, "features");
-    const std::vector<fs::path> files = list_files(paths, {".npy"});
     return std::make_unique<FilesStore>(sequence_schema(features), metadata, files.front(), sequences(files, features));
   }
   const auto size =
       static_cast<int>(number_of(metadata, metadata.contains("stored_size") ? "stored_size" : "image_size"));
-  const std::vector<fs::path> files = list_files(paths, {".jpg", ".jpeg", ".png"});
   const Schema schema = task == "headpose" ? head_pose_schema(size) : image_schema(size);
   return std::make_unique<FilesStore>(schema, metadata, files.front(), pictures(files, size));
 }

@@ -11,7 +11,6 @@
 // and the reason. The lengths of sequences are read from their headers when the files are opened. Thread-safety: as
 // Store.
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,15 +20,12 @@
 
 namespace dtrain::data {
 
-// `metadata`: of the network's checkpoint (task, stored_size or image_size, features). `paths`: files, folders (all
-// files in them, however deep, with the right extension, in the order of their names) and globs (*, ?, []), one after
-// the other. Throws DataError: nothing there, no file of the right kind in a folder, an HDF5 file among them, metadata
-// that do not say what is needed.
-std::unique_ptr<Store> open_files(const std::map<std::string, std::string>& metadata,
-                                  const std::vector<std::string>& paths);
+// How the names of the raw files of a network end, for list_files(). `metadata`: of its checkpoint.
+std::vector<std::string> raw_extensions(const std::map<std::string, std::string>& metadata);
 
-// The files that `paths` stand for; `extensions` (with dot, lower case) choose those of folders.
-std::vector<std::filesystem::path> list_files(const std::vector<std::string>& paths,
-                                              const std::vector<std::string>& extensions);
+// `metadata`: of the network's checkpoint (task, stored_size or image_size, features). `files`: as list_files() gives
+// them. Throws DataError: no files, one that is not there or is an HDF5 file, metadata that do not say what is needed.
+std::unique_ptr<Store> open_files(const std::map<std::string, std::string>& metadata,
+                                  const std::vector<std::string>& files);
 
 }  // namespace dtrain::data

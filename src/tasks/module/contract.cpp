@@ -1,6 +1,7 @@
 #include "tasks/module/contract.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/jit/passes/inliner.h>
 #include <torch/script.h>
 
 #include <algorithm>
@@ -25,7 +26,7 @@ std::string gist(const std::exception& error) {
   return last;
 }
 
-// What the code of all methods has in it besides tensors that move with the module.
+// What the code of forward() has in it besides tensors that move with the module.
 struct BakedIn {
   std::set<std::string> devices;    // "cpu", "cuda:0"
   std::set<std::string> constants;  // "Float [3, 4]", zero-dimensional ones left out: they go with any device
@@ -51,10 +52,11 @@ void read(const torch::jit::Block& block, BakedIn& baked) {
 }
 
 BakedIn baked_in(const torch::jit::Module& script) {
+  // A copy: the calls of submodules and functions (torch.nn.functional's dropout is one) replaced by what they do.
+  const std::shared_ptr<torch::jit::Graph> graph = script.get_method("forward").graph()->copy();
+  torch::jit::Inline(*graph);
   BakedIn baked;
-  for (const torch::jit::Module& module : script.modules()) {
-    for (const torch::jit::Method& method : module.get_methods()) read(*method.graph()->block(), baked);
-  }
+  read(*graph->block(), baked);
   return baked;
 }
 
@@ -108,18 +110,13 @@ void try_out(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss,
                                            kSamples, " samples"));
     return;
   }
-  at::Tensor sum;
-  if (trial.target) {
-    const at::Tensor targets = made_up_targets(trial, kSamples);
-    if (const std::string mismatch = loss.mismatch(output, targets); !mismatch.empty()) {
-      contract.defects.push_back(mismatch);
-      return;
-    }
-    if (loss.classifies()) contract.classes = output.size(1);
-    sum = loss(output, targets).sum;
-  } else {
-    sum = output.to(at::kDouble).square().sum();
-  }
+  const at::Tensor targets = trial.target ? made_up_targets(trial, kSamples) : at::Tensor();
+  const std::string mismatch = trial.target ? loss.mismatch(output, targets) : "";
+  if (!mismatch.empty()) contract.defects.push_back(mismatch);
+  if (!mismatch.empty() && !output.is_floating_point()) return;  // it has no gradient either
+  const bool with_loss = trial.target && mismatch.empty();
+  if (with_loss && loss.classifies()) contract.classes = output.size(1);
+  const at::Tensor sum = with_loss ? loss(output, targets).sum : output.to(at::kDouble).square().sum();
   if (!sum.requires_grad()) {
     contract.defects.push_back("the output does not depend on any trainable parameter");
     return;

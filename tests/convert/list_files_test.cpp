@@ -1,4 +1,4 @@
-#include "cli/input_files.h"
+#include "data/convert/list_files.h"
 
 #include <gmock/gmock.h>
 
@@ -7,14 +7,14 @@
 #include "core/error.h"
 #include "support/temp_dir.h"
 
-namespace dtrain::cli {
+namespace dtrain::data {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class InputFiles : public ::testing::Test {
+class ListFiles : public ::testing::Test {
  protected:
   std::string make(const std::string& name, const std::string& bytes = "x") const {
     fs::create_directories((folder_ / name).parent_path());
@@ -23,7 +23,7 @@ class InputFiles : public ::testing::Test {
   }
   std::string at(const std::string& name) const { return (folder_ / name).string(); }
   static std::vector<std::string> expand(const std::vector<std::string>& inputs) {
-    return expand_inputs(inputs, {".jpg", ".png"});
+    return list_files(inputs, {".jpg", ".png"});
   }
   static std::string failure(const std::vector<std::string>& inputs) {
     try {
@@ -36,7 +36,7 @@ class InputFiles : public ::testing::Test {
   testing::TempDir folder_;
 };
 
-TEST_F(InputFiles, AFolderIsItsPicturesInOrder) {
+TEST_F(ListFiles, AFolderIsItsPicturesInOrder) {
   const auto b = make("d/b.jpg"), a = make("d/a.PNG"), deep = make("d/c/z.jpg");
   make("d/notes.txt");
   make("d/.hidden.jpg");
@@ -45,41 +45,45 @@ TEST_F(InputFiles, AFolderIsItsPicturesInOrder) {
   EXPECT_THAT(expand({at("d/b.jpg"), at("d")}), ElementsAre(b, a, deep));
 }
 
-TEST_F(InputFiles, PatternsAreExpandedHereToo) {
+TEST_F(ListFiles, PatternsAreExpandedHereToo) {
   const auto b = make("b.jpg"), a = make("a.jpg"), in = make("dir/c.jpg");
   make("a.txt");
   EXPECT_THAT(expand({at("*.jpg")}), ElementsAre(a, b));
   EXPECT_THAT(expand({at("[b].jpg"), at("?.jpg"), at("d*")}), ElementsAre(b, a, in));
 }
 
-TEST_F(InputFiles, AFileWhoseNameIsAPatternIsMeantItself) {
+TEST_F(ListFiles, AFileWhoseNameIsAPatternIsMeantItself) {
   const auto odd = make("a[1].jpg");
   make("a1.jpg");
   EXPECT_THAT(expand({odd}), ElementsAre(odd));
 }
 
-TEST_F(InputFiles, WhatIsMissingIsKeptForItsRow) { EXPECT_THAT(expand({"none.jpg"}), ElementsAre("none.jpg")); }
+TEST_F(ListFiles, AFileIsMeantWhateverItsName) {
+  const auto notes = make("d/notes.txt");
+  EXPECT_THAT(expand({notes}), ElementsAre(notes));  // its reader says what is wrong
+}
 
-TEST_F(InputFiles, NothingToDoIsSaid) {
+TEST_F(ListFiles, NothingToDoIsSaid) {
   make("d/notes.txt");
   EXPECT_THAT(failure({at("d")}), HasSubstr("has no files that end in .jpg, .png"));
   EXPECT_THAT(failure({at("*.gif")}), HasSubstr("nothing matches"));
+  EXPECT_THAT(failure({make("good.jpg"), "none.jpg"}), HasSubstr("no such file or folder: none.jpg"));
 }
 
-TEST_F(InputFiles, ALinkInACircleEnds) {
+TEST_F(ListFiles, ALinkInACircleEnds) {
   const auto a = make("d/a.jpg");
   fs::create_directory_symlink(at("d"), at("d/again"));
   fs::create_symlink("self.jpg", at("d/self.jpg"));
   EXPECT_THAT(expand({at("d")}), ElementsAre(a));
 }
 
-TEST_F(InputFiles, Hdf5IsKnownByItsFirstBytes) {
+TEST_F(ListFiles, Hdf5IsKnownByItsFirstBytes) {
   EXPECT_TRUE(is_hdf5(make("data", "\x89HDF\r\n\x1a\n and more")));
-  EXPECT_FALSE(is_hdf5(make("fake.h5", "no such thing")));
+  EXPECT_TRUE(is_hdf5(make("fake.h5", "no such thing")));  // whoever opens it says what is wrong
   EXPECT_TRUE(is_hdf5(at("missing.H5")));
   EXPECT_FALSE(is_hdf5(at("missing.jpg")));
   EXPECT_FALSE(is_hdf5(make("short.jpg", "\x89H")));
 }
 
 }  // namespace
-}  // namespace dtrain::cli
+}  // namespace dtrain::data

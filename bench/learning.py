@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""What each task learns of its generated set, and in what time: the embedded quick starts, one after the other.
+
+usage: bench/learning.py [--dtrain build/src/dtrain] [--tasks classify,headpose,pointer,sequence] [--np N]
+                         [--curves FOLDER] [--json FILE]
+
+Prints the metrics of the test split (samples that were never trained on) beside their bars, and the seconds of the whole
+command: drawing the data, training, validation after each epoch, the final test. --curves keeps the plot that dtrain draws of
+each run as FOLDER/learning_TASK.svg.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+# task: (metric, bar, whether more is better)
+BARS = {
+    "classify": ("top1", 0.95, True),
+    "headpose": ("mae", 6.0, False),
+    "pointer": ("position_accuracy", 0.97, True),
+    "sequence": ("accuracy", 0.95, True),
+}
+
+
+def learn(options, task, folder):
+    command = [str(options.dtrain.resolve()), "--task", task, "--name", f"learning_{task}", "--metrics.enabled", "false"]
+    if options.np:
+        command = ["mpirun", "-np", str(options.np), *command]
+    environment = dict(os.environ, OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none")
+    begin = time.monotonic()
+    done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+    seconds = time.monotonic() - begin
+    if done.returncode != 0:
+        sys.exit(done.stdout[-4000:] + f"\nlearning.py: dtrain ended with {done.returncode}")
+    run = folder / "runs" / f"learning_{task}"
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    test = [r for r in records if r["kind"] == "eval" and r["split"] == "test"][-1]
+    if options.curves:
+        shutil.copyfile(run / "loss.svg", options.curves / f"learning_{task}.svg")
+    metric, bar, more = BARS[task]
+    value = test["metrics"][metric]
+    return {"task": task, "metric": metric, "value": value, "bar": bar, "reached": value >= bar if more else value <= bar,
+            "seconds": seconds, "steps": test["step"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--dtrain", type=pathlib.Path, default=pathlib.Path("build/src/dtrain"))
+    parser.add_argument("--tasks", default=",".join(BARS))
+    parser.add_argument("--np", type=int, default=0)
+    parser.add_argument("--curves", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    rows = []
+    print(f"{'task':10}{'metric':20}{'test':>9}{'bar':>9}{'steps':>8}{'seconds':>9}")
+    with tempfile.TemporaryDirectory() as folder:
+        for task in options.tasks.split(","):
+            row = learn(options, task, pathlib.Path(folder))
+            rows.append(row)
+            print(f"{row['task']:10}{row['metric']:20}{row['value']:9.4f}{row['bar']:9.4f}{row['steps']:8}{row['seconds']:9.1f}"
+                  + ("" if row["reached"] else "   not reached"), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+    return 0 if all(row["reached"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
