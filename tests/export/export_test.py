@@ -106,26 +106,25 @@ def int8_angles_are_as_good_as_measured(folder):
         assert abs(error - expected) <= tolerance * expected, f"{file}: onnxruntime {error}, dtrain {expected}"
 
 
-def classes():
-    """A generated set of classes; made once."""
-    if not (SHARED / "c.h5").exists():
-        runner.run(["synth", "classify", "--samples", 2000, "--size", SMALL_SIZE, "--out", SHARED / "c.h5"]).expect(0)
-    return SHARED / "c.h5"
+def classes(folder, samples):
+    runner.run(["synth", "classify", "--samples", samples, "--size", SMALL_SIZE, "--out", folder / "c.h5"]).expect(0)
+    return folder / "c.h5"
 
 
 def trained_classifier(folder, network, **more):
     runner.run(["train", *runner.flags({**runner.SMALL, "task": "classify", "run.folder": folder / "runs", "run.name": network,
-                                        "data.file": classes(), "model.name": network, "model.image_size": SMALL_SIZE,
+                                        "data.file": folder / "c.h5", "model.name": network, "model.image_size": SMALL_SIZE,
                                         "metrics.enabled": False, "train.batch_size": 32, **more})],
                env=runner.environment(threads=2)).expect(0)
     return folder / "runs" / network
 
 
 def int8_classes_are_within_a_point(folder):
+    data = classes(folder, 2000)
     run = trained_classifier(folder, "simple_cnn", **{"train.epochs": 4})
     before, after = exported_twice(run, folder, "calibrated on 64 samples of the val split",
                                    "top-1 on 200 samples of the test split", "points")
-    images, classes_there = test_split(classes())
+    images, classes_there = test_split(data)
     top1 = {file: 100 * (session(folder / file).run(None, {"images": images})[0].argmax(1) == classes_there).mean()
             for file in ("m.onnx", "i.onnx")}
     print("        onnxruntime:", top1)
@@ -143,7 +142,8 @@ def predicted(run, file):
 
 
 def torchvision_takes_the_weights_and_gives_the_same(folder):
-    images, _ = test_split(classes())
+    data = classes(folder, 200)
+    images, _ = test_split(data)
     for network in ("resnet18", "resnet50", "mobilenet_v2"):
         run = trained_classifier(folder, network, **{"train.max_steps": 2, "train.epochs": 1, "train.batch_size": 16,
                                                      "train.overfit_batches": 2})
@@ -157,7 +157,7 @@ def torchvision_takes_the_weights_and_gives_the_same(folder):
             logits = theirs.eval()(torch.from_numpy(images))
         check_close(f"{network} in onnxruntime", session(folder / "m.onnx").run(["logits"], {"images": images})[0], logits)
         shares = logits.softmax(1).numpy()
-        rows = predicted(run, classes())
+        rows = predicted(run, data)
         assert len(rows) == len(images)
         ours = np.array([row["top_probabilities"] for row in rows])
         check_close(f"{network} in dtrain predict", ours,
