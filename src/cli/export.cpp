@@ -37,16 +37,21 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAbout =
-    R"(Write a checkpoint's network to a file that other programs open, without code of dtrain.
+    R"(Writes a checkpoint's network to a file that other programs open, without code of dtrain.
 
 Formats:
-  safetensors   the weights under PyTorch's names, with what inference needs as metadata
-  onnx          the network in float32 for any ONNX runtime (opset 13, dynamic batch)
-  onnx-int8     the same in INT8 (QDQ), calibrated on samples of a data file: a quarter of the size
-  torchscript   a network that came as TorchScript, with the trained weights
+  safetensors  the weights under PyTorch's names, and as metadata what inference needs; of every network
+  onnx         float32 for any ONNX runtime (opset 13, any batch size); of every network but `module`
+  onnx-int8    INT8 in QDQ form, a quarter of the size; of the convolutional networks. It is calibrated on
+               samples of a data file and measured on its test split, and the change in accuracy is printed
+  torchscript  a network that came as TorchScript (`module`), with the trained weights
 
-The input of the ONNX forms of image networks is float32 [batch, 3, S, S], RGB in [0, 1] minus mean, divided by std; the
-file's own metadata hold S, mean, std and what the outputs mean.)";
+Images go into the ONNX forms as float32 [batch, 3, S, S]: RGB in [0, 1], minus mean, divided by std. The file's own
+metadata hold S, mean, std and what the outputs mean. docs/export.md has the code for each format.
+
+Examples:
+  dtrain export runs/heads --format onnx --out heads.onnx
+  dtrain export runs/photos --format onnx-int8 --data data/images.h5)";
 
 const std::map<std::string, std::string> kSuffix = {
     {"safetensors", ".safetensors"}, {"onnx", ".onnx"}, {"onnx-int8", "-int8.onnx"}, {"torchscript", ".pt"}};
@@ -57,7 +62,8 @@ struct Options {
   bool force = false;
 };
 
-// The data that an INT8 export is calibrated on and measured with.
+// The data that an INT8 export is calibrated on, and the data it is measured with: the test split, which took no part
+// in anything before, or else the split that it was calibrated on.
 class Samples {
  public:
   Samples(const LoadedModel& model, const Options& options, int threads)
@@ -66,24 +72,31 @@ class Samples {
     store_ = data::Store::open(options.data.empty() ? config.data.file : options.data);
     model.task->check(*store_);
     const data::Splits splits = data::splits(*store_, config.data.val_share, config.train.seed);
-    ids_ = options.split == "train" ? splits.train : options.split == "val" ? splits.val : splits.test;
-    if (ids_.empty()) {
+    const std::vector<int64_t>& ids = options.split == "train" ? splits.train
+                                      : options.split == "val" ? splits.val
+                                                               : splits.test;
+    if (ids.empty()) {
       throw DataError(str(store_->path().string(), " has no samples in its ", options.split, " split (try --split)"));
     }
+    // Spread evenly over the split, which may be sorted by class.
+    const auto size = static_cast<int64_t>(ids.size()), count = std::min(options.samples, size);
+    for (int64_t i = 0; i < count; ++i) calibration_.push_back(ids[static_cast<size_t>(i * size / count)]);
+    measured_ = splits.test.empty() ? ids : splits.test;
+    measured_split_ = splits.test.empty() ? options.split : "test";
   }
 
-  int64_t size() const { return static_cast<int64_t>(ids_.size()); }
+  int64_t calibration_size() const { return static_cast<int64_t>(calibration_.size()); }
+  const std::string& measured_split() const { return measured_split_; }
+  exporting::Batches calibration() const { return batches(calibration_); }
+  exporting::Batches measured() const { return batches(measured_); }
 
-  // `count` samples spread evenly over the split, which may be sorted by class; or all.
-  exporting::Batches spread(int64_t count) const {
-    std::vector<int64_t> chosen;
-    count = std::min(count, size());
-    for (int64_t i = 0; i < count; ++i) chosen.push_back(ids_[static_cast<size_t>(i * size() / count)]);
-    return [this, chosen](const exporting::Visit& visit) {
-      data::Loader loader(*store_, chosen, spec_,
+ private:
+  exporting::Batches batches(const std::vector<int64_t>& ids) const {
+    return [this, &ids](const exporting::Visit& visit) {
+      data::Loader loader(*store_, ids, spec_,
                           {.batch_size = batch_size_,
                            .global_batch = batch_size_,
-                           .steps = data::steps_per_epoch(static_cast<int64_t>(chosen.size()), batch_size_),
+                           .steps = data::steps_per_epoch(static_cast<int64_t>(ids.size()), batch_size_),
                            .shuffle = false,
                            .augment = false,
                            .threads = threads_},
@@ -95,34 +108,37 @@ class Samples {
     };
   }
 
- private:
   int64_t batch_size_;
   int threads_;
   data::SampleSpec spec_;
   std::unique_ptr<data::Store> store_;
-  std::vector<int64_t> ids_;
+  std::vector<int64_t> calibration_, measured_;
+  std::string measured_split_;
 };
 
 void tell(const exporting::Int8Graph& int8, const exporting::Score& before, const exporting::Score& after,
-          const Options& options) {
-  const std::string unit = before.name == "top-1" ? " %" : "";
-  log::plain(str("calibrated on ", human_count(options.samples), " samples of the ", options.split,
+          const Samples& samples, const std::string& split) {
+  const bool share = before.name == "top-1";
+  const int digits = share ? 2 : 4;
+  const std::string unit = share ? " %" : "";
+  log::plain(str("calibrated on ", human_count(samples.calibration_size()), " samples of the ", split,
                  " split (ranges: ", int8.clipping, "); outputs differ by ",
                  fixed(100 * int8.difference_rms / std::max(int8.output_rms, 1e-30), 2),
                  " % of their root mean square"));
-  log::plain(str(before.name, " on ", human_count(before.samples), " samples of the ", options.split,
-                 " split: float32 ", fixed(before.value, 4), unit, ", int8 ", fixed(after.value, 4), unit, " (change ",
-                 after.value < before.value ? "" : "+", fixed(after.value - before.value, 4), unit, ")"));
+  log::plain(str(before.name, " on ", human_count(before.samples), " samples of the ", samples.measured_split(),
+                 " split: float32 ", fixed(before.value, digits), unit, ", int8 ", fixed(after.value, digits), unit,
+                 " (change ", after.value < before.value ? "" : "+", fixed(after.value - before.value, digits),
+                 share ? " points" : "", ")"));
 }
 
-exporting::Graph int8_graph(const exporting::Graph& graph, const LoadedModel& model, Options options, int threads) {
+exporting::Graph int8_graph(const exporting::Graph& graph, const LoadedModel& model, const Options& options,
+                            int threads) {
   const Samples samples(model, options, threads);
-  options.samples = std::min(options.samples, samples.size());
   const auto scale = graph.metadata.find("angle_scale");
   const double output_scale = scale == graph.metadata.end() ? 1 : std::stod(scale->second);
-  exporting::Int8Graph int8 = exporting::to_int8(graph, samples.spread(options.samples));
-  const exporting::Batches all = samples.spread(samples.size());
-  tell(int8, exporting::score(graph, all, output_scale), exporting::score(int8.graph, all, output_scale), options);
+  exporting::Int8Graph int8 = exporting::to_int8(graph, samples.calibration());
+  tell(int8, exporting::score(graph, samples.measured(), output_scale),
+       exporting::score(int8.graph, samples.measured(), output_scale), samples, options.split);
   return std::move(int8.graph);
 }
 
@@ -134,8 +150,8 @@ std::string torchscript(const LoadedModel& model) {
   return std::move(out).str();
 }
 
-// What can be known before any weight is read; gives `out` its default.
-void check(Options* options, const fs::path& checkpoint) {
+// What can be known before any weight is read; gives `out` its default. Returns the network's name.
+std::string check(Options* options, const fs::path& checkpoint) {
   const exporting::Metadata metadata = checkpoint::read_header(checkpoint / "model.safetensors").metadata;
   const std::string& network = exporting::required(metadata, "network");
   if (options->format == "torchscript" && network != "torchscript") {
@@ -152,16 +168,18 @@ void check(Options* options, const fs::path& checkpoint) {
   if (fs::exists(options->out) && !options->force) {
     throw OutputError(str(options->out, " exists: --force replaces it, --out FILE names another"));
   }
+  return network;
 }
 
 // Rank 0 does the work; the others take part in loading alone.
 int export_to(Launched& launched, const Options& given) {
   Options options = given;
   fs::path checkpoint;
+  std::string network;
   dist::agree_on_rank0(launched.host, [&] {
     checkpoint = find_checkpoint(options.path);
     checkpoint::Store::verify(checkpoint);
-    check(&options, checkpoint);
+    network = check(&options, checkpoint);
   });
   std::optional<LoadedModel> model;
   if (options.format == "onnx-int8" || options.format == "torchscript") {
@@ -185,8 +203,8 @@ int export_to(Launched& launched, const Options& given) {
     const fs::path out = options.out;
     if (out.has_parent_path()) real_file_system().create_folders(out.parent_path());
     write_atomically(real_file_system(), out, bytes);
-    log::plain(str("wrote ", options.out, " (", options.format, "): ", human_bytes(static_cast<double>(bytes.size())),
-                   ", from ", checkpoint.string()));
+    log::plain(str("wrote ", options.out, ": ", network, " as ", options.format, ", ",
+                   human_bytes(static_cast<double>(bytes.size())), ", from ", checkpoint.string()));
   });
   return 0;
 }
@@ -203,7 +221,8 @@ int run_export(const Arguments& arguments) {
   app.add_option("--out", options.out, "the file to write (default: NETWORK.safetensors, NETWORK.onnx, ...)");
   app.add_flag("--force", options.force, "replace an existing file");
   app.add_option("--data", options.data, "onnx-int8: a dtrain HDF5 file; default: the one it was trained on");
-  app.add_option("--split", options.split, "onnx-int8: calibrate and measure on train, val or test")
+  app.add_option("--split", options.split,
+                 "onnx-int8: calibrate on train, val or test; measured on test if there is one")
       ->check(CLI::IsMember({"train", "val", "test"}))
       ->capture_default_str();
   app.add_option("--samples", options.samples, "onnx-int8: calibrate on so many samples of the split")

@@ -16,7 +16,9 @@ namespace dtrain {
 namespace {
 
 [[noreturn]] void fail(std::string_view operation, const std::filesystem::path& path, int code) {
-  const char* advice = code == ENOSPC || code == EDQUOT ? ": free some space or choose another --run.folder"
+  // Which option it is depends on what is written: --run.folder of a run, --out of every other command.
+  const char* advice = code == ENOSPC || code == EDQUOT ? ": free some space, or choose another --out or --run.folder"
+                       : code == EFBIG ? ": raise the limit (ulimit -f), or choose a file system for files of this size"
                        : code == EACCES || code == EROFS || code == EPERM ? ": choose a folder that you may write to"
                                                                           : "";
   throw OutputError(str("cannot ", operation, " ", path.string(), ": ", std::strerror(code), advice));
