@@ -96,7 +96,7 @@ def exported_twice(run, folder, *texts):
 
 
 def int8_angles_are_as_good_as_measured(folder):
-    before, after = exported_twice(trained(), folder, "calibrated on 16 samples of the val split",
+    before, after = exported_twice(trained(), folder, "calibrated on 20 samples of the val split",
                                    "mean absolute error on 24 samples of the test split", "change")
     assert abs(after - before) < 0.05 * before, (before, after)
     images, targets = test_split(SHARED / "d.h5")
