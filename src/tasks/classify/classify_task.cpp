@@ -6,8 +6,8 @@
 #include "config/model_defaults.h"
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/target_defect.h"
 #include "models/models.h"
+#include "tasks/class_check.h"
 #include "tasks/classify/class_weights.h"
 #include "tasks/confusion.h"
 #include "tasks/task.h"
@@ -73,15 +73,9 @@ class ClassifyTask : public Task {
     if (schema.target != data::Field{data::Element::kInt64, {}} || schema.input.element != data::Element::kUint8) {
       throw DataError(str(file, ": classify needs /inputs uint8 [N, H, W, 3] and /targets int64 [N]"));
     }
-    const std::string names = store.attribute("class_names"), known = join(facts_.classes, "\n");
-    if (names != known) {
-      throw DataError(str(file, " has the classes ", join(split(names, '\n'), ", "), "; the network knows ",
-                          join(facts_.classes, ", "), ": their names and order must be the same"));
-    }
+    check_class_names(store, facts_.classes);
     if (config_.data.on_bad_sample == "skip") {  // the loader leaves bad ones out, and says so
-      if (const auto unknown = data::first_unknown_target(store)) {
-        throw DataError(str(file, "#", *unknown, ": its class is not known (source ", store.source(*unknown), ")"));
-      }
+      check_classes_are_known(store);
     } else if (const auto bad = data::first_bad_class(store, classes_)) {
       throw DataError(str(file, "#", bad->id, ": class ", bad->value, " is not one of the ", classes_,
                           " from 0 (source ", store.source(bad->id),

@@ -7,10 +7,10 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/target_defect.h"
 #include "models/cnn_lstm.h"
 #include "models/masked_noise.h"
 #include "models/random_context.h"
+#include "tasks/class_check.h"
 #include "tasks/confusion.h"
 #include "tasks/sequence/phases.h"
 #include "tasks/task.h"
@@ -64,15 +64,9 @@ class SequenceTask : public Task {
       throw DataError(
           str(file, ": ", class_count(), " classes (root attribute class_names): there is nothing to tell apart"));
     }
-    const std::string names = store.attribute("class_names"), known = join(facts_.classes, "\n");
-    if (names != known) {
-      throw DataError(str(file, " has the classes ", join(split(names, '\n'), ", "), "; the network knows ",
-                          join(facts_.classes, ", "), ": their names and order must be the same"));
-    }
+    check_class_names(store, facts_.classes);
     if (config_.data.on_bad_sample == "skip") {  // the loader leaves bad ones out, and says so
-      if (const auto unknown = data::first_unknown_target(store)) {
-        throw DataError(str(file, "#", *unknown, ": its class is not known (source ", store.source(*unknown), ")"));
-      }
+      check_classes_are_known(store);
       return;
     }
     if (const auto bad = data::first_bad_class(store, class_count())) {
