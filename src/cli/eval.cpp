@@ -44,9 +44,7 @@ int eval(Launched& launched, const Options& options) {
     splits = data::splits(*store, config.data.val_share, config.train.seed);
     precision = train::parse_precision(how.amp, launched.device.type(), train::device_info(launched.device).capability);
   });
-  const std::vector<int64_t>& ids = options.split == "train" ? splits.train
-                                    : options.split == "val" ? splits.val
-                                                             : splits.test;
+  const std::vector<int64_t>& ids = split_ids(splits, options.split);
   dist::agree(host, [&] {
     if (ids.empty())
       throw DataError(str(config.data.file, " has no samples in its ", options.split, " split (try --split)"));

@@ -12,6 +12,7 @@
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/store.h"
 #include "cli/commands.h"
+#include "cli/inference_options.h"
 #include "cli/launch.h"
 #include "cli/loaded_model.h"
 #include "cli/options.h"
@@ -72,9 +73,7 @@ class Samples {
     store_ = data::Store::open(options.data.empty() ? config.data.file : options.data);
     model.task->check(*store_);
     const data::Splits splits = data::splits(*store_, config.data.val_share, config.train.seed);
-    const std::vector<int64_t>& ids = options.split == "train" ? splits.train
-                                      : options.split == "val" ? splits.val
-                                                               : splits.test;
+    const std::vector<int64_t>& ids = split_ids(splits, options.split);
     if (ids.empty()) {
       throw DataError(str(store_->path().string(), " has no samples in its ", options.split, " split (try --split)"));
     }
@@ -196,7 +195,7 @@ int export_to(Launched& launched, const Options& given) {
       const exporting::Weights weights = exporting::read_weights(checkpoint / "model.safetensors", &metadata);
       exporting::Graph graph = exporting::build_graph(weights, metadata);
       if (options.format == "onnx-int8") {
-        graph = int8_graph(graph, *model, options, std::clamp(launched.cores / 2, 1, 8));
+        graph = int8_graph(graph, *model, options, default_reader_threads(launched.cores));
       }
       bytes = exporting::to_onnx(graph);
     }

@@ -5,6 +5,12 @@
 
 namespace dtrain::cli {
 
+int default_reader_threads(int cores) { return std::clamp(cores / 2, 1, 8); }
+
+const std::vector<int64_t>& split_ids(const data::Splits& splits, const std::string& split) {
+  return split == "train" ? splits.train : split == "val" ? splits.val : splits.test;
+}
+
 void InferenceOptions::add_to(CLI::App& app) {
   app.add_option("--batch-size", batch_size, "samples per rank and forward pass")
       ->check(CLI::Range(1, 1 << 20))
@@ -21,7 +27,7 @@ void InferenceOptions::add_to(CLI::App& app) {
 }
 
 int InferenceOptions::threads(int cores) const {
-  return workers > 0 ? static_cast<int>(workers) : std::clamp(cores / 2, 1, 8);
+  return workers > 0 ? static_cast<int>(workers) : default_reader_threads(cores);
 }
 
 }  // namespace dtrain::cli

@@ -4,12 +4,20 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "data/store.h"
 
 namespace CLI {
 class App;
 }
 
 namespace dtrain::cli {
+
+int default_reader_threads(int cores);  // of a rank with so many cores
+
+// The samples of "train", "val" or "test".
+const std::vector<int64_t>& split_ids(const data::Splits&, const std::string& split);
 
 struct InferenceOptions {
   std::string amp = "fp32", device = "auto";

@@ -98,7 +98,7 @@ Samples open_samples(const Options& options, const LoadedModel& model, const std
     std::iota(samples.ids.begin(), samples.ids.end(), 0);
   } else {
     const data::Splits splits = data::splits(*samples.store, model.config.data.val_share, model.config.train.seed);
-    samples.ids = options.split == "train" ? splits.train : options.split == "val" ? splits.val : splits.test;
+    samples.ids = split_ids(splits, options.split);
   }
   if (samples.ids.empty()) {
     throw DataError(str(files.front(), " has no samples", options.split == "all" ? "" : " in its ",

@@ -10,6 +10,7 @@
 #include "checkpoint/store.h"
 #include "cli/banner.h"
 #include "cli/commands.h"
+#include "cli/inference_options.h"
 #include "cli/launch.h"
 #include "cli/quickstart.h"
 #include "cli/run_folder.h"
@@ -160,7 +161,7 @@ int train(Launched& launched, Request& request) {
     statistics = dist::make_gradient_communicator(config.dist, world, launched.device);
   }
   const int loader_threads =
-      config.data.workers > 0 ? static_cast<int>(config.data.workers) : std::clamp(launched.cores / 2, 1, 8);
+      config.data.workers > 0 ? static_cast<int>(config.data.workers) : default_reader_threads(launched.cores);
   if (world.rank == 0 && world.size > static_cast<int64_t>(splits.train.size())) {
     log::warning(
         str("more ranks (", world.size, ") than training samples (", splits.train.size(), "): some ranks only wait"));
