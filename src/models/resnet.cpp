@@ -75,8 +75,13 @@ class ResNet : public Network {
   }
 
   at::Tensor forward(at::Tensor x) override {
-    x = bn1_->forward(conv1_->forward(x)).relu_();
-    x = at::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
+    // The largest pictures of all lie in the stem, which has no module of its own.
+    auto stem = [conv1 = conv1_, bn1 = bn1_](const at::Tensor& images) mutable {
+      return at::max_pool2d(bn1->forward(conv1->forward(images)).relu_(), /*kernel_size=*/3, /*stride=*/2,
+                            /*padding=*/1);
+    };
+    const bool kept = !checkpointing_ || !is_training();
+    x = kept ? stem(x) : checkpointed({conv1_->weight, bn1_->weight, bn1_->bias}, stem, x);
     for (const auto& block : blocks_) x = segment(checkpointing_, block, x);
     return fc_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
   }

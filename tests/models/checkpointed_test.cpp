@@ -88,16 +88,18 @@ void expect_the_same(const Trained& with, const Trained& without) {
 class EveryNetwork : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryNetwork, HasTheSameBitsInLessMemory) {
-  const Setting setting{.network = GetParam(), .size = 96};
+  // simple_cnn: its weights' gradients, not its activations, are what fills the memory. The others are to be looked at
+  // where it is the other way round.
+  const bool heavy_weights = GetParam() == "simple_cnn";
+  const Setting setting{.network = GetParam(), .size = heavy_weights ? 96 : 192};
   const Trained with = train(setting, true), without = train(setting, false);
   expect_the_same(with, without);
   const auto megabytes = [](int64_t bytes) { return 1e-6 * static_cast<double>(bytes); };
   std::printf("%s: %.1f MB held for backward instead of %.1f MB, peak %.1f MB instead of %.1f MB\n", GetParam().c_str(),
               megabytes(with.held), megabytes(without.held), megabytes(with.peak), megabytes(without.peak));
   EXPECT_LT(megabytes(with.held), 0.6 * megabytes(without.held));
-  // simple_cnn: its weights' gradients, not its activations, are what fills the memory.
-  if (GetParam() != "simple_cnn") {
-    EXPECT_LT(with.peak, without.peak);
+  if (!heavy_weights) {
+    EXPECT_LT(megabytes(with.peak), 0.9 * megabytes(without.peak));
   }
 }
 
