@@ -84,6 +84,20 @@ config::Config resolve(Request& request, const std::optional<checkpoint::Content
   return merged;
 }
 
+// Of the same bytes another split may have been made: then what was trained on could be tested on.
+void keep_data(const train::TrainingState& saved, const data::Store& store, const data::Splits& splits) {
+  const std::string& file = store.path().string();
+  if (saved.data_checksum != store.schema().checksum) {
+    throw ConfigError(
+        str("a resumed run keeps its data: ", file, " has another checksum than the data of the checkpoint"));
+  }
+  if (saved.splits_checksum != data::checksum(splits)) {
+    throw ConfigError(str("a resumed run keeps its data: ", file,
+                          " has the samples of the checkpoint's data, divided otherwise into training, validation and "
+                          "test: start a new run"));
+  }
+}
+
 int train(Launched& launched, Request& request) {
   const dist::World& world = launched.world;
   dist::Communicator& host = launched.host;
@@ -120,16 +134,13 @@ int train(Launched& launched, Request& request) {
     task = tasks::make_task(config, tasks::facts_of(*store, splits.train));
     task->check(*store);
     if (splits.train.empty()) throw DataError(str(config.data.file, " has no training samples"));
-    if (content && train::from_json(content->state_json).data_checksum != store->schema().checksum) {
-      throw ConfigError(str("a resumed run keeps its data: ", config.data.file,
-                            " has another checksum than the data of the checkpoint"));
-    }
     train::watched_metric(*task, config.train.metric);
     batches = train::batch_arithmetic(config.train, world.size, static_cast<int64_t>(splits.train.size()));
     if (config.train.overfit_batches > 0) {
       splits = train::overfit_splits(splits, config.train.overfit_batches * batches.global_batch, config.train.seed);
       batches = train::batch_arithmetic(config.train, world.size, static_cast<int64_t>(splits.train.size()));
     }
+    if (content) keep_data(train::from_json(content->state_json), *store, splits);
     config.train.global_batch = batches.global_batch;
     config.train.accumulate = 0;  // follows from it, at any number of ranks
     precision = train::parse_precision(config.train.amp, launched.device.type(),

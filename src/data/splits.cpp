@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
 
 #include "core/check.h"
+#include "core/hash.h"
 #include "core/random.h"
 #include "data/store.h"
 
@@ -44,6 +46,12 @@ Splits splits(const Store& store, double val_share, uint64_t seed) {
   result.val.assign(border, result.train.end());
   result.train.erase(border, result.train.end());
   return result;
+}
+
+uint64_t checksum(const Splits& splits) {
+  uint64_t sum = 0;
+  for (const auto* ids : {&splits.train, &splits.val, &splits.test}) sum = xxh64(std::as_bytes(std::span(*ids)), sum);
+  return sum;
 }
 
 }  // namespace dtrain::data

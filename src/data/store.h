@@ -90,6 +90,7 @@ struct Splits {
   std::vector<int64_t> train, val, test;
 };
 Splits splits(const Store&, double val_share, uint64_t seed);
+uint64_t checksum(const Splits&);  // equal for equal ids in equal order and of equal use
 
 // The first sample with a target element that is not finite or outside [lowest, highest]; none if all is well.
 struct BadTarget {

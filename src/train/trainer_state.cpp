@@ -78,7 +78,7 @@ checkpoint::Content Trainer::content() {
                                 .plateau = plateau_,
                                 .scaler = scaler_.state(),
                                 .data_checksum = parts_.store.schema().checksum,
-                                .train_samples = static_cast<int64_t>(parts_.splits.train.size()),
+                                .splits_checksum = data::checksum(parts_.splits),
                                 .config_yaml = config::to_yaml(parts_.config),
                                 .torch_version = TORCH_VERSION});
   return content;

@@ -9,7 +9,7 @@
 namespace dtrain::train {
 namespace {
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 // JSON numbers are doubles to many readers: 64-bit words travel as hexadecimal text.
 std::string hex(uint64_t word) {
@@ -38,7 +38,7 @@ std::string to_json(const TrainingState& s) {
   json["plateau"] = {{"best", number(s.plateau.best)}, {"bad", s.plateau.bad}, {"factor", s.plateau.factor}};
   json["scaler"] = {
       {"scale", s.scaler.scale}, {"growth_tracker", s.scaler.growth_tracker}, {"skipped", s.scaler.skipped}};
-  json["data"] = {{"checksum", hex(s.data_checksum)}, {"train_samples", s.train_samples}};
+  json["data"] = {{"checksum", hex(s.data_checksum)}, {"splits", hex(s.splits_checksum)}};
   json["torch"] = s.torch_version;
   json["config"] = s.config_yaml;
   return json.dump(2) + "\n";
@@ -59,7 +59,7 @@ TrainingState from_json(const std::string& text) {
     s.plateau = {number(plateau.at("best")), plateau.at("bad"), plateau.at("factor")};
     s.scaler = {json.at("scaler").at("scale"), json.at("scaler").at("growth_tracker"), json.at("scaler").at("skipped")};
     s.data_checksum = std::stoull(json.at("data").at("checksum").get<std::string>(), nullptr, 16);
-    s.train_samples = json.at("data").at("train_samples");
+    s.splits_checksum = std::stoull(json.at("data").at("splits").get<std::string>(), nullptr, 16);
     s.torch_version = json.at("torch");
     s.config_yaml = json.at("config");
     return s;

@@ -19,7 +19,7 @@ struct TrainingState {
   Plateau plateau;
   GradScaler::State scaler;
   uint64_t data_checksum = 0;
-  int64_t train_samples = 0;
+  uint64_t splits_checksum = 0;  // of what is trained, validated and tested on
   std::string config_yaml;  // resolved, of the run that saved
   std::string torch_version;
 };

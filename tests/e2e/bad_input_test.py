@@ -165,6 +165,10 @@ def resume_with_another_network(folder):
     one_message(train(folder, "--resume", "auto", train__seed=9), 78, "train.seed")
     runner.synth(folder / "other.h5", 40, seed=2)
     one_message(train(folder, "--resume", "auto", data__file="other.h5"), 78, "checksum")
+    with h5py.File(folder / "d.h5", "r+") as f:  # the same samples, divided otherwise
+        train_ids, test_ids = f["splits/train"], f["splits/test"]
+        train_ids[0], test_ids[0] = test_ids[0], train_ids[0]
+    one_message(train(folder, "--resume", "auto"), 78, "divided otherwise")
     assert fingerprint(folder / "runs/r") == before
 
 

@@ -70,6 +70,16 @@ TEST(Splits, AtLeastOneGroupAndNotAll) {
   EXPECT_TRUE(splits(*store, 0, 1).val.empty());
 }
 
+TEST(Splits, AChecksumTellsUsesAndOrder) {
+  const Splits s{.train = {0, 1, 2}, .val = {3}, .test = {4, 5}};
+  EXPECT_EQ(checksum(s), checksum(Splits{{0, 1, 2}, {3}, {4, 5}}));
+  EXPECT_NE(checksum(s), checksum(Splits{{0, 2, 1}, {3}, {4, 5}}));
+  EXPECT_NE(checksum(s), checksum(Splits{{0, 1}, {2, 3}, {4, 5}}));
+  EXPECT_NE(checksum(s), checksum(Splits{{0, 1, 2}, {3, 4}, {5}}));
+  EXPECT_NE(checksum(s), checksum(Splits{{0, 1, 2, 3}, {}, {4, 5}}));
+  EXPECT_NE(checksum(s), checksum(Splits{{0, 1, 2}, {4, 5}, {3}}));
+}
+
 TEST(Splits, OneGroupCannotBeDivided) {
   const TempDir folder;
   const Splits s = splits(*store_with(folder, 6, extras_of(6, 6)), 0.5, 1);

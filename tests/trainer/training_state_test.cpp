@@ -18,7 +18,7 @@ TrainingState example() {
           .plateau = {.best = 1.0 / 3, .bad = 4, .factor = 0.1},
           .scaler = {65536, 17, 3},
           .data_checksum = 0xffffffffffffffffULL,
-          .train_samples = 1000,
+          .splits_checksum = 0x8000000000000001ULL,
           .config_yaml = "task: headpose\n",
           .torch_version = "2.11.0"};
 }
@@ -39,6 +39,7 @@ TEST(TrainingState, SurvivesJsonBitByBit) {
   EXPECT_EQ(after.scaler.growth_tracker, 17);
   EXPECT_EQ(after.scaler.skipped, 3);
   EXPECT_EQ(after.data_checksum, before.data_checksum);
+  EXPECT_EQ(after.splits_checksum, before.splits_checksum);
   EXPECT_EQ(after.config_yaml, before.config_yaml);
 }
 
@@ -54,7 +55,7 @@ TEST(TrainingState, WhatCannotBeReadIsACheckpointError) {
   EXPECT_THROW(from_json("{}"), CheckpointError);
   EXPECT_THROW(from_json(good.substr(0, good.size() / 2)), CheckpointError);
   std::string other = good;
-  other.replace(other.find("\"version\": 2"), 12, "\"version\": 1");
+  other.replace(other.find("\"version\": 3"), 12, "\"version\": 1");
   EXPECT_THROW(from_json(other), CheckpointError);
   std::string misshapen = good;
   misshapen.replace(misshapen.find("fedcba98"), 8, "zzzzzzzz");
