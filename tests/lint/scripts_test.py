@@ -1,8 +1,13 @@
-"""Shell scripts pass shellcheck and stop at errors, YAML passes yamllint, C++ is formatted, Python compiles."""
+"""Shell scripts pass shellcheck and stop at errors, YAML passes yamllint, C++ is formatted, Python compiles; the batch script ends as its ranks do."""
 import ast
 import os
+import pathlib
 import re
+import signal
 import subprocess
+import sys
+import tempfile
+import time
 import unittest
 
 import tree
@@ -55,6 +60,40 @@ class Scripts(unittest.TestCase):
     def test_python_compiles(self):
         for path in tree.files("*.py"):
             ast.parse(tree.read(path), str(path))
+
+
+class SlurmScript(unittest.TestCase):
+    """launch/slurm/dtrain.sbatch with an srun of our own that ends as told, or waits for USR1."""
+
+    def batch(self, srun, signal_it=False):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "env.sh").touch()
+            ready = folder / "ready"
+            for program, text in {"scontrol": 'print("requeued", sys.argv[2])', "srun": srun}.items():
+                lines = ["#!" + sys.executable, "import os, pathlib, signal, sys, time", f"ready = pathlib.Path({str(ready)!r})", text]
+                (folder / program).write_text("\n".join(lines) + "\n")
+                (folder / program).chmod(0o755)
+            env = dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}", DTRAIN_PREFIX=str(folder), SLURM_JOB_NAME="j", SLURM_JOB_ID="7")
+            script = subprocess.Popen(["bash", str(tree.ROOT / "launch/slurm/dtrain.sbatch")], env=env, text=True, stdout=subprocess.PIPE,
+                                      start_new_session=True)
+            while signal_it and not ready.exists():
+                time.sleep(0.02)
+            if signal_it:
+                os.killpg(script.pid, signal.SIGUSR1)
+            output, _ = script.communicate(timeout=30)
+            return script.returncode, "requeued 7" in output
+
+    def test_its_exit_code_is_that_of_the_ranks(self):
+        self.assertEqual(self.batch("sys.exit(0)"), (0, False))
+        self.assertEqual(self.batch("sys.exit(78)"), (78, False))
+
+    def test_ranks_that_saved_on_request_are_queued_again(self):
+        save = "signal.signal(signal.SIGUSR1, lambda *_: (time.sleep(0.5), sys.exit(75)))\nready.touch()\ntime.sleep(20)"
+        self.assertEqual(self.batch(save, signal_it=True), (75, True))
+
+    def test_ranks_that_the_signal_ended_are_queued_again(self):
+        self.assertEqual(self.batch("os.kill(os.getpid(), signal.SIGUSR1)"), (138, True))
 
 
 if __name__ == "__main__":
