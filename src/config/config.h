@@ -1,6 +1,6 @@
 #pragma once
 
-// The whole configuration as plain structs: default, unit and meaning beside each field. config/table.cpp lists every
+// The whole configuration as plain structs: default, unit and meaning beside each field. config/table.h lists every
 // field once (name, range, text); the loader, --help, --print-config and docs/configuration.md are made from that list.
 // 0 or "auto" means: decided at start, and said in the banner.
 

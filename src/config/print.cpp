@@ -94,7 +94,8 @@ std::string reference_markdown() {
   const std::vector<Option> table = describe(defaults);
   std::ostringstream out;
   out << "# Configuration reference\n\n"
-         "Made from the table in `src/config/table.cpp` by `cmake --build build --target configuration_reference`; a "
+         "Made from the table in `src/config/` (`*_keys.cpp`) by `cmake --build build --target "
+         "configuration_reference`; a "
          "test\n"
          "compares. Every key can stand in the YAML config (`section:` and below it `  key: value`) and on the command "
          "line\n"

@@ -2,9 +2,8 @@
 
 // The one table of all configuration keys. The loader, the flags, --help, --print-config and docs/configuration.md are
 // made from it, so that none of them can know a key that another does not. A new key is one field in config.h and one
-// entry in table.cpp.
+// entry in the file of its section (keys.h).
 
-#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,14 +11,9 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/range.h"
 
 namespace dtrain::config {
-
-struct Range {  // of a number
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
-  bool low_open = false, high_open = false;  // the end itself is outside
-};
 
 using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, Interval*>;
 

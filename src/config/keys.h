@@ -1,0 +1,31 @@
+#pragma once
+
+// The entries of the table (table.h), section by section: task_keys.cpp, data_keys.cpp, train_keys.cpp, run_keys.cpp.
+// The targets point into the argument, which must outlive the result.
+
+#include <vector>
+
+#include "config/table.h"
+
+namespace dtrain::config {
+
+std::vector<Option> task_keys(Config&);  // the task's name, and what `module` needs
+std::vector<Option> model_keys(Model&);
+std::vector<Option> pointer_keys(Pointer&);
+std::vector<Option> sequence_keys(Sequence&);
+
+std::vector<Option> data_keys(Data&);
+std::vector<Option> augment_keys(Augment&);
+
+std::vector<Option> train_keys(Train&);
+std::vector<Option> optimizer_keys(Optimizer&);
+std::vector<Option> schedule_keys(Schedule&);
+std::vector<Option> amp_keys(Amp&);
+
+std::vector<Option> run_keys(Run&);
+std::vector<Option> checkpoint_keys(Checkpoint&);
+std::vector<Option> dist_keys(Dist&);
+std::vector<Option> device_keys(Device&);
+std::vector<Option> metrics_keys(Metrics&);
+
+}  // namespace dtrain::config

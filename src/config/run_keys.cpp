@@ -1,0 +1,108 @@
+// The run around the training: its folder, what it saves, where and beside whom it runs, what it tells.
+
+#include "config/keys.h"
+
+namespace dtrain::config {
+
+std::vector<Option> run_keys(Run& run) {
+  return {
+      {.path = "run.name",
+       .alias = "name",
+       .target = &run.name,
+       .text = "name of the run and of its folder; empty: task-date-time. An existing one needs --resume"},
+      {.path = "run.folder", .target = &run.folder, .text = "where run folders are made"},
+      {.path = "run.log_every",
+       .target = &run.log_every,
+       .text = "a step line every so often",
+       .unit = "500s steps, 2e epochs, 10m minutes"},
+      {.path = "run.progress",
+       .target = &run.progress,
+       .text = "progress bar or step lines; auto: a bar on a terminal, lines under mpirun",
+       .allowed = {"auto", "bar", "lines"}},
+      {.path = "run.resume",
+       .alias = "resume",
+       .target = &run.resume,
+       .text = "auto: continue the run of this name, or start it; or the path of a checkpoint or run folder"},
+  };
+}
+
+std::vector<Option> checkpoint_keys(Checkpoint& checkpoint) {
+  return {
+      {.path = "checkpoint.every",
+       .target = &checkpoint.every,
+       .text = "save every so often, and at the end",
+       .unit = "500s steps, 2e epochs, 10m minutes"},
+      {.path = "checkpoint.keep_last",
+       .target = &checkpoint.keep_last,
+       .text = "checkpoints to keep besides the best",
+       .range = at_least(1)},
+      {.path = "checkpoint.keep_best",
+       .target = &checkpoint.keep_best,
+       .text = "keep the best by the validation metric"},
+  };
+}
+
+std::vector<Option> dist_keys(Dist& dist) {
+  return {
+      {.path = "dist.backend",
+       .target = &dist.backend,
+       .text = "how gradients travel; auto: nccl with one GPU per rank, staged with shared GPUs, mpi on CPUs",
+       .allowed = {"auto", "nccl", "staged", "mpi"}},
+      {.path = "dist.timeout",
+       .target = &dist.timeout,
+       .text = "a rank without progress for so long ends the job",
+       .unit = "seconds",
+       .range = between(1, 1e6)},
+      {.path = "dist.bucket_mb",
+       .target = &dist.bucket_mb,
+       .text = "gradients sent at once",
+       .unit = "MiB",
+       .range = up_to(0, 4096)},
+      {.path = "dist.first_bucket_mb",
+       .target = &dist.first_bucket_mb,
+       .text = "the first ones, small to start early",
+       .unit = "MiB",
+       .range = up_to(0, 4096)},
+  };
+}
+
+std::vector<Option> device_keys(Device& device) {
+  return {
+      {.path = "device.type",
+       .target = &device.type,
+       .text = "auto: GPUs when there are any",
+       .allowed = {"auto", "cuda", "cpu"}},
+      {.path = "device.threads",
+       .target = &device.threads,
+       .text = "CPU threads per rank; 0: cores it may use ÷ ranks on them",
+       .range = between(0, 4096)},
+      {.path = "device.cudnn_benchmark",
+       .target = &device.cudnn_benchmark,
+       .text = "let cuDNN try its algorithms at the first steps"},
+  };
+}
+
+std::vector<Option> metrics_keys(Metrics& metrics) {
+  return {
+      {.path = "metrics.enabled", .target = &metrics.enabled, .text = "serve Prometheus metrics over HTTP"},
+      {.path = "metrics.bind",
+       .target = &metrics.bind,
+       .text = "address to listen on; 0.0.0.0: reachable from outside"},
+      {.path = "metrics.port",
+       .target = &metrics.port,
+       .text = "first port, plus the local rank; 0: any free one",
+       .range = between(0, 65535)},
+      {.path = "metrics.linger_seconds",
+       .target = &metrics.linger_seconds,
+       .text = "keep serving after the last step",
+       .unit = "seconds",
+       .range = between(0, 86400)},
+      {.path = "metrics.gpu_interval",
+       .target = &metrics.gpu_interval,
+       .text = "between readings of the GPU's sensors",
+       .unit = "seconds",
+       .range = between(0.1, 3600)},
+  };
+}
+
+}  // namespace dtrain::config
