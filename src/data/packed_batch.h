@@ -40,4 +40,10 @@ struct PackedBatch {
   static int64_t aligned(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 };
 
+// The sizes of a batch of these samples.
+PackedBatch packed_batch(const Store&, const SampleSpec&, bool augment, const std::vector<int64_t>& ids);
+
+// Rows of a sample's input, as Batch::lengths counts them: the first dimension of [rows, F] and [T, F], else 1.
+int64_t length_of(const Store&, int64_t id);
+
 }  // namespace dtrain::data

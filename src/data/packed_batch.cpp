@@ -1,0 +1,33 @@
+#include "data/packed_batch.h"
+
+#include <algorithm>
+
+namespace dtrain::data {
+
+int64_t length_of(const Store& store, int64_t id) {
+  const Field& input = store.schema().input;
+  if (input.variable()) return store.input_rows(id);
+  return input.shape.size() == 2 ? input.shape[0] : 1;
+}
+
+PackedBatch packed_batch(const Store& store, const SampleSpec& spec, bool augment, const std::vector<int64_t>& ids) {
+  const auto sizes = [&](const Field& field, auto&& rows_of) {
+    std::vector<int64_t> result{static_cast<int64_t>(ids.size())};
+    result.insert(result.end(), field.shape.begin(), field.shape.end());
+    if (field.variable()) {
+      result[1] = 0;
+      for (const int64_t id : ids) result[1] = std::max(result[1], rows_of(id));
+    }
+    return result;
+  };
+  const Schema& schema = store.schema();
+  PackedBatch result;
+  result.kind = spec.kind;
+  result.inputs = sizes(schema.input, [&](int64_t id) { return store.input_rows(id); });
+  result.targets = sizes(schema.target, [&](int64_t id) { return store.target_rows(id); });
+  result.target_element = schema.target.element;
+  result.needs_mean = augment && spec.contrast > 0;
+  return result;
+}
+
+}  // namespace dtrain::data
