@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "checkpoint/safetensors_header.h"
+#include "checkpoint/safetensors_json.h"
 #include "core/check.h"
 
 namespace dtrain::checkpoint {

@@ -1,9 +1,8 @@
 #pragma once
 
 // The header of a safetensors file, parsed without trust: 8 bytes of length (little endian), then JSON of that length,
-// then the tensors' bytes without holes. A parser of its own, not a JSON library: the grammar is small, a duplicate key
-// must be an error, and memory must not grow beyond what the header itself takes. Knows no torch, so that it can be
-// fuzzed alone. Errors: CheckpointError naming the file, the tensor and the fault. Thread-safety: pure functions.
+// then the tensors' bytes without holes. Knows no torch, so that it can be fuzzed alone. Errors: CheckpointError naming
+// the file, the tensor and the fault. Thread-safety: pure functions.
 
 #include <cstddef>
 #include <cstdint>
@@ -44,7 +43,5 @@ SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes, const
 
 SafetensorsHeader read_header(const std::filesystem::path&);  // of a file; no tensor is read
 void read_exactly(std::istream& in, uint64_t position, std::span<std::byte> out, const std::string& file);
-
-std::string json_string(std::string_view text);  // quoted and escaped
 
 }  // namespace dtrain::checkpoint
