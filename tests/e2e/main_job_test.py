@@ -57,14 +57,12 @@ def a_taken_port_is_said_and_training_goes_on(folder):
     runner.synth(folder / "d.h5", 40)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        options = {**runner.SMALL, "data.file": "d.h5", "train.epochs": 1, "metrics.port": port}
-        runner.run(runner.flags(options), cwd=folder).expect(0, f"127.0.0.1:{port}", "finished: all")
+        runner.train(folder, train__epochs=1, metrics__port=port).expect(0, f"127.0.0.1:{port}", "finished: all")
 
 
 def a_progress_bar_leaves_the_step_lines_to_the_log(folder):
     runner.synth(folder / "d.h5", 40)
-    options = {**runner.SMALL, "data.file": "d.h5", "train.epochs": 1, "run.name": "bar", "run.progress": "bar"}
-    result = runner.run(runner.flags(options), cwd=folder).expect(0, "\033[K")
+    result = runner.train(folder, train__epochs=1, run__name="bar", run__progress="bar").expect(0, "\033[K")
     assert "| step 1/" not in result.output and "| step 1/" in (folder / "runs/bar/log.txt").read_text(), result.output
 
 

@@ -33,9 +33,7 @@ def trained():
     folder = SHARED
     if not (folder / "d.h5").exists():
         runner.synth(folder / "d.h5", 240, SIZE)
-        runner.run(["train", *runner.flags({**runner.SMALL, "run.folder": folder / "runs", "run.name": "r",
-                                            "data.file": folder / "d.h5", "model.image_size": SIZE, "train.epochs": 3,
-                                            "train.batch_size": 16})]).expect(0)
+        runner.train(folder, model__image_size=SIZE, train__epochs=3, train__batch_size=16).expect(0)
     return folder / "runs" / "r"
 
 
@@ -218,9 +216,8 @@ def a_module_leaves_as_torchscript_with_what_it_learned(folder):
             return self.fc(self.norm(self.conv(x)).relu().mean((2, 3)))
 
     torch.jit.script(Net()).save(folder / "net.pt")
-    runner.run(["train", *runner.flags({**runner.SMALL, "run.folder": folder / "runs", "run.name": "m", "task.name": "module",
-                                        "model.file": folder / "net.pt", "data.file": SHARED / "d.h5", "model.image_size": SIZE,
-                                        "train.epochs": 1, "train.batch_size": 64})]).expect(0)
+    runner.train(folder, run__name="m", task="module", model__file="net.pt", data__file=SHARED / "d.h5", model__image_size=SIZE,
+                 train__epochs=1, train__batch_size=64).expect(0)
     run = folder / "runs" / "m"
     export(run, "torchscript", folder / "trained.pt").expect(0, "torchscript")
     learned = load_file(newest(run) / "model.safetensors")

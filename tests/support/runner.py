@@ -61,6 +61,13 @@ def run(arguments, np=None, cwd=None, timeout=300, env=None):
     return Result(done.returncode, done.stdout, time.monotonic() - begin)
 
 
+def train(folder, *arguments, np=None, threads=1, **options):
+    """A small run `r` on d.h5 of the folder. Options are keys, with __ for the dot (run__name="a"); None leaves one of the defaults out."""
+    keys = {**SMALL, "data.file": "d.h5", "run.name": "r", **{key.replace("__", "."): value for key, value in options.items()}}
+    words = flags({key: value for key, value in keys.items() if value is not None})
+    return run([*arguments, *words], np=np, cwd=folder, env=environment(threads))
+
+
 class Running:
     """A run under way, for signals and scraping. Ends its own process group at the latest when it is left."""
 

@@ -158,9 +158,8 @@ def predict(folder, arguments, code=0):
 def a_cnn_learns_with_two_ranks_and_gives_python_its_weights(folder):
     runner.synth(folder / "d.h5", 60)
     network = save(Cnn, folder / "cnn.pt")
-    options = {**runner.SMALL, "task": "module", "task.loss": "smooth_l1", "model.file": "cnn.pt", "data.file": "d.h5", "run.name": "r",
-               "optimizer.lr": 0.01, "train.epochs": 3, "augment.crop_scale": 1}
-    result = runner.run(runner.flags(options), np=2, cwd=folder).expect(0, "network torchscript", "mae", "finished: all", "draws its own random numbers")
+    result = runner.train(folder, np=2, task="module", task__loss="smooth_l1", model__file="cnn.pt", optimizer__lr=0.01, train__epochs=3,
+                          augment__crop_scale=1).expect(0, "network torchscript", "mae", "finished: all", "draws its own random numbers")
     assert result.output.count("draws its own random numbers") == 1, result.output
     losses = [record["loss"] for record in runner.metrics(folder / "runs/r")]
     assert losses[-1] < losses[0], losses
@@ -256,8 +255,7 @@ def an_lstm_over_rows_and_lengths_tells_classes_apart(folder):
     samples, targets = sequences(folder / "s.h5")
     network = save(Lstm, folder / "lstm.pt")
     (folder / "c.yaml").write_text("task: {name: module, loss: cross_entropy, inputs: rows+lengths}\nmodel: {file: lstm.pt}\n")
-    options = {**runner.SMALL, "data.file": "s.h5", "run.name": "r", "optimizer.lr": 0.02, "train.epochs": 12}
-    runner.run(["c.yaml", *runner.flags(options)], np=2, cwd=folder).expect(0, "top1", "finished: all")
+    runner.train(folder, "c.yaml", np=2, data__file="s.h5", optimizer__lr=0.02, train__epochs=12).expect(0, "top1", "finished: all")
     network.load_state_dict(load_file(newest(folder, "r") / "model.safetensors"), strict=True)
     rows = predict(folder, ["runs/r", "s.h5", "--batch-size", "7"])
     assert [row["input"] for row in rows] == [f"s,{i}" for i in range(len(samples))]
@@ -281,21 +279,19 @@ def an_mlp_over_rows_fits_numbers(folder):
     rows_file(folder / "n.h5", x, (x[:, :2] * 3).astype(np.float32))
     save(Mlp, folder / "mlp.pt")
     (folder / "c.yaml").write_text("task: module\nmodel: {file: mlp.pt}\n")
-    options = {**runner.SMALL, "task.inputs": "rows", "data.file": "n.h5", "run.name": "r", "optimizer.lr": 0.02, "train.epochs": 5}
-    runner.run(["c.yaml", *runner.flags(options)], np=2, cwd=folder).expect(0, "mae", "finished: all")
+    options = dict(np=2, task__inputs="rows", data__file="n.h5", optimizer__lr=0.02, train__epochs=5)
+    runner.train(folder, "c.yaml", **options).expect(0, "mae", "finished: all")
     losses = [record["loss"] for record in runner.metrics(folder / "runs/r")]
     assert losses[-1] < 0.7 * losses[0], losses
     save(Unused, folder / "unused.pt")
-    again = {**options, "model.file": "unused.pt", "run.name": "u"}
-    runner.run(["c.yaml", *runner.flags(again)], np=2, cwd=folder).expect(0, "unused parameters", "spare.weight, spare.bias", "finished: all")
+    runner.train(folder, "c.yaml", **options, model__file="unused.pt", run__name="u").expect(0, "unused parameters", "spare.weight, spare.bias", "finished: all")
 
 
 def a_bad_sample_gives_a_row_that_says_so(folder):
     x = np.random.default_rng(1).normal(size=(60, 5)).astype(np.float32)
     rows_file(folder / "n.h5", x, x[:, :2].copy())
     save(Mlp, folder / "mlp.pt")
-    options = {**runner.SMALL, "task": "module", "model.file": "mlp.pt", "task.inputs": "rows", "data.file": "n.h5", "run.name": "r", "train.epochs": 1}
-    runner.run(runner.flags(options), cwd=folder).expect(0)
+    runner.train(folder, task="module", model__file="mlp.pt", task__inputs="rows", data__file="n.h5", train__epochs=1).expect(0)
     good = predict(folder, ["runs/r", "n.h5", "--batch-size", "7"])
     x[7, 2] = np.nan
     x[13:16] = np.inf  # all of a rank's share of a step
@@ -378,8 +374,7 @@ def a_run_refuses_what_it_cannot_train(folder):
 def another_file_than_the_trained_one_is_refused(folder):
     runner.synth(folder / "d.h5", 30)
     save(Cnn, folder / "cnn.pt")
-    options = {**runner.SMALL, "task": "module", "model.file": "cnn.pt", "data.file": "d.h5", "run.name": "r", "train.epochs": 1}
-    runner.run(runner.flags(options), cwd=folder).expect(0)
+    runner.train(folder, task="module", model__file="cnn.pt", train__epochs=1).expect(0)
     (folder / "cnn.pt").rename(folder / "moved.pt")
     runner.run(["eval", "runs/r"], cwd=folder).expect(74, "cnn.pt, which is not there: name it with --module")
     runner.run(["eval", "runs/r", "--module", "moved.pt"], cwd=folder, np=2).expect(0, "mae")
