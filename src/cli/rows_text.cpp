@@ -1,24 +1,17 @@
 #include "cli/rows_text.h"
 
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "core/shortest.h"
 
 namespace dtrain::cli {
 namespace {
 
-template <typename Number>
-std::string shortest(Number value) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-  return {text.data(), end};
-}
-
 // Most values were float32: their shortest text is that of a float32, not of the float64 that carries them.
 std::string number(double value) {
+  if (std::isnan(value)) return "nan";  // whatever its sign, which not every reader takes
   const auto narrow = static_cast<float>(value);
   return static_cast<double>(narrow) == value ? shortest(narrow) : shortest(value);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "config/table.h"
+#include "core/shortest.h"
 #include "core/strings.h"
 
 namespace dtrain::config {
@@ -50,11 +51,6 @@ bool is_decimal(std::string_view text) {
   text.remove_prefix(1);
   if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
   return !text.empty() && digits(text) == text.size();
-}
-
-std::string number_text(double value) {
-  char buffer[40];
-  return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
 }
 
 bool contains(const Range& range, double value) {
@@ -151,7 +147,7 @@ std::string value_text(const Option& option) {
   return std::visit(Overloaded{
                         [](bool* value) { return std::string(*value ? "true" : "false"); },
                         [](std::string* value) { return *value; },
-                        [](double* value) { return number_text(*value); },
+                        [](double* value) { return shortest(*value); },
                         [](Interval* value) { return to_string(*value); },
                         [](auto* value) { return std::to_string(*value); },
                     },
@@ -173,7 +169,7 @@ std::string range_text(const Option& option) {
   const Range& range = option.range;
   const bool has_low = std::isfinite(range.low), has_high = std::isfinite(range.high);
   // Large bounds are whole numbers that people know in digits, not in powers of ten.
-  const auto bound = [](double value) { return std::abs(value) >= 1e5 ? fixed(value, 0) : number_text(value); };
+  const auto bound = [](double value) { return std::abs(value) >= 1e5 ? fixed(value, 0) : shortest(value); };
   if (has_low && has_high && !range.low_open && !range.high_open)
     return str(bound(range.low), " to ", bound(range.high));
   std::string text;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <type_traits>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -15,13 +16,15 @@ const std::string* find(const Metadata& metadata, const std::string& key) {
   return found == metadata.end() ? nullptr : &found->second;
 }
 
-int64_t number(const Metadata& metadata, const std::string& key, int64_t otherwise) {
+template <typename Number>
+Number number(const Metadata& metadata, const std::string& key, Number otherwise) {
   const std::string* text = find(metadata, key);
   if (text == nullptr) return otherwise;
-  int64_t value = 0;
+  Number value{};
   const auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (code != std::errc() || end != text->data() + text->size() || value < 0) {
-    throw CheckpointError(str("model.safetensors says ", key, " '", *text, "', which is no count"));
+  if (code != std::errc() || end != text->data() + text->size() || !(value >= 0)) {
+    throw CheckpointError(str("model.safetensors says ", key, " '", *text, "', which is no ",
+                              std::is_integral_v<Number> ? "count" : "number from 0"));
   }
   return value;
 }
@@ -73,9 +76,9 @@ DataFacts facts_of(const data::Store& store, const std::vector<int64_t>& train_i
 
 DataFacts facts_of(const Metadata& metadata) {
   DataFacts facts;
-  facts.features = number(metadata, "features", 0);
-  facts.longest = number(metadata, "longest", 0);
-  facts.stored_size = number(metadata, "stored_size", 0);
+  facts.features = number<int64_t>(metadata, "features", 0);
+  facts.longest = number<int64_t>(metadata, "longest", 0);
+  facts.stored_size = number<int64_t>(metadata, "stored_size", 0);
   if (const std::string* names = find(metadata, "class_names")) facts.classes = names_in(*names);
   return facts;
 }
@@ -96,6 +99,10 @@ config::Config config_of(const Metadata& metadata) {
   config.model.image_size = number(metadata, "image_size", config.model.image_size);
   config.model.hidden = number(metadata, "hidden", config.model.hidden);
   config.augment = {.hflip = false, .crop_scale = 1, .brightness = 0, .contrast = 0, .saturation = 0, .hue = 0};
+  // What a sequence network is asked to rebuild when it is evaluated.
+  config.augment.noise = number(metadata, "noise", config.augment.noise);
+  config.augment.mask_share = number(metadata, "mask_share", config.augment.mask_share);
+  config.augment.mask_span = std::clamp<int64_t>(number(metadata, "mask_span", config.augment.mask_span), 1, 1 << 20);
   if (config.task == "module") {
     config.model.file = required(metadata, "module_file");
     config.module = {.loss = required(metadata, "loss"), .inputs = required(metadata, "inputs")};

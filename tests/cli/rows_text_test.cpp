@@ -45,6 +45,16 @@ TEST(JsonLines, EachLineIsAnObject) {
   EXPECT_EQ(nlohmann::json::parse(writer.error("f", "bad")), (nlohmann::json{{"input", "f"}, {"error", "bad"}}));
 }
 
+TEST(JsonLines, WhatIsNoNumberIsNull) {
+  const RowWriter writer(RowFormat::kJsonLines, {"yaw", "shares"});
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const double value : {kNan, -kNan, kInf, -kInf}) {
+    const auto json = nlohmann::json::parse(writer.row("i", {value, std::vector<double>{0.5, value}}));
+    EXPECT_TRUE(json["yaw"].is_null());
+    EXPECT_EQ(json["shares"], (nlohmann::json{0.5, nullptr}));
+  }
+}
+
 TEST(JsonLines, BytesThatAreNoTextBecomeReplacementCharacters) {
   const RowWriter writer(RowFormat::kJsonLines, {});
   EXPECT_EQ(nlohmann::json::parse(writer.row("a\xff", {}))["input"], "a\uFFFD");
@@ -63,6 +73,7 @@ TEST(Numbers, AreTheShortestThatComeBack) {
   EXPECT_EQ(std::stod(text(1.0 / 3)), 1.0 / 3);
   EXPECT_EQ(std::stof(text(1.0f / 3)), 1.0f / 3);
   EXPECT_EQ(text(std::numeric_limits<double>::infinity()), "inf");
+  EXPECT_EQ(text(-kNan), "nan");  // 0 / 0 gives it so
   EXPECT_EQ(writer.row("i", {int64_t{-9007199254740993}}), "i,-9007199254740993,\n");
 }
 

@@ -32,6 +32,9 @@ config::Config small(const std::string& task) {
   config.model.dropout = 0;
   if (task == "module") config.model.file = module_file().string();
   config.train.epochs = 2;
+  config.augment.noise = 0.123456789;
+  config.augment.mask_share = 0.6;
+  config.augment.mask_span = 3;
   config.sequence = {.encoder_epochs = 1, .classifier_epochs = 1, .iterations = 0, .encoder_lr_ratio = 1};
   return config;
 }
@@ -228,6 +231,11 @@ TEST_P(EveryTask, StateRoundTrips) {
   task->model().eval();
   restored->model().eval();
   EXPECT_EQ(task->predict(batch), restored->predict(batch));
+  const Counts counts = task->count(batch).sums, again = restored->count(batch).sums;
+  ASSERT_EQ(counts.size(), again.size());
+  for (size_t i = 0; i < counts.size(); ++i) {
+    EXPECT_TRUE(at::equal(counts[i].second, again[i].second)) << "evaluated otherwise: " << counts[i].first;
+  }
 }
 
 TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {

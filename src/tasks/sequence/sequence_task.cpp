@@ -6,6 +6,7 @@
 #include "config/model_defaults.h"
 #include "core/check.h"
 #include "core/error.h"
+#include "core/shortest.h"
 #include "core/strings.h"
 #include "models/cnn_lstm.h"
 #include "models/masked_noise.h"
@@ -143,6 +144,9 @@ class SequenceTask : public Task {
     metadata.insert({{"task", kTask},
                      {"network", config::network_of(config_)},
                      {"hidden", str(config_.model.hidden)},
+                     {"noise", shortest(config_.augment.noise)},
+                     {"mask_share", shortest(config_.augment.mask_share)},
+                     {"mask_span", str(config_.augment.mask_span)},
                      {"outputs", "class"}});
     return metadata;
   }
