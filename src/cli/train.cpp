@@ -292,7 +292,7 @@ int train(Launched& launched, Request& request) {
       diagnose::verdict(gather_phases(host, outcome.phases), outcome.own_steps,
                         {.workers = loader_threads, .cores = launched.cores, .gpu = launched.device.is_cuda()});
   dist::agree_on_rank0(host, [&] {
-    if (!request.dry_run) write_run_plot(plan.folder);
+    if (!request.dry_run) write_run_plot(plan.folder, task->metrics());
     log::plain(verdict.text);
     char ledger[17];
     std::snprintf(ledger, sizeof ledger, "%016llx", static_cast<unsigned long long>(outcome.ledger));

@@ -57,7 +57,11 @@ struct Counted {
 struct MetricSpec {
   std::string name;  // e.g. "mae_yaw"
   bool higher_is_better = false;
+  std::string unit = {};  // e.g. "degrees": metrics of one unit share an axis of the plot; "": of the loss alone
 };
+inline MetricSpec share_metric(std::string name) {  // accuracy, precision, F1, ...: 1 is perfect
+  return {.name = std::move(name), .higher_is_better = true, .unit = "share"};
+}
 
 using Table = dtrain::Table;
 

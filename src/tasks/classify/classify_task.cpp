@@ -126,9 +126,9 @@ class ClassifyTask : public Task {
   }
 
   std::vector<MetricSpec> metrics() const override {
-    std::vector<MetricSpec> specs = {{"loss"}, {"top1", true}};
-    if (has_top5()) specs.push_back({"top5", true});
-    for (const char* name : kMacro) specs.push_back({name, true});
+    std::vector<MetricSpec> specs = {{"loss"}, share_metric("top1")};
+    if (has_top5()) specs.push_back(share_metric("top5"));
+    for (const char* name : kMacro) specs.push_back(share_metric(name));
     return specs;
   }
 

@@ -94,7 +94,11 @@ class HeadposeTask : public Task {
   }
 
   std::vector<MetricSpec> metrics() const override {
-    return {{"loss"}, {"mae"}, {"mae_yaw"}, {"mae_pitch"}, {"mae_roll"}};
+    std::vector<MetricSpec> specs = {{"loss"}};
+    for (const char* name : {"mae", "mae_yaw", "mae_pitch", "mae_roll"}) {
+      specs.push_back({.name = name, .unit = "degrees"});
+    }
+    return specs;
   }
 
   std::vector<std::string> columns() const override { return {"yaw", "pitch", "roll"}; }

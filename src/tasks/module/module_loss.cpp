@@ -97,9 +97,9 @@ at::Tensor ModuleLoss::measure(const at::Tensor& output, const at::Tensor& targe
 }
 
 MetricSpec ModuleLoss::metric() const {
-  if (classifies()) return {"top1", true};
-  if (binary()) return {"accuracy", true};
-  return {"mae", false};
+  if (classifies()) return share_metric("top1");
+  if (binary()) return share_metric("accuracy");
+  return {.name = "mae", .unit = "absolute error"};
 }
 
 }  // namespace dtrain::tasks

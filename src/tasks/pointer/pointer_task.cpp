@@ -87,9 +87,7 @@ class PointerTask : public Task {
   }
 
   std::vector<MetricSpec> metrics() const override {
-    return {{.name = "loss"},
-            {.name = "position_accuracy", .higher_is_better = true},
-            {.name = "sequence_accuracy", .higher_is_better = true}};
+    return {{"loss"}, share_metric("position_accuracy"), share_metric("sequence_accuracy")};
   }
 
   std::vector<std::string> columns() const override { return {"order"}; }

@@ -120,9 +120,9 @@ class SequenceTask : public Task {
 
   std::vector<MetricSpec> metrics() const override {
     return {{"loss"},
-            {.name = "accuracy", .higher_is_better = true},
-            {.name = "macro_f1", .higher_is_better = true},
-            {"reconstruction_mse"}};
+            share_metric("accuracy"),
+            share_metric("macro_f1"),
+            {.name = "reconstruction_mse", .unit = "squared error"}};
   }
 
   std::vector<std::string> columns() const override { return {"class", "probability"}; }
