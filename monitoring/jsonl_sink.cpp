@@ -8,6 +8,7 @@
 #include "core/strings.h"
 #include "monitoring/append_file.h"
 #include "monitoring/sinks.h"
+#include "monitoring/table_json.h"
 
 namespace dtrain::monitoring {
 namespace {
@@ -94,6 +95,8 @@ class JsonLines : public Sink {
     Json metrics = Json::object();
     for (const auto& [name, value] : e.metrics) put(metrics, name, value);
     j["metrics"] = metrics;
+    if (!e.tables.empty()) j["tables"] = Json::array();
+    for (const Table& table : e.tables) j["tables"].push_back(table_json<Json>(table));
     j["samples"] = e.samples;
     put(j, "seconds", e.seconds);
     write(j);

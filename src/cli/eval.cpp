@@ -2,6 +2,7 @@
 // needed.
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 
 #include "cli/commands.h"
@@ -10,8 +11,8 @@
 #include "cli/launch.h"
 #include "cli/loaded_model.h"
 #include "cli/options.h"
+#include "cli/row_output.h"
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/strings.h"
 #include "dist/bytes.h"
 #include "models/models.h"
@@ -77,9 +78,14 @@ int eval(Launched& launched, const Options& options) {
     for (const train::WorstSample& sample : evaluation.worst) {
       report.worst.push_back({sample.id, sample.error, store->source(sample.id)});
     }
-    std::fputs(to_text(report).c_str(), stdout);
-    std::fflush(stdout);
-    if (!options.json.empty()) write_atomically(real_file_system(), options.json, to_json(report));
+    if (options.json != "-") {
+      std::fputs(to_text(report).c_str(), stdout);
+      std::fflush(stdout);
+    }
+    if (options.json.empty()) return;
+    RowOutput out(options.json);
+    out.write(to_json(report));
+    out.close();
   });
   return 0;
 }
@@ -98,9 +104,11 @@ int run_eval(const Arguments& arguments) {
   app.add_option("--worst", options.worst, "name so many samples with the largest errors")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  app.add_option("--json", options.json, "write all of it, tables too, as JSON to this file");
+  app.add_option("--json", options.json,
+                 "write all of it, tables too, as JSON to this file; -: to the standard output, alone");
   if (!parse(app, arguments)) return 0;
   if (options.inference.amp == "off") options.inference.amp = "fp32";
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(), which can be said
   config::Device device;
   device.type = options.inference.device;
   return launch(device, [&](Launched& launched) { return eval(launched, options); });

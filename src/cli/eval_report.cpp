@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/strings.h"
+#include "monitoring/table_json.h"
 
 namespace dtrain::cli {
 namespace {
@@ -108,16 +109,7 @@ std::string to_json(const EvalReport& r) {
   json["metrics"] = Json::object();
   for (const auto& [name, value] : r.stats.metrics) json["metrics"][name] = number(value);
   json["tables"] = Json::array();
-  for (const Table& table : r.stats.tables) {
-    Json cells = Json::array();
-    for (const auto& row : table.cells) {
-      Json numbers = Json::array();
-      for (const double value : row) numbers.push_back(number(value));
-      cells.push_back(numbers);
-    }
-    json["tables"].push_back(
-        {{"name", table.name}, {"columns", table.columns}, {"rows", table.rows}, {"cells", cells}});
-  }
+  for (const Table& table : r.stats.tables) json["tables"].push_back(monitoring::table_json<Json>(table));
   json["worst"] = Json::array();
   for (const EvalReport::Worst& sample : r.worst) {
     json["worst"].push_back({{"id", sample.id}, {"error", number(sample.error)}, {"source", sample.source}});

@@ -16,6 +16,8 @@ namespace dtrain::tasks {
 // were taken for p. No host synchronisation, and the same bits in any order.
 at::Tensor confusion(const at::Tensor& targets, const at::Tensor& predictions, int64_t classes);
 
+inline constexpr int64_t kLargestConfusion = 100;  // classes: the matrix of more is no table for people or log files
+
 // Of a confusion matrix on the CPU.
 double accuracy(const at::Tensor& confusion);
 // The mean over the classes that occur, as a target or as a prediction, of 2 TP / (2 TP + FP + FN).

@@ -57,6 +57,24 @@ def targets_of(path, split):
         return ids, [values[offsets[i]:offsets[i + 1]] for i in ids], []
 
 
+def evaluated(folder, *options):
+    """What eval says of the run `r`, as JSON on its standard output, with nothing else there."""
+    done = subprocess.run(runner.command(["eval", "runs/r", "--batch-size", "4", "--json", "-", *options]), cwd=folder, env=runner.environment(),
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def evaluation_is_that_of_the_run(folder):
+    """The newest checkpoint's validation, in metrics.jsonl and by eval: metrics and tables."""
+    ours, theirs = evaluated(folder, "--split", "val"), runner.metrics(folder / "runs/r", "eval")[-1]
+    assert f"step_{theirs['step']:08}" in ours["checkpoint"] and theirs["split"] == "val" and ours["samples"] == theirs["samples"] > 0
+    assert list(ours["metrics"]) == list(theirs["metrics"])
+    for name, value in theirs["metrics"].items():
+        assert abs(ours["metrics"][name] - value) < 1e-5 * max(1, value), (name, ours["metrics"][name], value)
+    assert ours["tables"] == theirs.get("tables", []), (ours["tables"], theirs.get("tables"))
+
+
 def metrics_of(task, rows, targets, names):
     """What evaluation should say, from the rows of predict alone."""
     if task == "headpose":
@@ -103,12 +121,12 @@ def raw_files_and_evaluation_agree(folder, task, layout, raw, options, converter
     ids, targets, names = targets_of(folder / "d.h5", "test")
     rows = table(predict(folder, ["d.h5", "--split", "test", "--batch-size", "4"])[0])
     assert len(rows) == len(ids) >= 4
-    runner.run(["eval", "runs/r", "--batch-size", "4", "--json", "e.json"], cwd=folder).expect(0)
-    evaluated = json.loads((folder / "e.json").read_text())["metrics"]
+    found = evaluated(folder)["metrics"]
     expected = metrics_of(task, rows, targets, names)
-    assert set(evaluated) - {"loss", "reconstruction_mse"} == set(expected), (evaluated, expected)
+    assert set(found) - {"loss", "reconstruction_mse"} == set(expected), (found, expected)
     for name, value in expected.items():
-        assert abs(evaluated[name] - value) < 1e-5 * max(1, value), (name, evaluated[name], value)
+        assert abs(found[name] - value) < 1e-5 * max(1, value), (name, found[name], value)
+    evaluation_is_that_of_the_run(folder)
 
 
 def classify_is_the_same_from_pictures(folder):
@@ -118,7 +136,8 @@ def classify_is_the_same_from_pictures(folder):
 
 def sequence_is_the_same_from_npy(folder):
     raw_files_and_evaluation_agree(folder, "sequence", "npy", "waves", {"sequence.encoder_epochs": 1, "sequence.classifier_epochs": 1,
-                                                                         "sequence.iterations": 1, "model.hidden": 16})
+                                                                         "sequence.iterations": 1, "model.hidden": 16, "augment.noise": 0.7,
+                                                                         "augment.mask_share": 0.61, "augment.mask_span": 3})
     good = sorted(str(path.relative_to(folder)) for path in folder.glob("waves/**/*.npy"))[:3]
     np.save(folder / "nan.npy", np.full((5, 6), np.nan, np.float32))
     np.save(folder / "narrow.npy", np.zeros((5, 4), np.float32))
@@ -145,12 +164,12 @@ def the_rows_of_a_split_give_its_metrics(folder):
     rows = table(out)
     ids, targets, _ = targets_of(folder / "d.h5", "test")
     assert len(rows) == len(ids) > 4 and list(rows[0]) == ["input", *ANGLES, "error"], rows[:1]
-    runner.run(["eval", "runs/r", "--batch-size", "4", "--json", "e.json"], cwd=folder).expect(0)
-    evaluated = json.loads((folder / "e.json").read_text())["metrics"]
+    runner.run(["eval", "runs/r", "--batch-size", "4", "--json", "e.json"], cwd=folder).expect(0, "mae_yaw", "samples/s")
+    found = json.loads((folder / "e.json").read_text())["metrics"]
     expected = metrics_of("headpose", rows, targets, [])
-    assert set(evaluated) == {"loss", *expected}
+    assert set(found) == {"loss", *expected}
     for name, value in expected.items():
-        assert abs(evaluated[name] - value) < 1e-5 * max(1, value), (name, evaluated[name], value)
+        assert abs(found[name] - value) < 1e-5 * max(1, value), (name, found[name], value)
     assert all(row["error"] == "" for row in rows)
     for words in ["warm-up     first batch ", "samples/s (1 rank, after the first batch)", "latency     p50 ", ", p90 ", ", p99 "]:
         assert words in talk, (words, talk)

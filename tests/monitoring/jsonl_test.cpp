@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <limits>
@@ -58,6 +59,24 @@ TEST(JsonLines, EveryKindOfRecord) {
   EXPECT_EQ(all[4]["state"], "finished");
   EXPECT_EQ(all[4]["step"], 121);
   EXPECT_GT(all[4]["time"].get<double>(), 1.7e9);
+}
+
+TEST(JsonLines, AnEvaluationHasItsTables) {
+  const dtrain::testing::TempDir folder;
+  {
+    const auto sink = make_jsonl_sink(folder / "m.jsonl", 0);
+    EvalStats stats = sample_eval();
+    stats.tables = {{"by class", {"precision", "samples"}, {"ant", "bee"}, {{0.5, 3}, {std::nan(""), 0}}},
+                    {"confusion", {"ant", "bee"}, {"ant", "bee"}, {{2, 1}, {0, 0}}}};
+    sink->record(stats);
+    stats.tables.clear();
+    sink->record(stats);
+  }
+  const std::vector<json> all = records(folder / "m.jsonl");
+  EXPECT_EQ(all[0]["tables"], json::parse(R"([
+    {"name": "by class", "columns": ["precision", "samples"], "rows": ["ant", "bee"], "cells": [[0.5, 3], [null, 0]]},
+    {"name": "confusion", "columns": ["ant", "bee"], "rows": ["ant", "bee"], "cells": [[2, 1], [0, 0]]}])"));
+  EXPECT_FALSE(all[1].contains("tables"));
 }
 
 TEST(JsonLines, StaysJsonWhenTheNumbersAreNot) {

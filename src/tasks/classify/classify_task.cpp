@@ -17,7 +17,6 @@ namespace {
 
 constexpr float kCentreShare = 224.0f / 256.0f;  // torchvision's: the shorter side to 256, the centre of 224
 constexpr int64_t kTop = 5;
-constexpr int64_t kLargestConfusion = 100;                       // classes: more make no readable table
 constexpr const char* kMacro[] = {"precision", "recall", "f1"};  // means over classes, in the columns of class_table
 
 // Mean of a column of class_table over the classes that occur; what is not a number there counts as 0, as in

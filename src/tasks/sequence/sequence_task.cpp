@@ -114,7 +114,8 @@ class SequenceTask : public Task {
                        {"macro_f1", macro_f1(matrix)},
                        {"reconstruction_mse", totals[2].second.item<double>() / totals[3].second.item<double>()}};
     const std::vector<std::string> names = class_names(matrix.size(0));
-    summary.tables = {class_table(matrix, names), confusion_table(matrix, names)};
+    summary.tables = {class_table(matrix, names)};
+    if (matrix.size(0) <= kLargestConfusion) summary.tables.push_back(confusion_table(matrix, names));
     return summary;
   }
 
