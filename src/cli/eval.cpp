@@ -24,7 +24,7 @@ namespace dtrain::cli {
 namespace {
 
 struct Options {
-  std::string path, data, split = "test", json;
+  std::string path, data, split = "test", on_bad_sample, json;
   int64_t worst = 10;
   InferenceOptions inference;
 };
@@ -32,7 +32,8 @@ struct Options {
 int eval(Launched& launched, const Options& options) {
   dist::Communicator& host = launched.host;
   const InferenceOptions& how = options.inference;
-  LoadedModel loaded = load_model(host, options.path, how.module_file);
+  LoadedModel loaded =
+      load_model(host, options.path, {.module_file = how.module_file, .on_bad_sample = options.on_bad_sample});
   tasks::Task& task = *loaded.task;
   config::Config& config = loaded.config;
   std::unique_ptr<data::Store> store;
@@ -100,6 +101,9 @@ int run_eval(const Arguments& arguments) {
   app.add_option("--split", options.split, "train, val or test")
       ->check(CLI::IsMember({"train", "val", "test"}))
       ->capture_default_str();
+  app.add_option("--data.on_bad_sample", options.on_bad_sample,
+                 "stop at a sample that cannot be read, or skip it and say how many; default: as in training")
+      ->check(CLI::IsMember({"stop", "skip"}));
   options.inference.add_to(app);
   app.add_option("--worst", options.worst, "name so many samples with the largest errors")
       ->check(CLI::Range(0, 1 << 20))

@@ -182,7 +182,7 @@ int export_to(Launched& launched, const Options& given) {
   });
   std::optional<LoadedModel> model;
   if (options.format == "onnx-int8" || options.format == "torchscript") {
-    model = load_model(launched.host, checkpoint.string(), options.module_file);
+    model = load_model(launched.host, checkpoint.string(), {.module_file = options.module_file, .on_bad_sample = {}});
   }
   dist::agree_on_rank0(launched.host, [&] {
     std::string bytes;

@@ -47,7 +47,7 @@ void check_module_file(const std::string& file, const checkpoint::Metadata& meta
 
 }  // namespace
 
-LoadedModel load_model(dist::Communicator& host, const std::string& path, const std::string& module_file) {
+LoadedModel load_model(dist::Communicator& host, const std::string& path, const Changes& changes) {
   LoadedModel loaded;
   std::optional<checkpoint::Content> content;
   dist::agree_on_rank0(host, [&] {
@@ -58,7 +58,8 @@ LoadedModel load_model(dist::Communicator& host, const std::string& path, const 
   dist::agree(host, [&] {
     loaded.metadata = content->model_metadata;
     loaded.config = config_of(*content);
-    if (!module_file.empty()) loaded.config.model.file = module_file;
+    if (!changes.module_file.empty()) loaded.config.model.file = changes.module_file;
+    if (!changes.on_bad_sample.empty()) loaded.config.data.on_bad_sample = changes.on_bad_sample;
     check_module_file(loaded.config.model.file, loaded.metadata);
     loaded.task = tasks::make_task(loaded.config, tasks::facts_of(loaded.metadata));
     models::load_all(loaded.task->model(), content->model);

@@ -20,9 +20,14 @@ struct LoadedModel {
   std::unique_ptr<tasks::Task> task;  // with the checkpoint's weights, on the CPU, in eval mode
 };
 
+// What is otherwise than it was while training; "": the same.
+struct Changes {
+  std::string module_file;    // where the TorchScript file of a task `module` is now
+  std::string on_bad_sample;  // stop | skip
+};
+
 // `path`: a checkpoint folder, or a run folder (its newest checkpoint that verifies). Collective: rank 0 alone reads
 // the folder, and an error of any rank is agreed on. CheckpointError: none that verifies, or one of another network.
-// `module_file`: where the TorchScript file of a task `module` is now; "": where it was while training.
-LoadedModel load_model(dist::Communicator& host, const std::string& path, const std::string& module_file = "");
+LoadedModel load_model(dist::Communicator& host, const std::string& path, const Changes& = {});
 
 }  // namespace dtrain::cli

@@ -136,25 +136,13 @@ std::string input_name(const data::Store& store, int64_t id) {
   return source.empty() ? str(store.path().string(), "#", id) : source;
 }
 
-// Why the loader left a sample out: reading it again tells, unless it can be read and holds what no network takes.
-std::string why_left_out(const data::Store& store, int64_t id) {
-  try {
-    std::vector<std::byte> bytes(static_cast<size_t>(store.input_bytes(id)));
-    if (bytes.empty()) return "holds no rows";
-    store.read_input(id, bytes);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "holds a value that is not a finite number";
-}
-
 struct Chunk {
   std::string text;
   int64_t bad = 0;
   double latency = 0;  // seconds from the batch on the device to its rows; 0: no sample
 };
 
-// The rows of the `planned` samples in their order; `batch` has them but for the bad ones.
+// The rows of the `planned` samples in their order; `batch` has them, or says why not.
 Chunk rows_of(const data::Store& store, std::span<const int64_t> planned, const data::Batch& batch, tasks::Task& task,
               const RowWriter& writer, train::Precision precision, at::Device device) {
   Chunk chunk;
@@ -171,8 +159,8 @@ Chunk rows_of(const data::Store& store, std::span<const int64_t> planned, const 
     if (next < batch.ids.size() && batch.ids[next] == id) {
       chunk.text += writer.row(input_name(store, id), rows[next++]);
     } else {
-      chunk.text += writer.error(input_name(store, id), why_left_out(store, id));
-      ++chunk.bad;
+      const data::Batch::LeftOut& bad = batch.left_out.at(static_cast<size_t>(chunk.bad++));
+      chunk.text += writer.error(input_name(store, id), bad.reason);
     }
   }
   return chunk;
@@ -215,7 +203,8 @@ std::string report(const LoadedModel& model, const Timing& timing, std::vector<d
 int predict(Launched& launched, const Options& options) {
   dist::Communicator& host = launched.host;
   const InferenceOptions& how = options.inference;
-  const LoadedModel model = load_model(host, options.path, how.module_file);
+  // A bad sample is a row that says why, whatever ended or did not end the training.
+  const LoadedModel model = load_model(host, options.path, {.module_file = how.module_file, .on_bad_sample = "skip"});
   tasks::Task& task = *model.task;
   const std::vector<std::string> files = agreed_inputs(host, options, model);
   Samples samples;

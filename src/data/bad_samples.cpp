@@ -27,6 +27,7 @@ void BadSamples::leave_out_of(PendingBatch& job) {
   for (const PendingBatch::Bad& one : job.bad) {
     const int64_t id = batch.ids[static_cast<size_t>(one.item)];
     bad[static_cast<size_t>(one.item)] = true;
+    batch.left_out.push_back({id, one.message});
     if (ids_.insert(id).second) warn(id, one.message);
   }
   std::vector<int64_t> kept, ids;
@@ -56,7 +57,7 @@ void BadSamples::warn(int64_t id, const std::string& message) const {
   } catch (const DataError&) {  // what is broken may be broken here too
   }
   const bool told = source.empty() || message.find(source) != std::string::npos;
-  log::warning(str("left out, as data.on_bad_sample says: ", message, told ? "" : " (" + source + ")"));
+  log::warning(str("left out: ", message, told ? "" : " (" + source + ")"));
 }
 
 }  // namespace dtrain::data

@@ -7,15 +7,16 @@
 // yields a Batch, with samples() == 0. uint8 goes to the device; flip, crop, jitter and normalisation happen there (on
 // a GPU: by kernels on the current stream of the calling thread; the copy runs on a stream of its own). On the CPU the
 // reader threads do it. Rows are read straight into the padded batch. Errors of the readers (DataError naming
-// file#sample: damage, a row value that is no finite number, a sample without rows) are thrown by next(), or with
-// skip_bad the sample is left out of its batch, and named in one warning. Thread-safety: one thread calls
-// next()/seek(). Ownership: borrows the Store.
+// file#sample: damage, a row value that is no finite number, a sample without rows or with too many) are thrown by
+// next(), or with skip_bad the sample is left out of its batch, and named in one warning. Thread-safety: one thread
+// calls next()/seek(). Ownership: borrows the Store.
 
 #include <torch/torch.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "data/sample_spec.h"
@@ -32,6 +33,11 @@ struct Batch {
   at::Tensor lengths;        // [B] int64, rows of each input; undefined for images
   int64_t rows = 0;          // valid rows of this micro-batch: padding waste is 1 - rows / (B * longest)
   std::vector<int64_t> ids;  // B sample ids (in the store)
+  struct LeftOut {
+    int64_t id = 0;
+    std::string reason;  // with the sample's name
+  };
+  std::vector<LeftOut> left_out;  // skip_bad: the bad samples of this batch, in their order
   int64_t epoch = 0;
   int64_t step = 0;            // optimizer step (0-based)
   int64_t micro = 0;           // micro-step of it

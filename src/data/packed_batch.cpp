@@ -10,13 +10,17 @@ int64_t length_of(const Store& store, int64_t id) {
   return input.shape.size() == 2 ? input.shape[0] : 1;
 }
 
+bool too_long(const Store& store, const SampleSpec& spec, int64_t id) {
+  return spec.longest > 0 && length_of(store, id) > spec.longest;
+}
+
 PackedBatch packed_batch(const Store& store, const SampleSpec& spec, bool augment, const std::vector<int64_t>& ids) {
   const auto sizes = [&](const Field& field, auto&& rows_of) {
     std::vector<int64_t> result{static_cast<int64_t>(ids.size())};
     result.insert(result.end(), field.shape.begin(), field.shape.end());
     if (field.variable()) {
       result[1] = 0;
-      for (const int64_t id : ids) result[1] = std::max(result[1], rows_of(id));
+      for (const int64_t id : ids) result[1] = std::max(result[1], too_long(store, spec, id) ? 0 : rows_of(id));
     }
     return result;
   };

@@ -45,5 +45,6 @@ PackedBatch packed_batch(const Store&, const SampleSpec&, bool augment, const st
 
 // Rows of a sample's input, as Batch::lengths counts them: the first dimension of [rows, F] and [T, F], else 1.
 int64_t length_of(const Store&, int64_t id);
+bool too_long(const Store&, const SampleSpec&, int64_t id);  // for the network: such a sample is never read
 
 }  // namespace dtrain::data

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <exception>
 
-#include "core/error.h"
 #include "core/strings.h"
 #include "data/finite.h"
 #include "data/layout.h"
@@ -37,7 +36,7 @@ void SampleReader::read(PendingBatch& job, int64_t item) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    leave_out(job, item, str(place(id), ": cannot be read: ", error.what()));
+    leave_out(job, item, str(store_.name(id), ": cannot be read: ", error.what()));
   }
 }
 
@@ -62,7 +61,11 @@ void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id) {
 
 void SampleReader::read_rows(PendingBatch& job, int64_t item, int64_t id) {
   job.lengths[item] = length_of(store_, id);
-  if (job.lengths[item] == 0) throw DataError(str(place(id), ": has no rows (", store_.source(id), ")", advice()));
+  if (job.lengths[item] == 0) throw bad_sample(id, "has no rows");
+  if (too_long(store_, spec_, id)) {
+    throw bad_sample(id, str("has ", job.lengths[item], " rows; the network takes up to ", spec_.longest,
+                             ", as many as the longest sample that it was trained on"));
+  }
   const std::span<std::byte> all = job.input_place(item);
   const std::span<std::byte> input = all.first(static_cast<size_t>(store_.input_bytes(id)));
   store_.read_input(id, input);
@@ -73,8 +76,8 @@ void SampleReader::read_rows(PendingBatch& job, int64_t item, int64_t id) {
   const std::span values(reinterpret_cast<const float*>(input.data()), input.size() / sizeof(float));
   if (const int64_t bad = first_not_finite(values); bad >= 0) {
     const int64_t columns = schema_.input.shape.back();
-    throw DataError(str(place(id), ": row ", bad / columns, ", column ", bad % columns, " is ",
-                        values[static_cast<size_t>(bad)], " (", store_.source(id), ")", advice()));
+    throw bad_sample(id,
+                     str("row ", bad / columns, ", column ", bad % columns, " is ", values[static_cast<size_t>(bad)]));
   }
 }
 
@@ -89,7 +92,7 @@ std::span<std::byte> SampleReader::read_target(PendingBatch& job, int64_t item, 
 void SampleReader::count_and_verify(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) {
   bytes_read_.fetch_add(static_cast<int64_t>(input.size() + target.size()), std::memory_order_relaxed);
   if (options_.verify && sample_checksum(input, target) != store_.checksum(id)) {
-    throw DataError(str(place(id), ": the checksum does not match: the file has changed since it was written (",
+    throw DataError(str(store_.name(id), ": the checksum does not match: the file has changed since it was written (",
                         store_.source(id), "). Restore it from a copy, or make it again with `dtrain convert`."));
   }
 }
@@ -99,7 +102,7 @@ void SampleReader::refuse_bad_target(int64_t id, std::span<const std::byte> targ
   if (!options_.skip_bad || schema_.target.element != Element::kInt64) return;
   const std::span values(reinterpret_cast<const int64_t*>(target.data()), target.size() / sizeof(int64_t));
   const std::string what = target_defect(schema_, classes_, values, length_of(store_, id));
-  if (!what.empty()) throw DataError(str(place(id), ": ", what, " (", store_.source(id), ")"));
+  if (!what.empty()) throw bad_sample(id, what);
 }
 
 void SampleReader::leave_out(PendingBatch& job, int64_t item, const std::string& message) const {
@@ -107,12 +110,12 @@ void SampleReader::leave_out(PendingBatch& job, int64_t item, const std::string&
   job.leave_out(item, message);
 }
 
-std::string SampleReader::place(int64_t id) const { return str(store_.path().string(), "#", id); }
-
-std::string SampleReader::advice() const {
-  return options_.skip_bad
-             ? ""
-             : ". Convert the raw data again, which leaves such samples out, or set data.on_bad_sample: skip.";
+DataError SampleReader::bad_sample(int64_t id, const std::string& what) const {
+  const std::string name = store_.name(id), source = store_.source(id);
+  return DataError(str(name, ": ", what, source.empty() || source == name ? "" : " (" + source + ")",
+                       options_.skip_bad ? ""
+                                         : ". Convert the raw data again, which leaves such samples out, or set "
+                                           "data.on_bad_sample: skip."));
 }
 
 }  // namespace dtrain::data

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "data/augment.h"
 #include "data/decode.h"
 #include "data/pending_batch.h"
@@ -36,8 +37,8 @@ class SampleReader {
   void count_and_verify(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target);
   void refuse_bad_target(int64_t id, std::span<const std::byte> target) const;
   void leave_out(PendingBatch&, int64_t item, const std::string& message) const;
-  std::string place(int64_t id) const;  // "FILE#ID"
-  std::string advice() const;
+  // "FILE#7: WHAT (SOURCE)", and what to do where the run ends with it.
+  DataError bad_sample(int64_t id, const std::string& what) const;
 
   const Store& store_;
   const Schema& schema_;

@@ -25,6 +25,8 @@ struct SampleSpec {
 
   // kRows: batches of like length, sorted within so many global batches; 0: not.
   int64_t length_window = 0;
+  // kRows: a sample of more rows is a bad one; 0: any number.
+  int64_t longest = 0;
 };
 
 }  // namespace dtrain::data

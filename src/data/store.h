@@ -67,6 +67,7 @@ class Store {
   virtual void read_target(int64_t id, std::span<std::byte> out) const = 0;
   virtual uint64_t checksum(int64_t id) const = 0;                        // xxh64 of input bytes, then target bytes
   virtual std::vector<int64_t> split(const std::string& name) const = 0;  // "train" | "val" | "test"; empty if absent
+  virtual std::string name(int64_t id) const;                             // for messages: FILE#id
   virtual std::string source(int64_t id) const = 0;  // provenance: path relative to the converted folder
   virtual int64_t group(int64_t id) const = 0;       // samples of one photo or subject share a group
   virtual std::string attribute(const std::string& name) const = 0;  // root attribute as text; "" if absent

@@ -269,6 +269,51 @@ TEST(RowsLoader, NamesWhatIsBad) {
   EXPECT_THAT(message([](RowStore& store) { store.rotten = {2}; }), HasSubstr("rows.h5#2: the checksum"));
 }
 
+// Samples of more rows than the network takes: named, or left out with a reason, and never read.
+TEST(RowsLoader, ASampleThatIsTooLongIsABadOne) {
+  constexpr int64_t kSamples = 30, kLongest = 12;
+  for (const bool orders : {true, false}) {
+    const RowStore store(kSamples, 40, orders);
+    std::set<int64_t> longer;
+    for (int64_t id = 0; id < kSamples; ++id) {
+      if (store.input_rows(id) > kLongest) longer.insert(id);
+    }
+    ASSERT_GT(longer.size(), 3u);
+    SampleSpec spec = rows_spec();
+    spec.longest = kLongest;
+    LoaderOptions options = options_of(1, 1, kSamples);  // also batches of a bad sample alone
+    options.shuffle = false;
+    Loader strict(store, all_ids(kSamples), spec, options, {0, 1});
+    const std::string message = error_of_next(strict);
+    EXPECT_THAT(message, HasSubstr(dtrain::str("rows.h5#", *longer.begin(), ": has ", store.input_rows(*longer.begin()),
+                                               " rows; the network takes up to 12")));
+    EXPECT_THAT(message, HasSubstr("data.on_bad_sample: skip"));
+    options.skip_bad = true;
+    for (const int64_t batch_size : {1, 7}) {
+      options.batch_size = options.global_batch = batch_size;
+      options.steps = data::steps_per_epoch(kSamples, batch_size);
+      for (const bool staged : {false, true}) {
+        Loader loader(store, all_ids(kSamples), spec, options, {0, 1}, staged ? stage_of(1) : nullptr);
+        std::set<int64_t> kept, left_out;
+        while (!loader.done()) {
+          const Batch batch = loader.next();
+          expect_whole(batch, store);
+          if (HasFatalFailure()) return;
+          EXPECT_LE(batch.inputs.size(1), kLongest);
+          kept.insert(batch.ids.begin(), batch.ids.end());
+          for (const Batch::LeftOut& bad : batch.left_out) {
+            left_out.insert(bad.id);
+            EXPECT_THAT(bad.reason, HasSubstr(dtrain::str("rows.h5#", bad.id, ": has ")));
+            EXPECT_EQ(bad.reason.find("on_bad_sample"), std::string::npos) << bad.reason;
+          }
+        }
+        EXPECT_EQ(left_out, longer);
+        EXPECT_EQ(kept.size() + longer.size(), size_t{kSamples});
+      }
+    }
+  }
+}
+
 TEST(RowsLoader, SkipsWhatIsBadAndWarnsOnce) {
   for (const bool orders : {true, false}) {
     RowStore store(40, 30, orders);

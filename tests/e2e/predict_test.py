@@ -156,6 +156,29 @@ def sequence_is_the_same_from_npy(folder):
 
 def pointer_is_the_same_from_npz(folder):
     raw_files_and_evaluation_agree(folder, "pointer", "npz", "sets.npz", {"model.hidden": 16})
+    sets_that_are_too_long_are_bad_ones(folder)
+
+
+def sets_that_are_too_long_are_bad_ones(folder):
+    """Trained on sets of up to 10: one of 14 is named, with both numbers, and the others are predicted."""
+    rng = np.random.default_rng(1)
+    lengths = np.array([4, 14, 10] * 6)
+    order = np.full((len(lengths), 14), -1)
+    for row, length in zip(order, lengths):
+        row[:length] = rng.permutation(length)
+    np.savez(folder / "long.npz", features=rng.random((len(lengths), 14, 7), np.float32), lengths=lengths, order=order)
+    runner.run(["convert", "pointer", "long.npz", "--out", "long.h5"], cwd=folder).expect(0)
+    for file, named in [("long.npz", "long.npz#{}: "), ("long.h5", "long.h5#{}: ")]:
+        for np_ in [None, 2]:
+            out, talk = predict(folder, [file, "--batch-size", "2"], np=np_, code=65)
+            rows = table(out)
+            for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+                said = named.format(i) + "has 14 rows; the network takes up to 10"
+                assert (said in row["error"]) == (length == 14) == (row["order"] == ""), row
+                assert len(row["order"].split()) == (length if length < 14 else 0), row
+            assert "6 of 18 inputs could not be predicted" in talk and talk.count("left out: ") == 6, talk
+            assert "on_bad_sample" not in talk + out, talk
+    assert evaluated(folder, "--data", "long.h5", "--data.on_bad_sample", "skip", "--split", "train")["notes"]
 
 
 def the_rows_of_a_split_give_its_metrics(folder):

@@ -55,9 +55,9 @@ config::Config small() {
   return config;
 }
 
-std::string refusal(const SetStore& store, const DataFacts& facts = {}) {
+std::string refusal(const SetStore& store, const DataFacts& facts = {}, const config::Config& config = small()) {
   try {
-    make_task(small(), facts)->check(store);
+    make_task(config, facts)->check(store);
     return "accepted";
   } catch (const DataError& error) {
     return error.what();
@@ -105,6 +105,10 @@ TEST(PointerTask, NamesASampleWhoseOrderIsNoPermutation) {
 TEST(PointerTask, NamesASampleLongerThanTheNetworkWasMadeFor) {
   expect_says(refusal(SetStore(kOrders), {.longest = 4}), {"sets.h5#2", "5 elements", "up to 4"});
   EXPECT_EQ(refusal(SetStore(kOrders), {.longest = 5}), "accepted");
+  config::Config skip = small();
+  skip.data.on_bad_sample = "skip";
+  EXPECT_EQ(refusal(SetStore(kOrders), {.longest = 4}, skip), "accepted");
+  EXPECT_EQ(make_task(skip, {.longest = 4})->samples().longest, 4) << "the loader leaves longer ones out";
 }
 
 TEST(PointerTask, RefusesOtherFeaturesAndOtherTasks) {

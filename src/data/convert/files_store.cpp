@@ -86,6 +86,7 @@ class FilesStore : public Store {
     return xxh64(target, xxh64(input));
   }
   std::vector<int64_t> split(const std::string&) const override { return {}; }
+  std::string name(int64_t id) const override { return sample(id).name; }
   std::string source(int64_t id) const override { return sample(id).name; }
   int64_t group(int64_t id) const override { return id; }
   std::string attribute(const std::string& name) const override {

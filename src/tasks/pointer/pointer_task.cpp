@@ -27,6 +27,7 @@ class PointerTask : public Task {
                                           .seed = static_cast<uint64_t>(config.train.seed)})) {
     spec_.kind = data::SampleSpec::Kind::kRows;
     spec_.length_window = config.data.length_window;
+    spec_.longest = facts.longest;
   }
 
   torch::nn::Module& model() override { return *network_; }
@@ -128,10 +129,11 @@ class PointerTask : public Task {
     const int64_t elements = schema.input.variable() ? store.input_rows(id) : schema.input.shape[0];
     const bool leave_out = config_.data.on_bad_sample == "skip";  // by the loader, which says so
     if (elements < 1 && !leave_out) refuse("a set without elements");
-    if (facts_.longest > 0 && elements > facts_.longest) {
+    if (facts_.longest > 0 && elements > facts_.longest && !leave_out) {
       throw DataError(dtrain::str(store.path().string(), "#", id, ": a set of ", elements,
                                   " elements; the network was made for up to ", facts_.longest, " (source ",
-                                  store.source(id), "). Train one on sets of this size, or leave these out"));
+                                  store.source(id),
+                                  "). Train one on sets of this size, or use --data.on_bad_sample skip"));
     }
     const std::vector<int64_t> order = data::read_target_as<int64_t>(store, id);
     const std::string what = data::order_defect(order, elements);
