@@ -28,6 +28,7 @@ struct Command {
 const std::vector<Command>& commands();
 
 std::string general_help();                         // `dtrain --help`
+std::string train_help();                           // `dtrain train --help`
 std::string version_text();                         // `dtrain --version`: of dtrain and all libraries
 std::map<std::string, std::string> build_labels();  // the same, as labels of dtrain_build_info
 

@@ -96,7 +96,7 @@ int eval(Launched& launched, const Options& options) {
 int run_eval(const Arguments& arguments) {
   CLI::App app("metrics of a checkpoint on a split", "dtrain eval");
   Options options;
-  app.add_option("PATH", options.path, "a checkpoint folder or a run folder (its newest checkpoint)")->required();
+  app.add_option("CHECKPOINT", options.path, "a checkpoint folder or a run folder (its newest checkpoint)")->required();
   app.add_option("--data", options.data, "a dtrain HDF5 file; default: the one it was trained on");
   app.add_option("--split", options.split, "train, val or test")
       ->check(CLI::IsMember({"train", "val", "test"}))

@@ -38,17 +38,23 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAbout =
-    R"(Writes a checkpoint's network to a file that other programs open, without code of dtrain.
+    R"(Writes a checkpoint's network to a file that other programs open, without code
+of dtrain.
 
 Formats:
-  safetensors  the weights under PyTorch's names, and as metadata what inference needs; of every network
-  onnx         float32 for any ONNX runtime (opset 13, any batch size); of every network but `module`
-  onnx-int8    INT8 in QDQ form, a quarter of the size; of the convolutional networks. It is calibrated on
-               samples of a data file and measured on its test split, and the change in accuracy is printed
-  torchscript  a network that came as TorchScript (`module`), with the trained weights
+  safetensors  the weights under PyTorch's names, and as metadata what inference
+               needs; of every network
+  onnx         float32 for any ONNX runtime (opset 13, any batch size); of every
+               network but `module`
+  onnx-int8    INT8 in QDQ form, a quarter of the size; of the convolutional
+               networks. It is calibrated on samples of a data file and measured
+               on its test split, and the change in accuracy is printed
+  torchscript  a network that came as TorchScript (`module`), with the trained
+               weights
 
-Images go into the ONNX forms as float32 [batch, 3, S, S]: RGB in [0, 1], minus mean, divided by std. The file's own
-metadata hold S, mean, std and what the outputs mean. docs/export.md has the code for each format.
+Images go into the ONNX forms as float32 [batch, 3, S, S]: RGB in [0, 1], minus
+mean, divided by std. The file's own metadata hold S, mean, std and what the
+outputs mean. docs/export.md has the code for each format.
 
 Examples:
   dtrain export runs/heads --format onnx --out heads.onnx
@@ -213,7 +219,7 @@ int export_to(Launched& launched, const Options& given) {
 int run_export(const Arguments& arguments) {
   CLI::App app(kAbout, "dtrain export");
   Options options;
-  app.add_option("PATH", options.path, "a checkpoint folder or a run folder (its newest checkpoint)")->required();
+  app.add_option("CHECKPOINT", options.path, "a checkpoint folder or a run folder (its newest checkpoint)")->required();
   app.add_option("--format", options.format, "safetensors, onnx, onnx-int8 or torchscript")
       ->check(CLI::IsMember({"safetensors", "onnx", "onnx-int8", "torchscript"}))
       ->required();

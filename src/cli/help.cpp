@@ -3,12 +3,23 @@
 #include "cli/commands.h"
 #include "config/load.h"
 #include "core/strings.h"
+#include "core/wrap.h"
 #include "data/layout.h"
 #include "dist/nccl_communicator.h"
 #include "dist/world.h"
 #include "train/device.h"
 
 namespace dtrain::cli {
+
+namespace {
+
+std::string train_flags() {
+  return help_entry("--print-config", "print the resolved configuration (reusable as input) and stop", 18) +
+         help_entry("--dry-run", "go up to step 1 and stop; nothing is written", 18) +
+         help_entry("--help", "print this and stop", 18);
+}
+
+}  // namespace
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
@@ -18,8 +29,8 @@ const std::vector<Command>& commands() {
        run_predict},
       {"export", "RUN|CHECKPOINT --format safetensors|onnx|onnx-int8|torchscript [--out FILE]",
        "a file that other programs open", run_export},
-      {"convert", "300wlp|aflw2000|biwi DIR [--out FILE]", "raw data to one dtrain HDF5 file", run_convert},
-      {"synth", "headpose [--layout hdf5|300wlp|biwi]", "generated data, as files or as HDF5", run_synth},
+      {"convert", "NAME SOURCE [--out FILE]", "raw data to one dtrain HDF5 file", run_convert},
+      {"synth", "TASK [--layout NAME] [--out FILE]", "generated data, as files or as HDF5", run_synth},
       {"inspect", "FILE|CHECKPOINT|MODEL.pt [--verify]", "what is in a data file, a checkpoint or a TorchScript file",
        run_inspect},
   };
@@ -29,20 +40,27 @@ const std::vector<Command>& commands() {
 std::string general_help() {
   std::string text =
       "dtrain: distributed training on GPUs and CPUs\n\n"
-      "usage: [mpirun -np N] dtrain [COMMAND] [CONFIG.yaml] [--section.key VALUE | --alias VALUE]...\n\n"
-      "Without a command it trains; without a config it reads ./dtrain.yaml, and without that it trains the quick "
-      "start on\n"
-      "a head-pose set that it generates. `dtrain COMMAND --help` tells more of one command.\n\ncommands:\n";
+      "usage: [mpirun -np N] dtrain [COMMAND] [CONFIG.yaml] [--FLAG VALUE]...\n\n"
+      "Without a command it trains; without a config it reads ./dtrain.yaml, and\n"
+      "without that it trains the quick start on a head-pose set that it generates.\n"
+      "`dtrain COMMAND --help` tells more of one command.\n\ncommands:\n";
   for (const Command& command : commands()) {
-    text += str("  ", command.name, std::string(9 - std::string(command.name).size(), ' '), command.usage,
-                "\n           ", command.text, "\n");
+    text += help_entry(command.name, str(command.usage, "\n", command.text), 11);
   }
-  text +=
-      "\nflags of train:\n"
-      "  --print-config   print the resolved configuration (reusable as input) and stop\n"
-      "  --dry-run        go up to step 1 and stop; nothing is written\n"
-      "  --help, --version\n\n";
-  return text + config::help_text();
+  return str(text, "\nflags of train:\n", train_flags(), help_entry("--version", "of dtrain and of all libraries", 18),
+             "\n", config::help_text());
+}
+
+std::string train_help() {
+  return str(
+      "train a network: what the config says, changed by the flags\n"
+      "Usage: [mpirun -np N] dtrain [train] [CONFIG.yaml] [--FLAG VALUE]...\n\n"
+      "CONFIG.yaml: default ./dtrain.yaml, and without that the quick start of --task,\n"
+      "on data that it generates. The run goes to runs/NAME/.\n\n"
+      "Flags of every day [default]:\n",
+      config::alias_help_text(), "\n", train_flags(),
+      "\nThese are short names: every key of the configuration is a flag,\n"
+      "--section.key VALUE. `dtrain --help` and docs/configuration.md list them all.\n");
 }
 
 std::map<std::string, std::string> build_labels() {

@@ -320,7 +320,7 @@ int run_train(const Arguments& arguments) {
   Request request;
   for (const std::string& argument : arguments) {
     if (argument == "--help" || argument == "-h") {
-      std::fputs(general_help().c_str(), stdout);
+      std::fputs(train_help().c_str(), stdout);
       return 0;
     }
     if (argument == "--print-config") {

@@ -35,6 +35,7 @@ Loaded load(const std::vector<std::string>& arguments, const std::filesystem::pa
 std::string to_yaml(const Config&);                              // reusable as input; keys in the table's order
 Config from_yaml(std::string_view text, std::string_view name);  // strict, over the defaults
 std::string help_text();           // the keys by section, with alias, default, range, text
+std::string alias_help_text();     // the keys that have a short name: --alias, text, default
 std::string reference_markdown();  // docs/configuration.md
 
 // Names of keys whose value a resume may not change and which differ (product: network, global batch, seed, ...).

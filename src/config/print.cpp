@@ -6,6 +6,7 @@
 #include "config/load.h"
 #include "config/table.h"
 #include "core/strings.h"
+#include "core/wrap.h"
 
 namespace dtrain::config {
 namespace {
@@ -70,20 +71,31 @@ std::string to_yaml(const Config& config) {
   return out.str();
 }
 
+std::string alias_help_text() {
+  Config defaults;
+  std::string out;
+  for (const Option& option : describe(defaults)) {
+    if (option.alias.empty()) continue;
+    out += help_entry("--" + option.alias, str(option.text, " [", default_text(option), "]"), 18);
+  }
+  return out;
+}
+
 std::string help_text() {
   Config defaults;
   const std::vector<Option> table = describe(defaults);
   std::ostringstream out;
-  out << "Every key is a flag (--section.key VALUE) and a line of the YAML config. In [ ]: default; unit and range.\n";
+  out << "Every key is a flag (--section.key VALUE) and a line of the YAML config.\n"
+         "In [ ]: default; unit and range.\n";
   for (const Section& section : sections()) {
-    out << "\n" << section.name << ": " << section.text << "\n";
+    out << "\n" << wrap(str(section.name, ": ", section.text), kHelpWidth) << "\n";
     for (const Option& option : table) {
       if (option.section() != section.name) continue;
       const std::string flag = "--" + option.path + (option.alias.empty() ? "" : ", --" + option.alias);
       const std::string limits = unit_and_range(option);
-      out << "  " << padded(flag + " ", 34) << option.text << "\n      " << value_kind(option) << " ["
-          << default_text(option) << (limits.empty() ? "" : "; ") << limits << "]"
-          << (option.fixed ? " a resume may not change it" : "") << "\n";
+      const std::string value = str(value_kind(option), " [", default_text(option), limits.empty() ? "" : "; ", limits,
+                                    "]", option.fixed ? " a resume may not change it" : "");
+      out << help_entry(flag, option.text, 36) << "      " << wrap(value, kHelpWidth - 6, 6) << "\n";
     }
   }
   return out.str();

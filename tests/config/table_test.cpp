@@ -6,6 +6,7 @@
 
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "config/load.h"
 #include "core/file_system.h"
@@ -130,13 +131,23 @@ TEST(Yaml, PrintingRestoresEveryBit) {
   EXPECT_EQ(again.model.init, config.model.init);
 }
 
+// Without its line ends and columns.
+std::string in_one_line(const std::string& text) {
+  std::istringstream in(text);
+  std::string out;
+  for (std::string word; in >> word;) out += word + " ";
+  return out;
+}
+
 TEST(Help, HasEveryKeyAndAlias) {
   Config defaults;
-  const std::string help = help_text();
+  const std::string help = in_one_line(help_text()), everyday = in_one_line(alias_help_text());
   for (const Option& option : describe(defaults)) {
     EXPECT_THAT(help, HasSubstr("--" + option.path));
     EXPECT_THAT(help, HasSubstr(option.text));
-    EXPECT_THAT(help, HasSubstr(option.alias.empty() ? "" : ", --" + option.alias + " "));
+    if (option.alias.empty()) continue;
+    EXPECT_THAT(help, HasSubstr(", --" + option.alias + " "));
+    EXPECT_THAT(everyday, HasSubstr("--" + option.alias + " " + option.text));
   }
 }
 

@@ -1,5 +1,7 @@
 """The command line: help, version, config printing, typos, dry runs."""
 
+import re
+
 import yaml
 
 import runner
@@ -9,8 +11,20 @@ def help_names_every_command_and_section(folder):
     result = runner.run(["--help"]).expect(0)
     for word in ["train", "eval", "convert", "synth", "inspect", "--batch-size", "optimizer.lr", "--print-config", "--dry-run"]:
         assert word in result.output, word
-    for command in ["eval", "convert", "synth", "inspect"]:
-        runner.run([command, "--help"]).expect(0, "--")
+    commands = re.findall(r"^  ([a-z]+) ", result.output.split("commands:")[1].split("flags of train")[0], re.MULTILINE)
+    assert {"train", "eval", "predict", "export", "convert", "synth", "inspect"} <= set(commands), commands
+    for command in commands:
+        own = runner.run([command, "--help"]).expect(0, f"dtrain {'[train]' if command == 'train' else command} [", "Usage: ", "--help").output
+        assert own != result.output and len(own.splitlines()) <= 80, own
+
+
+def help_fits_a_terminal(folder):
+    for arguments in [["--help"], ["train", "--help"], ["eval", "--help"], ["predict", "--help"], ["export", "--help"], ["inspect", "--help"]]:
+        for line in runner.run(arguments).expect(0).output.splitlines():
+            assert len(line) <= 80, (arguments, line)
+    own = runner.run(["train", "--help"]).output
+    for word in ["--batch-size ", "--resume ", "--print-config", "--dry-run", "CONFIG.yaml", "dtrain --help", "docs/configuration.md"]:
+        assert word in own, word
 
 
 def version_names_all_libraries(folder):
@@ -67,6 +81,6 @@ def a_config_in_the_folder_is_used(folder):
     runner.run(["inspect", "runs/fromfile", "--verify"], cwd=folder).expect(0, "checkpoints/step_", "match their SHA-256")
 
 
-runner.main([help_names_every_command_and_section, version_names_all_libraries, print_config_is_valid_input, all_typos_at_once,
+runner.main([help_names_every_command_and_section, help_fits_a_terminal, version_names_all_libraries, print_config_is_valid_input, all_typos_at_once,
              typos_are_said_once_under_mpirun, unknown_commands, dry_run_goes_to_step_1_and_writes_nothing,
              a_config_in_the_folder_is_used])
