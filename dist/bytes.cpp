@@ -13,6 +13,9 @@ at::Tensor as_tensor(std::vector<std::byte>& bytes) {
   return at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, at::kByte);
 }
 
+// LibTorch's messages have several lines: they go on as ours do.
+std::string indented(const std::string& message) { return join(split(message, '\n'), "\n  "); }
+
 }  // namespace
 
 std::vector<std::byte> broadcast_bytes(Communicator& comm, std::vector<std::byte> bytes, int root) {
@@ -56,9 +59,9 @@ Failure describe(const std::exception_ptr& exception) {
   } catch (const Error& e) {
     return {e.exit_code(), e.what()};
   } catch (const c10::OutOfMemoryError& e) {
-    return {DeviceError("").exit_code(), str("out of device memory: ", e.what_without_backtrace())};
+    return {DeviceError("").exit_code(), str("out of device memory: ", indented(e.what_without_backtrace()))};
   } catch (const c10::Error& e) {
-    return {70, e.what_without_backtrace()};
+    return {70, indented(e.what_without_backtrace())};
   } catch (const std::bad_alloc&) {
     return {70, "out of host memory: use a smaller --batch-size or fewer --workers"};
   } catch (const std::exception& e) {

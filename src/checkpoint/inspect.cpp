@@ -6,6 +6,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/store.h"
+#include "core/printable.h"
 #include "core/strings.h"
 
 namespace dtrain::checkpoint {
@@ -14,7 +15,7 @@ namespace {
 std::string line(std::string_view label, const std::string& value) {
   std::string text(label);
   text.resize(12, ' ');
-  return text + value + "\n";
+  return text + printable(value) + "\n";
 }
 
 std::string padded(std::string text, size_t width) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/printable.h"
 #include "core/strings.h"
 #include "monitoring/table_json.h"
 
@@ -87,11 +88,11 @@ std::string to_text(const EvalReport& r) {
     text += str("\nthe ", r.worst.size(), r.worst.size() == 1 ? " worst sample" : " worst samples",
                 " (error, sample, source)\n");
     for (const EvalReport::Worst& sample : r.worst) {
-      text +=
-          "  " + right(fixed(sample.error, 4), 10) + "  " + left(str("#", sample.id), 8) + "  " + sample.source + "\n";
+      text += str("  ", right(fixed(sample.error, 4), 10), "  ", left(str("#", sample.id), 8), "  ",
+                  printable(sample.source), "\n");
     }
   }
-  return text;
+  return printable(text, "\n");
 }
 
 std::string to_json(const EvalReport& r) {

@@ -10,6 +10,7 @@
 #include "cli/run_folder.h"
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/printable.h"
 #include "core/strings.h"
 #include "data/inspect.h"
 #include "tasks/module/contract.h"
@@ -32,9 +33,8 @@ bool is_archive(const std::string& path) {
 int inspect_module(const std::string& path, const ModuleTrial& trial) {
   const tasks::Contract contract = tasks::examine(
       path, tasks::likely_trials(path, trial.inputs, trial.image_size, trial.features), tasks::ModuleLoss("mse"));
-  std::fputs(
-      (str("TorchScript ", path, ", SHA-256 ", sha256_hex_of_file(path), "\n") + tasks::to_text(contract)).c_str(),
-      stdout);
+  const std::string text = str("TorchScript ", path, ", SHA-256 ", sha256_hex_of_file(path), "\n", to_text(contract));
+  std::fputs(printable(text, "\n").c_str(), stdout);
   if (contract.defects.empty()) return 0;
   std::fflush(stdout);
   throw DataError(str(path, ": ", contract.defects.size(), contract.defects.size() == 1 ? " defect" : " defects",

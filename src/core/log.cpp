@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "core/printable.h"
 
 namespace dtrain::log {
 namespace {
@@ -34,7 +35,7 @@ void write(spdlog::level::level_enum level, std::string_view message, bool decor
     if (s.world_size > 1) text += "[rank " + std::to_string(s.rank) + "] ";
     text += level == spdlog::level::warn ? "warning: " : "error: ";
   }
-  text += message;
+  text += decorated ? printable_message(message) : printable(message, "\n\t");
   const std::string pattern = decorated && level < spdlog::level::warn ? "[%Y-%m-%d %H:%M:%S] %v" : "%v";
   const spdlog::details::log_msg record("dtrain", level, text);
   for (const std::shared_ptr<spdlog::sinks::sink>& sink : {std::static_pointer_cast<spdlog::sinks::sink>(s.console),

@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "core/printable.h"
 #include "core/strings.h"
 #include "data/layout.h"
 
@@ -14,7 +15,7 @@ namespace {
 std::string line(std::string_view label, const std::string& value) {
   std::string text(label);
   text.resize(12, ' ');
-  return text + value + "\n";
+  return text + printable(value) + "\n";
 }
 
 constexpr size_t kClassesShown = 40;

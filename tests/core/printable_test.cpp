@@ -1,0 +1,40 @@
+#include "core/printable.h"
+
+#include <gtest/gtest.h>
+
+namespace dtrain {
+namespace {
+
+TEST(Printable, TextOfAnyLanguageStays) {
+  for (const char* text : {"", "a b/c.png", "Grün", "日本語", "🦊", "C:\\new \"x\" 'y'", "\u00a0", "\U0010ffff"}) {
+    EXPECT_EQ(printable(text), text);
+  }
+}
+
+TEST(Printable, WhatSteersATerminalIsEscaped) {
+  EXPECT_EQ(printable("a\nb\tc\rd"), "a\\nb\\tc\\rd");
+  EXPECT_EQ(printable("\x1b[31mred"), "\\x1b[31mred");
+  EXPECT_EQ(printable(std::string_view("\0\a\x7f", 3)), "\\x00\\x07\\x7f");
+  EXPECT_EQ(printable("\u009b31m"), "\\xc2\\x9b31m");  // the escape sequence's beginning in one character
+}
+
+TEST(Printable, BytesThatAreNotUtf8AreEscaped) {
+  EXPECT_EQ(printable("\x9b" "31m"), "\\x9b31m");
+  EXPECT_EQ(printable("caf\xe9"), "caf\\xe9");        // Latin-1
+  EXPECT_EQ(printable("\xe6\x97"), "\\xe6\\x97");     // cut
+  EXPECT_EQ(printable("\xc0\x8a"), "\\xc0\\x8a");     // a line break, written too long
+  EXPECT_EQ(printable("\xe0\x80\x8a"), "\\xe0\\x80\\x8a");
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // half a pair
+  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
+}
+
+TEST(Printable, SomeCanBeKept) { EXPECT_EQ(printable("a\n\tb\x1b", "\n\t"), "a\n\tb\\x1b"); }
+
+TEST(PrintableMessage, OnlyIndentedLinesGoOn) {
+  EXPECT_EQ(printable_message("2 problems:\n  a\n\t\n    b"), "2 problems:\n  a\\n\t\n    b");
+  EXPECT_EQ(printable_message("no such file: a\nerror: b\x1b[2J"), "no such file: a\\nerror: b\\x1b[2J");
+  EXPECT_EQ(printable_message("a\n"), "a\\n");
+}
+
+}  // namespace
+}  // namespace dtrain
