@@ -2,9 +2,11 @@
 #include <algorithm>
 
 #include "cli/commands.h"
+#include "cli/interruptible.h"
 #include "cli/options.h"
-#include "cli/progress_line.h"
+#include "cli/signals.h"
 #include "core/log.h"
+#include "core/printable.h"
 #include "core/strings.h"
 #include "data/convert/convert.h"
 #include "data/convert/raw_set.h"
@@ -30,7 +32,7 @@ Published head-pose sets (yaw, pitch, roll in degrees; an angle beyond 99 degree
   biwi       01 to 24: frame_NNNNN_rgb.png, frame_NNNNN_pose.txt and rgb.cal
 
 Damaged samples are left out and listed with their reason in OUT.quarantine.json. An interrupted conversion goes on
-where it was when the same command is given again. Splits that the data do not say are drawn by key: by class
+where it was when the same command is given again (OUT.partial holds it). Splits that the data do not say are drawn by key: by class
 (images, sequence), by source photo (300wlp) or person (biwi), never by picture.)";
 
 constexpr size_t kQuarantinedShown = 5;
@@ -56,15 +58,16 @@ void tell_classes(const data::ConvertSummary& s) {
   if (s.classes.empty()) return;
   const auto by_count = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto [fewest, most] = std::minmax_element(s.classes.begin(), s.classes.end(), by_count);
-  log::plain(str(s.classes.size(), " classes, from ", count(fewest->second, "samples"), " (", fewest->first, ") to ",
-                 human_count(most->second), " (", most->first, ")"));
+  log::plain(str(s.classes.size(), " classes, from ", count(fewest->second, "samples"), " (", printable(fewest->first),
+                 ") to ", human_count(most->second), " (", printable(most->first), ")"));
 }
 
 void tell(const data::ConvertSummary& s, const data::ConvertOptions& options) {
   std::vector<std::string> splits;
   for (const auto& [name, samples] : s.splits) splits.push_back(str(name, " ", human_count(samples)));
-  log::plain(str("wrote ", options.out.string(), ": ", human_count(s.kept), " ", form(s), " (", join(splits, ", "), ")",
-                 s.groups == s.kept ? "" : str(" in ", count(s.groups, "groups")), ", ", human_duration(s.seconds)));
+  log::plain(str("wrote ", printable(options.out.string()), ": ", human_count(s.kept), " ", form(s), " (",
+                 join(splits, ", "), ")", s.groups == s.kept ? "" : str(" in ", count(s.groups, "groups")), ", ",
+                 human_duration(s.seconds)));
   tell_classes(s);
   std::vector<std::string> left_out;
   if (s.beyond_range > 0) left_out.push_back(count(s.beyond_range, "with an angle beyond 99 degrees"));
@@ -72,9 +75,9 @@ void tell(const data::ConvertSummary& s, const data::ConvertOptions& options) {
   if (!s.quarantined.empty()) left_out.push_back(count(static_cast<int64_t>(s.quarantined.size()), "damaged"));
   if (!left_out.empty()) log::plain(str("left out of ", human_count(s.found), " found: ", join(left_out, ", ")));
   for (size_t i = 0; i < std::min(kQuarantinedShown, s.quarantined.size()); ++i) {
-    log::plain(str("  ", s.quarantined[i].name, ": ", s.quarantined[i].reason));
+    log::plain(printable(str("  ", s.quarantined[i].name, ": ", s.quarantined[i].reason)));
   }
-  if (!s.quarantined.empty()) log::plain("  all of them: " + s.quarantine_file.string());
+  if (!s.quarantined.empty()) log::plain("  all of them: " + printable(s.quarantine_file.string()));
   if (!s.straddling_groups.empty()) {
     log::warning(str(s.straddling_groups.size(),
                      " source photos or persons have samples in more than one of the lists (first: ",
@@ -84,6 +87,15 @@ void tell(const data::ConvertSummary& s, const data::ConvertOptions& options) {
     log::warning(str(count(s.repeated, "samples"), " of the validation and test splits are, byte for byte, also in the",
                      " training split: the error measured will be too small"));
   }
+}
+
+int interrupted(const std::filesystem::path& out) {
+  const std::filesystem::path partial = data::partial_folder(out);
+  log::plain(std::filesystem::exists(partial)
+                 ? str("interrupted: ", printable(out.string()),
+                       " was not written. The same command goes on with what ", printable(partial.string()), " holds")
+                 : "interrupted: nothing was written");
+  return kExitInterrupted;
 }
 
 }  // namespace
@@ -114,9 +126,12 @@ int run_convert(const Arguments& arguments) {
   options.source = source;
   options.out = out.empty() ? "data/" + name + ".h5" : out;
 
-  ProgressLine line("reading");
-  const data::ConvertSummary summary = data::convert(
-      name, options, line.reporter(), [&](const data::ConvertPlan& plan) { tell(plan, options.out.string()); });
+  data::ConvertSummary summary;
+  const bool finished = run_interruptible([&](const data::ReportProgress& report) {
+    summary =
+        data::convert(name, options, report, [&](const data::ConvertPlan& plan) { tell(plan, options.out.string()); });
+  });
+  if (!finished) return interrupted(options.out);
   tell(summary, options);
   return 0;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The progress of a long command on stderr: count, share, rate and time left. On a terminal one line that is rewritten,
-// else a plain line every few seconds (the last always).
+// The progress of a long command on stderr: count, share, rate and time left of each of its stages. On a terminal one
+// line that is rewritten, else a plain line every few seconds (the last always).
 
 #include <chrono>
 #include <cstdint>
@@ -13,19 +13,21 @@ namespace dtrain::cli {
 
 class ProgressLine {
  public:
-  explicit ProgressLine(std::string what);  // "reading", "drawing"
+  ProgressLine();
+  ~ProgressLine();  // what is said next begins a line of its own
+  ProgressLine(const ProgressLine&) = delete;
   void show(const data::Progress&);
-  data::ReportProgress reporter() {  // show(); not to be called after this object's end
-    return [this](const data::Progress& progress) { show(progress); };
-  }
 
  private:
-  std::string what_;
+  using Clock = std::chrono::steady_clock;
   bool terminal_;
-  std::chrono::steady_clock::time_point start_, last_;
+  bool open_ = false;  // the line is to be rewritten
+  std::string stage_;
+  Clock::time_point start_, last_;  // of the stage
 };
 
 // "reading 1 200 of 4 000 (30.0 %), 812.3 samples/s, 3.4s left". What was resumed does not count for the rate.
-std::string progress_text(const std::string& what, const data::Progress&, double seconds);
+// `seconds`: since the stage began.
+std::string progress_text(const data::Progress&, double seconds);
 
 }  // namespace dtrain::cli

@@ -2,9 +2,11 @@
 #include <algorithm>
 
 #include "cli/commands.h"
+#include "cli/interruptible.h"
 #include "cli/options.h"
-#include "cli/progress_line.h"
+#include "cli/signals.h"
 #include "core/log.h"
+#include "core/printable.h"
 #include "core/strings.h"
 #include "data/synth/synth.h"
 
@@ -59,8 +61,11 @@ int run_synth(const Arguments& arguments) {
   const data::SynthTask& chosen = data::synth_task(task);
   options.out = out.empty() ? default_out(task, options.layout) : out;
 
-  ProgressLine line("drawing");
-  const data::SynthSummary summary = data::synth(task, options, line.reporter());
+  data::SynthSummary summary;
+  if (!run_interruptible([&](const data::ReportProgress& report) { summary = data::synth(task, options, report); })) {
+    log::plain("interrupted: nothing was written");
+    return kExitInterrupted;
+  }
   std::vector<std::string> parts;
   for (const auto& [name, samples] : summary.splits) parts.push_back(str(name, " ", human_count(samples)));
   std::string text = str("wrote ", options.out.string(), ": ", human_count(summary.samples), " ", chosen.many);
@@ -69,7 +74,7 @@ int run_synth(const Arguments& arguments) {
   if (options.layout != "hdf5") {
     text += str(". Convert them: dtrain convert ", converter_of(options.layout), " ", options.out.string());
   }
-  log::plain(str(text, ", ", human_duration(summary.seconds)));
+  log::plain(printable(str(text, ", ", human_duration(summary.seconds))));
   return 0;
 }
 

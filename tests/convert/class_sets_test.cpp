@@ -67,6 +67,7 @@ class ClassSets : public ::testing::Test {
   void refused(const std::string& name, const std::vector<std::string>& parts) const {
     expect_error<DataError>([&] { convert(name, options("d")); }, parts);
     EXPECT_FALSE(fs::exists(files / "o.h5"));
+    EXPECT_FALSE(fs::exists(files / "o.h5.partial"));
   }
   testing::TempDir files;
 };

@@ -48,6 +48,13 @@ class Convert : public ::testing::Test {
     synth("headpose", {.layout = "300wlp", .out = files / "lp", .samples = samples, .size = 80});
   }
   fs::path sample(const std::string& name) const { return files / "lp" / name; }
+  std::vector<std::string> files_beginning_with(const std::string& name) const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(files.path())) {
+      if (entry.path().filename().string().starts_with(name)) found.push_back(entry.path().filename());
+    }
+    return found;
+  }
 
   testing::TempDir files;
 };
@@ -208,6 +215,7 @@ TEST_F(Convert, NothingUsableIsAnErrorThatSaysWhatWasExpected) {
   testing::expect_error<DataError>([&] { convert("300wlp", options("lp", "o.h5")); },
                                    {"none of the 2 samples", "2 damaged", "AFW/AFW_000000_1_0.jpg", "quarantine.json"});
   EXPECT_FALSE(fs::exists(files / "o.h5"));
+  EXPECT_FALSE(fs::exists(files / "o.h5.partial"));
 }
 
 TEST_F(Convert, AnExistingFileStays) {
@@ -277,6 +285,28 @@ TEST_F(Convert, AProgressThatThrowsEndsItAndKeepsTheSpool) {
   EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }), Stop);
   EXPECT_FALSE(fs::exists(files / "o.h5"));
   EXPECT_EQ(convert("300wlp", options("lp", "o.h5")).resumed, 16);
+}
+
+TEST_F(Convert, OneThatIsEndedWhileItWritesGoesOnToo) {
+  make_300wlp(16);
+  struct Stop {};
+  const auto stop = [](const Progress& progress) {
+    if (progress.stage == std::string("writing")) throw Stop{};
+  };
+  EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), stop), Stop);
+  EXPECT_EQ(files_beginning_with("o.h5"), std::vector<std::string>{"o.h5.partial"});
+  EXPECT_EQ(convert("300wlp", options("lp", "o.h5")).resumed, 16);
+  EXPECT_EQ(files_beginning_with("o.h5"), std::vector<std::string>{"o.h5"});
+}
+
+TEST_F(Convert, OneThatIsEndedBeforeAnythingIsDoneLeavesNothing) {
+  make_300wlp(2);
+  for (const auto& entry : fs::recursive_directory_iterator(files / "lp")) {
+    if (entry.is_regular_file()) fs::resize_file(entry.path(), 5);
+  }
+  struct Stop {};
+  EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }), Stop);
+  EXPECT_EQ(files_beginning_with("o.h5"), std::vector<std::string>());
 }
 
 TEST_F(Convert, AFullDiskKeepsWhatIsDone) {

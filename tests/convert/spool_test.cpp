@@ -1,7 +1,11 @@
 #include "data/convert/spool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 
 #include "core/error.h"
@@ -86,6 +90,36 @@ TEST(Spool, OneConversionAtATime) {
   const testing::TempDir folder;
   const Spool first(folder / "s", 7, 4);
   testing::expect_error<OutputError>([&] { Spool(folder / "s", 7, 4); }, {"in use by another conversion"});
+}
+
+TEST(Spool, WhatIsOfNoUseToALaterConversionGoes) {
+  const testing::TempDir folder;
+  { const Spool spool(folder / "s", 7, 4); }
+  EXPECT_FALSE(std::filesystem::exists(folder / "s"));
+  Spool(folder / "s", 7, 4).damaged(1, "broken");
+  EXPECT_FALSE(std::filesystem::exists(folder / "s"));
+  Spool(folder / "s", 7, 4).beyond_range(1);
+  EXPECT_TRUE(std::filesystem::exists(folder / "s"));
+}
+
+TEST(Spool, AFolderThatCannotBeBegunGoes) {
+  const testing::TempDir folder;
+  const pid_t child = ::fork();
+  if (child == 0) {  // no file may have a byte: as on a full disk
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit none{.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+    try {
+      const Spool spool(folder / "s", 7, 4);
+    } catch (const OutputError&) {
+      ::_exit(73);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 73);
+  EXPECT_FALSE(std::filesystem::exists(folder / "s"));
 }
 
 TEST(Spool, RemoveLeavesNothing) {

@@ -53,6 +53,20 @@ TEST_P(SynthTasks, TheRawLayoutConvertsToTheHdf5One) {
   }
 }
 
+TEST_P(SynthTasks, OneThatIsEndedEarlyLeavesNothing) {
+  const auto [task, layout, raw, converter] = GetParam();
+  const testing::TempDir files;
+  struct Stop {};
+  const auto stop = [](const Progress&) { throw Stop{}; };
+  EXPECT_THROW(synth(task, {.out = files / "a.h5", .samples = 40, .size = 16}, stop), Stop);
+  EXPECT_THROW(synth(task, {.layout = layout, .out = files / raw, .samples = 40, .size = 16}, stop), Stop);
+  EXPECT_TRUE(fs::is_empty(files.path()));
+  fs::create_directory(files / "mine");
+  if (std::string(layout) == "npz") return;
+  EXPECT_THROW(synth(task, {.layout = layout, .out = files / "mine", .samples = 40, .size = 16}, stop), Stop);
+  EXPECT_TRUE(fs::is_empty(files / "mine"));
+}
+
 TEST_P(SynthTasks, EqualOptionsGiveEqualFiles) {
   const auto [task, layout, raw, converter] = GetParam();
   const testing::TempDir files;

@@ -3,6 +3,8 @@
 import io
 import json
 import pathlib
+import signal
+import time
 import zipfile
 
 import h5py
@@ -205,6 +207,55 @@ def wrong_names_get_the_nearest(folder):
         assert max(map(len, lines)) <= 160, max(lines, key=len)
 
 
-runner.main([every_dtype_order_and_version_of_npy, one_dimension_and_what_numpy_refuses_without_pickle,
+def a_hostile_name_neither_steers_a_terminal_nor_begins_a_line(folder):
+    evil = "ev\x1b[31mil\nerror: forged.npy"
+    for label in ["a", "b\x1b]0;title\x07"]:
+        (folder / "d" / label).mkdir(parents=True)
+        for i in range(4):
+            np.save(folder / "d" / label / f"{i}.npy", np.arange(5.0))
+    (folder / "d/a" / evil).write_bytes(b"no array")
+    np.save(folder / "d/a" / ("whole" + evil), np.arange(5.0))
+    outputs = [convert("sequence", folder / "d", folder / "o.h5").expect(0, "1 damaged", "a/ev\\x1b[31mil\\nerror: forged.npy"),
+               runner.run(["inspect", folder / "o.h5"]).expect(0, "b\\x1b]0;title\\x07"),
+               convert("images", folder / "d/a" / evil, folder / "p.h5", code=65)]
+    for result in outputs:
+        assert not any(c < " " and c != "\n" for c in result.output), result.output
+        assert not any(line.startswith("error: forged") for line in result.output.splitlines()), result.output
+    found, _, attributes = samples(folder / "o.h5")  # in files they are as they are
+    assert "a/whole" + evil in found and attributes["class_names"] == "a\nb\x1b]0;title\x07"
+    quarantined = json.loads((folder / "o.h5.quarantine.json").read_text())["quarantined"]
+    assert [entry["name"] for entry in quarantined] == ["a/" + evil]
+
+
+def interrupted(folder, arguments, begun, *texts):
+    with runner.Running(arguments, cwd=folder) as running:
+        end = time.monotonic() + 120
+        while not begun() and time.monotonic() < end:
+            assert running.process.poll() is None, running.output()
+            time.sleep(0.002)
+        running.process.send_signal(signal.SIGINT)
+        result = running.wait(60).expect(130, *texts)
+    assert sum(line.startswith("interrupted") for line in result.output.splitlines()) == 1, result.output
+
+
+def ctrl_c_is_answered_and_leaves_no_half_files(folder):
+    holds = lambda pattern: lambda: any(folder.glob(pattern))
+    for task, layout, out, pattern in [("classify", "hdf5", "c.h5", "c.h5.tmp*"), ("classify", "images", "c", "c/*/*/*.png"),
+                                       ("headpose", "biwi", "h", "h/*/*.png"), ("sequence", "npy", "s", "s/*/*/*.npy")]:
+        interrupted(folder, ["synth", task, "--layout", layout, "--samples", 20000, "--out", out], holds(pattern),
+                    "interrupted: nothing was written")
+        assert not any(folder.iterdir()), list(folder.iterdir())
+    runner.run(["synth", "classify", "--layout", "images", "--samples", 60, "--out", "d"], cwd=folder).expect(0)
+    words = ["convert", "images", "d", "--size", 1024, "--threads", 1, "--out", "o.h5"]
+    journal = folder / "o.h5.partial/journal"
+    interrupted(folder, words, lambda: journal.exists() and journal.stat().st_size > 300,
+                "interrupted: o.h5 was not written", "o.h5.partial")
+    assert sorted(p.name for p in folder.iterdir()) == ["d", "o.h5.partial"]
+    runner.run(words, cwd=folder).expect(0, "wrote o.h5: 60")
+    assert sorted(p.name for p in folder.iterdir()) == ["d", "o.h5"]
+
+
+runner.main([a_hostile_name_neither_steers_a_terminal_nor_begins_a_line, ctrl_c_is_answered_and_leaves_no_half_files,
+             every_dtype_order_and_version_of_npy, one_dimension_and_what_numpy_refuses_without_pickle,
              npz_stored_deflated_and_zip64, pictures_of_every_kind_are_as_pil_reads_them,
              what_is_generated_raw_converts_to_what_is_generated_as_hdf5, wrong_names_get_the_nearest])

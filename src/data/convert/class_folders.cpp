@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/convert/labels.h"
 
 namespace dtrain::data {
 namespace {
@@ -127,6 +128,10 @@ ClassFolders list_class_folders(const fs::path& folder, const std::string& what)
   }
   std::sort(result.samples.begin(), result.samples.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return result;
+}
+
+Record ClassFolderSet::read(size_t sample) const {
+  return {.input = input(file(sample)), .target = class_target(listed_.samples[sample].label)};
 }
 
 }  // namespace dtrain::data

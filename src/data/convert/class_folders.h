@@ -23,4 +23,22 @@ struct ClassFolders {
 // folders are expected, a name that cannot be kept.
 ClassFolders list_class_folders(const std::filesystem::path& folder, const std::string& what);
 
+// A set that lies in such folders, of which each file is one sample; the target is its class.
+class ClassFolderSet : public RawSet {
+ public:
+  ClassFolderSet(const std::filesystem::path& folder, const std::string& what)  // as list_class_folders()
+      : folder_(folder), listed_(list_class_folders(folder, what)) {}
+  const std::vector<RawSample>& samples() const override { return listed_.samples; }
+  std::vector<std::string> classes() const override { return listed_.classes; }
+  Record read(size_t sample) const override;
+
+ protected:
+  std::filesystem::path file(size_t sample) const { return folder_ / listed_.samples[sample].name; }
+  virtual std::vector<std::byte> input(const std::filesystem::path& file) const = 0;  // errors as of read()
+
+ private:
+  std::filesystem::path folder_;
+  ClassFolders listed_;
+};
+
 }  // namespace dtrain::data

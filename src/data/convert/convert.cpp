@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 constexpr int kLargestSize = 4096;
 constexpr uint64_t kContentVersion = 2;  // of decoding, crop and scaling: a spool of another one is not gone on with
 
-std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options, int size) {
+std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options, int size,
+                                     const ReportProgress& report) {
   if (name == "pointer") {
     if (!fs::exists(options.source)) throw DataError(str("no such file: ", options.source.string()));
     return open_pointer_sets(options.source);
@@ -34,7 +35,7 @@ std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptio
                                                                : " (the folder of the published data set)"));
   }
   if (name == "images") return open_images(options.source, size);
-  if (name == "sequence") return open_sequences(options.source, options.threads);
+  if (name == "sequence") return open_sequences(options.source, options.threads, report);
   if (name == "300wlp") return open_300wlp(options.source, size);
   if (name == "aflw2000") return open_aflw2000(options.source, size);
   DTRAIN_CHECK(name == "biwi");
@@ -121,20 +122,17 @@ void read_one(const RawSet& set, int64_t sample, Spool& spool) {
 void read_all(const RawSet& set, const std::vector<std::string>& splits, int threads, Spool& spool,
               const ReportProgress& report) {
   std::vector<int64_t> open;
-  Progress progress;
+  int64_t resumed = 0;
   for (size_t i = 0; i < splits.size(); ++i) {
     if (splits[i].empty()) continue;
-    ++progress.total;
-    if (spool.outcome(static_cast<int64_t>(i)).kind == Outcome::Kind::kOpen) open.push_back(static_cast<int64_t>(i));
+    if (spool.outcome(static_cast<int64_t>(i)).kind == Outcome::Kind::kOpen)
+      open.push_back(static_cast<int64_t>(i));
+    else
+      ++resumed;
   }
-  progress.resumed = progress.total - static_cast<int64_t>(open.size());
-  parallel_for(
-      static_cast<int64_t>(open.size()), threads,
-      [&](int64_t i) { read_one(set, open[static_cast<size_t>(i)], spool); },
-      [&](int64_t done) {
-        progress.done = progress.resumed + done;
-        if (report) report(progress);
-      });
+  parallel_for(static_cast<int64_t>(open.size()), threads,
+               [&](int64_t i) { read_one(set, open[static_cast<size_t>(i)], spool); }, report,
+               {.stage = "reading", .done = resumed, .resumed = resumed});
 }
 
 // Samples of the other splits that are, byte for byte, also in the training split.
@@ -210,17 +208,18 @@ std::string first_damage(const ConvertSummary& summary) {
   return str(" The first: ", first.name, ": ", first.reason, ". All in ", summary.quarantine_file.string());
 }
 
-void refuse_if_nothing_is_left(const fs::path& source, const ConvertSummary& summary) {
-  if (summary.kept > 0) return;
+std::string nothing_left(const fs::path& source, const ConvertSummary& summary) {
   std::string message = str("none of the ", summary.found, " samples in ", source.string(),
                             " can be used: ", summary.quarantined.size(), " damaged, ");
   if (summary.beyond_range > 0) message += str(summary.beyond_range, " beyond ±", kLargestAngle, " degrees, ");
-  throw DataError(message + str(summary.unlisted, " in no list.") + first_damage(summary));
+  return message + str(summary.unlisted, " in no list.") + first_damage(summary);
 }
 
-// Known only when all has been read: what was damaged may have been all that a class had.
-void refuse_classes_without_samples(const RawSet& set, const std::vector<std::string>& splits, const Spool& spool,
-                                    const ConvertSummary& summary) {
+// Why what was read makes no data set; "" if it does. Known only when all has been read: what was damaged may have been
+// all that there was, or all that a class had.
+std::string defect(const fs::path& source, const RawSet& set, const std::vector<std::string>& splits,
+                   const Spool& spool, const ConvertSummary& summary) {
+  if (summary.kept == 0) return nothing_left(source, summary);
   std::vector<int64_t> trained(summary.classes.size());
   for (size_t i = 0; i < splits.size(); ++i) {
     const int64_t label = set.samples()[i].label;
@@ -231,13 +230,15 @@ void refuse_classes_without_samples(const RawSet& set, const std::vector<std::st
   for (size_t label = 0; label < trained.size(); ++label) {
     const auto& [name, kept] = summary.classes[label];
     if (kept > 0 && (trained[label] > 0 || !training)) continue;
-    throw DataError(str("no usable sample of the class ", name, kept > 0 ? " is in the training split" : "", ".",
-                        first_damage(summary)));
+    return str("no usable sample of the class ", name, kept > 0 ? " is in the training split" : "", ".",
+               first_damage(summary));
   }
+  return "";
 }
 
 void assemble(const std::string& name, const ConvertOptions& options, const RawSet& set,
-              const std::vector<std::string>& splits, const Spool& spool, ConvertSummary& summary) {
+              const std::vector<std::string>& splits, const Spool& spool, const ReportProgress& report,
+              ConvertSummary& summary) {
   std::vector<int64_t> kept, input_rows, target_rows;
   const Schema& schema = summary.schema;
   for (size_t i = 0; i < splits.size(); ++i) {
@@ -256,16 +257,20 @@ void assemble(const std::string& name, const ConvertOptions& options, const RawS
   if (!set.classes().empty()) extras.attributes["class_names"] = join(set.classes(), "\n");
   std::map<std::string, int64_t> group_ids;
   for (const int64_t i : kept) {
-    const auto id = static_cast<int64_t>(extras.source.size());
-    const std::vector<std::byte> bytes = spool.read(i);
-    const auto input = static_cast<size_t>(spool.outcome(i).input_bytes);
-    writer->write(id, std::span(bytes).first(input), std::span(bytes).subspan(input));
     const RawSample& sample = set.samples()[static_cast<size_t>(i)];
+    extras.splits[splits[static_cast<size_t>(i)]].push_back(static_cast<int64_t>(extras.source.size()));
     extras.source.push_back(sample.name);
     extras.group.push_back(group_ids.emplace(sample.group, static_cast<int64_t>(group_ids.size())).first->second);
-    extras.splits[splits[static_cast<size_t>(i)]].push_back(id);
   }
   summary.groups = static_cast<int64_t>(group_ids.size());
+  parallel_for(summary.kept, options.threads,
+               [&](int64_t id) {
+                 const int64_t sample = kept[static_cast<size_t>(id)];
+                 const std::vector<std::byte> bytes = spool.read(sample);
+                 const auto input = static_cast<size_t>(spool.outcome(sample).input_bytes);
+                 writer->write(id, std::span(bytes).first(input), std::span(bytes).subspan(input));
+               },
+               report, {.stage = "writing"});
   writer->finish(extras);
 }
 
@@ -276,14 +281,16 @@ const std::vector<std::string>& converter_names() {
   return names;
 }
 
+fs::path partial_folder(const fs::path& out) { return out.string() + ".partial"; }
+
 ConvertSummary convert(const std::string& name, const ConvertOptions& options, const ReportProgress& progress,
                        const std::function<void(const ConvertPlan&)>& begin) {
   const auto start = std::chrono::steady_clock::now();
   check(name, options);
   const int size = options.size > 0 ? options.size : name == "images" ? 256 : 224;
-  const auto set = open_raw_set(name, options, size);
+  const auto set = open_raw_set(name, options, size, progress);
   const std::vector<std::string> splits = assign_splits(*set, options.split);
-  const fs::path partial = options.out.string() + ".partial";
+  const fs::path partial = partial_folder(options.out);
   const ConvertPlan planned = plan(options.out, partial, *set);
   if (begin) begin(planned);
   refuse_if_it_does_not_fit(planned, options.out);
@@ -294,9 +301,11 @@ ConvertSummary convert(const std::string& name, const ConvertOptions& options, c
 
   ConvertSummary summary = summarise(*set, splits, spool);
   write_quarantine(options.out, summary);
-  refuse_if_nothing_is_left(options.source, summary);
-  refuse_classes_without_samples(*set, splits, spool, summary);
-  assemble(name, options, *set, splits, spool, summary);
+  if (const std::string why = defect(options.source, *set, splits, spool, summary); !why.empty()) {
+    spool.remove();
+    throw DataError(why);
+  }
+  assemble(name, options, *set, splits, spool, progress, summary);
   spool.remove();
   summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return summary;

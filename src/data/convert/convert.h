@@ -5,11 +5,13 @@
 // Folders of images and of sequences by class, and files of sets with orders: see photo.h, sequence_rows.h,
 // pointer_file.h.
 //
-// Parallel over samples; the result does not depend on the number of threads. A killed conversion goes on where it was
-// (spool.h: OUT.partial/). Damaged samples are left out and listed in OUT.quarantine.json with their reason.
+// Parallel over samples; the result does not depend on the number of threads. A conversion that was killed, interrupted
+// or met a full disk goes on where it was: what it had done stays in OUT.partial/ (spool.h). Nothing stays of one that
+// had done nothing, or whose data make no data set. Damaged samples are left out and listed in OUT.quarantine.json with
+// their reason.
 // Errors: UsageError (no such converter, an option out of range), DataError (nothing usable, with the layout that was
 // expected; an empty class, one class only, a class that is not trained), OutputError (OUT exists and `force` is false,
-// not writable, not enough room; what was done is kept).
+// not writable, not enough room).
 
 #include <cstdint>
 #include <filesystem>
@@ -61,9 +63,11 @@ struct ConvertSummary {
 
 const std::vector<std::string>& converter_names();  // 300wlp, aflw2000, biwi, images, pointer, sequence
 
+std::filesystem::path partial_folder(const std::filesystem::path& out);  // of a conversion that can go on
+
 // `begin` is called once, before anything is written and also where the room does not suffice. `progress` is called on
-// the calling thread several times a second and at the end of the reading; what it throws ends the conversion, which
-// can be resumed.
+// the calling thread several times a second and at the end of each stage (listing, reading, writing); what it throws
+// ends the conversion, which can be resumed.
 ConvertSummary convert(const std::string& name, const ConvertOptions&, const ReportProgress& progress = {},
                        const std::function<void(const ConvertPlan&)>& begin = {});
 

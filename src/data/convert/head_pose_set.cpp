@@ -34,9 +34,4 @@ Record HeadPoseSet::read(size_t sample) const {
           .beyond_range = !within_range(labelled.pose)};
 }
 
-int64_t HeadPoseSet::expected_bytes() const {
-  const Schema one = schema();
-  return static_cast<int64_t>(samples_.size()) * (one.input.row_bytes() + one.target.row_bytes());
-}
-
 }  // namespace dtrain::data

@@ -23,7 +23,6 @@ class HeadPoseSet : public RawSet {
   Record read(size_t sample) const override;
   std::map<std::string, std::string> attributes() const override;
   double usual_val_share() const override { return 0; }
-  int64_t expected_bytes() const override;
 
  protected:
   // The pose may be out of range, not NaN.

@@ -11,30 +11,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ImageSet : public RawSet {
+class ImageSet : public ClassFolderSet {
  public:
-  ImageSet(fs::path folder, int size)
-      : folder_(std::move(folder)), size_(size), listed_(list_class_folders(folder_, "JPEG or PNG pictures")) {}
-
-  const std::vector<RawSample>& samples() const override { return listed_.samples; }
-  std::vector<std::string> classes() const override { return listed_.classes; }
+  ImageSet(const fs::path& folder, int size) : ClassFolderSet(folder, "JPEG or PNG pictures"), size_(size) {}
   Schema schema() const override { return image_schema(size_); }
-  int64_t expected_bytes() const override {
-    const Schema one = schema();
-    return static_cast<int64_t>(listed_.samples.size()) * (one.input.row_bytes() + one.target.row_bytes());
-  }
 
-  Record read(size_t sample) const override {
-    const RawSample& raw = listed_.samples[sample];
-    const Image image = stored_photo(read_file(folder_ / raw.name), size_);
-    const auto pixels = std::as_bytes(std::span(image.rgb));
-    return {.input = {pixels.begin(), pixels.end()}, .target = class_target(raw.label)};
+ protected:
+  std::vector<std::byte> input(const fs::path& file) const override {
+    return bytes_of(stored_photo(read_file(file), size_).rgb);
   }
 
  private:
-  fs::path folder_;
   int size_;
-  ClassFolders listed_;
 };
 
 }  // namespace

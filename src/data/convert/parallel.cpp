@@ -11,8 +11,8 @@
 
 namespace dtrain::data {
 
-void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>& work,
-                  const std::function<void(int64_t)>& report) {
+void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>& work, const ReportProgress& report,
+                  const Progress& start) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int64_t workers = std::min<int64_t>(threads > 0 ? threads : cores, std::max<int64_t>(count, 1));
   std::atomic<int64_t> next{0}, done{0};
@@ -22,6 +22,9 @@ void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>
   int64_t running = 0;
   std::exception_ptr error;
 
+  const auto tell = [&] {
+    if (report) report({start.stage, start.done + done, start.done + count, start.resumed});
+  };
   const auto run = [&] {
     try {
       for (int64_t i = next++; i < count && !stop; i = next++) {
@@ -51,7 +54,7 @@ void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>
       std::unique_lock wait(lock);
       while (!changed.wait_for(wait, std::chrono::milliseconds(100), [&] { return running == 0; })) {
         wait.unlock();
-        report(done);
+        tell();
         wait.lock();
       }
     } catch (...) {
@@ -60,7 +63,7 @@ void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>
     }
   }
   if (error) std::rethrow_exception(error);
-  report(done);
+  tell();
 }
 
 }  // namespace dtrain::data

@@ -8,6 +8,7 @@
 namespace dtrain::data {
 
 struct Progress {
+  const char* stage = "";       // what is being done: "reading", "writing"; one follows the other
   int64_t done = 0, total = 0;  // samples
   int64_t resumed = 0;          // of `done`, from an earlier, interrupted conversion
 };

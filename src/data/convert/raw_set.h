@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "data/convert/progress.h"
 #include "data/store.h"
 
 namespace dtrain::data {
@@ -42,12 +43,19 @@ class RawSet {
   virtual bool all_test() const { return false; }  // a pure test set
   // Of the samples. 0 where the trainer is to take its validation share out of the training split, by group.
   virtual double usual_val_share() const { return 0.1; }
-  virtual int64_t expected_bytes() const { return 0; }  // of all samples as stored, before any is left out; 0: unknown
+  // Of all samples as stored, before any is left out. Unless it is overridden: 0, unknown, where their size varies.
+  virtual int64_t expected_bytes() const {
+    const Schema one = schema();
+    const bool varies = one.input.variable() || one.target.variable();
+    return varies ? 0 : static_cast<int64_t>(samples().size()) * (one.input.row_bytes() + one.target.row_bytes());
+  }
   virtual std::string content_key() const { return ""; }  // what decides the content besides names and settings
 };
 
 std::unique_ptr<RawSet> open_images(const std::filesystem::path& folder, int size);
-std::unique_ptr<RawSet> open_sequences(const std::filesystem::path& folder, int threads);
+// Reads all headers, and reports that as the stage "listing".
+std::unique_ptr<RawSet> open_sequences(const std::filesystem::path& folder, int threads,
+                                       const ReportProgress& report = {});
 std::unique_ptr<RawSet> open_pointer_sets(const std::filesystem::path& file);
 
 // 300W-LP: sub-folders AFW, HELEN, IBUG, LFPW and their *_Flip twins, NAME_K.jpg beside NAME_K.mat, K the rendered

@@ -14,38 +14,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class SequenceSet : public RawSet {
+class SequenceSet : public ClassFolderSet {
  public:
-  SequenceSet(fs::path folder, int threads)
-      : folder_(std::move(folder)), listed_(list_class_folders(folder_, ".npy sequences")) {
-    read_headers(threads);
+  SequenceSet(const fs::path& folder, int threads, const ReportProgress& report)
+      : ClassFolderSet(folder, ".npy sequences") {
+    read_headers(threads, report);
   }
-
-  const std::vector<RawSample>& samples() const override { return listed_.samples; }
-  std::vector<std::string> classes() const override { return listed_.classes; }
   Schema schema() const override { return sequence_schema(features_); }
   int64_t expected_bytes() const override { return bytes_; }
 
-  Record read(size_t sample) const override {
-    const RawSample& raw = listed_.samples[sample];
-    return {.input = bytes_of(sequence_rows(read_npy(folder_ / raw.name), features_)),
-            .target = class_target(raw.label)};
+ protected:
+  std::vector<std::byte> input(const fs::path& file) const override {
+    return bytes_of(sequence_rows(read_npy(file), features_));
   }
 
  private:
   // The number of features that most files have is the right one.
-  void read_headers(int threads) {
-    std::vector<SequenceShape> shapes(listed_.samples.size());
-    parallel_for(
-        static_cast<int64_t>(shapes.size()), threads,
-        [&](int64_t i) {
-          const auto at = static_cast<size_t>(i);
-          try {
-            shapes[at] = sequence_shape(read_npy_header(folder_ / listed_.samples[at].name));
-          } catch (const DataError&) {  // said when the sample is read
-          }
-        },
-        [](int64_t) {});
+  void read_headers(int threads, const ReportProgress& report) {
+    std::vector<SequenceShape> shapes(samples().size());
+    parallel_for(static_cast<int64_t>(shapes.size()), threads,
+                 [&](int64_t i) {
+                   const auto at = static_cast<size_t>(i);
+                   try {
+                     shapes[at] = sequence_shape(read_npy_header(file(at)));
+                   } catch (const DataError&) {  // said when the sample is read
+                   }
+                 },
+                 report, {.stage = "listing"});
     std::map<int64_t, int64_t> files;  // by number of features
     for (const SequenceShape& shape : shapes) {
       if (shape.rows > 0) ++files[shape.features];
@@ -61,15 +56,13 @@ class SequenceSet : public RawSet {
     }
   }
 
-  fs::path folder_;
-  ClassFolders listed_;
   int64_t features_ = 1, bytes_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_sequences(const fs::path& folder, int threads) {
-  return std::make_unique<SequenceSet>(folder, threads);
+std::unique_ptr<RawSet> open_sequences(const fs::path& folder, int threads, const ReportProgress& report) {
+  return std::make_unique<SequenceSet>(folder, threads, report);
 }
 
 }  // namespace dtrain::data

@@ -9,6 +9,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "core/check.h"
@@ -96,16 +97,19 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
     : folder_(folder), outcomes_(static_cast<size_t>(samples)) {
   real_file_system().create_folders(folder_);
   journal_ = open_or_fail(folder_ / "journal");
+  bool fresh = false;
   try {
     if (::flock(journal_, LOCK_EX | LOCK_NB) != 0) {
       throw OutputError(str(folder_.string(), " is in use by another conversion; wait for it or give another --out"));
     }
+    fresh = ::lseek(journal_, 0, SEEK_END) == 0;
     bytes_ = open_or_fail(folder_ / "samples");
     char header[128];
     std::snprintf(header, sizeof header, "dtrain conversion 2, settings %016" PRIx64 ", %" PRId64 " samples",
                   fingerprint, samples);
     if (!resume(header)) start_afresh(header);
   } catch (...) {
+    if (fresh) discard();
     ::close(journal_);
     if (bytes_ >= 0) ::close(bytes_);
     throw;
@@ -113,8 +117,18 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
 }
 
 Spool::~Spool() {
-  if (journal_ >= 0) ::close(journal_);
   if (bytes_ >= 0) ::close(bytes_);
+  if (journal_ < 0) return;
+  const bool of_use = std::any_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& outcome) {
+    return outcome.kind == Outcome::Kind::kKept || outcome.kind == Outcome::Kind::kBeyondRange;
+  });
+  if (!of_use) discard();
+  ::close(journal_);  // and with it the lock
+}
+
+void Spool::discard() noexcept {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
 }
 
 void Spool::start_afresh(const std::string& header) {

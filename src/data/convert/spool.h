@@ -4,7 +4,8 @@
 // and target of one sample after the other, of any sizes, in the order in which they were done) and `journal` (one line
 // per sample, with the place of its bytes, appended after them; a torn last line is ignored). A folder of other
 // settings or another sample list is started afresh; samples whose bytes do not match their journal line, and damaged
-// ones, are done again. Errors: OutputError (full disk, not writable, used by another conversion); the folder stays.
+// ones, are done again. Errors: OutputError (full disk, not writable, used by another conversion). The folder outlives
+// this object if it holds anything that need not be done again.
 // Thread-safety: all methods but remove() may be called from any thread, for different samples.
 
 #include <atomic>
@@ -48,6 +49,7 @@ class Spool {
 
  private:
   void record(int64_t sample, Outcome);
+  void discard() noexcept;
   void start_afresh(const std::string& header);
   bool resume(const std::string& header);
 

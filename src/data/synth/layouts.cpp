@@ -142,7 +142,7 @@ void write_biwi(const fs::path& folder, uint64_t seed, int64_t index, int64_t se
 }
 
 void write_class_folders(const RawSet& set, const fs::path& folder, int threads,
-                         const std::function<void(int64_t)>& report) {
+                         const ReportProgress& report) {
   const Schema schema = set.schema();
   parallel_for(
       static_cast<int64_t>(set.samples().size()), threads,
@@ -160,36 +160,36 @@ void write_class_folders(const RawSet& set, const fs::path& folder, int threads,
           write_file(file, encode_png(image));
         }
       },
-      report);
+      report, kDrawing);
 }
 
-void write_pointer_npz(const RawSet& set, const fs::path& file, int64_t max_length,
-                       const std::function<void(int64_t)>& report) {
+void write_pointer_npz(const RawSet& set, const fs::path& file, int64_t max_length, int threads,
+                       const ReportProgress& report) {
   constexpr int64_t kGiven = kPointerFeatures - 1;
   const auto sets = static_cast<int64_t>(set.samples().size());
   std::vector<float> features(static_cast<size_t>(sets * max_length * kGiven));
-  std::vector<int64_t> order(static_cast<size_t>(sets * max_length), -1), lengths, split;
-  for (int64_t i = 0; i < sets; ++i) {
-    const Record record = set.read(static_cast<size_t>(i));
+  std::vector<int64_t> order(static_cast<size_t>(sets * max_length), -1);
+  std::vector<int64_t> lengths(set.samples().size()), split(set.samples().size());
+  const auto draw = [&](int64_t i) {
+    const auto at = static_cast<size_t>(i);
+    const Record record = set.read(at);
     const std::vector<float> from = values_of<float>(record.input);
     const std::vector<int64_t> right = values_of<int64_t>(record.target);
-    const auto n = static_cast<int64_t>(right.size());
-    for (int64_t k = 0; k < n; ++k) {
+    lengths[at] = static_cast<int64_t>(right.size());
+    for (int64_t k = 0; k < lengths[at]; ++k) {
       const auto element = from.begin() + k * kPointerFeatures;
       std::copy(element, element + kGiven, features.begin() + (i * max_length + k) * kGiven);
     }
     std::copy(right.begin(), right.end(), order.begin() + i * max_length);
-    lengths.push_back(n);
-    const std::string& name = set.samples()[static_cast<size_t>(i)].split;
-    split.push_back(name == "train" ? 0 : name == "val" ? 1 : 2);
-    if (i % 1000 == 0) report(i);
-  }
+    const std::string& name = set.samples()[at].split;
+    split[at] = name == "train" ? 0 : name == "val" ? 1 : 2;
+  };
+  parallel_for(sets, threads, draw, report, kDrawing);
   if (file.has_parent_path()) real_file_system().create_folders(file.parent_path());
   write_npz(file, {{"features", to_npy(features, {sets, max_length, kGiven})},
                    {"lengths", to_npy(lengths, {sets})},
                    {"order", to_npy(order, {sets, max_length})},
                    {"split", to_npy(split, {sets})}});
-  report(sets);
 }
 
 }  // namespace dtrain::data

@@ -5,12 +5,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
 
 #include "data/convert/raw_set.h"
 
 namespace dtrain::data {
+
+inline constexpr Progress kDrawing{.stage = "drawing"};
 
 // Picture `index` of a 300W-LP folder: even ones and their mirrored twins in *_Flip by turns, eight pictures a photo.
 struct LpName {
@@ -28,12 +29,11 @@ int64_t biwi_sequences(int64_t samples);
 void write_biwi_calibration(const std::filesystem::path& folder, int64_t sequence, int height);
 void write_biwi(const std::filesystem::path& folder, uint64_t seed, int64_t index, int64_t sequences, int height);
 
-// Each sample as a file of its name under `folder`. report(done) as parallel_for has it.
-void write_class_folders(const RawSet&, const std::filesystem::path& folder, int threads,
-                         const std::function<void(int64_t)>& report);
+// Each sample as a file of its name under `folder`.
+void write_class_folders(const RawSet&, const std::filesystem::path& folder, int threads, const ReportProgress& report);
 
 // In the padded form of pointer_file.h, without is_visited; features beyond a set's length are 0.
-void write_pointer_npz(const RawSet&, const std::filesystem::path& file, int64_t max_length,
-                       const std::function<void(int64_t)>& report);
+void write_pointer_npz(const RawSet&, const std::filesystem::path& file, int64_t max_length, int threads,
+                       const ReportProgress& report);
 
 }  // namespace dtrain::data

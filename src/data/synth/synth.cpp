@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <system_error>
 
 #include "core/check.h"
 #include "core/error.h"
@@ -21,8 +22,6 @@ namespace {
 
 constexpr int kSmallest = 16, kLargest = 2048;
 
-using Report = std::function<void(int64_t)>;
-
 int default_size(const std::string& layout) { return layout == "300wlp" ? 450 : layout == "biwi" ? 480 : 64; }
 
 void check_layout(const SynthTask& task, const std::string& layout) {
@@ -31,6 +30,8 @@ void check_layout(const SynthTask& task, const std::string& layout) {
   throw UsageError(str("unknown layout ", layout, " of ", task.name, ".",
                        near.empty() ? "" : " Did you mean " + near + "?", " Known: ", join(task.layouts, ", ")));
 }
+
+bool makes_folder(const std::string& layout) { return layout != "hdf5" && layout != "npz"; }
 
 void check(const SynthTask& task, const SynthOptions& options, int64_t samples) {
   check_layout(task, options.layout);
@@ -41,8 +42,8 @@ void check(const SynthTask& task, const SynthOptions& options, int64_t samples) 
   if (options.max_length < kShortestSet || options.max_length > kLongestSet) {
     throw UsageError(str("--max-length ", options.max_length, " is not between ", kShortestSet, " and ", kLongestSet));
   }
-  const bool folder = options.layout != "hdf5" && options.layout != "npz";
   if (!std::filesystem::exists(options.out)) return;
+  const bool folder = makes_folder(options.layout);
   if (folder ? !std::filesystem::is_directory(options.out) || !std::filesystem::is_empty(options.out)
              : !options.force) {
     throw OutputError(str(
@@ -59,8 +60,32 @@ std::unique_ptr<RawSet> generated(const std::string& task, const SynthOptions& o
   return generated_pointer_sets(options.seed, samples, options.max_length, options.out.stem().string() + ".npz");
 }
 
+// A folder is filled file by file, and half of one would pass for a whole set: it is emptied again unless complete() is
+// called.
+class NewFolder {
+ public:
+  explicit NewFolder(const std::filesystem::path& folder)
+      : folder_(folder), existed_(std::filesystem::exists(folder)) {}
+  NewFolder(const NewFolder&) = delete;
+  ~NewFolder() {
+    if (complete_) return;
+    std::error_code ignored;
+    std::vector<std::filesystem::path> made;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored)) made.push_back(entry.path());
+    for (const std::filesystem::path& path : made) std::filesystem::remove_all(path, ignored);
+    if (!existed_) std::filesystem::remove(folder_, ignored);
+  }
+  void complete() { complete_ = true; }
+
+ private:
+  const std::filesystem::path folder_;
+  const bool existed_;
+  bool complete_ = false;
+};
+
 // How many rows each sample has: drawn for it, and drawn again when it is written, which costs less than to keep it.
-void count_rows(const RawSet& set, int threads, std::vector<int64_t>& input_rows, std::vector<int64_t>& target_rows) {
+void count_rows(const RawSet& set, int threads, const ReportProgress& report, std::vector<int64_t>& input_rows,
+                std::vector<int64_t>& target_rows) {
   const Schema schema = set.schema();
   const auto samples = static_cast<int64_t>(set.samples().size());
   if (schema.input.variable()) input_rows.resize(set.samples().size());
@@ -76,14 +101,14 @@ void count_rows(const RawSet& set, int threads, std::vector<int64_t>& input_rows
           target_rows[at] = static_cast<int64_t>(record.target.size()) / schema.target.row_bytes();
         }
       },
-      [](int64_t) {});
+      report, {.stage = "measuring"});
 }
 
-void write_hdf5(const RawSet& set, const SynthOptions& options, const Report& report, SynthSummary& summary) {
+void write_hdf5(const RawSet& set, const SynthOptions& options, const ReportProgress& report, SynthSummary& summary) {
   Schema schema = set.schema();
   schema.samples = static_cast<int64_t>(set.samples().size());
   std::vector<int64_t> input_rows, target_rows;
-  count_rows(set, options.threads, input_rows, target_rows);
+  count_rows(set, options.threads, report, input_rows, target_rows);
   const auto writer = Writer::create(options.out, schema, input_rows, target_rows);
   Writer::Extras extras;
   extras.attributes = set.attributes();
@@ -102,22 +127,24 @@ void write_hdf5(const RawSet& set, const SynthOptions& options, const Report& re
         const Record record = set.read(static_cast<size_t>(i));
         writer->write(i, record.input, record.target);
       },
-      report);
+      report, kDrawing);
   writer->finish(extras);
   summary.groups = static_cast<int64_t>(group_ids.size());
 }
 
 // 300W-LP and BIWI: not one picture of these is one of the hdf5 layout.
-int64_t write_published_heads(const SynthOptions& options, int64_t samples, int size, const Report& report) {
+int64_t write_published_heads(const SynthOptions& options, int64_t samples, int size, const ReportProgress& report) {
   if (options.layout == "300wlp") {
     parallel_for(
-        samples, options.threads, [&](int64_t i) { write_300wlp(options.out, options.seed, i, size); }, report);
+        samples, options.threads, [&](int64_t i) { write_300wlp(options.out, options.seed, i, size); }, report,
+        kDrawing);
     return lp_name(samples - 1).photo + 1;
   }
   const int64_t sequences = biwi_sequences(samples);
   for (int64_t s = 0; s < sequences; ++s) write_biwi_calibration(options.out, s, size);
   parallel_for(
-      samples, options.threads, [&](int64_t i) { write_biwi(options.out, options.seed, i, sequences, size); }, report);
+      samples, options.threads, [&](int64_t i) { write_biwi(options.out, options.seed, i, sequences, size); }, report,
+      kDrawing);
   return sequences;
 }
 
@@ -163,21 +190,21 @@ SynthSummary synth(const std::string& name, const SynthOptions& options, const R
   summary.samples = options.samples.value_or(task.samples);
   check(task, options, summary.samples);
   summary.size = options.size > 0 ? options.size : default_size(options.layout);
-  const Report report = [&](int64_t done) {
-    if (progress) progress({.done = done, .total = summary.samples, .resumed = 0});
-  };
+  std::optional<NewFolder> folder;
+  if (makes_folder(options.layout)) folder.emplace(options.out);
   if (options.layout == "300wlp" || options.layout == "biwi") {
-    summary.groups = write_published_heads(options, summary.samples, summary.size, report);
+    summary.groups = write_published_heads(options, summary.samples, summary.size, progress);
   } else {
     const auto set = generated(name, options, summary.samples, summary.size);
     for (const RawSample& sample : set->samples()) ++summary.splits[sample.split];
     if (options.layout == "hdf5")
-      write_hdf5(*set, options, report, summary);
+      write_hdf5(*set, options, progress, summary);
     else if (options.layout == "npz")
-      write_pointer_npz(*set, options.out, options.max_length, report);
+      write_pointer_npz(*set, options.out, options.max_length, options.threads, progress);
     else
-      write_class_folders(*set, options.out, options.threads, report);
+      write_class_folders(*set, options.out, options.threads, progress);
   }
+  if (folder) folder->complete();
   summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return summary;
 }

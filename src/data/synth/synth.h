@@ -52,6 +52,8 @@ struct SynthTask {
 const std::vector<SynthTask>& synth_tasks();
 const SynthTask& synth_task(const std::string& name);  // throws UsageError with the nearest name
 
+// `progress` is called on the calling thread several times a second and at the end of each stage (measuring, drawing).
+// Errors: UsageError, OutputError, what `progress` throws; then nothing is left of what was begun.
 SynthSummary synth(const std::string& task, const SynthOptions&, const ReportProgress& progress = {});
 
 // One picture of headpose's hdf5 layout. Pictures 4n to 4n + 3 show one photo's person, light and background.
