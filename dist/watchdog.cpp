@@ -135,11 +135,13 @@ class Watchdog::Impl {
   void progress(const char* phase, int64_t step) noexcept {
     phase_.store(phase, std::memory_order_relaxed);
     step_.store(step, std::memory_order_relaxed);
-    progress_.fetch_add(1, std::memory_order_release);
+    alive();
   }
 
+  void alive() noexcept { progress_.fetch_add(1, std::memory_order_release); }
+
   void close() {
-    progress_.fetch_add(1, std::memory_order_release);  // waiting for the others begins now
+    alive();  // waiting for the others begins now
     stop(Order::kLeave);
     if (error_) std::rethrow_exception(error_);
     if (closed_) return;
@@ -286,6 +288,7 @@ Watchdog::Watchdog(const World& world, double timeout_seconds, std::function<voi
 
 Watchdog::~Watchdog() = default;
 void Watchdog::progress(const char* phase, int64_t step) noexcept { impl_->progress(phase, step); }
+void Watchdog::alive() noexcept { impl_->alive(); }
 void Watchdog::close() { impl_->close(); }
 
 }  // namespace dtrain::dist

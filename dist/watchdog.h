@@ -29,7 +29,8 @@ class Watchdog {
   // `phase` must be a string literal ("data", "forward", ...). Collectives pass "all_reduce": a rank that waits there
   // is a victim, not the culprit. Call it more often than every dist.timeout, in long phases too.
   void progress(const char* phase, int64_t step) noexcept;
-  void close();  // collective: all ranks stop beating; watches over the others until they come
+  void alive() noexcept;  // progress within the present phase: a slow step of it is done, such as a piece of a file
+  void close();           // collective: all ranks stop beating; watches over the others until they come
 
  private:
   class Impl;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <thread>
 
 #include "checkpoint/store.h"
@@ -19,6 +20,7 @@
 #include "config/load.h"
 #include "config/model_defaults.h"
 #include "core/log.h"
+#include "core/moving_files.h"
 #include "core/strings.h"
 #include "diagnose/verdict.h"
 #include "dist/bytes.h"
@@ -221,13 +223,10 @@ int train(Launched& launched, Request& request) {
       .resumed = content && plan.checkpoint ? str("step ", content->step, " of ", plan.checkpoint->string()) : "",
       .launcher_pid = world.launched ? ::getppid() : 0};
 
-  std::unique_ptr<checkpoint::Store> checkpoints;
   std::unique_ptr<monitoring::TargetsFile> targets;
   dist::agree_on_rank0(host, [&] {
     if (!request.dry_run) {
       create_run(plan, config, environment_json(facts, places));
-      checkpoints = std::make_unique<checkpoint::Store>(plan.folder / "checkpoints", real_file_system(),
-                                                        config.checkpoint.keep_last);
       std::vector<monitoring::TargetsFile::Target> addresses;
       for (size_t rank = 0; rank < places.size(); ++rank) {
         if (!places[rank].metrics_address.empty()) {
@@ -260,6 +259,12 @@ int train(Launched& launched, Request& request) {
       // The process ends, and with it all that is under way; NCCL's own abort may wait for the training thread.
       launched.mpi.abort(CommError("").exit_code());
     });
+    // A save may take longer than the watchdog's patience: to it, bytes that reach the disk are progress.
+    const std::unique_ptr<FileSystem> files = make_moving_files([&] { watchdog.alive(); });
+    std::optional<checkpoint::Store> checkpoints;
+    if (world.rank == 0 && !request.dry_run) {
+      checkpoints.emplace(plan.folder / "checkpoints", *files, config.checkpoint.keep_last);
+    }
     try {
       train::Trainer trainer({.config = config,
                               .batches = batches,
@@ -272,7 +277,7 @@ int train(Launched& launched, Request& request) {
                               .gradients = *gradients,
                               .host = host,
                               .statistics = statistics.get(),
-                              .checkpoints = checkpoints.get(),
+                              .checkpoints = checkpoints ? &*checkpoints : nullptr,
                               .sinks = sinks,
                               .stop_requested = stop_requested,
                               .progress = [&](const char* phase, int64_t step) { watchdog.progress(phase, step); }});

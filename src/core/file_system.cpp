@@ -3,14 +3,17 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "core/check.h"
+#include "core/moving_files.h"
 
 namespace dtrain {
 namespace {
@@ -42,21 +45,33 @@ class Descriptor {
   int fd_;
 };
 
+// Creates or replaces `path`; after each piece but the last, which is synced, `moved`.
+void write_pieces(const std::filesystem::path& path, std::span<const std::byte> bytes, size_t piece_bytes,
+                  const std::function<void()>& moved) {
+  Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "create");
+  size_t in_piece = 0;
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file.get(), bytes.data(), std::min(bytes.size(), piece_bytes - in_piece));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail("write", path, errno);
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    in_piece += static_cast<size_t>(written);
+    if (in_piece < piece_bytes || bytes.empty()) continue;
+    if (::fdatasync(file.get()) != 0) fail("fsync", path, errno);
+    moved();
+    in_piece = 0;
+  }
+  // After a failed fsync the data may be gone though a retry succeeds (fsyncgate): the file is given up.
+  if (::fsync(file.get()) != 0) fail("fsync", path, errno);
+  if (file.close() != 0) fail("close", path, errno);
+}
+
 class RealFileSystem : public FileSystem {
  public:
   void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) override {
-    Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "create");
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
-      if (written < 0) {
-        if (errno == EINTR) continue;
-        fail("write", path, errno);
-      }
-      bytes = bytes.subspan(static_cast<size_t>(written));
-    }
-    // After a failed fsync the data may be gone though a retry succeeds (fsyncgate): the file is given up.
-    if (::fsync(file.get()) != 0) fail("fsync", path, errno);
-    if (file.close() != 0) fail("close", path, errno);
+    write_pieces(path, bytes, std::numeric_limits<size_t>::max(), {});
   }
 
   void sync_folder(const std::filesystem::path& folder) override {
@@ -81,11 +96,46 @@ class RealFileSystem : public FileSystem {
   }
 };
 
+class MovingFiles : public FileSystem {
+ public:
+  MovingFiles(std::function<void()> moved, size_t piece_bytes) : moved_(std::move(moved)), piece_bytes_(piece_bytes) {}
+
+  void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) override {
+    write_pieces(path, bytes, piece_bytes_, moved_);
+    moved_();
+  }
+  void sync_folder(const std::filesystem::path& folder) override {
+    real_file_system().sync_folder(folder);
+    moved_();
+  }
+  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
+    real_file_system().rename(from, to);
+    moved_();
+  }
+  void create_folders(const std::filesystem::path& folder) override {
+    real_file_system().create_folders(folder);
+    moved_();
+  }
+  void remove_all(const std::filesystem::path& path) override {
+    real_file_system().remove_all(path);
+    moved_();
+  }
+
+ private:
+  const std::function<void()> moved_;
+  const size_t piece_bytes_;
+};
+
 }  // namespace
 
 FileSystem& real_file_system() {
   static RealFileSystem files;
   return files;
+}
+
+std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, int64_t piece_bytes) {
+  DTRAIN_CHECK(moved && piece_bytes > 0);
+  return std::make_unique<MovingFiles>(std::move(moved), static_cast<size_t>(piece_bytes));
 }
 
 void write_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view text) {

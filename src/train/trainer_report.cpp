@@ -92,6 +92,7 @@ Trainer::Consumed Trainer::consumed_by_all() {
 }
 
 monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, const char* split) {
+  parts_.progress("eval", step_);
   clock_.enter(Phase::kEval);
   monitoring::EvalStats stats;
   {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/moving_files.h"
 #include "support/temp_dir.h"
 
 namespace dtrain {
@@ -41,6 +42,25 @@ TEST(WriteDurably, AFullDiskIsNamed) {
     }
     EXPECT_EQ(e.exit_code(), 73);
   }
+}
+
+TEST(MovingFiles, TellAfterEachPieceAndEachOperation) {
+  const testing::TempDir folder;
+  int told = 0;
+  const auto files = make_moving_files([&] { ++told; }, 10);
+  const std::string text = "in pieces of ten bytes: 35 of them.";
+  files->write_durably(folder / "f", std::as_bytes(std::span(text)));
+  EXPECT_EQ(read_text(folder / "f"), text);
+  EXPECT_EQ(told, 4);
+  files->write_durably(folder / "g", std::as_bytes(std::span(text)).first(10));
+  EXPECT_EQ(told, 5);
+  files->create_folders(folder / "d/e");
+  files->rename(folder / "f", folder / "d/f");
+  files->sync_folder(folder / "d");
+  files->remove_all(folder / "d");
+  EXPECT_EQ(told, 9);
+  EXPECT_FALSE(std::filesystem::exists(folder / "d"));
+  EXPECT_THROW(files->write_durably("/dev/full", std::as_bytes(std::span(text))), OutputError);
 }
 
 TEST(ReadText, AnEmptyFileIsEmptyAndAnAbsentOneThrows) {

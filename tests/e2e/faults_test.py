@@ -75,5 +75,14 @@ def no_false_alarm(folder):
     runner.run(runner.flags({**OPTIONS, "dist.timeout": 5, "train.max_steps": 30}), np=2, cwd=folder).expect(0, "finished: all 30 steps")
 
 
+def a_save_longer_than_the_timeout_is_no_stall(folder):
+    runner.synth(folder / "d.h5", 64)
+    slow = {**runner.environment(), "LD_PRELOAD": os.environ["DTRAIN_BUILD"] + "/tests/e2e/libslow_disk.so"}
+    options = {**OPTIONS, "dist.timeout": 4, "train.max_steps": 6, "checkpoint.every": "3s"}
+    result = runner.run(runner.flags(options), np=2, cwd=folder, env=slow).expect(0, "finished: all 6 steps")
+    assert result.output.count("saved ") == 2, result.output
+    assert result.seconds > 2 * 8, "eight fsyncs of a second for each save: the disk was not slow"
+
+
 runner.main([a_killed_rank_ends_the_job_and_resume_continues, a_stopped_rank_is_named, a_rank_that_throws_ends_the_job_in_5_s,
-             no_false_alarm])
+             no_false_alarm, a_save_longer_than_the_timeout_is_no_stall])
