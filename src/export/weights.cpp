@@ -8,25 +8,11 @@
 
 #include "checkpoint/safetensors_header.h"
 #include "core/error.h"
+#include "core/half.h"
 #include "core/strings.h"
 
 namespace dtrain::exporting {
 namespace {
-
-float from_half(uint16_t bits) {
-  const bool negative = (bits >> 15) != 0;
-  const int exponent = (bits >> 10) & 31;
-  const int fraction = bits & 1023;
-  float value;
-  if (exponent == 31) {
-    value = fraction == 0 ? INFINITY : NAN;
-  } else if (exponent == 0) {
-    value = std::ldexp(static_cast<float>(fraction), -24);
-  } else {
-    value = std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
-  }
-  return negative ? -value : value;
-}
 
 template <typename T, typename Convert>
 std::vector<float> converted(const std::vector<std::byte>& bytes, const Convert& convert) {

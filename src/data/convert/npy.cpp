@@ -9,25 +9,13 @@
 #include <type_traits>
 
 #include "core/check.h"
+#include "core/half.h"
 #include "data/convert/read_file.h"
 
 namespace dtrain::data {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are read and written as they lie in memory");
-
-struct Half {
-  uint16_t bits;
-  operator float() const {
-    const uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31, fraction = bits & 1023;
-    if (exponent == 0) {  // zero and subnormals: fraction × 2^-24
-      const float size = std::ldexp(static_cast<float>(fraction), -24);
-      return sign ? -size : size;
-    }
-    const uint32_t wide = exponent == 31 ? 255 : exponent + 112;
-    return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-  }
-};
 
 template <typename T>
 T load(const std::byte* at, bool swap) {
@@ -81,8 +69,7 @@ std::vector<To> all_elements(const NpyArray& array, Convert convert) {
       if (size == 2) return elements_as<uint16_t, To>(array, convert);
       return size == 4 ? elements_as<uint32_t, To>(array, convert) : elements_as<uint64_t, To>(array, convert);
     case Kind::kFloat:
-      if (size == 2)
-        return elements_as<Half, To>(array, [&](Half value) { return convert(static_cast<float>(value)); });
+      if (size == 2) return elements_as<uint16_t, To>(array, [&](uint16_t bits) { return convert(from_half(bits)); });
       return size == 4 ? elements_as<float, To>(array, convert) : elements_as<double, To>(array, convert);
   }
   throw Error("unknown kind of elements");
