@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "core/check.h"
-#include "core/hash.h"
 #include "data/convert/head_pose_set.h"
 #include "data/convert/labels.h"
 #include "data/convert/list_files.h"
@@ -16,6 +15,7 @@
 #include "data/convert/pointer_file.h"
 #include "data/convert/read_file.h"
 #include "data/convert/sequence_rows.h"
+#include "data/layout.h"
 
 namespace dtrain::data {
 namespace {
@@ -83,7 +83,7 @@ class FilesStore : public Store {
     std::vector<std::byte> input(static_cast<size_t>(input_bytes(id))), target(static_cast<size_t>(target_bytes(id)));
     read_input(id, input);
     read_target(id, target);
-    return xxh64(target, xxh64(input));
+    return sample_checksum(input, target);
   }
   std::vector<int64_t> split(const std::string&) const override { return {}; }
   std::string name(int64_t id) const override { return sample(id).name; }

@@ -16,6 +16,7 @@
 #include "core/file_system.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "data/layout.h"
 
 namespace dtrain::data {
 namespace {
@@ -58,7 +59,7 @@ bool read_kept(int fd, const Outcome& kept, std::vector<std::byte>& bytes) {
   bytes.resize(static_cast<size_t>(kept.input_bytes + kept.target_bytes));
   if (!read_all(fd, bytes, kept.offset)) return false;
   const auto target = bytes.begin() + kept.input_bytes;
-  return xxh64({target, bytes.end()}, xxh64({bytes.begin(), target})) == kept.checksum;
+  return sample_checksum({bytes.begin(), target}, {target, bytes.end()}) == kept.checksum;
 }
 
 uint64_t checksum(std::string_view text) { return xxh64(std::as_bytes(std::span(text))); }
@@ -189,7 +190,7 @@ void Spool::record(int64_t sample, Outcome outcome) {
 
 void Spool::keep(int64_t sample, ByteSpan input, ByteSpan target) {
   Outcome outcome{.kind = Outcome::Kind::kKept,
-                  .checksum = xxh64(target, xxh64(input)),
+                  .checksum = sample_checksum(input, target),
                   .offset = end_.fetch_add(static_cast<int64_t>(input.size() + target.size())),
                   .input_bytes = static_cast<int64_t>(input.size()),
                   .target_bytes = static_cast<int64_t>(target.size())};
