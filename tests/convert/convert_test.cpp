@@ -166,6 +166,7 @@ TEST_F(Convert, DamageIsQuarantinedByNameAndReason) {
   fs::resize_file(sample("AFW/AFW_000000_1_1.mat"), 200);
   fs::remove(sample("AFW/AFW_000000_1_2.mat"));
   fs::remove(sample("AFW/AFW_000000_1_3.jpg"));
+  fs::resize_file(sample("AFW_Flip/AFW_000000_1_0.jpg"), uintmax_t{1} << 40);  // a hole
   const auto change_pose = [&](const std::string& name, size_t element, double value) {
     Matrices mat = read_mat(sample(name + ".mat"), {"Pose_Para", "pt2d"});
     mat.at("Pose_Para").values[element] = value;
@@ -180,11 +181,11 @@ TEST_F(Convert, DamageIsQuarantinedByNameAndReason) {
 
   const ConvertSummary summary = convert("300wlp", options("lp", "lp.h5"));
   EXPECT_EQ(summary.beyond_range, 2);
-  EXPECT_EQ(summary.kept, 64 - 7 - 2);
+  EXPECT_EQ(summary.kept, 64 - 8 - 2);
   const auto json = nlohmann::json::parse(content(files / "lp.h5.quarantine.json"));
   std::map<std::string, std::string> reasons;
   for (const auto& entry : json.at("quarantined")) reasons[entry.at("name")] = entry.at("reason");
-  EXPECT_EQ(reasons.size(), 7u);
+  EXPECT_EQ(reasons.size(), 8u);
   const auto says = [&](const std::string& name, const std::string& part) {
     EXPECT_NE(reasons[name + ".jpg"].find(part), std::string::npos) << name << ": " << reasons[name + ".jpg"];
   };
@@ -192,12 +193,13 @@ TEST_F(Convert, DamageIsQuarantinedByNameAndReason) {
   says("AFW/AFW_000000_1_1", ".mat");
   says("AFW/AFW_000000_1_2", "no AFW_000000_1_2.mat");
   says("AFW/AFW_000000_1_3", "no picture");
+  says("AFW_Flip/AFW_000000_1_0", "1.0 TiB");
   says("HELEN/HELEN_000001_1_0", "NaN");
   says("IBUG/IBUG_000002_1_0", "no Pose_Para");
   says("IBUG/IBUG_000002_1_1", "neither pt2d nor pt3d_68");
   const auto store = Store::open(files / "lp.h5");
   store->verify();
-  EXPECT_EQ(store->attribute("samples_quarantined"), "7");
+  EXPECT_EQ(store->attribute("samples_quarantined"), "8");
   for (int64_t id = 0; id < store->schema().samples; ++id) EXPECT_EQ(reasons.count(store->source(id)), 0u);
 }
 

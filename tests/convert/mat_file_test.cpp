@@ -75,6 +75,15 @@ TEST(MatFile, OtherContentIsRefused) {
   testing::expect_error<OutputError>([&] { write_mat(folder / "no/such/folder.mat", kSome); }, {"cannot write"});
 }
 
+TEST(MatFile, NoMemoryIsTakenForUnbelievableSizes) {
+  const testing::TempDir folder;
+  write_mat(folder / "a.mat", {{"x", {.rows = 100000, .columns = 110, .values = std::vector<double>(11000000)}}});
+  testing::expect_error<DataError>([&] { read_mat(folder / "a.mat", {"x"}); }, {"x is unbelievably large"});
+  std::ofstream(folder / "b.mat");
+  std::filesystem::resize_file(folder / "b.mat", uintmax_t{1} << 40);  // a hole
+  testing::expect_error<DataError>([&] { read_mat(folder / "b.mat", {"x"}); }, {"1.0 TiB", "at most"});
+}
+
 TEST(MatFile, ManyThreads) {
   const testing::TempDir folder;
   write_mat(folder / "a.mat", kSome);

@@ -101,7 +101,7 @@ TEST(Npy, HeadersThatLieAreNotBelieved) {
   refused(bytes_of("\x93NUMPY"), "truncated");
   refused(file_of(dictionary("'<f4'", "(3, 2)"), std::string(23, 'x')), "truncated");
   refused(file_of(dictionary("'<f4'", "(3, 2)"), std::string(25, 'x')), "25 bytes of data");
-  refused(file_of(dictionary("'<f8'", "(4611686018427387904, 4)"), "x"), "truncated");
+  refused(file_of(dictionary("'<f8'", "(4611686018427387904, 4)"), "x"), "more bytes than a file");
   refused(file_of(dictionary("'<f8'", "(99999999999999999999,)"), "x"), "beyond 64 bits");
   refused(file_of(dictionary("'<f4'", "(-1,)"), "x"), "no number");
   refused(file_of("{'descr': '<f4', 'shape': (1,)}", "xxxx"), "missing");
@@ -157,6 +157,23 @@ TEST(Npy, HeadersOfFilesAreReadAlone) {
   expect_error<DataError>([&] { read_file(folder.path()); }, {"not a regular file"});
 }
 
+TEST(Npy, NoMemoryIsTakenForWhatTheHeaderDoesNotAnnounce) {
+  const testing::TempDir folder;
+  std::ofstream(folder / "a.npy", std::ios::binary) << "\x93NUMPY";
+  std::filesystem::resize_file(folder / "a.npy", uintmax_t{1} << 40);  // a hole
+  expect_error<DataError>([&] { read_npy(folder / "a.npy"); }, {"damaged .npy header"});
+  const std::vector<std::byte> whole = to_npy(std::vector<float>{1, 2}, {2});
+  std::ofstream(folder / "a.npy", std::ios::binary)
+      .write(reinterpret_cast<const char*>(whole.data()), static_cast<std::streamsize>(whole.size()));
+  std::filesystem::resize_file(folder / "a.npy", uintmax_t{1} << 40);
+  expect_error<DataError>([&] { read_npy(folder / "a.npy"); }, {"announces float32 [2] (8 bytes)"});
+  const std::vector<std::byte> long_one = file_of(dictionary("'<f4'", str("(", int64_t{1} << 38, ",)")), "");
+  std::ofstream(folder / "a.npy", std::ios::binary)
+      .write(reinterpret_cast<const char*>(long_one.data()), static_cast<std::streamsize>(long_one.size()));
+  std::filesystem::resize_file(folder / "a.npy", long_one.size() + (uintmax_t{1} << 40));
+  expect_error<DataError>([&] { read_npy(folder / "a.npy"); }, {"1.0 TiB", "at most"});
+}
+
 TEST(SequenceRows, OneDimensionIsOneFeature) {
   EXPECT_EQ(sequence_rows(parse_npy(to_npy(std::vector<float>{1, 2, 3}, {3})), 1).size(), 3u);
   const auto refused = [](const std::vector<std::byte>& file, const char* part) {
@@ -196,7 +213,7 @@ TEST(Npz, DamageIsNamed) {
   std::vector<std::byte> flipped = good;
   flipped[8000] ^= std::byte{1};
   write(flipped);
-  expect_error<DataError>([&] { NpzFile(folder / "b.npz").read("x"); }, {"its array x is damaged", "CRC"});
+  expect_error<DataError>([&] { NpzFile(folder / "b.npz").read("x"); }, {"its array x: damaged", "CRC"});
   write({good.begin(), good.begin() + 9000});
   expect_error<DataError>([&] { NpzFile(folder / "b.npz"); }, {"not a .npz file"});
   write({});
@@ -211,6 +228,19 @@ TEST(Npz, DamageIsNamed) {
     } catch (const DataError&) {
     }
   }
+}
+
+TEST(Npz, AMemberIsNotUnpackedBeyondWhatItsHeaderAnnounces) {
+  const testing::TempDir folder;
+  std::vector<std::byte> longer = to_npy(std::vector<float>(10), {10});
+  longer.resize(size_t{8} << 20);
+  write_npz(folder / "a.npz", {{"x", longer}});
+  std::fstream file(folder / "a.npz", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(7 << 20);
+  file.put('\1');  // whoever unpacks it to the end sees a wrong CRC first
+  file.close();
+  expect_error<DataError>([&] { NpzFile(folder / "a.npz").read("x"); },
+                          {"its array x", "announces float32 [10] (40 bytes)", "more"});
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/convert/read_file.h"
 
 namespace dtrain::data {
 namespace {
@@ -16,6 +17,8 @@ std::vector<double> numbers(const std::filesystem::path& file, size_t least) {
   std::ifstream in;
   if (std::filesystem::is_regular_file(file)) in.open(file);
   if (!in.is_open()) throw DataError(str(file.filename().string(), " is missing or cannot be opened"));
+  constexpr uint64_t kMostTextBytes = 65536;
+  check_file_bytes(std::filesystem::file_size(file), kMostTextBytes);
   std::vector<double> values;
   std::string word;
   while (in >> word) {

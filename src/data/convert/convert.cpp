@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
@@ -110,6 +111,9 @@ void read_one(const RawSet& set, int64_t sample, Spool& spool) {
     record = set.read(static_cast<size_t>(sample));
   } catch (const DataError& error) {
     spool.damaged(sample, error.what());
+    return;
+  } catch (const std::bad_alloc&) {
+    spool.damaged(sample, "does not fit into memory");
     return;
   }
   if (record.beyond_range)

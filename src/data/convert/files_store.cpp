@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <new>
 #include <optional>
 
 #include "core/check.h"
@@ -63,6 +64,8 @@ class FilesStore : public Store {
       bytes = sample(id).read();
     } catch (const DataError& error) {
       throw DataError(str(sample(id).name, ": ", error.what()));
+    } catch (const std::bad_alloc&) {
+      throw DataError(str(sample(id).name, ": does not fit into memory"));
     }
     if (bytes.size() != out.size()) {
       throw DataError(str(sample(id).name, ": became another file while it was in use"));

@@ -3,6 +3,7 @@
 #include <matio.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -14,11 +15,13 @@
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/strings.h"
+#include "data/convert/read_file.h"
 
 namespace dtrain::data {
 namespace {
 
-constexpr size_t kLargestDimension = 100000;
+constexpr size_t kLargestDimension = 100000, kMostElements = 10000000;
+constexpr uint64_t kMostMatBytes = uint64_t{64} << 20;  // 300W-LP's have 0.3 MiB
 
 struct MatCloser {
   void operator()(mat_t* file) const { Mat_Close(file); }
@@ -129,6 +132,7 @@ Matrices read_mat(const std::filesystem::path& file, const std::vector<std::stri
   quiet_matio();
   if (!std::filesystem::exists(file)) throw DataError("no such .mat file");
   if (!std::filesystem::is_regular_file(file)) throw DataError("the .mat file is not a regular file");
+  check_file_bytes(std::filesystem::file_size(file), kMostMatBytes);
   check_whole(file);
   const MatFile mat(Mat_Open(file.c_str(), MAT_ACC_RDONLY));
   if (!mat) throw DataError(damaged("it cannot be opened"));
@@ -136,8 +140,12 @@ Matrices read_mat(const std::filesystem::path& file, const std::vector<std::stri
   for (const std::string& name : names) {
     const Variable variable(Mat_VarReadInfo(mat.get(), name.c_str()));
     if (!variable) continue;
+    size_t elements = 1;
     for (int d = 0; d < variable->rank; ++d) {  // before memory is reserved for what a damaged header claims
-      if (variable->dims[d] > kLargestDimension) throw DataError(damaged(name + " is unbelievably large"));
+      elements *= std::min(variable->dims[d], kLargestDimension + 1);
+      if (variable->dims[d] > kLargestDimension || elements > kMostElements) {
+        throw DataError(damaged(name + " is unbelievably large"));
+      }
     }
     if (Mat_VarReadDataAll(mat.get(), variable.get()) != 0) throw DataError(damaged(name + " cannot be read"));
     if (!matio_complaint.empty()) throw DataError(damaged(name + " cannot be read"));

@@ -20,7 +20,8 @@ struct Matrix {
 
 using Matrices = std::map<std::string, Matrix>;
 
-// Those of `names` that the file holds; others are absent from the result. Each dimension is at most 100 000.
+// Those of `names` that the file holds; others are absent from the result. Files of at most 64 MiB; each
+// dimension is at most 100 000, a matrix has at most 10 million elements.
 Matrices read_mat(const std::filesystem::path& file, const std::vector<std::string>& names);
 
 void write_mat(const std::filesystem::path& file, const Matrices&);  // single precision, compressed, not atomic

@@ -107,7 +107,10 @@ NpyArray parse_npy(std::vector<std::byte> file) {
   return array;
 }
 
-NpyArray read_npy(const std::filesystem::path& file) { return parse_npy(read_file(file)); }
+NpyArray read_npy(const std::filesystem::path& file) {
+  static_cast<void>(read_npy_header(file));  // before memory is taken for what it does not announce
+  return parse_npy(read_file(file));
+}
 
 std::vector<float> NpyArray::to_float32() const {
   return all_elements<float>(*this, [](auto value) { return static_cast<float>(value); });

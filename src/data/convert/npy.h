@@ -27,7 +27,7 @@ struct NpyArray {
 };
 
 NpyArray parse_npy(std::vector<std::byte> file);
-NpyArray read_npy(const std::filesystem::path& file);
+NpyArray read_npy(const std::filesystem::path& file);  // throws beyond kMostFileBytes of read_file.h
 
 // .npy bytes of a C-order array, little endian, version 1. `shape`'s product must be the number of elements.
 std::vector<std::byte> to_npy(std::span<const float> values, const std::vector<int64_t>& shape);

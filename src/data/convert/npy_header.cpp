@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -139,17 +138,6 @@ class DictionaryReader {
   size_t at_ = 0;
 };
 
-// Elements × bytes each; none where that is beyond 64 bits.
-std::optional<uint64_t> bytes_of(const NpyHeader& header) {
-  uint64_t bytes = static_cast<uint64_t>(header.item_bytes);
-  if (std::find(header.shape.begin(), header.shape.end(), 0) != header.shape.end()) return 0;
-  for (const int64_t size : header.shape) {
-    if (bytes > std::numeric_limits<uint64_t>::max() / 2 / static_cast<uint64_t>(size)) return std::nullopt;
-    bytes *= static_cast<uint64_t>(size);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 int64_t NpyHeader::elements() const {
@@ -157,6 +145,16 @@ int64_t NpyHeader::elements() const {
   int64_t product = 1;
   for (const int64_t size : shape) product *= size;
   return product;
+}
+
+uint64_t NpyHeader::file_bytes() const {
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return data_offset;
+  auto bytes = static_cast<uint64_t>(item_bytes);
+  for (const int64_t size : shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes)) return kMost;
+  }
+  return __builtin_add_overflow(bytes, data_offset, &bytes) ? kMost : bytes;
 }
 
 std::string NpyHeader::type() const {
@@ -171,7 +169,7 @@ std::string NpyHeader::shape_text() const {
   return "[" + join(sizes, ", ") + "]";
 }
 
-NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes) {
+NpyHeader parse_npy_header(std::span<const std::byte> begin) {
   const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
   if (text.empty()) throw DataError("the file is empty");
   if (!text.starts_with(kMagic)) throw DataError("not a .npy file, by its first bytes");
@@ -188,15 +186,22 @@ NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes
   NpyHeader header;
   DictionaryReader(text.substr(prefix, length)).read(header);
   header.data_offset = prefix + length;
-  const std::optional<uint64_t> bytes = bytes_of(header);
-  const uint64_t there = file_bytes - header.data_offset;
-  if (!bytes || *bytes > there) {
+  if (header.file_bytes() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    damaged(str("it announces ", header.type(), " ", header.shape_text(), ", more bytes than a file can have"));
+  }
+  return header;
+}
+
+NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes) {
+  NpyHeader header = parse_npy_header(begin);
+  const uint64_t announced = header.file_bytes(), there = file_bytes - header.data_offset;
+  if (announced > file_bytes) {
     throw DataError(str("truncated: the header announces ", header.type(), " ", header.shape_text(),
                         ", the file holds ", there, " bytes of data"));
   }
-  if (*bytes < there) {
-    throw DataError(str("damaged: the header announces ", header.type(), " ", header.shape_text(), " (", *bytes,
-                        " bytes), the file holds ", there, " bytes of data"));
+  if (announced < file_bytes) {
+    throw DataError(str("damaged: the header announces ", header.type(), " ", header.shape_text(), " (",
+                        announced - header.data_offset, " bytes), the file holds ", there, " bytes of data"));
   }
   return header;
 }

@@ -23,11 +23,14 @@ struct NpyHeader {
   uint64_t data_offset = 0;    // of the first element in the file
 
   int64_t elements() const;
+  uint64_t file_bytes() const;     // header and elements
   std::string type() const;        // "float32", "uint8", "bool"
   std::string shape_text() const;  // "[120, 6]"
 };
 
-// `begin` must hold the whole header (kNpyHeaderBytes are always enough); `file_bytes` is the length of the file.
+// `begin` must hold the whole header (kNpyHeaderBytes are always enough). With `file_bytes`, the length of the file, it
+// is an error too if that is not what the header announces.
+NpyHeader parse_npy_header(std::span<const std::byte> begin);
 NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes);
 inline constexpr uint64_t kNpyHeaderBytes = 65536 + 12;  // longer ones are damage: numpy itself writes 128 bytes
 

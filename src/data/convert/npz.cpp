@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -59,20 +60,30 @@ std::optional<NpyArray> NpzFile::read(const std::string& name) const {
   const std::unique_ptr<zip_file_t, MemberCloser> member(zip_fopen(archive_->zip, entry.c_str(), ZIP_FL_ENC_RAW));
   if (!member) throw DataError(str("its array ", name, " cannot be read: ", zip_strerror(archive_->zip)));
   std::vector<std::byte> bytes;
-  while (true) {
-    const size_t had = bytes.size();
-    bytes.resize(had + kPiece);
-    const zip_int64_t got = zip_fread(member.get(), bytes.data() + had, kPiece);
-    if (got < 0) {
-      throw DataError(str("its array ", name, " is damaged: ", zip_error_strerror(zip_file_get_error(member.get()))));
+  const auto unpack = [&](uint64_t until) {  // false at the end of the member, where its checksum is compared
+    while (bytes.size() < until) {
+      const size_t had = bytes.size(), piece = std::min<uint64_t>(until - had, kPiece);
+      bytes.resize(had + piece);
+      const zip_int64_t got = zip_fread(member.get(), bytes.data() + had, piece);
+      if (got < 0) throw DataError(str("damaged: ", zip_error_strerror(zip_file_get_error(member.get()))));
+      bytes.resize(had + static_cast<size_t>(got));
+      if (got == 0) return false;
     }
-    bytes.resize(had + static_cast<size_t>(got));
-    if (got == 0) break;
-  }
+    return true;
+  };
   try {
+    unpack(kNpyHeaderBytes);
+    const NpyHeader header = parse_npy_header(bytes);
+    const uint64_t announced = header.file_bytes();
+    if (bytes.size() > announced || unpack(announced + 1)) {
+      throw DataError(str("damaged: the header announces ", header.type(), " ", header.shape_text(), " (",
+                          announced - header.data_offset, " bytes), but more follow"));
+    }
     return parse_npy(std::move(bytes));
   } catch (const DataError& error) {
     throw DataError(str("its array ", name, ": ", error.what()));
+  } catch (const std::bad_alloc&) {
+    throw DataError(str("its array ", name, " does not fit into memory"));
   }
 }
 

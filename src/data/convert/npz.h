@@ -2,7 +2,7 @@
 
 // NumPy's .npz: a zip archive of .npy files (np.savez stores them, np.savez_compressed deflates them), with zip64 where
 // it is needed. Read and written through libzip. An array's memory grows as its bytes come out of the archive; what the
-// archive says about sizes is not believed.
+// archive says about sizes is not believed, and nothing is unpacked beyond what the array's own header announces.
 // Errors: DataError with the reason, without the file's name; OutputError when writing fails. Thread-safety: an NpzFile
 // belongs to one thread at a time.
 

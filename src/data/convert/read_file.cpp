@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -57,8 +56,17 @@ FileBeginning read_beginning(const std::filesystem::path& file, uint64_t bytes) 
   return {.bytes = in.read(std::min(bytes, size)), .file_bytes = size};
 }
 
+void check_file_bytes(uint64_t bytes, uint64_t most) {
+  if (bytes <= most) return;
+  throw DataError(str("a file of ", human_bytes(static_cast<double>(bytes)), "; at most ",
+                      human_bytes(static_cast<double>(most)), " are read"));
+}
+
 std::vector<std::byte> read_file(const std::filesystem::path& file) {
-  return read_beginning(file, std::numeric_limits<uint64_t>::max()).bytes;
+  const OpenFile in(file);
+  const uint64_t size = in.size();
+  check_file_bytes(size);
+  return in.read(size);
 }
 
 }  // namespace dtrain::data

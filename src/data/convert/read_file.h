@@ -11,7 +11,11 @@
 
 namespace dtrain::data {
 
-std::vector<std::byte> read_file(const std::filesystem::path& file);
+// One sample's file; a larger one is no photo and no sequence that could be trained on, and would take all memory.
+inline constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;
+void check_file_bytes(uint64_t bytes, uint64_t most = kMostFileBytes);  // throws
+
+std::vector<std::byte> read_file(const std::filesystem::path& file);  // throws beyond kMostFileBytes
 
 struct FileBeginning {
   std::vector<std::byte> bytes;  // at most as many as were asked for
