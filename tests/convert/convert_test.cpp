@@ -210,6 +210,9 @@ TEST_F(Convert, NothingUsableIsAnErrorThatSaysWhatWasExpected) {
                                    {"no samples", "AFW, HELEN, IBUG, LFPW", "NAME.mat"});
   testing::expect_error<DataError>([&] { convert("aflw2000", options("empty", "o.h5")); }, {"no samples", "NAME.mat"});
   testing::expect_error<DataError>([&] { convert("biwi", options("empty", "o.h5")); }, {"no samples", "rgb.cal"});
+  std::ofstream(files / "empty/HELEN") << "no folder";
+  testing::expect_error<DataError>([&] { convert("300wlp", options("empty", "o.h5")); },
+                                   {"cannot read the folder", "HELEN", "Not a directory"});
   testing::expect_error<UsageError>([&] { convert("300w", options("empty", "o.h5")); }, {"unknown", "300wlp"});
   make_300wlp(2);
   fs::resize_file(sample("AFW/AFW_000000_1_0.jpg"), 5);

@@ -6,6 +6,7 @@
 #include "core/strings.h"
 #include "data/convert/biwi_files.h"
 #include "data/convert/head_pose_set.h"
+#include "data/convert/list_files.h"
 
 namespace dtrain::data {
 namespace {
@@ -30,12 +31,11 @@ class Biwi : public HeadPoseSet {
  public:
   Biwi(fs::path folder, int size, const std::vector<std::string>& test)
       : HeadPoseSet(size), folder_(std::move(folder)) {
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder_, error)) {
-      const std::string sequence = entry.path().filename().string();
-      if (!two_digits(sequence) || !entry.is_directory()) continue;
+    for (const fs::path& path : folder_entries(folder_)) {
+      const std::string sequence = path.filename().string();
+      if (!two_digits(sequence) || !fs::is_directory(path)) continue;
       sequences_.insert(sequence);
-      for (const std::string& name : frames(entry.path())) {
+      for (const std::string& name : frames(path)) {
         samples_.push_back({sequence + "/" + name, biwi_person(sequence)});
       }
     }
@@ -69,8 +69,8 @@ class Biwi : public HeadPoseSet {
   // Names of the pictures, also of those of which only the pose file is there.
   static std::set<std::string> frames(const fs::path& folder) {
     std::set<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      const std::string name = entry.path().filename().string();
+    for (const fs::path& path : folder_entries(folder)) {
+      const std::string name = path.filename().string();
       if (!name.starts_with("frame_")) continue;
       if (name.ends_with("_rgb.png") || name.ends_with("_rgb.jpg")) names.insert(name);
       if (!name.ends_with(kPose)) continue;

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/convert/head_pose_set.h"
+#include "data/convert/list_files.h"
 #include "data/convert/mat_file.h"
 
 namespace dtrain::data {
@@ -56,16 +57,17 @@ class LandmarkSet : public HeadPoseSet {
     return {resample(read_image(picture), box, size, size), pose};
   }
 
-  // Pictures and lone .mat files alike, so that neither is dropped without a word.
+  // Pictures and lone .mat files alike, so that neither is dropped without a word. None of a folder that is not there.
   std::set<std::string> names_in(const fs::path& sub_folder) const {
     std::set<std::string> names;
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder_ / sub_folder, error)) {
-      const fs::path name = entry.path().filename();
+    std::error_code unknown;  // then said when it is read
+    if (!fs::exists(folder_ / sub_folder, unknown) && !unknown) return names;
+    for (const fs::path& path : folder_entries(folder_ / sub_folder)) {
+      const fs::path name = path.filename();
       const std::string extension = name.extension().string();
       if (extension == ".jpg" || extension == ".png") names.insert((sub_folder / name).string());
       if (extension != ".mat") continue;
-      fs::path picture = entry.path();
+      fs::path picture = path;
       const bool png = fs::exists(picture.replace_extension(".png"));
       names.insert((sub_folder / name.stem()).string() + (png ? ".png" : ".jpg"));
     }

@@ -82,6 +82,16 @@ std::vector<std::string> list_files(const std::vector<std::string>& inputs,
   return files;
 }
 
+std::vector<fs::path> folder_entries(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code code;
+  fs::directory_iterator at(folder, code);
+  for (; !code && at != fs::directory_iterator(); at.increment(code)) entries.push_back(at->path());
+  if (code) throw DataError(str("cannot read the folder ", folder.string(), ": ", code.message()));
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
 bool is_hdf5(const fs::path& file) {
   static constexpr std::array<unsigned char, 8> kSignature{0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
   const std::string extension = extension_of(file);

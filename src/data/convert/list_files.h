@@ -14,6 +14,9 @@ namespace dtrain::data {
 // or pattern without any, a folder that cannot be read, a file that is not there.
 std::vector<std::string> list_files(const std::vector<std::string>& inputs, const std::vector<std::string>& extensions);
 
+// What lies in a folder itself, sorted. DataError: it cannot be read.
+std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder);
+
 // By its first bytes, or by its name (.h5, .hdf5): then whoever opens it says what is wrong.
 bool is_hdf5(const std::filesystem::path& file);
 
