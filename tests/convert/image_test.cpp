@@ -4,9 +4,14 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
 
 #include "core/error.h"
 #include "files/expect_error.h"
+#include "support/temp_dir.h"
 
 namespace dtrain::data {
 namespace {
@@ -56,6 +61,53 @@ TEST(Image, DamageIsNamed) {
   testing::expect_error<DataError>([&] { read_image("/no/such/picture.jpg"); }, {"No such file"});
   jpeg.resize(3);
   testing::expect_error<DataError>([&] { decode_image(jpeg); }, {"damaged"});
+}
+
+std::vector<std::byte> with_stray_bytes(std::vector<std::byte> jpeg, size_t at) {
+  jpeg.insert(jpeg.begin() + static_cast<std::ptrdiff_t>(at), {std::byte{0}, std::byte{1}, std::byte{2}, std::byte{3}});
+  return jpeg;
+}
+
+// 16 x 16 pixels, grey, in six scans.
+std::vector<std::byte> progressive_jpeg() {
+  constexpr std::string_view kHex =
+      "ffd8ffdb0043001b12141714111b1716171e1c1b2028422b28252528513a3d3042605565645f555d5b6a7899816a7190735b5d85"
+      "b586909ea3abadab6780bcc9baa6c799a8aba4ffc2000b080010001001011100ffc4001500010100000000000000000000000000"
+      "000100ffda000801010000000124ffc40017100003010000000000000000000000000000011041ffda0008010100010502534fff"
+      "c40017100003010000000000000000000000000000011011ffda0008010100063f02b8cfffc4001e100000060301010000000000"
+      "00000000000001112141f03151617181ffda0008010100013f2129708a4b17e86448f2a8833aee0211b1ccdba1ffda0008010100"
+      "000010dfffc4001d100101010002020300000000000000000001112100413151617191ffda0008010100013f10ce40e4211844a6"
+      "3475db9c548c4010c29d4915ac839cb089394a4c2b69f6b773c608a7e0e69aae1ec8e7e5673fffd9";
+  std::vector<std::byte> bytes;
+  for (size_t i = 0; i < kHex.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(kHex.substr(i, 2)), nullptr, 16)));
+  }
+  return bytes;
+}
+constexpr size_t kBehindTheFirstScan = 118, kInTheLastScan = 320;
+
+TEST(Image, StrayBytesOfAJpegHarmNothing) {
+  const std::vector<std::byte> jpeg = encode_jpeg(gradient(64, 48));
+  const size_t behind_jfif = 4 + std::to_integer<size_t>(jpeg[5]);
+  EXPECT_EQ(decode_image(with_stray_bytes(jpeg, behind_jfif)).rgb, decode_image(jpeg).rgb);
+  EXPECT_EQ(decode_image(with_stray_bytes(progressive_jpeg(), kBehindTheFirstScan)).rgb,
+            decode_image(progressive_jpeg()).rgb);
+}
+
+TEST(Image, StrayBytesOfAJpegHideNoDamage) {
+  std::vector<std::byte> jpeg = with_stray_bytes(encode_jpeg(gradient(256, 192)), 20);
+  jpeg.resize(jpeg.size() - 100);
+  testing::expect_error<DataError>([&] { decode_image(jpeg); }, {"damaged JPEG", "remature end"});
+  std::vector<std::byte> scans = with_stray_bytes(progressive_jpeg(), kBehindTheFirstScan);
+  scans.resize(kInTheLastScan);
+  testing::expect_error<DataError>([&] { decode_image(scans); }, {"damaged JPEG", "remature end"});
+}
+
+TEST(Image, APictureBeyondAllBoundsIsNotRead) {
+  const testing::TempDir folder;
+  std::ofstream(folder / "a.png");
+  std::filesystem::resize_file(folder / "a.png", uintmax_t{1} << 40);  // a hole
+  testing::expect_error<DataError>([&] { read_image(folder / "a.png"); }, {"1.0 TiB", "at most"});
 }
 
 TEST(Resample, TheWholePictureAtItsOwnSizeIsUnchanged) {

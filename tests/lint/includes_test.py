@@ -27,7 +27,7 @@ WITH_TORCH = {"dist", "data", "checkpoint", "models", "tasks", "export", "train"
 ONLY_IN = {
     r"mpi\.h$": "dist/", r"nccl\.h$": "dist/", r"(hdf5|H5(?!public)\w+)\.h$": "src/data/", r"prometheus/": "monitoring/",
     r"nvml\.h$": "monitoring/", r"yaml-cpp/": "src/config/", r"(spdlog|fmt)/": "src/core/log.cpp", r"xxhash\.h$": "src/core/",
-    r"matio\.h$": "src/data/", r"turbojpeg\.h$": "src/data/", r"zip\.h$": "src/data/", r"png\.h$": "src/data/",
+    r"matio\.h$": "src/data/", r"(turbojpeg|jpeglib|jerror)\.h$": "src/data/", r"zip\.h$": "src/data/", r"png\.h$": "src/data/",
     r"(onnx|google/protobuf)/": "src/export/onnx_file.cpp",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

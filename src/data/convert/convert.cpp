@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int kLargestSize = 4096;
-constexpr uint64_t kContentVersion = 2;  // of decoding, crop and scaling: a spool of another one is not gone on with
+constexpr uint64_t kContentVersion = 3;  // of decoding, crop and scaling: a spool of another one is not gone on with
 
 std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options, int size,
                                      const ReportProgress& report) {

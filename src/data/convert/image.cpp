@@ -5,11 +5,10 @@
 
 #include <cstring>
 #include <memory>
-#include <string>
-#include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/convert/jpeg.h"
 #include "data/convert/read_file.h"
 
 namespace dtrain::data {
@@ -22,55 +21,6 @@ struct TurboDeleter {
   void operator()(void* handle) const { tjDestroy(handle); }
 };
 using Turbo = std::unique_ptr<void, TurboDeleter>;
-
-void check_size(int width, int height) {
-  if (width < 1 || height < 1 || width > kLargestSide || height > kLargestSide) {
-    throw DataError(str("damaged header: a picture of ", width, "x", height, " pixels; sides of 1 to ", kLargestSide,
-                        " can be read"));
-  }
-  if (int64_t{width} * height > kMostPixels) {
-    throw DataError(str("a picture of ", width, "x", height, " pixels; at most ", kMostPixels, " can be read"));
-  }
-}
-
-// Four inks to three lights, as PIL and the browsers do: without a profile, and taking for granted that the inks are
-// stored inverted (255: none), as Adobe's programs write them and hardly any other program writes CMYK at all.
-Image from_inverted_cmyk(const std::vector<uint8_t>& inks, int width, int height) {
-  Image image(width, height);
-  for (size_t i = 0; i < image.rgb.size() / 3; ++i) {
-    for (size_t c = 0; c < 3; ++c) {
-      image.rgb[i * 3 + c] = static_cast<uint8_t>((inks[i * 4 + c] * inks[i * 4 + 3] + 127) / 255);
-    }
-  }
-  return image;
-}
-
-Image decode_jpeg(std::span<const std::byte> bytes) {
-  const Turbo turbo(tjInitDecompress());
-  const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
-  int width = 0, height = 0, subsampling = 0, colours = 0;
-  if (tjDecompressHeader3(turbo.get(), data, bytes.size(), &width, &height, &subsampling, &colours) != 0) {
-    throw DataError(str("damaged JPEG: ", tjGetErrorStr2(turbo.get())));
-  }
-  check_size(width, height);
-  const bool inks = colours == TJCS_CMYK || colours == TJCS_YCCK;
-  std::vector<uint8_t> pixels(static_cast<size_t>(width) * static_cast<size_t>(height) * (inks ? 4 : 3));
-  // A progressive file of thousands of scans would take minutes for one picture.
-  if (tjDecompress2(turbo.get(), data, bytes.size(), pixels.data(), width, 0, height, inks ? TJPF_CMYK : TJPF_RGB,
-                    TJFLAG_LIMITSCANS) != 0) {
-    // Cameras leave stray bytes between segments; all other warnings mean that pixels are missing or wrong.
-    const std::string reason = tjGetErrorStr2(turbo.get());
-    const bool harmless =
-        tjGetErrorCode(turbo.get()) == TJERR_WARNING && reason.find("extraneous bytes") != std::string::npos;
-    if (!harmless) throw DataError("damaged JPEG: " + reason);
-  }
-  if (inks) return from_inverted_cmyk(pixels, width, height);
-  Image image;
-  image.width = width;
-  image.height = height;
-  image.rgb = std::move(pixels);
-  return image;
-}
 
 struct PngImage : png_image {  // libpng's simplified interface, freed on all paths
   PngImage() : png_image{} { version = PNG_IMAGE_VERSION; }
@@ -96,6 +46,16 @@ Image decode_png(std::span<const std::byte> bytes, uint8_t behind) {
 }
 
 }  // namespace
+
+void check_size(int width, int height) {
+  if (width < 1 || height < 1 || width > kLargestSide || height > kLargestSide) {
+    throw DataError(str("damaged header: a picture of ", width, "x", height, " pixels; sides of 1 to ", kLargestSide,
+                        " can be read"));
+  }
+  if (int64_t{width} * height > kMostPixels) {
+    throw DataError(str("a picture of ", width, "x", height, " pixels; at most ", kMostPixels, " can be read"));
+  }
+}
 
 Image decode_image(std::span<const std::byte> bytes, uint8_t behind) {
   static constexpr unsigned char kJpeg[] = {0xff, 0xd8, 0xff};

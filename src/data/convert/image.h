@@ -26,6 +26,9 @@ struct Image {
 Image decode_image(std::span<const std::byte> bytes, uint8_t behind = 0);
 Image read_image(const std::filesystem::path& file);  // the same of a file; the message does not repeat its name
 
+// Throws DataError for sides and areas that no picture has: a small file must not take all memory.
+void check_size(int width, int height);
+
 std::vector<std::byte> encode_jpeg(const Image&, int quality = 95);
 std::vector<std::byte> encode_png(const Image&);
 
