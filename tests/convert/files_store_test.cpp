@@ -78,6 +78,17 @@ TEST_F(FilesStore, SetsAsConverted) {
   EXPECT_EQ(read_target_as<int64_t>(*raw, 4), std::vector<int64_t>(static_cast<size_t>(raw->input_rows(4)), -1));
 }
 
+TEST_F(FilesStore, SetsWithoutLengthsAreAsLongAsTheirOrder) {
+  const std::vector<float> features(2 * 3 * 7, 0.5f);
+  const std::vector<int64_t> order{1, 0, -1, 2, 0, 1};
+  write_npz(files / "p.npz", {{"features", to_npy(features, {2, 3, 7})}, {"order", to_npy(order, {2, 3})}});
+  const auto raw = opened({{"task", "pointer"}}, {path("p.npz")});
+  EXPECT_EQ(raw->input_rows(0), 2);
+  EXPECT_EQ(raw->input_rows(1), 3);
+  write_npz(files / "p.npz", {{"features", to_npy(features, {2, 3, 7})}});
+  EXPECT_EQ(opened({{"task", "pointer"}}, {path("p.npz")})->input_rows(0), 3) << "nothing says where a set ends";
+}
+
 TEST_F(FilesStore, OneBadFileIsOneBadSample) {
   synth("sequence", {.layout = "npy", .out = files / "raw", .samples = 3});
   std::ofstream(files / "raw/zz.npy") << "no array";

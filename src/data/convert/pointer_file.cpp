@@ -54,12 +54,14 @@ PointerFile::PointerFile(const std::filesystem::path& path, bool with_order) {
     read_padded(file, *features);
   else
     read_ragged(file, *values);
-  if (with_order) read_order(file, features.has_value());
-  if (features && length_.empty()) {  // no lengths: the order says where a set ends
+  const bool no_lengths = features && length_.empty();
+  const bool order_is_there = std::count(file.names().begin(), file.names().end(), "order") > 0;
+  if (with_order || (no_lengths && order_is_there)) read_order(file, features.has_value());
+  if (no_lengths) {  // the order says where a set ends
     for (int64_t set = 0; set < sets(); ++set) {
       const auto at = static_cast<size_t>(set);
       int64_t length = room_[at];
-      if (with_order) {
+      if (order_is_there) {
         const auto begin = order_.begin() + first_order_[at], end = begin + order_room_[at];
         length = std::find(begin, end, -1) - begin;
       }

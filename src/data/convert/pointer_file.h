@@ -23,7 +23,7 @@ inline constexpr int64_t kPointerFeatures = 8;
 
 class PointerFile {
  public:
-  // `with_order`: `order` must be there; otherwise it is not looked at.
+  // `with_order`: `order` must be there; otherwise it is looked at only where it alone says how long the sets are.
   PointerFile(const std::filesystem::path& file, bool with_order);
 
   int64_t sets() const { return static_cast<int64_t>(first_row_.size()); }
