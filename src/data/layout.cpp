@@ -282,11 +282,15 @@ class Prober {
     if (dimensions < 0) refuse_dataset(path, "has no readable shape");
     std::vector<hsize_t> shape(static_cast<size_t>(dimensions));
     H5Sget_simple_extent_dims(space.get(), shape.data(), nullptr);
-    for (const hsize_t size : shape) {
-      if (__builtin_mul_overflow(bytes, size, &bytes) || bytes > static_cast<hsize_t>(INT64_MAX)) {
+    bool empty = false;
+    for (const hsize_t size : shape) {  // no rows of 2^62 elements would be no bytes, but no row can be counted either
+      empty = empty || size == 0;
+      if (__builtin_mul_overflow(bytes, std::max<hsize_t>(size, 1), &bytes) ||
+          bytes > static_cast<hsize_t>(INT64_MAX)) {
         refuse_dataset(path, str("claims the shape ", shape_text(shape), ", more bytes than a file can have"));
       }
     }
+    if (empty) bytes = 0;
     const h5::Handle creation(H5Dget_create_plist(dataset.get()), H5Pclose);
     const H5D_layout_t kind = H5Pget_layout(creation.get());
     if (kind == H5D_VIRTUAL) refuse_dataset(path, "is virtual (its bytes are in other files)");

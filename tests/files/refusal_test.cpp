@@ -286,6 +286,11 @@ TEST_F(RowsRefusal, ValuesOfAnotherShape) {
   expect_refusal({"/inputs", "empty samples"});
 }
 
+TEST_F(RowsRefusal, RowsOfMoreBytesThanAFileCanHave) {
+  replace("/inputs/values", H5T_IEEE_F32LE, {0, hsize_t{1} << 62}, nullptr);
+  expect_refusal({"/inputs/values", "claims the shape", "more bytes than a file"});
+}
+
 TEST_F(RowsRefusal, TargetsThatAreNoClassesOrOrders) {
   replace("/targets/values", H5T_IEEE_F32LE, {24});
   expect_refusal({"/targets", "float32 [rows]", "int64 [rows]"});
