@@ -37,24 +37,26 @@ template <typename T>
 std::string range_lines(const Store& store) {
   const auto elements = static_cast<size_t>(store.schema().target.row_elements());
   std::vector<double> low(elements, std::numeric_limits<double>::infinity()), high(elements, -low[0]), sum(elements, 0);
-  int64_t not_a_number = 0;
+  std::vector<int64_t> numbers(elements, 0);
   for (int64_t id = 0; id < store.schema().samples; ++id) {
     const std::vector<T> target = read_target_as<T>(store, id);
     for (size_t i = 0; i < elements; ++i) {
       const double value = static_cast<double>(target[i]) + 0.0;  // no -0.000
-      if (value != value) {
-        ++not_a_number;
-        continue;
-      }
+      if (value != value) continue;
+      ++numbers[i];
       low[i] = std::min(low[i], value);
       high[i] = std::max(high[i], value);
       sum[i] += value;
     }
   }
   std::string text;
+  int64_t not_a_number = 0;
   for (size_t i = 0; i < elements; ++i) {
-    text += line("", str("element ", i, ": ", fixed(low[i], 3), " to ", fixed(high[i], 3), ", mean ",
-                         fixed(sum[i] / static_cast<double>(store.schema().samples), 3)));
+    not_a_number += store.schema().samples - numbers[i];
+    const std::string range = numbers[i] == 0 ? "no numbers"
+                                              : str(fixed(low[i], 3), " to ", fixed(high[i], 3), ", mean ",
+                                                    fixed(sum[i] / static_cast<double>(numbers[i]), 3));
+    text += line("", str("element ", i, ": ", range));
   }
   if (not_a_number > 0) text += line("", str(human_count(not_a_number), " values are NaN"));
   return text;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "core/error.h"
@@ -37,6 +38,20 @@ TEST(InspectData, VerifiesOnlyWhenAsked) {
   EXPECT_EQ(text.find("match"), std::string::npos);
   EXPECT_NE(text.find("none (training"), std::string::npos) << text;
   EXPECT_THROW(inspect_data(folder / "d.h5", true), DataError);
+}
+
+TEST(InspectData, TheMeanIsOfTheNumbers) {
+  const testing::TempDir folder;
+  const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", testing::small_schema(4));
+  for (int64_t id = 0; id < 4; ++id) {
+    const float x = id < 2 ? 3.0f : NAN;
+    writer->write(id, testing::input_of(id), testing::bytes_of(std::vector<float>{x, 1, NAN}));
+  }
+  writer->finish(testing::extras_of(4));
+  const std::string text = inspect_data(folder / "d.h5", false);
+  for (const char* part : {"element 0: 3.000 to 3.000, mean 3.000", "element 2: no numbers", "6 values are NaN"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
+  }
 }
 
 }  // namespace
