@@ -60,7 +60,7 @@ std::string to_string(const Interval& interval) {
   if (interval.steps > 0) parts.push_back(str(interval.steps, "s"));
   if (interval.epochs > 0) parts.push_back(str(interval.epochs, "e"));
   if (interval.minutes > 0) {
-    char digits[64];
+    char digits[512];  // without an exponent, the smallest of all takes some 330
     parts.push_back(
         std::string(digits,
                     std::to_chars(digits, digits + sizeof digits, interval.minutes, std::chars_format::fixed).ptr) +

@@ -41,6 +41,8 @@ TEST(Interval, PrintsWhatItReads) {
     EXPECT_EQ(to_string(parsed(text)), text);
   }
   EXPECT_EQ(to_string(parsed("10")), "10s");
+  const std::string tiny = "0." + std::string(300, '0') + "125m";
+  EXPECT_EQ(to_string(parsed(tiny)), tiny);
 }
 
 TEST(Interval, IsDueAtTheEndOfItsStepsAndEpochs) {
