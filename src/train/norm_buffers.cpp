@@ -18,14 +18,18 @@ AveragedBuffers::AveragedBuffers(torch::nn::Module& module, dist::Communicator& 
   if (local_.empty()) return;
 
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> statistics, counters;
-  for (const auto& [name, tensor] : local_) {
-    (tensor.is_floating_point() ? statistics : counters).push_back(tensor.reshape({-1}));
-  }
   const auto weight = static_cast<double>(samples_seen);
-  std::vector<at::Tensor> parts = {at::full({1}, weight, at::kDouble)};
-  for (const at::Tensor& tensor : statistics) parts.push_back(tensor.to(at::kDouble) * weight);
-  at::Tensor sums = at::cat(parts);
+  std::vector<at::Tensor> statistics = {at::full({1}, weight, at::kDouble)}, counters;
+  for (const auto& [name, tensor] : local_) {
+    const at::Tensor flat = tensor.reshape({-1});
+    if (tensor.is_floating_point()) {
+      // A rank of weight 0 adds zeros: of an infinite value 0 × infinity would make NaN.
+      statistics.push_back(samples_seen > 0 ? flat.to(at::kDouble) * weight : at::zeros(flat.sizes(), at::kDouble));
+    } else {
+      counters.push_back(flat.to(at::kLong));  // flags too
+    }
+  }
+  at::Tensor sums = at::cat(statistics);
   host.all_reduce(sums, dist::ReduceOp::kSum).wait();
   at::Tensor counts = counters.empty() ? at::zeros({1}, at::kLong) : at::cat(counters).contiguous();
   host.all_reduce(counts, dist::ReduceOp::kMax).wait();

@@ -2,6 +2,7 @@
 
 // Running statistics of batch norm stay local to a rank while training. What is evaluated and saved is their mean over
 // ranks, weighted by the samples each rank has seen; it is a copy, so that evaluating or saving never changes the run.
+// Buffers of integers and flags (counters, masks of a network of one's own) are the largest over ranks.
 
 #include <torch/torch.h>
 

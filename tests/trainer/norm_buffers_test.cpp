@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "dist/thread_communicator.h"
 
 namespace dtrain::train {
@@ -24,6 +26,41 @@ TEST(AveragedBuffers, AreTheWeightedMeanForAWhileOnly) {
     EXPECT_TRUE(at::equal(norm->running_mean, at::full({2}, rank)));
     EXPECT_TRUE(at::equal(norm->running_var, at::full({2}, 10 * rank)));
     EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 5 + comm.rank());
+  });
+}
+
+// What a network of one's own may have beside statistics.
+class Masks : public torch::nn::Module {
+ public:
+  at::Tensor seen = register_buffer("seen", at::zeros({2}, at::kBool));
+  at::Tensor steps = register_buffer("steps", at::zeros({}, at::kInt));
+  at::Tensor mask = register_buffer("mask", at::zeros({2}));
+};
+
+TEST(AveragedBuffers, OfAnyTypeAreAgreedOnAndPutBack) {
+  dist::run_thread_world(2, [](dist::Communicator& comm) {
+    Masks masks;
+    masks.seen[comm.rank()] = true;
+    masks.steps.fill_(3 + comm.rank());
+    {
+      const AveragedBuffers averaged(masks, comm, /*samples_seen=*/4);
+      EXPECT_TRUE(at::equal(masks.seen, at::ones({2}, at::kBool)));
+      EXPECT_TRUE(at::equal(masks.steps, at::full({}, 4, at::kInt)));
+    }
+    EXPECT_TRUE(masks.seen[comm.rank()].item<bool>());
+    EXPECT_FALSE(masks.seen[1 - comm.rank()].item<bool>());
+    EXPECT_EQ(masks.steps.item<int32_t>(), 3 + comm.rank());
+  });
+}
+
+TEST(AveragedBuffers, ARankWithoutSamplesAddsNothingNotEvenInfinities) {
+  dist::run_thread_world(2, [](dist::Communicator& comm) {
+    Masks masks;
+    constexpr float kNever = -std::numeric_limits<float>::infinity();
+    masks.mask[1] = kNever;
+    masks.mask[0] = comm.rank() == 0 ? 2.0f : kNever;
+    const AveragedBuffers averaged(masks, comm, /*samples_seen=*/comm.rank() == 0 ? 5 : 0);
+    EXPECT_TRUE(at::equal(masks.mask, at::tensor({2.0f, kNever}))) << masks.mask;
   });
 }
 
