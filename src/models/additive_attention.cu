@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/host_device.h"
 #include "models/additive_attention_kernels.h"
+#include "models/valid_length.h"
 
 namespace dtrain::models {
 namespace {
@@ -28,7 +29,7 @@ __global__ void forward(AttentionProblem<Number> p, Number* residuals, Number* n
   extern __shared__ unsigned char memory[];
   Number* scores = reinterpret_cast<Number*>(memory);
   unsigned char* gone = memory + p.steps * sizeof(Number);
-  const int64_t t = blockIdx.x, sample = blockIdx.y, length = p.lengths[sample];
+  const int64_t t = blockIdx.x, sample = blockIdx.y, length = valid_length(p.lengths[sample], p.steps);
   const int64_t* order = p.order + sample * p.steps;
   Number* residual = residuals + (sample * p.steps + t) * p.steps;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -79,7 +80,7 @@ __global__ void forward(AttentionProblem<Number> p, Number* residuals, Number* n
 template <typename Number>
 __global__ void backward_queries(AttentionProblem<Number> p, const Number* residuals, const Number* scale,
                                  Number* queries, Number* v) {
-  const int64_t t = blockIdx.x, sample = blockIdx.y, length = p.lengths[sample];
+  const int64_t t = blockIdx.x, sample = blockIdx.y, length = valid_length(p.lengths[sample], p.steps);
   const Number* residual = residuals + (sample * p.steps + t) * p.steps;
   const Number* query = row(p.queries, p, t, sample);
   for (int64_t k = threadIdx.x; k < p.hidden; k += kThreads) {
@@ -99,7 +100,7 @@ __global__ void backward_queries(AttentionProblem<Number> p, const Number* resid
 // Grid: x = element, y = sample; a thread per column.
 template <typename Number>
 __global__ void backward_keys(AttentionProblem<Number> p, const Number* residuals, const Number* scale, Number* keys) {
-  const int64_t j = blockIdx.x, sample = blockIdx.y, length = p.lengths[sample];
+  const int64_t j = blockIdx.x, sample = blockIdx.y, length = valid_length(p.lengths[sample], p.steps);
   const Number* residual = residuals + sample * p.steps * p.steps + j;
   const Number* key = row(p.keys, p, j, sample);
   for (int64_t k = threadIdx.x; k < p.hidden; k += kThreads) {

@@ -14,9 +14,9 @@
 namespace dtrain::models {
 
 // keys and queries [T, B, H] (time first), v [H]; order int64 [B, T]: what each step chose; lengths int64 [B]: how many
-// elements and steps of the sample count. Returns [B] in float32 (float64 for float64): the sum over the steps t <
-// lengths[b] of the negative log-likelihood of order[b][t]; infinite when an order names an element twice or one beyond
-// the length. Differentiable by keys, queries and v.
+// elements and steps of the sample count, taken as within 0 and T. Returns [B] in float32 (float64 for float64): the
+// sum over the steps t < lengths[b] of the negative log-likelihood of order[b][t]; infinite when an order names an
+// element twice or one beyond the length. Differentiable by keys, queries and v.
 at::Tensor pointer_losses(const at::Tensor& keys, const at::Tensor& queries, const at::Tensor& v,
                           const at::Tensor& order, const at::Tensor& lengths);
 

@@ -10,6 +10,7 @@
 
 #include "core/host_device.h"
 #include "models/additive_attention_kernels.h"
+#include "models/valid_length.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define DTRAIN_X86_LANES

@@ -17,7 +17,7 @@ struct AttentionProblem {
   const Number* queries = nullptr;             // [steps, samples, hidden], prepared
   const Number* v = nullptr;                   // [hidden]
   const int64_t* order = nullptr;              // [samples, steps]
-  const int64_t* lengths = nullptr;            // [samples]
+  const int64_t* lengths = nullptr;            // [samples]; taken as within 0 and steps
 };
 
 // nll[b] = sum over the steps of -log softmax(scores)[order]; infinite where the order names an element twice or none.

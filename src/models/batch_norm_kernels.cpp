@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "models/valid_length.h"
+
 namespace dtrain::models::batch_norm {
 namespace {
 
@@ -20,9 +22,7 @@ struct Layout {
   bool channels_last;
   const int64_t* lengths;  // nullptr: all positions
 
-  int64_t valid(int64_t sample) const {
-    return lengths ? std::clamp<int64_t>(lengths[sample], 0, positions) : positions;
-  }
+  int64_t valid(int64_t sample) const { return lengths ? valid_length(lengths[sample], positions) : positions; }
   int64_t tiles() const { return channels_last ? (channels + kLanes - 1) / kLanes : channels; }
   int64_t channel(int64_t tile, int64_t lane) const { return channels_last ? tile * kLanes + lane : tile; }
   int64_t lanes(int64_t tile) const { return channels_last ? std::min(kLanes, channels - tile * kLanes) : kLanes; }

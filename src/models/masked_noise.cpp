@@ -13,7 +13,7 @@ template <typename T>
 void on_cpu(const MaskedNoise& m, const NoiseBatch<T>& batch) {
   at::parallel_for(0, batch.samples, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
-      const int64_t length = batch.lengths[b], features = batch.features;
+      const int64_t length = batch.length(b), features = batch.features;
       const HiddenBlocks blocks = hidden_blocks(m, batch.ids[b], length);
       const T* rows = batch.rows + b * batch.longest * features;
       T* out = batch.out + b * batch.longest * features;

@@ -23,7 +23,8 @@ struct NoisedRows {
   at::Tensor hidden;  // [B, T] bool
 };
 
-// rows [B, T, F] float32 or float64; lengths and ids int64 [B], on the device of the rows. The work is queued.
+// rows [B, T, F] float32 or float64; lengths and ids int64 [B], on the device of the rows; a length is taken as within
+// 0 and T, and of a sample without rows nothing is hidden. The work is queued.
 NoisedRows hide_and_noise(const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& ids, const MaskedNoise&);
 
 }  // namespace dtrain::models

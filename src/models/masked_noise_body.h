@@ -6,6 +6,7 @@
 
 #include "core/host_device.h"
 #include "core/random.h"
+#include "models/valid_length.h"
 
 namespace dtrain::models {
 
@@ -27,7 +28,7 @@ DTRAIN_HD inline HiddenBlocks hidden_blocks(const MaskedNoise& m, int64_t sample
   const uint64_t key = keyed(static_cast<uint64_t>(Purpose::kAugmentation), m.seed, static_cast<uint64_t>(m.epoch),
                              static_cast<uint64_t>(sample_id));
   const int64_t start = static_cast<int64_t>(keyed(key, 0) % static_cast<uint64_t>(m.span));
-  const int64_t blocks = (length - 1 + start) / m.span + 1;
+  const int64_t blocks = length > 0 ? (length - 1 + start) / m.span + 1 : 1;
   return {key, start, static_cast<int64_t>(keyed(key, 1) % static_cast<uint64_t>(blocks))};
 }
 
@@ -59,6 +60,8 @@ struct NoiseBatch {
   int64_t samples, longest, features;
   T* out;
   bool* hidden;  // [samples, longest]
+
+  DTRAIN_HD int64_t length(int64_t sample) const { return valid_length(lengths[sample], longest); }
 };
 
 // Queues on `stream` (a cudaStream_t). Throws DeviceError when the launch fails, or in a build without GPU code.

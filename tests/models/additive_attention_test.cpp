@@ -107,6 +107,15 @@ TEST(PointerLosses, GradientsAreThoseOfFiniteDifferences) {
   }
 }
 
+TEST(PointerLosses, KeepLengthsWithinTheElements) {
+  Case odd = make_case(6, 2, 5, false, at::kDouble), even = odd;
+  odd.lengths = at::tensor({-2, 9}, at::kLong);
+  even.lengths = at::tensor({0, 6}, at::kLong);
+  const at::Tensor ours = pointer_losses(odd.keys, odd.queries, odd.v, odd.order, odd.lengths);
+  EXPECT_TRUE(at::equal(ours, pointer_losses(even.keys, even.queries, even.v, even.order, even.lengths)));
+  EXPECT_EQ(ours[0].item<double>(), 0);
+}
+
 TEST(PointerLosses, OfASampleDoNotDependOnBatchPaddingOrThreads) {
   const Case c = make_case(12, 7, 64, true, at::kFloat);
   const at::Tensor whole = pointer_losses(c.keys, c.queries, c.v, c.order, c.lengths);

@@ -102,6 +102,17 @@ TEST(MaskedNoise, InDoublePrecisionIsTheSameNoise) {
   EXPECT_TRUE(at::allclose(a.rows.to(at::kDouble), b.rows, 1e-6, 1e-6));
 }
 
+TEST(MaskedNoise, KeepsLengthsWithinTheRows) {
+  MaskedNoise m = kBoth;
+  for (const int32_t span : {1, 4}) {
+    m.span = span;
+    const NoisedRows odd = run(m, {0, -3, 25, 20}, {5, 6, 7, 8}, 20), even = run(m, {20, 20}, {7, 8}, 20);
+    EXPECT_FALSE(odd.hidden.slice(0, 0, 2).any().item<bool>());
+    EXPECT_EQ(odd.rows.slice(0, 0, 2).abs().sum().item<double>(), 0);
+    EXPECT_TRUE(at::equal(odd.rows.slice(0, 2), even.rows));
+  }
+}
+
 TEST(MaskedNoise, RefusesWhatDoesNotFit) {
   EXPECT_THROW(run(kBoth, {20, 3}, {3}, 20), Error);
   MaskedNoise m = kBoth;
