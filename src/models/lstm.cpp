@@ -1,5 +1,9 @@
 #include "models/lstm.h"
 
+#include <algorithm>
+#include <array>
+#include <optional>
+
 namespace dtrain::models {
 namespace {
 
@@ -26,11 +30,14 @@ class QuietOnGpu {
 
 LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Tensor& h, const at::Tensor& c) {
   const QuietOnGpu quiet(rows);
-  const bool learns = at::GradMode::is_enabled() && (rows.requires_grad() || layer.weight_ih.requires_grad());
+  const std::array weights = {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh};
+  const auto learns = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
+  // Without it the fused operations keep nothing for backward.
+  const bool train = at::GradMode::is_enabled() &&
+                     (learns(rows) || learns(h) || learns(c) || std::any_of(weights.begin(), weights.end(), learns));
   const auto [states, h_last, c_last] =
-      at::lstm(rows, {h.unsqueeze(0), c.unsqueeze(0)}, {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh},
-               /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0, learns, /*bidirectional=*/false,
-               /*batch_first=*/false);
+      at::lstm(rows, {h.unsqueeze(0), c.unsqueeze(0)}, weights, /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0,
+               train, /*bidirectional=*/false, /*batch_first=*/false);
   return {states, h_last.squeeze(0), c_last.squeeze(0)};
 }
 
