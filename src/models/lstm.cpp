@@ -1,5 +1,7 @@
 #include "models/lstm.h"
 
+#include <ATen/autocast_mode.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -26,9 +28,21 @@ class QuietOnGpu {
   std::optional<c10::WarningUtils::WarningHandlerGuard> guard_;
 };
 
+// LibTorch's autocast (2.11) gives cuDNN's LSTM float16 whatever precision was asked for, and who asks for bfloat16
+// scales no loss: gradients would be lost below 6e-8 and states beyond 65504 be infinite. bfloat16 is new to cuDNN's
+// LSTM (9.13) and not tried here, so it runs in float32, its products in TF32.
+bool needs_float32(const at::Tensor& rows) {
+  return rows.is_cuda() && at::autocast::is_autocast_enabled(at::kCUDA) &&
+         at::autocast::get_autocast_dtype(at::kCUDA) == at::kBFloat16;
+}
+
 }  // namespace
 
 LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Tensor& h, const at::Tensor& c) {
+  if (needs_float32(rows)) {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCUDA);
+    return run_lstm(layer, rows.to(at::kFloat), h.to(at::kFloat), c.to(at::kFloat));
+  }
   const QuietOnGpu quiet(rows);
   const std::array weights = {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh};
   const auto learns = [](const at::Tensor& tensor) { return tensor.requires_grad(); };

@@ -2,7 +2,8 @@
 
 // One LSTM layer at a time, under the names that torch.nn.LSTM gives its parameters (weight_ih_l0, weight_hh_l0,
 // bias_ih_l0, bias_hh_l0, weight_ih_l1, ...), so that keyed dropout can stand between layers. Each call is one fused
-// operation: oneDNN's on the CPU (float32 and bfloat16; not packed, at least one row), cuDNN's on the GPU.
+// operation: oneDNN's on the CPU (float32 and bfloat16; not packed, at least one row), cuDNN's on the GPU (under bf16
+// autocast in float32, see lstm.cpp).
 
 #include <torch/torch.h>
 

@@ -1,0 +1,54 @@
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+
+#include "models/lstm.h"
+
+namespace dtrain::models {
+namespace {
+
+class Bf16Autocast {
+ public:
+  Bf16Autocast() {
+    at::autocast::set_autocast_dtype(at::kCUDA, at::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCUDA, true);
+  }
+  ~Bf16Autocast() {
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCUDA, false);
+  }
+};
+
+LstmLayer layer_on_gpu() {
+  torch::manual_seed(2);
+  const auto weight = [](at::IntArrayRef shape) { return (at::rand(shape) - 0.5).cuda().set_requires_grad(true); };
+  return {weight({32, 6}), weight({32, 8}), weight({32}), weight({32})};
+}
+
+// In float16 a state of 1e5 would be infinite.
+TEST(LstmOnAGpu, UnderBf16AutocastIsThatOfFloat32) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  const LstmLayer layer = layer_on_gpu();
+  const at::Tensor rows = at::randn({5, 3, 6}).cuda(), h = at::zeros({3, 8}).cuda(), c = at::full({3, 8}, 1e5).cuda();
+  const LstmResult expected = run_lstm(layer, rows, h, c);
+  const Bf16Autocast autocast;
+  const LstmResult result = run_lstm(layer, rows, h, c);
+  EXPECT_EQ(result.states.scalar_type(), at::kFloat);
+  EXPECT_TRUE(at::equal(result.states, expected.states));
+  EXPECT_TRUE(at::equal(result.c, expected.c));
+  EXPECT_EQ(run_lstm(layer, rows.to(at::kBFloat16), h, c).states.scalar_type(), at::kFloat);
+  EXPECT_TRUE(at::autocast::is_autocast_enabled(at::kCUDA));
+}
+
+TEST(LstmOnAGpu, FrozenItPassesTheGradientOnToItsFirstState) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  const LstmLayer layer = layer_on_gpu();
+  for (const at::Tensor& weight : {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh}) {
+    weight.set_requires_grad(false);
+  }
+  const at::Tensor h = at::zeros({3, 8}).cuda().set_requires_grad(true);
+  run_lstm(layer, at::randn({5, 3, 6}).cuda(), h, at::zeros({3, 8}).cuda()).states.sum().backward();
+  EXPECT_GT(h.grad().abs().max().item<double>(), 0);
+}
+
+}  // namespace
+}  // namespace dtrain::models
