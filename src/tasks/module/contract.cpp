@@ -188,7 +188,7 @@ Contract examine(const std::filesystem::path& file, const std::vector<Trial>& tr
   Contract contract;
   ScriptNetwork network(file);
   count_parameters(network, contract);
-  const int64_t arguments = network.arguments();
+  const ScriptNetwork::Arguments arguments = network.arguments();
   const bool runs_here = judge(baked_in(network.script()), trials.front().device, contract);
   if (!runs_here || !contract.defects.empty()) return contract;  // what would follow are consequences
 
@@ -197,8 +197,10 @@ Contract examine(const std::filesystem::path& file, const std::vector<Trial>& tr
   std::string failure;
   for (const Trial& trial : trials) {
     const int64_t given = trial.lengths ? 2 : 1;
-    if (arguments != given) {
-      failure = dtrain::str("forward() takes ", arguments, " arguments, but task.inputs gives it ", given);
+    if (!arguments.accept(given)) {
+      const std::string most = arguments.most > arguments.required ? dtrain::str(" to ", arguments.most) : "";
+      failure =
+          dtrain::str("forward() takes ", arguments.required, most, " arguments, but task.inputs gives it ", given);
       continue;
     }
     const Contract before = contract;
@@ -226,7 +228,7 @@ std::vector<Trial> likely_trials(const std::filesystem::path& file, const std::s
   const int64_t wide = weight == parameters.end() ? 0 : weight->size(1);
   const bool image = inputs == "image" || (inputs.empty() && weight != parameters.end() && weight->dim() == 4);
   if (image) return {{.input = {3, image_size, image_size}}};
-  const bool lengths = inputs == "rows+lengths" || (inputs.empty() && network.arguments() == 2);
+  const bool lengths = inputs == "rows+lengths" || (inputs.empty() && network.arguments().required == 2);
   const int64_t row = features > 0 ? features : std::max<int64_t>(1, wide);
   std::vector<Trial> trials = {{.input = {kRows, row}, .lengths = lengths}};
   if (!lengths) trials.push_back({.input = {row}});

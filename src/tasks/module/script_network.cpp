@@ -71,12 +71,13 @@ at::Tensor ScriptNetwork::forward(const std::vector<at::Tensor>& inputs) {
   return output.toTensor();
 }
 
-int64_t ScriptNetwork::arguments() const {
-  int64_t needed = -1;  // itself
+ScriptNetwork::Arguments ScriptNetwork::arguments() const {
+  Arguments found{.required = -1, .most = -1};  // itself
   for (const auto& argument : script_->get_method("forward").function().getSchema().arguments()) {
-    needed += argument.default_value() ? 0 : 1;
+    found.required += argument.default_value() ? 0 : 1;
+    found.most += 1;
   }
-  return needed;
+  return found;
 }
 
 void ScriptNetwork::train(bool on) {

@@ -27,7 +27,11 @@ class ScriptNetwork : public torch::nn::Module {
   ~ScriptNetwork() override;
 
   at::Tensor forward(const std::vector<at::Tensor>& inputs);  // DataError when it does not return one tensor
-  int64_t arguments() const;                                  // that forward() must be given, itself left out
+  struct Arguments {
+    int64_t required = 0, most = 0;
+    bool accept(int64_t given) const { return required <= given && given <= most; }
+  };
+  Arguments arguments() const;  // of forward(), itself left out; those with a default are not required
   const torch::jit::Module& script() const { return *script_; }
 
   using torch::nn::Module::to;

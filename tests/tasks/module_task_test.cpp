@@ -1,0 +1,54 @@
+// A network of one's own: what its forward() may take.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/script.h>
+
+#include "core/strings.h"
+#include "support/temp_dir.h"
+#include "tasks/module/contract.h"
+#include "tasks/task.h"
+
+namespace dtrain::tasks {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ModuleTest : public ::testing::Test {
+ protected:
+  // A linear layer over the mean row of [B, T, 4]; `arguments` after x.
+  std::filesystem::path saved(const std::string& arguments) const {
+    torch::manual_seed(2);
+    torch::jit::Module network("Network");
+    network.register_parameter("weight", at::randn({4, 3}), /*is_buffer=*/false);
+    for (at::Tensor parameter : network.parameters()) parameter.requires_grad_(true);
+    network.define(
+        dtrain::str("def forward(self, x", arguments, "):\n  return torch.matmul(x.mean(1), self.weight)\n"));
+    const std::filesystem::path file = folder_ / "network.pt";
+    network.save(file.string());
+    return file;
+  }
+  std::vector<std::string> defects(const std::string& arguments, bool lengths) const {
+    return examine(saved(arguments), {{.input = {12, 4}, .lengths = lengths}}, ModuleLoss("mse")).defects;
+  }
+
+  const dtrain::testing::TempDir folder_;
+};
+
+TEST_F(ModuleTest, MayTakeLengthsThatHaveADefault) {
+  for (const bool lengths : {false, true}) {
+    EXPECT_THAT(defects(", lengths: Optional[Tensor] = None", lengths), IsEmpty()) << lengths;
+  }
+  EXPECT_THAT(defects(", lengths", true), IsEmpty());
+}
+
+TEST_F(ModuleTest, IsToldHowManyArgumentsItGets) {
+  EXPECT_THAT(defects("", true), ElementsAre("forward() takes 1 arguments, but task.inputs gives it 2"));
+  EXPECT_THAT(defects(", a, b, c: Optional[Tensor] = None", true),
+              ElementsAre("forward() takes 3 to 4 arguments, but task.inputs gives it 2"));
+}
+
+}  // namespace
+}  // namespace dtrain::tasks
