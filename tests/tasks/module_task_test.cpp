@@ -1,4 +1,4 @@
-// A network of one's own: what its forward() may take.
+// A network of one's own: what its forward() may take, and the loss that it is evaluated by.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,6 +48,26 @@ TEST_F(ModuleTest, IsToldHowManyArgumentsItGets) {
   EXPECT_THAT(defects("", true), ElementsAre("forward() takes 1 arguments, but task.inputs gives it 2"));
   EXPECT_THAT(defects(", a, b, c: Optional[Tensor] = None", true),
               ElementsAre("forward() takes 3 to 4 arguments, but task.inputs gives it 2"));
+}
+
+TEST_F(ModuleTest, TheEvaluatedLossIsWithoutSmoothing) {
+  config::Config config;
+  config.task = "module";
+  config.model.file = saved("").string();
+  config.module = {.loss = "cross_entropy", .inputs = "rows"};
+  data::Batch batch;
+  batch.inputs = at::randn({6, 5, 4});
+  batch.targets = at::tensor({0, 1, 2, 2, 1, 0}, at::kLong);
+  const auto losses = [&](double smoothing) {
+    config.train.label_smoothing = smoothing;
+    const auto task = make_task(config, {});
+    return std::pair(task->loss(batch).sum.item<double>(), task->count(batch).sums[1].second.item<double>());
+  };
+  const auto [plain_trained, plain] = losses(0);
+  const auto [smoothed_trained, smoothed] = losses(0.3);
+  EXPECT_EQ(plain, smoothed);
+  EXPECT_EQ(plain, plain_trained);
+  EXPECT_NE(plain, smoothed_trained);
 }
 
 }  // namespace

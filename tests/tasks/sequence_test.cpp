@@ -168,6 +168,24 @@ TEST_F(SequenceTaskTest, TheEncodersWeightIsTheNumberOfHiddenElements) {
   EXPECT_NEAR(task->planned_weight(6), static_cast<double>(all.rows * 8), 1e-6 * static_cast<double>(all.rows * 8));
 }
 
+TEST_F(SequenceTaskTest, TheEvaluatedLossIsWithoutSmoothing) {
+  const auto loss = [&](double smoothing) {
+    config::Config config = small();
+    config.train.label_smoothing = smoothing;
+    const auto task = make_task(config, facts_of(store, ids));
+    task->model().eval();
+    const at::NoGradGuard no_grad;
+    const auto counted = task->count(batch(*task));
+    task->enter_phase("classifier");
+    return std::pair(task->loss(batch(*task)).sum.item<double>(), counted.sums[0].second.item<double>());
+  };
+  const auto [plain_trained, plain] = loss(0);
+  const auto [smoothed_trained, smoothed] = loss(0.3);
+  EXPECT_EQ(plain, smoothed);
+  EXPECT_EQ(plain, plain_trained);
+  EXPECT_NE(plain, smoothed_trained);
+}
+
 TEST_F(SequenceTaskTest, NoiseFollowsEpochAndSeed) {
   const auto loss = [&](uint64_t seed, int64_t epoch) {
     config::Config config = small();

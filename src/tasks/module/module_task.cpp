@@ -15,7 +15,10 @@ namespace {
 class ModuleTask : public Task {
  public:
   ModuleTask(const config::Config& config, const DataFacts& facts)
-      : config_(config), facts_(facts), loss_(config.module.loss, config.train.label_smoothing) {
+      : config_(config),
+        facts_(facts),
+        loss_(config.module.loss, config.train.label_smoothing),
+        plain_loss_(config.module.loss) {
     if (config.model.file.empty()) throw ConfigError("model.file: is empty; task module needs --model.file FILE.pt");
     for (const auto& [on, key] : {std::pair{config.train.freeze_batch_norm, "train.freeze_batch_norm"},
                                   std::pair{config.train.sync_batch_norm, "train.sync_batch_norm"},
@@ -73,7 +76,7 @@ class ModuleTask : public Task {
 
   Counted count(const data::Batch& batch) override {
     const at::Tensor output = forward(batch);
-    const Loss loss = loss_(output, batch.targets);
+    const Loss loss = plain_loss_(output, batch.targets);
     return {{{"weight", loss.weight.to(at::kDouble)},
              {"loss", loss.sum.to(at::kDouble)},
              {loss_.metric().name, loss_.measure(output, batch.targets)}},
@@ -172,6 +175,7 @@ class ModuleTask : public Task {
   config::Config config_;
   DataFacts facts_;
   ModuleLoss loss_;
+  ModuleLoss plain_loss_;  // without label smoothing: what is evaluated compares between runs
   std::shared_ptr<ScriptNetwork> network_;
   std::string sha256_;
   bool said_ = false;  // that it is exempt

@@ -82,7 +82,7 @@ class SequenceTask : public Task {
   }
 
   Loss loss(const data::Batch& batch) override {
-    if (phase_ == kClassifier) return class_loss(classify(batch), batch.targets);
+    if (phase_ == kClassifier) return class_loss(classify(batch), batch.targets, config_.train.label_smoothing);
     return rebuild_loss(batch, {.seed = config_.train.seed, .epoch = batch.epoch});
   }
 
@@ -96,7 +96,7 @@ class SequenceTask : public Task {
 
   Counted count(const data::Batch& batch) override {
     const at::Tensor logits = classify(batch);
-    const Loss loss = class_loss(logits, batch.targets);
+    const Loss loss = class_loss(logits, batch.targets, /*label_smoothing=*/0);  // comparable between runs
     // The same noise and masks for every evaluation.
     const Loss rebuilt = rebuild_loss(batch, {.seed = 0, .epoch = 0});
     return {{{"loss", loss.sum.to(at::kDouble)},
@@ -183,9 +183,9 @@ class SequenceTask : public Task {
 
   at::Tensor classify(const data::Batch& batch) { return network_->classify(batch.inputs, batch.lengths); }
 
-  Loss class_loss(const at::Tensor& logits, const at::Tensor& targets) const {
+  static Loss class_loss(const at::Tensor& logits, const at::Tensor& targets, double label_smoothing) {
     const at::Tensor each = at::cross_entropy_loss(wide(logits), targets, {}, at::Reduction::None,
-                                                   /*ignore_index=*/-100, config_.train.label_smoothing);
+                                                   /*ignore_index=*/-100, label_smoothing);
     return {each.sum(), at::full({}, each.numel(), each.options().requires_grad(false)), each.detach()};
   }
 
