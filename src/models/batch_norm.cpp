@@ -67,6 +67,11 @@ Moments moments_of(const at::Tensor& sums) {
   return {mean, (sums.slice(0, 1 + channels) / count - mean * mean).clamp_min(0), count};
 }
 
+[[noreturn]] void refuse_one_value(const at::Tensor& input) {
+  throw Error(dtrain::str("batch norm cannot train on one value per channel (input of shape ", input.sizes(),
+                          "): use a larger batch or image, or train.freeze_batch_norm"));
+}
+
 bool is_half(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
 
 }  // namespace
@@ -110,10 +115,7 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
   DTRAIN_CHECK(input.dim() >= 2 && input.size(1) == weight.size(0), "batch norm of ", weight.size(0),
                " channels got an input of shape ", input.sizes());
   if (is_training() && sync_scope != nullptr) return normalise_by_batch(input, {});
-  if (is_training() && input.numel() == input.size(1)) {
-    throw Error(dtrain::str("batch norm cannot train on one value per channel (input of shape ", input.sizes(),
-                            "): use a larger batch or image, or train.freeze_batch_norm"));
-  }
+  if (is_training() && input.numel() == input.size(1)) refuse_one_value(input);
   const bool again = record != nullptr && record->replay;  // the same kernel, on statistics that are thrown away
   if (is_training() && !again) num_batches_tracked += 1;
   return at::batch_norm(input, weight, bias, again ? running_mean.clone() : running_mean,
@@ -149,7 +151,11 @@ at::Tensor BatchNormImpl::normalise_by_batch(const at::Tensor& input, const at::
     const at::NoGradGuard no_grad;
     at::Tensor sums = sharing->has_samples ? batch_norm::sums(x, lengths)
                                            : at::zeros({1 + 2 * x.size(1)}, x.options().dtype(at::kDouble));
-    if (sharing->reduce) sharing->reduce(sums);
+    if (sharing->reduce) {
+      sharing->reduce(sums);
+    } else if (sums.is_cpu() && sums[0].item<double>() == 1) {  // on a GPU looking would stop the host
+      refuse_one_value(input);
+    }
     const Moments moments = moments_of(sums);
     const at::ScalarType dtype = weight.scalar_type();
     statistics = {moments.mean.to(dtype), (moments.variance + eps_).rsqrt().to(dtype), moments.count};

@@ -50,7 +50,7 @@ class BatchNormImpl : public torch::nn::Module {
 
   // input [B, C, T] of which sample b has lengths[b] <= T valid positions (int64 [B], on the device of the input):
   // statistics are over those alone, and the output is zero beyond them. The same as forward() of the valid positions
-  // side by side.
+  // side by side, but that on a GPU one valid value alone is not noticed.
   at::Tensor forward_valid(const at::Tensor& input, const at::Tensor& lengths);
 
   void train(bool on = true) override;  // evaluation mode stays when frozen

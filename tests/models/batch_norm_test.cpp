@@ -319,6 +319,20 @@ TEST(BatchNormOfSequences, OverRanksTheStatisticsAreOfAllValidPositions) {
   EXPECT_LE(worst(norm->running_var, whole->running_var), kExact);
 }
 
+TEST(BatchNormOfSequences, ALoneValidValueIsRefusedAsWithoutPadding) {
+  BatchNorm norm(3);
+  const at::Tensor x = random({2, 3, 5}, 15, at::kFloat), one = at::tensor({1, 0}, at::kLong);
+  EXPECT_THROW(norm->forward_valid(x, one), Error);
+  EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 0);
+  EXPECT_NO_THROW(norm->forward_valid(x, at::tensor({1, 1}, at::kLong)));
+  {
+    const SyncScope others_have_more([](at::Tensor& sums) { sums += sums; });
+    EXPECT_NO_THROW(norm->forward_valid(x, one));
+  }
+  norm->eval();
+  EXPECT_NO_THROW(norm->forward_valid(x, one));
+}
+
 TEST(BatchNormOfSequences, LengthsOfAnotherBatchAreRefused) {
   BatchNorm norm(2);
   EXPECT_THROW(norm->forward_valid(at::ones({2, 2, 4}), at::tensor({4}, at::kLong)), Error);
