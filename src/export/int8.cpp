@@ -5,7 +5,6 @@
 #include <set>
 
 #include "core/check.h"
-#include "export/quantise.h"
 #include "export/run_graph.h"
 
 namespace dtrain::exporting {
@@ -39,11 +38,7 @@ std::map<std::string, Histogram> histograms(const Graph& graph, const Batches& b
     histogram.high = std::max(histogram.high, high);
   });
   pass([](Histogram& histogram, const at::Tensor& values) {
-    if (!(histogram.high > histogram.low)) return;  // all zeros
-    const at::Tensor counts = at::histc(values, kBins, histogram.low, histogram.high);
-    for (int64_t bin = 0; bin < kBins; ++bin) {
-      histogram.counts[static_cast<size_t>(bin)] += static_cast<int64_t>(counts[bin].item<float>());
-    }
+    if (histogram.high > histogram.low) count(values, histogram);  // else all zeros
   });
   return found;
 }
@@ -62,6 +57,16 @@ std::pair<double, double> output_difference(const Graph& graph, const Graph& oth
 }
 
 }  // namespace
+
+void count(const at::Tensor& values, Histogram& histogram) {
+  constexpr int64_t kExact = int64_t{1} << 24;  // histc counts in float32, which cannot tell 2^24 + 1 from 2^24
+  for (const at::Tensor& part : values.reshape({-1}).split(kExact)) {
+    const at::Tensor counts =
+        at::histc(part, static_cast<int64_t>(histogram.counts.size()), histogram.low, histogram.high);
+    const float* of_bin = counts.const_data_ptr<float>();
+    for (int64_t& total : histogram.counts) total += static_cast<int64_t>(*of_bin++);
+  }
+}
 
 Int8Graph to_int8(const Graph& graph, const Batches& calibration) {
   const std::map<std::string, Histogram> seen = histograms(graph, calibration);

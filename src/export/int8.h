@@ -10,6 +10,7 @@
 #include <string>
 
 #include "export/graph.h"
+#include "export/quantise.h"
 
 namespace dtrain::exporting {
 
@@ -17,6 +18,9 @@ namespace dtrain::exporting {
 // in the same order each time.
 using Visit = std::function<void(const at::Tensor& inputs, const at::Tensor& targets)>;
 using Batches = std::function<void(const Visit&)>;
+
+// Adds float32 values, of any shape, to the counts of the histogram's bins; those beyond its range are left out.
+void count(const at::Tensor& values, Histogram&);
 
 struct Int8Graph {
   Graph graph;
