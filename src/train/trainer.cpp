@@ -10,6 +10,7 @@
 #include "models/batch_norm.h"
 #include "models/models.h"
 #include "models/random_context.h"
+#include "models/sample_ids.h"
 #include "train/clip.h"
 #include "train/device.h"
 #include "train/padding.h"
@@ -24,14 +25,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
-}
-
-// On the device without stopping the host: from pinned memory, which its allocator keeps until the copy is done.
-at::Tensor ids_on(at::Device device, const std::vector<int64_t>& ids) {
-  const auto options = at::TensorOptions().dtype(at::kLong).pinned_memory(device.is_cuda());
-  const at::Tensor host = at::empty({static_cast<int64_t>(ids.size())}, options);
-  std::copy(ids.begin(), ids.end(), host.mutable_data_ptr<int64_t>());
-  return host.to(device, /*non_blocking=*/true);
 }
 
 // The optimizer takes the rate as a tensor: float64 on the CPU; on a GPU float32, filled by a kernel, not by a copy.
@@ -231,7 +224,7 @@ void Trainer::forward_backward(data::Batch& batch, int64_t power) {
   parts_.progress("forward", step_);
   clock_.enter(Phase::kForward);
   to_precision(batch, parts_.precision);
-  const at::Tensor ids = ids_on(parts_.device, batch.ids);
+  const at::Tensor ids = models::ids_on(parts_.device, batch.ids);
   const models::RandomScope randomness({parts_.config.train.seed, step_, ids});
   std::optional<models::SyncScope> shared;  // statistics of batch norm, over ranks, in forward and in backward
   if (parts_.statistics != nullptr) {

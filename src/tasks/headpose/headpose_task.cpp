@@ -133,15 +133,18 @@ class HeadposeTask : public Task {
   }
 
   // [3, kBins]: samples by angle and size of the error.
-  static at::Tensor histogram(const at::Tensor& error) {
-    const at::Tensor edges = at::tensor(at::ArrayRef<double>(kEdges), at::kDouble).to(error.device());
-    const at::Tensor bins = at::bucketize(error.contiguous(), edges, /*out_int32=*/false, /*right=*/true);  // [B, 3]
+  at::Tensor histogram(const at::Tensor& error) {
+    if (!edges_.defined() || edges_.device() != error.device()) {  // the copy waits for the device: once is enough
+      edges_ = at::tensor(at::ArrayRef<double>(kEdges), at::kDouble).to(error.device());
+    }
+    const at::Tensor bins = at::bucketize(error.contiguous(), edges_, /*out_int32=*/false, /*right=*/true);  // [B, 3]
     return at::one_hot(bins, kBins).sum(0).to(at::kDouble);
   }
 
   config::Config config_;
   std::shared_ptr<models::Network> network_;
   data::SampleSpec spec_;
+  at::Tensor edges_;  // kEdges, where the last batch was
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "models/cnn_lstm.h"
 #include "models/masked_noise.h"
 #include "models/random_context.h"
+#include "models/sample_ids.h"
 #include "tasks/class_check.h"
 #include "tasks/confusion.h"
 #include "tasks/sequence/phases.h"
@@ -202,7 +203,7 @@ class SequenceTask : public Task {
 
   static at::Tensor ids_of(const data::Batch& batch) {
     const models::RandomContext* random = models::current_random_context();  // has them on the device already
-    return random != nullptr ? random->sample_ids : at::tensor(batch.ids, at::kLong).to(batch.inputs.device());
+    return random != nullptr ? random->sample_ids : models::ids_on(batch.inputs.device(), batch.ids);
   }
 
   config::Config config_;
