@@ -36,19 +36,12 @@ std::string Layers::conv(const std::string& x, const std::string& name, const Co
 
 // The weight goes in transposed, [in, out]: that is the form whose channels quantising runtimes can scale one by one.
 std::string Layers::linear(const std::string& x, const std::string& name) {
-  const Weight& weight = weights_.at(name + ".weight", 2);
-  const int64_t out = weight.shape[0], in = weight.shape[1];
-  std::vector<float> transposed(weight.values.size());
-  for (int64_t o = 0; o < out; ++o) {
-    for (int64_t i = 0; i < in; ++i) {
-      transposed[static_cast<size_t>(i * out + o)] = weight.values[static_cast<size_t>(o * in + i)];
-    }
-  }
+  const Weight weight = transposed(weights_.at(name + ".weight", 2));
   const Weight& bias = weights_.at(name + ".bias", 1);
-  return graph_.add(
-      "Gemm",
-      {x, graph_.floats(name + ".weight", {in, out}, transposed), graph_.floats(name + ".bias", {out}, bias.values)},
-      {}, name);
+  return graph_.add("Gemm",
+                    {x, graph_.floats(name + ".weight", weight.shape, weight.values),
+                     graph_.floats(name + ".bias", bias.shape, bias.values)},
+                    {}, name);
 }
 
 std::string Layers::relu6(const std::string& x) {

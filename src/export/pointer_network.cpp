@@ -10,17 +10,10 @@
 namespace dtrain::exporting {
 namespace {
 
-// Weight [out, in] of a linear layer without bias, as the right factor of a product.
-std::string transposed(Builder& graph, const Weights& weights, const std::string& name) {
-  const Weight& weight = weights.at(name + ".weight", 2);
-  const int64_t out = weight.shape[0], in = weight.shape[1];
-  std::vector<float> values(weight.values.size());
-  for (int64_t o = 0; o < out; ++o) {
-    for (int64_t i = 0; i < in; ++i) {
-      values[static_cast<size_t>(i * out + o)] = weight.values[static_cast<size_t>(o * in + i)];
-    }
-  }
-  return graph.floats(name + ".weight", {in, out}, values);
+// Weight of a linear layer without bias, as the right factor of a product.
+std::string factor(Builder& graph, const Weights& weights, const std::string& name) {
+  const Weight weight = transposed(weights.at(name + ".weight", 2));
+  return graph.floats(name + ".weight", weight.shape, weight.values);
 }
 
 std::vector<std::byte> last_of(int64_t features) {
@@ -45,9 +38,9 @@ Graph pointer_graph(const Weights& weights, const Metadata& metadata) {
               {"encoder1_states", "encoder1_hidden", "encoder1_cell"});
   const std::string states = graph.add("Transpose", {graph.add("Squeeze", {"encoder1_states", graph.integers({1})})},
                                        {{"perm", std::vector<int64_t>{1, 0, 2}}});  // [batch, L, hidden]
-  const std::string keys = graph.add("MatMul", {states, transposed(graph, weights, "attention.key")}, {}, "keys");
-  const std::string query_weight = transposed(graph, weights, "attention.query");
-  const std::string v = transposed(graph, weights, "attention.v");
+  const std::string keys = graph.add("MatMul", {states, factor(graph, weights, "attention.key")}, {}, "keys");
+  const std::string query_weight = factor(graph, weights, "attention.query");
+  const std::string v = factor(graph, weights, "attention.v");
 
   std::vector<int64_t> numbers(static_cast<size_t>(longest));
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i);

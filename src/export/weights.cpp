@@ -80,6 +80,17 @@ Weights read_weights(const std::filesystem::path& path, std::map<std::string, st
   return Weights(std::move(tensors), file);
 }
 
+Weight transposed(const Weight& weight) {
+  const int64_t out = weight.shape.at(0), in = weight.shape.at(1);
+  Weight result{{in, out}, std::vector<float>(weight.values.size())};
+  for (int64_t o = 0; o < out; ++o) {
+    for (int64_t i = 0; i < in; ++i) {
+      result.values[static_cast<size_t>(i * out + o)] = weight.values[static_cast<size_t>(o * in + i)];
+    }
+  }
+  return result;
+}
+
 Folded fold_batch_norm(const Weight& weight, const Weight& bias, const BatchNorm& norm, const std::string& name) {
   const size_t channels = static_cast<size_t>(weight.shape.at(0));
   for (const Weight* of_norm : {&norm.gamma, &norm.beta, &norm.mean, &norm.variance}) {

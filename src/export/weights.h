@@ -37,6 +37,9 @@ class Weights {
 // F64, F32, F16 and BF16 become float32; counters (integers) are left out.
 Weights read_weights(const std::filesystem::path& safetensors, std::map<std::string, std::string>* metadata);
 
+// [out, in] of a linear layer -> [in, out], as the right factor of a product.
+Weight transposed(const Weight&);
+
 // A convolution and the batch norm behind it (in eval mode) as one convolution:
 //   w' = w · g,  b' = (b - mean) · g + beta,  g = gamma / sqrt(var + epsilon),  in double.
 struct BatchNorm {

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/batch_norm_kernels.h"
+#include "models/valid_positions.h"
 
 namespace dtrain::models {
 namespace {
@@ -129,10 +130,9 @@ at::Tensor BatchNormImpl::forward_valid(const at::Tensor& input, const at::Tenso
                "batch norm of ", weight.size(0), " channels got an input of shape ", input.sizes(), " and lengths of ",
                lengths.sizes());
   if (is_training()) return normalise_by_batch(input, lengths.contiguous());
-  const at::Tensor valid = at::arange(input.size(2), lengths.options()).unsqueeze(0) < lengths.unsqueeze(1);
   return at::batch_norm(input, weight, bias, running_mean, running_var, false, momentum_, eps_,
                         at::globalContext().userEnabledCuDNN()) *
-         valid.unsqueeze(1);
+         valid_positions(lengths, input.size(2)).unsqueeze(1);
 }
 
 at::Tensor BatchNormImpl::normalise_by_batch(const at::Tensor& input, const at::Tensor& lengths) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/valid_length.h"
+#include "models/valid_positions.h"
 
 namespace dtrain::models::batch_norm {
 namespace {
@@ -174,7 +175,7 @@ at::Tensor cpu_input_gradient(const at::Tensor& dy, const at::Tensor& x, const a
 // ---- padded sequences on the GPU ----------------------------------------------------------------------------------
 
 at::Tensor valid_mask(const at::Tensor& x, const at::Tensor& lengths, at::ScalarType dtype) {  // [B, 1, T]
-  return (at::arange(x.size(2), lengths.options()).unsqueeze(0) < lengths.unsqueeze(1)).unsqueeze(1).to(dtype);
+  return valid_positions(lengths, x.size(2)).unsqueeze(1).to(dtype);
 }
 
 at::Tensor per_channel(const at::Tensor& values) { return values.view({1, -1, 1}); }

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "models/networks.h"
 #include "models/random_context.h"
+#include "models/valid_positions.h"
 
 namespace dtrain::models {
 namespace {
@@ -20,11 +21,6 @@ constexpr int64_t kGroup = 8;
 
 int64_t half(int64_t rows) { return (rows + 1) / 2; }  // what the second convolution makes of so many
 at::Tensor half(const at::Tensor& lengths) { return (lengths + 1).floor_divide(2); }
-
-// [B, T] true at valid positions.
-at::Tensor valid_positions(const at::Tensor& lengths, int64_t positions) {
-  return at::arange(positions, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1);
-}
 
 // The hidden states [T, B, hidden] of one layer, from zeros.
 at::Tensor states_of(const LstmLayer& layer, const at::Tensor& rows) {

@@ -7,6 +7,7 @@
 #include "models/additive_attention.h"
 #include "models/networks.h"
 #include "models/random_context.h"
+#include "models/valid_positions.h"
 
 namespace dtrain::models {
 namespace {
@@ -83,7 +84,7 @@ at::Tensor PointerNetwork::choose(const Sets& sets, const Memory& memory, const 
   const int64_t batch = sets.elements.size(0), steps = sets.elements.size(1);
   const LstmLayer layer = decoder_->layer(0);
   const at::Tensor v = v_->weight.view({-1});
-  const at::Tensor valid = at::arange(steps, sets.lengths.options()).unsqueeze(0).lt(sets.lengths.unsqueeze(1));
+  const at::Tensor valid = valid_positions(sets.lengths, steps);
   const at::Tensor visited = valid.logical_not();
   const at::Tensor choices = at::empty({batch, steps}, sets.lengths.options());
   at::Tensor row = at::zeros({batch, sets.elements.size(2)}, sets.elements.options());

@@ -11,6 +11,7 @@
 #include "tasks/classify/class_weights.h"
 #include "tasks/confusion.h"
 #include "tasks/task.h"
+#include "tasks/wide.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -163,11 +164,7 @@ class ClassifyTask : public Task {
  private:
   bool has_top5() const { return classes_ > kTop; }  // of five classes it would be 1 always
 
-  // [B, classes], in float32 at least, whatever autocast made of it.
-  at::Tensor logits(const data::Batch& batch) {
-    const at::Tensor output = network_->forward(batch.inputs);
-    return output.scalar_type() == at::kDouble ? output : output.to(at::kFloat);
-  }
+  at::Tensor logits(const data::Batch& batch) { return wide(network_->forward(batch.inputs)); }  // [B, classes]
 
   config::Config config_;
   DataFacts facts_;

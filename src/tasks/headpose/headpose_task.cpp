@@ -8,6 +8,7 @@
 #include "core/strings.h"
 #include "models/models.h"
 #include "tasks/task.h"
+#include "tasks/wide.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -123,13 +124,12 @@ class HeadposeTask : public Task {
   }
 
  private:
-  // Smooth L1 on degrees ÷ 30, the mean of a sample's three angles; in float32 at least, whatever autocast made of the
-  // output.
+  // Smooth L1 on degrees ÷ 30, the mean of a sample's three angles.
   static Loss loss_of(const at::Tensor& output, const data::Batch& batch) {
-    const at::Tensor wide = output.scalar_type() == at::kDouble ? output : output.to(at::kFloat);
-    const at::Tensor target = batch.targets.to(wide.scalar_type()) / kAngleScale;
-    const at::Tensor each = at::smooth_l1_loss(wide, target, at::Reduction::None, /*beta=*/1.0).sum(1) / 3;
-    return {each.sum(), at::full({}, batch.samples(), wide.options().requires_grad(false)), each.detach()};
+    const at::Tensor given = wide(output);
+    const at::Tensor target = batch.targets.to(given.scalar_type()) / kAngleScale;
+    const at::Tensor each = at::smooth_l1_loss(given, target, at::Reduction::None, /*beta=*/1.0).sum(1) / 3;
+    return {each.sum(), at::full({}, batch.samples(), given.options().requires_grad(false)), each.detach()};
   }
 
   // [3, kBins]: samples by angle and size of the error.

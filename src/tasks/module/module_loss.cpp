@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "tasks/wide.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -21,10 +22,6 @@ std::vector<int64_t> without_ones(at::IntArrayRef sizes) {
   std::vector<int64_t> rest;
   std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(rest), [](int64_t size) { return size != 1; });
   return rest;
-}
-
-at::Tensor wide(const at::Tensor& output) {
-  return output.scalar_type() == at::kDouble ? output : output.to(at::kFloat);
 }
 
 at::Tensor per_sample_mean(const at::Tensor& elements) { return elements.reshape({elements.size(0), -1}).mean(1); }

@@ -7,6 +7,7 @@
 #include "core/strings.h"
 #include "data/target_defect.h"
 #include "models/pointer_network.h"
+#include "models/valid_positions.h"
 #include "tasks/pointer/teacher_forcing.h"
 #include "tasks/task.h"
 
@@ -66,8 +67,7 @@ class PointerTask : public Task {
     const models::Sets sets = sets_of(batch);
     const models::PointerNetwork::Memory memory = network_->encode(sets);
     const at::Tensor losses = network_->losses(sets, memory, batch.targets, batch.targets);
-    const at::Tensor valid =
-        at::arange(sets.elements.size(1), sets.lengths.options()).unsqueeze(0).lt(sets.lengths.unsqueeze(1));
+    const at::Tensor valid = models::valid_positions(sets.lengths, sets.elements.size(1));
     const at::Tensor wrong = network_->choose(sets, memory).ne(batch.targets).logical_and(valid).sum(1);  // [B]
     const at::Tensor positions = sets.lengths.sum().to(at::kDouble);
     return {{{"positions", positions},

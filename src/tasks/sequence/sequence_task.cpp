@@ -16,6 +16,7 @@
 #include "tasks/confusion.h"
 #include "tasks/sequence/phases.h"
 #include "tasks/task.h"
+#include "tasks/wide.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -23,11 +24,6 @@ namespace {
 constexpr const char* kEncoder = "encoder";
 constexpr const char* kClassifier = "classifier";
 constexpr const char* kTask = "sequence";
-
-// In float32 at least, whatever autocast made of it.
-at::Tensor wide(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kDouble ? tensor : tensor.to(at::kFloat);
-}
 
 class SequenceTask : public Task {
  public:
