@@ -3,8 +3,9 @@
 // The graph of each network in eval mode, from the tensors and the metadata of its checkpoint; nothing is traced.
 // Batch norm is folded into the convolution before it, dropout is left out.
 //
-//   image networks   images [batch, 3, S, S] float32, normalised (metadata: mean, std) -> angles | logits [batch,
-//   outputs] cnn_lstm         sequences [batch, time, F] float32, lengths [batch] int64 -> logits [batch, classes]
+//   image networks   images [batch, 3, S, S] float32, normalised (metadata: mean, std) -> angles | logits
+//                    [batch, outputs]
+//   cnn_lstm         sequences [batch, time, F] float32, lengths [batch] int64 -> logits [batch, classes]
 //   pointer_network  elements [batch, L, F] float32, lengths [batch] int64 -> order [batch, L] int64, -1 from the
 //                    length on; L is the longest set that it was trained on
 //

@@ -12,10 +12,10 @@
 namespace dtrain::models::batch_norm {
 namespace {
 
-// ---- the CPU: one loop for both memory formats
-// ----------------------------------------------------------------------- The elements of a tile are visited in runs of
-// at most kLanes that lie side by side in memory. In NCHW a tile is one channel and a run some of its positions; in
-// NHWC a tile is up to kLanes channels and a run one position.
+// ---- the CPU: one loop for both memory formats ----------------------------------------------------------------------
+
+// The elements of a tile are visited in runs of at most kLanes that lie side by side in memory. In NCHW a tile is one
+// channel and a run some of its positions; in NHWC a tile is up to kLanes channels and a run one position.
 constexpr int64_t kLanes = 32;
 
 struct Layout {

@@ -4,12 +4,11 @@
 // PyTorch counterparts, so that torchvision's weights load as they are and give the same outputs:
 //   resnet18, resnet50   torchvision's, `fc` with `outputs` rows
 //   mobilenet_v2         torchvision's of width 1, `classifier.1` with `outputs` rows
-//   headpose_cnn         Sequential names: features.I.0.weight (conv 3×3 without bias), features.I.1.* (batch norm) for
-//   the
-//                        five blocks I = 0..4 of 32, 64, 128, 256, 512 channels; fc.0.* (512 -> 256), fc.2.* (256 ->
-//                        outputs)
-//   simple_cnn           features.I.0.* (conv 3×3) for the three blocks I = 0..2 of 32, 64, 128 channels; fc.0.* (128 ·
-//                        (size / 8)² -> 256), fc.3.* (256 -> outputs)
+//   headpose_cnn         Sequential names: features.I.0.weight (conv 3×3 without bias), features.I.1.* (batch norm)
+//                        for the five blocks I = 0..4 of 32, 64, 128, 256, 512 channels; fc.0.* (512 -> 256),
+//                        fc.2.* (256 -> outputs)
+//   simple_cnn           features.I.0.* (conv 3×3) for the three blocks I = 0..2 of 32, 64, 128 channels;
+//                        fc.0.* (128 · (size / 8)² -> 256), fc.3.* (256 -> outputs)
 // Images of 32 pixels and more; any size fits any network but simple_cnn, which is made for one.
 
 #include <torch/torch.h>

@@ -12,11 +12,10 @@ namespace dtrain::train {
 //   warm-up    b (s+1) / w while s < w (not for one_cycle, where w is the length of the rise)
 //   constant   b
 //   plateau    b (times the factor of metric_watch.h, which depends on evaluations)
-//   step       b gamma^floor(s / (step_epochs × steps_per_epoch))                                      as torch's
-//   StepLR cosine     from b at s = w to b × final_lr_ratio at s = T, half a cosine             as torch's
-//   CosineAnnealingLR(T - w) one_cycle  from b/25 at s = 0 to b at s = w - 1 to b × final_lr_ratio at s = T - 1, two
-//   half cosines; w = 0 means 0.3 T
-//              as torch's OneCycleLR(b, T, pct_start = w/T, final_div_factor = 1 / (25 final_lr_ratio))
+//   step       b gamma^floor(s / (step_epochs × steps_per_epoch)), as torch's StepLR
+//   cosine     from b at s = w to b × final_lr_ratio at s = T, half a cosine, as torch's CosineAnnealingLR(T - w)
+//   one_cycle  from b/25 at s = 0 to b at s = w - 1 to b × final_lr_ratio at s = T - 1, two half cosines; w = 0 means
+//              0.3 T; as torch's OneCycleLR(b, T, pct_start = w/T, final_div_factor = 1 / (25 final_lr_ratio))
 double learning_rate(const config::Schedule&, double base_lr, int64_t step, int64_t total_steps,
                      int64_t steps_per_epoch);
 

@@ -42,7 +42,7 @@ class WeightAverage {
 
  private:
   std::vector<std::string> names_;
-  std::vector<at::Tensor> weights_, average_;  // floating-point parameters
+  std::vector<at::Tensor> weights_, average_;  // all parameters, in the order of names_
   double decay_;
   at::Tensor updates_;  // float32 scalar on the device
 };
