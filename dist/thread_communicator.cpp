@@ -31,6 +31,12 @@ std::string describe(const Request& request) {
              request.out.numel(), " elements of ", c10::toString(request.in.scalar_type()), ")");
 }
 
+// As strict as the communicators between processes (host_reduce.cpp), so that tests notice.
+void check_reducible(const at::Tensor& tensor) {
+  const at::ScalarType dtype = tensor.scalar_type();
+  DTRAIN_CHECK(at::isFloatingType(dtype) || dtype == at::kLong, "no reduction for tensors of ", c10::toString(dtype));
+}
+
 // In rank order, so that a result depends on nothing but the inputs; half precision is summed in float32.
 at::Tensor reduce(const std::vector<Request>& requests) {
   const at::ScalarType dtype = requests[0].in.scalar_type();
@@ -161,12 +167,12 @@ class ThreadCommunicator : public Communicator {
   ThreadCommunicator(int rank, int size, Meeting& meeting) : Communicator(rank, size), meeting_(meeting) {}
 
   Work all_reduce(at::Tensor inout, ReduceOp op) override {
-    DTRAIN_CHECK(inout.scalar_type() != at::kByte, "all_reduce of uint8 is not offered.");
+    check_reducible(inout);
     return issue({Kind::kAllReduce, op, 0, inout, inout});
   }
   Work reduce_scatter(at::Tensor out, at::Tensor in) override {
     DTRAIN_CHECK(in.numel() == size() * out.numel(), in.numel(), " elements for ", size(), " × ", out.numel());
-    DTRAIN_CHECK(in.scalar_type() != at::kByte, "reduce_scatter of uint8 is not offered.");
+    check_reducible(in);
     return issue({Kind::kReduceScatter, ReduceOp::kSum, 0, out, in});
   }
   Work all_gather(at::Tensor out, at::Tensor in) override {
