@@ -68,9 +68,13 @@ std::vector<std::string> freeze(torch::nn::Module& module, const std::vector<std
                                        : str("; did you mean '", near, "'?")));
   }
   for (at::Tensor& parameter : parameters) parameter.set_requires_grad(false);
+  // Not whatever requires no gradient at present: a phase of the task may have frozen that, for a while.
+  const auto named = [&](const at::Tensor& parameter) {
+    return std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) { return p.is_same(parameter); });
+  };
   for (const auto& layer : module.modules()) {
     auto* norm = layer->as<BatchNorm>();
-    if (norm != nullptr && !norm->weight.requires_grad() && !norm->bias.requires_grad()) norm->freeze();
+    if (norm != nullptr && named(norm->weight) && named(norm->bias)) norm->freeze();
   }
   return frozen;
 }

@@ -46,9 +46,9 @@ void freeze_batch_norm(torch::nn::Module&);  // the running statistics of every 
 // "conv1", "features.*" and "*.bias" do.
 bool matches_name(const std::string& pattern, const std::string& parameter);
 
-// Parameters of these names learn no more, and batch norm layers of which both parameters are frozen keep their
-// statistics. Returns the names of the parameters. ConfigError, before anything is frozen, for a pattern that fits
-// none.
+// Parameters of these names learn no more, and batch norm layers of which both parameters are named keep their
+// statistics, for good. Returns the names of the parameters. ConfigError, before anything is frozen, for a pattern
+// that fits none.
 std::vector<std::string> freeze(torch::nn::Module&, const std::vector<std::string>& patterns);
 
 // Copies tensors by name, converted to the network's precision and device. Strict; when only the last layer differs it

@@ -38,6 +38,17 @@ TEST(Freeze, StopsParametersAndTheStatisticsOfTheirBatchNorm) {
   }
 }
 
+// A phase of the task may freeze a layer for a while: freezing others by name makes nothing of it permanent.
+TEST(Freeze, LeavesALayerAloneThatNoPatternNames) {
+  const auto network = make_network("resnet18", {});
+  for (auto& item : network->named_parameters()) item.value().set_requires_grad(false);
+  freeze(*network, {"fc.bias", "layer1"});
+  for (const auto& item : network->named_modules()) {
+    const auto* norm = item.value()->as<BatchNorm>();
+    if (norm != nullptr) EXPECT_EQ(norm->frozen(), item.key().starts_with("layer1.")) << item.key();
+  }
+}
+
 TEST(Freeze, ThenOnlyTheRestChanges) {
   const auto network = make_network("headpose_cnn", {.dropout = 0});
   freeze(*network, {"features"});
