@@ -28,7 +28,8 @@ struct MetricWatch {
 };
 
 // torch's ReduceLROnPlateau (relative threshold, no cooldown, no smallest rate): after more than `patience`
-// evaluations in a row without improvement the rate is multiplied by gamma.
+// evaluations in a row without improvement the rate is multiplied by gamma. Under any other schedule.name it stays as
+// it was made.
 struct Plateau {
   double best = kNoMetric;
   int64_t bad = 0;    // evaluations in a row

@@ -118,7 +118,7 @@ void Trainer::resume(const checkpoint::Content& content) {
   scaler_.load(state.scaler);
   step_ = state.step;
   watch_ = state.watch;
-  plateau_ = state.plateau;
+  if (parts_.config.schedule.name == "plateau") plateau_ = state.plateau;
   ledger_ = data::Ledger(parts_.host.rank() == 0 ? state.ledger : 0);
   loader_.seek(step_);
   saved_step_ = step_;

@@ -19,6 +19,7 @@
 #include "support/temp_dir.h"
 #include "train/content_transfer.h"
 #include "train/overfit.h"
+#include "train/schedule.h"
 
 namespace dtrain::train {
 namespace {
@@ -145,6 +146,7 @@ struct Scenario {
   config::Config config = {};
   ToyTask::Options toy = {};
   int stop_at_rank = -1;
+  int64_t stop_after = 0;             // asked to stop so that this step is the last; 0: at the beginning
   std::filesystem::path folder = {};  // saves there, and takes its time
   bool resume = false;                // from the newest checkpoint of the folder
   Precision precision = Precision::kFp32;
@@ -178,7 +180,9 @@ std::vector<RankRun> run(const Scenario& setup) {
     if (!setup.folder.empty() && comm.rank() == 0) {
       checkpoints = std::make_unique<checkpoint::Store>(setup.folder, real_file_system(), config.checkpoint.keep_last);
     }
-    const std::atomic<bool> stop{comm.rank() == setup.stop_at_rank};
+    const bool is_asked = comm.rank() == setup.stop_at_rank;
+    const int64_t asked_in = setup.stop_after - (ranks > 1 ? 2 : 1);  // of many, the wish is granted a step later
+    std::atomic<bool> stop{is_asked && setup.stop_after == 0};
     try {
       Trainer trainer({.config = config,
                        .batches = batches,
@@ -194,7 +198,8 @@ std::vector<RankRun> run(const Scenario& setup) {
                        .checkpoints = checkpoints.get(),
                        .sinks = sinks,
                        .stop_requested = stop,
-                       .progress = [&](const char*, int64_t) {
+                       .progress = [&](const char* phase, int64_t step) {
+                         if (is_asked && step >= asked_in && std::string_view(phase) == "data") stop = true;
                          if (!setup.folder.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
                        }});
       if (setup.resume) {
@@ -341,6 +346,42 @@ TEST(Trainer, ThePlateauScheduleActsOnEvaluations) {
   EXPECT_THAT(rates, ::testing::ElementsAre(1, 1, 1, 0.5, 0.5, 0.25));
 }
 
+TEST(Trainer, NoOtherScheduleActsOnEvaluations) {
+  config::Config config = small(8);
+  config.schedule.patience = 0;
+  config.schedule.final_lr_ratio = 0.5;
+  config.optimizer.lr = 0.01;
+  config.train.epochs = 6;
+  for (const char* name : {"constant", "cosine"}) {
+    config.schedule.name = name;
+    const RankRun r = run(1, config, ToyTask::Fault::kNoProgress)[0];
+    ASSERT_EQ(r.steps.size(), 18u);
+    for (const monitoring::StepStats& s : r.steps) {
+      EXPECT_EQ(s.learning_rate, learning_rate(config.schedule, 0.01, s.step - 1, 18, 3))
+          << name << ", step " << s.step;
+    }
+  }
+}
+
+TEST(Trainer, AResumeUnderAnotherScheduleForgetsThePlateau) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(8),
+                 .toy = {.fault = ToyTask::Fault::kNoProgress},
+                 .stop_at_rank = 0,
+                 .stop_after = 10,
+                 .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.schedule.name = "plateau";
+  setup.config.schedule.patience = 0;
+  setup.config.optimizer.lr = 0.01;
+  setup.config.train.epochs = 6;
+  EXPECT_LT(run(setup)[0].steps.back().learning_rate, 0.01);
+  setup.config.schedule.name = "constant";
+  setup.stop_at_rank = -1;
+  setup.resume = true;
+  for (const monitoring::StepStats& s : run(setup)[0].steps) EXPECT_EQ(s.learning_rate, 0.01);
+}
+
 TEST(Trainer, OverfitsTheSameBatchesAgainAndAgain) {
   config::Config config = small(4);
   config.train.overfit_batches = 2;
@@ -433,9 +474,13 @@ void expect_resumes_exactly(const Scenario& given, int64_t stop_after) {
   first.folder = second.folder = folder / "parts";
   const RankRun whole = run(setup)[0];
   ASSERT_EQ(whole.error, "");
-  first.config.train.max_steps = stop_after;
+  first.stop_at_rank = setup.ranks - 1;
+  first.stop_after = stop_after;
   second.resume = true;
-  ASSERT_EQ(run(first)[0].error, "");
+  const RankRun stopped = run(first)[0];
+  ASSERT_EQ(stopped.error, "");
+  ASSERT_EQ(stopped.outcome.exit_code, kExitStoppedOnRequest);
+  ASSERT_EQ(stopped.outcome.steps, stop_after);
   const RankRun resumed = run(second)[0];
   ASSERT_EQ(resumed.error, "");
   ASSERT_EQ(resumed.weights.size(), whole.weights.size());
@@ -451,8 +496,10 @@ TEST(Trainer, ResumesInTheRightPhaseWithTheMomentsOfBoth) {
     setup.config.optimizer.lr = 0.1;
     setup.config.schedule.name = "constant";
     setup.config.train.epochs = 5;
+  EXPECT_EQ(evaluations({stopped, resumed}), evaluations({whole}));
     expect_resumes_exactly(setup, 4);  // in the first odd epoch
     expect_resumes_exactly(setup, 9);  // at the end of the second even one
+  EXPECT_EQ(resumed.outcome.reason, whole.outcome.reason);
   }
 }
 
@@ -496,8 +543,82 @@ TEST(Trainer, ResumesAveragedWeightsAndWatchesBitByBit) {
   setup.config.schedule.patience = 0;
   setup.config.schedule.threshold = 0.5;
   setup.config.train.epochs = 6;
-  // At an evaluation: the end of a run evaluates, and elsewhere the plateau would count one more.
-  expect_resumes_exactly(setup, 6);
+  for (const int64_t stop_after : {6, 7}) expect_resumes_exactly(setup, stop_after);  // at an evaluation, and beyond
+  setup.config.train.eval_every = {.steps = 1};
+  expect_resumes_exactly(setup, 7);
+}
+
+// The stop comes when the last evaluation before an early stop is due.
+TEST(Trainer, AnEvaluationThatAStopLeftOutEndsTheResumedRun) {
+  Scenario setup{.config = small(4), .toy = {.fault = ToyTask::Fault::kNoProgress}};
+  setup.config.train.patience = 2;
+  setup.config.train.epochs = 100;
+  expect_resumes_exactly(setup, 9);
+}
+
+// What is due by the clock is no function of the step: it is made up all the same.
+TEST(Trainer, MakesUpAnEvaluationByTimeThatAStopLeftOut) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(4), .stop_at_rank = 0, .stop_after = 1, .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.train.eval_every = {.minutes = 1e-9};
+  const RankRun stopped = run(setup)[0];
+  EXPECT_TRUE(stopped.evals.empty());
+  setup.config.train.eval_every = {.epochs = 100};
+  setup.stop_at_rank = -1;
+  setup.resume = true;
+  const RankRun resumed = run(setup)[0];
+  ASSERT_EQ(resumed.error, "");
+  ASSERT_EQ(resumed.evals.size(), 2u) << "what was left out, and the end";
+  EXPECT_EQ(resumed.evals[0].step, 1);
+}
+
+TEST(Trainer, TheBestOfAnEvaluationThatIsMadeUpIsKept) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(4), .stop_at_rank = 0, .stop_after = 3, .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.checkpoint = {.every = {.steps = 1}, .keep_last = 1, .keep_best = true};
+  setup.config.train.epochs = 3;
+  setup.config.optimizer.lr = 0;
+  ASSERT_EQ(run(setup)[0].error, "");
+  setup.stop_at_rank = -1;
+  setup.resume = true;
+  ASSERT_EQ(run(setup)[0].error, "");
+  EXPECT_TRUE(std::filesystem::exists(folder / "step_00000003"));
+}
+
+TEST(Trainer, AnotherMetricIsNotComparedWithTheOldOne) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(4), .stop_at_rank = 0, .stop_after = 4, .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.train.metric = "score";  // below zero: no error is better
+  const RankRun stopped = run(setup)[0];
+  ASSERT_LT(stopped.outcome.best, 0);
+  setup.config.train.metric = "error";
+  setup.stop_at_rank = -1;
+  setup.resume = true;
+  const RankRun resumed = run(setup)[0];
+  ASSERT_EQ(resumed.error, "");
+  EXPECT_EQ(resumed.outcome.metric, "error");
+  EXPECT_EQ(resumed.outcome.best, resumed.outcome.validation[1].second);
+}
+
+// Skips of a run's former life are no news: the row that ends a run begins anew.
+TEST(Trainer, CountsSkippedStepsFromWhereItResumed) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(8),
+                 .toy = {.fault = ToyTask::Fault::kNotFinite},
+                 .stop_at_rank = 0,
+                 .stop_after = 2,
+                 .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.train.epochs = 100;
+  ASSERT_EQ(run(setup)[0].error, "");
+  setup.stop_at_rank = -1;
+  setup.resume = true;
+  const RankRun resumed = run(setup)[0];
+  EXPECT_EQ(resumed.error_code, 79);
+  EXPECT_EQ(resumed.steps.size(), 50u);
 }
 
 TEST(Trainer, ValidatesAveragedWeights) {
