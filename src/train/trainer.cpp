@@ -179,7 +179,6 @@ StepStats Trainer::step() {
     last = batch.micro + 1 == batch.micro_steps;
     power = loss_power_of_two(parts_.task.planned_weight(batch.global_samples), parts_.host.size());
     reducer.arm(last, batch.samples() > 0 || parts_.statistics != nullptr);
-    forward_backward(batch, power);
     stats.samples = batch.global_samples;
     ++stats.micro_steps;
   }
@@ -187,6 +186,7 @@ StepStats Trainer::step() {
   parts_.progress("all_reduce", step_);
   clock_.enter(Phase::kAllReduceWait);
   reducer.finish();
+    forward_backward(std::move(batch), power);
 
   parts_.progress("optimizer", step_);
   clock_.enter(Phase::kOptimizer);
@@ -210,7 +210,7 @@ StepStats Trainer::step() {
   return stats;
 }
 
-void Trainer::forward_backward(data::Batch& batch, int64_t power) {
+void Trainer::forward_backward(data::Batch batch, int64_t power) {
   for (const int64_t id : batch.ids) ledger_.add(batch.epoch, id);
   samples_seen_ += batch.samples();
   const bool counts = batch.samples() > 0;

@@ -87,7 +87,7 @@ class Trainer {
   monitoring::StepStats step();
   void report(monitoring::StepStats&);
   // One micro-batch forward and backward. Without samples: nothing, unless batch norm waits for this rank.
-  void forward_backward(data::Batch&, int64_t power_of_two);
+  void forward_backward(data::Batch, int64_t power_of_two);
   void read_device(monitoring::StepStats&);  // the one synchronisation, on logging steps only
   void check_finite(const monitoring::StepStats&, int64_t skipped_now);  // NumericsError; collective
   // Collective: sums over ranks; and metrics of a split, with averaged weights (train.ema) and the statistics' mean

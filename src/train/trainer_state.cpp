@@ -117,6 +117,7 @@ void Trainer::resume(const checkpoint::Content& content) {
   set_train_mode();
   scaler_.load(state.scaler);
   step_ = state.step;
+  skipped_ = state.scaler.skipped;
   watch_ = state.watch;
   if (parts_.config.schedule.name == "plateau") plateau_ = state.plateau;
   ledger_ = data::Ledger(parts_.host.rank() == 0 ? state.ledger : 0);

@@ -668,6 +668,9 @@ TEST(Trainer, SharedBatchStatisticsMakeManyRanksEqualOne) {
     }
   }
   setup.ranks = 3;
+      for (size_t step = 0; step < one.steps.size(); ++step) {
+        EXPECT_EQ(other.steps[step].samples, one.steps[step].samples) << "of all ranks, also on one without any";
+      }
   setup.config.train.sync_batch_norm = false;
   EXPECT_GT((one.weights[0] - run(setup)[0].weights[0]).abs().max().item<double>(), 1e-9)
       << "the test would not see a difference";
