@@ -112,6 +112,10 @@ Outcome Trainer::train() {
   last_report_step_ = first_step_ = skips_checked_at_ = step_;
   for (const auto& sink : parts_.sinks) sink->state("training");
   outcome_.reason = str("all ", total, " steps are done");
+  if (evaluation_owed_) {
+    phases_.enter(epoch_of(step_ - 1));
+    evaluate_and_watch();
+  }
   phases_.enter(epoch_of(std::min(step_, total - 1)));  // a resumed run may have only its test left
 
   while (step_ < total && !watch_.wants_to_stop(patience)) {
@@ -126,13 +130,15 @@ Outcome Trainer::train() {
                                                .log = log_pace_.wish(now)});
     log_now_ = agreed.log;
     const bool last = step_ == total;
+    const bool evaluates = last || agreed.evaluate || eval_pace_.due(step_);
     if (agreed.stop && !last) {  // before an evaluation: who preempts does not wait for long
+      evaluation_owed_ = evaluates;
       save("asked to stop");
       outcome_.exit_code = kExitStoppedOnRequest;
       outcome_.reason = str("stopped on request at step ", step_, " of ", total, "; --resume auto continues");
       break;
     }
-    if (last || agreed.evaluate || eval_pace_.due(step_)) evaluate_and_watch();
+    if (evaluates) evaluate_and_watch();
     if (last || watch_.wants_to_stop(patience)) {
       save("the end");
     } else if (agreed.save || save_pace_.due(step_)) {
@@ -180,13 +186,13 @@ StepStats Trainer::step() {
     power = loss_power_of_two(parts_.task.planned_weight(batch.global_samples), parts_.host.size());
     reducer.arm(last, batch.samples() > 0 || parts_.statistics != nullptr);
     stats.samples = batch.global_samples;
+    forward_backward(std::move(batch), power);
     ++stats.micro_steps;
   }
 
   parts_.progress("all_reduce", step_);
   clock_.enter(Phase::kAllReduceWait);
   reducer.finish();
-    forward_backward(std::move(batch), power);
 
   parts_.progress("optimizer", step_);
   clock_.enter(Phase::kOptimizer);

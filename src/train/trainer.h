@@ -35,6 +35,8 @@
 
 namespace dtrain::train {
 
+struct TrainingState;
+
 struct Parts {
   const config::Config& config;
   const BatchArithmetic& batches;
@@ -101,6 +103,8 @@ class Trainer {
   monitoring::EvalStats evaluate_split(const std::vector<int64_t>& ids, const char* split);
   void evaluate_and_watch();
   void save(const char* why);
+  void protect_best();  // the best checkpoint so far, when older ones are removed
+  void resume_watch(const TrainingState&);
   void set_train_mode();
   checkpoint::Content content();  // collective
   int64_t epoch_of(int64_t step) const { return step / parts_.batches.steps_per_epoch; }
@@ -126,7 +130,8 @@ class Trainer {
   tasks::MetricSpec watched_;
   MetricWatch watch_;
   Plateau plateau_;
-  double memory_total_;  // bytes of the device
+  bool evaluation_owed_ = false;  // at step_: of the run that is resumed, which was asked to stop
+  double memory_total_;           // bytes of the device
   Outcome outcome_;
   std::chrono::steady_clock::time_point started_, last_report_;
   int64_t last_report_step_ = 0, samples_since_report_ = 0, loader_bytes_ = 0;

@@ -117,6 +117,7 @@ monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, c
 
 void Trainer::evaluate_and_watch() {
   eval_pace_.done(Clock::now());
+  evaluation_owed_ = false;
   if (parts_.splits.val.empty()) return;
   for (const auto& sink : parts_.sinks) sink->state("evaluating");
   const monitoring::EvalStats stats = evaluate_split(parts_.splits.val, "val");
@@ -129,7 +130,10 @@ void Trainer::evaluate_and_watch() {
   const double value = metric(stats, watched_.name);  // reduced: the same on every rank
   plateau_.update(value, watched_.higher_is_better, parts_.config.schedule);
   const bool best = watch_.update(value, step_, watched_.higher_is_better, parts_.config.train.min_delta);
-  if (best && parts_.config.checkpoint.keep_best) save("best so far");
+  if (best && parts_.config.checkpoint.keep_best) {
+    protect_best();
+    save("best so far");
+  }
   // The next step line must not count the evaluation as training time.
   last_report_ = Clock::now();
   last_report_step_ = step_;

@@ -74,9 +74,11 @@ checkpoint::Content Trainer::content() {
   content.state_json = to_json({.step = step_,
                                 .global_batch = parts_.batches.global_batch,
                                 .ledger = ledger,
+                                .metric = watched_.name,
                                 .watch = watch_,
                                 .plateau = plateau_,
                                 .scaler = scaler_.state(),
+                                .evaluation_owed = evaluation_owed_,
                                 .data_checksum = parts_.store.schema().checksum,
                                 .splits_checksum = data::checksum(parts_.splits),
                                 .config_yaml = config::to_yaml(parts_.config),
@@ -92,7 +94,6 @@ void Trainer::save(const char* why) {
   const auto begin = std::chrono::steady_clock::now();
   const checkpoint::Content saved = content();
   dist::agree_on_rank0(parts_.host, [&] {
-    if (parts_.config.checkpoint.keep_best && step_ == watch_.best_step) parts_.checkpoints->protect(step_);
     const std::filesystem::path folder = parts_.checkpoints->save(saved);
     log::info(str("saved ", folder.string(), " (", why, ")"));
   });
@@ -118,8 +119,8 @@ void Trainer::resume(const checkpoint::Content& content) {
   scaler_.load(state.scaler);
   step_ = state.step;
   skipped_ = state.scaler.skipped;
-  watch_ = state.watch;
-  if (parts_.config.schedule.name == "plateau") plateau_ = state.plateau;
+  evaluation_owed_ = state.evaluation_owed;
+  resume_watch(state);
   ledger_ = data::Ledger(parts_.host.rank() == 0 ? state.ledger : 0);
   loader_.seek(step_);
   saved_step_ = step_;
@@ -137,6 +138,22 @@ void Trainer::resume(const checkpoint::Content& content) {
     }
     if (const at::Tensor* seen = find(own, "samples_seen")) samples_seen_ = seen->item<int64_t>();
   }
+  protect_best();
+}
+
+// What evaluations decided so far, as far as it is about the metric and the schedule of now.
+void Trainer::resume_watch(const TrainingState& state) {
+  if (parts_.config.schedule.name == "plateau") plateau_ = state.plateau;
+  if (state.metric == watched_.name) {
+    watch_ = state.watch;
+    return;
+  }
+  plateau_ = {.factor = plateau_.factor};  // the rate stays
+  log::info(str("train.metric is ", watched_.name, " now, no longer ", state.metric,
+                ": best checkpoint, early stop and plateau begin anew"));
+}
+
+void Trainer::protect_best() {
   if (parts_.checkpoints && parts_.config.checkpoint.keep_best && watch_.best_step >= 0)
     parts_.checkpoints->protect(watch_.best_step);
 }

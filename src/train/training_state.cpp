@@ -32,8 +32,10 @@ std::string to_json(const TrainingState& s) {
   json["step"] = s.step;
   json["global_batch"] = s.global_batch;
   json["ledger"] = hex(s.ledger);
+  json["metric"] = s.metric;
   json["best"] = number(s.watch.best);
   json["best_step"] = s.watch.best_step;
+  json["evaluation_owed"] = s.evaluation_owed;
   json["early_stop"] = {{"bar", number(s.watch.bar)}, {"stale", s.watch.stale}};
   json["plateau"] = {{"best", number(s.plateau.best)}, {"bad", s.plateau.bad}, {"factor", s.plateau.factor}};
   json["scaler"] = {
@@ -53,6 +55,8 @@ TrainingState from_json(const std::string& text) {
     s.step = json.at("step");
     s.global_batch = json.at("global_batch");
     s.ledger = std::stoull(json.at("ledger").get<std::string>(), nullptr, 16);
+    s.metric = json.at("metric");
+    s.evaluation_owed = json.at("evaluation_owed");
     s.watch = {number(json.at("best")), json.at("best_step"), number(json.at("early_stop").at("bar")),
                json.at("early_stop").at("stale")};
     const nlohmann::json& plateau = json.at("plateau");

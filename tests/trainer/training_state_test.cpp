@@ -14,9 +14,11 @@ TrainingState example() {
   return {.step = 123,
           .global_batch = 256,
           .ledger = 0xfedcba9876543210ULL,
+          .metric = "mae",
           .watch = {.best = 0.1 + 0.2, .best_step = 100, .bar = 0.7, .stale = 2},
           .plateau = {.best = 1.0 / 3, .bad = 4, .factor = 0.1},
           .scaler = {65536, 17, 3},
+          .evaluation_owed = true,
           .data_checksum = 0xffffffffffffffffULL,
           .splits_checksum = 0x8000000000000001ULL,
           .config_yaml = "task: headpose\n",
@@ -28,6 +30,7 @@ TEST(TrainingState, SurvivesJsonBitByBit) {
   EXPECT_EQ(after.step, 123);
   EXPECT_EQ(after.global_batch, 256);
   EXPECT_EQ(after.ledger, before.ledger);
+  EXPECT_EQ(after.metric, "mae");
   EXPECT_EQ(after.watch.best, before.watch.best);
   EXPECT_EQ(after.watch.best_step, 100);
   EXPECT_EQ(after.watch.bar, 0.7);
@@ -38,6 +41,7 @@ TEST(TrainingState, SurvivesJsonBitByBit) {
   EXPECT_EQ(after.scaler.scale, 65536);
   EXPECT_EQ(after.scaler.growth_tracker, 17);
   EXPECT_EQ(after.scaler.skipped, 3);
+  EXPECT_TRUE(after.evaluation_owed);
   EXPECT_EQ(after.data_checksum, before.data_checksum);
   EXPECT_EQ(after.splits_checksum, before.splits_checksum);
   EXPECT_EQ(after.config_yaml, before.config_yaml);
