@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <utility>
 
 #include "core/strings.h"
@@ -48,6 +49,13 @@ std::string memory(const StepStats& s) {
   return s.memory_total > 0 ? str(used, "/", fixed(s.memory_total / kGiB, 1), " GiB") : used + " GiB";
 }
 
+// Significant ones: 0.52, 0.00213, 12.3, 4.32e+03. The norm of a gradient may have any size.
+std::string three_digits(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return text;
+}
+
 std::string of(int64_t value, int64_t total) { return total > 0 ? str(value, "/", total) : str(value); }
 
 std::string value_of(const std::string& name, double value) {
@@ -60,7 +68,7 @@ std::string value_of(const std::string& name, double value) {
 std::string step_line(const StepStats& s) {
   std::vector<std::string> parts = {"epoch " + of(s.epoch + 1, s.epochs), "step " + of(s.step, s.total_steps),
                                     "loss " + fixed(s.loss, 4), "lr " + scientific(s.learning_rate, 2)};
-  if (!std::isnan(s.grad_norm)) parts.push_back("gnorm " + fixed(s.grad_norm, 2));
+  if (!std::isnan(s.grad_norm)) parts.push_back("gnorm " + three_digits(s.grad_norm));
   if (!std::isnan(s.samples_per_second)) parts.push_back(fixed(s.samples_per_second, 1) + " samples/s");
   parts.push_back("step " + time_split(s));
   if (s.memory_used > 0) parts.push_back("mem " + memory(s));

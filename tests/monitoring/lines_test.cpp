@@ -22,6 +22,12 @@ TEST(StepLine, IsTheProductsFormat) {
       "scale 65536 | eta 1h02m");
 }
 
+TEST(StepLine, ASmallNormHasItsDigits) {
+  StepStats s = sample_step();
+  s.grad_norm = 0.002134;
+  EXPECT_NE(step_line(s).find("| gnorm 0.00213 |"), std::string::npos) << step_line(s);
+}
+
 TEST(StepLine, LeavesOutWhatThereIsNot) {
   StepStats s = sample_step();
   s.loss_scale = s.grad_norm = s.eta_seconds = StepStats::kUnknown;
