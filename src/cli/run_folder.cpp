@@ -30,6 +30,12 @@ void check_name(const std::string& name) {
   }
 }
 
+// Before its checkpoints are looked at: whoever else trains it may be about to write another.
+FileLock lock_run(const fs::path& run) {
+  return FileLock(run / ".lock", str("run ", run.string(), " is being trained"),
+                  "wait for it to end, or give another --name");
+}
+
 // Reads only. A checkpoint that does not verify is said and passed over.
 std::optional<fs::path> newest_checkpoint(const fs::path& run, bool* damaged = nullptr) {
   if (!fs::is_directory(run / "checkpoints")) return std::nullopt;
@@ -61,6 +67,7 @@ RunPlan plan_run(const config::Config& config) {
       throw ConfigError(
           "--resume auto needs --name NAME: it continues that run, or starts it if it does not exist yet");
     }
+    if (fs::is_directory(runs / plan.name)) plan.lock = lock_run(runs / plan.name);
     bool damaged = false;
     plan.checkpoint = newest_checkpoint(runs / plan.name, &damaged);
     if (!plan.checkpoint && damaged) {
@@ -72,18 +79,15 @@ RunPlan plan_run(const config::Config& config) {
     const fs::path given = fs::path(config.run.resume).lexically_normal();
     const fs::path path = given.has_filename() ? given : given.parent_path();
     if (!fs::is_directory(path)) throw CheckpointError(str("--resume ", path.string(), ": there is no such folder"));
-    fs::path run = path;
-    if (fs::exists(path / "MANIFEST.json")) {
-      plan.checkpoint = path;
-      run = fs::absolute(path).parent_path().parent_path();
-    } else {
-      plan.checkpoint = newest_checkpoint(path);
-    }
+    const bool is_checkpoint = fs::exists(path / "MANIFEST.json");
+    const fs::path run = is_checkpoint ? fs::absolute(path).parent_path().parent_path() : path;
+    if (plan.name.empty()) plan.name = fs::absolute(run).filename().string();
+    if (fs::is_directory(runs / plan.name)) plan.lock = lock_run(runs / plan.name);
+    plan.checkpoint = is_checkpoint ? path : newest_checkpoint(path);
     if (!plan.checkpoint) {
       throw CheckpointError(
           str("--resume ", path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
     }
-    if (plan.name.empty()) plan.name = fs::absolute(run).filename().string();
     const auto newest = newest_checkpoint(runs / plan.name);
     if (newest && fs::weakly_canonical(*newest) != fs::weakly_canonical(*plan.checkpoint)) {
       throw OutputError(str("run ", plan.name, " has a newer checkpoint, ", newest->string(),
@@ -101,7 +105,7 @@ RunPlan plan_run(const config::Config& config) {
   return plan;
 }
 
-void create_run(const RunPlan& plan, const config::Config& config, const std::string& environment_json) {
+void create_run(RunPlan& plan, const config::Config& config, const std::string& environment_json) {
   FileSystem& files = real_file_system();
   if (!plan.existed) {
     if (plan.folder.has_parent_path()) files.create_folders(plan.folder.parent_path());
@@ -110,6 +114,7 @@ void create_run(const RunPlan& plan, const config::Config& config, const std::st
       throw OutputError(
           str("run ", plan.folder.string(), " was made by another process just now: give another --name"));
     }
+    plan.lock = lock_run(plan.folder);
   }
   files.create_folders(plan.folder / "checkpoints");
   log::open_file((plan.folder / "log.txt").string());

@@ -9,6 +9,7 @@
 
 #include "checkpoint/store.h"
 #include "config/config.h"
+#include "core/file_lock.h"
 
 namespace dtrain::cli {
 
@@ -17,9 +18,11 @@ struct RunPlan {
   std::filesystem::path folder;                     // config.run.folder / name
   std::optional<std::filesystem::path> checkpoint;  // to resume from
   bool existed = false;
+  FileLock lock;  // of the folder: one process at a time trains a run
 };
 
-// Rank 0 only; creates nothing. OutputError: the name is taken and --resume is not given. ConfigError: --resume auto
+// Rank 0 only; of what exists it takes the lock, and creates nothing else. OutputError: the name is taken and --resume
+// is not given, or the run is being trained. ConfigError: --resume auto
 // without a name. CheckpointError: --resume PATH without a checkpoint that verifies. Skipped checkpoints are logged.
 RunPlan plan_run(const config::Config&);
 
@@ -27,8 +30,8 @@ RunPlan plan_run(const config::Config&);
 // logged). CheckpointError: there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path&);
 
-// Rank 0 only: makes the folder (OutputError if another process made it since), opens log.txt, writes config.yaml and
-// environment.json. OutputError.
-void create_run(const RunPlan&, const config::Config&, const std::string& environment_json);
+// Rank 0 only: makes and locks the folder (OutputError if another process made it since), opens log.txt, writes
+// config.yaml and environment.json. OutputError.
+void create_run(RunPlan&, const config::Config&, const std::string& environment_json);
 
 }  // namespace dtrain::cli

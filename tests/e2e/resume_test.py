@@ -116,6 +116,25 @@ def by_minutes_and_the_newest_and_best_are_kept(folder):
     assert kept == sorted({f"step_{best:08}", "step_00000040"}), (kept, maes)
 
 
+def a_run_is_trained_once_at_a_time(folder):
+    runner.synth(folder / "d.h5", 75)
+    options = {**OPTIONS, "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "checkpoint.every": "5s"}
+    again = ["--resume", "auto"] + runner.flags(options)
+    with runner.Running(again, np=2, cwd=folder) as running:
+        running.wait_for("step 12/")
+        rank0 = running.ranks()[0]
+        before = sorted(p.name for p in (folder / "runs/r").iterdir())
+        for arguments in (again, ["--resume", "runs/r"] + runner.flags(options)):
+            runner.run(arguments, np=2, cwd=folder).expect(73, f"run runs/r is being trained (process {rank0} on ")
+        assert sorted(p.name for p in (folder / "runs/r").iterdir()) == before
+        assert running.process.poll() is None, "the first run was disturbed"
+        os.kill(rank0, signal.SIGKILL)
+        running.wait(30)
+    steps = max(r["step"] for r in runner.metrics(folder / "runs/r"))
+    runner.run(["--resume", "auto"] + runner.flags({**options, "train.max_steps": steps + 1}), np=2, cwd=folder).expect(
+        0, "resumed", "finished: all")
+
+
 runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, asked_to_stop_saves_and_leaves_with_75,
-             without_mpirun_ctrl_c_saves, resume_auto_starts_what_is_not_there,
+             without_mpirun_ctrl_c_saves, resume_auto_starts_what_is_not_there, a_run_is_trained_once_at_a_time,
              by_minutes_and_the_newest_and_best_are_kept])

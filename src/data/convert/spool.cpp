@@ -1,7 +1,6 @@
 #include "data/convert/spool.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -97,12 +96,11 @@ bool from_line(const std::string& line, int64_t& sample, Outcome& outcome) {
 Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t samples)
     : folder_(folder), outcomes_(static_cast<size_t>(samples)) {
   real_file_system().create_folders(folder_);
+  in_use_ = FileLock(folder_ / "lock", folder_.string() + " is in use by another conversion",
+                     "wait for it or give another --out");
   journal_ = open_or_fail(folder_ / "journal");
   bool fresh = false;
   try {
-    if (::flock(journal_, LOCK_EX | LOCK_NB) != 0) {
-      throw OutputError(str(folder_.string(), " is in use by another conversion; wait for it or give another --out"));
-    }
     fresh = ::lseek(journal_, 0, SEEK_END) == 0;
     bytes_ = open_or_fail(folder_ / "samples");
     char header[128];
@@ -217,7 +215,7 @@ std::vector<std::byte> Spool::read(int64_t sample) const {
 void Spool::remove() {
   ::close(std::exchange(bytes_, -1));
   real_file_system().remove_all(folder_);
-  ::close(std::exchange(journal_, -1));  // and with it the lock
+  ::close(std::exchange(journal_, -1));
 }
 
 }  // namespace dtrain::data

@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "core/file_lock.h"
+
 namespace dtrain::data {
 
 using ByteSpan = std::span<const std::byte>;
@@ -56,6 +58,7 @@ class Spool {
   std::filesystem::path folder_;
   std::vector<Outcome> outcomes_;
   int64_t resumed_ = 0;
+  FileLock in_use_;
   int journal_ = -1, bytes_ = -1;
   std::atomic<int64_t> end_{0};  // of the samples' bytes
   std::mutex lock_;              // of the journal

@@ -1,0 +1,66 @@
+#include "core/file_lock.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "support/temp_dir.h"
+
+namespace dtrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string refusal(const std::filesystem::path& file) {
+  try {
+    const FileLock lock(file, "it is in use", "wait");
+  } catch (const OutputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(FileLock, IsHeldByOneAndNamesIt) {
+  const testing::TempDir folder;
+  {
+    FileLock held(folder / "lock", "it is in use", "wait");
+    EXPECT_THAT(refusal(folder / "lock"), HasSubstr(str("it is in use (process ", ::getpid(), " on ")));
+    EXPECT_THAT(refusal(folder / "lock"), HasSubstr("): wait"));
+    const FileLock moved = std::move(held);
+    EXPECT_NE(refusal(folder / "lock"), "");
+  }
+  EXPECT_EQ(refusal(folder / "lock"), "");
+}
+
+TEST(FileLock, EndsWithItsProcess) {
+  const testing::TempDir folder;
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const FileLock held(folder / "lock", "it is in use", "wait");
+    if (::write(ready[1], "x", 1) == 1) ::pause();
+    ::_exit(1);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_THAT(refusal(folder / "lock"), HasSubstr(str("process ", child, " on ")));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(refusal(folder / "lock"), "");
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST(FileLock, AFileThatCannotBeMadeIsSaid) {
+  const testing::TempDir folder;
+  EXPECT_THAT(refusal(folder / "none/lock"), HasSubstr("cannot open "));
+}
+
+}  // namespace
+}  // namespace dtrain
