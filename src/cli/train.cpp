@@ -135,6 +135,8 @@ int train(Launched& launched, Request& request) {
     splits = data::splits(*store, config.data.val_share, config.train.seed);
     task = tasks::make_task(config, tasks::facts_of(*store, splits.train));
     task->check(*store);
+    const std::string cut_short = task->check_epochs(config.train.epochs);
+    if (world.rank == 0 && !cut_short.empty()) log::warning(cut_short);
     if (splits.train.empty()) throw DataError(str(config.data.file, " has no training samples"));
     train::watched_metric(*task, config.train.metric);
     batches = train::batch_arithmetic(config.train, world.size, static_cast<int64_t>(splits.train.size()));

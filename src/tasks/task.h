@@ -96,6 +96,9 @@ class Task {
   // requires_grad of every parameter that a phase changes (freezing by name comes after it and wins).
   virtual std::string phase(int64_t /*epoch*/) const { return "train"; }
   virtual void enter_phase(const std::string& /*phase*/) {}
+  // Before training: ConfigError when what is wanted of the network would never be trained in so many epochs; else what
+  // to warn of, or "".
+  virtual std::string check_epochs(int64_t /*epochs*/) const { return ""; }
   virtual double lr_ratio(const std::string& /*parameter*/) const { return 1; }  // factor of optimizer.lr in this phase
 };
 

@@ -34,7 +34,7 @@ Phases::Phases(tasks::Task& task, const config::Config& config, dist::Communicat
 
 std::vector<dist::NamedParameter> Phases::set_up(const std::string& phase) {
   task_.enter_phase(phase);
-  if (!config_.model.freeze.empty()) models::freeze(task_.model(), split(config_.model.freeze, ','));
+  if (!config_.model.freeze.empty()) frozen_ = models::freeze(task_.model(), split(config_.model.freeze, ',')).size();
   std::vector<dist::NamedParameter> parameters = trainable(task_.model());
   if (parameters.empty()) {
     throw ConfigError(str("nothing is left to train in phase '", phase, "': model.freeze '", config_.model.freeze,
@@ -54,8 +54,10 @@ void Phases::enter(int64_t epoch) {
   reducer_.reset();
   for (const at::Tensor& parameter : task_.model().parameters()) parameter.mutable_grad() = at::Tensor();
   std::vector<dist::NamedParameter> parameters = set_up(next);
-  if (names_.size() > 1 && host_.rank() == 0) {
-    log::info(str("phase ", next, " from epoch ", epoch + 1, ": ", parameters.size(), " tensors are trained"));
+  if (host_.rank() == 0) {
+    log::info(str("phase ", next, " from epoch ", epoch + 1, ": ", parameters.size(), " of ",
+                  task_.model().parameters().size(), " tensors are trained",
+                  frozen_ > 0 ? str(", ", frozen_, " are frozen by model.freeze") : ""));
   }
   reducer_ = std::make_unique<dist::GradientReducer>(
       std::move(parameters), gradients_, host_,

@@ -44,6 +44,7 @@ class Phases {
   dist::Communicator& host_;
   std::vector<std::string> names_;  // of all phases of the run, in order
   std::string name_;                // entered; "": none yet
+  size_t frozen_ = 0;               // parameters that model.freeze names
   std::set<std::string> entered_;   // so far: what no gradient reaches is said the first time only
   std::unique_ptr<dist::GradientReducer> reducer_;
   std::map<std::string, std::unique_ptr<Optimizer>> optimizers_;

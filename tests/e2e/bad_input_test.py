@@ -296,7 +296,8 @@ def a_conversion_on_a_full_disk_goes_on(folder):
 
 
 def train_rows(folder, task, file, name, *more, np=None, **options):
-    rows = dict(model__image_size=None, model__hidden=8, data__val_share=0, metrics__enabled=False, train__epochs=1)
+    rows = dict(model__image_size=None, model__hidden=8, data__val_share=0, metrics__enabled=False, train__epochs=1,
+                sequence__encoder_epochs=0)
     return runner.train(folder, *more, np=np, **{**rows, "task": task, "data__file": file, "run__name": name, **options})
 
 

@@ -83,13 +83,26 @@ def the_last_metrics_are_printed_once(folder):
 def frozen_layers_keep_their_values_and_nothing_to_train_is_said(folder):
     runner.synth(folder / "d.h5", 60)
     runner.train(folder, run__name="a", model__freeze="features.*", train__max_steps=1).expect(0)
-    runner.train(folder, run__name="b", model__freeze="features.*").expect(0)
+    runner.train(folder, run__name="b", model__freeze="features.*").expect(
+        0, "phase train from epoch 1: 4 of 19 tensors are trained, 15 are frozen by model.freeze")
     a, b = weights(folder, "a"), weights(folder, "b")
     for key in a:
         same = a[key].tobytes() == b[key].tobytes()
         assert same == key.startswith("features."), key
     runner.train(folder, run__name="c", model__freeze="*").expect(78, "nothing is left to train")
     runner.train(folder, run__name="d", model__freeze="nolayer.*").expect(78, "nolayer.*")
+
+
+def sequence_epochs_without_a_classifier_are_refused(folder):
+    runner.run(["synth", "sequence", "--samples", 30, "--out", "d.h5"], cwd=folder).expect(0)
+    sequence = dict(task="sequence", model__hidden=8, sequence__encoder_epochs=1, sequence__classifier_epochs=1,
+                    sequence__iterations=2)
+    runner.train(folder, np=2, run__name="a", **sequence, train__epochs=1).expect(
+        78, "2 iterations of 1 + 1 epochs need 4 epochs; train.epochs is 1: the classifier would never be trained")
+    assert not (folder / "runs/a").exists()
+    cut_short = runner.train(folder, np=2, run__name="a", **sequence, train__epochs=2).expect(
+        0, "phase encoder from epoch 1", "phase classifier from epoch 2")
+    assert cut_short.output.count("2 iterations of 1 + 1 epochs need 4 epochs; train.epochs is 2") == 1, cut_short.output
 
 
 def early_stop_says_so_and_a_metric_that_is_none_is_named(folder):
@@ -129,5 +142,5 @@ if __name__ == "__main__":
                  averaged_weights_are_saved_and_evaluated_and_resume,
                  phases_averages_and_the_plateau_resume_bit_by_bit, the_last_metrics_are_printed_once,
                  frozen_layers_keep_their_values_and_nothing_to_train_is_said,
-                 early_stop_says_so_and_a_metric_that_is_none_is_named,
+                 sequence_epochs_without_a_classifier_are_refused, early_stop_says_so_and_a_metric_that_is_none_is_named,
                  a_diverged_run_says_so_with_samples, evaluation_names_the_worst_and_writes_json])

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "models/models.h"
 #include "models/random_context.h"
 #include "tasks/confusion.h"
 #include "tasks/example_store.h"
@@ -16,6 +17,7 @@
 namespace dtrain::tasks {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 config::Config small() {
@@ -89,6 +91,14 @@ class SequenceTaskTest : public ::testing::Test {
     }
     return "";
   }
+  static std::string refusal_of_epochs(const Task& task, int64_t epochs) {
+    try {
+      task.check_epochs(epochs);
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "";
+  }
   data::Batch batch(const Task& task) {
     data::Loader loader(
         store, ids, task.samples(),
@@ -156,6 +166,44 @@ TEST_F(SequenceTaskTest, EachPhaseTrainsItsPart) {
   const auto other = make_task(frozen, facts_of(store, ids));
   EXPECT_FALSE(trained(*other, "classifier", "conv1.weight"));
   EXPECT_TRUE(trained(*other, "encoder", "conv1.weight"));
+}
+
+// The classifier phase freezes the encoder for a while; what model.freeze names has no part in that.
+TEST_F(SequenceTaskTest, TheEncodersStatisticsGoOnWhenItsPhaseComesAgain) {
+  config::Config config = small();
+  config.sequence.encoder_lr_ratio = 0;
+  const auto task = make_task(config, facts_of(store, ids));
+  const auto batches = [&] { return task->model().named_buffers()["bn1.num_batches_tracked"].item<int64_t>(); };
+  std::vector<int64_t> seen;
+  for (const char* phase : {"encoder", "classifier", "encoder"}) {
+    task->enter_phase(phase);
+    models::freeze(task->model(), {"fc.bias"});
+    task->model().train();
+    task->loss(batch(*task));
+    seen.push_back(batches());
+  }
+  EXPECT_EQ(seen, (std::vector<int64_t>{1, 1, 2}));
+}
+
+TEST_F(SequenceTaskTest, SaysWhichPhasesTrainEpochsLeavesOut) {
+  config::Config config = small();
+  config.sequence = {.encoder_epochs = 15, .classifier_epochs = 15, .iterations = 5};
+  const auto task = make_task(config, facts_of(store, ids));
+  EXPECT_THAT(refusal_of_epochs(*task, 15),
+              AllOf(HasSubstr("5 iterations of 15 + 15 epochs need 150 epochs; train.epochs is 15"),
+                    HasSubstr("the classifier would never be trained"), HasSubstr("sequence.encoder_epochs")));
+  EXPECT_THAT(task->check_epochs(16), HasSubstr("5 iterations of 15 + 15 epochs need 150 epochs; train.epochs is 16"));
+  EXPECT_THAT(task->check_epochs(149), HasSubstr("train.epochs is 149"));
+  EXPECT_EQ(task->check_epochs(150), "");
+
+  config.sequence.iterations = 0;
+  const auto endless = make_task(config, facts_of(store, ids));
+  EXPECT_THAT(refusal_of_epochs(*endless, 2),
+              HasSubstr("one iteration of 15 + 15 epochs needs 30 epochs; train.epochs is 2"));
+  EXPECT_EQ(endless->check_epochs(16), "");
+
+  config.sequence.encoder_epochs = 0;
+  EXPECT_EQ(make_task(config, facts_of(store, ids))->check_epochs(1), "");
 }
 
 TEST_F(SequenceTaskTest, TheEncodersWeightIsTheNumberOfHiddenElements) {

@@ -153,6 +153,22 @@ class SequenceTask : public Task {
     return phase_of(config_.sequence, epoch) == SequencePhase::kEncoder ? kEncoder : kClassifier;
   }
 
+  std::string check_epochs(int64_t epochs) const override {
+    const config::Sequence& s = config_.sequence;
+    const int64_t iterations = std::max<int64_t>(1, s.iterations);
+    const int64_t needed = iterations * (s.encoder_epochs + s.classifier_epochs);
+    const std::string sum = str(iterations == 1 ? "one iteration" : str(iterations, " iterations"), " of ",
+                                s.encoder_epochs, " + ", s.classifier_epochs, " epochs ",
+                                iterations == 1 ? "needs " : "need ", needed, " epochs; train.epochs is ", epochs);
+    if (epochs <= s.encoder_epochs) {
+      throw ConfigError(str(sum,
+                            ": the classifier would never be trained. Use more --train.epochs, or fewer "
+                            "--sequence.encoder_epochs and --sequence.classifier_epochs"));
+    }
+    if (s.iterations == 0 || epochs >= needed) return "";
+    return sum + ": training ends before the last iteration. Use more --train.epochs, or fewer --sequence.iterations";
+  }
+
   void enter_phase(const std::string& phase) override {
     DTRAIN_CHECK(phase == kEncoder || phase == kClassifier, "phase ", phase);
     phase_ = phase;
