@@ -144,6 +144,26 @@ TEST_F(ClassSets, FoldersThatCannotBeMeantAreRefused) {
   refused("images", {"holds cat, dog beside train", "classes or splits?"});
 }
 
+TEST_F(ClassSets, LinkedFoldersAreFollowed) {
+  pictures("elsewhere", 3, 90);
+  pictures("d/cat", 2, 10);
+  pictures("d/dog", 2, 50);
+  fs::create_directory_symlink("../../elsewhere", files / "d/cat/more");
+  fs::create_symlink("self.png", files / "d/dog/self.png");
+  EXPECT_EQ(convert("images", options("d")).samples, 7);
+  EXPECT_EQ(reasons().size(), 1u);
+  EXPECT_TRUE(reasons().contains("dog/self.png"));
+  fs::create_directory_symlink("..", files / "d/cat/up");
+  fs::remove(files / "o.h5");
+  refused("images", {"cat/up is a link to a folder that it lies in"});
+}
+
+TEST_F(ClassSets, ClassesThatNoCheckpointCouldNameAreRefused) {
+  pictures("d/cat", 2, 10);
+  pictures("d/caf\xe9", 2, 50);
+  refused("images", {"not UTF-8"});
+}
+
 TEST_F(ClassSets, ATestedClassMustBeTrained) {
   pictures("d/train/a", 2, 10);
   pictures("d/train/b", 2, 20);

@@ -77,6 +77,13 @@ TEST_F(ListFiles, ALinkInACircleEnds) {
   EXPECT_THAT(expand({at("d")}), ElementsAre(a));
 }
 
+TEST_F(ListFiles, AFolderIsFollowedThroughALink) {
+  make("elsewhere/b.jpg");
+  const auto a = make("d/a.jpg");
+  fs::create_directory_symlink("../elsewhere", at("d/more"));
+  EXPECT_THAT(expand({at("d")}), ElementsAre(a, at("d/more/b.jpg")));
+}
+
 TEST_F(ListFiles, Hdf5IsKnownByItsFirstBytes) {
   EXPECT_TRUE(is_hdf5(make("data", "\x89HDF\r\n\x1a\n and more")));
   EXPECT_TRUE(is_hdf5(make("fake.h5", "no such thing")));  // whoever opens it says what is wrong

@@ -6,8 +6,10 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "core/strings.h"
 #include "data/convert/labels.h"
+#include "data/convert/list_files.h"
 
 namespace dtrain::data {
 namespace {
@@ -33,7 +35,8 @@ Content content(const fs::path& folder) {
   try {
     for (const auto& entry : fs::directory_iterator(folder)) {
       if (ignored(entry.path())) continue;
-      (entry.is_directory() ? result.folders : result.files).push_back(entry.path().filename().string());
+      std::error_code no_folder;  // such as a link to itself
+      (entry.is_directory(no_folder) ? result.folders : result.files).push_back(entry.path().filename().string());
     }
   } catch (const fs::filesystem_error& error) {
     throw DataError(str("cannot read ", folder.string(), ": ", error.code().message()));
@@ -45,12 +48,17 @@ Content content(const fs::path& folder) {
 
 void list_files(const fs::path& top, const fs::path& folder, const RawSample& proto, std::vector<RawSample>& samples) {
   try {
-    for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::recursive_directory_iterator(); ++entry) {
+    auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink);
+    for (; entry != fs::recursive_directory_iterator(); ++entry) {
       if (ignored(entry->path())) {
         entry.disable_recursion_pending();
         continue;
       }
-      if (entry->is_directory()) continue;
+      if (leads_back(entry->path())) {
+        throw DataError(str(entry->path().string(), " is a link to a folder that it lies in: remove it"));
+      }
+      std::error_code no_folder;  // a link that leads nowhere is a sample, and a damaged one
+      if (entry->is_directory(no_folder)) continue;
       RawSample sample = proto;
       sample.name = sample.group = entry->path().lexically_relative(top).generic_string();
       samples.push_back(std::move(sample));
@@ -99,8 +107,9 @@ ClassFolders list_class_folders(const fs::path& folder, const std::string& what)
       throw DataError(str((above / inside.files[0]).string(), " lies in no class folder. ", expected(what)));
     }
     for (const std::string& name : inside.folders) {
-      if (name.find('\n') != std::string::npos) {
-        throw DataError(str("a class folder of ", above.string(), " has a line break in its name: rename it"));
+      if (printable(name) != name) {  // a data file lists its classes by lines, a checkpoint's header is UTF-8
+        throw DataError(str("the class folder ", (above / name).string(),
+                            " has a control character, or bytes that are not UTF-8, in its name: rename it"));
       }
       classes.insert(name);
       if (split == "train") trained.insert(name);

@@ -28,11 +28,11 @@ std::string extension_of(const fs::path& file) {
 std::vector<std::string> files_below(const std::string& folder, const std::vector<std::string>& extensions) {
   std::vector<std::string> files;
   std::error_code code;
-  fs::recursive_directory_iterator at(folder, code);
+  fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, code);
   for (; !code && at != fs::recursive_directory_iterator(); at.increment(code)) {
     const fs::path& path = at->path();
     std::error_code ignored;  // a link that leads nowhere is no file
-    if (path.filename().string().starts_with('.')) {
+    if (path.filename().string().starts_with('.') || leads_back(path)) {
       if (at->is_directory(ignored)) at.disable_recursion_pending();
     } else if (at->is_regular_file(ignored) &&
                std::count(extensions.begin(), extensions.end(), extension_of(path)) > 0) {
@@ -90,6 +90,18 @@ std::vector<fs::path> folder_entries(const fs::path& folder) {
   if (code) throw DataError(str("cannot read the folder ", folder.string(), ": ", code.message()));
   std::sort(entries.begin(), entries.end());
   return entries;
+}
+
+bool leads_back(const fs::path& link) {
+  std::error_code code;
+  if (!fs::is_symlink(fs::symlink_status(link, code)) || !fs::is_directory(link, code)) return false;
+  const fs::path target = fs::canonical(link, code), above = fs::absolute(link, code).parent_path();
+  // Written out, then as it is: a link may also lead back by way of other links.
+  for (fs::path folder = above; !code; folder = folder.parent_path()) {
+    if (fs::equivalent(folder, target, code)) return true;
+    if (folder == folder.parent_path()) break;
+  }
+  return false;
 }
 
 bool is_hdf5(const fs::path& file) {
