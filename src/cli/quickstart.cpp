@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/synth/synth.h"
@@ -17,6 +18,10 @@ std::filesystem::path quickstart_file(const config::Config& config) {
 }
 
 void make_quickstart_data(const config::Config& config, int threads) {
+  if (config.task == "module") {
+    throw ConfigError(
+        "a module says nothing of its data: give them by --dataset FILE (dtrain convert and synth make some)");
+  }
   const std::filesystem::path file = quickstart_file(config);
   if (std::filesystem::exists(file)) return;
   log::info(str("generating the quick-start set, ", file.string(), ": no data.file or --dataset was given"));

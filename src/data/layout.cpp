@@ -20,7 +20,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the file's integers are read as they lie");
 
 constexpr const char* kConvertAdvice =
-    ". Raw data becomes a dtrain file by `dtrain convert NAME DIR`, generated data by `dtrain synth headpose`";
+    ". Raw data becomes a dtrain file by `dtrain convert NAME DIR`, generated data by `dtrain synth TASK`";
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& what) {
   throw DataError(str(file.string(), what));

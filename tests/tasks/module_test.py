@@ -368,6 +368,7 @@ def a_run_refuses_what_it_cannot_train(folder):
     train(65, "text.pt is not a TorchScript file", model_file="text.pt")
     train(65, "none.pt: there is no such TorchScript file", model_file="none.pt")
     train(78, "model.file", model_file="")
+    train(78, "--dataset FILE", data_file="")
     train(78, "train.freeze_batch_norm: does not reach into a TorchScript file", train_freeze_batch_norm=True)
 
 
