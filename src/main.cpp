@@ -1,8 +1,12 @@
 // dtrain [COMMAND] ...: finds the command, runs it, and turns what it throws into a message and an exit code.
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <iostream>
+#include <system_error>
 #include <thread>
 
 #include "cli/commands.h"
@@ -15,6 +19,22 @@
 namespace {
 
 using dtrain::cli::Arguments;
+
+// What was printed may still wait in a buffer, and a full disk shows when that is written.
+void flush_standard_output() {
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
+    throw dtrain::OutputError(dtrain::str("cannot write the standard output: ", std::strerror(errno)));
+  }
+}
+
+// MKL looks for its parts from the present folder, and ends the program when there is none.
+void require_present_folder() {
+  std::error_code code;
+  std::filesystem::current_path(code);
+  if (code)
+    throw dtrain::UsageError(dtrain::str("the present folder cannot be read (", code.message(), "): cd to another"));
+}
 
 // A first word that is neither a flag nor a config file is a command; without one, dtrain trains.
 int dispatch(Arguments arguments) {
@@ -49,7 +69,10 @@ int dispatch(Arguments arguments) {
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of write(), not a death
   try {
-    return dispatch({argv + 1, argv + argc});
+    require_present_folder();
+    const int code = dispatch({argv + 1, argv + argc});
+    flush_standard_output();
+    return code;
   } catch (...) {
     // Before MPI starts every rank fails alike: only one prints, and the others give it time to be read before mpirun
     // kills what is left.
