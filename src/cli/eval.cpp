@@ -13,6 +13,7 @@
 #include "cli/options.h"
 #include "cli/row_output.h"
 #include "core/error.h"
+#include "core/file_system.h"
 #include "core/strings.h"
 #include "dist/bytes.h"
 #include "models/models.h"
@@ -25,6 +26,7 @@ namespace {
 
 struct Options {
   std::string path, data, split = "test", on_bad_sample, json;
+  bool force = false;
   int64_t worst = 10;
   InferenceOptions inference;
 };
@@ -32,6 +34,7 @@ struct Options {
 int eval(Launched& launched, const Options& options) {
   dist::Communicator& host = launched.host;
   const InferenceOptions& how = options.inference;
+  dist::agree_on_rank0(host, [&] { check_output(options.json, options.force); });
   LoadedModel loaded =
       load_model(host, options.path, {.module_file = how.module_file, .on_bad_sample = options.on_bad_sample});
   tasks::Task& task = *loaded.task;
@@ -110,6 +113,7 @@ int run_eval(const Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--json", options.json,
                  "write all of it, tables too, as JSON to this file; -: to the standard output, alone");
+  app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;
   if (options.inference.amp == "off") options.inference.amp = "fp32";
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(), which can be said

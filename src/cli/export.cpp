@@ -169,10 +169,7 @@ std::string check(Options* options, const fs::path& checkpoint) {
     throw UsageError(str("--format onnx-int8: ", reason));
   }
   if (options->out.empty()) options->out = network + kSuffix.at(options->format);
-  if (fs::is_directory(options->out)) throw OutputError(str(options->out, " is a folder: --out names a file"));
-  if (fs::exists(options->out) && !options->force) {
-    throw OutputError(str(options->out, " exists: --force replaces it, --out FILE names another"));
-  }
+  check_output(options->out, options->force);
   return network;
 }
 

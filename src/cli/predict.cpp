@@ -19,6 +19,7 @@
 #include "cli/row_output.h"
 #include "cli/rows_text.h"
 #include "core/error.h"
+#include "core/file_system.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/convert/files_store.h"
@@ -40,6 +41,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::string path, out, format = "csv", split = "all";
+  bool force = false;
   std::vector<std::string> inputs;
   InferenceOptions inference;
 };
@@ -203,6 +205,7 @@ std::string report(const LoadedModel& model, const Timing& timing, std::vector<d
 int predict(Launched& launched, const Options& options) {
   dist::Communicator& host = launched.host;
   const InferenceOptions& how = options.inference;
+  dist::agree_on_rank0(host, [&] { check_output(options.out, options.force); });
   // A bad sample is a row that says why, whatever ended or did not end the training.
   const LoadedModel model = load_model(host, options.path, {.module_file = how.module_file, .on_bad_sample = "skip"});
   tasks::Task& task = *model.task;
@@ -290,6 +293,7 @@ int run_predict(const Arguments& arguments) {
   app.add_option("CHECKPOINT", options.path, "a checkpoint folder or a run folder (its newest checkpoint)")->required();
   app.add_option("INPUT", options.inputs, "files, folders, patterns, or one dtrain HDF5 file")->required();
   app.add_option("--out", options.out, "file to write, whole or not at all; default: the standard output");
+  app.add_flag("--force", options.force, "replace an existing file");
   app.add_option("--format", options.format, "csv or jsonl")
       ->check(CLI::IsMember({"csv", "jsonl"}))
       ->capture_default_str();

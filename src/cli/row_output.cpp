@@ -21,9 +21,9 @@ RowOutput::RowOutput(const fs::path& path) : path_(path) {
     fd_ = STDOUT_FILENO;
     return;
   }
+  check_output(path_, /*replace=*/true);
   std::error_code code;
   const fs::file_status status = fs::status(path_, code);
-  if (fs::is_directory(status)) throw OutputError(str(path_.string(), " is a folder; --out names a file"));
   const bool in_place = fs::exists(status) && !fs::is_regular_file(status);
   // Through a link: the file that it leads to is replaced, not the link.
   if (fs::is_symlink(fs::symlink_status(path_, code)) && !in_place) path_ = fs::weakly_canonical(path_, code);

@@ -151,6 +151,15 @@ void write_atomically(FileSystem& files, const std::filesystem::path& path, std:
   }
 }
 
+void check_output(const std::filesystem::path& path, bool replace) {
+  std::error_code none;
+  const std::filesystem::file_status status = std::filesystem::status(path, none);
+  if (std::filesystem::is_directory(status)) throw OutputError(str(path.string(), " is a folder: --out names a file"));
+  if (!replace && std::filesystem::is_regular_file(status)) {
+    throw OutputError(str(path.string(), " exists: --force replaces it, another name keeps it"));
+  }
+}
+
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;

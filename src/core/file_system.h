@@ -29,6 +29,10 @@ FileSystem& real_file_system();
 // folder.
 void write_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view text);
 
+// Before work begins whose result goes to `path`. Throws OutputError if that is a folder, or, without `replace`, a file
+// that exists. A device or a pipe is neither.
+void check_output(const std::filesystem::path& path, bool replace);
+
 std::string read_text(const std::filesystem::path& path);  // throws Error when it cannot be read
 
 }  // namespace dtrain

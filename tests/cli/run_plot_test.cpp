@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/file_system.h"
+#include "core/strings.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::cli {
@@ -40,9 +41,9 @@ class RunPlot : public ::testing::Test {
 
 TEST_F(RunPlot, GivesEachUnitAPanelAndKeepsTheTasksOrder) {
   for (const char* step : {"1", "2"}) {
-    record(std::string(R"({"kind": "step", "loss": 2, "step": )") + step + "}");
-    record(std::string(R"({"kind": "eval", "split": "val", "metrics": {"accuracy": 0.5, "error": 30, "loss": 2,)") +
-           R"("mse": 4, "worst_error": 90, "zeal": 0.25, "unlisted": 1}, "step": )" + step + "}");
+    record(str(R"({"kind": "step", "loss": 2, "step": )", step, "}"));
+    record(str(R"({"kind": "eval", "split": "val", "metrics": {"accuracy": 0.5, "error": 30, "loss": 2,)",
+               R"("mse": 4, "worst_error": 90, "zeal": 0.25, "unlisted": 1}, "step": )", step, "}"));
   }
   const std::string svg = drawn({{"loss"},
                                  {.name = "zeal", .unit = "share"},

@@ -269,8 +269,12 @@ def outputs_that_fail_are_said(folder):
         assert talk.count("No space left on device") == 1, talk
         _, talk = predict(folder, ["d.h5", "--out", "none/rows.csv"], np=np_, code=73)
         assert "none/rows.csv" in talk and "make its folder first" in talk, talk
+        for taken in ["old.csv", "d.h5"]:
+            _, talk = predict(folder, ["d.h5", "--out", taken], np=np_, code=73)
+            assert f"{taken} exists" in talk and "--force" in talk, talk
     _, talk = predict(folder, ["d.h5", "--out", "runs"], code=73)
     assert "is a folder" in talk
+    runner.run(["eval", "runs/r", "--json", "d.h5"], cwd=folder).expect(73, "d.h5 exists")
     # A reader that goes away: no death by signal, no hang, one line.
     with subprocess.Popen(runner.command(["predict", "runs/r", "d.h5", "--batch-size", "1"]), cwd=folder, env=runner.environment(),
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

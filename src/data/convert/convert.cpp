@@ -62,9 +62,7 @@ void check(const std::string& name, const ConvertOptions& options) {
     throw UsageError(
         str("--test-share ", options.split.test_share, " and --val-share ", val_share, " leave nothing to train with"));
   }
-  if (fs::exists(options.out) && !options.force) {
-    throw OutputError(str(options.out.string(), " exists. Give another --out, or --force to replace it"));
-  }
+  check_output(options.out, options.force);
 }
 
 uint64_t fingerprint(const std::string& name, const ConvertOptions& options, const RawSet& set) {
