@@ -31,8 +31,8 @@ void flush_standard_output() {
 // MKL looks for its parts from the present folder, and ends the program when there is none.
 void require_present_folder() {
   std::error_code code;
-  std::filesystem::current_path(code);
-  if (code)
+  const std::filesystem::path folder = std::filesystem::current_path(code);
+  if (folder.empty())
     throw dtrain::UsageError(dtrain::str("the present folder cannot be read (", code.message(), "): cd to another"));
 }
 

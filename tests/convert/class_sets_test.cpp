@@ -150,7 +150,7 @@ TEST_F(ClassSets, LinkedFoldersAreFollowed) {
   pictures("d/dog", 2, 50);
   fs::create_directory_symlink("../../elsewhere", files / "d/cat/more");
   fs::create_symlink("self.png", files / "d/dog/self.png");
-  EXPECT_EQ(convert("images", options("d")).samples, 7);
+  EXPECT_EQ(convert("images", options("d")).kept, 7);
   EXPECT_EQ(reasons().size(), 1u);
   EXPECT_TRUE(reasons().contains("dog/self.png"));
   fs::create_directory_symlink("..", files / "d/cat/up");

@@ -45,7 +45,9 @@ TEST(Freeze, LeavesALayerAloneThatNoPatternNames) {
   freeze(*network, {"fc.bias", "layer1"});
   for (const auto& item : network->named_modules()) {
     const auto* norm = item.value()->as<BatchNorm>();
-    if (norm != nullptr) EXPECT_EQ(norm->frozen(), item.key().starts_with("layer1.")) << item.key();
+    if (norm != nullptr) {
+      EXPECT_EQ(norm->frozen(), item.key().starts_with("layer1.")) << item.key();
+    }
   }
 }
 
