@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
-#include <system_error>
 #include <thread>
 
 #include "cli/commands.h"
@@ -26,14 +25,6 @@ void flush_standard_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
     throw dtrain::OutputError(dtrain::str("cannot write the standard output: ", std::strerror(errno)));
   }
-}
-
-// MKL looks for its parts from the present folder, and ends the program when there is none.
-void require_present_folder() {
-  std::error_code code;
-  const std::filesystem::path folder = std::filesystem::current_path(code);
-  if (folder.empty())
-    throw dtrain::UsageError(dtrain::str("the present folder cannot be read (", code.message(), "): cd to another"));
 }
 
 // A first word that is neither a flag nor a config file is a command; without one, dtrain trains.
@@ -69,7 +60,6 @@ int dispatch(Arguments arguments) {
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of write(), not a death
   try {
-    require_present_folder();
     const int code = dispatch({argv + 1, argv + argc});
     flush_standard_output();
     return code;

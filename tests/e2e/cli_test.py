@@ -69,16 +69,6 @@ def output_that_is_lost_is_said(folder):
         assert done.returncode == 73 and "cannot write the standard output: No space left on device" in done.stderr, (words, done)
 
 
-def a_folder_that_is_gone_is_said(folder):
-    gone = folder / "gone"
-    gone.mkdir()
-    for words in ["", "--print-config", "inspect /dev/null"]:
-        done = subprocess.run(["bash", "-c", f"cd {gone} && rmdir {gone} && {runner.DTRAIN} {words}"], env=runner.environment(),
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        assert done.returncode == 64 and "the present folder cannot be read" in done.stderr, (words, done)
-        gone.mkdir()
-
-
 def dry_run_goes_to_step_1_and_writes_nothing(folder):
     runner.synth(folder / "d.h5", 40)
     before = sorted(p.name for p in folder.iterdir())
@@ -101,5 +91,5 @@ def a_config_in_the_folder_is_used(folder):
 
 runner.main([help_names_every_command_and_section, help_fits_a_terminal, version_names_all_libraries, print_config_is_valid_input, all_typos_at_once,
              typos_are_said_once_under_mpirun, unknown_commands, output_that_is_lost_is_said,
-             a_folder_that_is_gone_is_said, dry_run_goes_to_step_1_and_writes_nothing,
+             dry_run_goes_to_step_1_and_writes_nothing,
              a_config_in_the_folder_is_used])

@@ -34,6 +34,7 @@ void trace_scaler(char** args) {
 
 void trace_plateau(char** args) {
   dtrain::config::Schedule schedule;
+  schedule.name = "plateau";
   schedule.patience = std::atoll(args[1]);
   schedule.gamma = std::atof(args[2]);
   schedule.threshold = std::atof(args[3]);
