@@ -10,8 +10,8 @@
 
 namespace dtrain::monitoring {
 
-// {"name", "columns", "rows", "cells"}, the cells row by row; one that is not finite is null. Json: nlohmann's type, which
-// no header includes.
+// {"name", "columns", "rows", "cells"}, the cells row by row; one that is not finite is null. Json: nlohmann's type,
+// which no header includes.
 template <typename Json>
 Json table_json(const Table& table) {
   Json cells = Json::array();

@@ -19,10 +19,12 @@ TEST(Printable, WhatSteersATerminalIsEscaped) {
 }
 
 TEST(Printable, BytesThatAreNotUtf8AreEscaped) {
-  EXPECT_EQ(printable("\x9b" "31m"), "\\x9b31m");
-  EXPECT_EQ(printable("caf\xe9"), "caf\\xe9");        // Latin-1
-  EXPECT_EQ(printable("\xe6\x97"), "\\xe6\\x97");     // cut
-  EXPECT_EQ(printable("\xc0\x8a"), "\\xc0\\x8a");     // a line break, written too long
+  EXPECT_EQ(printable("\x9b"
+                      "31m"),
+            "\\x9b31m");
+  EXPECT_EQ(printable("caf\xe9"), "caf\\xe9");     // Latin-1
+  EXPECT_EQ(printable("\xe6\x97"), "\\xe6\\x97");  // cut
+  EXPECT_EQ(printable("\xc0\x8a"), "\\xc0\\x8a");  // a line break, written too long
   EXPECT_EQ(printable("\xe0\x80\x8a"), "\\xe0\\x80\\x8a");
   EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // half a pair
   EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");

@@ -9,9 +9,9 @@
 namespace dtrain::data {
 
 // In order: a folder gives all files below it with one of `extensions` (".jpg", in lower case; the file's may be in
-// any) and nothing hidden, sorted (links to other folders are followed); a pattern with * ? or [ ] (that is not itself the name of a file) its matches,
-// sorted, each treated alike; a file itself, whatever its name. Each file once, at its first place. DataError: a folder
-// or pattern without any, a folder that cannot be read, a file that is not there.
+// any) and nothing hidden, sorted (links to other folders are followed); a pattern with * ? or [ ] (that is not itself
+// the name of a file) its matches, sorted, each treated alike; a file itself, whatever its name. Each file once, at its
+// first place. DataError: a folder or pattern without any, a folder that cannot be read, a file that is not there.
 std::vector<std::string> list_files(const std::vector<std::string>& inputs, const std::vector<std::string>& extensions);
 
 // What lies in a folder itself, sorted. DataError: it cannot be read.

@@ -141,8 +141,7 @@ void write_biwi(const fs::path& folder, uint64_t seed, int64_t index, int64_t se
   write_file(base.string() + "_pose.txt", std::as_bytes(std::span(text)));
 }
 
-void write_class_folders(const RawSet& set, const fs::path& folder, int threads,
-                         const ReportProgress& report) {
+void write_class_folders(const RawSet& set, const fs::path& folder, int threads, const ReportProgress& report) {
   const Schema schema = set.schema();
   parallel_for(
       static_cast<int64_t>(set.samples().size()), threads,

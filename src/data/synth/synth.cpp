@@ -91,17 +91,17 @@ void count_rows(const RawSet& set, int threads, const ReportProgress& report, st
   if (schema.input.variable()) input_rows.resize(set.samples().size());
   if (schema.target.variable()) target_rows.resize(set.samples().size());
   if (input_rows.empty() && target_rows.empty()) return;
-  parallel_for(
-      samples, threads,
-      [&](int64_t i) {
-        const auto at = static_cast<size_t>(i);
-        const Record record = set.read(at);
-        if (!input_rows.empty()) input_rows[at] = static_cast<int64_t>(record.input.size()) / schema.input.row_bytes();
-        if (!target_rows.empty()) {
-          target_rows[at] = static_cast<int64_t>(record.target.size()) / schema.target.row_bytes();
-        }
-      },
-      report, {.stage = "measuring"});
+  parallel_for(samples, threads,
+               [&](int64_t i) {
+                 const auto at = static_cast<size_t>(i);
+                 const Record record = set.read(at);
+                 if (!input_rows.empty())
+                   input_rows[at] = static_cast<int64_t>(record.input.size()) / schema.input.row_bytes();
+                 if (!target_rows.empty()) {
+                   target_rows[at] = static_cast<int64_t>(record.target.size()) / schema.target.row_bytes();
+                 }
+               },
+               report, {.stage = "measuring"});
 }
 
 void write_hdf5(const RawSet& set, const SynthOptions& options, const ReportProgress& report, SynthSummary& summary) {
