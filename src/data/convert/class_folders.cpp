@@ -22,6 +22,11 @@ bool ignored(const fs::path& path) {
   return name.starts_with('.') || name == "Thumbs.db" || name == "desktop.ini" || name == "__MACOSX";
 }
 
+bool is_utf8(std::string text) {
+  std::erase_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  return printable(text) == text;  // what else it would escape
+}
+
 std::string expected(const std::string& what) {
   return str("Expected: one sub-folder of ", what, " for each class, or train, val and test (any of them) with these");
 }
@@ -107,9 +112,10 @@ ClassFolders list_class_folders(const fs::path& folder, const std::string& what)
       throw DataError(str((above / inside.files[0]).string(), " lies in no class folder. ", expected(what)));
     }
     for (const std::string& name : inside.folders) {
-      if (printable(name) != name) {  // a data file lists its classes by lines, a checkpoint's header is UTF-8
+      // A data file lists its classes by lines, and the header of a checkpoint is UTF-8.
+      if (name.find('\n') != std::string::npos || !is_utf8(name)) {
         throw DataError(str("the class folder ", (above / name).string(),
-                            " has a control character, or bytes that are not UTF-8, in its name: rename it"));
+                            " has a line break, or bytes that are not UTF-8, in its name: rename it"));
       }
       classes.insert(name);
       if (split == "train") trained.insert(name);
