@@ -20,7 +20,9 @@ def one_message(result, code, *texts):
 
 
 def fingerprint(folder):
-    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
+    """Of all files but the lock, which names the process that took it last."""
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*"))
+            if p.is_file() and p.name != ".lock"}
 
 
 def missing_data(folder):
