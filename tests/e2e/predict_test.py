@@ -205,7 +205,7 @@ def any_number_of_ranks_gives_the_same_bytes(folder):
                           (["--split", "val", "--batch-size", "64"], [3])]:  # the last: a single batch, two ranks have nothing
         alone = predict(folder, ["d.h5", *extra])[0]
         for ranks in worlds:
-            predict(folder, ["d.h5", *extra, "--out", f"{ranks}.txt"], np=ranks)
+            predict(folder, ["d.h5", *extra, "--out", f"{ranks}.txt", "--force"], np=ranks)
             assert (folder / f"{ranks}.txt").read_text() == alone, (ranks, extra)
         names = [json.loads(line)["input"] if "jsonl" in extra else line.split(",")[0] for line in alone.splitlines()]
         assert "--split" in extra or len(set(names)) == len(names) == 47 + ("jsonl" not in extra), names
