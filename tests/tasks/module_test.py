@@ -217,7 +217,7 @@ def each_kind_goes_all_the_way(folder):
             out = folder / f"{name}.csv"
             runner.run(["predict", f"runs/{name}", data, "--split", "test", "--batch-size", "3", "--out", out], np=ranks, cwd=folder).expect(0)
             rows = table(out.read_text())
-            runner.run(["eval", f"runs/{name}", "--json", "e.json"], np=ranks, cwd=folder).expect(0)
+            runner.run(["eval", f"runs/{name}", "--json", "e.json", "--force"], np=ranks, cwd=folder).expect(0)
             metrics = json.loads((folder / "e.json").read_text())["metrics"]
             runner.run(["export", f"runs/{name}", "--format", "torchscript", "--out", f"{name}.pt"], cwd=folder).expect(0)
             answers, targets, classes = python_answers(torch.jit.load(str(folder / f"{name}.pt")), folder / data)
@@ -297,7 +297,7 @@ def a_bad_sample_gives_a_row_that_says_so(folder):
     x[13:16] = np.inf  # all of a rank's share of a step
     rows_file(folder / "bad.h5", x, x[:, :2].copy())
     for ranks in [1, 2, 3]:
-        arguments = ["predict", "runs/r", "bad.h5", "--batch-size", "3", "--out", "bad.csv"]
+        arguments = ["predict", "runs/r", "bad.h5", "--batch-size", "3", "--out", "bad.csv", "--force"]
         runner.run(arguments, cwd=folder, np=ranks).expect(65, "4 of 60 inputs could not be predicted")
         rows = table((folder / "bad.csv").read_text())
         assert [row["input"] for row in rows] == [row["input"] for row in good]
