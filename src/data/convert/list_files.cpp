@@ -96,7 +96,7 @@ bool leads_back(const fs::path& link) {
   std::error_code code;
   if (!fs::is_symlink(fs::symlink_status(link, code)) || !fs::is_directory(link, code)) return false;
   const fs::path target = fs::canonical(link, code), above = fs::absolute(link, code).parent_path();
-  // Written out, then as it is: a link may also lead back by way of other links.
+  // The folders of the path as it was walked, each compared as what it is: the walk may have come by other links.
   for (fs::path folder = above; !code; folder = folder.parent_path()) {
     if (fs::equivalent(folder, target, code)) return true;
     if (folder == folder.parent_path()) break;
