@@ -37,17 +37,11 @@ struct Content {
 
 Content content(const fs::path& folder) {
   Content result;
-  try {
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      if (ignored(entry.path())) continue;
-      std::error_code no_folder;  // such as a link to itself
-      (entry.is_directory(no_folder) ? result.folders : result.files).push_back(entry.path().filename().string());
-    }
-  } catch (const fs::filesystem_error& error) {
-    throw DataError(str("cannot read ", folder.string(), ": ", error.code().message()));
+  for (const fs::path& path : folder_entries(folder)) {
+    if (ignored(path)) continue;
+    std::error_code no_folder;  // such as a link to itself
+    (fs::is_directory(path, no_folder) ? result.folders : result.files).push_back(path.filename().string());
   }
-  std::sort(result.folders.begin(), result.folders.end());
-  std::sort(result.files.begin(), result.files.end());
   return result;
 }
 
