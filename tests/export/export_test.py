@@ -33,7 +33,7 @@ def trained():
     folder = SHARED
     if not (folder / "d.h5").exists():
         runner.synth(folder / "d.h5", 240, SIZE)
-        runner.train(folder, model__image_size=SIZE, train__epochs=3, train__batch_size=16).expect(0)
+        runner.train(folder, data__file=folder / "d.h5", model__image_size=SIZE, train__epochs=3, train__batch_size=16).expect(0)
     return folder / "runs" / "r"
 
 
@@ -182,7 +182,7 @@ def sets_and_sequences_leave_as_they_predict(folder):
         runner.run(["synth", task, "--samples", 120, "--out", data]).expect(0)
         small = {key: value for key, value in runner.SMALL.items() if key != "model.image_size"}
         runner.run(["train", *runner.flags({**small, "task": task, "run.folder": folder / "runs", "run.name": task, "data.file": data,
-                                            "metrics.enabled": False, "train.epochs": 1, "train.batch_size": 32, "model.hidden": 48, **more})],
+                                            "metrics.enabled": False, "train.batch_size": 32, "model.hidden": 48, **more})],
                    env=runner.environment(threads=2)).expect(0)
         run = folder / "runs" / task
         export(run, "onnx", folder / f"{task}.onnx").expect(0)
@@ -216,7 +216,7 @@ def a_module_leaves_as_torchscript_with_what_it_learned(folder):
             return self.fc(self.norm(self.conv(x)).relu().mean((2, 3)))
 
     torch.jit.script(Net()).save(folder / "net.pt")
-    runner.train(folder, run__name="m", task="module", model__file="net.pt", data__file=SHARED / "d.h5", model__image_size=SIZE,
+    runner.train(folder, run__name="m", task="module", model__file=folder / "net.pt", data__file=SHARED / "d.h5", model__image_size=SIZE,
                  train__epochs=1, train__batch_size=64).expect(0)
     run = folder / "runs" / "m"
     export(run, "torchscript", folder / "trained.pt").expect(0, "torchscript")
