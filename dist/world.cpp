@@ -97,6 +97,8 @@ int launcher_rank_hint() {
   return under_srun() ? number("SLURM_PROCID", 0) : 0;
 }
 
+int launcher_size_hint() { return under_mpirun() ? number("OMPI_COMM_WORLD_SIZE", 1) : tasks_of_step(); }
+
 MpiSession::MpiSession(int* argc, char*** argv) {
   // Asked before MPI_Init, which adds variables of its own.
   const int tasks = tasks_of_step();

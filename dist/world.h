@@ -15,8 +15,10 @@ struct World {
   bool launched = false;               // by mpirun or srun: stdout is a pty that nobody sees as one
 };
 
-// The launcher's hint of this process's rank before MPI_Init (0 if there is none): who may print early errors.
+// The launcher's hints before MPI_Init: this process's rank (0 if there is none), for who may print early errors; and
+// how many processes it started (1 if it does not say), for commands that do without MPI.
 int launcher_rank_hint();
+int launcher_size_hint();
 
 std::string mpi_library_version();  // "Open MPI v4.1.4"; before MPI_Init too
 

@@ -27,6 +27,13 @@ void flush_standard_output() {
   }
 }
 
+void refuse_several_processes(const dtrain::cli::Command& command) {
+  const int processes = dtrain::dist::launcher_size_hint();
+  if (processes == 1) return;
+  throw dtrain::UsageError(dtrain::str("dtrain ", command.name, " is one process that uses all cores, and ", processes,
+                                       " were started: give it without mpirun or srun"));
+}
+
 // A first word that is neither a flag nor a config file is a command; without one, dtrain trains.
 int dispatch(Arguments arguments) {
   if (!arguments.empty() && (arguments[0] == "--version" || arguments[0] == "-v")) {
@@ -44,6 +51,7 @@ int dispatch(Arguments arguments) {
   std::vector<std::string> names;
   for (const auto& command : dtrain::cli::commands()) {
     if (arguments[0] == command.name) {
+      if (command.alone) refuse_several_processes(command);
       arguments.erase(arguments.begin());
       return command.run(arguments);
     }

@@ -24,6 +24,7 @@ struct Command {
   const char* usage;
   const char* text;
   int (*run)(const Arguments&);
+  bool alone = false;  // one process by itself: several would do the same work in each other's way
 };
 const std::vector<Command>& commands();
 

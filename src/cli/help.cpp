@@ -29,10 +29,10 @@ const std::vector<Command>& commands() {
        run_predict},
       {"export", "RUN|CHECKPOINT --format safetensors|onnx|onnx-int8|torchscript [--out FILE]",
        "a file that other programs open", run_export},
-      {"convert", "NAME SOURCE [--out FILE]", "raw data to one dtrain HDF5 file", run_convert},
-      {"synth", "TASK [--layout NAME] [--out FILE]", "generated data, as files or as HDF5", run_synth},
+      {"convert", "NAME SOURCE [--out FILE]", "raw data to one dtrain HDF5 file", run_convert, /*alone=*/true},
+      {"synth", "TASK [--layout NAME] [--out FILE]", "generated data, as files or as HDF5", run_synth, /*alone=*/true},
       {"inspect", "FILE|CHECKPOINT|MODEL.pt [--verify]", "what is in a data file, a checkpoint or a TorchScript file",
-       run_inspect},
+       run_inspect, /*alone=*/true},
   };
   return all;
 }

@@ -62,6 +62,14 @@ def unknown_commands(folder):
     runner.run(["eval"], cwd=folder).expect(64)
 
 
+def commands_of_one_process_refuse_several(folder):
+    for words in [["convert", "images", "d"], ["synth", "classify", "--out", "c.h5"], ["inspect", "c.h5"]]:
+        result = runner.run(words, np=2, cwd=folder).expect(64, f"dtrain {words[0]} is one process", "give it without mpirun")
+        assert result.output.count("is one process") == 1, result.output
+    assert not list(folder.iterdir())
+    runner.run(["synth", "headpose", "--samples", 4, "--size", 32, "--out", "c.h5"], np=1, cwd=folder).expect(0, "wrote c.h5")
+
+
 def output_that_is_lost_is_said(folder):
     for words in ["--help", "--version", "--print-config", "train --help"]:
         done = subprocess.run(["bash", "-c", f"{runner.DTRAIN} {words} > /dev/full"], cwd=folder, env=runner.environment(),
@@ -90,6 +98,7 @@ def a_config_in_the_folder_is_used(folder):
 
 
 runner.main([help_names_every_command_and_section, help_fits_a_terminal, version_names_all_libraries, print_config_is_valid_input, all_typos_at_once,
-             typos_are_said_once_under_mpirun, unknown_commands, output_that_is_lost_is_said,
+             typos_are_said_once_under_mpirun, unknown_commands,
+             commands_of_one_process_refuse_several, output_that_is_lost_is_said,
              dry_run_goes_to_step_1_and_writes_nothing,
              a_config_in_the_folder_is_used])
