@@ -1,9 +1,11 @@
 #include "models/batch_norm.h"
 
+#include <mutex>
 #include <utility>
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "models/batch_norm_kernels.h"
 #include "models/valid_positions.h"
@@ -68,9 +70,19 @@ Moments moments_of(const at::Tensor& sums) {
   return {mean, (sums.slice(0, 1 + channels) / count - mean * mean).clamp_min(0), count};
 }
 
-[[noreturn]] void refuse_one_value(const at::Tensor& input) {
-  throw Error(dtrain::str("batch norm cannot train on one value per channel (input of shape ", input.sizes(),
-                          "): use a larger batch or image, or train.freeze_batch_norm"));
+// The last micro-batch of an epoch may be one sample whose map has shrunk to one position. A network that begins so
+// would not get better.
+void accept_one_value(const at::Tensor& input, bool first) {
+  if (first) {
+    throw Error(dtrain::str("batch norm cannot train on one value per channel (input of shape ", input.sizes(),
+                            "): use a larger batch or image, or train.freeze_batch_norm"));
+  }
+  static std::once_flag said;
+  std::call_once(said, [] {
+    log::warning(
+        "a micro-batch gives batch norm one value per channel: its statistics stay as they are, and what lies before "
+        "it learns nothing from that sample. A larger batch or image avoids this");
+  });
 }
 
 bool is_half(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
@@ -116,7 +128,10 @@ at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
   DTRAIN_CHECK(input.dim() >= 2 && input.size(1) == weight.size(0), "batch norm of ", weight.size(0),
                " channels got an input of shape ", input.sizes());
   if (is_training() && sync_scope != nullptr) return normalise_by_batch(input, {});
-  if (is_training() && input.numel() == input.size(1)) refuse_one_value(input);
+  if (is_training() && input.numel() == input.size(1)) {
+    accept_one_value(input, /*first=*/num_batches_tracked.item<int64_t>() == 0);
+    return normalise_by_batch(input, {});
+  }
   const bool again = record != nullptr && record->replay;  // the same kernel, on statistics that are thrown away
   if (is_training() && !again) num_batches_tracked += 1;
   return at::batch_norm(input, weight, bias, again ? running_mean.clone() : running_mean,
@@ -153,8 +168,6 @@ at::Tensor BatchNormImpl::normalise_by_batch(const at::Tensor& input, const at::
                                            : at::zeros({1 + 2 * x.size(1)}, x.options().dtype(at::kDouble));
     if (sharing->reduce) {
       sharing->reduce(sums);
-    } else if (sums.is_cpu() && sums[0].item<double>() == 1) {  // on a GPU looking would stop the host
-      refuse_one_value(input);
     }
     const Moments moments = moments_of(sums);
     const at::ScalarType dtype = weight.scalar_type();
@@ -162,8 +175,10 @@ at::Tensor BatchNormImpl::normalise_by_batch(const at::Tensor& input, const at::
     if (record != nullptr) record->shared.push_back(statistics);
 
     const at::Tensor unbiased = moments.variance * (moments.count / (moments.count - 1).clamp_min(1));
-    running_mean.mul_(1 - momentum_).add_(statistics.mean, momentum_);
-    running_var.mul_(1 - momentum_).add_(unbiased.to(running_var.scalar_type()), momentum_);
+    // Of one value the variance is unknown: it teaches nothing. Said by arithmetic, as looking would stop the host.
+    const at::Tensor momentum = (moments.count > 1).to(dtype) * momentum_;
+    running_mean.lerp_(statistics.mean, momentum);
+    running_var.lerp_(unbiased.to(dtype), momentum);
     num_batches_tracked += 1;
   }
   const at::Tensor y = Normalise::apply(

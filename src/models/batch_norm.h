@@ -45,12 +45,13 @@ class BatchNormImpl : public torch::nn::Module {
  public:
   explicit BatchNormImpl(int64_t channels, double eps = 1e-5, double momentum = 0.1);
 
-  // [B, C, ...] -> the same shape. Training outside a SyncScope needs more than one value per channel: Error otherwise.
+  // [B, C, ...] -> the same shape. One value per channel alone gives the bias and leaves the running statistics as they
+  // are; Error if a training outside a SyncScope begins with it.
   at::Tensor forward(const at::Tensor& input);
 
   // input [B, C, T] of which sample b has lengths[b] <= T valid positions (int64 [B], on the device of the input):
   // statistics are over those alone, and the output is zero beyond them. The same as forward() of the valid positions
-  // side by side, but that on a GPU one valid value alone is not noticed.
+  // side by side, but that a training may begin with one valid value alone, such as a sequence of one row.
   at::Tensor forward_valid(const at::Tensor& input, const at::Tensor& lengths);
 
   void train(bool on = true) override;  // evaluation mode stays when frozen

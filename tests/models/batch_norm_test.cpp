@@ -71,10 +71,9 @@ TEST(BatchNorm, HasTorchsNamesAndIsTorchsBitForBit) {
   }
 }
 
-TEST(BatchNorm, AcceptsVectorsAndRefusesALoneValue) {
+TEST(BatchNorm, AcceptsVectorsOfItsChannels) {
   BatchNorm norm(3);
   EXPECT_EQ(norm->forward(random({4, 3}, 1, at::kFloat)).sizes(), at::IntArrayRef({4, 3}));
-  EXPECT_THROW(norm->forward(random({1, 3}, 1, at::kFloat)), Error);
   EXPECT_THROW(norm->forward(random({4, 2}, 1, at::kFloat)), Error);
   norm->eval();
   EXPECT_NO_THROW(norm->forward(random({1, 3}, 1, at::kFloat)));
@@ -319,18 +318,34 @@ TEST(BatchNormOfSequences, OverRanksTheStatisticsAreOfAllValidPositions) {
   EXPECT_LE(worst(norm->running_var, whole->running_var), kExact);
 }
 
-TEST(BatchNormOfSequences, ALoneValidValueIsRefusedAsWithoutPadding) {
+TEST(BatchNormOfSequences, ALoneValidValueGivesTheBiasAndTeachesNothing) {
   BatchNorm norm(3);
-  const at::Tensor x = random({2, 3, 5}, 15, at::kFloat), one = at::tensor({1, 0}, at::kLong);
-  EXPECT_THROW(norm->forward_valid(x, one), Error);
-  EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 0);
-  EXPECT_NO_THROW(norm->forward_valid(x, at::tensor({1, 1}, at::kLong)));
-  {
-    const SyncScope others_have_more([](at::Tensor& sums) { sums += sums; });
-    EXPECT_NO_THROW(norm->forward_valid(x, one));
-  }
-  norm->eval();
-  EXPECT_NO_THROW(norm->forward_valid(x, one));
+  fill(*norm);
+  const at::Tensor x = random({2, 3, 5}, 15), one = at::tensor({1, 0}, at::kLong);
+  const at::Tensor mean = norm->running_mean.clone(), variance = norm->running_var.clone();
+  const at::Tensor input = x.clone().set_requires_grad(true);
+  const at::Tensor y = norm->forward_valid(input, one);
+  EXPECT_LE(worst(y[0].select(1, 0), norm->bias), kExact);
+  y.square().sum().backward();
+  EXPECT_LE(worst(input.grad(), at::zeros_like(x)), kExact);
+  EXPECT_TRUE(at::equal(norm->running_mean, mean));
+  EXPECT_TRUE(at::equal(norm->running_var, variance));
+
+  norm->forward_valid(x, at::tensor({1, 1}, at::kLong));
+  EXPECT_FALSE(at::equal(norm->running_var, variance));
+}
+
+TEST(BatchNorm, ATrainingCannotBeginWithOneValueButMeetIt) {
+  BatchNorm norm(3);
+  fill(*norm);
+  norm->num_batches_tracked.zero_();
+  const at::Tensor one = random({1, 3, 1, 1}, 16);
+  EXPECT_THROW(norm->forward(one), Error);
+  norm->forward(random({2, 3, 1, 1}, 17));
+  const at::Tensor variance = norm->running_var.clone();
+  EXPECT_LE(worst(norm->forward(one).flatten(), norm->bias), kExact);
+  EXPECT_TRUE(at::equal(norm->running_var, variance));
+  EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 2);
 }
 
 TEST(BatchNormOfSequences, LengthsOfAnotherBatchAreRefused) {
