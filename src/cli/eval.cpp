@@ -46,6 +46,7 @@ int eval(Launched& launched, const Options& options) {
     if (!options.data.empty()) config.data.file = options.data;
     store = data::Store::open(config.data.file);
     task.check(*store);
+    task.check_samples(*store);
     splits = data::splits(*store, config.data.val_share, config.train.seed);
     precision = train::parse_precision(how.amp, launched.device.type(), train::device_info(launched.device).capability);
   });

@@ -78,6 +78,7 @@ class Samples {
     const config::Config& config = model.config;
     store_ = data::Store::open(options.data.empty() ? config.data.file : options.data);
     model.task->check(*store_);
+    model.task->check_samples(*store_);
     const data::Splits splits = data::splits(*store_, config.data.val_share, config.train.seed);
     const std::vector<int64_t>& ids = split_ids(splits, options.split);
     if (ids.empty()) {

@@ -18,6 +18,7 @@
 #include "cli/percentiles.h"
 #include "cli/row_output.h"
 #include "cli/rows_text.h"
+#include "cli/signals.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"
@@ -220,6 +221,7 @@ int predict(Launched& launched, const Options& options) {
   task.model().to(launched.device);
   models::set_channels_last(task.model());
 
+  const std::atomic<bool>& stop = install_stop_signals();  // from here on there is something to clear up
   const RowWriter writer(options.format == "csv" ? RowFormat::kCsv : RowFormat::kJsonLines, task.columns());
   std::unique_ptr<RowOutput> output;
   dist::agree_on_rank0(host, [&] {
@@ -243,6 +245,7 @@ int predict(Launched& launched, const Options& options) {
                             .augment = false,
                             .threads = how.threads(launched.cores),
                             .skip_bad = true,
+                            .check_targets = false,
                             .device = launched.device},
         data::Shard{});
   });
@@ -253,6 +256,7 @@ int predict(Launched& launched, const Options& options) {
     const data::Range mine = turns.positions(step);
     Chunk chunk;
     dist::agree(host, [&] {
+      if (stop) throw Error("interrupted: the predictions are not whole", kExitInterrupted);
       if (mine.size() == 0) return;
       const data::Batch batch = loader->next();
       const auto planned =

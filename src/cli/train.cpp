@@ -32,6 +32,7 @@
 #include "train/content_transfer.h"
 #include "train/determinism.h"
 #include "train/overfit.h"
+#include "train/phases.h"
 #include "train/precision.h"
 #include "train/trainer.h"
 #include "train/training_state.h"
@@ -135,10 +136,12 @@ int train(Launched& launched, Request& request) {
     splits = data::splits(*store, config.data.val_share, config.train.seed);
     task = tasks::make_task(config, tasks::facts_of(*store, splits.train));
     task->check(*store);
+    task->check_samples(*store);
     const std::string cut_short = task->check_epochs(config.train.epochs);
     if (world.rank == 0 && !cut_short.empty()) log::warning(cut_short);
     if (splits.train.empty()) throw DataError(str(config.data.file, " has no training samples"));
     train::watched_metric(*task, config.train.metric);
+    train::check_phases(*task, config);
     batches = train::batch_arithmetic(config.train, world.size, static_cast<int64_t>(splits.train.size()));
     if (config.train.overfit_batches > 0) {
       splits = train::overfit_splits(splits, config.train.overfit_batches * batches.global_batch, config.train.seed);

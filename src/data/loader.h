@@ -56,8 +56,9 @@ struct LoaderOptions {
   uint64_t seed = 1;
   int threads = 1;
   int prefetch = 4;
-  bool verify = false;    // check each sample's checksum
-  bool skip_bad = false;  // leave a sample that cannot be read out of its batch instead of throwing
+  bool verify = false;        // check each sample's checksum
+  bool skip_bad = false;      // leave a sample that cannot be read out of its batch instead of throwing
+  bool check_targets = true;  // skip_bad: also one whose target cannot be learned from
   at::Device device = at::kCPU;
 };
 

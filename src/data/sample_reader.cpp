@@ -99,9 +99,15 @@ void SampleReader::count_and_verify(int64_t id, std::span<const std::byte> input
 
 // Without skip_bad a task has refused the whole file before.
 void SampleReader::refuse_bad_target(int64_t id, std::span<const std::byte> target) const {
-  if (!options_.skip_bad || schema_.target.element != Element::kInt64) return;
-  const std::span values(reinterpret_cast<const int64_t*>(target.data()), target.size() / sizeof(int64_t));
-  const std::string what = target_defect(schema_, classes_, values, length_of(store_, id));
+  if (!options_.skip_bad || !options_.check_targets) return;
+  std::string what;
+  if (schema_.target.element == Element::kInt64) {
+    const std::span values(reinterpret_cast<const int64_t*>(target.data()), target.size() / sizeof(int64_t));
+    what = target_defect(schema_, classes_, values, length_of(store_, id));
+  } else {
+    what = target_defect({reinterpret_cast<const float*>(target.data()), target.size() / sizeof(float)},
+                         spec_.target_limit);
+  }
   if (!what.empty()) throw bad_sample(id, what);
 }
 

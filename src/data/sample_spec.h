@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace dtrain::data {
@@ -27,6 +28,9 @@ struct SampleSpec {
   int64_t length_window = 0;
   // kRows: a sample of more rows is a bad one; 0: any number.
   int64_t longest = 0;
+
+  // A float32 target further from zero, or not finite, is a bad one.
+  float target_limit = std::numeric_limits<float>::max();
 };
 
 }  // namespace dtrain::data

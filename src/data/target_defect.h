@@ -22,6 +22,9 @@ bool unknown_target(std::span<const int64_t> target);
 // known); "" if nothing is, or if it is unknown.
 std::string target_defect(const Schema&, int64_t classes, std::span<const int64_t> target, int64_t rows);
 
+// What is wrong with float32 targets, which are to be finite and within ±limit; "" if nothing is.
+std::string target_defect(std::span<const float> target, float limit);
+
 // The first sample of a file of int64 targets of which the target is unknown.
 std::optional<int64_t> first_unknown_target(const Store&);
 

@@ -61,6 +61,13 @@ std::string target_defect(const Schema& schema, int64_t classes, std::span<const
   return str("class ", target[0], " is not one of the ", classes, " from 0");
 }
 
+std::string target_defect(std::span<const float> target, float limit) {
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (!(std::abs(target[i]) <= limit)) return str("target ", i, " is ", target[i]);  // false for NaN
+  }
+  return "";
+}
+
 std::optional<int64_t> first_unknown_target(const Store& store) {
   for (int64_t id = 0; id < store.schema().samples; ++id) {
     if (unknown_target(read_target_as<int64_t>(store, id))) return id;

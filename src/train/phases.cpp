@@ -1,6 +1,7 @@
 #include "train/phases.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -10,12 +11,23 @@
 namespace dtrain::train {
 namespace {
 
-std::vector<dist::NamedParameter> trainable(torch::nn::Module& model) {
+struct Trained {
   std::vector<dist::NamedParameter> parameters;
-  for (const auto& parameter : model.named_parameters()) {
-    if (parameter.value().requires_grad()) parameters.push_back({parameter.key(), parameter.value()});
+  size_t frozen = 0;  // by model.freeze
+};
+
+Trained enter_phase(tasks::Task& task, const std::string& phase, const std::string& freeze) {
+  task.enter_phase(phase);
+  Trained trained;
+  if (!freeze.empty()) trained.frozen = models::freeze(task.model(), split(freeze, ',')).size();
+  for (const auto& parameter : task.model().named_parameters()) {
+    if (parameter.value().requires_grad()) trained.parameters.push_back({parameter.key(), parameter.value()});
   }
-  return parameters;
+  if (trained.parameters.empty()) {
+    throw ConfigError(str("nothing is left to train in phase '", phase, "': model.freeze '", freeze,
+                          "' names every parameter that it trains"));
+  }
+  return trained;
 }
 
 }  // namespace
@@ -29,22 +41,21 @@ std::vector<std::string> phases_of(const tasks::Task& task, int64_t epochs) {
   return names;
 }
 
+void check_phases(tasks::Task& task, const config::Config& config) {
+  for (const std::string& phase : phases_of(task, config.train.epochs)) enter_phase(task, phase, config.model.freeze);
+}
+
 Phases::Phases(tasks::Task& task, const config::Config& config, dist::Communicator& gradients, dist::Communicator& host)
     : task_(task), config_(config), gradients_(gradients), host_(host), names_(phases_of(task, config.train.epochs)) {}
 
 std::vector<dist::NamedParameter> Phases::set_up(const std::string& phase) {
-  task_.enter_phase(phase);
-  if (!config_.model.freeze.empty()) frozen_ = models::freeze(task_.model(), split(config_.model.freeze, ',')).size();
-  std::vector<dist::NamedParameter> parameters = trainable(task_.model());
-  if (parameters.empty()) {
-    throw ConfigError(str("nothing is left to train in phase '", phase, "': model.freeze '", config_.model.freeze,
-                          "' names every parameter that it trains"));
-  }
+  Trained trained = enter_phase(task_, phase, config_.model.freeze);
+  frozen_ = trained.frozen;
   if (!optimizers_.contains(phase)) {
-    optimizers_[phase] = std::make_unique<Optimizer>(config_.optimizer, parameters,
+    optimizers_[phase] = std::make_unique<Optimizer>(config_.optimizer, trained.parameters,
                                                      [&](const std::string& name) { return task_.lr_ratio(name); });
   }
-  return parameters;
+  return std::move(trained.parameters);
 }
 
 void Phases::enter(int64_t epoch) {

@@ -53,4 +53,8 @@ class Phases {
 // The names of the phases of the first `epochs` epochs, in order of their first appearance.
 std::vector<std::string> phases_of(const tasks::Task&, int64_t epochs);
 
+// Enters each of them once: ConfigError if model.freeze names nothing, or leaves one of them nothing to train. For the
+// start of a run, before anything is written.
+void check_phases(tasks::Task&, const config::Config&);
+
 }  // namespace dtrain::train

@@ -4,7 +4,9 @@ import csv
 import io
 import json
 import shutil
+import signal
 import subprocess
+import time
 
 import h5py
 import numpy as np
@@ -198,6 +200,11 @@ def the_rows_of_a_split_give_its_metrics(folder):
     for words in ["warm-up     first batch ", "samples/s (1 rank, after the first batch)", "latency     p50 ", ", p90 ", ", p99 "]:
         assert words in talk, (words, talk)
 
+    # The right answers are not asked for: they may be unknown, or wrong.
+    with h5py.File(folder / "d.h5", "r+") as f:
+        f["targets"][...] = np.nan
+    assert predict(folder, ["d.h5", "--split", "test", "--batch-size", "4"])[0] == out
+
 
 def any_number_of_ranks_gives_the_same_bytes(folder):
     trained(folder, 47)
@@ -281,12 +288,19 @@ def outputs_that_fail_are_said(folder):
         process.stdout.close()
         talk = process.stderr.read().decode()
         assert process.wait(120) == 73 and "its reader has gone" in talk, talk
-    runner.synth(folder / "long.h5", 400)
+    runner.synth(folder / "long.h5", 1000)
     for ranks in ["", "mpirun -np 2 "]:
         line = f"set -o pipefail; {ranks}{runner.DTRAIN} predict runs/r long.h5 --batch-size 2 | head -1"
         done = subprocess.run(["bash", "-c", line], cwd=folder, env=runner.environment(), stdin=subprocess.DEVNULL, capture_output=True,
                               timeout=120, text=True)
         assert done.stdout == "input,yaw,pitch,roll,error\n", done.stdout
+    with subprocess.Popen(runner.command(["predict", "runs/r", "long.h5", "--batch-size", "1", "--out", "late.csv"]), cwd=folder,
+                          env=runner.environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and not list(folder.glob("late.csv.tmp*")):
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        talk = process.communicate(timeout=120)[1]
+        assert process.returncode == 130 and "interrupted: the predictions are not whole" in talk, (process.returncode, talk)
     (folder / "long.h5").unlink()
     # Nothing half-written is left, and what was there stays.
     assert (folder / "old.csv").read_text() == "old"

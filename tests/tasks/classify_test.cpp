@@ -180,7 +180,11 @@ class ClassStore : public dtrain::testing::MemoryStore {
 };
 
 std::string refusal(const data::Store& store) {
-  return message_of<DataError>([&] { make_task(small(), facts(kThree))->check(store); });
+  return message_of<DataError>([&] {
+    const auto task = make_task(small(), facts(kThree));
+    task->check(store);
+    task->check_samples(store);
+  });
 }
 
 TEST(Classify, AcceptsItsOwnData) { EXPECT_EQ(refusal(ClassStore({0, 1, 2, 2})), "no error"); }

@@ -57,7 +57,9 @@ config::Config small() {
 
 std::string refusal(const SetStore& store, const DataFacts& facts = {}, const config::Config& config = small()) {
   try {
-    make_task(config, facts)->check(store);
+    const auto task = make_task(config, facts);
+    task->check(store);
+    task->check_samples(store);
     return "accepted";
   } catch (const DataError& error) {
     return error.what();

@@ -85,7 +85,9 @@ class SequenceTaskTest : public ::testing::Test {
   }
   std::string refusal(const data::Store& store, const DataFacts& facts, const config::Config& config = small()) {
     try {
-      make_task(config, facts)->check(store);
+      const auto task = make_task(config, facts);
+      task->check(store);
+      task->check_samples(store);
     } catch (const DataError& e) {
       return e.what();
     }

@@ -74,10 +74,13 @@ class ClassifyTask : public Task {
       throw DataError(str(file, ": classify needs /inputs uint8 [N, H, W, 3] and /targets int64 [N]"));
     }
     check_class_names(store, facts_.classes);
+  }
+
+  void check_samples(const data::Store& store) const override {
     if (config_.data.on_bad_sample == "skip") {  // the loader leaves bad ones out, and says so
       check_classes_are_known(store);
     } else if (const auto bad = data::first_bad_class(store, classes_)) {
-      throw DataError(str(file, "#", bad->id, ": class ", bad->value, " is not one of the ", classes_,
+      throw DataError(str(store.path().string(), "#", bad->id, ": class ", bad->value, " is not one of the ", classes_,
                           " from 0 (source ", store.source(bad->id),
                           "). Convert again, or use --data.on_bad_sample skip"));
     }

@@ -13,7 +13,8 @@
 namespace dtrain::tasks {
 namespace {
 
-constexpr double kAngleScale = 30;  // degrees per unit of the network's output: targets are of the order of one
+constexpr double kAngleScale = 30;    // degrees per unit of the network's output: targets are of the order of one
+constexpr float kLargestAngle = 180;  // degrees
 constexpr const char* kAngles[] = {"yaw", "pitch", "roll"};
 constexpr std::array<double, 8> kEdges = {1, 2, 3, 5, 10, 15, 20, 30};  // degrees, between the bins of the histogram
 constexpr size_t kBins = kEdges.size() + 1;
@@ -28,6 +29,7 @@ class HeadposeTask : public Task {
                                                                    .image_size = config.model.image_size,
                                                                    .checkpointing = config.model.checkpointing})) {
     spec_.image_size = config.model.image_size;
+    spec_.target_limit = kLargestAngle;
     spec_.target_flip_sign = {-1, 1, -1};  // the mirror image looks the other way and leans the other way
     spec_.hflip = config.augment.hflip;
     spec_.crop_scale = static_cast<float>(config.augment.crop_scale);
@@ -49,9 +51,14 @@ class HeadposeTask : public Task {
     if (schema.target != data::Field{data::Element::kFloat32, {3}} || schema.input.element != data::Element::kUint8) {
       throw DataError(str(file, ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
     }
-    if (const auto bad = data::first_bad_target(store, -180, 180)) {
-      throw DataError(str(file, "#", bad->id, ": ", kAngles[bad->element], " is ", bad->value,
-                          ", not an angle within ±180 degrees (source ", store.source(bad->id), ")"));
+  }
+
+  void check_samples(const data::Store& store) const override {
+    if (config_.data.on_bad_sample == "skip") return;  // the loader leaves bad ones out, and says so
+    if (const auto bad = data::first_bad_target(store, -kLargestAngle, kLargestAngle)) {
+      throw DataError(str(store.path().string(), "#", bad->id, ": ", kAngles[bad->element], " is ", bad->value,
+                          ", not an angle within ±180 degrees (source ", store.source(bad->id),
+                          "). Convert again, or use --data.on_bad_sample skip"));
     }
   }
 

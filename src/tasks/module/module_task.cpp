@@ -7,6 +7,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "tasks/class_check.h"
 #include "tasks/module/contract.h"
 
 namespace dtrain::tasks {
@@ -50,14 +51,22 @@ class ModuleTask : public Task {
       throw DataError(str(file, " holds ", images() ? "rows" : "images", ", but task.inputs is ", config_.module.inputs,
                           ": set --task.inputs ", images() ? "rows" : "image"));
     }
-    const Contract contract = examine(config_.model.file, {trial_on(store.schema())}, loss_);
+    const Contract contract = contract_on(store);
     for (const std::string& warning : contract.warnings) log::info(config_.model.file + ": " + warning);
     if (!contract.defects.empty()) {
       throw DataError(str(config_.model.file, " cannot be trained on ", file, ":\n  ", join(contract.defects, "\n  ")));
     }
+  }
+
+  void check_samples(const data::Store& store) const override {
     if (!loss_.classifies()) return;
-    if (const auto bad = data::first_bad_class(store, contract.classes)) {
-      throw DataError(str(file, "#", bad->id, ": class ", bad->value, " is none of the ", contract.classes,
+    const int64_t classes = contract_on(store).classes;
+    const bool loader_knows =
+        store.schema().target.shape.empty() && static_cast<int64_t>(data::class_names(store).size()) == classes;
+    if (config_.data.on_bad_sample == "skip" && loader_knows) {  // it leaves bad ones out, and says so
+      check_classes_are_known(store);
+    } else if (const auto bad = data::first_bad_class(store, classes)) {
+      throw DataError(str(store.path().string(), "#", bad->id, ": class ", bad->value, " is none of the ", classes,
                           " that the network tells apart (source ", store.source(bad->id), ")"));
     }
   }
@@ -128,6 +137,10 @@ class ModuleTask : public Task {
   at::Tensor forward(const data::Batch& batch) {
     if (config_.module.inputs == "rows+lengths") return network_->forward({batch.inputs, batch.lengths});
     return network_->forward({batch.inputs});
+  }
+
+  Contract contract_on(const data::Store& store) const {
+    return examine(config_.model.file, {trial_on(store.schema())}, loss_);
   }
 
   Trial trial_on(const data::Schema& schema) const {

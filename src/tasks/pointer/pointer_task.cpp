@@ -49,7 +49,10 @@ class PointerTask : public Task {
       throw DataError(dtrain::str(file, "#0: elements have ", schema.input.shape[1], " features; the network takes ",
                                   kFeatures, ", of which the last is is_visited. Convert the set again"));
     }
-    for (int64_t id = 0; id < schema.samples; ++id) check_sample(store, id);
+  }
+
+  void check_samples(const data::Store& store) const override {
+    for (int64_t id = 0; id < store.schema().samples; ++id) check_sample(store, id);
   }
 
   Loss loss(const data::Batch& batch) override {

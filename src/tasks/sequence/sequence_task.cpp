@@ -63,6 +63,10 @@ class SequenceTask : public Task {
           str(file, ": ", class_count(), " classes (root attribute class_names): there is nothing to tell apart"));
     }
     check_class_names(store, facts_.classes);
+  }
+
+  void check_samples(const data::Store& store) const override {
+    const std::string file = store.path().string();
     if (config_.data.on_bad_sample == "skip") {  // the loader leaves bad ones out, and says so
       check_classes_are_known(store);
       return;
@@ -71,7 +75,7 @@ class SequenceTask : public Task {
       throw DataError(str(file, "#", bad->id, ": class ", bad->value, ", but the classes are 0 to ", class_count() - 1,
                           " (source ", store.source(bad->id), "). Convert again, or use --data.on_bad_sample skip"));
     }
-    for (int64_t id = 0; id < schema.samples; ++id) {
+    for (int64_t id = 0; id < store.schema().samples; ++id) {
       if (store.input_rows(id) > 0) continue;
       throw DataError(str(file, "#", id, ": a sequence without rows (source ", store.source(id),
                           "). Convert again, which leaves it out, or use --data.on_bad_sample skip"));
