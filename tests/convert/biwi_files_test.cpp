@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {

@@ -15,7 +15,7 @@
 #include "data/convert/exif.h"
 #include "data/convert/npy.h"
 #include "data/convert/photo.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {
@@ -139,7 +139,9 @@ TEST_F(ClassSets, FoldersThatCannotBeMeantAreRefused) {
   pictures("d/dog", 2, 50);
   picture("d/stray.png", 1);
   refused("images", {"d/stray.png lies beside the sub-folders"});
-  fs::remove(files / "d/stray.png");
+  fs::rename(files / "d/stray.png", files / "d/LABELS.txt");  // what is no sample by its name is passed over
+  EXPECT_EQ(convert("images", options("d")).kept, 4);
+  fs::remove(files / "o.h5");
   pictures("d/train/cat", 1, 10);
   refused("images", {"holds cat, dog beside train", "classes or splits?"});
 }

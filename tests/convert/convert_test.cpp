@@ -21,7 +21,7 @@
 #include "data/synth/layouts.h"
 #include "data/synth/scene.h"
 #include "data/synth/synth.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {
@@ -290,6 +290,18 @@ TEST_F(Convert, AProgressThatThrowsEndsItAndKeepsTheSpool) {
   EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }), Stop);
   EXPECT_FALSE(fs::exists(files / "o.h5"));
   EXPECT_EQ(convert("300wlp", options("lp", "o.h5")).resumed, 16);
+}
+
+TEST_F(Convert, AFileThatChangedSinceIsReadAgain) {
+  make_300wlp(16);
+  convert("300wlp", options("lp", "whole.h5"));
+  struct Stop {};
+  EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }), Stop);
+  const fs::path one = files / "lp" / Store::open(files / "whole.h5")->source(3);
+  fs::copy_file(one, files / "copy");
+  fs::rename(files / "copy", one);  // the same bytes, and by its time another file
+  EXPECT_EQ(convert("300wlp", options("lp", "o.h5")).resumed, 15);
+  EXPECT_TRUE(content(files / "o.h5") == content(files / "whole.h5"));
 }
 
 TEST_F(Convert, OneThatIsEndedWhileItWritesGoesOnToo) {

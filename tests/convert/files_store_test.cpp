@@ -11,7 +11,7 @@
 #include "data/convert/list_files.h"
 #include "data/convert/npz.h"
 #include "data/synth/synth.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {

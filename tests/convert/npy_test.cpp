@@ -13,7 +13,7 @@
 #include "data/convert/npz.h"
 #include "data/convert/read_file.h"
 #include "data/convert/sequence_rows.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {

@@ -10,7 +10,7 @@
 #include "data/convert/convert.h"
 #include "data/convert/npz.h"
 #include "data/convert/pointer_file.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {

@@ -11,7 +11,7 @@
 #include "data/convert/assign_splits.h"
 #include "data/convert/head_pose_set.h"
 #include "data/convert/mat_file.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {

@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {
@@ -84,6 +84,19 @@ TEST(Spool, OtherSettingsStartAfresh) {
   fill(folder / "s");
   EXPECT_EQ(Spool(folder / "s", 8, 4).resumed(), 0);
   EXPECT_EQ(Spool(folder / "s", 7, 4).resumed(), 0);
+}
+
+TEST(Spool, WhatWasReadFromAnotherVersionIsDoneAgain) {
+  const testing::TempDir folder;
+  {
+    Spool spool(folder / "s", 7, 3);
+    spool.keep(0, bytes('c'), bytes('t'), 40);
+    spool.keep(1, bytes('d'), bytes('u'), 41);
+    spool.beyond_range(2, 42);
+  }
+  const Spool spool(folder / "s", 7, 3, [](int64_t sample) { return sample == 1 ? 99 : 40 + sample; });
+  EXPECT_EQ(spool.resumed(), 2);
+  EXPECT_EQ(spool.outcome(1).kind, Kind::kOpen);
 }
 
 TEST(Spool, OneConversionAtATime) {

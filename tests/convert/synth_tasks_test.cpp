@@ -13,7 +13,7 @@
 #include "data/synth/dynamics.h"
 #include "data/synth/pointer_rule.h"
 #include "data/synth/synth.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {

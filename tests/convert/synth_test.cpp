@@ -12,7 +12,7 @@
 #include "data/convert/mat_file.h"
 #include "data/store.h"
 #include "data/synth/scene.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {

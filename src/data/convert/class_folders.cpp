@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/printable.h"
 #include "core/strings.h"
 #include "data/convert/labels.h"
@@ -32,17 +33,25 @@ std::string expected(const std::string& what) {
 }
 
 struct Content {
-  std::vector<std::string> folders, files;  // names, sorted
+  std::vector<std::string> folders, samples, others;  // names, sorted
 };
 
-Content content(const fs::path& folder) {
+Content content(const fs::path& folder, const SampleFiles& kind) {
   Content result;
   for (const fs::path& path : folder_entries(folder)) {
     if (ignored(path)) continue;
     std::error_code no_folder;  // such as a link to itself
-    (fs::is_directory(path, no_folder) ? result.folders : result.files).push_back(path.filename().string());
+    const bool is_folder = fs::is_directory(path, no_folder);
+    auto& names = is_folder ? result.folders : has_extension(path, kind.extensions) ? result.samples : result.others;
+    names.push_back(path.filename().string());
   }
   return result;
+}
+
+void tell_passed_over(const fs::path& folder, const Content& content) {
+  if (content.others.empty()) return;
+  log::info(printable(str("passed over beside the folders of ", folder.string(), ": ", content.others.front(),
+                          content.others.size() == 1 ? "" : str(" and ", content.others.size() - 1, " more"))));
 }
 
 void list_files(const fs::path& top, const fs::path& folder, const RawSample& proto, std::vector<RawSample>& samples) {
@@ -68,43 +77,47 @@ void list_files(const fs::path& top, const fs::path& folder, const RawSample& pr
 }
 
 // The split folders to look into; {""} where the classes lie in `folder` itself.
-std::vector<std::string> split_folders(const fs::path& folder, const std::string& what) {
-  const Content top = content(folder);
+std::vector<std::string> split_folders(const fs::path& folder, const SampleFiles& kind) {
+  const Content top = content(folder, kind);
   std::vector<std::string> splits, others;
   for (const std::string& name : top.folders) {
     const bool split = std::find(kSplits.begin(), kSplits.end(), name) != kSplits.end();
     (split ? splits : others).push_back(name);
   }
-  if (top.folders.empty()) throw DataError(str("no sub-folders in ", folder.string(), ". ", expected(what)));
-  if (!top.files.empty()) {
-    throw DataError(str((folder / top.files[0]).string(), " lies beside the sub-folders and so belongs to no class (",
-                        top.files.size(), " such files). Move them into a class folder or away"));
+  if (top.folders.empty()) throw DataError(str("no sub-folders in ", folder.string(), ". ", expected(kind.what)));
+  if (!top.samples.empty()) {
+    throw DataError(str((folder / top.samples[0]).string(), " lies beside the sub-folders and so belongs to no class (",
+                        top.samples.size(), " such files). Move them into a class folder or away"));
   }
+  tell_passed_over(folder, top);
   if (splits.empty()) return {""};
   // A class may be called "train"; but then it holds files, not folders of classes.
-  const bool of_splits = std::any_of(splits.begin(), splits.end(),
-                                     [&](const std::string& name) { return !content(folder / name).folders.empty(); });
+  const bool of_splits = std::any_of(splits.begin(), splits.end(), [&](const std::string& name) {
+    return !content(folder / name, kind).folders.empty();
+  });
   if (others.empty()) return splits;
   if (!of_splits) return {""};
   throw DataError(str(folder.string(), " holds ", join(others, ", "), " beside ", join(splits, ", "),
-                      ": classes or splits? ", expected(what), ". (A validation folder is called val)"));
+                      ": classes or splits? ", expected(kind.what), ". (A validation folder is called val)"));
 }
 
 }  // namespace
 
-ClassFolders list_class_folders(const fs::path& folder, const std::string& what) {
+ClassFolders list_class_folders(const fs::path& folder, const SampleFiles& kind) {
+  const std::string& what = kind.what;
   if (!fs::is_directory(folder)) throw DataError(str("no such folder: ", folder.string(), ". ", expected(what)));
   ClassFolders result;
   std::set<std::string> classes, trained;
   bool has_train = false;
   std::vector<std::pair<std::string, std::string>> found;  // split, class
-  for (const std::string& split : split_folders(folder, what)) {
+  for (const std::string& split : split_folders(folder, kind)) {
     has_train = has_train || split == "train";
     const fs::path above = folder / split;
-    const Content inside = content(above);
-    if (!inside.files.empty()) {
-      throw DataError(str((above / inside.files[0]).string(), " lies in no class folder. ", expected(what)));
+    const Content inside = content(above, kind);
+    if (!inside.samples.empty()) {
+      throw DataError(str((above / inside.samples[0]).string(), " lies in no class folder. ", expected(what)));
     }
+    if (!split.empty()) tell_passed_over(above, inside);
     for (const std::string& name : inside.folders) {
       // A data file lists its classes by lines, and the header of a checkpoint is UTF-8.
       if (name.find('\n') != std::string::npos || !is_utf8(name)) {

@@ -1,5 +1,7 @@
 #include "data/convert/convert.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <new>
@@ -95,15 +97,26 @@ void refuse_if_it_does_not_fit(const ConvertPlan& plan, const fs::path& out) {
                         " free. Free some, choose another disk with --out, or a smaller --size"));
 }
 
-void remove_leftovers(const fs::path& out) {  // temporary files of a writer that was killed
+void remove_leftovers(const fs::path& out) {  // temporary files: OUT.tmp and a process id
   const std::string prefix = out.filename().string() + ".tmp";
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(out.has_parent_path() ? out.parent_path() : ".", ignored)) {
-    if (entry.path().filename().string().starts_with(prefix)) fs::remove(entry.path(), ignored);
+    const std::string name = entry.path().filename().string();
+    const bool ours = name.starts_with(prefix) && name.size() > prefix.size() &&
+                      name.find_first_not_of("0123456789", prefix.size()) == std::string::npos;
+    if (ours) fs::remove(entry.path(), ignored);
   }
 }
 
-void read_one(const RawSet& set, int64_t sample, Spool& spool) {
+// When a sample's file last changed in any way, in nanoseconds; 0 where its name is of a part of a file, of which
+// content_key() tells.
+int64_t version_of(const fs::path& source, const RawSample& sample) {
+  struct stat status {};
+  if (::stat((source / sample.name).c_str(), &status) != 0) return 0;
+  return int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec;
+}
+
+void read_one(const RawSet& set, int64_t sample, int64_t version, Spool& spool) {
   Record record;
   try {
     record = set.read(static_cast<size_t>(sample));
@@ -115,13 +128,13 @@ void read_one(const RawSet& set, int64_t sample, Spool& spool) {
     return;
   }
   if (record.beyond_range)
-    spool.beyond_range(sample);
+    spool.beyond_range(sample, version);
   else
-    spool.keep(sample, record.input, record.target);
+    spool.keep(sample, record.input, record.target, version);
 }
 
 // All samples that are in a split and not yet in the spool.
-void read_all(const RawSet& set, const std::vector<std::string>& splits, int threads, Spool& spool,
+void read_all(const RawSet& set, const std::vector<std::string>& splits, const ConvertOptions& options, Spool& spool,
               const ReportProgress& report) {
   std::vector<int64_t> open;
   int64_t resumed = 0;
@@ -132,9 +145,13 @@ void read_all(const RawSet& set, const std::vector<std::string>& splits, int thr
     else
       ++resumed;
   }
-  parallel_for(static_cast<int64_t>(open.size()), threads,
-               [&](int64_t i) { read_one(set, open[static_cast<size_t>(i)], spool); }, report,
-               {.stage = "reading", .done = resumed, .resumed = resumed});
+  parallel_for(static_cast<int64_t>(open.size()), options.threads,
+               [&](int64_t i) {
+                 const int64_t sample = open[static_cast<size_t>(i)];
+                 const RawSample& named = set.samples()[static_cast<size_t>(sample)];
+                 read_one(set, sample, version_of(options.source, named), spool);
+               },
+               report, {.stage = "reading", .done = resumed, .resumed = resumed});
 }
 
 // Samples of the other splits that are, byte for byte, also in the training split.
@@ -296,10 +313,11 @@ ConvertSummary convert(const std::string& name, const ConvertOptions& options, c
   const ConvertPlan planned = plan(options.out, partial, *set);
   if (begin) begin(planned);
   refuse_if_it_does_not_fit(planned, options.out);
-  remove_leftovers(options.out);
 
-  Spool spool(partial, fingerprint(name, options, *set), planned.samples);
-  read_all(*set, splits, options.threads, spool, progress);
+  Spool spool(partial, fingerprint(name, options, *set), planned.samples,
+              [&](int64_t sample) { return version_of(options.source, set->samples()[static_cast<size_t>(sample)]); });
+  remove_leftovers(options.out);  // of a writer that was killed: the spool is ours alone
+  read_all(*set, splits, options, spool, progress);
 
   ConvertSummary summary = summarise(*set, splits, spool);
   write_quarantine(options.out, summary);

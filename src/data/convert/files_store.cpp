@@ -173,8 +173,8 @@ std::string task_of(const Metadata& metadata) {
 std::vector<std::string> raw_extensions(const Metadata& metadata) {
   const std::string task = task_of(metadata);
   if (task == "pointer") return {".npz"};
-  if (task == "sequence") return {".npy"};
-  return {".jpg", ".jpeg", ".png"};
+  if (task == "sequence") return kSequenceExtensions;
+  return kPictureExtensions;
 }
 
 std::unique_ptr<Store> open_files(const Metadata& metadata, const std::vector<std::string>& names) {

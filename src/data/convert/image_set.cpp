@@ -2,6 +2,7 @@
 
 #include "data/convert/class_folders.h"
 #include "data/convert/labels.h"
+#include "data/convert/list_files.h"
 #include "data/convert/photo.h"
 #include "data/convert/raw_set.h"
 #include "data/convert/read_file.h"
@@ -13,7 +14,8 @@ namespace fs = std::filesystem;
 
 class ImageSet : public ClassFolderSet {
  public:
-  ImageSet(const fs::path& folder, int size) : ClassFolderSet(folder, "JPEG or PNG pictures"), size_(size) {}
+  ImageSet(const fs::path& folder, int size)
+      : ClassFolderSet(folder, {"JPEG or PNG pictures", kPictureExtensions}), size_(size) {}
   Schema schema() const override { return image_schema(size_); }
 
  protected:

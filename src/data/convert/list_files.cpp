@@ -18,13 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string extension_of(const fs::path& file) {
-  std::string extension = file.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return extension;
-}
-
 std::vector<std::string> files_below(const std::string& folder, const std::vector<std::string>& extensions) {
   std::vector<std::string> files;
   std::error_code code;
@@ -34,8 +27,7 @@ std::vector<std::string> files_below(const std::string& folder, const std::vecto
     std::error_code ignored;  // a link that leads nowhere is no file
     if (path.filename().string().starts_with('.') || leads_back(path)) {
       if (at->is_directory(ignored)) at.disable_recursion_pending();
-    } else if (at->is_regular_file(ignored) &&
-               std::count(extensions.begin(), extensions.end(), extension_of(path)) > 0) {
+    } else if (at->is_regular_file(ignored) && has_extension(path, extensions)) {
       files.push_back(path.string());
     }
   }
@@ -92,6 +84,13 @@ std::vector<fs::path> folder_entries(const fs::path& folder) {
   return entries;
 }
 
+bool has_extension(const fs::path& file, const std::vector<std::string>& extensions) {
+  std::string extension = file.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();
+}
+
 bool leads_back(const fs::path& link) {
   std::error_code code;
   if (!fs::is_symlink(fs::symlink_status(link, code)) || !fs::is_directory(link, code)) return false;
@@ -106,8 +105,7 @@ bool leads_back(const fs::path& link) {
 
 bool is_hdf5(const fs::path& file) {
   static constexpr std::array<unsigned char, 8> kSignature{0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-  const std::string extension = extension_of(file);
-  if (extension == ".h5" || extension == ".hdf5") return true;
+  if (has_extension(file, {".h5", ".hdf5"})) return true;
   try {
     const auto begin = read_beginning(file, kSignature.size()).bytes;
     return begin.size() == kSignature.size() && std::memcmp(begin.data(), kSignature.data(), kSignature.size()) == 0;

@@ -20,6 +20,10 @@ std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& f
 // Whether this is a link to a folder that it lies in, at any depth: following it would never end.
 bool leads_back(const std::filesystem::path& link);
 
+inline const std::vector<std::string> kPictureExtensions{".jpg", ".jpeg", ".png"}, kSequenceExtensions{".npy"};
+// Whether the name ends in one of them, in any case.
+bool has_extension(const std::filesystem::path& file, const std::vector<std::string>& extensions);
+
 // By its first bytes, or by its name (.h5, .hdf5): then whoever opens it says what is wrong.
 bool is_hdf5(const std::filesystem::path& file);
 

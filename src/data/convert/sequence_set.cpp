@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "data/convert/class_folders.h"
 #include "data/convert/labels.h"
+#include "data/convert/list_files.h"
 #include "data/convert/parallel.h"
 #include "data/convert/raw_set.h"
 #include "data/convert/sequence_rows.h"
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 class SequenceSet : public ClassFolderSet {
  public:
   SequenceSet(const fs::path& folder, int threads, const ReportProgress& report)
-      : ClassFolderSet(folder, ".npy sequences") {
+      : ClassFolderSet(folder, {".npy sequences", kSequenceExtensions}) {
     read_headers(threads, report);
   }
   Schema schema() const override { return sequence_schema(features_); }

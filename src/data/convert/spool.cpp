@@ -66,9 +66,9 @@ uint64_t checksum(std::string_view text) { return xxh64(std::as_bytes(std::span(
 // One journal line: its own checksum, so that a torn or damaged one is known, then what became of the sample.
 std::string to_line(int64_t sample, const Outcome& outcome) {
   char text[160];
-  std::snprintf(text, sizeof text, "%" PRId64 " %c %016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64 " ", sample,
-                static_cast<char>(outcome.kind), outcome.checksum, outcome.offset, outcome.input_bytes,
-                outcome.target_bytes);
+  std::snprintf(text, sizeof text, "%" PRId64 " %c %016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " ",
+                sample, static_cast<char>(outcome.kind), outcome.checksum, outcome.offset, outcome.input_bytes,
+                outcome.target_bytes, outcome.version);
   std::string body = text;
   for (const char c : outcome.reason) body += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
   char sum[24];
@@ -82,8 +82,9 @@ bool from_line(const std::string& line, int64_t& sample, Outcome& outcome) {
   char kind = 0;
   int reason = 0;
   const std::string body = line.substr(kSum);
-  if (std::sscanf(body.c_str(), "%" SCNd64 " %c %" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %n", &sample, &kind,
-                  &outcome.checksum, &outcome.offset, &outcome.input_bytes, &outcome.target_bytes, &reason) != 6) {
+  if (std::sscanf(body.c_str(), "%" SCNd64 " %c %" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %n",
+                  &sample, &kind, &outcome.checksum, &outcome.offset, &outcome.input_bytes, &outcome.target_bytes,
+                  &outcome.version, &reason) != 7) {
     return false;
   }
   outcome.kind = static_cast<Outcome::Kind>(kind);
@@ -93,7 +94,8 @@ bool from_line(const std::string& line, int64_t& sample, Outcome& outcome) {
 
 }  // namespace
 
-Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t samples)
+Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t samples,
+             const std::function<int64_t(int64_t)>& version_of)
     : folder_(folder), outcomes_(static_cast<size_t>(samples)) {
   real_file_system().create_folders(folder_);
   in_use_ = FileLock(folder_ / "lock", folder_.string() + " is in use by another conversion",
@@ -104,9 +106,9 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
     fresh = ::lseek(journal_, 0, SEEK_END) == 0;
     bytes_ = open_or_fail(folder_ / "samples");
     char header[128];
-    std::snprintf(header, sizeof header, "dtrain conversion 2, settings %016" PRIx64 ", %" PRId64 " samples",
+    std::snprintf(header, sizeof header, "dtrain conversion 3, settings %016" PRIx64 ", %" PRId64 " samples",
                   fingerprint, samples);
-    if (!resume(header)) start_afresh(header);
+    if (!resume(header, version_of)) start_afresh(header);
   } catch (...) {
     if (fresh) discard();
     ::close(journal_);
@@ -137,7 +139,7 @@ void Spool::start_afresh(const std::string& header) {
   if (::lseek(journal_, 0, SEEK_END) < 0) fail("seek in", folder_ / "journal", errno);
 }
 
-bool Spool::resume(const std::string& header) {
+bool Spool::resume(const std::string& header, const std::function<int64_t(int64_t)>& version_of) {
   std::string text(static_cast<size_t>(::lseek(journal_, 0, SEEK_END)), '\0');
   if (text.empty()) return false;
   if (!read_all(journal_, std::as_writable_bytes(std::span(text)), 0)) fail("read", folder_ / "journal", EIO);
@@ -160,10 +162,12 @@ bool Spool::resume(const std::string& header) {
 
   // After a crash of the machine, lines may be there whose bytes are not; a damaged file may have been mended since.
   std::vector<std::byte> bytes;
-  for (Outcome& outcome : outcomes_) {
+  for (size_t sample = 0; sample < outcomes_.size(); ++sample) {
+    Outcome& outcome = outcomes_[sample];
     if (outcome.kind == Outcome::Kind::kOpen) continue;
-    if (outcome.kind == Outcome::Kind::kKept ? read_kept(bytes_, outcome, bytes)
-                                             : outcome.kind == Outcome::Kind::kBeyondRange) {
+    const bool same = !version_of || version_of(static_cast<int64_t>(sample)) == outcome.version;
+    if (same && (outcome.kind == Outcome::Kind::kKept ? read_kept(bytes_, outcome, bytes)
+                                                      : outcome.kind == Outcome::Kind::kBeyondRange)) {
       ++resumed_;
       end_ = std::max<int64_t>(end_, outcome.offset + outcome.input_bytes + outcome.target_bytes);
     } else {
@@ -186,18 +190,21 @@ void Spool::record(int64_t sample, Outcome outcome) {
   outcomes_[static_cast<size_t>(sample)] = std::move(outcome);
 }
 
-void Spool::keep(int64_t sample, ByteSpan input, ByteSpan target) {
+void Spool::keep(int64_t sample, ByteSpan input, ByteSpan target, int64_t version) {
   Outcome outcome{.kind = Outcome::Kind::kKept,
                   .checksum = sample_checksum(input, target),
                   .offset = end_.fetch_add(static_cast<int64_t>(input.size() + target.size())),
                   .input_bytes = static_cast<int64_t>(input.size()),
-                  .target_bytes = static_cast<int64_t>(target.size())};
+                  .target_bytes = static_cast<int64_t>(target.size()),
+                  .version = version};
   write_all(bytes_, input, outcome.offset, folder_ / "samples");
   write_all(bytes_, target, outcome.offset + outcome.input_bytes, folder_ / "samples");
   record(sample, std::move(outcome));
 }
 
-void Spool::beyond_range(int64_t sample) { record(sample, {.kind = Outcome::Kind::kBeyondRange}); }
+void Spool::beyond_range(int64_t sample, int64_t version) {
+  record(sample, {.kind = Outcome::Kind::kBeyondRange, .version = version});
+}
 
 void Spool::damaged(int64_t sample, const std::string& reason) {
   record(sample, {.kind = Outcome::Kind::kDamaged, .reason = reason});
