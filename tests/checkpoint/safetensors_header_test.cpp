@@ -11,7 +11,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include "checkpoint/inspect.h"
 #include "checkpoint/safetensors_header.h"
 #include "core/error.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::checkpoint {

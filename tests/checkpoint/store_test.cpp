@@ -10,7 +10,7 @@
 #include "checkpoint/contents.h"
 #include "checkpoint/inspect.h"
 #include "core/error.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::checkpoint {

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/strings.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::exporting {

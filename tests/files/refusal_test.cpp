@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "data/h5_handles.h"
 #include "files/data_set.h"
-#include "files/expect_error.h"
 #include "files/row_set.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {

@@ -5,8 +5,8 @@
 #include "core/error.h"
 #include "data/inspect.h"
 #include "data/layout.h"
-#include "files/expect_error.h"
 #include "files/row_set.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {

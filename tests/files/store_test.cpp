@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "data/layout.h"
 #include "files/data_set.h"
-#include "files/expect_error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::data {
