@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "checkpoint/safetensors.h"
 #include "config/model_defaults.h"
@@ -316,6 +317,33 @@ TEST_P(EveryTask, ManyRanksTrainAsOne) {
     for (size_t k = 0; k < one.size(); ++k) {
       EXPECT_LE((one[k] - many[k]).abs().max().item<double>(), 1e-9 * std::max(1.0, one[k].abs().max().item<double>()))
           << ranks << " ranks, tensor " << k;
+    }
+  }
+}
+
+bool recomputes(const at::Tensor& loss) {
+  std::set<torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> open = {loss.grad_fn().get()};
+  while (!open.empty()) {
+    torch::autograd::Node* node = open.back();
+    open.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    if (node->name().find("Checkpointed") != std::string::npos) return true;
+    for (const torch::autograd::Edge& edge : node->next_edges()) open.push_back(edge.function.get());
+  }
+  return false;
+}
+
+TEST(ConvolutionalTasks, RecomputeActivationsWhereTheConfigurationSaysSo) {
+  for (const char* name : {"classify", "headpose"}) {
+    for (const bool checkpointing : {false, true}) {
+      config::Config config = small(name);
+      config.model.checkpointing = checkpointing;
+      const Example example = example_for(config);
+      const auto task = make_task(config, example.facts);
+      const data::Batch batch = batch_of(*task, example, {0, 1, 2, 3});
+      const models::RandomScope randomness({1, 0, at::tensor(batch.ids)});
+      EXPECT_EQ(recomputes(task->loss(batch).sum), checkpointing) << name;
     }
   }
 }

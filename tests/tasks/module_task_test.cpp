@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/ir/ir.h>
 #include <torch/script.h>
 
 #include "core/strings.h"
@@ -48,6 +49,28 @@ TEST_F(ModuleTest, IsToldHowManyArgumentsItGets) {
   EXPECT_THAT(defects("", true), ElementsAre("forward() takes 1 arguments, but task.inputs gives it 2"));
   EXPECT_THAT(defects(", a, b, c: Optional[Tensor] = None", true),
               ElementsAre("forward() takes 3 to 4 arguments, but task.inputs gives it 2"));
+}
+
+// As tracing leaves a tensor that is neither parameter nor buffer.
+TEST_F(ModuleTest, ConstantTensorsAreSaidAndRefusedWhereTheyWouldStayBehind) {
+  torch::jit::Module network("Network");
+  network.register_parameter("weight", at::randn({4, 3}).requires_grad_(), /*is_buffer=*/false);
+  const auto graph = std::make_shared<torch::jit::Graph>();
+  torch::jit::Value* self = graph->addInput("self")->setType(network.type());
+  torch::jit::Value* x = graph->addInput("x");
+  torch::jit::Value* weight = graph->insertGetAttr(self, "weight");
+  torch::jit::Value* scaled = graph->insert(c10::aten::mul, {x, graph->insertConstant(at::ones({2, 4}))});
+  graph->registerOutput(graph->insert(c10::aten::matmul, {scaled, weight}));
+  network.type()->addMethod(network._ivalue()->compilation_unit()->create_function(
+      c10::QualifiedName(*network.type()->name(), "forward"), graph));
+  const std::filesystem::path file = folder_ / "constant.pt";
+  network.save(file.string());
+
+  const Contract here = examine(file, {{.input = {2, 4}}}, ModuleLoss("mse"));
+  EXPECT_THAT(here.warnings, ElementsAre(HasSubstr("a constant tensor Float [2, 4] is baked into the code")));
+  EXPECT_THAT(here.defects, IsEmpty());
+  const Contract there = examine(file, {{.input = {2, 4}, .device = at::kCUDA}}, ModuleLoss("mse"));
+  EXPECT_THAT(there.defects, ElementsAre(HasSubstr("does not move with it: register it as a buffer")));
 }
 
 TEST_F(ModuleTest, TheEvaluatedLossIsWithoutSmoothing) {

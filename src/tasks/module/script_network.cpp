@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "tasks/module/recurrent_weights.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -45,12 +46,6 @@ std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& fil
   }
 }
 
-at::Tensor parameter(const torch::nn::Module& module, const std::string& name) {
-  const auto parameters = module.named_parameters(/*recurse=*/false);
-  const at::Tensor* found = parameters.find(name);
-  return found == nullptr ? at::Tensor() : *found;
-}
-
 }  // namespace
 
 ScriptNetwork::ScriptNetwork(const std::filesystem::path& file)
@@ -87,46 +82,12 @@ void ScriptNetwork::train(bool on) {
 
 void ScriptNetwork::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
   torch::nn::Module::to(device, dtype, non_blocking);
-  flatten_recurrent_weights();
+  flatten_recurrent_weights(*this);
 }
 
 void ScriptNetwork::to(torch::Device device, bool non_blocking) {
   torch::nn::Module::to(device, non_blocking);
-  flatten_recurrent_weights();
-}
-
-// As torch.nn.RNNBase.flatten_parameters does it. Kind and sizes are read off the weights, because a traced module
-// keeps nothing else.
-void ScriptNetwork::flatten_recurrent_weights() {
-  enum Mode : int64_t { kRnn = 1, kLstm = 2, kGru = 3 };  // cuDNN's numbers; tanh and ReLU lie in memory alike
-  const at::NoGradGuard no_grad;
-  for (const auto& module : modules(/*include_self=*/true)) {
-    const at::Tensor first = parameter(*module, "weight_ih_l0"), recurrent = parameter(*module, "weight_hh_l0");
-    if (!first.defined() || !recurrent.defined() || !first.is_cuda()) continue;
-    const int64_t projection = parameter(*module, "weight_hr_l0").defined() ? recurrent.size(1) : 0;
-    const int64_t hidden = projection > 0 ? parameter(*module, "weight_hr_l0").size(1) : recurrent.size(1);
-    const int64_t gates = first.size(0) / hidden;
-    const bool both_ways = parameter(*module, "weight_ih_l0_reverse").defined();
-    std::vector<at::Tensor> weights;
-    int64_t layers = 0, per_layer = 0;
-    for (; parameter(*module, str("weight_ih_l", layers)).defined(); ++layers) {
-      for (const char* way : {"", "_reverse"}) {
-        per_layer = 0;
-        for (const char* kind : {"weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l", "weight_hr_l"}) {
-          const at::Tensor weight = parameter(*module, str(kind, layers, way));
-          if (!weight.defined()) continue;
-          weights.push_back(weight);
-          ++per_layer;
-        }
-        if (!both_ways) break;
-      }
-    }
-    at::_cudnn_rnn_flatten_weight(weights, per_layer, first.size(1),
-                                  gates == 4   ? kLstm
-                                  : gates == 3 ? kGru
-                                               : kRnn,
-                                  hidden, projection, layers, /*batch_first=*/true, both_ways);
-  }
+  flatten_recurrent_weights(*this);
 }
 
 }  // namespace dtrain::tasks

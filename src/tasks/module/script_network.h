@@ -42,8 +42,6 @@ class ScriptNetwork : public torch::nn::Module {
   void to(torch::Device device, bool non_blocking = false) override;
 
  private:
-  void flatten_recurrent_weights();
-
   std::unique_ptr<torch::jit::Module> script_;
 };
 
