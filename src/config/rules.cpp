@@ -41,6 +41,8 @@ std::vector<Problem> broken_rules(const Assembly& assembly) {
        "model.file: task module needs the TorchScript file of the network");
   must(c.model.dropout >= 0 || c.model.dropout == -1, {"model.dropout"},
        str("model.dropout: ", c.model.dropout, " is neither a share in [0, 1) nor -1, the network's own"));
+  must(!c.model.checkpointing || (c.task != "pointer" && c.task != "sequence"), {"model.checkpointing", "task.name"},
+       str("model.checkpointing: is for convolutional networks of images; task ", c.task, " has none"));
   must(!c.optimizer.nesterov || (c.optimizer.name == "sgd" && c.optimizer.momentum > 0),
        {"optimizer.nesterov", "optimizer.momentum", "optimizer.name"},
        str("optimizer.nesterov: needs optimizer.name sgd and optimizer.momentum above 0, not ", c.optimizer.name,

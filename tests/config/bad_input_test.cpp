@@ -113,6 +113,8 @@ TEST(BadYaml, EachMistakeHasItsLine) {
       {"task: \x01", "c.yaml:1:7: not YAML: a control character, or not UTF-8"},
       {",", "c.yaml:1:1: not YAML: unexpected character"},
       {"task: *nobody", "c.yaml:1:7: not YAML: the referenced anchor is not defined"},
+      {"task: sequence\nmodel: {checkpointing: true}",
+       "c.yaml:2:24: model.checkpointing: is for convolutional networks of images; task sequence has none"},
       {"optimizer: {nesterov: true}",
        "c.yaml:1:23: optimizer.nesterov: needs optimizer.name sgd and optimizer.momentum above 0, not adamw and 0.9"},
       {"optimizer: {name: sgd, nesterov: true, momentum: 0}",

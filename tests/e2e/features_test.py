@@ -3,6 +3,7 @@
 import json
 
 import h5py
+import numpy as np
 import safetensors.numpy
 
 import runner
@@ -109,6 +110,17 @@ def sequence_epochs_without_a_classifier_are_refused(folder):
     assert cut_short.output.count("2 iterations of 1 + 1 epochs need 4 epochs; train.epochs is 2") == 1, cut_short.output
 
 
+def padding_is_measured_over_all_ranks(folder):
+    for i, rows in enumerate([20, 10, 20, 10, 20, 10, 20, 20]):  # whatever four a rank gets, one has 20 rows
+        path = folder / "d/train" / "ab"[i % 2] / f"{i}.npy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, np.random.default_rng(i).normal(size=(rows, 3)))
+    runner.run(["convert", "sequence", "d", "--out", "d.h5"], cwd=folder).expect(0)
+    runner.train(folder, np=2, task="sequence", model__image_size=None, model__hidden=8, sequence__encoder_epochs=0, data__val_share=0,
+                 data__length_window=0, train__batch_size=4, train__epochs=1).expect(0, "| padding 18.8 % |")
+    assert [step["padding_waste"] for step in runner.metrics(folder / "runs/r")] == [1 - 130 / 160]
+
+
 def early_stop_says_so_and_a_metric_that_is_none_is_named(folder):
     runner.synth(folder / "d.h5", 60)
     result = runner.train(folder, np=2, run__name="s", train__patience=2, train__min_delta=1000, train__epochs=50).expect(0)
@@ -146,5 +158,6 @@ if __name__ == "__main__":
                  averaged_weights_are_saved_and_evaluated_and_resume,
                  phases_averages_and_the_plateau_resume_bit_by_bit, the_last_metrics_are_printed_once,
                  frozen_layers_keep_their_values_and_nothing_to_train_is_said,
-                 sequence_epochs_without_a_classifier_are_refused, early_stop_says_so_and_a_metric_that_is_none_is_named,
+                 sequence_epochs_without_a_classifier_are_refused, padding_is_measured_over_all_ranks,
+                 early_stop_says_so_and_a_metric_that_is_none_is_named,
                  a_diverged_run_says_so_with_samples, evaluation_names_the_worst_and_writes_json])

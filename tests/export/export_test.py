@@ -154,6 +154,12 @@ def torchvision_takes_the_weights_and_gives_the_same(folder):
         with torch.no_grad():
             logits = theirs.eval()(torch.from_numpy(images))
         check_close(f"{network} in onnxruntime", session(folder / "m.onnx").run(["logits"], {"images": images})[0], logits)
+        export(run, "onnx-int8", folder / "i.onnx", "--force", "--samples", 64).expect(0)
+        small = session(folder / "i.onnx").run(["logits"], {"images": images})[0]
+        change = np.sqrt(np.mean((small - logits.numpy()) ** 2) / np.mean(logits.numpy() ** 2))
+        share = (folder / "i.onnx").stat().st_size / (folder / "m.onnx").stat().st_size
+        print(f"        {network} in INT8: {share:.1%} of the size, outputs {change:.2%} from float32's")
+        assert share <= 0.30 and change < 0.1, (network, share, change)
         shares = logits.softmax(1).numpy()
         rows = predicted(run, data)
         assert len(rows) == len(images)

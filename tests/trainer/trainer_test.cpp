@@ -656,6 +656,27 @@ TEST(Trainer, FreezesParametersByName) {
   EXPECT_THAT(run(setup)[0].error, HasSubstr("nothing is left to train"));
 }
 
+// One step of plain gradient descent is the gradient.
+TEST(Trainer, ClipsByValueAndByNorm) {
+  Scenario setup{.config = small(8), .precision = Precision::kFp64};
+  setup.config.train.max_steps = 1;
+  setup.config.optimizer = {.name = "sgd", .lr = 1, .weight_decay = 0, .momentum = 0};
+  setup.config.schedule.name = "constant";
+  setup.config.schedule.warmup_steps = 0;
+  const auto moved = [&] {
+    const std::vector<at::Tensor> weights = run(setup)[0].weights;  // from zero, the bias at half the rate
+    return at::cat({weights[0], 2 * weights[1]});
+  };
+  const at::Tensor gradient = moved();
+  const double norm = gradient.norm().item<double>(), most = gradient.abs().max().item<double>();
+  ASSERT_GT(most, 0);
+  setup.config.optimizer.clip_value = most / 2;
+  EXPECT_TRUE(at::allclose(moved(), gradient.clamp(-most / 2, most / 2), 1e-12, 0));
+  setup.config.optimizer.clip_value = 0;
+  setup.config.optimizer.clip_norm = norm / 3;
+  EXPECT_TRUE(at::allclose(moved(), gradient * (norm / 3 / (norm + 1e-6)), 1e-12, 0));
+}
+
 // Promise 2 with batch norm: over equal numbers of micro-steps. The tail of one sample leaves ranks without any.
 TEST(Trainer, SharedBatchStatisticsMakeManyRanksEqualOne) {
   Scenario setup{.config = small(8), .toy = {.batch_norm = true}, .precision = Precision::kFp64};
