@@ -1,0 +1,202 @@
+// A run that stops and goes on is the run that did not stop: phases, moments, averages, owed evaluations.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/temp_dir.h"
+#include "trainer/toy_run.h"
+
+namespace dtrain::train {
+namespace {
+
+// Of each evaluation its step and what it found.
+using Evaluations = std::vector<std::pair<int64_t, std::vector<std::pair<std::string, double>>>>;
+Evaluations evaluations(std::initializer_list<RankRun> parts) {
+  Evaluations all;
+  for (const RankRun& part : parts) {
+    for (const monitoring::EvalStats& e : part.evals) all.emplace_back(e.step, e.metrics);
+  }
+  return all;
+}
+
+// A whole run against one that is stopped in the midst and resumed: the same weights, bit by bit, and the same reports.
+void expect_resumes_exactly(const Scenario& given, int64_t stop_after) {
+  const testing::TempDir folder;
+  Scenario setup = given;
+  setup.config.run.name = "toy";
+  setup.config.checkpoint.every = {};
+  Scenario first = setup, second = setup;
+  setup.folder = folder / "whole";
+  first.folder = second.folder = folder / "parts";
+  const RankRun whole = run(setup)[0];
+  ASSERT_EQ(whole.error, "");
+  first.stop_at_rank = setup.ranks - 1;
+  first.stop_after = stop_after;
+  second.resume = true;
+  const RankRun stopped = run(first)[0];
+  ASSERT_EQ(stopped.error, "");
+  ASSERT_EQ(stopped.outcome.exit_code, kExitStoppedOnRequest);
+  ASSERT_EQ(stopped.outcome.steps, stop_after);
+  const RankRun resumed = run(second)[0];
+  ASSERT_EQ(resumed.error, "");
+  ASSERT_EQ(resumed.weights.size(), whole.weights.size());
+  for (size_t i = 0; i < whole.weights.size(); ++i) EXPECT_TRUE(at::equal(whole.weights[i], resumed.weights[i])) << i;
+  EXPECT_EQ(resumed.outcome.ledger, whole.outcome.ledger);
+  EXPECT_EQ(evaluations({stopped, resumed}), evaluations({whole}));
+  EXPECT_EQ(resumed.outcome.validation, whole.outcome.validation);
+  EXPECT_EQ(resumed.outcome.best, whole.outcome.best);
+  EXPECT_EQ(resumed.outcome.reason, whole.outcome.reason);
+}
+
+TEST(Trainer, ResumesInTheRightPhaseWithTheMomentsOfBoth) {
+  for (const int ranks : {1, 2}) {
+    Scenario setup{.ranks = ranks, .config = small(4), .toy = {.phases = true}};
+    setup.config.optimizer.lr = 0.1;
+    setup.config.schedule.name = "constant";
+    setup.config.train.epochs = 5;
+    expect_resumes_exactly(setup, 4);  // in the first odd epoch
+    expect_resumes_exactly(setup, 9);  // at the end of the second even one, which is evaluated
+  }
+}
+
+// The run is done and resumed: what is left is to say so, with what the checkpoint holds.
+TEST(Trainer, ResumesAFinishedRunOfTwoPhases) {
+  const testing::TempDir folder;
+  Scenario setup{.ranks = 2, .config = small(4), .toy = {.phases = true}, .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.checkpoint.every = {};
+  const RankRun whole = run(setup)[0];
+  ASSERT_EQ(whole.error, "");
+  setup.resume = true;
+  for (const RankRun& again : run(setup)) {
+    ASSERT_EQ(again.error, "");
+    EXPECT_EQ(again.outcome.own_steps, 0);
+    EXPECT_EQ(again.outcome.ledger, whole.outcome.ledger);
+    EXPECT_EQ(again.outcome.best, whole.outcome.best);
+    for (size_t i = 0; i < whole.weights.size(); ++i) EXPECT_TRUE(at::equal(whole.weights[i], again.weights[i])) << i;
+  }
+}
+
+TEST(Trainer, EachPhaseTrainsItsOwnParameters) {
+  Scenario setup{.config = small(8), .toy = {.phases = true}};
+  setup.config.optimizer.lr = 0.1;
+  setup.config.train.epochs = 1;
+  const RankRun even = run(setup)[0];
+  EXPECT_FALSE(at::equal(even.weights[0], at::zeros({3})));
+  EXPECT_TRUE(at::equal(even.weights[1], at::zeros({3})));
+  setup.config.train.epochs = 2;
+  setup.config.schedule.name = "constant";
+  const RankRun both = run(setup)[0];
+  EXPECT_FALSE(at::equal(both.weights[1], at::zeros({3})));
+}
+
+TEST(Trainer, ResumesAveragedWeightsAndWatchesBitByBit) {
+  Scenario setup{.config = small(4)};
+  setup.config.optimizer.lr = 0.3;
+  setup.config.train.ema = 0.9;
+  setup.config.train.patience = 50;
+  setup.config.schedule.name = "plateau";
+  setup.config.schedule.patience = 0;
+  setup.config.schedule.threshold = 0.5;
+  setup.config.train.epochs = 6;
+  for (const int64_t stop_after : {6, 7}) expect_resumes_exactly(setup, stop_after);  // at an evaluation, and beyond
+  setup.config.train.eval_every = {.steps = 1};
+  expect_resumes_exactly(setup, 7);
+}
+
+// The stop comes when the last evaluation before an early stop is due.
+TEST(Trainer, AnEvaluationThatAStopLeftOutEndsTheResumedRun) {
+  Scenario setup{.config = small(4), .toy = {.fault = ToyTask::Fault::kNoProgress}};
+  setup.config.train.patience = 2;
+  setup.config.train.epochs = 100;
+  expect_resumes_exactly(setup, 9);
+}
+
+// What is due by the clock is no function of the step: it is made up all the same.
+TEST(Trainer, MakesUpAnEvaluationByTimeThatAStopLeftOut) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(4), .stop_at_rank = 0, .stop_after = 1, .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.train.eval_every = {.minutes = 1e-9};
+  const RankRun stopped = run(setup)[0];
+  EXPECT_TRUE(stopped.evals.empty());
+  setup.config.train.eval_every = {.epochs = 100};
+  setup.stop_at_rank = -1;
+  setup.resume = true;
+  const RankRun resumed = run(setup)[0];
+  ASSERT_EQ(resumed.error, "");
+  ASSERT_EQ(resumed.evals.size(), 2u) << "what was left out, and the end";
+  EXPECT_EQ(resumed.evals[0].step, 1);
+}
+
+TEST(Trainer, TheBestOfAnEvaluationThatIsMadeUpIsKept) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(4), .stop_at_rank = 0, .stop_after = 3, .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.checkpoint = {.every = {.steps = 1}, .keep_last = 1, .keep_best = true};
+  setup.config.train.epochs = 3;
+  setup.config.optimizer.lr = 0;
+  ASSERT_EQ(run(setup)[0].error, "");
+  setup.stop_at_rank = -1;
+  setup.resume = true;
+  ASSERT_EQ(run(setup)[0].error, "");
+  EXPECT_TRUE(std::filesystem::exists(folder / "step_00000003"));
+}
+
+TEST(Trainer, AnotherMetricIsNotComparedWithTheOldOne) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(4), .stop_at_rank = 0, .stop_after = 4, .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.train.metric = "score";  // below zero: no error is better
+  const RankRun stopped = run(setup)[0];
+  ASSERT_LT(stopped.outcome.best, 0);
+  setup.config.train.metric = "error";
+  setup.stop_at_rank = -1;
+  setup.resume = true;
+  const RankRun resumed = run(setup)[0];
+  ASSERT_EQ(resumed.error, "");
+  EXPECT_EQ(resumed.outcome.metric, "error");
+  EXPECT_EQ(resumed.outcome.best, resumed.outcome.validation[1].second);
+}
+
+// Skips of a run's former life are no news: the row that ends a run begins anew.
+TEST(Trainer, CountsSkippedStepsFromWhereItResumed) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(8),
+                 .toy = {.fault = ToyTask::Fault::kNotFinite},
+                 .stop_at_rank = 0,
+                 .stop_after = 2,
+                 .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.train.epochs = 100;
+  ASSERT_EQ(run(setup)[0].error, "");
+  setup.stop_at_rank = -1;
+  setup.resume = true;
+  const RankRun resumed = run(setup)[0];
+  EXPECT_EQ(resumed.error_code, 79);
+  EXPECT_EQ(resumed.steps.size(), 50u);
+}
+
+TEST(Trainer, AResumeUnderAnotherScheduleForgetsThePlateau) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(8),
+                 .toy = {.fault = ToyTask::Fault::kNoProgress},
+                 .stop_at_rank = 0,
+                 .stop_after = 10,
+                 .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.schedule.name = "plateau";
+  setup.config.schedule.patience = 0;
+  setup.config.optimizer.lr = 0.01;
+  setup.config.train.epochs = 6;
+  EXPECT_LT(run(setup)[0].steps.back().learning_rate, 0.01);
+  setup.config.schedule.name = "constant";
+  setup.stop_at_rank = -1;
+  setup.resume = true;
+  for (const monitoring::StepStats& s : run(setup)[0].steps) EXPECT_EQ(s.learning_rate, 0.01);
+}
+
+}  // namespace
+}  // namespace dtrain::train

@@ -1,0 +1,234 @@
+#pragma once
+
+// A training that takes a moment: a network of a few weights, a store in memory, threads as ranks; and what it did.
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "core/error.h"
+#include "data/memory_store.h"
+#include "dist/thread_communicator.h"
+#include "models/batch_norm.h"
+#include "models/state.h"
+#include "train/content_transfer.h"
+#include "train/overfit.h"
+#include "train/trainer.h"
+
+namespace dtrain::train {
+
+// One weight per target: y = w · mean(x); or a convolution with batch norm before it. Can fail at a given micro-step as
+// a network on a full GPU does, lose the numbers (of all samples, or of one), not learn at all, and train in two
+// phases.
+class ToyTask : public tasks::Task {
+ public:
+  enum class Fault { kNone, kOutOfMemory, kNotFinite, kOneBadSample, kNoProgress };
+  struct Options {
+    Fault fault = Fault::kNone;
+    bool batch_norm = false, phases = false;
+  };
+  static constexpr int64_t kBadSample = 5;
+
+  explicit ToyTask(Options options) : options_(options) {
+    spec_.image_size = 8;
+    spec_.target_flip_sign = {1, 1, 1};
+    weight_ = module_->register_parameter("weight", at::zeros({3}));
+    bias_ = module_->register_parameter("bias", at::zeros({3}));
+    if (options.batch_norm) {
+      conv_ = module_->register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 2, 3).bias(false)));
+      norm_ = module_->register_module("norm", models::BatchNorm(2));
+      const at::NoGradGuard no_grad;
+      conv_->weight.copy_(at::linspace(-0.5, 0.7, conv_->weight.numel()).view_as(conv_->weight));
+      weight_.copy_(at::linspace(1, 2, 3));
+    }
+  }
+  torch::nn::Module& model() override { return *module_; }
+  const data::SampleSpec& samples() const override { return spec_; }
+  void check(const data::Store&) const override {}
+  void check_samples(const data::Store&) const override {}
+  at::Tensor forward(const at::Tensor& inputs) {
+    const at::Tensor seen = options_.batch_norm ? at::relu(norm_->forward(conv_->forward(inputs))) : inputs;
+    return seen.mean({1, 2, 3}).unsqueeze(1) * weight_ + bias_;
+  }
+  tasks::Loss loss(const data::Batch& batch) override {
+    seen.push_back(batch.ids);
+    if (options_.fault == Fault::kOutOfMemory) TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory");
+    at::Tensor each = (forward(batch.inputs) - batch.targets).square().sum(1) * 1e-6;
+    if (options_.fault == Fault::kNotFinite) each = each * std::numeric_limits<double>::infinity();
+    if (options_.fault == Fault::kOneBadSample) {
+      each = at::where(at::tensor(batch.ids) == kBadSample, each * std::numeric_limits<double>::quiet_NaN(), each);
+    }
+    const at::Tensor per_sample = options_.fault == Fault::kOneBadSample ? each.detach() : at::Tensor();
+    return {each.sum(), at::full({}, batch.samples(), each.options().requires_grad(false)), per_sample};
+  }
+  double planned_weight(int64_t samples) const override { return static_cast<double>(samples); }
+  tasks::Counted count(const data::Batch& batch) override {
+    const at::Tensor errors = (forward(batch.inputs) - batch.targets).abs().sum(1).to(at::kDouble);
+    return {{{"error", errors.sum()}, {"samples", at::full({}, batch.samples(), errors.options())}}, errors};
+  }
+  tasks::Summary summarise(const tasks::Counts& totals) const override {
+    const bool stuck = options_.fault == Fault::kNoProgress;
+    const double error = stuck ? 1 : (totals[0].second / totals[1].second).item<double>();
+    return {{{"loss", error * error}, {"error", error}, {"score", -error}}, {}};
+  }
+  std::vector<tasks::MetricSpec> metrics() const override {
+    return {{"loss"}, {"error"}, {"score", /*higher_is_better=*/true}};
+  }
+  std::vector<std::string> columns() const override { return {}; }
+  std::vector<tasks::Row> predict(const data::Batch&) override { return {}; }
+  tasks::Metadata metadata() const override { return {{"task", "toy"}}; }
+
+  std::string phase(int64_t epoch) const override {
+    return !options_.phases ? "train" : epoch % 2 == 0 ? "even" : "odd";
+  }
+  void enter_phase(const std::string& phase) override {
+    if (!options_.phases) return;
+    weight_.set_requires_grad(phase == "even");
+    bias_.set_requires_grad(phase == "odd");
+  }
+  double lr_ratio(const std::string& parameter) const override { return parameter == "bias" ? 0.5 : 1; }
+
+  std::vector<std::vector<int64_t>> seen;  // ids of each micro-batch
+
+ private:
+  Options options_;
+  std::shared_ptr<torch::nn::Module> module_ = std::make_shared<torch::nn::Module>();  // as modules() asks
+  at::Tensor weight_, bias_;
+  torch::nn::Conv2d conv_{nullptr};
+  models::BatchNorm norm_{nullptr};
+  data::SampleSpec spec_;
+};
+
+// Some samples cannot be read.
+class HoledStore : public testing::MemoryStore {
+ public:
+  HoledStore(int64_t samples, std::set<int64_t> holes)
+      : testing::MemoryStore(samples, 8, 8), holes_(std::move(holes)) {}
+  void read_input(int64_t id, std::span<std::byte> out) const override {
+    if (holes_.contains(id)) throw DataError(str("memory.h5#", id, ": a hole"));
+    testing::MemoryStore::read_input(id, out);
+  }
+
+ private:
+  std::set<int64_t> holes_;
+};
+
+struct Record : monitoring::Sink {
+  std::vector<monitoring::StepStats> steps;
+  std::vector<monitoring::EvalStats> evals;
+  std::vector<int64_t> saved;
+  void checkpoint_saved(int64_t step, double) override { saved.push_back(step); }
+  void record(const monitoring::StepStats& s) override { steps.push_back(s); }
+  void record(const monitoring::EvalStats& e) override { evals.push_back(e); }
+};
+
+struct RankRun {
+  Outcome outcome;
+  std::vector<monitoring::StepStats> steps;
+  std::vector<monitoring::EvalStats> evals;
+  std::vector<int64_t> saved;
+  std::string error;
+  int error_code = 0;
+  std::vector<at::Tensor> weights;
+  std::vector<std::vector<int64_t>> seen;
+};
+
+struct Scenario {
+  int ranks = 1;
+  config::Config config = {};
+  ToyTask::Options toy = {};
+  int stop_at_rank = -1;
+  int64_t stop_after = 0;             // asked to stop so that this step is the last; 0: at the beginning
+  std::filesystem::path folder = {};  // saves there, and takes its time
+  bool resume = false;                // from the newest checkpoint of the folder
+  Precision precision = Precision::kFp32;
+  std::set<int64_t> holes = {};  // samples that cannot be read
+};
+
+// 22 samples, 17 to train on, in global batches of 8: a tail of 1.
+inline std::vector<RankRun> run(const Scenario& setup) {
+  const int ranks = setup.ranks;
+  config::Config config = setup.config;
+  std::vector<RankRun> runs(static_cast<size_t>(ranks));
+  const HoledStore store(22, setup.holes);
+  data::Splits splits;
+  splits.train.resize(17);
+  std::iota(splits.train.begin(), splits.train.end(), 0);
+  splits.val = {17, 18, 19, 20, 21};
+  config.run.log_every = {.steps = 1};
+  dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
+    at::set_num_threads(1);
+    RankRun& result = runs[static_cast<size_t>(comm.rank())];
+    ToyTask task(setup.toy);
+    models::convert_floating_point(task.model(), parameter_dtype(setup.precision));
+    data::Splits mine = splits;
+    if (config.train.overfit_batches > 0) mine = overfit_splits(splits, 8 * config.train.overfit_batches, 1);
+    const BatchArithmetic batches = batch_arithmetic(config.train, ranks, static_cast<int64_t>(mine.train.size()));
+    monitoring::Sinks sinks;
+    auto record = std::make_unique<Record>();
+    Record& kept = *record;
+    sinks.push_back(std::move(record));
+    std::unique_ptr<checkpoint::Store> checkpoints;
+    if (!setup.folder.empty() && comm.rank() == 0) {
+      checkpoints = std::make_unique<checkpoint::Store>(setup.folder, real_file_system(), config.checkpoint.keep_last);
+    }
+    const bool is_asked = comm.rank() == setup.stop_at_rank;
+    const int64_t asked_in = setup.stop_after - (ranks > 1 ? 2 : 1);  // of many, the wish is granted a step later
+    std::atomic<bool> stop{is_asked && setup.stop_after == 0};
+    try {
+      Trainer trainer({.config = config,
+                       .batches = batches,
+                       .task = task,
+                       .store = store,
+                       .splits = mine,
+                       .device = at::kCPU,
+                       .precision = setup.precision,
+                       .loader_threads = 1,
+                       .gradients = comm,
+                       .host = comm,
+                       .statistics = config.train.sync_batch_norm && ranks > 1 ? &comm : nullptr,
+                       .checkpoints = checkpoints.get(),
+                       .sinks = sinks,
+                       .stop_requested = stop,
+                       .progress = [&](const char* phase, int64_t step) {
+                         if (is_asked && step >= asked_in && std::string_view(phase) == "data") stop = true;
+                         if (!setup.folder.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                       }});
+      if (setup.resume) {
+        std::optional<checkpoint::Content> content;
+        if (comm.rank() == 0) content = checkpoint::Store::load(*checkpoints->newest(nullptr));
+        trainer.resume(*broadcast_content(comm, content));
+      }
+      result.outcome = trainer.run();
+      for (const at::Tensor& weight : task.model().parameters()) result.weights.push_back(weight.detach().clone());
+    } catch (const Error& e) {
+      result.error = e.what();
+      result.error_code = e.exit_code();
+    }
+    result.seen = task.seen;
+    result.steps = kept.steps;
+    result.evals = kept.evals;
+    result.saved = kept.saved;
+  });
+  return runs;
+}
+
+inline std::vector<RankRun> run(int ranks, const config::Config& config, ToyTask::Fault fault = ToyTask::Fault::kNone,
+                                int stop_at_rank = -1, const std::filesystem::path& folder = {}) {
+  return run(
+      {.ranks = ranks, .config = config, .toy = {.fault = fault}, .stop_at_rank = stop_at_rank, .folder = folder});
+}
+
+inline config::Config small(int64_t batch_size) {
+  config::Config config;
+  config.train.batch_size = batch_size;
+  config.train.global_batch = 8;
+  config.train.epochs = 2;
+  return config;
+}
+
+}  // namespace dtrain::train
