@@ -71,14 +71,15 @@ def one_dimension_and_what_numpy_refuses_without_pickle(folder):
     np.save(folder / "d/a/record.npy", np.zeros(3, dtype=[("x", "f4"), ("y", "i4")]))
     np.save(folder / "d/b/text.npy", np.array(["x", "y"]))
     np.save(folder / "d/b/complex.npy", np.zeros(3, dtype=complex))
+    np.save(folder / "d/b/long.npy", np.zeros(3, dtype=np.longdouble))
     np.save(folder / "d/b/nan.npy", np.array([1, np.nan]))
     np.save(folder / "d/b/nothing.npy", np.zeros((0,)))
-    result = convert("sequence", folder / "d", folder / "o.h5").expect(0, "6 damaged", "o.h5.quarantine.json")
+    result = convert("sequence", folder / "d", folder / "o.h5").expect(0, "7 damaged", "o.h5.quarantine.json")
     found, _, _ = samples(folder / "o.h5")
     assert found["a/2.npy"][0].shape == (7, 1) and len(found) == 6, result.output
     reasons = {e["name"]: e["reason"] for e in json.loads((folder / "o.h5.quarantine.json").read_text())["quarantined"]}
     for name, part in {"a/object": "Python objects", "a/record": "structured", "b/text": "texts", "b/complex": "complex",
-                       "b/nan": "NaN in row 1", "b/nothing": "length 0"}.items():
+                       "b/long": "float16, 32 or 64", "b/nan": "NaN in row 1", "b/nothing": "length 0"}.items():
         assert part in reasons[name + ".npy"], reasons
 
 
