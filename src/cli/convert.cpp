@@ -20,7 +20,8 @@ constexpr const char* kAbout =
 Your own data:
   images     DIR/CLASS/...: JPEG and PNG of any kind and size. Turned upright (Exif), over white where they are
              transparent, the shorter side scaled to --size (256), the middle square kept; uint8 [N, S, S, 3]
-  sequence   DIR/CLASS/...: .npy of shape [T, F] or [T], any T, one F, any number type; stored as float32
+  sequence   DIR/CLASS/...: .npy of shape [T, F] or [T], any T, one F; float16, 32 or 64, integers of 8 to 64 bits, or
+             bool; stored as float32
              Both: or DIR/train/CLASS/..., DIR/val/CLASS/..., DIR/test/CLASS/... (any of the three)
   pointer    FILE.npz: features [N, L, 7 or 8], order [N, L] (padded with -1), lengths [N] if wanted; or, for sets of
              any size, values [R, 7 or 8], offsets [N + 1], order [R]. order: the element visited first, second, ...

@@ -79,6 +79,7 @@ TEST_F(Convert, LpGivesBackTheAnglesThatWereDrawn) {
   store->verify();
   EXPECT_EQ(store->schema().input.shape, (std::vector<int64_t>{kSize, kSize, 3}));
   EXPECT_EQ(store->attribute("target_names"), "yaw,pitch,roll");
+  EXPECT_EQ(store->attribute("protocol"), "300W-LP: split by source photo, its views and mirror images together");
   EXPECT_EQ(store->split("train").size() + store->split("test").size(), 64u);
   expect_no_group_on_both_sides(*store);
   std::map<std::string, HeadPose> drawn;
@@ -110,6 +111,7 @@ TEST_F(Convert, BiwiGivesBackTheAnglesThatWereDrawn) {
   const auto store = Store::open(files / "biwi.h5");
   store->verify();
   expect_no_group_on_both_sides(*store);
+  EXPECT_EQ(store->attribute("protocol"), "BIWI: test sequences 03, 06; split by person");
   for (int64_t id = 0; id < 60; ++id) {
     const std::string name = store->source(id);  // 03/frame_00007_rgb.png: picture (7 - 3) * 6 + 2
     const HeadPose pose = draw_pose(1, (std::stoll(name.substr(9, 5)) - 3) * 6 + std::stoll(name.substr(0, 2)) - 1);
@@ -125,9 +127,32 @@ TEST_F(Convert, BiwiTestSequencesTakeTheirPersonAlong) {
   ConvertOptions o = options("biwi", "biwi.h5");
   o.test_sequences = {"15"};
   EXPECT_EQ(convert("biwi", o).splits.at("test"), 20);  // 03 is the same person
+  EXPECT_EQ(Store::open(o.out)->attribute("protocol"), "BIWI: test sequences 03, 15; split by person");
   o.test_sequences = {"23"};
   o.force = true;
   testing::expect_error<DataError>([&] { convert("biwi", o); }, {"test sequence 23", "01, 02"});
+}
+
+TEST_F(Convert, TheProtocolNamesTheBiwiSequencesThatAreTested) {
+  synth("headpose", {.layout = "biwi", .out = files / "biwi", .samples = 60, .size = 48});
+  ConvertOptions o = options("biwi", "biwi.h5");
+  o.force = true;
+  const auto protocol = [&] {
+    convert("biwi", o);
+    return Store::open(o.out)->attribute("protocol");
+  };
+  fs::remove(files / "biwi/03/rgb.cal");  // all of its frames are damaged
+  EXPECT_EQ(protocol(), "BIWI: test sequences 06; split by person");
+  fs::remove_all(files / "biwi/03");
+  fs::remove_all(files / "biwi/06");  // none of the protocol's: persons are drawn
+  const std::string drawn = protocol();
+  std::set<std::string> tested;
+  const auto store = Store::open(o.out);
+  for (const int64_t id : store->split("test")) tested.insert(store->source(id).substr(0, 2));
+  ASSERT_EQ(tested.size(), 1u);
+  EXPECT_EQ(drawn, "BIWI: test sequences " + *tested.begin() + "; split by person");
+  o.split.test_share = 0;
+  EXPECT_EQ(protocol(), "BIWI: no test sequences");
 }
 
 TEST_F(Convert, TheCropHoldsTheHead) {  // pictures of the same pose, placed anywhere, look alike once cropped
@@ -158,6 +183,8 @@ TEST_F(Convert, Aflw2000IsATestSet) {
   const ConvertSummary summary = convert("aflw2000", options("flat", "a.h5"));
   EXPECT_EQ(summary.kept, 4);
   EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 4}}));
+  EXPECT_EQ(Store::open(files / "a.h5")->attribute("protocol"),
+            "AFLW2000: all samples within ±99 degrees are the test");
 }
 
 TEST_F(Convert, DamageIsQuarantinedByNameAndReason) {
@@ -366,6 +393,7 @@ TEST_F(Convert, ListsChooseTheSamples) {
   EXPECT_EQ(summary.unlisted, 28);
   EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 2}}));
   EXPECT_EQ(summary.straddling_groups, std::vector<std::string>{"AFW/AFW_000000_1"});
+  EXPECT_EQ(Store::open(files / "o.h5")->attribute("protocol"), "splits by the lists given");
 }
 
 }  // namespace

@@ -86,6 +86,7 @@ TEST(Npy, WhatIsNoArrayOfNumbersIsRefusedByName) {
   refused("'<c8'", "complex");
   refused("'<M8[ns]'", "dates");
   refused("'<f16'", "size that is not read");
+  refused("'<f16'", "float16, 32 or 64, integers of 8 to 64 bits, or bool are expected");
   refused("'<i3'", "size that is not read");
   refused("[('a', '<f4'), ('b', '<i4')]", "structured");
   refused("'?'", "unknown");

@@ -71,14 +71,15 @@ def one_dimension_and_what_numpy_refuses_without_pickle(folder):
     np.save(folder / "d/a/record.npy", np.zeros(3, dtype=[("x", "f4"), ("y", "i4")]))
     np.save(folder / "d/b/text.npy", np.array(["x", "y"]))
     np.save(folder / "d/b/complex.npy", np.zeros(3, dtype=complex))
+    np.save(folder / "d/b/long.npy", np.zeros(3, dtype=np.longdouble))
     np.save(folder / "d/b/nan.npy", np.array([1, np.nan]))
     np.save(folder / "d/b/nothing.npy", np.zeros((0,)))
-    result = convert("sequence", folder / "d", folder / "o.h5").expect(0, "6 damaged", "o.h5.quarantine.json")
+    result = convert("sequence", folder / "d", folder / "o.h5").expect(0, "7 damaged", "o.h5.quarantine.json")
     found, _, _ = samples(folder / "o.h5")
     assert found["a/2.npy"][0].shape == (7, 1) and len(found) == 6, result.output
     reasons = {e["name"]: e["reason"] for e in json.loads((folder / "o.h5.quarantine.json").read_text())["quarantined"]}
     for name, part in {"a/object": "Python objects", "a/record": "structured", "b/text": "texts", "b/complex": "complex",
-                       "b/nan": "NaN in row 1", "b/nothing": "length 0"}.items():
+                       "b/long": "float16, 32 or 64", "b/nan": "NaN in row 1", "b/nothing": "length 0"}.items():
         assert part in reasons[name + ".npy"], reasons
 
 
@@ -192,6 +193,22 @@ def what_is_generated_raw_converts_to_what_is_generated_as_hdf5(folder):
         runner.run(["inspect", folder / "o.h5", "--verify"]).expect(0)
 
 
+def a_head_pose_set_says_how_it_is_tested_in_the_report_of_eval(folder):
+    runner.run(["synth", "headpose", "--layout", "biwi", "--samples", 60, "--size", 48, "--out", folder / "b"]).expect(0)
+    convert("biwi", folder / "b", folder / "d.h5", "--size", SIDE)
+    runner.train(folder, train__epochs=1).expect(0)
+    runner.run(["synth", "headpose", "--layout", "300wlp", "--samples", 40, "--size", 80, "--out", folder / "lp"]).expect(0)
+    convert("aflw2000", folder / "lp/AFW", folder / "a.h5", "--size", SIDE)  # one of its folders is of that layout
+    (folder / "test.txt").write_text("01/frame_00003_rgb\n02/frame_00003_rgb\n")
+    convert("biwi", folder / "b", folder / "l.h5", "--size", SIDE, "--test-list", folder / "test.txt")
+    for data, protocol in [("d.h5", "BIWI: test sequences 03, 06; split by person"),
+                           ("a.h5", "AFLW2000: all samples within ±99 degrees are the test"), ("l.h5", "splits by the lists given")]:
+        result = runner.run(["eval", "runs/r", "--data", data, "--json", "e.json", "--force"], cwd=folder).expect(0)
+        assert "protocol    " + protocol in result.output.splitlines(), result.output
+        assert json.loads((folder / "e.json").read_text())["protocol"] == protocol
+        runner.run(["inspect", folder / data]).expect(0, protocol)
+
+
 def wrong_names_get_the_nearest(folder):
     runner.run(["synth", "clasify"]).expect(64, "Did you mean classify?")
     runner.run(["synth", "sequence", "--layout", "npz", "--out", folder / "x"]).expect(64, "Did you mean npy?")
@@ -258,4 +275,5 @@ def ctrl_c_is_answered_and_leaves_no_half_files(folder):
 runner.main([a_hostile_name_neither_steers_a_terminal_nor_begins_a_line, ctrl_c_is_answered_and_leaves_no_half_files,
              every_dtype_order_and_version_of_npy, one_dimension_and_what_numpy_refuses_without_pickle,
              npz_stored_deflated_and_zip64, pictures_of_every_kind_are_as_pil_reads_them,
-             what_is_generated_raw_converts_to_what_is_generated_as_hdf5, wrong_names_get_the_nearest])
+             what_is_generated_raw_converts_to_what_is_generated_as_hdf5,
+             a_head_pose_set_says_how_it_is_tested_in_the_report_of_eval, wrong_names_get_the_nearest])

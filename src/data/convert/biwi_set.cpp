@@ -53,6 +53,15 @@ class Biwi : public HeadPoseSet {
 
   std::vector<std::string> test_groups() const override { return test_groups_; }
 
+  // From what is stored: a sequence may be named and be damaged, or be tested because its person is.
+  std::string protocol(const std::vector<std::string>& tested) const override {
+    std::set<std::string> sequences;
+    for (const std::string& name : tested) sequences.insert(name.substr(0, name.find('/')));
+    if (sequences.empty()) return "BIWI: no test sequences";
+    return str("BIWI: test sequences ", join(std::vector<std::string>(sequences.begin(), sequences.end()), ", "),
+               "; split by person");
+  }
+
  protected:
   LabelledImage read_picture(const RawSample& sample, int size) const override {
     const fs::path picture = folder_ / sample.name;

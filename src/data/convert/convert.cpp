@@ -255,6 +255,16 @@ std::string defect(const fs::path& source, const RawSet& set, const std::vector<
   return "";
 }
 
+std::string protocol_of(const RawSet& set, const SplitOptions& options, const Writer::Extras& extras) {
+  if (options.by_list()) return "splits by the lists given";
+  std::vector<std::string> tested;
+  const auto test = extras.splits.find("test");
+  if (test != extras.splits.end()) {
+    for (const int64_t id : test->second) tested.push_back(extras.source[static_cast<size_t>(id)]);
+  }
+  return set.protocol(tested);
+}
+
 void assemble(const std::string& name, const ConvertOptions& options, const RawSet& set,
               const std::vector<std::string>& splits, const Spool& spool, const ReportProgress& report,
               ConvertSummary& summary) {
@@ -282,6 +292,8 @@ void assemble(const std::string& name, const ConvertOptions& options, const RawS
     extras.group.push_back(group_ids.emplace(sample.group, static_cast<int64_t>(group_ids.size())).first->second);
   }
   summary.groups = static_cast<int64_t>(group_ids.size());
+  const std::string protocol = protocol_of(set, options.split, extras);
+  if (!protocol.empty()) extras.attributes["protocol"] = protocol;
   parallel_for(summary.kept, options.threads,
                [&](int64_t id) {
                  const int64_t sample = kept[static_cast<size_t>(id)];

@@ -98,6 +98,9 @@ class ThreeHundredWLp : public LandmarkSet {
     }
     std::sort(samples_.begin(), samples_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   }
+  std::string protocol(const std::vector<std::string>& /*tested*/) const override {
+    return "300W-LP: split by source photo, its views and mirror images together";
+  }
 };
 
 class Aflw2000 : public LandmarkSet {
@@ -106,6 +109,9 @@ class Aflw2000 : public LandmarkSet {
     for (const std::string& name : names_in("")) samples_.push_back({name, fs::path(name).stem().string()});
   }
   bool all_test() const override { return true; }
+  std::string protocol(const std::vector<std::string>& /*tested*/) const override {
+    return str("AFLW2000: all samples within ±", kLargestAngle, " degrees are the test");
+  }
 };
 
 // The archive's own top folder may be between.

@@ -104,7 +104,8 @@ class DictionaryReader {
     if (peek() == '[') throw DataError("a structured array; a plain array of numbers is expected");
     const std::string type = quoted();
     const auto refuse = [&](const std::string& what) {
-      throw DataError(str(what, " (dtype '", type.substr(0, 40), "'); an array of numbers is expected"));
+      throw DataError(str(what, " (dtype '", type.substr(0, 40),
+                          "'); float16, 32 or 64, integers of 8 to 64 bits, or bool are expected"));
     };
     if (type.size() < 2) refuse("unknown elements");
     const char order = type[0], kind = type[1];

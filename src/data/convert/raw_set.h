@@ -41,6 +41,9 @@ class RawSet {
   // The groups of the test split where the data set's protocol names them; else empty.
   virtual std::vector<std::string> test_groups() const { return {}; }
   virtual bool all_test() const { return false; }  // a pure test set
+  // What the report of an evaluation on this set is to name, in a line: which samples are tested, and what is never on
+  // both sides. `tested`: the samples of the test split that are stored. "": nothing to name.
+  virtual std::string protocol(const std::vector<std::string>& /*tested*/) const { return ""; }
   // Of the samples. 0 where the trainer is to take its validation share out of the training split, by group.
   virtual double usual_val_share() const { return 0.1; }
   // Of all samples as stored, before any is left out. Unless it is overridden: 0, unknown, where their size varies.

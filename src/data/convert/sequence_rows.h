@@ -1,6 +1,6 @@
 #pragma once
 
-// An .npy file as one sequence: [T, F] of any number type, or [T] as [T, 1].
+// An .npy file as one sequence: [T, F], or [T] as [T, 1], of the number types that npy.h reads.
 
 #include <cstdint>
 #include <vector>
