@@ -90,6 +90,7 @@ def frozen_layers_keep_their_values_and_nothing_to_train_is_said(folder):
     for key in a:
         same = a[key].tobytes() == b[key].tobytes()
         assert same == key.startswith("features."), key
+    runner.train(folder, run__name="a", run__resume="auto", model__freeze="fc").expect(78, "a resumed run keeps model.freeze")
     runner.train(folder, run__name="c", model__freeze="*").expect(78, "nothing is left to train")
     runner.train(folder, run__name="d", model__freeze="nolayer.*").expect(78, "nolayer.*")
     runner.run(["synth", "sequence", "--samples", 30, "--out", "s.h5"], cwd=folder).expect(0)
