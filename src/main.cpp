@@ -1,5 +1,6 @@
 // dtrain [COMMAND] ...: finds the command, runs it, and turns what it throws into a message and an exit code.
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -51,7 +52,9 @@ int dispatch(Arguments arguments) {
   std::vector<std::string> names;
   for (const auto& command : dtrain::cli::commands()) {
     if (arguments[0] == command.name) {
-      if (command.alone) refuse_several_processes(command);
+      const bool asks = std::any_of(arguments.begin(), arguments.end(),
+                                    [](const std::string& a) { return a == "--help" || a == "-h"; });
+      if (command.alone && !asks) refuse_several_processes(command);
       arguments.erase(arguments.begin());
       return command.run(arguments);
     }

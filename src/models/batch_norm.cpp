@@ -74,8 +74,8 @@ Moments moments_of(const at::Tensor& sums) {
 // would not get better.
 void accept_one_value(const at::Tensor& input, bool first) {
   if (first) {
-    throw Error(dtrain::str("batch norm cannot train on one value per channel (input of shape ", input.sizes(),
-                            "): use a larger batch or image, or train.freeze_batch_norm"));
+    throw ConfigError(dtrain::str("batch norm cannot train on one value per channel (input of shape ", input.sizes(),
+                                  "): use a larger batch or image, or train.freeze_batch_norm"));
   }
   static std::once_flag said;
   std::call_once(said, [] {
