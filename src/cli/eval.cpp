@@ -68,6 +68,10 @@ int eval(Launched& launched, const Options& options) {
                                                        host);
 
   dist::agree_on_rank0(host, [&] {
+    if (evaluation.stats.metrics.empty()) {
+      throw DataError(str("all ", ids.size(), " samples of the ", options.split, " split of ", config.data.file,
+                          " were left out; why is said above"));
+    }
     EvalReport report{.checkpoint = loaded.checkpoint,
                       .data = config.data.file,
                       .protocol = store->attribute("protocol"),

@@ -4,7 +4,6 @@
 // the samples that it is to leave out.
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -15,17 +14,11 @@ namespace dtrain::data {
 // What is wrong with an order of `elements` elements; "" if it is a permutation of 0 to elements - 1.
 std::string order_defect(std::span<const int64_t> order, int64_t elements);
 
-// -1 throughout: nobody said it, as of files to predict. Of no numbers: no.
-bool unknown_target(std::span<const int64_t> target);
-
 // What is wrong with the int64 target of a sample of `rows` rows, by the file's task and number of classes (0: not
-// known); "" if nothing is, or if it is unknown.
+// known); "" if nothing is.
 std::string target_defect(const Schema&, int64_t classes, std::span<const int64_t> target, int64_t rows);
 
 // What is wrong with float32 targets, which are to be finite and within ±limit; "" if nothing is.
 std::string target_defect(std::span<const float> target, float limit);
-
-// The first sample of a file of int64 targets of which the target is unknown.
-std::optional<int64_t> first_unknown_target(const Store&);
 
 }  // namespace dtrain::data

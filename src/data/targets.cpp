@@ -49,12 +49,7 @@ std::string order_defect(std::span<const int64_t> order, int64_t elements) {
   return "";
 }
 
-bool unknown_target(std::span<const int64_t> target) {
-  return !target.empty() && std::all_of(target.begin(), target.end(), [](int64_t value) { return value == -1; });
-}
-
 std::string target_defect(const Schema& schema, int64_t classes, std::span<const int64_t> target, int64_t rows) {
-  if (unknown_target(target)) return "";
   if (schema.task == "pointer") return order_defect(target, rows);
   if (classes == 0 || !schema.target.shape.empty()) return "";
   if (target[0] >= 0 && target[0] < classes) return "";
@@ -66,13 +61,6 @@ std::string target_defect(std::span<const float> target, float limit) {
     if (!(std::abs(target[i]) <= limit)) return str("target ", i, " is ", target[i]);  // false for NaN
   }
   return "";
-}
-
-std::optional<int64_t> first_unknown_target(const Store& store) {
-  for (int64_t id = 0; id < store.schema().samples; ++id) {
-    if (unknown_target(read_target_as<int64_t>(store, id))) return id;
-  }
-  return std::nullopt;
 }
 
 }  // namespace dtrain::data

@@ -2,7 +2,6 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/target_defect.h"
 
 namespace dtrain::tasks {
 
@@ -11,13 +10,6 @@ void check_class_names(const data::Store& store, const std::vector<std::string>&
   if (names == join(known, "\n")) return;
   throw DataError(str(store.path().string(), " has the classes ", join(split(names, '\n'), ", "),
                       "; the network knows ", join(known, ", "), ": their names and order must be the same"));
-}
-
-void check_classes_are_known(const data::Store& store) {
-  if (const auto unknown = data::first_unknown_target(store)) {
-    throw DataError(
-        str(store.path().string(), "#", *unknown, ": its class is not known (source ", store.source(*unknown), ")"));
-  }
 }
 
 }  // namespace dtrain::tasks

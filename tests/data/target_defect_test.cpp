@@ -2,10 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include <cstring>
+#include <cmath>
+#include <limits>
 #include <vector>
-
-#include "data/row_store.h"
 
 namespace dtrain::data {
 namespace {
@@ -35,14 +34,6 @@ TEST(OrderDefect, SaysWhichElementIsWrong) {
   EXPECT_THAT(order_defect(Numbers{0, 1, 2, 3}, 3), HasSubstr("4 of 3 elements"));
 }
 
-TEST(UnknownTarget, IsMinusOneThroughout) {
-  EXPECT_TRUE(unknown_target(Numbers{-1}));
-  EXPECT_TRUE(unknown_target(Numbers{-1, -1}));
-  EXPECT_FALSE(unknown_target(Numbers{-1, 0}));
-  EXPECT_FALSE(unknown_target(Numbers{-2}));
-  EXPECT_FALSE(unknown_target(Numbers{}));
-}
-
 TEST(TargetDefect, AClassMustBeOneOfThem) {
   EXPECT_EQ(target_defect(kClasses, 3, Numbers{0}, 1), "");
   EXPECT_EQ(target_defect(kClasses, 3, Numbers{2}, 1), "");
@@ -57,29 +48,21 @@ TEST(TargetDefect, AnOrderMustNameEachRowOnce) {
   EXPECT_THAT(target_defect(kOrders, 0, Numbers{1, 1}, 2), HasSubstr("element 1 twice"));
 }
 
-TEST(TargetDefect, WhatIsUnknownOrNeitherClassNorOrderHasNone) {
-  EXPECT_EQ(target_defect(kClasses, 3, Numbers{-1}, 1), "");
-  EXPECT_EQ(target_defect(kOrders, 0, Numbers{-1, -1}, 5), "");
+TEST(TargetDefect, WhatNobodySaidCannotBeLearned) {
+  EXPECT_THAT(target_defect(kClasses, 3, Numbers{-1}, 1), HasSubstr("class -1"));
+  EXPECT_THAT(target_defect(kOrders, 0, Numbers{-1, -1}, 2), HasSubstr("element -1"));
+}
+
+TEST(TargetDefect, WhatIsNeitherClassNorOrderHasNone) {
   EXPECT_EQ(target_defect(schema_of("module", {2}), 3, Numbers{9, 9}, 1), "");
 }
 
-class StoreOf : public testing::RowStore {
- public:
-  explicit StoreOf(std::vector<Numbers> targets)
-      : RowStore(static_cast<int64_t>(targets.size()), 4, true), targets_(std::move(targets)) {}
-  int64_t target_rows(int64_t id) const override { return static_cast<int64_t>(of(id).size()); }
-  void read_target(int64_t id, std::span<std::byte> out) const override {
-    std::memcpy(out.data(), of(id).data(), out.size());
-  }
-
- private:
-  const Numbers& of(int64_t id) const { return targets_[static_cast<size_t>(id)]; }
-  std::vector<Numbers> targets_;
-};
-
-TEST(FirstUnknownTarget, IsFoundByItsId) {
-  EXPECT_EQ(first_unknown_target(StoreOf({{0}, {-1, 0}})), std::nullopt);
-  EXPECT_EQ(first_unknown_target(StoreOf({{0}, {1, 0}, {-1, -1}, {-1}})), 2);
+TEST(TargetDefect, NumbersAreFiniteAndWithinTheLimit) {
+  const std::vector<float> good{-2, 0, 2}, nan{0, NAN}, far{0, 0, -2.5f}, infinite{INFINITY};
+  EXPECT_EQ(target_defect(good, 2), "");
+  EXPECT_EQ(target_defect(nan, 2), "target 1 is nan");
+  EXPECT_EQ(target_defect(far, 2), "target 2 is -2.5");
+  EXPECT_EQ(target_defect(infinite, std::numeric_limits<float>::max()), "target 0 is inf");
 }
 
 }  // namespace

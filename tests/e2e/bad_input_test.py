@@ -339,10 +339,14 @@ def pictures_with_a_class_that_is_none(folder):
     with h5py.File(folder / "d.h5", "r+") as f:
         bad = int(f["splits/train"][1])
         f["targets"][bad] = 99
+        f["targets"][int(f["splits/train"][2])] = -1
     options = {"task": "classify", "model__name": "simple_cnn", "train__epochs": 1, "metrics__enabled": False}
     where = f"d.h5#{bad}: class 99 is not one of the"
     one_message(runner.train(folder, **options), 65, where)
-    runner.train(folder, **options, data__on_bad_sample="skip").expect(0, where, "1 bad samples left out")
+    runner.train(folder, **options, data__on_bad_sample="skip", run__name="s").expect(0, where, "class -1 is not one of", "2 bad samples left out")
+    with h5py.File(folder / "d.h5", "r+") as f:
+        f["targets"][...] = -1
+    one_message(runner.run(["eval", "runs/s", "--data.on_bad_sample", "skip"], cwd=folder), 65, "all 10 samples of the test split of d.h5 were left out")
 
 
 def data_of_another_kind(folder):

@@ -318,6 +318,12 @@ def a_bad_sample_gives_a_row_that_says_so(folder):
     save(Mlp, folder / "mlp.pt")
     runner.train(folder, task="module", model__file="mlp.pt", task__inputs="rows", data__file="n.h5", train__epochs=1).expect(0)
     good = predict(folder, ["runs/r", "n.h5", "--batch-size", "7"])
+    y = x[:, :2].copy()
+    y[5, 1] = np.nan
+    rows_file(folder / "y.h5", x, y)
+    training = dict(task="module", model__file="mlp.pt", task__inputs="rows", data__file="y.h5", train__epochs=1, run__name="y")
+    runner.train(folder, **training).expect(65, "y.h5#5: target 1 is nan")
+    runner.train(folder, **training, data__on_bad_sample="skip").expect(0, "left out: y.h5#5: target 1 is nan")
     x[7, 2] = np.nan
     x[13:16] = np.inf  # all of a rank's share of a step
     rows_file(folder / "bad.h5", x, x[:, :2].copy())

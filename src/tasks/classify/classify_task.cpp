@@ -77,9 +77,8 @@ class ClassifyTask : public Task {
   }
 
   void check_samples(const data::Store& store) const override {
-    if (config_.data.on_bad_sample == "skip") {  // the loader leaves bad ones out, and says so
-      check_classes_are_known(store);
-    } else if (const auto bad = data::first_bad_class(store, classes_)) {
+    if (config_.data.on_bad_sample == "skip") return;  // the loader leaves bad ones out, and says so
+    if (const auto bad = data::first_bad_class(store, classes_)) {
       throw DataError(str(store.path().string(), "#", bad->id, ": class ", bad->value, " is not one of the ", classes_,
                           " from 0 (source ", store.source(bad->id),
                           "). Convert again, or use --data.on_bad_sample skip"));

@@ -7,7 +7,6 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "tasks/class_check.h"
 #include "tasks/module/contract.h"
 
 namespace dtrain::tasks {
@@ -59,13 +58,20 @@ class ModuleTask : public Task {
   }
 
   void check_samples(const data::Store& store) const override {
+    const data::Field& target = store.schema().target;
+    const bool leave_out = config_.data.on_bad_sample == "skip";  // by the loader, which says so
+    if (target.element == data::Element::kFloat32) {
+      if (leave_out) return;
+      if (const auto bad = data::first_bad_target(store, -spec_.target_limit, spec_.target_limit)) {
+        throw DataError(str(store.path().string(), "#", bad->id, ": target ", bad->element, " is ", bad->value,
+                            " (source ", store.source(bad->id), "). Use --data.on_bad_sample skip to leave it out"));
+      }
+    }
     if (!loss_.classifies()) return;
     const int64_t classes = contract_on(store).classes;
-    const bool loader_knows =
-        store.schema().target.shape.empty() && static_cast<int64_t>(data::class_names(store).size()) == classes;
-    if (config_.data.on_bad_sample == "skip" && loader_knows) {  // it leaves bad ones out, and says so
-      check_classes_are_known(store);
-    } else if (const auto bad = data::first_bad_class(store, classes)) {
+    const bool loader_knows = target.shape.empty() && static_cast<int64_t>(data::class_names(store).size()) == classes;
+    if (leave_out && loader_knows) return;
+    if (const auto bad = data::first_bad_class(store, classes)) {
       throw DataError(str(store.path().string(), "#", bad->id, ": class ", bad->value, " is none of the ", classes,
                           " that the network tells apart (source ", store.source(bad->id), ")"));
     }

@@ -140,7 +140,7 @@ class PointerTask : public Task {
     }
     const std::vector<int64_t> order = data::read_target_as<int64_t>(store, id);
     const std::string what = data::order_defect(order, elements);
-    if (!what.empty() && (!leave_out || data::unknown_target(order))) refuse(what);
+    if (!what.empty() && !leave_out) refuse(what);
   }
 
   // What the decoder is told it has chosen: the right order, or for samples whose coin says so its own choices.
