@@ -15,8 +15,8 @@ namespace dtrain::data {
 class BadSamples {
  public:
   explicit BadSamples(const Store& store) : store_(store) {}
-  void leave_out_of(PendingBatch&);  // whose tensors are made: what is left moves together
-  int64_t count() const { return static_cast<int64_t>(ids_.size()); }  // different ones so far
+  void leave_out_of(PendingBatch&);                      // whose tensors are made: what is left moves together
+  const std::set<int64_t>& ids() const { return ids_; }  // so far
 
  private:
   void warn(int64_t id, const std::string& message) const;

@@ -132,7 +132,7 @@ class Loader::Impl {
     return sum;
   }
   int queue_depth() const { return pool_->ready(); }
-  int64_t bad_samples() const { return bad_samples_.count(); }
+  const std::set<int64_t>& bad_ids() const { return bad_samples_.ids(); }
 
  private:
   PackedBatch packed(const std::vector<int64_t>& ids) const {
@@ -191,6 +191,6 @@ void Loader::seek(int64_t step) { impl_->seek(step); }
 int64_t Loader::steps_per_epoch() const { return impl_->steps_per_epoch(); }
 int64_t Loader::bytes_read() const { return impl_->bytes_read(); }
 int Loader::queue_depth() const { return impl_->queue_depth(); }
-int64_t Loader::bad_samples() const { return impl_->bad_samples(); }
+const std::set<int64_t>& Loader::bad_ids() const { return impl_->bad_ids(); }
 
 }  // namespace dtrain::data

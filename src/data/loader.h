@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -79,9 +80,9 @@ class Loader {
   bool done() const;        // options.steps reached
   void seek(int64_t step);  // the next batch is micro-step 0 of optimizer step `step` (resume)
   int64_t steps_per_epoch() const;
-  int64_t bytes_read() const;   // since construction
-  int queue_depth() const;      // batches ready now
-  int64_t bad_samples() const;  // different samples left out so far (skip_bad)
+  int64_t bytes_read() const;                // since construction
+  int queue_depth() const;                   // batches ready now
+  const std::set<int64_t>& bad_ids() const;  // of the samples left out so far (skip_bad)
 
  private:
   class Impl;

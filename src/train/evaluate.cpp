@@ -155,7 +155,7 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
     }
     if (on_batch) on_batch();
   }
-  at::Tensor bad = at::full({1}, loader.bad_samples(), at::kLong);
+  at::Tensor bad = at::full({1}, static_cast<int64_t>(loader.bad_ids().size()), at::kLong);
   host.all_reduce(bad, dist::ReduceOp::kSum).wait();
   result.bad_samples = bad.item<int64_t>();
   stats.samples -= result.bad_samples;

@@ -13,6 +13,7 @@ GradScaler::GradScaler(const config::Amp& options, bool enabled, at::Device devi
   scale_ = at::full({}, enabled ? options.init_scale : 1.0, on_device.dtype(at::kFloat));
   growth_tracker_ = at::zeros({}, on_device.dtype(at::kInt));
   found_inf_ = at::zeros({}, on_device.dtype(at::kFloat));
+  overflow_ = at::zeros({}, on_device.dtype(at::kFloat));
   norm_ = at::zeros({}, on_device.dtype(parameter_dtype));
   skipped_ = at::zeros({}, on_device.dtype(at::kLong));
 }
@@ -39,14 +40,15 @@ void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& 
   }
   if (!single.empty()) at::_amp_foreach_non_finite_check_and_unscale_(single, found_inf_, factor32);
   norm_.copy_(norm_of(flat, norm_.scalar_type()));
+  overflow_ = found_inf_ * (weight_sum != 0);
 }
 
 void GradScaler::update() {
   if (enabled_) {
-    at::_amp_update_scale_(scale_, growth_tracker_, found_inf_, options_.growth, options_.backoff,
+    at::_amp_update_scale_(scale_, growth_tracker_, overflow_, options_.growth, options_.backoff,
                            options_.growth_interval);
   }
-  skipped_.add_(found_inf_.to(at::kLong));
+  skipped_.add_(overflow_.to(at::kLong));
 }
 
 GradScaler::State GradScaler::state() const {

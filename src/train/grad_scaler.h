@@ -23,14 +23,15 @@ class GradScaler {
   at::Tensor scale_loss(const at::Tensor& loss_sum, int64_t power_of_two) const;  // × scale × 2^-k
 
   // The flat gradients are multiplied by 2^k / (scale × weight) and checked. After it found_inf() and norm() are those
-  // of the unscaled gradient. A weight of 0 (no samples anywhere) or a factor that is no number counts as found_inf.
+  // of the unscaled gradient. A weight of 0 (no samples anywhere) or a factor that is no number is found_inf, too; the
+  // former is no sign of an overflow: update() neither counts it nor changes the scale for it.
   void unscale(const std::vector<at::Tensor>& flat, const at::Tensor& weight_sum, int64_t power_of_two);
   void update();  // once per optimizer step, after unscale()
 
   const at::Tensor& found_inf() const { return found_inf_; }  // float32 scalar: 0 or 1
   const at::Tensor& norm() const { return norm_; }            // scalar of the parameters' dtype
   const at::Tensor& scale() const { return scale_; }          // float32 scalar
-  const at::Tensor& skipped() const { return skipped_; }      // int64 scalar: steps with found_inf so far
+  const at::Tensor& skipped() const { return skipped_; }      // int64 scalar: steps with an overflow so far
   bool enabled() const { return enabled_; }
 
   struct State {
@@ -43,7 +44,8 @@ class GradScaler {
  private:
   config::Amp options_;
   bool enabled_;
-  at::Tensor scale_, growth_tracker_, found_inf_, norm_, skipped_;
+  at::Tensor scale_, growth_tracker_, found_inf_, overflow_, norm_,
+      skipped_;  // overflow_: found_inf_ of a step with samples
 };
 
 // The k of promise 2: the smallest k >= 0 with 2^k >= planned_weight / ranks.

@@ -260,7 +260,8 @@ void Trainer::read_device(StepStats& stats) {
                  scaler_.norm().to(at::kDouble), scaler_.scale().to(at::kDouble), scaler_.skipped().to(at::kDouble)})
           .to(at::kCPU);
   const double* values = numbers.const_data_ptr<double>();
-  stats.loss = values[0] / values[1];
+  // A step of which all samples were left out has none: the last one stands.
+  stats.loss = loss_ = values[1] == 0 ? loss_ : values[0] / values[1];
   stats.grad_norm = values[2];
   if (scaler_.enabled()) stats.loss_scale = values[3];
   stats.skipped_total = static_cast<int64_t>(values[4]);

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -97,11 +98,14 @@ class Trainer {
   struct Consumed {
     uint64_t ledger = 0;
     int64_t rows = 0, cells = 0;  // of padded batches: valid ones, and with the padding; 0: no such batches
-    int64_t bad_samples = 0;
+    int64_t left_out = 0;         // by each rank, added up
+    int64_t bad_samples = 0;      // the different ones among them
   };
   Consumed consumed_by_all();
+  void check_samples_are_left() const;  // DataError on all ranks, or none
   monitoring::EvalStats evaluate_split(const std::vector<int64_t>& ids, const char* split);
   void evaluate_and_watch();
+  void watch(double metric);
   void save(const char* why);
   void protect_best();  // the best checkpoint so far, when older ones are removed
   void resume_watch(const TrainingState&);
@@ -124,7 +128,8 @@ class Trainer {
   int64_t samples_seen_ = 0;  // of this rank
   data::Ledger ledger_;       // of this rank; rank 0's begins with the resumed sum
   int64_t rows_ = 0, cells_ = 0;
-  Consumed consumed_;  // at the last report
+  Consumed consumed_;                                       // at the last report
+  double loss_ = std::numeric_limits<double>::quiet_NaN();  // that was reported last
   Pace save_pace_, eval_pace_, log_pace_;
   bool log_now_ = false;  // by time: the next step is a logging step
   tasks::MetricSpec watched_;

@@ -1,10 +1,15 @@
 // What the world hears of a run: step lines, evaluations, and when the numbers are no numbers. Part of trainer.h.
 
 #include <cmath>
+#include <cstring>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/strings.h"
+#include "dist/bytes.h"
 #include "train/device.h"
 #include "train/norm_buffers.h"
 #include "train/padding.h"
@@ -22,6 +27,18 @@ constexpr int64_t kMostSkippedInARow = 50;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
+}
+
+int64_t count_over_ranks(const std::set<int64_t>& own, dist::Communicator& host) {
+  const std::vector<int64_t> ids(own.begin(), own.end());
+  const auto bytes = std::as_bytes(std::span(ids));
+  std::set<int64_t> all;
+  for (const std::vector<std::byte>& part : dist::all_gather_bytes(host, {bytes.begin(), bytes.end()})) {
+    std::vector<int64_t> theirs(part.size() / sizeof(int64_t));
+    std::memcpy(theirs.data(), part.data(), part.size());
+    all.insert(theirs.begin(), theirs.end());
+  }
+  return static_cast<int64_t>(all.size());
 }
 
 }  // namespace
@@ -63,6 +80,7 @@ void Trainer::report(StepStats& stats) {
     samples_since_report_ = 0;
     log_pace_.done(now);
   }
+  if (stats.logging) check_samples_are_left();
   for (const auto& sink : parts_.sinks) sink->record(stats);
   if (stats.logging) check_finite(stats, skipped_now);
 }
@@ -85,10 +103,20 @@ void Trainer::check_finite(const StepStats& stats, int64_t skipped_now) {
 
 Trainer::Consumed Trainer::consumed_by_all() {
   at::Tensor sums =
-      at::tensor({static_cast<int64_t>(ledger_.value()), rows_, cells_, loader_.bad_samples()}, at::kLong);
+      at::tensor({static_cast<int64_t>(ledger_.value()), rows_, cells_, static_cast<int64_t>(loader_.bad_ids().size())},
+                 at::kLong);
   parts_.host.all_reduce(sums, dist::ReduceOp::kSum).wait();
   const int64_t* values = sums.const_data_ptr<int64_t>();
-  return {static_cast<uint64_t>(values[0]), values[1], values[2], values[3]};
+  Consumed consumed{static_cast<uint64_t>(values[0]), values[1], values[2], values[3], consumed_.bad_samples};
+  // A sample may have been left out by several ranks, in one epoch each.
+  if (consumed.left_out != consumed_.left_out) consumed.bad_samples = count_over_ranks(loader_.bad_ids(), parts_.host);
+  return consumed;
+}
+
+void Trainer::check_samples_are_left() const {
+  const auto all = static_cast<int64_t>(parts_.splits.train.size());
+  if (consumed_.bad_samples < all) return;
+  throw DataError(str("all ", all, " training samples were left out (data.on_bad_sample: skip); why is said above"));
 }
 
 monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, const char* split) {
@@ -115,6 +143,15 @@ monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, c
   return stats;
 }
 
+void Trainer::watch(double value) {
+  plateau_.update(value, watched_.higher_is_better, parts_.config.schedule);
+  const bool best = watch_.update(value, step_, watched_.higher_is_better, parts_.config.train.min_delta);
+  if (best && parts_.config.checkpoint.keep_best) {
+    protect_best();
+    save("best so far");
+  }
+}
+
 void Trainer::evaluate_and_watch() {
   eval_pace_.done(Clock::now());
   evaluation_owed_ = false;
@@ -127,12 +164,10 @@ void Trainer::evaluate_and_watch() {
     sink->record(stats);
     sink->state("training");
   }
-  const double value = metric(stats, watched_.name);  // reduced: the same on every rank
-  plateau_.update(value, watched_.higher_is_better, parts_.config.schedule);
-  const bool best = watch_.update(value, step_, watched_.higher_is_better, parts_.config.train.min_delta);
-  if (best && parts_.config.checkpoint.keep_best) {
-    protect_best();
-    save("best so far");
+  if (!stats.metrics.empty()) {
+    watch(metric(stats, watched_.name));  // reduced: the same on every rank
+  } else if (parts_.host.rank() == 0) {   // neither better nor worse
+    log::warning("no sample of the validation split can be read: nothing was measured");
   }
   // The next step line must not count the evaluation as training time.
   last_report_ = Clock::now();

@@ -67,6 +67,8 @@ TEST(GradScaler, AWeightThatCannotDivideIsASkip) {
     GradScaler scaler({}, true, at::kCPU, at::kFloat);
     scaler.unscale({at::zeros({3})}, number(weight), 3);
     EXPECT_EQ(scaler.found_inf().item<float>(), 1) << weight;
+    scaler.update();
+    EXPECT_EQ(scaler.skipped().item<int64_t>(), weight == 0 ? 0 : 1) << "without samples there is nothing to overflow";
   }
 }
 

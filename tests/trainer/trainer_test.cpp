@@ -211,10 +211,43 @@ TEST(Trainer, LeavesOutBadSamplesTheSameOnAnyNumberOfRanks) {
   }
 }
 
+TEST(Trainer, CountsABadSampleOnceThoughEachRankMeetsIt) {
+  config::Config config = small(2);
+  config.data.on_bad_sample = "skip";
+  config.train.epochs = 6;
+  for (const int ranks : {1, 2, 4}) {
+    for (const RankRun& r : run({.ranks = ranks, .config = config, .holes = {2, 3, 11, 20}})) {
+      EXPECT_EQ(r.outcome.bad_samples, 3) << "of the training split, on " << ranks;
+      EXPECT_EQ(r.steps.back().bad_samples, 3);
+    }
+  }
+}
+
+TEST(Trainer, AStepOfWhichAllSamplesAreLeftOutIsEmptyAndNoOverflow) {
+  config::Config config = small(1);
+  config.data.on_bad_sample = "skip";
+  config.train.global_batch = 1;
+  config.train.epochs = 1;
+  std::set<int64_t> holes;
+  for (int64_t id = 0; id < 16; ++id) holes.insert(id);  // one of the seventeen is good
+  const RankRun r = run({.config = config, .holes = holes})[0];
+  EXPECT_EQ(r.error, "");
+  EXPECT_EQ(r.outcome.bad_samples, 16);
+  EXPECT_EQ(r.steps.back().skipped_total, 0);
+  EXPECT_TRUE(std::isfinite(r.steps.back().loss));
+  holes.insert(16);
+  for (const int ranks : {1, 2}) {
+    for (const RankRun& none : run({.ranks = ranks, .config = config, .holes = holes})) {
+      EXPECT_EQ(none.error_code, 65);
+      EXPECT_THAT(none.error, HasSubstr("all 17 training samples were left out"));
+    }
+  }
+}
+
 TEST(Trainer, AValidationSplitWithoutAReadableSampleIsNoMetric) {
   config::Config config = small(4);
   config.data.on_bad_sample = "skip";
-  config.train.patience = 3;
+  config.train.patience = 1;
   config.train.epochs = 2;
   for (const RankRun& r : run({.ranks = 2, .config = config, .holes = {17, 18, 19, 20, 21}})) {
     EXPECT_EQ(r.error, "");
