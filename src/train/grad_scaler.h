@@ -44,8 +44,8 @@ class GradScaler {
  private:
   config::Amp options_;
   bool enabled_;
-  at::Tensor scale_, growth_tracker_, found_inf_, overflow_, norm_,
-      skipped_;  // overflow_: found_inf_ of a step with samples
+  at::Tensor scale_, growth_tracker_, found_inf_, norm_, skipped_;
+  at::Tensor overflow_;  // found_inf_ of a step that had samples
 };
 
 // The k of promise 2: the smallest k >= 0 with 2^k >= planned_weight / ranks.
