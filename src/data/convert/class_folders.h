@@ -25,9 +25,8 @@ struct SampleFiles {
   std::vector<std::string> extensions;
 };
 
-// Throws DataError: no such folder, no or one class only,
-// an empty class folder, a class that the training folder has not, folders beside train, val and test, samples where
-// folders are expected, a name that cannot be kept.
+// Throws DataError: no such folder, no or one class only, an empty class folder, a class that the training folder has
+// not, folders beside train, val and test, samples where folders are expected, a name that cannot be kept.
 ClassFolders list_class_folders(const std::filesystem::path& folder, const SampleFiles&);
 
 // A set that lies in such folders, of which each file is one sample; the target is its class.
