@@ -53,8 +53,9 @@ Cost cost(const Store& store, const SampleSpec& spec, int64_t batch_size, int64_
   for (int64_t i = 0; i < store.schema().samples; ++i) ids.push_back(i);
   Loader loader(store, ids, spec, options, {0, 1});
   while (!loader.done()) loader.next();
-  loader.seek(0);
+  // Before the seek: the readers are idle here, and begin to read ahead within it.
   const int64_t allocations_before = allocations, reads_before = read_calls();
+  loader.seek(0);
   while (!loader.done()) loader.next();
   const auto samples = static_cast<double>(batch_size * batches);
   return {static_cast<double>(allocations - allocations_before) / samples,
