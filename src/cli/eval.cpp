@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/strings.h"
+#include "data/sample_defect.h"
 #include "dist/bytes.h"
 #include "models/models.h"
 #include "train/device.h"
@@ -46,7 +47,7 @@ int eval(Launched& launched, const Options& options) {
     if (!options.data.empty()) config.data.file = options.data;
     store = data::Store::open(config.data.file);
     task.check(*store);
-    task.check_samples(*store);
+    if (!config.data.skips_bad_samples()) data::check_samples(*store, task.samples());
     splits = data::splits(*store, config.data.val_share, config.train.seed);
     precision = train::parse_precision(how.amp, launched.device.type(), train::device_info(launched.device).capability);
   });
@@ -61,7 +62,7 @@ int eval(Launched& launched, const Options& options) {
   const train::Evaluation evaluation = train::evaluate(task, *store, ids, options.split,
                                                        {.batch_size = how.batch_size,
                                                         .threads = how.threads(launched.cores),
-                                                        .skip_bad = config.data.on_bad_sample == "skip",
+                                                        .skip_bad = config.data.skips_bad_samples(),
                                                         .precision = precision,
                                                         .device = launched.device,
                                                         .worst = options.worst},

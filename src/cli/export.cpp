@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "checkpoint/safetensors_header.h"
@@ -23,6 +24,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/loader.h"
+#include "data/sample_defect.h"
 #include "data/store.h"
 #include "dist/bytes.h"
 #include "export/int8.h"
@@ -64,7 +66,7 @@ const std::map<std::string, std::string> kSuffix = {
     {"safetensors", ".safetensors"}, {"onnx", ".onnx"}, {"onnx-int8", "-int8.onnx"}, {"torchscript", ".pt"}};
 
 struct Options {
-  std::string path, format, out, data, module_file, split = "val";
+  std::string path, format, out, data, module_file, split;
   int64_t samples = 256, batch_size = 32;
   bool force = false;
 };
@@ -74,42 +76,67 @@ struct Options {
 class Samples {
  public:
   Samples(const LoadedModel& model, const Options& options, int threads)
-      : batch_size_(options.batch_size), threads_(threads), spec_(model.task->samples()) {
+      : batch_size_(options.batch_size), threads_(threads) {
     const config::Config& config = model.config;
     store_ = data::Store::open(options.data.empty() ? config.data.file : options.data);
     model.task->check(*store_);
-    model.task->check_samples(*store_);
+    spec_ = model.task->samples();
+    const bool skip_bad = config.data.skips_bad_samples();
+    if (!skip_bad) data::check_samples(*store_, spec_);
     const data::Splits splits = data::splits(*store_, config.data.val_share, config.train.seed);
-    const std::vector<int64_t>& ids = split_ids(splits, options.split);
+    split_ = !options.split.empty() ? options.split : splits.val.empty() ? "train" : "val";
+    measured_split_ = splits.test.empty() ? split_ : "test";
+    std::vector<int64_t> ids = split_ids(splits, split_);
+    measured_ = split_ids(splits, measured_split_);
     if (ids.empty()) {
-      throw DataError(str(store_->path().string(), " has no samples in its ", options.split, " split (try --split)"));
+      throw DataError(str(store_->path().string(), " has no samples in its ", split_, " split (try --split)"));
     }
+    if (skip_bad) leave_out_bad(ids, measured_);
     // Spread evenly over the split, which may be sorted by class.
     const auto size = static_cast<int64_t>(ids.size()), count = std::min(options.samples, size);
     for (int64_t i = 0; i < count; ++i) calibration_.push_back(ids[static_cast<size_t>(i * size / count)]);
-    measured_ = splits.test.empty() ? ids : splits.test;
-    measured_split_ = splits.test.empty() ? options.split : "test";
   }
 
+  const std::string& split() const { return split_; }
   int64_t calibration_size() const { return static_cast<int64_t>(calibration_.size()); }
   const std::string& measured_split() const { return measured_split_; }
   exporting::Batches calibration() const { return batches(calibration_); }
   exporting::Batches measured() const { return batches(measured_); }
 
  private:
+  std::unique_ptr<data::Loader> loader(const std::vector<int64_t>& ids, bool skip_bad) const {
+    return std::make_unique<data::Loader>(
+        *store_, ids, spec_,
+        data::LoaderOptions{.batch_size = batch_size_,
+                            .global_batch = batch_size_,
+                            .steps = data::steps_per_epoch(static_cast<int64_t>(ids.size()), batch_size_),
+                            .shuffle = false,
+                            .augment = false,
+                            .threads = threads_,
+                            .skip_bad = skip_bad},
+        data::Shard{0, 1});
+  }
+
+  // Read once to know them, so that the passes that follow need not name them again.
+  void leave_out_bad(std::vector<int64_t>& ids, std::vector<int64_t>& measured) const {
+    std::set<int64_t> both(ids.begin(), ids.end());
+    both.insert(measured.begin(), measured.end());
+    const auto reader = loader({both.begin(), both.end()}, /*skip_bad=*/true);
+    while (!reader->done()) reader->next();
+    for (std::vector<int64_t>* some : {&ids, &measured}) {
+      std::erase_if(*some, [&](int64_t id) { return reader->bad_ids().contains(id); });
+      if (some->empty()) {
+        throw DataError(str("all samples of the ", some == &ids ? split_ : measured_split_, " split of ",
+                            store_->path().string(), " were left out; why is said above"));
+      }
+    }
+  }
+
   exporting::Batches batches(const std::vector<int64_t>& ids) const {
     return [this, &ids](const exporting::Visit& visit) {
-      data::Loader loader(*store_, ids, spec_,
-                          {.batch_size = batch_size_,
-                           .global_batch = batch_size_,
-                           .steps = data::steps_per_epoch(static_cast<int64_t>(ids.size()), batch_size_),
-                           .shuffle = false,
-                           .augment = false,
-                           .threads = threads_},
-                          {0, 1});
-      while (!loader.done()) {
-        const data::Batch batch = loader.next();
-        if (batch.samples() > 0) visit(batch.inputs.contiguous(), batch.targets);
+      for (const auto reader = loader(ids, /*skip_bad=*/false); !reader->done();) {
+        const data::Batch batch = reader->next();
+        visit(batch.inputs.contiguous(), batch.targets);
       }
     };
   }
@@ -119,15 +146,15 @@ class Samples {
   data::SampleSpec spec_;
   std::unique_ptr<data::Store> store_;
   std::vector<int64_t> calibration_, measured_;
-  std::string measured_split_;
+  std::string split_, measured_split_;
 };
 
 void tell(const exporting::Int8Graph& int8, const exporting::Score& before, const exporting::Score& after,
-          const Samples& samples, const std::string& split) {
+          const Samples& samples) {
   const bool share = before.name == "top-1";
   const int digits = share ? 2 : 4;
   const std::string unit = share ? " %" : "";
-  log::plain(str("calibrated on ", human_count(samples.calibration_size()), " samples of the ", split,
+  log::plain(str("calibrated on ", human_count(samples.calibration_size()), " samples of the ", samples.split(),
                  " split (ranges: ", int8.clipping, "); outputs differ by ",
                  fixed(100 * int8.difference_rms / std::max(int8.output_rms, 1e-30), 2),
                  " % of their root mean square"));
@@ -144,7 +171,7 @@ exporting::Graph int8_graph(const exporting::Graph& graph, const LoadedModel& mo
   const double output_scale = scale == graph.metadata.end() ? 1 : std::stod(scale->second);
   exporting::Int8Graph int8 = exporting::to_int8(graph, samples.calibration());
   tell(int8, exporting::score(graph, samples.measured(), output_scale),
-       exporting::score(int8.graph, samples.measured(), output_scale), samples, options.split);
+       exporting::score(int8.graph, samples.measured(), output_scale), samples);
   return std::move(int8.graph);
 }
 
@@ -225,9 +252,9 @@ int run_export(const Arguments& arguments) {
   app.add_flag("--force", options.force, "replace an existing file");
   app.add_option("--data", options.data, "onnx-int8: a dtrain HDF5 file; default: the one it was trained on");
   app.add_option("--split", options.split,
-                 "onnx-int8: calibrate on train, val or test; measured on test if there is one")
-      ->check(CLI::IsMember({"train", "val", "test"}))
-      ->capture_default_str();
+                 "onnx-int8: calibrate on train, val or test (default: val, or train without one); measured on test "
+                 "if there is one")
+      ->check(CLI::IsMember({"train", "val", "test"}));
   app.add_option("--samples", options.samples, "onnx-int8: calibrate on so many samples of the split")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();

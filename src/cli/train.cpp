@@ -22,6 +22,7 @@
 #include "core/log.h"
 #include "core/moving_files.h"
 #include "core/strings.h"
+#include "data/sample_defect.h"
 #include "diagnose/verdict.h"
 #include "dist/bytes.h"
 #include "dist/make_communicator.h"
@@ -136,7 +137,7 @@ int train(Launched& launched, Request& request) {
     splits = data::splits(*store, config.data.val_share, config.train.seed);
     task = tasks::make_task(config, tasks::facts_of(*store, splits.train));
     task->check(*store);
-    task->check_samples(*store);
+    if (!config.data.skips_bad_samples()) data::check_samples(*store, task->samples());
     const std::string cut_short = task->check_epochs(config.train.epochs);
     if (world.rank == 0 && !cut_short.empty()) log::warning(cut_short);
     if (splits.train.empty()) throw DataError(str(config.data.file, " has no training samples"));

@@ -31,6 +31,7 @@ struct Data {
   double val_share = 0.1;              // of the training split, by group, where the file has no validation split
   bool verify = false;                 // check every sample's checksum while reading
   std::string on_bad_sample = "stop";  // stop | skip
+  bool skips_bad_samples() const { return on_bad_sample == "skip"; }
   int64_t length_window = 32;  // samples of unequal length: sorted by length within so many global batches; 0: not
 };
 

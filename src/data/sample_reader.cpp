@@ -6,16 +6,12 @@
 #include "core/strings.h"
 #include "data/finite.h"
 #include "data/layout.h"
-#include "data/target_defect.h"
+#include "data/sample_defect.h"
 
 namespace dtrain::data {
 
 SampleReader::SampleReader(const Store& store, const SampleSpec& spec, const LoaderOptions& options)
-    : store_(store),
-      schema_(store.schema()),
-      spec_(spec),
-      options_(options),
-      classes_(static_cast<int64_t>(class_names(store).size())) {
+    : store_(store), schema_(store.schema()), spec_(spec), options_(options) {
   if (spec.kind != SampleSpec::Kind::kImage) return;
   decoder_ = make_decoder(store);
   shape_ = {schema_.input.shape[0], schema_.input.shape[1]};
@@ -61,11 +57,7 @@ void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id) {
 
 void SampleReader::read_rows(PendingBatch& job, int64_t item, int64_t id) {
   job.lengths[item] = length_of(store_, id);
-  if (job.lengths[item] == 0) throw bad_sample(id, "has no rows");
-  if (too_long(store_, spec_, id)) {
-    throw bad_sample(id, str("has ", job.lengths[item], " rows; the network takes up to ", spec_.longest,
-                             ", as many as the longest sample that it was trained on"));
-  }
+  refuse(id, length_defect(store_, spec_, id));
   const std::span<std::byte> all = job.input_place(item);
   const std::span<std::byte> input = all.first(static_cast<size_t>(store_.input_bytes(id)));
   store_.read_input(id, input);
@@ -76,8 +68,7 @@ void SampleReader::read_rows(PendingBatch& job, int64_t item, int64_t id) {
   const std::span values(reinterpret_cast<const float*>(input.data()), input.size() / sizeof(float));
   if (const int64_t bad = first_not_finite(values); bad >= 0) {
     const int64_t columns = schema_.input.shape.back();
-    throw bad_sample(id,
-                     str("row ", bad / columns, ", column ", bad % columns, " is ", values[static_cast<size_t>(bad)]));
+    refuse(id, str("row ", bad / columns, ", column ", bad % columns, " is ", values[static_cast<size_t>(bad)]));
   }
 }
 
@@ -97,18 +88,10 @@ void SampleReader::count_and_verify(int64_t id, std::span<const std::byte> input
   }
 }
 
-// Without skip_bad a task has refused the whole file before.
+// Without skip_bad the whole file was checked before.
 void SampleReader::refuse_bad_target(int64_t id, std::span<const std::byte> target) const {
   if (!options_.skip_bad || !options_.check_targets) return;
-  std::string what;
-  if (schema_.target.element == Element::kInt64) {
-    const std::span values(reinterpret_cast<const int64_t*>(target.data()), target.size() / sizeof(int64_t));
-    what = target_defect(schema_, classes_, values, length_of(store_, id));
-  } else {
-    what = target_defect({reinterpret_cast<const float*>(target.data()), target.size() / sizeof(float)},
-                         spec_.target_limit);
-  }
-  if (!what.empty()) throw bad_sample(id, what);
+  refuse(id, target_defect(spec_, schema_.target.element, target, length_of(store_, id)));
 }
 
 void SampleReader::leave_out(PendingBatch& job, int64_t item, const std::string& message) const {
@@ -116,12 +99,8 @@ void SampleReader::leave_out(PendingBatch& job, int64_t item, const std::string&
   job.leave_out(item, message);
 }
 
-DataError SampleReader::bad_sample(int64_t id, const std::string& what) const {
-  const std::string name = store_.name(id), source = store_.source(id);
-  return DataError(str(name, ": ", what, source.empty() || source == name ? "" : " (" + source + ")",
-                       options_.skip_bad ? ""
-                                         : ". Convert the raw data again, which leaves such samples out, or set "
-                                           "data.on_bad_sample: skip."));
+void SampleReader::refuse(int64_t id, const std::string& what) const {
+  if (!what.empty()) throw DataError(bad_sample(store_, id, what, options_.skip_bad));
 }
 
 }  // namespace dtrain::data

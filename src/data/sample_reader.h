@@ -37,14 +37,12 @@ class SampleReader {
   void count_and_verify(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target);
   void refuse_bad_target(int64_t id, std::span<const std::byte> target) const;
   void leave_out(PendingBatch&, int64_t item, const std::string& message) const;
-  // "FILE#7: WHAT (SOURCE)", and what to do where the run ends with it.
-  DataError bad_sample(int64_t id, const std::string& what) const;
+  void refuse(int64_t id, const std::string& what) const;  // DataError unless `what` is ""
 
   const Store& store_;
   const Schema& schema_;
   const SampleSpec& spec_;
   const LoaderOptions& options_;
-  const int64_t classes_;  // that the file names; 0: none
   std::atomic<int64_t> bytes_read_ = 0;
   // Of images only.
   ImageShape shape_;

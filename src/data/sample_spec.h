@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace dtrain::data {
@@ -29,8 +30,11 @@ struct SampleSpec {
   // kRows: a sample of more rows is a bad one; 0: any number.
   int64_t longest = 0;
 
-  // A float32 target further from zero, or not finite, is a bad one.
-  float target_limit = std::numeric_limits<float>::max();
+  // What a target must be; a sample whose target is not, is a bad one (sample_defect.h).
+  float target_limit = std::numeric_limits<float>::max();  // float32: finite, and no further from zero
+  std::vector<std::string> target_names;                   // float32: of its elements, for messages
+  int64_t classes = 0;                                     // int64: each one of [0, classes); 0: any number
+  bool target_is_order = false;                            // int64: a permutation of the sample's rows
 };
 
 }  // namespace dtrain::data

@@ -330,6 +330,11 @@ template std::vector<int64_t> read_target_as<int64_t>(const Store&, int64_t);
 std::unique_ptr<Store> Store::open(const std::filesystem::path& file) { return open(probe(file)); }
 std::unique_ptr<Store> Store::open(const Layout& layout) { return std::make_unique<FileStore>(layout); }
 
+std::vector<std::string> class_names(const Store& store) {
+  const std::string text = store.attribute("class_names");
+  return text.empty() ? std::vector<std::string>() : split(text, '\n');
+}
+
 std::string Store::name(int64_t id) const { return str(path().string(), "#", id); }
 
 }  // namespace dtrain::data

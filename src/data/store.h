@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -92,21 +91,5 @@ struct Splits {
 };
 Splits splits(const Store&, double val_share, uint64_t seed);
 uint64_t checksum(const Splits&);  // equal for equal ids in equal order and of equal use
-
-// The first sample with a target element that is not finite or outside [lowest, highest]; none if all is well.
-struct BadTarget {
-  int64_t id = 0;
-  int64_t element = 0;
-  float value = 0;
-};
-std::optional<BadTarget> first_bad_target(const Store&, float lowest, float highest);  // float32 targets
-
-// The first sample with a class outside [0, classes); none if all is well. Requires int64 targets.
-struct BadClass {
-  int64_t id = 0;
-  int64_t element = 0;
-  int64_t value = 0;
-};
-std::optional<BadClass> first_bad_class(const Store&, int64_t classes);
 
 }  // namespace dtrain::data

@@ -78,10 +78,9 @@ class Task {
   virtual ~Task() = default;
   virtual torch::nn::Module& model() = 0;
   virtual const data::SampleSpec& samples() const = 0;
-  virtual void check(const data::Store&) const = 0;  // DataError if the file is not for this task
-  // Before training and measuring: DataError, with file#sample, for one that is of no use to either. The loader leaves
-  // out what it can where data.on_bad_sample says so.
-  virtual void check_samples(const data::Store&) const = 0;
+  // DataError if the file is not for this task. Before samples() is used with its file: what that asks of a target may
+  // follow from the file.
+  virtual void check(const data::Store&) = 0;
 
   virtual Loss loss(const data::Batch&) = 0;
   // Weight that `samples` samples will have. Need not be exact, but equal on all ranks.

@@ -69,7 +69,7 @@ Trainer::Trainer(Parts parts)
                .threads = parts_.loader_threads,
                .prefetch = static_cast<int>(parts_.config.data.prefetch),
                .verify = parts_.config.data.verify,
-               .skip_bad = parts_.config.data.on_bad_sample == "skip",
+               .skip_bad = parts_.config.data.skips_bad_samples(),
                .device = parts_.device},
               {parts_.host.rank(), parts_.host.size()}),
       scaler_(parts_.config.amp, needs_loss_scaling(parts_.precision), parts_.device,

@@ -131,7 +131,7 @@ monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, c
                       .threads = parts_.loader_threads,
                       .prefetch = static_cast<int>(parts_.config.data.prefetch),
                       .verify = parts_.config.data.verify,
-                      .skip_bad = parts_.config.data.on_bad_sample == "skip",
+                      .skip_bad = parts_.config.data.skips_bad_samples(),
                       .precision = parts_.precision,
                       .device = parts_.device},
                      parts_.host, [this] { parts_.progress("eval", step_); })

@@ -64,7 +64,7 @@ def impossible_labels(folder):
         with h5py.File(folder / "d.h5", "r+") as f:
             f["targets"][7, 1] = value
         one_message(runner.train(folder, np=2), 65, "d.h5#7", "pitch")
-        runner.train(folder, data__on_bad_sample="skip", train__epochs=1, data__val_share=0).expect(0, "left out: d.h5#7: target 1 is")
+        runner.train(folder, data__on_bad_sample="skip", train__epochs=1, data__val_share=0).expect(0, "left out: d.h5#7: pitch is")
         shutil.rmtree(folder / "runs")
         (folder / "d.h5").unlink()
 
@@ -364,7 +364,7 @@ def data_of_another_kind(folder):
     train_rows(folder, "pointer", "p.h5", "p").expect(0)
     for run, file, text in [("s", "wide.h5", "rows have 5 features; the network takes 3"), ("s", "other.h5", "has the classes a, x; the network knows a, b"),
                             ("s", "more.h5", "has the classes a, b, c"), ("s", "faces.h5", "task 'headpose', not sequence"),
-                            ("p", "longer.h5", "a set of 7 elements; the network was made for up to 5")]:
+                            ("p", "longer.h5", "has 7 rows; the network takes up to 5")]:
         one_message(runner.run(["eval", f"runs/{run}", "--data", file], cwd=folder), 65, file, text)
     weights = next((folder / "runs/s/checkpoints").glob("*/model.safetensors"))
     one_message(train_rows(folder, "sequence", "wide.h5", "x", model__init=weights), 74, "conv1.weight")

@@ -115,32 +115,6 @@ TEST(Rows, VerifyFindsABorderThatMovedUnseen) {
   EXPECT_NE(write("a.h5", {1, 1}), write("b.h5", {2, 0}));
 }
 
-TEST(FirstBadClass, FindsWhatIsOutside) {
-  const TempDir folder;
-  write_row_set(folder / "d.h5", false, extras_of(6));  // 0, 1, 2, 0, 1, 2
-  const std::unique_ptr<Store> classes = Store::open(folder / "d.h5");
-  EXPECT_FALSE(first_bad_class(*classes, 3).has_value());
-  const std::optional<BadClass> found = first_bad_class(*classes, 2);
-  ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(found->id, 2);
-  EXPECT_EQ(found->value, 2);
-
-  write_row_set(folder / "o.h5", true, extras_of(6));
-  const std::optional<BadClass> order = first_bad_class(*Store::open(folder / "o.h5"), 4);
-  ASSERT_TRUE(order.has_value());
-  EXPECT_EQ(order->id, 2);
-  EXPECT_EQ(order->element, 0);
-  EXPECT_EQ(order->value, 6);
-
-  const auto writer = Writer::create(folder / "n.h5", testing::row_schema(false), kRowCounts);
-  for (int64_t id = 0; id < 6; ++id) {
-    const int64_t target = id == 4 ? -1 : 0;
-    writer->write(id, testing::bytes_of(testing::rows_of(id)), std::as_bytes(std::span(&target, 1)));
-  }
-  writer->finish(extras_of(6));
-  EXPECT_EQ(first_bad_class(*Store::open(folder / "n.h5"), 3)->id, 4);
-}
-
 TEST(InspectRows, TellsLengthsAndClasses) {
   const TempDir folder;
   Writer::Extras extras = extras_of(6);

@@ -167,26 +167,5 @@ TEST(Store, AFileThatShrinksWhileInUseIsAnErrorWithTheSample) {
   expect_error<DataError>([&] { store->read_input(50, input); }, {"d.h5#50", "/inputs", "shorter"});
 }
 
-TEST(FirstBadTarget, FindsNaNInfinityAndRange) {
-  const TempDir folder;
-  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), 181.0f, -180.5f}) {
-    const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", testing::small_schema(4));
-    for (int64_t id = 0; id < 4; ++id) {
-      writer->write(
-          id, input_of(id),
-          testing::bytes_of<float>(id >= 2 ? std::vector<float>{180, -180, bad} : std::vector<float>{0, 1, 2}));
-    }
-    writer->finish(extras_of(4));
-    const std::unique_ptr<Store> store = Store::open(folder / "d.h5");
-    const std::optional<BadTarget> found = first_bad_target(*store, -180, 180);
-    ASSERT_TRUE(found.has_value()) << bad;
-    EXPECT_EQ(found->id, 2);
-    EXPECT_EQ(found->element, 2);
-    EXPECT_TRUE(found->value == bad || (std::isnan(bad) && std::isnan(found->value)));
-  }
-  write_data_set(folder / "good.h5", 4, extras_of(4));
-  EXPECT_FALSE(first_bad_target(*Store::open(folder / "good.h5"), -180, 180).has_value());
-}
-
 }  // namespace
 }  // namespace dtrain::data

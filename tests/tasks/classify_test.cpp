@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
+#include "data/sample_defect.h"
 #include "data/memory_store.h"
 #include "tasks/classify/class_weights.h"
 #include "tasks/task.h"
@@ -183,7 +184,7 @@ std::string refusal(const data::Store& store) {
   return message_of<DataError>([&] {
     const auto task = make_task(small(), facts(kThree));
     task->check(store);
-    task->check_samples(store);
+    data::check_samples(store, task->samples());
   });
 }
 

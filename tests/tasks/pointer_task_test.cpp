@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/sample_defect.h"
 #include "models/random_context.h"
 #include "tasks/pointer/teacher_forcing.h"
 #include "tasks/task.h"
@@ -59,7 +60,7 @@ std::string refusal(const SetStore& store, const DataFacts& facts = {}, const co
   try {
     const auto task = make_task(config, facts);
     task->check(store);
-    task->check_samples(store);
+    data::check_samples(store, task->samples());
     return "accepted";
   } catch (const DataError& error) {
     return error.what();
@@ -95,22 +96,19 @@ const std::vector<std::vector<int64_t>> kOrders = {{2, 0, 1}, {0}, {1, 0, 2, 4, 
 TEST(PointerTask, AcceptsSetsOfPermutations) { EXPECT_EQ(refusal(SetStore(kOrders)), "accepted"); }
 
 TEST(PointerTask, NamesASampleWhoseOrderIsNoPermutation) {
-  expect_says(refusal(SetStore({{0, 1}, {0, 2, 2}})), {"sets.h5#1", "element 2 twice", "sets.npz#1", "Convert again"});
+  expect_says(refusal(SetStore({{0, 1}, {0, 2, 2}})),
+              {"sets.h5#1", "element 2 twice", "sets.npz#1", "Convert the raw data again"});
   expect_says(refusal(SetStore({{0, 1}, {1, 0}, {0, 3, 1}})), {"sets.h5#2", "element 3 of a set of 3"});
   expect_says(refusal(SetStore({{-1, 0}})), {"sets.h5#0", "element -1"});
   SetStore shorter({{0, 1}, {1, 0, 2}});
   shorter.elements[1] = 4;
   expect_says(refusal(shorter), {"sets.h5#1", "names 3 of 4 elements"});
-  expect_says(refusal(SetStore({{0}, {}})), {"sets.h5#1", "without elements"});
+  expect_says(refusal(SetStore({{0}, {}})), {"sets.h5#1", "no rows"});
 }
 
 TEST(PointerTask, NamesASampleLongerThanTheNetworkWasMadeFor) {
-  expect_says(refusal(SetStore(kOrders), {.longest = 4}), {"sets.h5#2", "5 elements", "up to 4"});
+  expect_says(refusal(SetStore(kOrders), {.longest = 4}), {"sets.h5#2", "5 rows", "up to 4"});
   EXPECT_EQ(refusal(SetStore(kOrders), {.longest = 5}), "accepted");
-  config::Config skip = small();
-  skip.data.on_bad_sample = "skip";
-  EXPECT_EQ(refusal(SetStore(kOrders), {.longest = 4}, skip), "accepted");
-  EXPECT_EQ(make_task(skip, {.longest = 4})->samples().longest, 4) << "the loader leaves longer ones out";
 }
 
 TEST(PointerTask, RefusesOtherFeaturesAndOtherTasks) {

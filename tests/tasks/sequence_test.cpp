@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "data/sample_defect.h"
 #include "models/models.h"
 #include "models/random_context.h"
 #include "tasks/confusion.h"
@@ -87,7 +88,7 @@ class SequenceTaskTest : public ::testing::Test {
     try {
       const auto task = make_task(config, facts);
       task->check(store);
-      task->check_samples(store);
+      data::check_samples(store, task->samples());
     } catch (const DataError& e) {
       return e.what();
     }
@@ -115,15 +116,12 @@ TEST_F(SequenceTaskTest, TakesItsOwnFiles) { EXPECT_EQ(refusal(store), ""); }
 
 TEST_F(SequenceTaskTest, RefusesASequenceWithoutRowsByFileAndSample) {
   store.empty = 4;
-  EXPECT_THAT(refusal(store), HasSubstr("example.h5#4: a sequence without rows"));
-  config::Config skip = small();
-  skip.data.on_bad_sample = "skip";
-  EXPECT_EQ(refusal(store, skip), "");
+  EXPECT_THAT(refusal(store), HasSubstr("example.h5#4: has no rows"));
 }
 
 TEST_F(SequenceTaskTest, RefusesAClassOutOfRangeByFileAndSample) {
   store.wrong_class = 2;
-  EXPECT_THAT(refusal(store), HasSubstr("example.h5#2: class 3, but the classes are 0 to 2"));
+  EXPECT_THAT(refusal(store), HasSubstr("example.h5#2: class 3 is not one of the 3 from 0"));
 }
 
 TEST_F(SequenceTaskTest, RefusesOneClassOnly) {

@@ -48,8 +48,7 @@ class ToyTask : public tasks::Task {
   }
   torch::nn::Module& model() override { return *module_; }
   const data::SampleSpec& samples() const override { return spec_; }
-  void check(const data::Store&) const override {}
-  void check_samples(const data::Store&) const override {}
+  void check(const data::Store&) override {}
   at::Tensor forward(const at::Tensor& inputs) {
     const at::Tensor seen = options_.batch_norm ? at::relu(norm_->forward(conv_->forward(inputs))) : inputs;
     return seen.mean({1, 2, 3}).unsqueeze(1) * weight_ + bias_;

@@ -51,6 +51,7 @@ class ClassifyTask : public Task {
                                                                  .image_size = config.model.image_size,
                                                                  .checkpointing = config.model.checkpointing});
     spec_.image_size = config.model.image_size;
+    spec_.classes = classes_;
     spec_.hflip = config.augment.hflip;
     spec_.crop_scale = static_cast<float>(config.augment.crop_scale);
     spec_.crop_ratio = static_cast<float>(config.augment.crop_ratio);
@@ -64,7 +65,7 @@ class ClassifyTask : public Task {
   torch::nn::Module& model() override { return *network_; }
   const data::SampleSpec& samples() const override { return spec_; }
 
-  void check(const data::Store& store) const override {
+  void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
     const std::string file = store.path().string();
     if (schema.task != "classify") {
@@ -74,15 +75,6 @@ class ClassifyTask : public Task {
       throw DataError(str(file, ": classify needs /inputs uint8 [N, H, W, 3] and /targets int64 [N]"));
     }
     check_class_names(store, facts_.classes);
-  }
-
-  void check_samples(const data::Store& store) const override {
-    if (config_.data.on_bad_sample == "skip") return;  // the loader leaves bad ones out, and says so
-    if (const auto bad = data::first_bad_class(store, classes_)) {
-      throw DataError(str(store.path().string(), "#", bad->id, ": class ", bad->value, " is not one of the ", classes_,
-                          " from 0 (source ", store.source(bad->id),
-                          "). Convert again, or use --data.on_bad_sample skip"));
-    }
   }
 
   Loss loss(const data::Batch& batch) override {

@@ -30,6 +30,7 @@ class HeadposeTask : public Task {
                                                                    .checkpointing = config.model.checkpointing})) {
     spec_.image_size = config.model.image_size;
     spec_.target_limit = kLargestAngle;
+    spec_.target_names.assign(std::begin(kAngles), std::end(kAngles));
     spec_.target_flip_sign = {-1, 1, -1};  // the mirror image looks the other way and leans the other way
     spec_.hflip = config.augment.hflip;
     spec_.crop_scale = static_cast<float>(config.augment.crop_scale);
@@ -42,7 +43,7 @@ class HeadposeTask : public Task {
   torch::nn::Module& model() override { return *network_; }
   const data::SampleSpec& samples() const override { return spec_; }
 
-  void check(const data::Store& store) const override {
+  void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
     const std::string file = store.path().string();
     if (schema.task != "headpose") {
@@ -50,15 +51,6 @@ class HeadposeTask : public Task {
     }
     if (schema.target != data::Field{data::Element::kFloat32, {3}} || schema.input.element != data::Element::kUint8) {
       throw DataError(str(file, ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
-    }
-  }
-
-  void check_samples(const data::Store& store) const override {
-    if (config_.data.on_bad_sample == "skip") return;  // the loader leaves bad ones out, and says so
-    if (const auto bad = data::first_bad_target(store, -kLargestAngle, kLargestAngle)) {
-      throw DataError(str(store.path().string(), "#", bad->id, ": ", kAngles[bad->element], " is ", bad->value,
-                          ", not an angle within ±180 degrees (source ", store.source(bad->id),
-                          "). Convert again, or use --data.on_bad_sample skip"));
     }
   }
 

@@ -43,38 +43,19 @@ class ModuleTask : public Task {
   torch::nn::Module& model() override { return *network_; }
   const data::SampleSpec& samples() const override { return spec_; }
 
-  void check(const data::Store& store) const override {
+  void check(const data::Store& store) override {
     const data::Field& input = store.schema().input;
     const std::string file = store.path().string();
     if (images() != (input.element == data::Element::kUint8)) {
       throw DataError(str(file, " holds ", images() ? "rows" : "images", ", but task.inputs is ", config_.module.inputs,
                           ": set --task.inputs ", images() ? "rows" : "image"));
     }
-    const Contract contract = contract_on(store);
+    const Contract contract = examine(config_.model.file, {trial_on(store.schema())}, loss_);
     for (const std::string& warning : contract.warnings) log::info(config_.model.file + ": " + warning);
     if (!contract.defects.empty()) {
       throw DataError(str(config_.model.file, " cannot be trained on ", file, ":\n  ", join(contract.defects, "\n  ")));
     }
-  }
-
-  void check_samples(const data::Store& store) const override {
-    const data::Field& target = store.schema().target;
-    const bool leave_out = config_.data.on_bad_sample == "skip";  // by the loader, which says so
-    if (target.element == data::Element::kFloat32) {
-      if (leave_out) return;
-      if (const auto bad = data::first_bad_target(store, -spec_.target_limit, spec_.target_limit)) {
-        throw DataError(str(store.path().string(), "#", bad->id, ": target ", bad->element, " is ", bad->value,
-                            " (source ", store.source(bad->id), "). Use --data.on_bad_sample skip to leave it out"));
-      }
-    }
-    if (!loss_.classifies()) return;
-    const int64_t classes = contract_on(store).classes;
-    const bool loader_knows = target.shape.empty() && static_cast<int64_t>(data::class_names(store).size()) == classes;
-    if (leave_out && loader_knows) return;
-    if (const auto bad = data::first_bad_class(store, classes)) {
-      throw DataError(str(store.path().string(), "#", bad->id, ": class ", bad->value, " is none of the ", classes,
-                          " that the network tells apart (source ", store.source(bad->id), ")"));
-    }
+    spec_.classes = contract.classes;
   }
 
   void enter_phase(const std::string&) override {
@@ -143,10 +124,6 @@ class ModuleTask : public Task {
   at::Tensor forward(const data::Batch& batch) {
     if (config_.module.inputs == "rows+lengths") return network_->forward({batch.inputs, batch.lengths});
     return network_->forward({batch.inputs});
-  }
-
-  Contract contract_on(const data::Store& store) const {
-    return examine(config_.model.file, {trial_on(store.schema())}, loss_);
   }
 
   Trial trial_on(const data::Schema& schema) const {

@@ -5,7 +5,6 @@
 #include "config/model_defaults.h"
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/target_defect.h"
 #include "models/pointer_network.h"
 #include "models/valid_positions.h"
 #include "tasks/pointer/teacher_forcing.h"
@@ -29,12 +28,13 @@ class PointerTask : public Task {
     spec_.kind = data::SampleSpec::Kind::kRows;
     spec_.length_window = config.data.length_window;
     spec_.longest = facts.longest;
+    spec_.target_is_order = true;
   }
 
   torch::nn::Module& model() override { return *network_; }
   const data::SampleSpec& samples() const override { return spec_; }
 
-  void check(const data::Store& store) const override {
+  void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
     const std::string file = store.path().string();
     if (schema.task != "pointer") {
@@ -49,10 +49,6 @@ class PointerTask : public Task {
       throw DataError(dtrain::str(file, "#0: elements have ", schema.input.shape[1], " features; the network takes ",
                                   kFeatures, ", of which the last is is_visited. Convert the set again"));
     }
-  }
-
-  void check_samples(const data::Store& store) const override {
-    for (int64_t id = 0; id < store.schema().samples; ++id) check_sample(store, id);
   }
 
   Loss loss(const data::Batch& batch) override {
@@ -121,26 +117,6 @@ class PointerTask : public Task {
   static models::Sets sets_of(const data::Batch& batch) {
     const bool padded = batch.rows != batch.inputs.size(0) * batch.inputs.size(1);
     return {batch.inputs, batch.lengths, padded};
-  }
-
-  void check_sample(const data::Store& store, int64_t id) const {
-    const auto refuse = [&](const std::string& what) {
-      throw DataError(dtrain::str(store.path().string(), "#", id, ": ", what, " (source ", store.source(id),
-                                  "). Convert again, which leaves such sets out, or use --data.on_bad_sample skip"));
-    };
-    const data::Schema& schema = store.schema();
-    const int64_t elements = schema.input.variable() ? store.input_rows(id) : schema.input.shape[0];
-    const bool leave_out = config_.data.on_bad_sample == "skip";  // by the loader, which says so
-    if (elements < 1 && !leave_out) refuse("a set without elements");
-    if (facts_.longest > 0 && elements > facts_.longest && !leave_out) {
-      throw DataError(dtrain::str(store.path().string(), "#", id, ": a set of ", elements,
-                                  " elements; the network was made for up to ", facts_.longest, " (source ",
-                                  store.source(id),
-                                  "). Train one on sets of this size, or use --data.on_bad_sample skip"));
-    }
-    const std::vector<int64_t> order = data::read_target_as<int64_t>(store, id);
-    const std::string what = data::order_defect(order, elements);
-    if (!what.empty() && !leave_out) refuse(what);
   }
 
   // What the decoder is told it has chosen: the right order, or for samples whose coin says so its own choices.

@@ -39,13 +39,14 @@ class SequenceTask : public Task {
                                    .seed = config.train.seed})) {
     spec_.kind = data::SampleSpec::Kind::kRows;
     spec_.length_window = config.data.length_window;
+    spec_.classes = class_count();
     enter_phase(phase(0));
   }
 
   torch::nn::Module& model() override { return *network_; }
   const data::SampleSpec& samples() const override { return spec_; }
 
-  void check(const data::Store& store) const override {
+  void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
     const std::string file = store.path().string();
     if (schema.task != kTask) throw DataError(str(file, " holds samples of task '", schema.task, "', not sequence"));
@@ -63,20 +64,6 @@ class SequenceTask : public Task {
           str(file, ": ", class_count(), " classes (root attribute class_names): there is nothing to tell apart"));
     }
     check_class_names(store, facts_.classes);
-  }
-
-  void check_samples(const data::Store& store) const override {
-    const std::string file = store.path().string();
-    if (config_.data.on_bad_sample == "skip") return;  // the loader leaves bad ones out, and says so
-    if (const auto bad = data::first_bad_class(store, class_count())) {
-      throw DataError(str(file, "#", bad->id, ": class ", bad->value, ", but the classes are 0 to ", class_count() - 1,
-                          " (source ", store.source(bad->id), "). Convert again, or use --data.on_bad_sample skip"));
-    }
-    for (int64_t id = 0; id < store.schema().samples; ++id) {
-      if (store.input_rows(id) > 0) continue;
-      throw DataError(str(file, "#", id, ": a sequence without rows (source ", store.source(id),
-                          "). Convert again, which leaves it out, or use --data.on_bad_sample skip"));
-    }
   }
 
   Loss loss(const data::Batch& batch) override {
