@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "core/check.h"
+#include "core/cores.h"
 #include "core/hash.h"
 #include "data/layout.h"
 
@@ -228,7 +229,7 @@ class FileStore : public Store {
       }
     };
     std::vector<std::jthread> helpers;
-    for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) helpers.emplace_back(work);
+    for (int i = 1; i < usable_cores(); ++i) helpers.emplace_back(work);
     work();
     helpers.clear();  // joins
     if (failure) std::rethrow_exception(failure);

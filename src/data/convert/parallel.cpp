@@ -9,12 +9,13 @@
 #include <thread>
 #include <vector>
 
+#include "core/cores.h"
+
 namespace dtrain::data {
 
 void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>& work, const ReportProgress& report,
                   const Progress& start) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const int64_t workers = std::min<int64_t>(threads > 0 ? threads : cores, std::max<int64_t>(count, 1));
+  const int64_t workers = std::min<int64_t>(threads > 0 ? threads : usable_cores(), std::max<int64_t>(count, 1));
   std::atomic<int64_t> next{0}, done{0};
   std::atomic<bool> stop{false};
   std::mutex lock;  // of what follows
