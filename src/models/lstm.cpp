@@ -55,6 +55,16 @@ LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Te
   return {states, h_last.squeeze(0), c_last.squeeze(0)};
 }
 
+std::pair<at::Tensor, at::Tensor> run_lstm_cell(const LstmLayer& layer, const at::Tensor& row, const at::Tensor& h,
+                                                const at::Tensor& c) {
+  if (needs_float32(row)) {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCUDA);
+    return run_lstm_cell(layer, row.to(at::kFloat), h.to(at::kFloat), c.to(at::kFloat));
+  }
+  auto [h_next, c_next] = at::lstm_cell(row, {h, c}, layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh);
+  return {std::move(h_next), std::move(c_next)};
+}
+
 LstmResult run_padded_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Tensor& lengths,
                            const at::Tensor& h, const at::Tensor& c) {
   const int64_t steps = rows.size(0), hidden = layer.weight_hh.size(1);

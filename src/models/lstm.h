@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace dtrain::models {
 
@@ -25,10 +26,14 @@ struct LstmResult {
 // rows [T, B, in] (time first: what the fused operation computes on), h and c [B, H].
 LstmResult run_lstm(const LstmLayer&, const at::Tensor& rows, const at::Tensor& h, const at::Tensor& c);
 
-// The same, but h and c are those after row lengths[b] - 1 (lengths int64 [B], 1 to T): what a packed sequence gives,
-// with one fused operation and no look at the lengths. Rows beyond a length carry a mark that drives the forget gate to
-// 1 and the input gate to 0, so that c stays what it was, bit for bit; h is picked out of the states. States beyond the
-// lengths are of no account.
+// One row of each sample, [B, in]: {h, c} after it, as run_lstm() gives them.
+std::pair<at::Tensor, at::Tensor> run_lstm_cell(const LstmLayer&, const at::Tensor& row, const at::Tensor& h,
+                                                const at::Tensor& c);
+
+// As run_lstm(), but h and c are those after row lengths[b] - 1 (lengths int64 [B], 1 to T): what a packed sequence
+// gives, with one fused operation and no look at the lengths. Rows beyond a length carry a mark that drives the forget
+// gate to 1 and the input gate to 0, so that c stays what it was, bit for bit; h is picked out of the states. States
+// beyond the lengths are of no account.
 LstmResult run_padded_lstm(const LstmLayer&, const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& h,
                            const at::Tensor& c);
 

@@ -90,7 +90,7 @@ at::Tensor PointerNetwork::choose(const Sets& sets, const Memory& memory, const 
   at::Tensor row = at::zeros({batch, sets.elements.size(2)}, sets.elements.options());
   at::Tensor h = memory.h, c = memory.c;
   for (int64_t t = 0; t < steps; ++t) {
-    std::tie(h, c) = at::lstm_cell(row, {h, c}, layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh);
+    std::tie(h, c) = run_lstm_cell(layer, row, h, c);
     const at::Tensor scores = attention_scores(memory.keys, query_->forward(h), v)
                                   .masked_fill(visited, -std::numeric_limits<double>::infinity());
     const at::Tensor choice = scores.argmax(1);

@@ -46,5 +46,14 @@ TEST(Lstm, WhateverAloneLearnsGetsItsGradient) {
   }
 }
 
+TEST(Lstm, ACellIsTheLayerOverOneRow) {
+  const Inputs inputs = make(at::kDouble);
+  const LstmLayer layer = inputs.parameters->layer(0);
+  const LstmResult expected = run_lstm(layer, inputs.rows.slice(0, 0, 1), inputs.h, inputs.c);
+  const auto [h, c] = run_lstm_cell(layer, inputs.rows.select(0, 0), inputs.h, inputs.c);
+  EXPECT_TRUE(at::allclose(h, expected.h, 1e-12, 1e-14));
+  EXPECT_TRUE(at::allclose(c, expected.c, 1e-12, 1e-14));
+}
+
 }  // namespace
 }  // namespace dtrain::models
