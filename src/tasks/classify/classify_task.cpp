@@ -79,8 +79,7 @@ class ClassifyTask : public Task {
 
   Loss loss(const data::Batch& batch) override {
     const at::Tensor output = logits(batch);
-    at::Tensor weights;
-    if (class_weights_.defined()) weights = class_weights_.to(output.options().requires_grad(false));
+    const at::Tensor& weights = weights_for(output);
     const at::Tensor each = at::cross_entropy_loss(output, batch.targets, weights, at::Reduction::None,
                                                    /*ignore_index=*/-100, config_.train.label_smoothing);
     const at::Tensor weight = weights.defined() ? weights.index_select(0, batch.targets).sum()
@@ -97,7 +96,7 @@ class ClassifyTask : public Task {
     Counted counted;
     counted.sums = {{"samples", at::full({}, batch.samples(), output.options())},
                     {"loss", each.sum()},
-                    {"confusion", confusion(target, output.argmax(1), classes_)}};
+                    {"hits", hits_and_misses(target, output.argmax(1), classes_)}};
     if (has_top5()) {
       const at::Tensor best = std::get<1>(output.topk(kTop, 1));
       counted.sums.emplace_back("top5", best.eq(target.unsqueeze(1)).any(1).sum().to(at::kDouble));
@@ -108,14 +107,14 @@ class ClassifyTask : public Task {
 
   Summary summarise(const Counts& totals) const override {
     const double samples = totals[0].second.item<double>();
-    const at::Tensor& matrix = totals[2].second;
-    Table by_class = class_table(matrix, facts_.classes);
+    const at::Tensor& counts = totals[2].second;
+    Table by_class = class_table(counts, facts_.classes);
     Summary summary;
-    summary.metrics = {{"loss", totals[1].second.item<double>() / samples}, {"top1", accuracy(matrix)}};
+    summary.metrics = {{"loss", totals[1].second.item<double>() / samples}, {"top1", accuracy(counts)}};
     if (has_top5()) summary.metrics.emplace_back("top5", totals[3].second.item<double>() / samples);
     for (size_t i = 0; i < std::size(kMacro); ++i) summary.metrics.emplace_back(kMacro[i], macro_average(by_class, i));
     summary.tables.push_back(std::move(by_class));
-    if (classes_ <= kLargestConfusion) summary.tables.push_back(confusion_table(matrix, facts_.classes));
+    if (is_confusion(counts)) summary.tables.push_back(confusion_table(counts, facts_.classes));
     return summary;
   }
 
@@ -156,6 +155,12 @@ class ClassifyTask : public Task {
   }
 
  private:
+  // Moved once: a copy from the host waits for the device.
+  const at::Tensor& weights_for(const at::Tensor& output) {
+    if (class_weights_.defined()) class_weights_ = class_weights_.to(output.options().requires_grad(false));
+    return class_weights_;
+  }
+
   bool has_top5() const { return classes_ > kTop; }  // of five classes it would be 1 always
 
   at::Tensor logits(const data::Batch& batch) { return wide(network_->forward(batch.inputs)); }  // [B, classes]
