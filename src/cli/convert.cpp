@@ -5,6 +5,8 @@
 #include "cli/interruptible.h"
 #include "cli/options.h"
 #include "cli/signals.h"
+#include "core/error.h"
+#include "core/file_system.h"
 #include "core/log.h"
 #include "core/printable.h"
 #include "core/strings.h"
@@ -115,7 +117,9 @@ int run_convert(const Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--val-share", options.split.val_share,
                  "likewise, validation (default: 0.1; head pose 0: training takes it out of the training split)");
-  app.add_option("--seed", options.split.seed, "of these choices")->capture_default_str();
+  app.add_option("--seed", options.split.seed, "of these choices")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--train-list", options.split.train_list, "file of sample names without suffix, one a line");
   app.add_option("--val-list", options.split.val_list, "likewise");
   app.add_option("--test-list", options.split.test_list, "likewise; samples in no list are left out");
@@ -125,7 +129,11 @@ int run_convert(const Arguments& arguments) {
       ->delimiter(',');
   if (!parse(app, arguments)) return 0;
   options.source = source;
-  options.out = out.empty() ? "data/" + name + ".h5" : out;
+  if (app.count("--size") > 0 && (name == "sequence" || name == "pointer")) {
+    throw UsageError(str("--size is of pictures, and ", name, " has none"));
+  }
+  options.out = link_target(out.empty() ? "data/" + name + ".h5" : out);
+  options.split.shares_given = app.count("--test-share") + app.count("--val-share") > 0;
 
   data::ConvertSummary summary;
   const bool finished = run_interruptible([&](const data::ReportProgress& report) {

@@ -5,6 +5,8 @@
 #include "cli/interruptible.h"
 #include "cli/options.h"
 #include "cli/signals.h"
+#include "core/error.h"
+#include "core/file_system.h"
 #include "core/log.h"
 #include "core/printable.h"
 #include "core/strings.h"
@@ -53,13 +55,16 @@ int run_synth(const Arguments& arguments) {
                  "classify, headpose: height of the pictures in pixels; 0: 64, but 450 (300wlp), 480 (biwi)")
       ->capture_default_str();
   app.add_option("--max-length", options.max_length, "pointer: elements of the longest sets")->capture_default_str();
-  app.add_option("--seed", options.seed, "of everything drawn")->capture_default_str();
+  app.add_option("--seed", options.seed, "of everything drawn")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--out", out, "file or folder to write (default: data/synth_TASK.h5, data/synth_TASK, ...)");
   app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
   app.add_flag("--force", options.force, "hdf5, npz: replace an existing file");
   if (!parse(app, arguments)) return 0;
   const data::SynthTask& chosen = data::synth_task(task);
-  options.out = out.empty() ? default_out(task, options.layout) : out;
+  if (app.count("--max-length") > 0 && task != "pointer") throw UsageError("--max-length is of pointer, not " + task);
+  if (options.size != 0 && chosen.many != "pictures")
+    throw UsageError("--size is of pictures; TASK " + task + " has none");
+  options.out = link_target(out.empty() ? default_out(task, options.layout) : out);
 
   data::SynthSummary summary;
   if (!run_interruptible([&](const data::ReportProgress& report) { summary = data::synth(task, options, report); })) {

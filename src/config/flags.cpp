@@ -11,6 +11,12 @@ bool names_yaml(const std::string& argument) { return argument.ends_with(".yaml"
 
 std::string unknown_flag(const std::string& name, const std::vector<Option>& options,
                          const std::vector<std::string>& other_flags) {
+  std::vector<std::string> whole;  // keys that end so: "patience" is train.patience and schedule.patience
+  for (const Option& option : options) {
+    if (option.path.ends_with("." + name))
+      whole.push_back("'--" + (option.alias.empty() ? option.path : option.alias) + "'");
+  }
+  if (!whole.empty()) return "unknown flag; did you mean " + join(whole, " or ") + "?";
   std::vector<std::string> flags = other_flags;
   for (const Option& option : options) {
     if (!option.alias.empty()) flags.push_back("--" + option.alias);

@@ -33,9 +33,7 @@ std::string parse_interval(std::string_view text, Interval& interval) {
     return "";
   }
   for (const std::string& joined : split(text, ',')) {
-    std::string_view part = joined;
-    while (part.starts_with(' ')) part.remove_prefix(1);
-    while (part.ends_with(' ')) part.remove_suffix(1);
+    const std::string_view part = trimmed(joined);
     if (part.empty()) return refuse("has an empty part");
     const char last = part.back();
     const bool has_unit = last == 's' || last == 'e' || last == 'm';
@@ -47,7 +45,7 @@ std::string parse_interval(std::string_view text, Interval& interval) {
       good = parse_count(number, parsed.minutes) && parsed.minutes <= 1e6;
     } else {
       int64_t& count = last == 'e' ? parsed.epochs : parsed.steps;
-      good = parse_count(number, count) && count <= int64_t{1} << 40;
+      good = parse_count(number, count) && count <= 1'000'000'000;
     }
     if (!good) return refuse("is no interval");
   }

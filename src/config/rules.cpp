@@ -43,6 +43,11 @@ std::vector<Problem> broken_rules(const Assembly& assembly) {
        str("model.dropout: ", c.model.dropout, " is neither a share in [0, 1) nor -1, the network's own"));
   must(!c.model.checkpointing || (c.task != "pointer" && c.task != "sequence"), {"model.checkpointing", "task.name"},
        str("model.checkpointing: is for convolutional networks of images; task ", c.task, " has none"));
+  must(c.train.class_weights == "none" || c.task == "classify", {"train.class_weights", "task.name"},
+       str("train.class_weights: is of task classify; task ", c.task, " does not weigh classes"));
+  must(c.train.label_smoothing == 0 || (c.task != "headpose" && c.task != "pointer"),
+       {"train.label_smoothing", "task.name"},
+       str("train.label_smoothing: is for classes, and task ", c.task, " has none"));
   must(!c.optimizer.nesterov || (c.optimizer.name == "sgd" && c.optimizer.momentum > 0),
        {"optimizer.nesterov", "optimizer.momentum", "optimizer.name"},
        str("optimizer.nesterov: needs optimizer.name sgd and optimizer.momentum above 0, not ", c.optimizer.name,

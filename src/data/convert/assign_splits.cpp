@@ -97,6 +97,14 @@ std::vector<std::string> choose_groups(const std::vector<std::string>& groups, d
 
 std::vector<std::string> assign_splits(const RawSet& set, const SplitOptions& options) {
   const std::vector<RawSample>& samples = set.samples();
+  const bool own = std::any_of(samples.begin(), samples.end(), [](const RawSample& s) { return !s.split.empty(); });
+  if (options.shares_given && (options.by_list() || own || set.all_test() || !set.test_groups().empty())) {
+    throw UsageError(str("--test-share and --val-share are for splits that are drawn, and here ",
+                         options.by_list() ? "lists are given"
+                         : own             ? "the data have their own"
+                                           : "the protocol says them",
+                         ": leave them out"));
+  }
   if (options.by_list()) {
     const Positions position = positions(samples);
     std::vector<std::string> splits(samples.size());
@@ -105,7 +113,6 @@ std::vector<std::string> assign_splits(const RawSet& set, const SplitOptions& op
     if (!options.test_list.empty()) read_list(options.test_list, "test", position, splits);
     return splits;
   }
-  const bool own = std::any_of(samples.begin(), samples.end(), [](const RawSample& s) { return !s.split.empty(); });
   if (own) {
     std::vector<std::string> splits;
     for (const RawSample& sample : samples) splits.push_back(sample.split);

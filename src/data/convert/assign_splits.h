@@ -17,6 +17,7 @@ struct SplitOptions {
   double test_share = 0.1;  // of the groups (of each class, where there are classes); 0: no test split
   std::optional<double> val_share = std::nullopt;  // likewise; none: as is usual for the set
   uint64_t seed = 1;                               // of the choice of groups
+  bool shares_given = false;                       // by the user: UsageError where the splits are not drawn
   // Files with one sample per line, named without its extension ("AFW/AFW_134212_1_2"). Samples in none are left out.
   std::filesystem::path train_list, val_list, test_list;
   bool by_list() const { return !train_list.empty() || !val_list.empty() || !test_list.empty(); }

@@ -51,6 +51,7 @@ void check(const std::string& name, const ConvertOptions& options) {
     throw UsageError(str("unknown data set ", name, ".", near.empty() ? "" : " Did you mean " + near + "?",
                          " Known: ", join(converter_names(), ", ")));
   }
+  if (!options.test_sequences.empty() && name != "biwi") throw UsageError("--test-sequences is of biwi, not " + name);
   if (options.size < 0 || options.size > kLargestSize) {
     throw UsageError(str("--size ", options.size, " is not between 1 and ", kLargestSize));
   }
@@ -64,7 +65,7 @@ void check(const std::string& name, const ConvertOptions& options) {
     throw UsageError(
         str("--test-share ", options.split.test_share, " and --val-share ", val_share, " leave nothing to train with"));
   }
-  check_output(options.out, options.force);
+  check_new_file(options.out, options.force);
 }
 
 uint64_t fingerprint(const std::string& name, const ConvertOptions& options, const RawSet& set) {
