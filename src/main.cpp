@@ -1,5 +1,8 @@
 // dtrain [COMMAND] ...: finds the command, runs it, and turns what it throws into a message and an exit code.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -19,6 +22,13 @@
 namespace {
 
 using dtrain::cli::Arguments;
+
+// A file that is opened where one of them is closed takes its number, and what is printed would be written into it.
+void occupy_standard_descriptors() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));  // takes the lowest number
+  }
+}
 
 // What was printed may still wait in a buffer, and a full disk shows when that is written.
 void flush_standard_output() {
@@ -69,6 +79,7 @@ int dispatch(Arguments arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  occupy_standard_descriptors();
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of write(), not a death
   try {
     const int code = dispatch({argv + 1, argv + argc});

@@ -2,8 +2,10 @@
 // needed.
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 
 #include "cli/commands.h"
 #include "cli/eval_report.h"
@@ -88,9 +90,8 @@ int eval(Launched& launched, const Options& options) {
     for (const train::WorstSample& sample : evaluation.worst) {
       report.worst.push_back({sample.id, sample.error, store->source(sample.id)});
     }
-    if (options.json != "-") {
-      std::fputs(to_text(report).c_str(), stdout);
-      std::fflush(stdout);
+    if (options.json != "-" && (std::fputs(to_text(report).c_str(), stdout) < 0 || std::fflush(stdout) != 0)) {
+      throw OutputError(str("cannot write the standard output: ", std::strerror(errno)));
     }
     if (options.json.empty()) return;
     RowOutput out(options.json);

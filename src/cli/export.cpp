@@ -18,6 +18,7 @@
 #include "cli/loaded_model.h"
 #include "cli/options.h"
 #include "cli/run_folder.h"
+#include "cli/signals.h"
 #include "core/check.h"
 #include "core/error.h"
 #include "core/file_system.h"
@@ -197,7 +198,8 @@ std::string check(Options* options, const fs::path& checkpoint) {
     throw UsageError(str("--format onnx-int8: ", reason));
   }
   if (options->out.empty()) options->out = network + kSuffix.at(options->format);
-  check_output(options->out, options->force);
+  options->out = link_target(options->out);
+  check_new_file(options->out, options->force);
   return network;
 }
 
@@ -232,6 +234,7 @@ int export_to(Launched& launched, const Options& given) {
     }
     const fs::path out = options.out;
     if (out.has_parent_path()) real_file_system().create_folders(out.parent_path());
+    install_stop_signals();  // the file is whole in a moment, or not there: nothing is left of it half-way
     write_atomically(real_file_system(), out, bytes);
     log::plain(str("wrote ", options.out, ": ", network, " as ", options.format, ", ",
                    human_bytes(static_cast<double>(bytes.size())), ", from ", checkpoint.string()));
@@ -263,6 +266,11 @@ int run_export(const Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--module", options.module_file, "torchscript: the TorchScript file, if it is not where it was");
   if (!parse(app, arguments)) return 0;
+  for (const char* flag : {"--data", "--split", "--samples", "--batch-size"}) {
+    if (options.format != "onnx-int8" && app.count(flag) > 0) {
+      throw UsageError(str(flag, " is of --format onnx-int8, not ", options.format));
+    }
+  }
   config::Device device;
   device.type = "cpu";
   return launch(device, [&](Launched& launched) { return export_to(launched, options); });

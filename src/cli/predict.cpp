@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <numeric>
 #include <type_traits>
 
@@ -49,15 +48,6 @@ struct Options {
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-std::vector<std::byte> to_bytes(const std::string& text) {
-  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
-  return {begin, begin + text.size()};
-}
-
-std::string_view text_of(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // What raw files must be. Those of a network of one's own are pictures or sequences.
 checkpoint::Metadata file_metadata(const LoadedModel& model) {
   checkpoint::Metadata metadata = model.metadata;
@@ -89,6 +79,13 @@ Samples open_samples(const Options& options, const LoadedModel& model, const std
   samples.converted = hdf5 != files.end();
   if (samples.converted && files.size() > 1) {
     throw DataError(str(*hdf5, " is a data file among ", files.size(), " inputs: predict one data file alone"));
+  }
+  if (!samples.converted && options.split != "all") {
+    throw UsageError(str("--split is of a dtrain HDF5 file; ", files.front(), " is none"));
+  }
+  std::error_code none;
+  if (samples.converted && std::filesystem::equivalent(files.front(), options.out, none)) {
+    throw OutputError(str("--out ", options.out, " is the data file itself"));
   }
   if (samples.converted) {
     samples.store = data::Store::open(files.front());
@@ -176,17 +173,6 @@ struct Timing {
   std::vector<double> latencies;  // of this rank's batches after the first
 };
 
-std::vector<double> gathered(dist::Communicator& host, const std::vector<double>& mine) {
-  const auto* begin = reinterpret_cast<const std::byte*>(mine.data());
-  std::vector<double> all;
-  for (const auto& bytes : dist::all_gather_bytes(host, {begin, begin + mine.size() * sizeof(double)})) {
-    const size_t old = all.size();
-    all.resize(old + bytes.size() / sizeof(double));
-    std::memcpy(all.data() + old, bytes.data(), bytes.size());
-  }
-  return all;
-}
-
 std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 1) + " ms"; }
 
 std::string report(const LoadedModel& model, const Timing& timing, std::vector<double> latencies, int64_t samples,
@@ -263,9 +249,9 @@ int predict(Launched& launched, const Options& options) {
           std::span(samples.ids).subspan(static_cast<size_t>(mine.begin), static_cast<size_t>(mine.size()));
       chunk = rows_of(*samples.store, planned, batch, task, writer, precision, launched.device);
     });
-    const auto texts = dist::all_gather_bytes(host, to_bytes(chunk.text));
+    const auto texts = dist::all_gather_text(host, chunk.text);
     dist::agree_on_rank0(host, [&] {
-      for (const auto& text : texts) output->write(text_of(text));
+      for (const std::string& text : texts) output->write(text);
     });
     bad += chunk.bad;
     if (step == 0) {
@@ -278,7 +264,7 @@ int predict(Launched& launched, const Options& options) {
   }
 
   dist::agree_on_rank0(host, [&] { output->close(); });
-  const std::vector<double> latencies = gathered(host, timing.latencies);
+  const std::vector<double> latencies = dist::all_gather_values(host, timing.latencies);
   at::Tensor total = at::tensor({bad}, at::kLong);
   host.all_reduce(total, dist::ReduceOp::kSum).wait();
   bad = total.item<int64_t>();

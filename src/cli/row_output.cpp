@@ -26,7 +26,7 @@ RowOutput::RowOutput(const fs::path& path) : path_(path) {
   const fs::file_status status = fs::status(path_, code);
   const bool in_place = fs::exists(status) && !fs::is_regular_file(status);
   // Through a link: the file that it leads to is replaced, not the link.
-  if (fs::is_symlink(fs::symlink_status(path_, code)) && !in_place) path_ = fs::weakly_canonical(path_, code);
+  if (!in_place) path_ = link_target(path_);
   if (!in_place) temporary_ = path_.string() + ".tmp" + std::to_string(::getpid());
   const int flags = in_place ? O_WRONLY : O_WRONLY | O_CREAT | O_EXCL;
   fd_ = ::open((in_place ? path_ : temporary_).c_str(), flags | O_CLOEXEC, 0644);

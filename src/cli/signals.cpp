@@ -18,6 +18,9 @@ void handle(int signal) {
   action.sa_handler = request_stop;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
+  struct sigaction before {};
+  sigaction(signal, nullptr, &before);
+  if (signal == SIGHUP && before.sa_handler == SIG_IGN) return;  // nohup
   sigaction(signal, &action, nullptr);
 }
 
@@ -26,7 +29,7 @@ void handle(int signal) {
 void remember_early_stop() { handle(SIGUSR1); }
 
 const std::atomic<bool>& install_stop_signals() {
-  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) handle(signal);
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT, SIGHUP}) handle(signal);
   return stop_requested;
 }
 

@@ -154,10 +154,29 @@ void write_atomically(FileSystem& files, const std::filesystem::path& path, std:
 void check_output(const std::filesystem::path& path, bool replace) {
   std::error_code none;
   const std::filesystem::file_status status = std::filesystem::status(path, none);
-  if (std::filesystem::is_directory(status)) throw OutputError(str(path.string(), " is a folder: --out names a file"));
+  if (std::filesystem::is_directory(status)) throw OutputError(str(path.string(), " is a folder, not a file"));
   if (!replace && std::filesystem::is_regular_file(status)) {
     throw OutputError(str(path.string(), " exists: --force replaces it, another name keeps it"));
   }
+}
+
+void check_new_file(const std::filesystem::path& path, bool replace) {
+  check_output(path, replace);
+  std::error_code none;
+  const std::filesystem::file_status status = std::filesystem::status(path, none);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw OutputError(str(path.string(), " is a device or a pipe: a file is made here, under another name until it is ",
+                          "whole. Give the name of a file"));
+  }
+}
+
+std::filesystem::path link_target(std::filesystem::path path) {
+  std::error_code code;
+  for (int links = 0; links < 40; ++links) {  // as many as Linux follows
+    if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, code))) break;
+    path = path.parent_path() / std::filesystem::read_symlink(path, code);  // the latter alone if it is absolute
+  }
+  return path;
 }
 
 std::string read_text(const std::filesystem::path& path) {

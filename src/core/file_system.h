@@ -32,6 +32,11 @@ void write_atomically(FileSystem& files, const std::filesystem::path& path, std:
 // Before work begins whose result goes to `path`. Throws OutputError if that is a folder, or, without `replace`, a file
 // that exists. A device or a pipe is neither.
 void check_output(const std::filesystem::path& path, bool replace);
+// The same for a file that is made under another name and renamed to `path`: that would put an end to a device or a
+// pipe, so that they are refused too.
+void check_new_file(const std::filesystem::path& path, bool replace);
+// Where the symbolic links at `path` lead, be anything there or not: a file renamed to `path` would replace the link.
+std::filesystem::path link_target(std::filesystem::path path);
 
 std::string read_text(const std::filesystem::path& path);  // throws Error when it cannot be read
 

@@ -30,7 +30,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string fixed(double value, int digits) { return print("%.*f", digits, value); }
+// printf tells the sign of a NaN, which says nothing.
+std::string fixed(double value, int digits) { return std::isnan(value) ? "nan" : print("%.*f", digits, value); }
 std::string scientific(double value, int digits) { return print("%.*e", digits, value); }
 
 std::string human_bytes(double bytes) {
@@ -74,6 +75,12 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
     if (!text.empty()) text += separator;
     text += part;
   }
+  return text;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
   return text;
 }
 

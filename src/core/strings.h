@@ -26,6 +26,7 @@ std::string human_duration(double seconds);        // 1h02m, 3m05s, 12.3s
 std::string human_count(int64_t count);            // 1 234 567
 std::string join(std::span<const std::string> parts, std::string_view separator);
 std::vector<std::string> split(std::string_view text, char separator);
+std::string_view trimmed(std::string_view text);  // without spaces at its ends
 
 // The candidate with the smallest edit distance to `word`, if it is near enough to be a likely typo; else "".
 std::string nearest(std::string_view word, std::span<const std::string> candidates);

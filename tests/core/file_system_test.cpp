@@ -1,6 +1,7 @@
 #include "core/file_system.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "core/error.h"
 #include "core/moving_files.h"
@@ -61,6 +62,39 @@ TEST(MovingFiles, TellAfterEachPieceAndEachOperation) {
   EXPECT_EQ(told, 9);
   EXPECT_FALSE(std::filesystem::exists(folder / "d"));
   EXPECT_THROW(files->write_durably("/dev/full", std::as_bytes(std::span(text))), OutputError);
+}
+
+TEST(CheckNewFile, RefusesWhatAFileWouldPutAnEndTo) {
+  const testing::TempDir folder;
+  const std::string pipe = (folder / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const bool replace : {false, true}) {
+    EXPECT_THROW(check_new_file("/dev/null", replace), OutputError);
+    EXPECT_THROW(check_new_file(pipe, replace), OutputError);
+    EXPECT_THROW(check_new_file(folder.path(), replace), OutputError);
+    EXPECT_NO_THROW(check_new_file(folder / "new", replace));
+    EXPECT_NO_THROW(check_output("/dev/null", replace));
+  }
+  write_atomically(real_file_system(), folder / "f", "x");
+  EXPECT_THROW(check_new_file(folder / "f", false), OutputError);
+  EXPECT_NO_THROW(check_new_file(folder / "f", true));
+}
+
+TEST(LinkTarget, FollowsLinksWhetherOrNotSomethingIsThere) {
+  namespace fs = std::filesystem;
+  const testing::TempDir folder;
+  fs::create_directory(folder / "d");
+  fs::create_symlink("d/second", folder / "first");
+  fs::create_symlink("file", folder / "d/second");
+  EXPECT_EQ(link_target(folder / "first"), folder / "d/file");
+  write_atomically(real_file_system(), folder / "d/file", "x");
+  EXPECT_EQ(link_target(folder / "first"), folder / "d/file");
+  EXPECT_EQ(link_target(folder / "d/file"), folder / "d/file");
+  fs::create_symlink(folder / "d/file", folder / "absolute");
+  EXPECT_EQ(link_target(folder / "absolute"), folder / "d/file");
+  fs::create_symlink("self", folder / "self");
+  EXPECT_NO_THROW(link_target(folder / "self"));
+  EXPECT_EQ(link_target("plain"), "plain");
 }
 
 TEST(ReadText, AnEmptyFileIsEmptyAndAnAbsentOneThrows) {

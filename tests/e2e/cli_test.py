@@ -77,6 +77,23 @@ def output_that_is_lost_is_said(folder):
         assert done.returncode == 73 and "cannot write the standard output: No space left on device" in done.stderr, (words, done)
 
 
+def closed_standard_streams_stay_out_of_files(folder):
+    command = f"{runner.DTRAIN} synth pointer --samples 30 --out a.h5"
+    for streams in ["2>&-", "<&- >&- 2>&-"]:
+        done = subprocess.run(["bash", "-c", f"{command} --force {streams}"], cwd=folder, env=runner.environment())
+        assert done.returncode == 0, (streams, done)
+        runner.run(["inspect", "a.h5", "--verify"], cwd=folder).expect(0)
+
+
+def options_of_something_else_are_refused(folder):
+    runner.run(["synth", "classify", "--layout", "images", "--samples", 30, "--size", 32, "--out", "p"], cwd=folder).expect(0)
+    for words, text in [("convert images p --test-share 0.3", "the data have their own"), ("convert images p --test-sequences 01", "--test-sequences is of biwi"),
+                        ("convert sequence p --size 64", "--size is of pictures"), ("synth pointer --size 64", "--size is of pictures"),
+                        ("synth sequence --max-length 5", "--max-length is of pointer"), ("synth classify --seed -1", "--seed")]:
+        runner.run([*words.split(), "--out", "o.h5"], cwd=folder).expect(64, text)
+    assert sorted(p.name for p in folder.iterdir()) == ["p"]
+
+
 def dry_run_goes_to_step_1_and_writes_nothing(folder):
     runner.synth(folder / "d.h5", 40)
     before = sorted(p.name for p in folder.iterdir())
@@ -99,6 +116,6 @@ def a_config_in_the_folder_is_used(folder):
 
 runner.main([help_names_every_command_and_section, help_fits_a_terminal, version_names_all_libraries, print_config_is_valid_input, all_typos_at_once,
              typos_are_said_once_under_mpirun, unknown_commands,
-             commands_of_one_process_refuse_several, output_that_is_lost_is_said,
+             commands_of_one_process_refuse_several, output_that_is_lost_is_said, closed_standard_streams_stay_out_of_files, options_of_something_else_are_refused,
              dry_run_goes_to_step_1_and_writes_nothing,
              a_config_in_the_folder_is_used])

@@ -73,7 +73,7 @@ def asked_to_stop_saves_and_leaves_with_75(folder):
 
 def without_mpirun_ctrl_c_saves(folder):
     runner.synth(folder / "d.h5", 75)
-    for request in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    for request in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         options = {**OPTIONS, "train.max_steps": 100000, "train.epochs": 100000, "run.name": f"r{request}"}
         with runner.Running(runner.flags(options), cwd=folder) as running:
             running.wait_for("step 3/")

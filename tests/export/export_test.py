@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -259,6 +260,16 @@ def files_are_never_overwritten_unasked(folder):
     assert (folder / "headpose_cnn.safetensors").read_bytes() == (newest(run) / "model.safetensors").read_bytes()
 
 
+def a_link_stays_and_a_pipe_too(folder):
+    run, link, pipe = trained(), folder / "link", folder / "pipe"
+    link.symlink_to("real.safetensors")
+    os.mkfifo(pipe)
+    export(run, "safetensors", link).expect(0)
+    assert link.is_symlink() and load_file(folder / "real.safetensors")
+    export(run, "safetensors", pipe, "--force").expect(73, "is a device or a pipe")
+    assert pipe.is_fifo()
+
+
 def a_full_disk_leaves_no_half_file(folder):
     out = folder / "m.onnx"  # 6.5 MiB; less than 5 MiB are too little for the files that MPI itself makes
     words = " ".join(map(shlex.quote, runner.command(["export", trained(), "--format", "onnx", "--out", out])))
@@ -275,6 +286,9 @@ def mistakes_are_named(folder):
     run, out = trained(), folder / "out"
     export(folder / "nowhere", "onnx", out).expect(74, "no such folder")
     export(run, "onyx", out).expect(64, "onyx")
+    export(run, "onnx", out, "--split", "train").expect(64, "--split is of --format onnx-int8")
+    export(run, "onnx", out, "--module", folder / "x.pt").expect(64, "--module names the TorchScript file")
+    export(newest(run) / "model.safetensors", "onnx", out).expect(74, "is a file; name the folder")
     export(run, "torchscript", out).expect(64, "headpose_cnn", "--format onnx", "--format safetensors")
     export(run, "onnx-int8", out, "--data", folder / "nowhere.h5").expect(65, "nowhere.h5")
     weights = load_file(newest(run) / "model.safetensors")
@@ -307,4 +321,4 @@ if __name__ == "__main__":
                  int8_classes_are_within_a_point, torchvision_takes_the_weights_and_gives_the_same,
                  sets_and_sequences_leave_as_they_predict,
                  a_module_leaves_as_torchscript_with_what_it_learned,
-                 files_are_never_overwritten_unasked, a_full_disk_leaves_no_half_file, mistakes_are_named])
+                 files_are_never_overwritten_unasked, a_link_stays_and_a_pipe_too, a_full_disk_leaves_no_half_file, mistakes_are_named])

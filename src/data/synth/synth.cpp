@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/file_system.h"
 #include "core/strings.h"
 #include "data/convert/labels.h"
 #include "data/convert/parallel.h"
@@ -44,6 +45,7 @@ void check(const SynthTask& task, const SynthOptions& options, int64_t samples) 
   }
   if (!std::filesystem::exists(options.out)) return;
   const bool folder = makes_folder(options.layout);
+  if (!folder) check_new_file(options.out, /*replace=*/true);
   if (folder ? !std::filesystem::is_directory(options.out) || !std::filesystem::is_empty(options.out)
              : !options.force) {
     throw OutputError(str(
