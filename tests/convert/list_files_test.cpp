@@ -74,7 +74,15 @@ TEST_F(ListFiles, ALinkInACircleEnds) {
   const auto a = make("d/a.jpg");
   fs::create_directory_symlink(at("d"), at("d/again"));
   fs::create_symlink("self.jpg", at("d/self.jpg"));
-  EXPECT_THAT(expand({at("d")}), ElementsAre(a));
+  EXPECT_THAT(expand({at("d")}), ElementsAre(a, at("d/self.jpg")));
+}
+
+TEST_F(ListFiles, ALinkThatLeadsNowhereIsAFileWhoseReaderSaysSo) {
+  const auto a = make("d/a.jpg");
+  fs::create_symlink("nowhere.png", at("d/b.png"));
+  EXPECT_THAT(expand({at("d")}), ElementsAre(a, at("d/b.png")));
+  EXPECT_THAT(expand({at("d/*")}), ElementsAre(a, at("d/b.png")));
+  EXPECT_THAT(expand({at("d/b.png")}), ElementsAre(at("d/b.png")));
 }
 
 TEST_F(ListFiles, AFolderIsFollowedThroughALink) {

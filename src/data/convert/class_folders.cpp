@@ -55,25 +55,25 @@ void tell_passed_over(const fs::path& folder, const Content& content) {
 }
 
 void list_files(const fs::path& top, const fs::path& folder, const RawSample& proto, std::vector<RawSample>& samples) {
-  try {
-    auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink);
-    for (; entry != fs::recursive_directory_iterator(); ++entry) {
-      if (ignored(entry->path())) {
-        entry.disable_recursion_pending();
-        continue;
-      }
-      if (leads_back(entry->path())) {
-        throw DataError(str(entry->path().string(), " is a link to a folder that it lies in: remove it"));
-      }
-      std::error_code no_folder;  // a link that leads nowhere is a sample, and a damaged one
-      if (entry->is_directory(no_folder)) continue;
-      RawSample sample = proto;
-      sample.name = sample.group = entry->path().lexically_relative(top).generic_string();
-      samples.push_back(std::move(sample));
+  fs::path present = folder;
+  std::error_code code;
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::follow_directory_symlink, code);
+  for (; !code && entry != fs::recursive_directory_iterator(); entry.increment(code)) {
+    present = entry->path();
+    if (ignored(present)) {
+      entry.disable_recursion_pending();
+      continue;
     }
-  } catch (const fs::filesystem_error& error) {
-    throw DataError(str("cannot read ", folder.string(), ": ", error.code().message()));
+    if (leads_back(present)) {
+      throw DataError(str(present.string(), " is a link to a folder that it lies in: remove it"));
+    }
+    std::error_code no_folder;  // a link that leads nowhere is a sample, and a damaged one
+    if (entry->is_directory(no_folder)) continue;
+    RawSample sample = proto;
+    sample.name = sample.group = present.lexically_relative(top).generic_string();
+    samples.push_back(std::move(sample));
   }
+  if (code) throw DataError(str("cannot read ", present.string(), ": ", code.message()));
 }
 
 // The split folders to look into; {""} where the classes lie in `folder` itself.

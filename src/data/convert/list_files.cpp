@@ -22,16 +22,18 @@ std::vector<std::string> files_below(const std::string& folder, const std::vecto
   std::vector<std::string> files;
   std::error_code code;
   fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, code);
+  fs::path present = folder;
   for (; !code && at != fs::recursive_directory_iterator(); at.increment(code)) {
-    const fs::path& path = at->path();
-    std::error_code ignored;  // a link that leads nowhere is no file
-    if (path.filename().string().starts_with('.') || leads_back(path)) {
-      if (at->is_directory(ignored)) at.disable_recursion_pending();
-    } else if (at->is_regular_file(ignored) && has_extension(path, extensions)) {
-      files.push_back(path.string());
+    present = at->path();
+    std::error_code no_folder;  // a link that leads nowhere is a file, and one that cannot be read
+    const bool is_folder = at->is_directory(no_folder);
+    if (present.filename().string().starts_with('.') || leads_back(present)) {
+      if (is_folder) at.disable_recursion_pending();
+    } else if (!is_folder && has_extension(present, extensions)) {
+      files.push_back(present.string());
     }
   }
-  if (code) throw DataError(str("cannot read the folder ", folder, ": ", code.message()));
+  if (code) throw DataError(str("cannot read the folder ", present.string(), ": ", code.message()));
   if (files.empty()) throw DataError(str(folder, " has no files that end in ", join(extensions, ", ")));
   std::sort(files.begin(), files.end());
   return files;
@@ -55,7 +57,7 @@ std::vector<std::string> list_files(const std::vector<std::string>& inputs,
   std::set<std::string> seen;
   const auto add = [&](const std::string& path) {
     std::error_code code;
-    if (!fs::exists(path, code)) {
+    if (!fs::exists(fs::symlink_status(path, code))) {
       throw DataError(str("no such file or folder: ", path, code ? ": " + code.message() : ""));
     }
     const bool folder = fs::is_directory(path, code);
