@@ -60,6 +60,10 @@ TensorFile make_tensors(SafetensorsHeader header, const std::string& file, const
 
 }  // namespace
 
+bool can_hold(at::ScalarType type) {
+  return std::any_of(std::begin(kDtypes), std::end(kDtypes), [&](const auto& known) { return known.second == type; });
+}
+
 std::vector<std::byte> to_safetensors(const NamedTensors& tensors, const Metadata& metadata) {
   std::vector<at::Tensor> plain;
   for (const auto& [name, tensor] : tensors) {

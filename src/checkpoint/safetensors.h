@@ -24,6 +24,7 @@ struct TensorFile {
 };
 
 std::vector<std::byte> to_safetensors(const NamedTensors&, const Metadata& = {});  // any layout in, C order out
+bool can_hold(at::ScalarType);
 TensorFile from_safetensors(std::span<const std::byte> bytes, const std::string& name);
 TensorFile read_safetensors(const std::filesystem::path&);
 

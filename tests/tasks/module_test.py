@@ -86,6 +86,23 @@ class OneBatchSize(Mlp):
         return self.layers(x.view(2, 5))
 
 
+class ComplexBuffer(Mlp):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("phase", torch.zeros(2, dtype=torch.complex64))
+
+
+class NextOfSet(nn.Module):
+    """Rows [B, n, 8] -> [B, positions, steps]: as many classes as the longest set has elements."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key = nn.Linear(8, 16), nn.Linear(8, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.key(x) @ self.query(x).transpose(1, 2)
+
+
 class TracedLstm(nn.Module):
     def __init__(self):
         super().__init__()
@@ -379,6 +396,7 @@ def a_run_refuses_what_it_cannot_train(folder):
     rows_file(folder / "classes.h5", x, np.arange(30, dtype=np.int64) % 3)
     save(Mlp, folder / "mlp.pt")
     save(Frozen, folder / "frozen.pt")
+    save(ComplexBuffer, folder / "complex.pt")
     (folder / "text.pt").write_text("no TorchScript")
 
     def train(code, *texts, np=None, **options):
@@ -396,11 +414,25 @@ def a_run_refuses_what_it_cannot_train(folder):
     train(65, "classes.h5#2: class 2 is not one of the 2 from 0", task_loss="cross_entropy", data_file="classes.h5")
     both = train(65, "mse needs an output of the targets' shape", "the output does not depend on any trainable parameter", model_file="frozen.pt")
     assert len([line for line in both.output.splitlines() if line.startswith("  ")]) == 2, both.output  # one line per defect
+    train(65, "'phase' is ComplexFloat, which checkpoints do not hold", model_file="complex.pt")
     train(65, "text.pt is not a TorchScript file", model_file="text.pt")
     train(65, "none.pt: there is no such TorchScript file", model_file="none.pt")
     train(78, "model.file", model_file="")
     train(78, "--dataset FILE", data_file="")
     train(78, "train.freeze_batch_norm: does not reach into a TorchScript file", train_freeze_batch_norm=True)
+
+
+def orders_of_sets_longer_than_the_trial(folder):
+    runner.run(["synth", "pointer", "--samples", 60, "--max-length", 20, "--out", "sets.h5"], cwd=folder).expect(0)
+    save(NextOfSet, folder / "next.pt")
+    options = dict(task="module", model__file="next.pt", task__inputs="rows", data__file="sets.h5", train__epochs=1)
+    runner.train(folder, **options, task__loss="cross_entropy").expect(0, "finished: all")
+    runner.run(["eval", "runs/r"], cwd=folder, np=2).expect(0, "top1")
+    torch.manual_seed(3)
+    torch.jit.script(nn.Linear(8, 12)).save(folder / "fixed.pt")  # as many steps as the trial has rows, by chance
+    runner.train(folder, **{**options, "model__file": "fixed.pt"}, task__loss="cross_entropy", run__name="f").expect(65, "needs an output [samples, classes, ...]")
+    refused = runner.train(folder, **options, task__loss="mse", run__name="m").expect(65, "the number of targets differs from sample to sample", "Use cross_entropy or nll")
+    assert not (folder / "runs/m").exists(), refused.output
 
 
 def another_file_than_the_trained_one_is_refused(folder):
@@ -418,4 +450,4 @@ def another_file_than_the_trained_one_is_refused(folder):
 runner.main([the_example_of_the_readme_can_be_pasted, a_cnn_learns_with_two_ranks_and_gives_python_its_weights, each_kind_goes_all_the_way,
              an_lstm_over_rows_and_lengths_tells_classes_apart, an_mlp_over_rows_fits_numbers, a_bad_sample_gives_a_row_that_says_so,
              inspect_tells_what_would_stop_training,
-             a_run_refuses_what_it_cannot_train, another_file_than_the_trained_one_is_refused])
+             a_run_refuses_what_it_cannot_train, orders_of_sets_longer_than_the_trial, another_file_than_the_trained_one_is_refused])

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/strings.h"
 
@@ -149,6 +150,14 @@ void count_parameters(const ScriptNetwork& network, Contract& contract) {
                                        frozen > 0 ? dtrain::str(", and ", frozen, " frozen tensors") : ""));
   contract.facts.push_back("buffers     " +
                            (buffers.empty() ? "none" : dtrain::str(buffers.size(), ": ", listed(buffers))));
+  for (const auto& state : {network.named_parameters(), network.named_buffers()}) {
+    for (const auto& item : state) {
+      if (!checkpoint::can_hold(item.value().scalar_type())) {
+        contract.defects.push_back(dtrain::str("'", item.key(), "' is ", c10::toString(item.value().scalar_type()),
+                                               ", which checkpoints do not hold: keep it as float, or as int64"));
+      }
+    }
+  }
   if (tensors == 0) {
     contract.defects.push_back(
         "no trainable parameters: a traced function, or one that torch.jit.freeze went over, cannot be trained");

@@ -3,8 +3,8 @@
 // The losses that a network of one's own may ask for by name, and what each wants of output and targets. B: samples.
 //   mse, l1, smooth_l1 (β 1)   output of the targets' shape (dimensions of 1 apart); mean over a sample's elements
 //   bce_with_logits            the same; targets between 0 and 1
-//   cross_entropy              output [B, classes, ...], targets int64 [B, ...] (-1: not counted)
-//   nll                        the same, of logarithms of probabilities
+//   cross_entropy              output [B, classes, ...], targets int64 [B, ...] (-1, the padding of the loader, is not
+//   counted) nll                        the same, of logarithms of probabilities
 // Computed in float32 at least. The weight is the number of samples; of cross_entropy and nll that of counted targets.
 
 #include <string>

@@ -50,12 +50,22 @@ class ModuleTask : public Task {
       throw DataError(str(file, " holds ", images() ? "rows" : "images", ", but task.inputs is ", config_.module.inputs,
                           ": set --task.inputs ", images() ? "rows" : "image"));
     }
-    const Contract contract = examine(config_.model.file, {trial_on(store.schema())}, loss_);
+    if (store.schema().target.variable() && !loss_.classifies()) {
+      throw DataError(str(file, ": the number of targets differs from sample to sample, and task.loss ", loss_.name(),
+                          " would count what the loader pads them with. Use cross_entropy or nll, which do not"));
+    }
+    Contract contract = examine(config_.model.file, {trial_on(store.schema())}, loss_);
+    if (contract.defects.empty() && store.schema().target.variable()) {  // as long as the output only by chance?
+      Trial shorter = trial_on(store.schema());
+      shorter.input.front() = std::max<int64_t>(1, shorter.input.front() / 2);
+      contract.defects = examine(config_.model.file, {shorter}, loss_).defects;
+    }
     for (const std::string& warning : contract.warnings) log::info(config_.model.file + ": " + warning);
     if (!contract.defects.empty()) {
       throw DataError(str(config_.model.file, " cannot be trained on ", file, ":\n  ", join(contract.defects, "\n  ")));
     }
-    spec_.classes = contract.classes;
+    // Of targets that differ in number so may the classes: positions of a set.
+    spec_.classes = store.schema().target.variable() ? 0 : contract.classes;
   }
 
   void enter_phase(const std::string&) override {
