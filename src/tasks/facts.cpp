@@ -44,7 +44,7 @@ std::vector<std::string> names_in(const std::string& joined) {
 DataFacts facts_of(const data::Store& store, const std::vector<int64_t>& train_ids) {
   DataFacts facts;
   const data::Schema& schema = store.schema();
-  facts.classes = names_in(store.attribute("class_names"));
+  facts.classes = data::class_names(store);
   if (schema.input.element == data::Element::kUint8 && schema.input.shape.size() == 3)
     facts.stored_size = std::min(schema.input.shape[0], schema.input.shape[1]);
   if (schema.input.element == data::Element::kFloat32 && !schema.input.shape.empty()) {

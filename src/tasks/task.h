@@ -98,9 +98,13 @@ class Task {
   // requires_grad of every parameter that a phase changes (freezing by name comes after it and wins).
   virtual std::string phase(int64_t /*epoch*/) const { return "train"; }
   virtual void enter_phase(const std::string& /*phase*/) {}
-  // Before training: ConfigError when what is wanted of the network would never be trained in so many epochs; else what
-  // to warn of, or "".
-  virtual std::string check_epochs(int64_t /*epochs*/) const { return ""; }
+  // Before training of so many epochs, fewer than train.epochs where train.max_steps ends it sooner: what to warn of,
+  // or
+  // "". ConfigError when what is wanted of the network would never be trained, unless for max_steps: who cuts a run
+  // short knows it.
+  virtual std::string check_epochs(int64_t /*epochs*/, bool /*by_max_steps*/) const { return ""; }
+  // Whether training in this phase moves `metric` of metrics(): elsewhere it tells nothing of the training.
+  virtual bool trains(const std::string& /*metric*/) const { return true; }
   virtual double lr_ratio(const std::string& /*parameter*/) const { return 1; }  // factor of optimizer.lr in this phase
 };
 

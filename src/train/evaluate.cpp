@@ -58,15 +58,7 @@ std::vector<WorstSample> worst_over_ranks(const Errors& mine, int64_t count, dis
     for (size_t i = 0; i < mine.ids.size(); ++i) samples.push_back({mine.ids[i], values.const_data_ptr<double>()[i]});
   }
   samples = worst_of(std::move(samples), count);
-  std::vector<std::byte> bytes(samples.size() * sizeof(WorstSample));
-  std::copy_n(reinterpret_cast<const std::byte*>(samples.data()), bytes.size(), bytes.data());
-  std::vector<WorstSample> all;
-  for (const auto& theirs : dist::all_gather_bytes(host, bytes)) {
-    const size_t before = all.size();
-    all.resize(before + theirs.size() / sizeof(WorstSample));
-    std::copy(theirs.begin(), theirs.end(), reinterpret_cast<std::byte*>(all.data() + before));
-  }
-  return worst_of(std::move(all), count);
+  return worst_of(dist::all_gather_values(host, samples), count);
 }
 
 }  // namespace
@@ -91,11 +83,8 @@ std::vector<WorstSample> worst_of(std::vector<WorstSample> samples, int64_t coun
 }
 
 tasks::Counts sum_over_ranks(const tasks::Counts& mine, dist::Communicator& host) {
-  const std::string layout = layout_of(mine);
-  const auto* begin = reinterpret_cast<const std::byte*>(layout.data());
   std::string agreed;
-  for (const auto& bytes : dist::all_gather_bytes(host, {begin, begin + layout.size()})) {
-    const std::string theirs(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const std::string& theirs : dist::all_gather_text(host, layout_of(mine))) {
     if (agreed.empty()) agreed = theirs;
     DTRAIN_CHECK(theirs.empty() || theirs == agreed, "ranks count differently: ", theirs, " and ", agreed);
   }
@@ -115,7 +104,7 @@ tasks::Counts sum_over_ranks(const tasks::Counts& mine, dist::Communicator& host
 
 Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vector<int64_t>& ids,
                     const std::string& split_name, const EvaluateOptions& options, dist::Communicator& host,
-                    const std::function<void()>& on_batch) {
+                    const std::function<void(const char* phase)>& progress) {
   const auto begin = std::chrono::steady_clock::now();
   Evaluation result;
   monitoring::EvalStats& stats = result.stats;
@@ -153,8 +142,9 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
         errors.values.push_back(counted.errors);
       }
     }
-    if (on_batch) on_batch();
+    if (progress) progress("eval");
   }
+  if (progress) progress("all_reduce");
   at::Tensor bad = at::full({1}, static_cast<int64_t>(loader.bad_ids().size()), at::kLong);
   host.all_reduce(bad, dist::ReduceOp::kSum).wait();
   result.bad_samples = bad.item<int64_t>();

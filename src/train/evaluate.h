@@ -37,10 +37,12 @@ struct Evaluation {
   std::vector<WorstSample> worst;  // the worst first (NaN is worse than any number); equal ones by id
 };
 
-// Collective; every rank gets the same. Leaves the model in eval mode; nothing else of it changes. `on_batch` is called
-// after each batch (progress of the watchdog). An empty split gives no metrics.
+// Collective; every rank gets the same. Leaves the model in eval mode; nothing else of it changes. `progress` is
+// told "eval" with each batch and "all_reduce" before what ranks do together (for the watchdog). An empty split gives
+// no metrics.
 Evaluation evaluate(tasks::Task&, const data::Store&, const std::vector<int64_t>& ids, const std::string& split,
-                    const EvaluateOptions&, dist::Communicator& host, const std::function<void()>& on_batch = {});
+                    const EvaluateOptions&, dist::Communicator& host,
+                    const std::function<void(const char* phase)>& progress = {});
 
 // The counts of all ranks, on the CPU. Collective; a rank without a sample has none and learns of them from the others.
 tasks::Counts sum_over_ranks(const tasks::Counts& mine, dist::Communicator& host);

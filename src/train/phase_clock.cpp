@@ -9,7 +9,11 @@ namespace dtrain::train {
 
 using monitoring::Phase;
 
-void PhaseClock::enter(Phase phase) { mark(phase); }
+Phase PhaseClock::enter(Phase phase) {
+  const Phase before = current_;
+  mark(phase);
+  return before;
+}
 void PhaseClock::stop() { mark(Phase::kCount); }
 
 void PhaseClock::mark(Phase next) {

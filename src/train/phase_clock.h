@@ -21,7 +21,7 @@ class PhaseClock {
   using Seconds = std::array<double, monitoring::kPhases>;
 
   explicit PhaseClock(at::Device device) : device_(device) {}
-  void enter(monitoring::Phase);                     // the phase before ends here
+  monitoring::Phase enter(monitoring::Phase);        // the phase before ends here, and is returned
   void stop();                                       // no phase runs until the next enter()
   void drain();                                      // takes in the times of events that the device has passed
   void synchronize();                                // waits for the device, then drains: on logging steps

@@ -19,7 +19,11 @@ struct Trained {
 Trained enter_phase(tasks::Task& task, const std::string& phase, const std::string& freeze) {
   task.enter_phase(phase);
   Trained trained;
-  if (!freeze.empty()) trained.frozen = models::freeze(task.model(), split(freeze, ',')).size();
+  if (!freeze.empty()) {
+    std::vector<std::string> patterns;
+    for (const std::string& pattern : split(freeze, ',')) patterns.emplace_back(trimmed(pattern));
+    trained.frozen = models::freeze(task.model(), patterns).size();
+  }
   for (const auto& parameter : task.model().named_parameters()) {
     if (parameter.value().requires_grad()) trained.parameters.push_back({parameter.key(), parameter.value()});
   }

@@ -23,10 +23,6 @@ using monitoring::Phase;
 using monitoring::StepStats;
 using Clock = std::chrono::steady_clock;
 
-double seconds_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 // The optimizer takes the rate as a tensor: float64 on the CPU; on a GPU float32, filled by a kernel, not by a copy.
 at::Tensor rate_tensor(double rate, at::Device device) {
   return at::full({}, rate, at::TensorOptions().device(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
@@ -86,7 +82,6 @@ Trainer::Trainer(Parts parts)
       memory_total_(static_cast<double>(device_info(parts_.device).memory_bytes)) {
   DTRAIN_CHECK(parts_.checkpoints || parts_.host.rank() != 0 || parts_.config.run.name.empty(), "run '",
                parts_.config.run.name, "' has no folder for its checkpoints");
-  phases_.enter(0);
   set_train_mode();
 }
 
@@ -120,9 +115,11 @@ Outcome Trainer::train() {
 
   while (step_ < total && !watch_.wants_to_stop(patience)) {
     phases_.enter(epoch_of(step_));
+    if (begins_phase()) watch_.stale = plateau_.bad = 0;
     StepStats stats = step();
     report(stats);
 
+    parts_.progress("all_reduce", step_);
     const auto now = Clock::now();
     const Wishes agreed = agreement_.exchange({.stop = parts_.stop_requested.load(),
                                                .save = save_pace_.wish(now),
@@ -233,16 +230,28 @@ void Trainer::forward_backward(data::Batch batch, int64_t power) {
   const at::Tensor ids = models::ids_on(parts_.device, batch.ids);
   const models::RandomScope randomness({parts_.config.train.seed, step_, ids});
   std::optional<models::SyncScope> shared;  // statistics of batch norm, over ranks, in forward and in backward
+  const char* pass = "forward";
   if (parts_.statistics != nullptr) {
-    shared.emplace([this](at::Tensor& sums) { parts_.statistics->all_reduce(sums, dist::ReduceOp::kSum).wait(); },
-                   counts);
+    // Who waits here is a victim to the watchdog, and waits for others: a straggler is known by its own time. On a GPU
+    // the host does not wait, and backward runs on another thread than the clock's.
+    shared.emplace(
+        [this, &pass](at::Tensor& sums) {
+          const bool waits = parts_.device.is_cpu();
+          parts_.progress("all_reduce", step_);
+          const Phase before = waits ? clock_.enter(Phase::kAllReduceWait) : Phase::kCount;
+          parts_.statistics->all_reduce(sums, dist::ReduceOp::kSum).wait();
+          if (waits) clock_.enter(before);
+          parts_.progress(pass, step_);
+        },
+        counts);
   }
   const tasks::Loss loss = [&] {
     const Autocast autocast(parts_.precision, parts_.device);
     return parts_.task.loss(batch);
   }();
 
-  parts_.progress("backward", step_);
+  pass = "backward";
+  parts_.progress(pass, step_);
   clock_.enter(Phase::kBackward);
   if (counts) {
     phases_.reducer().add_loss(loss.sum.detach(), loss.weight);

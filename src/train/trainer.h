@@ -92,6 +92,7 @@ class Trainer {
   // One micro-batch forward and backward. Without samples: nothing, unless batch norm waits for this rank.
   void forward_backward(data::Batch, int64_t power_of_two);
   void read_device(monitoring::StepStats&);  // the one synchronisation, on logging steps only
+  void check_losses();  // NumericsError naming the samples of a loss that was not finite; collective
   void check_finite(const monitoring::StepStats&, int64_t skipped_now);  // NumericsError; collective
   // Collective: sums over ranks; and metrics of a split, with averaged weights (train.ema) and the statistics' mean
   // over ranks (the model is left in eval mode).
@@ -113,6 +114,10 @@ class Trainer {
   checkpoint::Content content();  // collective
   int64_t epoch_of(int64_t step) const { return step / parts_.batches.steps_per_epoch; }
   bool logs(int64_t step) const;
+  bool begins_phase() const;  // the step that comes is the first of another phase
+  static double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  }
 
   Parts parts_;
   data::Loader loader_;

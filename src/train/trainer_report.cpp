@@ -1,9 +1,7 @@
 // What the world hears of a run: step lines, evaluations, and when the numbers are no numbers. Part of trainer.h.
 
 #include <cmath>
-#include <cstring>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "core/error.h"
@@ -25,20 +23,9 @@ using Clock = std::chrono::steady_clock;
 // A run whose last steps were all skipped is not training any more.
 constexpr int64_t kMostSkippedInARow = 50;
 
-double seconds_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 int64_t count_over_ranks(const std::set<int64_t>& own, dist::Communicator& host) {
-  const std::vector<int64_t> ids(own.begin(), own.end());
-  const auto bytes = std::as_bytes(std::span(ids));
-  std::set<int64_t> all;
-  for (const std::vector<std::byte>& part : dist::all_gather_bytes(host, {bytes.begin(), bytes.end()})) {
-    std::vector<int64_t> theirs(part.size() / sizeof(int64_t));
-    std::memcpy(theirs.data(), part.data(), part.size());
-    all.insert(theirs.begin(), theirs.end());
-  }
-  return static_cast<int64_t>(all.size());
+  const std::vector<int64_t> ids = dist::all_gather_values(host, std::vector<int64_t>(own.begin(), own.end()));
+  return static_cast<int64_t>(std::set<int64_t>(ids.begin(), ids.end()).size());
 }
 
 }  // namespace
@@ -85,11 +72,15 @@ void Trainer::report(StepStats& stats) {
   if (stats.logging) check_finite(stats, skipped_now);
 }
 
+void Trainer::check_losses() {
+  const BadLosses::Found found = bad_losses_.gather(parts_.host);
+  if (found.bad > 0) throw NumericsError(str(describe(found, parts_.store), " (seen by step ", step_, ")"));
+}
+
 void Trainer::check_finite(const StepStats& stats, int64_t skipped_now) {
   // Both are reduced values: all ranks come here, or none does.
   if (std::isfinite(stats.loss) && skipped_now == 0) return;
-  const BadLosses::Found found = bad_losses_.gather(parts_.host);
-  if (found.bad > 0) throw NumericsError(str(describe(found, parts_.store), " (seen by step ", step_, ")"));
+  check_losses();
   // A gradient alone that is not finite: fp16 finds its scale so. Skips come in a row when no smaller scale will help.
   // A short run ends before that many: what it would save as its end is no result either.
   const bool ends_without_loss =
@@ -120,12 +111,13 @@ void Trainer::check_samples_are_left() const {
 }
 
 monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, const char* split) {
-  parts_.progress("eval", step_);
   clock_.enter(Phase::kEval);
   monitoring::EvalStats stats;
   {
     const WeightAverage::Scope weights(average_);
+    parts_.progress("all_reduce", step_);
     const AveragedBuffers averaged(parts_.task.model(), parts_.host, samples_seen_);
+    parts_.progress("eval", step_);
     stats = evaluate(parts_.task, parts_.store, ids, split,
                      {.batch_size = parts_.batches.batch_size,
                       .threads = parts_.loader_threads,
@@ -134,7 +126,7 @@ monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, c
                       .skip_bad = parts_.config.data.skips_bad_samples(),
                       .precision = parts_.precision,
                       .device = parts_.device},
-                     parts_.host, [this] { parts_.progress("eval", step_); })
+                     parts_.host, [this](const char* phase) { parts_.progress(phase, step_); })
                 .stats;
   }
   clock_.stop();
@@ -143,7 +135,13 @@ monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, c
   return stats;
 }
 
+bool Trainer::begins_phase() const {
+  return step_ > 0 && step_ % parts_.batches.steps_per_epoch == 0 &&
+         parts_.task.phase(epoch_of(step_)) != parts_.task.phase(epoch_of(step_ - 1));
+}
+
 void Trainer::watch(double value) {
+  if (!parts_.task.trains(watched_.name)) return;  // it moves by chance: no best, no early stop, no smaller rate
   plateau_.update(value, watched_.higher_is_better, parts_.config.schedule);
   const bool best = watch_.update(value, step_, watched_.higher_is_better, parts_.config.train.min_delta);
   if (best && parts_.config.checkpoint.keep_best) {

@@ -89,6 +89,8 @@ checkpoint::Content Trainer::content() {
 void Trainer::save(const char* why) {
   if (saved_step_ == step_ || parts_.config.run.name.empty()) return;
   for (const auto& sink : parts_.sinks) sink->state("saving");
+  parts_.progress("all_reduce", step_);
+  check_losses();  // such a state would push out the good ones
   parts_.progress(parts_.host.rank() == 0 ? "checkpoint" : "all_reduce", step_);  // the others wait for rank 0
   clock_.enter(monitoring::Phase::kCheckpoint);
   const auto begin = std::chrono::steady_clock::now();

@@ -69,6 +69,13 @@ def impossible_labels(folder):
         (folder / "d.h5").unlink()
 
 
+def judging_without_a_validation_split(folder):
+    runner.synth(folder / "d.h5", 40)
+    for options in [{"train__patience": 2}, {"schedule__name": "plateau"}, {"train__metric": "loss"}]:
+        one_message(runner.train(folder, data__val_share=0, **options), 78, "d.h5 has no validation split")
+    assert not (folder / "runs").exists()
+
+
 def rot_in_a_sample(folder):
     runner.synth(folder / "d.h5", 40)
     with h5py.File(folder / "d.h5", "r+") as f:
@@ -371,7 +378,7 @@ def data_of_another_kind(folder):
     assert not (folder / "runs/x").exists()
 
 
-runner.main([missing_data, a_link_to_itself, truncated_data, foreign_and_wrong_schema, impossible_labels,
+runner.main([missing_data, judging_without_a_validation_split, a_link_to_itself, truncated_data, foreign_and_wrong_schema, impossible_labels,
              rot_in_a_sample, zero_samples,
              more_ranks_than_samples_trains_with_a_warning, unwritable_run_folder, full_disk_while_saving,
              an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_gpu_asked_for_and_absent,

@@ -48,7 +48,7 @@ TEST(SequencePhases, GoOnWithoutALimitOfIterations) {
 TEST(Confusion, CountsByTargetAndPrediction) {
   const at::Tensor targets = at::tensor({0, 0, 1, 2, 2, 2}, at::kLong),
                    taken = at::tensor({0, 1, 1, 2, 0, 2}, at::kLong);
-  const at::Tensor matrix = confusion(targets, taken, 4);
+  const at::Tensor matrix = hits_and_misses(targets, taken, 4);
   EXPECT_TRUE(
       at::equal(matrix, at::tensor({1., 1., 0., 0., 0., 1., 0., 0., 1., 0., 2., 0., 0., 0., 0., 0.}).view({4, 4})));
   EXPECT_DOUBLE_EQ(accuracy(matrix), 4.0 / 6);
@@ -58,6 +58,21 @@ TEST(Confusion, CountsByTargetAndPrediction) {
   EXPECT_EQ(table.cells[2], (std::vector<double>{1, 2.0 / 3, 0.8, 3}));
   EXPECT_TRUE(std::isnan(table.cells[3][0]));
   EXPECT_EQ(confusion_table(matrix, {"a", "b", "c", "d"}).cells[2], (std::vector<double>{1, 0, 2, 0}));
+}
+
+// Of 21 843 classes the matrix would take 3.8 GB a batch.
+TEST(Confusion, OfManyClassesCountsEachAlone) {
+  constexpr int64_t kMany = kLargestConfusion + 1;
+  const at::Tensor targets = at::tensor({0, 0, 1, 2, 2, 100}, at::kLong),
+                   taken = at::tensor({0, 1, 1, 2, 0, 100}, at::kLong);
+  const at::Tensor counts = hits_and_misses(targets, taken, kMany);
+  EXPECT_EQ(counts.sizes(), at::IntArrayRef({3, kMany}));
+  EXPECT_FALSE(is_confusion(counts));
+  EXPECT_EQ(samples_in(counts), 6);
+  EXPECT_DOUBLE_EQ(accuracy(counts), 4.0 / 6);
+  EXPECT_DOUBLE_EQ(macro_f1(counts), (0.5 + 2.0 / 3 + 2.0 / 3 + 1) / 4);
+  const Table table = class_table(counts, std::vector<std::string>(kMany, "a"));
+  EXPECT_EQ(table.cells[2], (std::vector<double>{1, 0.5, 2.0 / 3, 2}));
 }
 
 // A store that lies about one thing.
@@ -96,7 +111,7 @@ class SequenceTaskTest : public ::testing::Test {
   }
   static std::string refusal_of_epochs(const Task& task, int64_t epochs) {
     try {
-      task.check_epochs(epochs);
+      task.check_epochs(epochs, /*by_max_steps=*/false);
     } catch (const ConfigError& e) {
       return e.what();
     }
@@ -185,6 +200,15 @@ TEST_F(SequenceTaskTest, TheEncodersStatisticsGoOnWhenItsPhaseComesAgain) {
   EXPECT_EQ(seen, (std::vector<int64_t>{1, 1, 2}));
 }
 
+TEST_F(SequenceTaskTest, AMetricIsMovedByThePhaseThatTrainsIt) {
+  const auto task = make_task(small(), facts_of(store, ids));
+  for (const bool encoder : {true, false}) {
+    task->enter_phase(encoder ? "encoder" : "classifier");
+    EXPECT_EQ(task->trains("reconstruction_mse"), encoder);
+    for (const char* metric : {"loss", "accuracy", "macro_f1"}) EXPECT_EQ(task->trains(metric), !encoder);
+  }
+}
+
 TEST_F(SequenceTaskTest, SaysWhichPhasesTrainEpochsLeavesOut) {
   config::Config config = small();
   config.sequence = {.encoder_epochs = 15, .classifier_epochs = 15, .iterations = 5};
@@ -192,18 +216,22 @@ TEST_F(SequenceTaskTest, SaysWhichPhasesTrainEpochsLeavesOut) {
   EXPECT_THAT(refusal_of_epochs(*task, 15),
               AllOf(HasSubstr("5 iterations of 15 + 15 epochs need 150 epochs; train.epochs is 15"),
                     HasSubstr("the classifier would never be trained"), HasSubstr("sequence.encoder_epochs")));
-  EXPECT_THAT(task->check_epochs(16), HasSubstr("5 iterations of 15 + 15 epochs need 150 epochs; train.epochs is 16"));
-  EXPECT_THAT(task->check_epochs(149), HasSubstr("train.epochs is 149"));
-  EXPECT_EQ(task->check_epochs(150), "");
+  EXPECT_THAT(task->check_epochs(16, false),
+              HasSubstr("5 iterations of 15 + 15 epochs need 150 epochs; train.epochs is 16"));
+  EXPECT_THAT(task->check_epochs(149, false), HasSubstr("train.epochs is 149"));
+  EXPECT_EQ(task->check_epochs(150, false), "");
+  EXPECT_THAT(task->check_epochs(15, /*by_max_steps=*/true),
+              AllOf(HasSubstr("train.max_steps ends the training in epoch 15"), HasSubstr("not trained at all")));
+  EXPECT_THAT(task->check_epochs(16, true), HasSubstr("Use more --train.max_steps"));
 
   config.sequence.iterations = 0;
   const auto endless = make_task(config, facts_of(store, ids));
   EXPECT_THAT(refusal_of_epochs(*endless, 2),
               HasSubstr("one iteration of 15 + 15 epochs needs 30 epochs; train.epochs is 2"));
-  EXPECT_EQ(endless->check_epochs(16), "");
+  EXPECT_EQ(endless->check_epochs(16, false), "");
 
   config.sequence.encoder_epochs = 0;
-  EXPECT_EQ(make_task(config, facts_of(store, ids))->check_epochs(1), "");
+  EXPECT_EQ(make_task(config, facts_of(store, ids))->check_epochs(1, false), "");
 }
 
 TEST_F(SequenceTaskTest, TheEncodersWeightIsTheNumberOfHiddenElements) {

@@ -30,6 +30,7 @@ class ToyTask : public tasks::Task {
   struct Options {
     Fault fault = Fault::kNone;
     bool batch_norm = false, phases = false;
+    bool odd_phase_moves_metrics = false;  // and the even one does not
   };
   static constexpr int64_t kBadSample = 5;
 
@@ -85,10 +86,12 @@ class ToyTask : public tasks::Task {
     return !options_.phases ? "train" : epoch % 2 == 0 ? "even" : "odd";
   }
   void enter_phase(const std::string& phase) override {
+    phase_ = phase;
     if (!options_.phases) return;
     weight_.set_requires_grad(phase == "even");
     bias_.set_requires_grad(phase == "odd");
   }
+  bool trains(const std::string&) const override { return !options_.odd_phase_moves_metrics || phase_ == "odd"; }
   double lr_ratio(const std::string& parameter) const override { return parameter == "bias" ? 0.5 : 1; }
 
   std::vector<std::vector<int64_t>> seen;  // ids of each micro-batch
@@ -97,6 +100,7 @@ class ToyTask : public tasks::Task {
   Options options_;
   std::shared_ptr<torch::nn::Module> module_ = std::make_shared<torch::nn::Module>();  // as modules() asks
   at::Tensor weight_, bias_;
+  std::string phase_;
   torch::nn::Conv2d conv_{nullptr};
   models::BatchNorm norm_{nullptr};
   data::SampleSpec spec_;
@@ -134,6 +138,7 @@ struct RankRun {
   int error_code = 0;
   std::vector<at::Tensor> weights;
   std::vector<std::vector<int64_t>> seen;
+  std::vector<std::string> places;  // that the watchdog was told, each once in a row
 };
 
 struct Scenario {
@@ -146,6 +151,7 @@ struct Scenario {
   bool resume = false;                // from the newest checkpoint of the folder
   Precision precision = Precision::kFp32;
   std::set<int64_t> holes = {};  // samples that cannot be read
+  config::Interval log_every = {.steps = 1};
 };
 
 // 22 samples, 17 to train on, in global batches of 8: a tail of 1.
@@ -158,7 +164,7 @@ inline std::vector<RankRun> run(const Scenario& setup) {
   splits.train.resize(17);
   std::iota(splits.train.begin(), splits.train.end(), 0);
   splits.val = {17, 18, 19, 20, 21};
-  config.run.log_every = {.steps = 1};
+  config.run.log_every = setup.log_every;
   dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
     at::set_num_threads(1);
     RankRun& result = runs[static_cast<size_t>(comm.rank())];
@@ -194,6 +200,7 @@ inline std::vector<RankRun> run(const Scenario& setup) {
                        .sinks = sinks,
                        .stop_requested = stop,
                        .progress = [&](const char* phase, int64_t step) {
+                         if (result.places.empty() || result.places.back() != phase) result.places.emplace_back(phase);
                          if (is_asked && step >= asked_in && std::string_view(phase) == "data") stop = true;
                          if (!setup.folder.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
                        }});

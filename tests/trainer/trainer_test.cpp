@@ -81,6 +81,30 @@ TEST(Trainer, ALossThatStaysNotFiniteEndsTheRunOnAllRanks) {
   }
 }
 
+// Between two step lines they would push out every checkpoint from before.
+TEST(Trainer, AStateAfterALossThatIsNotFiniteIsNotSaved) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(8), .toy = {.fault = ToyTask::Fault::kOneBadSample}};
+  setup.config.run.name = "r";
+  setup.config.checkpoint.every = {.steps = 1};
+  setup.config.train.epochs = 4;
+  setup.log_every = {};
+  RankRun r;
+  while (r.seen.size() < 2 && setup.config.train.seed < 10) {  // the first step is always a logging one
+    ++setup.config.train.seed;
+    setup.folder = folder / std::to_string(setup.config.train.seed);
+    r = run(setup)[0];
+  }
+  EXPECT_EQ(r.error_code, 79);
+  EXPECT_THAT(r.error, HasSubstr("memory.h5#5 (sample_5.png)"));
+  const auto bad = std::find_if(r.seen.begin(), r.seen.end(), [](const std::vector<int64_t>& ids) {
+    return std::find(ids.begin(), ids.end(), ToyTask::kBadSample) != ids.end();
+  });
+  EXPECT_EQ(bad, r.seen.end() - 1) << "the step that had it was the last";
+  EXPECT_EQ(r.saved.size(), r.seen.size() - 1);
+  EXPECT_GT(r.seen.size(), 1u);
+}
+
 TEST(Trainer, ASampleWhoseLossIsNotFiniteIsNamedOnEveryRank) {
   for (const RankRun& r : run(2, small(8), ToyTask::Fault::kOneBadSample)) {
     EXPECT_EQ(r.error_code, 79);
@@ -98,6 +122,22 @@ TEST(Trainer, StopsEarlyOnAllRanksAndSaysWhy) {
     EXPECT_EQ(r.outcome.exit_code, 0);
     EXPECT_THAT(r.outcome.reason, HasSubstr("3 evaluations without a better error (best 1.0000 at step 3)"));
   }
+}
+
+TEST(Trainer, AnEvaluationCountsOnlyWhereTrainingMovesItsMetric) {
+  Scenario setup{.config = small(8),
+                 .toy = {.fault = ToyTask::Fault::kNoProgress, .phases = true, .odd_phase_moves_metrics = true}};
+  setup.config.train.epochs = 6;  // even, odd, even, ...: the metric stands still
+  setup.config.train.patience = 1;
+  setup.config.schedule.name = "plateau";
+  setup.config.schedule.patience = 0;
+  setup.config.schedule.gamma = 0.5;
+  setup.config.optimizer.lr = 0.01;
+  const RankRun r = run(setup)[0];
+  EXPECT_EQ(r.outcome.steps, 4 * 3) << "the first evaluation that counts is the second, the next one the fourth";
+  EXPECT_EQ(r.steps[9].learning_rate, 0.01);
+  setup.config.train.patience = 2;
+  EXPECT_EQ(run(setup)[0].outcome.steps, 6 * 3) << "each phase has its patience";
 }
 
 TEST(Trainer, WatchesTheMetricThatIsNamedInItsDirection) {
@@ -300,6 +340,19 @@ TEST(Trainer, ClipsByValueAndByNorm) {
   setup.config.optimizer.clip_value = 0;
   setup.config.optimizer.clip_norm = norm / 3;
   EXPECT_TRUE(at::allclose(moved(), gradient * (norm / 3 / (norm + 1e-6)), 1e-12, 0));
+}
+
+// The watchdog takes a rank for the victim of another one while it is in "all_reduce", see dist/stall.h.
+TEST(Trainer, SaysOfEachCollectiveThatItWaitsForOthers) {
+  Scenario setup{.ranks = 2, .config = small(4), .toy = {.batch_norm = true}};
+  setup.config.train.sync_batch_norm = true;
+  setup.config.train.max_steps = 2;
+  const std::vector<std::string> step = {"data",       "forward",  "all_reduce", "forward",   "backward",
+                                         "all_reduce", "backward", "all_reduce", "optimizer", "all_reduce"};
+  std::vector<std::string> expected = step;  // logs: its sums are read
+  expected.insert(expected.end(), step.begin(), step.end());
+  for (const char* phase : {"eval", "all_reduce"}) expected.emplace_back(phase);
+  for (const RankRun& r : run(setup)) EXPECT_EQ(r.places, expected);
 }
 
 // Promise 2 with batch norm: over equal numbers of micro-steps. The tail of one sample leaves ranks without any.

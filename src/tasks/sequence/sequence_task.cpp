@@ -85,22 +85,22 @@ class SequenceTask : public Task {
     // The same noise and masks for every evaluation.
     const Loss rebuilt = rebuild_loss(batch, {.seed = 0, .epoch = 0});
     return {{{"loss", loss.sum.to(at::kDouble)},
-             {"confusion", confusion(batch.targets, logits.argmax(1), logits.size(1))},
+             {"hits", hits_and_misses(batch.targets, logits.argmax(1), logits.size(1))},
              {"squared_error", rebuilt.sum.to(at::kDouble)},
              {"hidden", rebuilt.weight.to(at::kDouble)}},
             loss.per_sample.to(at::kDouble)};
   }
 
   Summary summarise(const Counts& totals) const override {
-    const at::Tensor& matrix = totals[1].second;
+    const at::Tensor& counts = totals[1].second;
     Summary summary;
-    summary.metrics = {{"loss", totals[0].second.item<double>() / matrix.sum().item<double>()},
-                       {"accuracy", accuracy(matrix)},
-                       {"macro_f1", macro_f1(matrix)},
+    summary.metrics = {{"loss", totals[0].second.item<double>() / samples_in(counts)},
+                       {"accuracy", accuracy(counts)},
+                       {"macro_f1", macro_f1(counts)},
                        {"reconstruction_mse", totals[2].second.item<double>() / totals[3].second.item<double>()}};
-    const std::vector<std::string> names = class_names(matrix.size(0));
-    summary.tables = {class_table(matrix, names)};
-    if (matrix.size(0) <= kLargestConfusion) summary.tables.push_back(confusion_table(matrix, names));
+    const std::vector<std::string> names = class_names(counts.size(1));
+    summary.tables = {class_table(counts, names)};
+    if (is_confusion(counts)) summary.tables.push_back(confusion_table(counts, names));
     return summary;
   }
 
@@ -141,20 +141,31 @@ class SequenceTask : public Task {
     return phase_of(config_.sequence, epoch) == SequencePhase::kEncoder ? kEncoder : kClassifier;
   }
 
-  std::string check_epochs(int64_t epochs) const override {
+  bool trains(const std::string& metric) const override {
+    return (metric == "reconstruction_mse") == (phase_ == kEncoder);
+  }
+
+  std::string check_epochs(int64_t epochs, bool by_max_steps) const override {
     const config::Sequence& s = config_.sequence;
     const int64_t iterations = std::max<int64_t>(1, s.iterations);
     const int64_t needed = iterations * (s.encoder_epochs + s.classifier_epochs);
-    const std::string sum = str(iterations == 1 ? "one iteration" : str(iterations, " iterations"), " of ",
-                                s.encoder_epochs, " + ", s.classifier_epochs, " epochs ",
-                                iterations == 1 ? "needs " : "need ", needed, " epochs; train.epochs is ", epochs);
+    const std::string sum =
+        str(iterations == 1 ? "one iteration" : str(iterations, " iterations"), " of ", s.encoder_epochs, " + ",
+            s.classifier_epochs, " epochs ", iterations == 1 ? "needs " : "need ", needed, " epochs; ",
+            by_max_steps ? "train.max_steps ends the training in epoch " : "train.epochs is ", epochs);
+    if (by_max_steps && epochs <= s.encoder_epochs) {
+      return sum +
+             ": the classifier is not trained at all. Use more --train.max_steps, or fewer "
+             "--sequence.encoder_epochs";
+    }
     if (epochs <= s.encoder_epochs) {
       throw ConfigError(str(sum,
                             ": the classifier would never be trained. Use more --train.epochs, or fewer "
                             "--sequence.encoder_epochs and --sequence.classifier_epochs"));
     }
     if (s.iterations == 0 || epochs >= needed) return "";
-    return sum + ": training ends before the last iteration. Use more --train.epochs, or fewer --sequence.iterations";
+    return str(sum, ": training ends before the last iteration. Use more --train.",
+               by_max_steps ? "max_steps" : "epochs", ", or fewer --sequence.iterations");
   }
 
   void enter_phase(const std::string& phase) override {
