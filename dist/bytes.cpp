@@ -13,6 +13,14 @@ at::Tensor as_tensor(std::vector<std::byte>& bytes) {
   return at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, at::kByte);
 }
 
+std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 // LibTorch's messages have several lines: they go on as ours do.
 std::string indented(const std::string& message) { return join(split(message, '\n'), "\n  "); }
 
@@ -27,9 +35,7 @@ std::vector<std::byte> broadcast_bytes(Communicator& comm, std::vector<std::byte
 }
 
 std::string broadcast_text(Communicator& comm, const std::string& text, int root) {
-  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
-  const std::vector<std::byte> bytes = broadcast_bytes(comm, {begin, begin + text.size()}, root);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  return text_of(broadcast_bytes(comm, bytes_of(text), root));
 }
 
 std::vector<std::vector<std::byte>> all_gather_bytes(Communicator& comm, const std::vector<std::byte>& bytes) {
@@ -48,6 +54,12 @@ std::vector<std::vector<std::byte>> all_gather_bytes(Communicator& comm, const s
     const auto* begin = data + rank * width;
     all[static_cast<size_t>(rank)].assign(begin, begin + sizes[rank].item<int64_t>());
   }
+  return all;
+}
+
+std::vector<std::string> all_gather_text(Communicator& comm, const std::string& text) {
+  std::vector<std::string> all;
+  for (const std::vector<std::byte>& theirs : all_gather_bytes(comm, bytes_of(text))) all.push_back(text_of(theirs));
   return all;
 }
 

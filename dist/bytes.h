@@ -3,9 +3,12 @@
 // Byte strings and small decisions over a communicator for host tensors: how rank states travel to rank 0, a checkpoint
 // to all, and how ranks agree on an error before they meet in a collective that would hang. All collective.
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "dist/communicator.h"
@@ -15,8 +18,23 @@ namespace dtrain::dist {
 // `bytes` of `root`, on every rank.
 std::vector<std::byte> broadcast_bytes(Communicator&, std::vector<std::byte> bytes, int root = 0);
 std::string broadcast_text(Communicator&, const std::string& text, int root = 0);
-// Every rank's bytes, on every rank.
+// What each rank has, by rank, on every rank.
 std::vector<std::vector<std::byte>> all_gather_bytes(Communicator&, const std::vector<std::byte>& bytes);
+std::vector<std::string> all_gather_text(Communicator&, const std::string& text);
+
+// The values of all ranks, one after the other.
+template <typename T>
+std::vector<T> all_gather_values(Communicator& comm, const std::vector<T>& values) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto mine = std::as_bytes(std::span(values));
+  std::vector<T> all;
+  for (const std::vector<std::byte>& theirs : all_gather_bytes(comm, {mine.begin(), mine.end()})) {
+    const size_t before = all.size();
+    all.resize(before + theirs.size() / sizeof(T));
+    std::copy(theirs.begin(), theirs.end(), std::as_writable_bytes(std::span(all).subspan(before)).begin());
+  }
+  return all;
+}
 
 // Thrown on all ranks by agree(): the message has been printed, only the exit code is left to carry.
 struct AgreedFailure {

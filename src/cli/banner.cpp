@@ -47,7 +47,8 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
                    human_count(f.test), " test samples"));
   line("batch", describe(f.batches));
   if (f.overfit_batches > 0) {
-    line("overfit", str("the same ", f.overfit_batches, f.overfit_batches == 1 ? " global batch" : " global batches",
+    line("overfit", str("the same ", f.batches.steps_per_epoch,
+                        f.batches.steps_per_epoch == 1 ? " global batch" : " global batches",
                         " again and again, without augmentation; validation is on them"));
   }
   line("steps", human_count(f.batches.total_steps));

@@ -15,7 +15,7 @@ namespace {
 
 std::string train_flags() {
   return help_entry("--print-config", "print the resolved configuration (reusable as input) and stop", 18) +
-         help_entry("--dry-run", "go up to step 1 and stop; nothing is written", 18) +
+         help_entry("--dry-run", "go up to step 1 and stop; nothing is written but quick-start data", 18) +
          help_entry("--help", "print this and stop", 18);
 }
 

@@ -49,7 +49,11 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run, bool* damaged = n
 }  // namespace
 
 fs::path find_checkpoint(const fs::path& path) {
-  if (!fs::is_directory(path)) throw CheckpointError(str(path.string(), ": there is no such folder"));
+  if (!fs::is_directory(path)) {
+    throw CheckpointError(str(path.string(), fs::exists(path)
+                                                 ? ": is a file; name the folder of the checkpoint or of the run"
+                                                 : ": there is no such folder"));
+  }
   if (fs::exists(path / "MANIFEST.json")) return path;
   const auto newest = newest_checkpoint(path);
   if (!newest)
@@ -109,8 +113,9 @@ void create_run(RunPlan& plan, const config::Config& config, const std::string& 
   FileSystem& files = real_file_system();
   if (!plan.existed) {
     if (plan.folder.has_parent_path()) files.create_folders(plan.folder.parent_path());
-    std::error_code error;  // anything but "it exists" is said by create_folders
-    if (!fs::create_directory(plan.folder, error) && !error) {
+    std::error_code error;
+    if (!fs::create_directory(plan.folder, error)) {
+      if (error) files.create_folders(plan.folder);  // says why it cannot be
       throw OutputError(
           str("run ", plan.folder.string(), " was made by another process just now: give another --name"));
     }

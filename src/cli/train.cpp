@@ -47,26 +47,14 @@ struct Request {
 };
 
 std::vector<RankPlace> gather_places(dist::Communicator& host, const RankPlace& mine) {
-  const std::string text = to_json(mine);
-  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
   std::vector<RankPlace> places;
-  for (const auto& bytes : dist::all_gather_bytes(host, {begin, begin + text.size()})) {
-    places.push_back(place_from_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
-  }
+  for (const std::string& theirs : dist::all_gather_text(host, to_json(mine)))
+    places.push_back(place_from_json(theirs));
   return places;
 }
 
 std::vector<diagnose::PhaseSeconds> gather_phases(dist::Communicator& host, const diagnose::PhaseSeconds& mine) {
-  at::Tensor local = at::empty({static_cast<int64_t>(mine.size())}, at::kDouble);
-  std::copy(mine.begin(), mine.end(), local.mutable_data_ptr<double>());
-  at::Tensor all = at::empty({host.size() * local.numel()}, at::kDouble);
-  host.all_gather(all, local).wait();
-  std::vector<diagnose::PhaseSeconds> phases(static_cast<size_t>(host.size()));
-  for (size_t rank = 0; rank < phases.size(); ++rank) {
-    const double* begin = all.const_data_ptr<double>() + rank * mine.size();
-    std::copy(begin, begin + mine.size(), phases[rank].begin());
-  }
-  return phases;
+  return dist::all_gather_values(host, std::vector{mine});
 }
 
 // The resolved configuration of this run: on a resume, the saved one with what was given now laid over it.
@@ -138,8 +126,6 @@ int train(Launched& launched, Request& request) {
     task = tasks::make_task(config, tasks::facts_of(*store, splits.train));
     task->check(*store);
     if (!config.data.skips_bad_samples()) data::check_samples(*store, task->samples());
-    const std::string cut_short = task->check_epochs(config.train.epochs);
-    if (world.rank == 0 && !cut_short.empty()) log::warning(cut_short);
     if (splits.train.empty()) throw DataError(str(config.data.file, " has no training samples"));
     train::watched_metric(*task, config.train.metric);
     train::check_phases(*task, config);
@@ -147,6 +133,14 @@ int train(Launched& launched, Request& request) {
     if (config.train.overfit_batches > 0) {
       splits = train::overfit_splits(splits, config.train.overfit_batches * batches.global_batch, config.train.seed);
       batches = train::batch_arithmetic(config.train, world.size, static_cast<int64_t>(splits.train.size()));
+    }
+    const int64_t epochs = (batches.total_steps + batches.steps_per_epoch - 1) / batches.steps_per_epoch;
+    const std::string cut_short = task->check_epochs(epochs, /*by_max_steps=*/epochs < config.train.epochs);
+    if (world.rank == 0 && !cut_short.empty()) log::warning(cut_short);
+    const bool judges = config.train.patience > 0 || config.schedule.name == "plateau" || !config.train.metric.empty();
+    if (splits.val.empty() && judges) {
+      throw ConfigError(str(config.data.file, " has no validation split, which train.patience, train.metric and ",
+                            "schedule.name plateau need: set data.val_share above 0, or leave them out"));
     }
     if (content) keep_data(train::from_json(content->state_json), *store, splits);
     config.train.global_batch = batches.global_batch;
@@ -172,6 +166,13 @@ int train(Launched& launched, Request& request) {
   task->model().to(launched.device);
   if (config.model.channels_last) models::set_channels_last(task->model());
 
+  // From here on ranks wait for each other, over networks that may not work.
+  dist::Watchdog watchdog(world, config.dist.timeout, [&](const std::string& message) {
+    log::error(message);
+    // The process ends, and with it all that is under way; NCCL's own abort may wait for the training thread.
+    launched.mpi.abort(CommError("").exit_code());
+  });
+  watchdog.progress("all_reduce", 0);
   const auto gradients = dist::make_gradient_communicator(config.dist, world, launched.device);
   // Batch norm's sums travel in the midst of forward and backward, beside the buckets: over a communicator of their
   // own.
@@ -186,6 +187,7 @@ int train(Launched& launched, Request& request) {
         str("more ranks (", world.size, ") than training samples (", splits.train.size(), "): some ranks only wait"));
   }
 
+  watchdog.progress("start", 0);
   // Metrics endpoint first: its address is in the banner and in the targets file.
   const train::DeviceInfo device = train::device_info(launched.device);
   monitoring::Sinks sinks;
@@ -206,6 +208,7 @@ int train(Launched& launched, Request& request) {
     if (content) prometheus->restore(content->step, content->step * batches.global_batch);
     sinks.push_back(std::move(prometheus));
   }
+  watchdog.progress("all_reduce", 0);
   const std::vector<RankPlace> places =
       gather_places(host, {world.node, device.name, device.pci_bus_id, address, device.memory_bytes, world.local_rank,
                            launched.cores, at::get_num_threads(), loader_threads});
@@ -230,6 +233,7 @@ int train(Launched& launched, Request& request) {
       .launcher_pid = world.launched ? ::getppid() : 0};
 
   std::unique_ptr<monitoring::TargetsFile> targets;
+  watchdog.progress(world.rank == 0 ? "start" : "all_reduce", 0);  // the others wait for rank 0
   dist::agree_on_rank0(host, [&] {
     if (!request.dry_run) {
       create_run(plan, config, environment_json(facts, places));
@@ -260,11 +264,6 @@ int train(Launched& launched, Request& request) {
   const std::atomic<bool>& stop_requested = install_stop_signals();
   train::Outcome outcome;
   {
-    dist::Watchdog watchdog(world, config.dist.timeout, [&](const std::string& message) {
-      log::error(message);
-      // The process ends, and with it all that is under way; NCCL's own abort may wait for the training thread.
-      launched.mpi.abort(CommError("").exit_code());
-    });
     // A save may take longer than the watchdog's patience: to it, bytes that reach the disk are progress.
     const std::unique_ptr<FileSystem> files = make_moving_files([&] { watchdog.alive(); });
     std::optional<checkpoint::Store> checkpoints;
@@ -299,9 +298,12 @@ int train(Launched& launched, Request& request) {
     watchdog.close();
   }
 
-  const diagnose::Verdict verdict =
-      diagnose::verdict(gather_phases(host, outcome.phases), outcome.own_steps,
-                        {.workers = loader_threads, .cores = launched.cores, .gpu = launched.device.is_cuda()});
+  const diagnose::Verdict verdict = diagnose::verdict(gather_phases(host, outcome.phases), outcome.own_steps,
+                                                      {.workers = loader_threads,
+                                                       .cores = launched.cores,
+                                                       .gpu = launched.device.is_cuda(),
+                                                       .images = task->samples().kind == data::SampleSpec::Kind::kImage,
+                                                       .hue = config.augment.hue > 0});
   dist::agree_on_rank0(host, [&] {
     if (!request.dry_run) write_run_plot(plan.folder, task->metrics());
     log::plain(verdict.text);

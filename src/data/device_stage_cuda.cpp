@@ -35,6 +35,9 @@ class CudaStage final : public DeviceStage {
     grey_sums_ = at::empty({options.largest_batch}, at::TensorOptions().dtype(at::kLong).device(device_));
   }
 
+  // The blocks of copies under way go back to allocators that know nothing of this stream.
+  ~CudaStage() override { copy_stream_.synchronize(); }
+
   at::Tensor host_memory(int64_t bytes) override {
     return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
   }

@@ -64,12 +64,14 @@ Verdict verdict(std::span<const PhaseSeconds> ranks, int64_t steps, const Settin
   };
   switch (result.kind) {
     case Verdict::Kind::kData:
-      result.text = str("verdict: data-bound ", evidence(Phase::kDataWait, "waiting"), ": ",
-                        settings.workers < settings.cores
-                            ? str("set --data.workers ", std::min(settings.cores, settings.workers * 2))
-                            : str("the readers use all ", settings.cores,
-                                  " cores; convert to a smaller --size, or switch off "
-                                  "--augment.hue, the dearest augmentation"));
+      result.text = str(
+          "verdict: data-bound ", evidence(Phase::kDataWait, "waiting"), ": ",
+          settings.workers < settings.cores
+              ? str("set --data.workers ", std::min(settings.cores, settings.workers * 2))
+              : str("the readers use all ", settings.cores, " cores; ",
+                    !settings.images ? "give the run more of them, or the file a faster disk"
+                                     : "convert to a smaller --size",
+                    settings.images && settings.hue ? ", or switch off --augment.hue, the dearest augmentation" : ""));
       break;
     case Verdict::Kind::kTransfer:
       result.text = str("verdict: transfer-bound ", evidence(Phase::kH2d, "copying"), ": set --data.prefetch higher");

@@ -23,6 +23,8 @@ struct Settings {
   int64_t workers = 1;  // reader threads per rank
   int64_t cores = 1;    // cores a rank may use
   bool gpu = false;
+  bool images = true;  // rows otherwise
+  bool hue = true;     // images are turned around the hue circle
 };
 
 // `ranks`: seconds per phase of each rank over `steps` optimizer steps.
