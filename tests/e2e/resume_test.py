@@ -3,7 +3,6 @@
 import hashlib
 import os
 import signal
-import time
 
 import runner
 
@@ -95,14 +94,9 @@ def by_minutes_and_the_newest_and_best_are_kept(folder):
     options = {**OPTIONS, "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "train.eval_every": "100000e",
                "checkpoint.every": "0.01m", "checkpoint.keep_last": 2}
     with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
-        running.wait_for("(by time)")
-        for _ in range(200):
-            if running.output().count("(by time)") >= 4:
-                break
-            time.sleep(0.1)
+        running.wait_for("(by time)", times=4)
         os.kill(running.process.pid, signal.SIGUSR1)
         result = running.wait(60).expect(75)
-    assert result.output.count("(by time)") >= 4, result.output
     kept = sorted(p.name for p in (folder / "runs/r/checkpoints").iterdir())
     assert len(kept) == 2 and result.output.rsplit("saved runs/r/checkpoints/", 1)[1].startswith(kept[-1]), kept
 

@@ -109,14 +109,14 @@ class Running:
                 continue
         return [found[rank] for rank in sorted(found)]
 
-    def wait_for(self, text, timeout=120):
+    def wait_for(self, text, timeout=120, times=1):
         end = time.monotonic() + timeout
         while time.monotonic() < end:
-            if text in self.output():
+            if self.output().count(text) >= times:
                 return
-            assert self.process.poll() is None, f"the run ended before {text!r}:\n{self.output()}"
+            assert self.process.poll() is None, f"the run ended before {text!r} ({times} ×):\n{self.output()}"
             time.sleep(0.1)
-        raise AssertionError(f"no {text!r} within {timeout} s:\n{self.output()}")
+        raise AssertionError(f"no {text!r} ({times} ×) within {timeout} s:\n{self.output()}")
 
     def wait(self, timeout=120):
         code = self.process.wait(timeout)
