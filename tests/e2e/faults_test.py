@@ -10,10 +10,19 @@ import runner
 
 OPTIONS = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000,
            "checkpoint.every": "5s", "data.val_share": 0}
+ENDED = 5.0    # seconds within which the job ends after a rank has died or thrown, on a machine that is not overloaded
+LOADED = 15.0  # how much later it may be on one that is (as in tests/mpi/dist_processes_test.py)
+
+
+def ended_in_time(begin):
+    seconds, load, cores = time.monotonic() - begin, os.getloadavg()[0], len(os.sched_getaffinity(0))
+    allowed = ENDED + (LOADED if load > cores else 0)
+    print(f"        the job ended after {seconds:.1f} s (allowed: {allowed:.0f} s; load {load:.1f} on {cores} cores)")
+    assert seconds < allowed, "the job took too long to end"
 
 
 def nobody_left(processes):
-    end = time.monotonic() + 5
+    end = time.monotonic() + ENDED + LOADED
     while time.monotonic() < end:
         alive = [p for p in processes if os.path.exists(f"/proc/{p}")]
         if not alive:
@@ -31,7 +40,7 @@ def a_killed_rank_ends_the_job_and_resume_continues(folder):
         begin = time.monotonic()
         os.kill(ranks[2], signal.SIGKILL)
         result = running.wait(30)
-        assert time.monotonic() - begin < 10, "the job took too long to end"
+        ended_in_time(begin)
         assert result.code != 0, result.output
         nobody_left(ranks)
     assert (folder / "runs/targets/r.json").exists(), "after a crash the target stays, so that up == 0"
@@ -65,14 +74,20 @@ def a_rank_that_throws_ends_the_job_in_5_s(folder):
         with h5py.File(folder / "d.h5", "r+", locking=False) as f:
             f["inputs"][:, 0, 0, 0] ^= 1
         result = running.wait(30).expect(65, "checksum", "d.h5#")
-        assert time.monotonic() - begin < 10
+        ended_in_time(begin)
         nobody_left(ranks)
     assert "[rank" in result.output
 
 
 def no_false_alarm(folder):
+    """A job that moves outlives the timeout. One of 15 s, and few saves, so that a disk slow to sync is no alarm either."""
     runner.synth(folder / "d.h5", 64)
-    runner.run(runner.flags({**OPTIONS, "dist.timeout": 5, "train.max_steps": 30}), np=2, cwd=folder).expect(0, "finished: all 30 steps")
+    timeout = 15
+    with runner.Running(runner.flags({**OPTIONS, "dist.timeout": timeout, "checkpoint.every": "500s"}), np=2, cwd=folder) as running:
+        running.wait_for("step 3/")
+        time.sleep(1.5 * timeout)
+        os.kill(running.process.pid, signal.SIGUSR1)
+        running.wait(60).expect(75, "stopped on request at step")
 
 
 def a_save_longer_than_the_timeout_is_no_stall(folder):
