@@ -6,7 +6,7 @@ usage: bench/pointer_vs_python.py [--tool build/tests/models/pointer_tool] [--st
 Run it by the Python of .deps/venv; build pointer_tool first. Same weights, same batches of 64 sets of T elements, AdamW
 (fused), float32, no dropout, tcmalloc on both sides. In Python (a) the decoder goes step by step, a cell and an attention
 each; (b) all steps at once, which holds [B, T, T, H]. Prints medians, ratios, by how much the steps raise the peak of
-resident memory, and how far the losses are apart.
+resident memory, and how far the losses of all steps are apart. Ends with 1 if a bar is missed.
 """
 
 import argparse
@@ -21,6 +21,12 @@ import tempfile
 TOP = pathlib.Path(__file__).resolve().parent.parent
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
 BATCH, WARM = 64, 3
+BY_STEP, AT_ONCE = "python (a) by step", "python (b) at once"
+
+# (elements T, form): how many times as fast dtrain must be at least; and the share of that form's peak it may use at most
+FASTER = {(20, BY_STEP): 1.5, (50, BY_STEP): 1.5, (20, AT_ONCE): 1.0, (50, AT_ONCE): 1.0}
+SMALLER = {(50, AT_ONCE): 1 / 3}
+LOSSES_APART = 1e-5  # relative, of each step: the same weights and batches in float32
 
 PYTHON = r"""
 import re, sys, time, torch
@@ -37,6 +43,7 @@ optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.01, 
 def peak_kib():  # of this process alone; getrusage() would also tell what its parent used before exec
     return int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1])
 before = peak_kib()
+losses = []
 for step in range(steps):
     if step == warm:
         begin = time.perf_counter()
@@ -46,9 +53,9 @@ for step in range(steps):
     loss = getattr(network, form)(sets[part], lengths[part], order[part]).sum() / lengths[part].sum()
     loss.backward()
     optimizer.step()
-    last = loss.item()
+    losses.append(loss.item())
 rate = batch * (steps - warm) / (time.perf_counter() - begin)
-print(rate, peak_kib() - before, last)
+print(rate, peak_kib() - before, *losses)
 """
 
 
@@ -74,10 +81,10 @@ def main():
     from safetensors.torch import load_file, save_file
 
     torch.set_num_threads(1)
-    whos = {"dtrain": None, "python (a) by step": "losses_by_step", "python (b) at once": "losses_at_once"}
+    whos = {"dtrain": None, BY_STEP: "losses_by_step", AT_ONCE: "losses_at_once"}
     print(f"pointer network, batch {BATCH}, {args.threads} threads, {args.rounds} interleaved rounds of {args.steps} steps")
-    print(f"{'T':>3} {'':20} {'samples/s':>9} {'min':>8} {'max':>8}  {'dtrain is':>9} {'peak MiB':>8}  last loss")
-    rows = []
+    print(f"{'T':>3} {'':20} {'samples/s':>9} {'min':>8} {'max':>8}  {'dtrain is':>9} {'peak MiB':>8}  last loss  losses apart")
+    rows, missed = [], []
     with tempfile.TemporaryDirectory() as name:
         source, target = pathlib.Path(name) / "in.safetensors", pathlib.Path(name) / "out.safetensors"
         for steps in (20, 50):
@@ -89,21 +96,33 @@ def main():
                 for who, form in whos.items():
                     if form is None:
                         rate, peak = run([args.tool, source, target, "fp32", BATCH, args.steps, WARM, 1e-3], args.threads)
-                        loss = load_file(target)["losses"][-1].item()
+                        losses = load_file(target)["losses"].tolist()
                     else:
-                        rate, peak, loss = run([sys.executable, "-c", PYTHON, TOP / "tests/models", source, form, BATCH, args.steps, WARM,
+                        rate, peak, *losses = run([sys.executable, "-c", PYTHON, TOP / "tests/models", source, form, BATCH, args.steps, WARM,
                                                 args.threads], args.threads)
-                    results[who].append((float(rate), float(peak) / 1024, float(loss)))
-            ours = statistics.median(r[0] for r in results["dtrain"])
+                    results[who].append((float(rate), float(peak) / 1024, [float(loss) for loss in losses]))
+            ours, our_peak = (statistics.median(r[i] for r in results["dtrain"]) for i in (0, 1))
+            our_losses = results["dtrain"][0][2]
             for who, measured in results.items():
                 rates = [r[0] for r in measured]
                 row = {"T": steps, "who": who, "median": statistics.median(rates), "min": min(rates), "max": max(rates),
-                       "dtrain_ratio": ours / statistics.median(rates), "peak_mib": statistics.median(r[1] for r in measured), "loss": measured[0][2]}
+                       "dtrain_ratio": ours / statistics.median(rates), "peak_mib": statistics.median(r[1] for r in measured),
+                       "peak_ratio": our_peak / statistics.median(r[1] for r in measured), "loss": measured[0][2][-1],
+                       "losses_apart": max(abs(a - b) / abs(b) for r in measured for a, b in zip(our_losses, r[2], strict=True))}
                 rows.append(row)
+                checks = [("times as fast", row["dtrain_ratio"], FASTER.get((steps, who)), True),
+                          ("of the peak memory", row["peak_ratio"], SMALLER.get((steps, who)), False),
+                          ("apart in the losses", row["losses_apart"], LOSSES_APART, False)]
+                missed += [f"T = {steps}, against {who}: {value:.3g} {what}, the bar is {bar:.3g} at {'least' if more else 'most'}"
+                           for what, value, bar, more in checks if bar is not None and not (value >= bar if more else value <= bar)]
                 print(f"{steps:3} {who:20} {row['median']:9.1f} {row['min']:8.1f} {row['max']:8.1f}  {row['dtrain_ratio']:7.2f} x {row['peak_mib']:8.0f}"
-                      f"  {row['loss']:.6f}", flush=True)
+                      f"  {row['loss']:.6f}  {row['losses_apart']:.1e}", flush=True)
     if args.json:
-        pathlib.Path(args.json).write_text(json.dumps({"batch": BATCH, "threads": args.threads, "steps": args.steps, "rows": rows}, indent=2) + "\n")
+        pathlib.Path(args.json).write_text(json.dumps({"batch": BATCH, "threads": args.threads, "steps": args.steps, "rows": rows,
+                                                       "missed": missed}, indent=2) + "\n")
+    for line in missed:
+        print("missed:", line)
+    return 1 if missed else 0
 
 
-main()
+sys.exit(main())
