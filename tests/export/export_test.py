@@ -120,14 +120,15 @@ def trained_classifier(folder, network, **more):
 
 def int8_classes_are_within_a_point(folder):
     data = classes(folder, 2000)
-    run = trained_classifier(folder, "simple_cnn", **{"train.epochs": 4})
+    # Really trained (92 %) in few epochs: without the augmentations that take longest to learn; on one thread, which a busy machine slows least.
+    run = trained_classifier(folder, "simple_cnn", **{"train.epochs": 8, "augment.crop_scale": 1, "augment.hue": 0, "device.threads": 1})
     before, after = exported_twice(run, folder, "calibrated on 64 samples of the val split",
                                    "top-1 on 200 samples of the test split", "points")
     images, classes_there = test_split(data)
     top1 = {file: 100 * (session(folder / file).run(None, {"images": images})[0].argmax(1) == classes_there).mean()
             for file in ("m.onnx", "i.onnx")}
     print("        onnxruntime:", top1)
-    assert before > 30, f"{before} %: hardly better than guessing, so it says nothing of INT8"
+    assert before > 80, f"{before} %: not really trained, so it says little of INT8"
     assert abs(top1["m.onnx"] - before) < 0.6 and abs(top1["i.onnx"] - after) < 0.6, (top1, before, after)  # one sample: 0.5
     assert abs(top1["i.onnx"] - top1["m.onnx"]) <= 1, top1
 
