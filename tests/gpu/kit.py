@@ -4,6 +4,7 @@ A test is {"name", "command", "environment", "timeout"}; in a bundle's tests.jso
 stand as {bin}, {source}, {python} and {mpirun}.
 """
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -38,9 +39,11 @@ def gpu_tests(build):
 
 
 class Kit:
-    """prefix: put before every command; dtrain and mpirun: what to call; tests: with real places."""
+    """prefix: put before every command; dtrain, mpirun and python (with torch): what to call; tests: with real places."""
 
     def __init__(self, bundle=None, build=SOURCE / "build"):
+        venv = SOURCE / ".deps/venv/bin/python"  # what a build of this tree has; a bundle uses the torch of python3, as its `run` does
+        self.python = os.environ.get("DTRAIN_PYTHON") or (str(venv) if not bundle and venv.exists() else sys.executable)
         if bundle:
             bundle = pathlib.Path(bundle).resolve()
             self.prefix, self.dtrain, self.mpirun = [str(bundle / "run")], str(bundle / "bin/dtrain"), str(bundle / "bin/mpirun")
