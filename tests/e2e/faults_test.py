@@ -10,13 +10,13 @@ import runner
 
 OPTIONS = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000,
            "checkpoint.every": "5s", "data.val_share": 0}
-ENDED = 5.0    # seconds within which the job ends after a rank has died or thrown, on a machine that is not overloaded
+ENDED = 5.0    # seconds within which the job ends after a rank has died or thrown, on a machine with nothing else to do
 LOADED = 15.0  # how much later it may be on one that is (as in tests/mpi/dist_processes_test.py)
 
 
 def ended_in_time(begin):
     seconds, load, cores = time.monotonic() - begin, os.getloadavg()[0], len(os.sched_getaffinity(0))
-    allowed = ENDED + (LOADED if load > cores else 0)
+    allowed = ENDED + (LOADED if load > cores / 2 else 0)
     print(f"        the job ended after {seconds:.1f} s (allowed: {allowed:.0f} s; load {load:.1f} on {cores} cores)")
     assert seconds < allowed, "the job took too long to end"
 
