@@ -179,10 +179,11 @@ def ycck(cmyk, out):
 def what_is_generated_raw_converts_to_what_is_generated_as_hdf5(folder):
     for task, layout, raw, converter in [("classify", "images", "raw_c", "images"), ("pointer", "npz", "raw.npz", "pointer"),
                                          ("sequence", "npy", "raw_s", "sequence")]:
-        common = ["--samples", 90] + (["--size", SIDE] if task == "classify" else [])
+        size = ["--size", SIDE] if task == "classify" else []
+        common = ["--samples", 90, *size]
         runner.run(["synth", task, *common, "--out", folder / f"{task}.h5"]).expect(0, "train ", "val ", "test ")
         runner.run(["synth", task, *common, "--layout", layout, "--out", folder / raw]).expect(0, f"dtrain convert {converter}")
-        convert(converter, folder / raw, folder / "o.h5", "--size", SIDE)
+        convert(converter, folder / raw, folder / "o.h5", *size)
         left, splits, attributes = samples(folder / f"{task}.h5")
         right, again, converted = samples(folder / "o.h5")
         assert attributes["checksum"] == converted["checksum"], task
