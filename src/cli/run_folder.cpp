@@ -4,7 +4,6 @@
 
 #include "config/load.h"
 #include "core/error.h"
-#include "core/file_system.h"
 #include "core/log.h"
 #include "core/strings.h"
 
@@ -109,8 +108,7 @@ RunPlan plan_run(const config::Config& config) {
   return plan;
 }
 
-void create_run(RunPlan& plan, const config::Config& config, const std::string& environment_json) {
-  FileSystem& files = real_file_system();
+void create_run(RunPlan& plan, const config::Config& config, const std::string& environment_json, FileSystem& files) {
   if (!plan.existed) {
     if (plan.folder.has_parent_path()) files.create_folders(plan.folder.parent_path());
     std::error_code error;

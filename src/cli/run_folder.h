@@ -10,6 +10,7 @@
 #include "checkpoint/store.h"
 #include "config/config.h"
 #include "core/file_lock.h"
+#include "core/file_system.h"
 
 namespace dtrain::cli {
 
@@ -32,6 +33,6 @@ std::filesystem::path find_checkpoint(const std::filesystem::path&);
 
 // Rank 0 only: makes and locks the folder (OutputError if another process made it since), opens log.txt, writes
 // config.yaml and environment.json. OutputError.
-void create_run(RunPlan&, const config::Config&, const std::string& environment_json);
+void create_run(RunPlan&, const config::Config&, const std::string& environment_json, FileSystem&);
 
 }  // namespace dtrain::cli

@@ -172,6 +172,8 @@ int train(Launched& launched, Request& request) {
     // The process ends, and with it all that is under way; NCCL's own abort may wait for the training thread.
     launched.mpi.abort(CommError("").exit_code());
   });
+  // The disk may take longer than the watchdog's patience: to it, bytes that get there are progress.
+  const std::unique_ptr<FileSystem> files = make_moving_files([&] { watchdog.alive(); });
   watchdog.progress("all_reduce", 0);
   const auto gradients = dist::make_gradient_communicator(config.dist, world, launched.device);
   // Batch norm's sums travel in the midst of forward and backward, beside the buckets: over a communicator of their
@@ -236,7 +238,7 @@ int train(Launched& launched, Request& request) {
   watchdog.progress(world.rank == 0 ? "start" : "all_reduce", 0);  // the others wait for rank 0
   dist::agree_on_rank0(host, [&] {
     if (!request.dry_run) {
-      create_run(plan, config, environment_json(facts, places));
+      create_run(plan, config, environment_json(facts, places), *files);
       std::vector<monitoring::TargetsFile::Target> addresses;
       for (size_t rank = 0; rank < places.size(); ++rank) {
         if (!places[rank].metrics_address.empty()) {
@@ -245,6 +247,7 @@ int train(Launched& launched, Request& request) {
       }
       if (!addresses.empty()) {
         targets = std::make_unique<monitoring::TargetsFile>(config.run.folder, plan.name, addresses);
+        watchdog.alive();
       }
       const int64_t resumed = content ? content->step : 0;
       sinks.push_back(monitoring::make_jsonl_sink(plan.folder / "metrics.jsonl", resumed));
@@ -264,8 +267,6 @@ int train(Launched& launched, Request& request) {
   const std::atomic<bool>& stop_requested = install_stop_signals();
   train::Outcome outcome;
   {
-    // A save may take longer than the watchdog's patience: to it, bytes that reach the disk are progress.
-    const std::unique_ptr<FileSystem> files = make_moving_files([&] { watchdog.alive(); });
     std::optional<checkpoint::Store> checkpoints;
     if (world.rank == 0 && !request.dry_run) {
       checkpoints.emplace(plan.folder / "checkpoints", *files, config.checkpoint.keep_last);
