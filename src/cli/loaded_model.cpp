@@ -59,7 +59,7 @@ LoadedModel load_model(dist::Communicator& host, const std::string& path, const 
     loaded.metadata = content->model_metadata;
     loaded.config = config_of(*content);
     if (!changes.module_file.empty() && !loaded.metadata.contains("module_sha256")) {
-      throw UsageError(str("--module names the TorchScript file of a network of one's own; this one is dtrain's"));
+      throw UsageError("--module names the TorchScript file of a network of one's own; this one is dtrain's");
     }
     if (!changes.module_file.empty()) loaded.config.model.file = changes.module_file;
     if (!changes.on_bad_sample.empty()) loaded.config.data.on_bad_sample = changes.on_bad_sample;
