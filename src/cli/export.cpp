@@ -194,9 +194,7 @@ std::string check(Options* options, const fs::path& checkpoint) {
             " is dtrain's own network and has no TorchScript code: --format onnx runs everywhere, and --format "
             "safetensors loads into the PyTorch network of the same name (docs/export.md shows how)"));
   }
-  if (network != "torchscript" && !options->module_file.empty()) {
-    throw UsageError(str("--module names the TorchScript file of a network of one's own; ", network, " is dtrain's"));
-  }
+  check_module_option(options->module_file, metadata);
   if (const std::string reason = exporting::why_not_int8(network); options->format == "onnx-int8" && !reason.empty()) {
     throw UsageError(str("--format onnx-int8: ", reason));
   }

@@ -47,6 +47,13 @@ void check_module_file(const std::string& file, const checkpoint::Metadata& meta
 
 }  // namespace
 
+void check_module_option(const std::string& module_file, const checkpoint::Metadata& metadata) {
+  const auto network = metadata.find("network");
+  if (module_file.empty() || network == metadata.end() || network->second == "torchscript") return;
+  throw UsageError(
+      str("--module names the TorchScript file of a network of one's own; ", network->second, " is dtrain's"));
+}
+
 LoadedModel load_model(dist::Communicator& host, const std::string& path, const Changes& changes) {
   LoadedModel loaded;
   std::optional<checkpoint::Content> content;
@@ -58,9 +65,7 @@ LoadedModel load_model(dist::Communicator& host, const std::string& path, const 
   dist::agree(host, [&] {
     loaded.metadata = content->model_metadata;
     loaded.config = config_of(*content);
-    if (!changes.module_file.empty() && !loaded.metadata.contains("module_sha256")) {
-      throw UsageError("--module names the TorchScript file of a network of one's own; this one is dtrain's");
-    }
+    check_module_option(changes.module_file, loaded.metadata);
     if (!changes.module_file.empty()) loaded.config.model.file = changes.module_file;
     if (!changes.on_bad_sample.empty()) loaded.config.data.on_bad_sample = changes.on_bad_sample;
     check_module_file(loaded.config.model.file, loaded.metadata);

@@ -26,6 +26,9 @@ struct Changes {
   std::string on_bad_sample;  // stop | skip
 };
 
+// UsageError where --module is given for one of dtrain's own networks, by the metadata of its checkpoint.
+void check_module_option(const std::string& module_file, const checkpoint::Metadata&);
+
 // `path`: a checkpoint folder, or a run folder (its newest checkpoint that verifies). Collective: rank 0 alone reads
 // the folder, and an error of any rank is agreed on. CheckpointError: none that verifies, or one of another network.
 LoadedModel load_model(dist::Communicator& host, const std::string& path, const Changes& = {});
