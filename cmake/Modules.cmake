@@ -3,7 +3,8 @@
 # CUDA_SOURCES are built with DTRAIN_CUDA only; a module with them gives a *_none.cpp in CPU_SOURCES otherwise.
 
 add_library(dtrain_flags INTERFACE)
-target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wno-psabi>)
+target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wno-psabi
+                                              -Wconversion -Wno-error=conversion -Wno-error=float-conversion>)
 # Shared __host__ __device__ bodies must round alike: no fused multiply-add behind the programmer's back.
 target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
                                               $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>)

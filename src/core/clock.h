@@ -1,0 +1,29 @@
+#pragma once
+
+// Time, as a seam: what waits, times out or keeps an interval asks a Clock that it is given, so that a test can move
+// time by hand (tests/support/fake_clock.h). What only measures how long something took reads std::chrono directly.
+// Thread-safety: all methods may be called from any thread.
+
+#include <chrono>
+#include <thread>
+
+namespace dtrain {
+
+class Clock {
+ public:
+  using Steady = std::chrono::steady_clock;
+  using Wall = std::chrono::system_clock;
+
+  virtual ~Clock() = default;
+  virtual Steady::time_point now() const { return Steady::now(); }  // never goes back: for intervals and timeouts
+  virtual Wall::time_point wall() const { return Wall::now(); }     // the date, for people and files
+  virtual void sleep_for(Steady::duration duration) const { std::this_thread::sleep_for(duration); }
+};
+
+// The machine's own clock.
+inline const Clock& real_clock() {
+  static const Clock clock;
+  return clock;
+}
+
+}  // namespace dtrain

@@ -1,0 +1,26 @@
+#pragma once
+
+// A Clock whose time stands still until a test moves it. sleep_for() moves it too, and returns at once.
+// Thread-safety: as of Clock.
+
+#include <atomic>
+#include <chrono>
+
+#include "core/clock.h"
+
+namespace dtrain::testing {
+
+class FakeClock final : public Clock {
+ public:
+  Steady::time_point now() const override { return Steady::time_point(Steady::duration(passed_.load())); }
+  Wall::time_point wall() const override {
+    return Wall::time_point(std::chrono::duration_cast<Wall::duration>(Steady::duration(passed_.load())));
+  }
+  void sleep_for(Steady::duration duration) const override { advance(duration); }
+  void advance(Steady::duration duration) const { passed_ += duration.count(); }
+
+ private:
+  mutable std::atomic<Steady::rep> passed_{1'000'000'000'000};  // not 0, which a default time_point is
+};
+
+}  // namespace dtrain::testing
