@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "core/random.h"
-#include "data/loader.h"
+#include "data/hdf5/file_store.h"
+#include "data/hdf5/writer.h"
+#include "data/loader/loader.h"
 #include "data/store.h"
-#include "data/writer.h"
 
 namespace dtrain::data {
 namespace {
@@ -39,7 +40,7 @@ std::unique_ptr<Store> generated(const std::filesystem::path& file, int64_t samp
     extras.group.push_back(id);
   }
   writer->finish(extras);
-  return Store::open(file);
+  return open_file(file);
 }
 
 SampleSpec spec_of(int64_t side, bool augment) {

@@ -5,13 +5,14 @@
 #include "cli/interruptible.h"
 #include "cli/options.h"
 #include "cli/signals.h"
+#include "convert/convert.h"
+#include "convert/raw_set.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/printable.h"
 #include "core/strings.h"
-#include "data/convert/convert.h"
-#include "data/convert/raw_set.h"
+#include "data/order/splits.h"
 
 namespace dtrain::cli {
 namespace {
@@ -42,7 +43,7 @@ constexpr size_t kQuarantinedShown = 5;
 
 std::string count(int64_t n, const char* what) { return str(human_count(n), " ", what); }
 
-void tell(const data::ConvertPlan& plan, const std::string& out) {
+void tell(const convert::ConvertPlan& plan, const std::string& out) {
   std::string text =
       str("converting ", count(plan.samples, "samples"), " into ", out, ": about ", human_bytes(plan.output_bytes),
           " (", human_bytes(plan.working_bytes), " needed while it is made)");
@@ -50,14 +51,14 @@ void tell(const data::ConvertPlan& plan, const std::string& out) {
   log::info(text);
 }
 
-std::string form(const data::ConvertSummary& s) {
+std::string form(const convert::ConvertSummary& s) {
   const std::vector<int64_t>& shape = s.schema.input.shape;
   if (!s.schema.input.variable()) return str("samples of ", shape[1], "x", shape[0]);
   return str(s.schema.task == "pointer" ? "sets" : "sequences", " of ", fixed(s.mean_rows, 1), " rows of ", shape[1],
              " on average");
 }
 
-void tell_classes(const data::ConvertSummary& s) {
+void tell_classes(const convert::ConvertSummary& s) {
   if (s.classes.empty()) return;
   const auto by_count = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto [fewest, most] = std::minmax_element(s.classes.begin(), s.classes.end(), by_count);
@@ -65,7 +66,7 @@ void tell_classes(const data::ConvertSummary& s) {
                  ") to ", human_count(most->second), " (", printable(most->first), ")"));
 }
 
-void tell(const data::ConvertSummary& s, const data::ConvertOptions& options) {
+void tell(const convert::ConvertSummary& s, const convert::ConvertOptions& options) {
   std::vector<std::string> splits;
   for (const auto& [name, samples] : s.splits) splits.push_back(str(name, " ", human_count(samples)));
   log::plain(str("wrote ", printable(options.out.string()), ": ", human_count(s.kept), " ", form(s), " (",
@@ -93,7 +94,7 @@ void tell(const data::ConvertSummary& s, const data::ConvertOptions& options) {
 }
 
 int interrupted(const std::filesystem::path& out) {
-  const std::filesystem::path partial = data::partial_folder(out);
+  const std::filesystem::path partial = convert::partial_folder(out);
   log::plain(std::filesystem::exists(partial)
                  ? str("interrupted: ", printable(out.string()),
                        " was not written. The same command goes on with what ", printable(partial.string()), " holds")
@@ -104,10 +105,10 @@ int interrupted(const std::filesystem::path& out) {
 }  // namespace
 
 int run_convert(const Arguments& arguments) {
-  data::ConvertOptions options;
+  convert::ConvertOptions options;
   std::string name, source, out;
   CLI::App app(kAbout, "dtrain convert");
-  app.add_option("NAME", name, join(data::converter_names(), ", "))->required();
+  app.add_option("NAME", name, join(convert::converter_names(), ", "))->required();
   app.add_option("SOURCE", source, "the folder of the data; pointer: the file")->required();
   app.add_option("--out", out, "the file to write (default: data/NAME.h5)");
   app.add_option("--size", options.size, "side of the stored pictures in pixels (default: images 256, head pose 224)");
@@ -125,7 +126,7 @@ int run_convert(const Arguments& arguments) {
   app.add_option("--test-list", options.split.test_list, "likewise; samples in no list are left out");
   app.add_option("--test-sequences", options.test_sequences,
                  str("biwi: sequences of the test split, with all others of the same people (default: ",
-                     join(data::kBiwiTestSequences, ","), ")"))
+                     join(convert::kBiwiTestSequences, ","), ")"))
       ->delimiter(',');
   if (!parse(app, arguments)) return 0;
   options.source = source;
@@ -135,10 +136,10 @@ int run_convert(const Arguments& arguments) {
   options.out = link_target(out.empty() ? "data/" + name + ".h5" : out);
   options.split.shares_given = app.count("--test-share") + app.count("--val-share") > 0;
 
-  data::ConvertSummary summary;
-  const bool finished = run_interruptible([&](const data::ReportProgress& report) {
-    summary =
-        data::convert(name, options, report, [&](const data::ConvertPlan& plan) { tell(plan, options.out.string()); });
+  convert::ConvertSummary summary;
+  const bool finished = run_interruptible([&](const ReportProgress& report) {
+    summary = convert::convert(name, options, report,
+                               [&](const convert::ConvertPlan& plan) { tell(plan, options.out.string()); });
   });
   if (!finished) return interrupted(options.out);
   tell(summary, options);

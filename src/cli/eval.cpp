@@ -17,7 +17,9 @@
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/strings.h"
-#include "data/sample_defect.h"
+#include "data/hdf5/file_store.h"
+#include "data/loader/sample_check.h"
+#include "data/order/splits.h"
 #include "dist/bytes.h"
 #include "models/models.h"
 #include "train/device.h"
@@ -47,7 +49,7 @@ int eval(Launched& launched, const Options& options) {
   train::Precision precision{};
   dist::agree(host, [&] {
     if (!options.data.empty()) config.data.file = options.data;
-    store = data::Store::open(config.data.file);
+    store = data::open_file(config.data.file);
     task.check(*store);
     if (!config.data.skips_bad_samples()) data::check_samples(*store, task.samples());
     splits = data::splits(*store, config.data.val_share, config.train.seed);

@@ -24,8 +24,10 @@
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/loader.h"
-#include "data/sample_defect.h"
+#include "data/hdf5/file_store.h"
+#include "data/loader/loader.h"
+#include "data/loader/sample_check.h"
+#include "data/order/splits.h"
 #include "data/store.h"
 #include "dist/bytes.h"
 #include "export/int8.h"
@@ -79,7 +81,7 @@ class Samples {
   Samples(const LoadedModel& model, const Options& options, int threads)
       : batch_size_(options.batch_size), threads_(threads) {
     const config::Config& config = model.config;
-    store_ = data::Store::open(options.data.empty() ? config.data.file : options.data);
+    store_ = data::open_file(options.data.empty() ? config.data.file : options.data);
     model.task->check(*store_);
     spec_ = model.task->samples();
     const bool skip_bad = config.data.skips_bad_samples();

@@ -4,7 +4,7 @@
 #include "config/load.h"
 #include "core/strings.h"
 #include "core/wrap.h"
-#include "data/layout.h"
+#include "data/hdf5/layout.h"
 #include "dist/nccl_communicator.h"
 #include "dist/world.h"
 #include "train/device.h"

@@ -1,4 +1,5 @@
 #include "cli/inference_options.h"
+#include "data/order/splits.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/order/splits.h"
 #include "data/store.h"
 
 namespace CLI {

@@ -12,7 +12,7 @@
 #include "core/hash.h"
 #include "core/printable.h"
 #include "core/strings.h"
-#include "data/inspect.h"
+#include "data/hdf5/inspect.h"
 #include "tasks/module/contract.h"
 
 namespace dtrain::cli {

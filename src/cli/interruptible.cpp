@@ -8,11 +8,11 @@ namespace {
 struct Interrupted {};
 }  // namespace
 
-bool run_interruptible(const std::function<void(const data::ReportProgress&)>& work) {
+bool run_interruptible(const std::function<void(const ReportProgress&)>& work) {
   const std::atomic<bool>& stop = install_stop_signals();
   ProgressLine line;
   try {
-    work([&](const data::Progress& progress) {
+    work([&](const Progress& progress) {
       line.show(progress);
       if (stop) throw Interrupted();
     });

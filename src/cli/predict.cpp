@@ -18,15 +18,17 @@
 #include "cli/row_output.h"
 #include "cli/rows_text.h"
 #include "cli/signals.h"
+#include "convert/files_store.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/convert/files_store.h"
-#include "data/convert/list_files.h"
-#include "data/loader.h"
-#include "data/shard.h"
+#include "data/hdf5/file_store.h"
+#include "data/loader/loader.h"
+#include "data/order/shard.h"
+#include "data/order/splits.h"
 #include "dist/bytes.h"
+#include "formats/list_files.h"
 #include "models/models.h"
 #include "train/autocast.h"
 #include "train/device.h"
@@ -61,8 +63,8 @@ checkpoint::Metadata file_metadata(const LoadedModel& model) {
 std::vector<std::string> agreed_inputs(dist::Communicator& host, const Options& options, const LoadedModel& model) {
   std::string joined;
   dist::agree_on_rank0(host, [&] {
-    joined =
-        join(data::list_files(options.inputs, data::raw_extensions(file_metadata(model))), std::string_view("\0", 1));
+    joined = join(formats::list_files(options.inputs, convert::raw_extensions(file_metadata(model))),
+                  std::string_view("\0", 1));
   });
   return split(dist::broadcast_text(host, joined), '\0');
 }
@@ -75,7 +77,7 @@ struct Samples {
 
 Samples open_samples(const Options& options, const LoadedModel& model, const std::vector<std::string>& files) {
   Samples samples;
-  const auto hdf5 = std::find_if(files.begin(), files.end(), [](const std::string& f) { return data::is_hdf5(f); });
+  const auto hdf5 = std::find_if(files.begin(), files.end(), [](const std::string& f) { return formats::is_hdf5(f); });
   samples.converted = hdf5 != files.end();
   if (samples.converted && files.size() > 1) {
     throw DataError(str(*hdf5, " is a data file among ", files.size(), " inputs: predict one data file alone"));
@@ -88,10 +90,10 @@ Samples open_samples(const Options& options, const LoadedModel& model, const std
     throw OutputError(str("--out ", options.out, " is the data file itself"));
   }
   if (samples.converted) {
-    samples.store = data::Store::open(files.front());
+    samples.store = data::open_file(files.front());
     model.task->check(*samples.store);
   } else {
-    samples.store = data::open_files(file_metadata(model), files);
+    samples.store = convert::open_files(file_metadata(model), files);
   }
   if (!samples.converted || options.split == "all") {
     samples.ids.resize(static_cast<size_t>(samples.store->schema().samples));

@@ -18,7 +18,7 @@ ProgressLine::~ProgressLine() {
   if (open_) std::fputc('\n', stderr);
 }
 
-void ProgressLine::show(const data::Progress& progress) {
+void ProgressLine::show(const Progress& progress) {
   const auto now = Clock::now();
   if (stage_ != progress.stage) {
     stage_ = progress.stage;
@@ -32,7 +32,7 @@ void ProgressLine::show(const data::Progress& progress) {
   std::fprintf(stderr, terminal_ ? "\r%s\033[K%s" : "%s%s", text.c_str(), open_ ? "" : "\n");
 }
 
-std::string progress_text(const data::Progress& progress, double seconds) {
+std::string progress_text(const Progress& progress, double seconds) {
   const auto [stage, done, total, resumed] = progress;
   const double share = total > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100;
   std::string text = str(stage, " ", human_count(done), " of ", human_count(total), " (", fixed(share, 1), " %)");

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "data/convert/progress.h"
+#include "core/parallel.h"
 
 namespace dtrain::cli {
 
@@ -16,7 +16,7 @@ class ProgressLine {
   ProgressLine();
   ~ProgressLine();  // what is said next begins a line of its own
   ProgressLine(const ProgressLine&) = delete;
-  void show(const data::Progress&);
+  void show(const Progress&);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -28,6 +28,6 @@ class ProgressLine {
 
 // "reading 1 200 of 4 000 (30.0 %), 812.3 samples/s, 3.4s left". What was resumed does not count for the rate.
 // `seconds`: since the stage began.
-std::string progress_text(const data::Progress&, double seconds);
+std::string progress_text(const Progress&, double seconds);
 
 }  // namespace dtrain::cli

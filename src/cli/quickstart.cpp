@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/synth/synth.h"
+#include "synth/synth.h"
 
 namespace dtrain::cli {
 
@@ -25,10 +25,10 @@ void make_quickstart_data(const config::Config& config, int threads) {
   const std::filesystem::path file = quickstart_file(config);
   if (std::filesystem::exists(file)) return;
   log::info(str("generating the quick-start set, ", file.string(), ": no data.file or --dataset was given"));
-  const data::SynthSummary made = data::synth(
+  const synth::SynthSummary made = synth::synth(
       config.task,
       {.layout = "hdf5", .out = file, .size = static_cast<int>(config.model.image_size), .threads = threads});
-  log::info(str("generated ", human_count(made.samples), " ", data::synth_task(config.task).many, " in ",
+  log::info(str("generated ", human_count(made.samples), " ", synth::synth_task(config.task).many, " in ",
                 human_duration(made.seconds)));
 }
 

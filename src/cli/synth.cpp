@@ -10,7 +10,8 @@
 #include "core/log.h"
 #include "core/printable.h"
 #include "core/strings.h"
-#include "data/synth/synth.h"
+#include "synth/synth.h"
+#include "data/order/splits.h"
 
 namespace dtrain::cli {
 namespace {
@@ -40,10 +41,10 @@ std::string converter_of(const std::string& layout) {
 }  // namespace
 
 int run_synth(const Arguments& arguments) {
-  data::SynthOptions options;
+  synth::SynthOptions options;
   std::string task, out;
   std::vector<std::string> tasks, defaults;
-  for (const data::SynthTask& one : data::synth_tasks()) {
+  for (const synth::SynthTask& one : synth::synth_tasks()) {
     tasks.push_back(one.name);
     defaults.push_back(str(one.name, " ", one.samples));
   }
@@ -60,14 +61,14 @@ int run_synth(const Arguments& arguments) {
   app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
   app.add_flag("--force", options.force, "hdf5, npz: replace an existing file");
   if (!parse(app, arguments)) return 0;
-  const data::SynthTask& chosen = data::synth_task(task);
+  const synth::SynthTask& chosen = synth::synth_task(task);
   if (app.count("--max-length") > 0 && task != "pointer") throw UsageError("--max-length is of pointer, not " + task);
   if (options.size != 0 && chosen.many != "pictures")
     throw UsageError("--size is of pictures; TASK " + task + " has none");
   options.out = link_target(out.empty() ? default_out(task, options.layout) : out);
 
-  data::SynthSummary summary;
-  if (!run_interruptible([&](const data::ReportProgress& report) { summary = data::synth(task, options, report); })) {
+  synth::SynthSummary summary;
+  if (!run_interruptible([&](const ReportProgress& report) { summary = synth::synth(task, options, report); })) {
     log::plain("interrupted: nothing was written");
     return kExitInterrupted;
   }

@@ -22,7 +22,9 @@
 #include "core/log.h"
 #include "core/moving_files.h"
 #include "core/strings.h"
-#include "data/sample_defect.h"
+#include "data/hdf5/file_store.h"
+#include "data/loader/sample_check.h"
+#include "data/order/splits.h"
 #include "diagnose/verdict.h"
 #include "dist/bytes.h"
 #include "dist/make_communicator.h"
@@ -121,7 +123,7 @@ int train(Launched& launched, Request& request) {
   });
   dist::agree(host, [&] {
     if (config.data.file.empty()) config.data.file = quickstart_file(config).string();
-    store = data::Store::open(config.data.file);
+    store = data::open_file(config.data.file);
     splits = data::splits(*store, config.data.val_share, config.train.seed);
     task = tasks::make_task(config, tasks::facts_of(*store, splits.train));
     task->check(*store);

@@ -17,7 +17,7 @@
 
 #include "config/config.h"
 #include "core/table.h"
-#include "data/loader.h"
+#include "data/batch.h"
 #include "data/sample_spec.h"
 #include "data/store.h"
 

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/shard.h"
+#include "data/order/shard.h"
 
 namespace dtrain::train {
 

@@ -7,7 +7,7 @@
 
 #include "core/check.h"
 #include "core/strings.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "dist/bytes.h"
 
 namespace dtrain::train {

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "data/shard.h"
+#include "data/order/shard.h"
+#include "data/order/splits.h"
 
 namespace dtrain::train {
 

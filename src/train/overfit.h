@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "data/order/splits.h"
 #include "data/store.h"
 
 namespace dtrain::train {

@@ -1,4 +1,4 @@
-#include "data/convert/biwi_files.h"
+#include "convert/biwi_files.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 
-namespace dtrain::data {
+namespace dtrain::convert {
 namespace {
 
 // As published, trailing blanks included.
@@ -34,7 +34,7 @@ TEST(BiwiFiles, ReadsThePublishedForm) {
   // By hand: turned, moved, divided by the depth.
   const double x = 0.999947 * 43.4019 + 0.00432361 * -30.7038 + 0.00929419 * 906.864 - 24.0198;
   const double z = -0.009228 * 43.4019 - 0.015085 * -30.7038 + 0.999844 * 906.864 - 13.2308;
-  const Box box = head_box(pose, calibration);
+  const formats::Box box = head_box(pose, calibration);
   EXPECT_NEAR((box.left + box.right) / 2, 517.679 * x / z + 320, 1e-9);
   EXPECT_NEAR(box.right - box.left, 517.679 / z * kHeadBoxMm, 1e-9);
   EXPECT_NEAR(box.bottom - box.top, box.right - box.left, 1e-9);
@@ -70,4 +70,4 @@ TEST(BiwiFiles, DamageIsNamed) {
 }
 
 }  // namespace
-}  // namespace dtrain::data
+}  // namespace dtrain::convert

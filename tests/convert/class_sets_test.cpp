@@ -7,18 +7,19 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "convert/class_folders.h"
+#include "convert/convert.h"
+#include "convert/stored_sample.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/strings.h"
-#include "data/convert/class_folders.h"
-#include "data/convert/convert.h"
-#include "data/convert/exif.h"
-#include "data/convert/npy.h"
-#include "data/convert/photo.h"
+#include "data/hdf5/file_store.h"
+#include "formats/exif.h"
+#include "formats/npy.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 
-namespace dtrain::data {
+namespace dtrain::convert {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,8 +31,8 @@ void write(const fs::path& file, std::span<const std::byte> bytes) {
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
-Image plain(uint8_t level, int width = 20, int height = 12) {
-  Image image(width, height);
+formats::Image plain(uint8_t level, int width = 20, int height = 12) {
+  formats::Image image(width, height);
   std::fill(image.rgb.begin(), image.rgb.end(), level);
   return image;
 }
@@ -39,14 +40,14 @@ Image plain(uint8_t level, int width = 20, int height = 12) {
 class ClassSets : public ::testing::Test {
  protected:
   void picture(const std::string& name, int level) const {
-    write(files / name, encode_png(plain(static_cast<uint8_t>(level))));
+    write(files / name, formats::encode_png(plain(static_cast<uint8_t>(level))));
   }
   void pictures(const std::string& folder, int count, int level) const {
     for (int i = 0; i < count; ++i) picture(str(folder, "/", i, ".png"), level + i);
   }
   void sequence(const std::string& name, int64_t rows, int64_t features, float first = 0) const {
     std::vector<float> values(static_cast<size_t>(rows * features), first);
-    write(files / name, to_npy(values, {rows, features}));
+    write(files / name, formats::to_npy(values, {rows, features}));
   }
   ConvertOptions options(const std::string& source, int size = 8) const {
     ConvertOptions o;
@@ -80,26 +81,26 @@ TEST_F(ClassSets, PicturesGetSortedClassesAndAStratifiedSplit) {
   EXPECT_EQ(summary.kept, 60);
   EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 6}, {"train", 48}, {"val", 6}}));
   EXPECT_EQ(summary.classes, (std::vector<std::pair<std::string, int64_t>>{{"ant", 40}, {"zebra", 20}}));
-  const auto store = Store::open(files / "o.h5");
+  const auto store = data::open_file(files / "o.h5");
   store->verify();
   EXPECT_EQ(store->schema().task, "classify");
-  EXPECT_EQ(store->schema().input, (Field{Element::kUint8, {8, 8, 3}}));
-  EXPECT_EQ(store->schema().target, (Field{Element::kInt64, {}}));
+  EXPECT_EQ(store->schema().input, (data::Field{data::Element::kUint8, {8, 8, 3}}));
+  EXPECT_EQ(store->schema().target, (data::Field{data::Element::kInt64, {}}));
   EXPECT_EQ(store->attribute("class_names"), "ant\nzebra");
   std::map<std::string, int64_t> tested;
   for (const char* split : {"train", "val", "test"}) {
     for (const int64_t id : store->split(split)) {
       const bool ant = store->source(id).starts_with("ant/");
-      EXPECT_EQ(read_target_as<int64_t>(*store, id), std::vector<int64_t>{ant ? 0 : 1});
+      EXPECT_EQ(data::read_target_as<int64_t>(*store, id), std::vector<int64_t>{ant ? 0 : 1});
       const int level = std::stoi(fs::path(store->source(id)).stem()) + (ant ? 100 : 10);
-      EXPECT_EQ(read_input_as<uint8_t>(*store, id), std::vector<uint8_t>(8 * 8 * 3, static_cast<uint8_t>(level)));
+      EXPECT_EQ(data::read_input_as<uint8_t>(*store, id), std::vector<uint8_t>(8 * 8 * 3, static_cast<uint8_t>(level)));
       if (std::string(split) == "test") ++tested[ant ? "ant" : "zebra"];
     }
   }
   EXPECT_EQ(tested, (std::map<std::string, int64_t>{{"ant", 4}, {"zebra", 2}}));
   o.split.seed = 2;
   convert("images", o);
-  EXPECT_NE(Store::open(files / "o.h5")->split("test"), store->split("test"));
+  EXPECT_NE(data::open_file(files / "o.h5")->split("test"), store->split("test"));
   o.split.val_share = 0;
   o.split.test_share = 0.5;
   EXPECT_EQ(convert("images", o).splits, (std::map<std::string, int64_t>{{"test", 30}, {"train", 30}}));
@@ -114,7 +115,7 @@ TEST_F(ClassSets, TheFoldersOwnSplitsStay) {
   write(files / "d/val/a/Thumbs.db", {});
   const ConvertSummary summary = convert("images", options("d"));
   EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 7}, {"val", 1}}));
-  const auto store = Store::open(files / "o.h5");
+  const auto store = data::open_file(files / "o.h5");
   EXPECT_EQ(store->source(store->split("val")[0]), "val/a/deep/er/0.png");
   EXPECT_EQ(summary.repeated, 0);
 }
@@ -186,7 +187,7 @@ TEST_F(ClassSets, WhatIsNoPictureIsQuarantined) {
   const std::string text = "this is no picture";
   write(files / "d/a/notes.jpg", std::as_bytes(std::span(text)));
   write(files / "d/a/empty.png", {});
-  write(files / "d/b/huge.png", encode_png(plain(1)));
+  write(files / "d/b/huge.png", formats::encode_png(plain(1)));
   std::fstream(files / "d/b/huge.png", std::ios::in | std::ios::out | std::ios::binary)
       .seekp(16)
       .write("\x7f\xff\xff\xff", 4);
@@ -213,7 +214,7 @@ TEST_F(ClassSets, AClassOfNothingButDamageIsNamed) {
 TEST_F(ClassSets, NamesThatDifferInTheirExtensionOnlyAreAmbiguousInLists) {
   pictures("d/a", 2, 10);
   pictures("d/b", 2, 20);
-  write(files / "d/a/0.jpg", encode_jpeg(plain(7)));
+  write(files / "d/a/0.jpg", formats::encode_jpeg(plain(7)));
   ConvertOptions o = options("d");
   std::ofstream(files / "train.txt") << "a/0\nb/0\n";
   o.split.train_list = files / "train.txt";
@@ -251,16 +252,16 @@ TEST_F(ClassSets, SequencesOfAnyLength) {
   const ConvertSummary summary = convert("sequence", options("d"));
   EXPECT_EQ(summary.kept, 20);
   EXPECT_DOUBLE_EQ(summary.mean_rows, 21);
-  const auto store = Store::open(files / "o.h5");
+  const auto store = data::open_file(files / "o.h5");
   store->verify();
-  EXPECT_EQ(store->schema().input, (Field{Element::kFloat32, {kVariable, 4}}));
+  EXPECT_EQ(store->schema().input, (data::Field{data::Element::kFloat32, {data::kVariable, 4}}));
   EXPECT_EQ(store->attribute("class_names"), "down\nup");
   for (int64_t id = 0; id < 20; ++id) {
     const int number = std::stoi(fs::path(store->source(id)).stem());
     const bool up = store->source(id).starts_with("up/");
     EXPECT_EQ(store->input_rows(id), number + (up ? 3 : 30));
-    EXPECT_EQ(read_input_as<float>(*store, id)[5], static_cast<float>(up ? number : -number));
-    EXPECT_EQ(read_target_as<int64_t>(*store, id), std::vector<int64_t>{up ? 1 : 0});
+    EXPECT_EQ(data::read_input_as<float>(*store, id)[5], static_cast<float>(up ? number : -number));
+    EXPECT_EQ(data::read_target_as<int64_t>(*store, id), std::vector<int64_t>{up ? 1 : 0});
   }
 }
 
@@ -297,23 +298,23 @@ TEST_F(ClassSets, SharesThatLeaveNothingAreRefused) {
 }
 
 TEST(Photo, TheMiddleSquareOfTheScaledPicture) {
-  Image wide(60, 20);
+  formats::Image wide(60, 20);
   for (int y = 0; y < 20; ++y) {
     for (int x = 0; x < 60; ++x) std::fill_n(wide.at(x, y), 3, static_cast<uint8_t>(x < 20 ? 0 : x < 40 ? 100 : 200));
   }
-  const Image middle = stored_photo(encode_png(wide), 20);
+  const formats::Image middle = stored_photo(formats::encode_png(wide), 20);
   EXPECT_EQ(middle.rgb, std::vector<uint8_t>(20 * 20 * 3, 100));
-  EXPECT_EQ(stored_photo(encode_png(wide), 7).width, 7);
+  EXPECT_EQ(stored_photo(formats::encode_png(wide), 7).width, 7);
 }
 
 TEST(Exif, EveryOrientationIsUndone) {
-  Image image(3, 2);  // 1 2 3 / 4 5 6
+  formats::Image image(3, 2);  // 1 2 3 / 4 5 6
   for (int i = 0; i < 6; ++i) std::fill_n(image.rgb.data() + i * 3, 3, static_cast<uint8_t>(i + 1));
   const std::vector<std::vector<int>> expected{{1, 2, 3, 4, 5, 6}, {3, 2, 1, 6, 5, 4}, {6, 5, 4, 3, 2, 1},
                                                {4, 5, 6, 1, 2, 3}, {1, 4, 2, 5, 3, 6}, {4, 1, 5, 2, 6, 3},
                                                {6, 3, 5, 2, 4, 1}, {3, 6, 2, 5, 1, 4}};
   for (int orientation = 1; orientation <= 8; ++orientation) {
-    const Image turned = upright(image, orientation);
+    const formats::Image turned = formats::upright(image, orientation);
     EXPECT_EQ(turned.width, orientation < 5 ? 3 : 2);
     for (size_t i = 0; i < 6; ++i)
       EXPECT_EQ(turned.rgb[i * 3], expected[orientation - 1][i]) << orientation << ' ' << i;
@@ -321,4 +322,4 @@ TEST(Exif, EveryOrientationIsUndone) {
 }
 
 }  // namespace
-}  // namespace dtrain::data
+}  // namespace dtrain::convert

@@ -1,4 +1,4 @@
-#include "data/convert/convert.h"
+#include "convert/convert.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -14,17 +14,18 @@
 #include <set>
 #include <thread>
 
+#include "convert/head_pose_set.h"
 #include "core/error.h"
-#include "data/convert/head_pose_set.h"
-#include "data/convert/mat_file.h"
+#include "data/hdf5/file_store.h"
 #include "data/store.h"
-#include "data/synth/layouts.h"
-#include "data/synth/scene.h"
-#include "data/synth/synth.h"
+#include "formats/mat_file.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "synth/layouts.h"
+#include "synth/scene.h"
+#include "synth/synth.h"
 
-namespace dtrain::data {
+namespace dtrain::convert {
 namespace {
 
 namespace fs = std::filesystem;
@@ -45,7 +46,7 @@ class Convert : public ::testing::Test {
     return o;
   }
   void make_300wlp(int64_t samples = 64) const {
-    synth("headpose", {.layout = "300wlp", .out = files / "lp", .samples = samples, .size = 80});
+    synth::synth("headpose", {.layout = "300wlp", .out = files / "lp", .samples = samples, .size = 80});
   }
   fs::path sample(const std::string& name) const { return files / "lp" / name; }
   std::vector<std::string> files_beginning_with(const std::string& name) const {
@@ -59,7 +60,7 @@ class Convert : public ::testing::Test {
   testing::TempDir files;
 };
 
-void expect_no_group_on_both_sides(const Store& store) {
+void expect_no_group_on_both_sides(const data::Store& store) {
   std::set<int64_t> train, test;
   for (const int64_t id : store.split("train")) train.insert(store.group(id));
   for (const int64_t id : store.split("test")) test.insert(store.group(id));
@@ -75,7 +76,7 @@ TEST_F(Convert, LpGivesBackTheAnglesThatWereDrawn) {
   EXPECT_EQ(summary.kept, 64);
   EXPECT_EQ(summary.groups, 8);
   EXPECT_TRUE(summary.quarantined.empty());
-  const auto store = Store::open(files / "lp.h5");
+  const auto store = data::open_file(files / "lp.h5");
   store->verify();
   EXPECT_EQ(store->schema().input.shape, (std::vector<int64_t>{kSize, kSize, 3}));
   EXPECT_EQ(store->attribute("target_names"), "yaw,pitch,roll");
@@ -84,12 +85,12 @@ TEST_F(Convert, LpGivesBackTheAnglesThatWereDrawn) {
   expect_no_group_on_both_sides(*store);
   std::map<std::string, HeadPose> drawn;
   for (int64_t i = 0; i < 64; ++i) {
-    const HeadPose pose = draw_pose(1, i / 2);
-    drawn[lp_name(i).path() + ".jpg"] = i % 2 ? mirrored(pose) : pose;
+    const HeadPose pose = synth::draw_pose(1, i / 2);
+    drawn[synth::lp_name(i).path() + ".jpg"] = i % 2 ? mirrored(pose) : pose;
   }
   std::map<std::string, int64_t> group_of_photo;
   for (int64_t id = 0; id < 64; ++id) {
-    const std::vector<float> target = read_target_as<float>(*store, id);
+    const std::vector<float> target = data::read_target_as<float>(*store, id);
     const HeadPose& pose = drawn.at(store->source(id));
     EXPECT_NEAR(target[0], pose.yaw, 1e-4);
     EXPECT_NEAR(target[1], pose.pitch, 1e-4);
@@ -104,18 +105,18 @@ TEST_F(Convert, LpGivesBackTheAnglesThatWereDrawn) {
 }
 
 TEST_F(Convert, BiwiGivesBackTheAnglesThatWereDrawn) {
-  synth("headpose", {.layout = "biwi", .out = files / "biwi/hpdb", .samples = 60, .size = 96});
+  synth::synth("headpose", {.layout = "biwi", .out = files / "biwi/hpdb", .samples = 60, .size = 96});
   const ConvertSummary summary = convert("biwi", options("biwi", "biwi.h5"));
   EXPECT_EQ(summary.kept, 60);
   EXPECT_EQ(summary.splits.at("test"), 20);  // sequences 03 and 06 of 01 to 06
-  const auto store = Store::open(files / "biwi.h5");
+  const auto store = data::open_file(files / "biwi.h5");
   store->verify();
   expect_no_group_on_both_sides(*store);
   EXPECT_EQ(store->attribute("protocol"), "BIWI: test sequences 03, 06; split by person");
   for (int64_t id = 0; id < 60; ++id) {
     const std::string name = store->source(id);  // 03/frame_00007_rgb.png: picture (7 - 3) * 6 + 2
-    const HeadPose pose = draw_pose(1, (std::stoll(name.substr(9, 5)) - 3) * 6 + std::stoll(name.substr(0, 2)) - 1);
-    const std::vector<float> target = read_target_as<float>(*store, id);
+    const HeadPose pose = synth::draw_pose(1, (std::stoll(name.substr(9, 5)) - 3) * 6 + std::stoll(name.substr(0, 2)) - 1);
+    const std::vector<float> target = data::read_target_as<float>(*store, id);
     EXPECT_NEAR(target[0], pose.yaw, 1e-4) << name;
     EXPECT_NEAR(target[1], pose.pitch, 1e-4) << name;
     EXPECT_NEAR(target[2], pose.roll, 1e-4) << name;
@@ -123,23 +124,23 @@ TEST_F(Convert, BiwiGivesBackTheAnglesThatWereDrawn) {
 }
 
 TEST_F(Convert, BiwiTestSequencesTakeTheirPersonAlong) {
-  synth("headpose", {.layout = "biwi", .out = files / "biwi", .samples = 150, .size = 48});
+  synth::synth("headpose", {.layout = "biwi", .out = files / "biwi", .samples = 150, .size = 48});
   ConvertOptions o = options("biwi", "biwi.h5");
   o.test_sequences = {"15"};
   EXPECT_EQ(convert("biwi", o).splits.at("test"), 20);  // 03 is the same person
-  EXPECT_EQ(Store::open(o.out)->attribute("protocol"), "BIWI: test sequences 03, 15; split by person");
+  EXPECT_EQ(data::open_file(o.out)->attribute("protocol"), "BIWI: test sequences 03, 15; split by person");
   o.test_sequences = {"23"};
   o.force = true;
   testing::expect_error<DataError>([&] { convert("biwi", o); }, {"test sequence 23", "01, 02"});
 }
 
 TEST_F(Convert, TheProtocolNamesTheBiwiSequencesThatAreTested) {
-  synth("headpose", {.layout = "biwi", .out = files / "biwi", .samples = 60, .size = 48});
+  synth::synth("headpose", {.layout = "biwi", .out = files / "biwi", .samples = 60, .size = 48});
   ConvertOptions o = options("biwi", "biwi.h5");
   o.force = true;
   const auto protocol = [&] {
     convert("biwi", o);
-    return Store::open(o.out)->attribute("protocol");
+    return data::open_file(o.out)->attribute("protocol");
   };
   fs::remove(files / "biwi/03/rgb.cal");  // all of its frames are damaged
   EXPECT_EQ(protocol(), "BIWI: test sequences 06; split by person");
@@ -147,7 +148,7 @@ TEST_F(Convert, TheProtocolNamesTheBiwiSequencesThatAreTested) {
   fs::remove_all(files / "biwi/06");  // none of the protocol's: persons are drawn
   const std::string drawn = protocol();
   std::set<std::string> tested;
-  const auto store = Store::open(o.out);
+  const auto store = data::open_file(o.out);
   for (const int64_t id : store->split("test")) tested.insert(store->source(id).substr(0, 2));
   ASSERT_EQ(tested.size(), 1u);
   EXPECT_EQ(drawn, "BIWI: test sequences " + *tested.begin() + "; split by person");
@@ -158,12 +159,12 @@ TEST_F(Convert, TheProtocolNamesTheBiwiSequencesThatAreTested) {
 TEST_F(Convert, TheCropHoldsTheHead) {  // pictures of the same pose, placed anywhere, look alike once cropped
   const HeadPose pose{20, -10, 5};
   const auto cropped = [&](double x, double y, double scale) {
-    Image image(200, 200);
-    const Placement place{.x = x, .y = y, .scale = scale};
-    render(head_model({}), pose, place, {}, image);
-    return resample(image, landmark_box(landmarks(pose, place)), 32, 32);
+    formats::Image image(200, 200);
+    const synth::Placement place{.x = x, .y = y, .scale = scale};
+    synth::render(synth::head_model({}), pose, place, {}, image);
+    return formats::resample(image, landmark_box(synth::landmarks(pose, place)), 32, 32);
   };
-  const Image a = cropped(100, 100, 40), b = cropped(80, 110, 55);
+  const formats::Image a = cropped(100, 100, 40), b = cropped(80, 110, 55);
   double sum = 0, bright = 0;
   for (size_t i = 0; i < a.rgb.size(); ++i) {
     sum += std::abs(a.rgb[i] - b.rgb[i]);
@@ -176,15 +177,14 @@ TEST_F(Convert, TheCropHoldsTheHead) {  // pictures of the same pose, placed any
 TEST_F(Convert, Aflw2000IsATestSet) {
   make_300wlp(16);
   fs::rename(files / "lp/AFW", files / "flat");
-  Matrices mat = read_mat(files / "flat/AFW_000000_1_0.mat", {"Pose_Para", "pt2d"});  // as AFLW2000 has it
+  formats::Matrices mat = formats::read_mat(files / "flat/AFW_000000_1_0.mat", {"Pose_Para", "pt2d"});  // as AFLW2000 has it
   mat["pt3d_68"] = mat.at("pt2d");
   mat["pt2d"] = {.rows = 2, .columns = 2, .values = {-1, -1, 5, 6}};
-  write_mat(files / "flat/AFW_000000_1_0.mat", mat);
+  formats::write_mat(files / "flat/AFW_000000_1_0.mat", mat);
   const ConvertSummary summary = convert("aflw2000", options("flat", "a.h5"));
   EXPECT_EQ(summary.kept, 4);
   EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 4}}));
-  EXPECT_EQ(Store::open(files / "a.h5")->attribute("protocol"),
-            "AFLW2000: all samples within ±99 degrees are the test");
+  EXPECT_EQ(data::open_file(files / "a.h5")->attribute("protocol"), "AFLW2000: all samples within ±99 degrees are the test");
 }
 
 TEST_F(Convert, DamageIsQuarantinedByNameAndReason) {
@@ -195,16 +195,16 @@ TEST_F(Convert, DamageIsQuarantinedByNameAndReason) {
   fs::remove(sample("AFW/AFW_000000_1_3.jpg"));
   fs::resize_file(sample("AFW_Flip/AFW_000000_1_0.jpg"), uintmax_t{1} << 40);  // a hole
   const auto change_pose = [&](const std::string& name, size_t element, double value) {
-    Matrices mat = read_mat(sample(name + ".mat"), {"Pose_Para", "pt2d"});
+    formats::Matrices mat = formats::read_mat(sample(name + ".mat"), {"Pose_Para", "pt2d"});
     mat.at("Pose_Para").values[element] = value;
-    write_mat(sample(name + ".mat"), mat);
+    formats::write_mat(sample(name + ".mat"), mat);
   };
   change_pose("HELEN/HELEN_000001_1_0", 1, std::numeric_limits<double>::quiet_NaN());
   change_pose("HELEN/HELEN_000001_1_1", 1, 100 * std::numbers::pi / 180);
   change_pose("HELEN/HELEN_000001_1_2", 2, -99.5 * std::numbers::pi / 180);
   change_pose("HELEN/HELEN_000001_1_3", 0, 98.9 * std::numbers::pi / 180);
-  write_mat(sample("IBUG/IBUG_000002_1_0.mat"), {{"pt2d", {.rows = 2, .columns = 1, .values = {1, 1}}}});
-  write_mat(sample("IBUG/IBUG_000002_1_1.mat"), {{"Pose_Para", {.rows = 1, .columns = 3, .values = {0, 0, 0}}}});
+  formats::write_mat(sample("IBUG/IBUG_000002_1_0.mat"), {{"pt2d", {.rows = 2, .columns = 1, .values = {1, 1}}}});
+  formats::write_mat(sample("IBUG/IBUG_000002_1_1.mat"), {{"Pose_Para", {.rows = 1, .columns = 3, .values = {0, 0, 0}}}});
 
   const ConvertSummary summary = convert("300wlp", options("lp", "lp.h5"));
   EXPECT_EQ(summary.beyond_range, 2);
@@ -224,7 +224,7 @@ TEST_F(Convert, DamageIsQuarantinedByNameAndReason) {
   says("HELEN/HELEN_000001_1_0", "NaN");
   says("IBUG/IBUG_000002_1_0", "no Pose_Para");
   says("IBUG/IBUG_000002_1_1", "neither pt2d nor pt3d_68");
-  const auto store = Store::open(files / "lp.h5");
+  const auto store = data::open_file(files / "lp.h5");
   store->verify();
   EXPECT_EQ(store->attribute("samples_quarantined"), "8");
   for (int64_t id = 0; id < store->schema().samples; ++id) EXPECT_EQ(reasons.count(store->source(id)), 0u);
@@ -258,7 +258,7 @@ TEST_F(Convert, AnExistingFileStays) {
   ConvertOptions o = options("lp", "o.h5");
   o.force = true;
   EXPECT_EQ(convert("300wlp", o).kept, 16);
-  EXPECT_EQ(Store::open(files / "o.h5")->schema().samples, 16);
+  EXPECT_EQ(data::open_file(files / "o.h5")->schema().samples, 16);
 }
 
 TEST_F(Convert, AnUnwritableOutputIsSaidAtOnce) {
@@ -324,7 +324,7 @@ TEST_F(Convert, AFileThatChangedSinceIsReadAgain) {
   convert("300wlp", options("lp", "whole.h5"));
   struct Stop {};
   EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }), Stop);
-  const fs::path one = files / "lp" / Store::open(files / "whole.h5")->source(3);
+  const fs::path one = files / "lp" / data::open_file(files / "whole.h5")->source(3);
   fs::copy_file(one, files / "copy");
   fs::rename(files / "copy", one);  // the same bytes, and by its time another file
   EXPECT_EQ(convert("300wlp", options("lp", "o.h5")).resumed, 15);
@@ -393,8 +393,8 @@ TEST_F(Convert, ListsChooseTheSamples) {
   EXPECT_EQ(summary.unlisted, 28);
   EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 2}}));
   EXPECT_EQ(summary.straddling_groups, std::vector<std::string>{"AFW/AFW_000000_1"});
-  EXPECT_EQ(Store::open(files / "o.h5")->attribute("protocol"), "splits by the lists given");
+  EXPECT_EQ(data::open_file(files / "o.h5")->attribute("protocol"), "splits by the lists given");
 }
 
 }  // namespace
-}  // namespace dtrain::data
+}  // namespace dtrain::convert

@@ -1,4 +1,4 @@
-#include "data/convert/files_store.h"
+#include "convert/files_store.h"
 
 #include <gtest/gtest.h>
 
@@ -6,23 +6,24 @@
 #include <fstream>
 #include <thread>
 
+#include "convert/convert.h"
 #include "core/error.h"
-#include "data/convert/convert.h"
-#include "data/convert/list_files.h"
-#include "data/convert/npz.h"
-#include "data/synth/synth.h"
+#include "formats/list_files.h"
+#include "formats/npz.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
+#include "synth/synth.h"
+#include "data/hdf5/file_store.h"
 
-namespace dtrain::data {
+namespace dtrain::convert {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::expect_error;
 using Metadata = std::map<std::string, std::string>;
 
-std::unique_ptr<Store> opened(const Metadata& metadata, const std::vector<std::string>& inputs) {
-  return open_files(metadata, list_files(inputs, raw_extensions(metadata)));
+std::unique_ptr<data::Store> opened(const Metadata& metadata, const std::vector<std::string>& inputs) {
+  return open_files(metadata, formats::list_files(inputs, raw_extensions(metadata)));
 }
 
 class FilesStore : public ::testing::Test {
@@ -37,7 +38,7 @@ class FilesStore : public ::testing::Test {
     o.out = files / "o.h5";
     o.size = size;
     convert(converter, o);
-    const auto stored = Store::open(files / "o.h5");
+    const auto stored = data::open_file(files / "o.h5");
     const auto raw = opened(metadata, {path(source)});
     ASSERT_EQ(raw->schema().samples, stored->schema().samples);
     EXPECT_EQ(raw->schema().input, stored->schema().input);
@@ -56,46 +57,46 @@ class FilesStore : public ::testing::Test {
 };
 
 TEST_F(FilesStore, PicturesAsConverted) {
-  synth("classify", {.layout = "images", .out = files / "raw", .samples = 40, .size = 48});
+  synth::synth("classify", {.layout = "images", .out = files / "raw", .samples = 40, .size = 48});
   expect_as_converted({{"task", "classify"}, {"image_size", "28"}, {"stored_size", "32"}}, "raw", "images", 32);
   const auto raw = opened({{"task", "classify"}, {"image_size", "28"}, {"class_names", "a\nb"}}, {path("raw")});
   EXPECT_EQ(raw->schema().input.shape, (std::vector<int64_t>{28, 28, 3}));
   EXPECT_EQ(raw->attribute("class_names"), "a\nb");
-  EXPECT_EQ(read_target_as<int64_t>(*raw, 0), std::vector<int64_t>{-1});
+  EXPECT_EQ(data::read_target_as<int64_t>(*raw, 0), std::vector<int64_t>{-1});
   const auto heads = opened({{"task", "headpose"}, {"image_size", "28"}}, {path("raw")});
-  EXPECT_TRUE(std::isnan(read_target_as<float>(*heads, 0)[2]));
+  EXPECT_TRUE(std::isnan(data::read_target_as<float>(*heads, 0)[2]));
 }
 
 TEST_F(FilesStore, SequencesAsConverted) {
-  synth("sequence", {.layout = "npy", .out = files / "raw", .samples = 30});
+  synth::synth("sequence", {.layout = "npy", .out = files / "raw", .samples = 30});
   expect_as_converted({{"task", "sequence"}, {"features", "6"}}, "raw", "sequence", 0);
 }
 
 TEST_F(FilesStore, SetsAsConverted) {
-  synth("pointer", {.layout = "npz", .out = files / "raw.npz", .samples = 30});
+  synth::synth("pointer", {.layout = "npz", .out = files / "raw.npz", .samples = 30});
   expect_as_converted({{"task", "pointer"}}, "raw.npz", "pointer", 0);
   const auto raw = opened({{"task", "pointer"}}, {path("raw.npz")});
-  EXPECT_EQ(read_target_as<int64_t>(*raw, 4), std::vector<int64_t>(static_cast<size_t>(raw->input_rows(4)), -1));
+  EXPECT_EQ(data::read_target_as<int64_t>(*raw, 4), std::vector<int64_t>(static_cast<size_t>(raw->input_rows(4)), -1));
 }
 
 TEST_F(FilesStore, SetsWithoutLengthsAreAsLongAsTheirOrder) {
   const std::vector<float> features(2 * 3 * 7, 0.5f);
   const std::vector<int64_t> order{1, 0, -1, 2, 0, 1};
-  write_npz(files / "p.npz", {{"features", to_npy(features, {2, 3, 7})}, {"order", to_npy(order, {2, 3})}});
+  formats::write_npz(files / "p.npz", {{"features", formats::to_npy(features, {2, 3, 7})}, {"order", formats::to_npy(order, {2, 3})}});
   const auto raw = opened({{"task", "pointer"}}, {path("p.npz")});
   EXPECT_EQ(raw->input_rows(0), 2);
   EXPECT_EQ(raw->input_rows(1), 3);
-  write_npz(files / "p.npz", {{"features", to_npy(features, {2, 3, 7})}});
+  formats::write_npz(files / "p.npz", {{"features", formats::to_npy(features, {2, 3, 7})}});
   EXPECT_EQ(opened({{"task", "pointer"}}, {path("p.npz")})->input_rows(0), 3) << "nothing says where a set ends";
 }
 
 TEST_F(FilesStore, OneBadFileIsOneBadSample) {
-  synth("sequence", {.layout = "npy", .out = files / "raw", .samples = 3});
+  synth::synth("sequence", {.layout = "npy", .out = files / "raw", .samples = 3});
   std::ofstream(files / "raw/zz.npy") << "no array";
-  write_npz(files / "bad.npz", {{"x", to_npy(std::vector<float>{1}, {1})}});
-  write_npz(files / "nan.npz", {{"features", to_npy(std::vector<float>(7, NAN), {1, 1, 7})}});
+  formats::write_npz(files / "bad.npz", {{"x", formats::to_npy(std::vector<float>{1}, {1})}});
+  formats::write_npz(files / "nan.npz", {{"features", formats::to_npy(std::vector<float>(7, NAN), {1, 1, 7})}});
   std::ofstream(files / "no.png") << "no picture";
-  const auto fails = [&](const Store& store, int64_t id, const std::vector<std::string>& parts) {
+  const auto fails = [&](const data::Store& store, int64_t id, const std::vector<std::string>& parts) {
     std::vector<std::byte> out(static_cast<size_t>(store.input_bytes(id)));
     expect_error<DataError>([&] { store.read_input(id, out); }, parts);
   };
@@ -124,7 +125,7 @@ TEST_F(FilesStore, WhatIsNeededIsSaid) {
         opened({{"task", "sequence"}, {"features", "many"}}, {path("x")});
       },
       {"features: many"});
-  synth("classify", {.out = files / "d.h5", .samples = 10, .size = 16});
+  synth::synth("classify", {.out = files / "d.h5", .samples = 10, .size = 16});
   expect_error<DataError>(
       [&] {
         opened({{"task", "classify"}, {"image_size", "8"}}, {path("d.h5")});
@@ -133,7 +134,7 @@ TEST_F(FilesStore, WhatIsNeededIsSaid) {
 }
 
 TEST_F(FilesStore, ManyThreadsReadAtOnce) {
-  synth("classify", {.layout = "images", .out = files / "raw", .samples = 20, .size = 32});
+  synth::synth("classify", {.layout = "images", .out = files / "raw", .samples = 20, .size = 32});
   const auto raw = opened({{"task", "classify"}, {"image_size", "16"}}, {path("raw")});
   std::vector<uint64_t> sums(20), again(20);
   for (int64_t id = 0; id < 20; ++id) sums[id] = raw->checksum(id);
@@ -149,4 +150,4 @@ TEST_F(FilesStore, ManyThreadsReadAtOnce) {
 }
 
 }  // namespace
-}  // namespace dtrain::data
+}  // namespace dtrain::convert

@@ -1,11 +1,11 @@
-#include "data/convert/head_pose.h"
+#include "convert/head_pose.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numbers>
 
-namespace dtrain::data {
+namespace dtrain::convert {
 namespace {
 
 constexpr double kDegree = std::numbers::pi / 180;
@@ -81,4 +81,4 @@ TEST(HeadPose, RangeAndFiniteness) {
 }
 
 }  // namespace
-}  // namespace dtrain::data
+}  // namespace dtrain::convert

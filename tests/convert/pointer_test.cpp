@@ -4,16 +4,17 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "convert/convert.h"
+#include "convert/pointer_file.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/strings.h"
-#include "data/convert/convert.h"
-#include "data/convert/npz.h"
-#include "data/convert/pointer_file.h"
+#include "data/hdf5/file_store.h"
+#include "formats/npz.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 
-namespace dtrain::data {
+namespace dtrain::convert {
 namespace {
 
 using testing::expect_error;
@@ -29,10 +30,10 @@ class Pointer : public ::testing::Test {
     Numbers order;
     for (int64_t i = 0; i < sets * 3 * width; ++i) features.push_back(static_cast<float>(i));
     for (int64_t i = 0; i < sets; ++i) order.insert(order.end(), {1, 0, -1});
-    return {{"features", to_npy(features, {sets, 3, width})}, {"order", to_npy(order, {sets, 3})}};
+    return {{"features", formats::to_npy(features, {sets, 3, width})}, {"order", formats::to_npy(order, {sets, 3})}};
   }
   ConvertSummary converted(const Arrays& arrays) const {
-    write_npz(files / "p.npz", arrays);
+    formats::write_npz(files / "p.npz", arrays);
     ConvertOptions o;
     o.source = files / "p.npz";
     o.out = files / "o.h5";
@@ -49,28 +50,28 @@ TEST_F(Pointer, SevenFeaturesGetIsVisited) {
   const ConvertSummary summary = converted(padded(20, 7));
   EXPECT_EQ(summary.kept, 20);
   EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 16}, {"val", 2}}));
-  const auto store = Store::open(files / "o.h5");
+  const auto store = data::open_file(files / "o.h5");
   store->verify();
   EXPECT_EQ(store->schema().task, "pointer");
-  EXPECT_EQ(store->schema().input, (Field{Element::kFloat32, {kVariable, 8}}));
-  EXPECT_EQ(store->schema().target, (Field{Element::kInt64, {kVariable}}));
+  EXPECT_EQ(store->schema().input, (data::Field{data::Element::kFloat32, {data::kVariable, 8}}));
+  EXPECT_EQ(store->schema().target, (data::Field{data::Element::kInt64, {data::kVariable}}));
   EXPECT_EQ(store->source(3), "p.npz#3");
-  EXPECT_EQ(read_input_as<float>(*store, 1), (Floats{21, 22, 23, 24, 25, 26, 27, 0, 28, 29, 30, 31, 32, 33, 34, 0}));
-  EXPECT_EQ(read_target_as<int64_t>(*store, 1), (Numbers{1, 0}));
+  EXPECT_EQ(data::read_input_as<float>(*store, 1), (Floats{21, 22, 23, 24, 25, 26, 27, 0, 28, 29, 30, 31, 32, 33, 34, 0}));
+  EXPECT_EQ(data::read_target_as<int64_t>(*store, 1), (Numbers{1, 0}));
 }
 
 TEST_F(Pointer, EightFeaturesStay) {
   converted(padded(4, 8));
-  EXPECT_EQ(read_input_as<float>(*Store::open(files / "o.h5"), 0)[7], 7);
+  EXPECT_EQ(data::read_input_as<float>(*data::open_file(files / "o.h5"), 0)[7], 7);
 }
 
 TEST_F(Pointer, LengthsAndSplitsAreTheFilesOwn) {
   Arrays arrays = padded(3, 7);
-  arrays["lengths"] = to_npy(Numbers{2, 1, 3}, {3});
-  arrays["order"] = to_npy(Numbers{0, 1, -1, 0, -1, -1, 2, 1, 0}, {3, 3});
-  arrays["split"] = to_npy(Numbers{2, 1, 0}, {3});
+  arrays["lengths"] = formats::to_npy(Numbers{2, 1, 3}, {3});
+  arrays["order"] = formats::to_npy(Numbers{0, 1, -1, 0, -1, -1, 2, 1, 0}, {3, 3});
+  arrays["split"] = formats::to_npy(Numbers{2, 1, 0}, {3});
   converted(arrays);
-  const auto store = Store::open(files / "o.h5");
+  const auto store = data::open_file(files / "o.h5");
   EXPECT_EQ(store->input_rows(1), 1);
   EXPECT_EQ(store->input_rows(2), 3);
   EXPECT_EQ(store->split("train"), Numbers{2});
@@ -80,19 +81,19 @@ TEST_F(Pointer, LengthsAndSplitsAreTheFilesOwn) {
 
 TEST_F(Pointer, RaggedSets) {
   Floats values(6 * 7, 1.0f);
-  const Arrays arrays{{"values", to_npy(values, {6, 7})},
-                      {"offsets", to_npy(Numbers{0, 1, 4, 6}, {4})},
-                      {"order", to_npy(Numbers{0, 2, 0, 1, 1, 0}, {6})}};
+  const Arrays arrays{{"values", formats::to_npy(values, {6, 7})},
+                      {"offsets", formats::to_npy(Numbers{0, 1, 4, 6}, {4})},
+                      {"order", formats::to_npy(Numbers{0, 2, 0, 1, 1, 0}, {6})}};
   EXPECT_EQ(converted(arrays).kept, 3);
-  const auto store = Store::open(files / "o.h5");
-  EXPECT_EQ(read_target_as<int64_t>(*store, 1), (Numbers{2, 0, 1}));
+  const auto store = data::open_file(files / "o.h5");
+  EXPECT_EQ(data::read_target_as<int64_t>(*store, 1), (Numbers{2, 0, 1}));
   Arrays wrong = arrays;
-  wrong["offsets"] = to_npy(Numbers{0, 4, 1, 6}, {4});
+  wrong["offsets"] = formats::to_npy(Numbers{0, 4, 1, 6}, {4});
   refused(wrong, {"p.npz", "offsets do not rise from 0 to 6"});
   wrong.erase("offsets");
   refused(wrong, {"no offsets"});
   wrong = arrays;
-  wrong["order"] = to_npy(Numbers{0, 1}, {2});
+  wrong["order"] = formats::to_npy(Numbers{0, 1}, {2});
   refused(wrong, {"order", "expected [6]"});
 }
 
@@ -101,10 +102,10 @@ TEST_F(Pointer, SetsThatCannotBeUsedAreQuarantinedByNumber) {
   Floats features(9 * 3 * 7, 0.5f);
   features[(1 * 3 + 1) * 7 + 4] = NAN;
   features[(2 * 3 + 2) * 7] = INFINITY;  // beyond the length of 2: harms nobody
-  arrays["features"] = to_npy(features, {9, 3, 7});
-  arrays["lengths"] = to_npy(Numbers{2, 2, 2, 2, 2, 4, 0, -1, 2}, {9});
+  arrays["features"] = formats::to_npy(features, {9, 3, 7});
+  arrays["lengths"] = formats::to_npy(Numbers{2, 2, 2, 2, 2, 4, 0, -1, 2}, {9});
   arrays["order"] =
-      to_npy(Numbers{1, 0, -1, 1, 0, -1, 1, 0, -1, 1, 1, -1, 2, 0, -1, 0, 1, 2, -1, -1, -1, 0, 1, -1, 1, 0, 2}, {9, 3});
+      formats::to_npy(Numbers{1, 0, -1, 1, 0, -1, 1, 0, -1, 1, 1, -1, 2, 0, -1, 0, 1, 2, -1, -1, -1, 0, 1, -1, 1, 0, 2}, {9, 3});
   const ConvertSummary summary = converted(arrays);
   EXPECT_EQ(summary.kept, 2);
   std::map<std::string, std::string> why;
@@ -123,21 +124,21 @@ TEST_F(Pointer, SetsThatCannotBeUsedAreQuarantinedByNumber) {
 }
 
 TEST_F(Pointer, FilesOfAnotherFormSayWhatIsExpected) {
-  refused({{"x", to_npy(Floats{1}, {1})}}, {"its arrays are x", "features [N, L, 7 or 8]"});
+  refused({{"x", formats::to_npy(Floats{1}, {1})}}, {"its arrays are x", "features [N, L, 7 or 8]"});
   Arrays arrays = padded(2, 7);
   arrays.erase("order");
   refused(arrays, {"no order"});
-  arrays["order"] = to_npy(Numbers{0, 1}, {1, 2});
+  arrays["order"] = formats::to_npy(Numbers{0, 1}, {1, 2});
   refused(arrays, {"order", "expected [2, L]"});
-  arrays["order"] = to_npy(Floats{0, 1.5f, 2, 3}, {2, 2});
+  arrays["order"] = formats::to_npy(Floats{0, 1.5f, 2, 3}, {2, 2});
   refused(arrays, {"order", "1.5"});
   refused(padded(2, 5), {"features", "[2, 3, 5]"});
-  refused({{"features", to_npy(Floats{}, {5, 0, 7})}}, {"[5, 0, 7]"});
+  refused({{"features", formats::to_npy(Floats{}, {5, 0, 7})}}, {"[5, 0, 7]"});
   arrays = padded(2, 7);
-  arrays["lengths"] = to_npy(Numbers{1}, {1});
+  arrays["lengths"] = formats::to_npy(Numbers{1}, {1});
   refused(arrays, {"lengths", "expected [2]"});
   arrays = padded(2, 7);
-  arrays["split"] = to_npy(Numbers{0, 3}, {2});
+  arrays["split"] = formats::to_npy(Numbers{0, 3}, {2});
   refused(arrays, {"split holds 3"});
   std::ofstream(files / "p.npz") << "no archive";
   ConvertOptions o;
@@ -149,4 +150,4 @@ TEST_F(Pointer, FilesOfAnotherFormSayWhatIsExpected) {
 }
 
 }  // namespace
-}  // namespace dtrain::data
+}  // namespace dtrain::convert

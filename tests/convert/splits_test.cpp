@@ -6,15 +6,15 @@
 #include <map>
 #include <set>
 
+#include "convert/assign_splits.h"
+#include "convert/head_pose_set.h"
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/convert/assign_splits.h"
-#include "data/convert/head_pose_set.h"
-#include "data/convert/mat_file.h"
+#include "formats/mat_file.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 
-namespace dtrain::data {
+namespace dtrain::convert {
 namespace {
 
 class Fixed : public HeadPoseSet {
@@ -77,14 +77,14 @@ TEST(AssignSplits, ListsDecideAndAreChecked) {
 
 TEST(LandmarkBox, IsHopenetsRectangleMadeSquare) {
   // 100 wide, 50 high: 12 wider on each side; 20 above, 6 below; the square of 124 about (150, 218).
-  const Matrix points{.rows = 2, .columns = 3, .values = {100, 200, 200, 250, -1, -1}};
-  const Box box = landmark_box(points);
+  const formats::Matrix points{.rows = 2, .columns = 3, .values = {100, 200, 200, 250, -1, -1}};
+  const formats::Box box = landmark_box(points);
   EXPECT_NEAR(box.left, 88, 1e-9);
   EXPECT_NEAR(box.right, 212, 1e-9);
   EXPECT_NEAR(box.top, 218 - 62, 1e-9);
   EXPECT_NEAR(box.bottom, 218 + 62, 1e-9);
   const auto refused = [](std::vector<double> values, size_t rows, const char* part) {
-    const Matrix bad{.rows = rows, .columns = values.size() / rows, .values = values};
+    const formats::Matrix bad{.rows = rows, .columns = values.size() / rows, .values = values};
     testing::expect_error<DataError>([&] { landmark_box(bad); }, {part});
   };
   refused({1, 2, 3}, 1, "2 rows");
@@ -107,4 +107,4 @@ TEST(BiwiPersons, FourPeopleWereRecordedTwice) {
 }
 
 }  // namespace
-}  // namespace dtrain::data
+}  // namespace dtrain::convert

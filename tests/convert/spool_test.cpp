@@ -1,4 +1,4 @@
-#include "data/convert/spool.h"
+#include "convert/spool.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 
-namespace dtrain::data {
+namespace dtrain::convert {
 namespace {
 
 using Kind = Outcome::Kind;
@@ -143,4 +143,4 @@ TEST(Spool, RemoveLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace dtrain::data
+}  // namespace dtrain::convert

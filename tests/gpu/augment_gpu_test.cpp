@@ -6,9 +6,9 @@
 
 #include <vector>
 
-#include "data/loader.h"
-#include "data/memory_store.h"
-#include "data/row_store.h"
+#include "data/loader/loader.h"
+#include "support/memory_store.h"
+#include "support/row_store.h"
 
 namespace dtrain::data {
 namespace {

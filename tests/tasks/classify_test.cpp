@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
-#include "data/memory_store.h"
-#include "data/sample_defect.h"
+#include "data/loader/sample_check.h"
+#include "support/memory_store.h"
 #include "tasks/classify/class_weights.h"
 #include "tasks/task.h"
 

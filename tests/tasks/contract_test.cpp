@@ -21,6 +21,7 @@
 #include "tasks/module_file.h"
 #include "train/evaluate.h"
 #include "train/trainer.h"
+#include "data/order/splits.h"
 
 namespace dtrain::tasks {
 namespace {

@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "core/strings.h"
-#include "data/layout.h"
+#include "data/hdf5/layout.h"
 #include "data/store.h"
 #include "tasks/task.h"
 

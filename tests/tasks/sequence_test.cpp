@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "data/sample_defect.h"
+#include "data/loader/sample_check.h"
 #include "models/models.h"
 #include "models/random_context.h"
 #include "tasks/confusion.h"

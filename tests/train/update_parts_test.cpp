@@ -19,6 +19,7 @@
 #include "train/pace.h"
 #include "train/padding.h"
 #include "train/weight_average.h"
+#include "data/order/splits.h"
 
 namespace dtrain::train {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "data/shard.h"
+#include "data/order/shard.h"
 
 namespace dtrain::train {
 namespace {

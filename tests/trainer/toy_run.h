@@ -11,13 +11,14 @@
 #include <thread>
 
 #include "core/error.h"
-#include "data/memory_store.h"
 #include "dist/thread_communicator.h"
 #include "models/batch_norm.h"
 #include "models/state.h"
+#include "support/memory_store.h"
 #include "train/content_transfer.h"
 #include "train/overfit.h"
 #include "train/trainer.h"
+#include "data/order/splits.h"
 
 namespace dtrain::train {
 

@@ -1,0 +1,115 @@
+#include "convert/biwi_files.h"
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "formats/read_file.h"
+
+namespace dtrain::convert {
+namespace {
+
+// All numbers of a text file. The published files differ in blank lines and trailing spaces, never in order.
+std::vector<double> numbers(const std::filesystem::path& file, size_t least) {
+  std::ifstream in;
+  if (std::filesystem::is_regular_file(file)) in.open(file);
+  if (!in.is_open()) throw DataError(str(file.filename().string(), " is missing or cannot be opened"));
+  constexpr uint64_t kMostTextBytes = 65536;
+  formats::check_file_bytes(std::filesystem::file_size(file), kMostTextBytes);
+  std::vector<double> values;
+  std::string word;
+  while (in >> word) {
+    char* end = nullptr;
+    values.push_back(std::strtod(word.c_str(), &end));
+    if (*end != '\0') throw DataError(str(file.filename().string(), " holds '", word, "' where a number should be"));
+    if (!std::isfinite(values.back())) throw DataError(str(file.filename().string(), " holds ", word));
+  }
+  if (values.size() < least) {
+    throw DataError(str(file.filename().string(), " holds ", values.size(), " numbers, at least ", least, " expected"));
+  }
+  return values;
+}
+
+Matrix3 matrix_at(const std::vector<double>& values, size_t first) {
+  Matrix3 m{};
+  for (size_t i = 0; i < 9; ++i) m[i / 3][i % 3] = values[first + i];
+  return m;
+}
+
+Vector3 vector_at(const std::vector<double>& values, size_t first) {
+  return {values[first], values[first + 1], values[first + 2]};
+}
+
+void check_rotation(const Matrix3& r, const std::filesystem::path& file) {
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      const double dot = r[i][0] * r[j][0] + r[i][1] * r[j][1] + r[i][2] * r[j][2];
+      if (std::abs(dot - (i == j ? 1 : 0)) > 0.02) {
+        throw DataError(str(file.filename().string(), ": its matrix is not a rotation (rows ", i, " and ", j, ")"));
+      }
+    }
+  }
+}
+
+std::ostream& operator<<(std::ostream& out, const Vector3& v) { return out << v[0] << ' ' << v[1] << ' ' << v[2]; }
+std::ostream& operator<<(std::ostream& out, const Matrix3& m) { return out << m[0] << '\n' << m[1] << '\n' << m[2]; }
+
+}  // namespace
+
+BiwiCalibration read_biwi_calibration(const std::filesystem::path& file) {
+  const std::vector<double> values = numbers(file, 9 + 4 + 9 + 3);
+  BiwiCalibration calibration{.camera = matrix_at(values, 0),
+                              .rotation = matrix_at(values, 13),
+                              .translation = vector_at(values, 22),
+                              .width = 640,
+                              .height = 480};
+  if (values.size() >= 27) {
+    calibration.width = static_cast<int>(values[25]);
+    calibration.height = static_cast<int>(values[26]);
+  }
+  check_rotation(calibration.rotation, file);
+  if (!(calibration.camera[0][0] > 0 && calibration.camera[1][1] > 0)) {
+    throw DataError(str(file.filename().string(), ": the focal lengths are not positive"));
+  }
+  return calibration;
+}
+
+BiwiPose read_biwi_pose(const std::filesystem::path& file) {
+  const std::vector<double> values = numbers(file, 12);
+  const BiwiPose pose{.rotation = matrix_at(values, 0), .centre = vector_at(values, 9)};
+  check_rotation(pose.rotation, file);
+  return pose;
+}
+
+std::string to_text(const BiwiCalibration& c) {
+  std::ostringstream out;
+  out.precision(9);
+  out << c.camera << "\n\n0 0 0 0\n\n"
+      << c.rotation << "\n\n"
+      << c.translation << "\n\n"
+      << c.width << ' ' << c.height << '\n';
+  return out.str();
+}
+
+std::string to_text(const BiwiPose& pose) {
+  std::ostringstream out;
+  out.precision(9);
+  out << pose.rotation << "\n\n" << pose.centre << '\n';
+  return out.str();
+}
+
+formats::Box head_box(const BiwiPose& pose, const BiwiCalibration& c) {
+  Vector3 centre = c.rotation * pose.centre;
+  for (int i = 0; i < 3; ++i) centre[i] += c.translation[i];
+  if (centre[2] < 100)
+    throw DataError(str("the head's centre lies ", fixed(centre[2], 1), " mm in front of the camera"));
+  const Vector3 projected = c.camera * centre;
+  const double x = projected[0] / projected[2], y = projected[1] / projected[2];
+  const double half = c.camera[0][0] / centre[2] * kHeadBoxMm / 2;
+  return {.left = x - half, .top = y - half, .right = x + half, .bottom = y + half};
+}
+
+}  // namespace dtrain::convert

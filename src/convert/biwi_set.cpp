@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "convert/biwi_files.h"
+#include "convert/head_pose_set.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "formats/list_files.h"
+
+namespace dtrain::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Who is in which sequence, from the data set's documentation (as in its Hugging Face loader): 20 people, four twice.
+const std::map<std::string, std::string> kPersons{
+    {"01", "F01"}, {"02", "F02"}, {"03", "F03"}, {"04", "F04"}, {"05", "F05"}, {"06", "F06"},
+    {"07", "M01"}, {"08", "M02"}, {"09", "M03"}, {"10", "M04"}, {"11", "M05"}, {"12", "M06"},
+    {"13", "M07"}, {"14", "M08"}, {"15", "F03"}, {"16", "M09"}, {"17", "M10"}, {"18", "F05"},
+    {"19", "M11"}, {"20", "M12"}, {"21", "F02"}, {"22", "M01"}, {"23", "M13"}, {"24", "M14"}};
+
+constexpr const char* kPicture = "_rgb";
+constexpr const char* kPose = "_pose.txt";
+
+bool two_digits(const std::string& name) {
+  return name.size() == 2 && name.find_first_not_of("0123456789") == std::string::npos;
+}
+
+class Biwi : public HeadPoseSet {
+ public:
+  Biwi(fs::path folder, int size, const std::vector<std::string>& test)
+      : HeadPoseSet(size), folder_(std::move(folder)) {
+    for (const fs::path& path : formats::folder_entries(folder_)) {
+      const std::string sequence = path.filename().string();
+      if (!two_digits(sequence) || !fs::is_directory(path)) continue;
+      sequences_.insert(sequence);
+      for (const std::string& name : frames(path)) {
+        samples_.push_back({sequence + "/" + name, biwi_person(sequence)});
+      }
+    }
+    std::sort(samples_.begin(), samples_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    for (const std::string& sequence : test) {
+      if (!sequences_.contains(sequence)) {
+        throw DataError(str("test sequence ", sequence, " is not in ", folder_.string(), ", which holds ",
+                            join(std::vector<std::string>(sequences_.begin(), sequences_.end()), ", ")));
+      }
+    }
+    for (const std::string& sequence : test.empty() ? kBiwiTestSequences : test) {
+      if (sequences_.contains(sequence)) test_groups_.push_back(biwi_person(sequence));
+    }
+  }
+
+  std::vector<std::string> test_groups() const override { return test_groups_; }
+
+  // From what is stored: a sequence may be named and be damaged, or be tested because its person is.
+  std::string protocol(const std::vector<std::string>& tested) const override {
+    std::set<std::string> sequences;
+    for (const std::string& name : tested) sequences.insert(name.substr(0, name.find('/')));
+    if (sequences.empty()) return "BIWI: no test sequences";
+    return str("BIWI: test sequences ", join(std::vector<std::string>(sequences.begin(), sequences.end()), ", "),
+               "; split by person");
+  }
+
+ protected:
+  LabelledImage read_picture(const RawSample& sample, int size) const override {
+    const fs::path picture = folder_ / sample.name;
+    const std::string file = picture.filename().string();
+    const fs::path pose_file = picture.parent_path() / (file.substr(0, file.rfind(kPicture)) + kPose);
+    if (!fs::exists(picture)) throw DataError("there is a pose file, but no picture");
+    const BiwiPose pose = read_biwi_pose(pose_file);
+    const formats::Box box = head_box(pose, read_biwi_calibration(picture.parent_path() / "rgb.cal"));
+    const HeadPose angles = head_pose(pose.rotation);
+    return {formats::resample(formats::read_image(picture), box, size, size), angles};
+  }
+
+ private:
+  // Names of the pictures, also of those of which only the pose file is there.
+  static std::set<std::string> frames(const fs::path& folder) {
+    std::set<std::string> names;
+    for (const fs::path& path : formats::folder_entries(folder)) {
+      const std::string name = path.filename().string();
+      if (!name.starts_with("frame_")) continue;
+      if (name.ends_with("_rgb.png") || name.ends_with("_rgb.jpg")) names.insert(name);
+      if (!name.ends_with(kPose)) continue;
+      const std::string stem = name.substr(0, name.size() - std::string(kPose).size()) + kPicture;
+      names.insert(fs::exists(folder / (stem + ".jpg")) ? stem + ".jpg" : stem + ".png");
+    }
+    return names;
+  }
+
+  fs::path folder_;
+  std::set<std::string> sequences_;
+  std::vector<std::string> test_groups_;
+};
+
+}  // namespace
+
+std::string biwi_person(const std::string& sequence) {
+  const auto found = kPersons.find(sequence);
+  return found == kPersons.end() ? sequence : found->second;
+}
+
+std::unique_ptr<RawSet> open_biwi(const fs::path& folder, int size, const std::vector<std::string>& test) {
+  const fs::path inner = fs::is_directory(folder / "hpdb") ? folder / "hpdb" : folder;
+  auto set = std::make_unique<Biwi>(inner, size, test);
+  if (set->samples().empty()) {
+    throw DataError(str("no samples in ", inner.string(),
+                        ". Expected: folders 01 to 24 with rgb.cal, frame_NNNNN_rgb.png and frame_NNNNN_pose.txt"));
+  }
+  return set;
+}
+
+}  // namespace dtrain::convert

@@ -1,0 +1,347 @@
+#include "convert/convert.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+
+#include "convert/head_pose.h"
+#include "convert/raw_set.h"
+#include "convert/spool.h"
+#include "core/check.h"
+#include "core/file_system.h"
+#include "core/hash.h"
+#include "core/parallel.h"
+#include "core/strings.h"
+#include "data/hdf5/writer.h"
+
+namespace dtrain::convert {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kLargestSize = 4096;
+constexpr uint64_t kContentVersion = 3;  // of decoding, crop and scaling: a spool of another one is not gone on with
+
+std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options, int size,
+                                     const ReportProgress& report) {
+  if (name == "pointer") {
+    if (!fs::exists(options.source)) throw DataError(str("no such file: ", options.source.string()));
+    return open_pointer_sets(options.source);
+  }
+  if (!fs::is_directory(options.source)) {
+    throw DataError(str(fs::exists(options.source) ? "not a folder: " : "no such folder: ", options.source.string(),
+                        name == "images" || name == "sequence" ? " (the folder with one sub-folder for each class)"
+                                                               : " (the folder of the published data set)"));
+  }
+  if (name == "images") return open_images(options.source, size);
+  if (name == "sequence") return open_sequences(options.source, options.threads, report);
+  if (name == "300wlp") return open_300wlp(options.source, size);
+  if (name == "aflw2000") return open_aflw2000(options.source, size);
+  DTRAIN_CHECK(name == "biwi");
+  return open_biwi(options.source, size, options.test_sequences);
+}
+
+void check(const std::string& name, const ConvertOptions& options) {
+  if (std::count(converter_names().begin(), converter_names().end(), name) == 0) {
+    const std::string near = nearest(name, converter_names());
+    throw UsageError(str("unknown data set ", name, ".", near.empty() ? "" : " Did you mean " + near + "?",
+                         " Known: ", join(converter_names(), ", ")));
+  }
+  if (!options.test_sequences.empty() && name != "biwi") throw UsageError("--test-sequences is of biwi, not " + name);
+  if (options.size < 0 || options.size > kLargestSize) {
+    throw UsageError(str("--size ", options.size, " is not between 1 and ", kLargestSize));
+  }
+  const auto check_share = [](const char* flag, double share) {
+    if (!(share >= 0 && share < 1)) throw UsageError(str(flag, " ", share, " is not in [0, 1)"));
+  };
+  const double val_share = options.split.val_share.value_or(0);
+  check_share("--test-share", options.split.test_share);
+  check_share("--val-share", val_share);
+  if (options.split.test_share + val_share >= 1) {
+    throw UsageError(
+        str("--test-share ", options.split.test_share, " and --val-share ", val_share, " leave nothing to train with"));
+  }
+  check_new_file(options.out, options.force);
+}
+
+uint64_t fingerprint(const std::string& name, const ConvertOptions& options, const RawSet& set) {
+  std::string all = str(name, '\n', kContentVersion, '\n', fs::absolute(options.source).string(), '\n');
+  for (const int64_t size : set.schema().input.shape) all += str(size, ' ');
+  all += '\n' + set.content_key();
+  for (const std::string& one : set.classes()) all += '\n' + one;
+  for (const RawSample& sample : set.samples()) all += '\n' + sample.name;
+  return xxh64(std::as_bytes(std::span(all)));
+}
+
+// Spool and result lie side by side for a moment: said now rather than after an hour.
+ConvertPlan plan(const fs::path& out, const fs::path& partial, const RawSet& set) {
+  const fs::path folder = out.has_parent_path() ? out.parent_path() : ".";
+  real_file_system().create_folders(folder);
+  std::error_code unknown;
+  const fs::space_info space = fs::space(folder, unknown);
+  const auto there = fs::file_size(partial / "samples", unknown);
+  const auto bytes = static_cast<double>(set.expected_bytes());
+  return {.samples = static_cast<int64_t>(set.samples().size()),
+          .output_bytes = bytes,
+          .working_bytes = std::max(0.0, 2 * bytes - (unknown ? 0.0 : static_cast<double>(there))),
+          .free_bytes = space.available == static_cast<uintmax_t>(-1) ? 0 : static_cast<double>(space.available)};
+}
+
+void refuse_if_it_does_not_fit(const ConvertPlan& plan, const fs::path& out) {
+  if (plan.free_bytes == 0 || plan.free_bytes >= plan.working_bytes) return;
+  throw OutputError(str("not enough space for ", out.string(), ": ", human_bytes(plan.working_bytes),
+                        " needed while it is made, ", human_bytes(plan.free_bytes),
+                        " free. Free some, choose another disk with --out, or a smaller --size"));
+}
+
+void remove_leftovers(const fs::path& out) {  // temporary files: OUT.tmp and a process id
+  const std::string prefix = out.filename().string() + ".tmp";
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(out.has_parent_path() ? out.parent_path() : ".", ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = name.starts_with(prefix) && name.size() > prefix.size() &&
+                      name.find_first_not_of("0123456789", prefix.size()) == std::string::npos;
+    if (ours) fs::remove(entry.path(), ignored);
+  }
+}
+
+// When a sample's file last changed in any way, in nanoseconds; 0 where its name is of a part of a file, of which
+// content_key() tells.
+int64_t version_of(const fs::path& source, const RawSample& sample) {
+  struct stat status {};
+  if (::stat((source / sample.name).c_str(), &status) != 0) return 0;
+  return int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec;
+}
+
+void read_one(const RawSet& set, int64_t sample, int64_t version, Spool& spool) {
+  Record record;
+  try {
+    record = set.read(static_cast<size_t>(sample));
+  } catch (const DataError& error) {
+    spool.damaged(sample, error.what());
+    return;
+  } catch (const std::bad_alloc&) {
+    spool.damaged(sample, "does not fit into memory");
+    return;
+  }
+  if (record.beyond_range)
+    spool.beyond_range(sample, version);
+  else
+    spool.keep(sample, record.input, record.target, version);
+}
+
+// All samples that are in a split and not yet in the spool.
+void read_all(const RawSet& set, const std::vector<std::string>& splits, const ConvertOptions& options, Spool& spool,
+              const ReportProgress& report) {
+  std::vector<int64_t> open;
+  int64_t resumed = 0;
+  for (size_t i = 0; i < splits.size(); ++i) {
+    if (splits[i].empty()) continue;
+    if (spool.outcome(static_cast<int64_t>(i)).kind == Outcome::Kind::kOpen)
+      open.push_back(static_cast<int64_t>(i));
+    else
+      ++resumed;
+  }
+  parallel_for(static_cast<int64_t>(open.size()), options.threads,
+               [&](int64_t i) {
+                 const int64_t sample = open[static_cast<size_t>(i)];
+                 const RawSample& named = set.samples()[static_cast<size_t>(sample)];
+                 read_one(set, sample, version_of(options.source, named), spool);
+               },
+               report, {.stage = "reading", .done = resumed, .resumed = resumed});
+}
+
+// Samples of the other splits that are, byte for byte, also in the training split.
+int64_t count_repeated(const std::vector<std::string>& splits, const Spool& spool) {
+  std::set<std::pair<uint64_t, int64_t>> trained;
+  int64_t repeated = 0;
+  for (const bool training : {true, false}) {
+    for (size_t i = 0; i < splits.size(); ++i) {
+      const Outcome& outcome = spool.outcome(static_cast<int64_t>(i));
+      if (outcome.kind != Outcome::Kind::kKept || (splits[i] == "train") != training) continue;
+      const std::pair key(outcome.checksum, outcome.input_bytes);
+      if (training)
+        trained.insert(key);
+      else
+        repeated += static_cast<int64_t>(trained.count(key));
+    }
+  }
+  return repeated;
+}
+
+ConvertSummary summarise(const RawSet& set, const std::vector<std::string>& splits, const Spool& spool) {
+  ConvertSummary summary;
+  summary.found = static_cast<int64_t>(set.samples().size());
+  summary.resumed = spool.resumed();
+  summary.straddling_groups = straddling_groups(set.samples(), splits);
+  summary.repeated = count_repeated(splits, spool);
+  for (const std::string& name : set.classes()) summary.classes.emplace_back(name, 0);
+  int64_t bytes = 0;
+  for (size_t i = 0; i < splits.size(); ++i) {
+    const Outcome& outcome = spool.outcome(static_cast<int64_t>(i));
+    if (splits[i].empty()) {
+      ++summary.unlisted;
+    } else if (outcome.kind == Outcome::Kind::kKept) {
+      ++summary.kept;
+      ++summary.splits[splits[i]];
+      bytes += outcome.input_bytes;
+      const int64_t label = set.samples()[i].label;
+      if (label >= 0) ++summary.classes[static_cast<size_t>(label)].second;
+    } else if (outcome.kind == Outcome::Kind::kBeyondRange) {
+      ++summary.beyond_range;
+    } else {
+      summary.quarantined.push_back({set.samples()[i].name, outcome.reason});
+    }
+  }
+  summary.schema = set.schema();
+  summary.schema.samples = summary.kept;
+  if (summary.kept > 0) {
+    summary.mean_rows =
+        static_cast<double>(bytes / summary.schema.input.row_bytes()) / static_cast<double>(summary.kept);
+  }
+  return summary;
+}
+
+void write_quarantine(const fs::path& out, ConvertSummary& summary) {
+  const fs::path file = out.string() + ".quarantine.json";
+  if (summary.quarantined.empty()) {
+    std::error_code ignored;
+    fs::remove(file, ignored);  // of an earlier conversion
+    return;
+  }
+  nlohmann::ordered_json samples = nlohmann::ordered_json::array();
+  for (const Quarantined& entry : summary.quarantined)
+    samples.push_back({{"name", entry.name}, {"reason", entry.reason}});
+  const nlohmann::ordered_json json{{"file", out.filename().string()}, {"quarantined", samples}};
+  write_atomically(real_file_system(), file,
+                   json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  summary.quarantine_file = file;
+}
+
+std::string first_damage(const ConvertSummary& summary) {
+  if (summary.quarantined.empty()) return "";
+  const Quarantined& first = summary.quarantined[0];
+  return str(" The first: ", first.name, ": ", first.reason, ". All in ", summary.quarantine_file.string());
+}
+
+std::string nothing_left(const fs::path& source, const ConvertSummary& summary) {
+  std::string message = str("none of the ", summary.found, " samples in ", source.string(),
+                            " can be used: ", summary.quarantined.size(), " damaged, ");
+  if (summary.beyond_range > 0) message += str(summary.beyond_range, " beyond ±", kLargestAngle, " degrees, ");
+  return message + str(summary.unlisted, " in no list.") + first_damage(summary);
+}
+
+// Why what was read makes no data set; "" if it does. Known only when all has been read: what was damaged may have been
+// all that there was, or all that a class had.
+std::string defect(const fs::path& source, const RawSet& set, const std::vector<std::string>& splits,
+                   const Spool& spool, const ConvertSummary& summary) {
+  if (summary.kept == 0) return nothing_left(source, summary);
+  std::vector<int64_t> trained(summary.classes.size());
+  for (size_t i = 0; i < splits.size(); ++i) {
+    const int64_t label = set.samples()[i].label;
+    if (label < 0 || spool.outcome(static_cast<int64_t>(i)).kind != Outcome::Kind::kKept) continue;
+    if (splits[i] == "train") ++trained[static_cast<size_t>(label)];
+  }
+  const bool training = summary.splits.contains("train");
+  for (size_t label = 0; label < trained.size(); ++label) {
+    const auto& [name, kept] = summary.classes[label];
+    if (kept > 0 && (trained[label] > 0 || !training)) continue;
+    return str("no usable sample of the class ", name, kept > 0 ? " is in the training split" : "", ".",
+               first_damage(summary));
+  }
+  return "";
+}
+
+std::string protocol_of(const RawSet& set, const SplitOptions& options, const data::Writer::Extras& extras) {
+  if (options.by_list()) return "splits by the lists given";
+  std::vector<std::string> tested;
+  const auto test = extras.splits.find("test");
+  if (test != extras.splits.end()) {
+    for (const int64_t id : test->second) tested.push_back(extras.source[static_cast<size_t>(id)]);
+  }
+  return set.protocol(tested);
+}
+
+void assemble(const std::string& name, const ConvertOptions& options, const RawSet& set,
+              const std::vector<std::string>& splits, const Spool& spool, const ReportProgress& report,
+              ConvertSummary& summary) {
+  std::vector<int64_t> kept, input_rows, target_rows;
+  const data::Schema& schema = summary.schema;
+  for (size_t i = 0; i < splits.size(); ++i) {
+    const Outcome& outcome = spool.outcome(static_cast<int64_t>(i));
+    if (splits[i].empty() || outcome.kind != Outcome::Kind::kKept) continue;
+    kept.push_back(static_cast<int64_t>(i));
+    if (schema.input.variable()) input_rows.push_back(outcome.input_bytes / schema.input.row_bytes());
+    if (schema.target.variable()) target_rows.push_back(outcome.target_bytes / schema.target.row_bytes());
+  }
+  const auto writer = data::Writer::create(options.out, schema, input_rows, target_rows);
+  data::Writer::Extras extras;
+  extras.attributes = set.attributes();
+  extras.attributes["source"] = name;
+  extras.attributes["samples_quarantined"] = std::to_string(summary.quarantined.size());
+  if (schema.task == "headpose") extras.attributes["samples_beyond_range"] = std::to_string(summary.beyond_range);
+  if (!set.classes().empty()) extras.attributes["class_names"] = join(set.classes(), "\n");
+  std::map<std::string, int64_t> group_ids;
+  for (const int64_t i : kept) {
+    const RawSample& sample = set.samples()[static_cast<size_t>(i)];
+    extras.splits[splits[static_cast<size_t>(i)]].push_back(static_cast<int64_t>(extras.source.size()));
+    extras.source.push_back(sample.name);
+    extras.group.push_back(group_ids.emplace(sample.group, static_cast<int64_t>(group_ids.size())).first->second);
+  }
+  summary.groups = static_cast<int64_t>(group_ids.size());
+  const std::string protocol = protocol_of(set, options.split, extras);
+  if (!protocol.empty()) extras.attributes["protocol"] = protocol;
+  parallel_for(summary.kept, options.threads,
+               [&](int64_t id) {
+                 const int64_t sample = kept[static_cast<size_t>(id)];
+                 const std::vector<std::byte> bytes = spool.read(sample);
+                 const auto input = static_cast<size_t>(spool.outcome(sample).input_bytes);
+                 writer->write(id, std::span(bytes).first(input), std::span(bytes).subspan(input));
+               },
+               report, {.stage = "writing"});
+  writer->finish(extras);
+}
+
+}  // namespace
+
+const std::vector<std::string>& converter_names() {
+  static const std::vector<std::string> names{"300wlp", "aflw2000", "biwi", "images", "pointer", "sequence"};
+  return names;
+}
+
+fs::path partial_folder(const fs::path& out) { return out.string() + ".partial"; }
+
+ConvertSummary convert(const std::string& name, const ConvertOptions& options, const ReportProgress& progress,
+                       const std::function<void(const ConvertPlan&)>& begin) {
+  const auto start = std::chrono::steady_clock::now();
+  check(name, options);
+  const int size = options.size > 0 ? options.size : name == "images" ? 256 : 224;
+  const auto set = open_raw_set(name, options, size, progress);
+  const std::vector<std::string> splits = assign_splits(*set, options.split);
+  const fs::path partial = partial_folder(options.out);
+  const ConvertPlan planned = plan(options.out, partial, *set);
+  if (begin) begin(planned);
+  refuse_if_it_does_not_fit(planned, options.out);
+
+  Spool spool(partial, fingerprint(name, options, *set), planned.samples,
+              [&](int64_t sample) { return version_of(options.source, set->samples()[static_cast<size_t>(sample)]); });
+  remove_leftovers(options.out);  // of a writer that was killed: the spool is ours alone
+  read_all(*set, splits, options, spool, progress);
+
+  ConvertSummary summary = summarise(*set, splits, spool);
+  write_quarantine(options.out, summary);
+  if (const std::string why = defect(options.source, *set, splits, spool, summary); !why.empty()) {
+    spool.remove();
+    throw DataError(why);
+  }
+  assemble(name, options, *set, splits, spool, progress, summary);
+  spool.remove();
+  summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return summary;
+}
+
+}  // namespace dtrain::convert

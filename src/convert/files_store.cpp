@@ -1,0 +1,202 @@
+#include "convert/files_store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <new>
+#include <optional>
+
+#include "convert/head_pose_set.h"
+#include "convert/pointer_file.h"
+#include "convert/stored_sample.h"
+#include "core/check.h"
+#include "data/store.h"
+#include "formats/list_files.h"
+#include "formats/read_file.h"
+
+namespace dtrain::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using Metadata = std::map<std::string, std::string>;
+
+int64_t number_of(const Metadata& metadata, const std::string& key) {
+  const auto found = metadata.find(key);
+  int64_t value = 0;
+  if (found != metadata.end()) {
+    const std::string& text = found->second;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && value > 0) return value;
+  }
+  throw DataError(str("the network does not say its ", key, found == metadata.end() ? "" : ": " + found->second,
+                      ", which is needed to read raw files. Convert them and give the data file instead"));
+}
+
+// One sample: how many rows it has, how its bytes come about, or why they cannot.
+struct FileSample {
+  std::string name;
+  int64_t rows = 1;
+  std::function<std::vector<std::byte>()> read;
+};
+
+class FilesStore : public data::Store {
+ public:
+  FilesStore(data::Schema schema, Metadata metadata, fs::path first, std::vector<FileSample> samples)
+      : schema_(std::move(schema)),
+        metadata_(std::move(metadata)),
+        path_(std::move(first)),
+        samples_(std::move(samples)) {
+    schema_.samples = static_cast<int64_t>(samples_.size());
+  }
+
+  const data::Schema& schema() const override { return schema_; }
+  const fs::path& path() const override { return path_; }
+  int64_t input_rows(int64_t id) const override { return sample(id).rows; }
+  int64_t target_rows(int64_t id) const override { return schema_.target.variable() ? sample(id).rows : 1; }
+
+  void read_input(int64_t id, std::span<std::byte> out) const override {
+    std::vector<std::byte> bytes;
+    try {
+      bytes = sample(id).read();
+    } catch (const DataError& error) {
+      throw DataError(str(sample(id).name, ": ", error.what()));
+    } catch (const std::bad_alloc&) {
+      throw DataError(str(sample(id).name, ": does not fit into memory"));
+    }
+    if (bytes.size() != out.size()) {
+      throw DataError(str(sample(id).name, ": became another file while it was in use"));
+    }
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+  }
+
+  void read_target(int64_t id, std::span<std::byte> out) const override {
+    DTRAIN_CHECK(static_cast<int64_t>(out.size()) == target_bytes(id));
+    const int64_t unknown = -1;
+    const float no_angle = std::numeric_limits<float>::quiet_NaN();
+    const bool angle = schema_.target.element == data::Element::kFloat32;
+    const auto one = angle ? std::as_bytes(std::span(&no_angle, 1)) : std::as_bytes(std::span(&unknown, 1));
+    for (size_t at = 0; at < out.size(); at += one.size()) std::memcpy(out.data() + at, one.data(), one.size());
+  }
+
+  uint64_t checksum(int64_t id) const override {
+    std::vector<std::byte> input(static_cast<size_t>(input_bytes(id))), target(static_cast<size_t>(target_bytes(id)));
+    read_input(id, input);
+    read_target(id, target);
+    return data::sample_checksum(input, target);
+  }
+  std::vector<int64_t> split(const std::string&) const override { return {}; }
+  std::string name(int64_t id) const override { return sample(id).name; }
+  std::string source(int64_t id) const override { return sample(id).name; }
+  int64_t group(int64_t id) const override { return id; }
+  std::string attribute(const std::string& name) const override {
+    const auto found = metadata_.find(name);
+    return found == metadata_.end() ? "" : found->second;
+  }
+  void verify() const override {
+    for (int64_t id = 0; id < schema_.samples; ++id) static_cast<void>(checksum(id));
+  }
+
+ private:
+  const FileSample& sample(int64_t id) const {
+    DTRAIN_CHECK(id >= 0 && id < schema_.samples, "sample ", id);
+    return samples_[static_cast<size_t>(id)];
+  }
+
+  data::Schema schema_;
+  Metadata metadata_;
+  fs::path path_;
+  std::vector<FileSample> samples_;
+};
+
+FileSample bad(const std::string& name, const std::string& reason) {
+  return {.name = name, .rows = 1, .read = [reason]() -> std::vector<std::byte> { throw DataError(reason); }};
+}
+
+std::vector<FileSample> pictures(const std::vector<fs::path>& files, int size) {
+  std::vector<FileSample> samples;
+  for (const fs::path& file : files) {
+    samples.push_back({.name = file.string(), .rows = 1, .read = [file, size] {
+                         return bytes_of(stored_photo(formats::read_file(file), size).rgb);
+                       }});
+  }
+  return samples;
+}
+
+std::vector<FileSample> sequences(const std::vector<fs::path>& files, int64_t features) {
+  std::vector<FileSample> samples;
+  for (const fs::path& file : files) {
+    try {
+      const SequenceShape shape = sequence_shape(formats::read_npy_header(file));
+      samples.push_back({.name = file.string(), .rows = shape.rows, .read = [file, features] {
+                           return bytes_of(sequence_rows(formats::read_npy(file), features));
+                         }});
+      if (shape.features != features) {
+        samples.back() =
+            bad(file.string(), str("has ", shape.features, " features a row, the network takes ", features));
+      }
+    } catch (const DataError& error) {
+      samples.push_back(bad(file.string(), error.what()));
+    }
+  }
+  return samples;
+}
+
+std::vector<FileSample> sets(const std::vector<fs::path>& files) {
+  std::vector<FileSample> samples;
+  for (const fs::path& file : files) {
+    try {
+      const auto opened = std::make_shared<const PointerFile>(file, false);
+      for (int64_t i = 0; i < opened->sets(); ++i) {
+        samples.push_back({.name = str(file.string(), '#', i),
+                           .rows = std::max<int64_t>(opened->length(i), 1),
+                           .read = [opened, i] { return bytes_of(opened->features(i)); }});
+      }
+      if (opened->sets() == 0) samples.push_back(bad(file.string(), "holds no sets"));
+    } catch (const DataError& error) {
+      samples.push_back(bad(file.string(), error.what()));
+    }
+  }
+  return samples;
+}
+
+std::string task_of(const Metadata& metadata) {
+  const auto found = metadata.find("task");
+  return found == metadata.end() ? "" : found->second;
+}
+
+}  // namespace
+
+std::vector<std::string> raw_extensions(const Metadata& metadata) {
+  const std::string task = task_of(metadata);
+  if (task == "pointer") return {".npz"};
+  if (task == "sequence") return formats::kSequenceExtensions;
+  return formats::kPictureExtensions;
+}
+
+std::unique_ptr<data::Store> open_files(const Metadata& metadata, const std::vector<std::string>& names) {
+  if (names.empty()) throw DataError("no files are given");
+  for (const std::string& name : names) {
+    std::error_code code;  // another machine may lack what the one that listed the files has
+    if (!fs::exists(name, code)) throw DataError("no such file or folder: " + name);
+    if (!formats::is_hdf5(name)) continue;
+    throw DataError(str(name, " is an HDF5 file, not a raw one ending in ", join(raw_extensions(metadata), ", "),
+                        ". Give a dtrain data file alone, without other files"));
+  }
+  const std::vector<fs::path> files(names.begin(), names.end());
+  const std::string task = task_of(metadata);
+  if (task == "pointer") {
+    return std::make_unique<FilesStore>(pointer_schema(), metadata, files.front(), sets(files));
+  }
+  if (task == "sequence") {
+    const int64_t features = number_of(metadata, "features");
+    return std::make_unique<FilesStore>(sequence_schema(features), metadata, files.front(), sequences(files, features));
+  }
+  const auto size =
+      static_cast<int>(number_of(metadata, metadata.contains("stored_size") ? "stored_size" : "image_size"));
+  const data::Schema schema = task == "headpose" ? head_pose_schema(size) : image_schema(size);
+  return std::make_unique<FilesStore>(schema, metadata, files.front(), pictures(files, size));
+}
+
+}  // namespace dtrain::convert

@@ -1,0 +1,35 @@
+// Folders of photos by class: see class_folders.h for the layout and photo.h for what is stored.
+
+#include "convert/class_folders.h"
+#include "convert/raw_set.h"
+#include "convert/stored_sample.h"
+#include "formats/list_files.h"
+#include "formats/read_file.h"
+
+namespace dtrain::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ImageSet : public ClassFolderSet {
+ public:
+  ImageSet(const fs::path& folder, int size)
+      : ClassFolderSet(folder, {"JPEG or PNG pictures", formats::kPictureExtensions}), size_(size) {}
+  data::Schema schema() const override { return image_schema(size_); }
+
+ protected:
+  std::vector<std::byte> input(const fs::path& file) const override {
+    return bytes_of(stored_photo(formats::read_file(file), size_).rgb);
+  }
+
+ private:
+  int size_;
+};
+
+}  // namespace
+
+std::unique_ptr<RawSet> open_images(const fs::path& folder, int size) {
+  return std::make_unique<ImageSet>(folder, size);
+}
+
+}  // namespace dtrain::convert

@@ -1,0 +1,162 @@
+// 300W-LP and AFLW2000-3D: a picture beside a .mat of the same name, which holds pose and landmarks.
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <set>
+
+#include "convert/head_pose_set.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "formats/list_files.h"
+#include "formats/mat_file.h"
+
+namespace dtrain::convert {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::array<const char*, 4> kSources{"AFW", "HELEN", "IBUG", "LFPW"};
+
+HeadPose pose_of(const formats::Matrices& mat) {
+  const auto found = mat.find("Pose_Para");
+  if (found == mat.end()) throw DataError("its .mat holds no Pose_Para");
+  const std::vector<double>& radians = found->second.values;  // pitch, yaw, roll, then translation and scale
+  if (radians.size() < 3) throw DataError(str("Pose_Para has ", radians.size(), " elements, 7 expected"));
+  constexpr double kDegrees = 180 / std::numbers::pi;
+  const HeadPose pose{.yaw = radians[1] * kDegrees, .pitch = radians[0] * kDegrees, .roll = radians[2] * kDegrees};
+  if (!finite(pose)) throw DataError("Pose_Para holds NaN or infinity");
+  return pose;
+}
+
+// AFLW2000's pt2d holds AFLW's 21 points with hidden ones at (-1, -1); the 68 points are in pt3d_68.
+const formats::Matrix& points_of(const formats::Matrices& mat) {
+  for (const char* name : {"pt3d_68", "pt2d"}) {
+    const auto found = mat.find(name);
+    if (found != mat.end()) return found->second;
+  }
+  throw DataError("its .mat holds neither pt2d nor pt3d_68");
+}
+
+class LandmarkSet : public HeadPoseSet {
+ public:
+  LandmarkSet(fs::path folder, int size) : HeadPoseSet(size), folder_(std::move(folder)) {}
+
+ protected:
+  LabelledImage read_picture(const RawSample& sample, int size) const override {
+    const fs::path picture = folder_ / sample.name;
+    fs::path annotation = picture;
+    annotation.replace_extension(".mat");
+    if (!fs::exists(picture)) throw DataError("there is a .mat, but no picture of that name");
+    if (!fs::exists(annotation)) throw DataError(str("no ", annotation.filename().string(), " beside it"));
+    const formats::Matrices mat = formats::read_mat(annotation, {"Pose_Para", "pt2d", "pt3d_68"});
+    const HeadPose pose = pose_of(mat);
+    const formats::Box box = landmark_box(points_of(mat));
+    return {formats::resample(formats::read_image(picture), box, size, size), pose};
+  }
+
+  // Pictures and lone .mat files alike, so that neither is dropped without a word. None of a folder that is not there.
+  std::set<std::string> names_in(const fs::path& sub_folder) const {
+    std::set<std::string> names;
+    std::error_code unknown;  // then said when it is read
+    if (!fs::exists(folder_ / sub_folder, unknown) && !unknown) return names;
+    for (const fs::path& path : formats::folder_entries(folder_ / sub_folder)) {
+      const fs::path name = path.filename();
+      const std::string extension = name.extension().string();
+      if (extension == ".jpg" || extension == ".png") names.insert((sub_folder / name).string());
+      if (extension != ".mat") continue;
+      fs::path picture = path;
+      const bool png = fs::exists(picture.replace_extension(".png"));
+      names.insert((sub_folder / name.stem()).string() + (png ? ".png" : ".jpg"));
+    }
+    return names;
+  }
+
+  fs::path folder_;
+};
+
+// "AFW_134212_1_17" -> "AFW_134212_1"
+std::string without_view(const std::string& stem) {
+  const size_t underscore = stem.rfind('_');
+  if (underscore == std::string::npos || underscore == 0 || underscore + 1 == stem.size()) return stem;
+  const bool number = std::all_of(stem.begin() + static_cast<std::ptrdiff_t>(underscore) + 1, stem.end(),
+                                  [](unsigned char c) { return std::isdigit(c) != 0; });
+  return number ? stem.substr(0, underscore) : stem;
+}
+
+class ThreeHundredWLp : public LandmarkSet {
+ public:
+  ThreeHundredWLp(const fs::path& folder, int size) : LandmarkSet(folder, size) {
+    for (const char* source : kSources) {
+      for (const char* twin : {"", "_Flip"}) {
+        for (const std::string& name : names_in(str(source, twin))) {
+          samples_.push_back({name, str(source, "/", without_view(fs::path(name).stem().string()))});
+        }
+      }
+    }
+    std::sort(samples_.begin(), samples_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  }
+  std::string protocol(const std::vector<std::string>& /*tested*/) const override {
+    return "300W-LP: split by source photo, its views and mirror images together";
+  }
+};
+
+class Aflw2000 : public LandmarkSet {
+ public:
+  Aflw2000(const fs::path& folder, int size) : LandmarkSet(folder, size) {
+    for (const std::string& name : names_in("")) samples_.push_back({name, fs::path(name).stem().string()});
+  }
+  bool all_test() const override { return true; }
+  std::string protocol(const std::vector<std::string>& /*tested*/) const override {
+    return str("AFLW2000: all samples within ±", kLargestAngle, " degrees are the test");
+  }
+};
+
+// The archive's own top folder may be between.
+fs::path descend(const fs::path& folder, const char* inner) {
+  return fs::is_directory(folder / inner) ? folder / inner : folder;
+}
+
+template <typename Set>
+std::unique_ptr<RawSet> open(const fs::path& folder, int size, const char* layout) {
+  auto set = std::make_unique<Set>(folder, size);
+  if (set->samples().empty()) throw DataError(str("no samples in ", folder.string(), ". Expected: ", layout));
+  return set;
+}
+
+}  // namespace
+
+formats::Box landmark_box(const formats::Matrix& points) {
+  if (points.rows < 2 || points.columns < 1) throw DataError("the landmarks are not a matrix of 2 rows (x, y)");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  double left = kInfinity, top = kInfinity, right = -kInfinity, bottom = -kInfinity;
+  for (size_t i = 0; i < points.columns; ++i) {
+    const double x = points(0, i), y = points(1, i);
+    if (x == -1 && y == -1) continue;  // hidden
+    if (!std::isfinite(x) || !std::isfinite(y)) throw DataError("the landmarks hold NaN or infinity");
+    left = std::min(left, x), right = std::max(right, x);
+    top = std::min(top, y), bottom = std::max(bottom, y);
+  }
+  constexpr double k = 0.2;
+  const double width = right - left, height = bottom - top;
+  if (!(width >= 1 && height >= 1 && width < 1e5 && height < 1e5)) {
+    throw DataError(str("the landmarks span ", width, " x ", height, " pixels: no face"));
+  }
+  left -= 0.6 * k * width, right += 0.6 * k * width;
+  top -= 2 * k * height, bottom += 0.6 * k * height;
+  const double x = (left + right) / 2, y = (top + bottom) / 2, half = std::max(right - left, bottom - top) / 2;
+  return {.left = x - half, .top = y - half, .right = x + half, .bottom = y + half};
+}
+
+std::unique_ptr<RawSet> open_300wlp(const fs::path& folder, int size) {
+  return open<ThreeHundredWLp>(descend(folder, "300W_LP"), size,
+                               "sub-folders AFW, HELEN, IBUG, LFPW and their *_Flip, with NAME.jpg beside NAME.mat");
+}
+
+std::unique_ptr<RawSet> open_aflw2000(const fs::path& folder, int size) {
+  return open<Aflw2000>(descend(folder, "AFLW2000"), size, "one folder with NAME.jpg beside NAME.mat");
+}
+
+}  // namespace dtrain::convert

@@ -1,0 +1,52 @@
+// Sets with orders out of one .npz file: see pointer_file.h.
+
+#include "convert/pointer_file.h"
+#include "convert/raw_set.h"
+#include "convert/stored_sample.h"
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace dtrain::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+PointerFile opened(const fs::path& file) {
+  try {
+    return PointerFile(file, true);
+  } catch (const DataError& error) {
+    throw DataError(str(file.string(), ": ", error.what()));
+  }
+}
+
+class PointerSets : public RawSet {
+ public:
+  explicit PointerSets(const fs::path& file) : file_(opened(file)) {
+    for (int64_t i = 0; i < file_.sets(); ++i) {
+      const std::string name = str(file.filename().string(), '#', i);
+      samples_.push_back({.name = name, .group = name, .label = -1, .split = file_.split(i)});
+      bytes_ += file_.length(i) * (schema().input.row_bytes() + schema().target.row_bytes());
+    }
+  }
+
+  const std::vector<RawSample>& samples() const override { return samples_; }
+  data::Schema schema() const override { return pointer_schema(); }
+  int64_t expected_bytes() const override { return bytes_; }
+  std::string content_key() const override { return std::to_string(file_.checksum()); }
+
+  Record read(size_t sample) const override {
+    const auto set = static_cast<int64_t>(sample);
+    return {.input = bytes_of(file_.features(set)), .target = bytes_of(file_.order(set))};
+  }
+
+ private:
+  PointerFile file_;
+  std::vector<RawSample> samples_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RawSet> open_pointer_sets(const fs::path& file) { return std::make_unique<PointerSets>(file); }
+
+}  // namespace dtrain::convert

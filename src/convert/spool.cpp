@@ -1,0 +1,228 @@
+#include "convert/spool.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "core/check.h"
+#include "core/file_system.h"
+#include "core/hash.h"
+#include "core/log.h"
+#include "data/store.h"
+
+namespace dtrain::convert {
+namespace {
+
+[[noreturn]] void fail(const std::string& operation, const std::filesystem::path& path, int code) {
+  const bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
+  throw OutputError(str("cannot ", operation, " ", path.string(), ": ", std::strerror(code),
+                        full ? ". What is done so far is kept: free some space and give the same command again" : ""));
+}
+
+int open_or_fail(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) fail("open", path, errno);
+  return fd;
+}
+
+void write_all(int fd, std::span<const std::byte> bytes, int64_t offset, const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path, errno);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += written;
+  }
+}
+
+bool read_all(int fd, std::span<std::byte> bytes, int64_t offset) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::pread(fd, bytes.data(), bytes.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(got));
+    offset += got;
+  }
+  return true;
+}
+
+// False: not there, or not what was written. Sizes of a kept sample come from a journal line whose checksum is right.
+bool read_kept(int fd, const Outcome& kept, std::vector<std::byte>& bytes) {
+  bytes.resize(static_cast<size_t>(kept.input_bytes + kept.target_bytes));
+  if (!read_all(fd, bytes, kept.offset)) return false;
+  const auto target = bytes.begin() + kept.input_bytes;
+  return data::sample_checksum({bytes.begin(), target}, {target, bytes.end()}) == kept.checksum;
+}
+
+uint64_t checksum(std::string_view text) { return xxh64(std::as_bytes(std::span(text))); }
+
+// One journal line: its own checksum, so that a torn or damaged one is known, then what became of the sample.
+std::string to_line(int64_t sample, const Outcome& outcome) {
+  char text[160];
+  std::snprintf(text, sizeof text, "%" PRId64 " %c %016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " ",
+                sample, static_cast<char>(outcome.kind), outcome.checksum, outcome.offset, outcome.input_bytes,
+                outcome.target_bytes, outcome.version);
+  std::string body = text;
+  for (const char c : outcome.reason) body += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  char sum[24];
+  std::snprintf(sum, sizeof sum, "%016" PRIx64 " ", checksum(body));
+  return sum + body + "\n";
+}
+
+bool from_line(const std::string& line, int64_t& sample, Outcome& outcome) {
+  constexpr size_t kSum = 17;
+  if (line.size() < kSum || std::strtoull(line.c_str(), nullptr, 16) != checksum(line.substr(kSum))) return false;
+  char kind = 0;
+  int reason = 0;
+  const std::string body = line.substr(kSum);
+  if (std::sscanf(body.c_str(), "%" SCNd64 " %c %" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %n",
+                  &sample, &kind, &outcome.checksum, &outcome.offset, &outcome.input_bytes, &outcome.target_bytes,
+                  &outcome.version, &reason) != 7) {
+    return false;
+  }
+  outcome.kind = static_cast<Outcome::Kind>(kind);
+  outcome.reason = body.substr(static_cast<size_t>(reason));
+  return true;
+}
+
+}  // namespace
+
+Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t samples,
+             const std::function<int64_t(int64_t)>& version_of)
+    : folder_(folder), outcomes_(static_cast<size_t>(samples)) {
+  real_file_system().create_folders(folder_);
+  in_use_ = FileLock(folder_ / "lock", folder_.string() + " is in use by another conversion",
+                     "wait for it or give another --out");
+  journal_ = open_or_fail(folder_ / "journal");
+  bool fresh = false;
+  try {
+    fresh = ::lseek(journal_, 0, SEEK_END) == 0;
+    bytes_ = open_or_fail(folder_ / "samples");
+    char header[128];
+    std::snprintf(header, sizeof header, "dtrain conversion 3, settings %016" PRIx64 ", %" PRId64 " samples",
+                  fingerprint, samples);
+    if (!resume(header, version_of)) start_afresh(header);
+  } catch (...) {
+    if (fresh) discard();
+    ::close(journal_);
+    if (bytes_ >= 0) ::close(bytes_);
+    throw;
+  }
+}
+
+Spool::~Spool() {
+  if (bytes_ >= 0) ::close(bytes_);
+  if (journal_ < 0) return;
+  const bool of_use = std::any_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& outcome) {
+    return outcome.kind == Outcome::Kind::kKept || outcome.kind == Outcome::Kind::kBeyondRange;
+  });
+  if (!of_use) discard();
+  ::close(journal_);  // and with it the lock
+}
+
+void Spool::discard() noexcept {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void Spool::start_afresh(const std::string& header) {
+  if (::ftruncate(journal_, 0) != 0 || ::ftruncate(bytes_, 0) != 0) fail("empty", folder_, errno);
+  const std::string line = header + "\n";
+  write_all(journal_, std::as_bytes(std::span(line)), 0, folder_ / "journal");
+  if (::lseek(journal_, 0, SEEK_END) < 0) fail("seek in", folder_ / "journal", errno);
+}
+
+bool Spool::resume(const std::string& header, const std::function<int64_t(int64_t)>& version_of) {
+  std::string text(static_cast<size_t>(::lseek(journal_, 0, SEEK_END)), '\0');
+  if (text.empty()) return false;
+  if (!read_all(journal_, std::as_writable_bytes(std::span(text)), 0)) fail("read", folder_ / "journal", EIO);
+  if (!text.starts_with(header + "\n")) {
+    log::info(str(folder_.string(), " is of another folder or other settings: starting again"));
+    return false;
+  }
+  size_t good = header.size() + 1;  // up to here the journal is whole
+  while (true) {
+    const size_t end = text.find('\n', good);
+    int64_t sample = -1;
+    Outcome outcome;
+    if (end == std::string::npos || !from_line(text.substr(good, end - good), sample, outcome)) break;
+    if (sample < 0 || sample >= static_cast<int64_t>(outcomes_.size())) break;
+    outcomes_[static_cast<size_t>(sample)] = outcome;
+    good = end + 1;
+  }
+  if (::ftruncate(journal_, static_cast<off_t>(good)) != 0) fail("shorten", folder_ / "journal", errno);
+  if (::lseek(journal_, 0, SEEK_END) < 0) fail("seek in", folder_ / "journal", errno);
+
+  // After a crash of the machine, lines may be there whose bytes are not; a damaged file may have been mended since.
+  std::vector<std::byte> bytes;
+  for (size_t sample = 0; sample < outcomes_.size(); ++sample) {
+    Outcome& outcome = outcomes_[sample];
+    if (outcome.kind == Outcome::Kind::kOpen) continue;
+    const bool same = !version_of || version_of(static_cast<int64_t>(sample)) == outcome.version;
+    if (same && (outcome.kind == Outcome::Kind::kKept ? read_kept(bytes_, outcome, bytes)
+                                                      : outcome.kind == Outcome::Kind::kBeyondRange)) {
+      ++resumed_;
+      end_ = std::max<int64_t>(end_, outcome.offset + outcome.input_bytes + outcome.target_bytes);
+    } else {
+      outcome = Outcome{};
+    }
+  }
+  return true;
+}
+
+void Spool::record(int64_t sample, Outcome outcome) {
+  const std::string line = to_line(sample, outcome);
+  const std::lock_guard guard(lock_);
+  std::span<const std::byte> bytes = std::as_bytes(std::span(line));
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(journal_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", folder_ / "journal", errno);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  outcomes_[static_cast<size_t>(sample)] = std::move(outcome);
+}
+
+void Spool::keep(int64_t sample, ByteSpan input, ByteSpan target, int64_t version) {
+  Outcome outcome{.kind = Outcome::Kind::kKept,
+                  .checksum = data::sample_checksum(input, target),
+                  .offset = end_.fetch_add(static_cast<int64_t>(input.size() + target.size())),
+                  .input_bytes = static_cast<int64_t>(input.size()),
+                  .target_bytes = static_cast<int64_t>(target.size()),
+                  .version = version};
+  write_all(bytes_, input, outcome.offset, folder_ / "samples");
+  write_all(bytes_, target, outcome.offset + outcome.input_bytes, folder_ / "samples");
+  record(sample, std::move(outcome));
+}
+
+void Spool::beyond_range(int64_t sample, int64_t version) {
+  record(sample, {.kind = Outcome::Kind::kBeyondRange, .version = version});
+}
+
+void Spool::damaged(int64_t sample, const std::string& reason) {
+  record(sample, {.kind = Outcome::Kind::kDamaged, .reason = reason});
+}
+
+std::vector<std::byte> Spool::read(int64_t sample) const {
+  std::vector<std::byte> bytes;
+  if (!read_kept(bytes_, outcome(sample), bytes)) {
+    throw OutputError(str("cannot read sample ", sample, " back from ", (folder_ / "samples").string(),
+                          ": it was changed while in use. Remove the folder and convert again"));
+  }
+  return bytes;
+}
+
+void Spool::remove() {
+  ::close(std::exchange(bytes_, -1));
+  real_file_system().remove_all(folder_);
+  ::close(std::exchange(journal_, -1));
+}
+
+}  // namespace dtrain::convert

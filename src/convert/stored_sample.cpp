@@ -1,0 +1,75 @@
+#include "convert/stored_sample.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "convert/pointer_file.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "formats/exif.h"
+
+namespace dtrain::convert {
+
+data::Schema image_schema(int size) {
+  return {.task = "classify",
+          .input = {data::Element::kUint8, {size, size, 3}},
+          .target = {data::Element::kInt64, {}},
+          .samples = 0,
+          .checksum = 0};
+}
+
+data::Schema sequence_schema(int64_t features) {
+  return {.task = "sequence",
+          .input = {data::Element::kFloat32, {data::kVariable, features}},
+          .target = {data::Element::kInt64, {}},
+          .samples = 0,
+          .checksum = 0};
+}
+
+data::Schema pointer_schema() {
+  return {.task = "pointer",
+          .input = {data::Element::kFloat32, {data::kVariable, kPointerFeatures}},
+          .target = {data::Element::kInt64, {data::kVariable}},
+          .samples = 0,
+          .checksum = 0};
+}
+
+formats::Image stored_photo(std::span<const std::byte> bytes, int side) {
+  constexpr uint8_t kWhite = 255;
+  const formats::Image image = formats::upright(formats::decode_image(bytes, kWhite), formats::exif_orientation(bytes));
+  // The middle square of the scaled picture is the scaled middle square.
+  const double square = std::min(image.width, image.height);
+  const double left = (image.width - square) / 2, top = (image.height - square) / 2;
+  if (image.width == side && image.height == side) return image;
+  return formats::resample(image, {left, top, left + square, top + square}, side, side);
+}
+
+SequenceShape sequence_shape(const formats::NpyHeader& header) {
+  const std::vector<int64_t>& shape = header.shape;
+  if (shape.size() != 1 && shape.size() != 2) {
+    throw DataError(str("an array of shape ", header.shape_text(), "; a sequence is [T, F] or [T]"));
+  }
+  const SequenceShape result{.rows = shape[0], .features = shape.size() == 2 ? shape[1] : 1};
+  if (result.rows == 0) throw DataError(str("a sequence of length 0 (shape ", header.shape_text(), ")"));
+  if (result.features == 0) throw DataError(str("a sequence without features (shape ", header.shape_text(), ")"));
+  return result;
+}
+
+std::vector<float> sequence_rows(const formats::NpyArray& array, int64_t features) {
+  const SequenceShape shape = sequence_shape(array.header);
+  if (shape.features != features) {
+    throw DataError(str("has ", shape.features, " features a row, the other sequences have ", features));
+  }
+  std::vector<float> values = array.to_float32();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    const auto at = static_cast<int64_t>(i);
+    throw DataError(str(std::isnan(values[i]) ? "NaN" : "infinity (or a value beyond float32)", " in row ",
+                        at / features, ", feature ", at % features));
+  }
+  return values;
+}
+
+std::vector<std::byte> class_target(int64_t label) { return bytes_of(std::vector<int64_t>{label}); }
+
+}  // namespace dtrain::convert

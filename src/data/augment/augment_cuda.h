@@ -1,0 +1,27 @@
+#pragma once
+
+// The augmentation on a GPU. Raw pointers only, so that augment.cu needs no torch header.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "data/augment/sample_augment.h"
+
+namespace dtrain::data {
+
+struct AugmentBatch {
+  const uint8_t* images = nullptr;          // [samples, H, W, 3]
+  const SampleAugment* augments = nullptr;  // [samples]
+  int64_t samples = 0;
+  ImageShape shape;
+  int32_t side = 0;  // S
+  Normalization norm{};
+  uint64_t* grey_sums = nullptr;  // [samples] scratch; null: no sample's contrast is changed
+  float* out = nullptr;           // [samples, S, S, 3]
+};
+
+// Enqueues on `stream`; all pointers are of the current device. Returns the launch's error.
+cudaError_t augment(const AugmentBatch&, cudaStream_t stream);
+
+}  // namespace dtrain::data

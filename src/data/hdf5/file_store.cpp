@@ -1,0 +1,249 @@
+#include "data/hdf5/file_store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "core/check.h"
+#include "core/cores.h"
+#include "core/hash.h"
+#include "data/hdf5/layout.h"
+
+namespace dtrain::data {
+namespace {
+
+class FileStore : public Store {
+ public:
+  explicit FileStore(const Layout& layout) : layout_(layout), fd_(::open(layout.file.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ < 0) throw DataError(str(layout.file.string(), " cannot be opened: ", std::strerror(errno)));
+    try {
+      struct stat info {};
+      if (::fstat(fd_, &info) != 0 || info.st_size != layout.file_bytes) {
+        throw DataError(str(layout.file.string(), " changed while it was being opened"));
+      }
+      if (schema().input.variable()) {
+        input_offsets_ = row_offsets(layout_.inputs, layout_.input_offsets, schema().input, "/inputs");
+      }
+      if (schema().target.variable()) {
+        target_offsets_ = row_offsets(layout_.targets, layout_.target_offsets, schema().target, "/targets");
+      }
+      for (const auto& [name, extent] : layout_.splits) splits_[name] = read_all<int64_t>(extent, "/splits/" + name);
+      check_splits();
+    } catch (...) {
+      ::close(fd_);
+      throw;
+    }
+  }
+  ~FileStore() override { ::close(fd_); }
+  FileStore(const FileStore&) = delete;
+  FileStore& operator=(const FileStore&) = delete;
+
+  const Schema& schema() const override { return layout_.schema; }
+  const std::filesystem::path& path() const override { return layout_.file; }
+
+  int64_t input_rows(int64_t id) const override { return rows_of(input_offsets_, check_id(id)).count; }
+  int64_t target_rows(int64_t id) const override { return rows_of(target_offsets_, check_id(id)).count; }
+
+  void read_input(int64_t id, std::span<std::byte> out) const override {
+    read_rows(layout_.inputs, schema().input, rows_of(input_offsets_, check_id(id)), out, "/inputs", id);
+  }
+
+  void read_target(int64_t id, std::span<std::byte> out) const override {
+    read_rows(layout_.targets, schema().target, rows_of(target_offsets_, check_id(id)), out, "/targets", id);
+  }
+
+  uint64_t checksum(int64_t id) const override { return element<uint64_t>(layout_.checksums, id, "/checksums"); }
+  int64_t group(int64_t id) const override { return element<int64_t>(layout_.group, id, "/group"); }
+
+  std::vector<int64_t> split(const std::string& name) const override {
+    const auto found = splits_.find(name);
+    return found == splits_.end() ? std::vector<int64_t>() : found->second;
+  }
+
+  std::string source(int64_t id) const override {
+    int64_t ends[2] = {0, 0};
+    read(layout_.source_offsets, check_id(id) * 8, std::as_writable_bytes(std::span(ends)), "/source/offsets", id);
+    if (ends[0] < 0 || ends[1] < ends[0] || ends[1] > layout_.source_bytes.bytes) {
+      throw DataError(
+          str(where("/source/offsets", id), " is damaged: the name would lie at ", ends[0], " to ", ends[1]));
+    }
+    std::string text(static_cast<size_t>(ends[1] - ends[0]), '\0');
+    read(layout_.source_bytes, ends[0], std::as_writable_bytes(std::span(text)), "/source/bytes", id);
+    return text;
+  }
+
+  std::string attribute(const std::string& name) const override {
+    const auto found = layout_.attributes.find(name);
+    return found == layout_.attributes.end() ? "" : found->second;
+  }
+
+  void verify() const override {
+    const std::vector<uint64_t> expected = read_all<uint64_t>(layout_.checksums, "/checksums");
+    if (xxh64(std::as_bytes(std::span(expected))) != schema().checksum) {
+      throw DataError(
+          str(path().string(), ": /checksums does not match the root attribute `checksum`: the file is damaged"));
+    }
+    const uint64_t index =
+        index_checksum(read_text(layout_.source_bytes), read_all<int64_t>(layout_.source_offsets, "/source/offsets"),
+                       read_all<int64_t>(layout_.group, "/group"), splits_, input_offsets_, target_offsets_);
+    if (index != layout_.index_checksum) {
+      throw DataError(str(path().string(),
+                          ": /source, /group, /splits or the offsets of /inputs or /targets do not match the root "
+                          "attribute `index_checksum`: the file is damaged"));
+    }
+    const std::vector<int64_t> bad = damaged(expected);
+    if (!bad.empty()) {
+      throw DataError(str(where("sample", bad[0]), " (", source(bad[0]), ") does not match its checksum; ", bad.size(),
+                          " of ", schema().samples, " samples are damaged. Convert the raw data again"));
+    }
+  }
+
+ private:
+  std::string where(const std::string& dataset, int64_t id) const {
+    return str(path().string(), "#", id, ": ", dataset);
+  }
+
+  int64_t check_id(int64_t id) const {
+    DTRAIN_CHECK(id >= 0 && id < schema().samples, "sample ", id, " of ", path().string());
+    return id;
+  }
+
+  struct Rows {
+    int64_t first = 0, count = 1;
+  };
+  // Without offsets each sample is one row.
+  static Rows rows_of(const std::vector<int64_t>& offsets, int64_t id) {
+    if (offsets.empty()) return {id, 1};
+    const auto at = static_cast<size_t>(id);
+    return {offsets[at], offsets[at + 1] - offsets[at]};
+  }
+
+  void read_rows(const Extent& values, const Field& field, Rows rows, std::span<std::byte> out,
+                 const std::string& dataset, int64_t id) const {
+    DTRAIN_CHECK(static_cast<int64_t>(out.size()) == rows.count * field.row_bytes());
+    read(values, rows.first * field.row_bytes(), out, dataset, id);
+  }
+
+  // Checked here once, so that rows_of() may trust them.
+  std::vector<int64_t> row_offsets(const Extent& values, const Extent& extent, const Field& field,
+                                   const std::string& group) const {
+    std::vector<int64_t> offsets = read_all<int64_t>(extent, group + "/offsets");
+    const int64_t rows = values.bytes / field.row_bytes();
+    const auto refuse = [&](const std::string& what) {
+      throw DataError(str(path().string(), ": ", group, "/offsets ", what,
+                          ": the file is damaged. Make it again with `dtrain convert`"));
+    };
+    if (offsets.front() != 0) refuse(str("begins with ", offsets.front(), ", must begin with 0"));
+    for (size_t i = 1; i < offsets.size(); ++i) {
+      if (offsets[i] < offsets[i - 1]) {
+        refuse(str("goes down from ", offsets[i - 1], " to ", offsets[i], " at sample ", i - 1));
+      }
+    }
+    if (offsets.back() != rows)
+      refuse(str("ends with ", offsets.back(), ", but ", group, "/values has ", rows, " rows"));
+    return offsets;
+  }
+
+  void read(const Extent& extent, int64_t position, std::span<std::byte> out, const std::string& dataset,
+            int64_t id) const {
+    DTRAIN_CHECK(position >= 0 && position + static_cast<int64_t>(out.size()) <= extent.bytes);
+    off_t offset = extent.offset + position;
+    while (!out.empty()) {
+      const ssize_t got = ::pread(fd_, out.data(), out.size(), offset);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw DataError(str(where(dataset, id), " cannot be read: ", std::strerror(errno)));
+      if (got == 0) throw DataError(str(where(dataset, id), " cannot be read: the file became shorter while in use"));
+      out = out.subspan(static_cast<size_t>(got));
+      offset += got;
+    }
+  }
+
+  template <typename T>
+  T element(const Extent& extent, int64_t id, const char* dataset) const {
+    T value{};
+    read(extent, check_id(id) * static_cast<int64_t>(sizeof(T)), std::as_writable_bytes(std::span(&value, 1)), dataset,
+         id);
+    return value;
+  }
+
+  template <typename T>
+  std::vector<T> read_all(const Extent& extent, const std::string& dataset) const {
+    std::vector<T> values(static_cast<size_t>(extent.bytes) / sizeof(T));
+    read(extent, 0, std::as_writable_bytes(std::span(values)), dataset, 0);
+    return values;
+  }
+
+  std::string read_text(const Extent& extent) const {
+    std::string text(static_cast<size_t>(extent.bytes), '\0');
+    read(extent, 0, std::as_writable_bytes(std::span(text)), "/source/bytes", 0);
+    return text;
+  }
+
+  void check_splits() const {
+    std::vector<bool> seen(static_cast<size_t>(schema().samples));
+    for (const auto& [name, ids] : splits_) {
+      for (const int64_t id : ids) {
+        if (id < 0 || id >= schema().samples) {
+          throw DataError(str(path().string(), ": /splits/", name, " names sample ", id, ", but there are only ",
+                              schema().samples));
+        }
+        if (seen[static_cast<size_t>(id)]) {
+          throw DataError(
+              str(path().string(), ": /splits/", name, " names sample ", id, ", which is in a split already"));
+        }
+        seen[static_cast<size_t>(id)] = true;
+      }
+    }
+  }
+
+  std::vector<int64_t> damaged(const std::vector<uint64_t>& expected) const {
+    std::atomic<int64_t> next{0};
+    std::mutex mutex;
+    std::vector<int64_t> bad;
+    std::exception_ptr failure;
+    const auto work = [&] {
+      try {
+        std::vector<std::byte> input, target;
+        for (int64_t id = next++; id < schema().samples; id = next++) {
+          input.resize(static_cast<size_t>(input_bytes(id)));
+          target.resize(static_cast<size_t>(target_bytes(id)));
+          read_input(id, input);
+          read_target(id, target);
+          if (sample_checksum(input, target) == expected[static_cast<size_t>(id)]) continue;
+          const std::lock_guard lock(mutex);
+          bad.push_back(id);
+        }
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        failure = std::current_exception();
+      }
+    };
+    std::vector<std::jthread> helpers;
+    for (int i = 1; i < usable_cores(); ++i) helpers.emplace_back(work);
+    work();
+    helpers.clear();  // joins
+    if (failure) std::rethrow_exception(failure);
+    std::sort(bad.begin(), bad.end());
+    return bad;
+  }
+
+  const Layout layout_;
+  const int fd_;
+  std::vector<int64_t> input_offsets_, target_offsets_;  // in rows, one more than samples; empty: fixed size
+  std::map<std::string, std::vector<int64_t>> splits_;
+};
+
+}  // namespace
+
+std::unique_ptr<Store> open_file(const std::filesystem::path& file) { return open_file(probe(file)); }
+std::unique_ptr<Store> open_file(const Layout& layout) { return std::make_unique<FileStore>(layout); }
+
+}  // namespace dtrain::data

@@ -1,0 +1,345 @@
+#include "data/hdf5/layout.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "core/check.h"
+#include "core/hash.h"
+#include "data/hdf5/h5_handles.h"
+
+namespace dtrain::data {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the file's integers are read as they lie");
+
+constexpr const char* kConvertAdvice =
+    ". Raw data becomes a dtrain file by `dtrain convert NAME DIR`, generated data by `dtrain synth TASK`";
+
+[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& what) {
+  throw DataError(str(file.string(), what));
+}
+
+int64_t regular_file_size(const std::filesystem::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) refuse(file, str(": ", std::strerror(errno), kConvertAdvice));
+  if (!S_ISREG(info.st_mode)) refuse(file, " is not a regular file");
+  return info.st_size;
+}
+
+std::string type_name(hid_t type) {
+  const std::string bits = std::to_string(8 * H5Tget_size(type));
+  const char* order = H5Tget_order(type) == H5T_ORDER_BE ? " big endian" : "";
+  switch (H5Tget_class(type)) {
+    case H5T_INTEGER:
+      return str(H5Tget_sign(type) == H5T_SGN_NONE ? "uint" : "int", bits, order);
+    case H5T_FLOAT:
+      return str("float", bits, order);
+    case H5T_STRING:
+      return "text";
+    default:
+      return "of another type";
+  }
+}
+
+std::string shape_text(const std::vector<hsize_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+// A root attribute as text: strings as they are, numbers in decimal; nothing for arrays and other types.
+bool attribute_text(hid_t attribute, std::string* out) {
+  const h5::Handle type(H5Aget_type(attribute), H5Tclose);
+  const h5::Handle space(H5Aget_space(attribute), H5Sclose);
+  if (!type || !space || H5Sget_simple_extent_npoints(space.get()) != 1) return false;
+  const H5T_class_t kind = H5Tget_class(type.get());
+  if (kind == H5T_STRING && H5Tis_variable_str(type.get()) > 0) {
+    char* text = nullptr;
+    if (H5Aread(attribute, type.get(), &text) < 0) return false;
+    *out = text != nullptr ? text : "";
+    H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, &text);
+    return true;
+  }
+  if (kind == H5T_STRING) {
+    std::string text(H5Tget_size(type.get()), '\0');
+    if (H5Aread(attribute, type.get(), text.data()) < 0) return false;
+    *out = text.substr(0, text.find('\0'));
+    return true;
+  }
+  if (kind == H5T_INTEGER && H5Tget_sign(type.get()) == H5T_SGN_NONE) {
+    uint64_t value = 0;
+    if (H5Aread(attribute, H5T_NATIVE_UINT64, &value) < 0) return false;
+    *out = std::to_string(value);
+    return true;
+  }
+  if (kind == H5T_INTEGER) {
+    int64_t value = 0;
+    if (H5Aread(attribute, H5T_NATIVE_INT64, &value) < 0) return false;
+    *out = std::to_string(value);
+    return true;
+  }
+  if (kind == H5T_FLOAT) {
+    double value = 0;
+    if (H5Aread(attribute, H5T_NATIVE_DOUBLE, &value) < 0) return false;
+    *out = str(value);
+    return true;
+  }
+  return false;
+}
+
+std::map<std::string, std::string> root_attributes(hid_t root) {
+  std::vector<std::string> names;
+  const auto collect = [](hid_t, const char* name, const H5A_info_t*, void* out) -> herr_t {
+    static_cast<std::vector<std::string>*>(out)->emplace_back(name);
+    return 0;
+  };
+  H5Aiterate2(root, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &names);
+  std::map<std::string, std::string> attributes;
+  for (const std::string& name : names) {
+    const h5::Handle attribute(H5Aopen(root, name.c_str(), H5P_DEFAULT), H5Aclose);
+    std::string text;
+    if (attribute && attribute_text(attribute.get(), &text)) attributes[name] = text;
+  }
+  return attributes;
+}
+
+class Prober {
+ public:
+  explicit Prober(const std::filesystem::path& file) {
+    layout_.file = file;
+    layout_.file_bytes = regular_file_size(file);
+    if (layout_.file_bytes == 0) refuse(file, " is empty");
+    H5PLset_loading_state(0);  // a file must not choose code to load
+    if (H5Fis_hdf5(file.c_str()) <= 0) refuse(file, str(" is not an HDF5 file", kConvertAdvice));
+    const h5::Handle access = h5::file_access();
+    file_ = h5::Handle(H5Fopen(file.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
+    if (!file_) refuse(file, str(" cannot be opened: ", h5::last_error()));
+  }
+
+  Layout run() {
+    read_attributes();
+    Schema& schema = layout_.schema;
+    schema.input = field("/inputs", &layout_.inputs, &layout_.input_offsets);
+    if (!storable_input(schema.input)) {
+      refuse_dataset("/inputs", str("holds samples of ", text_of(schema.input),
+                                    ", must be uint8 [N, H, W, 3], float32 [N, F] or [N, T, F], or a group of samples "
+                                    "with different numbers of rows, float32 [rows, F]"));
+    }
+    schema.target = field("/targets", &layout_.targets, &layout_.target_offsets);
+    if (!storable_target(schema.target)) {
+      refuse_dataset("/targets", str("holds samples of ", text_of(schema.target),
+                                     ", must be float32 or int64 [N] or [N, T], or a group of samples with different "
+                                     "numbers of rows, int64 [rows]"));
+    }
+    const auto samples = static_cast<hsize_t>(schema.samples);
+    expect_count("/checksums", contiguous("/checksums", H5T_STD_U64LE, &layout_.checksums)[0], samples);
+    expect_count("/group", contiguous("/group", H5T_STD_I64LE, &layout_.group)[0], samples);
+    expect_group("/source");
+    contiguous("/source/bytes", H5T_STD_U8LE, &layout_.source_bytes);
+    expect_count("/source/offsets", contiguous("/source/offsets", H5T_STD_I64LE, &layout_.source_offsets)[0],
+                 samples + 1);
+    expect_group("/splits");
+    for (const char* name : {"train", "val", "test"}) {
+      const std::string path = str("/splits/", name);
+      if (H5Lexists(file_.get(), path.c_str(), H5P_DEFAULT) > 0) {
+        contiguous(path, H5T_STD_I64LE, &layout_.splits[name]);
+      }
+    }
+    return layout_;
+  }
+
+ private:
+  [[noreturn]] void refuse_dataset(const std::string& path, const std::string& what) const {
+    refuse(layout_.file, str(": ", path, " ", what, ". Make the file again with `dtrain convert`"));
+  }
+
+  void read_attributes() {
+    const h5::Handle root(H5Gopen2(file_.get(), "/", H5P_DEFAULT), H5Gclose);
+    if (!root) refuse(layout_.file, str(" has no readable root group: ", h5::last_error()));
+    layout_.attributes = root_attributes(root.get());
+    const std::map<std::string, std::string>& all = layout_.attributes;
+    const auto format = all.find("format");
+    if (format == all.end() || format->second != "dtrain") {
+      refuse(layout_.file,
+             str(" is an HDF5 file of another program: the root attribute `format` is ",
+                 format == all.end() ? "missing" : "\"" + format->second + "\"", ", not \"dtrain\"", kConvertAdvice));
+    }
+    if (const auto version = number<int64_t>("version"); version != kFormatVersion) {
+      refuse(layout_.file, str(" has format version ", version, "; this dtrain reads version ", kFormatVersion,
+                               ". Convert the raw data again, or use the dtrain that wrote the file"));
+    }
+    layout_.schema.samples = number<int64_t>("num_samples");
+    if (layout_.schema.samples <= 0) refuse(layout_.file, str(" holds ", layout_.schema.samples, " samples"));
+    layout_.schema.checksum = number<uint64_t>("checksum");
+    layout_.index_checksum = number<uint64_t>("index_checksum");
+    const auto task = all.find("task");
+    if (task == all.end()) refuse(layout_.file, " lacks the root attribute `task`");
+    layout_.schema.task = task->second;
+  }
+
+  template <typename Integer>
+  Integer number(const char* name) const {
+    const auto found = layout_.attributes.find(name);
+    if (found == layout_.attributes.end()) refuse(layout_.file, str(" lacks the root attribute `", name, "`"));
+    const std::string& text = found->second;
+    Integer value = 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (code != std::errc() || end != text.data() + text.size()) {
+      refuse(layout_.file, str(": the root attribute `", name, "` is \"", text, "\", must be an integer"));
+    }
+    return value;
+  }
+
+  void expect_hard_link(const std::string& path) const {
+    if (H5Lexists(file_.get(), path.c_str(), H5P_DEFAULT) <= 0) refuse_dataset(path, "is missing");
+    H5L_info_t link{};
+    if (H5Lget_info(file_.get(), path.c_str(), &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD) {
+      refuse_dataset(path, "is a link to elsewhere, must be in the file itself");
+    }
+  }
+
+  void expect_group(const std::string& path) const {
+    expect_hard_link(path);
+    const h5::Handle group(H5Gopen2(file_.get(), path.c_str(), H5P_DEFAULT), H5Gclose);
+    if (!group) refuse_dataset(path, "must be a group");
+  }
+
+  void expect_count(const std::string& path, hsize_t count, hsize_t expected) const {
+    if (count != expected) {
+      refuse_dataset(path, str("has ", count, " entries, but `num_samples` is ", layout_.schema.samples, ", so that ",
+                               expected, " are expected"));
+    }
+  }
+
+  // A dataset with one entry per sample, or a group of `values` and `offsets` in rows.
+  Field field(const std::string& path, Extent* values, Extent* offsets) const {
+    expect_hard_link(path);
+    const h5::Handle group(H5Gopen2(file_.get(), path.c_str(), H5P_DEFAULT), H5Gclose);
+    const auto samples = static_cast<hsize_t>(layout_.schema.samples);
+    Field result;
+    std::vector<hsize_t> shape;
+    if (group) {
+      shape = contiguous(path + "/values", &result.element, values);
+      expect_count(path + "/offsets", contiguous(path + "/offsets", H5T_STD_I64LE, offsets)[0], samples + 1);
+      result.shape.push_back(kVariable);
+    } else {
+      shape = contiguous(path, &result.element, values);
+      expect_count(path, shape[0], samples);
+    }
+    result.shape.insert(result.shape.end(), shape.begin() + 1, shape.end());
+    if (result.row_elements() == 0) refuse_dataset(path, str("has empty samples: shape ", shape_text(shape)));
+    return result;
+  }
+
+  // A list of known type.
+  std::vector<hsize_t> contiguous(const std::string& path, hid_t expected, Extent* extent) const {
+    const h5::Handle dataset = open_dataset(path);
+    const h5::Handle type(H5Dget_type(dataset.get()), H5Tclose);
+    if (H5Tequal(type.get(), expected) <= 0) {
+      refuse_dataset(path, str("is ", type_name(type.get()), ", must be ", type_name(expected)));
+    }
+    std::vector<hsize_t> shape = place(path, dataset, H5Tget_size(expected), extent);
+    if (shape.size() != 1) refuse_dataset(path, str("has ", shape.size(), " dimensions, must have 1"));
+    return shape;
+  }
+
+  // Values of any element, at least one dimension.
+  std::vector<hsize_t> contiguous(const std::string& path, Element* element, Extent* extent) const {
+    const h5::Handle dataset = open_dataset(path);
+    const h5::Handle type(H5Dget_type(dataset.get()), H5Tclose);
+    const std::pair<hid_t, Element> known[] = {
+        {H5T_STD_U8LE, Element::kUint8}, {H5T_IEEE_F32LE, Element::kFloat32}, {H5T_STD_I64LE, Element::kInt64}};
+    const auto* found = std::find_if(std::begin(known), std::end(known),
+                                     [&](const auto& entry) { return H5Tequal(type.get(), entry.first) > 0; });
+    if (found == std::end(known)) {
+      refuse_dataset(path, str("is ", type_name(type.get()), ", must be uint8, float32 or int64"));
+    }
+    *element = found->second;
+    std::vector<hsize_t> shape = place(path, dataset, static_cast<hsize_t>(size_of(*element)), extent);
+    if (shape.empty()) refuse_dataset(path, "is a single number, must have one entry per sample");
+    return shape;
+  }
+
+  // The groups above it were checked before.
+  h5::Handle open_dataset(const std::string& path) const {
+    expect_hard_link(path);
+    h5::Handle dataset(H5Dopen2(file_.get(), path.c_str(), H5P_DEFAULT), H5Dclose);
+    if (!dataset) refuse_dataset(path, str("is not a readable dataset: ", h5::last_error()));
+    return dataset;
+  }
+
+  // Checks how the bytes are stored and finds them. Returns the shape.
+  std::vector<hsize_t> place(const std::string& path, const h5::Handle& dataset, hsize_t bytes, Extent* extent) const {
+    const h5::Handle space(H5Dget_space(dataset.get()), H5Sclose);
+    const int dimensions = H5Sget_simple_extent_ndims(space.get());
+    if (dimensions < 0) refuse_dataset(path, "has no readable shape");
+    std::vector<hsize_t> shape(static_cast<size_t>(dimensions));
+    H5Sget_simple_extent_dims(space.get(), shape.data(), nullptr);
+    bool empty = false;
+    for (const hsize_t size : shape) {  // no rows of 2^62 elements would be no bytes, but no row can be counted either
+      empty = empty || size == 0;
+      if (__builtin_mul_overflow(bytes, std::max<hsize_t>(size, 1), &bytes) ||
+          bytes > static_cast<hsize_t>(INT64_MAX)) {
+        refuse_dataset(path, str("claims the shape ", shape_text(shape), ", more bytes than a file can have"));
+      }
+    }
+    if (empty) bytes = 0;
+    const h5::Handle creation(H5Dget_create_plist(dataset.get()), H5Pclose);
+    const H5D_layout_t kind = H5Pget_layout(creation.get());
+    if (kind == H5D_VIRTUAL) refuse_dataset(path, "is virtual (its bytes are in other files)");
+    if (kind != H5D_CONTIGUOUS) refuse_dataset(path, "is chunked or compact, must be contiguous");
+    if (H5Pget_external_count(creation.get()) != 0) refuse_dataset(path, "keeps its bytes in external files");
+    extent->bytes = static_cast<int64_t>(bytes);
+    if (bytes == 0) return shape;
+    const haddr_t offset = H5Dget_offset(dataset.get());
+    if (offset == HADDR_UNDEF) refuse_dataset(path, "was never written");
+    if (offset > static_cast<haddr_t>(layout_.file_bytes) || bytes > layout_.file_bytes - offset) {
+      refuse_dataset(path, str("lies at bytes ", offset, " to ", offset + bytes, ", but the file has only ",
+                               layout_.file_bytes, ": it is truncated"));
+    }
+    extent->offset = static_cast<int64_t>(offset);
+    return shape;
+  }
+
+  Layout layout_;
+  h5::Handle file_;
+};
+
+}  // namespace
+
+std::string hdf5_version() {
+  const h5::SilentErrors silent;
+  unsigned major = 0, minor = 0, patch = 0;
+  H5get_libversion(&major, &minor, &patch);
+  return str(major, ".", minor, ".", patch);
+}
+
+Layout probe(const std::filesystem::path& file) {
+  const h5::SilentErrors silent;
+  return Prober(file).run();
+}
+
+uint64_t index_checksum(const std::string& source_bytes, const std::vector<int64_t>& source_offsets,
+                        const std::vector<int64_t>& group, const std::map<std::string, std::vector<int64_t>>& splits,
+                        const std::vector<int64_t>& input_offsets, const std::vector<int64_t>& target_offsets) {
+  uint64_t hash = xxh64(std::as_bytes(std::span(source_bytes)));
+  hash = xxh64(std::as_bytes(std::span(source_offsets)), hash);
+  hash = xxh64(std::as_bytes(std::span(group)), hash);
+  for (const auto& [name, ids] : splits) {
+    hash = xxh64(std::as_bytes(std::span(name)), hash);
+    hash = xxh64(std::as_bytes(std::span(ids)), hash);
+  }
+  for (const auto* offsets : {&input_offsets, &target_offsets}) {
+    if (!offsets->empty()) hash = xxh64(std::as_bytes(std::span(*offsets)), hash);
+  }
+  return hash;
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,148 @@
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <array>
+#include <deque>
+
+#include "core/check.h"
+#include "data/batch.h"
+#include "data/augment/augment_cuda.h"
+#include "data/loader/device_stage.h"
+
+namespace dtrain::data {
+
+namespace {
+
+class EventCopy final : public HostCopy {
+ public:
+  explicit EventCopy(const c10::cuda::CUDAStream& stream) { event_.record(stream); }
+  bool done() const override { return event_.query(); }
+  void wait() override { event_.synchronize(); }
+
+ private:
+  at::cuda::CUDAEvent event_;
+};
+
+class CudaStage final : public DeviceStage {
+ public:
+  CudaStage(at::Device device, const StageOptions& options)
+      : device_(at::kCUDA, device.has_index() ? device.index() : c10::cuda::current_device()),
+        options_(options),
+        copy_stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_.index())) {
+    const c10::cuda::CUDAGuard guard(device_.index());
+    for (Buffer& buffer : buffers_) allocate(buffer, options.expected_bytes);
+    grey_sums_ = at::empty({options.largest_batch}, at::TensorOptions().dtype(at::kLong).device(device_));
+  }
+
+  // The blocks of copies under way go back to allocators that know nothing of this stream.
+  ~CudaStage() override { copy_stream_.synchronize(); }
+
+  at::Tensor host_memory(int64_t bytes) override {
+    return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+  }
+
+  std::unique_ptr<HostCopy> begin(const at::Tensor& host, const PackedBatch& packed) override {
+    DTRAIN_CHECK(begun_.size() < buffers_.size(), "a third batch begun");
+    const c10::cuda::CUDAGuard guard(device_.index());
+    Buffer& buffer = buffers_[next_buffer_];
+    next_buffer_ = (next_buffer_ + 1) % buffers_.size();
+    if (buffer.block.numel() < packed.bytes()) {
+      copy_stream_.synchronize();  // a copy into the old block whose batch was dropped
+      allocate(buffer, packed.bytes() + packed.bytes() / 4);
+    }
+    buffer.consumed.block(copy_stream_);  // the kernels that read the batch before
+    C10_CUDA_CHECK(cudaMemcpyAsync(buffer.block.data_ptr(), host.data_ptr(), static_cast<size_t>(packed.bytes()),
+                                   cudaMemcpyHostToDevice, copy_stream_));
+    buffer.copied.record(copy_stream_);
+    buffer.packed = packed;
+    begun_.push_back(&buffer);
+    return std::make_unique<EventCopy>(copy_stream_);
+  }
+
+  StagedBatch finish() override {
+    DTRAIN_CHECK(!begun_.empty(), "finish() before begin()");
+    Buffer& buffer = *begun_.front();
+    begun_.pop_front();
+    const c10::cuda::CUDAGuard guard(device_.index());
+    const auto stream = c10::cuda::getCurrentCUDAStream(device_.index());
+    buffer.copied.block(stream);
+
+    StagedBatch result;
+    result.targets = part(buffer, 0, buffer.packed.targets, scalar_type(buffer.packed.target_element), stream);
+    if (buffer.packed.rows()) {
+      result.lengths = part(buffer, buffer.packed.lengths_at(), {buffer.packed.samples()}, at::kLong, stream);
+      result.inputs = part(buffer, buffer.packed.inputs_at(), buffer.packed.inputs, at::kFloat, stream);
+    } else {
+      result.inputs = augmented(buffer, stream);
+    }
+    buffer.consumed.record(stream);
+    return result;
+  }
+
+  void drop() override { begun_.clear(); }  // their copies are in order on the copy stream, before any later one
+
+ private:
+  struct Buffer {
+    at::Tensor block;
+    PackedBatch packed;
+    at::cuda::CUDAEvent copied;    // on the copy stream
+    at::cuda::CUDAEvent consumed;  // on the stream of the kernels
+  };
+
+  void allocate(Buffer& buffer, int64_t bytes) {
+    buffer.block = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_));
+    buffer.consumed.record(c10::cuda::getCurrentCUDAStream(device_.index()));  // after what used this memory before
+  }
+
+  // A tensor of its own, so that the block is free for the next batch.
+  at::Tensor part(const Buffer& buffer, int64_t begin, const std::vector<int64_t>& sizes, at::ScalarType type,
+                  const c10::cuda::CUDAStream& stream) const {
+    at::Tensor result = at::empty(sizes, at::TensorOptions().dtype(type).device(device_));
+    C10_CUDA_CHECK(cudaMemcpyAsync(result.data_ptr(), buffer.block.data_ptr<uint8_t>() + begin, result.nbytes(),
+                                   cudaMemcpyDeviceToDevice, stream));
+    return result;
+  }
+
+  at::Tensor augmented(const Buffer& buffer, const c10::cuda::CUDAStream& stream) const {
+    const PackedBatch& packed = buffer.packed;
+    const int64_t side = options_.spec.image_size;
+    at::Tensor out =
+        at::empty({packed.samples(), 3, side, side},
+                  at::TensorOptions().dtype(at::kFloat).device(device_).memory_format(at::MemoryFormat::ChannelsLast));
+    const auto* block = buffer.block.data_ptr<uint8_t>();
+    AugmentBatch batch;
+    batch.images = block + packed.inputs_at();
+    batch.augments = reinterpret_cast<const SampleAugment*>(block + packed.augments_at());
+    batch.samples = packed.samples();
+    batch.shape = options_.image;
+    batch.side = static_cast<int32_t>(side);
+    batch.norm = normalization(options_.spec);
+    batch.grey_sums = packed.needs_mean ? reinterpret_cast<uint64_t*>(grey_sums_.data_ptr<int64_t>()) : nullptr;
+    batch.out = out.data_ptr<float>();
+    C10_CUDA_CHECK(augment(batch, stream));
+    return out;
+  }
+
+  const at::Device device_;
+  const StageOptions options_;
+  const c10::cuda::CUDAStream copy_stream_;
+  std::array<Buffer, 2> buffers_;
+  size_t next_buffer_ = 0;
+  std::deque<Buffer*> begun_;  // oldest first
+  at::Tensor grey_sums_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceStage> make_device_stage(at::Device device, const StageOptions& options) {
+  if (!device.is_cuda() || c10::cuda::device_count() == 0) {
+    throw DeviceError(
+        str("batches for device ", device.str(), " asked for, but ", c10::cuda::device_count(),
+            " usable GPUs are here. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device.type cpu."));
+  }
+  return std::make_unique<CudaStage>(device, options);
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,46 @@
+#pragma once
+
+// A batch as one block of bytes, so that one copy takes it to a device: targets; then, for images, what is drawn for
+// each and their pixels as stored; or, for rows, their lengths and values padded to the longest.
+
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "data/augment/sample_augment.h"
+#include "data/sample_spec.h"
+#include "data/store.h"
+
+namespace dtrain::data {
+
+struct PackedBatch {
+  SampleSpec::Kind kind = SampleSpec::Kind::kImage;
+  std::vector<int64_t> inputs;   // images [B, H, W, 3], uint8; rows [B, longest, F], float32
+  std::vector<int64_t> targets;  // [B, ...]
+  Element target_element = Element::kFloat32;
+  bool needs_mean = false;  // some image's contrast is changed
+
+  bool rows() const { return kind == SampleSpec::Kind::kRows; }
+  int64_t samples() const { return inputs.front(); }
+  int64_t target_bytes() const { return product(targets) * size_of(target_element); }
+  int64_t input_bytes() const { return product(inputs) * (rows() ? 4 : 1); }
+  // Each part begins at a multiple of 8.
+  int64_t augments_at() const { return aligned(target_bytes()); }
+  int64_t lengths_at() const { return augments_at(); }
+  int64_t inputs_at() const {
+    return aligned(augments_at() + samples() * static_cast<int64_t>(rows() ? sizeof(int64_t) : sizeof(SampleAugment)));
+  }
+  int64_t bytes() const { return inputs_at() + input_bytes(); }
+
+ private:
+  static int64_t product(const std::vector<int64_t>& sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+  }
+  static int64_t aligned(int64_t bytes) { return (bytes + 7) / 8 * 8; }
+};
+
+// The sizes of a batch of these samples.
+PackedBatch packed_batch(const Store&, const SampleSpec&, bool augment, const std::vector<int64_t>& ids);
+
+}  // namespace dtrain::data

@@ -1,0 +1,105 @@
+#include "data/loader/sample_reader.h"
+
+#include <cstring>
+#include <exception>
+
+#include "core/strings.h"
+#include "data/loader/finite.h"
+#include "data/loader/sample_check.h"
+
+namespace dtrain::data {
+
+SampleReader::SampleReader(const Store& store, const SampleSpec& spec, ReadOptions options)
+    : store_(store), schema_(store.schema()), spec_(spec), options_(options) {
+  if (spec.kind != SampleSpec::Kind::kImage) return;
+  decoder_ = make_decoder(store);
+  shape_ = {schema_.input.shape[0], schema_.input.shape[1]};
+  augmenter_ = std::make_unique<Augmenter>(spec, shape_);
+  image_.resize(static_cast<size_t>(shape_.bytes()));
+}
+
+void SampleReader::read(PendingBatch& job, int64_t item) {
+  const int64_t id = job.batch.ids[static_cast<size_t>(item)];
+  try {
+    if (decoder_) {
+      read_image(job, item, id);
+    } else {
+      read_rows(job, item, id);
+    }
+  } catch (const DataError& error) {  // says file#sample itself
+    leave_out(job, item, error.what());
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    leave_out(job, item, str(store_.name(id), ": cannot be read: ", error.what()));
+  }
+}
+
+void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id) {
+  const SampleAugment augment = options_.augment ? draw(spec_, options_.seed, job.batch.epoch, id, shape_)
+                                                 : centre_crop(shape_, spec_.centre_share);
+  // Before what may throw: a device also works on a sample that is left out afterwards.
+  if (job.augments) std::memcpy(job.augments + item * sizeof(augment), &augment, sizeof(augment));
+  const std::span<std::byte> pixels = job.inputs ? job.input_place(item) : std::as_writable_bytes(std::span(image_));
+  const auto stored = decoder_->read(store_, id, pixels);
+  const std::span<std::byte> target = read_target(job, item, id);
+  count_and_verify(id, stored, target);
+  refuse_bad_target(id, target);
+  if (augment.flip) {
+    auto* values = reinterpret_cast<float*>(target.data());  // float32 where there are signs, see check_loadable()
+    for (size_t i = 0; i < spec_.target_flip_sign.size(); ++i) values[i] *= spec_.target_flip_sign[i];
+  }
+  if (!job.augments) {
+    (*augmenter_)(image_.data(), augment, job.batch.inputs.data_ptr<float>() + item * job.batch.inputs.stride(0));
+  }
+}
+
+void SampleReader::read_rows(PendingBatch& job, int64_t item, int64_t id) {
+  job.lengths[item] = length_of(store_, id);
+  refuse(id, length_defect(store_, spec_, id));
+  const std::span<std::byte> all = job.input_place(item);
+  const std::span<std::byte> input = all.first(static_cast<size_t>(store_.input_bytes(id)));
+  store_.read_input(id, input);
+  std::memset(all.data() + input.size(), 0, all.size() - input.size());
+  const std::span<std::byte> target = read_target(job, item, id);
+  count_and_verify(id, input, target);
+  refuse_bad_target(id, target);
+  const std::span values(reinterpret_cast<const float*>(input.data()), input.size() / sizeof(float));
+  if (const int64_t bad = first_not_finite(values); bad >= 0) {
+    const int64_t columns = schema_.input.shape.back();
+    refuse(id, str("row ", bad / columns, ", column ", bad % columns, " is ", values[static_cast<size_t>(bad)]));
+  }
+}
+
+std::span<std::byte> SampleReader::read_target(PendingBatch& job, int64_t item, int64_t id) const {
+  const std::span<std::byte> all = job.target_place(item);
+  const std::span<std::byte> target = all.first(static_cast<size_t>(store_.target_bytes(id)));
+  store_.read_target(id, target);
+  std::memset(all.data() + target.size(), 0xff, all.size() - target.size());  // int64 -1, see storable_target()
+  return target;
+}
+
+void SampleReader::count_and_verify(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) {
+  bytes_read_.fetch_add(static_cast<int64_t>(input.size() + target.size()), std::memory_order_relaxed);
+  if (options_.verify && sample_checksum(input, target) != store_.checksum(id)) {
+    throw DataError(str(store_.name(id), ": the checksum does not match: the file has changed since it was written (",
+                        store_.source(id), "). Restore it from a copy, or make it again with `dtrain convert`."));
+  }
+}
+
+// Without skip_bad the whole file was checked before.
+void SampleReader::refuse_bad_target(int64_t id, std::span<const std::byte> target) const {
+  if (!options_.skip_bad || !options_.check_targets) return;
+  refuse(id, target_defect(spec_, schema_.target.element, target, length_of(store_, id)));
+}
+
+void SampleReader::leave_out(PendingBatch& job, int64_t item, const std::string& message) const {
+  if (!options_.skip_bad) throw DataError(message);
+  job.leave_out(item, message);
+}
+
+void SampleReader::refuse(int64_t id, const std::string& what) const {
+  if (!what.empty()) throw DataError(bad_sample(store_, id, what, options_.skip_bad));
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,51 @@
+#include "data/order/micro_batches.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dtrain::data {
+
+MicroBatches::MicroBatches(std::vector<int64_t> ids, OrderOptions options, Shard shard,
+                           std::function<int64_t(int64_t)> length_of)
+    : ids_(std::move(ids)),
+      options_(options),
+      shard_(shard),
+      length_of_(std::move(length_of)),
+      order_(count(), {options.shuffle, options.seed, options.global_batch, length_of_ ? options.length_window : 0},
+             [this](int64_t index) { return length_of_(ids_[static_cast<size_t>(index)]); }) {}
+
+int64_t MicroBatches::samples() { return positions().size(); }
+
+MicroBatch MicroBatches::next() {
+  const Range range = positions();
+  MicroBatch batch{.ids = {},
+                   .epoch = global_.epoch,
+                   .at = next_,
+                   .micro_steps = plan_.micro_steps,
+                   .global_samples = global_.positions.size()};
+  batch.ids.reserve(static_cast<size_t>(range.size()));
+  for (int64_t position = range.begin; position < range.end; ++position) {
+    batch.ids.push_back(ids_[static_cast<size_t>(order_(batch.epoch, position))]);
+    if (length_of_) batch.rows += length_of_(batch.ids.back());
+  }
+  next_.advance(plan_.micro_steps);
+  return batch;
+}
+
+int64_t MicroBatches::steps_per_epoch() const { return data::steps_per_epoch(count(), options_.global_batch); }
+
+int64_t MicroBatches::largest() const {
+  const int64_t share = part(std::min(options_.global_batch, count()), shard_.size, 0).size();
+  return std::max<int64_t>(1, std::min(options_.batch_size, share));
+}
+
+Range MicroBatches::positions() {
+  if (planned_step_ != next_.step) {
+    global_ = global_batch(next_.step, count(), options_.global_batch);
+    plan_ = micro_plan(global_, options_.batch_size, shard_);
+    planned_step_ = next_.step;
+  }
+  return plan_.micro[static_cast<size_t>(next_.micro)];
+}
+
+}  // namespace dtrain::data

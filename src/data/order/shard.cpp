@@ -1,0 +1,73 @@
+#include "data/order/shard.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/check.h"
+#include "core/random.h"
+
+namespace dtrain::data {
+
+namespace {
+
+// Halves of few bits mix slowly: with 6 rounds the places of n = 5 are visibly uneven, with 12 they are not (measured
+// by chi-square over 400 000 keys).
+int rounds(int half) { return half <= 4 ? 12 : 6; }
+
+}  // namespace
+
+int64_t permuted(int64_t i, int64_t n, uint64_t key) {
+  DTRAIN_CHECK(0 <= i && i < n, "i = ", i, ", n = ", n);
+  // Halves of equal width: the domain is the smallest power of four >= n, so fewer than four tries on average.
+  const int half = (std::bit_width(static_cast<uint64_t>(n - 1)) + 1) / 2;
+  const uint64_t mask = (uint64_t{1} << half) - 1;
+  const auto last = static_cast<uint64_t>(rounds(half));
+  uint64_t value = static_cast<uint64_t>(i);
+  do {
+    uint64_t left = value >> half, right = value & mask;
+    for (uint64_t round = 0; round < last; ++round) {
+      const uint64_t mixed = (left ^ mix64(key ^ mix64(right + (round << 56)))) & mask;
+      left = right;
+      right = mixed;
+    }
+    value = left << half | right;
+  } while (value >= static_cast<uint64_t>(n));  // walk the cycle until it comes back into [0, n)
+  return static_cast<int64_t>(value);
+}
+
+Range part(int64_t n, int64_t parts, int64_t index) {
+  DTRAIN_CHECK(n >= 0 && 0 <= index && index < parts, "n = ", n, ", part ", index, " of ", parts);
+  const int64_t base = n / parts, larger = n % parts;
+  const int64_t begin = index * base + std::min(index, larger);
+  return {begin, begin + base + (index < larger ? 1 : 0)};
+}
+
+int64_t steps_per_epoch(int64_t samples, int64_t global_batch) {
+  DTRAIN_CHECK(samples > 0 && global_batch > 0, samples, " samples, global batch ", global_batch);
+  return (samples - 1) / global_batch + 1;
+}
+
+GlobalBatch global_batch(int64_t step, int64_t samples, int64_t global_batch) {
+  DTRAIN_CHECK(step >= 0, "step ", step);
+  const int64_t steps = steps_per_epoch(samples, global_batch);
+  const int64_t in_epoch = step % steps;
+  const int64_t begin = in_epoch * global_batch;
+  return {step / steps, in_epoch, {begin, begin + std::min(global_batch, samples - begin)}};
+}
+
+MicroPlan micro_plan(const GlobalBatch& batch, int64_t batch_size, Shard shard) {
+  DTRAIN_CHECK(batch_size > 0, "batch size ", batch_size);
+  const int64_t largest_share = part(batch.positions.size(), shard.size, 0).size();
+  const Range share = part(batch.positions.size(), shard.size, shard.rank);
+  MicroPlan plan;
+  plan.micro_steps = std::max<int64_t>(1, (largest_share + batch_size - 1) / batch_size);
+  plan.micro.reserve(static_cast<size_t>(plan.micro_steps));
+  const int64_t begin = batch.positions.begin + share.begin;
+  for (int64_t micro = 0; micro < plan.micro_steps; ++micro) {
+    const Range range = part(share.size(), plan.micro_steps, micro);
+    plan.micro.push_back({begin + range.begin, begin + range.end});
+  }
+  return plan;
+}
+
+}  // namespace dtrain::data

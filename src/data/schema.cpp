@@ -1,0 +1,67 @@
+#include "data/schema.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <span>
+
+namespace dtrain::data {
+namespace {
+
+bool positive(std::span<const int64_t> sizes) {
+  return std::all_of(sizes.begin(), sizes.end(), [](int64_t size) { return size > 0; });
+}
+
+}  // namespace
+
+int64_t size_of(Element element) {
+  switch (element) {
+    case Element::kUint8:
+      return 1;
+    case Element::kFloat32:
+      return 4;
+    case Element::kInt64:
+      return 8;
+  }
+  return 0;
+}
+
+std::string name_of(Element element) {
+  switch (element) {
+    case Element::kUint8:
+      return "uint8";
+    case Element::kFloat32:
+      return "float32";
+    case Element::kInt64:
+      return "int64";
+  }
+  return "";
+}
+
+int64_t Field::row_elements() const {
+  return std::accumulate(shape.begin() + (variable() ? 1 : 0), shape.end(), int64_t{1}, std::multiplies<>());
+}
+int64_t Field::row_bytes() const { return row_elements() * size_of(element); }
+
+std::string text_of(const Field& field) {
+  std::string text = name_of(field.element) + " [";
+  for (size_t i = 0; i < field.shape.size(); ++i) {
+    text += (i ? ", " : "") + (field.shape[i] == kVariable ? "rows" : std::to_string(field.shape[i]));
+  }
+  return text + "]";
+}
+
+bool storable_input(const Field& field) {
+  const std::span<const int64_t> shape(field.shape);
+  if (field.element == Element::kUint8) return shape.size() == 3 && positive(shape) && shape[2] == 3;
+  if (field.element != Element::kFloat32) return false;
+  if (field.variable()) return shape.size() == 2 && positive(shape.subspan(1));
+  return (shape.size() == 1 || shape.size() == 2) && positive(shape);
+}
+
+bool storable_target(const Field& field) {
+  if (field.variable()) return field.element == Element::kInt64 && field.shape.size() == 1;
+  return field.element != Element::kUint8 && field.shape.size() <= 1 && positive(field.shape);
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,101 @@
+#include "formats/exif.h"
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+namespace dtrain::formats {
+namespace {
+
+constexpr int kAsStored = 1;
+using Bytes = std::span<const std::byte>;
+
+std::string_view text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+// Unsigned integer of `count` bytes; 0 beyond the end.
+uint32_t number(Bytes bytes, size_t at, int count, bool big_endian) {
+  if (at > bytes.size() || bytes.size() - at < static_cast<size_t>(count)) return 0;
+  uint32_t value = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto byte = std::to_integer<uint32_t>(bytes[at + static_cast<size_t>(i)]);
+    value |= byte << 8 * (big_endian ? count - 1 - i : i);
+  }
+  return value;
+}
+
+// `tiff`: the TIFF file that holds the notes; its first directory has the orientation.
+int orientation_of(Bytes tiff) {
+  const bool big = text(tiff).starts_with(std::string_view("MM\0*", 4));
+  if (!big && !text(tiff).starts_with(std::string_view("II*\0", 4))) return kAsStored;
+  const size_t directory = number(tiff, 4, 4, big);
+  const size_t entries = number(tiff, directory, 2, big);
+  constexpr size_t kEntryBytes = 12;
+  constexpr uint32_t kOrientation = 0x0112, kShort = 3;
+  for (size_t e = 0; e < entries; ++e) {
+    const size_t at = directory + 2 + e * kEntryBytes;
+    if (at + kEntryBytes > tiff.size()) break;
+    if (number(tiff, at, 2, big) != kOrientation || number(tiff, at + 2, 2, big) != kShort) continue;
+    const uint32_t value = number(tiff, at + 8, 2, big);
+    return value >= 1 && value <= 8 ? static_cast<int>(value) : kAsStored;
+  }
+  return kAsStored;
+}
+
+int of_jpeg(Bytes jpeg) {
+  constexpr uint32_t kStartOfScan = 0xda, kApp1 = 0xe1;
+  constexpr std::string_view kExif("Exif\0\0", 6);
+  for (size_t at = 2; at + 4 <= jpeg.size();) {
+    if (jpeg[at] != std::byte{0xff}) return kAsStored;
+    const uint32_t marker = number(jpeg, at + 1, 1, true);
+    if (marker == 0xff) {  // a fill byte
+      ++at;
+      continue;
+    }
+    if (marker == kStartOfScan) return kAsStored;
+    const size_t length = number(jpeg, at + 2, 2, true);
+    if (length < 2 || length > jpeg.size() - at - 2) return kAsStored;
+    const Bytes segment = jpeg.subspan(at + 4, length - 2);
+    if (marker == kApp1 && text(segment).starts_with(kExif)) return orientation_of(segment.subspan(kExif.size()));
+    at += 2 + length;
+  }
+  return kAsStored;
+}
+
+int of_png(Bytes png) {
+  constexpr size_t kSignature = 8, kAround = 12;  // of a chunk: length, name, CRC
+  for (size_t at = kSignature; at + kAround <= png.size();) {
+    const size_t length = number(png, at, 4, true);
+    if (length > png.size() - at - kAround) return kAsStored;
+    if (text(png.subspan(at + 4, 4)) == "eXIf") return orientation_of(png.subspan(at + 8, length));
+    at += kAround + length;
+  }
+  return kAsStored;
+}
+
+}  // namespace
+
+int exif_orientation(Bytes picture) {
+  if (text(picture).starts_with("\xff\xd8")) return of_jpeg(picture);
+  if (text(picture).starts_with("\x89PNG")) return of_png(picture);
+  return kAsStored;
+}
+
+Image upright(Image image, int orientation) {
+  if (orientation < 2 || orientation > 8) return image;
+  const bool turned = orientation >= 5;  // width and height exchanged
+  const int w = image.width, h = image.height;
+  Image result(turned ? h : w, turned ? w : h);
+  for (int y = 0; y < result.height; ++y) {
+    for (int x = 0; x < result.width; ++x) {
+      // Where the upright pixel lies in the stored picture, by the definition of the eight values.
+      int from_x = turned ? y : x, from_y = turned ? x : y;
+      if (orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8) from_x = w - 1 - from_x;
+      if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7) from_y = h - 1 - from_y;
+      std::memcpy(result.at(x, y), image.at(from_x, from_y), 3);
+    }
+  }
+  return result;
+}
+
+}  // namespace dtrain::formats

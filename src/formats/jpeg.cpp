@@ -1,0 +1,123 @@
+// libjpeg itself and not TurboJPEG, which keeps the first warning of a picture alone: a harmless one would hide that
+// the rest is missing.
+
+#include "formats/image.h"
+
+#include <csetjmp>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <jpeglib.h>  // wants <cstdio> before it
+
+#include <jerror.h>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace dtrain::formats {
+namespace {
+
+constexpr int kMostScans = 500;  // a progressive file of thousands of scans would take minutes for one picture
+
+// Its callbacks come from C code, through which no exception may pass: they note the reason and jump back.
+class JpegReader {
+ public:
+  explicit JpegReader(std::span<const std::byte> bytes) {
+    jpeg_.err = jpeg_std_error(&errors_);
+    jpeg_.client_data = this;
+    errors_.error_exit = [](j_common_ptr jpeg) { self(jpeg).give_up(); };
+    errors_.emit_message = [](j_common_ptr jpeg, int level) {
+      const bool warning = level < 0;
+      if (warning && jpeg->err->msg_code != JWRN_EXTRANEOUS_DATA) self(jpeg).give_up();
+    };
+    progress_.progress_monitor = [](j_common_ptr jpeg) {
+      if (self(jpeg).jpeg_.input_scan_number > kMostScans) self(jpeg).give_up("too many scans");
+    };
+    guarded([&] {
+      jpeg_create_decompress(&jpeg_);
+      jpeg_.progress = &progress_;
+      jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+      jpeg_read_header(&jpeg_, TRUE);
+    });
+    jpeg_.out_color_space = inks() ? JCS_CMYK : JCS_EXT_RGB;
+  }
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
+
+  int width() const { return static_cast<int>(jpeg_.image_width); }
+  int height() const { return static_cast<int>(jpeg_.image_height); }
+  bool inks() const { return jpeg_.jpeg_color_space == JCS_CMYK || jpeg_.jpeg_color_space == JCS_YCCK; }
+
+  // Rows from the top, RGB or CMYK; `pixels` has room for all.
+  void read(std::vector<uint8_t>& pixels) {
+    const size_t row_bytes = static_cast<size_t>(width()) * (inks() ? 4 : 3);
+    guarded([&] {
+      jpeg_start_decompress(&jpeg_);
+      while (jpeg_.output_scanline < jpeg_.output_height) {
+        JSAMPROW row = pixels.data() + jpeg_.output_scanline * row_bytes;
+        jpeg_read_scanlines(&jpeg_, &row, 1);
+      }
+      jpeg_finish_decompress(&jpeg_);
+    });
+  }
+
+ private:
+  static JpegReader& self(j_common_ptr jpeg) { return *static_cast<JpegReader*>(jpeg->client_data); }
+
+  // `calls` owns nothing: a jump skips destructors.
+  template <typename Calls>
+  void guarded(const Calls& calls) {
+    if (setjmp(back_) != 0) throw DataError(str("damaged JPEG: ", reason_));
+    calls();
+  }
+
+  [[noreturn]] void give_up() {
+    errors_.format_message(reinterpret_cast<j_common_ptr>(&jpeg_), reason_);
+    std::longjmp(back_, 1);
+  }
+  [[noreturn]] void give_up(const char* reason) {
+    std::snprintf(reason_, sizeof reason_, "%s", reason);
+    std::longjmp(back_, 1);
+  }
+
+  struct Decompress : jpeg_decompress_struct {
+    ~Decompress() { jpeg_destroy_decompress(this); }
+  };
+  Decompress jpeg_{};
+  jpeg_error_mgr errors_{};
+  jpeg_progress_mgr progress_{};
+  std::jmp_buf back_;
+  char reason_[JMSG_LENGTH_MAX] = "";
+};
+
+// Four inks to three lights, as PIL and the browsers do: without a profile, and taking for granted that the inks are
+// stored inverted (255: none), as Adobe's programs write them and hardly any other program writes CMYK at all.
+Image from_inverted_cmyk(const std::vector<uint8_t>& inks, int width, int height) {
+  Image image(width, height);
+  for (size_t i = 0; i < image.rgb.size() / 3; ++i) {
+    for (size_t c = 0; c < 3; ++c) {
+      image.rgb[i * 3 + c] = static_cast<uint8_t>((inks[i * 4 + c] * inks[i * 4 + 3] + 127) / 255);
+    }
+  }
+  return image;
+}
+
+}  // namespace
+
+Image decode_jpeg(std::span<const std::byte> bytes) {
+  JpegReader reader(bytes);
+  check_size(reader.width(), reader.height());
+  if (reader.inks()) {
+    std::vector<uint8_t> inks(static_cast<size_t>(reader.width()) * static_cast<size_t>(reader.height()) * 4);
+    reader.read(inks);
+    return from_inverted_cmyk(inks, reader.width(), reader.height());
+  }
+  Image image(reader.width(), reader.height());
+  reader.read(image.rgb);
+  return image;
+}
+
+}  // namespace dtrain::formats

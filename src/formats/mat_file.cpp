@@ -1,0 +1,174 @@
+#include "formats/mat_file.h"
+
+#include <matio.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/file_system.h"
+#include "core/strings.h"
+#include "formats/read_file.h"
+
+namespace dtrain::formats {
+namespace {
+
+constexpr size_t kLargestDimension = 100000, kMostElements = 10000000;
+constexpr uint64_t kMostMatBytes = uint64_t{64} << 20;  // 300W-LP's have 0.3 MiB
+
+struct MatCloser {
+  void operator()(mat_t* file) const { Mat_Close(file); }
+};
+struct VariableDeleter {
+  void operator()(matvar_t* variable) const { Mat_VarFree(variable); }
+};
+using MatFile = std::unique_ptr<mat_t, MatCloser>;
+using Variable = std::unique_ptr<matvar_t, VariableDeleter>;
+
+// libmatio's own log goes to stderr; its complaints become part of our messages instead.
+std::mutex matio_lock;
+std::string matio_complaint;
+
+void note_complaint(int, char* message) { matio_complaint = message; }
+
+void quiet_matio() {
+  static const int once = Mat_LogInitFunc("dtrain", note_complaint);
+  static_cast<void>(once);
+  matio_complaint.clear();
+}
+
+bool unpacks(std::string_view bytes) {
+  z_stream stream{};
+  if (inflateInit(&stream) != Z_OK) throw Error("zlib cannot be started");
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  std::array<Bytef, 16384> rest;  // what comes out is not looked at
+  int state = Z_OK;
+  while (state == Z_OK) {
+    stream.next_out = rest.data();
+    stream.avail_out = rest.size();
+    state = inflate(&stream, Z_NO_FLUSH);
+  }
+  inflateEnd(&stream);
+  return state == Z_STREAM_END;
+}
+
+std::string damaged(const std::string& what) {
+  return str("damaged .mat file: ", what, matio_complaint.empty() ? "" : " (" + matio_complaint + ")");
+}
+
+// libmatio gives zeros, without a word, for variables whose compressed bytes are cut off or changed, and zeros are
+// plausible angles. So each variable's length is checked here first, and that its bytes unpack to the end (zlib's
+// checksum).
+void check_whole(const std::filesystem::path& file) {
+  const std::string text = read_text(file);
+  constexpr size_t kHeader = 128, kTag = 8;
+  constexpr uint32_t kCompressed = 15;
+  if (text.size() < kHeader) throw DataError(damaged(str("it has ", text.size(), " bytes")));
+  if (text.substr(124, 4) != std::string("\0\1IM", 4)) return;  // not version 5, little endian: libmatio decides
+  for (size_t at = kHeader; at < text.size();) {
+    uint32_t tag[2] = {0, 0};  // type, bytes
+    if (text.size() - at >= kTag) std::memcpy(tag, text.data() + at, kTag);
+    if (text.size() - at < kTag || text.size() - at - kTag < tag[1]) throw DataError(damaged("it is cut off"));
+    if (tag[0] == kCompressed && !unpacks(std::string_view(text).substr(at + kTag, tag[1]))) {
+      throw DataError(damaged("a variable does not unpack"));
+    }
+    at += kTag + tag[1];
+  }
+}
+
+template <typename T>
+void append(std::vector<double>& values, const matvar_t& variable, size_t count) {
+  const T* data = static_cast<const T*>(variable.data);
+  values.assign(data, data + count);
+}
+
+Matrix to_matrix(const matvar_t& variable) {
+  const std::string name = variable.name;
+  if (variable.rank != 2) throw DataError(str(".mat variable ", name, " has ", variable.rank, " dimensions, not 2"));
+  Matrix matrix{.rows = variable.dims[0], .columns = variable.dims[1], .values = {}};
+  const size_t count = matrix.rows * matrix.columns;
+  if (!variable.data && count > 0) throw DataError(damaged("no data for " + name));
+  if (variable.isComplex) throw DataError(str(".mat variable ", name, " is complex"));
+  switch (variable.class_type) {
+    case MAT_C_DOUBLE:
+      append<double>(matrix.values, variable, count);
+      break;
+    case MAT_C_SINGLE:
+      append<float>(matrix.values, variable, count);
+      break;
+    case MAT_C_INT32:
+      append<int32_t>(matrix.values, variable, count);
+      break;
+    case MAT_C_UINT32:
+      append<uint32_t>(matrix.values, variable, count);
+      break;
+    case MAT_C_INT16:
+      append<int16_t>(matrix.values, variable, count);
+      break;
+    case MAT_C_UINT16:
+      append<uint16_t>(matrix.values, variable, count);
+      break;
+    case MAT_C_UINT8:
+      append<uint8_t>(matrix.values, variable, count);
+      break;
+    default:
+      throw DataError(str(".mat variable ", name, " is not numeric"));
+  }
+  return matrix;
+}
+
+}  // namespace
+
+Matrices read_mat(const std::filesystem::path& file, const std::vector<std::string>& names) {
+  const std::lock_guard guard(matio_lock);
+  quiet_matio();
+  if (!std::filesystem::exists(file)) throw DataError("no such .mat file");
+  if (!std::filesystem::is_regular_file(file)) throw DataError("the .mat file is not a regular file");
+  check_file_bytes(std::filesystem::file_size(file), kMostMatBytes);
+  check_whole(file);
+  const MatFile mat(Mat_Open(file.c_str(), MAT_ACC_RDONLY));
+  if (!mat) throw DataError(damaged("it cannot be opened"));
+  Matrices result;
+  for (const std::string& name : names) {
+    const Variable variable(Mat_VarReadInfo(mat.get(), name.c_str()));
+    if (!variable) continue;
+    size_t elements = 1;
+    for (int d = 0; d < variable->rank; ++d) {  // before memory is reserved for what a damaged header claims
+      elements *= std::min(variable->dims[d], kLargestDimension + 1);
+      if (variable->dims[d] > kLargestDimension || elements > kMostElements) {
+        throw DataError(damaged(name + " is unbelievably large"));
+      }
+    }
+    if (Mat_VarReadDataAll(mat.get(), variable.get()) != 0) throw DataError(damaged(name + " cannot be read"));
+    if (!matio_complaint.empty()) throw DataError(damaged(name + " cannot be read"));
+    result[name] = to_matrix(*variable);
+  }
+  return result;
+}
+
+void write_mat(const std::filesystem::path& file, const Matrices& matrices) {
+  const std::lock_guard guard(matio_lock);
+  quiet_matio();
+  const char* header = "MATLAB 5.0 MAT-file, written by dtrain";  // a fixed text: no date, equal runs give equal files
+  const MatFile mat(Mat_CreateVer(file.c_str(), header, MAT_FT_MAT5));
+  if (!mat) throw OutputError(str("cannot write ", file.string(), ": ", std::strerror(errno)));
+  for (const auto& [name, matrix] : matrices) {
+    std::vector<float> values(matrix.values.begin(), matrix.values.end());
+    size_t dimensions[2] = {matrix.rows, matrix.columns};
+    const Variable variable(
+        Mat_VarCreate(name.c_str(), MAT_C_SINGLE, MAT_T_SINGLE, 2, dimensions, values.data(), MAT_F_DONT_COPY_DATA));
+    if (!variable || Mat_VarWrite(mat.get(), variable.get(), MAT_COMPRESSION_ZLIB) != 0) {
+      throw OutputError(str("cannot write ", name, " to ", file.string(), ": ", std::strerror(errno)));
+    }
+  }
+}
+
+}  // namespace dtrain::formats

@@ -1,0 +1,232 @@
+#include "formats/npy_header.h"
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "core/check.h"
+#include "formats/read_file.h"
+
+namespace dtrain::formats {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr size_t kLargestRank = 32;
+
+[[noreturn]] void damaged(const std::string& what) { throw DataError("damaged .npy header: " + what); }
+
+// The header is a Python dictionary of three entries, written as Python prints it.
+class DictionaryReader {
+ public:
+  explicit DictionaryReader(std::string_view text) : text_(text) {}
+
+  void read(NpyHeader& header) {
+    expect('{');
+    bool descr = false, order = false, shape = false;
+    while (!accept('}')) {
+      const std::string key = quoted();
+      expect(':');
+      if (key == "descr" && !descr) {
+        descr = true;
+        read_type(header);
+      } else if (key == "fortran_order" && !order) {
+        order = true;
+        header.fortran = truth();
+      } else if (key == "shape" && !shape) {
+        shape = true;
+        header.shape = tuple();
+      } else {
+        damaged(str("unexpected key '", key.substr(0, 40), "'"));
+      }
+      if (!accept(',') && peek() != '}') damaged("no comma between entries");
+    }
+    if (peek() != '\0') damaged("something follows the dictionary");
+    if (!descr || !order || !shape) damaged("descr, fortran_order or shape is missing");
+  }
+
+ private:
+  char peek() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool accept(char c) {
+    if (peek() != c || at_ >= text_.size()) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!accept(c)) damaged(str("no '", c, "' at byte ", at_));
+  }
+  std::string quoted() {
+    const char mark = peek();
+    if (mark != '\'' && mark != '"') damaged(str("no text at byte ", at_));
+    const size_t end = text_.find(mark, at_ + 1);
+    if (end == std::string_view::npos) damaged("a text that does not end");
+    const std::string result(text_.substr(at_ + 1, end - at_ - 1));
+    at_ = end + 1;
+    return result;
+  }
+  bool truth() {
+    peek();
+    for (const auto& [word, value] : {std::pair<std::string_view, bool>{"True", true}, {"False", false}}) {
+      if (text_.substr(at_).starts_with(word)) {
+        at_ += word.size();
+        return value;
+      }
+    }
+    damaged("fortran_order is neither True nor False");
+  }
+  std::vector<int64_t> tuple() {
+    std::vector<int64_t> result;
+    expect('(');
+    while (!accept(')')) {
+      result.push_back(number());
+      if (result.size() > kLargestRank) damaged("more than 32 dimensions");
+      if (!accept(',') && peek() != ')') damaged("no comma in shape");
+    }
+    return result;
+  }
+  int64_t number() {
+    peek();
+    int64_t value = 0;
+    const size_t begin = at_;
+    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
+      if (value > (std::numeric_limits<int64_t>::max() - 9) / 10) damaged("a dimension beyond 64 bits");
+      value = value * 10 + (text_[at_] - '0');
+    }
+    if (at_ == begin) damaged("shape holds something that is no number");
+    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // as Python 2 wrote them
+    return value;
+  }
+
+  void read_type(NpyHeader& header) {
+    if (peek() == '[') throw DataError("a structured array; a plain array of numbers is expected");
+    const std::string type = quoted();
+    const auto refuse = [&](const std::string& what) {
+      throw DataError(str(what, " (dtype '", type.substr(0, 40),
+                          "'); float16, 32 or 64, integers of 8 to 64 bits, or bool are expected"));
+    };
+    if (type.size() < 2) refuse("unknown elements");
+    const char order = type[0], kind = type[1];
+    if (order != '<' && order != '>' && order != '|' && order != '=') refuse("unknown elements");
+    if (kind == 'O') refuse("Python objects, which are not loaded because they may be code");
+    if (kind == 'c') refuse("complex numbers");
+    if (kind == 'U' || kind == 'S' || kind == 'a') refuse("texts");
+    if (kind == 'V') refuse("structured or void elements");
+    if (kind == 'M' || kind == 'm') refuse("dates or durations");
+    const std::string size = type.substr(2);
+    const auto sized = [&](std::initializer_list<const char*> sizes) {
+      if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) refuse("elements of a size that is not read");
+      header.item_bytes = std::stoi(size);
+    };
+    if (kind == 'b') {
+      header.kind = NpyHeader::Kind::kBool;
+      sized({"1"});
+    } else if (kind == 'i' || kind == 'u') {
+      header.kind = kind == 'i' ? NpyHeader::Kind::kInteger : NpyHeader::Kind::kUnsigned;
+      sized({"1", "2", "4", "8"});
+    } else if (kind == 'f') {
+      header.kind = NpyHeader::Kind::kFloat;
+      sized({"2", "4", "8"});
+    } else {
+      refuse("unknown elements");
+    }
+    header.big_endian = order == '>';
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+int64_t NpyHeader::elements() const {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;  // the others may be beyond all bounds
+  int64_t product = 1;
+  for (const int64_t size : shape) product *= size;
+  return product;
+}
+
+uint64_t NpyHeader::file_bytes() const {
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return data_offset;
+  auto bytes = static_cast<uint64_t>(item_bytes);
+  for (const int64_t size : shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes)) return kMost;
+  }
+  return __builtin_add_overflow(bytes, data_offset, &bytes) ? kMost : bytes;
+}
+
+std::string NpyHeader::type() const {
+  if (kind == Kind::kBool) return "bool";
+  const char* name = kind == Kind::kFloat ? "float" : kind == Kind::kInteger ? "int" : "uint";
+  return str(name, item_bytes * 8);
+}
+
+std::string NpyHeader::shape_text() const {
+  std::vector<std::string> sizes;
+  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
+  return "[" + join(sizes, ", ") + "]";
+}
+
+NpyHeader parse_npy_header(std::span<const std::byte> begin) {
+  const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
+  if (text.empty()) throw DataError("the file is empty");
+  if (!text.starts_with(kMagic)) throw DataError("not a .npy file, by its first bytes");
+  if (text.size() < 10) throw DataError("truncated .npy header");
+  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(text[i])); };
+  const size_t version = byte(6);
+  if (version < 1 || version > 3) damaged(str("version ", version, ".", byte(7), "; 1 to 3 are read"));
+  const size_t prefix = version == 1 ? 10 : 12;
+  if (text.size() < prefix) throw DataError("truncated .npy header");
+  const size_t length =
+      version == 1 ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
+  if (prefix + length > kNpyHeaderBytes) damaged(str("it claims to be ", length, " bytes long"));
+  if (prefix + length > text.size()) throw DataError("truncated .npy header");
+  NpyHeader header;
+  DictionaryReader(text.substr(prefix, length)).read(header);
+  header.data_offset = prefix + length;
+  if (header.file_bytes() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    damaged(str("it announces ", header.type(), " ", header.shape_text(), ", more bytes than a file can have"));
+  }
+  return header;
+}
+
+NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes) {
+  NpyHeader header = parse_npy_header(begin);
+  const uint64_t announced = header.file_bytes(), there = file_bytes - header.data_offset;
+  if (announced > file_bytes) {
+    throw DataError(str("truncated: the header announces ", header.type(), " ", header.shape_text(),
+                        ", the file holds ", there, " bytes of data"));
+  }
+  if (announced < file_bytes) {
+    throw DataError(str("damaged: the header announces ", header.type(), " ", header.shape_text(), " (",
+                        announced - header.data_offset, " bytes), the file holds ", there, " bytes of data"));
+  }
+  return header;
+}
+
+NpyHeader read_npy_header(const std::filesystem::path& file) {
+  constexpr uint64_t kUsual = 2048;
+  FileBeginning begin = read_beginning(file, kUsual);
+  const bool longer = begin.bytes.size() > 11 && begin.file_bytes > kUsual &&
+                      (begin.bytes[9] > std::byte{3} || begin.bytes[6] != std::byte{1});
+  if (longer) begin = read_beginning(file, kNpyHeaderBytes);
+  return parse_npy_header(begin.bytes, begin.file_bytes);
+}
+
+std::string npy_header(const char* type, const std::vector<int64_t>& shape) {
+  std::string tuple = "(";
+  for (const int64_t size : shape) tuple += str(size, ",");
+  if (shape.size() > 1) tuple.pop_back();
+  std::string header = str("{'descr': '", type, "', 'fortran_order': False, 'shape': ", tuple, "), }");
+  constexpr size_t kPrefix = 10, kAlignment = 64;
+  header.append(kAlignment - 1 - (kPrefix + header.size()) % kAlignment, ' ');
+  header += '\n';
+  std::string all(kMagic);
+  all += {'\x01', '\x00', static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
+  return all + header;
+}
+
+}  // namespace dtrain::formats

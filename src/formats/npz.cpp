@@ -1,0 +1,117 @@
+#include "formats/npz.h"
+
+#include <zip.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "formats/read_file.h"
+
+namespace dtrain::formats {
+namespace {
+
+constexpr std::string_view kSuffix = ".npy";
+constexpr size_t kPiece = size_t{1} << 20;  // bytes taken out of the archive at a time
+
+std::string text_of(int code) {
+  zip_error_t error;
+  zip_error_init_with_code(&error, code);
+  const std::string text = zip_error_strerror(&error);
+  zip_error_fini(&error);
+  return text;
+}
+
+struct MemberCloser {
+  void operator()(zip_file_t* member) const { zip_fclose(member); }
+};
+
+}  // namespace
+
+struct NpzFile::Archive {
+  zip_t* zip = nullptr;
+  ~Archive() {
+    if (zip) zip_discard(zip);
+  }
+};
+
+NpzFile::NpzFile(const std::filesystem::path& file) : archive_(std::make_unique<Archive>()) {
+  if (read_beginning(file, 4).bytes.empty()) throw DataError("the file is empty");
+  int code = 0;
+  archive_->zip = zip_open(file.c_str(), ZIP_RDONLY, &code);
+  if (!archive_->zip) throw DataError(str("not a .npz file (a zip archive of arrays): ", text_of(code)));
+  const zip_int64_t entries = zip_get_num_entries(archive_->zip, 0);
+  for (zip_int64_t i = 0; i < entries; ++i) {
+    const char* name = zip_get_name(archive_->zip, static_cast<zip_uint64_t>(i), ZIP_FL_ENC_RAW);
+    if (!name) throw DataError(str("damaged archive: ", zip_strerror(archive_->zip)));
+    const std::string_view text(name);
+    if (text.ends_with(kSuffix)) names_.emplace_back(text.substr(0, text.size() - kSuffix.size()));
+  }
+}
+
+NpzFile::~NpzFile() = default;
+
+std::optional<NpyArray> NpzFile::read(const std::string& name) const {
+  if (std::count(names_.begin(), names_.end(), name) == 0) return std::nullopt;
+  const std::string entry = name + std::string(kSuffix);
+  const std::unique_ptr<zip_file_t, MemberCloser> member(zip_fopen(archive_->zip, entry.c_str(), ZIP_FL_ENC_RAW));
+  if (!member) throw DataError(str("its array ", name, " cannot be read: ", zip_strerror(archive_->zip)));
+  std::vector<std::byte> bytes;
+  const auto unpack = [&](uint64_t until) {  // false at the end of the member, where its checksum is compared
+    while (bytes.size() < until) {
+      const size_t had = bytes.size(), piece = std::min<uint64_t>(until - had, kPiece);
+      bytes.resize(had + piece);
+      const zip_int64_t got = zip_fread(member.get(), bytes.data() + had, piece);
+      if (got < 0) throw DataError(str("damaged: ", zip_error_strerror(zip_file_get_error(member.get()))));
+      bytes.resize(had + static_cast<size_t>(got));
+      if (got == 0) return false;
+    }
+    return true;
+  };
+  try {
+    unpack(kNpyHeaderBytes);
+    const NpyHeader header = parse_npy_header(bytes);
+    const uint64_t announced = header.file_bytes();
+    if (bytes.size() > announced || unpack(announced + 1)) {
+      throw DataError(str("damaged: the header announces ", header.type(), " ", header.shape_text(), " (",
+                          announced - header.data_offset, " bytes), but more follow"));
+    }
+    return parse_npy(std::move(bytes));
+  } catch (const DataError& error) {
+    throw DataError(str("its array ", name, ": ", error.what()));
+  } catch (const std::bad_alloc&) {
+    throw DataError(str("its array ", name, " does not fit into memory"));
+  }
+}
+
+void write_npz(const std::filesystem::path& file, const std::map<std::string, std::vector<std::byte>>& arrays) {
+  int code = 0;
+  zip_t* zip = zip_open(file.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
+  if (!zip) throw OutputError(str("cannot create ", file.string(), ": ", text_of(code)));
+  const auto fail = [&] {
+    const std::string reason = zip_strerror(zip);
+    zip_discard(zip);
+    throw OutputError(str("cannot write ", file.string(), ": ", reason));
+  };
+  for (const auto& [name, bytes] : arrays) {
+    zip_source_t* source = zip_source_buffer(zip, bytes.data(), bytes.size(), 0);
+    if (!source) fail();
+    const zip_int64_t entry = zip_file_add(zip, (name + std::string(kSuffix)).c_str(), source, ZIP_FL_ENC_UTF_8);
+    if (entry < 0) {
+      zip_source_free(source);
+      fail();
+    }
+    const auto index = static_cast<zip_uint64_t>(entry);
+    constexpr zip_uint16_t kTime = 0, kDate = (1 << 5) | 1;  // 1 January 1980, as numpy has it
+    if (zip_set_file_compression(zip, index, ZIP_CM_STORE, 0) != 0 ||
+        zip_file_set_dostime(zip, index, kTime, kDate, 0) != 0) {
+      fail();
+    }
+  }
+  if (zip_close(zip) != 0) fail();
+}
+
+}  // namespace dtrain::formats

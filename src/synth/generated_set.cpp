@@ -1,0 +1,136 @@
+#include "synth/generated_set.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <span>
+#include <utility>
+
+#include "convert/assign_splits.h"
+#include "convert/head_pose_set.h"
+#include "convert/stored_sample.h"
+#include "core/strings.h"
+#include "synth/class_scene.h"
+#include "synth/dynamics.h"
+#include "synth/pointer_rule.h"
+#include "synth/synth.h"
+
+namespace dtrain::synth {
+namespace {
+
+std::string six_digits(int64_t number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%06lld", static_cast<long long>(number));
+  return text;
+}
+
+// What the four have in common: a schema, a list of samples, and a function that draws one.
+class GeneratedSet : public convert::RawSet {
+ public:
+  using Draw = std::function<convert::Record(int64_t index, int64_t label)>;
+  GeneratedSet(data::Schema schema, uint64_t seed, Draw draw)
+      : schema_(std::move(schema)), seed_(seed), draw_(std::move(draw)) {}
+
+  const std::vector<convert::RawSample>& samples() const override { return samples_; }
+  data::Schema schema() const override { return schema_; }
+  std::vector<std::string> classes() const override { return classes_; }
+  std::map<std::string, std::string> attributes() const override {
+    return schema_.task == "headpose" ? convert::head_pose_attributes() : std::map<std::string, std::string>{};
+  }
+  double usual_val_share() const override { return schema_.task == "headpose" ? 0 : 0.1; }
+  convert::Record read(size_t sample) const override { return draw_(index_[sample], samples_[sample].label); }
+
+  // Each sample's split, its index and label being settled.
+  void assign() {
+    convert::SplitOptions options;
+    options.seed = seed_;
+    const std::vector<std::string> splits = convert::assign_splits(*this, options);
+    for (size_t i = 0; i < samples_.size(); ++i) samples_[i].split = splits[i];
+  }
+
+  // Samples of all classes by turns, in folders by split and class, in the order of their names.
+  void fill_class_folders(int64_t samples, std::vector<std::string> classes, const std::string& suffix) {
+    classes_ = std::move(classes);
+    for (int64_t i = 0; i < samples; ++i) {
+      samples_.push_back({.name = "", .group = six_digits(i), .label = i % static_cast<int64_t>(classes_.size())});
+    }
+    assign();
+    std::vector<std::pair<std::string, int64_t>> order;
+    for (int64_t i = 0; i < samples; ++i) {
+      const convert::RawSample& sample = samples_[static_cast<size_t>(i)];
+      const std::string& folder = classes_[static_cast<size_t>(sample.label)];
+      order.emplace_back(str(sample.split, '/', folder, '/', sample.group, suffix), i);
+    }
+    std::sort(order.begin(), order.end());
+    const std::vector<convert::RawSample> drawn = std::exchange(samples_, {});
+    for (const auto& [name, i] : order) {
+      samples_.push_back(drawn[static_cast<size_t>(i)]);
+      samples_.back().name = samples_.back().group = name;
+      index_.push_back(i);
+    }
+  }
+
+  void fill(int64_t samples, const std::function<convert::RawSample(int64_t)>& name) {
+    for (int64_t i = 0; i < samples; ++i) {
+      samples_.push_back(name(i));
+      index_.push_back(i);
+    }
+    assign();
+  }
+
+ private:
+  data::Schema schema_;
+  uint64_t seed_;
+  Draw draw_;
+  std::vector<std::string> classes_;
+  std::vector<convert::RawSample> samples_;
+  std::vector<int64_t> index_;  // of the draw, per sample
+};
+
+}  // namespace
+
+std::unique_ptr<convert::RawSet> generated_heads(uint64_t seed, int64_t samples, int size) {
+  auto set = std::make_unique<GeneratedSet>(convert::head_pose_schema(size), seed, [=](int64_t index, int64_t) {
+    const SynthSample head = synth_sample(seed, index, size);
+    return convert::Record{.input = convert::bytes_of(head.image.rgb), .target = to_target(head.pose)};
+  });
+  set->fill(samples, [](int64_t i) {
+    const int64_t photo = i / kPicturesPerPhoto;
+    return convert::RawSample{.name = str("photo_", photo, "_", i % kPicturesPerPhoto), .group = std::to_string(photo)};
+  });
+  return set;
+}
+
+std::unique_ptr<convert::RawSet> generated_scenes(uint64_t seed, int64_t samples, int size) {
+  auto set = std::make_unique<GeneratedSet>(convert::image_schema(size), seed, [=](int64_t index, int64_t label) {
+    return convert::Record{.input = convert::bytes_of(draw_class_scene(seed, index, label, size).rgb),
+                           .target = convert::class_target(label)};
+  });
+  set->fill_class_folders(samples, scene_classes(), ".png");
+  return set;
+}
+
+std::unique_ptr<convert::RawSet> generated_sequences(uint64_t seed, int64_t samples) {
+  auto set = std::make_unique<GeneratedSet>(
+      convert::sequence_schema(kDynamicsChannels), seed, [=](int64_t index, int64_t label) {
+        return convert::Record{.input = convert::bytes_of(draw_dynamics(seed, index, label)),
+                               .target = convert::class_target(label)};
+      });
+  set->fill_class_folders(samples, dynamics_classes(), ".npy");
+  return set;
+}
+
+std::unique_ptr<convert::RawSet> generated_pointer_sets(uint64_t seed, int64_t samples, int64_t max_length,
+                                                        const std::string& file) {
+  auto set = std::make_unique<GeneratedSet>(convert::pointer_schema(), seed, [=](int64_t index, int64_t) {
+    const PointerSet drawn = draw_pointer_set(seed, index, max_length);
+    return convert::Record{.input = convert::bytes_of(drawn.features), .target = convert::bytes_of(drawn.order)};
+  });
+  set->fill(samples, [&](int64_t i) {
+    const std::string name = str(file, '#', i);
+    return convert::RawSample{.name = name, .group = std::to_string(i)};
+  });
+  return set;
+}
+
+}  // namespace dtrain::synth

@@ -1,0 +1,101 @@
+#include "synth/head_model.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace dtrain::synth {
+namespace {
+
+using convert::operator*;
+
+Colour mix(const Colour& a, const Colour& b, float share) {
+  return {a.r + (b.r - a.r) * share, a.g + (b.g - a.g) * share, a.b + (b.b - a.b) * share};
+}
+
+// Points of a face of average proportions, left half first as seen in the picture.
+std::vector<convert::Vector3> face_points() {
+  constexpr double kPi = std::numbers::pi;
+  std::vector<convert::Vector3> points;
+  for (int i = 0; i < 17; ++i) {  // contour: ear, chin, ear
+    const double a = (i - 8) * kPi / 16;
+    points.push_back({0.76 * std::sin(a), 0.02 + 1.02 * std::cos(a), 0.10 - 0.50 * std::cos(a)});
+  }
+  for (int side : {-1, 1}) {  // brows, from left to right
+    for (int i = 0; i < 5; ++i) {
+      const double outwards = side < 0 ? 4 - i : i;
+      points.push_back(
+          {side * (0.13 + 0.10 * outwards), -0.30 - 0.06 * std::sin(outwards * kPi / 4), -0.84 + 0.04 * outwards});
+    }
+  }
+  for (int i = 0; i < 4; ++i) points.push_back({0, -0.14 + 0.13 * i, -0.88 - 0.09 * i});  // bridge of the nose
+  for (int i = -2; i <= 2; ++i) points.push_back({0.07 * i, 0.36 - 0.02 * std::abs(i), -0.98 + 0.03 * std::abs(i)});
+  for (int side : {-1, 1}) {  // eyes, each from its left corner over the upper lid
+    for (int i = 0; i < 6; ++i) {
+      const double a = kPi + i * kPi / 3;
+      points.push_back({side * 0.31 + 0.15 * std::cos(a), -0.12 + 0.08 * std::sin(a), -0.80});
+    }
+  }
+  const auto lips = [&](int count, double width, double height) {
+    for (int i = 0; i < count; ++i) {
+      const double a = kPi + 2 * kPi * i / count;
+      points.push_back({width * std::cos(a), 0.58 + height * std::sin(a), -0.82 + 0.08 * std::abs(std::cos(a))});
+    }
+  };
+  lips(12, 0.25, 0.10);
+  lips(8, 0.20, 0.04);
+  return points;
+}
+
+}  // namespace
+
+std::vector<Ellipsoid> head_model(const Person& p) {
+  const double w = p.width, chin = 0.42 * p.jaw;
+  const Colour lips = mix(p.skin, {0.65f, 0.15f, 0.18f}, 0.6f), blush = mix(p.skin, {0.8f, 0.35f, 0.3f}, 0.25f);
+  const Colour white{0.93f, 0.93f, 0.92f}, black{0.03f, 0.03f, 0.03f};
+  const Colour brow = mix(p.hair, black, 0.3f), chin_colour = p.beard ? mix(p.skin, p.hair, 0.75f) : p.skin;
+  std::vector<Ellipsoid> solids{
+      {.centre = {0, -0.12, 0.06}, .radii = {0.78 * w, 0.96, 0.90}, .colour = p.skin, .shine = 0.15f},
+      {.centre = {0, chin, -0.18}, .radii = {0.56 * w, 0.62, 0.62}, .colour = chin_colour, .shine = 0.08f},
+      {.centre = {0, 0.08, -0.92}, .radii = {0.10, 0.28, 0.16 * p.nose}, .colour = p.skin, .shine = 0.2f},  // bridge
+      {.centre = {0, 0.26, -0.96}, .radii = {0.15, 0.13, 0.24 * p.nose}, .colour = blush, .shine = 0.3f},   // tip
+      {.centre = {0, 0.58, -0.74}, .radii = {0.25 * w, 0.075, 0.09}, .colour = lips, .shine = 0.2f},
+      {.centre = {0, 1.45, 0.22}, .radii = {0.40, 0.95, 0.40}, .colour = mix(p.skin, black, 0.12f), .turns = false},
+      {.centre = {0, 2.55, 0.35}, .radii = {1.65, 0.95, 0.75}, .colour = p.clothes, .turns = false},
+  };
+  for (const int side : {-1, 1}) {
+    const double s = side;
+    solids.push_back({.centre = {s * 0.31 * w, -0.12, -0.74}, .radii = {0.155, 0.095, 0.09}, .colour = white});
+    solids.push_back(
+        {.centre = {s * 0.31 * w, -0.12, -0.80}, .radii = {0.075, 0.08, 0.055}, .colour = p.iris, .shine = 0.8f});
+    solids.push_back({.centre = {s * 0.31 * w, -0.12, -0.83}, .radii = {0.035, 0.038, 0.035}, .colour = black});
+    solids.push_back(
+        {.centre = {s * 0.33 * w, -0.33, -0.76}, .radii = {0.20, 0.045, 0.10}, .colour = brow, .tilt = s * 6});
+    solids.push_back({.centre = {s * 0.37 * w, 0.22, -0.56},
+                      .radii = {0.25, 0.24, 0.22},
+                      .colour = mix(p.skin, blush, 0.3f)});  // cheek
+    solids.push_back(
+        {.centre = {s * 0.80 * w, -0.02, 0.14}, .radii = {0.08, 0.24, 0.17}, .colour = blush, .tilt = s * 8});  // ear
+  }
+  if (p.hair_volume > 0) {
+    const double v = p.hair_volume;
+    solids.push_back(
+        {.centre = {0, -0.30, 0.26}, .radii = {0.84 * w * v, 0.90 * v, 0.90 * v}, .colour = p.hair, .shine = 0.25f});
+    solids.push_back(
+        {.centre = {0, 0.15, 0.55}, .radii = {0.74 * w * v, 0.85, 0.50 * v}, .colour = p.hair, .shine = 0.15f});
+  }
+  return solids;
+}
+
+formats::Matrix landmarks(const convert::HeadPose& pose, const Placement& place) {
+  static const std::vector<convert::Vector3> points = face_points();
+  const convert::Matrix3 turn = rotation(pose);
+  formats::Matrix result{.rows = 2, .columns = points.size(), .values = {}};
+  for (const convert::Vector3& point : points) {
+    const convert::Vector3 at = turn * point;
+    result.values.push_back(place.x + place.scale * at[0]);
+    result.values.push_back(place.y + place.scale * at[1]);
+  }
+  return result;
+}
+
+}  // namespace dtrain::synth

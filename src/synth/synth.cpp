@@ -1,0 +1,216 @@
+#include "synth/synth.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <system_error>
+
+#include "convert/raw_set.h"
+#include "convert/stored_sample.h"
+#include "core/check.h"
+#include "core/error.h"
+#include "core/file_system.h"
+#include "core/parallel.h"
+#include "core/strings.h"
+#include "data/hdf5/writer.h"
+#include "synth/generated_set.h"
+#include "synth/layouts.h"
+#include "synth/pointer_rule.h"
+#include "synth/scene.h"
+
+namespace dtrain::synth {
+namespace {
+
+constexpr int kSmallest = 16, kLargest = 2048;
+
+int default_size(const std::string& layout) { return layout == "300wlp" ? 450 : layout == "biwi" ? 480 : 64; }
+
+void check_layout(const SynthTask& task, const std::string& layout) {
+  if (std::count(task.layouts.begin(), task.layouts.end(), layout) > 0) return;
+  const std::string near = nearest(layout, task.layouts);
+  throw UsageError(str("unknown layout ", layout, " of ", task.name, ".",
+                       near.empty() ? "" : " Did you mean " + near + "?", " Known: ", join(task.layouts, ", ")));
+}
+
+bool makes_folder(const std::string& layout) { return layout != "hdf5" && layout != "npz"; }
+
+void check(const SynthTask& task, const SynthOptions& options, int64_t samples) {
+  check_layout(task, options.layout);
+  if (samples < 1) throw UsageError(str("--samples ", samples, " is not at least 1"));
+  if (options.size != 0 && (options.size < kSmallest || options.size > kLargest)) {
+    throw UsageError(str("--size ", options.size, " is not between ", kSmallest, " and ", kLargest));
+  }
+  if (options.max_length < kShortestSet || options.max_length > kLongestSet) {
+    throw UsageError(str("--max-length ", options.max_length, " is not between ", kShortestSet, " and ", kLongestSet));
+  }
+  if (!std::filesystem::exists(options.out)) return;
+  const bool folder = makes_folder(options.layout);
+  if (!folder) check_new_file(options.out, /*replace=*/true);
+  if (folder ? !std::filesystem::is_directory(options.out) || !std::filesystem::is_empty(options.out)
+             : !options.force) {
+    throw OutputError(str(
+        options.out.string(), " exists",
+        folder ? " and is not an empty folder. Give another --out" : ". Give another --out, or --force to replace it"));
+  }
+}
+
+std::unique_ptr<convert::RawSet> generated(const std::string& task, const SynthOptions& options, int64_t samples,
+                                           int size) {
+  if (task == "headpose") return generated_heads(options.seed, samples, size);
+  if (task == "classify") return generated_scenes(options.seed, samples, size);
+  if (task == "sequence") return generated_sequences(options.seed, samples);
+  DTRAIN_CHECK(task == "pointer");
+  return generated_pointer_sets(options.seed, samples, options.max_length, options.out.stem().string() + ".npz");
+}
+
+// A folder is filled file by file, and half of one would pass for a whole set: it is emptied again unless complete() is
+// called.
+class NewFolder {
+ public:
+  explicit NewFolder(const std::filesystem::path& folder)
+      : folder_(folder), existed_(std::filesystem::exists(folder)) {}
+  NewFolder(const NewFolder&) = delete;
+  ~NewFolder() {
+    if (complete_) return;
+    std::error_code ignored;
+    std::vector<std::filesystem::path> made;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored)) made.push_back(entry.path());
+    for (const std::filesystem::path& path : made) std::filesystem::remove_all(path, ignored);
+    if (!existed_) std::filesystem::remove(folder_, ignored);
+  }
+  void complete() { complete_ = true; }
+
+ private:
+  const std::filesystem::path folder_;
+  const bool existed_;
+  bool complete_ = false;
+};
+
+// How many rows each sample has: drawn for it, and drawn again when it is written, which costs less than to keep it.
+void count_rows(const convert::RawSet& set, int threads, const ReportProgress& report, std::vector<int64_t>& input_rows,
+                std::vector<int64_t>& target_rows) {
+  const data::Schema schema = set.schema();
+  const auto samples = static_cast<int64_t>(set.samples().size());
+  if (schema.input.variable()) input_rows.resize(set.samples().size());
+  if (schema.target.variable()) target_rows.resize(set.samples().size());
+  if (input_rows.empty() && target_rows.empty()) return;
+  parallel_for(samples, threads,
+               [&](int64_t i) {
+                 const auto at = static_cast<size_t>(i);
+                 const convert::Record record = set.read(at);
+                 if (!input_rows.empty())
+                   input_rows[at] = static_cast<int64_t>(record.input.size()) / schema.input.row_bytes();
+                 if (!target_rows.empty()) {
+                   target_rows[at] = static_cast<int64_t>(record.target.size()) / schema.target.row_bytes();
+                 }
+               },
+               report, {.stage = "measuring"});
+}
+
+void write_hdf5(const convert::RawSet& set, const SynthOptions& options, const ReportProgress& report,
+                SynthSummary& summary) {
+  data::Schema schema = set.schema();
+  schema.samples = static_cast<int64_t>(set.samples().size());
+  std::vector<int64_t> input_rows, target_rows;
+  count_rows(set, options.threads, report, input_rows, target_rows);
+  const auto writer = data::Writer::create(options.out, schema, input_rows, target_rows);
+  data::Writer::Extras extras;
+  extras.attributes = set.attributes();
+  extras.attributes["source"] = "synth";
+  extras.attributes["seed"] = std::to_string(options.seed);
+  if (!set.classes().empty()) extras.attributes["class_names"] = join(set.classes(), "\n");
+  std::map<std::string, int64_t> group_ids;
+  for (const convert::RawSample& sample : set.samples()) {
+    extras.splits[sample.split].push_back(static_cast<int64_t>(extras.source.size()));
+    extras.source.push_back(sample.name);
+    extras.group.push_back(group_ids.emplace(sample.group, static_cast<int64_t>(group_ids.size())).first->second);
+  }
+  parallel_for(
+      schema.samples, options.threads,
+      [&](int64_t i) {
+        const convert::Record record = set.read(static_cast<size_t>(i));
+        writer->write(i, record.input, record.target);
+      },
+      report, kDrawing);
+  writer->finish(extras);
+  summary.groups = static_cast<int64_t>(group_ids.size());
+}
+
+// 300W-LP and BIWI: not one picture of these is one of the hdf5 layout.
+int64_t write_published_heads(const SynthOptions& options, int64_t samples, int size, const ReportProgress& report) {
+  if (options.layout == "300wlp") {
+    parallel_for(
+        samples, options.threads, [&](int64_t i) { write_300wlp(options.out, options.seed, i, size); }, report,
+        kDrawing);
+    return lp_name(samples - 1).photo + 1;
+  }
+  const int64_t sequences = biwi_sequences(samples);
+  for (int64_t s = 0; s < sequences; ++s) write_biwi_calibration(options.out, s, size);
+  parallel_for(
+      samples, options.threads, [&](int64_t i) { write_biwi(options.out, options.seed, i, sequences, size); }, report,
+      kDrawing);
+  return sequences;
+}
+
+}  // namespace
+
+const std::vector<SynthTask>& synth_tasks() {
+  static const std::vector<SynthTask> tasks{
+      {.name = "classify", .layouts = {"hdf5", "images"}, .samples = 8000, .one = "picture", .many = "pictures"},
+      {.name = "headpose",
+       .layouts = {"hdf5", "300wlp", "biwi"},
+       .samples = 4000,
+       .one = "picture",
+       .many = "pictures"},
+      {.name = "pointer", .layouts = {"hdf5", "npz"}, .samples = 20000, .one = "set", .many = "sets"},
+      {.name = "sequence", .layouts = {"hdf5", "npy"}, .samples = 4000, .one = "sequence", .many = "sequences"}};
+  return tasks;
+}
+
+const SynthTask& synth_task(const std::string& name) {
+  std::vector<std::string> names;
+  for (const SynthTask& task : synth_tasks()) {
+    if (task.name == name) return task;
+    names.push_back(task.name);
+  }
+  const std::string near = nearest(name, names);
+  throw UsageError(str("unknown task ", name, ".", near.empty() ? "" : " Did you mean " + near + "?",
+                       " Known: ", join(names, ", ")));
+}
+
+SynthSample synth_sample(uint64_t seed, int64_t picture, int size) {
+  const int64_t photo = picture / kPicturesPerPhoto;
+  SynthSample sample{.image = draw_background(seed, photo, size, size), .pose = draw_pose(seed, picture)};
+  const Placement place = draw_placement(seed, picture, size, size, 0.36, 0.06);
+  render(head_model(draw_person(seed, photo)), sample.pose, place, draw_light(seed, photo), sample.image);
+  add_noise(seed, picture, sample.image);
+  return sample;
+}
+
+SynthSummary synth(const std::string& name, const SynthOptions& options, const ReportProgress& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  const SynthTask& task = synth_task(name);
+  SynthSummary summary;
+  summary.samples = options.samples.value_or(task.samples);
+  check(task, options, summary.samples);
+  summary.size = options.size > 0 ? options.size : default_size(options.layout);
+  std::optional<NewFolder> folder;
+  if (makes_folder(options.layout)) folder.emplace(options.out);
+  if (options.layout == "300wlp" || options.layout == "biwi") {
+    summary.groups = write_published_heads(options, summary.samples, summary.size, progress);
+  } else {
+    const auto set = generated(name, options, summary.samples, summary.size);
+    for (const convert::RawSample& sample : set->samples()) ++summary.splits[sample.split];
+    if (options.layout == "hdf5")
+      write_hdf5(*set, options, progress, summary);
+    else if (options.layout == "npz")
+      write_pointer_npz(*set, options.out, options.max_length, options.threads, progress);
+    else
+      write_class_folders(*set, options.out, options.threads, progress);
+  }
+  if (folder) folder->complete();
+  summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return summary;
+}
+
+}  // namespace dtrain::synth

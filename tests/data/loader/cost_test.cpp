@@ -1,0 +1,103 @@
+// What a sample costs, in counts that no load of the machine changes: one read of the file for its input and one for
+// its target, and no allocation beyond those of its batch.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <new>
+#include <string>
+
+#include "data/hdf5/data_set.h"
+#include "data/hdf5/row_set.h"
+#include "data/loader/loader.h"
+#include "support/temp_dir.h"
+#include "data/hdf5/file_store.h"
+
+namespace {
+std::atomic<int64_t> allocations = 0;
+}
+
+void* operator new(size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(bytes ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace dtrain::data {
+namespace {
+
+int64_t read_calls() {
+  std::ifstream file("/proc/self/io");
+  std::string name;
+  for (int64_t value = 0; file >> name >> value;) {
+    if (name == "syscr:") return value;
+  }
+  return -1;
+}
+
+struct Cost {
+  double allocations, reads;
+};
+
+// Of a sample, after the first batches; every batch has as many micro-steps, so that only its samples tell apart.
+Cost cost(const Store& store, const SampleSpec& spec, int64_t batch_size, int64_t batches) {
+  LoaderOptions options;
+  options.batch_size = options.global_batch = batch_size;
+  options.steps = batches;
+  options.threads = 2;
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < store.schema().samples; ++i) ids.push_back(i);
+  Loader loader(store, ids, spec, options, {0, 1});
+  while (!loader.done()) loader.next();
+  // Before the seek: the readers are idle here, and begin to read ahead within it.
+  const int64_t allocations_before = allocations, reads_before = read_calls();
+  loader.seek(0);
+  while (!loader.done()) loader.next();
+  const auto samples = static_cast<double>(batch_size * batches);
+  return {static_cast<double>(allocations - allocations_before) / samples,
+          static_cast<double>(read_calls() - reads_before) / samples};
+}
+
+void expect_cheap(const Store& store, const SampleSpec& spec) {
+  const Cost small = cost(store, spec, 8, 64), large = cost(store, spec, 256, 32);
+  std::cout << "allocations a sample: " << small.allocations << " in batches of 8, " << large.allocations
+            << " in batches of 256; reads: " << large.reads << "\n";
+  EXPECT_LT(large.allocations, 0.5);
+  EXPECT_LT(large.allocations, small.allocations / 8) << "what is left is of the batch";
+  EXPECT_GE(large.reads, 2);
+  EXPECT_LT(large.reads, 2.1);
+}
+
+TEST(Cost, AnImageIsTwoReadsAndNoAllocation) {
+  const testing::TempDir folder;
+  testing::write_data_set(folder / "d.h5", 256, testing::extras_of(256));
+  SampleSpec spec;
+  spec.image_size = 4;
+  spec.target_flip_sign = {-1, 1, -1};
+  spec.hflip = true, spec.crop_scale = 0.6f, spec.crop_ratio = 1.3f, spec.contrast = 0.2f;
+  expect_cheap(*open_file(folder / "d.h5"), spec);
+}
+
+TEST(Cost, ASequenceIsTwoReadsAndNoAllocation) {
+  const testing::TempDir folder;
+  std::vector<int64_t> rows;
+  for (int64_t id = 0; id < 256; ++id) rows.push_back(1 + id * 7 % 50);
+  const auto writer = Writer::create(folder / "d.h5", testing::row_schema(true, 256), rows, rows);
+  for (int64_t id = 0; id < 256; ++id) {
+    const auto count = static_cast<size_t>(rows[static_cast<size_t>(id)]);
+    writer->write(id, testing::bytes_of(std::vector<float>(count * 3, 1)),
+                  testing::bytes_of(std::vector<int64_t>(count, 0)));
+  }
+  writer->finish(testing::extras_of(256));
+  SampleSpec spec;
+  spec.kind = SampleSpec::Kind::kRows;
+  expect_cheap(*open_file(folder / "d.h5"), spec);
+}
+
+}  // namespace
+}  // namespace dtrain::data

@@ -1,0 +1,465 @@
+#include "data/loader/loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "core/error.h"
+#include "data/order/ledger.h"
+#include "support/host_stage.h"
+#include "support/memory_store.h"
+
+namespace dtrain::data {
+namespace {
+
+using dtrain::testing::HostStage;
+using dtrain::testing::MemoryStore;
+using ::testing::HasSubstr;
+
+std::vector<int64_t> all_ids(int64_t n) {
+  std::vector<int64_t> ids(static_cast<size_t>(n));
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
+  return ids;
+}
+
+SampleSpec full_spec(int64_t side) {
+  SampleSpec spec;
+  spec.image_size = side;
+  spec.target_flip_sign = {-1, 1, -1};
+  spec.hflip = true, spec.crop_scale = 0.6f;
+  spec.brightness = spec.contrast = spec.saturation = 0.3f, spec.hue = 0.1f;
+  return spec;
+}
+
+LoaderOptions options_of(int64_t batch, int64_t global, int64_t steps, int threads = 2, int prefetch = 3) {
+  LoaderOptions options;
+  options.batch_size = batch, options.global_batch = global, options.steps = steps;
+  options.threads = threads, options.prefetch = prefetch;
+  return options;
+}
+
+struct Sample {
+  at::Tensor input, target;
+};
+using Key = std::pair<int64_t, int64_t>;  // epoch, id
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) { return a.sizes() == b.sizes() && a.equal(b); }
+
+void collect(const Batch& batch, std::map<Key, Sample>& samples) {
+  for (int64_t i = 0; i < batch.samples(); ++i) {
+    const Key key{batch.epoch, batch.ids[static_cast<size_t>(i)]};
+    ASSERT_TRUE(samples.emplace(key, Sample{batch.inputs[i].clone(), batch.targets[i].clone()}).second) << "twice";
+  }
+}
+
+int count_threads() {
+  int threads = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++threads;
+  return threads;
+}
+
+// The promise: whatever the ranks, the micro-batch, the threads and the read-ahead, a step consumes the same samples,
+// each changed in the same way to the bit.
+TEST(Loader, AStepIsTheSameForAnyWorld) {
+  const MemoryStore store(37, 12, 12);
+  constexpr int64_t global = 10, steps = 9;  // 4 steps per epoch, the last with 7
+  std::vector<std::multiset<int64_t>> expected;
+  std::map<Key, Sample> expected_samples;
+  uint64_t expected_ledger = 0;
+  struct World {
+    int size;
+    int64_t batch;
+    int threads, prefetch;
+  };
+  for (const World& world : {World{1, 10, 1, 1}, World{1, 3, 3, 4}, World{2, 5, 2, 2}, World{3, 2, 5, 1},
+                             World{4, 32, 1, 4}, World{7, 1, 2, 3}, World{12, 4, 2, 2}}) {
+    SCOPED_TRACE(::testing::Message() << world.size << " ranks, batch " << world.batch << ", threads "
+                                      << world.threads);
+    std::vector<std::multiset<int64_t>> used(steps);
+    std::map<Key, Sample> samples;
+    std::vector<int64_t> micro_steps(steps, 0);
+    Ledger ledger;
+    for (int rank = 0; rank < world.size; ++rank) {
+      Loader loader(store, all_ids(37), full_spec(8),
+                    options_of(world.batch, global, steps, world.threads, world.prefetch), {rank, world.size});
+      EXPECT_EQ(loader.steps_per_epoch(), 4);
+      int64_t step = 0, micro = 0;
+      while (!loader.done()) {
+        const Batch batch = loader.next();
+        ASSERT_EQ(batch.step, step);
+        ASSERT_EQ(batch.micro, micro);
+        ASSERT_EQ(batch.epoch, step / 4);
+        ASSERT_EQ(batch.global_samples, step % 4 == 3 ? 7 : 10);
+        ASSERT_LE(batch.samples(), world.batch);
+        ASSERT_EQ(batch.inputs.sizes(), at::IntArrayRef({batch.samples(), 3, 8, 8}));
+        ASSERT_EQ(batch.targets.sizes(), at::IntArrayRef({batch.samples(), 3}));
+        ASSERT_TRUE(batch.inputs.is_contiguous(at::MemoryFormat::ChannelsLast));
+        auto& agreed = micro_steps[static_cast<size_t>(step)];
+        if (rank == 0) agreed = batch.micro_steps;
+        ASSERT_EQ(batch.micro_steps, agreed) << "ranks disagree on the number of micro-steps";
+        for (int64_t id : batch.ids) {
+          used[static_cast<size_t>(step)].insert(id);
+          ledger.add(batch.epoch, id);
+        }
+        collect(batch, samples);
+        if (++micro == batch.micro_steps) ++step, micro = 0;
+      }
+      EXPECT_EQ(step, steps);
+    }
+    if (expected.empty()) {
+      expected = used, expected_samples = samples, expected_ledger = ledger.value();
+      std::set<int64_t> epoch;
+      for (int64_t s = 0; s < 4; ++s) epoch.insert(used[size_t(s)].begin(), used[size_t(s)].end());
+      EXPECT_EQ(epoch.size(), 37u) << "an epoch covers all samples";
+      EXPECT_NE(used[0], used[4]) << "epochs have orders of their own";
+    }
+    EXPECT_EQ(used, expected);
+    EXPECT_EQ(ledger.value(), expected_ledger);
+    ASSERT_EQ(samples.size(), expected_samples.size());
+    for (const auto& [key, sample] : samples) {
+      ASSERT_TRUE(same_bits(sample.input, expected_samples.at(key).input)) << "sample " << key.second;
+      ASSERT_TRUE(same_bits(sample.target, expected_samples.at(key).target)) << "sample " << key.second;
+    }
+  }
+}
+
+TEST(Loader, FewerSamplesThanRanksGivesEmptyBatches) {
+  const MemoryStore store(2, 4, 4);
+  int64_t samples = 0, empty = 0;
+  for (int rank = 0; rank < 5; ++rank) {
+    Loader loader(store, all_ids(2), full_spec(6), options_of(4, 20, 3), {rank, 5});
+    while (!loader.done()) {
+      const Batch batch = loader.next();
+      samples += batch.samples();
+      empty += batch.samples() == 0;
+      EXPECT_EQ(batch.micro_steps, 1);
+      EXPECT_EQ(batch.inputs.sizes(), at::IntArrayRef({batch.samples(), 3, 6, 6}));
+      EXPECT_EQ(batch.targets.sizes(), at::IntArrayRef({batch.samples(), 3}));
+    }
+  }
+  EXPECT_EQ(samples, 2 * 3);
+  EXPECT_EQ(empty, 3 * 3);
+}
+
+TEST(Loader, EvaluationKeepsTheOrderAndThePixels) {
+  const MemoryStore store(7, 5, 5);
+  SampleSpec spec = full_spec(5);
+  LoaderOptions options = options_of(3, 3, 3);
+  options.shuffle = options.augment = false;
+  Loader loader(store, {6, 4, 2, 0, 1, 3, 5}, spec, options, {0, 1});
+  std::vector<int64_t> order;
+  while (!loader.done()) {
+    const Batch batch = loader.next();
+    for (int64_t i = 0; i < batch.samples(); ++i) {
+      const int64_t id = batch.ids[static_cast<size_t>(i)];
+      order.push_back(id);
+      for (size_t c = 0; c < 3; ++c) {
+        const float byte = static_cast<float>(store.pixel(id, (2 * 5 + 3) * 3 + c));
+        EXPECT_EQ(batch.inputs[i][int64_t(c)][2][3].item<float>(), (byte / 255.0f - spec.mean[c]) / spec.std[c]);
+        EXPECT_EQ(batch.targets[i][int64_t(c)].item<float>(), MemoryStore::target(id, c));
+      }
+    }
+  }
+  EXPECT_EQ(order, (std::vector<int64_t>{6, 4, 2, 0, 1, 3, 5}));
+  EXPECT_EQ(loader.bytes_read(), 7 * (5 * 5 * 3 + 3 * 4));
+}
+
+// A flip negates the targets that the task says, and only of the flipped samples.
+TEST(Loader, FlipsTargetsWithTheirImages) {
+  const MemoryStore store(40, 4, 4);
+  SampleSpec spec;
+  spec.image_size = 4, spec.hflip = true, spec.target_flip_sign = {-1, 1, -1};
+  Loader loader(store, all_ids(40), spec, options_of(40, 40, 1), {0, 1});
+  const Batch batch = loader.next();
+  int flipped = 0;
+  for (int64_t i = 0; i < 40; ++i) {
+    const int64_t id = batch.ids[static_cast<size_t>(i)];
+    const float left = (static_cast<float>(store.pixel(id, 0)) / 255.0f - spec.mean[0]) / spec.std[0];
+    const bool mirrored = batch.inputs[i][0][0][0].item<float>() != left;
+    EXPECT_EQ(batch.targets[i][0].item<float>(), MemoryStore::target(id, 0) * (mirrored ? -1 : 1));
+    EXPECT_EQ(batch.targets[i][1].item<float>(), MemoryStore::target(id, 1));
+    EXPECT_EQ(batch.targets[i][2].item<float>(), MemoryStore::target(id, 2) * (mirrored ? -1 : 1));
+    flipped += mirrored;
+  }
+  EXPECT_TRUE(5 < flipped && flipped < 35) << flipped;
+}
+
+// Classes: int64, one number a sample, the same whether the image is turned or not.
+TEST(Loader, ClassesStayWhateverHappensToTheirImages) {
+  MemoryStore store(40, 4, 4);
+  store.use_classes();
+  SampleSpec spec = full_spec(4);
+  spec.target_flip_sign = {};
+  for (const bool staged : {false, true}) {
+    const LoaderOptions options = options_of(7, 20, 2);
+    auto stage = staged ? std::make_unique<HostStage>(StageOptions{spec, {4, 4}, 7, 0}, 1) : nullptr;
+    Loader loader(store, all_ids(40), spec, options, {0, 1}, std::move(stage));
+    while (!loader.done()) {
+      const Batch batch = loader.next();
+      ASSERT_EQ(batch.targets.sizes(), at::IntArrayRef({batch.samples()}));
+      ASSERT_EQ(batch.targets.scalar_type(), at::kLong);
+      EXPECT_FALSE(batch.lengths.defined());
+      for (int64_t i = 0; i < batch.samples(); ++i) {
+        EXPECT_EQ(batch.targets[i].item<int64_t>(), MemoryStore::class_of(batch.ids[static_cast<size_t>(i)]));
+      }
+    }
+  }
+}
+
+TEST(Loader, EvaluationReadsTheCentreWithoutResampling) {
+  const MemoryStore store(3, 8, 10);
+  SampleSpec spec = full_spec(6);
+  spec.centre_share = 0.75f;  // 6 of 8 pixels
+  LoaderOptions options = options_of(3, 3, 1);
+  options.shuffle = options.augment = false;
+  Loader loader(store, all_ids(3), spec, options, {0, 1});
+  const Batch batch = loader.next();
+  for (int64_t y = 0; y < 6; ++y) {
+    for (int64_t x = 0; x < 6; ++x) {
+      const float byte = static_cast<float>(store.pixel(2, size_t(((y + 1) * 10 + x + 2) * 3 + 1)));
+      ASSERT_EQ(batch.inputs[2][1][y][x].item<float>(), (byte / 255.0f - spec.mean[1]) / spec.std[1]);
+    }
+  }
+}
+
+// Of 30 samples one cannot be read and one is rotten: they are left out, what is beside them stays as it is.
+TEST(Loader, SkipsBadImagesAndCountsThem) {
+  MemoryStore store(30, 9, 11), good(30, 9, 11);
+  store.fails_at = 17;
+  store.rotten = 4;
+  const SampleSpec spec = full_spec(8);
+  for (const bool staged : {false, true}) {
+    LoaderOptions options = options_of(4, 10, 6, 3);
+    options.verify = options.skip_bad = true;
+    auto stage = staged ? std::make_unique<HostStage>(StageOptions{spec, {9, 11}, 4, 0}, 1) : nullptr;
+    Loader loader(store, all_ids(30), spec, options, {0, 1}, std::move(stage));
+    Loader whole(good, all_ids(30), spec, options, {0, 1});
+    std::map<Key, Sample> samples, expected;
+    while (!loader.done()) {
+      const Batch batch = loader.next();
+      ASSERT_EQ(batch.inputs.sizes(), at::IntArrayRef({batch.samples(), 3, 8, 8}));
+      ASSERT_EQ(batch.targets.sizes(), at::IntArrayRef({batch.samples(), 3}));
+      ASSERT_TRUE(batch.inputs.is_contiguous(at::MemoryFormat::ChannelsLast));
+      EXPECT_EQ(batch.global_samples, 10) << "the plan";
+      collect(batch, samples);
+      collect(whole.next(), expected);
+    }
+    EXPECT_EQ(loader.bad_ids().size(), 2u) << "in two epochs";
+    EXPECT_EQ(whole.bad_ids().size(), 0u);
+    EXPECT_EQ(samples.size(), 56u);
+    for (const auto& [key, sample] : expected) {
+      if (key.second == 17 || key.second == 4) {
+        EXPECT_EQ(samples.count(key), 0u);
+        continue;
+      }
+      ASSERT_TRUE(same_bits(samples.at(key).input, sample.input)) << "sample " << key.second;
+      ASSERT_TRUE(same_bits(samples.at(key).target, sample.target)) << "sample " << key.second;
+    }
+  }
+}
+
+TEST(Loader, ABatchOfBadSamplesAloneIsEmpty) {
+  MemoryStore store(3, 4, 4);
+  store.throws_at = 1;
+  LoaderOptions options = options_of(1, 1, 3);
+  options.shuffle = false, options.skip_bad = true;
+  Loader loader(store, all_ids(3), full_spec(5), options, {0, 1});
+  EXPECT_EQ(loader.next().samples(), 1);
+  const Batch empty = loader.next();
+  EXPECT_EQ(empty.samples(), 0);
+  EXPECT_EQ(empty.inputs.sizes(), at::IntArrayRef({0, 3, 5, 5}));
+  EXPECT_EQ(empty.targets.sizes(), at::IntArrayRef({0, 3}));
+  EXPECT_EQ(loader.next().ids, std::vector<int64_t>{2});
+}
+
+TEST(Loader, SeekEqualsSkipping) {
+  const MemoryStore store(23, 8, 8);
+  const auto load_until = [](Loader& loader, int64_t last_step, std::vector<Batch>& batches) {
+    do batches.push_back(loader.next());
+    while (batches.back().step != last_step || batches.back().micro != batches.back().micro_steps - 1);
+  };
+  std::vector<Batch> all, parts;
+  Loader straight(store, all_ids(23), full_spec(8), options_of(2, 6, -1), {1, 2});
+  load_until(straight, 12, all);
+  Loader jumping(store, all_ids(23), full_spec(8), options_of(2, 6, -1, 3), {1, 2});
+  load_until(jumping, 1, parts);  // its threads are busy ahead when it jumps, forwards and then back
+  jumping.seek(9);
+  load_until(jumping, 12, parts);
+  jumping.seek(5);
+  load_until(jumping, 7, parts);
+  std::set<int64_t> steps;
+  for (const Batch& batch : parts) {
+    const auto same = std::find_if(all.begin(), all.end(),
+                                   [&](const Batch& b) { return b.step == batch.step && b.micro == batch.micro; });
+    ASSERT_NE(same, all.end());
+    EXPECT_EQ(batch.ids, same->ids);
+    EXPECT_EQ(batch.epoch, same->epoch);
+    EXPECT_TRUE(same_bits(batch.inputs, same->inputs));
+    EXPECT_TRUE(same_bits(batch.targets, same->targets));
+    steps.insert(batch.step);
+  }
+  EXPECT_EQ(steps, (std::set<int64_t>{0, 1, 5, 6, 7, 9, 10, 11, 12}));
+}
+
+TEST(Loader, StopsAfterItsSteps) {
+  const MemoryStore store(8, 4, 4);
+  Loader loader(store, all_ids(8), full_spec(4), options_of(4, 4, 3), {0, 1});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(loader.done());
+    loader.next();
+  }
+  EXPECT_TRUE(loader.done());
+  EXPECT_THROW(loader.next(), Error);
+  loader.seek(2);
+  EXPECT_FALSE(loader.done());
+  EXPECT_EQ(loader.next().step, 2);
+  EXPECT_TRUE(loader.done());
+  loader.seek(3);
+  EXPECT_TRUE(loader.done());
+}
+
+std::string error_of_next(Loader& loader) {
+  try {
+    while (!loader.done()) loader.next();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Loader, AFailingSampleIsNamedInItsTurnAndNothingHangs) {
+  for (int threads : {1, 4}) {
+    MemoryStore store(30, 4, 4);
+    store.fails_at = 17;
+    LoaderOptions options = options_of(5, 5, 6, threads);
+    options.shuffle = false;
+    Loader loader(store, all_ids(30), full_spec(4), options, {0, 1});
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(loader.next().step, i) << "the batches before it are good";
+    EXPECT_THAT(error_of_next(loader), HasSubstr("memory.h5#17"));
+    EXPECT_THAT(error_of_next(loader), HasSubstr("memory.h5#17")) << "again";
+    loader.seek(4);
+    EXPECT_EQ(loader.next().step, 4) << "it can go on elsewhere";
+  }
+}
+
+TEST(Loader, AnErrorOfAnotherKindIsGivenItsPlace) {
+  MemoryStore store(10, 4, 4);
+  store.throws_at = 3;
+  Loader loader(store, all_ids(10), full_spec(4), options_of(5, 5, 2), {0, 1});
+  const std::string message = error_of_next(loader);
+  EXPECT_THAT(message, HasSubstr("memory.h5#3"));
+  EXPECT_THAT(message, HasSubstr("not an error of dtrain"));
+}
+
+TEST(Loader, VerifyFindsTheRottenSample) {
+  MemoryStore store(10, 4, 4);
+  store.rotten = 7;
+  LoaderOptions options = options_of(5, 5, 2);
+  Loader blind(store, all_ids(10), full_spec(4), options, {0, 1});
+  EXPECT_EQ(error_of_next(blind), "no error");
+  options.verify = true;
+  Loader careful(store, all_ids(10), full_spec(4), options, {0, 1});
+  EXPECT_THAT(error_of_next(careful), HasSubstr("memory.h5#7: the checksum does not match"));
+  store.rotten.reset();
+  Loader good(store, all_ids(10), full_spec(4), options, {0, 1});
+  EXPECT_EQ(error_of_next(good), "no error");
+}
+
+TEST(Loader, RefusesWhatItCannotLoad) {
+  const auto refusal = [](const Store& store, std::vector<int64_t> ids, SampleSpec spec) -> std::string {
+    try {
+      Loader(store, std::move(ids), std::move(spec), options_of(2, 2, 1), {0, 1});
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  MemoryStore store(4, 4, 4);
+  EXPECT_EQ(refusal(store, all_ids(4), full_spec(4)), "accepted");
+  EXPECT_THAT(refusal(store, {}, full_spec(4)), HasSubstr("no samples"));
+  EXPECT_THAT(refusal(store, {0, 4}, full_spec(4)), HasSubstr("memory.h5#4: the split names a sample outside 0 to 3"));
+  EXPECT_THAT(refusal(store, {-1}, full_spec(4)), HasSubstr("memory.h5#-1"));
+  SampleSpec other = full_spec(4);
+  other.target_flip_sign = {-1};
+  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("a flip changes the sign of 3 elements"));
+  MemoryStore classes(4, 4, 4);
+  classes.use_classes();
+  EXPECT_THAT(refusal(classes, all_ids(4), full_spec(4)), HasSubstr("the task says what it does to 3"));
+  other.target_flip_sign = {};
+  EXPECT_EQ(refusal(classes, all_ids(4), other), "accepted");
+  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("the task says what it does to 0"));
+  other.kind = SampleSpec::Kind::kRows;
+  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("samples of uint8 [4, 4, 3] are not rows"));
+  store.schema_to_change().input.shape = {4, 4};
+  EXPECT_THAT(refusal(store, all_ids(4), full_spec(4)), HasSubstr("samples of uint8 [4, 4] are not RGB images"));
+}
+
+TEST(Loader, LeavesWhileItsThreadsAreHeldAndLeavesNoThreadBehind) {
+  const int before = count_threads();
+  for (int threads : {1, 3}) {
+    MemoryStore store(1000, 4, 4);
+    store.close_gate();
+    std::thread opener;
+    {
+      Loader loader(store, all_ids(1000), full_spec(4), options_of(100, 100, -1, threads), {0, 1});
+      store.wait_for_reads_at_gate(threads);
+      EXPECT_EQ(loader.queue_depth(), 0);
+      opener = std::thread([&] { store.open_gate(); });
+    }
+    opener.join();
+  }
+  EXPECT_EQ(count_threads(), before);
+}
+
+TEST(Loader, ReadsAheadAndCounts) {
+  const MemoryStore store(64, 4, 4);
+  Loader loader(store, all_ids(64), full_spec(4), options_of(4, 4, -1, 2, 3), {0, 1});
+  loader.next();
+  while (loader.queue_depth() < 3) std::this_thread::yield();
+  EXPECT_EQ(loader.bytes_read(), 4 * 4 * (4 * 4 * 3 + 12)) << "one batch taken, three ahead, no more";
+  const Batch batch = loader.next();
+  EXPECT_GE(batch.read_seconds, 0);
+  EXPECT_LT(batch.read_seconds, 0.5) << "it was there";
+}
+
+// The device's way (blocks, copies, late reuse) gives what the CPU's way gives.
+TEST(Loader, TheStagedWayGivesTheSameBatches) {
+  const MemoryStore store(29, 9, 11);
+  const SampleSpec spec = full_spec(8);
+  for (int prefetch : {1, 3}) {
+    for (int lag : {0, 1, 2, 1000}) {
+      SCOPED_TRACE(::testing::Message() << "prefetch " << prefetch << ", lag " << lag);
+      const LoaderOptions options = options_of(3, 7, 14, 2, prefetch);
+      Loader plain(store, all_ids(29), spec, options, {0, 2});
+      auto stage = std::make_unique<HostStage>(StageOptions{spec, {9, 11}, 3, 0}, lag);
+      const HostStage& seen = *stage;
+      Loader staged(store, all_ids(29), spec, options, {0, 2}, std::move(stage));
+      for (int64_t from : {0, 5}) {
+        plain.seek(from);
+        staged.seek(from);
+        while (!plain.done()) {
+          int arrivals = 0;
+          const auto count = [&] { ++arrivals; };
+          const Batch a = plain.next(count);
+          EXPECT_EQ(arrivals, 0) << "there is no copy to wait for";
+          const Batch b = staged.next(count);
+          EXPECT_EQ(arrivals, b.samples() > 0 ? 1 : 0);
+          ASSERT_EQ(a.ids, b.ids);
+          ASSERT_EQ(a.step, b.step);
+          ASSERT_TRUE(same_bits(a.inputs, b.inputs));
+          ASSERT_TRUE(same_bits(a.targets, b.targets));
+          ASSERT_TRUE(b.inputs.is_contiguous(at::MemoryFormat::ChannelsLast));
+        }
+        EXPECT_TRUE(staged.done());
+      }
+      EXPECT_EQ(seen.waits > 0, lag == 1000) << "the host waits only when all blocks are being copied";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::data

@@ -1,0 +1,93 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "data/hdf5/data_set.h"
+#include "support/temp_dir.h"
+#include "data/hdf5/file_store.h"
+#include "data/order/splits.h"
+
+namespace dtrain::data {
+namespace {
+
+using testing::extras_of;
+using testing::TempDir;
+using testing::write_data_set;
+
+std::unique_ptr<Store> store_with(const TempDir& folder, int64_t samples, const Writer::Extras& extras) {
+  write_data_set(folder / "d.h5", samples, extras);
+  return open_file(folder / "d.h5");
+}
+
+std::vector<int64_t> groups_of(const Store& store, const std::vector<int64_t>& ids) {
+  std::set<int64_t> groups;
+  for (const int64_t id : ids) groups.insert(store.group(id));
+  return {groups.begin(), groups.end()};
+}
+
+TEST(Splits, TheFilesOwnAreUsed) {
+  const TempDir folder;
+  Writer::Extras extras = extras_of(6);
+  extras.splits = {{"train", {5, 1}}, {"val", {0}}, {"test", {2, 3}}};
+  const Splits s = splits(*store_with(folder, 6, extras), 0.5, 1);
+  EXPECT_EQ(s.train, (std::vector<int64_t>{5, 1}));
+  EXPECT_EQ(s.val, std::vector<int64_t>{0});
+  EXPECT_EQ(s.test, (std::vector<int64_t>{2, 3}));
+}
+
+TEST(Splits, WithoutATrainingSplitItIsTheRest) {
+  const TempDir folder;
+  Writer::Extras extras = extras_of(6);
+  extras.splits = {{"test", {2, 3}}};
+  EXPECT_EQ(splits(*store_with(folder, 6, extras), 0, 1).train, (std::vector<int64_t>{0, 1, 4, 5}));
+}
+
+TEST(Splits, AShareOfTheGroupsIsHeldOutWhole) {
+  const TempDir folder;
+  Writer::Extras extras = extras_of(60, 3);
+  extras.splits["test"] = {0, 1, 2};
+  const std::unique_ptr<Store> store = store_with(folder, 60, extras);
+  std::set<std::vector<int64_t>> choices;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Splits s = splits(*store, 0.2, seed);
+    const std::vector<int64_t> train = groups_of(*store, s.train), val = groups_of(*store, s.val);
+    std::vector<int64_t> both;
+    std::set_intersection(train.begin(), train.end(), val.begin(), val.end(), std::back_inserter(both));
+    EXPECT_TRUE(both.empty());
+    EXPECT_EQ(val.size(), 4u);  // round(0.2 x 19)
+    EXPECT_EQ(s.train.size() + s.val.size(), 57u);
+    EXPECT_TRUE(std::is_sorted(s.train.begin(), s.train.end()) && std::is_sorted(s.val.begin(), s.val.end()));
+    EXPECT_EQ(s.val, splits(*store, 0.2, seed).val);
+    choices.insert(val);
+  }
+  EXPECT_GT(choices.size(), 15u) << "the seed hardly matters";
+}
+
+TEST(Splits, AtLeastOneGroupAndNotAll) {
+  const TempDir folder;
+  const std::unique_ptr<Store> store = store_with(folder, 6, extras_of(6));
+  EXPECT_EQ(splits(*store, 0.001, 1).val.size(), 2u);
+  EXPECT_EQ(splits(*store, 0.999, 1).train.size(), 2u);
+  EXPECT_TRUE(splits(*store, 0, 1).val.empty());
+}
+
+TEST(Splits, AChecksumTellsUsesAndOrder) {
+  const Splits s{.train = {0, 1, 2}, .val = {3}, .test = {4, 5}};
+  EXPECT_EQ(checksum(s), checksum(Splits{{0, 1, 2}, {3}, {4, 5}}));
+  EXPECT_NE(checksum(s), checksum(Splits{{0, 2, 1}, {3}, {4, 5}}));
+  EXPECT_NE(checksum(s), checksum(Splits{{0, 1}, {2, 3}, {4, 5}}));
+  EXPECT_NE(checksum(s), checksum(Splits{{0, 1, 2}, {3, 4}, {5}}));
+  EXPECT_NE(checksum(s), checksum(Splits{{0, 1, 2, 3}, {}, {4, 5}}));
+  EXPECT_NE(checksum(s), checksum(Splits{{0, 1, 2}, {4, 5}, {3}}));
+}
+
+TEST(Splits, OneGroupCannotBeDivided) {
+  const TempDir folder;
+  const Splits s = splits(*store_with(folder, 6, extras_of(6, 6)), 0.5, 1);
+  EXPECT_EQ(s.train.size(), 6u);
+  EXPECT_TRUE(s.val.empty());
+}
+
+}  // namespace
+}  // namespace dtrain::data

@@ -1,0 +1,166 @@
+#include "formats/image.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "support/expect_error.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::formats {
+namespace {
+
+Image gradient(int width, int height) {
+  Image image(width, height);
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      image.at(x, y)[0] = static_cast<uint8_t>(255 * x / width);
+      image.at(x, y)[1] = static_cast<uint8_t>(255 * y / height);
+      image.at(x, y)[2] = 77;
+    }
+  }
+  return image;
+}
+
+int largest_difference(const Image& a, const Image& b) {
+  int largest = 0;
+  for (size_t i = 0; i < a.rgb.size(); ++i) largest = std::max(largest, std::abs(a.rgb[i] - b.rgb[i]));
+  return largest;
+}
+
+TEST(Image, PngKeepsEveryBit) {
+  const Image image = gradient(37, 21);
+  const Image back = decode_image(encode_png(image));
+  EXPECT_EQ(back.width, 37);
+  EXPECT_EQ(back.height, 21);
+  EXPECT_EQ(back.rgb, image.rgb);
+}
+
+TEST(Image, JpegKeepsColoursAndOrientation) {
+  const Image image = gradient(64, 48);
+  const Image back = decode_image(encode_jpeg(image));
+  ASSERT_EQ(back.width, 64);
+  ASSERT_EQ(back.height, 48);
+  EXPECT_LT(largest_difference(image, back), 16);
+}
+
+TEST(Image, DamageIsNamed) {
+  std::vector<std::byte> jpeg = encode_jpeg(gradient(256, 192)), png = encode_png(gradient(64, 48));
+  jpeg.resize(jpeg.size() - 100);
+  png.resize(png.size() / 2);
+  testing::expect_error<DataError>([&] { decode_image(jpeg); }, {"damaged JPEG", "remature end"});
+  testing::expect_error<DataError>([&] { decode_image(png); }, {"damaged PNG"});
+  testing::expect_error<DataError>([&] { decode_image({}); }, {"empty"});
+  testing::expect_error<DataError>([&] { decode_image(std::vector<std::byte>(100)); }, {"neither a JPEG nor a PNG"});
+  testing::expect_error<DataError>([&] { read_image("/no/such/picture.jpg"); }, {"No such file"});
+  jpeg.resize(3);
+  testing::expect_error<DataError>([&] { decode_image(jpeg); }, {"damaged"});
+}
+
+std::vector<std::byte> with_stray_bytes(std::vector<std::byte> jpeg, size_t at) {
+  jpeg.insert(jpeg.begin() + static_cast<std::ptrdiff_t>(at), {std::byte{0}, std::byte{1}, std::byte{2}, std::byte{3}});
+  return jpeg;
+}
+
+// 16 x 16 pixels, grey, in six scans.
+std::vector<std::byte> progressive_jpeg() {
+  constexpr std::string_view kHex =
+      "ffd8ffdb0043001b12141714111b1716171e1c1b2028422b28252528513a3d3042605565645f555d5b6a7899816a7190735b5d85"
+      "b586909ea3abadab6780bcc9baa6c799a8aba4ffc2000b080010001001011100ffc4001500010100000000000000000000000000"
+      "000100ffda000801010000000124ffc40017100003010000000000000000000000000000011041ffda0008010100010502534fff"
+      "c40017100003010000000000000000000000000000011011ffda0008010100063f02b8cfffc4001e100000060301010000000000"
+      "00000000000001112141f03151617181ffda0008010100013f2129708a4b17e86448f2a8833aee0211b1ccdba1ffda0008010100"
+      "000010dfffc4001d100101010002020300000000000000000001112100413151617191ffda0008010100013f10ce40e4211844a6"
+      "3475db9c548c4010c29d4915ac839cb089394a4c2b69f6b773c608a7e0e69aae1ec8e7e5673fffd9";
+  std::vector<std::byte> bytes;
+  for (size_t i = 0; i < kHex.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(kHex.substr(i, 2)), nullptr, 16)));
+  }
+  return bytes;
+}
+constexpr size_t kBehindTheFirstScan = 118, kInTheLastScan = 320;
+
+TEST(Image, StrayBytesOfAJpegHarmNothing) {
+  const std::vector<std::byte> jpeg = encode_jpeg(gradient(64, 48));
+  const size_t behind_jfif = 4 + std::to_integer<size_t>(jpeg[5]);
+  EXPECT_EQ(decode_image(with_stray_bytes(jpeg, behind_jfif)).rgb, decode_image(jpeg).rgb);
+  EXPECT_EQ(decode_image(with_stray_bytes(progressive_jpeg(), kBehindTheFirstScan)).rgb,
+            decode_image(progressive_jpeg()).rgb);
+}
+
+TEST(Image, StrayBytesOfAJpegHideNoDamage) {
+  std::vector<std::byte> jpeg = with_stray_bytes(encode_jpeg(gradient(256, 192)), 20);
+  jpeg.resize(jpeg.size() - 100);
+  testing::expect_error<DataError>([&] { decode_image(jpeg); }, {"damaged JPEG", "remature end"});
+  std::vector<std::byte> scans = with_stray_bytes(progressive_jpeg(), kBehindTheFirstScan);
+  scans.resize(kInTheLastScan);
+  testing::expect_error<DataError>([&] { decode_image(scans); }, {"damaged JPEG", "remature end"});
+}
+
+TEST(Image, APictureBeyondAllBoundsIsNotRead) {
+  const testing::TempDir folder;
+  std::ofstream(folder / "a.png");
+  std::filesystem::resize_file(folder / "a.png", uintmax_t{1} << 40);  // a hole
+  testing::expect_error<DataError>([&] { read_image(folder / "a.png"); }, {"1.0 TiB", "at most"});
+}
+
+TEST(Resample, TheWholePictureAtItsOwnSizeIsUnchanged) {
+  const Image image = gradient(20, 12);
+  EXPECT_EQ(resample(image, {0, 0, 20, 12}, 20, 12).rgb, image.rgb);
+}
+
+TEST(Resample, CropsAtWholePixels) {
+  const Image image = gradient(20, 12);
+  const Image part = resample(image, {5, 2, 9, 8}, 4, 6);
+  for (int y = 0; y < 6; ++y) {
+    for (int x = 0; x < 4; ++x) EXPECT_EQ(part.at(x, y)[0], image.at(x + 5, y + 2)[0]);
+  }
+}
+
+TEST(Resample, DownscalingAveragesAndDoesNotAlias) {
+  Image checks(64, 64);
+  for (int y = 0; y < 64; ++y) {
+    for (int x = 0; x < 64; ++x) std::fill_n(checks.at(x, y), 3, (x + y) % 2 ? 255 : 0);
+  }
+  const Image small = resample(checks, {0, 0, 64, 64}, 16, 16);
+  for (int y = 0; y < 16; ++y) {  // at the border, the pixels that go on outside weigh more
+    for (int x = 0; x < 16; ++x) {
+      const bool border = x == 0 || y == 0 || x == 15 || y == 15;
+      EXPECT_NEAR(small.at(x, y)[0], 127.5, border ? 5 : 1) << x << ' ' << y;
+    }
+  }
+}
+
+TEST(Resample, UpscalingIsLinear) {
+  Image two(2, 1);
+  std::fill_n(two.at(0, 0), 3, 0);
+  std::fill_n(two.at(1, 0), 3, 200);
+  const Image wide = resample(two, {0, 0, 2, 1}, 4, 1);
+  const int expected[] = {0, 50, 150, 200};  // centres at 0.25, 0.75, 1.25, 1.75
+  for (int x = 0; x < 4; ++x) EXPECT_EQ(wide.at(x, 0)[1], expected[x]);
+}
+
+TEST(Resample, TheBorderGoesOnOutside) {
+  const Image image = gradient(10, 10);
+  const Image around = resample(image, {-10, -10, 20, 20}, 30, 30);
+  EXPECT_EQ(around.at(0, 15)[0], image.at(0, 5)[0]);
+  EXPECT_EQ(around.at(29, 15)[0], image.at(9, 5)[0]);
+  EXPECT_EQ(around.at(15, 29)[1], image.at(5, 9)[1]);
+  EXPECT_EQ(around.at(15, 15)[0], image.at(5, 5)[0]);
+}
+
+TEST(Image, MirroredTwiceIsTheSame) {
+  const Image image = gradient(9, 5);
+  EXPECT_NE(mirrored(image).rgb, image.rgb);
+  EXPECT_EQ(mirrored(image).at(0, 2)[0], image.at(8, 2)[0]);
+  EXPECT_EQ(mirrored(mirrored(image)).rgb, image.rgb);
+}
+
+}  // namespace
+}  // namespace dtrain::formats

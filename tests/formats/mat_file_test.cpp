@@ -1,0 +1,102 @@
+#include "formats/mat_file.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <iterator>
+#include <thread>
+#include <vector>
+
+#include "core/error.h"
+#include "support/expect_error.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::formats {
+namespace {
+
+const Matrices kSome{{"Pose_Para", {.rows = 1, .columns = 3, .values = {0.5, -0.25, 0.125}}},
+                     {"pt2d", {.rows = 2, .columns = 3, .values = {1, 10, 2, 20, 3, 30}}}};
+
+TEST(MatFile, RoundTrip) {
+  const testing::TempDir folder;
+  write_mat(folder / "a.mat", kSome);
+  const Matrices back = read_mat(folder / "a.mat", {"Pose_Para", "pt2d", "absent"});
+  ASSERT_EQ(back.size(), 2u);
+  EXPECT_EQ(back.at("Pose_Para").values, kSome.at("Pose_Para").values);
+  EXPECT_EQ(back.at("pt2d").rows, 2u);
+  EXPECT_EQ(back.at("pt2d")(1, 2), 30);
+  EXPECT_EQ(back.at("pt2d")(0, 1), 2);
+}
+
+TEST(MatFile, DamageIsNamedAtAnyLength) {
+  const testing::TempDir folder;
+  write_mat(folder / "whole.mat", kSome);
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(folder / "whole.mat"));
+  std::filesystem::copy_file(folder / "whole.mat", folder / "part.mat");
+  for (int64_t length = size - 7; length >= 0; length -= 11) {
+    std::filesystem::resize_file(folder / "part.mat", static_cast<uintmax_t>(length));
+    try {  // a cut behind a variable reads as a file without the later ones, any other is damage
+      for (const auto& [name, matrix] : read_mat(folder / "part.mat", {"Pose_Para", "pt2d"})) {
+        EXPECT_EQ(matrix.values, kSome.at(name).values) << name << " of a file cut to " << length;
+      }
+    } catch (const DataError& error) {
+      EXPECT_NE(std::string(error.what()).find("damaged .mat"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(MatFile, ChangedBytesAreDamageNeverOtherNumbers) {
+  const testing::TempDir folder;
+  write_mat(folder / "whole.mat", kSome);
+  std::ifstream in(folder / "whole.mat", std::ios::binary);
+  const std::string whole{std::istreambuf_iterator<char>(in), {}};
+  int refused = 0;
+  for (size_t at = 128; at < whole.size(); ++at) {
+    std::string changed = whole;
+    changed[at] = static_cast<char>(changed[at] ^ 0x10);
+    std::ofstream(folder / "changed.mat", std::ios::binary) << changed;
+    try {
+      for (const auto& [name, matrix] : read_mat(folder / "changed.mat", {"Pose_Para", "pt2d"})) {
+        EXPECT_EQ(matrix.values, kSome.at(name).values) << name << " with byte " << at << " changed";
+      }
+    } catch (const DataError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, static_cast<int>(whole.size() - 128) * 9 / 10);
+}
+
+TEST(MatFile, OtherContentIsRefused) {
+  const testing::TempDir folder;
+  testing::expect_error<DataError>([&] { read_mat(folder / "none.mat", {"x"}); }, {"no such .mat"});
+  std::ofstream(folder / "text.mat") << std::string(500, 'x');
+  testing::expect_error<DataError>([&] { read_mat(folder / "text.mat", {"x"}); }, {"damaged .mat"});
+  testing::expect_error<OutputError>([&] { write_mat(folder / "no/such/folder.mat", kSome); }, {"cannot write"});
+}
+
+TEST(MatFile, NoMemoryIsTakenForUnbelievableSizes) {
+  const testing::TempDir folder;
+  write_mat(folder / "a.mat", {{"x", {.rows = 100000, .columns = 110, .values = std::vector<double>(11000000)}}});
+  testing::expect_error<DataError>([&] { read_mat(folder / "a.mat", {"x"}); }, {"x is unbelievably large"});
+  std::ofstream(folder / "b.mat");
+  std::filesystem::resize_file(folder / "b.mat", uintmax_t{1} << 40);  // a hole
+  testing::expect_error<DataError>([&] { read_mat(folder / "b.mat", {"x"}); }, {"1.0 TiB", "at most"});
+}
+
+TEST(MatFile, ManyThreads) {
+  const testing::TempDir folder;
+  write_mat(folder / "a.mat", kSome);
+  std::atomic<int> good{0};
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) good += read_mat(folder / "a.mat", {"pt2d"}).at("pt2d")(1, 0) == 10;
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(good, 200);
+}
+
+}  // namespace
+}  // namespace dtrain::formats

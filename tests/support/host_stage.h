@@ -1,0 +1,119 @@
+#pragma once
+
+// A device stage in host memory: the order of calls and the reuse of blocks can be tested without a GPU. A copy is made
+// only `lag` begun batches later (or when waited for), as late as a device might, so a block that is written too soon
+// shows as wrong pixels.
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "core/check.h"
+#include "data/augment/augment_pixel.h"
+#include "data/loader/device_stage.h"
+
+namespace dtrain::testing {
+
+class HostStage final : public data::DeviceStage {
+ public:
+  HostStage(data::StageOptions options, int lag) : options_(std::move(options)), lag_(lag) {}
+
+  int64_t waits = 0;                   // of the host for a copy
+  std::atomic<int64_t> allocated = 0;  // blocks
+
+  at::Tensor host_memory(int64_t bytes) override {
+    ++allocated;
+    return at::empty({bytes}, at::kByte);
+  }
+
+  std::unique_ptr<data::HostCopy> begin(const at::Tensor& host, const data::PackedBatch& packed) override {
+    DTRAIN_CHECK(begun_.size() < 2, "a third batch begun");
+    DTRAIN_CHECK(host.numel() >= packed.bytes(), "a block too small");
+    auto transfer = std::make_shared<Transfer>();
+    transfer->host = host, transfer->packed = packed;
+    begun_.push_back(transfer);
+    late_.push_back(transfer);
+    while (late_.size() > static_cast<size_t>(lag_)) {
+      late_.front()->run();
+      late_.pop_front();
+    }
+    return std::make_unique<Copy>(*this, transfer);
+  }
+
+  data::StagedBatch finish() override {
+    DTRAIN_CHECK(!begun_.empty(), "finish() before begin()");
+    const auto transfer = begun_.front();
+    begun_.pop_front();
+    // A device would go on without the host; here the result must be there on return, so a copy is taken of what the
+    // block will be: the block itself still counts as in use until run().
+    const at::Tensor block = transfer->over ? transfer->device : transfer->host.clone();
+    const data::PackedBatch& packed = transfer->packed;
+    data::StagedBatch result;
+    result.targets = part(block, 0, packed.targets, data::scalar_type(packed.target_element));
+    if (packed.rows()) {
+      result.lengths = part(block, packed.lengths_at(), {packed.samples()}, at::kLong);
+      result.inputs = part(block, packed.inputs_at(), packed.inputs, at::kFloat);
+      return result;
+    }
+    const int64_t side = options_.spec.image_size;
+    result.inputs =
+        at::empty({packed.samples(), 3, side, side}, at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast));
+    const auto* bytes = block.data_ptr<uint8_t>();
+    for (int64_t i = 0; i < packed.samples(); ++i) {
+      data::SampleAugment augment;
+      std::memcpy(&augment, bytes + packed.augments_at() + i * sizeof(augment), sizeof(augment));
+      augmented(bytes + packed.inputs_at() + i * options_.image.bytes(), augment,
+                result.inputs.data_ptr<float>() + i * side * side * 3, static_cast<int32_t>(side));
+    }
+    return result;
+  }
+
+  void drop() override { begun_.clear(); }
+
+ private:
+  struct Transfer {
+    at::Tensor host, device;
+    data::PackedBatch packed;
+    bool over = false;
+    void run() {
+      if (!over) device = host.clone();
+      over = true;
+    }
+  };
+  struct Copy final : data::HostCopy {
+    Copy(HostStage& stage, std::shared_ptr<Transfer> transfer) : stage(stage), transfer(std::move(transfer)) {}
+    bool done() const override { return transfer->over; }
+    void wait() override {
+      stage.waits += !transfer->over;
+      transfer->run();
+    }
+    HostStage& stage;
+    std::shared_ptr<Transfer> transfer;
+  };
+
+  static at::Tensor part(const at::Tensor& block, int64_t begin, const std::vector<int64_t>& sizes,
+                         at::ScalarType type) {
+    at::Tensor result = at::empty(sizes, type);
+    std::memcpy(result.data_ptr(), block.data_ptr<uint8_t>() + begin, result.nbytes());
+    return result;
+  }
+
+  void augmented(const uint8_t* image, const data::SampleAugment& augment, float* out, int32_t side) const {
+    int64_t sum = 0;
+    for (int32_t p = 0; p < side * side; ++p) {
+      sum += data::grey_units(data::source_pixel(image, options_.image, augment, side, p / side, p % side));
+    }
+    for (int32_t p = 0; p < side * side; ++p) {
+      data::finished_pixel(data::source_pixel(image, options_.image, augment, side, p / side, p % side),
+                           data::mean_grey(sum, side), augment, data::normalization(options_.spec), out + 3 * p);
+    }
+  }
+
+  data::StageOptions options_;
+  int lag_;
+  std::deque<std::shared_ptr<Transfer>> begun_, late_;
+};
+
+}  // namespace dtrain::testing

@@ -1,0 +1,114 @@
+#pragma once
+
+// A store without a file: pixels and targets are functions of the sample id. It can fail at a sample, hold readers at a
+// gate, and rot.
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "core/strings.h"
+#include "data/hdf5/layout.h"
+#include "data/store.h"
+
+namespace dtrain::testing {
+
+class MemoryStore : public data::Store {
+ public:
+  MemoryStore(int64_t samples, int64_t height, int64_t width) {
+    schema_.task = "test";
+    schema_.input = {data::Element::kUint8, {height, width, 3}};
+    schema_.target = {data::Element::kFloat32, {3}};
+    schema_.samples = samples;
+    bytes_ = static_cast<size_t>(height * width * 3);
+  }
+
+  std::optional<int64_t> fails_at;   // DataError, as a real store
+  std::optional<int64_t> throws_at;  // another exception
+  std::optional<int64_t> rotten;     // its bytes are not those of its checksum
+  mutable std::atomic<int64_t> reads = 0;
+  data::Schema& schema_to_change() { return schema_; }
+
+  void close_gate() {
+    std::scoped_lock lock(mutex_);
+    open_ = false;
+  }
+  void open_gate() {
+    {
+      std::scoped_lock lock(mutex_);
+      open_ = true;
+    }
+    changed_.notify_all();
+  }
+  void wait_for_reads_at_gate(int count) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return at_gate_ >= count; });
+  }
+
+  std::byte pixel(int64_t id, size_t i) const { return static_cast<std::byte>(keyed(uint64_t(id), i) >> 56); }
+  // int64 {}: classes instead of float32 {3}.
+  void use_classes() { schema_.target = {data::Element::kInt64, {}}; }
+  static int64_t class_of(int64_t id) { return id % 5; }
+  static float target(int64_t id, size_t i) { return static_cast<float>(id) + 0.25f * static_cast<float>(i + 1); }
+
+  const data::Schema& schema() const override { return schema_; }
+  const std::filesystem::path& path() const override { return path_; }
+  void read_input(int64_t id, std::span<std::byte> out) const override {
+    {
+      std::unique_lock lock(mutex_);
+      ++at_gate_;
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return open_; });
+      --at_gate_;
+    }
+    ++reads;
+    if (fails_at == id) throw DataError(str(path_.string(), "#", id, ": the test wants this"));
+    if (throws_at == id) throw std::runtime_error("not an error of dtrain");
+    for (size_t i = 0; i < bytes_; ++i) out[i] = pixel(id, i);
+    if (rotten == id) out[bytes_ / 2] ^= std::byte{1};
+  }
+  int64_t input_rows(int64_t) const override { return 1; }
+  int64_t target_rows(int64_t) const override { return 1; }
+  void read_target(int64_t id, std::span<std::byte> out) const override {
+    if (schema_.target.element == data::Element::kInt64) {
+      const int64_t number = class_of(id);
+      std::memcpy(out.data(), &number, sizeof(number));
+      return;
+    }
+    for (size_t i = 0; i < out.size() / sizeof(float); ++i) {
+      const float value = target(id, i);
+      std::memcpy(out.data() + i * sizeof(float), &value, sizeof(float));
+    }
+  }
+  uint64_t checksum(int64_t id) const override {
+    std::vector<std::byte> input(bytes_);
+    for (size_t i = 0; i < bytes_; ++i) input[i] = pixel(id, i);
+    std::vector<std::byte> targets(static_cast<size_t>(target_bytes(id)));
+    read_target(id, targets);
+    return data::sample_checksum(input, targets);
+  }
+  std::vector<int64_t> split(const std::string&) const override { return {}; }
+  std::string source(int64_t id) const override { return str("sample_", id, ".png"); }
+  int64_t group(int64_t id) const override { return id; }
+  std::string attribute(const std::string&) const override { return ""; }
+  void verify() const override {}
+
+ private:
+  data::Schema schema_;
+  std::filesystem::path path_ = "memory.h5";
+  size_t bytes_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  mutable int at_gate_ = 0;
+  bool open_ = true;
+};
+
+}  // namespace dtrain::testing
