@@ -18,6 +18,7 @@
 #include "core/strings.h"
 #include "dist/bytes.h"
 #include "dist/world.h"
+#include "job/version.h"
 
 namespace {
 
@@ -48,7 +49,7 @@ void refuse_several_processes(const dtrain::cli::Command& command) {
 // A first word that is neither a flag nor a config file is a command; without one, dtrain trains.
 int dispatch(Arguments arguments) {
   if (!arguments.empty() && (arguments[0] == "--version" || arguments[0] == "-v")) {
-    std::puts(dtrain::cli::version_text().c_str());
+    std::puts(dtrain::job::version_text().c_str());
     return 0;
   }
   if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help")) {

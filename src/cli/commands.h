@@ -3,7 +3,6 @@
 // The subcommands: one function, one file each. `arguments` are those behind the command's name. They return the
 // process's exit code and throw Error for what main() prints.
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -28,9 +27,7 @@ struct Command {
 };
 const std::vector<Command>& commands();
 
-std::string general_help();                         // `dtrain --help`
-std::string train_help();                           // `dtrain train --help`
-std::string version_text();                         // `dtrain --version`: of dtrain and all libraries
-std::map<std::string, std::string> build_labels();  // the same, as labels of dtrain_build_info
+std::string general_help();  // `dtrain --help`
+std::string train_help();    // `dtrain train --help`
 
 }  // namespace dtrain::cli

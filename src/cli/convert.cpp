@@ -2,9 +2,8 @@
 #include <algorithm>
 
 #include "cli/commands.h"
-#include "cli/interruptible.h"
 #include "cli/options.h"
-#include "cli/signals.h"
+#include "cli/progress_line.h"
 #include "convert/convert.h"
 #include "convert/raw_set.h"
 #include "core/error.h"
@@ -13,6 +12,7 @@
 #include "core/printable.h"
 #include "core/strings.h"
 #include "data/order/splits.h"
+#include "job/signals.h"
 
 namespace dtrain::cli {
 namespace {
@@ -99,7 +99,7 @@ int interrupted(const std::filesystem::path& out) {
                  ? str("interrupted: ", printable(out.string()),
                        " was not written. The same command goes on with what ", printable(partial.string()), " holds")
                  : "interrupted: nothing was written");
-  return kExitInterrupted;
+  return job::kExitInterrupted;
 }
 
 }  // namespace

@@ -9,20 +9,16 @@
 
 #include "cli/commands.h"
 #include "cli/eval_report.h"
-#include "cli/inference_options.h"
-#include "cli/launch.h"
-#include "cli/loaded_model.h"
 #include "cli/options.h"
 #include "cli/row_output.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/strings.h"
-#include "data/hdf5/file_store.h"
-#include "data/loader/sample_check.h"
-#include "data/order/splits.h"
 #include "dist/bytes.h"
-#include "models/models.h"
-#include "train/device.h"
+#include "job/data_set.h"
+#include "job/placement.h"
+#include "job/process_context.h"
+#include "job/trained_model.h"
 #include "train/evaluate.h"
 #include "train/precision.h"
 
@@ -36,39 +32,34 @@ struct Options {
   InferenceOptions inference;
 };
 
-int eval(Launched& launched, const Options& options) {
-  dist::Communicator& host = launched.host;
+int eval(job::ProcessContext& process, const Options& options) {
+  dist::Communicator& host = process.host;
   const InferenceOptions& how = options.inference;
   dist::agree_on_rank0(host, [&] { check_output(options.json, options.force); });
-  LoadedModel loaded =
-      load_model(host, options.path, {.module_file = how.module_file, .on_bad_sample = options.on_bad_sample});
+  job::TrainedModel loaded =
+      job::load_model(host, options.path, {.module_file = how.module_file, .on_bad_sample = options.on_bad_sample});
   tasks::Task& task = *loaded.task;
   config::Config& config = loaded.config;
-  std::unique_ptr<data::Store> store;
-  data::Splits splits;
+  job::DataSet data;
   train::Precision precision{};
   dist::agree(host, [&] {
     if (!options.data.empty()) config.data.file = options.data;
-    store = data::open_file(config.data.file);
-    task.check(*store);
-    if (!config.data.skips_bad_samples()) data::check_samples(*store, task.samples());
-    splits = data::splits(*store, config.data.val_share, config.train.seed);
-    precision = train::parse_precision(how.amp, launched.device.type(), train::device_info(launched.device).capability);
+    data = job::open_data(config.data.file, config);
+    job::check_data(*data.store, task, config.data);
+    precision = job::choose_precision(how.amp, process.device);
   });
-  const std::vector<int64_t>& ids = split_ids(splits, options.split);
+  const std::vector<int64_t>& ids = data.ids(options.split);
   dist::agree(host, [&] {
     if (ids.empty())
       throw DataError(str(config.data.file, " has no samples in its ", options.split, " split (try --split)"));
   });
-  train::apply_precision(precision);
-  task.model().to(launched.device);
-  models::set_channels_last(task.model());
-  const train::Evaluation evaluation = train::evaluate(task, *store, ids, options.split,
+  job::place_on_device(task, precision, process.device);
+  const train::Evaluation evaluation = train::evaluate(task, *data.store, ids, options.split,
                                                        {.batch_size = how.batch_size,
-                                                        .threads = how.threads(launched.cores),
+                                                        .threads = job::reader_threads(how.workers, process.cores),
                                                         .skip_bad = config.data.skips_bad_samples(),
                                                         .precision = precision,
-                                                        .device = launched.device,
+                                                        .device = process.device,
                                                         .worst = options.worst},
                                                        host);
 
@@ -79,7 +70,7 @@ int eval(Launched& launched, const Options& options) {
     }
     EvalReport report{.checkpoint = loaded.checkpoint,
                       .data = config.data.file,
-                      .protocol = store->attribute("protocol"),
+                      .protocol = data.store->attribute("protocol"),
                       .task = config.task,
                       .network = config.model.name,
                       .precision = train::to_string(precision),
@@ -90,7 +81,7 @@ int eval(Launched& launched, const Options& options) {
       report.warnings.push_back(str(evaluation.bad_samples, " samples that cannot be read are left out"));
     }
     for (const train::WorstSample& sample : evaluation.worst) {
-      report.worst.push_back({sample.id, sample.error, store->source(sample.id)});
+      report.worst.push_back({sample.id, sample.error, data.store->source(sample.id)});
     }
     if (options.json != "-" && (std::fputs(to_text(report).c_str(), stdout) < 0 || std::fflush(stdout) != 0)) {
       throw OutputError(str("cannot write the standard output: ", std::strerror(errno)));
@@ -124,11 +115,7 @@ int run_eval(const Arguments& arguments) {
                  "write all of it, tables too, as JSON to this file; -: to the standard output, alone");
   app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;
-  if (options.inference.amp == "off") options.inference.amp = "fp32";
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(), which can be said
-  config::Device device;
-  device.type = options.inference.device;
-  return launch(device, [&](Launched& launched) { return eval(launched, options); });
+  return launch(options.inference, [&](job::ProcessContext& process) { return eval(process, options); });
 }
 
 }  // namespace dtrain::cli

@@ -13,27 +13,23 @@
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/store.h"
 #include "cli/commands.h"
-#include "cli/inference_options.h"
-#include "cli/launch.h"
-#include "cli/loaded_model.h"
 #include "cli/options.h"
-#include "cli/run_folder.h"
-#include "cli/signals.h"
 #include "core/check.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/hdf5/file_store.h"
 #include "data/loader/loader.h"
-#include "data/loader/sample_check.h"
-#include "data/order/splits.h"
-#include "data/store.h"
 #include "dist/bytes.h"
 #include "export/int8.h"
 #include "export/networks.h"
 #include "export/onnx_file.h"
 #include "export/weights.h"
+#include "job/data_set.h"
+#include "job/process_context.h"
+#include "job/run_folder.h"
+#include "job/signals.h"
+#include "job/trained_model.h"
 #include "tasks/module/script_network.h"
 #include "tasks/task.h"
 
@@ -78,23 +74,20 @@ struct Options {
 // in anything before, or else the split that it was calibrated on.
 class Samples {
  public:
-  Samples(const LoadedModel& model, const Options& options, int threads)
+  Samples(const job::TrainedModel& model, const Options& options, int threads)
       : batch_size_(options.batch_size), threads_(threads) {
     const config::Config& config = model.config;
-    store_ = data::open_file(options.data.empty() ? config.data.file : options.data);
-    model.task->check(*store_);
+    data_ = job::open_data(options.data.empty() ? config.data.file : options.data, config);
+    job::check_data(*data_.store, *model.task, config.data);
     spec_ = model.task->samples();
-    const bool skip_bad = config.data.skips_bad_samples();
-    if (!skip_bad) data::check_samples(*store_, spec_);
-    const data::Splits splits = data::splits(*store_, config.data.val_share, config.train.seed);
-    split_ = !options.split.empty() ? options.split : splits.val.empty() ? "train" : "val";
-    measured_split_ = splits.test.empty() ? split_ : "test";
-    std::vector<int64_t> ids = split_ids(splits, split_);
-    measured_ = split_ids(splits, measured_split_);
+    split_ = !options.split.empty() ? options.split : data_.splits.val.empty() ? "train" : "val";
+    measured_split_ = data_.splits.test.empty() ? split_ : "test";
+    std::vector<int64_t> ids = data_.ids(split_);
+    measured_ = data_.ids(measured_split_);
     if (ids.empty()) {
-      throw DataError(str(store_->path().string(), " has no samples in its ", split_, " split (try --split)"));
+      throw DataError(str(data_.store->path().string(), " has no samples in its ", split_, " split (try --split)"));
     }
-    if (skip_bad) leave_out_bad(ids, measured_);
+    if (config.data.skips_bad_samples()) leave_out_bad(ids, measured_);
     // Spread evenly over the split, which may be sorted by class.
     const auto size = static_cast<int64_t>(ids.size()), count = std::min(options.samples, size);
     for (int64_t i = 0; i < count; ++i) calibration_.push_back(ids[static_cast<size_t>(i * size / count)]);
@@ -108,16 +101,10 @@ class Samples {
 
  private:
   std::unique_ptr<data::Loader> loader(const std::vector<int64_t>& ids, bool skip_bad) const {
-    return std::make_unique<data::Loader>(
-        *store_, ids, spec_,
-        data::LoaderOptions{.batch_size = batch_size_,
-                            .global_batch = batch_size_,
-                            .steps = data::steps_per_epoch(static_cast<int64_t>(ids.size()), batch_size_),
-                            .shuffle = false,
-                            .augment = false,
-                            .threads = threads_,
-                            .skip_bad = skip_bad},
-        data::Shard{0, 1});
+    data::LoaderOptions pass = data::one_pass(static_cast<int64_t>(ids.size()), batch_size_);
+    pass.threads = threads_;
+    pass.skip_bad = skip_bad;
+    return std::make_unique<data::Loader>(*data_.store, ids, spec_, pass, data::Shard{});
   }
 
   // Read once to know them, so that the passes that follow need not name them again.
@@ -130,7 +117,7 @@ class Samples {
       std::erase_if(*some, [&](int64_t id) { return reader->bad_ids().contains(id); });
       if (some->empty()) {
         throw DataError(str("all samples of the ", some == &ids ? split_ : measured_split_, " split of ",
-                            store_->path().string(), " were left out; why is said above"));
+                            data_.store->path().string(), " were left out; why is said above"));
       }
     }
   }
@@ -147,7 +134,7 @@ class Samples {
   int64_t batch_size_;
   int threads_;
   data::SampleSpec spec_;
-  std::unique_ptr<data::Store> store_;
+  job::DataSet data_;
   std::vector<int64_t> calibration_, measured_;
   std::string split_, measured_split_;
 };
@@ -167,7 +154,7 @@ void tell(const exporting::Int8Graph& int8, const exporting::Score& before, cons
                  share ? " points" : "", ")"));
 }
 
-exporting::Graph int8_graph(const exporting::Graph& graph, const LoadedModel& model, const Options& options,
+exporting::Graph int8_graph(const exporting::Graph& graph, const job::TrainedModel& model, const Options& options,
                             int threads) {
   const Samples samples(model, options, threads);
   const auto scale = graph.metadata.find("angle_scale");
@@ -178,7 +165,7 @@ exporting::Graph int8_graph(const exporting::Graph& graph, const LoadedModel& mo
   return std::move(int8.graph);
 }
 
-std::string torchscript(const LoadedModel& model) {
+std::string torchscript(const job::TrainedModel& model) {
   const auto* network = dynamic_cast<const tasks::ScriptNetwork*>(&model.task->model());
   DTRAIN_CHECK(network != nullptr, model.checkpoint);
   std::ostringstream out;
@@ -196,7 +183,7 @@ std::string check(Options* options, const fs::path& checkpoint) {
             " is dtrain's own network and has no TorchScript code: --format onnx runs everywhere, and --format "
             "safetensors loads into the PyTorch network of the same name (docs/export.md shows how)"));
   }
-  check_module_option(options->module_file, metadata);
+  job::check_module_option(options->module_file, metadata);
   if (const std::string reason = exporting::why_not_int8(network); options->format == "onnx-int8" && !reason.empty()) {
     throw UsageError(str("--format onnx-int8: ", reason));
   }
@@ -207,20 +194,21 @@ std::string check(Options* options, const fs::path& checkpoint) {
 }
 
 // Rank 0 does the work; the others take part in loading alone.
-int export_to(Launched& launched, const Options& given) {
+int export_to(job::ProcessContext& process, const Options& given) {
   Options options = given;
   fs::path checkpoint;
   std::string network;
-  dist::agree_on_rank0(launched.host, [&] {
-    checkpoint = find_checkpoint(options.path);
+  dist::agree_on_rank0(process.host, [&] {
+    checkpoint = job::find_checkpoint(options.path);
     checkpoint::Store::verify(checkpoint);
     network = check(&options, checkpoint);
   });
-  std::optional<LoadedModel> model;
+  std::optional<job::TrainedModel> model;
   if (options.format == "onnx-int8" || options.format == "torchscript") {
-    model = load_model(launched.host, checkpoint.string(), {.module_file = options.module_file, .on_bad_sample = {}});
+    model =
+        job::load_model(process.host, checkpoint.string(), {.module_file = options.module_file, .on_bad_sample = {}});
   }
-  dist::agree_on_rank0(launched.host, [&] {
+  dist::agree_on_rank0(process.host, [&] {
     std::string bytes;
     if (options.format == "safetensors") {
       bytes = read_text(checkpoint / "model.safetensors");
@@ -231,13 +219,13 @@ int export_to(Launched& launched, const Options& given) {
       const exporting::Weights weights = exporting::read_weights(checkpoint / "model.safetensors", &metadata);
       exporting::Graph graph = exporting::build_graph(weights, metadata);
       if (options.format == "onnx-int8") {
-        graph = int8_graph(graph, *model, options, default_reader_threads(launched.cores));
+        graph = int8_graph(graph, *model, options, job::reader_threads(0, process.cores));
       }
       bytes = exporting::to_onnx(graph);
     }
     const fs::path out = options.out;
     if (out.has_parent_path()) real_file_system().create_folders(out.parent_path());
-    install_stop_signals();  // the file is whole in a moment, or not there: nothing is left of it half-way
+    job::install_stop_signals();  // the file is whole in a moment, or not there: nothing is left of it half-way
     write_atomically(real_file_system(), out, bytes);
     log::plain(str("wrote ", options.out, ": ", network, " as ", options.format, ", ",
                    human_bytes(static_cast<double>(bytes.size())), ", from ", checkpoint.string()));
@@ -276,7 +264,7 @@ int run_export(const Arguments& arguments) {
   }
   config::Device device;
   device.type = "cpu";
-  return launch(device, [&](Launched& launched) { return export_to(launched, options); });
+  return job::launch(device, [&](job::ProcessContext& process) { return export_to(process, options); });
 }
 
 }  // namespace dtrain::cli

@@ -2,12 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/wrap.h"
+#include "job/process_context.h"
 
 namespace dtrain::cli {
 namespace {
@@ -34,6 +36,29 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& e) {
     throw UsageError(str(app.get_name(), ": ", e.what(), " (", app.get_name(), " --help)"));
   }
+}
+
+void InferenceOptions::add_to(CLI::App& app) {
+  app.add_option("--batch-size", batch_size, "samples per rank and forward pass")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--workers", workers, "reader threads per rank; 0: from the cores of the rank")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--amp", amp, "fp32, tf32, bf16, fp16 or auto")
+      ->check(CLI::IsMember({"fp32", "tf32", "bf16", "fp16", "auto", "off"}))
+      ->capture_default_str();
+  app.add_option("--device", device, "auto, cuda or cpu")
+      ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
+      ->capture_default_str();
+  app.add_option("--module", module_file, "task module: the TorchScript file, if it is not where it was");
+}
+
+int launch(InferenceOptions& options, const std::function<int(job::ProcessContext&)>& body) {
+  if (options.amp == "off") options.amp = "fp32";
+  std::signal(SIGPIPE, SIG_IGN);
+  config::Device device;
+  device.type = options.device;
+  return job::launch(device, body);
 }
 
 }  // namespace dtrain::cli

@@ -1,16 +1,36 @@
 #pragma once
 
+// The flags of the commands that are not configured by a file: how they are parsed, and those that eval and predict
+// share.
+
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace CLI {
 class App;
 }
+namespace dtrain::job {
+struct ProcessContext;
+}
 
 namespace dtrain::cli {
 
-// Parses the arguments of a small command. False: --help was asked for and has been printed. UsageError otherwise, with
-// CLI11's own text (its exit codes are not ours).
+// Parses the arguments of a command. False: --help was given and has been printed. UsageError otherwise, with CLI11's
+// own text (its exit codes are not ours).
 bool parse(CLI::App& app, const std::vector<std::string>& arguments);
+
+// How a checkpoint is run, not what it is run on.
+struct InferenceOptions {
+  std::string amp = "fp32", device = "auto";
+  int64_t batch_size = 64, workers = 0;  // of a rank; see job::reader_threads()
+  std::string module_file;               // where the TorchScript file is now; "": where it was while training
+
+  void add_to(CLI::App&);
+};
+
+// job::launch() on the chosen device. A closed pipe becomes an error of write() instead of a signal.
+int launch(InferenceOptions&, const std::function<int(job::ProcessContext&)>& body);
 
 }  // namespace dtrain::cli

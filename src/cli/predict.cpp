@@ -10,28 +10,25 @@
 #include <type_traits>
 
 #include "cli/commands.h"
-#include "cli/inference_options.h"
-#include "cli/launch.h"
-#include "cli/loaded_model.h"
 #include "cli/options.h"
-#include "cli/percentiles.h"
 #include "cli/row_output.h"
 #include "cli/rows_text.h"
-#include "cli/signals.h"
+#include "cli/speed_report.h"
 #include "convert/files_store.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/hdf5/file_store.h"
 #include "data/loader/loader.h"
 #include "data/order/shard.h"
-#include "data/order/splits.h"
 #include "dist/bytes.h"
 #include "formats/list_files.h"
-#include "models/models.h"
+#include "job/data_set.h"
+#include "job/placement.h"
+#include "job/process_context.h"
+#include "job/signals.h"
+#include "job/trained_model.h"
 #include "train/autocast.h"
-#include "train/device.h"
 #include "train/precision.h"
 
 namespace dtrain::cli {
@@ -51,7 +48,7 @@ struct Options {
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // What raw files must be. Those of a network of one's own are pictures or sequences.
-checkpoint::Metadata file_metadata(const LoadedModel& model) {
+checkpoint::Metadata file_metadata(const job::TrainedModel& model) {
   checkpoint::Metadata metadata = model.metadata;
   if (model.config.task == "module" && model.task->samples().kind == data::SampleSpec::Kind::kRows) {
     metadata["task"] = "sequence";
@@ -60,7 +57,8 @@ checkpoint::Metadata file_metadata(const LoadedModel& model) {
 }
 
 // What is asked for, as rank 0 sees it: the same on every rank. File names hold anything but a zero byte.
-std::vector<std::string> agreed_inputs(dist::Communicator& host, const Options& options, const LoadedModel& model) {
+std::vector<std::string> agreed_inputs(dist::Communicator& host, const Options& options,
+                                       const job::TrainedModel& model) {
   std::string joined;
   dist::agree_on_rank0(host, [&] {
     joined = join(formats::list_files(options.inputs, convert::raw_extensions(file_metadata(model))),
@@ -75,7 +73,7 @@ struct Samples {
   bool converted = false;  // an HDF5 file
 };
 
-Samples open_samples(const Options& options, const LoadedModel& model, const std::vector<std::string>& files) {
+Samples open_samples(const Options& options, const job::TrainedModel& model, const std::vector<std::string>& files) {
   Samples samples;
   const auto hdf5 = std::find_if(files.begin(), files.end(), [](const std::string& f) { return formats::is_hdf5(f); });
   samples.converted = hdf5 != files.end();
@@ -90,17 +88,16 @@ Samples open_samples(const Options& options, const LoadedModel& model, const std
     throw OutputError(str("--out ", options.out, " is the data file itself"));
   }
   if (samples.converted) {
-    samples.store = data::open_file(files.front());
-    model.task->check(*samples.store);
+    job::DataSet data = job::open_data(files.front(), model.config);
+    model.task->check(*data.store);
+    if (options.split != "all") samples.ids = data.ids(options.split);
+    samples.store = std::move(data.store);
   } else {
     samples.store = convert::open_files(file_metadata(model), files);
   }
-  if (!samples.converted || options.split == "all") {
+  if (options.split == "all") {
     samples.ids.resize(static_cast<size_t>(samples.store->schema().samples));
     std::iota(samples.ids.begin(), samples.ids.end(), 0);
-  } else {
-    const data::Splits splits = data::splits(*samples.store, model.config.data.val_share, model.config.train.seed);
-    samples.ids = split_ids(splits, options.split);
   }
   if (samples.ids.empty()) {
     throw DataError(str(files.front(), " has no samples", options.split == "all" ? "" : " in its ",
@@ -168,48 +165,24 @@ Chunk rows_of(const data::Store& store, std::span<const int64_t> planned, const 
   return chunk;
 }
 
-struct Timing {
-  double warm_up = 0;             // seconds of the first step: reading, forward, rows
-  double rest = 0;                // of all others
-  int64_t rest_samples = 0;       // of all ranks
-  std::vector<double> latencies;  // of this rank's batches after the first
-};
-
-std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 1) + " ms"; }
-
-std::string report(const LoadedModel& model, const Timing& timing, std::vector<double> latencies, int64_t samples,
-                   int64_t bad, int64_t batch_size, int ranks) {
-  std::string text = str("checkpoint  ", model.checkpoint, "\ninputs      ", human_count(samples),
-                         bad > 0 ? str(", ", human_count(bad), " of them bad") : "", "\nwarm-up     first batch ",
-                         milliseconds(timing.warm_up), "\n");
-  if (latencies.empty()) return text + "speed       no batch after the first to measure\n";
-  const Percentiles p = percentiles(latencies);
-  return text + str("speed       ", fixed(static_cast<double>(timing.rest_samples) / timing.rest, 1), " samples/s (",
-                    ranks, ranks == 1 ? " rank" : " ranks", ", after the first batch)\nlatency     p50 ",
-                    milliseconds(p.p50), ", p90 ", milliseconds(p.p90), ", p99 ", milliseconds(p.p99), " of ",
-                    human_count(static_cast<int64_t>(latencies.size())), " batches of ", batch_size,
-                    " (forward and rows)\n");
-}
-
-int predict(Launched& launched, const Options& options) {
-  dist::Communicator& host = launched.host;
+int predict(job::ProcessContext& process, const Options& options) {
+  dist::Communicator& host = process.host;
   const InferenceOptions& how = options.inference;
   dist::agree_on_rank0(host, [&] { check_output(options.out, options.force); });
   // A bad sample is a row that says why, whatever ended or did not end the training.
-  const LoadedModel model = load_model(host, options.path, {.module_file = how.module_file, .on_bad_sample = "skip"});
+  const job::TrainedModel model =
+      job::load_model(host, options.path, {.module_file = how.module_file, .on_bad_sample = "skip"});
   tasks::Task& task = *model.task;
   const std::vector<std::string> files = agreed_inputs(host, options, model);
   Samples samples;
   train::Precision precision{};
   dist::agree(host, [&] {
     samples = open_samples(options, model, files);
-    precision = train::parse_precision(how.amp, launched.device.type(), train::device_info(launched.device).capability);
+    precision = job::choose_precision(how.amp, process.device);
   });
-  train::apply_precision(precision);
-  task.model().to(launched.device);
-  models::set_channels_last(task.model());
+  job::place_on_device(task, precision, process.device);
 
-  const std::atomic<bool>& stop = install_stop_signals();  // from here on there is something to clear up
+  const std::atomic<bool>& stop = job::install_stop_signals();  // from here on there is something to clear up
   const RowWriter writer(options.format == "csv" ? RowFormat::kCsv : RowFormat::kJsonLines, task.columns());
   std::unique_ptr<RowOutput> output;
   dist::agree_on_rank0(host, [&] {
@@ -224,18 +197,12 @@ int predict(Launched& launched, const Options& options) {
   std::unique_ptr<data::Loader> loader;
   dist::agree(host, [&] {
     if (own_ids.empty()) return;
-    loader = std::make_unique<data::Loader>(
-        *samples.store, own_ids, spec,
-        data::LoaderOptions{.batch_size = how.batch_size,
-                            .global_batch = how.batch_size,
-                            .steps = data::steps_per_epoch(static_cast<int64_t>(own_ids.size()), how.batch_size),
-                            .shuffle = false,
-                            .augment = false,
-                            .threads = how.threads(launched.cores),
-                            .skip_bad = true,
-                            .check_targets = false,
-                            .device = launched.device},
-        data::Shard{});
+    data::LoaderOptions pass = data::one_pass(static_cast<int64_t>(own_ids.size()), how.batch_size);
+    pass.threads = job::reader_threads(how.workers, process.cores);
+    pass.skip_bad = true;
+    pass.check_targets = false;
+    pass.device = process.device;
+    loader = std::make_unique<data::Loader>(*samples.store, own_ids, spec, pass, data::Shard{});
   });
   Timing timing;
   int64_t bad = 0;
@@ -244,12 +211,12 @@ int predict(Launched& launched, const Options& options) {
     const data::Range mine = turns.positions(step);
     Chunk chunk;
     dist::agree(host, [&] {
-      if (stop) throw Error("interrupted: the predictions are not whole", kExitInterrupted);
+      if (stop) throw Error("interrupted: the predictions are not whole", job::kExitInterrupted);
       if (mine.size() == 0) return;
       const data::Batch batch = loader->next();
       const auto planned =
           std::span(samples.ids).subspan(static_cast<size_t>(mine.begin), static_cast<size_t>(mine.size()));
-      chunk = rows_of(*samples.store, planned, batch, task, writer, precision, launched.device);
+      chunk = rows_of(*samples.store, planned, batch, task, writer, precision, process.device);
     });
     const auto texts = dist::all_gather_text(host, chunk.text);
     dist::agree_on_rank0(host, [&] {
@@ -271,7 +238,13 @@ int predict(Launched& launched, const Options& options) {
   host.all_reduce(total, dist::ReduceOp::kSum).wait();
   bad = total.item<int64_t>();
   dist::agree_on_rank0(host, [&] {
-    log::plain(report(model, timing, latencies, turns.count, bad, how.batch_size, host.size()));
+    log::plain(speed_report({.checkpoint = model.checkpoint,
+                             .samples = turns.count,
+                             .bad = bad,
+                             .batch_size = how.batch_size,
+                             .ranks = host.size(),
+                             .timing = timing,
+                             .latencies = latencies}));
     if (bad > 0) throw DataError(str(bad, " of ", turns.count, " inputs could not be predicted: their rows say why"));
   });
   return 0;
@@ -294,11 +267,7 @@ int run_predict(const Arguments& arguments) {
       ->capture_default_str();
   options.inference.add_to(app);
   if (!parse(app, arguments)) return 0;
-  if (options.inference.amp == "off") options.inference.amp = "fp32";
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write(), which can be said
-  config::Device device;
-  device.type = options.inference.device;
-  return launch(device, [&](Launched& launched) { return predict(launched, options); });
+  return launch(options.inference, [&](job::ProcessContext& process) { return predict(process, options); });
 }
 
 }  // namespace dtrain::cli

@@ -5,11 +5,14 @@
 #include <cstdio>
 
 #include "core/strings.h"
+#include "job/signals.h"
 
 namespace dtrain::cli {
 namespace {
 constexpr std::chrono::seconds kBetweenLines{5};
 constexpr int64_t kNotYet = 20;  // samples before a rate means something
+
+struct Interrupted {};
 }  // namespace
 
 ProgressLine::ProgressLine() : terminal_(::isatty(STDERR_FILENO) != 0) {}
@@ -42,6 +45,20 @@ std::string progress_text(const Progress& progress, double seconds) {
   text += str(", ", fixed(rate, 1), " samples/s, ");
   return text + (done < total ? human_duration(static_cast<double>(total - done) / rate) + " left"
                               : "took " + human_duration(seconds));
+}
+
+bool run_interruptible(const std::function<void(const ReportProgress&)>& work) {
+  const std::atomic<bool>& stop = job::install_stop_signals();
+  ProgressLine line;
+  try {
+    work([&](const Progress& progress) {
+      line.show(progress);
+      if (stop) throw Interrupted();
+    });
+  } catch (const Interrupted&) {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace dtrain::cli

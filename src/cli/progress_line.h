@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "core/parallel.h"
@@ -14,14 +15,14 @@ namespace dtrain::cli {
 class ProgressLine {
  public:
   ProgressLine();
-  ~ProgressLine();  // what is said next begins a line of its own
+  ~ProgressLine();  // ends the line
   ProgressLine(const ProgressLine&) = delete;
   void show(const Progress&);
 
  private:
   using Clock = std::chrono::steady_clock;
   bool terminal_;
-  bool open_ = false;  // the line is to be rewritten
+  bool open_ = false;  // the line will be rewritten
   std::string stage_;
   Clock::time_point start_, last_;  // of the stage
 };
@@ -29,5 +30,10 @@ class ProgressLine {
 // "reading 1 200 of 4 000 (30.0 %), 812.3 samples/s, 3.4s left". What was resumed does not count for the rate.
 // `seconds`: since the stage began.
 std::string progress_text(const Progress&, double seconds);
+
+// Runs long work without checkpoints, such as a conversion, and shows the progress that it reports. After Ctrl-C or
+// SIGTERM the next report throws, so that `work` ends early and removes what it began; then the result is false. A
+// second Ctrl-C ends the process at once.
+bool run_interruptible(const std::function<void(const ReportProgress&)>& work);
 
 }  // namespace dtrain::cli

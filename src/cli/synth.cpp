@@ -2,16 +2,16 @@
 #include <algorithm>
 
 #include "cli/commands.h"
-#include "cli/interruptible.h"
 #include "cli/options.h"
-#include "cli/signals.h"
+#include "cli/progress_line.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/printable.h"
 #include "core/strings.h"
-#include "synth/synth.h"
 #include "data/order/splits.h"
+#include "job/signals.h"
+#include "synth/synth.h"
 
 namespace dtrain::cli {
 namespace {
@@ -70,7 +70,7 @@ int run_synth(const Arguments& arguments) {
   synth::SynthSummary summary;
   if (!run_interruptible([&](const ReportProgress& report) { summary = synth::synth(task, options, report); })) {
     log::plain("interrupted: nothing was written");
-    return kExitInterrupted;
+    return job::kExitInterrupted;
   }
   std::vector<std::string> parts;
   for (const auto& [name, samples] : summary.splits) parts.push_back(str(name, " ", human_count(samples)));

@@ -112,19 +112,13 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
   stats.samples = static_cast<int64_t>(ids.size());
   if (ids.empty()) return result;
 
-  const int64_t global_batch = options.batch_size * host.size();
-  data::Loader loader(store, ids, task.samples(),
-                      {.batch_size = options.batch_size,
-                       .global_batch = global_batch,
-                       .steps = data::steps_per_epoch(stats.samples, global_batch),
-                       .shuffle = false,
-                       .augment = false,
-                       .threads = options.threads,
-                       .prefetch = options.prefetch,
-                       .verify = options.verify,
-                       .skip_bad = options.skip_bad,
-                       .device = options.device},
-                      {host.rank(), host.size()});
+  data::LoaderOptions pass = data::one_pass(stats.samples, options.batch_size, host.size());
+  pass.threads = options.threads;
+  pass.prefetch = options.prefetch;
+  pass.verify = options.verify;
+  pass.skip_bad = options.skip_bad;
+  pass.device = options.device;
+  data::Loader loader(store, ids, task.samples(), pass, {host.rank(), host.size()});
 
   const at::NoGradGuard no_grad;
   task.model().eval();

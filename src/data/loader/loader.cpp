@@ -91,6 +91,15 @@ Batch without_tensors(MicroBatch micro) {
 
 }  // namespace
 
+LoaderOptions one_pass(int64_t samples, int64_t batch_size, int ranks) {
+  const int64_t global_batch = batch_size * ranks;
+  return {.batch_size = batch_size,
+          .global_batch = global_batch,
+          .steps = steps_per_epoch(samples, global_batch),
+          .shuffle = false,
+          .augment = false};
+}
+
 class Loader::Impl {
  public:
   Impl(const Store& store, std::vector<int64_t> ids, SampleSpec spec, LoaderOptions options, Shard shard,

@@ -42,6 +42,9 @@ struct LoaderOptions {
   at::Device device = at::kCPU;
 };
 
+// One pass over `samples` samples in their order, without augmentation, by `ranks` ranks: evaluation and prediction.
+LoaderOptions one_pass(int64_t samples, int64_t batch_size, int ranks = 1);
+
 class DeviceStage;
 
 class Loader {

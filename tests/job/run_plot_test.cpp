@@ -1,6 +1,6 @@
 // What the plot of a run says, from its records.
 
-#include "cli/run_plot.h"
+#include "job/run_plot.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "core/strings.h"
 #include "support/temp_dir.h"
 
-namespace dtrain::cli {
+namespace dtrain::job {
 namespace {
 
 using ::testing::ElementsAre;
@@ -73,4 +73,4 @@ TEST_F(RunPlot, DrawsNothingOfOneStep) {
 }
 
 }  // namespace
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

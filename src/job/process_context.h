@@ -1,7 +1,7 @@
 #pragma once
 
-// What every command that runs under mpirun does first and last: MPI, this rank's cores and device, and one agreed exit
-// code.
+// One process of a job, as every command that runs under mpirun has it: its place among the ranks, its device and
+// cores, and the communicator by which ranks agree. Ownership: launch() owns all of it; a body borrows it.
 
 #include <torch/torch.h>
 
@@ -12,19 +12,19 @@
 #include "dist/communicator.h"
 #include "dist/world.h"
 
-namespace dtrain::cli {
+namespace dtrain::job {
 
-struct Launched {
+struct ProcessContext {
   const dist::World& world;
   dist::MpiSession& mpi;
   at::Device device;
-  int cores;                 // that this rank may keep busy
+  int cores;                 // that this rank may use
   dist::Communicator& host;  // for host tensors
 };
 
 // Starts MPI, widens the affinity, sets the threads, picks the device, runs `body`, and leaves: on the good path, and
 // when all ranks agreed on a failure, they meet and return one code; otherwise this rank prints its error and ends the
 // job.
-int launch(const config::Device&, const std::function<int(Launched&)>& body);
+int launch(const config::Device&, const std::function<int(ProcessContext&)>& body);
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

@@ -1,4 +1,4 @@
-#include "cli/run_folder.h"
+#include "job/run_folder.h"
 
 #include <ctime>
 
@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 
-namespace dtrain::cli {
+namespace dtrain::job {
 namespace {
 
 namespace fs = std::filesystem;
@@ -125,4 +125,4 @@ void create_run(RunPlan& plan, const config::Config& config, const std::string& 
   write_atomically(files, plan.folder / "environment.json", environment_json);
 }
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

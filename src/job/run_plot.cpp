@@ -1,4 +1,4 @@
-#include "cli/run_plot.h"
+#include "job/run_plot.h"
 
 #include <algorithm>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include "core/file_system.h"
 #include "monitoring/plot.h"
 
-namespace dtrain::cli {
+namespace dtrain::job {
 namespace {
 
 using monitoring::Panel;
@@ -60,4 +60,4 @@ void write_run_plot(const std::filesystem::path& run, const std::vector<tasks::M
                    monitoring::plot_svg(run.filename().string(), "optimizer step", panels));
 }
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

@@ -10,7 +10,7 @@
 #include "train/batch_arithmetic.h"
 #include "train/device.h"
 
-namespace dtrain::cli {
+namespace dtrain::job {
 
 struct RankPlace {  // gathered from every rank
   std::string node, device, pci_bus_id, metrics_address;
@@ -33,4 +33,4 @@ struct BannerFacts {
 std::string banner(const BannerFacts&, const std::vector<RankPlace>&);
 std::string environment_json(const BannerFacts&, const std::vector<RankPlace>&);
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

@@ -1,4 +1,4 @@
-#include "cli/percentiles.h"
+#include "cli/speed_report.h"
 
 #include <gtest/gtest.h>
 

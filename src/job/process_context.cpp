@@ -1,4 +1,4 @@
-#include "cli/launch.h"
+#include "job/process_context.h"
 
 #include "core/log.h"
 #include "core/strings.h"
@@ -7,9 +7,9 @@
 #include "dist/make_communicator.h"
 #include "train/device.h"
 
-namespace dtrain::cli {
+namespace dtrain::job {
 
-int launch(const config::Device& options, const std::function<int(Launched&)>& body) {
+int launch(const config::Device& options, const std::function<int(ProcessContext&)>& body) {
   dist::MpiSession mpi(nullptr, nullptr);
   const dist::World& world = mpi.world();
   log::set_rank(world.rank, world.size);
@@ -23,8 +23,8 @@ int launch(const config::Device& options, const std::function<int(Launched&)>& b
     at::Device device = at::kCPU;
     dist::agree(*host, [&] { device = train::choose_device(options, world.local_rank); });
     train::use_device(device);
-    Launched launched{world, mpi, device, cores.threads(), *host};
-    exit_code = body(launched);
+    ProcessContext process{world, mpi, device, cores.threads(), *host};
+    exit_code = body(process);
   } catch (...) {
     const std::exception_ptr exception = std::current_exception();
     const dist::Failure failure = dist::describe(exception);
@@ -38,4 +38,4 @@ int launch(const config::Device& options, const std::function<int(Launched&)>& b
   return mpi.close(exit_code);
 }
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

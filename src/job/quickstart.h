@@ -6,7 +6,7 @@
 
 #include "config/config.h"
 
-namespace dtrain::cli {
+namespace dtrain::job {
 
 // ./data/quickstart-SIZE.h5, by the image size of the configuration.
 std::filesystem::path quickstart_file(const config::Config&);
@@ -14,4 +14,4 @@ std::filesystem::path quickstart_file(const config::Config&);
 // Generates it unless it is there. The same bytes on every machine; call on one rank of each host.
 void make_quickstart_data(const config::Config&, int threads);
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

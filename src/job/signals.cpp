@@ -1,8 +1,8 @@
-#include "cli/signals.h"
+#include "job/signals.h"
 
 #include <csignal>
 
-namespace dtrain::cli {
+namespace dtrain::job {
 namespace {
 
 std::atomic<bool> stop_requested{false};
@@ -33,4 +33,4 @@ const std::atomic<bool>& install_stop_signals() {
   return stop_requested;
 }
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

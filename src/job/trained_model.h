@@ -1,7 +1,7 @@
 #pragma once
 
-// A checkpoint made ready for inference: what eval, predict and export begin with. The checkpoint tells the task, the
-// network and the input; no config is needed.
+// A checkpoint made ready for inference: what eval, predict and export start from. The checkpoint holds the task, the
+// network and the input size; no configuration is needed.
 
 #include <memory>
 #include <string>
@@ -11,16 +11,16 @@
 #include "dist/communicator.h"
 #include "tasks/task.h"
 
-namespace dtrain::cli {
+namespace dtrain::job {
 
-struct LoadedModel {
+struct TrainedModel {
   std::string checkpoint;  // its folder, as rank 0 found it
   checkpoint::Metadata metadata;
   config::Config config;              // of the run that saved it, with the task and network that the metadata name
   std::unique_ptr<tasks::Task> task;  // with the checkpoint's weights, on the CPU, in eval mode
 };
 
-// What is otherwise than it was while training; "": the same.
+// What differs from the training run; "": the same.
 struct Changes {
   std::string module_file;    // where the TorchScript file of a task `module` is now
   std::string on_bad_sample;  // stop | skip
@@ -31,6 +31,6 @@ void check_module_option(const std::string& module_file, const checkpoint::Metad
 
 // `path`: a checkpoint folder, or a run folder (its newest checkpoint that verifies). Collective: rank 0 alone reads
 // the folder, and an error of any rank is agreed on. CheckpointError: none that verifies, or one of another network.
-LoadedModel load_model(dist::Communicator& host, const std::string& path, const Changes& = {});
+TrainedModel load_model(dist::Communicator& host, const std::string& path, const Changes& = {});
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

@@ -12,7 +12,7 @@
 #include "core/file_lock.h"
 #include "core/file_system.h"
 
-namespace dtrain::cli {
+namespace dtrain::job {
 
 struct RunPlan {
   std::string name;
@@ -35,4 +35,4 @@ std::filesystem::path find_checkpoint(const std::filesystem::path&);
 // config.yaml and environment.json. OutputError.
 void create_run(RunPlan&, const config::Config&, const std::string& environment_json, FileSystem&);
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

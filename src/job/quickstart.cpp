@@ -1,4 +1,4 @@
-#include "cli/quickstart.h"
+#include "job/quickstart.h"
 
 #include <string>
 
@@ -7,7 +7,7 @@
 #include "core/strings.h"
 #include "synth/synth.h"
 
-namespace dtrain::cli {
+namespace dtrain::job {
 
 std::filesystem::path quickstart_file(const config::Config& config) {
   std::string name = "quickstart-";
@@ -32,4 +32,4 @@ void make_quickstart_data(const config::Config& config, int threads) {
                 human_duration(made.seconds)));
 }
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

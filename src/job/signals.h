@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace dtrain::cli {
+namespace dtrain::job {
 
 inline constexpr int kExitInterrupted = 130;  // of a command that saves no checkpoints, as shells have it for Ctrl-C
 
@@ -15,4 +15,4 @@ const std::atomic<bool>& install_stop_signals();
 // Ctrl-C and SIGTERM still end it at once, as nothing is lost yet.
 void remember_early_stop();
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

@@ -1,11 +1,11 @@
-#include "cli/banner.h"
+#include "job/banner.h"
 
 #include <nlohmann/json.hpp>
 
-#include "cli/commands.h"
 #include "core/strings.h"
+#include "job/version.h"
 
-namespace dtrain::cli {
+namespace dtrain::job {
 
 std::string to_json(const RankPlace& p) {
   return nlohmann::json{{"node", p.node},
@@ -75,4 +75,4 @@ std::string environment_json(const BannerFacts& f, const std::vector<RankPlace>&
   return json.dump(2) + "\n";
 }
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

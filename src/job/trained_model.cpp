@@ -1,20 +1,20 @@
-#include "cli/loaded_model.h"
+#include "job/trained_model.h"
 
 #include <filesystem>
 #include <optional>
 
 #include "checkpoint/store.h"
-#include "cli/run_folder.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/strings.h"
 #include "dist/bytes.h"
+#include "job/run_folder.h"
 #include "models/state.h"
 #include "train/content_transfer.h"
 #include "train/training_state.h"
 
-namespace dtrain::cli {
+namespace dtrain::job {
 namespace {
 
 // The metadata have the last word: they say what the weights belong to.
@@ -54,8 +54,8 @@ void check_module_option(const std::string& module_file, const checkpoint::Metad
       str("--module names the TorchScript file of a network of one's own; ", network->second, " is dtrain's"));
 }
 
-LoadedModel load_model(dist::Communicator& host, const std::string& path, const Changes& changes) {
-  LoadedModel loaded;
+TrainedModel load_model(dist::Communicator& host, const std::string& path, const Changes& changes) {
+  TrainedModel loaded;
   std::optional<checkpoint::Content> content;
   dist::agree_on_rank0(host, [&] {
     loaded.checkpoint = find_checkpoint(path).string();
@@ -76,4 +76,4 @@ LoadedModel load_model(dist::Communicator& host, const std::string& path, const 
   return loaded;
 }
 
-}  // namespace dtrain::cli
+}  // namespace dtrain::job

@@ -1,0 +1,35 @@
+#pragma once
+
+// A data file opened for a run or a command: its samples and which of them are for training, validation and test.
+// Not collective: each rank opens the file by itself, inside dist::agree().
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/order/splits.h"
+#include "data/store.h"
+#include "tasks/task.h"
+
+namespace dtrain::job {
+
+struct DataSet {
+  std::unique_ptr<data::Store> store;
+  data::Splits splits;
+
+  const std::vector<int64_t>& ids(const std::string& split) const;  // of "train", "val" or "test"
+};
+
+// Opens `file` and divides it by the configuration's data.val_share and train.seed, so that every command sees the
+// splits that training saw. DataError.
+DataSet open_data(const std::string& file, const config::Config&);
+
+// DataError if the file is not for this task or, unless bad samples are skipped, any of its samples is bad.
+void check_data(const data::Store&, tasks::Task&, const config::Data&);
+
+// Reader threads of a rank: `workers`, or for 0 as many as suit a rank with so many cores.
+int reader_threads(int64_t workers, int cores);
+
+}  // namespace dtrain::job

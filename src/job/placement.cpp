@@ -1,0 +1,20 @@
+#include "job/placement.h"
+
+#include "models/models.h"
+#include "models/state.h"
+#include "train/device.h"
+
+namespace dtrain::job {
+
+train::Precision choose_precision(const std::string& amp, at::Device device) {
+  return train::parse_precision(amp, device.type(), train::device_info(device).capability);
+}
+
+void place_on_device(tasks::Task& task, train::Precision precision, at::Device device, bool channels_last) {
+  train::apply_precision(precision);
+  models::convert_floating_point(task.model(), train::parameter_dtype(precision));
+  task.model().to(device);
+  if (channels_last) models::set_channels_last(task.model());
+}
+
+}  // namespace dtrain::job

@@ -1,0 +1,22 @@
+#pragma once
+
+// What a resumed run keeps of the run that saved its checkpoint. Pure but for the log.
+
+#include <optional>
+
+#include "checkpoint/store.h"
+#include "config/load.h"
+#include "data/order/splits.h"
+#include "data/store.h"
+
+namespace dtrain::job {
+
+// The resolved configuration: what was given now, on a resume laid over the saved one. ConfigError naming the keys that
+// a resumed run keeps and that were given another value.
+config::Config resolve(const config::Loaded&, const std::optional<checkpoint::Content>&);
+
+// ConfigError unless these are the data of the checkpoint, divided in the same way: otherwise samples that were trained
+// on could be tested on.
+void check_same_data(const checkpoint::Content&, const data::Store&, const data::Splits&);
+
+}  // namespace dtrain::job

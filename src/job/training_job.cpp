@@ -1,0 +1,314 @@
+#include "job/training_job.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "config/model_defaults.h"
+#include "core/log.h"
+#include "core/moving_files.h"
+#include "core/strings.h"
+#include "diagnose/verdict.h"
+#include "dist/bytes.h"
+#include "dist/make_communicator.h"
+#include "job/placement.h"
+#include "job/quickstart.h"
+#include "job/resume.h"
+#include "job/run_plot.h"
+#include "job/signals.h"
+#include "job/version.h"
+#include "models/models.h"
+#include "models/state.h"
+#include "train/content_transfer.h"
+#include "train/determinism.h"
+#include "train/overfit.h"
+#include "train/phases.h"
+
+namespace dtrain::job {
+namespace {
+
+std::vector<RankPlace> gather_places(dist::Communicator& host, const RankPlace& mine) {
+  std::vector<RankPlace> places;
+  for (const std::string& theirs : dist::all_gather_text(host, to_json(mine))) {
+    places.push_back(place_from_json(theirs));
+  }
+  return places;
+}
+
+std::string hex(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+}  // namespace
+
+TrainingJob::TrainingJob(ProcessContext& process, config::Loaded loaded, bool dry_run)
+    : process_(process), loaded_(std::move(loaded)), dry_run_(dry_run) {}
+
+TrainingJob::~TrainingJob() = default;
+
+void TrainingJob::plan() {
+  dist::Communicator& host = process_.host;
+  if (!dry_run_) {
+    dist::agree_on_rank0(host, [&] {
+      plan_ = plan_run(loaded_.config);
+      if (plan_.checkpoint) content_ = checkpoint::Store::load(*plan_.checkpoint);
+    });
+    plan_.name = dist::broadcast_text(host, plan_.name);
+    plan_.folder = std::filesystem::path(loaded_.config.run.folder) / plan_.name;
+    content_ = train::broadcast_content(host, content_);
+  }
+  dist::agree(host, [&] {
+    config_ = resolve(loaded_, content_);
+    config_.run.name = plan_.name;
+    config_.model.name = config::network_of(config_);  // what is saved must not change with a later default
+  });
+}
+
+void TrainingJob::open_data() {
+  const bool generated = config_.data.file.empty();
+  dist::agree(process_.host, [&] {
+    if (generated && process_.world.local_rank == 0) make_quickstart_data(config_, process_.cores);
+  });
+  dist::agree(process_.host, [&] {
+    if (generated) config_.data.file = quickstart_file(config_).string();
+    data_ = job::open_data(config_.data.file, config_);
+  });
+  loader_threads_ = reader_threads(config_.data.workers, process_.cores);
+}
+
+void TrainingJob::make_task() {
+  dist::agree(process_.host, [&] {
+    task_ = tasks::make_task(config_, tasks::facts_of(*data_.store, data_.splits.train));
+    check_task();
+    check_splits();
+    config_.train.global_batch = batches_.global_batch;
+    config_.train.accumulate = 0;  // follows from it, at any number of ranks
+    precision_ = choose_precision(config_.train.amp, process_.device);
+    if (!config_.model.init.empty() && !content_) load_initial_weights();
+  });
+  if (dry_run_) batches_.total_steps = 1;
+}
+
+void TrainingJob::check_task() {
+  data::Splits& splits = data_.splits;
+  const auto arithmetic = [&] {
+    return train::batch_arithmetic(config_.train, process_.world.size, static_cast<int64_t>(splits.train.size()));
+  };
+  check_data(*data_.store, *task_, config_.data);
+  if (splits.train.empty()) throw DataError(str(config_.data.file, " has no training samples"));
+  train::watched_metric(*task_, config_.train.metric);
+  train::check_phases(*task_, config_);
+  batches_ = arithmetic();
+  if (config_.train.overfit_batches > 0) {
+    splits = train::overfit_splits(splits, config_.train.overfit_batches * batches_.global_batch, config_.train.seed);
+    batches_ = arithmetic();
+  }
+  const int64_t epochs = (batches_.total_steps + batches_.steps_per_epoch - 1) / batches_.steps_per_epoch;
+  const std::string cut_short = task_->check_epochs(epochs, /*by_max_steps=*/epochs < config_.train.epochs);
+  if (is_rank0() && !cut_short.empty()) log::warning(cut_short);
+}
+
+void TrainingJob::check_splits() const {
+  const config::Config& config = config_;
+  const bool judges = config.train.patience > 0 || config.schedule.name == "plateau" || !config.train.metric.empty();
+  if (data_.splits.val.empty() && judges) {
+    throw ConfigError(str(config.data.file, " has no validation split, which train.patience, train.metric and ",
+                          "schedule.name plateau need: set data.val_share above 0, or leave them out"));
+  }
+  if (content_) check_same_data(*content_, *data_.store, data_.splits);
+}
+
+void TrainingJob::load_initial_weights() {
+  const checkpoint::TensorFile weights = checkpoint::read_safetensors(config_.model.init);
+  if (auto* network = dynamic_cast<models::Network*>(&task_->model())) {
+    initial_ = models::load_initial_weights(*network, weights);
+  } else {
+    models::load_all(task_->model(), weights.tensors);
+  }
+}
+
+void TrainingJob::place_on_device() {
+  train::apply_determinism(config_.train.deterministic, config_.device.cudnn_benchmark);
+  torch::manual_seed(config_.train.seed);
+  job::place_on_device(*task_, precision_, process_.device, config_.model.channels_last);
+}
+
+void TrainingJob::connect() {
+  watchdog_ = std::make_unique<dist::Watchdog>(process_.world, config_.dist.timeout,
+                                               [&mpi = process_.mpi](const std::string& message) {
+                                                 log::error(message);
+                                                 // Ends the process with all that it is doing: NCCL's own abort may
+                                                 // wait for the training thread.
+                                                 mpi.abort(CommError("").exit_code());
+                                               });
+  // The disk may take longer than dist.timeout: bytes that reach it count as progress.
+  files_ = make_moving_files([this] { watchdog_->alive(); });
+  watchdog_->progress("all_reduce", 0);
+  gradients_ = dist::make_gradient_communicator(config_.dist, process_.world, process_.device);
+  // Batch norm's sums travel during forward and backward, beside the buckets: over a communicator of their own.
+  if (config_.train.sync_batch_norm && process_.world.size > 1) {
+    statistics_ = dist::make_gradient_communicator(config_.dist, process_.world, process_.device);
+  }
+  const size_t samples = data_.splits.train.size();
+  if (is_rank0() && static_cast<size_t>(process_.world.size) > samples) {
+    log::warning(
+        str("more ranks (", process_.world.size, ") than training samples (", samples, "): some ranks only wait"));
+  }
+  watchdog_->progress("start", 0);
+}
+
+void TrainingJob::open_metrics() {
+  if (!config_.metrics.enabled || dry_run_) return;
+  const dist::World& world = process_.world;
+  auto prometheus = monitoring::make_prometheus_sink(
+      config_.metrics, {.job_id = plan_.name,
+                        .rank = world.rank,
+                        .local_rank = world.local_rank,
+                        .node = world.node,
+                        .build = build_labels(),
+                        .job = {{"task", config_.task},
+                                {"model", config_.model.name},
+                                {"dataset", std::filesystem::path(config_.data.file).filename().string()},
+                                {"world_size", str(world.size)}},
+                        .gpu_pci_bus_id = train::device_info(process_.device).pci_bus_id});
+  metrics_address_ = prometheus->address();
+  if (content_) prometheus->restore(content_->step, content_->step * batches_.global_batch);
+  sinks_.push_back(std::move(prometheus));
+}
+
+BannerFacts TrainingJob::facts() const {
+  int64_t parameters = 0;
+  for (const auto& parameter : task_->model().parameters()) parameters += parameter.numel();
+  const std::string precision = train::to_string(precision_);
+  return {
+      .precision = config_.train.amp == "auto" ? str(precision, " (auto)") : precision,
+      .task = config_.task,
+      .network = config_.model.name,
+      .data_file = config_.data.file,
+      .run_folder = dry_run_ ? "" : plan_.folder.string(),
+      .config_source = loaded_.source,
+      .communicator = std::string(gradients_->name()),
+      .parameters = parameters,
+      .train = static_cast<int64_t>(data_.splits.train.size()),
+      .val = static_cast<int64_t>(data_.splits.val.size()),
+      .test = static_cast<int64_t>(data_.splits.test.size()),
+      .batches = batches_,
+      .overfit_batches = config_.train.overfit_batches,
+      .resumed = content_ && plan_.checkpoint ? str("step ", content_->step, " of ", plan_.checkpoint->string()) : "",
+      .launcher_pid = process_.world.launched ? ::getppid() : 0};
+}
+
+void TrainingJob::announce() {
+  const dist::World& world = process_.world;
+  const train::DeviceInfo device = train::device_info(process_.device);
+  watchdog_->progress("all_reduce", 0);
+  const std::vector<RankPlace> places =
+      gather_places(process_.host, {world.node, device.name, device.pci_bus_id, metrics_address_, device.memory_bytes,
+                                    world.local_rank, process_.cores, at::get_num_threads(), loader_threads_});
+  watchdog_->progress(is_rank0() ? "start" : "all_reduce", 0);  // the others wait for rank 0
+  dist::agree_on_rank0(process_.host, [&] {
+    const BannerFacts known = facts();
+    if (!dry_run_) {
+      create_run(plan_, config_, environment_json(known, places), *files_);
+      write_targets(places);
+      sinks_.push_back(monitoring::make_jsonl_sink(plan_.folder / "metrics.jsonl", content_ ? content_->step : 0));
+      sinks_.push_back(monitoring::make_tensorboard_sink(plan_.folder));
+    }
+    const bool bar = config_.run.progress == "bar" ||
+                     (config_.run.progress == "auto" && !world.launched && ::isatty(STDERR_FILENO) != 0);
+    sinks_.push_back(monitoring::make_console_sink(bar));
+    log::plain(banner(known, places));
+    for (const std::string& line : initial_) log::info(line);
+  });
+}
+
+void TrainingJob::write_targets(const std::vector<RankPlace>& places) {
+  std::vector<monitoring::TargetsFile::Target> addresses;
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    if (places[rank].metrics_address.empty()) continue;
+    addresses.push_back({places[rank].metrics_address, places[rank].node, static_cast<int>(rank)});
+  }
+  if (addresses.empty()) return;
+  targets_ = std::make_unique<monitoring::TargetsFile>(config_.run.folder, plan_.name, addresses);
+  watchdog_->alive();
+}
+
+train::Parts TrainingJob::trainer_parts(checkpoint::Store* checkpoints, const std::atomic<bool>& stop_requested) {
+  return {.config = config_,
+          .batches = batches_,
+          .task = *task_,
+          .store = *data_.store,
+          .splits = data_.splits,
+          .device = process_.device,
+          .precision = precision_,
+          .loader_threads = loader_threads_,
+          .gradients = *gradients_,
+          .host = process_.host,
+          .statistics = statistics_.get(),
+          .checkpoints = checkpoints,
+          .sinks = sinks_,
+          .stop_requested = stop_requested,
+          .progress = [this](const char* phase, int64_t step) { watchdog_->progress(phase, step); }};
+}
+
+void TrainingJob::run() {
+  if (dry_run_) {  // up to step 1, no further
+    data_.splits.val.clear();
+    data_.splits.test.clear();
+  }
+  const std::atomic<bool>& stop_requested = install_stop_signals();
+  std::optional<checkpoint::Store> checkpoints;
+  if (is_rank0() && !dry_run_) {
+    checkpoints.emplace(plan_.folder / "checkpoints", *files_, config_.checkpoint.keep_last);
+  }
+  try {
+    train::Trainer trainer(trainer_parts(checkpoints ? &*checkpoints : nullptr, stop_requested));
+    if (content_) dist::agree(process_.host, [&] { trainer.resume(*content_); });
+    content_.reset();
+    outcome_ = trainer.run();
+  } catch (const c10::OutOfMemoryError&) {  // of what lives as long as the run: buckets, moments
+    throw train::out_of_memory(batches_, process_.device);
+  } catch (...) {
+    for (const auto& sink : sinks_) sink->state("failed");
+    throw;
+  }
+  watchdog_->close();
+}
+
+std::string TrainingJob::last_line() const {
+  const train::Outcome& o = outcome_;
+  return str("finished: ", o.reason, " | ", o.own_steps, " steps in ", human_duration(o.seconds),
+             std::isnan(o.best) ? "" : str(" | best ", o.metric, " ", fixed(o.best, 4)),
+             std::isnan(o.padding_waste) ? "" : str(" | padding ", fixed(100 * o.padding_waste, 1), " %"),
+             o.bad_samples == 0 ? "" : str(" | ", o.bad_samples, " bad samples left out"), " | ledger ", hex(o.ledger),
+             dry_run_ ? "" : " | " + plan_.folder.string());
+}
+
+int TrainingJob::conclude() {
+  const diagnose::Verdict verdict =
+      diagnose::verdict(dist::all_gather_values(process_.host, std::vector{outcome_.phases}), outcome_.own_steps,
+                        {.workers = loader_threads_,
+                         .cores = process_.cores,
+                         .gpu = process_.device.is_cuda(),
+                         .images = task_->samples().kind == data::SampleSpec::Kind::kImage,
+                         .hue = config_.augment.hue > 0});
+  dist::agree_on_rank0(process_.host, [&] {
+    if (!dry_run_) write_run_plot(plan_.folder, task_->metrics());
+    log::plain(verdict.text);
+    log::plain(last_line());
+  });
+  for (const auto& sink : sinks_) sink->state("finished");
+  if (!dry_run_ && config_.metrics.linger_seconds > 0 && outcome_.exit_code == 0) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(config_.metrics.linger_seconds));
+  }
+  if (targets_) targets_->remove();
+  log::close_file();
+  return outcome_.exit_code;
+}
+
+}  // namespace dtrain::job

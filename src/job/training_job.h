@@ -1,0 +1,81 @@
+#pragma once
+
+// A training run put together from its parts, verb by verb, in the order of start-up. `dtrain train` calls them all; a
+// command that needs a run only up to a point (its data, its task on a device, its communicators) stops there.
+//
+// Every verb is collective: all ranks call it, and an error of any rank ends all of them with one message and one code.
+// Thread-safety: the training thread alone. Ownership: borrows the process, owns everything else.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/store.h"
+#include "config/load.h"
+#include "core/file_system.h"
+#include "dist/communicator.h"
+#include "dist/watchdog.h"
+#include "job/banner.h"
+#include "job/data_set.h"
+#include "job/process_context.h"
+#include "job/run_folder.h"
+#include "monitoring/sinks.h"
+#include "tasks/task.h"
+#include "train/batch_arithmetic.h"
+#include "train/precision.h"
+#include "train/trainer.h"
+
+namespace dtrain::job {
+
+class TrainingJob {
+ public:
+  // With `dry_run` nothing is written but quick-start data, and training ends after step 1.
+  TrainingJob(ProcessContext&, config::Loaded, bool dry_run);
+  ~TrainingJob();
+  TrainingJob(const TrainingJob&) = delete;
+  TrainingJob& operator=(const TrainingJob&) = delete;
+
+  void plan();             // which run, from which checkpoint, with which configuration
+  void open_data();        // generates the quick-start set where no file is given
+  void make_task();        // checked against the data; initial weights are loaded, the batch arithmetic is known
+  void place_on_device();  // precision, determinism, the network on its device
+  void connect();          // from here on ranks wait for each other, and the watchdog watches
+  void open_metrics();     // the endpoint, whose address the banner and the targets file need
+  void announce();         // rank 0: the run folder and its files, the banner
+  void run();              // trains, evaluates and saves
+  int conclude();          // the verdict and the last line; returns the exit code
+
+ private:
+  bool is_rank0() const { return process_.host.rank() == 0; }
+  void check_task();
+  void check_splits() const;
+  void load_initial_weights();
+  BannerFacts facts() const;
+  void write_targets(const std::vector<RankPlace>&);
+  train::Parts trainer_parts(checkpoint::Store*, const std::atomic<bool>& stop_requested);
+  std::string last_line() const;
+
+  ProcessContext& process_;
+  config::Loaded loaded_;
+  const bool dry_run_;
+  RunPlan plan_;
+  std::optional<checkpoint::Content> content_;  // of the checkpoint that is resumed
+  config::Config config_;                       // resolved
+  DataSet data_;
+  std::unique_ptr<tasks::Task> task_;
+  std::vector<std::string> initial_;  // what was taken from model.init, for the log
+  train::BatchArithmetic batches_;
+  train::Precision precision_{};
+  int loader_threads_ = 1;
+  std::unique_ptr<dist::Watchdog> watchdog_;
+  std::unique_ptr<FileSystem> files_;  // whose progress the watchdog sees
+  std::unique_ptr<dist::Communicator> gradients_;
+  std::unique_ptr<dist::Communicator> statistics_;  // of batch norm; null where they are not shared
+  monitoring::Sinks sinks_;
+  std::string metrics_address_;
+  std::unique_ptr<monitoring::TargetsFile> targets_;  // rank 0
+  train::Outcome outcome_;
+};
+
+}  // namespace dtrain::job
