@@ -1,6 +1,7 @@
 """launch/bootstrap and its relatives from outside: options, exit codes, and that nothing to do takes no time."""
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import time
@@ -56,14 +57,17 @@ class Bootstrap(unittest.TestCase):
 
 class Options(unittest.TestCase):
     def test_unknown_ones_are_usage_errors(self):
-        for script in ("launch/bootstrap", "launch/build", "launch/quickstart", "tests/run", "tests/gpu/bundle", "tests/gpu/run"):
+        for script in ("launch/bootstrap", "launch/build", "launch/quickstart", "tests/run", "tests/gpu/bundle", "tests/gpu/run",
+                       "tests/presets/run"):
             result = run(script, "--no-such-option")
             self.assertEqual(result.returncode, 64, f"{script}: {result.stdout}{result.stderr}")
             self.assertIn("--no-such-option", result.stderr, script)
 
     def test_values_are_checked(self):
-        for options in (["--label"], ["--label", "nightly"], ["--minutes", "soon"], ["--minutes", "0"]):
+        for options in (["--label"], ["--label", "nightly"], ["--label", ""], ["--minutes", "soon"], ["--minutes", "0"]):
             self.assertEqual(run("tests/run", *options).returncode, 64, options)
+        for options in ([], ["nightly"], ["cpu", "asan"]):
+            self.assertEqual(run("tests/presets/run", *options).returncode, 64, options)
         self.assertEqual(run("launch/quickstart", "--prefix").returncode, 64)
 
     def test_help_tells_the_usage(self):
@@ -71,6 +75,49 @@ class Options(unittest.TestCase):
             result = run(script, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertIn(f"usage: {script}", result.stdout)
+
+
+class Labels(unittest.TestCase):
+    """Which labels tests/run asks ctest for. The long ones run only when they are named."""
+
+    def ctest_options(self, *options):
+        """Runs a copy of tests/run in a folder with a fake build script and a fake ctest; returns the options of ctest."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            record = folder / "options"
+            for script, body in [("launch/build", "exit 0"),
+                                 ("bin/ctest", f"printf '%s\\n' \"$@\" >{record}; echo 'Total Tests: 3'\n"
+                                               "echo '100% tests passed, 0 tests failed out of 3'")]:
+                path = folder / script
+                path.parent.mkdir()
+                path.write_text("#!/bin/sh\n" + body + "\n")
+                path.chmod(0o755)
+            (folder / "tests").mkdir()
+            (folder / "tests/run").write_text(tree.read("tests/run"))
+            result = subprocess.run(["bash", folder / "tests/run", *options], capture_output=True, text=True, timeout=60,
+                                    env=dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}"))
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            return record.read_text().splitlines()
+
+    def test_long_ones_are_excluded_unless_named(self):
+        options = self.ctest_options()
+        self.assertEqual(options[options.index("-LE") + 1], "^(presets|isa)$")
+        self.assertNotIn("-L", options)
+        options = self.ctest_options("--label", "isa", "--label", "unit")
+        self.assertEqual(options[options.index("-L") + 1], "^(isa|unit)$")
+        self.assertNotIn("-LE", options)
+
+    def test_minutes_are_passed_on(self):
+        self.assertIn("--stop-time", self.ctest_options("--label", "presets", "--minutes", "5"))
+        self.assertNotIn("--stop-time", self.ctest_options("--label", "presets"))
+
+    def test_every_label_of_a_test_is_known(self):
+        listed = subprocess.run(["ctest", "--test-dir", os.environ["DTRAIN_BUILD"], "--print-labels"], capture_output=True, text=True,
+                                timeout=60, check=True).stdout
+        labels = set(re.findall(r"^  (\w+)$", listed, re.MULTILINE))
+        self.assertIn("unit", labels)
+        known = re.search(r"known: (.*)\)", run("tests/run", "--label", "nightly").stderr).group(1)
+        self.assertEqual(labels, set(known.split(", ")))
 
 
 class Env(unittest.TestCase):
