@@ -1,4 +1,4 @@
-"""launch/bootstrap and its relatives from outside: options, exit codes, and that nothing to do takes no time."""
+"""launch/bootstrap and the other scripts: options, exit codes, and that they are quick if there is nothing to do."""
 import os
 import pathlib
 import re
@@ -19,7 +19,7 @@ class Bootstrap(unittest.TestCase):
     def test_nothing_to_do_is_quick(self):
         for options in (["--tests", "--check"], ["--tests"]):
             seconds = []
-            for _ in range(3):  # the best of three: another program may have the cores for a while
+            for _ in range(3):  # the best of three, because another program may use the cores
                 begin = time.monotonic()
                 result = run("launch/bootstrap", *options)
                 seconds.append(time.monotonic() - begin)
@@ -70,7 +70,7 @@ class Options(unittest.TestCase):
             self.assertEqual(run("tests/presets/run", *options).returncode, 64, options)
         self.assertEqual(run("launch/quickstart", "--prefix").returncode, 64)
 
-    def test_help_tells_the_usage(self):
+    def test_help_shows_the_usage(self):
         for script in ("launch/bootstrap", "launch/quickstart", "tests/run"):
             result = run(script, "--help")
             self.assertEqual(result.returncode, 0)
@@ -121,7 +121,7 @@ class Labels(unittest.TestCase):
 
 
 class Env(unittest.TestCase):
-    """env.sh as installed: found by its own path, harmless when sourced twice, polite to what is set."""
+    """env.sh as installed: it finds its own path, can be sourced twice, and keeps variables that are set."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -139,7 +139,7 @@ class Env(unittest.TestCase):
         self.assertEqual(result.stderr, "", script)
         return result.stdout.split("\n")[:-1]
 
-    def test_twice_is_once(self):
+    def test_sourcing_twice_has_no_further_effect(self):
         for shell in ("bash", "sh"):
             with self.subTest(shell):
                 source = '. "./a prefix/env.sh"; '
@@ -152,14 +152,14 @@ class Env(unittest.TestCase):
         moved = self.prefix.rename(self.prefix.parent / "moved")
         self.assertEqual(self.source("bash", '. ./moved/env.sh; command -v dtrain'), [f"{moved}/bin/dtrain"])
 
-    def test_what_the_user_set_stays(self):
+    def test_variables_that_are_set_are_kept(self):
         said = self.source("bash", '. "./a prefix/env.sh"; echo "$OMPI_MCA_hwloc_base_binding_policy"',
                            OMPI_MCA_hwloc_base_binding_policy="core")
         self.assertEqual(said, ["core"])
 
 
 class Summary(unittest.TestCase):
-    """What the quick start says at its end, read from a run's own files."""
+    """What the quick start prints last, read from the files of a run."""
 
     def summary(self, lines, log):
         with tempfile.TemporaryDirectory() as folder:
@@ -167,7 +167,7 @@ class Summary(unittest.TestCase):
             (pathlib.Path(folder) / "log.txt").write_text(log)
             return run("launch/quickstart_summary.py", folder), folder
 
-    def test_names_folder_address_and_error(self):
+    def test_it_names_folder_address_and_error(self):
         result, folder = self.summary('{"step": 1}\n{"split": "test", "metrics": {"mae": 4.5, "mae_yaw": 1}}\n{"cut',
                                       "metrics: http://127.0.0.1:9500/metrics\n")
         self.assertEqual(result.returncode, 0, result.stderr)
