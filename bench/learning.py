@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What each task learns of its generated set, and in what time: the embedded quick starts, one after the other.
+"""What each task learns from its generated data set, and how long that takes: the built-in quick starts, one after the other.
 
 usage: bench/learning.py [--dtrain build/src/dtrain] [--tasks classify,headpose,pointer,sequence] [--np N]
                          [--curves FOLDER] [--json FILE]
 
-Prints the metrics of the test split (samples that were never trained on) beside their bars, and the seconds of the whole
-command: drawing the data, training, validation after each epoch, the final test. --curves keeps the plot that dtrain draws of
-each run as FOLDER/learning_TASK.svg.
+Prints the metrics of the test split (samples that were never trained on) next to their bars, and the seconds of the whole
+command: generating the data, training, validation after each epoch, the final test. --curves copies the plot that dtrain draws
+of each run to FOLDER/learning_TASK.svg.
 """
 
 import argparse

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The pointer network's training steps on the CPU: dtrain against eager PyTorch, interleaved on this machine.
+"""Training steps of the pointer network on the CPU: dtrain compared with eager PyTorch, interleaved on this machine.
 
 usage: bench/pointer_vs_python.py [--tool build/tests/models/pointer_tool] [--steps 12] [--rounds 5] [--threads N] [--json FILE]
 
-Run it by the Python of .deps/venv; build pointer_tool first. Same weights, same batches of 64 sets of T elements, AdamW
-(fused), float32, no dropout, tcmalloc on both sides. In Python (a) the decoder goes step by step, a cell and an attention
-each; (b) all steps at once, which holds [B, T, T, H]. Prints medians, ratios, by how much the steps raise the peak of
-resident memory, and how far the losses of all steps are apart. Ends with 1 if a bar is missed.
+Run it with the Python of .deps/venv; build pointer_tool first. Both sides use the same weights, the same batches of 64 sets of
+T elements, AdamW (fused), float32, no dropout, and tcmalloc. In Python, (a) decodes step by step, with one cell and one attention
+per step; (b) decodes all steps at once, which holds [B, T, T, H]. Prints medians, ratios, by how much the steps raise the peak of
+resident memory, and by how much the losses of all steps differ. Exits with 1 if a bar is missed.
 """
 
 import argparse
@@ -23,10 +23,10 @@ TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
 BATCH, WARM = 64, 3
 BY_STEP, AT_ONCE = "python (a) by step", "python (b) at once"
 
-# (elements T, form): how many times as fast dtrain must be at least; and the share of that form's peak it may use at most
+# (elements T, form): dtrain must be at least this many times as fast; it may use at most this share of the form's peak memory
 FASTER = {(20, BY_STEP): 1.5, (50, BY_STEP): 1.5, (20, AT_ONCE): 1.0, (50, AT_ONCE): 1.0}
 SMALLER = {(50, AT_ONCE): 1 / 3}
-LOSSES_APART = 1e-5  # relative, of each step: the same weights and batches in float32
+LOSSES_APART = 1e-5  # relative, for each step: the weights and batches are the same, in float32
 
 PYTHON = r"""
 import re, sys, time, torch
@@ -40,7 +40,7 @@ sets, order, lengths = (data.pop(k) for k in ("sets", "order", "lengths"))
 network = pointer_network.PointerNetwork()
 network.load_state_dict(data)
 optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.01, fused=True)
-def peak_kib():  # of this process alone; getrusage() would also tell what its parent used before exec
+def peak_kib():  # of this process only; getrusage() would include what its parent used before exec
     return int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1])
 before = peak_kib()
 losses = []

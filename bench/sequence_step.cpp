@@ -1,8 +1,10 @@
 // The C++ side of bench/sequence_vs_python.py: training steps of the cnn_lstm network on given batches.
-//   sequence_step IN OUT PRECISION THREADS ROUNDS
-// IN holds weights, and batch I as rows.I [B, T, F], lengths.I, targets.I. One round is one step (forward, cross
-// entropy, backward, fused AdamW) on each batch; the first is not timed. Prints samples per second, and CPU seconds per
-// round. OUT gets the logits of each batch in eval mode and, before the first step, in train mode.
+//
+// usage: sequence_step IN OUT PRECISION THREADS ROUNDS
+//
+// IN holds the weights, and batch I as rows.I [B, T, F], lengths.I, targets.I. One round is one step (forward, cross
+// entropy, backward, fused AdamW) on each batch; the first round is not timed. Prints samples per second and CPU
+// seconds per round. OUT receives the logits of each batch in eval mode and, before the first step, in train mode.
 
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
@@ -49,7 +51,7 @@ class AdamW {
 
 void bench(const std::vector<std::string>& words) {
   const bool half = words.at(2) == "bf16";
-  // Before the thread pool starts, whose threads take it over: as dtrain itself does.
+  // As dtrain does: before the thread pool starts, because its threads inherit the setting.
   at::globalContext().setFlushDenormal(true);
   at::set_num_threads(std::stoi(words.at(3)));
   const int rounds = std::stoi(words.at(4));

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Training samples per second of the sequence network: dtrain against eager PyTorch with packed and with padded sequences.
+"""Training samples per second of the sequence network: dtrain compared with eager PyTorch, with packed and with padded sequences.
 
 usage: bench/sequence_vs_python.py [--step build/bench/sequence_step] [--batch 64] [--batches 2] [--rounds 3] [--threads N]
                                    [--precision fp32] [--skip-packed] [--json FILE]
 
-Run it by the Python of .deps/venv, after `cmake --build build --target sequence_step`. All sides take the same ragged batches
-(50 to 400 rows of 8 features, drawn evenly), weights, threads, precision, optimizer (fused AdamW) and allocator (tcmalloc), and
-run in turns. Outputs are compared first. `padded` also runs with denormals flushed, as dtrain does: torch.set_flush_denormal(True).
-Prints medians, spread and ratios, of wall time and of CPU time (which a busy machine disturbs less). Ends with 1 if a bar is missed.
+Run it with the Python of .deps/venv, after `cmake --build build --target sequence_step`. All sides use the same ragged batches
+(50 to 400 rows of 8 features, uniformly distributed), weights, threads, precision, optimizer (fused AdamW) and allocator (tcmalloc),
+and their runs are interleaved. Outputs are compared first. `padded` also runs with denormals flushed, as dtrain does:
+torch.set_flush_denormal(True). Prints medians, spread and ratios, of wall time and of CPU time (which other load on the machine
+affects less). Exits with 1 if a bar is missed.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from cnn_lstm_reference import CnnLstm  # noqa: E402
 
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
 FEATURES, CLASSES, LONGEST = 8, 5, 400
-BARS = {"packed": 3.0, "padded": 1.2, "padded + flush": 1.2}  # how many times as fast as that form dtrain must be at least, by wall time
+BARS = {"packed": 3.0, "padded": 1.2, "padded + flush": 1.2}  # dtrain must be at least this many times as fast, by wall time
 
 
 def draw(folder, batch, batches):
@@ -46,7 +47,7 @@ def draw(folder, batch, batches):
 
 
 def python_side(words):
-    """In a process of its own: the counterpart of bench/sequence_step.cpp."""
+    """Runs in a separate process: the counterpart of bench/sequence_step.cpp."""
     source, target, precision, threads, rounds, form = words
     if form == "padded + flush":
         torch.set_flush_denormal(True)
@@ -121,7 +122,7 @@ def main():
                     worst = max(worst, ((ours[key] - expected).abs().max() / expected.abs().max()).item())
     bound = 1e-4 if args.precision == "fp32" else 5e-2
     print(f"cnn_lstm, batch {args.batch}, 50 to {LONGEST} rows ({100 * share:.0f} % of the padded batch valid), {args.precision}, {args.threads} threads, "
-          f"{args.rounds} interleaved rounds; outputs differ by {worst:.1e} of the largest at most")
+          f"{args.rounds} interleaved rounds; outputs differ by at most {worst:.1e} of the largest")
     assert worst <= bound, f"the outputs differ by {worst}"
     print(f"{'samples/s':16} {'median':>8} {'min':>8} {'max':>8}  dtrain is    {'by CPU time':>12}  dtrain is")
     rows = []

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Training samples per second: dtrain against the same network in eager PyTorch, interleaved on this machine.
+"""Training samples per second: dtrain compared with the same network in eager PyTorch, interleaved on this machine.
 
 usage: bench/step_vs_python.py [--dtrain build/src/dtrain] [--size 64] [--batch 32] [--rounds 5] [--json FILE]
 
-Run it by the Python of .deps/venv. Both sides: headpose_cnn, AdamW, channels_last, the same batch and threads, one
-process. dtrain reads, augments and trains; Python trains on one batch held in memory, which is in Python's favour. Python runs
-with glibc's malloc (what a user gets) and with tcmalloc preloaded (what dtrain links). Prints medians, spread and ratios.
+Run it with the Python of .deps/venv. Both sides train headpose_cnn with AdamW, channels_last, the same batch size and threads, in one
+process. dtrain reads, augments and trains; Python trains on one batch held in memory, which favors Python. Python runs
+with glibc's malloc (the default) and with tcmalloc preloaded (which dtrain links). Prints medians, spread and ratios.
 """
 
 import argparse

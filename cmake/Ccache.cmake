@@ -1,4 +1,4 @@
-# ccache when it is there. The sloppiness is what a precompiled header needs to be cached at all.
+# Uses ccache if it is installed. Files that use a precompiled header are cached only with this sloppiness.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime

@@ -1,7 +1,7 @@
 # cmake --install: PREFIX/bin/dtrain, PREFIX/env.sh (source it) and PREFIX/share/dtrain (configs, dashboards, job scripts).
 #
-# The binary carries the folders of LibTorch, NCCL and the CUDA runtime. They are named here because CMake's own
-# INSTALL_RPATH_USE_LINK_PATH leaves out folders inside the source tree, which .deps is.
+# The RPATH of the binary contains the folders of LibTorch, NCCL and the CUDA runtime. They are named here because CMake's
+# INSTALL_RPATH_USE_LINK_PATH omits folders inside the source tree, such as .deps.
 function(dtrain_install target)
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "${DTRAIN_LIBRARY_DIRS}" INSTALL_RPATH_USE_LINK_PATH OFF)
   install(TARGETS ${target} RUNTIME DESTINATION bin)
@@ -11,7 +11,7 @@ if(TARGET dtrain)
   dtrain_install(dtrain)
 endif()
 
-# The prefix is known when installing (--prefix), not before.
+# The prefix is known only when installing (--prefix).
 install(CODE "configure_file(\"${CMAKE_SOURCE_DIR}/launch/env.sh.in\"
                              \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/env.sh\" @ONLY)")
 

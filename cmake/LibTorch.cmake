@@ -1,9 +1,9 @@
 # dtrain::torch (LibTorch) and, with DTRAIN_CUDA, dtrain::cudart and dtrain::nccl.
 #
 # LibTorch's own TorchConfig.cmake is not used: it enables CUDA languages and links a whole toolkit. Four libraries and
-# two include folders are all there is to it. Looked for in CMAKE_PREFIX_PATH (your own LibTorch), then in .deps/.
+# two include folders are enough. LibTorch is searched in CMAKE_PREFIX_PATH (your own LibTorch), then in .deps/.
 set(hints ${DTRAIN_DEPS}/torch)
-# ../..: what torch.utils.cmake_prefix_path of a Python names is two folders below.
+# ../..: torch.utils.cmake_prefix_path in Python names a folder two levels below.
 find_path(DTRAIN_TORCH_ROOT share/cmake/Torch/TorchConfig.cmake HINTS ${CMAKE_PREFIX_PATH} ${hints} PATH_SUFFIXES . ../..
           NO_DEFAULT_PATH)
 if(NOT DTRAIN_TORCH_ROOT)
@@ -32,7 +32,7 @@ if(DTRAIN_CUDA)
     set(CMAKE_CUDA_COMPILER ${nvcc})
   endif()
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120) # the last also as PTX
+    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120) # the last one also as PTX
   endif()
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
   set(CMAKE_CUDA_STANDARD 20)
@@ -41,7 +41,7 @@ if(DTRAIN_CUDA)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   endif()
-  # The wheels' own runtime and NCCL, so that no second copy comes into the process.
+  # The wheels' own runtime and NCCL, so that the process loads no second copy.
   set(nvidia ${torch_root}/../nvidia)
   find_library(DTRAIN_CUDART NAMES libcudart.so.13 HINTS ${nvidia}/cu13/lib ${torch_root}/lib
                PATHS ${CMAKE_CUDA_COMPILER_LIBRARY_ROOT}/lib64 NO_DEFAULT_PATH REQUIRED)
@@ -62,7 +62,7 @@ if(DTRAIN_CUDA)
   add_library(dtrain::nccl ALIAS dtrain_nccl)
   target_include_directories(dtrain_nccl SYSTEM INTERFACE ${DTRAIN_NCCL_INCLUDE})
   target_link_libraries(dtrain_nccl INTERFACE ${DTRAIN_NCCL} dtrain::cudart)
-  # libtorch_cuda registers its kernels when loaded and nothing here names a symbol of it: keep the linker from dropping it.
+  # libtorch_cuda registers its kernels when it is loaded, and nothing here uses a symbol of it: keep the linker from dropping it.
   target_link_libraries(dtrain_torch INTERFACE -Wl,--no-as-needed ${torch_root}/lib/libtorch_cuda.so
                                                ${torch_root}/lib/libc10_cuda.so -Wl,--as-needed)
 endif()

@@ -1,11 +1,11 @@
 # dtrain_add_module(NAME SOURCES ... [CUDA_SOURCES ...] [TORCH] [DEPENDS ...] [PRIVATE ...])
-# One static library dtrain_NAME. TORCH: uses LibTorch, and the one precompiled header. PRIVATE: third parties for .cpp files only.
-# CUDA_SOURCES are built with DTRAIN_CUDA only; a module with them gives a *_none.cpp in CPU_SOURCES otherwise.
+# One static library dtrain_NAME. TORCH: uses LibTorch and the shared precompiled header. PRIVATE: third-party libraries that only
+# .cpp files include. CUDA_SOURCES are built only with DTRAIN_CUDA, CPU_SOURCES (a *_none.cpp) only without.
 
 add_library(dtrain_flags INTERFACE)
 target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wno-psabi
                                               -Wconversion -Wno-error=conversion -Wno-error=float-conversion>)
-# Shared __host__ __device__ bodies must round alike: no fused multiply-add behind the programmer's back.
+# Shared __host__ __device__ functions must round identically: no implicit fused multiply-add.
 target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
                                               $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>)
 target_include_directories(dtrain_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)

@@ -1,8 +1,8 @@
 # dtrain_add_test(NAME SOURCES ... [LIBS module...] [LABELS unit] [NP 1 2 4] [TORCH] [TIMEOUT 300])
-# One GoogleTest binary; one ctest entry, or with NP one per number of real MPI ranks. tests/support/*_main.cpp return 1 if
-# any test failed *or* if some but not all were skipped, 77 if all were: a skipped test never shows as passed.
+# One GoogleTest binary with one ctest entry, or with NP one entry per number of real MPI ranks. tests/support/*_main.cpp return 1
+# if any test failed or if only some tests were skipped, and 77 if all were skipped: a skipped test never shows as passed.
 find_package(GTest REQUIRED)
-foreach(main IN ITEMS unit_main mpi_main) # built once, for all binaries
+foreach(main IN ITEMS unit_main mpi_main) # built once for all binaries
   add_library(dtrain_${main} STATIC ${CMAKE_SOURCE_DIR}/tests/support/${main}.cpp)
   target_include_directories(dtrain_${main} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_link_libraries(dtrain_${main} PUBLIC dtrain_flags GTest::gtest)
@@ -45,8 +45,8 @@ function(dtrain_add_test name)
   endif()
 endfunction()
 
-# dtrain_add_script(NAME script [args...] [LABELS e2e] [TIMEOUT 600]): a Python test, run by the Python of .deps.
-# It gets DTRAIN (the binary), DTRAIN_SOURCE (the tree) and returns 0, 1 or 77 (skipped).
+# dtrain_add_script(NAME script [ARGS ...] [LABELS e2e] [TIMEOUT 600]): a Python test, run by the Python of .deps. Its environment
+# has DTRAIN (the binary), DTRAIN_SOURCE (the source tree) and DTRAIN_BUILD (the build folder). It returns 0, 1 or 77 (skipped).
 function(dtrain_add_script name script)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT" "LABELS;ARGS")
   if(NOT arg_TIMEOUT)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Says what a finished run was: its folder, the metrics address it had, the test error. Reads only the run's own files.
+"""Summarizes a finished run: its folder, the addresses of its metrics, the test error. Reads only the files of the run.
 
 usage: quickstart_summary.py RUN_FOLDER
 """
@@ -10,7 +10,7 @@ import sys
 
 
 def test_metrics(run):
-    """The last test evaluation in metrics.jsonl as a dict, None if there is none. A cut last line is skipped."""
+    """The last test evaluation in metrics.jsonl as a dict, or None. An incomplete last line is skipped."""
     found = None
     for line in (run / "metrics.jsonl").read_text().splitlines():
         try:
@@ -23,7 +23,7 @@ def test_metrics(run):
 
 
 def metrics_addresses(run):
-    """host:port of the endpoints, by rank, as environment.json or the banner in log.txt names them."""
+    """host:port of the endpoints in the order of the ranks, from environment.json or the banner in log.txt."""
     texts = [p.read_text(errors="replace") for p in (run / "environment.json", run / "log.txt") if p.exists()]
     for text in texts:
         lines = [line for line in text.splitlines() if "metrics" in line.lower()]
@@ -40,14 +40,14 @@ def main(argv):
     run = pathlib.Path(argv[1]).resolve()
     metrics = test_metrics(run)
     if metrics is None or "mae" not in metrics:
-        print(f"{run}/metrics.jsonl holds no test MAE: the run did not end as it should", file=sys.stderr)
+        print(f"{run}/metrics.jsonl has no test MAE: the run did not finish normally", file=sys.stderr)
         return 1
     angles = ", ".join(f"{angle} {metrics['mae_' + angle]:.2f}" for angle in ("yaw", "pitch", "roll")
                        if f"mae_{angle}" in metrics)
     addresses = metrics_addresses(run)
     print(f"\nrun folder: {run}")
     print("metrics:    " + (", ".join(f"http://{a}/metrics" for a in addresses) + " (while it ran)" if addresses
-                            else "no endpoint was open"))
+                            else "there was no endpoint"))
     print(f"test MAE:   {metrics['mae']:.2f} degrees" + (f" ({angles})" if angles else ""))
     return 0
 

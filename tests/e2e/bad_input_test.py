@@ -1,4 +1,4 @@
-"""Bad input gets one clear error with its exit code, and nothing is lost."""
+"""Bad input causes one clear error with its exit code, and nothing is lost."""
 
 import hashlib
 import json
@@ -16,11 +16,11 @@ import runner
 
 def one_message(result, code, *texts):
     result.expect(code, *texts)
-    assert result.output.count("error:") == 1, f"not one message:\n{result.output}"
+    assert result.output.count("error:") == 1, f"not exactly one message:\n{result.output}"
 
 
 def fingerprint(folder):
-    """Of all files but the lock, which names the process that took it last."""
+    """Hashes of all files except the lock, which names the process that acquired it last."""
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*"))
             if p.is_file() and p.name != ".lock"}
 
@@ -45,7 +45,7 @@ def truncated_data(folder):
     one_message(runner.train(folder, np=2), 65, "d.h5")
 
 
-def foreign_and_wrong_schema(folder):
+def a_foreign_file_and_a_wrong_schema(folder):
     with h5py.File(folder / "d.h5", "w") as f:
         f["images"] = np.zeros((4, 32, 32, 3), np.uint8)
     one_message(runner.train(folder), 65, "d.h5", "dtrain convert")
@@ -69,14 +69,14 @@ def impossible_labels(folder):
         (folder / "d.h5").unlink()
 
 
-def judging_without_a_validation_split(folder):
+def a_metric_without_a_validation_split(folder):
     runner.synth(folder / "d.h5", 40)
     for options in [{"train__patience": 2}, {"schedule__name": "plateau"}, {"train__metric": "loss"}]:
         one_message(runner.train(folder, data__val_share=0, **options), 78, "d.h5 has no validation split")
     assert not (folder / "runs").exists()
 
 
-def rot_in_a_sample(folder):
+def a_corrupt_sample(folder):
     runner.synth(folder / "d.h5", 40)
     with h5py.File(folder / "d.h5", "r+") as f:
         f["inputs"][3, 5, 5, 0] ^= 1
@@ -86,7 +86,7 @@ def rot_in_a_sample(folder):
 
 def zero_samples(folder):
     runner.synth(folder / "d.h5", 4)
-    with h5py.File(folder / "d.h5", "r+") as f:  # all of them are for testing
+    with h5py.File(folder / "d.h5", "r+") as f:  # all samples are in the test split
         for name in list(f["splits"]):
             del f["splits"][name]
         f["splits/test"] = np.arange(4)
@@ -100,7 +100,7 @@ def zero_samples(folder):
     one_message(runner.train(folder, np=2), 65, "d.h5")
 
 
-def more_ranks_than_samples_trains_with_a_warning(folder):
+def more_ranks_than_samples_train_with_a_warning(folder):
     runner.synth(folder / "d.h5", 3)
     with h5py.File(folder / "d.h5", "r+") as f:
         for name in list(f["splits"]):
@@ -150,7 +150,7 @@ def corrupt_checkpoints(folder):
     data = bytearray(weights.read_bytes())
     data[len(data) // 2] ^= 4
     weights.write_bytes(data)
-    # the newest good one is taken, and what was skipped is said
+    # the newest valid one is used, and the skipped one is reported
     runner.train(folder, "--resume", "auto", train__max_steps=12, data__val_share=0).expect(
         0, "skipped checkpoint", "step_00000008", "model.safetensors", "step 4 of")
     shutil.rmtree(folder / "runs/r/checkpoints/step_00000012")
@@ -158,7 +158,7 @@ def corrupt_checkpoints(folder):
         good.write_text("{}")
     before = fingerprint(folder / "runs/r")
     one_message(runner.train(folder, "--resume", "runs/r"), 74, "runs/r")
-    one_message(runner.train(folder, "--resume", "auto"), 74, "none that verifies")  # never from the start over the old run
+    one_message(runner.train(folder, "--resume", "auto"), 74, "none that verifies")  # never restarts over the old run
     assert fingerprint(folder / "runs/r") == before
 
 
@@ -170,14 +170,14 @@ def resume_with_another_network(folder):
     one_message(runner.train(folder, "--resume", "auto", train__seed=9), 78, "train.seed")
     runner.synth(folder / "other.h5", 40, seed=2)
     one_message(runner.train(folder, "--resume", "auto", data__file="other.h5"), 78, "checksum")
-    with h5py.File(folder / "d.h5", "r+") as f:  # the same samples, divided otherwise
+    with h5py.File(folder / "d.h5", "r+") as f:  # the same samples in other splits
         train_ids, test_ids = f["splits/train"], f["splits/test"]
         train_ids[0], test_ids[0] = test_ids[0], train_ids[0]
     one_message(runner.train(folder, "--resume", "auto"), 78, "divided otherwise")
     assert fingerprint(folder / "runs/r") == before
 
 
-def a_gpu_asked_for_and_absent(folder):
+def a_requested_gpu_that_does_not_exist(folder):
     runner.synth(folder / "d.h5", 40)
     env = runner.environment()
     env["CUDA_VISIBLE_DEVICES"] = ""
@@ -194,19 +194,19 @@ def weights_of_another_shape(folder):
     runner.train(folder, run__name="t", model__init=weights, train__epochs=1).expect(0)
 
 
-def a_loss_that_left_the_numbers(folder):
+def a_loss_that_is_not_finite(folder):
     runner.synth(folder / "d.h5", 40)
     one_message(runner.train(folder, optimizer__lr=1e30, train__epochs=1), 79, "--lr")
     assert not list((folder / "runs/r/checkpoints").iterdir()), "a network of NaN was saved"
 
 
-def a_name_that_is_taken_by_the_program(folder):
+def a_name_that_the_program_reserves(folder):
     runner.synth(folder / "d.h5", 40)
     one_message(runner.train(folder, run__name="targets"), 78, "run.name")
     assert not (folder / "runs").exists()
 
 
-def pictures_that_are_no_files(folder):
+def pictures_that_are_not_regular_files(folder):
     runner.run(["synth", "headpose", "--layout", "300wlp", "--samples", 24, "--size", 64, "--out", "raw"], cwd=folder).expect(0)
     pictures = sorted((folder / "raw").rglob("*.jpg"))
     annotation = pictures[2].with_suffix(".mat")
@@ -226,8 +226,8 @@ def quarantined(path):
     return {e["name"]: e["reason"] for e in json.loads((path.parent / (path.name + ".quarantine.json")).read_text())["quarantined"]}
 
 
-def converts_with(folder, kind, source, reasons):
-    """Whatever is bad is listed with its reason, the rest is kept, by any number of threads alike."""
+def converts_except(folder, kind, source, reasons):
+    """Everything bad is listed with its reason and the rest is kept; the number of threads does not matter."""
     size = ["--size", 32] if kind == "images" else []
     runner.run(["convert", kind, source, "--out", "d.h5", *size, "--threads", 1], cwd=folder).expect(0, f"{len(reasons)} damaged")
     found = quarantined(folder / "d.h5")
@@ -265,7 +265,7 @@ def folders_of_pictures(folder):
     (folder / "d/a/no.jpg").write_text("no picture")
     (folder / "d/a/empty.png").touch()
     (folder / "d/a/torn.png").write_bytes((folder / "d/a/0.png").read_bytes()[:60])
-    converts_with(folder, "images", "d", {"a/no.jpg": "neither a JPEG nor a PNG", "a/empty.png": "empty", "a/torn.png": "damaged PNG"})
+    converts_except(folder, "images", "d", {"a/no.jpg": "neither a JPEG nor a PNG", "a/empty.png": "empty", "a/torn.png": "damaged PNG"})
     (folder / "d/empty").mkdir()
     one_message(runner.run(["convert", "images", "d", "--out", "x.h5"], cwd=folder), 65, "d/empty is empty")
     (folder / "one/only").mkdir(parents=True)
@@ -281,14 +281,14 @@ def folders_of_sequences(folder):
                         "big_endian": rng.normal(size=(9, 3)).astype(">f8"), "beyond": np.full((2, 3), 1e300)}.items():
         np.save(folder / f"d/a/{name}.npy", array, allow_pickle=True)
     (folder / "d/b/torn.npy").write_bytes((folder / "d/b/0.npy").read_bytes()[:-5])
-    converts_with(folder, "sequence", "d", {
+    converts_except(folder, "sequence", "d", {
         "a/object.npy": "Python objects", "a/nan.npy": "NaN in row 0, feature 2", "a/none.npy": "length 0",
         "a/wide.npy": "5 features a row", "a/beyond.npy": "beyond float32", "b/torn.npy": "truncated"})
 
 
 def files_of_sets(folder):
     raw_sets(folder / "p.npz", order=(0, [0, 1, 2, 3, 3]), lengths=(slice(1, 4), [9, 0, -1]), features=(4, np.nan))
-    converts_with(folder, "pointer", "p.npz", {
+    converts_except(folder, "pointer", "p.npz", {
         "p.npz#0": "not a permutation of 0 to 4: 3 comes twice", "p.npz#1": "its length is 9, the array has room for 5",
         "p.npz#2": "no elements", "p.npz#3": "its length is -1", "p.npz#4": "NaN in element 0"})
     whole = (folder / "p.npz").read_bytes()
@@ -296,7 +296,7 @@ def files_of_sets(folder):
     one_message(runner.run(["convert", "pointer", "torn.npz", "--out", "x.h5"], cwd=folder), 65, "torn.npz: not a .npz file")
 
 
-def a_conversion_on_a_full_disk_goes_on(folder):
+def a_conversion_continues_after_a_full_disk(folder):
     raw_sequences(folder / "d", count=40)
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
     words = runner.command(["convert", "sequence", "d", "--out", "d.h5"])
@@ -342,7 +342,7 @@ def orders_damaged_after_conversion(folder):
     train_rows(folder, "pointer", "d.h5", "s", data__on_bad_sample="skip").expect(0, where, "1 bad samples left out")
 
 
-def pictures_with_a_class_that_is_none(folder):
+def pictures_with_a_class_that_does_not_exist(folder):
     runner.run(["synth", "classify", "--samples", 40, "--size", 32, "--out", "d.h5"], cwd=folder).expect(0)
     with h5py.File(folder / "d.h5", "r+") as f:
         bad = int(f["splits/train"][1])
@@ -379,11 +379,11 @@ def data_of_another_kind(folder):
     assert not (folder / "runs/x").exists()
 
 
-runner.main([missing_data, judging_without_a_validation_split, a_link_to_itself, truncated_data, foreign_and_wrong_schema, impossible_labels,
-             rot_in_a_sample, zero_samples,
-             more_ranks_than_samples_trains_with_a_warning, unwritable_run_folder, full_disk_while_saving,
-             an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_gpu_asked_for_and_absent,
-             weights_of_another_shape, a_loss_that_left_the_numbers, a_name_that_is_taken_by_the_program,
-             pictures_that_are_no_files, folders_of_pictures, folders_of_sequences, files_of_sets,
-             a_conversion_on_a_full_disk_goes_on, sequences_damaged_after_conversion, orders_damaged_after_conversion,
-             pictures_with_a_class_that_is_none, data_of_another_kind])
+runner.main([missing_data, a_metric_without_a_validation_split, a_link_to_itself, truncated_data, a_foreign_file_and_a_wrong_schema, impossible_labels,
+             a_corrupt_sample, zero_samples,
+             more_ranks_than_samples_train_with_a_warning, unwritable_run_folder, full_disk_while_saving,
+             an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_requested_gpu_that_does_not_exist,
+             weights_of_another_shape, a_loss_that_is_not_finite, a_name_that_the_program_reserves,
+             pictures_that_are_not_regular_files, folders_of_pictures, folders_of_sequences, files_of_sets,
+             a_conversion_continues_after_a_full_disk, sequences_damaged_after_conversion, orders_damaged_after_conversion,
+             pictures_with_a_class_that_does_not_exist, data_of_another_kind])

@@ -49,7 +49,7 @@ def all_typos_at_once(folder):
     assert "MPI" not in result.output and result.seconds < 10
 
 
-def typos_are_said_once_under_mpirun(folder):
+def typos_are_reported_once_under_mpirun(folder):
     result = runner.run(["--train.epoch", "3"], np=3, cwd=folder)
     assert result.code == 78, result.output
     assert result.output.count("did you mean") == 1, result.output
@@ -70,14 +70,14 @@ def commands_of_one_process_refuse_several(folder):
     runner.run(["synth", "headpose", "--samples", 4, "--size", 32, "--out", "c.h5"], np=1, cwd=folder).expect(0, "wrote c.h5")
 
 
-def output_that_is_lost_is_said(folder):
+def lost_output_is_reported(folder):
     for words in ["--help", "--version", "--print-config", "train --help"]:
         done = subprocess.run(["bash", "-c", f"{runner.DTRAIN} {words} > /dev/full"], cwd=folder, env=runner.environment(),
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
         assert done.returncode == 73 and "cannot write the standard output: No space left on device" in done.stderr, (words, done)
 
 
-def closed_standard_streams_stay_out_of_files(folder):
+def closed_standard_streams_do_not_corrupt_files(folder):
     command = f"{runner.DTRAIN} synth pointer --samples 30 --out a.h5"
     for streams in ["2>&-", "<&- >&- 2>&-"]:
         done = subprocess.run(["bash", "-c", f"{command} --force {streams}"], cwd=folder, env=runner.environment())
@@ -85,7 +85,7 @@ def closed_standard_streams_stay_out_of_files(folder):
         runner.run(["inspect", "a.h5", "--verify"], cwd=folder).expect(0)
 
 
-def options_of_something_else_are_refused(folder):
+def options_that_do_not_apply_are_refused(folder):
     runner.run(["synth", "classify", "--layout", "images", "--samples", 30, "--size", 32, "--out", "p"], cwd=folder).expect(0)
     for words, text in [("convert images p --test-share 0.3", "the data have their own"), ("convert images p --test-sequences 01", "--test-sequences is of biwi"),
                         ("convert sequence p --size 64", "--size is of pictures"), ("synth pointer --size 64", "--size is of pictures"),
@@ -94,11 +94,11 @@ def options_of_something_else_are_refused(folder):
     assert sorted(p.name for p in folder.iterdir()) == ["p"]
 
 
-def dry_run_goes_to_step_1_and_writes_nothing(folder):
+def dry_run_ends_at_step_1_and_writes_nothing(folder):
     runner.synth(folder / "d.h5", 40)
     before = sorted(p.name for p in folder.iterdir())
     result = runner.run(["--dry-run", "--data.file", "d.h5"] + runner.flags(runner.SMALL), cwd=folder).expect(0, "step 1/1", "global batch")
-    assert ", 0 test samples" not in result.output, result.output  # it shows what the whole run would use
+    assert ", 0 test samples" not in result.output, result.output  # it shows what the full run would use
     assert sorted(p.name for p in folder.iterdir()) == before, result.output
 
 
@@ -115,7 +115,7 @@ def a_config_in_the_folder_is_used(folder):
 
 
 runner.main([help_names_every_command_and_section, help_fits_a_terminal, version_names_all_libraries, print_config_is_valid_input, all_typos_at_once,
-             typos_are_said_once_under_mpirun, unknown_commands,
-             commands_of_one_process_refuse_several, output_that_is_lost_is_said, closed_standard_streams_stay_out_of_files, options_of_something_else_are_refused,
-             dry_run_goes_to_step_1_and_writes_nothing,
+             typos_are_reported_once_under_mpirun, unknown_commands,
+             commands_of_one_process_refuse_several, lost_output_is_reported, closed_standard_streams_do_not_corrupt_files, options_that_do_not_apply_are_refused,
+             dry_run_ends_at_step_1_and_writes_nothing,
              a_config_in_the_folder_is_used])

@@ -1,4 +1,4 @@
-"""Data as numpy and PIL write them, converted and read back by h5py; and the commands as their users type them."""
+"""Files that numpy and PIL write, converted and read back with h5py; and the commands as users type them."""
 
 import io
 import json
@@ -21,7 +21,7 @@ def convert(name, source, out, *more, code=0):
 
 
 def samples(path):
-    """Source -> (input, target), splits, attributes."""
+    """{source: (input, target)}, splits, attributes."""
     with h5py.File(path) as f:
         offsets, text = f["source/offsets"][:], bytes(f["source/bytes"][:])
         names = [text[a:b].decode() for a, b in zip(offsets, offsets[1:])]
@@ -62,7 +62,7 @@ def every_dtype_order_and_version_of_npy(folder):
     assert {split: len(names) for split, names in splits.items()} == {"train": 200, "val": 26, "test": 26}
 
 
-def one_dimension_and_what_numpy_refuses_without_pickle(folder):
+def one_dimension_and_arrays_that_need_pickle(folder):
     for label in ["a", "b"]:
         (folder / "d" / label).mkdir(parents=True)
         for i in range(3):
@@ -119,14 +119,14 @@ def scene(mode):
 
 
 def middle(image):
-    """The stored picture by PIL: upright, the middle square, scaled."""
+    """The picture as it should be stored, made by PIL: upright, the center square, scaled."""
     image = ImageOps.exif_transpose(image).convert("RGB")
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2
     return np.asarray(image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side)))
 
 
-def pictures_of_every_kind_are_as_pil_reads_them(folder):
+def pictures_of_every_kind_equal_what_pil_reads(folder):
     for label in ["a", "b"]:
         (folder / "d" / label).mkdir(parents=True)
     a = folder / "d/a"
@@ -168,7 +168,7 @@ def pictures_of_every_kind_are_as_pil_reads_them(folder):
 
 
 def ycck(cmyk, out):
-    """The CMYK file with its marker changed to say YCCK: other colours, which PIL and dtrain must read alike."""
+    """The CMYK file with its marker changed to YCCK: other colors, which PIL and dtrain must read equally."""
     data = bytearray(pathlib.Path(cmyk).read_bytes())
     at = data.index(b"Adobe")
     data[at + 11] = 2
@@ -176,7 +176,7 @@ def ycck(cmyk, out):
     assert Image.open(io.BytesIO(bytes(data))).mode == "CMYK"
 
 
-def what_is_generated_raw_converts_to_what_is_generated_as_hdf5(folder):
+def generated_raw_files_convert_to_the_generated_hdf5(folder):
     for task, layout, raw, converter in [("classify", "images", "raw_c", "images"), ("pointer", "npz", "raw.npz", "pointer"),
                                          ("sequence", "npy", "raw_s", "sequence")]:
         size = ["--size", SIDE] if task == "classify" else []
@@ -188,18 +188,18 @@ def what_is_generated_raw_converts_to_what_is_generated_as_hdf5(folder):
         right, again, converted = samples(folder / "o.h5")
         assert attributes["checksum"] == converted["checksum"], task
         number = lambda lists: {split: sorted(n.rsplit("#")[-1] for n in names) for split, names in lists.items()}
-        assert number(splits) == number(again), task  # the sets are named after their file
+        assert number(splits) == number(again), task  # the sets are named for their file
         for (a, b), (c, d) in zip(left.values(), right.values()):
             assert np.array_equal(a, c) and np.array_equal(b, d)
         runner.run(["inspect", folder / "o.h5", "--verify"]).expect(0)
 
 
-def a_head_pose_set_says_how_it_is_tested_in_the_report_of_eval(folder):
+def eval_reports_the_test_protocol_of_a_head_pose_set(folder):
     runner.run(["synth", "headpose", "--layout", "biwi", "--samples", 60, "--size", 48, "--out", folder / "b"]).expect(0)
     convert("biwi", folder / "b", folder / "d.h5", "--size", SIDE)
     runner.train(folder, train__epochs=1).expect(0)
     runner.run(["synth", "headpose", "--layout", "300wlp", "--samples", 40, "--size", 80, "--out", folder / "lp"]).expect(0)
-    convert("aflw2000", folder / "lp/AFW", folder / "a.h5", "--size", SIDE)  # one of its folders is of that layout
+    convert("aflw2000", folder / "lp/AFW", folder / "a.h5", "--size", SIDE)  # one of its folders has that layout
     (folder / "test.txt").write_text("01/frame_00003_rgb\n02/frame_00003_rgb\n")
     convert("biwi", folder / "b", folder / "l.h5", "--size", SIDE, "--test-list", folder / "test.txt")
     for data, protocol in [("d.h5", "BIWI: test sequences 03, 06; split by person"),
@@ -210,7 +210,7 @@ def a_head_pose_set_says_how_it_is_tested_in_the_report_of_eval(folder):
         runner.run(["inspect", folder / data]).expect(0, protocol)
 
 
-def wrong_names_get_the_nearest(folder):
+def wrong_names_suggest_the_nearest(folder):
     runner.run(["synth", "clasify"]).expect(64, "Did you mean classify?")
     runner.run(["synth", "sequence", "--layout", "npz", "--out", folder / "x"]).expect(64, "Did you mean npy?")
     runner.run(["convert", "image", folder]).expect(64, "Did you mean images?")
@@ -225,7 +225,7 @@ def wrong_names_get_the_nearest(folder):
         assert max(map(len, lines)) <= 160, max(lines, key=len)
 
 
-def a_hostile_name_neither_steers_a_terminal_nor_begins_a_line(folder):
+def a_hostile_name_neither_controls_the_terminal_nor_starts_a_line(folder):
     evil = "ev\x1b[31mil\nerror: forged.npy"
     for label in ["a", "b\x1b]0;title\x07"]:
         (folder / "d" / label).mkdir(parents=True)
@@ -239,7 +239,7 @@ def a_hostile_name_neither_steers_a_terminal_nor_begins_a_line(folder):
     for result in outputs:
         assert not any(c < " " and c != "\n" for c in result.output), result.output
         assert not any(line.startswith("error: forged") for line in result.output.splitlines()), result.output
-    found, _, attributes = samples(folder / "o.h5")  # in files they are as they are
+    found, _, attributes = samples(folder / "o.h5")  # in files the names are unchanged
     assert "a/whole" + evil in found and attributes["class_names"] == "a\nb\x1b]0;title\x07"
     quarantined = json.loads((folder / "o.h5.quarantine.json").read_text())["quarantined"]
     assert [entry["name"] for entry in quarantined] == ["a/" + evil]
@@ -256,7 +256,7 @@ def interrupted(folder, arguments, begun, *texts):
     assert sum(line.startswith("interrupted") for line in result.output.splitlines()) == 1, result.output
 
 
-def ctrl_c_is_answered_and_leaves_no_half_files(folder):
+def ctrl_c_stops_and_leaves_no_partial_files(folder):
     holds = lambda pattern: lambda: any(folder.glob(pattern))
     for task, layout, out, pattern in [("classify", "hdf5", "c.h5", "c.h5.tmp*"), ("classify", "images", "c", "c/*/*/*.png"),
                                        ("headpose", "biwi", "h", "h/*/*.png"), ("sequence", "npy", "s", "s/*/*/*.npy")]:
@@ -273,8 +273,8 @@ def ctrl_c_is_answered_and_leaves_no_half_files(folder):
     assert sorted(p.name for p in folder.iterdir()) == ["d", "o.h5"]
 
 
-runner.main([a_hostile_name_neither_steers_a_terminal_nor_begins_a_line, ctrl_c_is_answered_and_leaves_no_half_files,
-             every_dtype_order_and_version_of_npy, one_dimension_and_what_numpy_refuses_without_pickle,
-             npz_stored_deflated_and_zip64, pictures_of_every_kind_are_as_pil_reads_them,
-             what_is_generated_raw_converts_to_what_is_generated_as_hdf5,
-             a_head_pose_set_says_how_it_is_tested_in_the_report_of_eval, wrong_names_get_the_nearest])
+runner.main([a_hostile_name_neither_controls_the_terminal_nor_starts_a_line, ctrl_c_stops_and_leaves_no_partial_files,
+             every_dtype_order_and_version_of_npy, one_dimension_and_arrays_that_need_pickle,
+             npz_stored_deflated_and_zip64, pictures_of_every_kind_equal_what_pil_reads,
+             generated_raw_files_convert_to_the_generated_hdf5,
+             eval_reports_the_test_protocol_of_a_head_pose_set, wrong_names_suggest_the_nearest])

@@ -10,8 +10,8 @@ import runner
 
 OPTIONS = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000,
            "checkpoint.every": "5s", "data.val_share": 0}
-ENDED = 5.0    # seconds within which the job ends after a rank has died or thrown, on a machine with nothing else to do
-LOADED = 15.0  # how much later it may be on one that is (as in tests/mpi/dist_processes_test.py)
+ENDED = 5.0    # seconds within which the job ends after a rank has died or thrown, on an idle machine
+LOADED = 15.0  # how much longer it may take on a loaded machine (as in tests/mpi/dist_processes_test.py)
 
 
 def ended_in_time(begin):
@@ -43,7 +43,7 @@ def a_killed_rank_ends_the_job_and_resume_continues(folder):
         ended_in_time(begin)
         assert result.code != 0, result.output
         nobody_left(ranks)
-    assert (folder / "runs/targets/r.json").exists(), "after a crash the target stays, so that up == 0"
+    assert (folder / "runs/targets/r.json").exists(), "after a crash the target remains, so that up == 0"
     last = max(r["step"] for r in runner.metrics(folder / "runs/r"))
     runner.run(["--resume", "auto"] + runner.flags({**OPTIONS, "train.max_steps": last + 5}), np=4, cwd=folder).expect(
         0, "resumed", "finished: all")
@@ -80,7 +80,7 @@ def a_rank_that_throws_ends_the_job_in_5_s(folder):
 
 
 def no_false_alarm(folder):
-    """A job that moves outlives the timeout. One of 15 s, and few saves, so that a disk slow to sync is no alarm either."""
+    """A job that makes progress runs longer than the timeout. The timeout is 15 s and saves are few, so that a slow disk causes no alarm."""
     runner.synth(folder / "d.h5", 64)
     timeout = 15
     with runner.Running(runner.flags({**OPTIONS, "dist.timeout": timeout, "checkpoint.every": "500s"}), np=2, cwd=folder) as running:
@@ -96,7 +96,7 @@ def a_save_longer_than_the_timeout_is_no_stall(folder):
     options = {**OPTIONS, "dist.timeout": 4, "train.max_steps": 6, "checkpoint.every": "3s"}
     result = runner.run(runner.flags(options), np=2, cwd=folder, env=slow).expect(0, "finished: all 6 steps")
     assert result.output.count("saved ") == 2, result.output
-    assert result.seconds > 2 * 8, "eight fsyncs of a second for each save: the disk was not slow"
+    assert result.seconds > 2 * 8, "each save has eight fsyncs of a second: the disk was not slow"
 
 
 runner.main([a_killed_rank_ends_the_job_and_resume_continues, a_stopped_rank_is_named, a_rank_that_throws_ends_the_job_in_5_s,

@@ -1,4 +1,4 @@
-"""Training features as their users meet them: determinism, averaged weights, overfitting, freezing, early stop, evaluation as JSON."""
+"""Training features as users see them: determinism, averaged weights, overfitting, freezing, early stop, evaluation as JSON."""
 
 import json
 
@@ -24,7 +24,7 @@ def two_deterministic_runs_with_threads_are_equal_bit_by_bit(folder):
         assert a[key].tobytes() == b[key].tobytes(), key
 
 
-def a_few_batches_are_learned_by_heart(folder):
+def a_few_batches_are_overfitted(folder):
     runner.synth(folder / "d.h5", 60)
     result = runner.train(folder, run__name="o", train__overfit_batches=1, train__epochs=60, optimizer__lr=0.003, model__dropout=0,
                    augment__hflip=True).expect(0, "the same 1 global batch again and again")
@@ -59,9 +59,9 @@ def phases_averages_and_the_plateau_resume_bit_by_bit(folder):
     run("whole").expect(0, "phase encoder from epoch 1", "phase classifier from epoch 3", "phase encoder from epoch 5")
     steps = runner.metrics(folder / "runs/whole")
     per_epoch = len(steps) // 8
-    assert len({step["learning_rate"] for step in steps}) > 2, "the plateau was never met"
+    assert len({step["learning_rate"] for step in steps}) > 2, "the plateau never reduced the learning rate"
     whole = weights(folder, "whole")
-    # Within the first phase, at the first change, within the second phase, and when the first one has come again.
+    # Within the first phase, at the first change, within the second phase, and in the repeated first phase.
     for stop in [per_epoch + 1, 2 * per_epoch, 3 * per_epoch + 1, 5 * per_epoch - 1]:
         name = f"parts{stop}"
         run(name, **{"run.resume": f"runs/whole/checkpoints/step_{stop:08}"}).expect(0, f"step {stop} of")
@@ -81,7 +81,7 @@ def the_last_metrics_are_printed_once(folder):
     assert result.output.count("mae_roll") == 3, result.output  # two validations and the test
 
 
-def frozen_layers_keep_their_values_and_nothing_to_train_is_said(folder):
+def frozen_layers_keep_their_values_and_nothing_to_train_is_an_error(folder):
     runner.synth(folder / "d.h5", 60)
     runner.train(folder, run__name="a", model__freeze="features.*", train__max_steps=1).expect(0)
     runner.train(folder, run__name="b", model__freeze="features.*").expect(
@@ -112,7 +112,7 @@ def sequence_epochs_without_a_classifier_are_refused(folder):
 
 
 def padding_is_measured_over_all_ranks(folder):
-    for i, rows in enumerate([20, 10, 20, 10, 20, 10, 20, 20]):  # whatever four a rank gets, one has 20 rows
+    for i, rows in enumerate([20, 10, 20, 10, 20, 10, 20, 20]):  # any four of them include one with 20 rows
         path = folder / "d/train" / "ab"[i % 2] / f"{i}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, np.random.default_rng(i).normal(size=(rows, 3)))
@@ -122,20 +122,20 @@ def padding_is_measured_over_all_ranks(folder):
     assert [step["padding_waste"] for step in runner.metrics(folder / "runs/r")] == [1 - 130 / 160]
 
 
-def early_stop_says_so_and_a_metric_that_is_none_is_named(folder):
+def early_stop_is_reported_and_an_unknown_metric_is_named(folder):
     runner.synth(folder / "d.h5", 60)
     result = runner.train(folder, np=2, run__name="s", train__patience=2, train__min_delta=1000, train__epochs=50).expect(0)
     assert "2 evaluations without a better mae" in result.output, result.output
     runner.train(folder, run__name="t", train__metric="mea").expect(78, "'mea' is none of this task's metrics: loss, mae")
 
 
-def a_diverged_run_says_so_with_samples(folder):
+def a_diverged_run_names_samples(folder):
     runner.synth(folder / "d.h5", 60)
     runner.train(folder, run__name="r", optimizer__lr=1e30, optimizer__name="sgd", schedule__name="constant", train__epochs=20,
           data__val_share=0).expect(79, "is not finite: ", "d.h5#", "the weights have diverged")
 
 
-def evaluation_names_the_worst_and_writes_json(folder):
+def evaluation_names_the_worst_samples_and_writes_json(folder):
     runner.synth(folder / "d.h5", 60)
     runner.train(folder, run__name="r").expect(0)
     one = runner.run(["eval", "runs/r", "--split", "val", "--worst", "3", "--json", "one.json"], cwd=folder).expect(
@@ -155,10 +155,10 @@ def evaluation_names_the_worst_and_writes_json(folder):
 
 
 if __name__ == "__main__":
-    runner.main([two_deterministic_runs_with_threads_are_equal_bit_by_bit, a_few_batches_are_learned_by_heart,
+    runner.main([two_deterministic_runs_with_threads_are_equal_bit_by_bit, a_few_batches_are_overfitted,
                  averaged_weights_are_saved_and_evaluated_and_resume,
                  phases_averages_and_the_plateau_resume_bit_by_bit, the_last_metrics_are_printed_once,
-                 frozen_layers_keep_their_values_and_nothing_to_train_is_said,
+                 frozen_layers_keep_their_values_and_nothing_to_train_is_an_error,
                  sequence_epochs_without_a_classifier_are_refused, padding_is_measured_over_all_ranks,
-                 early_stop_says_so_and_a_metric_that_is_none_is_named,
-                 a_diverged_run_says_so_with_samples, evaluation_names_the_worst_and_writes_json])
+                 early_stop_is_reported_and_an_unknown_metric_is_named,
+                 a_diverged_run_names_samples, evaluation_names_the_worst_samples_and_writes_json])

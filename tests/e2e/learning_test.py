@@ -1,15 +1,17 @@
-"""The whole program learns each task's generated set in a short run: usage: learning_test.py TASK...
+"""The whole program learns the generated data set of each task in a short run.
 
-A lower bar than bench/learning.py, for CI: what fails here does not learn at all. The embedded quick start of the task is
-shortened to `epochs`, about a minute on two idle cores. The seconds are printed, not judged: CI machines differ, and the
-timeout only ends what hangs.
+usage: learning_test.py TASK...
+
+The bars are lower than those of bench/learning.py, for CI: a task that fails here does not learn at all. The built-in quick
+start of the task is shortened to `epochs`, about a minute on two idle cores. The seconds are printed, not checked, because CI
+machines differ; the timeout only ends a run that hangs.
 """
 
 import sys
 
 import runner
 
-# task: (flags that shorten the run, metric of the test split, the least it must reach or "at most" the most)
+# task: (flags that shorten the run, metric of the test split, its minimum, its maximum)
 TASKS = {
     "classify": ({"train.epochs": 2}, "top1", 0.85, None),
     "headpose": ({"train.epochs": 4}, "mae", None, 7.0),

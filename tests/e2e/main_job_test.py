@@ -30,7 +30,7 @@ def head_pose_from_the_300w_lp_layout(folder):
         for rank, address in enumerate(addresses):
             page = scrape(address)
             names = ["dtrain_steps_total", "dtrain_phase_seconds_total", "dtrain_step_duration_seconds", "dtrain_build_info"]
-            for name in names + (["dtrain_samples_total", "dtrain_loss", "dtrain_job_info"] if rank == 0 else []):  # global ones: rank 0 alone
+            for name in names + (["dtrain_samples_total", "dtrain_loss", "dtrain_job_info"] if rank == 0 else []):  # global metrics: only rank 0
                 assert name in page, f"{name} is not on http://{address}/metrics"
         result = running.wait(60).expect(0, "mae_yaw", "mae_pitch", "mae_roll", "verdict: ")
     assert result.output.count("test epoch 2/2 | loss ") == 1
@@ -52,7 +52,7 @@ def head_pose_from_the_biwi_layout(folder):
                np=2, cwd=folder).expect(0, "mae_yaw", "finished: all")
 
 
-def a_taken_port_is_said_and_training_goes_on(folder):
+def a_taken_port_is_reported_and_training_continues(folder):
     import socket
     runner.synth(folder / "d.h5", 40)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -60,7 +60,7 @@ def a_taken_port_is_said_and_training_goes_on(folder):
         runner.train(folder, train__epochs=1, metrics__port=port).expect(0, f"127.0.0.1:{port}", "finished: all")
 
 
-def a_progress_bar_leaves_the_step_lines_to_the_log(folder):
+def with_a_progress_bar_step_lines_are_only_in_the_log(folder):
     runner.synth(folder / "d.h5", 40)
     result = runner.train(folder, train__epochs=1, run__name="bar", run__progress="bar").expect(0, "\033[K")
     assert "| step 1/" not in result.output and "| step 1/" in (folder / "runs/bar/log.txt").read_text(), result.output
@@ -80,5 +80,5 @@ def the_installed_program_runs_from_any_folder(folder):
     assert done.returncode == 0 and "finished: all" in done.stdout, done.stdout
 
 
-runner.main([head_pose_from_the_300w_lp_layout, head_pose_from_the_biwi_layout, a_taken_port_is_said_and_training_goes_on,
-             a_progress_bar_leaves_the_step_lines_to_the_log, the_installed_program_runs_from_any_folder])
+runner.main([head_pose_from_the_300w_lp_layout, head_pose_from_the_biwi_layout, a_taken_port_is_reported_and_training_continues,
+             with_a_progress_bar_step_lines_are_only_in_the_log, the_installed_program_runs_from_any_folder])

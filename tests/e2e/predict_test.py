@@ -1,4 +1,4 @@
-"""dtrain predict: rows of text for a data file, by any number of ranks, and what it says when something is wrong."""
+"""dtrain predict: rows of text for data files and raw files, from any number of ranks, and its messages when something is wrong."""
 
 import csv
 import io
@@ -17,14 +17,14 @@ ANGLES = ["yaw", "pitch", "roll"]
 
 
 def trained(folder, samples=60):
-    """A run `r` on d.h5, of one epoch."""
+    """A run `r` of one epoch on d.h5."""
     runner.synth(folder / "d.h5", samples)
     options = {**runner.SMALL, "data.file": "d.h5", "train.epochs": 1, "run.name": "r"}
     runner.run(runner.flags(options), cwd=folder).expect(0, "finished: all")
 
 
 def predict(folder, arguments, np=None, code=0):
-    """Standard output, standard error."""
+    """Returns standard output and standard error."""
     done = subprocess.run(runner.command(["predict", "runs/r", *arguments], np), cwd=folder, env=runner.environment(),
                           stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
     assert done.returncode == code, (done.returncode, done.stdout[-2000:], done.stderr.decode()[-4000:])
@@ -39,8 +39,8 @@ def angles(rows):
     return np.array([[float(row[name]) for name in ANGLES] for row in rows])
 
 
-def macro(said, right):
-    """Precision, recall and F1 as scikit-learn's macro averages, with 0 for what is undefined."""
+def macro_averages(said, right):
+    """Precision, recall and F1 as scikit-learn's macro averages, with 0 where they are undefined."""
     scores = []
     for kind in set(said) | set(right):
         hits = sum(a == b == kind for a, b in zip(said, right))
@@ -60,7 +60,7 @@ def targets_of(path, split):
 
 
 def evaluated(folder, *options):
-    """What eval says of the run `r`, as JSON on its standard output, with nothing else there."""
+    """The report of eval on the run `r`: JSON, which is all that its standard output has."""
     done = subprocess.run(runner.command(["eval", "runs/r", "--batch-size", "4", "--json", "-", *options]), cwd=folder, env=runner.environment(),
                           stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr.decode()
@@ -68,7 +68,7 @@ def evaluated(folder, *options):
 
 
 def evaluation_is_that_of_the_run(folder):
-    """The newest checkpoint's validation, in metrics.jsonl and by eval: metrics and tables."""
+    """Compares the validation of the newest checkpoint in metrics.jsonl with that of eval: metrics and tables."""
     ours = evaluated(folder, "--split", "val")
     theirs = [record for record in runner.metrics(folder / "runs/r", "eval") if record["split"] == "val"][-1]
     assert f"step_{theirs['step']:08}" in ours["checkpoint"] and ours["samples"] == theirs["samples"] > 0, (ours, theirs)
@@ -79,7 +79,7 @@ def evaluation_is_that_of_the_run(folder):
 
 
 def metrics_of(task, rows, targets, names):
-    """What evaluation should say, from the rows of predict alone."""
+    """The metrics that evaluation should report, computed only from the rows of predict."""
     if task == "headpose":
         errors = np.abs(angles(rows) - np.array(targets)).mean(0)
         return {"mae": errors.mean(), **{f"mae_{name}": error for name, error in zip(ANGLES, errors)}}
@@ -87,7 +87,7 @@ def metrics_of(task, rows, targets, names):
         right = [np.array(row["order"].split(), int) == target for row, target in zip(rows, targets)]
         return {"position_accuracy": np.concatenate(right).mean(), "sequence_accuracy": np.mean([r.all() for r in right])}
     said, right = [row["class"] for row in rows], [names[target] for target in targets]
-    precision, recall, f1 = macro(said, right)
+    precision, recall, f1 = macro_averages(said, right)
     share = np.mean([a == b for a, b in zip(said, right)])
     if task == "sequence":
         return {"accuracy": share, "macro_f1": f1}
@@ -98,7 +98,7 @@ def metrics_of(task, rows, targets, names):
 
 
 def same_row(row, other):
-    """Numbers to rounding (a batch of others may be padded to another length), anything else exactly."""
+    """Numbers are equal except for rounding (another batch may be padded to another length), everything else exactly."""
     def same(a, b):
         try:
             return np.allclose([float(x) for x in a.split()], [float(x) for x in b.split()], rtol=1e-3, atol=1e-3)
@@ -108,8 +108,8 @@ def same_row(row, other):
 
 
 def raw_files_and_evaluation_agree(folder, task, layout, raw, options, converter=None, size=()):
-    """Trained on the converted raw files of `synth`: the rows of the raw files are those of the data file, and the rows of its test
-    split give the metrics of eval."""
+    """A network trained on the converted raw files of `synth` predicts the same rows from the raw files and from the data file, and
+    the rows of the test split give the metrics of eval."""
     runner.run(["synth", task, "--layout", layout, "--samples", 80, "--out", raw, *size], cwd=folder).expect(0)
     runner.run(["convert", converter or task, raw, "--out", "d.h5"], cwd=folder).expect(0)
     runner.run(runner.flags({**runner.SMALL, "task": task, "data.file": "d.h5", "run.name": "r", **options}), cwd=folder).expect(0, "finished: all")
@@ -134,7 +134,7 @@ def raw_files_and_evaluation_agree(folder, task, layout, raw, options, converter
 
 def classify_is_the_same_from_pictures(folder):
     raw_files_and_evaluation_agree(folder, "classify", "images", "pics", {"model.name": "simple_cnn"}, "images", ("--size", 64))
-    bad_files_among_good_ones(folder)
+    bad_files_among_good_files(folder)
 
 
 def sequence_is_the_same_from_npy(folder):
@@ -159,11 +159,11 @@ def sequence_is_the_same_from_npy(folder):
 
 def pointer_is_the_same_from_npz(folder):
     raw_files_and_evaluation_agree(folder, "pointer", "npz", "sets.npz", {"model.hidden": 16})
-    sets_that_are_too_long_are_bad_ones(folder)
+    sets_that_are_too_long_are_bad(folder)
 
 
-def sets_that_are_too_long_are_bad_ones(folder):
-    """Trained on sets of up to 10: one of 14 is named, with both numbers, and the others are predicted."""
+def sets_that_are_too_long_are_bad(folder):
+    """The network is trained on sets of up to 10: each set of 14 is named, with both numbers, and the others are predicted."""
     rng = np.random.default_rng(1)
     lengths = np.array([4, 14, 10] * 6)
     order = np.full((len(lengths), 14), -1)
@@ -200,7 +200,7 @@ def the_rows_of_a_split_give_its_metrics(folder):
     for words in ["warm-up     first batch ", "samples/s (1 rank, after the first batch)", "latency     p50 ", ", p90 ", ", p99 "]:
         assert words in talk, (words, talk)
 
-    # The right answers are not asked for: they may be unknown, or wrong.
+    # Targets are not read: they may be unknown or wrong.
     with h5py.File(folder / "d.h5", "r+") as f:
         f["targets"][...] = np.nan
     assert predict(folder, ["d.h5", "--split", "test", "--batch-size", "4"])[0] == out
@@ -209,7 +209,7 @@ def the_rows_of_a_split_give_its_metrics(folder):
 def any_number_of_ranks_gives_the_same_bytes(folder):
     trained(folder, 47)
     for extra, worlds in [(["--batch-size", "5"], [1, 2, 3]), (["--batch-size", "5", "--format", "jsonl"], [3]),
-                          (["--split", "val", "--batch-size", "64"], [3])]:  # the last: a single batch, two ranks have nothing
+                          (["--split", "val", "--batch-size", "64"], [3])]:  # the last one is a single batch, so that two ranks have none
         alone = predict(folder, ["d.h5", *extra])[0]
         for ranks in worlds:
             predict(folder, ["d.h5", *extra, "--out", f"{ranks}.txt", "--force"], np=ranks)
@@ -218,7 +218,7 @@ def any_number_of_ranks_gives_the_same_bytes(folder):
         assert "--split" in extra or len(set(names)) == len(names) == 47 + ("jsonl" not in extra), names
 
 
-def rows_alone_are_on_the_standard_output(folder):
+def standard_output_has_only_rows(folder):
     trained(folder, 24)
     out, talk = predict(folder, ["d.h5", "--format", "jsonl", "--batch-size", "5"], np=2)
     records = [json.loads(line) for line in out.splitlines()]
@@ -229,7 +229,7 @@ def rows_alone_are_on_the_standard_output(folder):
     assert sorted(p.name for p in folder.iterdir()) == ["d.h5", "rows.jsonl", "runs"]
 
 
-def names_of_any_kind_come_back(folder):
+def names_of_any_kind_are_preserved(folder):
     trained(folder, 24)
     odd = ["a,b.jpg", 'say "hi".jpg', "two\nlines.jpg", "Zoë 猫.jpg", " blanks ", "'", "a\r.jpg", ",", '"'] + [f"plain/{i}.jpg" for i in range(15)]
     names = [name.encode() for name in odd]
@@ -241,15 +241,15 @@ def names_of_any_kind_come_back(folder):
     assert [row["input"] for row in table(out)] == odd
     lines, _ = predict(folder, ["d.h5", "--format", "jsonl"], np=2)
     assert [json.loads(line)["input"] for line in lines.splitlines()] == odd
-    with h5py.File(folder / "d.h5", "r+") as f:  # no name at all: the sample's number
+    with h5py.File(folder / "d.h5", "r+") as f:  # without names, the number of the sample
         del f["source"]
         f["source/bytes"], f["source/offsets"] = np.zeros(0, np.uint8), np.zeros(25, np.int64)
     out, _ = predict(folder, ["./d.h5", "--split", "all"])
     assert [row["input"] for row in table(out)] == [f"./d.h5#{i}" for i in range(24)]
 
 
-def bad_files_among_good_ones(folder):
-    # Names of any kind, a quoted pattern, a file given twice.
+def bad_files_among_good_files(folder):
+    # Names of any kind, a quoted pattern, a file that is given twice.
     picture = next(folder.glob("pics/**/*.jpg"), None) or next(folder.glob("pics/**/*.png"))
     names = ["a,b", 'say "hi"', "two\nlines", "Zoë 猫", "z[1]"]
     (folder / "odd").mkdir()
@@ -264,11 +264,11 @@ def bad_files_among_good_ones(folder):
         assert [r["input"] for r in records] == sorted([f"odd/{n}{picture.suffix}" for n in names] + ["odd/broken.jpg", "odd/cut.png"])
         assert ["error" in r for r in records] == [r["input"] in ["odd/broken.jpg", "odd/cut.png"] for r in records], records
         assert "2 of 7 inputs could not be predicted" in talk, talk
-    _, talk = predict(folder, ["odd", "none.jpg", "--out", "rows.csv"], np=2, code=65)  # before anything starts
+    _, talk = predict(folder, ["odd", "none.jpg", "--out", "rows.csv"], np=2, code=65)  # found before anything starts
     assert talk.count("no such file or folder: none.jpg") == 1 and not (folder / "rows.csv").exists(), talk
 
 
-def outputs_that_fail_are_said(folder):
+def failing_outputs_are_reported(folder):
     trained(folder, 24)
     (folder / "old.csv").write_text("old")
     for np_ in [None, 2]:
@@ -282,7 +282,7 @@ def outputs_that_fail_are_said(folder):
     _, talk = predict(folder, ["d.h5", "--out", "runs"], code=73)
     assert "is a folder" in talk
     runner.run(["eval", "runs/r", "--json", "d.h5"], cwd=folder).expect(73, "d.h5 exists")
-    # A reader that goes away: no death by signal, no hang, one line.
+    # The reader closes the pipe: one message, no death by signal, no hang.
     with subprocess.Popen(runner.command(["predict", "runs/r", "d.h5", "--batch-size", "1"]), cwd=folder, env=runner.environment(),
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
@@ -302,12 +302,12 @@ def outputs_that_fail_are_said(folder):
         talk = process.communicate(timeout=120)[1]
         assert process.returncode == 130 and "interrupted: the predictions are not whole" in talk, (process.returncode, talk)
     (folder / "long.h5").unlink()
-    # Nothing half-written is left, and what was there stays.
+    # No partial file is left, and existing files are unchanged.
     assert (folder / "old.csv").read_text() == "old"
     assert sorted(p.name for p in folder.iterdir()) == ["d.h5", "old.csv", "runs"]
 
 
-def wrong_arguments_are_said(folder):
+def wrong_arguments_are_reported(folder):
     trained(folder, 24)
     runner.run(["predict"], cwd=folder).expect(64, "CHECKPOINT")
     runner.run(["predict", "runs/r"], cwd=folder).expect(64, "INPUT")
@@ -327,5 +327,5 @@ def wrong_arguments_are_said(folder):
 
 
 runner.main([the_rows_of_a_split_give_its_metrics, any_number_of_ranks_gives_the_same_bytes,
-             rows_alone_are_on_the_standard_output, names_of_any_kind_come_back, classify_is_the_same_from_pictures,
-             sequence_is_the_same_from_npy, pointer_is_the_same_from_npz, outputs_that_fail_are_said, wrong_arguments_are_said])
+             standard_output_has_only_rows, names_of_any_kind_are_preserved, classify_is_the_same_from_pictures,
+             sequence_is_the_same_from_npy, pointer_is_the_same_from_npz, failing_outputs_are_reported, wrong_arguments_are_reported])

@@ -1,8 +1,8 @@
 """A real Prometheus server, with the shipped configuration and rules, scrapes a real run on two ranks, and every expression
-of the dashboard and of the rules returns data. At the run's clean end the targets file goes, and with it the targets.
+of the dashboard and of the rules returns data. When the run ends normally, it removes the targets file, and so the targets.
 
-DTRAIN is the binary to test. Without it DTRAIN_DEMO (tests/monitoring/exposition_demo.cpp) takes its place, as two
-processes with made-up steps: for work on the dashboard."""
+DTRAIN is the binary to test. Without it, DTRAIN_DEMO (tests/monitoring/exposition_demo.cpp) is used instead, as two
+processes with invented steps: for work on the dashboard."""
 
 import json
 import os
@@ -23,7 +23,7 @@ import yaml
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "monitoring"))
 import board as shipped  # noqa: E402
 
-LINGER = 30  # seconds that the endpoints outlive the last step: time for the last scrapes
+LINGER = 30  # seconds that the endpoints stay open after the last step, for the last scrapes
 
 
 class Failure(Exception):
@@ -37,7 +37,7 @@ def free_port():
 
 
 def adapted_config(folder, runs):
-    """The shipped prometheus.yml, with this test's paths and a faster pace."""
+    """The shipped prometheus.yml, with the paths of this test and shorter intervals."""
     config = yaml.safe_load((shipped.MONITORING / "prometheus" / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     config["rule_files"] = [str(shipped.RULES)]
@@ -82,7 +82,7 @@ class Prometheus:
 
 
 def start_run(folder, runs):
-    """The processes of the run, and its targets files."""
+    """Returns the processes of the run and its targets files."""
     log = (folder / "run.log").open("w")
     if "DTRAIN" in os.environ:
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "2", os.environ["DTRAIN"], "--epochs", "2",
@@ -110,7 +110,7 @@ def check_labels(server):
         if doubled:
             raise Failure(f"honor_labels is not in effect: {doubled} in {series['metric']}")
     if len(server.query("dtrain_loss{split='train'}")) != 1:
-        raise Failure("the training loss of a job is one series")
+        raise Failure("the training loss of a job is not exactly one series")
 
 
 def test(folder):
@@ -129,7 +129,7 @@ def test(folder):
         server.wait_until("both ranks up", both_up, 300)
         for target in targets:
             if not target.exists():
-                raise Failure(f"{target} is missing while the run goes on")
+                raise Failure(f"{target} is missing while the run continues")
         expressions = shipped.dashboard_expressions(shipped.load_board()) + shipped.rule_expressions()
         lacking = expressions
 
@@ -153,8 +153,8 @@ def test(folder):
                 raise Failure(f"the run ended with {code}")
         left = [str(t) for t in targets if t.exists()]
         if left:
-            raise Failure(f"still there after a clean end: {left}")
-        server.wait_until("the targets are forgotten", lambda: not server.query('up{job="dtrain"}'), 60)
+            raise Failure(f"still there after the run ended normally: {left}")
+        server.wait_until("the targets are removed", lambda: not server.query('up{job="dtrain"}'), 60)
     finally:
         for process in processes:
             if process.poll() is None:

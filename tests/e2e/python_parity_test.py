@@ -1,6 +1,6 @@
-"""dtrain against PyTorch in Python, from equal weights on equal data: losses, parameters and gradients.
+"""dtrain compared with PyTorch in Python, from equal weights on equal data: losses, parameters and gradients.
 
-The global batch is the whole set, so that the order of samples does not matter; no augmentation, no dropout.
+The global batch is the whole data set, so that the order of samples does not matter. No augmentation, no dropout.
 """
 
 import math
@@ -20,7 +20,7 @@ from cnn_lstm_reference import CnnLstm
 sys.path.append(str(runner.SOURCE / "tests/models"))
 from pointer_network import PointerNetwork
 
-torch.set_num_threads(1)  # on both sides: the kernels sum in an order that depends on it
+torch.set_num_threads(1)  # on both sides, because the order of the kernels' sums depends on it
 MEAN, STD = np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
 SAMPLES, STEPS, SIZE = 12, 20, 64
 PLAIN = {**runner.SMALL, "data.file": "d.h5", "model.image_size": SIZE, "model.dropout": 0, "train.batch_size": SAMPLES,
@@ -31,7 +31,7 @@ PLAIN = {**runner.SMALL, "data.file": "d.h5", "model.image_size": SIZE, "model.d
 
 
 class HeadposeCnn(nn.Module):
-    """The network of the product's table, written anew in Python with dtrain's parameter names."""
+    """dtrain's headpose_cnn, written again in Python with dtrain's parameter names."""
 
     def __init__(self):
         super().__init__()
@@ -47,7 +47,7 @@ class HeadposeCnn(nn.Module):
 
 
 class SimpleCnn(nn.Module):
-    """The other network of that table."""
+    """dtrain's simple_cnn, with dtrain's parameter names."""
 
     def __init__(self, outputs):
         super().__init__()
@@ -75,7 +75,7 @@ def network(name, outputs=3):
 
 
 class Headpose:
-    """What a task is in Python: number of outputs, targets as the network wants them, the mean loss, dtrain's flags."""
+    """A task in Python: number of outputs, targets as the network needs them, the mean loss, dtrain's flags."""
 
     outputs, flags = 3, {}
 
@@ -134,13 +134,13 @@ def dataset(folder, samples=SAMPLES):
 
 
 def samples_of_rows(file, name):
-    """Of each sample, its rows of the dataset: samples differ in length."""
+    """The rows of each sample in the dataset; samples differ in length."""
     offsets = file[name + "/offsets"][...]
     return [torch.from_numpy(file[name + "/values"][a:b]) for a, b in zip(offsets, offsets[1:])]
 
 
 def dataset_of_classes(folder, samples=SAMPLES):
-    """The same pictures, in the three classes of where the head looks; the fourth has no sample."""
+    """The same pictures in three classes by where the head looks; the fourth class has no sample."""
     dataset(folder, samples)
     with h5py.File(folder / "d.h5", "r+") as f:
         yaw = f["targets"][...][:, 0]
@@ -157,7 +157,7 @@ def train_in_dtrain(folder, name, np, **options):
 
 
 def check_training(what, model, losses, ours, weights, bound):
-    """In float64: the loss of each step, then parameters and statistics."""
+    """Compares in float64: the loss of each step, then parameters and statistics."""
     for step, (a, b) in enumerate(zip(losses, ours, strict=True)):
         assert abs(a - b) <= bound * max(1, abs(a)), (what, step + 1, a, b)
     worst = 0
@@ -165,12 +165,12 @@ def check_training(what, model, losses, ours, weights, bound):
         assert weights[name].shape == value.shape, name
         if value.is_floating_point():
             worst = max(worst, ((weights[name] - value).abs().max() / max(1, value.abs().max())).item())
-    print(f"        {what}: parameters and statistics differ by {worst:.1e} at most")
+    print(f"        {what}: parameters and statistics differ by at most {worst:.1e}")
     assert worst <= bound, (what, worst)
 
 
 def check_first_gradients_and_losses(what, run, gradients, losses, ours, prefix=""):
-    """In float32. After one step AdamW's first moment is the gradient × (1 - beta1)."""
+    """Compares in float32. After one step, the first moment of AdamW is the gradient × (1 - beta1)."""
     moments = load_file(run / "checkpoints/step_00000001/optimizer.safetensors")
     worst = 0
     for name, gradient in gradients.items():
@@ -178,7 +178,7 @@ def check_first_gradients_and_losses(what, run, gradients, losses, ours, prefix=
         error = ((mine - gradient).abs().max() / gradient.abs().max()).item()
         assert error <= 1e-4, (what, name, error)
         worst = max(worst, error)
-    print(f"        {what} float32: gradients differ by {worst:.1e} of the tensor's maximum at most")
+    print(f"        {what} float32: gradients differ by at most {worst:.1e} of the tensor's maximum")
     for step, (a, b) in enumerate(zip(losses, ours, strict=True)):
         assert abs(a - b) <= 1e-2 * max(abs(a), 1e-3), (what, step + 1, a, b)
 
@@ -195,7 +195,7 @@ def float64(folder, model_name, optimizer_name, bound, lr=None, task=Headpose(),
                "adamw": {"optimizer.lr": lr, "optimizer.weight_decay": 0.01},
                "adam": {"optimizer.lr": lr, "optimizer.weight_decay": 1e-4}}[optimizer_name]
     inputs, targets = data(folder, torch.float64, task)
-    with ThreadPoolExecutor() as pool:  # both at once: each has one thread
+    with ThreadPoolExecutor() as pool:  # both at once, with one thread each
         run = pool.submit(train_in_dtrain, folder, f"{model_name}-{optimizer_name}", 1,
                           **{"train.amp": "fp64", "model.name": model_name, "optimizer.name": optimizer_name, **options, **task.flags, **more})
         losses, _ = train_in_python(model, inputs, targets, make(model.parameters()), task)
@@ -216,7 +216,7 @@ def float64_headpose_cnn_adamw_and_adam(folder):
 
 def float64_resnet18(folder):
     dataset(folder)
-    float64(folder, "resnet18", "sgd", 1e-12, lr=0.001)  # at 0.01 these few samples make it chaotic: rounding grows 10^4-fold
+    float64(folder, "resnet18", "sgd", 1e-12, lr=0.001)  # at 0.01 training on so few samples is chaotic: rounding errors grow 10^4-fold
     float64(folder, "resnet18", "adamw", 1e-10)
 
 
@@ -249,7 +249,7 @@ def float32(folder, model_name, lr, task=Headpose()):
 def float32_gradients_and_losses(folder):
     dataset(folder)
     float32(folder, "headpose_cnn", 1e-4)
-    float32(folder, "resnet18", 1e-5)  # Adam turns rounding of tiny gradients into whole steps: small ones
+    float32(folder, "resnet18", 1e-5)  # a low rate, because Adam turns rounding errors of tiny gradients into whole steps
 
 
 def classes_in_float64(folder):
@@ -259,33 +259,33 @@ def classes_in_float64(folder):
 
 
 def classes_in_float64_mobilenet_v2(folder):
-    # Batch norm over the 48 values per channel of the last stages makes these few pictures chaotic at the usual rates: in
-    # Python alone, one weight changed by 2^-52 of itself (the layout made contiguous) changes the losses of SGD at 0.001 by
-    # 2.0e-12 (1.5e-12) at step 5, 1.1e-8 (1.4e-9) at step 10 and 6.3e-3 (9.8e-3) at step 20; at 1e-4 by 4.4e-10 at step 20.
-    # Two threads instead of one change Python's first loss by 2.7e-14 already; dtrain's is 1.4e-14 away.
+    # Batch norm over the 48 values per channel in the last stages makes training on so few pictures chaotic at the usual rates.
+    # In Python alone, changing one weight by 2^-52 of itself (or making the layout contiguous) changes the losses of SGD at 0.001
+    # by 2.0e-12 (1.5e-12) at step 5, 1.1e-8 (1.4e-9) at step 10 and 6.3e-3 (9.8e-3) at step 20; at 1e-4 by 4.4e-10 at step 20.
+    # Two threads instead of one change the first loss of Python by 2.7e-14; that of dtrain differs by 1.4e-14.
     # At 1e-5 the losses change by 1.7e-15 and the parameters by 6.5e-15 (AdamW: 2.2e-16 and 1.1e-11; at 1e-4 7.5e-11,
-    # close to the bound), and the loss still falls from 1.46 to 0.94 (0.76): there the bounds tell a defect from rounding.
-    # dtrain against Python there: losses 3.2e-14, parameters 1.2e-13 (AdamW: 5.1e-14 and 1.8e-11).
+    # close to the bound), and the loss still falls from 1.46 to 0.94 (0.76): the bounds separate a defect from rounding.
+    # At this rate dtrain differs from Python by 3.2e-14 in the losses and 1.2e-13 in the parameters (AdamW: 5.1e-14 and 1.8e-11).
     dataset_of_classes(folder)
     float64(folder, "mobilenet_v2", "sgd", 1e-12, lr=1e-5, task=Classify())
     float64(folder, "mobilenet_v2", "adamw", 1e-10, lr=1e-5, task=Classify())
 
 
 def classes_in_float64_resnet50(folder):
-    # Four pictures, for time. Blocks that start near the identity (bn3 at 0.1; torchvision's zero_init_residual starts them at
-    # 0, with no gradient inside) keep their 16 values per channel of the last stage from being chaotic: in Python alone one
-    # weight changed by 2^-52 of itself then changes the losses of SGD at 0.001 by 3.3e-16 and the parameters by 1.7e-15
-    # (AdamW at 1e-5: 4.4e-16 and 4.9e-15); with bn3 at 1 those of SGD by 0.42 and 0.31 even at 1e-5. The loss falls from 1.5
-    # to 0.4 (0.7).
+    # Four pictures, to save time. Training with 16 values per channel in the last stage is not chaotic if the blocks start near
+    # the identity (bn3 at 0.1; torchvision's zero_init_residual starts them at 0, with no gradient inside). In Python alone,
+    # changing one weight by 2^-52 of itself then changes the losses of SGD at 0.001 by 3.3e-16 and the parameters by 1.7e-15
+    # (AdamW at 1e-5: 4.4e-16 and 4.9e-15); with bn3 at 1 it changes those of SGD by 0.42 and 0.31 even at 1e-5. The loss falls
+    # from 1.5 to 0.4 (0.7).
     dataset_of_classes(folder, 4)
     float64(folder, "resnet50", "sgd", 1e-12, lr=1e-3, task=Classify(), **{"train.batch_size": 4})
     float64(folder, "resnet50", "adamw", 1e-10, lr=1e-5, task=Classify(), **{"train.batch_size": 4})
 
 
 def classes_in_float32(folder):
-    # Not mobilenet_v2: over so few pictures its float32 gradients are mostly magnified rounding. Python's own are 2.3e-2 off
-    # those of float64, dtrain's 1.7e-1 (the pixels differ in their last bit). tests/models/parity_test.py compares them on
-    # equal inputs, where they are the same bits.
+    # Not mobilenet_v2: with so few pictures its float32 gradients are mostly amplified rounding errors. Those of Python differ
+    # from float64 by 2.3e-2, those of dtrain by 1.7e-1 (the pixels differ in their last bit). tests/models/parity_test.py compares
+    # them on equal inputs, where they have the same bits.
     dataset_of_classes(folder)
     float32(folder, "simple_cnn", 1e-4, task=Classify())
 
@@ -302,7 +302,7 @@ def keyed(key, *rest):
 
 
 def hidden_rows(seed, epoch, lengths, longest, share, span):
-    """The rows that the encoder phase hides: src/models/masked_noise_body.h, in Python's integers."""
+    """The rows that the encoder phase masks: src/models/masked_noise_body.h, with Python integers."""
     hidden = torch.zeros(len(lengths), longest, dtype=torch.bool)
     for i, length in enumerate(lengths.tolist()):
         key = keyed(2, seed, epoch, i)
@@ -327,7 +327,7 @@ def dataset_of_sequences(folder, dtype):
 
 
 def train_sequence_in_python(model, rows, lengths, targets, make, encoder_epochs=ENCODER_EPOCHS):
-    """Both phases, each with an optimizer of its own; the encoder at its own rate in the second."""
+    """Trains both phases, each with its own optimizer; the encoder has its own rate in the second."""
     losses, first_gradients = [], None
     encoder = [p for part in (model.conv1, model.bn1, model.conv2, model.bn2, model.lstm) for p in part.parameters()]
     groups = {"encoder": [(encoder, 1), (model.reconstruct.parameters(), 1)], "classifier": [(encoder, ENCODER_RATIO), (model.fc.parameters(), 1)]}
@@ -382,10 +382,10 @@ def float64_sequence_both_phases(folder):
 
 
 def float32_sequence_gradients_and_losses(folder):
-    # The first step's gradients are those of the phase that comes first: once the encoder's, once the classifier's.
+    # The gradients of the first step belong to the phase that comes first: once the encoder phase, once the classifier phase.
     rows, lengths, targets, classes = dataset_of_sequences(folder, torch.float32)
     initial = initial_sequence_network(folder, rows.shape[2], classes)
-    for phase, encoder_epochs, prefix in (("encoder", ENCODER_EPOCHS, "encoder/"), ("classifier", 0, "")):  # named if there are two
+    for phase, encoder_epochs, prefix in (("encoder", ENCODER_EPOCHS, "encoder/"), ("classifier", 0, "")):  # the prefix is used if there are two phases
         model = CnnLstm(rows.shape[2], classes, HIDDEN)
         model.load_state_dict(initial)
         losses, gradients = train_sequence_in_python(
@@ -403,7 +403,7 @@ SETS = 23  # two ranks have 12 and 11 of them
 
 
 def dataset_of_sets(folder):
-    """Padded with zeros, the order with -1."""
+    """The sets are padded with zeros, the order with -1."""
     runner.run(["synth", "pointer", "--samples", SETS, "--max-length", 9, "--out", folder / "d.h5"]).expect(0)
     with h5py.File(folder / "d.h5", "r+") as f:
         train_on_all(f)
@@ -415,8 +415,8 @@ def dataset_of_sets(folder):
 
 
 def float64_pointer(folder):
-    # The sum over all elements of the global batch is divided by their number once: how the sets come together in
-    # micro-batches (each with a padding of its own) and on ranks changes nothing.
+    # The sum over all elements of the global batch is divided once by their number: how the sets are distributed over
+    # micro-batches (each with its own padding) and ranks does not matter.
     sets, lengths, order = dataset_of_sets(folder)
     torch.manual_seed(3)
     initial = PointerNetwork().state_dict()

@@ -1,4 +1,4 @@
-"""A resumed run is the run that was not interrupted: bit by bit at the same world size, by its samples at any other."""
+"""A resumed run equals a run that was not interrupted: bit by bit at the same world size, in its samples at any other."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ def compare(folder, np, amp):
     tag = f"{amp}{np}"
     options = {**OPTIONS, "train.amp": amp}
     whole = runner.run(runner.flags({**options, "run.name": "whole" + tag}), np=np, cwd=folder).expect(0)
-    # a checkpoint in the middle, taken up under another name
+    # resumes from a checkpoint in the middle, under another name
     part = runner.run(["--resume", f"runs/whole{tag}/checkpoints/step_00000020"] + runner.flags({**options, "run.name": "part" + tag}),
                       np=np, cwd=folder).expect(0, "step 20 of")
     first, second = losses(folder, "whole" + tag), losses(folder, "part" + tag)
@@ -33,7 +33,7 @@ def compare(folder, np, amp):
         assert first[step] == second[step], (step, first[step], second[step])
     assert final_weights(folder, "whole" + tag) == final_weights(folder, "part" + tag)
     assert runner.ledger(whole) == runner.ledger(part)
-    # saving never changes the run: the same without any checkpoint on the way
+    # saving never changes the run: it is the same without intermediate checkpoints
     quiet = runner.run(runner.flags({**options, "run.name": "quiet" + tag, "checkpoint.every": "never", "train.eval_every": "1000e"}),
                        np=np, cwd=folder).expect(0)
     assert final_weights(folder, "whole" + tag) == final_weights(folder, "quiet" + tag)
@@ -56,7 +56,7 @@ def same_samples_at_another_world_size(folder):
         assert runner.ledger(part) == runner.ledger(whole)
 
 
-def asked_to_stop_saves_and_leaves_with_75(folder):
+def a_stop_request_saves_and_exits_with_75(folder):
     runner.synth(folder / "d.h5", 75)
     options = {**OPTIONS, "train.max_steps": 100000, "train.epochs": 100000, "checkpoint.every": "never", "run.name": "r"}
     with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
@@ -80,7 +80,7 @@ def without_mpirun_ctrl_c_saves(folder):
             running.wait(60).expect(75, "stopped on request at step")
 
 
-def resume_auto_starts_what_is_not_there(folder):
+def resume_auto_starts_a_run_that_does_not_exist(folder):
     runner.synth(folder / "d.h5", 40)
     options = {**runner.SMALL, "data.file": "d.h5", "run.name": "fresh", "train.epochs": 1}
     runner.run(["--resume", "auto"] + runner.flags(options), cwd=folder).expect(0, "finished: all")
@@ -89,7 +89,7 @@ def resume_auto_starts_what_is_not_there(folder):
     runner.run(["--resume", "auto"] + runner.flags({k: v for k, v in options.items() if k != "run.name"}), cwd=folder).expect(78, "--name")
 
 
-def by_minutes_and_the_newest_and_best_are_kept(folder):
+def saves_by_minutes_and_keeps_the_newest_and_the_best(folder):
     runner.synth(folder / "d.h5", 75)
     options = {**OPTIONS, "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "train.eval_every": "100000e",
                "checkpoint.every": "0.01m", "checkpoint.keep_last": 2}
@@ -100,7 +100,7 @@ def by_minutes_and_the_newest_and_best_are_kept(folder):
     kept = sorted(p.name for p in (folder / "runs/r/checkpoints").iterdir())
     assert len(kept) == 2 and result.output.rsplit("saved runs/r/checkpoints/", 1)[1].startswith(kept[-1]), kept
 
-    # a rate that ruins the weights: the best is not among the newest, and is kept besides
+    # a learning rate that ruins the weights: the best checkpoint is not among the newest, and is kept too
     options = {**OPTIONS, "run.name": "best", "optimizer.lr": 30, "schedule.name": "constant", "train.max_steps": 40, "checkpoint.every": "4s",
                "checkpoint.keep_last": 1, "checkpoint.keep_best": True, "train.eval_every": "1e"}
     runner.run(runner.flags(options), np=2, cwd=folder).expect(0)
@@ -110,7 +110,7 @@ def by_minutes_and_the_newest_and_best_are_kept(folder):
     assert kept == sorted({f"step_{best:08}", "step_00000040"}), (kept, maes)
 
 
-def a_run_is_trained_once_at_a_time(folder):
+def two_processes_cannot_train_one_run(folder):
     runner.synth(folder / "d.h5", 75)
     options = {**OPTIONS, "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "checkpoint.every": "5s"}
     again = ["--resume", "auto"] + runner.flags(options)
@@ -129,6 +129,6 @@ def a_run_is_trained_once_at_a_time(folder):
         0, "resumed", "finished: all")
 
 
-runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, asked_to_stop_saves_and_leaves_with_75,
-             without_mpirun_ctrl_c_saves, resume_auto_starts_what_is_not_there, a_run_is_trained_once_at_a_time,
-             by_minutes_and_the_newest_and_best_are_kept])
+runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, a_stop_request_saves_and_exits_with_75,
+             without_mpirun_ctrl_c_saves, resume_auto_starts_a_run_that_does_not_exist, two_processes_cannot_train_one_run,
+             saves_by_minutes_and_keeps_the_newest_and_the_best])

@@ -1,4 +1,4 @@
-// A disk that takes a second for each fsync, for a program that is started with LD_PRELOAD.
+// Simulates a disk on which each fsync takes a second, for a program that is started with LD_PRELOAD.
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -21,7 +21,7 @@ def train(folder, name, ranks, batch, options):
 
 
 def difference(one, other):
-    """Largest difference of losses, weights and running statistics, relative where they are above 1."""
+    """The largest difference of losses, weights and running statistics, relative where they exceed 1."""
     assert one[2].keys() == other[2].keys()
     pairs = [(np.array(one[1]), np.array(other[1]))] + [(v, other[2][k]) for k, v in one[2].items() if v.dtype == np.float64]
     return max((np.abs(a - b) / np.maximum(1, np.abs(a).max())).max() for a, b in pairs)
@@ -47,7 +47,7 @@ def adamw(folder):
 
 
 def shared_batch_statistics(folder):
-    runner.synth(folder / "d.h5", 66)  # a tail of 2: of three ranks one has no sample; else they have 6, 5 and 5
+    runner.synth(folder / "d.h5", 66)  # a tail of 2: one of three ranks has no sample; before, they have 6, 5 and 5
     shared = {**SGD, "train.sync_batch_norm": True}
     one = compare(folder, shared, 1e-10, [(1, 16), (2, 8), (3, 6)])
     own = train(folder, "own", 3, 6, SGD)

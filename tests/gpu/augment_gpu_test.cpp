@@ -1,5 +1,5 @@
-// The loader's way through the GPU gives the bits of its way through the CPU: the arithmetic is one body without fused
-// multiply-add, and the mean grey is an integer sum.
+// The loader gives the same bits on the GPU as on the CPU: both run the same code without fused multiply-add, and the
+// mean gray value is an integer sum.
 
 #include <gtest/gtest.h>
 #include <torch/cuda.h>
@@ -75,9 +75,9 @@ TEST_F(AugmentGpu, EqualsTheCpuToTheBit) {
   }
 }
 
-// Work on another stream than the default one, without waiting for the device: blocks and buffers must not be written
-// before their readers are through.
-TEST_F(AugmentGpu, KeepsUpWithoutTheHostWaiting) {
+// The loader uses its own stream and the host never waits for the device: blocks and buffers must not be overwritten
+// before the device has read them.
+TEST_F(AugmentGpu, IsCorrectWhenTheHostDoesNotWait) {
   const MemoryStore store(64, 32, 32);
   std::vector<int64_t> ids(64);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
@@ -100,7 +100,7 @@ TEST_F(AugmentGpu, KeepsUpWithoutTheHostWaiting) {
     ASSERT_TRUE(at::allclose(sums[i].cpu(), expected[i], 1e-9, 1e-9)) << "batch " << i;
 }
 
-// Rows go by the same road, in blocks that grow, and classes of any type arrive as they are stored.
+// Rows use the same path, with blocks that grow, and targets of any type arrive as they are stored.
 TEST_F(AugmentGpu, RowsEqualTheCpusWhileTheHostRunsAhead) {
   for (const bool orders : {true, false}) {
     dtrain::testing::RowStore store(200, 300, orders);

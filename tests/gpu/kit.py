@@ -1,7 +1,7 @@
-"""What tests/gpu/run runs, and how: from a build of this tree, or from a bundle made elsewhere by tests/gpu/bundle.
+"""What tests/gpu/run runs, and how: from a build of this tree, or from a bundle that tests/gpu/bundle made elsewhere.
 
-A test is {"name", "command", "environment", "timeout"}; in a bundle's tests.json the places of the machine that made it
-stand as {bin}, {source}, {python} and {mpirun}.
+A test is {"name", "command", "environment", "timeout"}. In the tests.json of a bundle, the paths of the machine that made it
+are replaced by {bin}, {source}, {python} and {mpirun}.
 """
 import json
 import os
@@ -14,7 +14,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 
 def gpu_tests(build):
-    """The tests labelled gpu of a configured build folder, with places as placeholders; and the binaries they name."""
+    """Returns the tests with the label gpu of a configured build folder, with placeholders for paths, and the binaries they run."""
     listed = json.loads(subprocess.check_output(["ctest", "--test-dir", build, "-L", "^gpu$", "--show-only=json-v1"]))
     build, tests, binaries = pathlib.Path(build).resolve(), [], set()
 
@@ -39,10 +39,10 @@ def gpu_tests(build):
 
 
 class Kit:
-    """prefix: put before every command; dtrain, mpirun and python (with torch): what to call; tests: with real places."""
+    """prefix: starts every command; dtrain, mpirun and python (with torch): paths; tests: with the paths of this machine."""
 
     def __init__(self, bundle=None, build=SOURCE / "build"):
-        venv = SOURCE / ".deps/venv/bin/python"  # what a build of this tree has; a bundle uses the torch of python3, as its `run` does
+        venv = SOURCE / ".deps/venv/bin/python"  # for a build of this tree; a bundle uses the torch of python3, as its `run` does
         self.python = os.environ.get("DTRAIN_PYTHON") or (str(venv) if not bundle and venv.exists() else sys.executable)
         if bundle:
             bundle = pathlib.Path(bundle).resolve()

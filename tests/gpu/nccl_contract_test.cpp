@@ -1,5 +1,5 @@
-// The contract on GPUs. Each rank takes the GPU of its number, modulo how many there are: the gradients' communicator
-// is NCCL's if every rank then has one of its own, else the staged one. Without a GPU all is skipped.
+// The communicator contract on GPUs. Rank r uses GPU r modulo the number of GPUs. Gradients travel over NCCL if every
+// rank has its own GPU, else over the staged communicator. Without a GPU all tests are skipped.
 
 #include <torch/torch.h>
 
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Each, GpuContract,
                                             ::testing::ValuesIn(contract::cases())),
                          [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param).name; });
 
-TEST(GpuCommunicator, IsNcclWhereEveryRankHasAGpuOfItsOwn) {
+TEST(GpuCommunicator, IsNcclWhereEveryRankHasItsOwnGpu) {
   if (without_gpu()) GTEST_SKIP() << "no GPU";
   EXPECT_EQ(make("auto")->name(), each_has_its_own() ? "nccl" : "staged");
   if (!each_has_its_own()) {
@@ -61,9 +61,9 @@ TEST(GpuCommunicator, StagedSumsHalfInFloat32) {
   contract::half_in_float32_case(*make("staged"), device_of_rank());
 }
 
-TEST(GpuCommunicator, WaitsWithoutTheHost) {
+TEST(GpuCommunicator, WaitDoesNotBlockTheHost) {
   if (without_gpu()) GTEST_SKIP() << "no GPU";
-  if (!each_has_its_own()) return;  // by way of the host it does wait
+  if (!each_has_its_own()) return;  // through the host it does wait
   const auto comm = make("nccl");
   const c10::DeviceGuard guard(device_of_rank());
   const at::Tensor busy = at::ones({4096, 4096}, at::TensorOptions(at::kFloat).device(device_of_rank()));
@@ -78,7 +78,7 @@ TEST(GpuCommunicator, WaitsWithoutTheHost) {
   const auto issued = std::chrono::steady_clock::now() - started;
   torch::cuda::synchronize();
   const auto done = std::chrono::steady_clock::now() - started;
-  EXPECT_LT(issued, done / 2) << "wait() held up the host";
+  EXPECT_LT(issued, done / 2) << "wait() blocked the host";
   EXPECT_TRUE(at::equal(tensor.cpu(), at::full({1 << 20}, comm->size(), at::kFloat)));
 }
 

@@ -1,6 +1,7 @@
-"""launch/bootstrap and its relatives from outside: options, exit codes, and that nothing to do takes no time."""
+"""launch/bootstrap and the other scripts: options, exit codes, and that they are quick if there is nothing to do."""
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import time
@@ -18,7 +19,7 @@ class Bootstrap(unittest.TestCase):
     def test_nothing_to_do_is_quick(self):
         for options in (["--tests", "--check"], ["--tests"]):
             seconds = []
-            for _ in range(3):  # the best of three: another program may have the cores for a while
+            for _ in range(3):  # the best of three, because another program may use the cores
                 begin = time.monotonic()
                 result = run("launch/bootstrap", *options)
                 seconds.append(time.monotonic() - begin)
@@ -56,25 +57,71 @@ class Bootstrap(unittest.TestCase):
 
 class Options(unittest.TestCase):
     def test_unknown_ones_are_usage_errors(self):
-        for script in ("launch/bootstrap", "launch/build", "launch/quickstart", "tests/run", "tests/gpu/bundle", "tests/gpu/run"):
+        for script in ("launch/bootstrap", "launch/build", "launch/quickstart", "tests/run", "tests/gpu/bundle", "tests/gpu/run",
+                       "tests/presets/run"):
             result = run(script, "--no-such-option")
             self.assertEqual(result.returncode, 64, f"{script}: {result.stdout}{result.stderr}")
             self.assertIn("--no-such-option", result.stderr, script)
 
     def test_values_are_checked(self):
-        for options in (["--label"], ["--label", "nightly"], ["--minutes", "soon"], ["--minutes", "0"]):
+        for options in (["--label"], ["--label", "nightly"], ["--label", ""], ["--minutes", "soon"], ["--minutes", "0"]):
             self.assertEqual(run("tests/run", *options).returncode, 64, options)
+        for options in ([], ["nightly"], ["cpu", "asan"]):
+            self.assertEqual(run("tests/presets/run", *options).returncode, 64, options)
         self.assertEqual(run("launch/quickstart", "--prefix").returncode, 64)
 
-    def test_help_tells_the_usage(self):
+    def test_help_shows_the_usage(self):
         for script in ("launch/bootstrap", "launch/quickstart", "tests/run"):
             result = run(script, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertIn(f"usage: {script}", result.stdout)
 
 
+class Labels(unittest.TestCase):
+    """Which labels tests/run asks ctest for. The long ones run only when they are named."""
+
+    def ctest_options(self, *options):
+        """Runs a copy of tests/run in a folder with a fake build script and a fake ctest; returns the options of ctest."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            record = folder / "options"
+            for script, body in [("launch/build", "exit 0"),
+                                 ("bin/ctest", f"printf '%s\\n' \"$@\" >{record}; echo 'Total Tests: 3'\n"
+                                               "echo '100% tests passed, 0 tests failed out of 3'")]:
+                path = folder / script
+                path.parent.mkdir()
+                path.write_text("#!/bin/sh\n" + body + "\n")
+                path.chmod(0o755)
+            (folder / "tests").mkdir()
+            (folder / "tests/run").write_text(tree.read("tests/run"))
+            result = subprocess.run(["bash", folder / "tests/run", *options], capture_output=True, text=True, timeout=60,
+                                    env=dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}"))
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            return record.read_text().splitlines()
+
+    def test_long_ones_are_excluded_unless_named(self):
+        options = self.ctest_options()
+        self.assertEqual(options[options.index("-LE") + 1], "^(presets|isa)$")
+        self.assertNotIn("-L", options)
+        options = self.ctest_options("--label", "isa", "--label", "unit")
+        self.assertEqual(options[options.index("-L") + 1], "^(isa|unit)$")
+        self.assertNotIn("-LE", options)
+
+    def test_minutes_are_passed_on(self):
+        self.assertIn("--stop-time", self.ctest_options("--label", "presets", "--minutes", "5"))
+        self.assertNotIn("--stop-time", self.ctest_options("--label", "presets"))
+
+    def test_every_label_of_a_test_is_known(self):
+        listed = subprocess.run(["ctest", "--test-dir", os.environ["DTRAIN_BUILD"], "--print-labels"], capture_output=True, text=True,
+                                timeout=60, check=True).stdout
+        labels = set(re.findall(r"^  (\w+)$", listed, re.MULTILINE))
+        self.assertIn("unit", labels)
+        known = re.search(r"known: (.*)\)", run("tests/run", "--label", "nightly").stderr).group(1)
+        self.assertEqual(labels, set(known.split(", ")))
+
+
 class Env(unittest.TestCase):
-    """env.sh as installed: found by its own path, harmless when sourced twice, polite to what is set."""
+    """env.sh as installed: it finds its own path, can be sourced twice, and keeps variables that are set."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -92,7 +139,7 @@ class Env(unittest.TestCase):
         self.assertEqual(result.stderr, "", script)
         return result.stdout.split("\n")[:-1]
 
-    def test_twice_is_once(self):
+    def test_sourcing_twice_has_no_further_effect(self):
         for shell in ("bash", "sh"):
             with self.subTest(shell):
                 source = '. "./a prefix/env.sh"; '
@@ -105,14 +152,14 @@ class Env(unittest.TestCase):
         moved = self.prefix.rename(self.prefix.parent / "moved")
         self.assertEqual(self.source("bash", '. ./moved/env.sh; command -v dtrain'), [f"{moved}/bin/dtrain"])
 
-    def test_what_the_user_set_stays(self):
+    def test_variables_that_are_set_are_kept(self):
         said = self.source("bash", '. "./a prefix/env.sh"; echo "$OMPI_MCA_hwloc_base_binding_policy"',
                            OMPI_MCA_hwloc_base_binding_policy="core")
         self.assertEqual(said, ["core"])
 
 
 class Summary(unittest.TestCase):
-    """What the quick start says at its end, read from a run's own files."""
+    """What the quick start prints last, read from the files of a run."""
 
     def summary(self, lines, log):
         with tempfile.TemporaryDirectory() as folder:
@@ -120,7 +167,7 @@ class Summary(unittest.TestCase):
             (pathlib.Path(folder) / "log.txt").write_text(log)
             return run("launch/quickstart_summary.py", folder), folder
 
-    def test_names_folder_address_and_error(self):
+    def test_it_names_folder_address_and_error(self):
         result, folder = self.summary('{"step": 1}\n{"split": "test", "metrics": {"mae": 4.5, "mae_yaw": 1}}\n{"cut',
                                       "metrics: http://127.0.0.1:9500/metrics\n")
         self.assertEqual(result.returncode, 0, result.stderr)

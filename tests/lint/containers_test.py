@@ -1,4 +1,4 @@
-"""Images, compose files, cluster manifests and job scripts, checked as far as a machine without their engines allows."""
+"""Images, compose files, cluster manifests and job scripts, as far as they can be checked without Docker, Slurm and Kubernetes."""
 import os
 import pathlib
 import re
@@ -12,18 +12,18 @@ import tree
 import yaml
 
 PINNED = re.compile(r"^[\w./-]+:(?!latest)[\w.-]*\d[\w.-]*(@sha256:[0-9a-f]{64})?$")
-FROM_THE_BASE = {"libc6", "libgcc-s1", "libstdc++6"}  # every Debian image holds these
+FROM_THE_BASE = {"libc6", "libgcc-s1", "libstdc++6"}  # part of every Debian image
 
 
 def dockerfile():
-    """[(instruction, arguments)] with continuation lines joined and comments dropped."""
+    """Returns [(instruction, arguments)] with continuation lines joined and comments removed."""
     text = "\n".join(line for line in tree.read("docker/Dockerfile").splitlines() if not line.lstrip().startswith("#"))
     lines = [line.strip() for line in re.sub(r"\\\n", " ", text).splitlines()]
     return [tuple(line.split(None, 1)) for line in lines if line]
 
 
 def one(kind, instructions):
-    """The arguments of the last instruction of a kind."""
+    """Returns the arguments of the last instruction of a kind."""
     found = [arguments for name, arguments in instructions if name == kind]
     assert found, f"the Dockerfile has no {kind}"
     return found[-1]
@@ -58,7 +58,7 @@ class Dockerfile(unittest.TestCase):
                 self.assertTrue((tree.ROOT / source).exists(), f"COPY {source}: not in the tree")
                 self.assertNotIn(source.split("/")[0], ignored)
 
-    def test_nobody_is_root_and_a_stop_is_a_save(self):
+    def test_it_runs_without_root_and_saves_when_stopped(self):
         stage = runtime_stage()
         self.assertRegex(one("USER", stage), r"^[1-9]\d*:[1-9]\d*$")
         self.assertEqual(one("STOPSIGNAL", stage), "SIGUSR1")
@@ -68,7 +68,7 @@ class Dockerfile(unittest.TestCase):
         self.assertIn("NVIDIA_DRIVER_CAPABILITIES=compute,utility", text)
         self.assertNotIn("ALLOW_RUN_AS_ROOT", text)
 
-    def test_the_runtime_holds_every_library_that_the_binary_names(self):
+    def test_the_runtime_has_every_library_that_the_binary_needs(self):
         binary = os.environ["DTRAIN"]
         installed = set(" ".join(a for name, a in runtime_stage() if name == "RUN").split())
         needed = re.findall(r"\(NEEDED\).*\[(.+)\]", subprocess.check_output(["readelf", "-d", binary], text=True))
@@ -78,11 +78,11 @@ class Dockerfile(unittest.TestCase):
         for library in needed:
             path = os.path.realpath(paths.get(library, ""))
             if not path.startswith(("/usr/lib", "/lib")):
-                continue  # LibTorch's and its wheels' libraries, which are copied
-            both = [path, path.removeprefix("/usr")]  # /lib is /usr/lib now, and dpkg knows a file by one of the two
+                continue  # a library of LibTorch or its wheels, which is copied
+            both = [path, path.removeprefix("/usr")]  # /lib is a link to /usr/lib; dpkg lists a file under one of the two
             owner = subprocess.run(["dpkg", "-S", *both], capture_output=True, text=True).stdout.split(":")[0]
             if owner not in installed | FROM_THE_BASE:
-                missing.append(f"{library} ({owner or 'of no package'})")
+                missing.append(f"{library} ({owner or 'no package'})")
         self.assertFalse(missing, f"not installed in the runtime stage of docker/Dockerfile: {missing}")
 
     def test_the_libraries_are_packages_of_the_base(self):
@@ -91,7 +91,7 @@ class Dockerfile(unittest.TestCase):
         self.assertGreater(len(libraries), 10)
         with open("/etc/os-release", encoding="utf-8") as file:
             same_system = "VERSION_CODENAME=bookworm" in file.read()
-        if same_system:  # bootstrap's -dev packages have brought them all; elsewhere they have other names
+        if same_system:  # the -dev packages of launch/bootstrap installed them all; other systems use other names
             subprocess.run(["dpkg", "-s", *libraries], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -100,7 +100,7 @@ class Compose(unittest.TestCase):
         self.compose = yaml.safe_load(tree.read("docker/compose.yaml"))
         self.services = self.compose["services"]
 
-    def test_images_are_pinned_or_built_here(self):
+    def test_images_are_pinned_or_built_from_this_tree(self):
         for name, service in self.services.items():
             if "build" in service:
                 build = service["build"]
@@ -118,7 +118,7 @@ class Compose(unittest.TestCase):
                 else:
                     self.assertIn(source, self.compose["volumes"], name)
 
-    def test_ports_are_open_to_this_machine_alone(self):
+    def test_ports_are_open_only_to_this_machine(self):
         for service in self.services.values():
             for port in service.get("ports", []):
                 self.assertRegex(port, r"^127\.0\.0\.1:\d+:\d+$")
@@ -131,7 +131,7 @@ class Compose(unittest.TestCase):
         self.assertEqual(command[command.index("--metrics.bind") + 1], "0.0.0.0")
         self.assertIn("hostname", trainer)
 
-    def test_what_depends_on_what_exists(self):
+    def test_dependencies_are_services(self):
         for service in self.services.values():
             self.assertLessEqual(set(service.get("depends_on", [])), set(self.services))
 
@@ -142,7 +142,7 @@ class Compose(unittest.TestCase):
         folder = mounts["../monitoring/prometheus"]
         self.assertIn(f"--config.file={folder}/prometheus.yml", service["command"])
         patterns = [f for job in config["scrape_configs"] for sd in job.get("file_sd_configs", []) for f in sd["files"]]
-        # where the trainer writes them: runs/ in its working folder
+        # the trainer writes them to runs/ in its working folder
         self.assertIn(mounts["runs"] + "/targets/*.json", [os.path.normpath(os.path.join(folder, p)) for p in patterns])
         self.assertIn("runs:" + one("WORKDIR", runtime_stage()) + "/runs", self.services["trainer"]["volumes"])
         for pattern in config.get("rule_files", []):
@@ -166,7 +166,7 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(set(self.replicas), {"Launcher", "Worker"})
         self.assertEqual(self.replicas["Launcher"]["replicas"], 1)
 
-    def test_pods_are_whole_and_not_root(self):
+    def test_pods_are_complete_and_not_root(self):
         for role, replica in self.replicas.items():
             spec = replica["template"]["spec"]
             self.assertTrue(spec["securityContext"]["runAsNonRoot"], role)
@@ -213,8 +213,8 @@ class Slurm(unittest.TestCase):
         self.script = tree.read("launch/slurm/dtrain.sbatch")
         self.options = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?", self.script, re.MULTILINE))
 
-    def test_is_warned_before_its_end_and_goes_on_later(self):
-        self.assertEqual(self.options["signal"], "USR1@120", 'with "B:" only the shell would be told')
+    def test_it_is_signaled_before_its_end_and_continues_later(self):
+        self.assertEqual(self.options["signal"], "USR1@120", 'with "B:" only the shell would receive it')
         self.assertIn("requeue", self.options)
         self.assertEqual(self.options["open-mode"], "append")
         self.assertRegex(self.script, r"srun --mpi=pmix ")
@@ -223,8 +223,8 @@ class Slurm(unittest.TestCase):
     def test_one_rank_per_gpu(self):
         self.assertEqual(self.options["ntasks-per-node"], self.options["gpus-per-node"])
 
-    def run_with(self, code, seconds=0, signalled=False):
-        """Runs the script with srun and scontrol acted; returns (exit code, what scontrol was told, what srun was)."""
+    def run_with(self, code, seconds=0, signaled=False):
+        """Runs the script with a fake srun and scontrol; returns (exit code, arguments of scontrol, arguments of srun)."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             (folder / "bin").mkdir()
@@ -238,22 +238,22 @@ class Slurm(unittest.TestCase):
                                SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="7")
             job = subprocess.Popen(["bash", tree.ROOT / "launch/slurm/dtrain.sbatch", "c.yaml"], env=environment,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            while signalled and not (folder / "srun").exists():
+            while signaled and not (folder / "srun").exists():
                 time.sleep(0.01)
-            if signalled:
+            if signaled:
                 job.send_signal(signal.SIGUSR1)
             rc = job.wait(timeout=60)
             asked = folder / "scontrol"
             return rc, asked.read_text().strip() if asked.exists() else None, (folder / "srun").read_text()
 
-    def test_requeues_on_75_alone(self):
+    def test_requeues_only_on_75(self):
         for code, wanted in [(0, None), (75, "requeue 7"), (78, None), (76, None)]:
             rc, requeued, arguments = self.run_with(code)
             self.assertEqual((rc, requeued), (code, wanted))
             self.assertIn("dtrain train c.yaml --name dtrain-7 --resume auto", arguments)
 
-    def test_waits_for_the_save_when_the_shell_is_signalled_too(self):
-        self.assertEqual(self.run_with(75, seconds=1, signalled=True)[:2], (75, "requeue 7"))
+    def test_waits_for_the_save_when_the_shell_is_signaled_too(self):
+        self.assertEqual(self.run_with(75, seconds=1, signaled=True)[:2], (75, "requeue 7"))
 
 
 if __name__ == "__main__":

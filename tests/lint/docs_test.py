@@ -1,4 +1,4 @@
-"""What the documents say can be done, can be done: files, scripts, commands, flags and links that they name exist."""
+"""The documents are correct: the files, scripts, commands, flags and links that they name exist."""
 import os
 import re
 import shlex
@@ -8,18 +8,18 @@ import unittest
 import tree
 
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
-# Other programs' flags stand on the same lines.
+# Flags of other programs are on the same lines.
 COMMAND = re.compile(r"(?:^|[\s;&|(])dtrain(?=\s|$)(.*)")
 
 
 def documents():
-    """README and CONTRIBUTING, and the pages of docs/ (but the generated reference)."""
+    """README, CONTRIBUTING and the pages of docs/, except the generated reference."""
     pages = tree.files("README.md", "CONTRIBUTING.md") + [p for p in tree.files("docs/*.md") if p.name != "configuration.md"]
     return {path: tree.read(path) for path in pages}
 
 
 def commands_in(text):
-    """Every `dtrain ...` of the code in a page, without what follows a pipe, && or comment."""
+    """Yields every `dtrain ...` in the code of a page, without what follows a pipe, && or a comment."""
     code = "\n".join(FENCE.findall(text)) + "\n" + "\n".join(re.findall(r"`([^`\n]+)`", FENCE.sub("", text)))
     for line in code.replace("\\\n", " ").splitlines():
         found = COMMAND.search(line.split(" #")[0])
@@ -44,19 +44,19 @@ class Docs(unittest.TestCase):
         for command in ("./launch/quickstart", "./tests/run"):
             self.assertIn(command, text)
 
-    def test_files_that_are_named_exist(self):
+    def test_named_files_exist(self):
         folders = sorted({path.parts[0] for path in tree.files() if len(path.parts) > 1})
         name = re.compile(r"(?<![\w/.-])(?:\./)?((?:" + "|".join(map(re.escape, folders)) + r")/[\w./-]*\w)")
         missing = []
         for page, text in documents().items():
             if page.name == "design.md":
-                continue  # it also names what is to come
+                continue  # it also names planned files
             for named in name.findall("\n".join(FENCE.findall(text) + re.findall(r"`([^`\n]+)`", text))):
                 if not (tree.ROOT / named).exists():
                     missing.append(f"{page}: {named}")
         self.assertFalse(missing, "\n" + "\n".join(missing))
 
-    def test_links_lead_somewhere(self):
+    def test_links_have_targets(self):
         broken = []
         for page, text in documents().items():
             for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", FENCE.sub("", text)):
@@ -64,7 +64,7 @@ class Docs(unittest.TestCase):
                     broken.append(f"{page}: {target}")
         self.assertFalse(broken, "\n" + "\n".join(broken))
 
-    def test_commands_and_flags_are_real(self):
+    def test_commands_and_flags_exist(self):
         binary = os.environ["DTRAIN"]
 
         def help_of(*command):

@@ -1,4 +1,4 @@
-"""tests/gpu/run on machines that this one is not: without a GPU, and with one that works or fails (all of it acted)."""
+"""tests/gpu/run on simulated machines: without a GPU, and with one that works or fails."""
 import json
 import os
 import pathlib
@@ -8,7 +8,7 @@ import unittest
 
 import tree
 
-SMI = "echo '0, Acted GPU, GPU-1, 0000:01:00.0, 24576 MiB, 580.0, 8.6'"
+SMI = "echo '0, Fake GPU, GPU-1, 0000:01:00.0, 24576 MiB, 580.0, 8.6'"
 DTRAIN = """if [ "$1" = --version ]; then echo dtrain 0.0.0; exit 0; fi
 while [ $# != 0 ]; do case $1 in --name) name=$2 ;; --amp) amp=$2 ;; predict) predict=1 ;; --out) out=$2 ;; esac; shift; done
 [ -z "$predict" ] || { printf 'id,class\\n%s' "${ROWS-1,2}" >"$out"; [ "${ROWS-1,2}" ]; exit $((80 * $?)); }
@@ -58,7 +58,7 @@ class GpuRun(unittest.TestCase):
         self.script(self.folder / "smi/nvidia-smi", SMI)
         result, report = self.run_it()
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assertEqual(report["gpus"][0]["name"], "Acted GPU")
+        self.assertEqual(report["gpus"][0]["name"], "Fake GPU")
         self.assertEqual(report["version"], "dtrain 0.0.0")
         self.assertEqual([t["result"] for t in report["tests"]], ["passed"])
         self.assertEqual([t["name"] for t in report["trainings"]],
@@ -69,7 +69,7 @@ class GpuRun(unittest.TestCase):
         self.assertEqual(report["trainings"][0]["evaluations"]["test"]["mae"], 4)
         self.assertEqual(report["counts"], {"passed": 20, "failed": 0, "skipped": 0, "not run": 0})
 
-    def test_a_failure_is_one(self):
+    def test_a_failure_is_reported(self):
         self.script(self.folder / "smi/nvidia-smi", SMI)
         result, report = self.run_it(FAILING="fp16")
         self.assertEqual(result.returncode, 1)
@@ -83,17 +83,17 @@ class GpuRun(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         return {t["name"]: t["output"] for t in report["trainings"] if t["result"] == "failed"}
 
-    def test_a_prediction_that_fails_is_named(self):
+    def test_a_failing_prediction_is_named(self):
         failed = self.failures(ROWS="")
         self.assertEqual(list(failed), ["classify", "pointer", "sequence", "module"])
         self.assertIn("predict: ", failed["pointer"])
 
-    def test_losses_that_differ_between_two_deterministic_runs_are_a_failure(self):
+    def test_deterministic_runs_with_different_losses_fail(self):
         failed = self.failures(DRIFT="1")
         self.assertEqual(list(failed), ["deterministic, twice"])
         self.assertIn("0.51, 0.51, 0.51], then [0.52,", failed["deterministic, twice"])
 
-    def test_a_python_without_torch_fails_module_alone(self):
+    def test_a_python_without_torch_fails_only_module(self):
         self.script(self.folder / "python", "echo no torch; exit 1")
         failed = self.failures()
         self.assertEqual(list(failed), ["module"])

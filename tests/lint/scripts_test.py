@@ -1,4 +1,5 @@
-"""Shell scripts pass shellcheck and stop at errors, YAML passes yamllint, C++ is formatted, Python compiles; the batch script ends as its ranks do."""
+"""Shell scripts pass shellcheck and stop at errors, YAML passes yamllint, C++ is formatted, Python compiles; the batch script
+returns the exit code of its ranks."""
 import ast
 import os
 import pathlib
@@ -17,7 +18,7 @@ YAMLLINT = ("{extends: default, rules: {line-length: {max: 160}, document-start:
 
 
 def shell_scripts():
-    """Every file that begins as a shell script, and what is sourced by one."""
+    """Returns every file that starts as a shell script, and the files that are sourced."""
     scripts = []
     for path in tree.files():
         with open(tree.ROOT / path, "rb") as file:
@@ -41,8 +42,8 @@ class Scripts(unittest.TestCase):
     def test_scripts_stop_at_errors_and_can_be_run(self):
         for path in shell_scripts():
             if path.name == "env.sh.in":
-                continue  # sourced: must not change the shell of the user
-            self.assertIn("\nset -euo pipefail\n", tree.read(path), f"{path} goes on after errors")
+                continue  # it is sourced and must not change the options of the user's shell
+            self.assertIn("\nset -euo pipefail\n", tree.read(path), f"{path} continues after errors")
             if path.suffix != ".sbatch":
                 self.assertTrue(os.access(tree.ROOT / path, os.X_OK), f"{path} is not executable")
 
@@ -63,7 +64,7 @@ class Scripts(unittest.TestCase):
 
 
 class SlurmScript(unittest.TestCase):
-    """launch/slurm/dtrain.sbatch with an srun of our own that ends as told, or waits for USR1."""
+    """launch/slurm/dtrain.sbatch with a fake srun that exits with a given code or waits for USR1."""
 
     def batch(self, srun, signal_it=False):
         with tempfile.TemporaryDirectory() as name:
@@ -84,15 +85,15 @@ class SlurmScript(unittest.TestCase):
             output, _ = script.communicate(timeout=30)
             return script.returncode, "requeued 7" in output
 
-    def test_its_exit_code_is_that_of_the_ranks(self):
+    def test_it_returns_the_exit_code_of_the_ranks(self):
         self.assertEqual(self.batch("sys.exit(0)"), (0, False))
         self.assertEqual(self.batch("sys.exit(78)"), (78, False))
 
-    def test_ranks_that_saved_on_request_are_queued_again(self):
+    def test_ranks_that_saved_on_request_are_requeued(self):
         save = "signal.signal(signal.SIGUSR1, lambda *_: (time.sleep(0.5), sys.exit(75)))\nready.touch()\ntime.sleep(20)"
         self.assertEqual(self.batch(save, signal_it=True), (75, True))
 
-    def test_ranks_that_the_signal_ended_are_queued_again(self):
+    def test_ranks_that_the_signal_killed_are_requeued(self):
         self.assertEqual(self.batch("os.kill(os.getpid(), signal.SIGUSR1)"), (138, True))
 
 

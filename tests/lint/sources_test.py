@@ -1,17 +1,17 @@
-"""House rules that a compiler does not know."""
+"""Rules of this project that a compiler does not check."""
 import re
 import unittest
 
 import tree
 
-# rule: (what it finds, in which files, where it is allowed, what to do instead)
+# rule: (pattern, files that are checked, files where it is allowed, what to do instead)
 CODE = re.compile(r"^(src|dist|monitoring)/.*\.(h|cuh|cpp|cu)$")
 RULES = {
     "environment": (r"\b(secure_)?getenv\s*\(", CODE, r"^(dist/world\.cpp|src/config/)", "ask World or the config"),
     "exit": (r"(?<![\w.>])(std::)?(quick_)?exit\s*\(", CODE, r"^$", "throw; main returns the code"),
-    "_exit": (r"\b_[Ee]xit\s*\(", CODE, r"^dist/world\.cpp", "throw; only MpiSession::abort leaves at once"),
+    "_exit": (r"\b_[Ee]xit\s*\(", CODE, r"^dist/world\.cpp", "throw; only MpiSession::abort exits immediately"),
     "abort": (r"(?<![\w.>])(std::)?abort\s*\(\s*\)", CODE, r"^$", "throw"),
-    "static initialiser": (r"\bconst bool registered\b", CODE, r"^$", "use a .def list"),
+    "static initializer": (r"\bconst bool registered\b", CODE, r"^$", "use a .def list"),
 }
 TEXT = re.compile(r"\.(h|cuh|cpp|cu|py|sh|md|yaml|yml|cmake|txt|json|def)$|(^|/)[^./]+$")
 LATER = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK"]) + r")\b|not (yet )?" + "implemented")
@@ -19,7 +19,7 @@ MACHINE = re.compile(r"(?<![\w.$}/])/(work/(main|wt|shared)|home/(?!mpiuser\b)\w
 
 
 def without_comments(text):
-    """C++ text with its comments blanked, line numbers kept; string literals are left alone."""
+    """Returns C++ text with blanked comments; line numbers and string literals are kept."""
     pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
     return pattern.sub(lambda m: m.group() if m.group()[0] == '"' else re.sub(r"[^\n]", " ", m.group()), text)
 
@@ -49,7 +49,7 @@ class Sources(unittest.TestCase):
                     found.append(f"{path}: no #pragma once")
         self.assertFalse(found, "\n" + "\n".join(found))
 
-    def test_nothing_is_left_for_later_and_no_machine_is_named(self):
+    def test_nothing_is_unfinished_and_no_machine_is_named(self):
         found = []
         for path in tree.files():
             if TEXT.search(str(path)) and path.name != "sources_test.py":

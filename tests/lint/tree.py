@@ -1,4 +1,4 @@
-"""The files of this project, as the lint tests see them: what git tracks, and what it would if added."""
+"""The files of this project for the lint tests: those that git tracks, and new ones that it does not ignore."""
 import os
 import pathlib
 import subprocess
@@ -7,7 +7,7 @@ ROOT = pathlib.Path(os.environ.get("DTRAIN_SOURCE") or pathlib.Path(__file__).re
 
 
 def files(*patterns):
-    """Paths relative to ROOT whose name matches any of the globs (all files without one), sorted."""
+    """Returns sorted paths relative to ROOT that match any of the globs (all files if there are no globs)."""
     listed = subprocess.run(
         ["git", "-c", f"safe.directory={ROOT}", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         check=True, capture_output=True, text=True).stdout.split("\0")

@@ -1,11 +1,11 @@
-"""The network of task sequence in plain PyTorch, with dtrain's parameter names: what tests and benchmarks compare with."""
+"""The network of the task sequence in plain PyTorch, with dtrain's parameter names. Tests and benchmarks compare with it."""
 
 import torch
 from torch import nn
 
 
 class MaskedBatchNorm(nn.BatchNorm1d):
-    """Counts valid positions only; zero beyond them. mask [B, 1, T] of ones and zeros."""
+    """Statistics over valid positions only; the output is zero elsewhere. mask: [B, 1, T] of ones and zeros."""
 
     def forward(self, x, mask):
         if not self.training:
@@ -13,13 +13,13 @@ class MaskedBatchNorm(nn.BatchNorm1d):
         wide, mask = x.to(self.weight.dtype), mask.to(self.weight.dtype)
         count = mask.sum()
         mean = (wide * mask).sum((0, 2)) / count
-        centred = wide - mean[:, None]
-        variance = (centred * centred * mask).sum((0, 2)) / count
+        centered = wide - mean[:, None]
+        variance = (centered * centered * mask).sum((0, 2)) / count
         with torch.no_grad():
             self.num_batches_tracked += 1
             self.running_mean += self.momentum * (mean - self.running_mean)
             self.running_var += self.momentum * (variance * count / (count - 1) - self.running_var)
-        out = centred * (torch.rsqrt(variance + self.eps) * self.weight)[:, None] + self.bias[:, None]
+        out = centered * (torch.rsqrt(variance + self.eps) * self.weight)[:, None] + self.bias[:, None]
         return (out * mask).to(x.dtype)
 
 

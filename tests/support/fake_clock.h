@@ -1,7 +1,7 @@
 #pragma once
 
-// A Clock whose time stands still until a test moves it. sleep_for() moves it too, and returns at once.
-// Thread-safety: as of Clock.
+// A Clock whose time changes only when a test advances it. sleep_for() also advances it, and returns immediately.
+// Thread-safety: like Clock.
 
 #include <atomic>
 #include <chrono>
@@ -20,7 +20,7 @@ class FakeClock final : public Clock {
   void advance(Steady::duration duration) const { passed_ += duration.count(); }
 
  private:
-  mutable std::atomic<Steady::rep> passed_{1'000'000'000'000};  // not 0, which a default time_point is
+  mutable std::atomic<Steady::rep> passed_{1'000'000'000'000};  // not 0, which is a default time_point
 };
 
 }  // namespace dtrain::testing

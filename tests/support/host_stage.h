@@ -1,8 +1,8 @@
 #pragma once
 
-// A device stage in host memory: the order of calls and the reuse of blocks can be tested without a GPU. A copy is made
-// only `lag` begun batches later (or when waited for), as late as a device might, so a block that is written too soon
-// shows as wrong pixels.
+// A device stage in host memory, to test the order of calls and the reuse of blocks without a GPU. Like a slow device,
+// it copies a batch only after `lag` more batches have begun (or when the host waits for it), so that a block that is
+// overwritten too early gives wrong pixels.
 
 #include <atomic>
 #include <cstring>
@@ -20,8 +20,8 @@ class HostStage final : public data::DeviceStage {
  public:
   HostStage(data::StageOptions options, int lag) : options_(std::move(options)), lag_(lag) {}
 
-  int64_t waits = 0;                   // of the host for a copy
-  std::atomic<int64_t> allocated = 0;  // blocks
+  int64_t waits = 0;                   // how often the host waited for a copy
+  std::atomic<int64_t> allocated = 0;  // number of blocks
 
   at::Tensor host_memory(int64_t bytes) override {
     ++allocated;
@@ -46,8 +46,8 @@ class HostStage final : public data::DeviceStage {
     DTRAIN_CHECK(!begun_.empty(), "finish() before begin()");
     const auto transfer = begun_.front();
     begun_.pop_front();
-    // A device would go on without the host; here the result must be there on return, so a copy is taken of what the
-    // block will be: the block itself still counts as in use until run().
+    // A device would continue asynchronously. Here the result must be complete on return, so it is made from a copy of
+    // the block; the block itself remains in use until run().
     const at::Tensor block = transfer->over ? transfer->device : transfer->host.clone();
     const data::PackedBatch& packed = transfer->packed;
     data::StagedBatch result;

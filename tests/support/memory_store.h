@@ -1,7 +1,7 @@
 #pragma once
 
-// A store without a file: pixels and targets are functions of the sample id. It can fail at a sample, hold readers at a
-// gate, and rot.
+// A store without a file: pixels and targets are functions of the sample id. It can fail at a sample, block readers at
+// a gate, and return corrupt bytes.
 
 #include <algorithm>
 #include <atomic>
@@ -31,9 +31,9 @@ class MemoryStore : public data::Store {
     bytes_ = static_cast<size_t>(height * width * 3);
   }
 
-  std::optional<int64_t> fails_at;   // DataError, as a real store
-  std::optional<int64_t> throws_at;  // another exception
-  std::optional<int64_t> rotten;     // its bytes are not those of its checksum
+  std::optional<int64_t> fails_at;   // with a DataError, like a real store
+  std::optional<int64_t> throws_at;  // with an exception of another type
+  std::optional<int64_t> rotten;     // its bytes do not match its checksum
   mutable std::atomic<int64_t> reads = 0;
   data::Schema& schema_to_change() { return schema_; }
 
@@ -54,7 +54,7 @@ class MemoryStore : public data::Store {
   }
 
   std::byte pixel(int64_t id, size_t i) const { return static_cast<std::byte>(keyed(uint64_t(id), i) >> 56); }
-  // int64 {}: classes instead of float32 {3}.
+  // Targets are classes, int64 {}, instead of float32 {3}.
   void use_classes() { schema_.target = {data::Element::kInt64, {}}; }
   static int64_t class_of(int64_t id) { return id % 5; }
   static float target(int64_t id, size_t i) { return static_cast<float>(id) + 0.25f * static_cast<float>(i + 1); }

@@ -1,5 +1,5 @@
-// The main of tests on real MPI ranks. The ranks add up what failed, was skipped and passed, and all return one
-// verdict: a rank that skips first must not hide another's failure.
+// The main of tests on real MPI ranks. The ranks sum how many tests failed, were skipped and passed, and all return the
+// same exit code: a rank that skips its tests and exits first must not hide the failure of another.
 
 #include <mpi.h>
 
@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank != 0) {
-    // One rank's report is enough to read; failures of the others still print.
+    // Only rank 0 prints a full report; the others print their failures.
     auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
     class FailuresOnly : public ::testing::EmptyTestEventListener {
      public:

@@ -1,6 +1,6 @@
 #pragma once
 
-// torch's recurrent layers of five inputs and seven units, in the forms that lie differently in memory.
+// torch's recurrent layers with five inputs and seven units, in all forms whose weights have different layouts.
 
 #include <torch/torch.h>
 
@@ -30,7 +30,7 @@ inline std::vector<RecurrentNetwork> recurrent_networks() {
                    options.proj_size(), options.num_layers(), options.bidirectional()});
   };
   add("lstm", torch::nn::LSTM(torch::nn::LSTMOptions(5, 7).batch_first(true)), 2, 4);
-  add("lstm of three layers, both ways",
+  add("bidirectional lstm of three layers",
       torch::nn::LSTM(torch::nn::LSTMOptions(5, 7).num_layers(3).bidirectional(true).batch_first(true)), 2, 4);
   add("projected lstm", torch::nn::LSTM(torch::nn::LSTMOptions(5, 7).num_layers(2).proj_size(3).batch_first(true)), 2,
       5);

@@ -1,7 +1,7 @@
 #pragma once
 
-// A store without a file whose samples differ in their number of rows; values, targets and lengths are functions of the
-// sample's id. Some samples can be bad.
+// A store without a file whose samples have different numbers of rows. Values, targets and lengths are functions of the
+// sample id. Single samples can be made bad.
 
 #include <algorithm>
 #include <cstring>
@@ -23,7 +23,7 @@ class RowStore : public data::Store {
  public:
   static constexpr int64_t kColumns = 3;
 
-  // orders: as many targets as rows; else a class.
+  // orders: each sample has one target per row; otherwise one class.
   RowStore(int64_t samples, int64_t longest, bool orders) : longest_(longest) {
     schema_.task = "test";
     schema_.input = {data::Element::kFloat32, {data::kVariable, kColumns}};

@@ -1,4 +1,4 @@
-"""Runs the real program for the end-to-end tests: real mpirun, real files, a folder of its own per test."""
+"""Runs the real program for the end-to-end tests: real mpirun, real files, a separate folder for each test."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import traceback
 DTRAIN = os.environ.get("DTRAIN", "dtrain")
 SOURCE = pathlib.Path(os.environ.get("DTRAIN_SOURCE", "."))
 
-# Small, quick and without randomness that a test does not want.
+# A small, fast run without randomness that a test would not expect.
 SMALL = {
     "model.image_size": 32, "train.batch_size": 8, "train.epochs": 2, "optimizer.lr": 0.001, "metrics.port": 0,
     "run.log_every": 1, "data.workers": 1, "run.progress": "lines", "checkpoint.every": "never",
@@ -54,7 +54,7 @@ def command(arguments, np=None):
 
 
 def run(arguments, np=None, cwd=None, timeout=300, env=None):
-    """Runs dtrain (under mpirun if np is given) to its end; stdout and stderr together."""
+    """Runs dtrain (under mpirun if np is given) until it exits; stdout and stderr are merged."""
     begin = time.monotonic()
     done = subprocess.run(command(arguments, np), cwd=cwd, env=env or environment(), stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout, text=True, errors="replace")
@@ -62,14 +62,14 @@ def run(arguments, np=None, cwd=None, timeout=300, env=None):
 
 
 def train(folder, *arguments, np=None, threads=1, **options):
-    """A small run `r` on d.h5 of the folder. Options are keys, with __ for the dot (run__name="a"); None leaves one of the defaults out."""
+    """Trains a small run `r` on d.h5 in the folder. Options are keys, with __ for the dot (run__name="a"); None omits a default."""
     keys = {**SMALL, "data.file": "d.h5", "run.name": "r", **{key.replace("__", "."): value for key, value in options.items()}}
     words = flags({key: value for key, value in keys.items() if value is not None})
     return run([*arguments, *words], np=np, cwd=folder, env=environment(threads))
 
 
 class Running:
-    """A run under way, for signals and scraping. Ends its own process group at the latest when it is left."""
+    """A running job, for signals and scraping. Leaving the context kills it if it is still running."""
 
     def __init__(self, arguments, np=None, cwd=None):
         self.log = tempfile.TemporaryFile("w+")
@@ -94,7 +94,7 @@ class Running:
         return self.log.read()
 
     def ranks(self):
-        """Process ids of the dtrain processes, in the order of their ranks."""
+        """The process ids of the dtrain processes, in the order of their ranks."""
         found = {}
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
@@ -138,7 +138,7 @@ def synth(path, samples, size=32, seed=1):
 
 
 def main(tests):
-    """Runs the functions in order, each in a folder of its own; exit code 1 if one fails."""
+    """Runs the functions in order, each in its own folder, and exits with 1 if one fails."""
     failed = []
     for test in tests:
         folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrain-e2e-"))

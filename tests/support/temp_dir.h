@@ -6,7 +6,7 @@
 
 namespace dtrain::testing {
 
-// A folder of its own for one test, removed at the end.
+// A temporary folder for one test. The destructor removes it.
 class TempDir {
  public:
   TempDir() {

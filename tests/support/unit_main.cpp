@@ -1,4 +1,4 @@
-// The main of tests without MPI: see verdict.h for what a skip becomes.
+// The main of tests without MPI. verdict.h says how skipped tests count.
 
 #include "support/verdict.h"
 

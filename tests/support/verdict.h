@@ -6,13 +6,13 @@
 
 namespace dtrain::testing {
 
-// The exit code of a test binary: 1 if a test failed or nothing ran, 77 (ctest: Skipped) if all were skipped. Some
-// passed and some skipped is a failure too: the skipped ones would show as passed, so they belong in a binary of their
-// own.
+// The exit code of a test binary: 1 if a test failed or none ran, 77 (ctest: Skipped) if all were skipped. If some
+// tests passed and some were skipped, that is a failure too: ctest would show the skipped ones as passed, so they need
+// a separate binary.
 inline int verdict(int failed, int skipped, int passed) {
   if (failed > 0) return 1;
   if (skipped > 0 && passed > 0) {
-    std::printf("%d tests skipped beside %d that passed: move them to a test binary of their own\n", skipped, passed);
+    std::printf("%d tests were skipped and %d passed: move the skipped tests to another binary\n", skipped, passed);
     return 1;
   }
   if (skipped > 0) return 77;
