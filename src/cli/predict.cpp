@@ -30,7 +30,6 @@
 #include "dist/bytes.h"
 #include "formats/list_files.h"
 #include "models/models.h"
-#include "train/autocast.h"
 #include "train/device.h"
 #include "train/precision.h"
 
@@ -152,7 +151,7 @@ Chunk rows_of(const data::Store& store, std::span<const int64_t> planned, const 
   if (batch.samples() > 0) {
     const auto begin = Clock::now();
     const at::NoGradGuard no_grad;
-    const train::Autocast autocast(precision, device);
+    const layers::AutocastGuard autocast = train::autocast_for(precision, device);
     rows = task.predict(batch);
     chunk.latency = seconds_since(begin);
   }

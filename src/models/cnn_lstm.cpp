@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "layers/dropout.h"
+#include "layers/lengths.h"
 #include "models/networks.h"
-#include "models/random_context.h"
-#include "models/valid_positions.h"
 
 namespace dtrain::models {
 namespace {
@@ -23,9 +23,9 @@ int64_t half(int64_t rows) { return (rows + 1) / 2; }  // what the second convol
 at::Tensor half(const at::Tensor& lengths) { return (lengths + 1).floor_divide(2); }
 
 // The hidden states [T, B, hidden] of one layer, from zeros.
-at::Tensor states_of(const LstmLayer& layer, const at::Tensor& rows) {
+at::Tensor states_of(const layers::LstmLayer& layer, const at::Tensor& rows) {
   const at::Tensor zeros = at::zeros({rows.size(1), layer.weight_hh.size(1)}, rows.options().requires_grad(false));
-  return run_lstm(layer, rows, zeros, zeros).states;
+  return layers::run_lstm(layer, rows, zeros, zeros).states;
 }
 
 }  // namespace
@@ -46,11 +46,11 @@ LengthGroups group_by_length(const int64_t* lengths, int64_t count, int64_t most
 CnnLstm::CnnLstm(const CnnLstmOptions& options) : options_(options) {
   const int64_t hidden = options.hidden;
   conv1_ = register_module("conv1", nn::Conv1d(nn::Conv1dOptions(options.features, kWidth1, 5).padding(2).bias(false)));
-  bn1_ = register_module("bn1", BatchNorm(kWidth1));
+  bn1_ = register_module("bn1", layers::BatchNorm(kWidth1));
   conv2_ =
       register_module("conv2", nn::Conv1d(nn::Conv1dOptions(kWidth1, kWidth2, 5).stride(2).padding(2).bias(false)));
-  bn2_ = register_module("bn2", BatchNorm(kWidth2));
-  lstm_ = register_module("lstm", std::make_shared<LstmParameters>(kWidth2, hidden, kLayers));
+  bn2_ = register_module("bn2", layers::BatchNorm(kWidth2));
+  lstm_ = register_module("lstm", std::make_shared<layers::LstmParameters>(kWidth2, hidden, kLayers));
   fc_ = register_module("fc", nn::Linear(hidden, options.classes));
   reconstruct_ = register_module(
       "reconstruct", nn::ConvTranspose1d(nn::ConvTranspose1dOptions(hidden, options.features, 4).stride(2).padding(1)));
@@ -64,7 +64,7 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) : options_(options) {
   uniform(conv2_->weight, "conv2.weight", kWidth1 * 5);
   for (const auto& item : lstm_->named_parameters()) uniform(item.value(), "lstm." + item.key(), hidden);
   for (int64_t i = 0; i < kLayers; ++i) {  // gates in torch's order: input, forget, cell, output
-    const LstmLayer layer = lstm_->layer(i);
+    const layers::LstmLayer layer = lstm_->layer(i);
     layer.bias_ih.slice(0, hidden, 2 * hidden).fill_(1);
     layer.bias_hh.slice(0, hidden, 2 * hidden).zero_();
   }
@@ -75,7 +75,8 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) : options_(options) {
 }
 
 at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths) {
-  const at::Tensor clean = rows.masked_fill(valid_positions(lengths, rows.size(1)).logical_not().unsqueeze(2), 0);
+  const at::Tensor clean =
+      rows.masked_fill(layers::valid_positions(lengths, rows.size(1)).logical_not().unsqueeze(2), 0);
   const at::Tensor x = bn1_->forward_valid(conv1_->forward(clean.transpose(1, 2)), lengths).relu_();
   return bn2_->forward_valid(conv2_->forward(x), half(lengths)).relu_();
 }
@@ -83,18 +84,18 @@ at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths) 
 at::Tensor CnnLstm::recurrent(const at::Tensor& convolved, const at::Tensor& sample_ids) {
   at::Tensor states = states_of(lstm_->layer(0), convolved.permute({2, 0, 1}).contiguous());
   if (is_training() && options_.lstm_dropout > 0) {
-    const RandomContext* outer = current_random_context();
+    const layers::RandomContext* outer = layers::current_random_context();
     DTRAIN_CHECK(outer != nullptr, "dropout between the LSTM layers draws by sample id: set a RandomScope");
-    const RandomScope of_these({outer->seed, outer->step, sample_ids});
+    const layers::RandomScope of_these({outer->seed, outer->step, sample_ids});
     // An element's number within its sample must not depend on the padding: time before channel.
-    states = keyed_dropout(states.transpose(0, 1), options_.lstm_dropout, kLstmDropout).transpose(0, 1);
+    states = layers::keyed_dropout(states.transpose(0, 1), options_.lstm_dropout, kLstmDropout).transpose(0, 1);
   }
   return states_of(lstm_->layer(1), states);
 }
 
 template <typename Use>
 at::Tensor CnnLstm::by_group(const at::Tensor& rows, const at::Tensor& lengths, Use use) {
-  const RandomContext* random = current_random_context();
+  const layers::RandomContext* random = layers::current_random_context();
   const at::Tensor ids = random != nullptr ? random->sample_ids : at::Tensor();
   if (!rows.is_cpu()) return use(recurrent(convolve(rows, lengths), ids), lengths);
 
@@ -124,18 +125,18 @@ at::Tensor CnnLstm::classify(const at::Tensor& rows, const at::Tensor& lengths) 
     const at::Tensor at = (half(of_group) - 1).view({1, -1, 1}).expand({1, -1, states.size(2)});
     return states.gather(0, at).squeeze(0);
   });
-  if (is_training() && options_.dropout > 0) last = keyed_dropout(last, options_.dropout, kHeadDropout);
+  if (is_training() && options_.dropout > 0) last = layers::keyed_dropout(last, options_.dropout, kHeadDropout);
   return fc_->forward(last);
 }
 
 at::Tensor CnnLstm::rebuild(const at::Tensor& rows, const at::Tensor& lengths) {
   const int64_t longest = rows.size(1);
   return by_group(rows, lengths, [&](const at::Tensor& states, const at::Tensor& of_group) {
-    const at::Tensor valid = valid_positions(half(of_group), states.size(0)).t().unsqueeze(2);
+    const at::Tensor valid = layers::valid_positions(half(of_group), states.size(0)).t().unsqueeze(2);
     const at::Tensor rebuilt = reconstruct_->forward((states * valid).permute({1, 2, 0})).transpose(1, 2);
     // A negative padding crops.
     return at::constant_pad_nd(rebuilt, {0, 0, 0, longest - rebuilt.size(1)}) *
-           valid_positions(of_group, longest).unsqueeze(2);
+           layers::valid_positions(of_group, longest).unsqueeze(2);
   });
 }
 

@@ -22,8 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "models/batch_norm.h"
-#include "models/lstm.h"
+#include "layers/batch_norm.h"
+#include "layers/lstm.h"
 #include "models/models.h"
 
 namespace dtrain::models {
@@ -82,8 +82,8 @@ class CnnLstm : public Network {
 
   CnnLstmOptions options_;
   torch::nn::Conv1d conv1_{nullptr}, conv2_{nullptr};
-  BatchNorm bn1_{nullptr}, bn2_{nullptr};
-  std::shared_ptr<LstmParameters> lstm_;
+  layers::BatchNorm bn1_{nullptr}, bn2_{nullptr};
+  std::shared_ptr<layers::LstmParameters> lstm_;
   torch::nn::Linear fc_{nullptr};
   torch::nn::ConvTranspose1d reconstruct_{nullptr};
   bool encoder_frozen_ = false;

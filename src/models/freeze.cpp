@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "models/batch_norm.h"
+#include "layers/batch_norm.h"
 #include "models/models.h"
 
 namespace dtrain::models {
@@ -73,7 +73,7 @@ std::vector<std::string> freeze(torch::nn::Module& module, const std::vector<std
     return std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) { return p.is_same(parameter); });
   };
   for (const auto& layer : module.modules()) {
-    auto* norm = layer->as<BatchNorm>();
+    auto* norm = layer->as<layers::BatchNorm>();
     if (norm != nullptr && named(norm->weight) && named(norm->bias)) norm->freeze();
   }
   return frozen;

@@ -1,7 +1,7 @@
-#include "models/batch_norm.h"
-#include "models/checkpointed.h"
+#include "layers/batch_norm.h"
+#include "layers/dropout.h"
+#include "layers/gradient_checkpointing.h"
 #include "models/networks.h"
-#include "models/random_context.h"
 
 namespace dtrain::models {
 namespace {
@@ -13,13 +13,13 @@ class Block : public nn::Module {
  public:
   Block(int64_t in, int64_t out) {
     conv_ = register_module("0", nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)));
-    norm_ = register_module("1", BatchNorm(out));
+    norm_ = register_module("1", layers::BatchNorm(out));
   }
   at::Tensor forward(const at::Tensor& x) { return at::max_pool2d(norm_->forward(conv_->forward(x)).relu_(), 2); }
 
  private:
   nn::Conv2d conv_{nullptr};
-  BatchNorm norm_{nullptr};
+  layers::BatchNorm norm_{nullptr};
 };
 
 class HeadposeCnn : public Network {
@@ -38,9 +38,9 @@ class HeadposeCnn : public Network {
   }
 
   at::Tensor forward(at::Tensor x) override {
-    for (const auto& block : blocks_) x = segment(checkpointing_, block, x);
+    for (const auto& block : blocks_) x = layers::segment(checkpointing_, block, x);
     x = x.mean({2, 3});
-    if (is_training() && dropout_ > 0) x = keyed_dropout(x, dropout_, kDropoutLayer);
+    if (is_training() && dropout_ > 0) x = layers::keyed_dropout(x, dropout_, kDropoutLayer);
     return fc_->forward(x);
   }
 

@@ -9,7 +9,7 @@
 #include "core/hash.h"
 #include "core/random.h"
 #include "core/strings.h"
-#include "models/batch_norm.h"
+#include "layers/batch_norm.h"
 #include "models/networks.h"
 
 namespace dtrain::models {
@@ -52,7 +52,7 @@ void initialise(torch::nn::Module& network, uint64_t seed, LinearValues linear_v
       const double bound = 1 / std::sqrt(static_cast<double>(linear->weight.size(1)));
       linear->weight.uniform_(-bound, bound, generator("weight"));
       linear->bias.uniform_(-bound, bound, generator("bias"));
-    } else if (auto* norm = item.value()->as<BatchNorm>()) {
+    } else if (auto* norm = item.value()->as<layers::BatchNorm>()) {
       norm->reset_parameters();
     }
   }
@@ -85,7 +85,7 @@ void set_channels_last(torch::nn::Module& network) {
 
 void freeze_batch_norm(torch::nn::Module& network) {
   for (const auto& module : network.modules()) {
-    if (auto* norm = module->as<BatchNorm>()) norm->freeze();
+    if (auto* norm = module->as<layers::BatchNorm>()) norm->freeze();
   }
 }
 

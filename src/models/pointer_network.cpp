@@ -4,10 +4,10 @@
 #include <limits>
 
 #include "core/check.h"
-#include "models/additive_attention.h"
+#include "layers/additive_attention.h"
+#include "layers/dropout.h"
+#include "layers/lengths.h"
 #include "models/networks.h"
-#include "models/random_context.h"
-#include "models/valid_positions.h"
 
 namespace dtrain::models {
 namespace {
@@ -20,7 +20,7 @@ class AttentionParameters : public nn::Module {};
 
 // An element's number within its sample must not depend on the padding: time before channel.
 at::Tensor dropout_between(const at::Tensor& states, double p) {
-  return keyed_dropout(states.transpose(0, 1), p, kEncoderDropout).transpose(0, 1).contiguous();
+  return layers::keyed_dropout(states.transpose(0, 1), p, kEncoderDropout).transpose(0, 1).contiguous();
 }
 
 // Features [B, features] of the elements chosen [B], marked as visited.
@@ -35,8 +35,8 @@ at::Tensor visited_rows(const at::Tensor& elements, const at::Tensor& chosen) {
 
 PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) : options_(options) {
   const int64_t hidden = options.hidden;
-  encoder_ = register_module("encoder", std::make_shared<LstmParameters>(options.features, hidden, 2));
-  decoder_ = register_module("decoder", std::make_shared<LstmParameters>(options.features, hidden, 1));
+  encoder_ = register_module("encoder", std::make_shared<layers::LstmParameters>(options.features, hidden, 2));
+  decoder_ = register_module("decoder", std::make_shared<layers::LstmParameters>(options.features, hidden, 1));
   const auto attention = register_module("attention", std::make_shared<AttentionParameters>());
   key_ = attention->register_module("key", nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
   query_ = attention->register_module("query", nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
@@ -52,11 +52,11 @@ PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) : options_(
 PointerNetwork::Memory PointerNetwork::encode(const Sets& sets) {
   const at::Tensor rows = sets.elements.transpose(0, 1).contiguous();
   const at::Tensor zeros = at::zeros({rows.size(1), options_.hidden}, rows.options());
-  at::Tensor states = run_lstm(encoder_->layer(0), rows, zeros, zeros).states;
+  at::Tensor states = layers::run_lstm(encoder_->layer(0), rows, zeros, zeros).states;
   if (is_training() && options_.dropout > 0) states = dropout_between(states, options_.dropout);
-  const LstmLayer second = encoder_->layer(1);
-  const LstmResult result = sets.padded ? run_padded_lstm(second, states, sets.lengths, zeros, zeros)
-                                        : run_lstm(second, states, zeros, zeros);
+  const layers::LstmLayer second = encoder_->layer(1);
+  const layers::LstmResult result = sets.padded ? layers::run_padded_lstm(second, states, sets.lengths, zeros, zeros)
+                                                : layers::run_lstm(second, states, zeros, zeros);
   return {key_->forward(result.states), result.h, result.c};
 }
 
@@ -75,23 +75,25 @@ at::Tensor PointerNetwork::fed_rows(const at::Tensor& elements, const at::Tensor
 
 at::Tensor PointerNetwork::losses(const Sets& sets, const Memory& memory, const at::Tensor& order,
                                   const at::Tensor& fed) {
-  const LstmResult decoded = run_lstm(decoder_->layer(0), fed_rows(sets.elements, fed), memory.h, memory.c);
-  return pointer_losses(memory.keys, query_->forward(decoded.states), v_->weight.view({-1}), order, sets.lengths);
+  const layers::LstmResult decoded =
+      layers::run_lstm(decoder_->layer(0), fed_rows(sets.elements, fed), memory.h, memory.c);
+  return layers::pointer_losses(memory.keys, query_->forward(decoded.states), v_->weight.view({-1}), order,
+                                sets.lengths);
 }
 
 at::Tensor PointerNetwork::choose(const Sets& sets, const Memory& memory, const at::Tensor& order) {
   const at::NoGradGuard no_grad;
   const int64_t batch = sets.elements.size(0), steps = sets.elements.size(1);
-  const LstmLayer layer = decoder_->layer(0);
+  const layers::LstmLayer layer = decoder_->layer(0);
   const at::Tensor v = v_->weight.view({-1});
-  const at::Tensor valid = valid_positions(sets.lengths, steps);
+  const at::Tensor valid = layers::valid_positions(sets.lengths, steps);
   const at::Tensor visited = valid.logical_not();
   const at::Tensor choices = at::empty({batch, steps}, sets.lengths.options());
   at::Tensor row = at::zeros({batch, sets.elements.size(2)}, sets.elements.options());
   at::Tensor h = memory.h, c = memory.c;
   for (int64_t t = 0; t < steps; ++t) {
-    std::tie(h, c) = run_lstm_cell(layer, row, h, c);
-    const at::Tensor scores = attention_scores(memory.keys, query_->forward(h), v)
+    std::tie(h, c) = layers::run_lstm_cell(layer, row, h, c);
+    const at::Tensor scores = layers::attention_scores(memory.keys, query_->forward(h), v)
                                   .masked_fill(visited, -std::numeric_limits<double>::infinity());
     const at::Tensor choice = scores.argmax(1);
     choices.select(1, t).copy_(choice);

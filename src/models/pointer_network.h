@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "models/lstm.h"
+#include "layers/lstm.h"
 #include "models/models.h"
 
 namespace dtrain::models {
@@ -68,7 +68,7 @@ class PointerNetwork : public Network {
   at::Tensor fed_rows(const at::Tensor& elements, const at::Tensor& fed) const;
 
   PointerNetworkOptions options_;
-  std::shared_ptr<LstmParameters> encoder_, decoder_;
+  std::shared_ptr<layers::LstmParameters> encoder_, decoder_;
   torch::nn::Linear key_{nullptr}, query_{nullptr}, v_{nullptr};
 };
 

@@ -2,7 +2,8 @@
 // size of the images.
 
 #include "core/check.h"
-#include "models/checkpointed.h"
+#include "layers/dropout.h"
+#include "layers/gradient_checkpointing.h"
 #include "models/networks.h"
 
 namespace dtrain::models {
@@ -34,13 +35,13 @@ class SimpleCnn : public Network {
     const int64_t side = options.image_size / 8;  // three times halved, rounded down
     fc_ = register_module(
         "fc", nn::Sequential(nn::Linear(in * side * side, 256), nn::ReLU(),
-                             KeyedDropout(options.dropout, kDropoutLayer), nn::Linear(256, options.outputs)));
+                             layers::KeyedDropout(options.dropout, kDropoutLayer), nn::Linear(256, options.outputs)));
   }
 
   at::Tensor forward(at::Tensor x) override {
     DTRAIN_CHECK(x.size(2) == options_.image_size && x.size(3) == options_.image_size,
                  "this simple_cnn is for images of ", options_.image_size, " pixels, not ", x.sizes());
-    for (const auto& block : blocks_) x = segment(options_.checkpointing, block, x);
+    for (const auto& block : blocks_) x = layers::segment(options_.checkpointing, block, x);
     return fc_->forward(x.flatten(1));
   }
 

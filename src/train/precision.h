@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "layers/autocast.h"
+
 namespace dtrain::train {
 
 enum class Precision { kFp16, kBf16, kTf32, kFp32, kFp64 };
@@ -19,6 +21,9 @@ Precision parse_precision(const std::string& name, at::DeviceType device, int ca
 
 at::ScalarType parameter_dtype(Precision);  // float64 for fp64, else float32 (autocast makes what is lower)
 bool needs_loss_scaling(Precision);         // fp16: its smallest number is 6e-8
+
+// The autocast of a forward pass: on for fp16 and bf16, off for precisions that need no casts.
+layers::AutocastGuard autocast_for(Precision, at::Device);
 
 // TF32 in float32 products and convolutions: on for tf32, fp16 and bf16, off for fp32 and fp64. For the whole process.
 void apply_precision(Precision);

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "models/random_context.h"
+#include "layers/dropout.h"
 #include "models/state.h"
 
 namespace dtrain::models {
@@ -106,7 +106,7 @@ TEST_F(CnnLstmTest, DropoutDoesNotDependOnTheBatch) {
   freeze_batch_norm(other);
   other.train();
   const auto run = [&](const Padded& b) {
-    const RandomScope scope({.seed = 5, .step = 2, .sample_ids = b.ids});
+    const layers::RandomScope scope({.seed = 5, .step = 2, .sample_ids = b.ids});
     return other.classify(b.rows, b.lengths);
   };
   expect_independent_of_the_batch(run);

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
-#include "models/batch_norm.h"
+#include "layers/batch_norm.h"
 #include "models/models.h"
 
 namespace dtrain::models {
@@ -31,7 +31,7 @@ TEST(Freeze, StopsParametersAndTheStatisticsOfTheirBatchNorm) {
     EXPECT_EQ(item.value().requires_grad(), !is_frozen) << item.key();
   }
   for (const auto& item : network->named_modules()) {
-    const auto* norm = item.value()->as<BatchNorm>();
+    const auto* norm = item.value()->as<layers::BatchNorm>();
     if (norm == nullptr) continue;
     EXPECT_EQ(norm->frozen(), item.key() == "bn1") << item.key();  // half of layer1.0.bn1 still learns
     EXPECT_EQ(norm->is_training(), item.key() != "bn1") << item.key();
@@ -44,7 +44,7 @@ TEST(Freeze, LeavesALayerAloneThatNoPatternNames) {
   for (auto& item : network->named_parameters()) item.value().set_requires_grad(false);
   freeze(*network, {"fc.bias", "layer1"});
   for (const auto& item : network->named_modules()) {
-    const auto* norm = item.value()->as<BatchNorm>();
+    const auto* norm = item.value()->as<layers::BatchNorm>();
     if (norm != nullptr) {
       EXPECT_EQ(norm->frozen(), item.key().starts_with("layer1.")) << item.key();
     }

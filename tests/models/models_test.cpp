@@ -4,7 +4,7 @@
 
 #include "config/table.h"
 #include "core/error.h"
-#include "models/random_context.h"
+#include "layers/dropout.h"
 
 namespace dtrain::models {
 namespace {
@@ -166,7 +166,7 @@ TEST_P(WithDropout, DrawsItFromTheScope) {
   freeze_batch_norm(*network);
   const at::Tensor ids = at::arange(3);
   const auto forward = [&](int64_t step) {
-    const RandomScope scope({.seed = 1, .step = step, .sample_ids = ids});
+    const layers::RandomScope scope({.seed = 1, .step = step, .sample_ids = ids});
     return network->forward(input);
   };
   EXPECT_TRUE(at::equal(forward(1), forward(1)));

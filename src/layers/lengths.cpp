@@ -1,0 +1,11 @@
+#include "layers/lengths.h"
+
+#include <torch/torch.h>
+
+namespace dtrain::layers {
+
+at::Tensor valid_positions(const at::Tensor& lengths, int64_t positions) {
+  return at::arange(positions, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1);
+}
+
+}  // namespace dtrain::layers
