@@ -1,4 +1,4 @@
-#include "export/quantise.h"
+#include "export/quantize.h"
 
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ TEST(ScaleOf, KeepsZeroExactAndCoversTheRange) {
   EXPECT_GT(scale_of({0, 0}).scale, 0);
 }
 
-TEST(LeastErrorRange, KeepsAnEvenSpreadAndClipsALoneOutlier) {
+TEST(LeastErrorRange, KeepsAnEvenDistributionAndClipsAnOutlier) {
   Histogram even{0, 1, std::vector<int64_t>(2048, 10)};
   EXPECT_GT(least_error_range(even).high, 0.98f);
   Histogram far{-1, 100, std::vector<int64_t>(2048, 0)};
@@ -64,22 +64,22 @@ TEST(LeastErrorRange, KeepsAnEvenSpreadAndClipsALoneOutlier) {
   far.counts[2047] = 1;
   const Range range = least_error_range(far);
   EXPECT_LT(range.high, 30);
-  EXPECT_NEAR(range.low, -1, 0.1);  // where the many are, nothing is clipped
+  EXPECT_NEAR(range.low, -1, 0.1);  // no clipping where most values are
 }
 
-TEST(Quantise, LeavesNothingBetweenAConvolutionAndItsRelu) {
-  // "conv" is read by the ReLU alone; "pool" and "flat" have the scale of what they came from; "logits" is the output.
-  EXPECT_EQ(activations_to_quantise(residual()),
+TEST(Quantize, InsertsNothingBetweenAConvolutionAndItsRelu) {
+  // "conv" is read by the ReLU only; "pool" and "flat" have the scales of their inputs; "logits" is the output.
+  EXPECT_EQ(activations_to_quantize(residual()),
             (std::vector<std::string>{"images", "relu", "conv2", "sum", "average"}));
 }
 
 const std::map<std::string, Range> kRanges = {
     {"images", {-1, 1}}, {"relu", {0, 2}}, {"conv2", {-2, 0}}, {"sum", {-2, 2}}, {"average", {-1, 1}}};
 
-TEST(Quantise, PutsAPairBeforeEveryOperatorThatWorksInInt8) {
-  const Graph graph = quantise(residual(), kRanges);
+TEST(Quantize, InsertsAPairBeforeEveryOperatorThatRunsInInt8) {
+  const Graph graph = quantize(residual(), kRanges);
   EXPECT_EQ(of_op(graph, "QuantizeLinear").size(), 7u);            // images, relu, pool, conv2, sum, average, flat
-  EXPECT_EQ(of_op(graph, "DequantizeLinear").size(), 7u + 3 * 2);  // and three weights and biases
+  EXPECT_EQ(of_op(graph, "DequantizeLinear").size(), 7u + 3 * 2);  // plus those of three weights and biases
   for (const char* op : {"Conv", "Gemm"}) {
     for (const Node* node : of_op(graph, op)) {
       for (const std::string& input : node->inputs) EXPECT_NE(input.find(".dequantised"), std::string::npos) << input;
@@ -101,8 +101,8 @@ TEST(Quantise, PutsAPairBeforeEveryOperatorThatWorksInInt8) {
   }
 }
 
-TEST(Quantise, GivesEachChannelItsOwnSymmetricScale) {
-  const Graph graph = quantise(residual(), kRanges);
+TEST(Quantize, GivesEachChannelItsOwnSymmetricScale) {
+  const Graph graph = quantize(residual(), kRanges);
   EXPECT_EQ(values_of<int8_t>(graph, "fc.weight.quantised"), (std::vector<int8_t>{127, -127}));
   const std::vector<float> scales = values_of<float>(graph, "fc.weight.scale");
   EXPECT_FLOAT_EQ(scales[0], 1.0f / 127);
@@ -113,16 +113,16 @@ TEST(Quantise, GivesEachChannelItsOwnSymmetricScale) {
   EXPECT_NEAR(static_cast<float>(biases[1]) * input_scale * scales[1], 1, 1e-3);
 }
 
-TEST(Quantise, KeepsTheBiasOfAChannelWithoutWeights) {
+TEST(Quantize, KeepsTheBiasOfAChannelWithoutWeights) {
   Graph graph = residual();
   for (Constant& constant : graph.constants) {
     if (constant.name == "conv.weight") constant.bytes.assign(4, std::byte{0});
     if (constant.name == "conv.bias") constant.bytes = bytes_of(std::span<const float>(std::vector<float>{3.5f}));
   }
-  const Graph quantised = quantise(graph, kRanges);
-  const double scale = values_of<float>(quantised, "conv.bias.scale")[0];
-  EXPECT_NEAR(values_of<int32_t>(quantised, "conv.bias.quantised")[0] * scale, 3.5, 1e-3);
-  EXPECT_EQ(values_of<int8_t>(quantised, "conv.weight.quantised"), std::vector<int8_t>{0});
+  const Graph quantized = quantize(graph, kRanges);
+  const double scale = values_of<float>(quantized, "conv.bias.scale")[0];
+  EXPECT_NEAR(values_of<int32_t>(quantized, "conv.bias.quantised")[0] * scale, 3.5, 1e-3);
+  EXPECT_EQ(values_of<int8_t>(quantized, "conv.weight.quantised"), std::vector<int8_t>{0});
 }
 
 }  // namespace

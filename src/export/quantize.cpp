@@ -1,4 +1,4 @@
-#include "export/quantise.h"
+#include "export/quantize.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@ namespace dtrain::exporting {
 namespace {
 
 constexpr int kLevels = 255;          // steps between the 256 values of uint8
-constexpr float kTinyScale = 1e-20f;  // of a channel whose weights are all zero
+constexpr float kTinyScale = 1e-20f;  // for a channel whose weights are all zero
 
 bool has_weights(const Node& node) { return node.op == "Conv" || node.op == "Gemm"; }
 bool moves_values_only(const Node& node) { return node.op == "MaxPool" || node.op == "Flatten"; }
@@ -27,7 +27,7 @@ std::map<std::string, std::vector<const Node*>> readers_of(const Graph& graph) {
   return readers;
 }
 
-// The activation whose scale `name` shares: itself, or what was pooled or flattened into it.
+// By name, the activation whose scale it shares: itself, or the one that was pooled or flattened into it.
 std::map<std::string, std::string> owners_of(const Graph& graph) {
   std::map<std::string, std::string> owners;
   for (const Port& input : graph.inputs) owners[input.name] = input.name;
@@ -38,8 +38,8 @@ std::map<std::string, std::string> owners_of(const Graph& graph) {
   return owners;
 }
 
-// What passes through QuantizeLinear: all activations that an INT8 operator reads.
-std::vector<std::string> quantised(const Graph& graph) {
+// The activations that pass through QuantizeLinear: all that an INT8 operator reads.
+std::vector<std::string> quantized(const Graph& graph) {
   const auto readers = readers_of(graph);
   std::vector<std::string> names;
   const auto consider = [&](const std::string& name) {
@@ -53,7 +53,7 @@ std::vector<std::string> quantised(const Graph& graph) {
   return names;
 }
 
-// One scale per output channel; the weights of channel c are every `stride`-th group of `run` values from c·run on.
+// Where the weights of each output channel, which share a scale, are stored.
 struct ChannelLayout {
   int64_t channels, run, groups;  // shape [groups, channels, run]
 };
@@ -84,7 +84,7 @@ Int8Weights int8_weights(std::span<const float> weight, std::span<const float> b
     scale = std::max(scale, std::abs(weight[i]) / 127);
   }
   for (size_t c = 0; c < out.scales.size(); ++c) {
-    // A channel of next to no weights may have a bias like any other: it has to fit int32.
+    // If all weights of a channel are tiny, its bias must still fit into int32.
     out.scales[c] = std::max(out.scales[c], std::abs(bias[c]) / (input_scale * static_cast<float>(1 << 30)));
     out.biases[c] = static_cast<int32_t>(
         std::nearbyint(static_cast<double>(bias[c]) / (static_cast<double>(input_scale) * out.scales[c])));
@@ -102,26 +102,26 @@ class Rewriter {
       : graph_(graph), owners_(owners_of(graph)), ranges_(ranges), builder_(graph.name) {}
 
   Graph run() {
-    const std::vector<std::string> names = quantised(graph_);
+    const std::vector<std::string> names = quantized(graph_);
     const std::set<std::string> wanted(names.begin(), names.end());
     for (const Port& input : graph_.inputs) {
       builder_.input(input.name, input.element, input.shape);
-      if (wanted.contains(input.name)) quantise_activation(input.name);
+      if (wanted.contains(input.name)) quantize_activation(input.name);
     }
     for (const Node& node : graph_.nodes) {
       std::vector<std::string> inputs = node.inputs;
       const bool int8 = works_in_int8(node);
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (i > 0 && int8 && has_weights(node)) continue;
-        if (const auto found = dequantised_.find(inputs[i]); int8 && found != dequantised_.end()) {
+        if (const auto found = dequantized_.find(inputs[i]); int8 && found != dequantized_.end()) {
           inputs[i] = found->second;
         } else if (const Constant* constant = graph_.constant(inputs[i])) {
           copy(*constant);
         }
       }
-      if (has_weights(node)) quantise_weights(node, &inputs);
+      if (has_weights(node)) quantize_weights(node, &inputs);
       builder_.add(node.op, inputs, node.attributes, node.outputs[0]);
-      if (wanted.contains(node.outputs[0])) quantise_activation(node.outputs[0]);
+      if (wanted.contains(node.outputs[0])) quantize_activation(node.outputs[0]);
     }
     Graph out = builder_.finish(graph_.metadata);
     out.outputs = graph_.outputs;
@@ -140,7 +140,7 @@ class Rewriter {
     return scale_of(found->second);
   }
 
-  void quantise_activation(const std::string& name) {
+  void quantize_activation(const std::string& name) {
     const std::string& owner = owners_.at(name);
     const ActivationScale parameters = scale_of_activation(name);
     const std::string scale = owner + ".scale", zero = owner + ".zero_point";
@@ -149,10 +149,10 @@ class Rewriter {
       builder_.constant(zero, Element::kUint8, {}, {static_cast<std::byte>(parameters.zero_point)});
     }
     const std::string integers = builder_.add("QuantizeLinear", {name, scale, zero}, {}, name + ".quantised");
-    dequantised_[name] = builder_.add("DequantizeLinear", {integers, scale, zero}, {}, name + ".dequantised");
+    dequantized_[name] = builder_.add("DequantizeLinear", {integers, scale, zero}, {}, name + ".dequantised");
   }
 
-  void quantise_weights(const Node& node, std::vector<std::string>* inputs) {
+  void quantize_weights(const Node& node, std::vector<std::string>* inputs) {
     const Constant* weight = graph_.constant(node.inputs.at(1));
     const Constant* bias = graph_.constant(node.inputs.at(2));
     DTRAIN_CHECK(weight != nullptr && bias != nullptr, node.outputs[0]);
@@ -182,7 +182,7 @@ class Rewriter {
   std::map<std::string, std::string> owners_;
   const std::map<std::string, Range>& ranges_;
   Builder builder_;
-  std::map<std::string, std::string> dequantised_;  // by activation
+  std::map<std::string, std::string> dequantized_;  // by activation
 };
 
 double squared_error(const Histogram& histogram, Range range) {
@@ -210,9 +210,9 @@ ActivationScale scale_of(Range range) {
   return out;
 }
 
-// One end after the other: a lone value far out on one side says nothing about the other side.
+// The two ends are chosen one after the other: an outlier on one side says nothing about the other side.
 Range least_error_range(const Histogram& histogram) {
-  static constexpr int kSteps = 80;  // each end comes in down to a fifth, by hundredths
+  static constexpr int kSteps = 80;  // each end is reduced to a fifth, in steps of 1%
   Range best{histogram.low, histogram.high};
   double least = squared_error(histogram, best);
   for (float Range::*const end : {&Range::high, &Range::low}) {
@@ -229,16 +229,16 @@ Range least_error_range(const Histogram& histogram) {
   return best;
 }
 
-std::vector<std::string> activations_to_quantise(const Graph& graph) {
+std::vector<std::string> activations_to_quantize(const Graph& graph) {
   const auto owners = owners_of(graph);
   std::vector<std::string> names;
-  for (const std::string& name : quantised(graph)) {
+  for (const std::string& name : quantized(graph)) {
     const std::string& owner = owners.at(name);
     if (std::find(names.begin(), names.end(), owner) == names.end()) names.push_back(owner);
   }
   return names;
 }
 
-Graph quantise(const Graph& graph, const std::map<std::string, Range>& ranges) { return Rewriter(graph, ranges).run(); }
+Graph quantize(const Graph& graph, const std::map<std::string, Range>& ranges) { return Rewriter(graph, ranges).run(); }
 
 }  // namespace dtrain::exporting
