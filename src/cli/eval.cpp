@@ -21,7 +21,7 @@
 #include "data/loader/sample_check.h"
 #include "data/order/splits.h"
 #include "dist/bytes.h"
-#include "models/models.h"
+#include "models/parameter_format.h"
 #include "train/device.h"
 #include "train/evaluate.h"
 #include "train/precision.h"

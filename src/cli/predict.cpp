@@ -29,7 +29,7 @@
 #include "data/order/splits.h"
 #include "dist/bytes.h"
 #include "formats/list_files.h"
-#include "models/models.h"
+#include "models/parameter_format.h"
 #include "train/device.h"
 #include "train/precision.h"
 

@@ -14,7 +14,7 @@ using torch::autograd::variable_list;
 
 at::ScalarType precision_of(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
-// What additive_attention_body.inc takes.
+// Rows as additive_attention_body.inc expects them.
 at::Tensor prepared(const at::Tensor& rows) {
   if (rows.scalar_type() == at::kDouble) return rows.contiguous();
   return rows.mul(2).clamp_(-kExponentLimit, kExponentLimit).exp_().contiguous();
@@ -79,7 +79,7 @@ variable_list backward(const Tensors& of, const at::Tensor& residual, const at::
                               keys.mutable_data_ptr<Number>(), queries.mutable_data_ptr<Number>(),
                               v.mutable_data_ptr<Number>());
   });
-  return {keys, queries, v.sum(0)};  // over the samples in their order, whatever the threads did
+  return {keys, queries, v.sum(0)};  // in the order of the samples, regardless of threads
 }
 
 class PointerLosses : public torch::autograd::Function<PointerLosses> {

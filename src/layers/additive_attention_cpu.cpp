@@ -1,5 +1,6 @@
-// The same loops for each instruction set, chosen when first used. GCC lowers vector types before it inlines, so a
-// function and all it calls must be compiled for one target: hence the inclusion of one body several times.
+// The same loops for each instruction set; which one is used is decided at the first call. GCC lowers vector types
+// before it inlines, so a function and all its callees must be compiled for one target. Therefore the same code is
+// included several times.
 
 #include <algorithm>
 #include <cmath>
@@ -34,15 +35,16 @@ std::vector<Number>& scratch_numbers(Scratch& scratch) {
   }
 }
 
-// The pairs (step, element) with a gradient, by step: about half of all, since what was chosen is never scored again.
+// The pairs (step, element) that have a gradient, by step. They are about half of all pairs, because chosen elements
+// are not scored again.
 template <typename Number>
 struct Pairs {
   std::vector<int32_t> element;
   std::vector<Number> gradient;
   std::vector<size_t> ends;     // of each step
-  std::vector<Number> columns;  // room for what lies side by side
+  std::vector<Number> columns;  // memory for aligned_columns()
 
-  // A vector of vector types would not be aligned to them everywhere.
+  // Aligned to a cache line, which std::vector does not guarantee.
   Number* aligned_columns(int64_t count) {
     constexpr size_t kLine = 64;
     columns.resize(static_cast<size_t>(count) + kLine / sizeof(Number));
@@ -79,7 +81,7 @@ inline double reciprocal(double x) { return 1 / x; }
 #include "layers/additive_attention_loops.inc"
 }  // namespace one_double
 
-namespace any_float {  // four at a time: SSE2, NEON, whatever the compiler makes of it
+namespace any_float {  // vectors of four, which the compiler maps to SSE2, NEON or scalar code
 using Number = float;
 constexpr int64_t kLanes = 4;
 typedef float Lanes __attribute__((vector_size(16)));

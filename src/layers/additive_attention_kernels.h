@@ -1,15 +1,15 @@
 #pragma once
 
-// What additive_attention.cpp calls: loops over plain memory, for float and double. No torch.
+// The loops and kernels behind additive_attention.h, over plain memory, for float and double. No torch.
 
 #include <cstdint>
 
 namespace dtrain::layers {
 
-inline constexpr double kExponentLimit = 86;  // of e^(2x) in float32
+inline constexpr double kExponentLimit = 86;  // limits the exponent of e^(2x) in float32
 
-// Step t of sample b chooses order[b][t] among the elements below lengths[b] that no earlier step chose. Rows are
-// "prepared" as additive_attention_body.inc says.
+// Step t of sample b chooses order[b][t] among the elements below lengths[b] that no earlier step chose. "Prepared"
+// rows are described in additive_attention_body.inc.
 template <typename Number>
 struct AttentionProblem {
   int64_t steps = 0, samples = 0, hidden = 0;  // as many elements as steps
@@ -17,28 +17,28 @@ struct AttentionProblem {
   const Number* queries = nullptr;             // [steps, samples, hidden], prepared
   const Number* v = nullptr;                   // [hidden]
   const int64_t* order = nullptr;              // [samples, steps]
-  const int64_t* lengths = nullptr;            // [samples]; taken as within 0 and steps
+  const int64_t* lengths = nullptr;            // [samples]; limited to [0, steps]
 };
 
-// nll[b] = sum over the steps of -log softmax(scores)[order]; infinite where the order names an element twice or none.
-// residual[b][t][j] = softmax - one-hot, 0 where j may not be chosen: the gradient of nll by the scores.
-// CPU: samples [begin, end), all that is written belongs to them.
+// nll[b] = sum over the steps of -log softmax(scores)[order], infinite if the order has an element twice or an invalid
+// one. residual[b][t][j] = softmax - one-hot, 0 where j may not be chosen: the gradient of nll with respect to the
+// scores. Computes and writes samples [begin, end).
 template <typename Number>
 void attention_forward_on_cpu(const AttentionProblem<Number>&, int64_t begin, int64_t end, Number* residual,
                               Number* nll);
 
-// Gradients of sum over b of scale[b] * nll[b]: keys and queries [steps, samples, hidden] (before preparation), v of
-// each sample [samples, hidden]. Everything of samples [begin, end) is written.
+// The gradients of the sum of scale[b] * nll[b] with respect to keys and queries (before preparation) [steps, samples,
+// hidden] and, per sample, to v [samples, hidden]. Computes and writes samples [begin, end).
 template <typename Number>
 void attention_backward_on_cpu(const AttentionProblem<Number>&, int64_t begin, int64_t end, const Number* residual,
                                const Number* scale, Number* keys, Number* queries, Number* v);
 
-// For tests: vectors of at most so many floats from now on (16: AVX-512, 8: AVX2, else any machine's). Not thread-safe.
+// For tests: limits vectors to this many floats (16: AVX-512, 8: AVX2, else generic). Not thread-safe.
 void limit_attention_lanes(int most);
 
-// The same on the GPU: all pointers are device memory, the work is queued on `stream` (a cudaStream_t). nll is per step
-// here, [samples, steps], and v per step, [steps, samples, hidden], to be summed by the caller (in a fixed order).
-// DeviceError when a launch fails, or in a build without GPU code.
+// The same on the GPU: all pointers are device memory, and the kernels are queued on `stream` (a cudaStream_t). Here
+// nll is per step, [samples, steps], and so is v, [steps, samples, hidden]; the caller sums them, in a fixed order.
+// DeviceError if a launch fails, or in a build without GPU code.
 template <typename Number>
 void attention_forward_on_gpu(const AttentionProblem<Number>&, Number* residual, Number* nll, void* stream);
 template <typename Number>

@@ -16,16 +16,16 @@ namespace {
 thread_local const SyncScope* sync_scope = nullptr;
 thread_local BatchNormRecord* record = nullptr;
 
-// What the graph keeps beside tensors.
+// What the graph keeps in addition to tensors.
 struct Sharing : torch::CustomClassHolder {
-  SumOverRanks reduce;  // empty: this batch alone
+  SumOverRanks reduce;  // empty: the statistics are those of this batch alone
   bool has_samples = true;
 };
 
 using Statistics = BatchNormRecord::Statistics;
 
-// Normalises by statistics of the batch, through which the gradient flows.
-class Normalise : public torch::autograd::Function<Normalise> {
+// Normalizes by the statistics of the batch. The gradient flows through the statistics too.
+class Normalize : public torch::autograd::Function<Normalize> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias, const std::optional<at::Tensor>& lengths,
@@ -33,7 +33,7 @@ class Normalise : public torch::autograd::Function<Normalise> {
     const at::Tensor valid = lengths.value_or(at::Tensor());
     ctx->save_for_backward({x, weight, statistics.mean, statistics.invstd, statistics.count, valid});
     ctx->saved_data["sharing"] = c10::IValue::make_capsule(sharing);
-    return batch_norm::normalise(x, valid, weight, bias, statistics.mean, statistics.invstd);
+    return batch_norm::normalize(x, valid, weight, bias, statistics.mean, statistics.invstd);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
@@ -47,7 +47,7 @@ class Normalise : public torch::autograd::Function<Normalise> {
 
     at::Tensor sums = sharing->has_samples ? batch_norm::gradient_sums(dy, x, lengths, mean, invstd, weight)
                                            : at::zeros({2 * channels}, count.options());
-    // Of this rank: the reducer adds the parameters' gradients up.
+    // These are the sums of this rank: the gradient reducer adds up the gradients of parameters.
     const at::Tensor weight_gradient = (sums.slice(0, channels) * invstd).to(weight.scalar_type());
     const at::Tensor bias_gradient = sums.slice(0, 0, channels).to(weight.scalar_type(), false, /*copy=*/true);
     if (sharing->reduce) sharing->reduce(sums);
@@ -70,8 +70,8 @@ Moments moments_of(const at::Tensor& sums) {
   return {mean, (sums.slice(0, 1 + channels) / count - mean * mean).clamp_min(0), count};
 }
 
-// The last micro-batch of an epoch may be one sample whose map has shrunk to one position. A network that begins so
-// would not get better.
+// The last micro-batch of an epoch may be one sample whose feature map has a single position. If the first one is like
+// that, no batch of the run will be different.
 void accept_one_value(const at::Tensor& input, bool first) {
   if (first) {
     throw ConfigError(dtrain::str("batch norm cannot train on one value per channel (input of shape ", input.sizes(),
@@ -80,8 +80,8 @@ void accept_one_value(const at::Tensor& input, bool first) {
   static std::once_flag said;
   std::call_once(said, [] {
     log::warning(
-        "a micro-batch gives batch norm one value per channel: its statistics stay as they are, and what lies before "
-        "it learns nothing from that sample. A larger batch or image avoids this");
+        "batch norm got one value per channel from a micro-batch: its statistics do not change, and the layers before "
+        "it learn nothing from that sample. A larger batch or image avoids this");
   });
 }
 
@@ -127,12 +127,12 @@ void BatchNormImpl::freeze() {
 at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
   DTRAIN_CHECK(input.dim() >= 2 && input.size(1) == weight.size(0), "batch norm of ", weight.size(0),
                " channels got an input of shape ", input.sizes());
-  if (is_training() && sync_scope != nullptr) return normalise_by_batch(input, {});
+  if (is_training() && sync_scope != nullptr) return normalize_by_batch(input, {});
   if (is_training() && input.numel() == input.size(1)) {
     accept_one_value(input, /*first=*/num_batches_tracked.item<int64_t>() == 0);
-    return normalise_by_batch(input, {});
+    return normalize_by_batch(input, {});
   }
-  const bool again = record != nullptr && record->replay;  // the same kernel, on statistics that are thrown away
+  const bool again = record != nullptr && record->replay;  // the same kernel, on copies of the statistics
   if (is_training() && !again) num_batches_tracked += 1;
   return at::batch_norm(input, weight, bias, again ? running_mean.clone() : running_mean,
                         again ? running_var.clone() : running_var, is_training(), momentum_, eps_,
@@ -144,13 +144,13 @@ at::Tensor BatchNormImpl::forward_valid(const at::Tensor& input, const at::Tenso
                    lengths.sizes() == at::IntArrayRef({input.size(0)}) && lengths.device() == input.device(),
                "batch norm of ", weight.size(0), " channels got an input of shape ", input.sizes(), " and lengths of ",
                lengths.sizes());
-  if (is_training()) return normalise_by_batch(input, lengths.contiguous());
+  if (is_training()) return normalize_by_batch(input, lengths.contiguous());
   return at::batch_norm(input, weight, bias, running_mean, running_var, false, momentum_, eps_,
                         at::globalContext().userEnabledCuDNN()) *
          valid_positions(lengths, input.size(2)).unsqueeze(1);
 }
 
-at::Tensor BatchNormImpl::normalise_by_batch(const at::Tensor& input, const at::Tensor& lengths) {
+at::Tensor BatchNormImpl::normalize_by_batch(const at::Tensor& input, const at::Tensor& lengths) {
   const auto sharing = c10::make_intrusive<Sharing>();
   if (sync_scope != nullptr) {
     sharing->reduce = sync_scope->reduce();
@@ -175,13 +175,14 @@ at::Tensor BatchNormImpl::normalise_by_batch(const at::Tensor& input, const at::
     if (record != nullptr) record->shared.push_back(statistics);
 
     const at::Tensor unbiased = moments.variance * (moments.count / (moments.count - 1).clamp_min(1));
-    // Of one value the variance is unknown: it teaches nothing. Said by arithmetic, as looking would stop the host.
+    // The variance of a single value is unknown: then the momentum is 0. Computed on the device, so the host does not
+    // wait.
     const at::Tensor momentum = (moments.count > 1).to(dtype) * momentum_;
     running_mean.lerp_(statistics.mean, momentum);
     running_var.lerp_(unbiased.to(dtype), momentum);
     num_batches_tracked += 1;
   }
-  const at::Tensor y = Normalise::apply(
+  const at::Tensor y = Normalize::apply(
       x, weight, bias, lengths.defined() ? std::optional<at::Tensor>(lengths) : std::nullopt, statistics, sharing);
   return widen ? y.to(input.scalar_type()) : y;
 }

@@ -13,8 +13,8 @@ namespace {
 
 // ---- the CPU: one loop for both memory formats ----------------------------------------------------------------------
 
-// The elements of a tile are visited in runs of at most kLanes that lie side by side in memory. In NCHW a tile is one
-// channel and a run some of its positions; in NHWC a tile is up to kLanes channels and a run one position.
+// The elements of a tile are visited in runs of at most kLanes elements that are contiguous in memory. In NCHW a tile
+// is one channel and a run is some of its positions; in NHWC a tile is up to kLanes channels and a run is one position.
 constexpr int64_t kLanes = 32;
 
 struct Layout {
@@ -35,7 +35,7 @@ Layout layout_of(const at::Tensor& x, const at::Tensor& lengths) {
           lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr};
 }
 
-// run(offset, width): width is a constant of kLanes where it can be, for the compiler's sake.
+// Calls run(offset, width). A width of kLanes is passed as a compile-time constant, so that loops are vectorized.
 template <typename Run>
 void for_each_run(const Layout& layout, int64_t tile, const Run& run) {
   const auto visit = [&](int64_t offset, int64_t width) {
@@ -67,7 +67,7 @@ void total(const Layout& layout, int64_t tile, double* totals, const Term& term)
   for (int64_t j = 0; j < layout.lanes(tile); ++j) totals[layout.channel(tile, j)] += lanes[j];
 }
 
-// One value per lane of a tile, of one per channel.
+// The values of a tile's lanes, from values per channel.
 template <typename T>
 struct Lanes {
   Lanes(const Layout& layout, int64_t tile, const std::vector<T>& channels) {
@@ -117,7 +117,7 @@ at::Tensor cpu_sums(const at::Tensor& x, const at::Tensor& lengths) {
 }
 
 template <typename T>
-at::Tensor cpu_normalise(const at::Tensor& x, const at::Tensor& lengths, const at::Tensor& weight,
+at::Tensor cpu_normalize(const at::Tensor& x, const at::Tensor& lengths, const at::Tensor& weight,
                          const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& invstd) {
   const Layout layout = layout_of(x, lengths);
   const at::Tensor out = lengths.defined() ? at::zeros_like(x) : at::empty_like(x);
@@ -184,7 +184,7 @@ at::Tensor per_channel(const at::Tensor& values) { return values.view({1, -1, 1}
 at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
   if (x.is_cpu()) return x.scalar_type() == at::kDouble ? cpu_sums<double>(x, lengths) : cpu_sums<float>(x, lengths);
   if (!lengths.defined()) {
-    constexpr double kEps = 1e-5;  // taken off again: a variance of zero has an inverse then
+    constexpr double kEps = 1e-5;  // subtracted again below; keeps the inverse of a zero variance finite
     const auto [mean, invstd] = at::batch_norm_stats(x, kEps);
     const at::Tensor wide = mean.to(at::kDouble);
     const at::Tensor variance = (invstd.to(at::kDouble).pow(-2) - kEps).clamp_min(0);
@@ -198,11 +198,11 @@ at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
   return at::cat({count.view({1}), sum, (offset * offset).sum(at::IntArrayRef({0, 2})) + mean * sum});
 }
 
-at::Tensor normalise(const at::Tensor& x, const at::Tensor& lengths, const at::Tensor& weight, const at::Tensor& bias,
+at::Tensor normalize(const at::Tensor& x, const at::Tensor& lengths, const at::Tensor& weight, const at::Tensor& bias,
                      const at::Tensor& mean, const at::Tensor& invstd) {
   if (x.is_cpu()) {
-    return x.scalar_type() == at::kDouble ? cpu_normalise<double>(x, lengths, weight, bias, mean, invstd)
-                                          : cpu_normalise<float>(x, lengths, weight, bias, mean, invstd);
+    return x.scalar_type() == at::kDouble ? cpu_normalize<double>(x, lengths, weight, bias, mean, invstd)
+                                          : cpu_normalize<float>(x, lengths, weight, bias, mean, invstd);
   }
   if (!lengths.defined()) return at::batch_norm_elemt(x, weight, bias, mean, invstd, /*eps=*/0);
   const at::Tensor y = (x - per_channel(mean)) * per_channel(weight * invstd) + per_channel(bias);

@@ -53,13 +53,20 @@ const RandomContext* current_random_context() { return current; }
 at::Tensor keyed_dropout(const at::Tensor& input, double p, int64_t layer) {
   DTRAIN_CHECK(p >= 0 && p < 1, "p is ", p);
   if (p == 0) return input;
-  if (current == nullptr) throw Error("keyed dropout draws by step and sample id: set a RandomScope around forward");
+  if (current == nullptr)
+    throw Error("keyed dropout needs the step and the sample ids: open a RandomScope around forward");
   const at::Tensor& ids = current->sample_ids;
   DTRAIN_CHECK(ids.defined() && ids.scalar_type() == at::kLong && ids.dim() == 1 && ids.size(0) == input.size(0) &&
                    ids.device() == input.device(),
-               "The RandomScope's sample_ids do not fit an input of shape ", input.sizes(), " on ", input.device());
-  // The scale is rounded to the input's precision like torch's own dropout does. Its gradient is the same product.
+               "the RandomScope's sample_ids do not fit an input of shape ", input.sizes(), " on ", input.device());
+  // Like torch's dropout, rounds the scale to the input's precision. The gradient is the same product.
   return input * keep_mask(input, p, *current, layer).to(input.scalar_type()).mul_(1 / (1 - p));
+}
+
+at::Tensor KeyedDropoutImpl::forward(const at::Tensor& x) { return drops() ? keyed_dropout(x, p_, layer_) : x; }
+
+at::Tensor KeyedDropoutImpl::forward_time_first(const at::Tensor& x) {
+  return drops() ? keyed_dropout(x.transpose(0, 1), p_, layer_).transpose(0, 1).contiguous() : x;
 }
 
 at::Tensor ids_on(at::Device device, const std::vector<int64_t>& ids) {

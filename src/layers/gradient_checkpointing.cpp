@@ -13,7 +13,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What backward needs beside tensors.
+// What backward needs in addition to tensors.
 struct Segment : torch::CustomClassHolder {
   Segment(std::function<at::Tensor(const at::Tensor&)> function, at::DeviceType device)
       : fn(std::move(function)), autocast(current_autocast(device)) {
@@ -45,8 +45,8 @@ struct Segment : torch::CustomClassHolder {
   BatchNormRecord record;
 };
 
-// Inputs: the segment's own input, then its parameters: an output with a gradient although the images have none, and
-// gradients that reach each parameter once, by the graph's own way.
+// The function's inputs are the segment's input and its parameters. So the output has a gradient even if the input (the
+// images) has none, and the gradient of each parameter arrives once, through the graph.
 class Checkpointed : public torch::autograd::Function<Checkpointed> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& input, at::TensorList parameters,
@@ -70,7 +70,7 @@ class Checkpointed : public torch::autograd::Function<Checkpointed> {
     const at::Tensor output = segment->again(wanted[0]);
     const variable_list found = torch::autograd::grad({output}, sources, {gradients[0]}, /*retain_graph=*/false,
                                                       /*create_graph=*/false, /*allow_unused=*/true);
-    variable_list results(wanted.size() + 1);  // none for the segment
+    variable_list results(wanted.size() + 1);  // the last one, for the segment, stays undefined
     size_t next = 0;
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (wanted[i].requires_grad()) results[i] = found[next++];

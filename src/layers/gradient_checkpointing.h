@@ -1,7 +1,7 @@
 #pragma once
 
-// Gradient checkpointing (Chen et al. 2016): a segment of a network keeps its input alone, and backward computes what
-// is between once more. The gradients are bit for bit those without.
+// Gradient checkpointing (Chen et al. 2016): a segment of a network saves only its input for backward, which then
+// computes the activations of the segment again. The gradients have the same bits as without checkpointing.
 
 #include <torch/torch.h>
 
@@ -11,13 +11,13 @@
 
 namespace dtrain::layers {
 
-// fn(input), which uses `parameters` and otherwise only what it owns. It runs again in backward, perhaps on another
-// thread, under the RandomContext, autocast state and SyncScope of now; batch norm changes its running statistics and
-// meets the other ranks the first time only. fn must not change its input.
+// Returns fn(input). fn uses `parameters` and otherwise only what it owns, and must not change its input. It runs again
+// in backward, possibly on another thread, with the RandomContext, the autocast state and the SyncScope of this call;
+// batch norm updates its running statistics and communicates with other ranks only the first time.
 at::Tensor checkpointed(std::vector<at::Tensor> parameters, std::function<at::Tensor(const at::Tensor&)> fn,
                         const at::Tensor& input);
 
-// block->forward(x), as such a segment where `on` and a gradient will be wanted.
+// Returns block->forward(x), as a checkpointed segment if `on` and if gradients are computed.
 template <typename Block>
 at::Tensor segment(bool on, const std::shared_ptr<Block>& block, const at::Tensor& x) {
   if (!on || !block->is_training() || !at::GradMode::is_enabled()) return block->forward(x);

@@ -9,11 +9,11 @@
 namespace dtrain::layers {
 namespace {
 
-// Far beyond what a gate's sum reaches, so that the sigmoid is 0 or 1 in any precision.
+// Much larger than the sum of a gate, so that the sigmoid is 0 or 1 in any precision.
 constexpr double kSaturated = 1e4;
 
-// cuDNN copies weights that are not one block in memory, and warns of it at every call. They are parameters of their
-// own here, as everywhere; the copy is small against the operation.
+// Hides a warning: cuDNN copies weights that are not contiguous with each other in memory and warns about it in every
+// call. Here they are separate parameters; the copy is cheap compared to the operation.
 class QuietOnGpu {
  public:
   explicit QuietOnGpu(const at::Tensor& input) {
@@ -28,9 +28,9 @@ class QuietOnGpu {
   std::optional<c10::WarningUtils::WarningHandlerGuard> guard_;
 };
 
-// LibTorch's autocast (2.11) gives cuDNN's LSTM float16 whatever precision was asked for, and who asks for bfloat16
-// scales no loss: gradients would be lost below 6e-8 and states beyond 65504 be infinite. bfloat16 is new to cuDNN's
-// LSTM (9.13) and not tried here, so it runs in float32, its products in TF32.
+// LibTorch's autocast (2.11) casts the inputs of cuDNN's LSTM to float16 even if bfloat16 is the autocast type. Runs in
+// bfloat16 do not scale the loss, so gradients below 6e-8 would be lost, and states above 65504 would be infinite.
+// bfloat16 is new in cuDNN's LSTM (9.13) and untested here, so the LSTM runs in float32, with products in TF32.
 bool needs_float32(const at::Tensor& rows) {
   if (!rows.is_cuda()) return false;
   const AutocastState autocast = current_autocast(at::kCUDA);
@@ -47,7 +47,7 @@ LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Te
   const QuietOnGpu quiet(rows);
   const std::array weights = {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh};
   const auto learns = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
-  // Without it the fused operations keep nothing for backward.
+  // Without `train` the fused operations save nothing for backward.
   const bool train = at::GradMode::is_enabled() &&
                      (learns(rows) || learns(h) || learns(c) || std::any_of(weights.begin(), weights.end(), learns));
   const auto [states, h_last, c_last] =

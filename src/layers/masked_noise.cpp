@@ -18,7 +18,7 @@ void on_cpu(const MaskedNoise& m, const NoiseBatch<T>& batch) {
       const T* rows = batch.rows + b * batch.longest * features;
       T* out = batch.out + b * batch.longest * features;
       bool* hidden = batch.hidden + b * batch.longest;
-      for (int64_t row = 0; row < length; ++row) {  // the rest is zero already
+      for (int64_t row = 0; row < length; ++row) {  // the other rows are zero already
         hidden[row] = is_hidden(m, blocks, row);
         if (hidden[row]) continue;
         for (int64_t e = row * features; e < (row + 1) * features; ++e) out[e] = noised(m, blocks, rows[e], e);

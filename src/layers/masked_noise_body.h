@@ -1,6 +1,6 @@
 #pragma once
 
-// The arithmetic of masked_noise.h: one body for CPU and GPU, in integers up to exact conversions.
+// The arithmetic of masked_noise.h, shared by CPU and GPU; it uses integers up to exact conversions.
 
 #include <cstdint>
 
@@ -13,15 +13,15 @@ namespace dtrain::layers {
 struct MaskedNoise {
   uint64_t seed = 1;
   int64_t epoch = 0;
-  float noise = 0;   // standard deviation of what is added, in the units of the rows
-  float share = 0;   // of the blocks that are hidden
-  int32_t span = 1;  // rows of a block, at least 1
+  float noise = 0;   // standard deviation, in the units of the rows
+  float share = 0;   // probability that a block is hidden
+  int32_t span = 1;  // rows per block, at least 1
 };
 
 struct HiddenBlocks {  // of one sample
   uint64_t key;
-  int64_t start;   // rows of the first block that lie before the sample
-  int64_t always;  // the block that is hidden in any case
+  int64_t start;   // how many rows of the first block are before the sample
+  int64_t always;  // the block that is always hidden
 };
 
 DTRAIN_HD inline HiddenBlocks hidden_blocks(const MaskedNoise& m, int64_t sample_id, int64_t length) {
@@ -37,7 +37,7 @@ DTRAIN_HD inline bool is_hidden(const MaskedNoise& m, const HiddenBlocks& blocks
   return block == blocks.always || uniform01(keyed(blocks.key, 2, static_cast<uint64_t>(block))) < m.share;
 }
 
-// Of element `element` of a sample, counted in C order.
+// The noise of an element, counted in C order within the sample.
 DTRAIN_HD inline float keyed_normal(uint64_t key, int64_t element) {
   const uint64_t a = keyed(key, 3, static_cast<uint64_t>(element)), b = mix64(a);
   constexpr uint64_t kEven = 0x0000ffff0000ffffULL;
@@ -52,7 +52,7 @@ DTRAIN_HD inline T noised(const MaskedNoise& m, const HiddenBlocks& blocks, T va
   return m.noise == 0 ? value : value + static_cast<T>(m.noise * keyed_normal(blocks.key, element));
 }
 
-// What the GPU's kernel works on: device memory of the current device.
+// A batch in plain memory; on the GPU, memory of the current device.
 template <typename T>
 struct NoiseBatch {
   const T* rows;  // [samples, longest, features]
@@ -64,7 +64,7 @@ struct NoiseBatch {
   DTRAIN_HD int64_t length(int64_t sample) const { return valid_length(lengths[sample], longest); }
 };
 
-// Queues on `stream` (a cudaStream_t). Throws DeviceError when the launch fails, or in a build without GPU code.
+// Queues the kernel on `stream` (a cudaStream_t). DeviceError if the launch fails, or in a build without GPU code.
 template <typename T>
 void hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<T>&, void* stream);
 

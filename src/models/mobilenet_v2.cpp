@@ -1,9 +1,9 @@
-// MobileNetV2 of width 1 (Sandler et al. 2018) as torchvision builds it.
+// MobileNetV2 of width 1 (Sandler et al. 2018) as in torchvision.
 
 #include "layers/batch_norm.h"
 #include "layers/dropout.h"
 #include "layers/gradient_checkpointing.h"
-#include "models/networks.h"
+#include "models/image_networks.h"
 
 namespace dtrain::models {
 namespace {
@@ -31,7 +31,7 @@ class ConvNormRelu6 : public nn::Module {
   layers::BatchNorm norm_{nullptr};
 };
 
-// 1×1 to `expansion` times the channels, 3×3 per channel, 1×1 to `out` channels without activation.
+// 1×1 to `expansion` times the channels, depthwise 3×3, 1×1 to `out` channels without activation.
 class InvertedResidual : public nn::Module {
  public:
   InvertedResidual(int64_t in, int64_t out, int64_t stride, int64_t expansion) : residual_(stride == 1 && in == out) {

@@ -5,25 +5,19 @@
 
 #include "core/check.h"
 #include "layers/additive_attention.h"
-#include "layers/dropout.h"
 #include "layers/lengths.h"
-#include "models/networks.h"
+#include "models/initial_values.h"
 
 namespace dtrain::models {
 namespace {
 
 namespace nn = torch::nn;
 
-constexpr int64_t kEncoderDropout = 0;  // its ordinal among the dropout layers
+constexpr int64_t kEncoderDropout = 0;  // number of the dropout layer
 
 class AttentionParameters : public nn::Module {};
 
-// An element's number within its sample must not depend on the padding: time before channel.
-at::Tensor dropout_between(const at::Tensor& states, double p) {
-  return layers::keyed_dropout(states.transpose(0, 1), p, kEncoderDropout).transpose(0, 1).contiguous();
-}
-
-// Features [B, features] of the elements chosen [B], marked as visited.
+// The features [B, features] of the chosen elements [B], marked as visited.
 at::Tensor visited_rows(const at::Tensor& elements, const at::Tensor& chosen) {
   const at::Tensor index = chosen.view({-1, 1, 1}).expand({-1, 1, elements.size(2)});
   at::Tensor rows = elements.gather(1, index).squeeze(1);
@@ -33,9 +27,10 @@ at::Tensor visited_rows(const at::Tensor& elements, const at::Tensor& chosen) {
 
 }  // namespace
 
-PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) : options_(options) {
+PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) {
   const int64_t hidden = options.hidden;
   encoder_ = register_module("encoder", std::make_shared<layers::LstmParameters>(options.features, hidden, 2));
+  dropout_ = register_module("dropout", layers::KeyedDropout(options.dropout, kEncoderDropout));
   decoder_ = register_module("decoder", std::make_shared<layers::LstmParameters>(options.features, hidden, 1));
   const auto attention = register_module("attention", std::make_shared<AttentionParameters>());
   key_ = attention->register_module("key", nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
@@ -51,17 +46,17 @@ PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) : options_(
 
 PointerNetwork::Memory PointerNetwork::encode(const Sets& sets) {
   const at::Tensor rows = sets.elements.transpose(0, 1).contiguous();
-  const at::Tensor zeros = at::zeros({rows.size(1), options_.hidden}, rows.options());
-  at::Tensor states = layers::run_lstm(encoder_->layer(0), rows, zeros, zeros).states;
-  if (is_training() && options_.dropout > 0) states = dropout_between(states, options_.dropout);
+  const at::Tensor zeros = at::zeros({rows.size(1), key_->weight.size(0)}, rows.options());
+  const at::Tensor states =
+      dropout_->forward_time_first(layers::run_lstm(encoder_->layer(0), rows, zeros, zeros).states);
   const layers::LstmLayer second = encoder_->layer(1);
   const layers::LstmResult result = sets.padded ? layers::run_padded_lstm(second, states, sets.lengths, zeros, zeros)
                                                 : layers::run_lstm(second, states, zeros, zeros);
   return {key_->forward(result.states), result.h, result.c};
 }
 
-// [T, B, features]: zeros, then what was chosen at each step but the last.
-at::Tensor PointerNetwork::fed_rows(const at::Tensor& elements, const at::Tensor& fed) const {
+// The decoder's rows [T, B, features]: zeros, then the elements chosen at all steps but the last.
+at::Tensor PointerNetwork::fed_rows(const at::Tensor& elements, const at::Tensor& fed) {
   const int64_t batch = elements.size(0), steps = elements.size(1), features = elements.size(2);
   const at::Tensor rows = at::zeros({steps, batch, features}, elements.options());
   if (steps > 1) {

@@ -1,9 +1,9 @@
-// Deep residual networks (He et al. 2015) as torchvision builds them: the stride of a bottleneck is in its 3×3
+// Deep residual networks (He et al. 2015) as in torchvision: the stride of a bottleneck is in its 3×3 convolution
 // ("v1.5").
 
 #include "layers/batch_norm.h"
 #include "layers/gradient_checkpointing.h"
-#include "models/networks.h"
+#include "models/image_networks.h"
 
 namespace dtrain::models {
 namespace {
@@ -75,7 +75,7 @@ class ResNet : public Network {
   }
 
   at::Tensor forward(at::Tensor x) override {
-    // The largest pictures of all lie in the stem, which has no module of its own.
+    // The stem, which has no module of its own, has the largest activations.
     auto stem = [conv1 = conv1_, bn1 = bn1_](const at::Tensor& images) mutable {
       return at::max_pool2d(bn1->forward(conv1->forward(images)).relu_(), /*kernel_size=*/3, /*stride=*/2,
                             /*padding=*/1);

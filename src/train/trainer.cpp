@@ -9,7 +9,7 @@
 #include "core/strings.h"
 #include "layers/batch_norm.h"
 #include "layers/dropout.h"
-#include "models/models.h"
+#include "models/freeze.h"
 #include "train/clip.h"
 #include "train/device.h"
 #include "train/padding.h"

@@ -1,4 +1,4 @@
-// The attention of all steps at once against the same written with ATen operators, which holds [B, T, T, H].
+// Compares pointer_losses() with the same formula in ATen operators, which holds [B, T, T, H].
 
 #include "layers/additive_attention.h"
 
@@ -36,17 +36,17 @@ Case make_case(int64_t steps, int64_t batch, int64_t hidden, bool ragged, at::Sc
 at::Tensor naive(const Case& c) {
   const int64_t steps = c.keys.size(0), batch = c.keys.size(1);
   const at::Tensor scores = at::matmul((c.keys.unsqueeze(0) + c.queries.unsqueeze(1)).tanh(), c.v).permute({2, 0, 1});
-  at::Tensor gone = at::zeros({batch, steps, steps}, at::kBool);
+  at::Tensor closed = at::zeros({batch, steps, steps}, at::kBool);
   const at::Tensor valid = at::arange(steps).unsqueeze(0).lt(c.lengths.unsqueeze(1));
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t t = 0; t < steps; ++t) {
-      gone[b][t].copy_(valid[b].logical_not());
+      closed[b][t].copy_(valid[b].logical_not());
       for (int64_t before = 0; before < std::min(t, c.lengths[b].item<int64_t>()); ++before) {
-        gone[b][t][c.order[b][before].item<int64_t>()] = true;
+        closed[b][t][c.order[b][before].item<int64_t>()] = true;
       }
     }
   }
-  const at::Tensor log_p = scores.masked_fill(gone, -1e30).log_softmax(2);
+  const at::Tensor log_p = scores.masked_fill(closed, -1e30).log_softmax(2);
   return at::where(valid, -log_p.gather(2, c.order.clamp_min(0).unsqueeze(2)).squeeze(2), at::zeros({}, c.v.options()))
       .sum(1);
 }
@@ -67,19 +67,19 @@ void expect_like_naive(const Case& c, double tolerance) {
   for (size_t i = 0; i < a.size(); ++i) EXPECT_LE(worst(a[i], b[i]), tolerance) << "gradient " << i;
 }
 
-TEST(PointerLosses, InFloat64AreThoseOfTheNaiveForm) {
+TEST(PointerLosses, EqualThoseOfTheNaiveFormInFloat64) {
   for (const bool ragged : {false, true}) {
     expect_like_naive(make_case(9, 5, 24, ragged, at::kDouble), 1e-13);
     expect_like_naive(make_case(1, 3, 7, ragged, at::kDouble), 1e-13);
   }
 }
 
-TEST(PointerLosses, InFloat32AreThoseOfTheNaiveFormWithEveryInstructionSet) {
+TEST(PointerLosses, EqualThoseOfTheNaiveFormInFloat32WithEveryInstructionSet) {
   for (const int lanes : {16, 8, 4}) {
     limit_attention_lanes(lanes);
     for (const int64_t hidden : {256, 37, 3}) {
       expect_like_naive(make_case(13, 6, hidden, true, at::kFloat), 5e-6);
-      expect_like_naive(make_case(13, 6, hidden, false, at::kFloat, 12), 5e-6);  // most of the tanh saturated
+      expect_like_naive(make_case(13, 6, hidden, false, at::kFloat, 12), 5e-6);  // most tanh values are saturated
     }
   }
   limit_attention_lanes(16);
@@ -138,12 +138,12 @@ TEST(PointerLosses, StayFiniteForAnyFiniteInputAndPassNaNOn) {
   EXPECT_TRUE(losses.isfinite().all().item<bool>());
   for (const at::Tensor& gradient : gradients(c, losses)) EXPECT_TRUE(gradient.isfinite().all().item<bool>());
   c.keys.data_ptr<float>()[5] = std::numeric_limits<float>::quiet_NaN();  // of sample 0
-  const at::Tensor spoilt = pointer_losses(c.keys, c.queries, c.v, c.order, c.lengths);
-  EXPECT_TRUE(std::isnan(spoilt[0].item<float>()));
-  EXPECT_EQ(spoilt[1].item<float>(), losses[1].item<float>());
+  const at::Tensor with_nan = pointer_losses(c.keys, c.queries, c.v, c.order, c.lengths);
+  EXPECT_TRUE(std::isnan(with_nan[0].item<float>()));
+  EXPECT_EQ(with_nan[1].item<float>(), losses[1].item<float>());
 }
 
-TEST(PointerLosses, OfAnOrderThatIsNoneAreInfinite) {
+TEST(PointerLosses, OfAnInvalidOrderAreInfinite) {
   for (const int64_t wrong : {int64_t{-1}, int64_t{6}, int64_t{100}}) {
     Case c = make_case(6, 2, 16, false, at::kFloat);
     c.order[1][4] = wrong;

@@ -1,5 +1,5 @@
-// Batch norm against torch's, over one batch and over ranks (threads that meet in a barrier), and over sequences
-// against the same positions without padding.
+// Batch norm compared with that of torch: over one batch, over ranks (threads with a barrier), and over sequences,
+// which must give the results of their valid positions without padding.
 
 #include "layers/batch_norm.h"
 
@@ -22,7 +22,7 @@ double worst(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>() / std::max(1.0, b.abs().max().item<double>());
 }
 
-// Parameters and statistics far from 1 and 0, from a generator of their own.
+// Sets parameters and statistics to values other than 1 and 0.
 template <typename Norm>
 void fill(Norm& norm, at::ScalarType dtype = at::kDouble) {
   const at::NoGradGuard no_grad;
@@ -46,7 +46,7 @@ void expect_equal_state(const BatchNormImpl& ours, const nn::BatchNorm2dImpl& to
   EXPECT_EQ(ours.num_batches_tracked.item<int64_t>(), torchs.num_batches_tracked.item<int64_t>());
 }
 
-TEST(BatchNorm, HasTorchsNamesAndIsTorchsBitForBit) {
+TEST(BatchNorm, HasTheNamesAndTheBitsOfTorchs) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     BatchNorm ours(5);
     nn::BatchNorm2d torchs(5);
@@ -79,7 +79,7 @@ TEST(BatchNorm, AcceptsVectorsOfItsChannels) {
   EXPECT_NO_THROW(norm->forward(random({1, 3}, 1, at::kFloat)));
 }
 
-TEST(BatchNorm, FrozenItKeepsItsStatistics) {
+TEST(BatchNorm, KeepsItsStatisticsWhenFrozen) {
   BatchNorm norm(3);
   norm->freeze();
   norm->train();
@@ -91,7 +91,7 @@ TEST(BatchNorm, FrozenItKeepsItsStatistics) {
 
 // ---- over ranks -----------------------------------------------------------------------------------------------------
 
-class ThreadSum {  // every rank's sum of what all give, in the order of the ranks
+class ThreadSum {  // a sum over threads as ranks, in the order of the ranks
  public:
   explicit ThreadSum(int ranks) : ranks_(ranks), given_(static_cast<size_t>(ranks)), barrier_(ranks) {}
   SumOverRanks of(int rank) {
@@ -121,7 +121,7 @@ struct RankResult {
 
 at::Tensor loss_of(const at::Tensor& y, const at::Tensor& factor) { return (y.sigmoid() * factor).sum(); }
 
-// Each rank has the samples of its share; one of 0 samples runs a zero in their place.
+// Each rank has the samples of its share; a rank of no samples runs one sample of zeros.
 std::vector<RankResult> run_ranks(const at::Tensor& x, const at::Tensor& factor, const std::vector<int64_t>& shares,
                                   ThreadSum& sum) {
   std::vector<RankResult> results(shares.size());
@@ -144,7 +144,7 @@ std::vector<RankResult> run_ranks(const at::Tensor& x, const at::Tensor& factor,
         const SyncScope scope(sum.of(static_cast<int>(rank)), share > 0);
         output = result.norm->forward(input);
       }
-      (loss_of(output, part(factor)) * (share > 0 ? 1 : 0)).backward();  // outside the scope: the graph knows
+      (loss_of(output, part(factor)) * (share > 0 ? 1 : 0)).backward();  // outside the scope
       result.output = output.detach();
       result.input_gradient = input.grad();
       result.weight_gradient = result.norm->weight.grad();
@@ -204,9 +204,9 @@ TEST(SyncBatchNorm, ARankWithoutSamplesAddsNothing) {
 
 TEST(SyncBatchNorm, InSinglePrecision) { expect_one_rank(random({8, 16, 9, 9}, 5, at::kFloat), {4, 4}, 2e-6); }
 
-TEST(SyncBatchNorm, OfAMeanFarFromZero) { expect_one_rank(random({6, 4, 8, 8}, 6) + 30, {3, 3}, kExact); }
+TEST(SyncBatchNorm, WithAMeanFarFromZero) { expect_one_rank(random({6, 4, 8, 8}, 6) + 30, {3, 3}, kExact); }
 
-TEST(SyncBatchNorm, HalvesApartDiffer) {  // the tests above can fail
+TEST(SyncBatchNorm, HalvesWithoutItDiffer) {  // shows that the tests above can fail
   const at::Tensor x = random({4, 3, 5, 5}, 7);
   BatchNorm whole(3), half(3);
   fill(*whole);
@@ -214,7 +214,7 @@ TEST(SyncBatchNorm, HalvesApartDiffer) {  // the tests above can fail
   EXPECT_GT(worst(half->forward(x.slice(0, 0, 2)), whole->forward(x).slice(0, 0, 2)), 1e-3);
 }
 
-TEST(SyncBatchNorm, TheGradientIsThatOfDifferences) {
+TEST(SyncBatchNorm, TheGradientIsThatOfFiniteDifferences) {
   const at::Tensor x = random({3, 2, 2, 2}, 8), factor = random({3, 2, 2, 2}, 9);
   BatchNorm norm(2);
   fill(*norm);
@@ -259,7 +259,7 @@ at::Tensor valid(const at::Tensor& x, const at::Tensor& lengths) {
   return (at::arange(x.size(2)).unsqueeze(0) < lengths.unsqueeze(1)).unsqueeze(1).expand_as(x);
 }
 
-TEST(BatchNormOfSequences, IsThatOfTheValidPositionsAlone) {
+TEST(BatchNormOfSequences, IsThatOfTheValidPositionsOnly) {
   const at::Tensor lengths = at::tensor({9, 40, 1, 33}, at::kLong), x = random({4, 6, 40}, 11),
                    factor = random({4, 6, 40}, 12);
   const at::Tensor mask = valid(x, lengths);
@@ -288,7 +288,7 @@ TEST(BatchNormOfSequences, IsThatOfTheValidPositionsAlone) {
   }
 }
 
-TEST(BatchNormOfSequences, PaddingChangesNothingNotEvenInfinities) {
+TEST(BatchNormOfSequences, PaddingChangesNothingEvenIfInfinite) {
   const at::Tensor lengths = at::tensor({5, 3}, at::kLong), x = random({2, 3, 5}, 13, at::kFloat);
   at::Tensor longer = at::full({2, 3, 90}, std::numeric_limits<float>::infinity());
   longer.slice(2, 0, 5).copy_(at::where(valid(x, lengths), x, longer.slice(2, 0, 5)));
@@ -318,7 +318,7 @@ TEST(BatchNormOfSequences, OverRanksTheStatisticsAreOfAllValidPositions) {
   EXPECT_LE(worst(norm->running_var, whole->running_var), kExact);
 }
 
-TEST(BatchNormOfSequences, ALoneValidValueGivesTheBiasAndTeachesNothing) {
+TEST(BatchNormOfSequences, ASingleValidValueGivesTheBiasAndChangesNoStatistics) {
   BatchNorm norm(3);
   fill(*norm);
   const at::Tensor x = random({2, 3, 5}, 15), one = at::tensor({1, 0}, at::kLong);
@@ -335,7 +335,7 @@ TEST(BatchNormOfSequences, ALoneValidValueGivesTheBiasAndTeachesNothing) {
   EXPECT_FALSE(at::equal(norm->running_var, variance));
 }
 
-TEST(BatchNorm, ATrainingCannotBeginWithOneValueButMeetIt) {
+TEST(BatchNorm, ASingleValueIsRejectedInTheFirstBatchOnly) {
   BatchNorm norm(3);
   fill(*norm);
   norm->num_batches_tracked.zero_();
@@ -348,7 +348,7 @@ TEST(BatchNorm, ATrainingCannotBeginWithOneValueButMeetIt) {
   EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 2);
 }
 
-TEST(BatchNormOfSequences, LengthsOfAnotherBatchAreRefused) {
+TEST(BatchNormOfSequences, LengthsOfAnotherBatchAreRejected) {
   BatchNorm norm(2);
   EXPECT_THROW(norm->forward_valid(at::ones({2, 2, 4}), at::tensor({4}, at::kLong)), Error);
   EXPECT_THROW(norm->forward_valid(at::ones({2, 2, 4}), at::ones({2})), Error);

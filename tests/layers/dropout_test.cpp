@@ -17,7 +17,7 @@ at::Tensor dropped(const at::Tensor& input, const at::Tensor& sample_ids, double
   return keyed_dropout(input, p, layer);
 }
 
-TEST(KeyedDropout, ASampleHasOneMaskInWhateverBatch) {
+TEST(KeyedDropout, ASampleHasTheSameMaskInAnyBatch) {
   const at::Tensor batch = dropped(at::ones({3, 100}), ids({5, 7, 9}));
   const at::Tensor other = dropped(at::ones({2, 100}), ids({9, 5}));
   EXPECT_TRUE(at::equal(batch[0], other[1]));
@@ -26,7 +26,7 @@ TEST(KeyedDropout, ASampleHasOneMaskInWhateverBatch) {
   EXPECT_FALSE(at::equal(batch[0], batch[1]));
 }
 
-TEST(KeyedDropout, EachPartOfTheKeyCounts) {
+TEST(KeyedDropout, DependsOnEachPartOfTheKey) {
   const at::Tensor x = at::ones({2, 100});
   const at::Tensor base = dropped(x, ids({1, 2}));
   EXPECT_TRUE(at::equal(base, dropped(x, ids({1, 2}))));

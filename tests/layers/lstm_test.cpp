@@ -39,8 +39,8 @@ at::Tensor gradient(at::ScalarType dtype, size_t learns) {
   return learned.grad();
 }
 
-// A frozen decoder passes the gradient on to the encoder's state; one may freeze all weights but a bias.
-TEST(Lstm, WhateverAloneLearnsGetsItsGradient) {
+// A frozen decoder passes the gradient on to the encoder's state, and all weights but a bias may be frozen.
+TEST(Lstm, EachInputGetsItsGradientIfOnlyItRequiresOne) {
   for (size_t learns = 0; learns < 7; ++learns) {
     const at::Tensor single = gradient(at::kFloat, learns), exact = gradient(at::kDouble, learns);
     EXPECT_TRUE(at::allclose(single.to(at::kDouble), exact, 1e-4, 1e-5)) << "input " << learns;

@@ -32,7 +32,7 @@ TEST(KeyedNormal, HasTheMomentsOfANormalDistribution) {
   EXPECT_NEAR(sums[4] / kDraws, 3 - 0.15, 0.07);
 }
 
-TEST(KeyedNormal, DrawsAreUnrelated) {
+TEST(KeyedNormal, DrawsAreUncorrelated) {
   double neighbours = 0, keys = 0;
   constexpr int64_t kDraws = 100000;
   for (int64_t e = 0; e < kDraws; ++e) {
@@ -76,11 +76,11 @@ TEST(MaskedNoise, HidesWholeRowsInSpansAndAtLeastOneOfEachSample) {
   EXPECT_GT(starts.size(), 12u) << "anywhere";
 }
 
-TEST(MaskedNoise, HidesTheShareThatItSays) {
+TEST(MaskedNoise, HidesTheGivenShare) {
   MaskedNoise m = kBoth;
   double hidden = 0;
   for (int64_t id = 0; id < 400; ++id) hidden += run(m, {400}, {id}, 400).hidden.sum().item<double>();
-  const double blocks = 400.0 / 4 + 0.75;  // the start is drawn
+  const double blocks = 400.0 / 4 + 0.75;  // the offset is random
   EXPECT_NEAR(hidden / (400 * 400), 0.3 + 0.7 / blocks, 0.01);
 }
 
@@ -113,7 +113,7 @@ TEST(MaskedNoise, KeepsLengthsWithinTheRows) {
   }
 }
 
-TEST(MaskedNoise, RefusesWhatDoesNotFit) {
+TEST(MaskedNoise, RejectsInvalidInputs) {
   EXPECT_THROW(run(kBoth, {20, 3}, {3}, 20), Error);
   MaskedNoise m = kBoth;
   m.span = 0;

@@ -9,14 +9,15 @@
 #include "layers/autocast.h"
 #include "layers/batch_norm.h"
 #include "layers/dropout.h"
-#include "models/models.h"
+#include "models/freeze.h"
+#include "models/network.h"
 
 namespace dtrain::models {
 namespace {
 
-const bool kOneThread = (at::set_num_threads(1), true);  // sums in the same order both times
+const bool kOneThread = (at::set_num_threads(1), true);  // so that sums have the same order in both runs
 
-// Bytes of tensors on this thread: now and at most.
+// Bytes of tensors on this thread: current and peak.
 class MemoryMeter : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
@@ -32,8 +33,8 @@ class MemoryMeter : public c10::MemoryReportingInfoBase {
 };
 
 struct Trained {
-  std::map<std::string, at::Tensor> tensors;  // output, gradients, buffers after it
-  int64_t held = 0, peak = 0;                 // bytes: for backward, after forward; at most
+  std::map<std::string, at::Tensor> tensors;  // output, gradients, and buffers after the step
+  int64_t held = 0, peak = 0;                 // bytes: saved for backward; peak
 };
 
 struct Setting {
@@ -64,7 +65,7 @@ Trained train(const Setting& setting, bool checkpointing, int* collectives = nul
       output = network->forward(input);
     }
     result.held = meter->now();
-    output.square().sum().backward();  // outside every scope
+    output.square().sum().backward();  // outside all scopes
     result.tensors["output"] = output.detach();
   }
   result.peak = meter->peak();
@@ -85,8 +86,8 @@ void expect_the_same(const Trained& with, const Trained& without) {
 class EveryNetwork : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryNetwork, HasTheSameBitsInLessMemory) {
-  // simple_cnn: its weights' gradients, not its activations, are what fills the memory. The others are to be looked at
-  // where it is the other way round.
+  // The memory of simple_cnn is mostly gradients of its weights, not activations. The other networks get images for
+  // which it is mostly activations.
   const bool heavy_weights = GetParam() == "simple_cnn";
   const Setting setting{.network = GetParam(), .size = heavy_weights ? 96 : 192};
   const Trained with = train(setting, true), without = train(setting, false);
@@ -103,12 +104,12 @@ TEST_P(EveryNetwork, HasTheSameBitsInLessMemory) {
 INSTANTIATE_TEST_SUITE_P(Checkpointing, EveryNetwork, ::testing::ValuesIn(network_names()),
                          [](const auto& info) { return info.param; });
 
-TEST(Checkpointing, UnderAutocastTheSameBits) {
+TEST(Checkpointing, HasTheSameBitsUnderAutocast) {
   const Setting setting{.network = "mobilenet_v2", .autocast = at::kBFloat16};
   expect_the_same(train(setting, true), train(setting, false));
   const Setting plain{.network = "mobilenet_v2"};
   EXPECT_FALSE(at::equal(train(plain, false).tensors["output"].to(at::kFloat),
-                         train(setting, false).tensors["output"].to(at::kFloat)));  // autocast did something
+                         train(setting, false).tensors["output"].to(at::kFloat)));  // shows that autocast has an effect
 }
 
 TEST(Checkpointing, SharedStatisticsAreReducedOnceInForward) {
@@ -119,7 +120,7 @@ TEST(Checkpointing, SharedStatisticsAreReducedOnceInForward) {
   EXPECT_EQ(without, 2 * 20);  // 20 layers, forward and backward
 }
 
-TEST(Checkpointing, AFrozenPartTakesNoGradient) {
+TEST(Checkpointing, AFrozenPartGetsNoGradient) {
   std::map<bool, at::Tensor> gradient;
   for (const bool on : {true, false}) {
     const auto network = make_network("resnet18", {.checkpointing = on});
@@ -133,7 +134,7 @@ TEST(Checkpointing, AFrozenPartTakesNoGradient) {
   EXPECT_TRUE(at::equal(gradient[true], gradient[false]));
 }
 
-TEST(Checkpointing, AGradientOfTheInputFlowsThrough) {
+TEST(Checkpointing, PassesTheGradientToItsInput) {
   const at::Tensor weight = at::full({3}, 2.0).set_requires_grad(true);
   const at::Tensor x = at::ones({3}).set_requires_grad(true);
   int calls = 0;

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "layers/dropout.h"
-#include "models/state.h"
+#include "models/parameter_format.h"
 
 namespace dtrain::models {
 namespace {
@@ -95,11 +95,11 @@ TEST(PointerNetwork, ChoosesPermutationsThatDoNotDependOnTheBatch) {
   }
 }
 
-// Free running and teacher forcing are one network: fed with its own choices as the order, each choice is the
-// likeliest.
-TEST(PointerNetwork, GreedyChoicesAreWhatTheLossOfAllStepsFindsLikeliest) {
+// Free running and teacher forcing must compute the same network: if the order is the network's own choices, each
+// choice is the likeliest element.
+TEST(PointerNetwork, GreedyChoicesAreTheLikeliestByTheLossOfAllSteps) {
   PointerNetwork network({.hidden = 24});
-  for (auto& p : network.parameters()) p.data().mul_(3);  // scores that differ
+  for (auto& p : network.parameters()) p.data().mul_(3);  // so that the scores differ
   network.eval();
   convert_floating_point(network, at::kDouble);
   const at::NoGradGuard no_grad;
@@ -107,7 +107,7 @@ TEST(PointerNetwork, GreedyChoicesAreWhatTheLossOfAllStepsFindsLikeliest) {
   const auto memory = network.encode(batch.sets);
   const at::Tensor greedy = network.choose(batch.sets, memory);
   const at::Tensor of_greedy = network.losses(batch.sets, memory, greedy, greedy);
-  // Changing the last two choices changes the likelihood of the step before last only downwards.
+  // Exchanging the last two choices can only make the last but one step less likely.
   at::Tensor other = greedy.clone();
   other.select(1, 3).copy_(greedy.select(1, 4));
   other.select(1, 4).copy_(greedy.select(1, 3));
@@ -115,7 +115,7 @@ TEST(PointerNetwork, GreedyChoicesAreWhatTheLossOfAllStepsFindsLikeliest) {
   EXPECT_TRUE(of_greedy.lt(of_other).all().item<bool>()) << of_greedy << of_other;
 }
 
-TEST(PointerNetwork, OwnChoicesBesideAGivenOrderNeverRepeatWhatTheOrderVisited) {
+TEST(PointerNetwork, ChoicesWithAGivenOrderNeverRepeatWhatTheOrderVisited) {
   PointerNetwork network({.hidden = 16});
   network.eval();
   const Batch batch = make_batch({6, 4}, 6);

@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "dist/thread_communicator.h"
 #include "layers/batch_norm.h"
-#include "models/state.h"
+#include "models/parameter_format.h"
 #include "support/memory_store.h"
 #include "train/content_transfer.h"
 #include "train/overfit.h"

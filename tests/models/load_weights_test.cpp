@@ -1,7 +1,8 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
-#include "models/models.h"
+#include "models/load_weights.h"
+#include "models/parameter_format.h"
 
 namespace dtrain::models {
 namespace {
@@ -10,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Everything of `network`, as a file would hold it.
+// All tensors of the network, as a file would contain them.
 checkpoint::TensorFile file_of(const Network& network) {
   checkpoint::TensorFile file;
   for (const auto& item : network.named_parameters())
@@ -53,7 +54,7 @@ TEST(LoadInitialWeights, TakesAllOfAFittingFile) {
   EXPECT_EQ(target->named_buffers()["bn1.running_mean"][0].item<float>(), 0.5);
 }
 
-TEST(LoadInitialWeights, OfEveryNetworkReplacesTheLastLayerOnly) {
+TEST(LoadInitialWeights, KeepsOnlyTheLastLayerOfEveryNetwork) {
   for (const std::string& name : network_names()) {
     const auto source = make_network(name, {.outputs = 9, .seed = 1, .image_size = 32});
     const auto target = make_network(name, {.outputs = 3, .seed = 2, .image_size = 32});
@@ -80,7 +81,7 @@ TEST(LoadInitialWeights, ConvertsThePrecision) {
   EXPECT_TRUE(at::equal(target->named_parameters()["fc.0.weight"], expected));
 }
 
-TEST(LoadInitialWeights, ReplacesAHeadOfAnotherSize) {
+TEST(LoadInitialWeights, KeepsAHeadOfAnotherSize) {
   const auto source = make_network("resnet18", {.outputs = 1000, .seed = 1});
   const auto target = make_network("resnet18", {.outputs = 3, .seed = 2}),
              fresh = make_network("resnet18", {.seed = 2});
@@ -92,7 +93,7 @@ TEST(LoadInitialWeights, ReplacesAHeadOfAnotherSize) {
   EXPECT_TRUE(at::equal(target->named_parameters()["conv1.weight"], source->named_parameters()["conv1.weight"]));
 }
 
-TEST(LoadInitialWeights, ReplacesAMissingOrHalfHeadAsAWhole) {
+TEST(LoadInitialWeights, KeepsTheWholeHeadIfThatOfTheFileIsIncomplete) {
   const auto source = make_network("headpose_cnn", {.seed = 1});
   const auto target = make_network("headpose_cnn", {.seed = 2}), fresh = make_network("headpose_cnn", {.seed = 2});
   checkpoint::TensorFile file = file_of(*source);
@@ -103,14 +104,14 @@ TEST(LoadInitialWeights, ReplacesAMissingOrHalfHeadAsAWhole) {
   EXPECT_TRUE(at::equal(target->named_parameters()["fc.0.weight"], source->named_parameters()["fc.0.weight"]));
 }
 
-TEST(LoadInitialWeights, DoesWithoutTheCountersOfOldFiles) {
+TEST(LoadInitialWeights, AcceptsOldFilesWithoutCounters) {
   const auto source = make_network("resnet18", {.seed = 1}), target = make_network("resnet18", {.seed = 2});
   checkpoint::TensorFile file = file_of(*source);
   erase(file, [](const std::string& name) { return name.ends_with("num_batches_tracked"); });
   EXPECT_THAT(load_initial_weights(*target, file), ElementsAre("loaded 102 tensors"));
 }
 
-TEST(LoadInitialWeights, RefusesWhatIsMissingUnexpectedOrMisshapen) {
+TEST(LoadInitialWeights, RejectsMissingUnexpectedAndMisshapenTensors) {
   const auto source = make_network("resnet18", {.seed = 1}), target = make_network("resnet18", {.seed = 2});
   checkpoint::TensorFile file = file_of(*source);
   in(file, "conv1.weight") = at::zeros({64, 1, 7, 7});
@@ -125,7 +126,7 @@ TEST(LoadInitialWeights, RefusesWhatIsMissingUnexpectedOrMisshapen) {
   EXPECT_THAT(message, HasSubstr("\n  surplus: [2] in the file; not here"));
 }
 
-TEST(LoadInitialWeights, RefusesAnotherNetworkWithAShortList) {
+TEST(LoadInitialWeights, RejectsAnotherNetworkWithAShortList) {
   const auto source = make_network("headpose_cnn", {}), target = make_network("resnet50", {});
   const std::string message = refusal(*target, file_of(*source));
   EXPECT_THAT(message, HasSubstr("conv1.weight: not in the file"));

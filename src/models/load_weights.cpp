@@ -1,21 +1,22 @@
+#include "models/load_weights.h"
+
 #include <algorithm>
 #include <map>
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "models/models.h"
 
 namespace dtrain::models {
 namespace {
 
-// dtrain::str in full: c10::str would be found as well, by the arguments' types.
+// dtrain::str is qualified because argument-dependent lookup also finds c10::str.
 std::string shape(const at::Tensor& tensor) { return dtrain::str(tensor.sizes()); }
 
 bool fits(const at::Tensor& here, const at::Tensor& there) {
   return here.sizes() == there.sizes() && here.is_floating_point() == there.is_floating_point();
 }
 
-// Older torchvision files lack the counters of batch norm, which nothing here uses.
+// Older torchvision files lack the counters of batch norm, which are not used here.
 bool is_optional(const std::string& name) { return name.ends_with("num_batches_tracked"); }
 
 std::vector<std::pair<std::string, at::Tensor>> named_tensors(const Network& network) {
@@ -34,10 +35,36 @@ std::vector<std::pair<std::string, at::Tensor>> named_tensors(const Network& net
   }
   throw CheckpointError(dtrain::str(
       "the initial weights are of another network (", count,
-      " tensors differ besides the last layer); choose the file or model.name to match:\n  ", join(problems, "\n  ")));
+      " tensors differ besides the last layer); choose a matching file or model.name:\n  ", join(problems, "\n  ")));
 }
 
 }  // namespace
+
+void load_all(torch::nn::Module& module, const checkpoint::NamedTensors& tensors) {
+  std::map<std::string, at::Tensor> source(tensors.begin(), tensors.end());
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  const auto match = [&](const torch::OrderedDict<std::string, at::Tensor>& items) {
+    for (const auto& item : items) {
+      const auto found = source.find(item.key());
+      if (found == source.end())
+        throw CheckpointError(str("there is no tensor '", item.key(), "': these are weights of another network"));
+      if (found->second.sizes() != item.value().sizes()) {
+        throw CheckpointError(dtrain::str("tensor '", item.key(), "' has shape ", found->second.sizes(),
+                                          " in the file and ", item.value().sizes(), " in this network"));
+      }
+      copies.emplace_back(item.value().detach(), found->second);
+      source.erase(found);
+    }
+  };
+  match(module.named_parameters());
+  match(module.named_buffers());
+  if (!source.empty()) {
+    throw CheckpointError(
+        str("this network has no tensor '", source.begin()->first, "': these are weights of another network"));
+  }
+  const at::NoGradGuard no_grad;
+  for (auto& [target, value] : copies) target.copy_(value);
+}
 
 std::vector<std::string> load_initial_weights(Network& network, const checkpoint::TensorFile& file) {
   std::map<std::string, at::Tensor> left(file.tensors.begin(), file.tensors.end());
@@ -65,7 +92,7 @@ std::vector<std::string> load_initial_weights(Network& network, const checkpoint
   }
   if (!problems.empty()) refuse(problems);
 
-  // The last layer is replaced as a whole: half of it would be of no use.
+  // The last layer is either loaded completely or not at all.
   if (head_differences.empty()) copies.insert(copies.end(), head_copies.begin(), head_copies.end());
   const torch::NoGradGuard no_grad;
   for (auto& [here, there] : copies) here.copy_(there);

@@ -1,10 +1,12 @@
-#include "models/models.h"
+#include "models/network.h"
 
 #include <gmock/gmock.h>
 
 #include "config/table.h"
 #include "core/error.h"
 #include "layers/dropout.h"
+#include "models/freeze.h"
+#include "models/parameter_format.h"
 
 namespace dtrain::models {
 namespace {
@@ -46,7 +48,7 @@ TEST(Networks, AreAllowedByTheConfiguration) {
   }
 }
 
-TEST(Networks, AnUnknownNameIsRefusedWithTheNearest) {
+TEST(Networks, AnUnknownNameIsRejectedWithTheNearestName) {
   try {
     make_network("resnet81", {});
     FAIL();
@@ -68,7 +70,7 @@ TEST(Networks, TheHeadIsTheLastLayer) {
 TEST(InitialValues, AreAFunctionOfSeedAndName) {
   torch::manual_seed(1);
   const auto a = make_network("headpose_cnn", {.seed = 3});
-  torch::manual_seed(2);  // the global generator has no say
+  torch::manual_seed(2);  // the global generator is not used
   const auto b = make_network("headpose_cnn", {.seed = 3});
   const auto other_seed = make_network("headpose_cnn", {.seed = 4});
   const auto other_head = make_network("headpose_cnn", {.outputs = 9, .seed = 3});
@@ -107,19 +109,20 @@ TEST(InitialValues, OfMobilenetsClassifierAreTorchvisions) {
   EXPECT_NEAR(depthwise.std().item<double>() / std::sqrt(2 / (32 * 9.0)), 1, 0.1);
 }
 
-TEST(SimpleCnn, IsMadeForOneSizeOfImages) {
+TEST(SimpleCnn, TakesOneSizeOfImagesOnly) {
   const auto network = make_network("simple_cnn", {.outputs = 4, .dropout = 0, .image_size = 224});
   EXPECT_EQ(network->named_parameters()["fc.0.weight"].sizes(), at::IntArrayRef({256, 100352}));
   EXPECT_TRUE(at::equal(network->named_parameters()["features.1.0.bias"], at::zeros({64})));
   EXPECT_THROW(make_network("simple_cnn", {.image_size = 64})->forward(images(2, 32)), Error);
 }
 
-TEST(ChannelsLast, ChangesTheMemoryAndNothingElse) {
+TEST(ChannelsLast, ChangesTheMemoryFormatOnly) {
   const torch::NoGradGuard no_grad;
   const auto plain = make_network("resnet18", {}), last = make_network("resnet18", {});
   const at::Tensor first = last->parameters().front();
   set_channels_last(*last);
-  EXPECT_TRUE(first.is_contiguous(at::MemoryFormat::ChannelsLast));  // in place: who holds the parameter sees it
+  EXPECT_TRUE(
+      first.is_contiguous(at::MemoryFormat::ChannelsLast));  // in place: holders of the parameter see the change
   for (const auto& item : last->named_parameters()) {
     EXPECT_TRUE(item.value().dim() != 4 || item.value().is_contiguous(at::MemoryFormat::ChannelsLast)) << item.key();
     EXPECT_TRUE(item.value().requires_grad()) << item.key();
@@ -133,10 +136,10 @@ TEST(ChannelsLast, ChangesTheMemoryAndNothingElse) {
   EXPECT_LE((output - expected).abs().max().item<double>(), 1e-5 * expected.abs().max().item<double>());
 }
 
-TEST(FrozenBatchNorm, LeavesTheStatisticsAndMakesSamplesIndependent) {
+TEST(FrozenBatchNorm, KeepsTheStatisticsAndMakesSamplesIndependent) {
   const auto network = make_network("headpose_cnn", {.dropout = 0});
   network->train();
-  network->forward(images(4, 32, 7));  // statistics that are not the initial ones
+  network->forward(images(4, 32, 7));  // so that the statistics are not the initial ones
   freeze_batch_norm(*network);
   EXPECT_TRUE(network->is_training());
   std::vector<at::Tensor> before;
@@ -153,7 +156,7 @@ TEST(FrozenBatchNorm, LeavesTheStatisticsAndMakesSamplesIndependent) {
   const auto learning = make_network("headpose_cnn", {.dropout = 0});
   const at::Tensor at_first = learning->buffers()[0].clone();
   learning->forward(input);
-  EXPECT_FALSE(at::equal(at_first, learning->buffers()[0]));  // the test can fail
+  EXPECT_FALSE(at::equal(at_first, learning->buffers()[0]));  // shows that the test can fail
 }
 
 class WithDropout : public ::testing::TestWithParam<const char*> {};
