@@ -7,7 +7,6 @@
 // seconds per round. OUT receives the logits of each batch in eval mode and, before the first step, in train mode.
 
 #include <ATen/Parallel.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/_fused_adamw.h>
 
 #include <chrono>
@@ -18,7 +17,9 @@
 
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
+#include "layers/autocast.h"
 #include "models/cnn_lstm.h"
+#include "models/load_weights.h"
 
 namespace {
 
@@ -51,7 +52,7 @@ class AdamW {
 
 void bench(const std::vector<std::string>& words) {
   const bool half = words.at(2) == "bf16";
-  // As dtrain does: before the thread pool starts, because its threads inherit the setting.
+  // Set before the thread pool starts, because its threads inherit it. dtrain does the same.
   at::globalContext().setFlushDenormal(true);
   at::set_num_threads(std::stoi(words.at(3)));
   const int rounds = std::stoi(words.at(4));
@@ -74,12 +75,8 @@ void bench(const std::vector<std::string>& words) {
   }
 
   const auto logits = [&](const RaggedBatch& batch) {
-    at::autocast::set_autocast_enabled(at::kCPU, half);
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-    const at::Tensor result = network.classify(batch.rows, batch.lengths);
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-    at::autocast::clear_cache();
-    return result.to(at::kFloat);
+    const layers::AutocastGuard autocast({.device = at::kCPU, .enabled = half, .dtype = at::kBFloat16});
+    return network.classify(batch.rows, batch.lengths).to(at::kFloat);
   };
   checkpoint::NamedTensors outputs;
   for (size_t i = 0; i < batches.size(); ++i) {

@@ -28,7 +28,6 @@
 #include "job/process_context.h"
 #include "job/signals.h"
 #include "job/trained_model.h"
-#include "train/autocast.h"
 #include "train/precision.h"
 
 namespace dtrain::cli {
@@ -149,7 +148,7 @@ Chunk rows_of(const data::Store& store, std::span<const int64_t> planned, const 
   if (batch.samples() > 0) {
     const auto begin = Clock::now();
     const at::NoGradGuard no_grad;
-    const train::Autocast autocast(precision, device);
+    const layers::AutocastGuard autocast = train::autocast_for(precision, device);
     rows = task.predict(batch);
     chunk.latency = seconds_since(begin);
   }

@@ -1,5 +1,5 @@
-// The sequence classifier. Sequences of one batch differ in length: what lies beyond a length is zeroed before each
-// convolution and skipped by the LSTM, so that a sequence's output depends neither on its batch nor on its padding.
+// The sequence classifier. The sequences of a batch differ in length: positions beyond a length are zeroed before each
+// convolution and skipped by the LSTM, so a sequence's output depends neither on its batch nor on its padding.
 
 #include "export/layers.h"
 #include "export/networks.h"
@@ -7,7 +7,7 @@
 namespace dtrain::exporting {
 namespace {
 
-// x [batch, C, time] with zeros from each sequence's length on, whatever was there.
+// x [batch, C, time] with zeros beyond each sequence's length.
 std::string zeroed_beyond(Builder& graph, const std::string& x, const std::string& lengths) {
   const std::string time = graph.add("Gather", {graph.add("Shape", {x}), graph.integer(2)}, {{"axis", int64_t{0}}});
   const std::string positions = graph.add("Range", {graph.integer(0), time, graph.integer(1)});
@@ -32,14 +32,14 @@ Graph cnn_lstm_graph(const Weights& weights, const Metadata& metadata) {
   // The stride of 2 leaves ceil(length / 2) positions.
   const std::string half =
       graph.add("Div", {graph.add("Add", {lengths, graph.integer(1)}), graph.integer(2)}, {}, "half_lengths");
-  const std::string steps = graph.add("Cast", {half}, {{"to", int64_t{6}}}, "steps");  // 6: int32, as LSTM wants it
+  const std::string steps = graph.add("Cast", {half}, {{"to", int64_t{6}}}, "steps");  // 6: int32, which LSTM requires
   x = graph.add("Transpose", {x}, {{"perm", std::vector<int64_t>{2, 0, 1}}});          // [time, batch, channels]
   layers.lstm(x, "lstm", 0, steps, "", "", {"lstm0_steps"});
   x = graph.add("Squeeze", {"lstm0_steps", graph.integers({1})});
   layers.lstm(x, "lstm", 1, steps, "", "", {"", "lstm1_last"});
   const std::string logits = layers.linear(graph.add("Squeeze", {"lstm1_last", graph.integers({0})}), "fc");
 
-  weights.check_all_used({"reconstruct."});  // what the encoder was trained with
+  weights.check_all_used({"reconstruct."});  // used in training only
   graph.output(logits, "logits", Element::kFloat, {"batch", layers.outputs_of("fc")});
   return graph.finish(metadata);
 }

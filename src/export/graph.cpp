@@ -24,14 +24,14 @@ std::span<const float> floats_of(const Constant& constant) {
   return {reinterpret_cast<const float*>(constant.bytes.data()), constant.bytes.size() / sizeof(float)};
 }
 
-int64_t Node::integer(const std::string& attribute, int64_t otherwise) const {
+int64_t Node::integer(const std::string& attribute, int64_t fallback) const {
   const auto found = attributes.find(attribute);
-  return found == attributes.end() ? otherwise : std::get<int64_t>(found->second);
+  return found == attributes.end() ? fallback : std::get<int64_t>(found->second);
 }
 
-std::vector<int64_t> Node::integers(const std::string& attribute, std::vector<int64_t> otherwise) const {
+std::vector<int64_t> Node::integers(const std::string& attribute, std::vector<int64_t> fallback) const {
   const auto found = attributes.find(attribute);
-  return found == attributes.end() ? std::move(otherwise) : std::get<std::vector<int64_t>>(found->second);
+  return found == attributes.end() ? std::move(fallback) : std::get<std::vector<int64_t>>(found->second);
 }
 
 const Constant* Graph::constant(const std::string& wanted) const {

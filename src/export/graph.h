@@ -1,8 +1,10 @@
 #pragma once
 
-// A network as data: named constants and the operators that connect them, with ONNX's own operator names and meanings
-// (opset 13), so that writing the file is a translation without thought. Knows no torch and no ONNX library: networks
-// are built from the tensors of a checkpoint, quantised and tested without either. Thread-safety: plain values.
+// A network as data: named constants and the operators that connect them, with the operator names and meanings of ONNX
+// (opset 13), so that writing the file is a plain translation. It depends on neither torch nor an ONNX library:
+// networks are built from the tensors of a checkpoint, quantized and tested without them.
+//
+// Thread-safety: plain values.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,15 +37,15 @@ using Attribute = std::variant<int64_t, float, std::string, std::vector<int64_t>
 
 struct Node {
   std::string op;
-  std::vector<std::string> inputs;  // "": an optional one that is left out
+  std::vector<std::string> inputs;  // "": an optional input that is absent
   std::vector<std::string> outputs;
   std::map<std::string, Attribute> attributes;
 
-  int64_t integer(const std::string& attribute, int64_t otherwise) const;
-  std::vector<int64_t> integers(const std::string& attribute, std::vector<int64_t> otherwise) const;
+  int64_t integer(const std::string& attribute, int64_t fallback) const;
+  std::vector<int64_t> integers(const std::string& attribute, std::vector<int64_t> fallback) const;
 };
 
-using Dimension = std::variant<int64_t, std::string>;  // a name: any size, the same wherever the name stands
+using Dimension = std::variant<int64_t, std::string>;  // a name: any size, the same wherever the name occurs
 
 struct Port {
   std::string name;
@@ -55,13 +57,13 @@ struct Graph {
   std::string name;
   std::vector<Port> inputs, outputs;
   std::vector<Constant> constants;
-  std::vector<Node> nodes;                      // each after those whose outputs it reads
-  std::map<std::string, std::string> metadata;  // of the checkpoint: what a user of the file must know
+  std::vector<Node> nodes;                      // in topological order
+  std::map<std::string, std::string> metadata;  // from the checkpoint: what a user of the file must know
 
-  const Constant* constant(const std::string& name) const;  // nullptr: there is none
+  const Constant* constant(const std::string& name) const;  // nullptr if there is none
 };
 
-// A new graph by calls that return the name of what they made.
+// Builds a graph node by node. Each call returns the name of what it added.
 class Builder {
  public:
   explicit Builder(std::string name) { graph_.name = std::move(name); }
@@ -71,13 +73,13 @@ class Builder {
   std::string floats(const std::string& name, std::vector<int64_t> shape, const std::vector<float>& values);
   std::string integers(const std::vector<int64_t>& values);  // [values.size()]
   std::string integer(int64_t value);                        // a scalar
-  // The first output is named `name`, or after the operator if that is empty.
+  // The output is named `name`, or after the operator if `name` is empty.
   std::string add(const std::string& op, std::vector<std::string> inputs, std::map<std::string, Attribute> = {},
                   const std::string& name = "");
-  // Several outputs; those with an empty name are left out.
+  // For several outputs; those with an empty name are absent.
   void add_with_outputs(const std::string& op, std::vector<std::string> inputs, std::vector<std::string> outputs,
                         std::map<std::string, Attribute> = {});
-  // Gives `value` the name `name` as an output of the graph.
+  // Renames `value` to `name` and makes it an output of the graph.
   void output(const std::string& value, const std::string& name, Element, std::vector<Dimension> shape);
   bool has_constant(const std::string& name) const { return graph_.constant(name) != nullptr; }
   Graph finish(std::map<std::string, std::string> metadata);
@@ -86,8 +88,8 @@ class Builder {
   std::string fresh(const std::string& stem);
 
   Graph graph_;
-  std::map<std::string, int64_t> used_;       // names given so far, by stem
-  std::map<std::string, std::string> known_;  // integer constants made so far
+  std::map<std::string, int64_t> used_;       // how often each stem was used
+  std::map<std::string, std::string> known_;  // names of integer constants, by value
 };
 
 }  // namespace dtrain::exporting

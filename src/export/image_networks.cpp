@@ -71,7 +71,7 @@ std::string mobilenet_v2(Layers& layers, Builder& graph, const Weights& weights,
       const int64_t stride = i == 0 ? stage.stride : 1;
       std::string y = x;
       int64_t part = 0;
-      if (weights.has(block + "3.weight")) {  // widens before the depthwise convolution: all blocks but the first
+      if (weights.has(block + "3.weight")) {  // 1×1 expansion, in all blocks except the first
         y = layers.relu6(layers.conv(y, block + "0.0", {.norm = block + "0.1"}));
         part = 1;
       }
@@ -113,7 +113,7 @@ Graph image_graph(const Weights& weights, const Metadata& metadata) {
     output = mobilenet_v2(layers, graph, weights, images);
     head = "classifier.1";
   } else {
-    throw UsageError(str("no ONNX form of network '", network, "' is known here: --format safetensors"));
+    throw UsageError(str("network '", network, "' cannot be exported to ONNX: use --format safetensors"));
   }
   weights.check_all_used();
   const std::string name = required(metadata, "task") == "headpose" ? "angles" : "logits";

@@ -12,9 +12,9 @@ namespace {
 
 constexpr int64_t kBins = 2048;
 
-// Two passes over the samples: the bounds first, then the counts between them.
+// In two passes over the samples: the bounds first, then the counts.
 std::map<std::string, Histogram> histograms(const Graph& graph, const Batches& batches) {
-  const std::vector<std::string> names = activations_to_quantise(graph);
+  const std::vector<std::string> names = activations_to_quantize(graph);
   const std::set<std::string> wanted(names.begin(), names.end());
   const GraphRunner runner(graph);
   std::map<std::string, Histogram> found;
@@ -32,7 +32,7 @@ std::map<std::string, Histogram> histograms(const Graph& graph, const Batches& b
     if (!std::isfinite(low) || !std::isfinite(high)) {
       throw NumericsError(str("an activation of ", graph.name,
                               " is not finite on the calibration samples: the checkpoint's weights, or these samples, "
-                              "cannot be quantised"));
+                              "cannot be quantized"));
     }
     histogram.low = std::min(histogram.low, low);
     histogram.high = std::max(histogram.high, high);
@@ -43,7 +43,7 @@ std::map<std::string, Histogram> histograms(const Graph& graph, const Batches& b
   return found;
 }
 
-// Root mean squares of the float32 outputs and of the difference of another graph's to them.
+// Root mean squares of the float32 outputs and of the difference between another graph's outputs and them.
 std::pair<double, double> output_difference(const Graph& graph, const Graph& other, const Batches& batches) {
   const GraphRunner expected(graph), actual(other);
   double sum = 0, difference = 0, count = 0;
@@ -59,7 +59,7 @@ std::pair<double, double> output_difference(const Graph& graph, const Graph& oth
 }  // namespace
 
 void count(const at::Tensor& values, Histogram& histogram) {
-  constexpr int64_t kExact = int64_t{1} << 24;  // histc counts in float32, which cannot tell 2^24 + 1 from 2^24
+  constexpr int64_t kExact = int64_t{1} << 24;  // histc counts in float32, which is exact up to 2^24
   for (const at::Tensor& part : values.reshape({-1}).split(kExact)) {
     const at::Tensor counts =
         at::histc(part, static_cast<int64_t>(histogram.counts.size()), histogram.low, histogram.high);
@@ -77,7 +77,7 @@ Int8Graph to_int8(const Graph& graph, const Batches& calibration) {
   }
   Int8Graph best;
   for (const auto& [name, ranges] : {std::pair("min-max", &whole), std::pair("least squared error", &clipped)}) {
-    Graph candidate = quantise(graph, *ranges);
+    Graph candidate = quantize(graph, *ranges);
     const auto [output_rms, difference_rms] = output_difference(graph, candidate, calibration);
     if (best.clipping.empty() || difference_rms < best.difference_rms) {
       best = {std::move(candidate), name, output_rms, difference_rms};

@@ -1,8 +1,9 @@
 #pragma once
 
-// Calibrates a float32 graph on samples of a data file, quantises it and measures both, so that what INT8 costs is
-// known before the file is used. Two ways of choosing ranges compete, the whole range seen and the range of least
-// squared error; the one whose outputs are nearer to float32's on the calibration samples wins. On the CPU.
+// Calibrates a float32 graph on samples of a data file, quantizes it and scores both, so that the loss of accuracy is
+// known before the file is used. Activation ranges are chosen in two ways, as the whole observed range and as the range
+// of least squared error; the one whose outputs are closer to those of float32 on the calibration samples is used. Runs
+// on the CPU.
 
 #include <torch/torch.h>
 
@@ -10,28 +11,28 @@
 #include <string>
 
 #include "export/graph.h"
-#include "export/quantise.h"
+#include "export/quantize.h"
 
 namespace dtrain::exporting {
 
-// Calls `visit(inputs [B, 3, S, S], targets [B] int64 | [B, outputs] float32)` for batch after batch; the same samples
-// in the same order each time.
+// Calls visit(inputs [B, 3, S, S], targets [B] int64 | [B, outputs] float32) for each batch; with the same samples in
+// the same order each time.
 using Visit = std::function<void(const at::Tensor& inputs, const at::Tensor& targets)>;
 using Batches = std::function<void(const Visit&)>;
 
-// Adds float32 values, of any shape, to the counts of the histogram's bins; those beyond its range are left out.
+// Adds float32 values of any shape to the counts of the histogram's bins; values outside its range are ignored.
 void count(const at::Tensor& values, Histogram&);
 
 struct Int8Graph {
   Graph graph;
   std::string clipping;  // "min-max" or "least squared error"
-  // Root mean square of float32's outputs, and of the difference to them, on the calibration samples.
+  // Root mean squares, on the calibration samples, of the float32 outputs and of the difference to them.
   double output_rms = 0, difference_rms = 0;
 };
 
 Int8Graph to_int8(const Graph&, const Batches& calibration);
 
-// top-1 in percent for classes, else the mean absolute error of outputs × `output_scale`.
+// Top-1 accuracy in percent for classes, else the mean absolute error of outputs × output_scale.
 struct Score {
   std::string name;  // "top-1" or "mean absolute error"
   double value = 0;

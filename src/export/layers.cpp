@@ -34,7 +34,7 @@ std::string Layers::conv(const std::string& x, const std::string& name, const Co
                     name);
 }
 
-// The weight goes in transposed, [in, out]: that is the form whose channels quantising runtimes can scale one by one.
+// The weight is stored transposed, [in, out]: quantizing runtimes can scale the channels of that form one by one.
 std::string Layers::linear(const std::string& x, const std::string& name) {
   const Weight weight = transposed(weights_.at(name + ".weight", 2));
   const Weight& bias = weights_.at(name + ".bias", 1);
@@ -77,7 +77,7 @@ void Layers::lstm(const std::string& x, const std::string& name, int64_t layer, 
   const std::vector<float> recurrent_bias = reordered(weights_.at(str(name, ".bias_hh_l", layer), 1));
   biases.insert(biases.end(), recurrent_bias.begin(), recurrent_bias.end());
   const std::string stem = str(name, ".l", layer);
-  // A decoder calls the same layer at each step: one copy of its weights.
+  // A decoder calls the same layer at each step and needs one copy of its weights.
   const auto once = [&](const std::string& constant, std::vector<int64_t> shape, const std::vector<float>& values) {
     return graph_.has_constant(constant) ? constant : graph_.floats(constant, std::move(shape), values);
   };

@@ -9,7 +9,7 @@ namespace dtrain::exporting {
 
 const std::string& required(const Metadata& metadata, const std::string& key) {
   const auto found = metadata.find(key);
-  if (found == metadata.end()) throw CheckpointError(str("model.safetensors does not say its '", key, "'"));
+  if (found == metadata.end()) throw CheckpointError(str("model.safetensors has no '", key, "' in its metadata"));
   return found->second;
 }
 
@@ -18,7 +18,8 @@ int64_t required_integer(const Metadata& metadata, const std::string& key) {
   int64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc() || end != text.data() + text.size() || value < 1) {
-    throw CheckpointError(str("model.safetensors says '", text, "' of its '", key, "', not a natural number"));
+    throw CheckpointError(
+        str("model.safetensors has '", text, "' as its '", key, "', which is not a positive integer"));
   }
   return value;
 }
@@ -27,9 +28,9 @@ Graph build_graph(const Weights& weights, const Metadata& metadata) {
   const std::string& network = required(metadata, "network");
   if (network == "torchscript") {
     throw UsageError(
-        "a network that came as TorchScript has no ONNX form here: its operators are not dtrain's. `dtrain export "
-        "--format torchscript` gives the trained module; torch.onnx.export in Python makes ONNX of the code it came "
-        "from");
+        "a network given as TorchScript cannot be exported to ONNX, because its operators are not dtrain's. `dtrain "
+        "export --format torchscript` writes the trained module; torch.onnx.export in Python converts the code that it "
+        "was made from");
   }
   if (network == "cnn_lstm") return cnn_lstm_graph(weights, metadata);
   if (network == "pointer_network") return pointer_graph(weights, metadata);
@@ -39,11 +40,11 @@ Graph build_graph(const Weights& weights, const Metadata& metadata) {
 std::string why_not_int8(const std::string& network) {
   if (network == "cnn_lstm" || network == "pointer_network") {
     return str(network,
-               " is recurrent: an error of rounding is fed back at every step, and ONNX has no quantised LSTM. "
-               "--format onnx gives it in float32");
+               " is recurrent: rounding errors are fed back at every step, and ONNX has no quantized LSTM. "
+               "--format onnx writes it in float32");
   }
   if (network == "torchscript") {
-    return "a network that came as TorchScript has no ONNX form here. --format torchscript gives the trained module";
+    return "a network given as TorchScript cannot be exported to ONNX. --format torchscript writes the trained module";
   }
   return "";
 }

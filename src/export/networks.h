@@ -1,16 +1,17 @@
 #pragma once
 
-// The graph of each network in eval mode, from the tensors and the metadata of its checkpoint; nothing is traced.
-// Batch norm is folded into the convolution before it, dropout is left out.
+// The graph of each network in eval mode, built from the tensors and the metadata of its checkpoint (not traced).
+// Batch norm is folded into the preceding convolution, and dropout is omitted.
 //
 //   image networks   images [batch, 3, S, S] float32, normalised (metadata: mean, std) -> angles | logits
 //                    [batch, outputs]
 //   cnn_lstm         sequences [batch, time, F] float32, lengths [batch] int64 -> logits [batch, classes]
-//   pointer_network  elements [batch, L, F] float32, lengths [batch] int64 -> order [batch, L] int64, -1 from the
-//                    length on; L is the longest set that it was trained on
+//   pointer_network  elements [batch, L, F] float32, lengths [batch] int64 -> order [batch, L] int64, -1 beyond
+//                    the length; L is the longest set that it was trained on
 //
-// Errors: CheckpointError (a tensor missing, left over or misshapen), UsageError (a network that has no graph: says
-// what to do instead). Thread-safety: pure functions.
+// Errors: CheckpointError (a tensor is missing, left over or has another shape), UsageError (the network has no graph;
+// the message says what to do instead).
+// Thread-safety: pure functions.
 
 #include <map>
 #include <string>
@@ -23,16 +24,16 @@ namespace dtrain::exporting {
 
 using Metadata = std::map<std::string, std::string>;
 
-// CheckpointError when the metadata lack the key.
+// CheckpointError if the metadata lack the key.
 const std::string& required(const Metadata&, const std::string& key);
 int64_t required_integer(const Metadata&, const std::string& key);
 
 Graph build_graph(const Weights&, const Metadata&);
 
-// Whether every operator of the network has an INT8 form here; if not, why, for people. "" means yes.
+// Why the network has no INT8 form, as a message for users; "" if it has one.
 std::string why_not_int8(const std::string& network);
 
-// One per kind of network; build_graph chooses by the metadata's "network".
+// One per kind of network; build_graph() selects it by the metadata's "network".
 Graph image_graph(const Weights&, const Metadata&);
 Graph cnn_lstm_graph(const Weights&, const Metadata&);
 Graph pointer_graph(const Weights&, const Metadata&);

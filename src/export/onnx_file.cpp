@@ -10,7 +10,7 @@ namespace dtrain::exporting {
 namespace {
 
 constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
-constexpr int64_t kMargin = int64_t{1} << 24;  // for all that is not a constant's bytes
+constexpr int64_t kMargin = int64_t{1} << 24;  // for everything but the bytes of constants
 
 onnx::TensorProto::DataType type_of(Element element) {
   switch (element) {
@@ -81,7 +81,7 @@ void fill(onnx::TensorProto* proto, const Constant& constant) {
 void check_onnx_size(int64_t bytes) {
   if (bytes > kMaxMessageBytes - kMargin) {
     throw OutputError(str("the network has ", human_bytes(static_cast<double>(bytes)),
-                          " of weights, and an ONNX file holds 2 GiB at most: use --format safetensors"));
+                          " of weights, but an ONNX file holds at most 2 GiB: use --format safetensors"));
   }
 }
 
@@ -109,13 +109,13 @@ std::string to_onnx(const Graph& graph) {
   for (const Constant& constant : graph.constants) fill(proto->add_initializer(), constant);
   try {
     onnx::checker::check_model(model);
-    // Also leaves the shape of every value in the file, for those who look at it.
+    // Also stores the shape of every value in the file, for viewers.
     onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(),
                                        {/*check_type=*/true,
                                         /*strict_mode=*/1,
                                         /*data_propagation=*/false});
   } catch (const std::exception& e) {
-    throw Error(str("internal error: ONNX refuses the graph of ", graph.name, ": ", e.what()));
+    throw Error(str("internal error: ONNX rejects the graph of ", graph.name, ": ", e.what()));
   }
   std::string out;
   DTRAIN_CHECK(model.SerializeToString(&out), graph.name);

@@ -1,5 +1,5 @@
-// The pointer network, decoding greedily: each step's choice is fed to the next one, so the steps stand one after the
-// other in the graph, as many as the longest set has elements.
+// The pointer network with greedy decoding. Each step's choice is the input of the next step, so the graph is unrolled:
+// it has as many steps as the longest set has elements.
 
 #include <limits>
 
@@ -31,7 +31,8 @@ Graph pointer_graph(const Weights& weights, const Metadata& metadata) {
   const std::string elements = graph.input("elements", Element::kFloat, {"batch", longest, features});
   const std::string lengths = graph.input("lengths", Element::kInt64, {"batch"});
 
-  const std::string count = graph.add("Cast", {lengths}, {{"to", int64_t{6}}}, "count");  // 6: int32, as LSTM wants it
+  const std::string count =
+      graph.add("Cast", {lengths}, {{"to", int64_t{6}}}, "count");  // 6: int32, which LSTM requires
   const std::string in_time = graph.add("Transpose", {elements}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
   layers.lstm(in_time, "encoder", 0, count, "", "", {"encoder0_states"});
   layers.lstm(graph.add("Squeeze", {"encoder0_states", graph.integers({1})}), "encoder", 1, count, "", "",
@@ -53,7 +54,7 @@ Graph pointer_graph(const Weights& weights, const Metadata& metadata) {
       "Not", {graph.add("Less", {positions, graph.add("Unsqueeze", {lengths, graph.integers({1})})})}, {}, "padding");
 
   const std::string batch = graph.add("Gather", {graph.add("Shape", {elements}), graph.integers({0})});
-  std::string row = graph.add(  // [1, batch, features]: zeros, before anything is chosen
+  std::string row = graph.add(  // [1, batch, features]: zeros before the first choice
       "ConstantOfShape",
       {graph.add("Concat", {graph.integers({1}), batch, graph.integers({features})}, {{"axis", int64_t{0}}})});
   std::string hidden = "encoder1_hidden", cell = "encoder1_cell", closed = padding;

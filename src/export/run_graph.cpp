@@ -31,14 +31,14 @@ at::Tensor tensor_of(const Constant& constant) {
   return view.clone();
 }
 
-// ONNX pads [top, left, bottom, right]; the networks here pad alike on both sides.
+// ONNX pads [top, left, bottom, right]; the networks here pad both sides equally.
 std::vector<int64_t> symmetric_padding(const Node& node) {
   const std::vector<int64_t> pads = node.integers("pads", {0, 0, 0, 0});
   DTRAIN_CHECK(pads.size() == 4 && pads[0] == pads[2] && pads[1] == pads[3], node.outputs[0]);
   return {pads[0], pads[1]};
 }
 
-at::Tensor dequantised(const Node& node, const at::Tensor& integers, const at::Tensor& scale, const at::Tensor& zero) {
+at::Tensor dequantized(const Node& node, const at::Tensor& integers, const at::Tensor& scale, const at::Tensor& zero) {
   if (scale.dim() == 0) {
     const at::Tensor shifted = zero.defined() ? integers.to(at::kFloat) - zero.to(at::kFloat) : integers.to(at::kFloat);
     return shifted * scale;
@@ -67,7 +67,7 @@ at::Tensor evaluate(const Node& node, const std::vector<at::Tensor>& in) {
   if (op == "QuantizeLinear") {
     return (at::round(in[0] / in[1]) + in[2].to(at::kFloat)).clamp(0, 255).to(at::kByte);
   }
-  if (op == "DequantizeLinear") return dequantised(node, in[0], in[1], in.size() > 2 ? in[2] : at::Tensor());
+  if (op == "DequantizeLinear") return dequantized(node, in[0], in[1], in.size() > 2 ? in[2] : at::Tensor());
   throw Error(str("internal error: operator ", op, " is not one of a convolutional network"));
 }
 

@@ -39,7 +39,8 @@ std::vector<float> to_floats(const std::string& dtype, const std::vector<std::by
 const Weight& Weights::at(const std::string& name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
-    throw CheckpointError(str(file_, " has no tensor '", name, "': it is not of the network that its metadata names"));
+    throw CheckpointError(
+        str(file_, " has no tensor '", name, "': its weights are not of the network that its metadata names"));
   }
   used_.insert(name);
   return found->second;
@@ -48,8 +49,8 @@ const Weight& Weights::at(const std::string& name) const {
 const Weight& Weights::at(const std::string& name, size_t dimensions) const {
   const Weight& weight = at(name);
   if (weight.shape.size() != dimensions) {
-    throw CheckpointError(
-        str(file_, ": tensor '", name, "' has ", weight.shape.size(), " dimensions, the network's has ", dimensions));
+    throw CheckpointError(str(file_, ": tensor '", name, "' has ", weight.shape.size(),
+                              " dimensions, but that of the network has ", dimensions));
   }
   return weight;
 }
@@ -58,8 +59,8 @@ void Weights::check_all_used(const std::vector<std::string>& spare) const {
   for (const auto& [name, weight] : tensors_) {
     const auto begins = [&, &tensor = name](const std::string& prefix) { return tensor.starts_with(prefix); };
     if (!used_.contains(name) && std::none_of(spare.begin(), spare.end(), begins)) {
-      throw CheckpointError(
-          str(file_, ": the network that its metadata names has no tensor '", name, "': the file is of another one"));
+      throw CheckpointError(str(file_, ": the network that its metadata names has no tensor '", name,
+                                "': its weights are of another network"));
     }
   }
 }
@@ -95,8 +96,8 @@ Folded fold_batch_norm(const Weight& weight, const Weight& bias, const BatchNorm
   const size_t channels = static_cast<size_t>(weight.shape.at(0));
   for (const Weight* of_norm : {&norm.gamma, &norm.beta, &norm.mean, &norm.variance}) {
     if (of_norm->values.size() != channels || (!bias.values.empty() && bias.values.size() != channels)) {
-      throw CheckpointError(
-          str(name, ": a convolution of ", channels, " channels before a batch norm of ", of_norm->values.size()));
+      throw CheckpointError(str(name, ": a convolution of ", channels, " channels is followed by a batch norm of ",
+                                of_norm->values.size()));
     }
   }
   Folded folded{weight, {{weight.shape[0]}, std::vector<float>(channels)}};

@@ -1,6 +1,7 @@
 #pragma once
 
-// The tensors of a model.safetensors as float32, for building graphs. Errors: CheckpointError naming file and tensor.
+// The tensors of a model.safetensors as float32, for building graphs.
+// Errors: CheckpointError that names the file and the tensor.
 
 #include <filesystem>
 #include <map>
@@ -20,12 +21,12 @@ class Weights {
   explicit Weights(std::map<std::string, Weight> tensors, std::string file = "model.safetensors")
       : tensors_(std::move(tensors)), file_(std::move(file)) {}
 
-  const Weight& at(const std::string& name) const;  // and remembers that it was asked for
-  // The same, with the number of its dimensions checked.
+  const Weight& at(const std::string& name) const;  // also marks it as used
+  // The same, and checks its number of dimensions.
   const Weight& at(const std::string& name, size_t dimensions) const;
   bool has(const std::string& name) const { return tensors_.contains(name); }
-  // CheckpointError if a tensor was never asked for: the network is not the one that was built. Names that begin with
-  // one of `spare` are not part of inference.
+  // CheckpointError if a tensor was never used: then the file is of another network. Tensors whose names begin with one
+  // of `spare` are not needed for inference.
   void check_all_used(const std::vector<std::string>& spare = {}) const;
 
  private:
@@ -34,14 +35,14 @@ class Weights {
   mutable std::set<std::string> used_;
 };
 
-// F64, F32, F16 and BF16 become float32; counters (integers) are left out.
+// F64, F32, F16 and BF16 become float32; integers (counters) are skipped.
 Weights read_weights(const std::filesystem::path& safetensors, std::map<std::string, std::string>* metadata);
 
-// [out, in] of a linear layer -> [in, out], as the right factor of a product.
+// The weight [out, in] of a linear layer as [in, out], the right factor of a product.
 Weight transposed(const Weight&);
 
-// A convolution and the batch norm behind it (in eval mode) as one convolution:
-//   w' = w · g,  b' = (b - mean) · g + beta,  g = gamma / sqrt(var + epsilon),  in double.
+// A convolution and the batch norm that follows it (in eval mode) as one convolution, computed in double:
+//   w' = w · g,  b' = (b - mean) · g + beta,  g = gamma / sqrt(var + epsilon)
 struct BatchNorm {
   const Weight &gamma, &beta, &mean, &variance;
   double epsilon = 1e-5;

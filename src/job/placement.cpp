@@ -1,7 +1,6 @@
 #include "job/placement.h"
 
-#include "models/models.h"
-#include "models/state.h"
+#include "models/parameter_format.h"
 #include "train/device.h"
 
 namespace dtrain::job {

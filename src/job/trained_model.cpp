@@ -10,7 +10,7 @@
 #include "core/strings.h"
 #include "dist/bytes.h"
 #include "job/run_folder.h"
-#include "models/state.h"
+#include "models/load_weights.h"
 #include "train/content_transfer.h"
 #include "train/training_state.h"
 

@@ -1,13 +1,12 @@
 #include "models/cnn_lstm.h"
 
-#include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <optional>
+#include <vector>
 
-#include "core/check.h"
-#include "models/networks.h"
-#include "models/random_context.h"
-#include "models/valid_positions.h"
+#include "layers/dropout.h"
+#include "layers/lengths.h"
+#include "models/initial_values.h"
 
 namespace dtrain::models {
 namespace {
@@ -15,42 +14,31 @@ namespace {
 namespace nn = torch::nn;
 
 constexpr int64_t kWidth1 = 64, kWidth2 = 128, kLayers = 2;
-constexpr int64_t kHeadDropout = 0, kLstmDropout = 1;  // ordinals of the dropout layers
-// Sequences per group on the CPU. From 8 on the fused LSTM takes as long per row as with 64 (measured, 2 cores, F32).
+constexpr int64_t kHeadDropout = 0, kLstmDropout = 1;  // numbers of the dropout layers
+// Sequences per group on the CPU. With 8 the fused LSTM is as fast per row as with 64 (measured on 2 cores, float32).
 constexpr int64_t kGroup = 8;
 
-int64_t half(int64_t rows) { return (rows + 1) / 2; }  // what the second convolution makes of so many
+int64_t half(int64_t rows) { return (rows + 1) / 2; }  // length after the second convolution
 at::Tensor half(const at::Tensor& lengths) { return (lengths + 1).floor_divide(2); }
 
-// The hidden states [T, B, hidden] of one layer, from zeros.
-at::Tensor states_of(const LstmLayer& layer, const at::Tensor& rows) {
+// The hidden states [T, B, hidden] of one layer whose initial state is zero.
+at::Tensor states_of(const layers::LstmLayer& layer, const at::Tensor& rows) {
   const at::Tensor zeros = at::zeros({rows.size(1), layer.weight_hh.size(1)}, rows.options().requires_grad(false));
-  return run_lstm(layer, rows, zeros, zeros).states;
+  return layers::run_lstm(layer, rows, zeros, zeros).states;
 }
 
 }  // namespace
 
-LengthGroups group_by_length(const int64_t* lengths, int64_t count, int64_t most) {
-  DTRAIN_CHECK(most >= 1, "groups of ", most, " sequences");
-  LengthGroups result;
-  result.order.resize(static_cast<size_t>(count));
-  std::iota(result.order.begin(), result.order.end(), 0);
-  std::stable_sort(result.order.begin(), result.order.end(),
-                   [&](int64_t a, int64_t b) { return lengths[a] > lengths[b]; });
-  for (int64_t begin = 0; begin < count; begin += most) {
-    result.groups.push_back({begin, std::min(most, count - begin), lengths[result.order[static_cast<size_t>(begin)]]});
-  }
-  return result;
-}
-
-CnnLstm::CnnLstm(const CnnLstmOptions& options) : options_(options) {
+CnnLstm::CnnLstm(const CnnLstmOptions& options) {
   const int64_t hidden = options.hidden;
   conv1_ = register_module("conv1", nn::Conv1d(nn::Conv1dOptions(options.features, kWidth1, 5).padding(2).bias(false)));
-  bn1_ = register_module("bn1", BatchNorm(kWidth1));
+  bn1_ = register_module("bn1", layers::BatchNorm(kWidth1));
   conv2_ =
       register_module("conv2", nn::Conv1d(nn::Conv1dOptions(kWidth1, kWidth2, 5).stride(2).padding(2).bias(false)));
-  bn2_ = register_module("bn2", BatchNorm(kWidth2));
-  lstm_ = register_module("lstm", std::make_shared<LstmParameters>(kWidth2, hidden, kLayers));
+  bn2_ = register_module("bn2", layers::BatchNorm(kWidth2));
+  lstm_ = register_module("lstm", std::make_shared<layers::LstmParameters>(kWidth2, hidden, kLayers));
+  dropout_ = register_module("dropout", layers::KeyedDropout(options.dropout, kHeadDropout));
+  lstm_dropout_ = register_module("lstm_dropout", layers::KeyedDropout(options.lstm_dropout, kLstmDropout));
   fc_ = register_module("fc", nn::Linear(hidden, options.classes));
   reconstruct_ = register_module(
       "reconstruct", nn::ConvTranspose1d(nn::ConvTranspose1dOptions(hidden, options.features, 4).stride(2).padding(1)));
@@ -63,8 +51,8 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) : options_(options) {
   uniform(conv1_->weight, "conv1.weight", options.features * 5);
   uniform(conv2_->weight, "conv2.weight", kWidth1 * 5);
   for (const auto& item : lstm_->named_parameters()) uniform(item.value(), "lstm." + item.key(), hidden);
-  for (int64_t i = 0; i < kLayers; ++i) {  // gates in torch's order: input, forget, cell, output
-    const LstmLayer layer = lstm_->layer(i);
+  for (int64_t i = 0; i < kLayers; ++i) {  // the second quarter is that of the forget gate
+    const layers::LstmLayer layer = lstm_->layer(i);
     layer.bias_ih.slice(0, hidden, 2 * hidden).fill_(1);
     layer.bias_hh.slice(0, hidden, 2 * hidden).zero_();
   }
@@ -75,67 +63,61 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) : options_(options) {
 }
 
 at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths) {
-  const at::Tensor clean = rows.masked_fill(valid_positions(lengths, rows.size(1)).logical_not().unsqueeze(2), 0);
+  const at::Tensor clean =
+      rows.masked_fill(layers::valid_positions(lengths, rows.size(1)).logical_not().unsqueeze(2), 0);
   const at::Tensor x = bn1_->forward_valid(conv1_->forward(clean.transpose(1, 2)), lengths).relu_();
   return bn2_->forward_valid(conv2_->forward(x), half(lengths)).relu_();
 }
 
-at::Tensor CnnLstm::recurrent(const at::Tensor& convolved, const at::Tensor& sample_ids) {
-  at::Tensor states = states_of(lstm_->layer(0), convolved.permute({2, 0, 1}).contiguous());
-  if (is_training() && options_.lstm_dropout > 0) {
-    const RandomContext* outer = current_random_context();
-    DTRAIN_CHECK(outer != nullptr, "dropout between the LSTM layers draws by sample id: set a RandomScope");
-    const RandomScope of_these({outer->seed, outer->step, sample_ids});
-    // An element's number within its sample must not depend on the padding: time before channel.
-    states = keyed_dropout(states.transpose(0, 1), options_.lstm_dropout, kLstmDropout).transpose(0, 1);
-  }
-  return states_of(lstm_->layer(1), states);
+at::Tensor CnnLstm::recurrent(const at::Tensor& convolved) {
+  const at::Tensor states = states_of(lstm_->layer(0), convolved.permute({2, 0, 1}).contiguous());
+  return states_of(lstm_->layer(1), lstm_dropout_->forward_time_first(states));
 }
 
 template <typename Use>
 at::Tensor CnnLstm::by_group(const at::Tensor& rows, const at::Tensor& lengths, Use use) {
-  const RandomContext* random = current_random_context();
-  const at::Tensor ids = random != nullptr ? random->sample_ids : at::Tensor();
-  if (!rows.is_cpu()) return use(recurrent(convolve(rows, lengths), ids), lengths);
+  if (!rows.is_cpu()) return use(recurrent(convolve(rows, lengths)), lengths);
 
   const at::Tensor on_host = lengths.contiguous();
-  const LengthGroups plan = group_by_length(on_host.const_data_ptr<int64_t>(), on_host.numel(), kGroup);
+  const layers::LengthGroups plan = layers::group_by_length(on_host.const_data_ptr<int64_t>(), on_host.numel(), kGroup);
   const at::Tensor order = at::tensor(plan.order, at::kLong);
   const at::Tensor sorted_lengths = lengths.index_select(0, order);
-  const at::Tensor sorted_ids = ids.defined() ? ids.index_select(0, order) : ids;
+  const layers::RandomContext* random = layers::current_random_context();
   std::vector<int64_t> counts;
-  for (const LengthGroup& group : plan.groups) counts.push_back(group.count);
-  // split, not narrow: its backward writes each gradient once.
+  for (const layers::LengthGroup& group : plan.groups) counts.push_back(group.count);
+  // split() rather than narrow(): its backward writes each gradient once.
   const auto convolved = convolve(rows.index_select(0, order), sorted_lengths).split_with_sizes(counts);
   std::vector<at::Tensor> results;
   for (size_t i = 0; i < plan.groups.size(); ++i) {
-    const LengthGroup& group = plan.groups[i];
-    const auto of_group = [&](const at::Tensor& all) {
-      return all.defined() ? all.narrow(0, group.begin, group.count) : all;
-    };
-    const at::Tensor states = recurrent(convolved[i].narrow(2, 0, half(group.longest)), of_group(sorted_ids));
+    const layers::LengthGroup& group = plan.groups[i];
+    const auto of_group = [&](const at::Tensor& sorted) { return sorted.narrow(0, group.begin, group.count); };
+    std::optional<layers::RandomScope> random_of_group;
+    if (random != nullptr) {
+      const at::Tensor ids = random->sample_ids.index_select(0, of_group(order));
+      random_of_group.emplace(layers::RandomContext{random->seed, random->step, ids});
+    }
+    const at::Tensor states = recurrent(convolved[i].narrow(2, 0, half(group.longest)));
     results.push_back(use(states, of_group(sorted_lengths)));
   }
   return at::cat(results).index_select(0, order.argsort());
 }
 
 at::Tensor CnnLstm::classify(const at::Tensor& rows, const at::Tensor& lengths) {
-  at::Tensor last = by_group(rows, lengths, [](const at::Tensor& states, const at::Tensor& of_group) {
+  const at::Tensor last = by_group(rows, lengths, [](const at::Tensor& states, const at::Tensor& of_group) {
     const at::Tensor at = (half(of_group) - 1).view({1, -1, 1}).expand({1, -1, states.size(2)});
     return states.gather(0, at).squeeze(0);
   });
-  if (is_training() && options_.dropout > 0) last = keyed_dropout(last, options_.dropout, kHeadDropout);
-  return fc_->forward(last);
+  return fc_->forward(dropout_->forward(last));
 }
 
 at::Tensor CnnLstm::rebuild(const at::Tensor& rows, const at::Tensor& lengths) {
   const int64_t longest = rows.size(1);
   return by_group(rows, lengths, [&](const at::Tensor& states, const at::Tensor& of_group) {
-    const at::Tensor valid = valid_positions(half(of_group), states.size(0)).t().unsqueeze(2);
+    const at::Tensor valid = layers::valid_positions(half(of_group), states.size(0)).t().unsqueeze(2);
     const at::Tensor rebuilt = reconstruct_->forward((states * valid).permute({1, 2, 0})).transpose(1, 2);
-    // A negative padding crops.
+    // Negative padding crops.
     return at::constant_pad_nd(rebuilt, {0, 0, 0, longest - rebuilt.size(1)}) *
-           valid_positions(of_group, longest).unsqueeze(2);
+           layers::valid_positions(of_group, longest).unsqueeze(2);
   });
 }
 

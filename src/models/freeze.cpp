@@ -1,9 +1,10 @@
+#include "models/freeze.h"
+
 #include <algorithm>
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "models/batch_norm.h"
-#include "models/models.h"
+#include "layers/batch_norm.h"
 
 namespace dtrain::models {
 namespace {
@@ -28,7 +29,7 @@ bool matches(std::string_view pattern, std::string_view text) {
   return std::all_of(pattern.begin() + static_cast<std::ptrdiff_t>(p), pattern.end(), [](char c) { return c == '*'; });
 }
 
-// The name itself and the layers that it is part of: "fc.0.weight", "fc.0", "fc".
+// The name and those of the layers that contain it: "fc.0.weight", "fc.0", "fc".
 std::vector<std::string> name_and_layers(std::string name) {
   std::vector<std::string> names = {name};
   for (size_t dot = name.rfind('.'); dot != std::string::npos; dot = name.rfind('.')) {
@@ -63,20 +64,26 @@ std::vector<std::string> freeze(torch::nn::Module& module, const std::vector<std
   for (size_t i = 0; i < patterns.size(); ++i) {
     if (used[i]) continue;
     const std::string near = nearest(patterns[i], known);
-    throw ConfigError(str("model.freeze: '", patterns[i], "' is the name of no parameter or layer",
+    throw ConfigError(str("model.freeze: '", patterns[i], "' matches no parameter or layer",
                           near.empty() ? str("; a name here is '", known.empty() ? "" : known.front(), "'")
                                        : str("; did you mean '", near, "'?")));
   }
   for (at::Tensor& parameter : parameters) parameter.set_requires_grad(false);
-  // Not whatever requires no gradient at present: a phase of the task may have frozen that, for a while.
+  // requires_grad() does not tell which parameters matched: a phase of the task may have frozen others temporarily.
   const auto named = [&](const at::Tensor& parameter) {
     return std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) { return p.is_same(parameter); });
   };
   for (const auto& layer : module.modules()) {
-    auto* norm = layer->as<BatchNorm>();
+    auto* norm = layer->as<layers::BatchNorm>();
     if (norm != nullptr && named(norm->weight) && named(norm->bias)) norm->freeze();
   }
   return frozen;
+}
+
+void freeze_batch_norm(torch::nn::Module& module) {
+  for (const auto& layer : module.modules()) {
+    if (auto* norm = layer->as<layers::BatchNorm>()) norm->freeze();
+  }
 }
 
 }  // namespace dtrain::models

@@ -1,31 +1,31 @@
-#include "models/batch_norm.h"
-#include "models/checkpointed.h"
-#include "models/networks.h"
-#include "models/random_context.h"
+#include "layers/batch_norm.h"
+#include "layers/dropout.h"
+#include "layers/gradient_checkpointing.h"
+#include "models/image_networks.h"
 
 namespace dtrain::models {
 namespace {
 
 namespace nn = torch::nn;
 
-// The counterpart of a Sequential of four (a C++ Sequential cannot hold a Sequential); ReLU and pooling have no names.
+// Corresponds to a Sequential of convolution, batch norm, ReLU and pooling; the latter two have no parameters. (A C++
+// Sequential cannot contain a Sequential.)
 class Block : public nn::Module {
  public:
   Block(int64_t in, int64_t out) {
     conv_ = register_module("0", nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)));
-    norm_ = register_module("1", BatchNorm(out));
+    norm_ = register_module("1", layers::BatchNorm(out));
   }
   at::Tensor forward(const at::Tensor& x) { return at::max_pool2d(norm_->forward(conv_->forward(x)).relu_(), 2); }
 
  private:
   nn::Conv2d conv_{nullptr};
-  BatchNorm norm_{nullptr};
+  layers::BatchNorm norm_{nullptr};
 };
 
 class HeadposeCnn : public Network {
  public:
-  explicit HeadposeCnn(const NetworkOptions& options)
-      : dropout_(options.dropout), checkpointing_(options.checkpointing) {
+  explicit HeadposeCnn(const NetworkOptions& options) : checkpointing_(options.checkpointing) {
     int64_t in = 3;
     nn::Sequential features;
     for (const int64_t out : {32, 64, 128, 256, 512}) {
@@ -34,24 +34,23 @@ class HeadposeCnn : public Network {
       in = out;
     }
     register_module("features", features);
+    dropout_ = register_module("dropout", layers::KeyedDropout(options.dropout, kDropoutLayer));
     fc_ = register_module("fc", nn::Sequential(nn::Linear(512, 256), nn::ReLU(), nn::Linear(256, options.outputs)));
   }
 
   at::Tensor forward(at::Tensor x) override {
-    for (const auto& block : blocks_) x = segment(checkpointing_, block, x);
-    x = x.mean({2, 3});
-    if (is_training() && dropout_ > 0) x = keyed_dropout(x, dropout_, kDropoutLayer);
-    return fc_->forward(x);
+    for (const auto& block : blocks_) x = layers::segment(checkpointing_, block, x);
+    return fc_->forward(dropout_->forward(x.mean({2, 3})));
   }
 
   std::string head_prefix() const override { return "fc.2."; }
 
  private:
-  static constexpr int64_t kDropoutLayer = 0;  // its ordinal among the dropout layers
+  static constexpr int64_t kDropoutLayer = 0;
 
-  double dropout_;
   bool checkpointing_;
   std::vector<std::shared_ptr<Block>> blocks_;
+  layers::KeyedDropout dropout_{nullptr};
   nn::Sequential fc_;
 };
 

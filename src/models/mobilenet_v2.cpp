@@ -1,8 +1,9 @@
-// MobileNetV2 of width 1 (Sandler et al. 2018) as torchvision builds it.
+// MobileNetV2 of width 1 (Sandler et al. 2018) as in torchvision.
 
-#include "models/batch_norm.h"
-#include "models/checkpointed.h"
-#include "models/networks.h"
+#include "layers/batch_norm.h"
+#include "layers/dropout.h"
+#include "layers/gradient_checkpointing.h"
+#include "models/image_networks.h"
 
 namespace dtrain::models {
 namespace {
@@ -18,7 +19,7 @@ class ConvNormRelu6 : public nn::Module {
  public:
   ConvNormRelu6(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t groups = 1) {
     conv_ = register_module("0", conv(in, out, kernel, stride, groups));
-    norm_ = register_module("1", BatchNorm(out));
+    norm_ = register_module("1", layers::BatchNorm(out));
   }
   at::Tensor forward(const at::Tensor& x) {
     at::Tensor y = norm_->forward(conv_->forward(x));
@@ -27,10 +28,10 @@ class ConvNormRelu6 : public nn::Module {
 
  private:
   nn::Conv2d conv_{nullptr};
-  BatchNorm norm_{nullptr};
+  layers::BatchNorm norm_{nullptr};
 };
 
-// 1×1 to `expansion` times the channels, 3×3 per channel, 1×1 to `out` channels without activation.
+// 1×1 to `expansion` times the channels, depthwise 3×3, 1×1 to `out` channels without activation.
 class InvertedResidual : public nn::Module {
  public:
   InvertedResidual(int64_t in, int64_t out, int64_t stride, int64_t expansion) : residual_(stride == 1 && in == out) {
@@ -38,7 +39,7 @@ class InvertedResidual : public nn::Module {
     if (expansion != 1) conv_->push_back(std::make_shared<ConvNormRelu6>(in, hidden, 1));
     conv_->push_back(std::make_shared<ConvNormRelu6>(hidden, hidden, 3, stride, hidden));
     conv_->push_back(conv(hidden, out, 1));
-    conv_->push_back(BatchNorm(out));
+    conv_->push_back(layers::BatchNorm(out));
     register_module("conv", conv_);
   }
   at::Tensor forward(const at::Tensor& x) { return residual_ ? x + conv_->forward(x) : conv_->forward(x); }
@@ -68,15 +69,15 @@ class MobileNetV2 : public Network {
     }
     last_ = add(std::make_shared<ConvNormRelu6>(in, kFeatures, 1));
     register_module("features", features_);
-    classifier_->push_back(KeyedDropout(options.dropout, kDropoutLayer));
+    classifier_->push_back(layers::KeyedDropout(options.dropout, kDropoutLayer));
     classifier_->push_back(nn::Linear(kFeatures, options.outputs));
     register_module("classifier", classifier_);
   }
 
   at::Tensor forward(at::Tensor x) override {
-    x = segment(checkpointing_, stem_, x);
-    for (const auto& block : blocks_) x = segment(checkpointing_, block, x);
-    x = segment(checkpointing_, last_, x);
+    x = layers::segment(checkpointing_, stem_, x);
+    for (const auto& block : blocks_) x = layers::segment(checkpointing_, block, x);
+    x = layers::segment(checkpointing_, last_, x);
     return classifier_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
   }
 

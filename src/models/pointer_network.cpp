@@ -4,26 +4,20 @@
 #include <limits>
 
 #include "core/check.h"
-#include "models/additive_attention.h"
-#include "models/networks.h"
-#include "models/random_context.h"
-#include "models/valid_positions.h"
+#include "layers/additive_attention.h"
+#include "layers/lengths.h"
+#include "models/initial_values.h"
 
 namespace dtrain::models {
 namespace {
 
 namespace nn = torch::nn;
 
-constexpr int64_t kEncoderDropout = 0;  // its ordinal among the dropout layers
+constexpr int64_t kEncoderDropout = 0;  // number of the dropout layer
 
 class AttentionParameters : public nn::Module {};
 
-// An element's number within its sample must not depend on the padding: time before channel.
-at::Tensor dropout_between(const at::Tensor& states, double p) {
-  return keyed_dropout(states.transpose(0, 1), p, kEncoderDropout).transpose(0, 1).contiguous();
-}
-
-// Features [B, features] of the elements chosen [B], marked as visited.
+// The features [B, features] of the chosen elements [B], marked as visited.
 at::Tensor visited_rows(const at::Tensor& elements, const at::Tensor& chosen) {
   const at::Tensor index = chosen.view({-1, 1, 1}).expand({-1, 1, elements.size(2)});
   at::Tensor rows = elements.gather(1, index).squeeze(1);
@@ -33,10 +27,11 @@ at::Tensor visited_rows(const at::Tensor& elements, const at::Tensor& chosen) {
 
 }  // namespace
 
-PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) : options_(options) {
+PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) {
   const int64_t hidden = options.hidden;
-  encoder_ = register_module("encoder", std::make_shared<LstmParameters>(options.features, hidden, 2));
-  decoder_ = register_module("decoder", std::make_shared<LstmParameters>(options.features, hidden, 1));
+  encoder_ = register_module("encoder", std::make_shared<layers::LstmParameters>(options.features, hidden, 2));
+  dropout_ = register_module("dropout", layers::KeyedDropout(options.dropout, kEncoderDropout));
+  decoder_ = register_module("decoder", std::make_shared<layers::LstmParameters>(options.features, hidden, 1));
   const auto attention = register_module("attention", std::make_shared<AttentionParameters>());
   key_ = attention->register_module("key", nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
   query_ = attention->register_module("query", nn::Linear(nn::LinearOptions(hidden, hidden).bias(false)));
@@ -51,17 +46,17 @@ PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) : options_(
 
 PointerNetwork::Memory PointerNetwork::encode(const Sets& sets) {
   const at::Tensor rows = sets.elements.transpose(0, 1).contiguous();
-  const at::Tensor zeros = at::zeros({rows.size(1), options_.hidden}, rows.options());
-  at::Tensor states = run_lstm(encoder_->layer(0), rows, zeros, zeros).states;
-  if (is_training() && options_.dropout > 0) states = dropout_between(states, options_.dropout);
-  const LstmLayer second = encoder_->layer(1);
-  const LstmResult result = sets.padded ? run_padded_lstm(second, states, sets.lengths, zeros, zeros)
-                                        : run_lstm(second, states, zeros, zeros);
+  const at::Tensor zeros = at::zeros({rows.size(1), key_->weight.size(0)}, rows.options());
+  const at::Tensor states =
+      dropout_->forward_time_first(layers::run_lstm(encoder_->layer(0), rows, zeros, zeros).states);
+  const layers::LstmLayer second = encoder_->layer(1);
+  const layers::LstmResult result = sets.padded ? layers::run_padded_lstm(second, states, sets.lengths, zeros, zeros)
+                                                : layers::run_lstm(second, states, zeros, zeros);
   return {key_->forward(result.states), result.h, result.c};
 }
 
-// [T, B, features]: zeros, then what was chosen at each step but the last.
-at::Tensor PointerNetwork::fed_rows(const at::Tensor& elements, const at::Tensor& fed) const {
+// The decoder's rows [T, B, features]: zeros, then the elements chosen at all steps but the last.
+at::Tensor PointerNetwork::fed_rows(const at::Tensor& elements, const at::Tensor& fed) {
   const int64_t batch = elements.size(0), steps = elements.size(1), features = elements.size(2);
   const at::Tensor rows = at::zeros({steps, batch, features}, elements.options());
   if (steps > 1) {
@@ -75,23 +70,25 @@ at::Tensor PointerNetwork::fed_rows(const at::Tensor& elements, const at::Tensor
 
 at::Tensor PointerNetwork::losses(const Sets& sets, const Memory& memory, const at::Tensor& order,
                                   const at::Tensor& fed) {
-  const LstmResult decoded = run_lstm(decoder_->layer(0), fed_rows(sets.elements, fed), memory.h, memory.c);
-  return pointer_losses(memory.keys, query_->forward(decoded.states), v_->weight.view({-1}), order, sets.lengths);
+  const layers::LstmResult decoded =
+      layers::run_lstm(decoder_->layer(0), fed_rows(sets.elements, fed), memory.h, memory.c);
+  return layers::pointer_losses(memory.keys, query_->forward(decoded.states), v_->weight.view({-1}), order,
+                                sets.lengths);
 }
 
 at::Tensor PointerNetwork::choose(const Sets& sets, const Memory& memory, const at::Tensor& order) {
   const at::NoGradGuard no_grad;
   const int64_t batch = sets.elements.size(0), steps = sets.elements.size(1);
-  const LstmLayer layer = decoder_->layer(0);
+  const layers::LstmLayer layer = decoder_->layer(0);
   const at::Tensor v = v_->weight.view({-1});
-  const at::Tensor valid = valid_positions(sets.lengths, steps);
+  const at::Tensor valid = layers::valid_positions(sets.lengths, steps);
   const at::Tensor visited = valid.logical_not();
   const at::Tensor choices = at::empty({batch, steps}, sets.lengths.options());
   at::Tensor row = at::zeros({batch, sets.elements.size(2)}, sets.elements.options());
   at::Tensor h = memory.h, c = memory.c;
   for (int64_t t = 0; t < steps; ++t) {
-    std::tie(h, c) = run_lstm_cell(layer, row, h, c);
-    const at::Tensor scores = attention_scores(memory.keys, query_->forward(h), v)
+    std::tie(h, c) = layers::run_lstm_cell(layer, row, h, c);
+    const at::Tensor scores = layers::attention_scores(memory.keys, query_->forward(h), v)
                                   .masked_fill(visited, -std::numeric_limits<double>::infinity());
     const at::Tensor choice = scores.argmax(1);
     choices.select(1, t).copy_(choice);

@@ -1,63 +1,66 @@
 #pragma once
 
-// The network of task `pointer`: from a set of elements to an order of them (Vinyals, Fortunato, Jaitly 2015). In
-// Python:
+// The network of task `pointer`, which orders the elements of a set (Vinyals, Fortunato, Jaitly 2015). In Python:
 //
 //   encoder = LSTM(features, hidden, num_layers=2)            # keyed dropout between the layers
 //   decoder = LSTM(features, hidden)                          # starts from the encoder's last valid (h, c)
 //   attention.key, attention.query = Linear(hidden, hidden, bias=False); attention.v = Linear(hidden, 1, bias=False)
 //
-// with those names. The decoder's row at step t holds the features of the element that step t - 1 chose, with its last
-// feature, is_visited, set to 1; at step 0 zeros. The score of element j at step t is v . tanh(key(encoder state j) +
-// query(decoder state t)); what was chosen before and what lies beyond the length is masked.
+// with these parameter names. The decoder's row at step t has the features of the element chosen at step t - 1, with
+// the last feature, is_visited, set to 1; at step 0 it is zero. The score of element j at step t is v .
+// tanh(key(encoder state j) + query(decoder state t)). Elements chosen before and positions beyond the length are
+// masked.
 //
 // A sample's result does not depend on its batch: padding comes after the elements, the encoder only looks back, and
-// its last state is the one at length - 1 (models/lstm.h).
+// its last state is that at length - 1 (layers/lstm.h).
 
 #include <torch/torch.h>
 
 #include <cstdint>
 #include <memory>
 
-#include "models/lstm.h"
-#include "models/models.h"
+#include "layers/dropout.h"
+#include "layers/lstm.h"
+#include "models/network.h"
 
 namespace dtrain::models {
 
 struct PointerNetworkOptions {
   int64_t features = 8;  // the last one is is_visited
   int64_t hidden = 256;
-  double dropout = 0.2;  // between the encoder's layers; while training, a RandomScope is needed if above 0
-  uint64_t seed = 1;     // initial weights are keyed by (seed, parameter name)
+  double dropout = 0.2;  // between the encoder's layers; above 0, encode() in training mode needs a RandomScope
+  uint64_t seed = 1;     // initial weights depend on (seed, parameter name)
 };
 
-// A batch of sets. Nothing in the network waits for the device.
+// A batch of sets. The network never makes the host wait for the device.
 struct Sets {
-  at::Tensor elements;  // [B, T, features], floating point; what lies beyond a length is of no account if finite
+  at::Tensor elements;  // [B, T, features], floating point; must be finite, ignored beyond the lengths
   at::Tensor lengths;   // int64 [B], 1 to T
-  bool padded = true;   // false: all lengths are T, which saves a little
+  bool padded = true;   // false if all lengths are T: saves a little time
 };
 
-// Fresh weights as torch makes them, uniform within 1 / sqrt(hidden).
+// Initial weights are those of torch, uniform within 1 / sqrt(hidden).
+//
+// Thread-safety: one forward pass at a time.
 class PointerNetwork : public Network {
  public:
   explicit PointerNetwork(const PointerNetworkOptions&);
 
-  // What the encoder knows of the sets, in the order of time.
+  // The encoded sets, time first.
   struct Memory {
     at::Tensor keys;  // [T, B, hidden]
     at::Tensor h, c;  // [B, hidden]
   };
   Memory encode(const Sets&);
 
-  // Negative log-likelihood of `order` (int64 [B, T], of no account beyond the lengths), summed over each sample's
-  // steps: [B]. `fed` [B, T] are the elements that the decoder is told it has chosen: the order itself (teacher
-  // forcing) or choose() (free running). Visited are the elements of the order, so that what is right can always be
-  // chosen.
+  // The negative log-likelihood of `order` (int64 [B, T], ignored beyond the lengths), summed over each sample's steps:
+  // [B]. fed [B, T] are the elements that the decoder receives as its choices: the order itself (teacher forcing) or
+  // the result of choose() (free running). The elements of the order count as visited, so the correct element can
+  // always be chosen.
   at::Tensor losses(const Sets&, const Memory&, const at::Tensor& order, const at::Tensor& fed);
 
-  // Greedy choices [B, T], each fed to the next step, -1 beyond the lengths; no gradient. Visited is what was chosen
-  // (the result is a permutation), or with `order` what the order names.
+  // Greedy choices [B, T], each of which is the input of the next step; -1 beyond the lengths; no gradient. The chosen
+  // elements count as visited, so the result is a permutation; with `order`, the elements of the order do.
   at::Tensor choose(const Sets&, const Memory&, const at::Tensor& order = {});
 
   // [B, T, features], all of full length -> greedy order [B, T].
@@ -65,10 +68,10 @@ class PointerNetwork : public Network {
   std::string head_prefix() const override { return "attention."; }
 
  private:
-  at::Tensor fed_rows(const at::Tensor& elements, const at::Tensor& fed) const;
+  static at::Tensor fed_rows(const at::Tensor& elements, const at::Tensor& fed);
 
-  PointerNetworkOptions options_;
-  std::shared_ptr<LstmParameters> encoder_, decoder_;
+  std::shared_ptr<layers::LstmParameters> encoder_, decoder_;
+  layers::KeyedDropout dropout_{nullptr};
   torch::nn::Linear key_{nullptr}, query_{nullptr}, v_{nullptr};
 };
 

@@ -1,9 +1,9 @@
-// Deep residual networks (He et al. 2015) as torchvision builds them: the stride of a bottleneck is in its 3×3
+// Deep residual networks (He et al. 2015) as in torchvision: the stride of a bottleneck is in its 3×3 convolution
 // ("v1.5").
 
-#include "models/batch_norm.h"
-#include "models/checkpointed.h"
-#include "models/networks.h"
+#include "layers/batch_norm.h"
+#include "layers/gradient_checkpointing.h"
+#include "models/image_networks.h"
 
 namespace dtrain::models {
 namespace {
@@ -29,7 +29,7 @@ class Block : public nn::Module {
       add(conv(width, out, 3, 1), out);
     }
     if (stride != 1 || in != out) {
-      downsample_ = register_module("downsample", nn::Sequential(conv(in, out, 1, stride), BatchNorm(out)));
+      downsample_ = register_module("downsample", nn::Sequential(conv(in, out, 1, stride), layers::BatchNorm(out)));
     }
   }
 
@@ -46,11 +46,11 @@ class Block : public nn::Module {
   void add(const nn::Conv2d& conv, int64_t channels) {
     const std::string number = std::to_string(convs_.size() + 1);
     convs_.push_back(register_module("conv" + number, conv));
-    norms_.push_back(register_module("bn" + number, BatchNorm(channels)));
+    norms_.push_back(register_module("bn" + number, layers::BatchNorm(channels)));
   }
 
   std::vector<nn::Conv2d> convs_;
-  std::vector<BatchNorm> norms_;
+  std::vector<layers::BatchNorm> norms_;
   nn::Sequential downsample_{nullptr};
 };
 
@@ -59,7 +59,7 @@ class ResNet : public Network {
   ResNet(const std::array<int64_t, 4>& depths, bool bottleneck, const NetworkOptions& options)
       : checkpointing_(options.checkpointing) {
     conv1_ = register_module("conv1", conv(3, 64, 7, 2));
-    bn1_ = register_module("bn1", BatchNorm(64));
+    bn1_ = register_module("bn1", layers::BatchNorm(64));
     int64_t in = 64;
     for (size_t stage = 0; stage < depths.size(); ++stage) {
       const int64_t width = int64_t{64} << stage;
@@ -75,14 +75,14 @@ class ResNet : public Network {
   }
 
   at::Tensor forward(at::Tensor x) override {
-    // The largest pictures of all lie in the stem, which has no module of its own.
+    // The stem, which has no module of its own, has the largest activations.
     auto stem = [conv1 = conv1_, bn1 = bn1_](const at::Tensor& images) mutable {
       return at::max_pool2d(bn1->forward(conv1->forward(images)).relu_(), /*kernel_size=*/3, /*stride=*/2,
                             /*padding=*/1);
     };
     const bool kept = !checkpointing_ || !is_training();
-    x = kept ? stem(x) : checkpointed({conv1_->weight, bn1_->weight, bn1_->bias}, stem, x);
-    for (const auto& block : blocks_) x = segment(checkpointing_, block, x);
+    x = kept ? stem(x) : layers::checkpointed({conv1_->weight, bn1_->weight, bn1_->bias}, stem, x);
+    for (const auto& block : blocks_) x = layers::segment(checkpointing_, block, x);
     return fc_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
   }
 
@@ -91,7 +91,7 @@ class ResNet : public Network {
  private:
   bool checkpointing_;
   nn::Conv2d conv1_{nullptr};
-  BatchNorm bn1_{nullptr};
+  layers::BatchNorm bn1_{nullptr};
   std::vector<std::shared_ptr<Block>> blocks_;
   nn::Linear fc_{nullptr};
 };

@@ -1,16 +1,17 @@
-// The network of a first course: three convolutions and two linear layers, whose number of inputs follows from the
-// size of the images.
+// A network for beginners: three convolutions and two linear layers, whose number of inputs depends on the size of the
+// images.
 
 #include "core/check.h"
-#include "models/checkpointed.h"
-#include "models/networks.h"
+#include "layers/dropout.h"
+#include "layers/gradient_checkpointing.h"
+#include "models/image_networks.h"
 
 namespace dtrain::models {
 namespace {
 
 namespace nn = torch::nn;
 
-// The counterpart of a Sequential of three; ReLU and pooling have no names.
+// Corresponds to a Sequential of convolution, ReLU and pooling; the latter two have no parameters.
 class Block : public nn::Module {
  public:
   Block(int64_t in, int64_t out) { conv_ = register_module("0", nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1))); }
@@ -34,13 +35,13 @@ class SimpleCnn : public Network {
     const int64_t side = options.image_size / 8;  // three times halved, rounded down
     fc_ = register_module(
         "fc", nn::Sequential(nn::Linear(in * side * side, 256), nn::ReLU(),
-                             KeyedDropout(options.dropout, kDropoutLayer), nn::Linear(256, options.outputs)));
+                             layers::KeyedDropout(options.dropout, kDropoutLayer), nn::Linear(256, options.outputs)));
   }
 
   at::Tensor forward(at::Tensor x) override {
     DTRAIN_CHECK(x.size(2) == options_.image_size && x.size(3) == options_.image_size,
-                 "this simple_cnn is for images of ", options_.image_size, " pixels, not ", x.sizes());
-    for (const auto& block : blocks_) x = segment(options_.checkpointing, block, x);
+                 "this simple_cnn takes images of ", options_.image_size, " pixels, not ", x.sizes());
+    for (const auto& block : blocks_) x = layers::segment(options_.checkpointing, block, x);
     return fc_->forward(x.flatten(1));
   }
 

@@ -128,7 +128,7 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
     data::Batch batch = loader.next();
     if (batch.samples() > 0) {
       to_precision(batch, options.precision);
-      const Autocast autocast(options.precision, options.device);
+      const layers::AutocastGuard autocast = autocast_for(options.precision, options.device);
       const tasks::Counted counted = task.count(batch);
       add(counts, counted.sums);
       if (options.worst > 0 && counted.errors.defined()) {

@@ -11,7 +11,7 @@
 #include "dist/communicator.h"
 #include "monitoring/step_stats.h"
 #include "tasks/task.h"
-#include "train/autocast.h"
+#include "train/precision.h"
 
 namespace dtrain::train {
 

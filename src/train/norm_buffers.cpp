@@ -23,10 +23,10 @@ AveragedBuffers::AveragedBuffers(torch::nn::Module& module, dist::Communicator& 
   for (const auto& [name, tensor] : local_) {
     const at::Tensor flat = tensor.reshape({-1});
     if (tensor.is_floating_point()) {
-      // A rank of weight 0 adds zeros: of an infinite value 0 × infinity would make NaN.
+      // A rank of weight 0 adds zeros, because 0 × infinity would be NaN.
       statistics.push_back(samples_seen > 0 ? flat.to(at::kDouble) * weight : at::zeros(flat.sizes(), at::kDouble));
     } else {
-      counters.push_back(flat.to(at::kLong));  // flags too
+      counters.push_back(flat.to(at::kLong));  // also flags
     }
   }
   at::Tensor sums = at::cat(statistics);
@@ -34,7 +34,7 @@ AveragedBuffers::AveragedBuffers(torch::nn::Module& module, dist::Communicator& 
   at::Tensor counts = counters.empty() ? at::zeros({1}, at::kLong) : at::cat(counters).contiguous();
   host.all_reduce(counts, dist::ReduceOp::kMax).wait();
 
-  // Before the first sample all ranks hold the initial values: keep them.
+  // Before the first sample all ranks have the initial values, which stay.
   if (sums[0].item<double>() == 0) return;
   const at::Tensor means = sums / sums[0];
   int64_t at = 1, count = 0;

@@ -1,8 +1,9 @@
 #pragma once
 
-// Running statistics of batch norm stay local to a rank while training. What is evaluated and saved is their mean over
-// ranks, weighted by the samples each rank has seen; it is a copy, so that evaluating or saving never changes the run.
-// Buffers of integers and flags (counters, masks of a network of one's own) are the largest over ranks.
+// Running statistics of batch norm stay local to a rank during training. An evaluation or a checkpoint uses their mean
+// over ranks, weighted by the number of samples that each rank has seen. The mean is a copy, so that evaluating or
+// saving never changes the run. For buffers of integers and flags (counters, or masks in a user's module), the maximum
+// over ranks is used instead.
 
 #include <torch/torch.h>
 
@@ -11,8 +12,8 @@
 
 namespace dtrain::train {
 
-// For its lifetime the module's buffers are the mean over ranks. Collective at construction; the destructor puts the
-// local ones back.
+// During its lifetime the module's buffers are the mean over ranks; the destructor restores the local ones. The
+// constructor is collective.
 class AveragedBuffers {
  public:
   AveragedBuffers(torch::nn::Module&, dist::Communicator& host, int64_t samples_seen);
@@ -25,6 +26,7 @@ class AveragedBuffers {
   checkpoint::NamedTensors local_;
 };
 
-checkpoint::NamedTensors copy_buffers(const torch::nn::Module&, const std::string& prefix = "");  // on the CPU
+// Copies on the CPU, with the prefix added to their names.
+checkpoint::NamedTensors copy_buffers(const torch::nn::Module&, const std::string& prefix = "");
 
 }  // namespace dtrain::train

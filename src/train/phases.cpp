@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "models/models.h"
+#include "models/freeze.h"
 
 namespace dtrain::train {
 namespace {

@@ -54,6 +54,13 @@ at::ScalarType parameter_dtype(Precision precision) { return precision == Precis
 
 bool needs_loss_scaling(Precision precision) { return precision == Precision::kFp16; }
 
+layers::AutocastGuard autocast_for(Precision precision, at::Device device) {
+  layers::AutocastState state = layers::current_autocast(device.type());
+  state.enabled = precision == Precision::kFp16 || precision == Precision::kBf16;
+  if (state.enabled) state.dtype = precision == Precision::kFp16 ? at::kHalf : at::kBFloat16;
+  return layers::AutocastGuard(state);
+}
+
 void apply_precision(Precision precision) {
   const bool tf32 = precision != Precision::kFp32 && precision != Precision::kFp64;
   at::globalContext().setAllowTF32CuBLAS(tf32);

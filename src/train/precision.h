@@ -1,10 +1,12 @@
 #pragma once
 
-// What the arithmetic of a run is: chosen once at start from `train.amp` and the device, then fixed.
+// The precision of a run's computations. It is chosen at start from `train.amp` and the device and does not change.
 
 #include <torch/torch.h>
 
 #include <string>
+
+#include "layers/autocast.h"
 
 namespace dtrain::train {
 
@@ -12,15 +14,19 @@ enum class Precision { kFp16, kBf16, kTf32, kFp32, kFp64 };
 
 std::string to_string(Precision);  // as in the configuration: "fp16", ...
 
-// `train.amp` on a device of this capability (10 × major + minor, see DeviceInfo; 0 on the CPU). "auto": fp32 on the
-// CPU, bf16 from capability 8.0 on, else fp16. ConfigError, with what to use instead, for a name that is none of these
-// or that the device cannot do.
+// The precision that `train.amp` means on a device of this capability (10 × major + minor, see DeviceInfo; 0 on the
+// CPU). "auto" means fp32 on the CPU, bf16 on GPUs of capability 8.0 and newer, else fp16. ConfigError, which says what
+// to use instead, if the name is unknown or the device does not support the precision.
 Precision parse_precision(const std::string& name, at::DeviceType device, int capability);
 
-at::ScalarType parameter_dtype(Precision);  // float64 for fp64, else float32 (autocast makes what is lower)
-bool needs_loss_scaling(Precision);         // fp16: its smallest number is 6e-8
+at::ScalarType parameter_dtype(Precision);  // float64 for fp64, else float32 (autocast computes in lower precision)
+bool needs_loss_scaling(Precision);         // fp16, whose smallest number is 6e-8
 
-// TF32 in float32 products and convolutions: on for tf32, fp16 and bf16, off for fp32 and fp64. For the whole process.
+// The autocast of a forward pass: on for fp16 and bf16, off for precisions that need no casts.
+layers::AutocastGuard autocast_for(Precision, at::Device);
+
+// Turns TF32 in float32 products and convolutions on for tf32, fp16 and bf16, and off for fp32 and fp64. Affects the
+// whole process.
 void apply_precision(Precision);
 
 }  // namespace dtrain::train

@@ -7,10 +7,9 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "models/batch_norm.h"
-#include "models/models.h"
-#include "models/random_context.h"
-#include "models/sample_ids.h"
+#include "layers/batch_norm.h"
+#include "layers/dropout.h"
+#include "models/freeze.h"
 #include "train/clip.h"
 #include "train/device.h"
 #include "train/padding.h"
@@ -227,9 +226,9 @@ void Trainer::forward_backward(data::Batch batch, int64_t power) {
   parts_.progress("forward", step_);
   clock_.enter(Phase::kForward);
   to_precision(batch, parts_.precision);
-  const at::Tensor ids = models::ids_on(parts_.device, batch.ids);
-  const models::RandomScope randomness({parts_.config.train.seed, step_, ids});
-  std::optional<models::SyncScope> shared;  // statistics of batch norm, over ranks, in forward and in backward
+  const at::Tensor ids = layers::ids_on(parts_.device, batch.ids);
+  const layers::RandomScope randomness({parts_.config.train.seed, step_, ids});
+  std::optional<layers::SyncScope> shared;  // statistics of batch norm, over ranks, in forward and in backward
   const char* pass = "forward";
   if (parts_.statistics != nullptr) {
     // Who waits here is a victim to the watchdog, and waits for others: a straggler is known by its own time. On a GPU
@@ -246,7 +245,7 @@ void Trainer::forward_backward(data::Batch batch, int64_t power) {
         counts);
   }
   const tasks::Loss loss = [&] {
-    const Autocast autocast(parts_.precision, parts_.device);
+    const layers::AutocastGuard autocast = autocast_for(parts_.precision, parts_.device);
     return parts_.task.loss(batch);
   }();
 

@@ -23,7 +23,6 @@
 #include "dist/communicator.h"
 #include "monitoring/sink.h"
 #include "tasks/task.h"
-#include "train/autocast.h"
 #include "train/bad_loss.h"
 #include "train/batch_arithmetic.h"
 #include "train/evaluate.h"
@@ -32,6 +31,7 @@
 #include "train/pace.h"
 #include "train/phase_clock.h"
 #include "train/phases.h"
+#include "train/precision.h"
 #include "train/step_agreement.h"
 #include "train/weight_average.h"
 

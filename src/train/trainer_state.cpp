@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "dist/bytes.h"
-#include "models/state.h"
+#include "models/load_weights.h"
 #include "train/norm_buffers.h"
 #include "train/trainer.h"
 #include "train/training_state.h"

@@ -5,7 +5,7 @@
 namespace dtrain::exporting {
 namespace {
 
-TEST(Histogram, CountsBeyondWhatFloat32CanCount) {
+TEST(Histogram, CountsMoreThanFloat32Can) {
   constexpr int64_t kMost = int64_t{1} << 24;
   Histogram histogram{.low = 0, .high = 1, .counts = std::vector<int64_t>(4)};
   const at::Tensor values = at::zeros({kMost + 1}, at::kFloat);

@@ -11,7 +11,7 @@ namespace {
 using testing::expect_error;
 const Metadata kHeadpose = {{"task", "headpose"}, {"network", "headpose_cnn"}, {"image_size", "32"}};
 
-TEST(Networks, AreThoseOfTheMetadata) {
+TEST(Networks, AreChosenByTheMetadata) {
   const Weights nothing({}, "model.safetensors");
   expect_error<CheckpointError>([&] { build_graph(nothing, {{"task", "headpose"}}); }, {"'network'"});
   expect_error<CheckpointError>([&] { build_graph(nothing, kHeadpose); },

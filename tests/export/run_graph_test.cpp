@@ -4,12 +4,12 @@
 
 #include "core/error.h"
 #include "export/int8.h"
-#include "export/quantise.h"
+#include "export/quantize.h"
 
 namespace dtrain::exporting {
 namespace {
 
-// Two convolutions with a residual between, as the networks have them.
+// Two convolutions with a residual connection, as in the networks.
 Graph network() {
   torch::manual_seed(3);
   Builder graph("small");
@@ -35,7 +35,7 @@ at::Tensor constant(const Graph& graph, const std::string& name) {
   return at::from_blob(const_cast<std::byte*>(found->bytes.data()), found->shape, at::kFloat).clone();
 }
 
-TEST(GraphRunner, ComputesWhatTheOperatorsMean) {
+TEST(GraphRunner, ComputesTheOperators) {
   const Graph graph = network();
   const at::Tensor x = at::randn({2, 3, 8, 8});
   const auto c = [&](const std::string& name) { return constant(graph, name); };
@@ -49,7 +49,7 @@ TEST(GraphRunner, ComputesWhatTheOperatorsMean) {
   EXPECT_EQ(seen, (std::vector<std::string>{"images", "a", "relu", "b", "sum", "average", "flat", "logits"}));
 }
 
-TEST(GraphRunner, RefusesWhatItDoesNotKnow) {
+TEST(GraphRunner, RejectsUnknownOperators) {
   Builder graph("odd");
   graph.input("x", Element::kFloat, {"batch"});
   graph.output(graph.add("Erf", {"x"}), "y", Element::kFloat, {"batch"});
@@ -57,7 +57,7 @@ TEST(GraphRunner, RefusesWhatItDoesNotKnow) {
   EXPECT_THROW(GraphRunner(odd).run(at::ones({1})), Error);
 }
 
-TEST(ToInt8, StaysNearFloat32AndScoresBothKindsOfTargets) {
+TEST(ToInt8, IsCloseToFloat32AndScoresBothKindsOfTargets) {
   const Graph graph = network();
   const at::Tensor x = at::randn({64, 3, 8, 8});
   const at::Tensor outputs = GraphRunner(graph).run(x);
@@ -78,7 +78,7 @@ TEST(ToInt8, StaysNearFloat32AndScoresBothKindsOfTargets) {
   EXPECT_NEAR(error.value, 2, 1e-4);
 }
 
-TEST(ToInt8, RefusesActivationsThatAreNotFinite) {
+TEST(ToInt8, RejectsActivationsThatAreNotFinite) {
   const Graph graph = network();
   const Batches broken = [&](const Visit& visit) {
     visit(at::full({1, 3, 8, 8}, INFINITY), at::zeros({1}, at::kLong));

@@ -18,7 +18,7 @@ using testing::expect_error;
 using testing::TempDir;
 Weight weight(std::vector<int64_t> shape, std::vector<float> values) { return {std::move(shape), std::move(values)}; }
 
-TEST(FoldBatchNorm, IsTheNormOfTheConvolution) {
+TEST(FoldBatchNorm, EqualsTheNormOfTheConvolution) {
   const Weight kernel = weight({2, 1, 1, 1}, {2, -3}), bias = weight({2}, {1, 4});
   const Weight gamma = weight({2}, {0.5f, 2}), beta = weight({2}, {0.25f, -1}), mean = weight({2}, {3, -2});
   const Weight variance = weight({2}, {4, 0.25f});
@@ -31,14 +31,14 @@ TEST(FoldBatchNorm, IsTheNormOfTheConvolution) {
   EXPECT_EQ(folded.weight.shape, kernel.shape);
 }
 
-TEST(FoldBatchNorm, CountsEpsilonAndTakesNoBiasForZero) {
+TEST(FoldBatchNorm, UsesEpsilonAndTreatsAMissingBiasAsZero) {
   const Weight kernel = weight({1, 1, 1}, {1}), none, one = weight({1}, {1}), zero = weight({1}, {0});
   const Folded folded = fold_batch_norm(kernel, none, {one, zero, one, zero, 1e-2}, "conv");
   EXPECT_FLOAT_EQ(folded.weight.values[0], 10);
   EXPECT_FLOAT_EQ(folded.bias.values[0], -10);
 }
 
-TEST(FoldBatchNorm, RefusesOtherChannels) {
+TEST(FoldBatchNorm, RejectsOtherChannels) {
   const Weight kernel = weight({2, 1, 1, 1}, {1, 1}), none, one = weight({1}, {1});
   expect_error<CheckpointError>(
       [&] {
@@ -47,7 +47,7 @@ TEST(FoldBatchNorm, RefusesOtherChannels) {
       {"conv7", "2 channels", "batch norm of 1"});
 }
 
-TEST(Weights, NameWhatIsMissingMisshapenOrLeftOver) {
+TEST(Weights, NameMissingMisshapenAndUnusedTensors) {
   const Weights weights({{"fc.weight", weight({1, 1}, {1})}, {"other.bias", weight({1}, {1})}}, "a.safetensors");
   expect_error<CheckpointError>([&] { weights.at("fc.bias"); }, {"a.safetensors", "'fc.bias'"});
   expect_error<CheckpointError>([&] { weights.at("fc.weight", 4); }, {"'fc.weight'", "2 dimensions", "has 4"});
@@ -56,7 +56,7 @@ TEST(Weights, NameWhatIsMissingMisshapenOrLeftOver) {
   weights.check_all_used({"other."});
 }
 
-TEST(ReadWeights, TakesEveryFloatingTypeAndLeavesCounters) {
+TEST(ReadWeights, ReadsEveryFloatingTypeAndSkipsCounters) {
   const TempDir folder;
   std::string data;
   const auto append = [&](auto value) { data.append(reinterpret_cast<const char*>(&value), sizeof value); };

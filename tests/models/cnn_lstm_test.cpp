@@ -4,32 +4,17 @@
 
 #include <map>
 
-#include "models/random_context.h"
-#include "models/state.h"
+#include "layers/dropout.h"
+#include "models/freeze.h"
+#include "models/parameter_format.h"
 
 namespace dtrain::models {
 namespace {
 
 constexpr int64_t kFeatures = 3, kClasses = 4;
 
-std::vector<LengthGroup> groups_of(const std::vector<int64_t>& lengths, int64_t most) {
-  return group_by_length(lengths.data(), static_cast<int64_t>(lengths.size()), most).groups;
-}
-
-TEST(LengthGroups, CutTheBatchByFallingLength) {
-  const std::vector<int64_t> lengths = {5, 9, 1, 9, 7};
-  const LengthGroups plan = group_by_length(lengths.data(), 5, 2);
-  EXPECT_EQ(plan.order, (std::vector<int64_t>{1, 3, 4, 0, 2}));
-  EXPECT_EQ(plan.groups, (std::vector<LengthGroup>{{0, 2, 9}, {2, 2, 7}, {4, 1, 1}}));
-}
-
-TEST(LengthGroups, OneGroupOfFewAndNoneOfNone) {
-  EXPECT_EQ(groups_of({4}, 8), (std::vector<LengthGroup>{{0, 1, 4}}));
-  EXPECT_EQ(groups_of({}, 8), (std::vector<LengthGroup>{}));
-  EXPECT_EQ(groups_of({4, 4}, 2), (std::vector<LengthGroup>{{0, 2, 4}}));
-}
-
-// In float64, so that a sequence that leaks into another cannot hide behind rounding. With statistics unlike 0 and 1.
+// In float64, so that the influence of one sequence on another is visible beyond rounding. The statistics are not 0
+// and 1.
 class CnnLstmTest : public ::testing::Test {
  protected:
   CnnLstmTest() {
@@ -43,7 +28,7 @@ class CnnLstmTest : public ::testing::Test {
       if (item.key().starts_with("bn")) item.value().uniform_(0.5, 1.5);
     }
     convert_floating_point(network, at::kDouble);
-    // More than one group, odd and even, the shortest and equal ones.
+    // More than one group; odd, even, equal and the shortest lengths.
     for (const int64_t length : {17, 1, 40, 2, 9, 9, 26, 33, 5, 12}) {
       sequences.push_back(at::randn({length, kFeatures}, at::kDouble));
     }
@@ -67,7 +52,7 @@ class CnnLstmTest : public ::testing::Test {
   }
   std::vector<size_t> all() const { return {3, 0, 1, 2, 4, 5, 6, 7, 8, 9}; }
 
-  // Each sequence alone and all together, in any padding, must come out the same.
+  // Each sequence must give the same result alone and in a batch, with any padding.
   template <typename Run>
   void expect_independent_of_the_batch(Run run) {
     const at::NoGradGuard no_grad;
@@ -93,7 +78,7 @@ TEST_F(CnnLstmTest, ASequencesClassDoesNotDependOnItsBatch) {
   expect_independent_of_the_batch([&](const Padded& b) { return network.classify(b.rows, b.lengths); });
 }
 
-TEST_F(CnnLstmTest, WhatIsRebuiltDoesNotDependOnTheBatch) {
+TEST_F(CnnLstmTest, TheReconstructionDoesNotDependOnTheBatch) {
   network.eval();
   expect_independent_of_the_batch([&](const Padded& b) { return network.rebuild(b.rows, b.lengths); });
 }
@@ -106,7 +91,7 @@ TEST_F(CnnLstmTest, DropoutDoesNotDependOnTheBatch) {
   freeze_batch_norm(other);
   other.train();
   const auto run = [&](const Padded& b) {
-    const RandomScope scope({.seed = 5, .step = 2, .sample_ids = b.ids});
+    const layers::RandomScope scope({.seed = 5, .step = 2, .sample_ids = b.ids});
     return other.classify(b.rows, b.lengths);
   };
   expect_independent_of_the_batch(run);
@@ -116,7 +101,7 @@ TEST_F(CnnLstmTest, DropoutDoesNotDependOnTheBatch) {
   EXPECT_FALSE(at::allclose(dropped, run(batch)));
 }
 
-TEST_F(CnnLstmTest, TrainingStatisticsAreThoseOfTheValidPositionsSideBySide) {
+TEST_F(CnnLstmTest, TrainingStatisticsAreThoseOfTheValidPositions) {
   const std::map<std::string, at::Tensor> before = [&] {
     std::map<std::string, at::Tensor> copies;
     for (const auto& item : network.named_buffers()) copies[item.key()] = item.value().clone();
@@ -128,19 +113,19 @@ TEST_F(CnnLstmTest, TrainingStatisticsAreThoseOfTheValidPositionsSideBySide) {
   const auto parameters = network.named_parameters();
   const auto buffers = network.named_buffers();
 
-  // By hand, from the sequences one by one.
+  // Computed here from the sequences one by one.
   std::vector<at::Tensor> inputs;
   for (const size_t i : all()) inputs.push_back(sequences[i].t().unsqueeze(0));
   const auto layer = [&](const std::string& conv, const std::string& norm, int64_t stride) {
     std::vector<at::Tensor> outputs;
     for (const at::Tensor& x : inputs) outputs.push_back(at::conv1d(x, parameters[conv + ".weight"], {}, stride, 2));
-    const at::Tensor side_by_side = at::cat(outputs, 2).squeeze(0);
-    const auto [variance, mean] = at::var_mean(side_by_side, at::IntArrayRef({1}), /*unbiased=*/true);
+    const at::Tensor joined = at::cat(outputs, 2).squeeze(0);
+    const auto [variance, mean] = at::var_mean(joined, at::IntArrayRef({1}), /*unbiased=*/true);
     EXPECT_TRUE(
         at::allclose(buffers[norm + ".running_mean"], 0.9 * before.at(norm + ".running_mean") + 0.1 * mean, 1e-12));
     EXPECT_TRUE(
         at::allclose(buffers[norm + ".running_var"], 0.9 * before.at(norm + ".running_var") + 0.1 * variance, 1e-12));
-    const at::Tensor biased = at::var(side_by_side, at::IntArrayRef({1}), /*unbiased=*/false);
+    const at::Tensor biased = at::var(joined, at::IntArrayRef({1}), /*unbiased=*/false);
     for (size_t i = 0; i < inputs.size(); ++i) {
       const auto along = [](const at::Tensor& t) { return t.view({1, -1, 1}); };
       inputs[i] = ((outputs[i] - along(mean)) * along((biased + 1e-5).rsqrt() * parameters[norm + ".weight"]) +
@@ -160,8 +145,8 @@ TEST_F(CnnLstmTest, AFrozenEncoderKeepsItsWeightsAndStatistics) {
   const at::Tensor mean = network.named_buffers()["bn1.running_mean"].clone();
   network.classify(batch.rows, batch.lengths).sum().backward();
   for (const auto& item : network.named_parameters()) {
-    const bool learns = !CnnLstm::is_encoder(item.key());
-    EXPECT_EQ(item.value().requires_grad(), learns) << item.key();
+    const bool trained = !CnnLstm::is_encoder(item.key());
+    EXPECT_EQ(item.value().requires_grad(), trained) << item.key();
     EXPECT_EQ(item.value().grad().defined(), item.key().starts_with("fc.")) << item.key();
   }
   EXPECT_TRUE(at::equal(network.named_buffers()["bn1.running_mean"], mean));
@@ -182,7 +167,7 @@ TEST_F(CnnLstmTest, HasTorchsNames) {
                                              "reconstruct.weight", "reconstruct.bias"}));
 }
 
-TEST_F(CnnLstmTest, FreshWeightsAreKeyedBySeed) {
+TEST_F(CnnLstmTest, InitialWeightsDependOnTheSeed) {
   const CnnLstmOptions options{.features = kFeatures, .classes = kClasses, .hidden = 16, .seed = 8};
   CnnLstmOptions other = options;
   other.seed = 9;

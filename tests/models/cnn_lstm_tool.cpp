@@ -1,7 +1,7 @@
 // The C++ side of cnn_lstm_parity_test.py: cnn_lstm_tool IN OUT
-// IN: weights, `rows` [B, T, F], `lengths`, `targets`, `hidden` (bool [B, T]), `learning_rate`; their precision is that
-// of the arithmetic. OUT: logits and rebuilt rows in eval mode; then, for each phase from the same weights, the losses
-// of 20 steps of SGD with momentum and all parameters and statistics after them.
+// IN: weights, `rows` [B, T, F], `lengths`, `targets`, `hidden` (bool [B, T]), `learning_rate`; their precision
+// determines the precision of all computations. OUT: logits and reconstructed rows in eval mode; then, for each phase
+// from the same weights, the losses of 20 steps of SGD with momentum and all parameters and statistics after them.
 
 #include <cstdio>
 #include <fstream>
@@ -10,7 +10,8 @@
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "models/cnn_lstm.h"
-#include "models/state.h"
+#include "models/load_weights.h"
+#include "models/parameter_format.h"
 
 namespace {
 

@@ -1,8 +1,9 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
-#include "models/batch_norm.h"
-#include "models/models.h"
+#include "layers/batch_norm.h"
+#include "models/freeze.h"
+#include "models/network.h"
 
 namespace dtrain::models {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(NamePatterns, FitParametersAndTheLayersTheyArePartOf) {
+TEST(NamePatterns, MatchParametersAndTheLayersThatContainThem) {
   for (const char* pattern : {"layer1.0.conv1.weight", "layer1.0.conv1", "layer1", "layer1.*", "*.conv1.*", "*weight",
                               "layer?.0", "*", "l*1*w*t"}) {
     EXPECT_TRUE(matches_name(pattern, "layer1.0.conv1.weight")) << pattern;
@@ -31,27 +32,27 @@ TEST(Freeze, StopsParametersAndTheStatisticsOfTheirBatchNorm) {
     EXPECT_EQ(item.value().requires_grad(), !is_frozen) << item.key();
   }
   for (const auto& item : network->named_modules()) {
-    const auto* norm = item.value()->as<BatchNorm>();
+    const auto* norm = item.value()->as<layers::BatchNorm>();
     if (norm == nullptr) continue;
-    EXPECT_EQ(norm->frozen(), item.key() == "bn1") << item.key();  // half of layer1.0.bn1 still learns
+    EXPECT_EQ(norm->frozen(), item.key() == "bn1") << item.key();  // the bias of layer1.0.bn1 is still trained
     EXPECT_EQ(norm->is_training(), item.key() != "bn1") << item.key();
   }
 }
 
-// A phase of the task may freeze a layer for a while: freezing others by name makes nothing of it permanent.
-TEST(Freeze, LeavesALayerAloneThatNoPatternNames) {
+// A phase of the task may freeze a layer temporarily. Freezing others by name must not make that permanent.
+TEST(Freeze, DoesNotAffectALayerThatNoPatternMatches) {
   const auto network = make_network("resnet18", {});
   for (auto& item : network->named_parameters()) item.value().set_requires_grad(false);
   freeze(*network, {"fc.bias", "layer1"});
   for (const auto& item : network->named_modules()) {
-    const auto* norm = item.value()->as<BatchNorm>();
+    const auto* norm = item.value()->as<layers::BatchNorm>();
     if (norm != nullptr) {
       EXPECT_EQ(norm->frozen(), item.key().starts_with("layer1.")) << item.key();
     }
   }
 }
 
-TEST(Freeze, ThenOnlyTheRestChanges) {
+TEST(Freeze, OnlyTheOtherParametersChange) {
   const auto network = make_network("headpose_cnn", {.dropout = 0});
   freeze(*network, {"features"});
   network->train();
@@ -70,13 +71,13 @@ TEST(Freeze, ThenOnlyTheRestChanges) {
   }
 }
 
-TEST(Freeze, APatternThatFitsNothingIsNamedWithTheNearestName) {
+TEST(Freeze, APatternThatMatchesNothingIsNamedWithTheNearestName) {
   const auto network = make_network("resnet18", {});
   try {
     freeze(*network, {"conv1", "layer1.0.vonv1"});
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'layer1.0.vonv1' is the name of no parameter or layer; did you mean "
+    EXPECT_THAT(error.what(), HasSubstr("'layer1.0.vonv1' matches no parameter or layer; did you mean "
                                         "'layer1.0.conv1'?"));
   }
   EXPECT_TRUE(network->named_parameters()["conv1.weight"].requires_grad()) << "something was frozen";

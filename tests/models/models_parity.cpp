@@ -10,7 +10,8 @@
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/strings.h"
-#include "models/models.h"
+#include "models/load_weights.h"
+#include "models/network.h"
 
 namespace {
 

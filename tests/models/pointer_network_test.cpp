@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "models/random_context.h"
-#include "models/state.h"
+#include "layers/dropout.h"
+#include "models/parameter_format.h"
 
 namespace dtrain::models {
 namespace {
@@ -38,27 +38,6 @@ at::Tensor losses(PointerNetwork& network, const Batch& batch) {
 
 double worst(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
-TEST(Lstm, KeepsTheStateOfEachLastRowThroughThePadding) {
-  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    torch::manual_seed(3);
-    LstmParameters parameters(6, 32, 1);
-    const at::NoGradGuard no_grad;
-    for (auto& p : parameters.parameters()) p.uniform_(-2, 2);
-    convert_floating_point(parameters, type);
-    const at::Tensor rows = at::randn({9, 4, 6}).to(type), zeros = at::zeros({4, 32}, type);
-    const at::Tensor lengths = at::tensor({9, 1, 4, 7}, at::kLong);
-    const LstmResult all = run_padded_lstm(parameters.layer(0), rows, lengths, zeros, zeros);
-    for (int64_t b = 0; b < 4; ++b) {
-      const int64_t length = lengths[b].item<int64_t>();
-      const at::Tensor none = zeros.slice(0, b, b + 1);
-      const LstmResult alone = run_lstm(parameters.layer(0), rows.slice(0, 0, length).slice(1, b, b + 1), none, none);
-      const double tolerance = type == at::kDouble ? 1e-14 : type == at::kFloat ? 1e-5 : 0.05;
-      EXPECT_LE(worst(all.h[b], alone.h[0]), tolerance) << type << " h " << b;
-      EXPECT_LE(worst(all.c[b], alone.c[0]), tolerance) << type << " c " << b;
-    }
-  }
-}
-
 TEST(PointerNetwork, HasTheNamesOfItsPythonCounterpart) {
   const PointerNetwork network({.features = 8, .hidden = 16});
   std::vector<std::string> names;
@@ -83,7 +62,7 @@ TEST(PointerNetwork, ASampleDoesNotDependOnItsBatch) {
   const Batch batch = make_batch({7, 3, 1, 5}, 7, at::kDouble);
   network.train();
   const auto run = [&](const Batch& part, const at::Tensor& ids) {
-    const RandomScope randomness({1, 0, ids});
+    const layers::RandomScope randomness({1, 0, ids});
     return losses(network, part);
   };
   const at::Tensor ids = at::tensor({40, 41, 42, 43}, at::kLong);
@@ -116,11 +95,11 @@ TEST(PointerNetwork, ChoosesPermutationsThatDoNotDependOnTheBatch) {
   }
 }
 
-// Free running and teacher forcing are one network: fed with its own choices as the order, each choice is the
-// likeliest.
-TEST(PointerNetwork, GreedyChoicesAreWhatTheLossOfAllStepsFindsLikeliest) {
+// Free running and teacher forcing must compute the same network: if the order is the network's own choices, each
+// choice is the likeliest element.
+TEST(PointerNetwork, GreedyChoicesAreTheLikeliestByTheLossOfAllSteps) {
   PointerNetwork network({.hidden = 24});
-  for (auto& p : network.parameters()) p.data().mul_(3);  // scores that differ
+  for (auto& p : network.parameters()) p.data().mul_(3);  // so that the scores differ
   network.eval();
   convert_floating_point(network, at::kDouble);
   const at::NoGradGuard no_grad;
@@ -128,7 +107,7 @@ TEST(PointerNetwork, GreedyChoicesAreWhatTheLossOfAllStepsFindsLikeliest) {
   const auto memory = network.encode(batch.sets);
   const at::Tensor greedy = network.choose(batch.sets, memory);
   const at::Tensor of_greedy = network.losses(batch.sets, memory, greedy, greedy);
-  // Changing the last two choices changes the likelihood of the step before last only downwards.
+  // Exchanging the last two choices can only make the last but one step less likely.
   at::Tensor other = greedy.clone();
   other.select(1, 3).copy_(greedy.select(1, 4));
   other.select(1, 4).copy_(greedy.select(1, 3));
@@ -136,7 +115,7 @@ TEST(PointerNetwork, GreedyChoicesAreWhatTheLossOfAllStepsFindsLikeliest) {
   EXPECT_TRUE(of_greedy.lt(of_other).all().item<bool>()) << of_greedy << of_other;
 }
 
-TEST(PointerNetwork, OwnChoicesBesideAGivenOrderNeverRepeatWhatTheOrderVisited) {
+TEST(PointerNetwork, ChoicesWithAGivenOrderNeverRepeatWhatTheOrderVisited) {
   PointerNetwork network({.hidden = 16});
   network.eval();
   const Batch batch = make_batch({6, 4}, 6);

@@ -11,8 +11,9 @@
 
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
+#include "models/load_weights.h"
+#include "models/parameter_format.h"
 #include "models/pointer_network.h"
-#include "models/state.h"
 
 namespace {
 

@@ -15,8 +15,9 @@
 #include "config/model_defaults.h"
 #include "core/error.h"
 #include "dist/thread_communicator.h"
-#include "models/random_context.h"
-#include "models/state.h"
+#include "layers/dropout.h"
+#include "models/load_weights.h"
+#include "models/parameter_format.h"
 #include "tasks/example_store.h"
 #include "tasks/module_file.h"
 #include "train/evaluate.h"
@@ -72,7 +73,7 @@ class EveryTask : public ::testing::TestWithParam<std::string> {
 TEST_P(EveryTask, HasAFiniteLossAndGradientInEachPhase) {
   const data::Batch batch = this->batch({0, 1, 2, 3});
   in_each_phase([&] {
-    const models::RandomScope randomness({1, 0, at::tensor(batch.ids)});
+    const layers::RandomScope randomness({1, 0, at::tensor(batch.ids)});
     const Loss loss = task->loss(batch);
     EXPECT_TRUE(std::isfinite(loss.sum.item<double>()));
     const double ratio = loss.weight.item<double>() / task->planned_weight(4);
@@ -97,7 +98,7 @@ TEST_P(EveryTask, LearnsOneBatchByHeart) {
   torch::optim::Adam optimizer(task->model().parameters(), torch::optim::AdamOptions(5e-3));
   double first = 0, last = 0;
   for (int step = 0; step < 150; ++step) {
-    const models::RandomScope randomness({1, step, at::tensor(batch.ids)});
+    const layers::RandomScope randomness({1, step, at::tensor(batch.ids)});
     optimizer.zero_grad();
     const Loss loss = task->loss(batch);
     (loss.sum / loss.weight).backward();
@@ -251,7 +252,7 @@ TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {
   data::Batch batch = this->batch({0, 1, 2});
   train::to_precision(batch, train::Precision::kFp64);
   in_each_phase([&] {
-    const models::RandomScope randomness({1, 0, at::tensor(batch.ids)});
+    const layers::RandomScope randomness({1, 0, at::tensor(batch.ids)});
     const Loss loss = task->loss(batch);
     EXPECT_EQ(loss.sum.scalar_type(), at::kDouble);
     EXPECT_EQ(loss.weight.scalar_type(), at::kDouble);
@@ -343,7 +344,7 @@ TEST(ConvolutionalTasks, RecomputeActivationsWhereTheConfigurationSaysSo) {
       const Example example = example_for(config);
       const auto task = make_task(config, example.facts);
       const data::Batch batch = batch_of(*task, example, {0, 1, 2, 3});
-      const models::RandomScope randomness({1, 0, at::tensor(batch.ids)});
+      const layers::RandomScope randomness({1, 0, at::tensor(batch.ids)});
       EXPECT_EQ(recomputes(task->loss(batch).sum), checkpointing) << name;
     }
   }

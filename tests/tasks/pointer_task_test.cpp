@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/loader/sample_check.h"
-#include "models/random_context.h"
+#include "layers/dropout.h"
 #include "tasks/pointer/teacher_forcing.h"
 #include "tasks/task.h"
 

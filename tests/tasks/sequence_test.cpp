@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "data/loader/sample_check.h"
-#include "models/models.h"
-#include "models/random_context.h"
+#include "layers/dropout.h"
+#include "models/freeze.h"
 #include "tasks/confusion.h"
 #include "tasks/example_store.h"
 #include "tasks/sequence/phases.h"

@@ -1,11 +1,9 @@
 #include "train/precision.h"
 
-#include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "train/autocast.h"
 
 namespace dtrain::train {
 namespace {
@@ -61,43 +59,19 @@ TEST(Precision, Tf32IsSwitched) {
   EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
 }
 
-TEST(Autocast, CastsInsideAndRestoresOutside) {
-  const at::Tensor a = at::ones({2, 2}), b = at::ones({2, 2});
-  {
-    const Autocast on(Precision::kBf16, at::kCPU);
-    EXPECT_EQ(at::mm(a, b).scalar_type(), at::kBFloat16);
-    {
-      const Autocast off(Precision::kFp32, at::kCPU);
-      EXPECT_EQ(at::mm(a, b).scalar_type(), at::kFloat);
-    }
-    EXPECT_EQ(at::mm(a, b).scalar_type(), at::kBFloat16);
-  }
-  EXPECT_EQ(at::mm(a, b).scalar_type(), at::kFloat);
-  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
-}
-
-TEST(Autocast, RestoresWhenTheForwardThrows) {
-  EXPECT_THROW(
-      {
-        const Autocast on(Precision::kBf16, at::kCPU);
-        throw NumericsError("forward");
-      },
-      NumericsError);
-  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
-}
-
-TEST(Autocast, TheNextForwardSeesTheChangedWeight) {
-  const at::Tensor weight = at::ones({2, 2}).requires_grad_(true), input = at::ones({1, 2});
-  const auto forward = [&] {
-    const Autocast on(Precision::kBf16, at::kCPU);
-    return at::mm(input, weight).to(at::kFloat).sum().item<float>();
+TEST(Precision, AutocastIsOnForTheHalfPrecisionsOnly) {
+  const auto inside = [](Precision precision) {
+    const layers::AutocastGuard guard = autocast_for(precision, at::kCPU);
+    return layers::current_autocast(at::kCPU);
   };
-  EXPECT_EQ(forward(), 4);
-  {
-    const at::NoGradGuard no_grad;
-    weight.fill_(2);
+  EXPECT_TRUE(inside(Precision::kBf16).enabled);
+  EXPECT_EQ(inside(Precision::kBf16).dtype, at::kBFloat16);
+  EXPECT_TRUE(inside(Precision::kFp16).enabled);
+  EXPECT_EQ(inside(Precision::kFp16).dtype, at::kHalf);
+  const layers::AutocastGuard outer = autocast_for(Precision::kBf16, at::kCPU);
+  for (const Precision precision : {Precision::kTf32, Precision::kFp32, Precision::kFp64}) {
+    EXPECT_FALSE(inside(precision).enabled) << to_string(precision);
   }
-  EXPECT_EQ(forward(), 8) << "a cached cast of the old weight was used";
 }
 
 }  // namespace

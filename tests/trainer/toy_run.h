@@ -12,8 +12,8 @@
 
 #include "core/error.h"
 #include "dist/thread_communicator.h"
-#include "models/batch_norm.h"
-#include "models/state.h"
+#include "layers/batch_norm.h"
+#include "models/parameter_format.h"
 #include "support/memory_store.h"
 #include "train/content_transfer.h"
 #include "train/overfit.h"
@@ -42,7 +42,7 @@ class ToyTask : public tasks::Task {
     bias_ = module_->register_parameter("bias", at::zeros({3}));
     if (options.batch_norm) {
       conv_ = module_->register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 2, 3).bias(false)));
-      norm_ = module_->register_module("norm", models::BatchNorm(2));
+      norm_ = module_->register_module("norm", layers::BatchNorm(2));
       const at::NoGradGuard no_grad;
       conv_->weight.copy_(at::linspace(-0.5, 0.7, conv_->weight.numel()).view_as(conv_->weight));
       weight_.copy_(at::linspace(1, 2, 3));
@@ -103,7 +103,7 @@ class ToyTask : public tasks::Task {
   at::Tensor weight_, bias_;
   std::string phase_;
   torch::nn::Conv2d conv_{nullptr};
-  models::BatchNorm norm_{nullptr};
+  layers::BatchNorm norm_{nullptr};
   data::SampleSpec spec_;
 };
 

@@ -6,7 +6,7 @@
 #include "config/model_defaults.h"
 #include "core/error.h"
 #include "core/strings.h"
-#include "models/models.h"
+#include "models/network.h"
 #include "tasks/class_check.h"
 #include "tasks/classify/class_weights.h"
 #include "tasks/confusion.h"

@@ -5,8 +5,8 @@
 #include "config/model_defaults.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "layers/lengths.h"
 #include "models/pointer_network.h"
-#include "models/valid_positions.h"
 #include "tasks/pointer/teacher_forcing.h"
 #include "tasks/task.h"
 
@@ -66,7 +66,7 @@ class PointerTask : public Task {
     const models::Sets sets = sets_of(batch);
     const models::PointerNetwork::Memory memory = network_->encode(sets);
     const at::Tensor losses = network_->losses(sets, memory, batch.targets, batch.targets);
-    const at::Tensor valid = models::valid_positions(sets.lengths, sets.elements.size(1));
+    const at::Tensor valid = layers::valid_positions(sets.lengths, sets.elements.size(1));
     const at::Tensor wrong = network_->choose(sets, memory).ne(batch.targets).logical_and(valid).sum(1);  // [B]
     const at::Tensor positions = sets.lengths.sum().to(at::kDouble);
     return {{{"positions", positions},

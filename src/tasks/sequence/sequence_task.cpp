@@ -8,10 +8,9 @@
 #include "core/error.h"
 #include "core/shortest.h"
 #include "core/strings.h"
+#include "layers/dropout.h"
+#include "layers/masked_noise.h"
 #include "models/cnn_lstm.h"
-#include "models/masked_noise.h"
-#include "models/random_context.h"
-#include "models/sample_ids.h"
 #include "tasks/class_check.h"
 #include "tasks/confusion.h"
 #include "tasks/sequence/phases.h"
@@ -202,19 +201,19 @@ class SequenceTask : public Task {
   }
 
   // The squared error of what was hidden, all features of a hidden row; weight: their number.
-  Loss rebuild_loss(const data::Batch& batch, models::MaskedNoise noise) {
+  Loss rebuild_loss(const data::Batch& batch, layers::MaskedNoise noise) {
     noise.noise = static_cast<float>(config_.augment.noise);
     noise.share = static_cast<float>(config_.augment.mask_share);
     noise.span = static_cast<int32_t>(config_.augment.mask_span);
-    const models::NoisedRows seen = models::hide_and_noise(batch.inputs, batch.lengths, ids_of(batch), noise);
+    const layers::NoisedRows seen = layers::hide_and_noise(batch.inputs, batch.lengths, ids_of(batch), noise);
     const at::Tensor error = wide(network_->rebuild(seen.rows, batch.lengths)) - batch.inputs;
     const at::Tensor each = (error * error * seen.hidden.unsqueeze(2)).sum({1, 2});
     return {each.sum(), (seen.hidden.sum() * batch.inputs.size(2)).to(each.scalar_type()), each.detach()};
   }
 
   static at::Tensor ids_of(const data::Batch& batch) {
-    const models::RandomContext* random = models::current_random_context();  // has them on the device already
-    return random != nullptr ? random->sample_ids : models::ids_on(batch.inputs.device(), batch.ids);
+    const layers::RandomContext* random = layers::current_random_context();  // has them on the device already
+    return random != nullptr ? random->sample_ids : layers::ids_on(batch.inputs.device(), batch.ids);
   }
 
   config::Config config_;

@@ -1,0 +1,48 @@
+#pragma once
+
+// The loops and kernels behind additive_attention.h, over plain memory, for float and double. No torch.
+
+#include <cstdint>
+
+namespace dtrain::layers {
+
+inline constexpr double kExponentLimit = 86;  // limits the exponent of e^(2x) in float32
+
+// Step t of sample b chooses order[b][t] among the elements below lengths[b] that no earlier step chose. "Prepared"
+// rows are described in additive_attention_body.inc.
+template <typename Number>
+struct AttentionProblem {
+  int64_t steps = 0, samples = 0, hidden = 0;  // as many elements as steps
+  const Number* keys = nullptr;                // [steps, samples, hidden], prepared
+  const Number* queries = nullptr;             // [steps, samples, hidden], prepared
+  const Number* v = nullptr;                   // [hidden]
+  const int64_t* order = nullptr;              // [samples, steps]
+  const int64_t* lengths = nullptr;            // [samples]; limited to [0, steps]
+};
+
+// nll[b] = sum over the steps of -log softmax(scores)[order], infinite if the order has an element twice or an invalid
+// one. residual[b][t][j] = softmax - one-hot, 0 where j may not be chosen: the gradient of nll with respect to the
+// scores. Computes and writes samples [begin, end).
+template <typename Number>
+void attention_forward_on_cpu(const AttentionProblem<Number>&, int64_t begin, int64_t end, Number* residual,
+                              Number* nll);
+
+// The gradients of the sum of scale[b] * nll[b] with respect to keys and queries (before preparation) [steps, samples,
+// hidden] and, per sample, to v [samples, hidden]. Computes and writes samples [begin, end).
+template <typename Number>
+void attention_backward_on_cpu(const AttentionProblem<Number>&, int64_t begin, int64_t end, const Number* residual,
+                               const Number* scale, Number* keys, Number* queries, Number* v);
+
+// For tests: limits vectors to this many floats (16: AVX-512, 8: AVX2, else generic). Not thread-safe.
+void limit_attention_lanes(int most);
+
+// The same on the GPU: all pointers are device memory, and the kernels are queued on `stream` (a cudaStream_t). Here
+// nll is per step, [samples, steps], and so is v, [steps, samples, hidden]; the caller sums them, in a fixed order.
+// DeviceError if a launch fails, or in a build without GPU code.
+template <typename Number>
+void attention_forward_on_gpu(const AttentionProblem<Number>&, Number* residual, Number* nll, void* stream);
+template <typename Number>
+void attention_backward_on_gpu(const AttentionProblem<Number>&, const Number* residual, const Number* scale,
+                               Number* keys, Number* queries, Number* v, void* stream);
+
+}  // namespace dtrain::layers

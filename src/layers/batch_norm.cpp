@@ -1,0 +1,190 @@
+#include "layers/batch_norm.h"
+
+#include <mutex>
+#include <utility>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "layers/batch_norm_kernels.h"
+#include "layers/lengths.h"
+
+namespace dtrain::layers {
+namespace {
+
+thread_local const SyncScope* sync_scope = nullptr;
+thread_local BatchNormRecord* record = nullptr;
+
+// What the graph keeps in addition to tensors.
+struct Sharing : torch::CustomClassHolder {
+  SumOverRanks reduce;  // empty: the statistics are those of this batch alone
+  bool has_samples = true;
+};
+
+using Statistics = BatchNormRecord::Statistics;
+
+// Normalizes by the statistics of the batch. The gradient flows through the statistics too.
+class Normalize : public torch::autograd::Function<Normalize> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& bias, const std::optional<at::Tensor>& lengths,
+                            const Statistics& statistics, const c10::intrusive_ptr<Sharing>& sharing) {
+    const at::Tensor valid = lengths.value_or(at::Tensor());
+    ctx->save_for_backward({x, weight, statistics.mean, statistics.invstd, statistics.count, valid});
+    ctx->saved_data["sharing"] = c10::IValue::make_capsule(sharing);
+    return batch_norm::normalize(x, valid, weight, bias, statistics.mean, statistics.invstd);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &invstd = saved[3], &count = saved[4],
+                     &lengths = saved[5];
+    const auto sharing = c10::static_intrusive_pointer_cast<Sharing>(ctx->saved_data["sharing"].toCapsule());
+    const int64_t channels = x.size(1);
+    const at::Tensor dy = gradients[0].to(x.scalar_type()).contiguous(x.suggest_memory_format());
+
+    at::Tensor sums = sharing->has_samples ? batch_norm::gradient_sums(dy, x, lengths, mean, invstd, weight)
+                                           : at::zeros({2 * channels}, count.options());
+    // These are the sums of this rank: the gradient reducer adds up the gradients of parameters.
+    const at::Tensor weight_gradient = (sums.slice(0, channels) * invstd).to(weight.scalar_type());
+    const at::Tensor bias_gradient = sums.slice(0, 0, channels).to(weight.scalar_type(), false, /*copy=*/true);
+    if (sharing->reduce) sharing->reduce(sums);
+    const at::Tensor input_gradient =
+        !ctx->needs_input_grad(0) ? at::Tensor()
+        : sharing->has_samples    ? batch_norm::input_gradient(dy, x, lengths, weight, mean, invstd, sums, count)
+                                  : at::zeros_like(x);
+    return {input_gradient, weight_gradient, bias_gradient, {}, {}, {}};
+  }
+};
+
+struct Moments {
+  at::Tensor mean, variance, count;  // float64; the variance is divided by the count
+};
+
+Moments moments_of(const at::Tensor& sums) {
+  const int64_t channels = (sums.numel() - 1) / 2;
+  const at::Tensor count = sums[0].clamp_min(1);
+  const at::Tensor mean = sums.slice(0, 1, 1 + channels) / count;
+  return {mean, (sums.slice(0, 1 + channels) / count - mean * mean).clamp_min(0), count};
+}
+
+// The last micro-batch of an epoch may be one sample whose feature map has a single position. If the first one is like
+// that, no batch of the run will be different.
+void accept_one_value(const at::Tensor& input, bool first) {
+  if (first) {
+    throw ConfigError(dtrain::str("batch norm cannot train on one value per channel (input of shape ", input.sizes(),
+                                  "): use a larger batch or image, or train.freeze_batch_norm"));
+  }
+  static std::once_flag said;
+  std::call_once(said, [] {
+    log::warning(
+        "batch norm got one value per channel from a micro-batch: its statistics do not change, and the layers before "
+        "it learn nothing from that sample. A larger batch or image avoids this");
+  });
+}
+
+bool is_half(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
+
+}  // namespace
+
+SyncScope::SyncScope(SumOverRanks reduce, bool has_samples)
+    : reduce_(std::move(reduce)), has_samples_(has_samples), outer_(sync_scope) {
+  sync_scope = this;
+}
+SyncScope::~SyncScope() { sync_scope = outer_; }
+
+const SyncScope* current_sync_scope() { return sync_scope; }
+
+BatchNormRecordScope::BatchNormRecordScope(BatchNormRecord* inner) : outer_(record) { record = inner; }
+BatchNormRecordScope::~BatchNormRecordScope() { record = outer_; }
+
+BatchNormImpl::BatchNormImpl(int64_t channels, double eps, double momentum) : eps_(eps), momentum_(momentum) {
+  weight = register_parameter("weight", at::ones({channels}));
+  bias = register_parameter("bias", at::zeros({channels}));
+  running_mean = register_buffer("running_mean", at::zeros({channels}));
+  running_var = register_buffer("running_var", at::ones({channels}));
+  num_batches_tracked = register_buffer("num_batches_tracked", at::zeros({}, at::kLong));
+}
+
+void BatchNormImpl::reset_parameters() {
+  const at::NoGradGuard no_grad;
+  weight.fill_(1);
+  bias.zero_();
+  running_mean.zero_();
+  running_var.fill_(1);
+  num_batches_tracked.zero_();
+}
+
+void BatchNormImpl::train(bool on) { torch::nn::Module::train(on && !frozen_); }
+
+void BatchNormImpl::freeze() {
+  frozen_ = true;
+  train(false);
+}
+
+at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
+  DTRAIN_CHECK(input.dim() >= 2 && input.size(1) == weight.size(0), "batch norm of ", weight.size(0),
+               " channels got an input of shape ", input.sizes());
+  if (is_training() && sync_scope != nullptr) return normalize_by_batch(input, {});
+  if (is_training() && input.numel() == input.size(1)) {
+    accept_one_value(input, /*first=*/num_batches_tracked.item<int64_t>() == 0);
+    return normalize_by_batch(input, {});
+  }
+  const bool again = record != nullptr && record->replay;  // the same kernel, on copies of the statistics
+  if (is_training() && !again) num_batches_tracked += 1;
+  return at::batch_norm(input, weight, bias, again ? running_mean.clone() : running_mean,
+                        again ? running_var.clone() : running_var, is_training(), momentum_, eps_,
+                        at::globalContext().userEnabledCuDNN());
+}
+
+at::Tensor BatchNormImpl::forward_valid(const at::Tensor& input, const at::Tensor& lengths) {
+  DTRAIN_CHECK(input.dim() == 3 && input.size(1) == weight.size(0) && lengths.scalar_type() == at::kLong &&
+                   lengths.sizes() == at::IntArrayRef({input.size(0)}) && lengths.device() == input.device(),
+               "batch norm of ", weight.size(0), " channels got an input of shape ", input.sizes(), " and lengths of ",
+               lengths.sizes());
+  if (is_training()) return normalize_by_batch(input, lengths.contiguous());
+  return at::batch_norm(input, weight, bias, running_mean, running_var, false, momentum_, eps_,
+                        at::globalContext().userEnabledCuDNN()) *
+         valid_positions(lengths, input.size(2)).unsqueeze(1);
+}
+
+at::Tensor BatchNormImpl::normalize_by_batch(const at::Tensor& input, const at::Tensor& lengths) {
+  const auto sharing = c10::make_intrusive<Sharing>();
+  if (sync_scope != nullptr) {
+    sharing->reduce = sync_scope->reduce();
+    sharing->has_samples = sync_scope->has_samples();
+  }
+  const bool widen = input.is_cpu() && is_half(input.scalar_type());
+  const at::Tensor x = (widen ? input.to(at::kFloat) : input).contiguous(input.suggest_memory_format());
+
+  Statistics statistics;
+  if (record != nullptr && record->replay) {
+    statistics = record->shared.at(record->next++);
+  } else {
+    const at::NoGradGuard no_grad;
+    at::Tensor sums = sharing->has_samples ? batch_norm::sums(x, lengths)
+                                           : at::zeros({1 + 2 * x.size(1)}, x.options().dtype(at::kDouble));
+    if (sharing->reduce) {
+      sharing->reduce(sums);
+    }
+    const Moments moments = moments_of(sums);
+    const at::ScalarType dtype = weight.scalar_type();
+    statistics = {moments.mean.to(dtype), (moments.variance + eps_).rsqrt().to(dtype), moments.count};
+    if (record != nullptr) record->shared.push_back(statistics);
+
+    const at::Tensor unbiased = moments.variance * (moments.count / (moments.count - 1).clamp_min(1));
+    // The variance of a single value is unknown: then the momentum is 0. Computed on the device, so the host does not
+    // wait.
+    const at::Tensor momentum = (moments.count > 1).to(dtype) * momentum_;
+    running_mean.lerp_(statistics.mean, momentum);
+    running_var.lerp_(unbiased.to(dtype), momentum);
+    num_batches_tracked += 1;
+  }
+  const at::Tensor y = Normalize::apply(
+      x, weight, bias, lengths.defined() ? std::optional<at::Tensor>(lengths) : std::nullopt, statistics, sharing);
+  return widen ? y.to(input.scalar_type()) : y;
+}
+
+}  // namespace dtrain::layers

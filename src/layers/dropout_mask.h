@@ -1,0 +1,34 @@
+#pragma once
+
+// The mask of keyed dropout. CPU and GPU share this code, which uses integers up to one exact comparison, so their
+// masks are identical.
+
+#include <cstdint>
+
+#include "core/host_device.h"
+#include "core/random.h"
+
+namespace dtrain::layers {
+
+struct DropoutKey {
+  uint64_t seed;
+  int64_t step, layer;
+};
+
+// The part of the key that all elements of a sample share.
+DTRAIN_HD inline uint64_t sample_key(const DropoutKey& key, int64_t sample_id) {
+  return keyed(static_cast<uint64_t>(Purpose::kDropout), key.seed, static_cast<uint64_t>(key.step),
+               static_cast<uint64_t>(key.layer), static_cast<uint64_t>(sample_id));
+}
+
+// Whether the element, counted in C order within the sample, is kept when elements are dropped with probability p.
+DTRAIN_HD inline bool keeps(uint64_t sample, int64_t element, float p) {
+  return uniform01(keyed(sample, static_cast<uint64_t>(element))) >= p;
+}
+
+// Sets mask[b * elements + e] to 1 (kept) or 0 on the GPU. ids [samples] and mask are memory of the current device; the
+// kernel is queued on `stream` (a cudaStream_t). DeviceError if the launch fails, or in a build without GPU code.
+void fill_dropout_mask_on_gpu(const DropoutKey&, float p, const int64_t* ids, int64_t samples, int64_t elements,
+                              uint8_t* mask, void* stream);
+
+}  // namespace dtrain::layers

@@ -1,0 +1,96 @@
+#include "layers/lstm.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "layers/autocast.h"
+
+namespace dtrain::layers {
+namespace {
+
+// Much larger than the sum of a gate, so that the sigmoid is 0 or 1 in any precision.
+constexpr double kSaturated = 1e4;
+
+// Hides a warning: cuDNN copies weights that are not contiguous with each other in memory and warns about it in every
+// call. Here they are separate parameters; the copy is cheap compared to the operation.
+class QuietOnGpu {
+ public:
+  explicit QuietOnGpu(const at::Tensor& input) {
+    if (input.is_cuda()) guard_.emplace(&handler_);
+  }
+
+ private:
+  struct Handler : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  };
+  Handler handler_;
+  std::optional<c10::WarningUtils::WarningHandlerGuard> guard_;
+};
+
+// LibTorch's autocast (2.11) casts the inputs of cuDNN's LSTM to float16 even if bfloat16 is the autocast type. Runs in
+// bfloat16 do not scale the loss, so gradients below 6e-8 would be lost, and states above 65504 would be infinite.
+// bfloat16 is new in cuDNN's LSTM (9.13) and untested here, so the LSTM runs in float32, with products in TF32.
+bool needs_float32(const at::Tensor& rows) {
+  if (!rows.is_cuda()) return false;
+  const AutocastState autocast = current_autocast(at::kCUDA);
+  return autocast.enabled && autocast.dtype == at::kBFloat16;
+}
+
+}  // namespace
+
+LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Tensor& h, const at::Tensor& c) {
+  if (needs_float32(rows)) {
+    const AutocastGuard no_autocast({.device = at::kCUDA, .enabled = false});
+    return run_lstm(layer, rows.to(at::kFloat), h.to(at::kFloat), c.to(at::kFloat));
+  }
+  const QuietOnGpu quiet(rows);
+  const std::array weights = {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh};
+  const auto learns = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
+  // Without `train` the fused operations save nothing for backward.
+  const bool train = at::GradMode::is_enabled() &&
+                     (learns(rows) || learns(h) || learns(c) || std::any_of(weights.begin(), weights.end(), learns));
+  const auto [states, h_last, c_last] =
+      at::lstm(rows, {h.unsqueeze(0), c.unsqueeze(0)}, weights, /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0,
+               train, /*bidirectional=*/false, /*batch_first=*/false);
+  return {states, h_last.squeeze(0), c_last.squeeze(0)};
+}
+
+std::pair<at::Tensor, at::Tensor> run_lstm_cell(const LstmLayer& layer, const at::Tensor& row, const at::Tensor& h,
+                                                const at::Tensor& c) {
+  if (needs_float32(row)) {
+    const AutocastGuard no_autocast({.device = at::kCUDA, .enabled = false});
+    return run_lstm_cell(layer, row.to(at::kFloat), h.to(at::kFloat), c.to(at::kFloat));
+  }
+  auto [h_next, c_next] = at::lstm_cell(row, {h, c}, layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh);
+  return {std::move(h_next), std::move(c_next)};
+}
+
+LstmResult run_padded_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Tensor& lengths,
+                           const at::Tensor& h, const at::Tensor& c) {
+  const int64_t steps = rows.size(0), hidden = layer.weight_hh.size(1);
+  const at::Tensor beyond = at::arange(steps, lengths.options()).unsqueeze(1).ge(lengths.unsqueeze(0));  // [T, B]
+  const at::Tensor mark = at::zeros({4 * hidden, 1}, layer.weight_ih.options().requires_grad(false));
+  mark.slice(0, 0, hidden).fill_(-kSaturated);
+  mark.slice(0, hidden, 2 * hidden).fill_(kSaturated);
+  LstmLayer marked = layer;
+  marked.weight_ih = at::cat({layer.weight_ih, mark}, 1);
+  LstmResult result = run_lstm(marked, at::cat({rows, beyond.unsqueeze(2).to(rows.scalar_type())}, 2), h, c);
+  const at::Tensor last = (lengths - 1).view({1, -1, 1}).expand({1, -1, hidden});
+  result.h = result.states.gather(0, last).squeeze(0);
+  return result;
+}
+
+LstmParameters::LstmParameters(int64_t inputs, int64_t hidden, int64_t layers) {
+  for (int64_t i = 0; i < layers; ++i) {
+    const auto add = [&, end = "_l" + std::to_string(i)](const char* name, at::IntArrayRef shape) {
+      return register_parameter(name + end, at::empty(shape));
+    };
+    layers_.push_back({add("weight_ih", {4 * hidden, i == 0 ? inputs : hidden}), add("weight_hh", {4 * hidden, hidden}),
+                       add("bias_ih", {4 * hidden}), add("bias_hh", {4 * hidden})});
+  }
+}
+
+LstmLayer LstmParameters::layer(int64_t index) const { return layers_.at(static_cast<size_t>(index)); }
+
+}  // namespace dtrain::layers

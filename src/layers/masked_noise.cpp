@@ -1,0 +1,71 @@
+#include "layers/masked_noise.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "core/check.h"
+
+namespace dtrain::layers {
+namespace {
+
+template <typename T>
+void on_cpu(const MaskedNoise& m, const NoiseBatch<T>& batch) {
+  at::parallel_for(0, batch.samples, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t length = batch.length(b), features = batch.features;
+      const HiddenBlocks blocks = hidden_blocks(m, batch.ids[b], length);
+      const T* rows = batch.rows + b * batch.longest * features;
+      T* out = batch.out + b * batch.longest * features;
+      bool* hidden = batch.hidden + b * batch.longest;
+      for (int64_t row = 0; row < length; ++row) {  // the other rows are zero already
+        hidden[row] = is_hidden(m, blocks, row);
+        if (hidden[row]) continue;
+        for (int64_t e = row * features; e < (row + 1) * features; ++e) out[e] = noised(m, blocks, rows[e], e);
+      }
+    }
+  });
+}
+
+template <typename T>
+void run(const MaskedNoise& m, const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& ids,
+         const NoisedRows& result) {
+  const NoiseBatch<T> batch{rows.const_data_ptr<T>(),
+                            lengths.const_data_ptr<int64_t>(),
+                            ids.const_data_ptr<int64_t>(),
+                            rows.size(0),
+                            rows.size(1),
+                            rows.size(2),
+                            result.rows.mutable_data_ptr<T>(),
+                            result.hidden.mutable_data_ptr<bool>()};
+  if (!rows.is_cuda()) return on_cpu(m, batch);
+  const c10::DeviceGuard guard(rows.device());
+  hide_and_noise_on_gpu(m, batch, c10::impl::VirtualGuardImpl(at::kCUDA).getStream(rows.device()).native_handle());
+}
+
+}  // namespace
+
+NoisedRows hide_and_noise(const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& ids,
+                          const MaskedNoise& m) {
+  DTRAIN_CHECK(m.span >= 1 && m.share >= 0 && m.share <= 1 && m.noise >= 0, "span ", m.span, ", share ", m.share,
+               ", noise ", m.noise);
+  const at::IntArrayRef each(rows.sizes().data(), 1);
+  DTRAIN_CHECK(rows.dim() == 3 && lengths.sizes() == each && ids.sizes() == each && lengths.device() == rows.device() &&
+                   ids.device() == rows.device(),
+               "rows of shape ", rows.sizes(), " on ", rows.device(), ", lengths ", lengths.sizes(), " on ",
+               lengths.device(), ", ids ", ids.sizes(), " on ", ids.device());
+  const at::NoGradGuard no_grad;
+  const at::Tensor source = rows.contiguous();
+  const NoisedRows result{at::zeros_like(source),
+                          at::zeros({rows.size(0), rows.size(1)}, rows.options().dtype(at::kBool))};
+  const at::Tensor n = lengths.contiguous(), i = ids.contiguous();
+  if (rows.scalar_type() == at::kDouble) {
+    run<double>(m, source, n, i, result);
+  } else {
+    DTRAIN_CHECK(rows.scalar_type() == at::kFloat, "rows of ", rows.scalar_type());
+    run<float>(m, source, n, i, result);
+  }
+  return result;
+}
+
+}  // namespace dtrain::layers

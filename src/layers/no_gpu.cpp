@@ -1,0 +1,47 @@
+// In place of the .cu files in a build without GPU code: the entry points of their kernels, which refuse to run.
+
+#include <string>
+
+#include "core/error.h"
+#include "layers/additive_attention_kernels.h"
+#include "layers/dropout_mask.h"
+#include "layers/masked_noise_body.h"
+
+namespace dtrain::layers {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw DeviceError(what + " on a GPU: this dtrain was built without GPU code (cmake -DDTRAIN_CUDA=ON)");
+}
+
+}  // namespace
+
+template <typename Number>
+void attention_forward_on_gpu(const AttentionProblem<Number>&, Number*, Number*, void*) {
+  refuse("attention");
+}
+template <typename Number>
+void attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*, const Number*, Number*, Number*, Number*,
+                               void*) {
+  refuse("attention");
+}
+
+void fill_dropout_mask_on_gpu(const DropoutKey&, float, const int64_t*, int64_t, int64_t, uint8_t*, void*) {
+  refuse("dropout");
+}
+
+template <typename T>
+void hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<T>&, void*) {
+  refuse("noise");
+}
+
+#define DTRAIN_FOR(Number)                                                                                        \
+  template void attention_forward_on_gpu(const AttentionProblem<Number>&, Number*, Number*, void*);               \
+  template void attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*, const Number*, Number*, \
+                                          Number*, Number*, void*);                                               \
+  template void hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<Number>&, void*);
+DTRAIN_FOR(float)
+DTRAIN_FOR(double)
+#undef DTRAIN_FOR
+
+}  // namespace dtrain::layers

@@ -1,0 +1,46 @@
+#include <gtest/gtest.h>
+
+#include "layers/autocast.h"
+#include "layers/lstm.h"
+
+namespace dtrain::layers {
+namespace {
+
+LstmLayer layer_on_gpu() {
+  torch::manual_seed(2);
+  const auto weight = [](at::IntArrayRef shape) { return (at::rand(shape) - 0.5).cuda().set_requires_grad(true); };
+  return {weight({32, 6}), weight({32, 8}), weight({32}), weight({32})};
+}
+
+// In float16 a state of 1e5 would be infinite.
+TEST(LstmOnAGpu, UnderBf16AutocastIsThatOfFloat32) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  const LstmLayer layer = layer_on_gpu();
+  const at::Tensor rows = at::randn({5, 3, 6}).cuda(), h = at::zeros({3, 8}).cuda(), c = at::full({3, 8}, 1e5).cuda();
+  const LstmResult expected = run_lstm(layer, rows, h, c);
+  const AutocastGuard autocast({.device = at::kCUDA, .enabled = true, .dtype = at::kBFloat16});
+  const LstmResult result = run_lstm(layer, rows, h, c);
+  EXPECT_EQ(result.states.scalar_type(), at::kFloat);
+  EXPECT_TRUE(at::equal(result.states, expected.states));
+  EXPECT_TRUE(at::equal(result.c, expected.c));
+  EXPECT_EQ(run_lstm(layer, rows.to(at::kBFloat16), h, c).states.scalar_type(), at::kFloat);
+  const auto [h_next, c_next] = run_lstm_cell(layer, rows[0], h, c);  // decoding must compute the same network
+  EXPECT_EQ(h_next.scalar_type(), at::kFloat);
+  EXPECT_TRUE(at::allclose(h_next, expected.states[0], 1e-5, 1e-6));
+  EXPECT_EQ(c_next.scalar_type(), at::kFloat);
+  EXPECT_TRUE(current_autocast(at::kCUDA).enabled);
+}
+
+TEST(LstmOnAGpu, PassesTheGradientOnToItsInitialStateWhenFrozen) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  const LstmLayer layer = layer_on_gpu();
+  for (const at::Tensor& weight : {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh}) {
+    weight.set_requires_grad(false);
+  }
+  const at::Tensor h = at::zeros({3, 8}).cuda().set_requires_grad(true);
+  run_lstm(layer, at::randn({5, 3, 6}).cuda(), h, at::zeros({3, 8}).cuda()).states.sum().backward();
+  EXPECT_GT(h.grad().abs().max().item<double>(), 0);
+}
+
+}  // namespace
+}  // namespace dtrain::layers
