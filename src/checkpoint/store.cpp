@@ -85,17 +85,17 @@ void leave_if_it_fails(const Action& action) {
   }
 }
 
-void write_files(FileSystem& files, const std::filesystem::path& folder, const Content& content) {
-  Manifest manifest{content.step, content.world_size, {}};
+void write_files(FileSystem& files, const std::filesystem::path& folder, const Snapshot& snapshot) {
+  Manifest manifest{snapshot.step, snapshot.world_size, {}};
   const auto write = [&](const std::string& name, std::span<const std::byte> bytes) {
     files.write_durably(folder / name, bytes);
     manifest.files[name] = {static_cast<int64_t>(bytes.size()), sha256_hex(bytes)};
   };
-  write("model.safetensors", to_safetensors(content.model, content.model_metadata));
-  write("optimizer.safetensors", to_safetensors(content.optimizer));
-  write("state.json", std::as_bytes(std::span(content.state_json)));
-  for (int rank = 0; rank < content.world_size; ++rank) {
-    write(rank_file(rank), to_safetensors(content.ranks[static_cast<size_t>(rank)]));
+  write("model.safetensors", to_safetensors(snapshot.model, snapshot.model_metadata));
+  write("optimizer.safetensors", to_safetensors(snapshot.optimizer));
+  write("state.json", std::as_bytes(std::span(snapshot.state_json)));
+  for (int rank = 0; rank < snapshot.world_size; ++rank) {
+    write(rank_file(rank), to_safetensors(snapshot.ranks[static_cast<size_t>(rank)]));
   }
   const std::string text = manifest_text(manifest);
   files.write_durably(folder / kManifestName, std::as_bytes(std::span(text)));
@@ -135,20 +135,20 @@ Store::Store(std::filesystem::path folder, FileSystem& files, int64_t keep_last)
   DTRAIN_CHECK(keep_last >= 1, "keep_last ", keep_last);
 }
 
-std::filesystem::path Store::save(const Content& content) {
-  DTRAIN_CHECK(content.step >= 0 && content.world_size >= 1 &&
-               content.ranks.size() == static_cast<size_t>(content.world_size));
+std::filesystem::path Store::save(const Snapshot& snapshot) {
+  DTRAIN_CHECK(snapshot.step >= 0 && snapshot.world_size >= 1 &&
+               snapshot.ranks.size() == static_cast<size_t>(snapshot.world_size));
   files_.create_folders(folder_);
   if (!std::exchange(tidied_, true)) tidy();
 
-  const std::filesystem::path target = folder_ / folder_name(content.step);
-  const std::filesystem::path temporary = folder_ / unique(content.step, "tmp");
-  const std::filesystem::path old = folder_ / unique(content.step, "old");
+  const std::filesystem::path target = folder_ / folder_name(snapshot.step);
+  const std::filesystem::path temporary = folder_ / unique(snapshot.step, "tmp");
+  const std::filesystem::path old = folder_ / unique(snapshot.step, "old");
   const bool replaces = std::filesystem::exists(target);
   bool moved_aside = false;
   try {
     files_.create_folders(temporary);
-    write_files(files_, temporary, content);
+    write_files(files_, temporary, snapshot);
     if (replaces) files_.rename(target, old);
     moved_aside = replaces;
     files_.rename(temporary, target);
@@ -168,7 +168,7 @@ std::filesystem::path Store::save(const Content& content) {
     throw OutputError(
         str("the checkpoint just written does not read back: ", e.what(), ". Older ones were kept; check the disk"));
   }
-  prune(content.step);
+  prune(snapshot.step);
   return target;
 }
 
@@ -189,20 +189,20 @@ std::optional<std::filesystem::path> Store::newest(std::vector<Skipped>* skipped
 
 void Store::verify(const std::filesystem::path& checkpoint) { verified(checkpoint); }
 
-Content Store::load(const std::filesystem::path& checkpoint) {
+Snapshot Store::load(const std::filesystem::path& checkpoint) {
   const Manifest manifest = verified(checkpoint);
   TensorFile model = read_safetensors(checkpoint / "model.safetensors");
-  Content content;
-  content.step = manifest.step;
-  content.world_size = manifest.world_size;
-  content.model = std::move(model.tensors);
-  content.model_metadata = std::move(model.metadata);
-  content.optimizer = read_safetensors(checkpoint / "optimizer.safetensors").tensors;
-  content.state_json = read_or_throw(checkpoint / "state.json");
+  Snapshot snapshot;
+  snapshot.step = manifest.step;
+  snapshot.world_size = manifest.world_size;
+  snapshot.model = std::move(model.tensors);
+  snapshot.model_metadata = std::move(model.metadata);
+  snapshot.optimizer = read_safetensors(checkpoint / "optimizer.safetensors").tensors;
+  snapshot.state_json = read_or_throw(checkpoint / "state.json");
   for (int rank = 0; rank < manifest.world_size; ++rank) {
-    content.ranks.push_back(read_safetensors(checkpoint / rank_file(rank)).tensors);
+    snapshot.ranks.push_back(read_safetensors(checkpoint / rank_file(rank)).tensors);
   }
-  return content;
+  return snapshot;
 }
 
 // What dead runs left: half-written folders go; one that was being replaced comes back if its successor never came.

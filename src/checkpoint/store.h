@@ -5,7 +5,7 @@
 //
 // A checkpoint exists whole and verified or not at all: written under a temporary name, every file and folder fsynced,
 // renamed, the parent fsynced, read back and verified before an older one is deleted. Only rank 0 uses a Store; what is
-// in it comes and goes through the trainer's communicator. The content is opaque here.
+// in it comes and goes through the trainer's communicator. The snapshot is opaque here.
 // Errors: OutputError (writing), CheckpointError (nothing that verifies). Thread-safety: none.
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace dtrain::checkpoint {
 
-struct Content {
+struct Snapshot {
   int64_t step = 0;  // optimizer steps done
   int world_size = 1;
   NamedTensors model;
@@ -41,12 +41,12 @@ class Store {
   // Returns the folder. Then deletes older checkpoints than the keep_last newest, the protected one left out; a failure
   // of that is only a warning. The first save also clears what dead runs left half-written. Checkpoints of later steps,
   // and whatever this class did not name, are never touched.
-  std::filesystem::path save(const Content&);
+  std::filesystem::path save(const Snapshot&);
   void protect(int64_t step);  // the best: never deleted until another is protected (not remembered across runs)
   // The one with the highest step that verifies; `skipped` (may be null) gets the damaged ones before it.
   std::optional<std::filesystem::path> newest(std::vector<Skipped>* skipped) const;
-  static void verify(const std::filesystem::path& checkpoint);   // CheckpointError naming the file
-  static Content load(const std::filesystem::path& checkpoint);  // verifies first
+  static void verify(const std::filesystem::path& checkpoint);    // CheckpointError naming the file
+  static Snapshot load(const std::filesystem::path& checkpoint);  // verifies first
 
  private:
   void tidy();

@@ -6,7 +6,7 @@
 
 #include "core/printable.h"
 #include "core/strings.h"
-#include "monitoring/table_json.h"
+#include "core/table.h"
 
 namespace dtrain::cli {
 namespace {
@@ -110,7 +110,7 @@ std::string to_json(const EvalReport& r) {
   json["metrics"] = Json::object();
   for (const auto& [name, value] : r.stats.metrics) json["metrics"][name] = number(value);
   json["tables"] = Json::array();
-  for (const Table& table : r.stats.tables) json["tables"].push_back(monitoring::table_json<Json>(table));
+  for (const Table& table : r.stats.tables) json["tables"].push_back(table_json<Json>(table));
   json["worst"] = Json::array();
   for (const EvalReport::Worst& sample : r.worst) {
     json["worst"].push_back({{"id", sample.id}, {"error", number(sample.error)}, {"source", sample.source}});

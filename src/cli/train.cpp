@@ -19,8 +19,8 @@
 #include "cli/signals.h"
 #include "config/load.h"
 #include "config/model_defaults.h"
+#include "core/file_system.h"
 #include "core/log.h"
-#include "core/moving_files.h"
 #include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "data/loader/sample_check.h"
@@ -32,7 +32,7 @@
 #include "models/models.h"
 #include "models/state.h"
 #include "monitoring/sinks.h"
-#include "train/content_transfer.h"
+#include "train/broadcast_snapshot.h"
 #include "train/determinism.h"
 #include "train/overfit.h"
 #include "train/phases.h"
@@ -60,13 +60,13 @@ std::vector<diagnose::PhaseSeconds> gather_phases(dist::Communicator& host, cons
 }
 
 // The resolved configuration of this run: on a resume, the saved one with what was given now laid over it.
-config::Config resolve(Request& request, const std::optional<checkpoint::Content>& content) {
-  if (!content) return request.loaded.config;
+config::Config resolve(Request& request, const std::optional<checkpoint::Snapshot>& snapshot) {
+  if (!snapshot) return request.loaded.config;
   const config::Config saved =
-      config::from_yaml(train::from_json(content->state_json).config_yaml, "the checkpoint's config");
+      config::from_yaml(train::from_json(snapshot->state_json).config_yaml, "the checkpoint's config");
   config::Config merged = saved;
   config::copy_keys(request.loaded.config, merged, request.loaded.given);
-  if (merged.train.global_batch == 0) merged.train.global_batch = train::from_json(content->state_json).global_batch;
+  if (merged.train.global_batch == 0) merged.train.global_batch = train::from_json(snapshot->state_json).global_batch;
   merged.run = request.loaded.config.run;
   if (std::count(request.loaded.given.begin(), request.loaded.given.end(), "train.accumulate") == 0)
     merged.train.accumulate = 0;  // derived anew for this world size
@@ -97,15 +97,15 @@ int train(Launched& launched, Request& request) {
   dist::Communicator& host = launched.host;
   // Which run, and from where: rank 0 knows.
   RunPlan plan;
-  std::optional<checkpoint::Content> content;
+  std::optional<checkpoint::Snapshot> snapshot;
   if (!request.dry_run) {
     dist::agree_on_rank0(host, [&] {
       plan = plan_run(request.loaded.config);
-      if (plan.checkpoint) content = checkpoint::Store::load(*plan.checkpoint);
+      if (plan.checkpoint) snapshot = checkpoint::Store::load(*plan.checkpoint);
     });
     plan.name = dist::broadcast_text(host, plan.name);
     plan.folder = std::filesystem::path(request.loaded.config.run.folder) / plan.name;
-    content = train::broadcast_content(host, content);
+    snapshot = train::broadcast_snapshot(host, snapshot);
   }
 
   config::Config config;
@@ -116,7 +116,7 @@ int train(Launched& launched, Request& request) {
   train::Precision precision{};
   std::vector<std::string> initial;
   dist::agree(host, [&] {
-    config = resolve(request, content);
+    config = resolve(request, snapshot);
     config.run.name = plan.name;
     config.model.name = config::network_of(config);  // what is saved must not change with a later default
     if (config.data.file.empty() && world.local_rank == 0) make_quickstart_data(config, launched.cores);
@@ -144,12 +144,12 @@ int train(Launched& launched, Request& request) {
       throw ConfigError(str(config.data.file, " has no validation split, which train.patience, train.metric and ",
                             "schedule.name plateau need: set data.val_share above 0, or leave them out"));
     }
-    if (content) keep_data(train::from_json(content->state_json), *store, splits);
+    if (snapshot) keep_data(train::from_json(snapshot->state_json), *store, splits);
     config.train.global_batch = batches.global_batch;
     config.train.accumulate = 0;  // follows from it, at any number of ranks
     precision = train::parse_precision(config.train.amp, launched.device.type(),
                                        train::device_info(launched.device).capability);
-    if (!config.model.init.empty() && !content) {
+    if (!config.model.init.empty() && !snapshot) {
       const checkpoint::TensorFile weights = checkpoint::read_safetensors(config.model.init);
       if (auto* network = dynamic_cast<models::Network*>(&task->model())) {
         initial = models::load_initial_weights(*network, weights);
@@ -209,7 +209,7 @@ int train(Launched& launched, Request& request) {
                                  {"world_size", str(world.size)}},
                          .gpu_pci_bus_id = device.pci_bus_id});
     address = prometheus->address();
-    if (content) prometheus->restore(content->step, content->step * batches.global_batch);
+    if (snapshot) prometheus->restore(snapshot->step, snapshot->step * batches.global_batch);
     sinks.push_back(std::move(prometheus));
   }
   watchdog.progress("all_reduce", 0);
@@ -233,7 +233,7 @@ int train(Launched& launched, Request& request) {
       .test = static_cast<int64_t>(splits.test.size()),
       .batches = batches,
       .overfit_batches = config.train.overfit_batches,
-      .resumed = content && plan.checkpoint ? str("step ", content->step, " of ", plan.checkpoint->string()) : "",
+      .resumed = snapshot && plan.checkpoint ? str("step ", snapshot->step, " of ", plan.checkpoint->string()) : "",
       .launcher_pid = world.launched ? ::getppid() : 0};
 
   std::unique_ptr<monitoring::TargetsFile> targets;
@@ -251,7 +251,7 @@ int train(Launched& launched, Request& request) {
         targets = std::make_unique<monitoring::TargetsFile>(config.run.folder, plan.name, addresses);
         watchdog.alive();
       }
-      const int64_t resumed = content ? content->step : 0;
+      const int64_t resumed = snapshot ? snapshot->step : 0;
       sinks.push_back(monitoring::make_jsonl_sink(plan.folder / "metrics.jsonl", resumed));
       sinks.push_back(monitoring::make_tensorboard_sink(plan.folder));
     }
@@ -289,8 +289,8 @@ int train(Launched& launched, Request& request) {
                               .sinks = sinks,
                               .stop_requested = stop_requested,
                               .progress = [&](const char* phase, int64_t step) { watchdog.progress(phase, step); }});
-      if (content) dist::agree(host, [&] { trainer.resume(*content); });
-      content.reset();
+      if (snapshot) dist::agree(host, [&] { trainer.resume(*snapshot); });
+      snapshot.reset();
       outcome = trainer.run();
     } catch (const c10::OutOfMemoryError&) {  // of what lives as long as the run: buckets, moments
       throw train::out_of_memory(batches, launched.device);

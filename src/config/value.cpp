@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "config/table.h"
-#include "core/shortest.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 
 namespace dtrain::config {

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/moving_files.h"
 
 namespace dtrain {
 namespace {

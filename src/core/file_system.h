@@ -6,8 +6,12 @@
 // Thread-safety: the real one may be used from any thread.
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace dtrain {
@@ -24,6 +28,11 @@ class FileSystem {
 };
 
 FileSystem& real_file_system();
+
+// The real file system for a process that is watched, so that a slow disk is not taken for one that hangs. `moved` is
+// called on the calling thread after each operation, and within a long write each time that `piece_bytes` more have
+// reached the disk itself: a write is quick until the disk's cache is full, and then the fsync takes long.
+std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, int64_t piece_bytes = int64_t{64} << 20);
 
 // Either the old or the new content is there, whole, whatever happens: temporary name, fsync, rename, fsync of the
 // folder.

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/cores.h"
+#include "core/machine.h"
 
 namespace dtrain {
 

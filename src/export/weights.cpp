@@ -8,7 +8,7 @@
 
 #include "checkpoint/safetensors_header.h"
 #include "core/error.h"
-#include "core/half.h"
+#include "core/half_to_float.h"
 #include "core/strings.h"
 
 namespace dtrain::exporting {
@@ -27,7 +27,7 @@ std::vector<float> converted(const std::vector<std::byte>& bytes, const Convert&
 
 std::vector<float> to_floats(const std::string& dtype, const std::vector<std::byte>& bytes) {
   if (dtype == "F64") return converted<double>(bytes, [](double v) { return static_cast<float>(v); });
-  if (dtype == "F16") return converted<uint16_t>(bytes, from_half);
+  if (dtype == "F16") return converted<uint16_t>(bytes, half_to_float);
   if (dtype == "BF16") {
     return converted<uint16_t>(bytes, [](uint16_t v) { return std::bit_cast<float>(static_cast<uint32_t>(v) << 16); });
   }

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/contents.h"
+#include "checkpoint/snapshots.h"
 #include "checkpoint/store.h"
 #include "core/error.h"
 #include "support/temp_dir.h"
@@ -11,9 +11,9 @@
 namespace dtrain::checkpoint {
 namespace {
 
-using testing::content_of;
 using testing::expect_equal;
 using testing::names_in;
+using testing::snapshot_of;
 using testing::TempDir;
 
 enum class Fault { kOnce, kFromThenOn };  // one call fails; or all from that one on, as if the process had died there
@@ -57,7 +57,7 @@ class FaultyFileSystem : public FileSystem {
 };
 
 // Saves `second` over `first` with a fault at each call in turn. Returns how many calls a whole save takes.
-int try_every_fault(const Content& first, const Content& second, const Content& third, Fault fault) {
+int try_every_fault(const Snapshot& first, const Snapshot& second, const Snapshot& third, Fault fault) {
   for (int fail_at = 1;; ++fail_at) {
     SCOPED_TRACE("fault at call " + std::to_string(fail_at));
     const TempDir folder;
@@ -76,7 +76,7 @@ int try_every_fault(const Content& first, const Content& second, const Content& 
       ADD_FAILURE() << "nothing is left";
       return fail_at;
     }
-    const Content found = Store::load(*newest);
+    const Snapshot found = Store::load(*newest);
     expect_equal(found, saved || found.state_json == second.state_json ? second : first);
 
     after.save(third);
@@ -89,15 +89,15 @@ int try_every_fault(const Content& first, const Content& second, const Content& 
 TEST(CheckpointFaults, ANewStep) {
   for (const Fault fault : {Fault::kOnce, Fault::kFromThenOn}) {
     // Two folders, seven files, sync, rename, sync; then the older one is renamed and removed.
-    EXPECT_EQ(try_every_fault(content_of(1), content_of(2), content_of(3), fault), 13);
+    EXPECT_EQ(try_every_fault(snapshot_of(1), snapshot_of(2), snapshot_of(3), fault), 13);
   }
 }
 
 TEST(CheckpointFaults, TheSameStepAgain) {
-  Content again = content_of(2);
+  Snapshot again = snapshot_of(2);
   again.state_json = "again";
   for (const Fault fault : {Fault::kOnce, Fault::kFromThenOn}) {
-    EXPECT_EQ(try_every_fault(content_of(2), again, content_of(3), fault), 14);
+    EXPECT_EQ(try_every_fault(snapshot_of(2), again, snapshot_of(3), fault), 14);
   }
 }
 

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include "core/error.h"
-#include "core/moving_files.h"
 #include "support/temp_dir.h"
 
 namespace dtrain {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "core/check.h"
-#include "core/cores.h"
+#include "core/machine.h"
 #include "core/hash.h"
 #include "data/hdf5/layout.h"
 

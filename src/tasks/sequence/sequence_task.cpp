@@ -6,7 +6,7 @@
 #include "config/model_defaults.h"
 #include "core/check.h"
 #include "core/error.h"
-#include "core/shortest.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 #include "models/cnn_lstm.h"
 #include "models/masked_noise.h"

@@ -1,4 +1,4 @@
-#include "core/cores.h"
+#include "core/machine.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
