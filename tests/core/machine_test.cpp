@@ -20,5 +20,10 @@ TEST(UsableCores, AreThoseOfTheAffinityMask) {
   ASSERT_EQ(::sched_setaffinity(0, sizeof all, &all), 0);
 }
 
+TEST(HostName, IsKnown) {
+  EXPECT_NE(host_name(), "");
+  EXPECT_EQ(host_name().find('\0'), std::string::npos);
+}
+
 }  // namespace
 }  // namespace dtrain
