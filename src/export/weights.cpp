@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 
 #include "checkpoint/safetensors_header.h"
 #include "core/error.h"
@@ -68,8 +67,7 @@ Weights read_weights(const std::filesystem::path& path, std::map<std::string, st
   const std::string file = path.string();
   checkpoint::SafetensorsHeader header = checkpoint::read_header(path);
   if (metadata != nullptr) *metadata = header.metadata;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw CheckpointError(str(file, ": cannot be opened"));
+  const FileDescriptor in = checkpoint::open_safetensors(path);
   std::map<std::string, Weight> tensors;
   for (const checkpoint::TensorEntry& entry : header.tensors) {
     if (entry.dtype.find('F') == std::string::npos) continue;  // num_batches_tracked

@@ -1,6 +1,6 @@
 #pragma once
 
-// Small snapshots for checkpoints, different for each step and in each part.
+// Small snapshots, different for each step and in each part.
 
 #include <gtest/gtest.h>
 

@@ -157,10 +157,10 @@ TEST(CheckpointStore, AManifestOfAnotherStepOrOtherFilesIsRefused) {
   std::filesystem::rename(store.save(snapshot_of(7)), folder / "step_00000008");
   expect_error<CheckpointError>([&] { Store::verify(folder / "step_00000008"); }, {"step_00000008", "step 7"});
   std::filesystem::rename(folder / "step_00000008", folder / "best");
-  EXPECT_NO_THROW(Store::verify(folder / "best")) << "a copy under a name of the user's is fine";
+  EXPECT_NO_THROW(Store::verify(folder / "best")) << "a copy with a name that the user chose is fine";
 }
 
-TEST(CheckpointStore, WhatItDidNotNameIsNeverTouched) {
+TEST(CheckpointStore, NeverTouchesOtherNames) {
   const TempDir folder;
   const Names foreign{"best",
                       "step_5",
@@ -182,14 +182,14 @@ TEST(CheckpointStore, WhatItDidNotNameIsNeverTouched) {
   EXPECT_EQ(names_in(folder.path()), expected);
 }
 
-TEST(CheckpointStore, TheFirstSaveClearsWhatDeadRunsLeft) {
+TEST(CheckpointStore, TheFirstSaveCleansUpAfterInterruptedRuns) {
   const TempDir folder;
   real_store(folder.path()).save(snapshot_of(3));
   std::filesystem::rename(folder / "step_00000003", folder / "step_00000003.old-0123456789abcdef");
   std::filesystem::create_directories(folder / "step_00000004.tmp-0123456789abcdef/x");
   Store store = real_store(folder.path());
   EXPECT_EQ(store.newest(nullptr), folder / "step_00000003.old-0123456789abcdef");
-  EXPECT_EQ(names_in(folder.path()).size(), 2u) << "looking must not change anything";
+  EXPECT_EQ(names_in(folder.path()).size(), 2u) << "newest() must not change anything";
   store.save(snapshot_of(5));
   EXPECT_EQ(names_in(folder.path()), (Names{"step_00000003", "step_00000005"}));
 }
@@ -212,7 +212,7 @@ TEST(CheckpointStore, AFullDiskLeavesOlderOnesAndNothingHalf) {
   expect_equal(Store::load(*store.newest(nullptr)), snapshot_of(1));
 }
 
-TEST(InspectCheckpoint, TellsWhatIsInAFolderAndVerifies) {
+TEST(InspectCheckpoint, ListsTheFilesOfAFolderAndVerifies) {
   const TempDir folder;
   Store store = real_store(folder.path());
   const std::filesystem::path path = store.save(snapshot_of(1234));
