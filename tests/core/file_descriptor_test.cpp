@@ -16,6 +16,7 @@
 
 #include "core/error.h"
 #include "core/file_system.h"
+#include "core/strings.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 
