@@ -6,14 +6,13 @@
 #include <filesystem>
 #include <string_view>
 
+#include "core/file_descriptor.h"
+
 namespace dtrain::monitoring {
 
 class AppendFile {
  public:
   explicit AppendFile(const std::filesystem::path& path);
-  ~AppendFile();
-  AppendFile(const AppendFile&) = delete;
-  AppendFile& operator=(const AppendFile&) = delete;
 
   bool append(std::string_view record) noexcept;  // false: not written
   bool warned() const { return warned_; }
@@ -22,7 +21,7 @@ class AppendFile {
   void warn(const char* operation, int code) noexcept;
 
   std::filesystem::path path_;
-  int fd_ = -1;
+  FileDescriptor file_;
   bool warned_ = false;
 };
 

@@ -6,9 +6,9 @@
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "core/table.h"
 #include "monitoring/append_file.h"
 #include "monitoring/sinks.h"
-#include "monitoring/table_json.h"
 
 namespace dtrain::monitoring {
 namespace {

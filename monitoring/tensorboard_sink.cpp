@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/machine.h"
 #include "core/strings.h"
 #include "monitoring/append_file.h"
 #include "monitoring/sinks.h"
@@ -18,9 +19,7 @@ double unix_time() {
 
 // events.out.tfevents.TIME.HOST.PID: TensorBoard reads the files of a folder in the order of their names.
 std::string file_name() {
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof host - 1);
-  return str("events.out.tfevents.", static_cast<int64_t>(unix_time()), ".", host, ".", ::getpid());
+  return str("events.out.tfevents.", static_cast<int64_t>(unix_time()), ".", host_name(), ".", ::getpid());
 }
 
 class TensorBoard : public Sink {

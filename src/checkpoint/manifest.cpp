@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <span>
+#include <vector>
 
 #include "core/error.h"
 #include "core/file_system.h"
@@ -28,19 +29,26 @@ nlohmann::json to_json(const Manifest& manifest) {
   return json;
 }
 
-}  // namespace
-
-std::string rank_file(int rank) { return str("rank_", rank, ".safetensors"); }
-
 std::vector<std::string> file_names(int world_size) {
   std::vector<std::string> names{"model.safetensors", "optimizer.safetensors", "state.json"};
   for (int rank = 0; rank < world_size; ++rank) names.push_back(rank_file(rank));
   return names;
 }
 
+}  // namespace
+
+std::string rank_file(int rank) { return str("rank_", rank, ".safetensors"); }
+
 std::string manifest_text(const Manifest& manifest) { return to_json(manifest).dump(2) + "\n"; }
 
-Manifest parse_manifest(const std::string& text, const std::string& file) {
+Manifest read_manifest(const std::filesystem::path& path) {
+  const std::string file = path.string();
+  std::string text;
+  try {
+    text = read_text(path);
+  } catch (const Error& e) {
+    throw CheckpointError(e.what());
+  }
   Manifest manifest;
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
@@ -70,16 +78,6 @@ Manifest parse_manifest(const std::string& text, const std::string& file) {
     if (manifest.files.count(name) == 0) throw CheckpointError(str(file, " does not list ", name));
   }
   return manifest;
-}
-
-Manifest read_manifest(const std::filesystem::path& path) {
-  std::string text;
-  try {
-    text = read_text(path);
-  } catch (const Error& e) {
-    throw CheckpointError(e.what());
-  }
-  return parse_manifest(text, path.string());
 }
 
 }  // namespace dtrain::checkpoint

@@ -1,13 +1,13 @@
 #pragma once
 
-// MANIFEST.json of a checkpoint: what files it has, with size and SHA-256 each, and one of the manifest itself. Its
-// text has exactly one form (docs/file_formats.md), so that no flipped bit in it goes unseen.
+// MANIFEST.json of a checkpoint: its files with size and SHA-256, and a SHA-256 of the manifest itself. One manifest
+// has exactly one text (docs/file_formats.md), so that every flipped bit in it is detected. Thread-safety: pure
+// functions.
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
-#include <vector>
 
 namespace dtrain::checkpoint {
 
@@ -21,14 +21,13 @@ struct FileRecord {
 struct Manifest {
   int64_t step = 0;
   int world_size = 1;
-  std::map<std::string, FileRecord> files;  // by name; exactly file_names(world_size)
+  std::map<std::string, FileRecord> files;  // by name: all files of the checkpoint but the manifest
 };
 
-std::string rank_file(int rank);
-std::vector<std::string> file_names(int world_size);  // the manifest itself left out
+std::string rank_file(int rank);  // the file's name
 
 std::string manifest_text(const Manifest&);
-Manifest parse_manifest(const std::string& text, const std::string& file);  // throws CheckpointError
-Manifest read_manifest(const std::filesystem::path&);                       // throws CheckpointError
+// Throws CheckpointError if the file cannot be read, is damaged, or does not list the files of its world size.
+Manifest read_manifest(const std::filesystem::path&);
 
 }  // namespace dtrain::checkpoint

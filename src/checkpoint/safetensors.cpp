@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <numeric>
 
 #include "checkpoint/safetensors_header.h"
-#include "checkpoint/safetensors_json.h"
 #include "core/check.h"
+#include "core/number_text.h"
 
 namespace dtrain::checkpoint {
 namespace {
@@ -34,7 +33,7 @@ std::span<std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
-// A bool that is neither 0 nor 1 is undefined behaviour in C++.
+// In C++ a bool that is neither 0 nor 1 is undefined behavior.
 void check_bools(const TensorEntry& entry, const at::Tensor& tensor, const std::string& file) {
   if (entry.dtype != "BOOL") return;
   for (const std::byte byte : bytes_of(tensor)) {
@@ -43,7 +42,7 @@ void check_bools(const TensorEntry& entry, const at::Tensor& tensor, const std::
   }
 }
 
-// Fetch(span, position): fills the span with the data's bytes from there on.
+// fetch(span, position) fills the span with the bytes of the data that begin at `position`.
 template <typename Fetch>
 TensorFile make_tensors(SafetensorsHeader header, const std::string& file, const Fetch& fetch) {
   TensorFile result;
@@ -58,6 +57,20 @@ TensorFile make_tensors(SafetensorsHeader header, const std::string& file, const
   return result;
 }
 
+// In quotes, with the escapes that JSON requires. It is also the form of the files written so far.
+std::string json_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) {
+      out += "\\u00" + hex(std::as_bytes(std::span(&c, 1)));
+    } else {
+      if (c == '"' || c == '\\') out += '\\';
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
 }  // namespace
 
 bool can_hold(at::ScalarType type) {
@@ -70,8 +83,8 @@ std::vector<std::byte> to_safetensors(const NamedTensors& tensors, const Metadat
     DTRAIN_CHECK(name != "__metadata__");
     plain.push_back(tensor.detach().cpu().contiguous());
   }
-  // Wide types come first in the data, so that every tensor is aligned and a reader may map it; the header keeps the
-  // order.
+  // The data holds the wider types first, so that every tensor is aligned and a reader can map the file. The header
+  // keeps the order of `tensors`.
   std::vector<size_t> order(plain.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
@@ -99,7 +112,7 @@ std::vector<std::byte> to_safetensors(const NamedTensors& tensors, const Metadat
   if (header.size() > 1) header.pop_back();
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  parse_header(header, data_bytes, "a file to be written");  // no file leaves here that would not come back
+  parse_header(header, data_bytes, "a file to be written");  // never writes what read_safetensors() would refuse
 
   std::vector<std::byte> bytes(8 + header.size() + data_bytes);
   const uint64_t length = header.size();
@@ -123,7 +136,7 @@ TensorFile from_safetensors(std::span<const std::byte> bytes, const std::string&
 
 TensorFile read_safetensors(const std::filesystem::path& path) {
   SafetensorsHeader header = read_header(path);
-  std::ifstream in(path, std::ios::binary);
+  const FileDescriptor in = open_safetensors(path);
   const uint64_t data_start = header.data_start;
   return make_tensors(std::move(header), path.string(), [&](std::span<std::byte> out, uint64_t position) {
     read_exactly(in, data_start + position, out, path.string());

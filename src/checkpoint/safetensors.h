@@ -1,7 +1,8 @@
 #pragma once
 
 // The safetensors format: named tensors and text metadata in one file that Python opens, and no code in it.
-// Reading checks every offset against the file: truncated, overlapping or lying headers throw CheckpointError.
+// Reading checks every offset against the file and throws CheckpointError for a header that is truncated, overlapping
+// or wrong in any other way. Thread-safety: pure functions.
 
 #include <torch/torch.h>
 
@@ -23,9 +24,13 @@ struct TensorFile {
   Metadata metadata;
 };
 
-std::vector<std::byte> to_safetensors(const NamedTensors&, const Metadata& = {});  // any layout in, C order out
-bool can_hold(at::ScalarType);
-TensorFile from_safetensors(std::span<const std::byte> bytes, const std::string& name);
+bool can_hold(at::ScalarType);  // whether the format has this type
+
+// The file's bytes. Tensors may be on any device and in any layout; they are stored in C order. Throws Error for a type
+// that the format does not have and for a name that is there twice.
+std::vector<std::byte> to_safetensors(const NamedTensors&, const Metadata& = {});
+
+TensorFile from_safetensors(std::span<const std::byte> bytes, const std::string& name);  // `name` is for messages
 TensorFile read_safetensors(const std::filesystem::path&);
 
 }  // namespace dtrain::checkpoint

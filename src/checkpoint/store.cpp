@@ -1,7 +1,6 @@
 #include "checkpoint/store.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <map>
 #include <random>
@@ -11,14 +10,15 @@
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/number_text.h"
 
 namespace dtrain::checkpoint {
 namespace {
 
-// Names in the checkpoint folder. Nothing that does not look exactly like one of these is ever touched.
+// Names in the checkpoint folder. Whatever has another name is never touched.
 //   step_00001234                     a checkpoint
-//   step_00001234.old-<16 hex>        one that is being replaced by another of the same step
-//   step_00001234.tmp-<16 hex>        being written, or being deleted: worthless without its process
+//   step_00001234.old-<16 hex>        one that another of the same step is replacing
+//   step_00001234.tmp-<16 hex>        being written or deleted: useless without its process
 struct Name {
   int64_t step = 0;
   enum Kind { kCheckpoint, kOld, kTemporary } kind = kCheckpoint;
@@ -33,27 +33,24 @@ std::string folder_name(int64_t step) {
 std::optional<Name> parse_name(const std::string& text) {
   const std::string stem = text.substr(0, text.find('.'));
   if (!stem.starts_with("step_")) return std::nullopt;
-  Name name;
-  const auto [end, code] = std::from_chars(stem.data() + 5, stem.data() + stem.size(), name.step);
-  if (code != std::errc() || end != stem.data() + stem.size() || name.step < 0 || folder_name(name.step) != stem) {
-    return std::nullopt;
-  }
+  const std::optional<int64_t> step = parse_number<int64_t>(std::string_view(stem).substr(5));
+  if (!step || *step < 0 || folder_name(*step) != stem) return std::nullopt;
+  Name name{.step = *step};
   const std::string_view rest = std::string_view(text).substr(stem.size());
   if (rest.empty()) return name;
   name.kind = rest.starts_with(".tmp-") ? Name::kTemporary : Name::kOld;
   if (!rest.starts_with(".tmp-") && !rest.starts_with(".old-")) return std::nullopt;
-  if (rest.size() != 21 || rest.find_first_not_of("0123456789abcdef", 5) != std::string_view::npos) return std::nullopt;
-  return name;
+  const std::string_view suffix = rest.substr(5);
+  const std::optional<uint64_t> word = parse_hex(suffix);
+  return word && hex(*word) == suffix ? std::optional(name) : std::nullopt;
 }
 
 std::string unique(int64_t step, const char* kind) {
   std::random_device random;
-  char suffix[24];
-  std::snprintf(suffix, sizeof suffix, "%08x%08x", random(), random());
-  return str(folder_name(step), ".", kind, "-", suffix);
+  return str(folder_name(step), ".", kind, "-", hex(uint64_t{random()} << 32 | random()));
 }
 
-// Ours in `folder`: checkpoints first by step, newest first; of one step the plain name first.
+// The folders with such names in `folder`: the highest step first, and the plain name first within a step.
 std::vector<std::pair<Name, std::filesystem::path>> entries(const std::filesystem::path& folder) {
   std::vector<std::pair<Name, std::filesystem::path>> found;
   std::error_code error;
@@ -75,9 +72,9 @@ std::string read_or_throw(const std::filesystem::path& path) {
   }
 }
 
-// Housekeeping after a save that succeeded: its failure must not fail the save.
+// For the cleanup after a save that succeeded, whose failure must not fail the save.
 template <typename Action>
-void leave_if_it_fails(const Action& action) {
+void warn_if_it_fails(const Action& action) {
   try {
     action();
   } catch (const Error& e) {
@@ -85,17 +82,17 @@ void leave_if_it_fails(const Action& action) {
   }
 }
 
-void write_files(FileSystem& files, const std::filesystem::path& folder, const Content& content) {
-  Manifest manifest{content.step, content.world_size, {}};
+void write_files(FileSystem& files, const std::filesystem::path& folder, const Snapshot& snapshot) {
+  Manifest manifest{snapshot.step, snapshot.world_size, {}};
   const auto write = [&](const std::string& name, std::span<const std::byte> bytes) {
     files.write_durably(folder / name, bytes);
     manifest.files[name] = {static_cast<int64_t>(bytes.size()), sha256_hex(bytes)};
   };
-  write("model.safetensors", to_safetensors(content.model, content.model_metadata));
-  write("optimizer.safetensors", to_safetensors(content.optimizer));
-  write("state.json", std::as_bytes(std::span(content.state_json)));
-  for (int rank = 0; rank < content.world_size; ++rank) {
-    write(rank_file(rank), to_safetensors(content.ranks[static_cast<size_t>(rank)]));
+  write("model.safetensors", to_safetensors(snapshot.model, snapshot.model_metadata));
+  write("optimizer.safetensors", to_safetensors(snapshot.optimizer));
+  write("state.json", std::as_bytes(std::span(snapshot.state_json)));
+  for (int rank = 0; rank < snapshot.world_size; ++rank) {
+    write(rank_file(rank), to_safetensors(snapshot.ranks[static_cast<size_t>(rank)]));
   }
   const std::string text = manifest_text(manifest);
   files.write_durably(folder / kManifestName, std::as_bytes(std::span(text)));
@@ -135,25 +132,25 @@ Store::Store(std::filesystem::path folder, FileSystem& files, int64_t keep_last)
   DTRAIN_CHECK(keep_last >= 1, "keep_last ", keep_last);
 }
 
-std::filesystem::path Store::save(const Content& content) {
-  DTRAIN_CHECK(content.step >= 0 && content.world_size >= 1 &&
-               content.ranks.size() == static_cast<size_t>(content.world_size));
+std::filesystem::path Store::save(const Snapshot& snapshot) {
+  DTRAIN_CHECK(snapshot.step >= 0 && snapshot.world_size >= 1 &&
+               snapshot.ranks.size() == static_cast<size_t>(snapshot.world_size));
   files_.create_folders(folder_);
   if (!std::exchange(tidied_, true)) tidy();
 
-  const std::filesystem::path target = folder_ / folder_name(content.step);
-  const std::filesystem::path temporary = folder_ / unique(content.step, "tmp");
-  const std::filesystem::path old = folder_ / unique(content.step, "old");
+  const std::filesystem::path target = folder_ / folder_name(snapshot.step);
+  const std::filesystem::path temporary = folder_ / unique(snapshot.step, "tmp");
+  const std::filesystem::path old = folder_ / unique(snapshot.step, "old");
   const bool replaces = std::filesystem::exists(target);
   bool moved_aside = false;
   try {
     files_.create_folders(temporary);
-    write_files(files_, temporary, content);
+    write_files(files_, temporary, snapshot);
     if (replaces) files_.rename(target, old);
     moved_aside = replaces;
     files_.rename(temporary, target);
   } catch (...) {
-    // The error is told; what cannot be undone now is found by newest() and cleaned by the next run's first save.
+    // What cannot be undone here is handled later: newest() finds it, and the first save of the next run cleans it up.
     try {
       if (moved_aside) files_.rename(old, target);
       files_.remove_all(temporary);
@@ -168,7 +165,7 @@ std::filesystem::path Store::save(const Content& content) {
     throw OutputError(
         str("the checkpoint just written does not read back: ", e.what(), ". Older ones were kept; check the disk"));
   }
-  prune(content.step);
+  prune(snapshot.step);
   return target;
 }
 
@@ -189,26 +186,27 @@ std::optional<std::filesystem::path> Store::newest(std::vector<Skipped>* skipped
 
 void Store::verify(const std::filesystem::path& checkpoint) { verified(checkpoint); }
 
-Content Store::load(const std::filesystem::path& checkpoint) {
+Snapshot Store::load(const std::filesystem::path& checkpoint) {
   const Manifest manifest = verified(checkpoint);
   TensorFile model = read_safetensors(checkpoint / "model.safetensors");
-  Content content;
-  content.step = manifest.step;
-  content.world_size = manifest.world_size;
-  content.model = std::move(model.tensors);
-  content.model_metadata = std::move(model.metadata);
-  content.optimizer = read_safetensors(checkpoint / "optimizer.safetensors").tensors;
-  content.state_json = read_or_throw(checkpoint / "state.json");
+  Snapshot snapshot;
+  snapshot.step = manifest.step;
+  snapshot.world_size = manifest.world_size;
+  snapshot.model = std::move(model.tensors);
+  snapshot.model_metadata = std::move(model.metadata);
+  snapshot.optimizer = read_safetensors(checkpoint / "optimizer.safetensors").tensors;
+  snapshot.state_json = read_or_throw(checkpoint / "state.json");
   for (int rank = 0; rank < manifest.world_size; ++rank) {
-    content.ranks.push_back(read_safetensors(checkpoint / rank_file(rank)).tensors);
+    snapshot.ranks.push_back(read_safetensors(checkpoint / rank_file(rank)).tensors);
   }
-  return content;
+  return snapshot;
 }
 
-// What dead runs left: half-written folders go; one that was being replaced comes back if its successor never came.
+// Cleans up after interrupted runs: removes half-written folders, and restores a checkpoint that was being replaced if
+// the new one is not there.
 void Store::tidy() {
   for (const auto& [name, path] : entries(folder_)) {
-    leave_if_it_fails([&, &name = name, &path = path] {
+    warn_if_it_fails([&, &name = name, &path = path] {
       const std::filesystem::path target = folder_ / folder_name(name.step);
       if (name.kind == Name::kTemporary) {
         files_.remove_all(path);
@@ -219,8 +217,8 @@ void Store::tidy() {
   }
 }
 
-// Deletes checkpoints older than the keep_last newest ones up to `saved`, which has been verified; newer ones (damaged,
-// or of a run that was resumed from before them) are left alone.
+// Deletes all but the keep_last newest checkpoints of the steps up to `saved`, which has been verified. Those of later
+// steps, damaged or of a run that was resumed from before them, stay.
 void Store::prune(int64_t saved) {
   int64_t kept = 0;
   for (const auto& [name, path] : entries(folder_)) {
@@ -230,8 +228,8 @@ void Store::prune(int64_t saved) {
       ++kept;
       continue;
     }
-    leave_if_it_fails([&, &name = name, &path = path] {
-      // Renamed first, so that a half-deleted one is never taken for a damaged one.
+    warn_if_it_fails([&, &name = name, &path = path] {
+      // Renamed first, so that a half-deleted checkpoint is never taken for a damaged one.
       const std::filesystem::path doomed = folder_ / unique(name.step, "tmp");
       files_.rename(path, doomed);
       files_.remove_all(doomed);

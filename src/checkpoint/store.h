@@ -1,12 +1,12 @@
 #pragma once
 
-// Checkpoints on disk: folder step_00001234/ with model.safetensors, optimizer.safetensors, state.json,
+// Checkpoints on disk: a folder step_00001234/ with model.safetensors, optimizer.safetensors, state.json,
 // rank_N.safetensors and MANIFEST.json (SHA-256 and size of each file, step, world size).
 //
-// A checkpoint exists whole and verified or not at all: written under a temporary name, every file and folder fsynced,
-// renamed, the parent fsynced, read back and verified before an older one is deleted. Only rank 0 uses a Store; what is
-// in it comes and goes through the trainer's communicator. The content is opaque here.
-// Errors: OutputError (writing), CheckpointError (nothing that verifies). Thread-safety: none.
+// A checkpoint exists whole and verified, or not at all: it is written under a temporary name, every file and folder is
+// fsynced, the folder is renamed, its parent is fsynced, and all of it is read back and verified before an older
+// checkpoint is deleted. Only rank 0 uses a Store; the trainer's communicator moves snapshots between the ranks.
+// Errors: OutputError (cannot be written), CheckpointError (does not verify). Thread-safety: none.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,16 +19,18 @@
 
 namespace dtrain::checkpoint {
 
-struct Content {
+// The whole state of a training run between two steps. The store does not interpret it.
+struct Snapshot {
   int64_t step = 0;  // optimizer steps done
   int world_size = 1;
   NamedTensors model;
   Metadata model_metadata;
   NamedTensors optimizer;
-  std::string state_json;           // trainer's: scaler, schedule, position, ledger, metric, versions
-  std::vector<NamedTensors> ranks;  // one per rank: generators, local statistics
+  std::string state_json;           // the trainer's: scaler, schedule, position, ledger, metric, versions
+  std::vector<NamedTensors> ranks;  // of each rank: generators, local statistics
 };
 
+// A checkpoint that does not verify, and why.
 struct Skipped {
   std::filesystem::path folder;
   std::string reason;
@@ -36,17 +38,22 @@ struct Skipped {
 
 class Store {
  public:
+  // Keeps the checkpoints of a run in `folder`, which save() creates. Borrows `files`.
   Store(std::filesystem::path folder, FileSystem& files, int64_t keep_last);
 
-  // Returns the folder. Then deletes older checkpoints than the keep_last newest, the protected one left out; a failure
-  // of that is only a warning. The first save also clears what dead runs left half-written. Checkpoints of later steps,
-  // and whatever this class did not name, are never touched.
-  std::filesystem::path save(const Content&);
-  void protect(int64_t step);  // the best: never deleted until another is protected (not remembered across runs)
-  // The one with the highest step that verifies; `skipped` (may be null) gets the damaged ones before it.
+  // Writes and verifies a checkpoint, and returns its folder. Then deletes all but the keep_last newest checkpoints and
+  // the protected one; if that fails, it warns. The first save also removes what interrupted runs left half-written.
+  // Checkpoints of later steps are never touched, nor is anything with a name that this class does not give.
+  std::filesystem::path save(const Snapshot&);
+  // Exempts the checkpoint of this step (the best one) from deletion until another step is protected. Not remembered
+  // across runs.
+  void protect(int64_t step);
+
+  // The checkpoint of the highest step that verifies. `skipped`, which may be null, receives the damaged ones of higher
+  // steps.
   std::optional<std::filesystem::path> newest(std::vector<Skipped>* skipped) const;
-  static void verify(const std::filesystem::path& checkpoint);   // CheckpointError naming the file
-  static Content load(const std::filesystem::path& checkpoint);  // verifies first
+  static void verify(const std::filesystem::path& checkpoint);    // throws CheckpointError with the damaged file
+  static Snapshot load(const std::filesystem::path& checkpoint);  // verifies first
 
  private:
   void tidy();

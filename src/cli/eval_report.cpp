@@ -6,25 +6,21 @@
 
 #include "core/printable.h"
 #include "core/strings.h"
-#include "monitoring/table_json.h"
+#include "core/table.h"
+#include "core/utf8.h"
 
 namespace dtrain::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Characters, not bytes: a class name may be in any language.
-size_t width_of(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
 std::string right(const std::string& text, size_t width) {
-  const size_t own = width_of(text);
+  const size_t own = count_characters(text);
   return (own < width ? std::string(width - own, ' ') : "") + text;
 }
 
 std::string left(const std::string& text, size_t width) {
-  const size_t own = width_of(text);
+  const size_t own = count_characters(text);
   return text + (own < width ? std::string(width - own, ' ') : "");
 }
 
@@ -47,13 +43,13 @@ std::string to_text(const Table& table, size_t most_columns) {
     return text + str("  ", table.rows.size(), " x ", table.columns.size(), ": see --json FILE\n");
   }
   size_t names = 0;
-  for (const std::string& row : table.rows) names = std::max(names, width_of(row));
+  for (const std::string& row : table.rows) names = std::max(names, count_characters(row));
   std::vector<std::vector<std::string>> cells(table.rows.size());
   std::vector<size_t> widths;
   for (size_t column = 0; column < table.columns.size(); ++column) {
     bool whole = true;
     for (const auto& row : table.cells) whole = whole && (std::isnan(row[column]) || is_whole(row[column]));
-    size_t width = width_of(table.columns[column]);
+    size_t width = count_characters(table.columns[column]);
     for (size_t row = 0; row < cells.size(); ++row) {
       cells[row].push_back(cell_text(table.cells[row][column], whole));
       width = std::max(width, cells[row].back().size());
@@ -80,7 +76,7 @@ std::string to_text(const EvalReport& r) {
   if (!r.protocol.empty()) line("protocol", r.protocol);
   for (const std::string& warning : r.warnings) line("note", warning);
   size_t width = 12;
-  for (const auto& [name, value] : r.stats.metrics) width = std::max(width, width_of(name) + 1);
+  for (const auto& [name, value] : r.stats.metrics) width = std::max(width, count_characters(name) + 1);
   for (const auto& [name, value] : r.stats.metrics) text += left(name, width) + fixed(value, 4) + "\n";
   line("speed", fixed(static_cast<double>(r.stats.samples) / r.stats.seconds, 1) + " samples/s");
   for (const Table& table : r.stats.tables) text += "\n" + to_text(table);
@@ -110,7 +106,7 @@ std::string to_json(const EvalReport& r) {
   json["metrics"] = Json::object();
   for (const auto& [name, value] : r.stats.metrics) json["metrics"][name] = number(value);
   json["tables"] = Json::array();
-  for (const Table& table : r.stats.tables) json["tables"].push_back(monitoring::table_json<Json>(table));
+  for (const Table& table : r.stats.tables) json["tables"].push_back(table_json<Json>(table));
   json["worst"] = Json::array();
   for (const EvalReport::Worst& sample : r.worst) {
     json["worst"].push_back({{"id", sample.id}, {"error", number(sample.error)}, {"source", sample.source}});

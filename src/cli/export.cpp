@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
 #include "dist/bytes.h"
@@ -158,10 +159,12 @@ exporting::Graph int8_graph(const exporting::Graph& graph, const job::TrainedMod
                             int threads) {
   const Samples samples(model, options, threads);
   const auto scale = graph.metadata.find("angle_scale");
-  const double output_scale = scale == graph.metadata.end() ? 1 : std::stod(scale->second);
+  const std::optional<double> output_scale = scale == graph.metadata.end() ? 1.0 : parse_number<double>(scale->second);
+  if (!output_scale)
+    throw CheckpointError(str("model.safetensors says angle_scale '", scale->second, "', not a number"));
   exporting::Int8Graph int8 = exporting::to_int8(graph, samples.calibration());
-  tell(int8, exporting::score(graph, samples.measured(), output_scale),
-       exporting::score(int8.graph, samples.measured(), output_scale), samples);
+  tell(int8, exporting::score(graph, samples.measured(), *output_scale),
+       exporting::score(int8.graph, samples.measured(), *output_scale), samples);
   return std::move(int8.graph);
 }
 

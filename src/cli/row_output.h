@@ -1,32 +1,30 @@
 #pragma once
 
-// Where rows go: the standard output, or a file that appears whole or not at all (temporary name, fsync, rename).
+// Where rows go: the standard output, or a file that is written atomically (see core/file_system.h).
 // Errors: OutputError with path and errno's text, also when the reader of a pipe is gone (SIGPIPE must be ignored).
 // Thread-safety: none.
 
-#include <cstdint>
 #include <filesystem>
 #include <string_view>
+
+#include "core/file_descriptor.h"
 
 namespace dtrain::cli {
 
 class RowOutput {
  public:
-  // "" or "-": the standard output. A path that is no regular file (/dev/null, a named pipe) is written as it goes.
+  // "" or "-" is the standard output. A device or a pipe (/dev/null, a named pipe) is written directly.
   explicit RowOutput(const std::filesystem::path& path);
-  ~RowOutput();  // without close(): the temporary file is removed, and what was at `path` stays
+  ~RowOutput();  // without close(), removes the temporary file and leaves `path` as it was
   RowOutput(const RowOutput&) = delete;
   RowOutput& operator=(const RowOutput&) = delete;
 
   void write(std::string_view text);
-  void close();  // durably in place
+  void close();  // puts the file in place, durably
 
  private:
-  [[noreturn]] void fail(const char* what) const;
-
   std::filesystem::path path_, temporary_;
-  int fd_ = -1;
-  bool owned_ = false;
+  FileDescriptor file_;
 };
 
 }  // namespace dtrain::cli

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "config/table.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 
 namespace dtrain::config {
@@ -19,8 +20,8 @@ bool parse_count(std::string_view text, Number& value) {
   if (text.empty() || text[0] < '0' || text[0] > '9' || zeros || text.find_first_of("eE") != std::string_view::npos) {
     return false;
   }
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return code == std::errc() && end == text.data() + text.size() && value > 0;
+  value = parse_number<Number>(text).value_or(0);
+  return value > 0;
 }
 
 }  // namespace

@@ -50,8 +50,9 @@ bool is_text(const Option&);
 bool is_bool(const Option&);
 bool is_interval(const Option&);
 
-// Length of the UTF-8 character at the front of a text that is not empty; 0 when it is none, or a control character.
-size_t printable_character(std::string_view text);
+// The bytes of the character that `text` begins with; 0 for what YAML keeps out of plain text: anything that
+// printable_character() of core refuses, line separators, byte order marks and the two non-characters.
+size_t plain_character(std::string_view text);
 
 // `text` in quotes, fit for a message whatever bytes it has: control characters escaped, cut when long.
 std::string in_quotes(std::string_view text);

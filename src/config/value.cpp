@@ -1,10 +1,11 @@
 // Values as text: strict parsing, printing that restores every bit, and the words for ranges.
 
-#include <charconv>
+#include <algorithm>
 #include <cmath>
 
 #include "config/table.h"
-#include "core/shortest.h"
+#include "core/number_text.h"
+#include "core/printable.h"
 #include "core/strings.h"
 
 namespace dtrain::config {
@@ -66,13 +67,13 @@ std::string assign_number(const Option& option, std::string_view text, Number* t
     return str(in_quotes(text), " is not a ", kWhole ? "whole number" : "number");
   }
   if (has_leading_zero(text)) return str(in_quotes(text), " has leading zeros: numbers are decimal");
-  Number value{};
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code == std::errc::result_out_of_range) return str(text.substr(0, 40), " does not fit into 64 bits");
-  if (code != std::errc() || !contains(option.range, static_cast<double>(value))) {  // not a code: -1 for unsigned
+  const bool below = std::is_unsigned_v<Number> && text.starts_with('-');
+  const std::optional<Number> value = parse_number<Number>(text);
+  if (!value && !below) return str(text.substr(0, 40), " does not fit into 64 bits");
+  if (!value || !contains(option.range, static_cast<double>(*value))) {
     return str(text.substr(0, 40), " is out of range: ", range_text(option));
   }
-  *target = value;
+  *target = *value;
   return "";
 }
 
@@ -84,7 +85,7 @@ std::string assign_bool(std::string_view text, bool* target) {
 
 bool is_plain_text(std::string_view text) {
   while (!text.empty()) {
-    const size_t length = printable_character(text);
+    const size_t length = plain_character(text);
     if (length == 0) return false;
     text.remove_prefix(length);
   }
@@ -112,25 +113,10 @@ std::string assign_text(const Option& option, std::string_view text, std::string
 
 }  // namespace
 
-size_t printable_character(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x20 || first == 0x7f) return 0;
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Overlong forms, surrogates, beyond U+10FFFF, C1 control characters, line separators, the two non-characters.
-  if (first == 0xe0 && byte(1) < 0xa0) return 0;
-  if (first == 0xed && byte(1) > 0x9f) return 0;
-  if (first == 0xf0 && byte(1) < 0x90) return 0;
-  if (first == 0xf4 && byte(1) > 0x8f) return 0;
-  if (first == 0xc2 && byte(1) < 0xa0) return 0;
+size_t plain_character(std::string_view text) {
   if (text.starts_with("\u2028") || text.starts_with("\u2029") || text.starts_with("\uFEFF")) return 0;
-  if (first == 0xef && byte(1) == 0xbf && byte(2) >= 0xbe) return 0;
-  return length;
+  if (text.starts_with("\uFFFE") || text.starts_with("\uFFFF")) return 0;
+  return printable_character(text);
 }
 
 std::string assign(const Option& option, std::string_view text) {
@@ -187,16 +173,10 @@ std::string in_quotes(std::string_view text) {
   std::string out = "'";
   while (!text.empty()) {
     if (out.size() > kLongest) return out + "...'";
-    const size_t length = printable_character(text);
-    if (length == 0) {
-      static constexpr char kHex[] = "0123456789abcdef";
-      const auto byte = static_cast<unsigned char>(text[0]);
-      out += text[0] == '\n' ? "\\n" : text[0] == '\t' ? "\\t" : str("\\x", kHex[byte >> 4], kHex[byte & 15]);
-      text.remove_prefix(1);
-    } else {
-      out += text.substr(0, length);
-      text.remove_prefix(length);
-    }
+    const size_t length = plain_character(text);
+    const std::string_view first = text.substr(0, std::max<size_t>(length, 1));
+    out += length == 0 ? printable(first) : std::string(first);
+    text.remove_prefix(first.size());
   }
   return out + "'";
 }

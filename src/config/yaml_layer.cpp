@@ -98,7 +98,7 @@ std::string place_of_no_text(std::string_view text, const std::string& name) {
   if (text.starts_with("\uFEFF")) text.remove_prefix(3);
   while (!text.empty()) {
     const bool is_space = text[0] == '\n' || text[0] == '\r' || text[0] == '\t';
-    const size_t length = is_space ? 1 : printable_character(text);
+    const size_t length = is_space ? 1 : plain_character(text);
     if (length == 0) return str(name, ":", line, ":", column);
     column = text[0] == '\n' ? 1 : column + 1;
     line += text[0] == '\n';

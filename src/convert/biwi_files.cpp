@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 #include "formats/read_file.h"
 
@@ -22,10 +23,10 @@ std::vector<double> numbers(const std::filesystem::path& file, size_t least) {
   std::vector<double> values;
   std::string word;
   while (in >> word) {
-    char* end = nullptr;
-    values.push_back(std::strtod(word.c_str(), &end));
-    if (*end != '\0') throw DataError(str(file.filename().string(), " holds '", word, "' where a number should be"));
-    if (!std::isfinite(values.back())) throw DataError(str(file.filename().string(), " holds ", word));
+    const std::optional<double> value = parse_number<double>(word.starts_with('+') ? word.substr(1) : word);
+    if (!value) throw DataError(str(file.filename().string(), " holds '", word, "' where a number should be"));
+    if (!std::isfinite(*value)) throw DataError(str(file.filename().string(), " holds ", word));
+    values.push_back(*value);
   }
   if (values.size() < least) {
     throw DataError(str(file.filename().string(), " holds ", values.size(), " numbers, at least ", least, " expected"));

@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/printable.h"
 #include "core/strings.h"
+#include "core/utf8.h"
 #include "formats/list_files.h"
 
 namespace dtrain::convert {
@@ -21,11 +22,6 @@ constexpr std::array<const char*, 3> kSplits{"train", "val", "test"};
 bool ignored(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.starts_with('.') || name == "Thumbs.db" || name == "desktop.ini" || name == "__MACOSX";
-}
-
-bool is_utf8(std::string text) {
-  std::erase_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-  return printable(text) == text;  // what else it would escape
 }
 
 std::string expected(const std::string& what) {

@@ -1,7 +1,6 @@
 #include "convert/files_store.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -12,6 +11,7 @@
 #include "convert/pointer_file.h"
 #include "convert/stored_sample.h"
 #include "core/check.h"
+#include "core/number_text.h"
 #include "data/store.h"
 #include "formats/list_files.h"
 #include "formats/read_file.h"
@@ -24,11 +24,9 @@ using Metadata = std::map<std::string, std::string>;
 
 int64_t number_of(const Metadata& metadata, const std::string& key) {
   const auto found = metadata.find(key);
-  int64_t value = 0;
   if (found != metadata.end()) {
-    const std::string& text = found->second;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && end == text.data() + text.size() && value > 0) return value;
+    const std::optional<int64_t> value = parse_number<int64_t>(found->second);
+    if (value && *value > 0) return *value;
   }
   throw DataError(str("the network does not say its ", key, found == metadata.end() ? "" : ": " + found->second,
                       ", which is needed to read raw files. Convert them and give the data file instead"));

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -15,48 +14,28 @@
 #include "core/file_system.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/number_text.h"
 #include "data/store.h"
 
 namespace dtrain::convert {
 namespace {
 
-[[noreturn]] void fail(const std::string& operation, const std::filesystem::path& path, int code) {
-  const bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
-  throw OutputError(str("cannot ", operation, " ", path.string(), ": ", std::strerror(code),
-                        full ? ". What is done so far is kept: free some space and give the same command again" : ""));
+// If `code` is an error.
+void check(int code, std::string_view operation, const std::filesystem::path& path) {
+  if (code == 0) return;
+  fail_to_write(operation, path, code, "what is done so far is kept; free some space and give the same command again");
 }
 
-int open_or_fail(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) fail("open", path, errno);
-  return fd;
-}
-
-void write_all(int fd, std::span<const std::byte> bytes, int64_t offset, const std::filesystem::path& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), offset);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("write", path, errno);
-    bytes = bytes.subspan(static_cast<size_t>(written));
-    offset += written;
-  }
-}
-
-bool read_all(int fd, std::span<std::byte> bytes, int64_t offset) {
-  while (!bytes.empty()) {
-    const ssize_t got = ::pread(fd, bytes.data(), bytes.size(), offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    bytes = bytes.subspan(static_cast<size_t>(got));
-    offset += got;
-  }
-  return true;
+// Makes the file `bytes` long; the next write() goes there.
+void truncate(const FileDescriptor& file, off_t bytes, const std::filesystem::path& path) {
+  const bool done = ::ftruncate(file.get(), bytes) == 0 && ::lseek(file.get(), bytes, SEEK_SET) == bytes;
+  if (!done) check(errno, "truncate", path);
 }
 
 // False: not there, or not what was written. Sizes of a kept sample come from a journal line whose checksum is right.
-bool read_kept(int fd, const Outcome& kept, std::vector<std::byte>& bytes) {
+bool read_kept(const FileDescriptor& file, const Outcome& kept, std::vector<std::byte>& bytes) {
   bytes.resize(static_cast<size_t>(kept.input_bytes + kept.target_bytes));
-  if (!read_all(fd, bytes, kept.offset)) return false;
+  if (file.read_all_at(bytes, kept.offset) != 0) return false;
   const auto target = bytes.begin() + kept.input_bytes;
   return data::sample_checksum({bytes.begin(), target}, {target, bytes.end()}) == kept.checksum;
 }
@@ -71,14 +50,12 @@ std::string to_line(int64_t sample, const Outcome& outcome) {
                 outcome.target_bytes, outcome.version);
   std::string body = text;
   for (const char c : outcome.reason) body += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-  char sum[24];
-  std::snprintf(sum, sizeof sum, "%016" PRIx64 " ", checksum(body));
-  return sum + body + "\n";
+  return hex(checksum(body)) + " " + body + "\n";
 }
 
 bool from_line(const std::string& line, int64_t& sample, Outcome& outcome) {
   constexpr size_t kSum = 17;
-  if (line.size() < kSum || std::strtoull(line.c_str(), nullptr, 16) != checksum(line.substr(kSum))) return false;
+  if (line.size() < kSum || parse_hex(line.substr(0, kSum - 1)) != checksum(line.substr(kSum))) return false;
   char kind = 0;
   int reason = 0;
   const std::string body = line.substr(kSum);
@@ -100,31 +77,27 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
   real_file_system().create_folders(folder_);
   in_use_ = FileLock(folder_ / "lock", folder_.string() + " is in use by another conversion",
                      "wait for it or give another --out");
-  journal_ = open_or_fail(folder_ / "journal");
+  check(journal_.open(folder_ / "journal", O_RDWR | O_CREAT), "open", folder_ / "journal");
   bool fresh = false;
   try {
-    fresh = ::lseek(journal_, 0, SEEK_END) == 0;
-    bytes_ = open_or_fail(folder_ / "samples");
+    fresh = ::lseek(journal_.get(), 0, SEEK_END) == 0;
+    check(bytes_.open(folder_ / "samples", O_RDWR | O_CREAT), "open", folder_ / "samples");
     char header[128];
     std::snprintf(header, sizeof header, "dtrain conversion 3, settings %016" PRIx64 ", %" PRId64 " samples",
                   fingerprint, samples);
     if (!resume(header, version_of)) start_afresh(header);
   } catch (...) {
     if (fresh) discard();
-    ::close(journal_);
-    if (bytes_ >= 0) ::close(bytes_);
     throw;
   }
 }
 
 Spool::~Spool() {
-  if (bytes_ >= 0) ::close(bytes_);
-  if (journal_ < 0) return;
+  if (!journal_.is_open()) return;
   const bool of_use = std::any_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& outcome) {
     return outcome.kind == Outcome::Kind::kKept || outcome.kind == Outcome::Kind::kBeyondRange;
   });
   if (!of_use) discard();
-  ::close(journal_);  // and with it the lock
 }
 
 void Spool::discard() noexcept {
@@ -133,16 +106,16 @@ void Spool::discard() noexcept {
 }
 
 void Spool::start_afresh(const std::string& header) {
-  if (::ftruncate(journal_, 0) != 0 || ::ftruncate(bytes_, 0) != 0) fail("empty", folder_, errno);
+  truncate(journal_, 0, folder_ / "journal");
+  truncate(bytes_, 0, folder_ / "samples");
   const std::string line = header + "\n";
-  write_all(journal_, std::as_bytes(std::span(line)), 0, folder_ / "journal");
-  if (::lseek(journal_, 0, SEEK_END) < 0) fail("seek in", folder_ / "journal", errno);
+  check(journal_.write_all(std::as_bytes(std::span(line))), "write", folder_ / "journal");
 }
 
 bool Spool::resume(const std::string& header, const std::function<int64_t(int64_t)>& version_of) {
-  std::string text(static_cast<size_t>(::lseek(journal_, 0, SEEK_END)), '\0');
+  std::string text(static_cast<size_t>(::lseek(journal_.get(), 0, SEEK_END)), '\0');
   if (text.empty()) return false;
-  if (!read_all(journal_, std::as_writable_bytes(std::span(text)), 0)) fail("read", folder_ / "journal", EIO);
+  if (journal_.read_all_at(std::as_writable_bytes(std::span(text)), 0) != 0) check(EIO, "read", folder_ / "journal");
   if (!text.starts_with(header + "\n")) {
     log::info(str(folder_.string(), " is of another folder or other settings: starting again"));
     return false;
@@ -157,10 +130,9 @@ bool Spool::resume(const std::string& header, const std::function<int64_t(int64_
     outcomes_[static_cast<size_t>(sample)] = outcome;
     good = end + 1;
   }
-  if (::ftruncate(journal_, static_cast<off_t>(good)) != 0) fail("shorten", folder_ / "journal", errno);
-  if (::lseek(journal_, 0, SEEK_END) < 0) fail("seek in", folder_ / "journal", errno);
+  truncate(journal_, static_cast<off_t>(good), folder_ / "journal");
 
-  // After a crash of the machine, lines may be there whose bytes are not; a damaged file may have been mended since.
+  // After a crash of the machine, lines may be there whose bytes are not; a damaged file may have been fixed since.
   std::vector<std::byte> bytes;
   for (size_t sample = 0; sample < outcomes_.size(); ++sample) {
     Outcome& outcome = outcomes_[sample];
@@ -180,13 +152,7 @@ bool Spool::resume(const std::string& header, const std::function<int64_t(int64_
 void Spool::record(int64_t sample, Outcome outcome) {
   const std::string line = to_line(sample, outcome);
   const std::lock_guard guard(lock_);
-  std::span<const std::byte> bytes = std::as_bytes(std::span(line));
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(journal_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("write", folder_ / "journal", errno);
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
+  check(journal_.write_all(std::as_bytes(std::span(line))), "write", folder_ / "journal");
   outcomes_[static_cast<size_t>(sample)] = std::move(outcome);
 }
 
@@ -197,8 +163,8 @@ void Spool::keep(int64_t sample, ByteSpan input, ByteSpan target, int64_t versio
                   .input_bytes = static_cast<int64_t>(input.size()),
                   .target_bytes = static_cast<int64_t>(target.size()),
                   .version = version};
-  write_all(bytes_, input, outcome.offset, folder_ / "samples");
-  write_all(bytes_, target, outcome.offset + outcome.input_bytes, folder_ / "samples");
+  check(bytes_.write_all_at(input, outcome.offset), "write", folder_ / "samples");
+  check(bytes_.write_all_at(target, outcome.offset + outcome.input_bytes), "write", folder_ / "samples");
   record(sample, std::move(outcome));
 }
 
@@ -220,9 +186,9 @@ std::vector<std::byte> Spool::read(int64_t sample) const {
 }
 
 void Spool::remove() {
-  ::close(std::exchange(bytes_, -1));
+  bytes_.close();
   real_file_system().remove_all(folder_);
-  ::close(std::exchange(journal_, -1));
+  journal_.close();
 }
 
 }  // namespace dtrain::convert

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file_descriptor.h"
 #include "core/file_lock.h"
 
 namespace dtrain::convert {
@@ -64,7 +65,7 @@ class Spool {
   std::vector<Outcome> outcomes_;
   int64_t resumed_ = 0;
   FileLock in_use_;
-  int journal_ = -1, bytes_ = -1;
+  FileDescriptor journal_, bytes_;
   std::atomic<int64_t> end_{0};  // of the samples' bytes
   std::mutex lock_;              // of the journal
 };

@@ -1,6 +1,7 @@
 #pragma once
 
-// DTRAIN_CHECK is for what only a bug in dtrain can break; what a user can break throws a named Error instead.
+// DTRAIN_CHECK(condition, parts of a message...) is for conditions that only a bug in dtrain can break. For what a user
+// can cause, throw one of the named errors instead.
 
 #include "core/error.h"
 #include "core/strings.h"

@@ -1,8 +1,8 @@
 #pragma once
 
-// Every failure a user can meet is one of these types; the type decides the exit code of the process, and all ranks
-// leave with the same one (see docs/design.md, section 6). A message says what went wrong, with which values, where
-// (file:line:col or file#sample) and what to do; the rank is added by whoever prints it.
+// The failures that a user can see. The type determines the exit code of the process, which is the same on all ranks
+// (docs/design.md, section 6). A message says what went wrong, with which values, where (file:line:col or file#sample)
+// and what to do. It does not name the rank: the code that prints it does.
 
 #include <stdexcept>
 #include <string>
@@ -25,16 +25,16 @@ class Error : public std::runtime_error {
   }
 
 DTRAIN_ERROR_TYPE(UsageError, 64);       // unknown command, wrong number of arguments
-DTRAIN_ERROR_TYPE(DataError, 65);        // a data set that is missing, damaged or of another kind
-DTRAIN_ERROR_TYPE(DeviceError, 69);      // a GPU asked for and absent, out of memory, a CUDA failure
+DTRAIN_ERROR_TYPE(DataError, 65);        // a data set that is missing, damaged or for another task
+DTRAIN_ERROR_TYPE(DeviceError, 69);      // no such GPU, out of GPU memory, or a CUDA failure
 DTRAIN_ERROR_TYPE(OutputError, 73);      // the run folder or an output file cannot be written
-DTRAIN_ERROR_TYPE(CheckpointError, 74);  // no checkpoint that verifies, or one of another network
-DTRAIN_ERROR_TYPE(CommError, 76);        // MPI or NCCL failed, a rank died or stands still
+DTRAIN_ERROR_TYPE(CheckpointError, 74);  // no intact checkpoint, or one of another network
+DTRAIN_ERROR_TYPE(CommError, 76);        // MPI or NCCL failed, or a rank died or hangs
 DTRAIN_ERROR_TYPE(ConfigError, 78);      // all problems of config files and flags, in one message
-DTRAIN_ERROR_TYPE(NumericsError, 79);    // the loss left the numbers
+DTRAIN_ERROR_TYPE(NumericsError, 79);    // the loss is no longer a finite number
 
 #undef DTRAIN_ERROR_TYPE
 
-inline constexpr int kExitStoppedOnRequest = 75;  // saved a checkpoint because asked to stop: run me again
+inline constexpr int kExitStoppedOnRequest = 75;  // stopped by a signal after saving a checkpoint: run it again
 
 }  // namespace dtrain

@@ -4,67 +4,49 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
-#include <climits>
 #include <cstring>
-#include <utility>
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/machine.h"
 #include "core/strings.h"
 
 namespace dtrain {
 namespace {
 
-std::string this_process() {
-  char host[HOST_NAME_MAX + 1] = {};
-  const bool known = ::gethostname(host, HOST_NAME_MAX) == 0;
-  return str("process ", ::getpid(), known ? str(" on ", host) : "");
+// Writes this process into the lock file. A failure is ignored: the text is only for the message of another process.
+void name_holder(const FileDescriptor& file) {
+  const std::string text = str("process ", ::getpid(), " on ", host_name());
+  if (::ftruncate(file.get(), 0) == 0) static_cast<void>(file.write_all_at(std::as_bytes(std::span(text)), 0));
 }
 
-// Best effort: what is written there is only told.
-void name_holder(int fd) {
-  const std::string text = this_process();
-  if (::ftruncate(fd, 0) == 0 && ::pwrite(fd, text.data(), text.size(), 0) < 0) return;
-}
-
-std::string holder(int fd) {
-  char text[HOST_NAME_MAX + 64];
-  const ssize_t size = ::pread(fd, text, sizeof text, 0);
-  return size > 0 ? str(" (", std::string(text, static_cast<size_t>(size)), ")") : "";
+std::string holder(const FileDescriptor& file) {
+  std::array<char, 512> text{};
+  const ssize_t size = ::pread(file.get(), text.data(), text.size(), 0);
+  return size > 0 ? str(" (", std::string(text.data(), static_cast<size_t>(size)), ")") : "";
 }
 
 }  // namespace
 
-FileLock::FileLock(const std::filesystem::path& file, const std::string& in_use, const std::string& advice)
-    : fd_(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-  if (fd_ < 0) throw OutputError(str("cannot open ", file.string(), ": ", std::strerror(errno)));
+FileLock::FileLock(const std::filesystem::path& path, const std::string& in_use, const std::string& advice) {
+  if (const int code = file_.open(path, O_RDWR | O_CREAT, 0666)) fail_to_write("open", path, code);
   int result = 0;
   do {
-    result = ::flock(fd_, LOCK_EX | LOCK_NB);
+    result = ::flock(file_.get(), LOCK_EX | LOCK_NB);
   } while (result != 0 && errno == EINTR);
   if (result == 0) {
-    name_holder(fd_);
+    name_holder(file_);
     return;
   }
   const int code = errno;
-  const std::string other = holder(fd_);
-  ::close(std::exchange(fd_, -1));
+  const std::string other = holder(file_);
+  file_.close();
   if (code == EWOULDBLOCK) throw OutputError(str(in_use, other, ": ", advice));
-  // NFS without its lock service, Lustre mounted without flock.
-  log::warning(str("cannot lock ", file.string(), " (", std::strerror(code),
+  // NFS without its lock service, or Lustre mounted without flock.
+  log::warning(str("cannot lock ", path.string(), " (", std::strerror(code),
                    "): nothing keeps a second process from writing there at the same time"));
-}
-
-FileLock::~FileLock() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-FileLock::FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
 }
 
 }  // namespace dtrain

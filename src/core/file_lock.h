@@ -1,27 +1,27 @@
 #pragma once
 
-// One process at a time: an exclusive lock (flock) on a file of its own, which the kernel takes back when the process
-// ends, however it ends. The file stays; it says who holds it, or held it last.
+// An exclusive lock on a file (flock), so that only one process at a time does what the file stands for: train a run,
+// write a conversion. The kernel releases the lock when the process ends, in whatever way. The file itself stays; its
+// text names the process that holds the lock, or held it last.
 // Thread-safety: none.
 
 #include <filesystem>
 #include <string>
+
+#include "core/file_descriptor.h"
 
 namespace dtrain {
 
 class FileLock {
  public:
   FileLock() = default;  // holds nothing
-  // Takes it at once or not at all. OutputError when another holds it, in this process too: "IN_USE (process 12 on
-  // HOST): ADVICE"; and when the file cannot be made. Where the file system knows no locks: a warning, and nothing
-  // held.
-  FileLock(const std::filesystem::path& file, const std::string& in_use, const std::string& advice);
-  ~FileLock();
-  FileLock(FileLock&&) noexcept;
-  FileLock& operator=(FileLock&&) noexcept;
+  // Creates the file if needed and takes the lock without waiting. Throws OutputError if another FileLock holds it, in
+  // this process or another ("IN_USE (process 12 on HOST): ADVICE"), or if the file cannot be opened. On a file system
+  // without locks it warns and holds nothing.
+  FileLock(const std::filesystem::path& path, const std::string& in_use, const std::string& advice);
 
  private:
-  int fd_ = -1;
+  FileDescriptor file_;
 };
 
 }  // namespace dtrain

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -13,59 +12,27 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/moving_files.h"
+#include "core/file_descriptor.h"
 
 namespace dtrain {
 namespace {
 
-[[noreturn]] void fail(std::string_view operation, const std::filesystem::path& path, int code) {
-  // Which option it is depends on what is written: --run.folder of a run, --out of every other command.
-  const char* advice = code == ENOSPC || code == EDQUOT ? ": free some space, or choose another --out or --run.folder"
-                       : code == EFBIG ? ": raise the limit (ulimit -f), or choose a file system for files of this size"
-                       : code == EACCES || code == EROFS || code == EPERM ? ": choose a folder that you may write to"
-                                                                          : "";
-  throw OutputError(str("cannot ", operation, " ", path.string(), ": ", std::strerror(code), advice));
-}
-
-class Descriptor {
- public:
-  Descriptor(const std::filesystem::path& path, int flags, std::string_view operation)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
-    if (fd_ < 0) fail(operation, path, errno);
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int close() { return ::close(std::exchange(fd_, -1)); }
-
- private:
-  int fd_;
-};
-
-// Creates or replaces `path`; after each piece but the last, which is synced, `moved`.
+// Creates or replaces `path` and fsyncs it. Calls `moved` after each piece but the last, when the piece has reached the
+// disk.
 void write_pieces(const std::filesystem::path& path, std::span<const std::byte> bytes, size_t piece_bytes,
                   const std::function<void()>& moved) {
-  Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "create");
-  size_t in_piece = 0;
+  FileDescriptor file;
+  if (const int code = file.open(path, O_WRONLY | O_CREAT | O_TRUNC)) fail_to_write("create", path, code);
   while (!bytes.empty()) {
-    const ssize_t written = ::write(file.get(), bytes.data(), std::min(bytes.size(), piece_bytes - in_piece));
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      fail("write", path, errno);
-    }
-    bytes = bytes.subspan(static_cast<size_t>(written));
-    in_piece += static_cast<size_t>(written);
-    if (in_piece < piece_bytes || bytes.empty()) continue;
-    if (::fdatasync(file.get()) != 0) fail("fsync", path, errno);
+    const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), piece_bytes));
+    if (const int code = file.write_all(piece)) fail_to_write("write", path, code);
+    bytes = bytes.subspan(piece.size());
+    if (bytes.empty()) break;
+    if (::fdatasync(file.get()) != 0) fail_to_write("fsync", path, errno);
     moved();
-    in_piece = 0;
   }
-  // After a failed fsync the data may be gone though a retry succeeds (fsyncgate): the file is given up.
-  if (::fsync(file.get()) != 0) fail("fsync", path, errno);
-  if (file.close() != 0) fail("close", path, errno);
+  if (const int code = file.sync()) fail_to_write("fsync", path, code);
+  if (const int code = file.close()) fail_to_write("close", path, code);
 }
 
 class RealFileSystem : public FileSystem {
@@ -75,24 +42,25 @@ class RealFileSystem : public FileSystem {
   }
 
   void sync_folder(const std::filesystem::path& folder) override {
-    const Descriptor handle(folder, O_RDONLY | O_DIRECTORY, "open folder");
-    if (::fsync(handle.get()) != 0) fail("fsync folder", folder, errno);
+    FileDescriptor file;
+    if (const int code = file.open(folder, O_RDONLY | O_DIRECTORY)) fail_to_write("open folder", folder, code);
+    if (const int code = file.sync()) fail_to_write("fsync folder", folder, code);
   }
 
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
-    if (::rename(from.c_str(), to.c_str()) != 0) fail("rename to", to, errno);
+    if (::rename(from.c_str(), to.c_str()) != 0) fail_to_write("rename to", to, errno);
   }
 
   void create_folders(const std::filesystem::path& folder) override {
     std::error_code code;
     std::filesystem::create_directories(folder, code);
-    if (code) fail("create folder", folder, code.value());
+    if (code) fail_to_write("create folder", folder, code.value());
   }
 
   void remove_all(const std::filesystem::path& path) override {
     std::error_code code;
     std::filesystem::remove_all(path, code);
-    if (code) fail("remove", path, code.value());
+    if (code) fail_to_write("remove", path, code.value());
   }
 };
 
@@ -139,16 +107,24 @@ std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, int64
 }
 
 void write_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view text) {
-  const std::filesystem::path temporary = path.string() + ".tmp" + std::to_string(::getpid());
+  const std::filesystem::path temporary = temporary_name(path);
   try {
     files.write_durably(temporary, std::as_bytes(std::span(text)));
-    files.rename(temporary, path);
-    files.sync_folder(path.has_parent_path() ? path.parent_path() : ".");
+    put_in_place(files, temporary, path);
   } catch (...) {
     std::error_code ignored;
     std::filesystem::remove(temporary, ignored);
     throw;
   }
+}
+
+std::filesystem::path temporary_name(const std::filesystem::path& path) {
+  return path.string() + ".tmp" + std::to_string(::getpid());
+}
+
+void put_in_place(FileSystem& files, const std::filesystem::path& temporary, const std::filesystem::path& path) {
+  files.rename(temporary, path);
+  files.sync_folder(path.has_parent_path() ? path.parent_path() : ".");
 }
 
 void check_output(const std::filesystem::path& path, bool replace) {
@@ -165,16 +141,17 @@ void check_new_file(const std::filesystem::path& path, bool replace) {
   std::error_code none;
   const std::filesystem::file_status status = std::filesystem::status(path, none);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    throw OutputError(str(path.string(), " is a device or a pipe: a file is made here, under another name until it is ",
-                          "whole. Give the name of a file"));
+    throw OutputError(str(path.string(),
+                          " is a device or a pipe: the output is written to a temporary file, which then ",
+                          "replaces the named one. Give the name of a file"));
   }
 }
 
 std::filesystem::path link_target(std::filesystem::path path) {
   std::error_code code;
-  for (int links = 0; links < 40; ++links) {  // as many as Linux follows
+  for (int links = 0; links < 40; ++links) {  // the limit of Linux
     if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, code))) break;
-    path = path.parent_path() / std::filesystem::read_symlink(path, code);  // the latter alone if it is absolute
+    path = path.parent_path() / std::filesystem::read_symlink(path, code);  // an absolute link replaces the whole
   }
   return path;
 }

@@ -1,13 +1,17 @@
 #pragma once
 
-// The file operations whose failure must lose nothing, behind one seam: the checkpoint store and all atomic writes go
-// through it, and tests put a file system there that fails the k-th call or fills up.
-// Errors: OutputError with the path, the operation and errno's text (a full disk says so).
-// Thread-safety: the real one may be used from any thread.
+// The file operations whose failure must lose nothing. The checkpoint store and all atomic writes use this interface,
+// so that a test can replace it by a file system that fails at the k-th call or is full.
+// Errors: OutputError with the operation, the path, errno's text and, where there is any, advice (a full disk).
+// Thread-safety: the real file system may be used from any thread.
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace dtrain {
@@ -15,7 +19,7 @@ namespace dtrain {
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
-  // Creates or replaces `path` with `bytes` and fsyncs it. Not atomic by itself.
+  // Creates or replaces `path` and fsyncs it. Not atomic: a crash can leave a part of the bytes.
   virtual void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) = 0;
   virtual void sync_folder(const std::filesystem::path& folder) = 0;
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
@@ -25,17 +29,27 @@ class FileSystem {
 
 FileSystem& real_file_system();
 
-// Either the old or the new content is there, whole, whatever happens: temporary name, fsync, rename, fsync of the
-// folder.
+// The real file system for a process that a watchdog observes, so that a slow disk is not taken for a hang. `moved` is
+// called on the calling thread after each operation, and within a long write each time that `piece_bytes` more have
+// reached the disk itself: a write is quick until the disk's cache is full, and then the fsync takes long.
+std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, int64_t piece_bytes = int64_t{64} << 20);
+
+// Writes `text` so that after a crash at any moment `path` has its old content or the new one, whole: it is written
+// under a temporary name and then put in place.
 void write_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view text);
 
-// Before work begins whose result goes to `path`. Throws OutputError if that is a folder, or, without `replace`, a file
-// that exists. A device or a pipe is neither.
+// The two parts of an atomic write, for a file that is written piece by piece: the name to write to, in the folder of
+// `path`, and the last step, which renames the closed and fsynced file to `path` and fsyncs the folder.
+std::filesystem::path temporary_name(const std::filesystem::path& path);
+void put_in_place(FileSystem& files, const std::filesystem::path& temporary, const std::filesystem::path& path);
+
+// To be called before the work whose result goes to `path`. Throws OutputError if `path` is a folder or, without
+// `replace`, an existing file. Devices and pipes are allowed.
 void check_output(const std::filesystem::path& path, bool replace);
-// The same for a file that is made under another name and renamed to `path`: that would put an end to a device or a
-// pipe, so that they are refused too.
+// The same for a file that is written atomically: the rename would destroy a device or a pipe, so they are refused.
 void check_new_file(const std::filesystem::path& path, bool replace);
-// Where the symbolic links at `path` lead, be anything there or not: a file renamed to `path` would replace the link.
+// The path that the symbolic links at `path` lead to, whether or not it exists. An atomic write to `path` itself would
+// replace the link.
 std::filesystem::path link_target(std::filesystem::path path);
 
 std::string read_text(const std::filesystem::path& path);  // throws Error when it cannot be read

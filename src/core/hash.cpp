@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/number_text.h"
 
 namespace dtrain {
 namespace {
@@ -20,13 +21,7 @@ class Sha256 {
   std::string hex() {
     std::array<unsigned char, 32> digest{};
     DTRAIN_CHECK(EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr) == 1);
-    static constexpr char kDigits[] = "0123456789abcdef";
-    std::string text;
-    for (const unsigned char byte : digest) {
-      text += kDigits[byte >> 4];
-      text += kDigits[byte & 15];
-    }
-    return text;
+    return dtrain::hex(std::as_bytes(std::span(digest)));
   }
 
  private:

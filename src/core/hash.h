@@ -1,6 +1,7 @@
 #pragma once
 
-// The two hashes of dtrain's files: xxh64 finds rot in data sets (fast), SHA-256 vouches for checkpoints.
+// The two hashes of dtrain's files: xxh64, which is fast, detects damage in data sets; SHA-256 verifies checkpoints.
+// Thread-safety: pure functions.
 
 #include <cstddef>
 #include <cstdint>

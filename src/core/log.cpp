@@ -22,7 +22,7 @@ struct State {
 };
 
 State& state() {
-  static State* instance = new State;  // never destroyed: threads may log while the process ends
+  static State* instance = new State;  // never destroyed: threads may log while the process exits
   return *instance;
 }
 
@@ -46,7 +46,7 @@ void write(spdlog::level::level_enum level, std::string_view message, bool decor
       sink->log(record);
       sink->flush();
     } catch (const spdlog::spdlog_ex&) {
-      // A full disk must not end training because of a log line; the metrics and the checkpoint will say so.
+      // A log line that cannot be written must not end training. A full disk is reported by metrics and checkpoints.
     }
   }
 }

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/cores.h"
+#include "core/machine.h"
 
 namespace dtrain {
 
@@ -18,12 +18,12 @@ void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>
   const int64_t workers = std::min<int64_t>(threads > 0 ? threads : usable_cores(), std::max<int64_t>(count, 1));
   std::atomic<int64_t> next{0}, done{0};
   std::atomic<bool> stop{false};
-  std::mutex lock;  // of what follows
+  std::mutex lock;  // protects what follows
   std::condition_variable changed;
   int64_t running = 0;
   std::exception_ptr error;
 
-  const auto tell = [&] {
+  const auto report_progress = [&] {
     if (report) report({start.stage, start.done + done, start.done + count, start.resumed});
   };
   const auto run = [&] {
@@ -43,7 +43,7 @@ void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>
   };
 
   {
-    std::vector<std::jthread> pool;  // joined at the end of the block, whatever ends it
+    std::vector<std::jthread> pool;  // joined at the end of the block, also by an exception
     try {
       for (int64_t i = 0; i < workers; ++i) {
         {
@@ -55,7 +55,7 @@ void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>
       std::unique_lock wait(lock);
       while (!changed.wait_for(wait, std::chrono::milliseconds(100), [&] { return running == 0; })) {
         wait.unlock();
-        tell();
+        report_progress();
         wait.lock();
       }
     } catch (...) {
@@ -64,7 +64,7 @@ void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>
     }
   }
   if (error) std::rethrow_exception(error);
-  tell();
+  report_progress();
 }
 
 }  // namespace dtrain

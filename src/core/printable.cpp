@@ -1,28 +1,10 @@
 #include "core/printable.h"
 
-#include <cstddef>
+#include "core/number_text.h"
+#include "core/utf8.h"
 
 namespace dtrain {
 namespace {
-
-bool continues(unsigned char byte) { return (byte & 0xc0) == 0x80; }
-
-// The bytes of the UTF-8 character that `text` begins with; 0 if there is none, or one that only steers: U+0080 to
-// U+009F, of which some terminals take U+009B for the beginning of an escape sequence.
-size_t shown_character(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return first >= ' ' && first != 0x7f ? 1 : 0;
-  const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < bytes) return 0;
-  for (size_t i = 1; i < bytes; ++i) {
-    if (!continues(byte(i))) return 0;
-  }
-  const bool too_long = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
-  const bool no_character = (first == 0xed && byte(1) >= 0xa0) || (first == 0xf4 && byte(1) >= 0x90);
-  const bool steers = first == 0xc2 && byte(1) < 0xa0;
-  return too_long || no_character || steers ? 0 : bytes;
-}
 
 std::string escape(char c) {
   switch (c) {
@@ -33,19 +15,25 @@ std::string escape(char c) {
     case '\t':
       return "\\t";
     default:
-      break;
+      return "\\x" + hex(std::as_bytes(std::span(&c, 1)));
   }
-  constexpr char kDigits[] = "0123456789abcdef";
-  const auto byte = static_cast<unsigned char>(c);
-  return {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
 }
 
 }  // namespace
 
+size_t printable_character(std::string_view text) {
+  const size_t bytes = utf8_character(text);
+  if (bytes == 0) return 0;
+  const auto first = static_cast<unsigned char>(text[0]);
+  // U+0080 to U+009F are control characters too: some terminals take U+009B for the start of an escape sequence.
+  const bool control = first < ' ' || first == 0x7f || (first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0);
+  return control ? 0 : bytes;
+}
+
 std::string printable(std::string_view text, std::string_view kept) {
   std::string out;
   while (!text.empty()) {
-    size_t bytes = shown_character(text);
+    size_t bytes = printable_character(text);
     if (bytes == 0 && kept.find(text[0]) != std::string_view::npos) bytes = 1;
     if (bytes == 0)
       out += escape(text[0]);

@@ -1,8 +1,8 @@
 #pragma once
 
-// Keyed randomness: every random number is a function of what it is for (seed, epoch, sample id, ...), never of how
-// many were drawn before. So nothing depends on the number of ranks, threads or restarts. Source of the mixer:
-// Sebastiano Vigna's SplitMix64 finaliser (public domain), a bijection of 64-bit words.
+// Keyed randomness: every random number is a function of its purpose (seed, epoch, sample id, ...), not of how many
+// were drawn before, so that nothing depends on the number of ranks, threads or restarts. mix64() is the finalizer of
+// Sebastiano Vigna's SplitMix64 (public domain), a bijection of 64-bit words. Thread-safety: pure functions.
 
 #include <cstdint>
 
@@ -19,16 +19,16 @@ DTRAIN_HD inline uint64_t mix64(uint64_t x) {
 
 DTRAIN_HD inline uint64_t keyed(uint64_t key) { return mix64(key); }
 
-// keyed(a, b, c) = one 64-bit word for the ordered tuple; different tuples give unrelated words.
+// One 64-bit word for the ordered tuple (a, b, c, ...). Different tuples give unrelated words.
 template <typename... Rest>
 DTRAIN_HD inline uint64_t keyed(uint64_t first, uint64_t second, Rest... rest) {
   return keyed(mix64(first) ^ second, static_cast<uint64_t>(rest)...);
 }
 
-// Uniform in [0, 1), a multiple of 2^-24: exact in float, equal on CPU and GPU.
+// Uniform in [0, 1), a multiple of 2^-24: exact in float, and so equal on CPU and GPU.
 DTRAIN_HD inline float uniform01(uint64_t word) { return static_cast<float>(word >> 40) * (1.0f / 16777216.0f); }
 
-// What a draw is for: the first part of its key, so that two uses of one sample never share numbers.
+// The purpose of a random number, the first part of its key: two uses of one sample never share numbers.
 enum class Purpose : uint64_t {
   kPermutation = 1,
   kAugmentation,

@@ -13,7 +13,8 @@ std::string print(const char* format, int digits, double value) {
   return buffer;
 }
 
-// Edit distance with swaps of neighbours (Damerau, optimal string alignment): the usual typos cost one.
+// The edit distance in which swapped neighbors count as one edit (Damerau's optimal string alignment), so that each of
+// the usual typos costs 1.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
@@ -30,7 +31,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-// printf tells the sign of a NaN, which says nothing.
+// printf would print the sign of a NaN, which has no meaning.
 std::string fixed(double value, int digits) { return std::isnan(value) ? "nan" : print("%.*f", digits, value); }
 std::string scientific(double value, int digits) { return print("%.*e", digits, value); }
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// Text for people: joining values, fixed digits, byte sizes, durations, and the nearest name to a mistyped one.
-// (std::format is not in GCC 12, and fmt's headers clash with the copy inside LibTorch.)
+// Text for people: joined values, fixed digits, byte sizes, durations, and the likely meaning of a mistyped name.
+// (GCC 12 has no std::format, and fmt's headers conflict with the copy inside LibTorch.)
+// Thread-safety: pure functions.
 
 #include <cstdint>
 #include <span>
@@ -12,6 +13,7 @@
 
 namespace dtrain {
 
+// What std::ostream prints for the parts, one after the other.
 template <typename... Parts>
 std::string str(const Parts&... parts) {
   std::ostringstream out;
@@ -25,10 +27,10 @@ std::string human_bytes(double bytes);             // 1.5 GiB
 std::string human_duration(double seconds);        // 1h02m, 3m05s, 12.3s
 std::string human_count(int64_t count);            // 1 234 567
 std::string join(std::span<const std::string> parts, std::string_view separator);
-std::vector<std::string> split(std::string_view text, char separator);
-std::string_view trimmed(std::string_view text);  // without spaces at its ends
+std::vector<std::string> split(std::string_view text, char separator);  // empty parts are kept
+std::string_view trimmed(std::string_view text);                        // without spaces at its ends
 
-// The candidate with the smallest edit distance to `word`, if it is near enough to be a likely typo; else "".
+// The candidate with the smallest edit distance to `word`, if `word` is likely to be a typo of it; else "".
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
 }  // namespace dtrain

@@ -1,18 +1,11 @@
 #include "core/wrap.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/strings.h"
+#include "core/utf8.h"
 
 namespace dtrain {
-namespace {
-
-size_t characters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
-}  // namespace
 
 std::string wrap(std::string_view text, size_t width, size_t indent) {
   const std::string next_line = "\n" + std::string(indent, ' ');
@@ -22,7 +15,7 @@ std::string wrap(std::string_view text, size_t width, size_t indent) {
     if (!std::exchange(first, false)) out += next_line;
     size_t used = 0;
     for (const std::string& word : split(line, ' ')) {
-      const size_t size = characters(word);
+      const size_t size = count_characters(word);
       if (used > 0 && used + 1 + size > width) {
         out += next_line;
         used = 0;
@@ -36,7 +29,7 @@ std::string wrap(std::string_view text, size_t width, size_t indent) {
 
 std::string help_entry(std::string_view name, std::string_view text, size_t column) {
   std::string out = "  " + std::string(name);
-  const size_t used = characters(out);
+  const size_t used = count_characters(out);
   out += used < column ? std::string(column - used, ' ') : "\n" + std::string(column, ' ');
   return out + wrap(text, kHelpWidth - column, column) + "\n";
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Text for a terminal of 80 columns.
+// Text for a terminal of 80 columns. Thread-safety: pure functions.
 
 #include <cstddef>
 #include <string>
@@ -10,12 +10,13 @@ namespace dtrain {
 
 inline constexpr size_t kHelpWidth = 80;  // columns
 
-// `text` broken at blanks so that no line has more than `width` characters (UTF-8), `indent` blanks before each line
-// but the first; both count the line alone. A longer word is not broken, and the text's own line ends stay.
+// `text` with line breaks in the place of spaces, so that no line has more than `width` characters (of UTF-8). Every
+// line but the first gets `indent` spaces before it, which `width` does not count. A longer word is not broken, and the
+// text's own line breaks are kept.
 std::string wrap(std::string_view text, size_t width, size_t indent = 0);
 
-// "  NAME      TEXT": the text from column `column` on, wrapped at kHelpWidth; below the name where that is too long.
-// Ends in a line end.
+// "  NAME      TEXT" with a line break at its end. The text begins in column `column` and is wrapped at kHelpWidth; it
+// begins in the line below a name that is too long.
 std::string help_entry(std::string_view name, std::string_view text, size_t column);
 
 }  // namespace dtrain

@@ -1,8 +1,7 @@
 #include "export/networks.h"
 
-#include <charconv>
-
 #include "core/error.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 
 namespace dtrain::exporting {
@@ -15,13 +14,12 @@ const std::string& required(const Metadata& metadata, const std::string& key) {
 
 int64_t required_integer(const Metadata& metadata, const std::string& key) {
   const std::string& text = required(metadata, key);
-  int64_t value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || value < 1) {
+  const std::optional<int64_t> value = parse_number<int64_t>(text);
+  if (!value || *value < 1) {
     throw CheckpointError(
         str("model.safetensors has '", text, "' as its '", key, "', which is not a positive integer"));
   }
-  return value;
+  return *value;
 }
 
 Graph build_graph(const Weights& weights, const Metadata& metadata) {

@@ -4,11 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 
 #include "checkpoint/safetensors_header.h"
 #include "core/error.h"
-#include "core/half.h"
+#include "core/half_to_float.h"
 #include "core/strings.h"
 
 namespace dtrain::exporting {
@@ -27,7 +26,7 @@ std::vector<float> converted(const std::vector<std::byte>& bytes, const Convert&
 
 std::vector<float> to_floats(const std::string& dtype, const std::vector<std::byte>& bytes) {
   if (dtype == "F64") return converted<double>(bytes, [](double v) { return static_cast<float>(v); });
-  if (dtype == "F16") return converted<uint16_t>(bytes, from_half);
+  if (dtype == "F16") return converted<uint16_t>(bytes, half_to_float);
   if (dtype == "BF16") {
     return converted<uint16_t>(bytes, [](uint16_t v) { return std::bit_cast<float>(static_cast<uint32_t>(v) << 16); });
   }
@@ -69,8 +68,7 @@ Weights read_weights(const std::filesystem::path& path, std::map<std::string, st
   const std::string file = path.string();
   checkpoint::SafetensorsHeader header = checkpoint::read_header(path);
   if (metadata != nullptr) *metadata = header.metadata;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw CheckpointError(str(file, ": cannot be opened"));
+  const FileDescriptor in = checkpoint::open_safetensors(path);
   std::map<std::string, Weight> tensors;
   for (const checkpoint::TensorEntry& entry : header.tensors) {
     if (entry.dtype.find('F') == std::string::npos) continue;  // num_batches_tracked

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "core/check.h"
-#include "core/half.h"
+#include "core/half_to_float.h"
 #include "formats/read_file.h"
 
 namespace dtrain::formats {
@@ -69,7 +69,8 @@ std::vector<To> all_elements(const NpyArray& array, Convert convert) {
       if (size == 2) return elements_as<uint16_t, To>(array, convert);
       return size == 4 ? elements_as<uint32_t, To>(array, convert) : elements_as<uint64_t, To>(array, convert);
     case Kind::kFloat:
-      if (size == 2) return elements_as<uint16_t, To>(array, [&](uint16_t bits) { return convert(from_half(bits)); });
+      if (size == 2)
+        return elements_as<uint16_t, To>(array, [&](uint16_t bits) { return convert(half_to_float(bits)); });
       return size == 4 ? elements_as<float, To>(array, convert) : elements_as<double, To>(array, convert);
   }
   throw Error("unknown kind of elements");

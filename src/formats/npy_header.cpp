@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/number_text.h"
 #include "formats/read_file.h"
 
 namespace dtrain::formats {
@@ -118,7 +119,7 @@ class DictionaryReader {
     const std::string size = type.substr(2);
     const auto sized = [&](std::initializer_list<const char*> sizes) {
       if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) refuse("elements of a size that is not read");
-      header.item_bytes = std::stoi(size);
+      header.item_bytes = parse_number<int>(size).value();
     };
     if (kind == 'b') {
       header.kind = NpyHeader::Kind::kBool;

@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "core/error.h"
+#include "core/file_descriptor.h"
 #include "core/strings.h"
 
 namespace dtrain::formats {
@@ -17,35 +17,29 @@ namespace {
 class OpenFile {
  public:
   // O_NONBLOCK: to open a pipe would otherwise wait for its writer for ever.
-  explicit OpenFile(const std::filesystem::path& file) : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (fd_ < 0) throw DataError(str("cannot be opened: ", std::strerror(errno)));
+  explicit OpenFile(const std::filesystem::path& file) {
+    if (const int code = file_.open(file, O_RDONLY | O_NONBLOCK)) {
+      throw DataError(str("cannot be opened: ", std::strerror(code)));
+    }
   }
-  ~OpenFile() { ::close(fd_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
 
   uint64_t size() const {
     struct stat info {};
-    if (::fstat(fd_, &info) != 0) throw DataError(str("cannot be opened: ", std::strerror(errno)));
+    if (::fstat(file_.get(), &info) != 0) throw DataError(str("cannot be opened: ", std::strerror(errno)));
     if (!S_ISREG(info.st_mode)) throw DataError("not a regular file");
     return static_cast<uint64_t>(info.st_size);
   }
 
   std::vector<std::byte> read(uint64_t count) const {
     std::vector<std::byte> bytes(count);
-    uint64_t done = 0;
-    while (done < count) {
-      const ssize_t got = ::read(fd_, bytes.data() + done, count - done);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw DataError(str("cannot be read: ", std::strerror(errno)));
-      if (got == 0) throw DataError("became shorter while it was read");
-      done += static_cast<uint64_t>(got);
-    }
+    const int code = file_.read_all(bytes);
+    if (code == FileDescriptor::kEndOfFile) throw DataError("became shorter while it was read");
+    if (code != 0) throw DataError(str("cannot be read: ", std::strerror(code)));
     return bytes;
   }
 
  private:
-  int fd_;
+  FileDescriptor file_;
 };
 
 }  // namespace

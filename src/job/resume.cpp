@@ -9,9 +9,9 @@
 
 namespace dtrain::job {
 
-config::Config resolve(const config::Loaded& loaded, const std::optional<checkpoint::Content>& content) {
-  if (!content) return loaded.config;
-  const train::TrainingState state = train::from_json(content->state_json);
+config::Config resolve(const config::Loaded& loaded, const std::optional<checkpoint::Snapshot>& snapshot) {
+  if (!snapshot) return loaded.config;
+  const train::TrainingState state = train::from_json(snapshot->state_json);
   const config::Config saved = config::from_yaml(state.config_yaml, "the checkpoint's config");
   config::Config merged = saved;
   config::copy_keys(loaded.config, merged, loaded.given);
@@ -28,8 +28,8 @@ config::Config resolve(const config::Loaded& loaded, const std::optional<checkpo
   return merged;
 }
 
-void check_same_data(const checkpoint::Content& content, const data::Store& store, const data::Splits& splits) {
-  const train::TrainingState saved = train::from_json(content.state_json);
+void check_same_data(const checkpoint::Snapshot& snapshot, const data::Store& store, const data::Splits& splits) {
+  const train::TrainingState saved = train::from_json(snapshot.state_json);
   const std::string& file = store.path().string();
   if (saved.data_checksum != store.schema().checksum) {
     throw ConfigError(

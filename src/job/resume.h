@@ -13,10 +13,10 @@ namespace dtrain::job {
 
 // The resolved configuration: what was given now, on a resume laid over the saved one. ConfigError naming the keys that
 // a resumed run keeps and that were given another value.
-config::Config resolve(const config::Loaded&, const std::optional<checkpoint::Content>&);
+config::Config resolve(const config::Loaded&, const std::optional<checkpoint::Snapshot>&);
 
 // ConfigError unless these are the data of the checkpoint, divided in the same way: otherwise samples that were trained
 // on could be tested on.
-void check_same_data(const checkpoint::Content&, const data::Store&, const data::Splits&);
+void check_same_data(const checkpoint::Snapshot&, const data::Store&, const data::Splits&);
 
 }  // namespace dtrain::job

@@ -11,17 +11,17 @@
 #include "dist/bytes.h"
 #include "job/run_folder.h"
 #include "models/load_weights.h"
-#include "train/content_transfer.h"
+#include "train/broadcast_snapshot.h"
 #include "train/training_state.h"
 
 namespace dtrain::job {
 namespace {
 
 // The metadata have the last word: they say what the weights belong to.
-config::Config config_of(const checkpoint::Content& content) {
+config::Config config_of(const checkpoint::Snapshot& snapshot) {
   config::Config config =
-      config::from_yaml(train::from_json(content.state_json).config_yaml, "the checkpoint's config");
-  const config::Config named = tasks::config_of(content.model_metadata);
+      config::from_yaml(train::from_json(snapshot.state_json).config_yaml, "the checkpoint's config");
+  const config::Config named = tasks::config_of(snapshot.model_metadata);
   config.task = named.task;
   config.model.name = named.model.name;
   config.model.image_size = named.model.image_size;
@@ -56,21 +56,21 @@ void check_module_option(const std::string& module_file, const checkpoint::Metad
 
 TrainedModel load_model(dist::Communicator& host, const std::string& path, const Changes& changes) {
   TrainedModel loaded;
-  std::optional<checkpoint::Content> content;
+  std::optional<checkpoint::Snapshot> snapshot;
   dist::agree_on_rank0(host, [&] {
     loaded.checkpoint = find_checkpoint(path).string();
-    content = checkpoint::Store::load(loaded.checkpoint);
+    snapshot = checkpoint::Store::load(loaded.checkpoint);
   });
-  content = train::broadcast_content(host, content);
+  snapshot = train::broadcast_snapshot(host, snapshot);
   dist::agree(host, [&] {
-    loaded.metadata = content->model_metadata;
-    loaded.config = config_of(*content);
+    loaded.metadata = snapshot->model_metadata;
+    loaded.config = config_of(*snapshot);
     check_module_option(changes.module_file, loaded.metadata);
     if (!changes.module_file.empty()) loaded.config.model.file = changes.module_file;
     if (!changes.on_bad_sample.empty()) loaded.config.data.on_bad_sample = changes.on_bad_sample;
     check_module_file(loaded.config.model.file, loaded.metadata);
     loaded.task = tasks::make_task(loaded.config, tasks::facts_of(loaded.metadata));
-    models::load_all(loaded.task->model(), content->model);
+    models::load_all(loaded.task->model(), snapshot->model);
     loaded.task->model().eval();
   });
   return loaded;

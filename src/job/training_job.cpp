@@ -9,7 +9,7 @@
 
 #include "config/model_defaults.h"
 #include "core/log.h"
-#include "core/moving_files.h"
+#include "core/file_system.h"
 #include "core/strings.h"
 #include "diagnose/verdict.h"
 #include "dist/bytes.h"
@@ -22,7 +22,7 @@
 #include "job/version.h"
 #include "models/load_weights.h"
 #include "models/network.h"
-#include "train/content_transfer.h"
+#include "train/broadcast_snapshot.h"
 #include "train/determinism.h"
 #include "train/overfit.h"
 #include "train/phases.h"
@@ -56,14 +56,14 @@ void TrainingJob::plan() {
   if (!dry_run_) {
     dist::agree_on_rank0(host, [&] {
       plan_ = plan_run(loaded_.config);
-      if (plan_.checkpoint) content_ = checkpoint::Store::load(*plan_.checkpoint);
+      if (plan_.checkpoint) snapshot_ = checkpoint::Store::load(*plan_.checkpoint);
     });
     plan_.name = dist::broadcast_text(host, plan_.name);
     plan_.folder = std::filesystem::path(loaded_.config.run.folder) / plan_.name;
-    content_ = train::broadcast_content(host, content_);
+    snapshot_ = train::broadcast_snapshot(host, snapshot_);
   }
   dist::agree(host, [&] {
-    config_ = resolve(loaded_, content_);
+    config_ = resolve(loaded_, snapshot_);
     config_.run.name = plan_.name;
     config_.model.name = config::network_of(config_);  // what is saved must not change with a later default
   });
@@ -89,7 +89,7 @@ void TrainingJob::make_task() {
     config_.train.global_batch = batches_.global_batch;
     config_.train.accumulate = 0;  // follows from it, at any number of ranks
     precision_ = choose_precision(config_.train.amp, process_.device);
-    if (!config_.model.init.empty() && !content_) load_initial_weights();
+    if (!config_.model.init.empty() && !snapshot_) load_initial_weights();
   });
   if (dry_run_) batches_.total_steps = 1;
 }
@@ -120,7 +120,7 @@ void TrainingJob::check_splits() const {
     throw ConfigError(str(config.data.file, " has no validation split, which train.patience, train.metric and ",
                           "schedule.name plateau need: set data.val_share above 0, or leave them out"));
   }
-  if (content_) check_same_data(*content_, *data_.store, data_.splits);
+  if (snapshot_) check_same_data(*snapshot_, *data_.store, data_.splits);
 }
 
 void TrainingJob::load_initial_weights() {
@@ -177,7 +177,7 @@ void TrainingJob::open_metrics() {
                                 {"world_size", str(world.size)}},
                         .gpu_pci_bus_id = train::device_info(process_.device).pci_bus_id});
   metrics_address_ = prometheus->address();
-  if (content_) prometheus->restore(content_->step, content_->step * batches_.global_batch);
+  if (snapshot_) prometheus->restore(snapshot_->step, snapshot_->step * batches_.global_batch);
   sinks_.push_back(std::move(prometheus));
 }
 
@@ -199,7 +199,7 @@ BannerFacts TrainingJob::facts() const {
       .test = static_cast<int64_t>(data_.splits.test.size()),
       .batches = batches_,
       .overfit_batches = config_.train.overfit_batches,
-      .resumed = content_ && plan_.checkpoint ? str("step ", content_->step, " of ", plan_.checkpoint->string()) : "",
+      .resumed = snapshot_ && plan_.checkpoint ? str("step ", snapshot_->step, " of ", plan_.checkpoint->string()) : "",
       .launcher_pid = process_.world.launched ? ::getppid() : 0};
 }
 
@@ -216,7 +216,7 @@ void TrainingJob::announce() {
     if (!dry_run_) {
       create_run(plan_, config_, environment_json(known, places), *files_);
       write_targets(places);
-      sinks_.push_back(monitoring::make_jsonl_sink(plan_.folder / "metrics.jsonl", content_ ? content_->step : 0));
+      sinks_.push_back(monitoring::make_jsonl_sink(plan_.folder / "metrics.jsonl", snapshot_ ? snapshot_->step : 0));
       sinks_.push_back(monitoring::make_tensorboard_sink(plan_.folder));
     }
     const bool bar = config_.run.progress == "bar" ||
@@ -268,8 +268,8 @@ void TrainingJob::run() {
   }
   try {
     train::Trainer trainer(trainer_parts(checkpoints ? &*checkpoints : nullptr, stop_requested));
-    if (content_) dist::agree(process_.host, [&] { trainer.resume(*content_); });
-    content_.reset();
+    if (snapshot_) dist::agree(process_.host, [&] { trainer.resume(*snapshot_); });
+    snapshot_.reset();
     outcome_ = trainer.run();
   } catch (const c10::OutOfMemoryError&) {  // of what lives as long as the run: buckets, moments
     throw train::out_of_memory(batches_, process_.device);

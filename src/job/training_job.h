@@ -60,7 +60,7 @@ class TrainingJob {
   config::Loaded loaded_;
   const bool dry_run_;
   RunPlan plan_;
-  std::optional<checkpoint::Content> content_;  // of the checkpoint that is resumed
+  std::optional<checkpoint::Snapshot> snapshot_;  // of the checkpoint that is resumed
   config::Config config_;                       // resolved
   DataSet data_;
   std::unique_ptr<tasks::Task> task_;

@@ -1,5 +1,7 @@
 #include "models/freeze.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 
 #include "core/error.h"
@@ -9,24 +11,12 @@
 namespace dtrain::models {
 namespace {
 
-// '*': any characters, dots too; '?': one.
-bool matches(std::string_view pattern, std::string_view text) {
-  size_t p = 0, t = 0, star = std::string_view::npos, after_star = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      after_star = t;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
-      ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++after_star;
-    } else {
-      return false;
-    }
-  }
-  return std::all_of(pattern.begin() + static_cast<std::ptrdiff_t>(p), pattern.end(), [](char c) { return c == '*'; });
+// '*': any characters, dots too; '?': one. All other characters mean themselves: '[' starts no set, '\' escapes
+// nothing.
+bool matches(std::string_view pattern, const std::string& text) {
+  std::string literal;
+  for (const char c : pattern) literal += c == '[' ? "[[]" : std::string(1, c);
+  return ::fnmatch(literal.c_str(), text.c_str(), FNM_NOESCAPE) == 0;
 }
 
 // The name and those of the layers that contain it: "fc.0.weight", "fc.0", "fc".

@@ -1,10 +1,10 @@
 // What a task knows of its data, and how a checkpoint keeps it.
 
 #include <algorithm>
-#include <charconv>
 #include <type_traits>
 
 #include "core/error.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 #include "tasks/task.h"
 
@@ -20,13 +20,12 @@ template <typename Number>
 Number number(const Metadata& metadata, const std::string& key, Number otherwise) {
   const std::string* text = find(metadata, key);
   if (text == nullptr) return otherwise;
-  Number value{};
-  const auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (code != std::errc() || end != text->data() + text->size() || !(value >= 0)) {
+  const std::optional<Number> value = parse_number<Number>(*text);
+  if (!value || !(*value >= 0)) {
     throw CheckpointError(str("model.safetensors says ", key, " '", *text, "', which is no ",
                               std::is_integral_v<Number> ? "count" : "number from 0"));
   }
-  return value;
+  return *value;
 }
 
 const std::string& required(const Metadata& metadata, const std::string& key) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/check.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
 #include "dist/bytes.h"
@@ -30,7 +31,7 @@ tasks::Counts zeros_of(const std::string& layout) {
     if (line.empty()) continue;
     const std::vector<std::string> words = split(line, ' ');
     std::vector<int64_t> sizes;
-    for (size_t i = 1; i < words.size(); ++i) sizes.push_back(std::stoll(words[i]));
+    for (size_t i = 1; i < words.size(); ++i) sizes.push_back(parse_number<int64_t>(words[i]).value());
     counts.emplace_back(words[0], at::zeros(sizes, at::kDouble));
   }
   return counts;

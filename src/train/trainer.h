@@ -82,8 +82,8 @@ class Trainer {
   ~Trainer();
 
   // Takes over a checkpoint: weights, optimizer, scaler, position, ledger; at the same world size also generators and
-  // this rank's own statistics. CheckpointError when it belongs to another network. Every rank has the same content.
-  void resume(const checkpoint::Content&);
+  // this rank's own statistics. CheckpointError when it belongs to another network. Every rank has the same snapshot.
+  void resume(const checkpoint::Snapshot&);
   Outcome run();
 
  private:
@@ -112,7 +112,7 @@ class Trainer {
   void protect_best();  // the best checkpoint so far, when older ones are removed
   void resume_watch(const TrainingState&);
   void set_train_mode();
-  checkpoint::Content content();  // collective
+  checkpoint::Snapshot snapshot();  // collective
   int64_t epoch_of(int64_t step) const { return step / parts_.batches.steps_per_epoch; }
   bool logs(int64_t step) const;
   bool begins_phase() const;  // the step that comes is the first of another phase

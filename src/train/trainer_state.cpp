@@ -48,11 +48,11 @@ void restore_local_buffers(torch::nn::Module& model, const NamedTensors& own) {
 
 }  // namespace
 
-checkpoint::Content Trainer::content() {
+checkpoint::Snapshot Trainer::snapshot() {
   torch::nn::Module& model = parts_.task.model();
-  checkpoint::Content content;
-  content.step = step_;
-  content.world_size = parts_.host.size();
+  checkpoint::Snapshot snapshot;
+  snapshot.step = step_;
+  snapshot.world_size = parts_.host.size();
 
   NamedTensors own = generators(parts_.device);
   for (auto& buffer : copy_buffers(model, "local.")) own.push_back(std::move(buffer));
@@ -60,30 +60,30 @@ checkpoint::Content Trainer::content() {
   const auto states = dist::all_gather_bytes(parts_.host, checkpoint::to_safetensors(own));
   const uint64_t ledger = consumed_by_all().ledger;
   const AveragedBuffers averaged(model, parts_.host, samples_seen_);  // collective too
-  if (parts_.host.rank() != 0) return content;
+  if (parts_.host.rank() != 0) return snapshot;
 
-  content.optimizer = phases_.state();
-  for (auto& tensor : average_.state()) content.optimizer.push_back(std::move(tensor));
+  snapshot.optimizer = phases_.state();
+  for (auto& tensor : average_.state()) snapshot.optimizer.push_back(std::move(tensor));
   const WeightAverage::Scope weights(average_);
-  for (const auto& item : model.named_parameters()) content.model.emplace_back(item.key(), on_cpu(item.value()));
-  for (const auto& item : model.named_buffers()) content.model.emplace_back(item.key(), on_cpu(item.value()));
-  content.model_metadata = parts_.task.metadata();
+  for (const auto& item : model.named_parameters()) snapshot.model.emplace_back(item.key(), on_cpu(item.value()));
+  for (const auto& item : model.named_buffers()) snapshot.model.emplace_back(item.key(), on_cpu(item.value()));
+  snapshot.model_metadata = parts_.task.metadata();
   for (size_t rank = 0; rank < states.size(); ++rank) {
-    content.ranks.push_back(checkpoint::from_safetensors(states[rank], str("state of rank ", rank)).tensors);
+    snapshot.ranks.push_back(checkpoint::from_safetensors(states[rank], str("state of rank ", rank)).tensors);
   }
-  content.state_json = to_json({.step = step_,
-                                .global_batch = parts_.batches.global_batch,
-                                .ledger = ledger,
-                                .metric = watched_.name,
-                                .watch = watch_,
-                                .plateau = plateau_,
-                                .scaler = scaler_.state(),
-                                .evaluation_owed = evaluation_owed_,
-                                .data_checksum = parts_.store.schema().checksum,
-                                .splits_checksum = data::checksum(parts_.splits),
-                                .config_yaml = config::to_yaml(parts_.config),
-                                .torch_version = TORCH_VERSION});
-  return content;
+  snapshot.state_json = to_json({.step = step_,
+                                 .global_batch = parts_.batches.global_batch,
+                                 .ledger = ledger,
+                                 .metric = watched_.name,
+                                 .watch = watch_,
+                                 .plateau = plateau_,
+                                 .scaler = scaler_.state(),
+                                 .evaluation_owed = evaluation_owed_,
+                                 .data_checksum = parts_.store.schema().checksum,
+                                 .splits_checksum = data::checksum(parts_.splits),
+                                 .config_yaml = config::to_yaml(parts_.config),
+                                 .torch_version = TORCH_VERSION});
+  return snapshot;
 }
 
 void Trainer::save(const char* why) {
@@ -94,7 +94,7 @@ void Trainer::save(const char* why) {
   parts_.progress(parts_.host.rank() == 0 ? "checkpoint" : "all_reduce", step_);  // the others wait for rank 0
   clock_.enter(monitoring::Phase::kCheckpoint);
   const auto begin = std::chrono::steady_clock::now();
-  const checkpoint::Content saved = content();
+  const checkpoint::Snapshot saved = snapshot();
   dist::agree_on_rank0(parts_.host, [&] {
     const std::filesystem::path folder = parts_.checkpoints->save(saved);
     log::info(str("saved ", folder.string(), " (", why, ")"));
@@ -110,11 +110,11 @@ void Trainer::save(const char* why) {
   }
 }
 
-void Trainer::resume(const checkpoint::Content& content) {
+void Trainer::resume(const checkpoint::Snapshot& snapshot) {
   torch::nn::Module& model = parts_.task.model();
-  const TrainingState state = from_json(content.state_json);
-  models::load_all(model, content.model);
-  NamedTensors optimizer = content.optimizer;
+  const TrainingState state = from_json(snapshot.state_json);
+  models::load_all(model, snapshot.model);
+  NamedTensors optimizer = snapshot.optimizer;
   average_.load(optimizer);
   phases_.load(optimizer);
   set_train_mode();
@@ -128,8 +128,8 @@ void Trainer::resume(const checkpoint::Content& content) {
   saved_step_ = step_;
 
   const auto rank = static_cast<size_t>(parts_.host.rank());
-  if (content.world_size == parts_.host.size() && content.ranks.size() > rank) {
-    const NamedTensors& own = content.ranks[rank];
+  if (snapshot.world_size == parts_.host.size() && snapshot.ranks.size() > rank) {
+    const NamedTensors& own = snapshot.ranks[rank];
     restore_local_buffers(model, own);
     for (const auto& [name, tensor] : generators(parts_.device)) {
       const at::Tensor* saved = find(own, name);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 
 namespace dtrain::train {
@@ -11,11 +12,12 @@ namespace {
 
 constexpr int kVersion = 3;
 
-// JSON numbers are doubles to many readers: 64-bit words travel as hexadecimal text.
-std::string hex(uint64_t word) {
-  char text[19];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(word));
-  return text;
+// Many readers take JSON's numbers for doubles: words of 64 bits are stored as hexadecimal text.
+uint64_t word(const nlohmann::json& json) {
+  const auto text = json.get<std::string>();
+  const std::optional<uint64_t> value = parse_hex(text);
+  if (!value) throw CheckpointError(str("state.json has '", text, "' in the place of a hexadecimal number"));
+  return *value;
 }
 
 // NaN, for which JSON has no number, is null.
@@ -54,7 +56,7 @@ TrainingState from_json(const std::string& text) {
     TrainingState s;
     s.step = json.at("step");
     s.global_batch = json.at("global_batch");
-    s.ledger = std::stoull(json.at("ledger").get<std::string>(), nullptr, 16);
+    s.ledger = word(json.at("ledger"));
     s.metric = json.at("metric");
     s.evaluation_owed = json.at("evaluation_owed");
     s.watch = {number(json.at("best")), json.at("best_step"), number(json.at("early_stop").at("bar")),
@@ -62,15 +64,13 @@ TrainingState from_json(const std::string& text) {
     const nlohmann::json& plateau = json.at("plateau");
     s.plateau = {number(plateau.at("best")), plateau.at("bad"), plateau.at("factor")};
     s.scaler = {json.at("scaler").at("scale"), json.at("scaler").at("growth_tracker"), json.at("scaler").at("skipped")};
-    s.data_checksum = std::stoull(json.at("data").at("checksum").get<std::string>(), nullptr, 16);
-    s.splits_checksum = std::stoull(json.at("data").at("splits").get<std::string>(), nullptr, 16);
+    s.data_checksum = word(json.at("data").at("checksum"));
+    s.splits_checksum = word(json.at("data").at("splits"));
     s.torch_version = json.at("torch");
     s.config_yaml = json.at("config");
     return s;
   } catch (const nlohmann::json::exception& e) {
     throw CheckpointError(str("state.json cannot be read: ", e.what()));
-  } catch (const std::logic_error& e) {
-    throw CheckpointError(str("state.json has a misshapen number: ", e.what()));
   }
 }
 

@@ -1,9 +1,9 @@
-// A file system that fails at its k-th call, for every k until a save gets through: whatever the moment, the newest
+// A file system that fails at its k-th call, for every k until a save succeeds: wherever the failure occurs, the newest
 // checkpoint that verifies is the old one or the new one, whole.
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/contents.h"
+#include "checkpoint/snapshots.h"
 #include "checkpoint/store.h"
 #include "core/error.h"
 #include "support/temp_dir.h"
@@ -11,12 +11,12 @@
 namespace dtrain::checkpoint {
 namespace {
 
-using testing::content_of;
 using testing::expect_equal;
 using testing::names_in;
+using testing::snapshot_of;
 using testing::TempDir;
 
-enum class Fault { kOnce, kFromThenOn };  // one call fails; or all from that one on, as if the process had died there
+enum class Fault { kOnce, kFromThenOn };  // one call fails; or that one and all later ones, as if the process had died
 
 class FaultyFileSystem : public FileSystem {
  public:
@@ -26,26 +26,26 @@ class FaultyFileSystem : public FileSystem {
   void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) override {
     if (!fails()) return real_file_system().write_durably(path, bytes);
     if (calls_ == fail_at_) real_file_system().write_durably(path, bytes.first(bytes.size() / 2));
-    throw OutputError("no write");
+    throw OutputError("cannot write");
   }
   void sync_folder(const std::filesystem::path& folder) override {
-    if (fails()) throw OutputError("no sync");
+    if (fails()) throw OutputError("cannot sync");
     real_file_system().sync_folder(folder);
   }
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
-    if (fails()) throw OutputError("no rename");
+    if (fails()) throw OutputError("cannot rename");
     real_file_system().rename(from, to);
   }
   void create_folders(const std::filesystem::path& folder) override {
-    if (fails()) throw OutputError("no folder");
+    if (fails()) throw OutputError("cannot create folder");
     real_file_system().create_folders(folder);
   }
   void remove_all(const std::filesystem::path& path) override {
     if (!fails()) return real_file_system().remove_all(path);
-    if (calls_ == fail_at_ && std::filesystem::exists(path)) {  // half of it goes
+    if (calls_ == fail_at_ && std::filesystem::exists(path)) {  // removes a part of it
       real_file_system().remove_all(std::filesystem::directory_iterator(path)->path());
     }
-    throw OutputError("no removal");
+    throw OutputError("cannot remove");
   }
 
  private:
@@ -56,8 +56,8 @@ class FaultyFileSystem : public FileSystem {
   int calls_ = 0;
 };
 
-// Saves `second` over `first` with a fault at each call in turn. Returns how many calls a whole save takes.
-int try_every_fault(const Content& first, const Content& second, const Content& third, Fault fault) {
+// Saves `second` over `first` with a fault at call 1, 2, ... Returns the number of calls of a whole save.
+int try_every_fault(const Snapshot& first, const Snapshot& second, const Snapshot& third, Fault fault) {
   for (int fail_at = 1;; ++fail_at) {
     SCOPED_TRACE("fault at call " + std::to_string(fail_at));
     const TempDir folder;
@@ -73,10 +73,10 @@ int try_every_fault(const Content& first, const Content& second, const Content& 
     Store after(folder.path(), real_file_system(), 1);
     const auto newest = after.newest(nullptr);
     if (!newest) {
-      ADD_FAILURE() << "nothing is left";
+      ADD_FAILURE() << "no checkpoint verifies";
       return fail_at;
     }
-    const Content found = Store::load(*newest);
+    const Snapshot found = Store::load(*newest);
     expect_equal(found, saved || found.state_json == second.state_json ? second : first);
 
     after.save(third);
@@ -89,15 +89,15 @@ int try_every_fault(const Content& first, const Content& second, const Content& 
 TEST(CheckpointFaults, ANewStep) {
   for (const Fault fault : {Fault::kOnce, Fault::kFromThenOn}) {
     // Two folders, seven files, sync, rename, sync; then the older one is renamed and removed.
-    EXPECT_EQ(try_every_fault(content_of(1), content_of(2), content_of(3), fault), 13);
+    EXPECT_EQ(try_every_fault(snapshot_of(1), snapshot_of(2), snapshot_of(3), fault), 13);
   }
 }
 
 TEST(CheckpointFaults, TheSameStepAgain) {
-  Content again = content_of(2);
+  Snapshot again = snapshot_of(2);
   again.state_json = "again";
   for (const Fault fault : {Fault::kOnce, Fault::kFromThenOn}) {
-    EXPECT_EQ(try_every_fault(content_of(2), again, content_of(3), fault), 14);
+    EXPECT_EQ(try_every_fault(snapshot_of(2), again, snapshot_of(3), fault), 14);
   }
 }
 

@@ -1,4 +1,4 @@
-"""Python's safetensors library opens our files and we open its: bit-equal, every type, scalars and empty tensors too."""
+"""Python's safetensors library and dtrain read each other's files bit for bit: every type, scalars, empty tensors."""
 
 import pathlib
 import subprocess

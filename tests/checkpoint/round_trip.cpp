@@ -1,5 +1,5 @@
-// Reads the safetensors file IN and writes it to OUT: a step of python_reads_it.py. Prints each tensor's name, and
-// writes a channels_last and a transposed tensor of its own to OUT.own.
+// round_trip IN OUT, for python_reads_it.py: reads the safetensors file IN, prints the names of its tensors and writes
+// them to OUT. Writes other tensors, one with channels_last and one transposed, to OUT.own.
 
 #include "checkpoint/safetensors.h"
 #include "core/file_system.h"

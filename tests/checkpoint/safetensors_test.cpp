@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/contents.h"
 #include "checkpoint/inspect.h"
 #include "checkpoint/safetensors_header.h"
+#include "checkpoint/snapshots.h"
 #include "core/error.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
@@ -55,12 +55,12 @@ TEST(Safetensors, TensorsLieOnTheirOwnAlignment) {
   }
 }
 
-TEST(Safetensors, NothingIsAFileToo) {
+TEST(Safetensors, AFileCanBeEmpty) {
   EXPECT_TRUE(from_safetensors(to_safetensors({}), "m").tensors.empty());
   EXPECT_EQ(from_safetensors(to_safetensors({}, {{"a", "b"}}), "m").metadata.at("a"), "b");
 }
 
-TEST(Safetensors, AFileAndItsBytesAreTheSame) {
+TEST(Safetensors, ReadsAFileAsItReadsItsBytes) {
   const testing::TempDir folder;
   const std::vector<std::byte> bytes = to_safetensors(one_of_each(), {{"a", "b"}});
   real_file_system().write_durably(folder / "m", bytes);
@@ -82,7 +82,7 @@ TEST(Safetensors, TruncationAnywhereIsFound) {
   }
 }
 
-TEST(Safetensors, WhatCannotBeWrittenIsNamed) {
+TEST(Safetensors, RefusesToWriteWithTheTensorsName) {
   testing::expect_error<Error>(
       [] {
         to_safetensors({{"c", at::zeros({1}, at::kComplexFloat)}});

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <random>
 
-#include "checkpoint/contents.h"
 #include "checkpoint/inspect.h"
+#include "checkpoint/snapshots.h"
 #include "core/error.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
@@ -16,10 +16,10 @@
 namespace dtrain::checkpoint {
 namespace {
 
-using testing::content_of;
 using testing::expect_equal;
 using testing::expect_error;
 using testing::names_in;
+using testing::snapshot_of;
 using testing::TempDir;
 
 using Names = std::vector<std::string>;
@@ -40,11 +40,11 @@ void flip(const std::filesystem::path& file, int64_t bit) {
 TEST(CheckpointStore, LoadsWhatWasSaved) {
   const TempDir folder;
   Store store = real_store(folder / "run/checkpoints");
-  const std::filesystem::path path = store.save(content_of(1234, 3));
+  const std::filesystem::path path = store.save(snapshot_of(1234, 3));
   EXPECT_EQ(path, folder / "run/checkpoints/step_00001234");
   EXPECT_EQ(names_in(path), (Names{"MANIFEST.json", "model.safetensors", "optimizer.safetensors", "rank_0.safetensors",
                                    "rank_1.safetensors", "rank_2.safetensors", "state.json"}));
-  expect_equal(Store::load(path), content_of(1234, 3));
+  expect_equal(Store::load(path), snapshot_of(1234, 3));
   EXPECT_EQ(store.newest(nullptr), path);
 }
 
@@ -59,32 +59,32 @@ TEST(CheckpointStore, AnAbsentOrEmptyFolderHasNone) {
 TEST(CheckpointStore, KeepsTheLastAndTheProtected) {
   const TempDir folder;
   Store store = real_store(folder.path(), 2);
-  for (const int64_t step : {10, 20, 30}) store.save(content_of(step));
+  for (const int64_t step : {10, 20, 30}) store.save(snapshot_of(step));
   EXPECT_EQ(names_in(folder.path()), (Names{"step_00000020", "step_00000030"}));
   store.protect(20);
-  for (const int64_t step : {40, 50, 60}) store.save(content_of(step));
+  for (const int64_t step : {40, 50, 60}) store.save(snapshot_of(step));
   EXPECT_EQ(names_in(folder.path()), (Names{"step_00000020", "step_00000050", "step_00000060"}));
   store.protect(60);
-  store.save(content_of(70));
+  store.save(snapshot_of(70));
   EXPECT_EQ(names_in(folder.path()), (Names{"step_00000060", "step_00000070"}));
-  store.save(content_of(80));
-  store.save(content_of(90));
+  store.save(snapshot_of(80));
+  store.save(snapshot_of(90));
   EXPECT_EQ(names_in(folder.path()), (Names{"step_00000060", "step_00000080", "step_00000090"}));
 }
 
 TEST(CheckpointStore, OrdersByNumberNotByName) {
   const TempDir folder;
   Store store = real_store(folder.path());
-  store.save(content_of(99'999'999));
-  store.save(content_of(100'000'000));
+  store.save(snapshot_of(99'999'999));
+  store.save(snapshot_of(100'000'000));
   EXPECT_EQ(store.newest(nullptr), folder / "step_100000000");
 }
 
 TEST(CheckpointStore, TheSameStepAgainReplaces) {
   const TempDir folder;
   Store store = real_store(folder.path());
-  store.save(content_of(5, 1));
-  Content other = content_of(5, 2);
+  store.save(snapshot_of(5, 1));
+  Snapshot other = snapshot_of(5, 2);
   other.state_json = "other";
   store.save(other);
   EXPECT_EQ(names_in(folder.path()), Names{"step_00000005"});
@@ -94,7 +94,7 @@ TEST(CheckpointStore, TheSameStepAgainReplaces) {
 TEST(CheckpointStore, NewestSkipsTheDamagedAndSaysWhy) {
   const TempDir folder;
   Store store = real_store(folder.path());
-  for (const int64_t step : {1, 2, 3}) store.save(content_of(step));
+  for (const int64_t step : {1, 2, 3}) store.save(snapshot_of(step));
   flip(folder / "step_00000003/model.safetensors", 1000);
   std::filesystem::remove(folder / "step_00000002/rank_1.safetensors");
   std::vector<Skipped> skipped;
@@ -109,9 +109,9 @@ TEST(CheckpointStore, NewestSkipsTheDamagedAndSaysWhy) {
 TEST(CheckpointStore, ASaveBelowADamagedNewerOneSurvives) {
   const TempDir folder;
   Store store = real_store(folder.path(), 1);
-  store.save(content_of(200));
+  store.save(snapshot_of(200));
   std::filesystem::create_directories(folder / "step_00000300");
-  store.save(content_of(250));
+  store.save(snapshot_of(250));
   EXPECT_EQ(names_in(folder.path()), (Names{"step_00000250", "step_00000300"}));
   EXPECT_EQ(store.newest(nullptr), folder / "step_00000250");
 }
@@ -119,7 +119,7 @@ TEST(CheckpointStore, ASaveBelowADamagedNewerOneSurvives) {
 TEST(CheckpointStore, EveryFlippedBitIsFound) {
   const TempDir folder;
   Store store = real_store(folder.path());
-  const std::filesystem::path path = store.save(content_of(7));
+  const std::filesystem::path path = store.save(snapshot_of(7));
   std::mt19937_64 random(1);
   for (const std::string& name : names_in(path)) {
     const auto bits = static_cast<int64_t>(std::filesystem::file_size(path / name)) * 8;
@@ -136,7 +136,7 @@ TEST(CheckpointStore, EveryFlippedBitIsFound) {
 TEST(CheckpointStore, TruncatedAndMissingFilesAreFound) {
   const TempDir folder;
   Store store = real_store(folder.path());
-  const std::filesystem::path path = store.save(content_of(7));
+  const std::filesystem::path path = store.save(snapshot_of(7));
   for (const std::string& name : names_in(path)) {
     const uintmax_t size = std::filesystem::file_size(path / name);
     const std::string text = read_text(path / name);
@@ -154,13 +154,13 @@ TEST(CheckpointStore, TruncatedAndMissingFilesAreFound) {
 TEST(CheckpointStore, AManifestOfAnotherStepOrOtherFilesIsRefused) {
   const TempDir folder;
   Store store = real_store(folder.path());
-  std::filesystem::rename(store.save(content_of(7)), folder / "step_00000008");
+  std::filesystem::rename(store.save(snapshot_of(7)), folder / "step_00000008");
   expect_error<CheckpointError>([&] { Store::verify(folder / "step_00000008"); }, {"step_00000008", "step 7"});
   std::filesystem::rename(folder / "step_00000008", folder / "best");
-  EXPECT_NO_THROW(Store::verify(folder / "best")) << "a copy under a name of the user's is fine";
+  EXPECT_NO_THROW(Store::verify(folder / "best")) << "a copy with a name that the user chose is fine";
 }
 
-TEST(CheckpointStore, WhatItDidNotNameIsNeverTouched) {
+TEST(CheckpointStore, NeverTouchesOtherNames) {
   const TempDir folder;
   const Names foreign{"best",
                       "step_5",
@@ -174,31 +174,31 @@ TEST(CheckpointStore, WhatItDidNotNameIsNeverTouched) {
   std::ofstream(folder / "step_00000002") << "a file, not a folder";
   std::filesystem::create_directory_symlink("/", folder / "step_00000003");
   Store store = real_store(folder.path(), 1);
-  store.save(content_of(10));
-  store.save(content_of(11));
+  store.save(snapshot_of(10));
+  store.save(snapshot_of(11));
   Names expected = foreign;
   expected.insert(expected.end(), {"step_00000002", "step_00000003", "step_00000011"});
   std::sort(expected.begin(), expected.end());
   EXPECT_EQ(names_in(folder.path()), expected);
 }
 
-TEST(CheckpointStore, TheFirstSaveClearsWhatDeadRunsLeft) {
+TEST(CheckpointStore, TheFirstSaveCleansUpAfterInterruptedRuns) {
   const TempDir folder;
-  real_store(folder.path()).save(content_of(3));
+  real_store(folder.path()).save(snapshot_of(3));
   std::filesystem::rename(folder / "step_00000003", folder / "step_00000003.old-0123456789abcdef");
   std::filesystem::create_directories(folder / "step_00000004.tmp-0123456789abcdef/x");
   Store store = real_store(folder.path());
   EXPECT_EQ(store.newest(nullptr), folder / "step_00000003.old-0123456789abcdef");
-  EXPECT_EQ(names_in(folder.path()).size(), 2u) << "looking must not change anything";
-  store.save(content_of(5));
+  EXPECT_EQ(names_in(folder.path()).size(), 2u) << "newest() must not change anything";
+  store.save(snapshot_of(5));
   EXPECT_EQ(names_in(folder.path()), (Names{"step_00000003", "step_00000005"}));
 }
 
 TEST(CheckpointStore, AFullDiskLeavesOlderOnesAndNothingHalf) {
   const TempDir folder;
   Store store = real_store(folder.path());
-  store.save(content_of(1));
-  Content big = content_of(2);
+  store.save(snapshot_of(1));
+  Snapshot big = snapshot_of(2);
   big.optimizer = {{"big", at::zeros({1 << 20}, at::kFloat)}};
   const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
@@ -209,13 +209,13 @@ TEST(CheckpointStore, AFullDiskLeavesOlderOnesAndNothingHalf) {
   ::setrlimit(RLIMIT_FSIZE, &old);
   ::signal(SIGXFSZ, old_handler);
   EXPECT_EQ(names_in(folder.path()), Names{"step_00000001"});
-  expect_equal(Store::load(*store.newest(nullptr)), content_of(1));
+  expect_equal(Store::load(*store.newest(nullptr)), snapshot_of(1));
 }
 
-TEST(InspectCheckpoint, TellsWhatIsInAFolderAndVerifies) {
+TEST(InspectCheckpoint, ListsTheFilesOfAFolderAndVerifies) {
   const TempDir folder;
   Store store = real_store(folder.path());
-  const std::filesystem::path path = store.save(content_of(1234));
+  const std::filesystem::path path = store.save(snapshot_of(1234));
   const std::string text = inspect_checkpoint(path, true);
   for (const char* part : {"1 234", "world size  2", "model.safetensors", "2 tensors, 25 elements of F32, I64",
                            "network = headpose_cnn", "all 5 files match"}) {

@@ -84,13 +84,13 @@ TEST(RowOutputTest, AReaderThatHasGoneIsSaid) {
   const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   RowOutput output(pipe);
   ::close(reader);
-  EXPECT_THAT(failure([&] { output.write("rows"); }), HasSubstr("Broken pipe: its reader has gone"));
+  EXPECT_THAT(failure([&] { output.write("rows"); }), HasSubstr("Broken pipe: its reader is gone"));
 }
 
 TEST(RowOutputTest, PlacesThatCannotBe) {
   const testing::TempDir folder;
   EXPECT_THAT(failure([&] { RowOutput output(folder.path()); }), HasSubstr("is a folder"));
-  EXPECT_THAT(failure([&] { RowOutput output(folder / "none/rows.csv"); }), HasSubstr("make its folder first"));
+  EXPECT_THAT(failure([&] { RowOutput output(folder / "none/rows.csv"); }), HasSubstr("create its folder first"));
 }
 
 }  // namespace

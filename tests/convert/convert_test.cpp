@@ -366,7 +366,7 @@ TEST_F(Convert, AFullDiskKeepsWhatIsDone) {
     try {
       convert("300wlp", narrow);
     } catch (const OutputError& error) {
-      const bool said = std::string(error.what()).find("What is done so far is kept") != std::string::npos;
+      const bool said = std::string(error.what()).find("what is done so far is kept") != std::string::npos;
       ::_exit(said ? 73 : 1);
     } catch (...) {
     }

@@ -57,7 +57,7 @@ TEST(FileLock, EndsWithItsProcess) {
   ::close(ready[1]);
 }
 
-TEST(FileLock, AFileThatCannotBeMadeIsSaid) {
+TEST(FileLock, ReportsAFileThatCannotBeCreated) {
   const testing::TempDir folder;
   EXPECT_THAT(refusal(folder / "none/lock"), HasSubstr("cannot open "));
 }

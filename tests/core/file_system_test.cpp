@@ -4,12 +4,12 @@
 #include <sys/stat.h>
 
 #include "core/error.h"
-#include "core/moving_files.h"
 #include "support/temp_dir.h"
 
 namespace dtrain {
 namespace {
 
+// The real file system, but no file can be renamed.
 class FailingRename : public FileSystem {
  public:
   void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) override {
@@ -17,7 +17,7 @@ class FailingRename : public FileSystem {
   }
   void sync_folder(const std::filesystem::path& folder) override { real_file_system().sync_folder(folder); }
   void rename(const std::filesystem::path&, const std::filesystem::path&) override {
-    throw OutputError("no rename today");
+    throw OutputError("cannot rename");
   }
   void create_folders(const std::filesystem::path& folder) override { real_file_system().create_folders(folder); }
   void remove_all(const std::filesystem::path& path) override { real_file_system().remove_all(path); }
@@ -45,26 +45,26 @@ TEST(WriteDurably, AFullDiskIsNamed) {
   }
 }
 
-TEST(MovingFiles, TellAfterEachPieceAndEachOperation) {
+TEST(MovingFiles, ReportEachPieceAndEachOperation) {
   const testing::TempDir folder;
-  int told = 0;
-  const auto files = make_moving_files([&] { ++told; }, 10);
+  int reports = 0;
+  const auto files = make_moving_files([&] { ++reports; }, 10);
   const std::string text = "in pieces of ten bytes: 35 of them.";
   files->write_durably(folder / "f", std::as_bytes(std::span(text)));
   EXPECT_EQ(read_text(folder / "f"), text);
-  EXPECT_EQ(told, 4);
+  EXPECT_EQ(reports, 4);
   files->write_durably(folder / "g", std::as_bytes(std::span(text)).first(10));
-  EXPECT_EQ(told, 5);
+  EXPECT_EQ(reports, 5);
   files->create_folders(folder / "d/e");
   files->rename(folder / "f", folder / "d/f");
   files->sync_folder(folder / "d");
   files->remove_all(folder / "d");
-  EXPECT_EQ(told, 9);
+  EXPECT_EQ(reports, 9);
   EXPECT_FALSE(std::filesystem::exists(folder / "d"));
   EXPECT_THROW(files->write_durably("/dev/full", std::as_bytes(std::span(text))), OutputError);
 }
 
-TEST(CheckNewFile, RefusesWhatAFileWouldPutAnEndTo) {
+TEST(CheckNewFile, RefusesWhatARenameWouldDestroy) {
   const testing::TempDir folder;
   const std::string pipe = (folder / "pipe").string();
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

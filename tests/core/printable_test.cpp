@@ -11,11 +11,11 @@ TEST(Printable, TextOfAnyLanguageStays) {
   }
 }
 
-TEST(Printable, WhatSteersATerminalIsEscaped) {
+TEST(Printable, ControlCharactersAreEscaped) {
   EXPECT_EQ(printable("a\nb\tc\rd"), "a\\nb\\tc\\rd");
   EXPECT_EQ(printable("\x1b[31mred"), "\\x1b[31mred");
   EXPECT_EQ(printable(std::string_view("\0\a\x7f", 3)), "\\x00\\x07\\x7f");
-  EXPECT_EQ(printable("\u009b31m"), "\\xc2\\x9b31m");  // the escape sequence's beginning in one character
+  EXPECT_EQ(printable("\u009b31m"), "\\xc2\\x9b31m");  // the start of an escape sequence as one character
 }
 
 TEST(Printable, BytesThatAreNotUtf8AreEscaped) {
@@ -23,10 +23,10 @@ TEST(Printable, BytesThatAreNotUtf8AreEscaped) {
                       "31m"),
             "\\x9b31m");
   EXPECT_EQ(printable("caf\xe9"), "caf\\xe9");     // Latin-1
-  EXPECT_EQ(printable("\xe6\x97"), "\\xe6\\x97");  // cut
-  EXPECT_EQ(printable("\xc0\x8a"), "\\xc0\\x8a");  // a line break, written too long
+  EXPECT_EQ(printable("\xe6\x97"), "\\xe6\\x97");  // truncated
+  EXPECT_EQ(printable("\xc0\x8a"), "\\xc0\\x8a");  // a line break in an overlong form
   EXPECT_EQ(printable("\xe0\x80\x8a"), "\\xe0\\x80\\x8a");
-  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // half a pair
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // a surrogate
   EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
 }
 

@@ -5,7 +5,7 @@
 namespace dtrain {
 namespace {
 
-TEST(Nearest, FindsTyposAndKeepsQuietOtherwise) {
+TEST(Nearest, FindsTyposAndNothingElse) {
   const std::vector<std::string> names = {"train.epochs", "train.batch_size", "optimizer.lr", "optimizer.weight_decay"};
   EXPECT_EQ(nearest("train.epoch", names), "train.epochs");
   EXPECT_EQ(nearest("optimiser.lr", names), "optimizer.lr");

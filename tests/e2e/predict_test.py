@@ -275,7 +275,7 @@ def failing_outputs_are_reported(folder):
         _, talk = predict(folder, ["d.h5", "--out", "/dev/full"], np=np_, code=73)
         assert talk.count("No space left on device") == 1, talk
         _, talk = predict(folder, ["d.h5", "--out", "none/rows.csv"], np=np_, code=73)
-        assert "none/rows.csv" in talk and "make its folder first" in talk, talk
+        assert "none/rows.csv" in talk and "create its folder first" in talk, talk
         for taken in ["old.csv", "d.h5"]:
             _, talk = predict(folder, ["d.h5", "--out", taken], np=np_, code=73)
             assert f"{taken} exists" in talk and "--force" in talk, talk
@@ -287,7 +287,7 @@ def failing_outputs_are_reported(folder):
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         talk = process.stderr.read().decode()
-        assert process.wait(120) == 73 and "its reader has gone" in talk, talk
+        assert process.wait(120) == 73 and "its reader is gone" in talk, talk
     runner.synth(folder / "long.h5", 1000)
     for ranks in ["", "mpirun -np 2 "]:
         line = f"set -o pipefail; {ranks}{runner.DTRAIN} predict runs/r long.h5 --batch-size 2 | head -1"

@@ -20,6 +20,9 @@ TEST(NamePatterns, MatchParametersAndTheLayersThatContainThem) {
     EXPECT_FALSE(matches_name(pattern, "layer1.0.conv1.weight")) << pattern;
   }
   EXPECT_FALSE(matches_name("layer1", "layer10.weight"));
+  EXPECT_FALSE(matches_name("layer[1]", "layer1.weight"));
+  EXPECT_TRUE(matches_name("layer[1]*", "layer[1]/a.weight"));
+  EXPECT_FALSE(matches_name("layer\\*", "layer*"));
 }
 
 TEST(Freeze, StopsParametersAndTheStatisticsOfTheirBatchNorm) {

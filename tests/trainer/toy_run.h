@@ -15,7 +15,7 @@
 #include "layers/batch_norm.h"
 #include "models/parameter_format.h"
 #include "support/memory_store.h"
-#include "train/content_transfer.h"
+#include "train/broadcast_snapshot.h"
 #include "train/overfit.h"
 #include "train/trainer.h"
 #include "data/order/splits.h"
@@ -206,9 +206,9 @@ inline std::vector<RankRun> run(const Scenario& setup) {
                          if (!setup.folder.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
                        }});
       if (setup.resume) {
-        std::optional<checkpoint::Content> content;
-        if (comm.rank() == 0) content = checkpoint::Store::load(*checkpoints->newest(nullptr));
-        trainer.resume(*broadcast_content(comm, content));
+        std::optional<checkpoint::Snapshot> snapshot;
+        if (comm.rank() == 0) snapshot = checkpoint::Store::load(*checkpoints->newest(nullptr));
+        trainer.resume(*broadcast_snapshot(comm, snapshot));
       }
       result.outcome = trainer.run();
       for (const at::Tensor& weight : task.model().parameters()) result.weights.push_back(weight.detach().clone());

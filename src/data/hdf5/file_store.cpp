@@ -2,19 +2,18 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <mutex>
 #include <thread>
 
 #include "core/check.h"
-#include "core/cores.h"
+#include "core/file_descriptor.h"
 #include "core/hash.h"
+#include "core/machine.h"
 #include "data/hdf5/layout.h"
 
 namespace dtrain::data {
@@ -22,29 +21,23 @@ namespace {
 
 class FileStore : public Store {
  public:
-  explicit FileStore(const Layout& layout) : layout_(layout), fd_(::open(layout.file.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) throw DataError(str(layout.file.string(), " cannot be opened: ", std::strerror(errno)));
-    try {
-      struct stat info {};
-      if (::fstat(fd_, &info) != 0 || info.st_size != layout.file_bytes) {
-        throw DataError(str(layout.file.string(), " changed while it was being opened"));
-      }
-      if (schema().input.variable()) {
-        input_offsets_ = row_offsets(layout_.inputs, layout_.input_offsets, schema().input, "/inputs");
-      }
-      if (schema().target.variable()) {
-        target_offsets_ = row_offsets(layout_.targets, layout_.target_offsets, schema().target, "/targets");
-      }
-      for (const auto& [name, extent] : layout_.splits) splits_[name] = read_all<int64_t>(extent, "/splits/" + name);
-      check_splits();
-    } catch (...) {
-      ::close(fd_);
-      throw;
+  explicit FileStore(const Layout& layout) : layout_(layout) {
+    if (const int code = file_.open(layout.file, O_RDONLY)) {
+      throw DataError(str(layout.file.string(), " cannot be opened: ", std::strerror(code)));
     }
+    struct stat info {};
+    if (::fstat(file_.get(), &info) != 0 || info.st_size != layout.file_bytes) {
+      throw DataError(str(layout.file.string(), " changed while it was being opened"));
+    }
+    if (schema().input.variable()) {
+      input_offsets_ = row_offsets(layout_.inputs, layout_.input_offsets, schema().input, "/inputs");
+    }
+    if (schema().target.variable()) {
+      target_offsets_ = row_offsets(layout_.targets, layout_.target_offsets, schema().target, "/targets");
+    }
+    for (const auto& [name, extent] : layout_.splits) splits_[name] = read_all<int64_t>(extent, "/splits/" + name);
+    check_splits();
   }
-  ~FileStore() override { ::close(fd_); }
-  FileStore(const FileStore&) = delete;
-  FileStore& operator=(const FileStore&) = delete;
 
   const Schema& schema() const override { return layout_.schema; }
   const std::filesystem::path& path() const override { return layout_.file; }
@@ -155,15 +148,11 @@ class FileStore : public Store {
   void read(const Extent& extent, int64_t position, std::span<std::byte> out, const std::string& dataset,
             int64_t id) const {
     DTRAIN_CHECK(position >= 0 && position + static_cast<int64_t>(out.size()) <= extent.bytes);
-    off_t offset = extent.offset + position;
-    while (!out.empty()) {
-      const ssize_t got = ::pread(fd_, out.data(), out.size(), offset);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw DataError(str(where(dataset, id), " cannot be read: ", std::strerror(errno)));
-      if (got == 0) throw DataError(str(where(dataset, id), " cannot be read: the file became shorter while in use"));
-      out = out.subspan(static_cast<size_t>(got));
-      offset += got;
-    }
+    const int code = file_.read_all_at(out, extent.offset + position);
+    if (code == 0) return;
+    throw DataError(
+        str(where(dataset, id), " cannot be read: ",
+            code == FileDescriptor::kEndOfFile ? "the file became shorter while in use" : std::strerror(code)));
   }
 
   template <typename T>
@@ -236,7 +225,7 @@ class FileStore : public Store {
   }
 
   const Layout layout_;
-  const int fd_;
+  FileDescriptor file_;
   std::vector<int64_t> input_offsets_, target_offsets_;  // in rows, one more than samples; empty: fixed size
   std::map<std::string, std::vector<int64_t>> splits_;
 };

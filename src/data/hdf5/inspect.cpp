@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "core/strings.h"
 #include "data/hdf5/file_store.h"
@@ -117,12 +118,6 @@ int64_t count_groups(const Store& store) {
   std::set<int64_t> groups;
   for (int64_t id = 0; id < store.schema().samples; ++id) groups.insert(store.group(id));
   return static_cast<int64_t>(groups.size());
-}
-
-std::string hex(uint64_t value) {
-  std::ostringstream out;
-  out << std::hex << value;
-  return std::string(16 - out.str().size(), '0') + out.str();
 }
 
 }  // namespace

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/number_text.h"
 #include "data/hdf5/h5_handles.h"
 
 namespace dtrain::data {
@@ -189,12 +189,9 @@ class Prober {
     const auto found = layout_.attributes.find(name);
     if (found == layout_.attributes.end()) refuse(layout_.file, str(" lacks the root attribute `", name, "`"));
     const std::string& text = found->second;
-    Integer value = 0;
-    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (code != std::errc() || end != text.data() + text.size()) {
-      refuse(layout_.file, str(": the root attribute `", name, "` is \"", text, "\", must be an integer"));
-    }
-    return value;
+    const std::optional<Integer> value = parse_number<Integer>(text);
+    if (!value) refuse(layout_.file, str(": the root attribute `", name, "` is \"", text, "\", must be an integer"));
+    return *value;
   }
 
   void expect_hard_link(const std::string& path) const {

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <functional>
 #include <system_error>
 #include <utility>
 
 #include "core/check.h"
+#include "core/file_descriptor.h"
 #include "core/file_system.h"
 #include "core/hash.h"
 #include "data/hdf5/h5_handles.h"
@@ -26,7 +26,7 @@ class FileWriter : public Writer {
   FileWriter(const std::filesystem::path& file, const Schema& schema, const std::vector<int64_t>& input_rows,
              const std::vector<int64_t>& target_rows)
       : file_(file),
-        temporary_(str(file.string(), ".tmp", ::getpid())),
+        temporary_(temporary_name(file)),
         schema_(schema),
         checksums_(static_cast<size_t>(schema.samples)),
         written_(static_cast<size_t>(schema.samples)),
@@ -63,11 +63,10 @@ class FileWriter : public Writer {
     write_at(checksums_at_, std::as_bytes(std::span(checksums_)));
     write_at(group_, std::as_bytes(std::span(extras.group)));
     write_index(extras);
-    if (::fsync(fd_) != 0) fail("fsync", errno);
-    if (::close(std::exchange(fd_, -1)) != 0) fail("close", errno);
-    real_file_system().rename(temporary_, file_);
+    if (const int code = out_.sync()) fail_to_write("fsync", temporary_, code);
+    if (const int code = out_.close()) fail_to_write("close", temporary_, code);
+    put_in_place(real_file_system(), temporary_, file_);
     finished_ = true;
-    real_file_system().sync_folder(file_.has_parent_path() ? file_.parent_path() : ".");
   }
 
  private:
@@ -101,18 +100,12 @@ class FileWriter : public Writer {
     write_at(stored.values_at + first * row_bytes, bytes);
   }
 
-  [[noreturn]] void fail(const std::string& operation, int code) const {
-    const char* advice = code == ENOSPC || code == EDQUOT || code == EFBIG
-                             ? ". Free some space, or write to another disk with --out"
-                             : "";
-    throw OutputError(str("cannot ", operation, " ", temporary_.string(), ": ", std::strerror(code), advice));
-  }
   [[noreturn]] void fail_hdf5(const std::string& operation) const {
     throw OutputError(str("cannot ", operation, " ", temporary_.string(), ": ", h5::last_error()));
   }
 
   void remove_temporary() noexcept {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+    out_.close();
     ::unlink(temporary_.c_str());
   }
 
@@ -167,22 +160,16 @@ class FileWriter : public Writer {
 
   // The disk gives all blocks now, so that a full one is known before hours of converting.
   void open_and_reserve() {
-    fd_ = ::open(temporary_.c_str(), O_RDWR | O_CLOEXEC);
-    if (fd_ < 0) fail("open", errno);
+    if (const int code = out_.open(temporary_, O_RDWR)) fail_to_write("open", temporary_, code);
     struct stat info {};
-    if (::fstat(fd_, &info) != 0) fail("stat", errno);
-    const int code = ::posix_fallocate(fd_, 0, info.st_size);
-    if (code != 0) fail(str("reserve ", human_bytes(static_cast<double>(info.st_size)), " for"), code);
+    if (::fstat(out_.get(), &info) != 0) fail_to_write("stat", temporary_, errno);
+    if (const int code = ::posix_fallocate(out_.get(), 0, info.st_size)) {
+      fail_to_write(str("reserve ", human_bytes(static_cast<double>(info.st_size)), " for"), temporary_, code);
+    }
   }
 
   void write_at(int64_t offset, std::span<const std::byte> bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), offset);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail("write", errno);
-      bytes = bytes.subspan(static_cast<size_t>(written));
-      offset += written;
-    }
+    if (const int code = out_.write_all_at(bytes, offset)) fail_to_write("write", temporary_, code);
   }
 
   void check(const Extras& extras) const {
@@ -274,7 +261,7 @@ class FileWriter : public Writer {
   std::vector<unsigned char> written_;
   Stored inputs_, targets_;
   int64_t checksums_at_ = 0, group_ = 0;  // offsets in the file
-  int fd_ = -1;
+  FileDescriptor out_;
   bool finished_ = false;
 };
 

@@ -1,24 +1,23 @@
 #include "tasks/classify/class_weights.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 
 #include "core/error.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 
 namespace dtrain::tasks {
 namespace {
 
 double number(const std::string& text) {
-  double value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0) {
+  const std::optional<double> value = parse_number<double>(text);
+  if (!value || !std::isfinite(*value) || *value < 0) {
     throw ConfigError(
         str("train.class_weights: '", text, "' is no number of at least 0; none, balanced or a list such as 1,0.5,2"));
   }
-  return value;
+  return *value;
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "config/model_defaults.h"
 #include "core/check.h"
 #include "core/error.h"
-#include "core/shortest.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 #include "layers/dropout.h"
 #include "layers/masked_noise.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-// A small dtrain file with known content: 5 x 4 images whose bytes, and targets, are functions of the sample's id.
+// A small dtrain file with known content: images of 5 x 4 pixels. Their bytes and targets are functions of the id.
 
 #include <filesystem>
 #include <memory>

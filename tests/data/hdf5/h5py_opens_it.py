@@ -1,4 +1,4 @@
-"""A data file written by dtrain opens in h5py with no help, and holds what docs/file_formats.md says, to the bit."""
+"""h5py opens a data file written by dtrain, which holds exactly what docs/file_formats.md says."""
 
 import pathlib
 import subprocess

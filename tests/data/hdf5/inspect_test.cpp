@@ -13,7 +13,7 @@
 namespace dtrain::data {
 namespace {
 
-TEST(InspectData, TellsWhatIsInside) {
+TEST(InspectData, ListsWhatTheFileHolds) {
   const testing::TempDir folder;
   Writer::Extras extras = testing::extras_of(1200);
   extras.splits = {{"test", {1, 2, 3}}, {"train", {7, 8}}};
@@ -40,7 +40,7 @@ TEST(InspectData, VerifiesOnlyWhenAsked) {
   EXPECT_THROW(inspect_data(folder / "d.h5", true), DataError);
 }
 
-TEST(InspectData, TheMeanIsOfTheNumbers) {
+TEST(InspectData, TheMeanIsThatOfTheNumbers) {
   const testing::TempDir folder;
   const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", testing::small_schema(4));
   for (int64_t id = 0; id < 4; ++id) {

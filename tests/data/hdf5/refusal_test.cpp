@@ -1,5 +1,5 @@
-// Every way in which a file may not be a whole dtrain data set, and the message that names it. Each test takes a good
-// file and spoils one thing, with the HDF5 library where the spoiled file is still HDF5.
+// Every way in which a file can fail to be a complete dtrain data set, and the message that says so. Each test damages
+// one thing in a good file, with the HDF5 library if the damaged file is still HDF5.
 
 #include <gtest/gtest.h>
 #include <hdf5.h>
@@ -9,11 +9,11 @@
 
 #include "core/error.h"
 #include "data/hdf5/data_set.h"
+#include "data/hdf5/file_store.h"
 #include "data/hdf5/h5_handles.h"
 #include "data/hdf5/row_set.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
-#include "data/hdf5/file_store.h"
 
 namespace dtrain::data {
 namespace {
@@ -90,7 +90,7 @@ TEST_F(Refusal, NotHdf5) {
   expect_refusal({"not an HDF5 file", "dtrain convert"});
 }
 
-TEST_F(Refusal, TruncatedAtEveryPlace) {
+TEST_F(Refusal, TruncatedAnywhere) {
   const uintmax_t size = std::filesystem::file_size(file);
   for (uintmax_t kept = 0; kept < size; kept += size / 97) {
     testing::write_data_set(file, 6, testing::extras_of(6));
@@ -208,7 +208,7 @@ TEST_F(Refusal, NeverWritten) {
   expect_refusal({"/inputs", "never written"});
 }
 
-TEST_F(Refusal, AClaimOfMoreBytesThanExist) {
+TEST_F(Refusal, MoreBytesThanTheFileHas) {
   replace("/inputs", H5T_STD_U8LE, {6, 1 << 20, 1 << 20, 3}, nullptr,
           [](hid_t creation) { H5Pset_alloc_time(creation, H5D_ALLOC_TIME_LATE); });
   expect_refusal({"/inputs"});
@@ -235,14 +235,14 @@ class RowsRefusal : public Refusal {
   }
 };
 
-TEST_F(RowsRefusal, NothingOfTheUnspoiled) { EXPECT_NO_THROW(open_file(file)); }
+TEST_F(RowsRefusal, AcceptsTheGoodFile) { EXPECT_NO_THROW(open_file(file)); }
 
-TEST_F(RowsRefusal, OffsetsThatDoNotBeginAtZero) {
+TEST_F(RowsRefusal, OffsetsThatDoNotStartAtZero) {
   replace_offsets("/inputs/offsets", {1, 4, 5, 12, 15, 22, 24});
   expect_refusal({"/inputs/offsets", "begins with 1", "dtrain convert"});
 }
 
-TEST_F(RowsRefusal, OffsetsThatGoDown) {
+TEST_F(RowsRefusal, OffsetsThatDecrease) {
   replace_offsets("/targets/offsets", {0, 4, 12, 5, 15, 22, 24});
   expect_refusal({"/targets/offsets", "goes down from 12 to 5 at sample 2"});
 }
@@ -252,7 +252,7 @@ TEST_F(RowsRefusal, OffsetsBeyondTheRows) {
   expect_refusal({"/inputs/offsets", "ends with 25", "24 rows"});
 }
 
-TEST_F(RowsRefusal, RowsThatNoSampleHas) {
+TEST_F(RowsRefusal, RowsOfNoSample) {
   replace_offsets("/inputs/offsets", {0, 4, 5, 12, 15, 22, 23});
   expect_refusal({"/inputs/offsets", "ends with 23", "24 rows"});
 }
@@ -292,7 +292,7 @@ TEST_F(RowsRefusal, RowsOfMoreBytesThanAFileCanHave) {
   expect_refusal({"/inputs/values", "claims the shape", "more bytes than a file"});
 }
 
-TEST_F(RowsRefusal, TargetsThatAreNoClassesOrOrders) {
+TEST_F(RowsRefusal, TargetsThatAreNeitherClassesNorOrders) {
   replace("/targets/values", H5T_IEEE_F32LE, {24});
   expect_refusal({"/targets", "float32 [rows]", "int64 [rows]"});
   replace("/targets", H5T_STD_U8LE, {6});
@@ -306,7 +306,7 @@ TEST_F(RowsRefusal, MissingParts) {
   expect_refusal({"/inputs/values", "missing"});
 }
 
-TEST_F(RowsRefusal, TruncatedAtEveryPlace) {
+TEST_F(RowsRefusal, TruncatedAnywhere) {
   const uintmax_t size = std::filesystem::file_size(file);
   for (uintmax_t kept = 0; kept < size; kept += size / 97) {
     testing::write_row_set(file, true, testing::extras_of(6));

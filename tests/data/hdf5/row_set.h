@@ -1,7 +1,7 @@
 #pragma once
 
-// A small dtrain file of samples that differ in their number of rows: rows of 3 values, and either an order (one target
-// per row) or a class. All are functions of the sample's id.
+// A small dtrain file of samples with different numbers of rows of 3 values. The target is an order (one value per row)
+// or a class. All are functions of the id.
 
 #include <filesystem>
 #include <memory>

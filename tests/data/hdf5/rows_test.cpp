@@ -3,12 +3,12 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "data/hdf5/file_store.h"
 #include "data/hdf5/inspect.h"
 #include "data/hdf5/layout.h"
 #include "data/hdf5/row_set.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
-#include "data/hdf5/file_store.h"
 
 namespace dtrain::data {
 namespace {
@@ -19,7 +19,7 @@ using testing::kRowCounts;
 using testing::TempDir;
 using testing::write_row_set;
 
-TEST(Rows, GiveBackWhatWasWritten) {
+TEST(Rows, ReturnWhatWasWritten) {
   const TempDir folder;
   for (const bool orders : {true, false}) {
     write_row_set(folder / "d.h5", orders, extras_of(6));
@@ -42,7 +42,7 @@ TEST(Rows, GiveBackWhatWasWritten) {
   }
 }
 
-TEST(Rows, ASampleMayHaveNone) {
+TEST(Rows, ASampleCanHaveNone) {
   const TempDir folder;
   const auto writer = Writer::create(folder / "d.h5", testing::row_schema(true, 3), {0, 2, 0}, {0, 2, 0});
   const std::vector<float> values{1, 2, 3, 4, 5, 6};
@@ -58,7 +58,7 @@ TEST(Rows, ASampleMayHaveNone) {
   EXPECT_NO_THROW(store->verify());
 }
 
-TEST(Rows, AWriterIsHeldToWhatItWasPromised) {
+TEST(Rows, AWriterRefusesOtherSizesThanAnnounced) {
   const TempDir folder;
   const auto create = [&](std::vector<int64_t> input_rows, std::vector<int64_t> target_rows) {
     return Writer::create(folder / "d.h5", testing::row_schema(true, 2), input_rows, target_rows);
@@ -98,8 +98,8 @@ TEST(Rows, VerifyFindsDamageInValuesAndOffsets) {
   }
 }
 
-// Samples of equal bytes on both sides of a border: only the index knows that it moved.
-TEST(Rows, VerifyFindsABorderThatMovedUnseen) {
+// The samples on both sides of the boundary have equal bytes, so that only the checksum of the index can tell.
+TEST(Rows, VerifyFindsAMovedBoundaryBetweenEqualBytes) {
   const TempDir folder;
   Schema schema{"sequence", {Element::kFloat32, {kVariable, 1}}, {Element::kInt64, {}}, 2, 0};
   const std::vector<float> values{5, 5};
@@ -116,7 +116,7 @@ TEST(Rows, VerifyFindsABorderThatMovedUnseen) {
   EXPECT_NE(write("a.h5", {1, 1}), write("b.h5", {2, 0}));
 }
 
-TEST(InspectRows, TellsLengthsAndClasses) {
+TEST(InspectRows, ListsLengthsAndClasses) {
   const TempDir folder;
   Writer::Extras extras = extras_of(6);
   extras.attributes["class_names"] = "walk\nrun\nstand still";
@@ -127,7 +127,7 @@ TEST(InspectRows, TellsLengthsAndClasses) {
                            "class 0 walk: 2", "class 2 stand still: 2", "all 6 samples match"}) {
     EXPECT_NE(sequences.find(part), std::string::npos) << part << " is not in\n" << sequences;
   }
-  EXPECT_EQ(sequences.find("class_names"), std::string::npos) << "told already";
+  EXPECT_EQ(sequences.find("class_names"), std::string::npos) << "it is printed already";
 
   extras.attributes["class_names"] = "walk\nrun";
   write_row_set(folder / "s.h5", false, extras);

@@ -32,7 +32,7 @@ void overwrite(const std::filesystem::path& file, int64_t offset, char byte) {
   ASSERT_TRUE(stream.flush());
 }
 
-TEST(Store, GivesBackWhatWasWritten) {
+TEST(Store, ReturnsWhatWasWritten) {
   const TempDir folder;
   Writer::Extras extras = extras_of(7);
   extras.splits = {{"train", {6, 0, 2}}, {"test", {1}}, {"val", {}}};
@@ -67,7 +67,7 @@ TEST(Store, GivesBackWhatWasWritten) {
   EXPECT_NO_THROW(store->verify());
 }
 
-// What the first version of the format gave: files of images keep their checksums for ever.
+// The values of the first version of the format, which files of images keep.
 TEST(Store, ChecksumsOfImagesAreThoseOfTheFirstVersion) {
   const TempDir folder;
   Writer::Extras extras = extras_of(7);

@@ -1,5 +1,5 @@
-// Writes a small data set of the tests to the path given: what h5py_opens_it.py reads. Usage: write_data_set OUT
-// [orders|classes]; without the second, images.
+// write_data_set OUT [orders|classes], for h5py_opens_it.py: writes a small data set to OUT. Without a second argument
+// its samples are images.
 
 #include <string>
 

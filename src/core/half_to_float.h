@@ -1,6 +1,6 @@
 #pragma once
 
-// IEEE 754 half precision, as files keep it. Pure.
+// IEEE 754 half precision as it is stored in files.
 
 #include <bit>
 #include <cmath>
@@ -8,10 +8,10 @@
 
 namespace dtrain {
 
-// The float32 of the same value (every one has one); NaN keeps its payload.
-inline float from_half(uint16_t bits) {
+// The float32 of the same value, which always exists. NaN keeps its payload.
+inline float half_to_float(uint16_t bits) {
   const uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31, fraction = bits & 1023;
-  if (exponent == 0) {  // zero and subnormals: fraction × 2^-24
+  if (exponent == 0) {  // zero and subnormal numbers: fraction × 2^-24
     const float size = std::ldexp(static_cast<float>(fraction), -24);
     return sign ? -size : size;
   }

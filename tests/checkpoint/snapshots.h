@@ -1,6 +1,6 @@
 #pragma once
 
-// Small contents for checkpoints, different for each step and in each part.
+// Small snapshots, different for each step and in each part.
 
 #include <gtest/gtest.h>
 
@@ -8,20 +8,20 @@
 
 namespace dtrain::testing {
 
-inline checkpoint::Content content_of(int64_t step, int world_size = 2) {
+inline checkpoint::Snapshot snapshot_of(int64_t step, int world_size = 2) {
   const auto value = static_cast<double>(step);
-  checkpoint::Content content;
-  content.step = step;
-  content.world_size = world_size;
-  content.model = {{"conv.weight", at::full({2, 3, 2, 2}, value, at::kFloat)},
-                   {"bn.num_batches_tracked", at::full({}, step, at::kLong)}};
-  content.model_metadata = {{"network", "headpose_cnn"}, {"step", std::to_string(step)}};
-  content.optimizer = {{"conv.weight.exp_avg", at::full({2, 3, 2, 2}, value / 2, at::kDouble)}};
-  content.state_json = "{\"step\": " + std::to_string(step) + "}";
+  checkpoint::Snapshot snapshot;
+  snapshot.step = step;
+  snapshot.world_size = world_size;
+  snapshot.model = {{"conv.weight", at::full({2, 3, 2, 2}, value, at::kFloat)},
+                    {"bn.num_batches_tracked", at::full({}, step, at::kLong)}};
+  snapshot.model_metadata = {{"network", "headpose_cnn"}, {"step", std::to_string(step)}};
+  snapshot.optimizer = {{"conv.weight.exp_avg", at::full({2, 3, 2, 2}, value / 2, at::kDouble)}};
+  snapshot.state_json = "{\"step\": " + std::to_string(step) + "}";
   for (int rank = 0; rank < world_size; ++rank) {
-    content.ranks.push_back({{"cpu_generator", at::full({16}, (step + rank) % 251, at::kByte)}});
+    snapshot.ranks.push_back({{"cpu_generator", at::full({16}, (step + rank) % 251, at::kByte)}});
   }
-  return content;
+  return snapshot;
 }
 
 inline void expect_equal(const checkpoint::NamedTensors& a, const checkpoint::NamedTensors& b) {
@@ -33,7 +33,7 @@ inline void expect_equal(const checkpoint::NamedTensors& a, const checkpoint::Na
   }
 }
 
-inline void expect_equal(const checkpoint::Content& a, const checkpoint::Content& b) {
+inline void expect_equal(const checkpoint::Snapshot& a, const checkpoint::Snapshot& b) {
   EXPECT_EQ(a.step, b.step);
   EXPECT_EQ(a.world_size, b.world_size);
   EXPECT_EQ(a.model_metadata, b.model_metadata);

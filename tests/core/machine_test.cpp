@@ -1,4 +1,4 @@
-#include "core/cores.h"
+#include "core/machine.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -18,6 +18,11 @@ TEST(UsableCores, AreThoseOfTheAffinityMask) {
   ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
   EXPECT_EQ(usable_cores(), 1);
   ASSERT_EQ(::sched_setaffinity(0, sizeof all, &all), 0);
+}
+
+TEST(HostName, IsKnown) {
+  EXPECT_NE(host_name(), "");
+  EXPECT_EQ(host_name().find('\0'), std::string::npos);
 }
 
 }  // namespace

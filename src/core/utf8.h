@@ -1,0 +1,18 @@
+#pragma once
+
+// UTF-8 as Unicode defines it: no overlong forms, no surrogates, nothing above U+10FFFF.
+
+#include <cstddef>
+#include <string_view>
+
+namespace dtrain {
+
+// The bytes of the character that `text` begins with; 0 if it begins with none, or is empty.
+size_t utf8_character(std::string_view text);
+
+size_t find_not_utf8(std::string_view text);  // the first byte that belongs to no character; npos if all do
+inline bool is_utf8(std::string_view text) { return find_not_utf8(text) == std::string_view::npos; }
+
+size_t count_characters(std::string_view text);  // of UTF-8
+
+}  // namespace dtrain

@@ -1,0 +1,41 @@
+#include "core/utf8.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace dtrain {
+namespace {
+
+TEST(Utf8, KnowsItsCharacters) {
+  EXPECT_EQ(utf8_character(""), 0u);
+  EXPECT_EQ(utf8_character("a\xff"), 1u);
+  EXPECT_EQ(utf8_character(std::string_view("\0", 1)), 1u);
+  EXPECT_EQ(utf8_character("ü"), 2u);
+  EXPECT_EQ(utf8_character("日本"), 3u);
+  EXPECT_EQ(utf8_character("🦊"), 4u);
+  for (const char* last :
+       {"\u007f", "\u0080", "\u07ff", "\u0800", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff"}) {
+    EXPECT_EQ(find_not_utf8(last), std::string_view::npos) << last;
+  }
+}
+
+TEST(Utf8, FindsWhatIsNone) {
+  for (const char* bad :
+       {"\x80", "\xff", "\xfe", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xed\xbf\xbf",
+        "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe2\x82", "\xe2\x82 ", "\xc3"}) {
+    EXPECT_EQ(utf8_character(bad), 0u) << bad;
+    EXPECT_EQ(find_not_utf8("ü" + std::string(bad) + "a"), 2u) << bad;
+    EXPECT_FALSE(is_utf8(bad));
+  }
+  EXPECT_TRUE(is_utf8("größer ÷ ×"));
+  EXPECT_TRUE(is_utf8(""));
+}
+
+TEST(Utf8, CountsCharactersNotBytes) {
+  EXPECT_EQ(count_characters(""), 0u);
+  EXPECT_EQ(count_characters("größer 🦊"), 8u);
+}
+
+}  // namespace
+}  // namespace dtrain
