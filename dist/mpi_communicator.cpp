@@ -10,7 +10,6 @@
 #include "core/check.h"
 #include "dist/backoff.h"
 #include "dist/comm_thread.h"
-#include "dist/host_reduce.h"
 #include "dist/mpi_check.h"
 
 namespace dtrain::dist {

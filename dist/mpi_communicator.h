@@ -4,7 +4,7 @@
 // and it polls rather than blocks, so that abort() frees it and that a rank waiting for a late one leaves the core to
 // others.
 //
-// all_reduce: every rank gets its slice from all, sums it in rank order (host_reduce.h) and gives the sum to all;
+// all_reduce: every rank gets its slice from all, sums it in rank order (reduce_in_rank_order) and gives the sum to all;
 // tensors of at most `direct_bytes` go to everyone whole, which is one exchange instead of two. Either way the result
 // depends on the inputs alone, not on timing or topology.
 

@@ -20,7 +20,7 @@
 #include "data/hdf5/file_store.h"
 #include "data/loader/sample_check.h"
 #include "data/order/splits.h"
-#include "dist/bytes.h"
+#include "dist/agree.h"
 #include "models/models.h"
 #include "train/device.h"
 #include "train/evaluate.h"

@@ -29,7 +29,7 @@
 #include "data/loader/sample_check.h"
 #include "data/order/splits.h"
 #include "data/store.h"
-#include "dist/bytes.h"
+#include "dist/agree.h"
 #include "export/int8.h"
 #include "export/networks.h"
 #include "export/onnx_file.h"

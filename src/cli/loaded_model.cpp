@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/strings.h"
-#include "dist/bytes.h"
+#include "dist/agree.h"
 #include "models/state.h"
 #include "train/content_transfer.h"
 #include "train/training_state.h"

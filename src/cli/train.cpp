@@ -26,7 +26,8 @@
 #include "data/loader/sample_check.h"
 #include "data/order/splits.h"
 #include "diagnose/verdict.h"
-#include "dist/bytes.h"
+#include "dist/agree.h"
+#include "dist/object_collectives.h"
 #include "dist/make_communicator.h"
 #include "dist/watchdog.h"
 #include "models/models.h"
@@ -50,13 +51,13 @@ struct Request {
 
 std::vector<RankPlace> gather_places(dist::Communicator& host, const RankPlace& mine) {
   std::vector<RankPlace> places;
-  for (const std::string& theirs : dist::all_gather_text(host, to_json(mine)))
+  for (const std::string& theirs : dist::all_gather_object(host, to_json(mine)))
     places.push_back(place_from_json(theirs));
   return places;
 }
 
 std::vector<diagnose::PhaseSeconds> gather_phases(dist::Communicator& host, const diagnose::PhaseSeconds& mine) {
-  return dist::all_gather_values(host, std::vector{mine});
+  return dist::all_gather_object(host, mine);
 }
 
 // The resolved configuration of this run: on a resume, the saved one with what was given now laid over it.
@@ -103,7 +104,7 @@ int train(Launched& launched, Request& request) {
       plan = plan_run(request.loaded.config);
       if (plan.checkpoint) content = checkpoint::Store::load(*plan.checkpoint);
     });
-    plan.name = dist::broadcast_text(host, plan.name);
+    plan.name = dist::broadcast_object(host, plan.name);
     plan.folder = std::filesystem::path(request.loaded.config.run.folder) / plan.name;
     content = train::broadcast_content(host, content);
   }

@@ -6,7 +6,8 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "dist/bytes.h"
+#include "dist/agree.h"
+#include "dist/object_collectives.h"
 #include "models/state.h"
 #include "train/norm_buffers.h"
 #include "train/trainer.h"
@@ -57,7 +58,7 @@ checkpoint::Content Trainer::content() {
   NamedTensors own = generators(parts_.device);
   for (auto& buffer : copy_buffers(model, "local.")) own.push_back(std::move(buffer));
   own.emplace_back("samples_seen", at::tensor({samples_seen_}, at::kLong));
-  const auto states = dist::all_gather_bytes(parts_.host, checkpoint::to_safetensors(own));
+  const auto states = dist::all_gather_object(parts_.host, checkpoint::to_safetensors(own));
   const uint64_t ledger = consumed_by_all().ledger;
   const AveragedBuffers averaged(model, parts_.host, samples_seen_);  // collective too
   if (parts_.host.rank() != 0) return content;

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "dist/thread_communicator.h"
+#include "support/thread_world.h"
 
 namespace dtrain::dist {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/random.h"
 #include "core/strings.h"
 #include "dist/gradient_reducer.h"
-#include "dist/thread_communicator.h"
+#include "support/thread_world.h"
 #include "train/clip.h"
 #include "train/grad_scaler.h"
 #include "train/optimizer.h"

@@ -11,10 +11,10 @@
 #include <thread>
 
 #include "core/error.h"
-#include "dist/thread_communicator.h"
 #include "models/batch_norm.h"
 #include "models/state.h"
 #include "support/memory_store.h"
+#include "support/thread_world.h"
 #include "train/content_transfer.h"
 #include "train/overfit.h"
 #include "train/trainer.h"
