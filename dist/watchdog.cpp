@@ -14,7 +14,6 @@
 
 #include "core/check.h"
 #include "core/log.h"
-#include "dist/mpi_check.h"
 #include "dist/stall.h"
 
 namespace dtrain::dist {
