@@ -40,7 +40,7 @@ struct Process {
   pid_t parent = 0;
 };
 
-// /proc/PID/stat: pid (name) state parent ...; the name may hold anything, so it ends at the last bracket.
+// /proc/PID/stat: pid (name) state parent ...; the name may contain anything, so it ends at the last bracket.
 std::optional<Process> look_up(pid_t pid) {
   std::ifstream file(str("/proc/", pid, "/stat"));
   std::string line;
@@ -74,7 +74,7 @@ int topology(int core, const char* what) {
   return value;
 }
 
-Cores neighbours_side_by_side(Cores cores) {
+Cores sorted_by_place(Cores cores) {
   std::vector<std::tuple<int, int, int>> places;  // socket, core of the socket, thread
   for (const int core : cores)
     places.emplace_back(topology(core, "physical_package_id"), topology(core, "core_id"), core);
@@ -93,24 +93,25 @@ Cores share_of(std::span<const int> cores, int local_rank, int local_size) {
 
 CoreShare widen_affinity(const World& world) {
   const std::optional<Cores> own = allowed_cores(0);
-  if (!own)
-    return {static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))),
-            world.local_size};  // more than a mask has bits
+  if (!own) {
+    // The machine has more cores than a mask has bits.
+    return {static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))), world.local_size};
+  }
   const auto own_count = static_cast<int64_t>(own->size());
 
   std::optional<Cores> node = cores_of_mpirun();
   if (!node) {
-    const bool bound_apart = own_count * world.local_size <= ::sysconf(_SC_NPROCESSORS_ONLN);
-    if (world.local_size == 1 || bound_apart) return {static_cast<int>(own_count), 1};
+    const bool bound = own_count * world.local_size <= ::sysconf(_SC_NPROCESSORS_ONLN);
+    if (world.local_size == 1 || bound) return {static_cast<int>(own_count), 1};
     node = own;
   }
-  Cores share = share_of(neighbours_side_by_side(*node), world.local_rank, world.local_size);
+  Cores share = share_of(sorted_by_place(*node), world.local_rank, world.local_size);
   std::sort(share.begin(), share.end());
   const int ranks = static_cast<int>(node->size()) < world.local_size ? world.local_size : 1;
   if (share == *own || !allow(share)) return {static_cast<int>(own_count), ranks};
   if (world.rank == 0) {
     log::info(str("cores per rank: ", share.size(), " of the ", node->size(), " that ", world.local_size,
-                  world.local_size == 1 ? " rank" : " ranks", " on ", world.node, " may use (the launcher had given ",
+                  world.local_size == 1 ? " rank" : " ranks", " on ", world.node, " may use (the launcher gave ",
                   own_count, ")"));
   }
   return {static_cast<int>(share.size()), ranks};

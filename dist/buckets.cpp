@@ -38,7 +38,7 @@ std::vector<Bucket> plan_buckets(std::span<const ParamInfo> params, int64_t cap_
     open[param.dtype] = buckets.size();
     buckets.push_back({param.dtype, {index}, {0}, param.elements});
   }
-  // A bucket can leave when its last parameter is done: with one dtype this is the order of making already.
+  // A bucket can be sent when its last parameter is done. With one dtype the buckets are in this order already.
   std::stable_sort(buckets.begin(), buckets.end(),
                    [](const Bucket& a, const Bucket& b) { return a.params.back() > b.params.back(); });
   return buckets;

@@ -38,7 +38,7 @@ void CommThread::fail(std::string_view reason) noexcept {
 void CommThread::throw_if_failed() const {
   if (!failed()) return;
   const std::lock_guard lock(mutex_);
-  throw CommError(str("the ", name_, " communicator is of no more use: ", reason_));
+  throw CommError(str("the ", name_, " communicator can no longer be used: ", reason_));
 }
 
 void CommThread::run() {
@@ -54,7 +54,7 @@ void CommThread::run() {
     try {
       throw_if_failed();
       item.task();
-      item.task = nullptr;  // gives the tensors back before anyone hears that it is done
+      item.task = nullptr;  // releases its tensors before the waiter continues
       item.promise.set_value();
     } catch (const std::exception& error) {
       fail(error.what());

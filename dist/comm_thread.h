@@ -1,8 +1,8 @@
 #pragma once
 
 // The thread on which a communicator's operations run, one after the other in the order of issue. The first task that
-// throws, or fail(), ends it for good: what is queued then and all that comes later throws CommError with that reason.
-// Thread-safety: all methods may be called from any thread.
+// throws, or fail(), ends it permanently: queued and later tasks do not run, and their Work throws CommError with the
+// reason. Thread-safety: all methods may be called from any thread.
 
 #include <atomic>
 #include <condition_variable>
@@ -21,14 +21,14 @@ namespace dtrain::dist {
 class CommThread {
  public:
   explicit CommThread(std::string name);  // of the communicator, for messages
-  ~CommThread();                          // fails what is still queued; waits for the running task to notice
+  ~CommThread();                          // fails what is queued; waits until the running task has noticed or ended
   CommThread(const CommThread&) = delete;
   CommThread& operator=(const CommThread&) = delete;
 
   Work submit(std::function<void()> task);
   void fail(std::string_view reason) noexcept;
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
-  // A task that waits for others calls this while it waits.
+  // A task that waits for other ranks calls this repeatedly while it waits.
   void throw_if_failed() const;
 
  private:

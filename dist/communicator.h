@@ -1,25 +1,21 @@
 #pragma once
 
-// The one place where ranks meet. Tensors carry count, dtype and device; there are no raw counts.
-//
-// Contract of all_reduce: the same bits on every rank. Order: every rank issues the same operations in the same order.
-// Operations run in the order of issue, on the communicator's own stream or thread; Work::wait() orders the current
-// CUDA stream of the caller (CPU tensors: the host) after the operation. Tensors must be contiguous and stay alive
-// until then. dtypes: float64, float32, bfloat16, float16 (reduced in float32), int64, uint8 (no reduction). Errors:
-// CommError; after one, or after abort(), the communicator is of no more use. Thread-safety: one thread issues; abort()
-// may be called from any thread.
+// The one interface through which ranks exchange data: collectives on tensors, which carry count, dtype and device.
+// Implementations: MPI for host tensors, NCCL for GPUs, staged for GPU tensors that travel through the host. In tests,
+// threads of one process act as ranks (tests/support/thread_world.h).
 
 #include <torch/torch.h>
 
 #include <functional>
-#include <memory>
+#include <span>
 #include <string_view>
+#include <utility>
 
 namespace dtrain::dist {
 
 enum class ReduceOp { kSum, kMax, kMin };
 
-// Move-only receipt of one operation. wait() is idempotent and throws what the operation threw.
+// Move-only handle of one operation. wait() is idempotent and throws what the operation threw.
 class [[nodiscard]] Work {
  public:
   Work() = default;  // done already
@@ -34,6 +30,16 @@ class [[nodiscard]] Work {
   std::function<void()> wait_;
 };
 
+// Order: every rank issues the same operations in the same order. They run in that order on the
+// communicator's own stream or thread. Work::wait() orders the caller's current CUDA stream (for CPU tensors:
+// the host) after the operation.
+//
+// Tensors must be contiguous, must not overlap (`out` and `in`), and stay alive until wait(). Their dtypes are
+// float64, float32, bfloat16, float16, int64, and uint8, which cannot be reduced. The result of a reduction has
+// the same bits on every rank.
+//
+// Errors: CommError. After one, or after abort(), the communicator can no longer be used.
+// Thread-safety: one thread issues operations; abort() may be called from any thread.
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -43,7 +49,7 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Memory that this communicator reduces best (uninitialised). Plain here; shared or registered memory later.
+  // Uninitialized memory that this communicator reduces fastest. By default that is any memory.
   virtual at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) {
     return at::empty(sizes, options);
   }
@@ -59,5 +65,12 @@ class Communicator {
  private:
   int rank_, size_;
 };
+
+// The arithmetic of reductions on the host: out[i] = by_rank[0][i] op by_rank[1][i] op ..., in this order, so
+// that the result depends on the inputs alone. float16 and bfloat16 are reduced in float32 and rounded once,
+// int64 wraps around, and a NaN wins kMax and kMin. `out` may be one of the inputs. Throws Error for a dtype that
+// cannot be reduced. Pure.
+void reduce_in_rank_order(at::ScalarType dtype, ReduceOp op, std::span<const void* const> by_rank, void* out,
+                          int64_t elements);
 
 }  // namespace dtrain::dist

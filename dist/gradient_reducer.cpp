@@ -14,19 +14,20 @@ namespace dtrain::dist {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 constexpr int64_t kExtraElements = 2;  // sums of loss and weight, behind the gradients of the last bucket
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Steady::time_point start) { return std::chrono::duration<double>(Steady::now() - start).count(); }
 
 void check_parameters(const std::vector<NamedParameter>& parameters) {
   DTRAIN_CHECK(!parameters.empty(), "There is nothing to train.");
   std::map<const void*, std::string> seen;
   for (const auto& [name, tensor] : parameters) {
-    DTRAIN_CHECK(tensor.is_leaf() && tensor.requires_grad(), name, " is no leaf that requires a gradient.");
+    DTRAIN_CHECK(tensor.is_leaf() && tensor.requires_grad(), name, " is not a leaf that requires a gradient.");
     DTRAIN_CHECK(tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble, name, " is ",
-                 c10::toString(tensor.scalar_type()), "; lower precision is autocast's business.");
+                 c10::toString(tensor.scalar_type()),
+                 "; parameters are Float or Double, and autocast computes in lower precision.");
     DTRAIN_CHECK(tensor.device() == parameters[0].tensor.device(), name, " is on ", tensor.device().str());
     DTRAIN_CHECK(tensor.is_non_overlapping_and_dense(), name, " has gaps in memory; call contiguous() on it first.");
     const auto [first, added] = seen.emplace(tensor.unsafeGetTensorImpl(), name);
@@ -35,7 +36,7 @@ void check_parameters(const std::vector<NamedParameter>& parameters) {
   }
 }
 
-// All that has to be equal for the ranks' buckets to match, in one word.
+// A hash of all that has to be equal for the ranks' buckets to match.
 uint64_t fingerprint(const std::vector<NamedParameter>& parameters, const GradientReducer::Options& options) {
   uint64_t hash = keyed(options.cap_bytes, options.first_bytes, parameters.size());
   for (const auto& [name, tensor] : parameters) {
@@ -60,7 +61,6 @@ class GradientReducer::Impl {
       : all_(std::move(parameters)), gradients_(gradients), host_(host), options_(options) {
     check_parameters(all_);
     check_ranks_agree();
-    in_use_ = all_;
     used_.assign(all_.size(), false);
     ready_.assign(all_.size(), false);
     std::vector<size_t> everyone(all_.size());
@@ -83,14 +83,14 @@ class GradientReducer::Impl {
     sampled_ = sampled_ || has_samples;
     ready_.assign(all_.size(), false);
     if (!last) return;
-    armed_at_ = Clock::now();
+    armed_at_ = Steady::now();
     next_ = 0;
-    for (Flight& flight : flights_) flight.pending = flight.params.size();
-    if (agreed_ && !has_samples) launch_through(flights_.size());  // nothing more comes: let the other ranks go on
+    for (InFlightBucket& bucket : buckets_) bucket.pending = bucket.params.size();
+    if (agreed_ && !has_samples) launch_through(buckets_.size());  // nothing more will arrive, and other ranks wait
   }
 
   void add_loss(const at::Tensor& sum, const at::Tensor& weight) {
-    DTRAIN_CHECK(mode_ != Mode::kIdle && !(mode_ == Mode::kArmed && next_ == flights_.size()),
+    DTRAIN_CHECK(mode_ != Mode::kIdle && !(mode_ == Mode::kArmed && next_ == buckets_.size()),
                  "add_loss() belongs between arm() and backward.");
     const at::NoGradGuard no_grad;
     extras_.select(0, 0).add_(sum.detach().reshape({}));
@@ -99,40 +99,36 @@ class GradientReducer::Impl {
 
   void finish() {
     DTRAIN_CHECK(mode_ == Mode::kArmed, "finish() without arm(true).");
-    const auto start = Clock::now();
     check_arrivals();
-    if (!agreed_) agree();
-    launch_through(flights_.size());
-    for (Flight& flight : flights_) flight.work.wait();
+    if (!agreed_) agree_on_parameters();
+    launch_through(buckets_.size());
+    for (InFlightBucket& bucket : buckets_) bucket.work.wait();
     check_views();
     totals_.copy_(extras_);
     mode_ = Mode::kIdle;
     sampled_ = false;
-    wait_seconds_ = seconds_since(start);
   }
 
   void zero() {
-    for (Flight& flight : flights_) flight.buffer.zero_();
+    for (InFlightBucket& bucket : buckets_) bucket.buffer.zero_();
   }
 
   int64_t bytes_per_step() const {
     int64_t bytes = 0;
-    for (const Flight& flight : flights_) bytes += static_cast<int64_t>(flight.buffer.nbytes());
+    for (const InFlightBucket& bucket : buckets_) bytes += static_cast<int64_t>(bucket.buffer.nbytes());
     return bytes;
   }
 
-  std::vector<NamedParameter> all_, in_use_;
-  std::vector<std::string> unused_;
   std::vector<at::Tensor> flat_;
   at::Tensor totals_;
-  double seconds_to_first_bucket_ = 0, wait_seconds_ = 0;
+  double seconds_to_first_bucket_ = 0;
 
  private:
   enum class Mode { kIdle, kAccumulating, kArmed };
-  struct Flight {  // a bucket on its way
+  struct InFlightBucket {  // a bucket and the operation that sums it over ranks
     at::Tensor buffer;
     std::vector<size_t> params;
-    size_t pending = 0;  // parameters whose gradient of the last micro-step is still to come
+    size_t pending = 0;  // parameters whose gradient of the last micro-step has not arrived yet
     Work work;
   };
 
@@ -148,7 +144,7 @@ class GradientReducer::Impl {
     }
   }
 
-  // Buckets over `chosen` (indices into all_), zeroed, and their views as gradients.
+  // Makes zeroed buckets over `chosen` (indices into all_), whose views become the gradients.
   void lay_out(const std::vector<size_t>& chosen) {
     const at::NoGradGuard no_grad;
     std::vector<ParamInfo> infos;
@@ -157,56 +153,56 @@ class GradientReducer::Impl {
       infos.push_back({name, tensor.numel(), tensor.scalar_type()});
     }
     const std::vector<Bucket> plan = plan_buckets(infos, options_.cap_bytes, options_.first_bytes);
-    flights_.clear();
+    buckets_.clear();
     flat_.clear();
     views_.assign(all_.size(), at::Tensor());
-    flight_of_.assign(all_.size(), 0);
+    bucket_of_.assign(all_.size(), 0);
     for (const Bucket& bucket : plan) {
       const bool last = &bucket == &plan.back();
-      Flight flight;
-      flight.buffer = gradients_.allocate({bucket.elements + (last ? kExtraElements : 0)},
-                                          all_[0].tensor.options().dtype(bucket.dtype).requires_grad(false));
-      flight.buffer.zero_();
+      InFlightBucket in_flight;
+      in_flight.buffer = gradients_.allocate({bucket.elements + (last ? kExtraElements : 0)},
+                                             all_[0].tensor.options().dtype(bucket.dtype).requires_grad(false));
+      in_flight.buffer.zero_();
       for (size_t k = 0; k < bucket.params.size(); ++k) {
         const size_t i = chosen[bucket.params[k]];
         const at::Tensor& tensor = all_[i].tensor;
-        views_[i] = flight.buffer.as_strided(tensor.sizes(), tensor.strides(),
-                                             flight.buffer.storage_offset() + bucket.offsets[k]);
+        views_[i] = in_flight.buffer.as_strided(tensor.sizes(), tensor.strides(),
+                                                in_flight.buffer.storage_offset() + bucket.offsets[k]);
         tensor.mutable_grad() = views_[i];
-        flight_of_[i] = flights_.size();
-        flight.params.push_back(i);
+        bucket_of_[i] = buckets_.size();
+        in_flight.params.push_back(i);
       }
-      flat_.push_back(flight.buffer.narrow(0, 0, bucket.elements));
-      if (last) extras_ = flight.buffer.narrow(0, bucket.elements, kExtraElements);
-      flights_.push_back(std::move(flight));
+      flat_.push_back(in_flight.buffer.narrow(0, 0, bucket.elements));
+      if (last) extras_ = in_flight.buffer.narrow(0, bucket.elements, kExtraElements);
+      buckets_.push_back(std::move(in_flight));
     }
   }
 
   // The hook of parameter i: backward has added to its gradient.
   void arrived(size_t i) {
-    if (mode_ == Mode::kIdle) complain(i, "received a gradient outside of a step, without arm()");
-    if (!views_[i].defined()) complain(i, "received a gradient, though no rank used it at the first step");
+    if (mode_ == Mode::kIdle) report(i, "received a gradient outside of a step, without arm()");
+    if (!views_[i].defined()) report(i, "received a gradient, though no rank used it at the first step");
     used_[i] = true;
     if (mode_ != Mode::kArmed) return;
     if (ready_[i])
-      return complain(i, "received two gradients in one micro-step; its bucket may have left after the first");
+      return report(i, "received two gradients in one micro-step; its bucket may have left after the first");
     ready_[i] = true;
     if (!agreed_ || !views_[i].defined()) return;
-    --flights_[flight_of_[i]].pending;
+    --buckets_[bucket_of_[i]].pending;
     size_t filled = next_;
-    while (filled < flights_.size() && flights_[filled].pending == 0) ++filled;
+    while (filled < buckets_.size() && buckets_[filled].pending == 0) ++filled;
     launch_through(filled);
   }
 
-  // Sends the buckets before `end`, in order; a bucket never overtakes another.
+  // Sends the buckets before `end`, always in order.
   void launch_through(size_t end) {
     for (; next_ < end; ++next_) {
       if (next_ == 0) seconds_to_first_bucket_ = seconds_since(armed_at_);
-      flights_[next_].work = gradients_.all_reduce(flights_[next_].buffer, ReduceOp::kSum);
+      buckets_[next_].work = gradients_.all_reduce(buckets_[next_].buffer, ReduceOp::kSum);
     }
   }
 
-  void complain(size_t i, std::string_view what) {
+  void report(size_t i, std::string_view what) {
     if (problem_.empty()) problem_ = str("parameter ", all_[i].name, " on rank ", gradients_.rank(), " ", what);
   }
 
@@ -214,7 +210,7 @@ class GradientReducer::Impl {
     if (agreed_ && has_samples_) {
       for (size_t i = 0; i < all_.size(); ++i) {
         if (views_[i].defined() && !ready_[i]) {
-          complain(i, "received no gradient in the last micro-step, though it was in use at the first step");
+          report(i, "received no gradient in the last micro-step, though it was in use at the first step");
         }
       }
     }
@@ -223,8 +219,8 @@ class GradientReducer::Impl {
                     ". The network must use the same parameters, once per backward, in every step on every rank.");
   }
 
-  // The union over ranks of what this step's backward passes have reached is what is in use from now on.
-  void agree() {
+  // In use from now on is what the backward passes of this step have reached on any rank.
+  void agree_on_parameters() {
     const auto count = static_cast<int64_t>(all_.size());
     const at::Tensor mask = at::zeros({count + 1}, at::kLong);
     int64_t* flags = mask.data_ptr<int64_t>();
@@ -234,36 +230,35 @@ class GradientReducer::Impl {
     if (flags[count] == 0) return;  // no sample on any rank: ask again at the next step
     agreed_ = true;
     std::vector<size_t> chosen;
+    std::vector<std::string> unused;
     for (size_t i = 0; i < all_.size(); ++i) {
       if (flags[i] != 0) {
         chosen.push_back(i);
       } else {
-        unused_.push_back(all_[i].name);
+        unused.push_back(all_[i].name);
       }
     }
     if (chosen.empty()) throw Error("no parameter received a gradient: the loss does not depend on the network");
-    if (!unused_.empty()) leave_out_unused(chosen);
+    if (unused.empty()) return;
+    if (host_.rank() == 0 && options_.name_unused) {
+      log::warning(str(unused.size(), " of ", all_.size(),
+                       " parameters receive no gradient and stay unchanged: ", join(unused, ", ")));
+    }
+    keep_only(chosen);
   }
 
-  void leave_out_unused(const std::vector<size_t>& chosen) {
-    if (host_.rank() == 0 && options_.name_unused) {
-      log::warning(str("no gradient reaches ", unused_.size(), " of ", all_.size(),
-                       " parameters, which stay as they are: ", join(unused_, ", ")));
-    }
+  // Lays the buckets out anew, with the gradients and sums of this step.
+  void keep_only(const std::vector<size_t>& chosen) {
     const std::vector<at::Tensor> filled = views_;
     const at::Tensor extras = extras_;
     for (const auto& parameter : all_) parameter.tensor.mutable_grad() = at::Tensor();
     lay_out(chosen);
-    in_use_.clear();
-    for (const size_t i : chosen) {
-      views_[i].copy_(filled[i]);
-      in_use_.push_back(all_[i]);
-    }
+    for (const size_t i : chosen) views_[i].copy_(filled[i]);
     extras_.copy_(extras);
     if (totals_.scalar_type() != extras_.scalar_type()) totals_ = at::zeros_like(extras_);
   }
 
-  // A gradient that is no longer the view was added up elsewhere: what was sent is not what backward computed.
+  // If a gradient is no longer the view, backward has added to it elsewhere, and what was sent is wrong.
   void check_views() const {
     for (size_t i = 0; i < all_.size(); ++i) {
       if (!views_[i].defined()) continue;
@@ -275,18 +270,19 @@ class GradientReducer::Impl {
     }
   }
 
+  const std::vector<NamedParameter> all_;
   Communicator& gradients_;
   Communicator& host_;
   const Options options_;
-  std::vector<Flight> flights_;
+  std::vector<InFlightBucket> buckets_;
   std::vector<at::Tensor> views_;   // by parameter; undefined: unused
-  std::vector<size_t> flight_of_;   // by parameter
+  std::vector<size_t> bucket_of_;   // by parameter
   std::vector<bool> used_, ready_;  // by parameter: ever reached; reached in this micro-step
   at::Tensor extras_;
   Mode mode_ = Mode::kIdle;
   bool agreed_ = false, has_samples_ = false, sampled_ = false;  // this micro-step; any of this optimizer step
   size_t next_ = 0;                                              // bucket to be sent next
-  Clock::time_point armed_at_;
+  Steady::time_point armed_at_;
   std::string problem_;  // the first deviation, thrown by finish(): an exception must not cross autograd's threads
 };
 
@@ -301,10 +297,7 @@ void GradientReducer::zero() { impl_->zero(); }
 const std::vector<at::Tensor>& GradientReducer::flat() const { return impl_->flat_; }
 at::Tensor GradientReducer::loss_sum() const { return impl_->totals_.select(0, 0); }
 at::Tensor GradientReducer::weight_sum() const { return impl_->totals_.select(0, 1); }
-const std::vector<NamedParameter>& GradientReducer::parameters() const { return impl_->in_use_; }
-const std::vector<std::string>& GradientReducer::unused() const { return impl_->unused_; }
 int64_t GradientReducer::bytes_per_step() const { return impl_->bytes_per_step(); }
 double GradientReducer::seconds_to_first_bucket() const { return impl_->seconds_to_first_bucket_; }
-double GradientReducer::wait_seconds() const { return impl_->wait_seconds_; }
 
 }  // namespace dtrain::dist

@@ -1,16 +1,17 @@
 #pragma once
 
-// Owns the gradients: flat buckets whose views, with each parameter's own strides, are the parameters' .grad. On the
-// last micro-step of an optimizer step a bucket is sent as soon as backward has filled it, in one fixed order on all
-// ranks; on earlier micro-steps nothing travels. The last bucket to be sent has two extra elements: sums of loss and
-// weight.
+// Owns the gradients and sums them over ranks. Gradients live in flat buckets, and each parameter's .grad is a view of
+// its bucket with the parameter's own strides. On the last micro-step of an optimizer step a bucket is sent as soon as
+// backward has filled it, in one fixed order on all ranks; on earlier micro-steps nothing is sent. The last bucket has
+// two extra elements: the sums of loss and weight.
 //
-// The set of parameters in use is agreed at the first step on which a rank has samples (one host reduction; the buckets
-// of that step leave in finish()): unused ones are named once by rank 0 and left out of the buckets, then their grad is
-// undefined. A later deviation is a CommError of finish() naming parameter and rank; the rank that throws has to end
-// the job.
+// The ranks agree on the set of parameters in use at the first step in which a rank has samples (one host reduction;
+// the buckets of that step are sent by finish()). Unused parameters are named once by rank 0 and left out of the
+// buckets; their grad is undefined from then on. A later deviation is a CommError of finish() that names parameter and
+// rank; the rank that throws has to end the job.
 //
 // One step: for each micro-step { arm(); if it has samples { add_loss(); backward } } finish(); use; zero().
+//
 // Thread-safety: hooks run on autograd's thread for the device, everything else on the training thread.
 // Ownership: owns buckets and hooks (a tensor has one slot for such a hook); borrows the communicators.
 
@@ -36,32 +37,31 @@ class GradientReducer {
   struct Options {
     int64_t cap_bytes = 25 << 20;
     int64_t first_bytes = 1 << 20;
-    bool name_unused = true;  // rank 0 warns of parameters that no gradient reaches
+    bool name_unused = true;  // rank 0 warns about parameters that receive no gradient
   };
-  // `gradients` carries buckets; `host` (CPU tensors) agrees on the parameters in use. Parameters: float32 or float64
-  // leaves of one device, dense in memory, each listed once. CommError if the ranks' lists differ. Collective.
+  // `gradients` carries the buckets; `host` (CPU tensors) serves to agree on the parameters in use.
+  // Parameters are float32 or float64 leaves on one device, dense in memory, each listed once. CommError if
+  // the ranks' lists differ. Collective.
   GradientReducer(std::vector<NamedParameter> parameters, Communicator& gradients, Communicator& host, Options options);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  // Before each micro-step. Without samples no backward follows; on the last one this rank's part is then done and
-  // sent.
+  // Call it before each micro-step. Without samples no backward follows; on the last micro-step this rank then sends
+  // its buckets at once.
   void arm(bool last_micro_step, bool has_samples = true);
-  // Device scalars, accumulated over micro-steps in the gradients' dtype without host synchronisation. Before backward,
-  // because the bucket that carries them may leave during it.
+  // Device scalars, accumulated over micro-steps in the gradients' dtype without host synchronization. Call it before
+  // backward, because the bucket that carries them may be sent during backward.
   void add_loss(const at::Tensor& sum, const at::Tensor& weight);
-  void finish();  // after the last backward: all buckets are sums over ranks (on the current stream)
-  void zero();    // flat buckets and extra elements to zero; the views stay
+  // After the last backward: all buckets become sums over ranks (ordered on the current stream). Collective.
+  void finish();
+  void zero();  // flat buckets and extra elements become zero; the views stay
 
   const std::vector<at::Tensor>& flat() const;  // gradient part of each bucket, 1-D, zeros between parameters
   at::Tensor loss_sum() const;                  // device scalars of the last finish(), until the next one
   at::Tensor weight_sum() const;
-  const std::vector<NamedParameter>& parameters() const;  // those in use, in the given order
-  const std::vector<std::string>& unused() const;         // names left out, after the first finish()
-  int64_t bytes_per_step() const;                         // sent by this rank into all_reduce
-  double seconds_to_first_bucket() const;  // from arm(true) to the launch of the first bucket (straggler's clock)
-  double wait_seconds() const;  // of the last finish(): communication that backward did not hide (host clock)
+  int64_t bytes_per_step() const;          // sent by this rank into all_reduce
+  double seconds_to_first_bucket() const;  // from arm(true) to the launch of the first bucket, on the host's clock
 
  private:
   class Impl;

@@ -8,13 +8,13 @@
 #include "core/log.h"
 #include "dist/mpi_communicator.h"
 #include "dist/nccl_communicator.h"
+#include "dist/object_collectives.h"
 #include "dist/staged_communicator.h"
 
 namespace dtrain::dist {
 namespace {
 
-// Fixed width, so that one all_gather tells every rank all.
-struct DeviceCard {
+struct FixedRankDevice {
   char node[256] = "", uuid[64] = "", bus_id[64] = "";
 };
 
@@ -24,22 +24,15 @@ void put(char (&field)[size], const std::string& text) {
 }
 
 std::vector<RankDevice> devices_by_rank(Communicator& host, const World& world, at::Device device) {
-  DeviceCard card;
-  put(card.node, world.node);
+  FixedRankDevice mine;
+  put(mine.node, world.node);
   if (!device.is_cpu()) {
     const GpuIdentity identity = gpu_identity(device);
-    put(card.uuid, identity.uuid);
-    put(card.bus_id, identity.bus_id);
+    put(mine.uuid, identity.uuid);
+    put(mine.bus_id, identity.bus_id);
   }
-  const int64_t bytes = sizeof card;
-  const at::Tensor mine = at::empty({bytes}, at::kByte), all = at::empty({host.size() * bytes}, at::kByte);
-  std::memcpy(mine.data_ptr(), &card, sizeof card);
-  host.all_gather(all, mine).wait();
   std::vector<RankDevice> devices;
-  for (int rank = 0; rank < host.size(); ++rank) {
-    std::memcpy(&card, all.data_ptr<uint8_t>() + rank * bytes, sizeof card);
-    devices.push_back({card.node, card.uuid, card.bus_id});
-  }
+  for (const FixedRankDevice& d : all_gather_object(host, mine)) devices.push_back({d.node, d.uuid, d.bus_id});
   return devices;
 }
 
@@ -65,8 +58,8 @@ void check_one_kind(std::span<const RankDevice> by_rank) {
         by_rank[0].is_cpu() ? std::pair<size_t, size_t>(0, rank) : std::pair<size_t, size_t>(rank, 0);
     throw ConfigError(
         str("rank ", gpu, " on ", by_rank[gpu].node, " has a GPU and rank ", cpu, " on ", by_rank[cpu].node,
-            " has none: all ranks need one kind of device. Set device.type cpu, or start on nodes that all "
-            "have GPUs"));
+            " has none: all ranks need the same kind of device. Set device.type cpu, or use only nodes with "
+            "GPUs"));
   }
 }
 
@@ -80,8 +73,8 @@ BackendChoice choose_backend(const std::string& requested, std::span<const RankD
   if (requested == "mpi") {
     if (cpu) return {requested, ""};
     throw ConfigError(
-        "dist.backend mpi reduces tensors of the CPU, but the ranks train on GPUs: set dist.backend staged (GPU "
-        "tensors over MPI by way of the host), or device.type cpu");
+        "dist.backend mpi reduces CPU tensors, but the ranks train on GPUs: set dist.backend staged (GPU tensors over "
+        "MPI, through the host), or device.type cpu");
   }
   if (requested == "nccl") {
     if (cpu)
@@ -114,7 +107,7 @@ std::unique_ptr<Communicator> make_host_communicator(const World& world) {
 
 std::unique_ptr<Communicator> make_gradient_communicator(const config::Dist& dist, const World& world,
                                                          at::Device device) {
-  DTRAIN_CHECK(device.is_cpu() || device.has_index(), "which GPU?");
+  DTRAIN_CHECK(device.is_cpu() || device.has_index(), "a GPU needs an index");
   std::unique_ptr<Communicator> host = make_host_communicator(world);
   const BackendChoice choice = choose_backend(dist.backend, devices_by_rank(*host, world, device), nccl_available());
   if (world.rank == 0 && !choice.warning.empty()) log::warning(choice.warning);

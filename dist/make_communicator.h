@@ -1,6 +1,6 @@
 #pragma once
 
-// Which communicator carries what.
+// Chooses and makes the communicator for each purpose.
 
 #include <memory>
 #include <span>
@@ -12,16 +12,16 @@
 
 namespace dtrain::dist {
 
-// A communicator for host tensors (gathering states, agreeing on decisions). Its own duplicate of MPI_COMM_WORLD and
-// its own thread, so several may be used side by side. Collective.
+// A communicator for host tensors, to gather states and to agree on decisions. It has a duplicate of MPI_COMM_WORLD and
+// a thread of its own, so that several can be used side by side. Collective.
 std::unique_ptr<Communicator> make_host_communicator(const World&);
 
-// For gradients on `device`: mpi for CPU; nccl when every rank has a GPU of its own; staged (through the host) when
-// ranks share one GPU or LibTorch's NCCL is missing, with a one-line warning from rank 0. `dist.backend` overrides;
-// DeviceError or ConfigError if that is impossible. Collective.
+// A communicator for gradients on `device`: mpi for the CPU; nccl if every rank has a GPU of its own; staged (through
+// the host) if ranks share one GPU or LibTorch's NCCL is missing, with a one-line warning from rank 0. `dist.backend`
+// overrides this; DeviceError or ConfigError if what it asks for is impossible. Collective.
 std::unique_ptr<Communicator> make_gradient_communicator(const config::Dist&, const World&, at::Device device);
 
-// What a rank computes on. Empty strings: the CPU.
+// What a rank computes on. uuid and bus_id are empty for the CPU.
 struct RankDevice {
   std::string node, uuid, bus_id;
   bool is_cpu() const { return uuid.empty(); }
@@ -29,7 +29,7 @@ struct RankDevice {
 
 struct BackendChoice {
   std::string name;     // mpi | nccl | staged
-  std::string warning;  // why not the faster one; empty: it is
+  std::string warning;  // why a faster one cannot be used; empty: this is the fastest
 };
 
 // The decision of make_gradient_communicator, the same on every rank. Pure.

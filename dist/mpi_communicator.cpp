@@ -3,21 +3,19 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "core/check.h"
 #include "dist/backoff.h"
 #include "dist/comm_thread.h"
-#include "dist/host_reduce.h"
-#include "dist/mpi_check.h"
+#include "dist/world.h"
 
 namespace dtrain::dist {
 namespace {
 
 constexpr int kTag = 1;  // one is enough: MPI keeps the order of messages between two ranks
-constexpr int64_t kLargestPiece = int64_t{1} << 30;
+constexpr int64_t kLargestMessage = int64_t{1} << 30;
 
 int world_rank() {
   int rank = 0;
@@ -35,8 +33,8 @@ char* bytes_of(const at::Tensor& tensor) { return static_cast<char*>(tensor.data
 int64_t size_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
 
 void check_tensor(const at::Tensor& tensor) {
-  DTRAIN_CHECK(tensor.device().is_cpu() && tensor.is_contiguous(), "MPI moves contiguous host tensors, this one is on ",
-               tensor.device().str());
+  DTRAIN_CHECK(tensor.device().is_cpu() && tensor.is_contiguous(),
+               "MPI transfers contiguous host tensors; this one is on ", tensor.device().str());
 }
 
 // The part of `total` elements that rank `rank` reduces.
@@ -48,87 +46,135 @@ Slice slice_of(int64_t total, int rank, int size) {
   return {begin, total / size + (rank < total % size ? 1 : 0)};
 }
 
-// The messages of one exchange, all under way together.
+// `count` bytes as one element of an array whose elements lie `stride` bytes apart.
+class StridedBytes {
+ public:
+  StridedBytes(int count, int64_t stride) {
+    MPI_Datatype packed = MPI_DATATYPE_NULL;
+    check_mpi(MPI_Type_contiguous(count, MPI_BYTE, &packed), "MPI_Type_contiguous");
+    const int code = MPI_Type_create_resized(packed, 0, static_cast<MPI_Aint>(stride), &type_);
+    MPI_Type_free(&packed);
+    check_mpi(code, "MPI_Type_create_resized");
+    check_mpi(MPI_Type_commit(&type_), "MPI_Type_commit");
+  }
+  ~StridedBytes() { MPI_Type_free(&type_); }  // MPI keeps it until the operations that use it are done
+  StridedBytes(const StridedBytes&) = delete;
+  StridedBytes& operator=(const StridedBytes&) = delete;
+  MPI_Datatype get() const { return type_; }
+
+ private:
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
+
+// The MPI requests of one operation, all in flight together. Each transfer is cut into messages (message_size).
 class Exchange {
  public:
-  Exchange(MPI_Comm comm, const CommThread& thread, int64_t piece_bytes)
-      : comm_(comm), thread_(thread), piece_bytes_(piece_bytes) {}
+  Exchange(MPI_Comm comm, const CommThread& thread, int64_t smallest_message)
+      : comm_(comm), thread_(thread), smallest_message_(smallest_message) {}
   Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
 
   void send(const void* data, int64_t bytes, int to) {
-    for_pieces(bytes, [&](int64_t begin, int count) {
-      MPI_Request& request = requests_.emplace_back(MPI_REQUEST_NULL);
-      expected_.push_back({to, -1});
-      check_mpi(MPI_Isend(static_cast<const char*>(data) + begin, count, MPI_BYTE, to, kTag, comm_, &request),
+    for_messages(bytes, [&](int64_t begin, int count) {
+      check_mpi(MPI_Isend(static_cast<const char*>(data) + begin, count, MPI_BYTE, to, kTag, comm_,
+                          add({"sending to rank", to})),
                 "MPI_Isend");
     });
   }
 
   void receive(void* data, int64_t bytes, int from) {
-    for_pieces(bytes, [&](int64_t begin, int count) {
-      MPI_Request& request = requests_.emplace_back(MPI_REQUEST_NULL);
-      expected_.push_back({from, count});
-      check_mpi(MPI_Irecv(static_cast<char*>(data) + begin, count, MPI_BYTE, from, kTag, comm_, &request), "MPI_Irecv");
+    for_messages(bytes, [&](int64_t begin, int count) {
+      check_mpi(MPI_Irecv(static_cast<char*>(data) + begin, count, MPI_BYTE, from, kTag, comm_,
+                          add({"receiving from rank", from, count})),
+                "MPI_Irecv");
     });
   }
+
+  void broadcast(void* data, int64_t bytes, int root) {
+    for_messages(bytes, [&](int64_t begin, int count) {
+      check_mpi(MPI_Ibcast(static_cast<char*>(data) + begin, count, MPI_BYTE, root, comm_,
+                           add({"a broadcast from rank", root})),
+                "MPI_Ibcast");
+    });
+  }
+
+  // `bytes` of each rank, by rank, into `out`.
+  void all_gather(void* out, const void* in, int64_t bytes) {
+    for_messages(bytes, [&](int64_t begin, int count) {
+      const StridedBytes by_rank(count, bytes);
+      check_mpi(MPI_Iallgather(static_cast<const char*>(in) + begin, count, MPI_BYTE, static_cast<char*>(out) + begin,
+                               1, by_rank.get(), comm_, add({"an all_gather"})),
+                "MPI_Iallgather");
+    });
+  }
+
+  void barrier() { check_mpi(MPI_Ibarrier(comm_, add({"a barrier"})), "MPI_Ibarrier"); }
 
   void finish() {
     std::vector<int> done(requests_.size());
     std::vector<MPI_Status> statuses(requests_.size());
     Backoff backoff;
-    for (size_t left = requests_.size(); left > 0;) {
+    while (true) {
       thread_.throw_if_failed();
       int count = 0;
       const int code =
           MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, done.data(), statuses.data());
+      if (count == MPI_UNDEFINED) return;  // nothing is in flight any longer
+      const auto finished = static_cast<size_t>(count);
       if (code == MPI_ERR_IN_STATUS) {
-        for (int i = 0; i < count; ++i) check_mpi(statuses[i].MPI_ERROR, what(expected_[done[i]]));
+        for (size_t i = 0; i < finished; ++i) check_mpi(statuses[i].MPI_ERROR, transfer(done[i]).text());
       }
       check_mpi(code, "MPI_Testsome");
-      if (count == 0) {
+      for (size_t i = 0; i < finished; ++i) check_length(transfer(done[i]), statuses[i]);
+      if (finished == 0) {
         backoff.wait();
-        continue;
+      } else {
+        backoff.progressed();
       }
-      for (int i = 0; i < count; ++i) check_length(expected_[done[i]], statuses[i]);
-      left -= static_cast<size_t>(count);
-      backoff.progressed();
     }
   }
 
  private:
-  struct Message {
-    int peer, bytes;  // bytes -1: we send
+  struct Transfer {
+    const char* what;
+    int rank = -1;            // the other rank; -1: all of them
+    int expected_bytes = -1;  // of a message that arrives; -1: not known
+    std::string text() const { return rank < 0 ? what : str(what, " ", rank); }
   };
 
+  // The request of a transfer that is about to be issued.
+  MPI_Request* add(const Transfer& transfer) {
+    transfers_.push_back(transfer);
+    return &requests_.emplace_back(MPI_REQUEST_NULL);
+  }
+
+  const Transfer& transfer(int index) const { return transfers_[static_cast<size_t>(index)]; }
+
   template <typename Body>
-  void for_pieces(int64_t bytes, Body body) {
-    const int64_t piece = std::clamp(bytes / 64, piece_bytes_, kLargestPiece);
+  void for_messages(int64_t bytes, Body body) {
+    const int64_t size = message_size(bytes, smallest_message_);
     int64_t begin = 0;
     do {  // an empty tensor is a message too: the peer waits for it
-      const int64_t count = std::min(piece, bytes - begin);
+      const int64_t count = std::min(size, bytes - begin);
       body(begin, static_cast<int>(count));
       begin += count;
     } while (begin < bytes);
   }
 
-  static std::string what(const Message& message) {
-    return str(message.bytes < 0 ? "sending to rank " : "receiving from rank ", message.peer);
-  }
-
-  static void check_length(const Message& message, const MPI_Status& status) {
-    if (message.bytes < 0) return;
+  static void check_length(const Transfer& transfer, const MPI_Status& status) {
+    if (transfer.expected_bytes < 0) return;
     int received = 0;
     check_mpi(MPI_Get_count(&status, MPI_BYTE, &received), "MPI_Get_count");
-    if (received == message.bytes) return;
-    throw CommError(str("rank ", message.peer, " sent ", received, " bytes where ", message.bytes,
+    if (received == transfer.expected_bytes) return;
+    throw CommError(str("rank ", transfer.rank, " sent ", received, " bytes where ", transfer.expected_bytes,
                         " were expected: the ranks are not at the same operation"));
   }
 
   MPI_Comm comm_;
   const CommThread& thread_;
-  int64_t piece_bytes_;
+  int64_t smallest_message_;
   std::vector<MPI_Request> requests_;
-  std::vector<Message> expected_;
+  std::vector<Transfer> transfers_;
 };
 
 class MpiCommunicator final : public Communicator {
@@ -173,30 +219,25 @@ class MpiCommunicator final : public Communicator {
   Work all_gather(at::Tensor out, at::Tensor in) override {
     DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype(), "all_gather: ", in.numel(), " to ",
                  out.numel(), " elements on ", size(), " ranks");
-    return run({out, in}, [=, this] {
-      Exchange exchange = begin();
-      const int64_t bytes = size_of(in);
-      for_peers([&](int peer) { exchange.receive(bytes_of(out) + peer * bytes, bytes, peer); });
-      for_peers([&](int peer) { exchange.send(in.data_ptr(), bytes, peer); });
-      if (bytes > 0) std::memcpy(bytes_of(out) + rank() * bytes, in.data_ptr(), static_cast<size_t>(bytes));
-      exchange.finish();
-    });
+    return run({out, in},
+               [=, this] { exchange([&](Exchange& e) { e.all_gather(out.data_ptr(), in.data_ptr(), size_of(in)); }); });
   }
 
   Work broadcast(at::Tensor inout, int root) override {
     DTRAIN_CHECK(root >= 0 && root < size(), "broadcast from rank ", root, " of ", size());
-    return run({inout}, [=, this] { broadcast_by_tree(inout, root); });
+    return run({inout},
+               [=, this] { exchange([&](Exchange& e) { e.broadcast(inout.data_ptr(), size_of(inout), root); }); });
   }
 
   void barrier() override {
-    run({}, [this] { meet(); }).wait();
+    run({}, [this] { exchange([](Exchange& e) { e.barrier(); }); }).wait();
   }
   void abort(std::string_view reason) noexcept override { thread_->fail(reason); }
   std::string_view name() const override { return "mpi"; }
 
  private:
-  // Tensors of an operation that failed are never freed: messages of it may still read or write them, and MPI cannot
-  // take a sent message back. The process is about to end.
+  // Tensors of an operation that failed are never freed: its messages may still read or write them, and MPI cannot
+  // cancel a message that was sent. The process is about to end.
   Work run(std::vector<at::Tensor> tensors, std::function<void()> operation) {
     for (const at::Tensor& tensor : tensors) check_tensor(tensor);
     return thread_->submit([this, tensors = std::move(tensors), operation = std::move(operation)] {
@@ -211,9 +252,15 @@ class MpiCommunicator final : public Communicator {
     });
   }
 
-  Exchange begin() const { return Exchange(comm_, *thread_, options_.piece_bytes); }
+  // Runs what `issue` adds to an exchange, to its end.
+  template <typename Issue>
+  void exchange(Issue issue) const {
+    Exchange messages(comm_, *thread_, options_.message_bytes);
+    issue(messages);
+    messages.finish();
+  }
 
-  // Each rank begins with its right neighbour, so that no rank is flooded.
+  // Each rank begins with the next rank, so that no rank receives from all others at once.
   template <typename Body>
   void for_peers(Body body) const {
     for (int step = 1; step < size(); ++step) body((rank() + step) % size());
@@ -231,10 +278,10 @@ class MpiCommunicator final : public Communicator {
     for (int peer = 0; peer < size(); ++peer) {
       by_rank.push_back(peer == rank() ? bytes_of(inout) : received + peer * bytes);
     }
-    Exchange exchange = begin();
-    for_peers([&](int peer) { exchange.receive(received + peer * bytes, bytes, peer); });
-    for_peers([&](int peer) { exchange.send(inout.data_ptr(), bytes, peer); });
-    exchange.finish();
+    exchange([&](Exchange& e) {
+      for_peers([&](int peer) { e.receive(received + peer * bytes, bytes, peer); });
+      for_peers([&](int peer) { e.send(inout.data_ptr(), bytes, peer); });
+    });
     reduce_in_rank_order(inout.scalar_type(), op, by_rank, inout.data_ptr(), inout.numel());
   }
 
@@ -248,11 +295,10 @@ class MpiCommunicator final : public Communicator {
     for (int peer = 0; peer < size(); ++peer) {
       by_rank.push_back(peer == rank() ? bytes_of(in) + mine.begin * width : received + peer * mine.count * width);
     }
-    Exchange exchange = begin();
-    for_peers([&](int peer) { exchange.receive(received + peer * mine.count * width, mine.count * width, peer); });
-    for_peers(
-        [&](int peer) { exchange.send(bytes_of(in) + slice(peer).begin * width, slice(peer).count * width, peer); });
-    exchange.finish();
+    exchange([&](Exchange& e) {
+      for_peers([&](int peer) { e.receive(received + peer * mine.count * width, mine.count * width, peer); });
+      for_peers([&](int peer) { e.send(bytes_of(in) + slice(peer).begin * width, slice(peer).count * width, peer); });
+    });
     reduce_in_rank_order(in.scalar_type(), op, by_rank, out, mine.count);
   }
 
@@ -261,46 +307,23 @@ class MpiCommunicator final : public Communicator {
     const auto slice = [&](int peer) { return slice_of(inout.numel(), peer, size()); };
     char* mine = bytes_of(inout) + slice(rank()).begin * width;
     reduce_slice(inout, op, slice, mine);
-    Exchange exchange = begin();
-    for_peers([&](int peer) {
-      exchange.receive(bytes_of(inout) + slice(peer).begin * width, slice(peer).count * width, peer);
+    exchange([&](Exchange& e) {
+      for_peers(
+          [&](int peer) { e.receive(bytes_of(inout) + slice(peer).begin * width, slice(peer).count * width, peer); });
+      for_peers([&](int peer) { e.send(mine, slice(rank()).count * width, peer); });
     });
-    for_peers([&](int peer) { exchange.send(mine, slice(rank()).count * width, peer); });
-    exchange.finish();
-  }
-
-  // Binomial tree: in round k the ranks (counted from the root) below 2^k send to those 2^k further on.
-  void broadcast_by_tree(const at::Tensor& inout, int root) const {
-    const int self = (rank() - root + size()) % size();
-    for (int reach = 1; reach < size(); reach *= 2) {
-      Exchange exchange = begin();
-      if (self < reach && self + reach < size()) {
-        exchange.send(inout.data_ptr(), size_of(inout), (self + reach + root) % size());
-      } else if (self >= reach && self < 2 * reach) {
-        exchange.receive(inout.data_ptr(), size_of(inout), (self - reach + root) % size());
-      }
-      exchange.finish();
-    }
-  }
-
-  // Dissemination: after round k every rank has heard, directly or not, of the 2^k ranks before it.
-  void meet() const {
-    for (int reach = 1; reach < size(); reach *= 2) {
-      Exchange exchange = begin();
-      exchange.receive(nullptr, 0, (rank() - reach + size()) % size());
-      exchange.send(nullptr, 0, (rank() + reach) % size());
-      exchange.finish();
-    }
   }
 
   const MpiOptions options_;
   MPI_Comm comm_ = MPI_COMM_NULL;
-  bool broken_ = false;  // of the thread: messages may still be under way
+  bool broken_ = false;  // an operation failed, and its messages may still be in flight; used by the thread
   std::unique_ptr<std::vector<char>> scratch_ = std::make_unique<std::vector<char>>();
   std::unique_ptr<CommThread> thread_;
 };
 
 }  // namespace
+
+int64_t message_size(int64_t bytes, int64_t smallest) { return std::clamp(bytes / 64, smallest, kLargestMessage); }
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options) {
   return std::make_unique<MpiCommunicator>(options);

@@ -1,12 +1,13 @@
 #pragma once
 
-// Collectives on host tensors over MPI. A thread of its own moves the bytes, because MPI makes no progress by itself,
-// and it polls rather than blocks, so that abort() frees it and that a rank waiting for a late one leaves the core to
-// others.
+// Collectives on host tensors over MPI, on a thread of their own, because MPI makes progress only inside its
+// calls. The thread polls instead of blocking, so that abort() can end a wait and a rank that waits for a late
+// one leaves its core to others.
 //
-// all_reduce: every rank gets its slice from all, sums it in rank order (host_reduce.h) and gives the sum to all;
-// tensors of at most `direct_bytes` go to everyone whole, which is one exchange instead of two. Either way the result
-// depends on the inputs alone, not on timing or topology.
+// all_reduce is dtrain's own, because MPI's may add in any order: every rank receives its slice from all ranks,
+// sums it in rank order (reduce_in_rank_order) and sends the sum to all. Tensors of at most `direct_bytes` are
+// sent whole, which is one exchange instead of two. Either way the result depends on the inputs alone, not on
+// timing or topology. broadcast, all_gather and barrier are MPI's.
 
 #include <memory>
 
@@ -16,11 +17,15 @@ namespace dtrain::dist {
 
 struct MpiOptions {
   int64_t direct_bytes = 16 << 10;
-  int64_t piece_bytes = 1 << 20;  // least size of the messages that a tensor is cut into (MPI counts end at 2^31)
+  int64_t message_bytes = 1 << 20;  // the smallest message that a larger tensor is cut into
 };
 
-// On a duplicate of MPI_COMM_WORLD. Collective. MPI must be initialised with MPI_THREAD_MULTIPLE and outlive the
-// result.
+// A communicator on a duplicate of MPI_COMM_WORLD. MPI must be initialized with MPI_THREAD_MULTIPLE and
+// outlive the result. Collective.
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options = {});
+
+// The size of the messages in which `bytes` travel: about 64 of them, none smaller than `smallest`, and none above 1
+// GiB, because MPI counts are int. Pure.
+int64_t message_size(int64_t bytes, int64_t smallest);
 
 }  // namespace dtrain::dist

@@ -17,18 +17,18 @@
 namespace dtrain::dist {
 namespace {
 
-constexpr auto kPatienceAtTheEnd = std::chrono::seconds(5);
+constexpr auto kFinalizeTimeout = std::chrono::seconds(5);
 
 std::string version_text(int code) { return str(code / 10000, ".", code / 100 % 100, ".", code % 100); }
 
 void check_version() {
   int loaded = 0;
   if (ncclGetVersion(&loaded) != ncclSuccess)
-    throw DeviceError("NCCL does not tell its version: is libnccl.so.2 damaged?");
+    throw DeviceError("NCCL does not report its version: is libnccl.so.2 damaged?");
   if (loaded == NCCL_VERSION_CODE) return;
   throw DeviceError(
       str("dtrain was built with NCCL ", version_text(NCCL_VERSION_CODE), " and runs with ", version_text(loaded),
-          ": take the one of its LibTorch (see LD_LIBRARY_PATH and LD_PRELOAD), or set dist.backend staged"));
+          ": use the NCCL of its LibTorch (see LD_LIBRARY_PATH and LD_PRELOAD), or set dist.backend staged"));
 }
 
 ncclDataType_t nccl_type(at::ScalarType dtype) {
@@ -46,7 +46,7 @@ ncclDataType_t nccl_type(at::ScalarType dtype) {
     case at::kByte:
       return ncclUint8;
     default:
-      throw Error(str("internal error: NCCL moves no tensors of ", c10::toString(dtype)));
+      throw Error(str("internal error: NCCL cannot transfer tensors of ", c10::toString(dtype)));
   }
 }
 
@@ -60,8 +60,8 @@ class NcclCommunicator final : public Communicator {
     const at::Tensor id_bytes = at::zeros({static_cast<int64_t>(sizeof(ncclUniqueId))}, at::kByte);
     auto* id = reinterpret_cast<ncclUniqueId*>(id_bytes.data_ptr<uint8_t>());
     if (rank() == 0 && ncclGetUniqueId(id) != ncclSuccess) {
-      throw CommError(str("NCCL finds no network interface to meet on: ", ncclGetLastError(nullptr),
-                          ". Name one by NCCL_SOCKET_IFNAME"));
+      throw CommError(str("NCCL finds no usable network interface: ", ncclGetLastError(nullptr),
+                          ". Name one with NCCL_SOCKET_IFNAME"));
     }
     host_->broadcast(id_bytes, 0).wait();
     const c10::DeviceGuard guard(device_);
@@ -71,7 +71,7 @@ class NcclCommunicator final : public Communicator {
     try {
       settle(result, "ncclCommInitRankConfig");
     } catch (...) {
-      abort("it could not be made");
+      abort("it could not be created");
       throw;
     }
   }
@@ -152,7 +152,7 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  // A call of a non-blocking communicator goes on behind our back until its state says how it ended.
+  // A call on a non-blocking communicator returns before it has ended; the communicator's state says how it ended.
   void settle(ncclResult_t result, const char* what) {
     for (Backoff backoff; result == ncclInProgress; backoff.wait()) result = state();
     if (result != ncclSuccess) throw_error(result, what);
@@ -172,16 +172,16 @@ class NcclCommunicator final : public Communicator {
   }
 
   void throw_if_gone() const {
-    if (!comm_) throw CommError("the nccl communicator is of no more use: " + reason_);
+    if (!comm_) throw CommError("the nccl communicator can no longer be used: " + reason_);
   }
 
   [[noreturn]] void throw_error(ncclResult_t result, const char* what) const {
     const std::lock_guard lock(mutex_);
     throw CommError(str(what, " failed: ", ncclGetErrorString(result), " (", ncclGetLastError(comm_),
-                        "). NCCL_DEBUG=WARN tells more; dist.backend staged does without NCCL"));
+                        "). NCCL_DEBUG=WARN prints more; dist.backend staged works without NCCL"));
   }
 
-  // Lets what was issued end, but not for long: a peer may be gone.
+  // Waits for the operations that were issued, but not for long: a peer may have failed.
   void finalize() noexcept {
     try {
       const c10::DeviceGuard guard(device_);
@@ -191,7 +191,7 @@ class NcclCommunicator final : public Communicator {
         const ncclResult_t result = ncclCommFinalize(comm_);
         if (result != ncclSuccess && result != ncclInProgress) return;
       }
-      const auto deadline = std::chrono::steady_clock::now() + kPatienceAtTheEnd;
+      const auto deadline = std::chrono::steady_clock::now() + kFinalizeTimeout;
       Backoff backoff;
       while (state() == ncclInProgress) {
         if (std::chrono::steady_clock::now() > deadline) return;

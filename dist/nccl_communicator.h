@@ -1,11 +1,11 @@
 #pragma once
 
-// Collectives between GPUs, one rank per GPU, through the NCCL that LibTorch loads. On a high-priority stream of its
-// own; the host waits for nothing. The communicator is non-blocking, so that abort() frees a rank that waits for
-// others, in start-up too. NCCL sums float16 and bfloat16 in their own type (other communicators in float32): a float16
-// sum over ranks can overflow, so gradients should be float32.
+// Collectives between GPUs, one rank per GPU, through the NCCL that LibTorch loads. They run on a high-priority stream
+// of their own, and the host waits for nothing. The communicator is non-blocking, so that abort() unblocks a rank that
+// waits for others, during start-up too. NCCL sums float16 and bfloat16 in their own type (other communicators in
+// float32): a float16 sum over ranks can overflow, so gradients should be float32.
 //
-// Built with DTRAIN_CUDA; without it nccl_communicator_none.cpp says so.
+// Without DTRAIN_CUDA, nccl_communicator_none.cpp takes the place of the implementation and throws DeviceError.
 
 #include <memory>
 #include <string>
@@ -17,14 +17,14 @@ namespace dtrain::dist {
 bool nccl_available();
 std::string nccl_versions();  // "2.28.9", both of the header and of the library if they differ; "none" without it
 
-// Two ranks with an equal part stand on one GPU, which NCCL refuses. The bus id counts within a host only.
+// Two ranks with the same uuid, or with the same bus id on the same host, share one GPU, which NCCL refuses.
 struct GpuIdentity {
   std::string uuid, bus_id;
 };
 GpuIdentity gpu_identity(at::Device device);  // DeviceError if CUDA does not know the device
 
-// Collective. Owns `host`, which carries NCCL's unique id and the barriers. DeviceError if the NCCL at run time is not
-// the version dtrain was built with; CommError if NCCL cannot connect the ranks.
+// Owns `host`, which carries NCCL's unique id and the barriers. DeviceError if the NCCL at run time is not the version
+// that dtrain was built with; CommError if NCCL cannot connect the ranks. Collective.
 std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> host, at::Device device);
 
 }  // namespace dtrain::dist

@@ -1,4 +1,4 @@
-// The build without GPU code (DTRAIN_CUDA=OFF).
+// In the place of nccl_communicator.cpp in a build without GPU code (DTRAIN_CUDA=OFF).
 
 #include "core/error.h"
 #include "dist/nccl_communicator.h"

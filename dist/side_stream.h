@@ -1,8 +1,8 @@
 #pragma once
 
-// A high-priority stream beside the caller's current one, so that transfers run while the caller computes. Ordered by
-// events on the device; the host waits for nothing. On the CPU, where work is done when the call returns, it does
-// nothing. Thread-safety: as the calls of CUDA itself, any thread.
+// A high-priority stream beside the caller's current one, so that transfers run while the caller computes. Events on
+// the device order the two; the host waits for nothing. On the CPU, where work is done when the call returns, there is
+// no stream and no event. Thread-safety: all methods may be called from any thread, as CUDA's own.
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -14,7 +14,7 @@
 
 namespace dtrain::dist {
 
-// A point in a stream's work that other streams, or the host, can wait for. Empty (CPU): passed already.
+// A point in a stream's work that other streams, or the host, can wait for. An empty one (CPU) has passed already.
 class Mark {
  public:
   Mark() = default;
@@ -24,7 +24,7 @@ class Mark {
   void order_before(const c10::Stream& stream) const {
     if (event_) stream.wait(*event_);
   }
-  // What is issued from now on to the caller's current stream runs after this point.
+  // What is issued to the caller's current stream from now on runs after this point.
   void order_before_current(at::Device device) const {
     if (event_) order_before(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   }
@@ -41,10 +41,10 @@ class SideStream {
       stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*isHighPriority=*/true);
     }
   }
-  c10::Stream stream() const { return *stream_; }  // not on the CPU
+  c10::Stream stream() const { return *stream_; }  // requires a GPU
 
-  // Runs `issue` with this stream as the current one, after all that the caller's current stream holds; its tensors
-  // must be in `tensors`, whose memory is then not given to others before this stream is done with it.
+  // Calls `issue` with this stream as the current one. What it issues runs after everything that is in the caller's
+  // current stream. It may use only `tensors`, whose memory is not reused before this stream is done with it.
   Mark run_after_current(std::initializer_list<at::Tensor> tensors, const std::function<void()>& issue) const {
     if (stream_) Mark(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_)).order_before(*stream_);
     return run(tensors, issue);

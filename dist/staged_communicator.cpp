@@ -54,7 +54,7 @@ class StagedCommunicator final : public Communicator {
  private:
   at::Tensor host_like(const at::Tensor& tensor) const {
     DTRAIN_CHECK(tensor.is_contiguous() && tensor.device() == device_, "a contiguous tensor on ", device_.str(),
-                 " was expected, this one is on ", tensor.device().str());
+                 " was expected; this one is on ", tensor.device().str());
     return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(!device_.is_cpu()));
   }
 
@@ -62,25 +62,25 @@ class StagedCommunicator final : public Communicator {
   Work stage(at::Tensor in, at::Tensor host_in, at::Tensor out, at::Tensor host_out,
              std::function<Work()> between_hosts) {
     const at::NoGradGuard no_grad;
-    const Mark came_down = down_.run_after_current({in}, [&] { host_in.copy_(in, /*non_blocking=*/true); });
-    auto went_up = std::make_shared<Mark>();
+    const Mark copied_down = down_.run_after_current({in}, [&] { host_in.copy_(in, /*non_blocking=*/true); });
+    auto copied_up = std::make_shared<Mark>();
     Work carried = thread_->submit([=, this, between_hosts = std::move(between_hosts)]() mutable {
       const at::NoGradGuard no_grad;
-      for (Backoff backoff; !came_down.passed(); backoff.wait()) thread_->throw_if_failed();
+      for (Backoff backoff; !copied_down.passed(); backoff.wait()) thread_->throw_if_failed();
       between_hosts().wait();
-      *went_up = up_.run({out}, [&] { out.copy_(host_out, /*non_blocking=*/true); });
+      *copied_up = up_.run({out}, [&] { out.copy_(host_out, /*non_blocking=*/true); });
     });
-    // std::function wants to be copied, a Work is only moved
+    // A std::function must be copyable, and a Work is not.
     return Work([=, this, carried = std::make_shared<Work>(std::move(carried))] {
       carried->wait();
-      went_up->order_before_current(device_);
+      copied_up->order_before_current(device_);
     });
   }
 
   std::unique_ptr<Communicator> host_;
   at::Device device_;
   SideStream down_, up_;
-  std::unique_ptr<CommThread> thread_;  // last: its thread uses the others
+  std::unique_ptr<CommThread> thread_;  // last, because its thread uses the others
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 #pragma once
 
-// Collectives on a device's tensors by way of the host: for ranks that share one GPU, which NCCL refuses, or have no
-// NCCL. Copies run on streams of their own through pinned memory; a thread carries each operation from one copy to the
-// other, so that bucket k travels between hosts while k + 1 comes down and k - 1 goes up.
+// Collectives on GPU tensors through the host, for ranks that share one GPU, which NCCL refuses, or that have no NCCL.
+// Copies run on streams of their own through pinned memory, and a thread runs each operation between its two copies, so
+// that bucket k travels between hosts while bucket k + 1 is copied to the host and bucket k - 1 back to the GPU.
 
 #include <memory>
 
@@ -10,8 +10,7 @@
 
 namespace dtrain::dist {
 
-// Collective as far as `host` is; owns it. Tensors must be on `device` (also the CPU, which stages for nothing but
-// tests).
+// Owns `host`. Tensors must be on `device`, which may be the CPU in tests.
 std::unique_ptr<Communicator> make_staged_communicator(std::unique_ptr<Communicator> host, at::Device device);
 
 }  // namespace dtrain::dist

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -14,39 +13,15 @@
 
 #include "core/check.h"
 #include "core/log.h"
-#include "dist/mpi_check.h"
-#include "dist/stall.h"
+#include "dist/stall_detector.h"
 
 namespace dtrain::dist {
 namespace {
 
 constexpr int kTag = 1;
 
-struct Beat {
-  double standing = 0;  // seconds without progress of the sender's training thread
-  int64_t step = 0;
-  char phase[32] = "";
-  int64_t leaving = 0;  // 1: the last beat of this rank
-};
-
-// Time that passes only while this process runs: a step longer than `longest` counts as that, so being suspended is not
-// standing still.
-class LivedTime {
- public:
-  explicit LivedTime(double longest) : longest_(longest) {}
-  double advance() {
-    const auto now = std::chrono::steady_clock::now();
-    lived_ += std::min(std::chrono::duration<double>(now - last_).count(), longest_);
-    last_ = now;
-    return lived_;
-  }
-
- private:
-  double longest_, lived_ = 0;
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
-// One small message to and from each other rank. Never blocks: to a rank that does not take its beats none are added.
+// One heartbeat to and from each other rank. Never blocks: a rank that does not take a heartbeat is
+// sent no further one.
 class Channel {
  public:
   explicit Channel(int size) : out_(static_cast<size_t>(size)) {
@@ -55,13 +30,14 @@ class Channel {
     expect();
   }
   Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
 
-  // False if the last beat to that rank is still on its way.
-  bool send(int to, const Beat& beat) {
+  // False if the previous heartbeat to that rank has not left yet.
+  bool send(int to, const Heartbeat& heartbeat) {
     Outgoing& out = out_[static_cast<size_t>(to)];
     if (!sent(out)) return false;
-    out.beat = beat;
-    check_mpi(MPI_Isend(&out.beat, sizeof out.beat, MPI_BYTE, to, kTag, comm_, &out.request), "MPI_Isend");
+    out.heartbeat = heartbeat;
+    check_mpi(MPI_Isend(&out.heartbeat, sizeof out.heartbeat, MPI_BYTE, to, kTag, comm_, &out.request), "MPI_Isend");
     return true;
   }
 
@@ -81,7 +57,7 @@ class Channel {
     return std::all_of(out_.begin(), out_.end(), [this](Outgoing& out) { return sent(out); });
   }
 
-  // After the last beats have come and gone.
+  // After the last heartbeats have been sent and received.
   void close() {
     check_mpi(MPI_Cancel(&incoming_request_), "MPI_Cancel");
     check_mpi(MPI_Wait(&incoming_request_, MPI_STATUS_IGNORE), "MPI_Wait");
@@ -90,7 +66,7 @@ class Channel {
 
  private:
   struct Outgoing {
-    Beat beat;
+    Heartbeat heartbeat;
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
@@ -107,7 +83,7 @@ class Channel {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::vector<Outgoing> out_;
-  Beat incoming_;
+  Heartbeat incoming_;
   MPI_Request incoming_request_ = MPI_REQUEST_NULL;
 };
 
@@ -115,21 +91,20 @@ class Channel {
 
 class Watchdog::Impl {
  public:
-  Impl(const World& world, double timeout, std::function<void(const std::string&)> on_stall)
+  Impl(const World& world, double timeout, std::function<void(const std::string&)> on_stall, const Clock& clock)
       : rank_(world.rank),
         size_(world.size),
-        timeout_(timeout),
         period_(std::min(timeout / 10, 30.0)),
         on_stall_(std::move(on_stall)),
-        time_(period_),
+        detector_(world.rank, world.size, timeout, period_, clock),
         channel_(std::make_unique<Channel>(world.size)),
-        heard_(static_cast<size_t>(world.size)) {
+        goodbye_sent_(static_cast<size_t>(world.size)) {
     thread_ = std::thread([this] { run(); });
   }
 
   ~Impl() {
     stop(Order::kQuit);
-    if (!closed_) static_cast<void>(channel_.release());  // messages under way may still use its memory
+    if (!closed_) static_cast<void>(channel_.release());  // MPI may still use its memory
   }
 
   void progress(const char* phase, int64_t step) noexcept {
@@ -141,7 +116,7 @@ class Watchdog::Impl {
   void alive() noexcept { progress_.fetch_add(1, std::memory_order_release); }
 
   void close() {
-    alive();  // waiting for the others begins now
+    alive();  // the wait for the other ranks begins now
     stop(Order::kLeave);
     if (error_) std::rethrow_exception(error_);
     if (closed_) return;
@@ -151,10 +126,6 @@ class Watchdog::Impl {
 
  private:
   enum class Order { kWatch, kLeave, kQuit };
-  struct Heard {
-    Beat beat;
-    double when = 0;  // on this rank's clock
-  };
 
   void stop(Order order) {
     {
@@ -169,31 +140,37 @@ class Watchdog::Impl {
     try {
       watch();
     } catch (const std::exception& error) {
-      // Without it training goes on, only unwatched. close() tells the training thread.
+      // Training goes on without a watchdog; close() throws the error on the training thread.
       error_ = std::current_exception();
-      log::warning(str("the watchdog ended: ", error.what()));
+      log::warning(str("the watchdog stopped: ", error.what()));
     }
   }
 
   void watch() {
-    double next_beat = 0;
+    double next_heartbeat = 0;
     bool said_goodbye = false;
     for (Order order = Order::kWatch; order != Order::kQuit; order = wait(order)) {
-      const double now = time_.advance();
-      note_own_progress(now);
-      channel_->receive([&](int from, const Beat& beat) { heard_[static_cast<size_t>(from)] = {beat, now}; });
+      const uint64_t progress = progress_.load(std::memory_order_acquire);  // first: it publishes phase and step
+      const double now =
+          detector_.update(progress, phase_.load(std::memory_order_relaxed), step_.load(std::memory_order_relaxed));
+      channel_->receive([&](int from, const Heartbeat& heartbeat) { detector_.receive(from, heartbeat); });
       if (order == Order::kLeave && !said_goodbye) {
+        detector_.leave();
         said_goodbye = say_goodbye();
-      } else if (now >= next_beat && !said_goodbye) {
-        beat_to_all();
-        next_beat = now + period_;
+      } else if (now >= next_heartbeat && !said_goodbye) {
+        for_others([this](int to) { channel_->send(to, detector_.own()); });
+        next_heartbeat = now + period_;
       }
-      if (said_goodbye && all_left() && channel_->all_sent()) return;
-      if (judge(now)) return;
+      if (said_goodbye && detector_.all_left() && channel_->all_sent()) return;
+      if (const std::optional<std::string> message = detector_.judge()) {
+        error_ = std::make_exception_ptr(CommError(*message));
+        on_stall_(*message);
+        return;
+      }
     }
   }
 
-  // Until the next turn or a new order. Beats have time, leaving has not.
+  // Until the next turn or a new order. Heartbeats are not urgent, leaving is.
   Order wait(Order last) {
     std::unique_lock lock(mutex_);
     const double pause = last == Order::kWatch ? period_ / 4 : std::min(period_ / 4, 0.002);
@@ -201,64 +178,26 @@ class Watchdog::Impl {
     return order_;
   }
 
-  void note_own_progress(double now) {
-    const uint64_t count = progress_.load(std::memory_order_acquire);
-    if (count != seen_) moved_ = now;
-    seen_ = count;
-    Heard& self = heard_[static_cast<size_t>(rank_)];
-    self.when = now;
-    self.beat.standing = now - moved_;
-    self.beat.step = step_.load(std::memory_order_relaxed);
-    std::strncpy(self.beat.phase, phase_.load(std::memory_order_relaxed), sizeof self.beat.phase - 1);
-  }
-
-  void beat_to_all() {
-    for (int to = 0; to < size_; ++to) {
-      if (to != rank_) channel_->send(to, heard_[static_cast<size_t>(rank_)].beat);
+  template <typename Body>
+  void for_others(Body body) const {
+    for (int rank = 0; rank < size_; ++rank) {
+      if (rank != rank_) body(rank);
     }
   }
 
-  // True when every other rank has been sent the last beat.
+  // True when every other rank has been sent the last heartbeat.
   bool say_goodbye() {
-    Beat& own = heard_[static_cast<size_t>(rank_)].beat;
-    own.leaving = 1;
-    goodbyes_.resize(static_cast<size_t>(size_));
     bool all = true;
-    for (int to = 0; to < size_; ++to) {
-      if (to == rank_ || goodbyes_[static_cast<size_t>(to)]) continue;
-      goodbyes_[static_cast<size_t>(to)] = channel_->send(to, own);
-      all = all && goodbyes_[static_cast<size_t>(to)];
-    }
+    for_others([&](int to) {
+      const auto index = static_cast<size_t>(to);
+      if (!goodbye_sent_[index]) goodbye_sent_[index] = channel_->send(to, detector_.own());
+      all = all && goodbye_sent_[index];
+    });
     return all;
   }
 
-  bool all_left() const {
-    return std::all_of(heard_.begin(), heard_.end(), [](const Heard& heard) { return heard.beat.leaving != 0; });
-  }
-
-  bool judge(double now) {
-    const double silence = timeout_ / 2;
-    std::vector<RankState> states;
-    for (int rank = 0; rank < size_; ++rank) {
-      const auto& [beat, when] = heard_[static_cast<size_t>(rank)];
-      const double unheard = now - when;
-      // One that beats may have moved since: only its next beat can tell. One that leaves sends no more.
-      const double standing = beat.standing + (unheard >= silence || beat.leaving ? unheard : 0);
-      states.push_back({rank, unheard, standing, beat.phase[0] ? beat.phase : "start", beat.step, beat.leaving != 0});
-    }
-    // One rank speaks: the lowest that lives. Should it not, the others do.
-    const bool first = std::all_of(states.begin(), states.begin() + rank_,
-                                   [&](const RankState& s) { return s.unheard >= silence || s.leaving; });
-    const std::optional<std::string> message =
-        describe_stall(states, timeout_ + (first ? 0 : 2 + 2 * period_), silence);
-    if (!message) return false;
-    error_ = std::make_exception_ptr(CommError(*message));
-    on_stall_(*message);
-    return true;
-  }
-
   const int rank_, size_;
-  const double timeout_, period_;
+  const double period_;
   const std::function<void(const std::string&)> on_stall_;
 
   std::atomic<const char*> phase_ = "start";
@@ -269,21 +208,19 @@ class Watchdog::Impl {
   std::condition_variable ordered_;
   Order order_ = Order::kWatch;
 
-  // The watchdog's thread alone, until it has ended.
-  LivedTime time_;
+  // Used by the watchdog's thread alone until it has ended.
+  StallDetector detector_;
   std::unique_ptr<Channel> channel_;
-  std::vector<Heard> heard_;
-  std::vector<char> goodbyes_;
-  uint64_t seen_ = 0;
-  double moved_ = 0;
+  std::vector<bool> goodbye_sent_;  // by rank
   std::exception_ptr error_;
   bool closed_ = false;
   std::thread thread_;
 };
 
-Watchdog::Watchdog(const World& world, double timeout_seconds, std::function<void(const std::string&)> on_stall) {
+Watchdog::Watchdog(const World& world, double timeout_seconds, std::function<void(const std::string&)> on_stall,
+                   const Clock& clock) {
   DTRAIN_CHECK(timeout_seconds > 0, "timeout ", timeout_seconds);
-  impl_ = std::make_unique<Impl>(world, timeout_seconds, std::move(on_stall));
+  impl_ = std::make_unique<Impl>(world, timeout_seconds, std::move(on_stall), clock);
 }
 
 Watchdog::~Watchdog() = default;

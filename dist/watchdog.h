@@ -1,36 +1,44 @@
 #pragma once
 
-// Finds the rank that stands still. Each rank beats with the age of its *training thread's* progress; when no rank's
-// progress is younger than `timeout`, the job is ended with a message that names rank and phase (see stall.h). mpirun
-// notices a dead rank by itself, but never a stopped one.
+// Ends a job that has stalled, with a message that names the rank and the phase. mpirun notices a dead rank by itself,
+// but never a stopped one.
 //
-// Every rank beats to every other and judges for itself, so any rank may be the stopped one; the lowest that lives
-// speaks first. Beats go over a channel of their own (not through the training communicator), so that a rank stuck
-// inside a collective still beats. Ages count the time that this process really ran: a job that was suspended and
-// continues, or a machine so loaded that no thread gets a turn, raises no alarm. Thread-safety: progress() is called by
-// the training thread, costs an atomic store. Ownership: owns its thread.
+// A thread of each rank sends heartbeats to every other rank, with the time since the *training thread* last made
+// progress. When no rank has made progress for `timeout`, the job is ended (stall_detector.h decides). Every rank
+// judges for itself, so any rank may be the stopped one. Heartbeats use an MPI communicator of their own, so that a
+// rank that is stuck in a collective of the training still sends them.
+//
+// Thread-safety: all methods are called by the training thread; progress() and alive() cost an atomic store.
+// Ownership: owns its thread; borrows the clock.
 
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "core/clock.h"
 #include "dist/world.h"
 
 namespace dtrain::dist {
 
 class Watchdog {
  public:
-  // `on_stall(message)` runs on the watchdog's thread; it must end the process (print, then MpiSession::abort): the
-  // training thread cannot be thrown into. timeout_seconds > 0. Collective.
-  Watchdog(const World&, double timeout_seconds, std::function<void(const std::string&)> on_stall);
-  ~Watchdog();  // never blocks; call close() first on the good path
+  // `on_stall(message)` runs on the watchdog's thread. It must end the process (print, then MpiSession::abort),
+  // because an exception cannot be thrown into the training thread. Requires timeout_seconds > 0. Collective.
+  Watchdog(const World&, double timeout_seconds, std::function<void(const std::string&)> on_stall,
+           const Clock& clock = real_clock());
+  // Never blocks. Call close() first unless the job fails.
+  ~Watchdog();
   Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
 
-  // `phase` must be a string literal ("data", "forward", ...). Collectives pass "all_reduce": a rank that waits there
-  // is a victim, not the culprit. Call it more often than every dist.timeout, in long phases too.
+  // The training thread enters `phase`, a string literal ("data", "forward", ...). Collectives pass "all_reduce": a
+  // rank that waits there is not the cause of a stall. Call it more often than every dist.timeout, in long phases too.
   void progress(const char* phase, int64_t step) noexcept;
-  void alive() noexcept;  // progress within the present phase: a slow step of it is done, such as a piece of a file
-  void close();           // collective: all ranks stop beating; watches over the others until they come
+  // Progress within the current phase, for example a piece of a file that was written.
+  void alive() noexcept;
+  // Waits until all ranks have called it, and watches over the others until then. Throws what ended the watchdog's
+  // thread early, if anything did. Collective.
+  void close();
 
  private:
   class Impl;

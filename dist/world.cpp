@@ -10,7 +10,6 @@
 
 #include "core/check.h"
 #include "dist/backoff.h"
-#include "dist/mpi_check.h"
 
 namespace dtrain::dist {
 namespace {
@@ -25,8 +24,8 @@ int number(const char* name, int fallback) {
 bool under_mpirun() { return is_set("OMPI_COMM_WORLD_RANK"); }
 bool under_srun() { return is_set("SLURM_STEP_ID") && !under_mpirun(); }
 
-// Tasks of the srun step that started this process; 1 outside of srun: the shell of salloc or a batch script has
-// SLURM_NTASKS too, but no step, and a single process there is what its user meant.
+// Tasks of the srun step that started this process; 1 outside of srun. The shell of salloc or a batch script has
+// SLURM_NTASKS too, but no step; a single process there is intended.
 int tasks_of_step() { return under_srun() ? number("SLURM_STEP_NUM_TASKS", number("SLURM_NTASKS", 1)) : 1; }
 
 [[noreturn]] void refuse_singletons(int tasks) {
@@ -37,8 +36,8 @@ int tasks_of_step() { return under_srun() ? number("SLURM_STEP_NUM_TASKS", numbe
           tasks, " dtrain ...`"));
 }
 
-// Open MPI without Slurm support ends any process that sees SLURM_NODELIST and no PMIx, even one that is meant to be
-// alone (in a batch script, an salloc shell, `srun -n 1`). Such a process initialises without that variable.
+// Open MPI without Slurm support ends any process that sees SLURM_NODELIST and no PMIx, even one that is meant to run
+// alone (in a batch script, an salloc shell, `srun -n 1`). Such a process initializes MPI without that variable.
 class HiddenNodeList {
  public:
   HiddenNodeList() {
@@ -56,8 +55,8 @@ class HiddenNodeList {
   std::string value_;
 };
 
-void initialise(int* argc, char*** argv) {
-  // Copying through shared memory beats the kernel's copy up to 25 MB, and the latter is forbidden in containers.
+void initialize_mpi(int* argc, char*** argv) {
+  // Up to 25 MB, copying through shared memory is faster than the kernel's copy, which containers forbid.
   ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", /*overwrite=*/0);
   const HiddenNodeList hidden;
   int provided = MPI_THREAD_SINGLE;
@@ -65,13 +64,13 @@ void initialise(int* argc, char*** argv) {
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (provided < MPI_THREAD_MULTIPLE) {
     MPI_Finalize();
-    throw CommError(str("this MPI gives thread level ", provided,
-                        ", and dtrain talks from several threads (MPI_THREAD_", "MULTIPLE, ", int{MPI_THREAD_MULTIPLE},
-                        "): use an MPI that was built with threads"));
+    throw CommError(str("this MPI supports thread level ", provided,
+                        ", but dtrain calls it from several threads: it needs ", "MPI_THREAD_MULTIPLE (",
+                        int{MPI_THREAD_MULTIPLE}, "). Use an MPI that was built with threads"));
   }
 }
 
-World look_around() {
+World find_world() {
   World world;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &world.rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &world.size), "MPI_Comm_size");
@@ -90,6 +89,14 @@ World look_around() {
 
 }  // namespace
 
+void check_mpi(int code, std::string_view call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "unknown error";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw CommError(str(call, " failed: ", text));
+}
+
 int launcher_rank_hint() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
     if (is_set(name)) return number(name, 0);
@@ -100,14 +107,14 @@ int launcher_rank_hint() {
 int launcher_size_hint() { return under_mpirun() ? number("OMPI_COMM_WORLD_SIZE", 1) : tasks_of_step(); }
 
 MpiSession::MpiSession(int* argc, char*** argv) {
-  // Asked before MPI_Init, which adds variables of its own.
+  // Read before MPI_Init, which sets variables of its own.
   const int tasks = tasks_of_step();
   const bool launched = under_mpirun() || is_set("PMIX_RANK");
   if (tasks > 1 && !is_set("PMIX_RANK") && !is_set("PMI_RANK")) refuse_singletons(tasks);
-  initialise(argc, argv);
-  world_ = look_around();
+  initialize_mpi(argc, argv);
+  world_ = find_world();
   world_.launched = launched;
-  if (tasks > 1 && world_.size == 1) {  // PMI of a version that this MPI does not speak
+  if (tasks > 1 && world_.size == 1) {  // a PMI version that this MPI does not support
     MPI_Finalize();
     refuse_singletons(tasks);
   }
@@ -126,11 +133,11 @@ std::string mpi_library_version() {
 }
 
 int MpiSession::close(int exit_code) {
-  DTRAIN_CHECK(open_, "close() ends a session once");
+  DTRAIN_CHECK(open_, "close() is called once");
   int agreed = exit_code;
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Iallreduce(&exit_code, &agreed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &request), "MPI_Iallreduce");
-  Backoff backoff;  // rank 0 may still be writing: the others wait without taking its cores
+  Backoff backoff;  // rank 0 may still be writing files, and needs its cores for that
   for (int done = 0; !done;) {
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (!done) backoff.wait();
@@ -148,7 +155,7 @@ void MpiSession::abort(int exit_code) noexcept {
       ::_exit(exit_code);
     }).detach();
   } catch (const std::exception&) {
-    // No thread to be had: MPI_Abort alone must do.
+    // No thread can be started: MPI_Abort alone has to end the job.
   }
   if (open_) MPI_Abort(MPI_COMM_WORLD, exit_code);
   ::_exit(exit_code);

@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "dist/bytes.h"
+#include "dist/failure.h"
 #include "dist/world.h"
 #include "job/version.h"
 

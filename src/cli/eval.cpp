@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/strings.h"
-#include "dist/bytes.h"
+#include "dist/agree.h"
 #include "job/data_set.h"
 #include "job/placement.h"
 #include "job/process_context.h"

@@ -21,7 +21,7 @@
 #include "core/number_text.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
-#include "dist/bytes.h"
+#include "dist/agree.h"
 #include "export/int8.h"
 #include "export/networks.h"
 #include "export/onnx_file.h"

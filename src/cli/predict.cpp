@@ -21,7 +21,8 @@
 #include "core/strings.h"
 #include "data/loader/loader.h"
 #include "data/order/shard.h"
-#include "dist/bytes.h"
+#include "dist/agree.h"
+#include "dist/object_collectives.h"
 #include "formats/list_files.h"
 #include "job/data_set.h"
 #include "job/placement.h"
@@ -63,7 +64,7 @@ std::vector<std::string> agreed_inputs(dist::Communicator& host, const Options& 
     joined = join(formats::list_files(options.inputs, convert::raw_extensions(file_metadata(model))),
                   std::string_view("\0", 1));
   });
-  return split(dist::broadcast_text(host, joined), '\0');
+  return split(dist::broadcast_object(host, joined), '\0');
 }
 
 struct Samples {
@@ -217,7 +218,7 @@ int predict(job::ProcessContext& process, const Options& options) {
           std::span(samples.ids).subspan(static_cast<size_t>(mine.begin), static_cast<size_t>(mine.size()));
       chunk = rows_of(*samples.store, planned, batch, task, writer, precision, process.device);
     });
-    const auto texts = dist::all_gather_text(host, chunk.text);
+    const auto texts = dist::all_gather_object(host, chunk.text);
     dist::agree_on_rank0(host, [&] {
       for (const std::string& text : texts) output->write(text);
     });

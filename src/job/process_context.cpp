@@ -3,7 +3,8 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "dist/affinity.h"
-#include "dist/bytes.h"
+#include "dist/agree.h"
+#include "dist/failure.h"
 #include "dist/make_communicator.h"
 #include "train/device.h"
 

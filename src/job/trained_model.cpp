@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/strings.h"
-#include "dist/bytes.h"
+#include "dist/agree.h"
 #include "job/run_folder.h"
 #include "models/load_weights.h"
 #include "train/broadcast_snapshot.h"

@@ -12,7 +12,8 @@
 #include "core/file_system.h"
 #include "core/strings.h"
 #include "diagnose/verdict.h"
-#include "dist/bytes.h"
+#include "dist/agree.h"
+#include "dist/object_collectives.h"
 #include "dist/make_communicator.h"
 #include "job/placement.h"
 #include "job/quickstart.h"
@@ -32,7 +33,7 @@ namespace {
 
 std::vector<RankPlace> gather_places(dist::Communicator& host, const RankPlace& mine) {
   std::vector<RankPlace> places;
-  for (const std::string& theirs : dist::all_gather_text(host, to_json(mine))) {
+  for (const std::string& theirs : dist::all_gather_object(host, to_json(mine))) {
     places.push_back(place_from_json(theirs));
   }
   return places;
@@ -58,7 +59,7 @@ void TrainingJob::plan() {
       plan_ = plan_run(loaded_.config);
       if (plan_.checkpoint) snapshot_ = checkpoint::Store::load(*plan_.checkpoint);
     });
-    plan_.name = dist::broadcast_text(host, plan_.name);
+    plan_.name = dist::broadcast_object(host, plan_.name);
     plan_.folder = std::filesystem::path(loaded_.config.run.folder) / plan_.name;
     snapshot_ = train::broadcast_snapshot(host, snapshot_);
   }
@@ -291,7 +292,7 @@ std::string TrainingJob::last_line() const {
 
 int TrainingJob::conclude() {
   const diagnose::Verdict verdict =
-      diagnose::verdict(dist::all_gather_values(process_.host, std::vector{outcome_.phases}), outcome_.own_steps,
+      diagnose::verdict(dist::all_gather_object(process_.host, outcome_.phases), outcome_.own_steps,
                         {.workers = loader_threads_,
                          .cores = process_.cores,
                          .gpu = process_.device.is_cuda(),

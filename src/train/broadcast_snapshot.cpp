@@ -1,7 +1,7 @@
 #include "train/broadcast_snapshot.h"
 
 #include "core/strings.h"
-#include "dist/bytes.h"
+#include "dist/object_collectives.h"
 
 namespace dtrain::train {
 
@@ -17,7 +17,7 @@ std::optional<checkpoint::Snapshot> broadcast_snapshot(dist::Communicator& host,
   const bool root = host.rank() == 0;
   const auto tensors = [&](const checkpoint::NamedTensors* mine, const checkpoint::Metadata& metadata) {
     std::vector<std::byte> bytes = root ? checkpoint::to_safetensors(*mine, metadata) : std::vector<std::byte>();
-    bytes = dist::broadcast_bytes(host, std::move(bytes));
+    bytes = dist::broadcast_object(host, std::move(bytes));
     return checkpoint::from_safetensors(bytes, "checkpoint from rank 0");
   };
   checkpoint::Snapshot all;
@@ -28,7 +28,7 @@ std::optional<checkpoint::Snapshot> broadcast_snapshot(dist::Communicator& host,
   all.model = std::move(model.tensors);
   all.model_metadata = std::move(model.metadata);
   all.optimizer = tensors(root ? &snapshot->optimizer : nullptr, {}).tensors;
-  all.state_json = dist::broadcast_text(host, root ? snapshot->state_json : "");
+  all.state_json = dist::broadcast_object(host, root ? snapshot->state_json : "");
   for (int64_t rank = 0; rank < header[3].item<int64_t>(); ++rank) {
     all.ranks.push_back(tensors(root ? &snapshot->ranks[static_cast<size_t>(rank)] : nullptr, {}).tensors);
   }

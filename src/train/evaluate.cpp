@@ -9,7 +9,7 @@
 #include "core/number_text.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
-#include "dist/bytes.h"
+#include "dist/object_collectives.h"
 
 namespace dtrain::train {
 namespace {
@@ -85,7 +85,7 @@ std::vector<WorstSample> worst_of(std::vector<WorstSample> samples, int64_t coun
 
 tasks::Counts sum_over_ranks(const tasks::Counts& mine, dist::Communicator& host) {
   std::string agreed;
-  for (const std::string& theirs : dist::all_gather_text(host, layout_of(mine))) {
+  for (const std::string& theirs : dist::all_gather_object(host, layout_of(mine))) {
     if (agreed.empty()) agreed = theirs;
     DTRAIN_CHECK(theirs.empty() || theirs == agreed, "ranks count differently: ", theirs, " and ", agreed);
   }

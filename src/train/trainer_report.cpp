@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "dist/bytes.h"
+#include "dist/object_collectives.h"
 #include "train/device.h"
 #include "train/norm_buffers.h"
 #include "train/padding.h"

@@ -6,8 +6,9 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "dist/bytes.h"
 #include "models/load_weights.h"
+#include "dist/agree.h"
+#include "dist/object_collectives.h"
 #include "train/norm_buffers.h"
 #include "train/trainer.h"
 #include "train/training_state.h"
@@ -57,7 +58,7 @@ checkpoint::Snapshot Trainer::snapshot() {
   NamedTensors own = generators(parts_.device);
   for (auto& buffer : copy_buffers(model, "local.")) own.push_back(std::move(buffer));
   own.emplace_back("samples_seen", at::tensor({samples_seen_}, at::kLong));
-  const auto states = dist::all_gather_bytes(parts_.host, checkpoint::to_safetensors(own));
+  const auto states = dist::all_gather_object(parts_.host, checkpoint::to_safetensors(own));
   const uint64_t ledger = consumed_by_all().ledger;
   const AveragedBuffers averaged(model, parts_.host, samples_seen_);  // collective too
   if (parts_.host.rank() != 0) return snapshot;

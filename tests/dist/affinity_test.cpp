@@ -29,14 +29,14 @@ TEST(ShareOf, MoreRanksThanCoresUseAllOfThem) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(share_of(cores, rank, 3), cores);
 }
 
-TEST(CoreShare, ThreadsKeepTheCoresBusyWithoutCrowding) {
+TEST(CoreShare, ThreadsAreAsManyAsTheCoresOfARank) {
   EXPECT_EQ((CoreShare{.cores = 8, .ranks = 1}.threads()), 8);
   EXPECT_EQ((CoreShare{.cores = 2, .ranks = 4}.threads()), 1);  // four ranks on the two cores of a laptop
   EXPECT_EQ((CoreShare{.cores = 5, .ranks = 2}.threads()), 2);
 }
 
-TEST(WidenAffinity, WithoutALauncherTheMaskOfTheUserStays) {
-  // In a thread of its own, whose mask is narrowed first: as `taskset -c N dtrain`.
+TEST(WidenAffinity, WithoutALauncherTheMaskStays) {
+  // In a thread of its own, whose mask is reduced to one core first, as by `taskset -c N dtrain`.
   std::thread([] {
     cpu_set_t before, after;
     CPU_ZERO(&before);

@@ -17,7 +17,7 @@ TEST(CommThread, RunsTasksInOrderOfSubmission) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
 
-TEST(CommThread, WaitThrowsWhatTheTaskThrewAndTheRestIsNotRun) {
+TEST(CommThread, WaitThrowsWhatTheTaskThrewAndLaterTasksDoNotRun) {
   CommThread thread("test");
   bool ran = false;
   Work bad = thread.submit([] { throw DataError("the cable is out"); });
@@ -25,7 +25,7 @@ TEST(CommThread, WaitThrowsWhatTheTaskThrewAndTheRestIsNotRun) {
   EXPECT_THROW(bad.wait(), DataError);
   try {
     later.wait();
-    FAIL() << "a failed thread went on";
+    FAIL() << "the task of a failed thread ran";
   } catch (const CommError& error) {
     EXPECT_NE(std::string(error.what()).find("the cable is out"), std::string::npos) << error.what();
   }
@@ -33,7 +33,7 @@ TEST(CommThread, WaitThrowsWhatTheTaskThrewAndTheRestIsNotRun) {
   EXPECT_THROW(thread.submit([] {}).wait(), CommError);
 }
 
-TEST(CommThread, FailFreesTheTaskThatWaits) {
+TEST(CommThread, FailEndsTheTaskThatWaits) {
   CommThread thread("test");
   Work waiting = thread.submit([&] {
     while (true) thread.throw_if_failed();

@@ -1,10 +1,10 @@
 #pragma once
 
-// What every communicator promises (dist/communicator.h), as cases that each rank of a world runs with its own
-// communicator: MPI's and the staged one under mpirun, threads in one process, NCCL on GPUs.
+// What every communicator promises (dist/communicator.h), as cases that each rank runs with its own communicator: the
+// MPI and the staged one under mpirun, threads in one process, and NCCL on GPUs.
 //
-// Inputs are small whole numbers, whose sums are exact in every dtype and any order, except where the case is about
-// rounding.
+// Inputs are small integers, whose sums are exact in every dtype and in any order, except where the
+// case is about rounding.
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -144,7 +144,7 @@ inline void broadcast_case(Communicator& comm, at::Device device) {
   }
 }
 
-// Several operations under way, of different sizes and kinds, awaited in reverse; as the reducer does with buckets.
+// Several operations of different sizes and kinds in flight, waited for in reverse order.
 inline void several_in_flight_case(Communicator& comm, at::Device device) {
   const std::vector<int64_t> sizes = {300'000, 3, 70'000, 0, 1, 200'001};
   std::vector<at::Tensor> tensors;
@@ -159,14 +159,14 @@ inline void several_in_flight_case(Communicator& comm, at::Device device) {
   std::for_each(works.rbegin(), works.rend(), [](Work& work) { work.wait(); });
   for (size_t i = 0; i < sizes.size(); ++i) {
     expect_equal(tensors[i], reduced(comm.size(), sizes[i], at::kFloat, ReduceOp::kSum, static_cast<int64_t>(i)),
-                 str("bucket ", i));
+                 str("tensor ", i));
   }
   for (int rank = 0; rank < comm.size(); ++rank)
-    expect_equal(gathered[rank], whole_numbers(rank, 9, at::kLong), "gathered beside");
+    expect_equal(gathered[rank], whole_numbers(rank, 9, at::kLong), "gathered while others are in flight");
   works.front().wait();  // idempotent
 }
 
-// Work::wait() orders what the caller does next after the operation, and the operation after what it did before.
+// The operation runs after what the caller did before, and what the caller does after wait() runs after the operation.
 inline void order_with_the_caller_case(Communicator& comm, at::Device device) {
   const at::Tensor tensor = at::zeros({100'000}, at::TensorOptions(at::kFloat).device(device));
   float expected = 0;
@@ -197,8 +197,7 @@ inline void barrier_case(Communicator& comm, at::Device device) {
   expect_equal(one, at::full({1}, comm.size(), at::kLong), "an operation before a barrier");
 }
 
-// After abort() all that waits and all that comes later throws CommError with the reason. Leaves the communicator of no
-// use.
+// After abort(), waiting and later operations throw CommError with the reason.
 inline void abort_case(Communicator& comm, at::Device device) {
   const at::Tensor tensor = at::ones({1000}, at::TensorOptions(at::kFloat).device(device));
   comm.all_reduce(tensor, ReduceOp::kSum).wait();
@@ -207,15 +206,15 @@ inline void abort_case(Communicator& comm, at::Device device) {
   comm.abort("a second reason is ignored");
   try {
     comm.all_reduce(tensor, ReduceOp::kSum).wait();
-    ADD_FAILURE() << "an aborted communicator went on";
+    ADD_FAILURE() << "an aborted communicator still works";
   } catch (const CommError& error) {
     EXPECT_NE(std::string(error.what()).find("the test asks for it"), std::string::npos) << error.what();
   }
   EXPECT_THROW(comm.barrier(), CommError);
 }
 
-// For communicators that sum half precision in float32 (all but NCCL): 2048 + 1 + 1 is 2048 in float16 when rounded
-// each time.
+// For communicators that sum half precision in float32 (all but NCCL): 2048 + 1 + 1 is 2048 in float16
+// when rounded each time.
 inline void half_in_float32_case(Communicator& comm, at::Device device) {
   const int size = comm.size();
   const at::Tensor half = at::full({1000}, comm.rank() == 0 ? 2048 : 1, at::TensorOptions(at::kHalf).device(device));
@@ -224,7 +223,7 @@ inline void half_in_float32_case(Communicator& comm, at::Device device) {
   const at::Tensor large =
       at::full({1000}, comm.rank() % 2 ? -60000.0 : 60000.0, at::TensorOptions(at::kHalf).device(device));
   comm.all_reduce(large, ReduceOp::kSum).wait();
-  expect_equal(large, at::full({1000}, size % 2 ? 60000.0 : 0.0, at::kHalf), "no overflow on the way");
+  expect_equal(large, at::full({1000}, size % 2 ? 60000.0 : 0.0, at::kHalf), "no overflow in between");
 }
 
 // The cases that every communicator passes; abort_case comes last.

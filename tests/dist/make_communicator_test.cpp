@@ -30,13 +30,13 @@ TEST(ChooseBackend, AutoTakesTheFastestThatWorks) {
   EXPECT_EQ(choose_backend("auto", {kOneGpu.data(), 1}, true).name, "nccl");
 }
 
-TEST(ChooseBackend, AutoGoesThroughTheHostWhenRanksShareAGpuAndSaysWhich) {
+TEST(ChooseBackend, AutoGoesThroughTheHostAndNamesTheRanksIfTheyShareAGpu) {
   const BackendChoice choice = choose_backend("auto", kOneGpu, true);
   EXPECT_EQ(choice.name, "staged");
   EXPECT_NE(choice.warning.find("rank 0 and rank 2 share one GPU (01:00 of a)"), std::string::npos) << choice.warning;
 }
 
-TEST(ChooseBackend, PartitionsOfOneGpuAreOneGpuToNccl) {
+TEST(ChooseBackend, NcclCountsPartitionsOfOneGpuAsOneGpu) {
   EXPECT_EQ(choose_backend("auto", std::vector<RankDevice>{{"a", "mig0", "01:00"}, {"a", "mig1", "01:00"}}, true).name,
             "staged");
 }
@@ -47,7 +47,7 @@ TEST(ChooseBackend, AutoGoesThroughTheHostWithoutNccl) {
   EXPECT_NE(choice.warning, "");
 }
 
-TEST(ChooseBackend, AWishIsFollowedWhereItCanBe) {
+TEST(ChooseBackend, ABackendThatIsAskedForIsUsedIfItCanBe) {
   EXPECT_EQ(choose_backend("mpi", kCpus, true).name, "mpi");
   EXPECT_EQ(choose_backend("staged", kOwnGpus, true).name, "staged");
   EXPECT_EQ(choose_backend("staged", kOwnGpus, true).warning, "");
@@ -63,7 +63,7 @@ TEST(ChooseBackend, NcclOnASharedGpuIsAConfigErrorThatNamesTheRanks) {
   EXPECT_NE(refusal<ConfigError>("nccl", kOneGpu).find("rank 0 and rank 2"), std::string::npos);
 }
 
-TEST(ChooseBackend, MpiOnGpusIsAConfigErrorWithTheCure) {
+TEST(ChooseBackend, MpiOnGpusIsAConfigErrorWithAdvice) {
   EXPECT_NE(refusal<ConfigError>("mpi", kOwnGpus).find("dist.backend staged"), std::string::npos);
 }
 

@@ -1,5 +1,4 @@
-#include "dist/thread_communicator.h"
-
+#include "support/thread_world.h"
 #include "tests/dist/communicator_contract.h"
 
 namespace dtrain::dist {

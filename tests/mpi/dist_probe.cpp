@@ -1,4 +1,4 @@
-// A small main in the shape of dtrain's, which does one thing wrong on demand: see dist_processes_test.py.
+// A small main like dtrain's that fails in a given way, for dist_processes_test.py.
 //   dist_probe MODE [RANK] [TIMEOUT]
 
 #include <sched.h>
@@ -54,7 +54,7 @@ void train(const Part& part, const World& world, Communicator& comm, Watchdog& w
     if (world.rank == part.culprit && step == 12) {
       if (part.mode == "throw") throw DataError("sample 7 of faces.h5 is damaged");
       if (part.mode == "stop") {
-        sleep_seconds(part.timeout / 2);  // for a beat or more to tell the others of step 12
+        sleep_seconds(part.timeout / 2);  // so that a heartbeat reports step 12 to the others
         ::raise(SIGSTOP);
       }
       if (part.mode == "stuck") sleep_seconds(600);
@@ -90,8 +90,8 @@ int run(const Part& part, MpiSession& session) {
     log::error(message);
     session.abort(CommError("").exit_code());
   });
-  if (part.mode ==
-      "late") {  // one rank is away for longer than the timeout while others move; then it is late for the end
+  // One rank makes no progress for longer than the timeout while others do; then it is late for the end.
+  if (part.mode == "late") {
     if (world.rank == part.culprit) {
       sleep_seconds(1.5 * part.timeout);
     } else {
@@ -104,7 +104,7 @@ int run(const Part& part, MpiSession& session) {
     say("ended");
     return 0;
   }
-  if (part.mode == "missing") {  // one rank never comes to the end
+  if (part.mode == "missing") {  // one rank never reaches the end
     if (world.rank == part.culprit) {
       watchdog.progress("checkpoint", 40);
       sleep_seconds(600);

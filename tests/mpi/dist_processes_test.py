@@ -1,5 +1,5 @@
-"""What whole processes do under mpirun and srun's environment: who they are, how they are refused, and how a job ends when a
-rank throws, stops or stands still."""
+"""Whole processes under mpirun and in the environment of srun: their ranks, which launches are refused, and how a job ends when
+a rank throws, is stopped, or makes no progress."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import unittest
 
 PROBE = sys.argv.pop(1)
 TIMEOUT = 2.0  # of the watchdog, seconds
-LOADED = 15.0  # how much later than on an idle machine an answer may come
+LOADED = 15.0  # seconds that a loaded machine may need in addition
 
 
 def clean_environment(**more):
@@ -30,13 +30,13 @@ def mpirun(ranks, *arguments, options=("--oversubscribe", "--bind-to", "none"), 
 
 
 class Launch(unittest.TestCase):
-    def test_ranks_know_their_places(self):
+    def test_ranks_know_their_rank_and_the_number_of_ranks(self):
         result = mpirun(3, "world")
         self.assertEqual(result.returncode, 0, result.stderr)
         for rank in range(3):
             self.assertRegex(result.stdout, rf"rank {rank} of 3, local {rank} of 3, Open MPI v[0-9.]+")
 
-    def test_a_process_alone_is_rank_0_of_1(self):
+    def test_a_single_process_is_rank_0_of_1(self):
         self.assertIn("rank 0 of 1, local 0 of 1", probe("world").stdout)
 
     def test_all_ranks_leave_with_the_largest_code(self):
@@ -54,7 +54,7 @@ class Launch(unittest.TestCase):
 class Slurm(unittest.TestCase):
     ALLOCATION = dict(SLURM_JOB_ID="7", SLURM_JOBID="7", SLURM_NTASKS="4", SLURM_NODELIST="node1", SLURM_TASKS_PER_NODE="4")
 
-    def test_srun_without_pmix_is_refused_with_the_cure(self):
+    def test_srun_without_pmix_is_refused_with_advice(self):
         step = dict(SLURM_STEP_ID="0", SLURM_STEPID="0", SLURM_PROCID="1", SLURM_STEP_NUM_TASKS="4")
         result = probe("world", **self.ALLOCATION, **step)
         self.assertEqual(result.returncode, 64)
@@ -62,12 +62,12 @@ class Slurm(unittest.TestCase):
         self.assertIn("mpirun -np 4", result.stderr)
         self.assertEqual(result.stdout, "")
 
-    def test_a_pmi_that_mpi_does_not_speak_is_refused_too(self):
+    def test_a_pmi_that_mpi_does_not_support_is_refused_too(self):
         result = probe("world", SLURM_NTASKS="4", SLURM_STEP_ID="0", SLURM_PROCID="1", PMI_RANK="1", PMI_SIZE="4")
         self.assertEqual(result.returncode, 64)
         self.assertIn("srun --mpi=pmix", result.stderr)
 
-    def test_a_single_process_in_an_allocation_is_what_its_user_meant(self):
+    def test_a_single_process_in_an_allocation_is_allowed(self):
         batch_script = dict(SLURM_PROCID="0", SLURM_NODEID="0")
         single_task = dict(SLURM_PROCID="0", SLURM_STEP_ID="1", SLURM_STEPID="1", SLURM_STEP_NUM_TASKS="1")
         for name, more in {"salloc": {}, "sbatch": batch_script, "srun -n 1": single_task}.items():
@@ -95,7 +95,7 @@ class Affinity(unittest.TestCase):
     def test_ranks_share_the_node(self):
         allowed = os.sched_getaffinity(0)
         if len(allowed) < 2:
-            return  # then all use the one core: share_of's own tests
+            return  # both use the one core then, which ShareOf's unit tests cover
         shares = self.cores(mpirun(2, "affinity"))
         self.assertEqual(shares[0] | shares[1], allowed)
         self.assertFalse(shares[0] & shares[1])
@@ -104,7 +104,7 @@ class Affinity(unittest.TestCase):
         allowed = os.sched_getaffinity(0)
         ranks = min(len(allowed) + 1, 8)
         if ranks <= len(allowed):
-            return  # too many cores to start so many processes for it: share_of's own tests
+            return  # too many processes; ShareOf's unit tests cover it
         self.assertEqual(self.cores(mpirun(ranks, "affinity")), {rank: allowed for rank in range(ranks)})
 
     def test_the_users_own_limit_stays(self):
@@ -130,36 +130,36 @@ class Failures(unittest.TestCase):
             with self.subTest(culprit=culprit):
                 result, seconds = self.end("stop", culprit)
                 self.assertEqual(result.returncode, 76, result.stderr)
-                self.assertRegex(result.stderr, rf"error: rank {culprit} has not been heard of for [\d.]+ s \(last: phase data, step 12\)")
+                self.assertRegex(result.stderr, rf"error: rank {culprit} has sent no heartbeat for [\d.]+ s \(last: phase data, step 12\)")
                 self.assertEqual(result.stderr.count("error: rank"), 1, result.stderr)
                 self.assertGreater(seconds, TIMEOUT)
                 self.assertLess(seconds, TIMEOUT + 6 + LOADED)
 
-    def test_a_stuck_rank_is_named_with_its_phase_and_its_victims_are_not(self):
+    def test_a_stuck_rank_is_named_with_its_phase_and_the_ranks_that_wait_are_not(self):
         result, seconds = self.end("stuck", 1)
         self.assertEqual(result.returncode, 76, result.stderr)
-        self.assertRegex(result.stderr, r"error: rank 1 stands still for [\d.]+ s in phase data, step 12")
+        self.assertRegex(result.stderr, r"error: rank 1 has made no progress for [\d.]+ s in phase data, step 12")
         self.assertEqual(result.stderr.count("error: rank"), 1, result.stderr)
         self.assertLess(seconds, TIMEOUT + 6 + LOADED)
 
-    def test_a_rank_alone_is_watched_too(self):
+    def test_a_single_rank_is_watched_too(self):
         result, _ = self.end("stuck", 0, ranks=1)
         self.assertEqual(result.returncode, 76, result.stderr)
-        self.assertIn("rank 0 stands still", result.stderr)
+        self.assertIn("rank 0 has made no progress", result.stderr)
 
-    def test_a_rank_that_never_comes_to_the_end_is_named(self):
+    def test_a_rank_that_never_reaches_the_end_is_named(self):
         result, _ = self.end("missing", 1)
         self.assertEqual(result.returncode, 76, result.stderr)
-        self.assertRegex(result.stderr, r"rank 1 stands still for [\d.]+ s in phase checkpoint, step 40")
+        self.assertRegex(result.stderr, r"rank 1 has made no progress for [\d.]+ s in phase checkpoint, step 40")
 
-    def test_no_alarm_while_the_job_moves(self):
+    def test_no_alarm_while_the_job_makes_progress(self):
         for mode in ("good", "late"):
             with self.subTest(mode):
                 result, _ = self.end(mode, 1)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertEqual(result.stdout.count("ended"), 3)
 
-    def test_a_job_that_was_suspended_goes_on(self):
+    def test_a_job_that_was_suspended_continues(self):
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "3", PROBE, "good", "0", str(TIMEOUT)]
         job = subprocess.Popen(command, env=clean_environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         pids = [int(job.stdout.readline().split()[1]) for _ in range(3)]

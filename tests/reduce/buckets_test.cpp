@@ -48,9 +48,9 @@ TEST(Buckets, KeepsDtypesApartInTheOrderInWhichTheyFill) {
   EXPECT_EQ(buckets[1].params, (std::vector<size_t>{2, 0}));
 }
 
-TEST(Buckets, NothingGivesNothing) { EXPECT_TRUE(plan_buckets({}, 1, 1).empty()); }
+TEST(Buckets, NoParametersMakeNoBuckets) { EXPECT_TRUE(plan_buckets({}, 1, 1).empty()); }
 
-TEST(Buckets, HoldsItsPromisesForAnyList) {
+TEST(Buckets, KeepsItsPromisesForAnyList) {
   const at::ScalarType dtypes[] = {at::kFloat, at::kFloat, at::kDouble, at::kBFloat16};
   for (uint64_t seed = 0; seed < 300; ++seed) {
     auto draw = [&, n = uint64_t{0}](uint64_t below) mutable { return keyed(seed, n++) % below; };
@@ -85,7 +85,7 @@ TEST(Buckets, HoldsItsPromisesForAnyList) {
     }
     ASSERT_EQ(std::count(seen.begin(), seen.end(), 1), static_cast<long>(params.size())) << "seed " << seed;
 
-    // Not wasteful: within a dtype, no bucket could have taken the next one's first parameter too.
+    // Buckets are as full as possible: within a dtype, no bucket had space for the first parameter of the next one.
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
       std::vector<const Bucket*> same;
       for (const Bucket& bucket : buckets) {

@@ -1,5 +1,5 @@
 // Promise 2 of docs/design.md: in float64, any number of ranks, micro-steps and buckets trains like one rank with the
-// whole batch, at every step. The one rank is held against a plain loop of LibTorch's own optimizers that shares no
+// whole batch, at every step. The one rank is compared with a plain loop of LibTorch's own optimizers, which shares no
 // code with it.
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "core/random.h"
 #include "core/strings.h"
 #include "dist/gradient_reducer.h"
-#include "dist/thread_communicator.h"
+#include "support/thread_world.h"
 #include "train/clip.h"
 #include "train/grad_scaler.h"
 #include "train/optimizer.h"
@@ -106,7 +106,7 @@ struct Sums {
   at::Tensor loss, weight;
 };
 
-// Samples differ in weight, so that a mean of means would show.
+// Samples differ in weight, so that a mean of means would be detected.
 Sums loss_of(Net& net, const std::vector<int64_t>& ids) {
   std::vector<at::Tensor> inputs, targets, weights;
   for (const int64_t id : ids) {
@@ -119,7 +119,7 @@ Sums loss_of(Net& net, const std::vector<int64_t>& ids) {
   return {(errors * weight).sum(), weight.sum()};
 }
 
-// ---- Who reads what ----
+// ---- Which samples a rank reads ----
 
 std::vector<int64_t> global_batch(int64_t step) {
   const int64_t per_epoch = (kSamples + kGlobalBatch - 1) / kGlobalBatch, epoch = step / per_epoch;
@@ -142,10 +142,10 @@ struct Case {
   bool adamw = false;
   int ranks = 1, accumulate = 1;
   int64_t cap_bytes = 1 << 20;
-  std::function<void(int64_t step, int rank, at::Tensor& loss)> spoil = {};  // fault to inject
+  std::function<void(int64_t step, int rank, at::Tensor& loss)> spoil = {};  // injects a fault
 };
 
-// AdamW runs with clipping and loss scaling too: neither may make a difference.
+// AdamW runs with clipping and loss scaling too; neither may change the result.
 config::Optimizer optimizer_options(bool adamw) {
   config::Optimizer options;
   options.name = adamw ? "adamw" : "sgd";
@@ -193,8 +193,9 @@ std::vector<Snapshot> train_rank(const Case& c, dist::Communicator& world) {
 }
 
 std::vector<std::vector<Snapshot>> train_ranks(const Case& c) {
-  std::vector<std::vector<Snapshot>> traces(c.ranks);
-  dist::run_thread_world(c.ranks, [&](dist::Communicator& world) { traces[world.rank()] = train_rank(c, world); });
+  std::vector<std::vector<Snapshot>> traces(static_cast<size_t>(c.ranks));
+  dist::run_thread_world(
+      c.ranks, [&](dist::Communicator& world) { traces[static_cast<size_t>(world.rank())] = train_rank(c, world); });
   return traces;
 }
 
@@ -239,25 +240,25 @@ void expect_equal(const std::vector<Snapshot>& expected, const std::vector<Snaps
 
 class WorldInvariance : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
 
-TEST_P(WorldInvariance, RanksMicroStepsAndBucketsChangeNothing) {
+TEST_P(WorldInvariance, RanksMicroStepsAndBucketsDoNotChangeTheResult) {
   const auto [network, adamw] = GetParam();
   const double bound = adamw ? 1e-10 : 1e-12;
   const auto one_rank = train_ranks({network, adamw})[0];
-  EXPECT_LT(one_rank.back().loss, one_rank.front().loss) << "nothing was learned: nothing would be compared";
+  EXPECT_LT(one_rank.back().loss, one_rank.front().loss) << "nothing was learned, so the comparison would show nothing";
   {
-    SCOPED_TRACE("one rank against the plain loop");
+    SCOPED_TRACE("one rank and the plain loop");
     expect_equal(plain_loop({network, adamw}), one_rank, bound);
   }
   for (const int ranks : {1, 2, 3, 4}) {
     for (const int accumulate : {1, 2, 3}) {
-      // Every size with every number of ranks and of micro-steps, not with every pair of them.
+      // Every bucket size with every number of ranks and every number of micro-steps, but not with every pair of them.
       const int64_t cap_bytes = std::array<int64_t, 3>{1, 400, 1 << 20}[(ranks + accumulate) % 3];
       SCOPED_TRACE(str(ranks, " ranks, ", accumulate, " micro-steps, buckets of ", cap_bytes, " bytes"));
       const auto traces = train_ranks({network, adamw, ranks, accumulate, cap_bytes});
       expect_equal(one_rank, traces[0], bound);
       for (int rank = 1; rank < ranks; ++rank) {
-        SCOPED_TRACE(str("rank ", rank, " against rank 0, bit for bit"));
-        expect_equal(traces[0], traces[rank], 0);
+        SCOPED_TRACE(str("rank ", rank, " and rank 0, bit for bit"));
+        expect_equal(traces[0], traces[static_cast<size_t>(rank)], 0);
       }
     }
   }

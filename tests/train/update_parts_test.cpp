@@ -10,7 +10,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "dist/thread_communicator.h"
+#include "support/thread_world.h"
 #include "train/bad_loss.h"
 #include "train/clip.h"
 #include "train/evaluate.h"

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "dist/thread_communicator.h"
+#include "support/thread_world.h"
 
 namespace dtrain::train {
 namespace {

@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "core/error.h"
-#include "dist/thread_communicator.h"
 #include "layers/batch_norm.h"
 #include "models/parameter_format.h"
-#include "support/memory_store.h"
 #include "train/broadcast_snapshot.h"
+#include "support/memory_store.h"
+#include "support/thread_world.h"
 #include "train/overfit.h"
 #include "train/trainer.h"
 #include "data/order/splits.h"

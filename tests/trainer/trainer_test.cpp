@@ -342,7 +342,7 @@ TEST(Trainer, ClipsByValueAndByNorm) {
   EXPECT_TRUE(at::allclose(moved(), gradient * (norm / 3 / (norm + 1e-6)), 1e-12, 0));
 }
 
-// The watchdog takes a rank for the victim of another one while it is in "all_reduce", see dist/stall.h.
+// For the watchdog a rank in "all_reduce" waits for another one, see dist/stall_detector.h.
 TEST(Trainer, SaysOfEachCollectiveThatItWaitsForOthers) {
   Scenario setup{.ranks = 2, .config = small(4), .toy = {.batch_norm = true}};
   setup.config.train.sync_batch_norm = true;

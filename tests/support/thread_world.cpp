@@ -1,10 +1,11 @@
-#include "dist/thread_communicator.h"
+#include "support/thread_world.h"
 
 #include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/check.h"
 
@@ -31,37 +32,24 @@ std::string describe(const Request& request) {
              request.out.numel(), " elements of ", c10::toString(request.in.scalar_type()), ")");
 }
 
-// As strict as the communicators between processes (host_reduce.cpp), so that tests notice.
+// As strict as the communicators between processes, so that tests detect an operation that would fail there.
 void check_reducible(const at::Tensor& tensor) {
   const at::ScalarType dtype = tensor.scalar_type();
-  DTRAIN_CHECK(at::isFloatingType(dtype) || dtype == at::kLong, "no reduction for tensors of ", c10::toString(dtype));
+  DTRAIN_CHECK(at::isFloatingType(dtype) || dtype == at::kLong, "tensors of ", c10::toString(dtype),
+               " cannot be reduced");
 }
 
-// In rank order, so that a result depends on nothing but the inputs; half precision is summed in float32.
 at::Tensor reduce(const std::vector<Request>& requests) {
-  const at::ScalarType dtype = requests[0].in.scalar_type();
-  const at::ScalarType wide = at::isReducedFloatingType(dtype) ? at::kFloat : dtype;
-  at::Tensor total = requests[0].in.to(wide, /*non_blocking=*/false, /*copy=*/true);
-  for (size_t rank = 1; rank < requests.size(); ++rank) {
-    const at::Tensor next = requests[rank].in.to(wide);
-    switch (requests[0].op) {
-      case ReduceOp::kSum:
-        total.add_(next);
-        break;
-      case ReduceOp::kMax:
-        total = at::maximum(total, next);
-        break;
-      case ReduceOp::kMin:
-        total = at::minimum(total, next);
-        break;
-    }
-  }
-  return total.reshape({-1});
+  const at::Tensor& first = requests[0].in;
+  const at::Tensor total = at::empty({first.numel()}, first.options());
+  std::vector<const void*> by_rank;
+  for (const Request& request : requests) by_rank.push_back(request.in.const_data_ptr());
+  reduce_in_rank_order(first.scalar_type(), requests[0].op, by_rank, total.data_ptr(), total.numel());
+  return total;
 }
 
 void perform(const std::vector<Request>& requests) {
   const at::NoGradGuard no_grad;
-  const auto ranks = static_cast<int64_t>(requests.size());
   switch (requests[0].kind) {
     case Kind::kBarrier:
       return;
@@ -72,47 +60,52 @@ void perform(const std::vector<Request>& requests) {
     }
     case Kind::kReduceScatter: {
       const at::Tensor total = reduce(requests);
-      for (int64_t rank = 0; rank < ranks; ++rank) {
-        const at::Tensor& out = requests[rank].out;
-        out.view({-1}).copy_(total.narrow(0, rank * out.numel(), out.numel()));
+      int64_t begin = 0;
+      for (const Request& r : requests) {
+        r.out.view({-1}).copy_(total.narrow(0, begin, r.out.numel()));
+        begin += r.out.numel();
       }
       return;
     }
     case Kind::kAllGather:
       for (const Request& r : requests) {
-        for (int64_t rank = 0; rank < ranks; ++rank) {
-          const at::Tensor& in = requests[rank].in;
-          r.out.view({-1}).narrow(0, rank * in.numel(), in.numel()).copy_(in.view({-1}));
+        int64_t begin = 0;
+        for (const Request& from : requests) {
+          r.out.view({-1}).narrow(0, begin, from.in.numel()).copy_(from.in.view({-1}));
+          begin += from.in.numel();
         }
       }
       return;
-    case Kind::kBroadcast:
+    case Kind::kBroadcast: {
+      const at::Tensor& sent = requests[static_cast<size_t>(requests[0].root)].in;
       for (const Request& r : requests) {
-        if (!r.out.is_same(requests[requests[0].root].in)) r.out.copy_(requests[requests[0].root].in);
+        if (!r.out.is_same(sent)) r.out.copy_(sent);
       }
       return;
+    }
   }
 }
 
-// Where the ranks of one world meet: the last to arrive does the work of the round for all.
+// Where the ranks of one world meet. The last one to arrive performs the operation of the round for all.
 class Meeting {
  public:
-  explicit Meeting(int size) : requests_(size) {}
+  explicit Meeting(int size) : requests_(static_cast<size_t>(size)) {}
 
   void meet(int rank, Request request) {
     std::unique_lock lock(mutex_);
     if (broken_.empty() && !departed_.empty()) broken_ = str(departed_, " has left, rank ", rank, " waits");
     throw_if_broken(rank, request);
-    requests_[rank] = std::move(request);
+    Request& mine = requests_[static_cast<size_t>(rank)];
+    mine = std::move(request);
     if (++arrived_ == requests_.size()) {
       arrived_ = 0;
       run_round();
-      throw_if_broken(rank, requests_[rank]);
+      throw_if_broken(rank, mine);
       return;
     }
     const uint64_t round = round_;
     changed_.wait(lock, [&] { return round_ != round || !broken_.empty(); });
-    if (round_ == round) throw_if_broken(rank, requests_[rank]);
+    if (round_ == round) throw_if_broken(rank, mine);
   }
 
   void abort(std::string_view reason) noexcept {
@@ -120,7 +113,7 @@ class Meeting {
     break_up(std::string(reason));
   }
 
-  // `rank` issues nothing more: who waits for it now or later would wait forever.
+  // `rank` issues no more operations: a rank that waits for it, now or later, would wait forever.
   void leave(int rank) noexcept {
     const std::lock_guard lock(mutex_);
     departed_ = str("rank ", rank);
@@ -158,10 +151,11 @@ class Meeting {
   std::vector<Request> requests_;  // by rank
   size_t arrived_ = 0;
   uint64_t round_ = 0;
-  std::string broken_, departed_;  // why nothing more can be done; who has left
+  std::string broken_;    // why no operation is possible any more; empty: all is well
+  std::string departed_;  // the rank that left last
 };
 
-// Every operation is done when it returns: a rank blocks until all have issued it. Its error waits for Work::wait().
+// An operation blocks until all ranks have issued it, and is done when it returns. Work::wait() throws its error.
 class ThreadCommunicator : public Communicator {
  public:
   ThreadCommunicator(int rank, int size, Meeting& meeting) : Communicator(rank, size), meeting_(meeting) {}
@@ -228,7 +222,7 @@ void run_thread_world(int size, const std::function<void(Communicator&)>& body) 
       } catch (const std::exception& error) {
         fail(error.what());
       } catch (...) {
-        fail("an exception that is no std::exception");
+        fail("an exception that is not a std::exception");
       }
       meeting.leave(rank);
     });

@@ -1,4 +1,4 @@
-#include "dist/host_reduce.h"
+#include "dist/communicator.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace dtrain::dist {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // of accumulators, so that they stay in the first-level cache over all ranks
+constexpr int64_t kBlock = 1024;  // accumulators: few enough to stay in the first-level cache over all ranks
 
 template <ReduceOp op, typename T>
 T combine(T a, T b) {
@@ -69,7 +69,7 @@ void reduce_in_rank_order(at::ScalarType dtype, ReduceOp op, std::span<const voi
     case at::kLong:
       return reduce<int64_t, int64_t>(op, by_rank, out, elements);
     default:
-      throw Error(str("internal error: no reduction for tensors of ", c10::toString(dtype)));
+      throw Error(str("internal error: tensors of ", c10::toString(dtype), " cannot be reduced"));
   }
 }
 

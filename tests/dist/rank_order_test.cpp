@@ -1,4 +1,6 @@
-#include "dist/host_reduce.h"
+// The arithmetic of reductions on the host: reduce_in_rank_order().
+
+#include "dist/communicator.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +21,7 @@ at::Tensor reduce(const std::vector<at::Tensor>& by_rank, ReduceOp op) {
   return out;
 }
 
-TEST(HostReduce, AddsInTheOrderOfTheRanks) {
+TEST(ReduceInRankOrder, AddsInTheOrderOfTheRanks) {
   // In float32 (1e8 + -1e8) + 1 is 1, and 1e8 + (-1e8 + 1) is 0.
   for (const int64_t n : {1, 1023, 1024, 1025, 5000}) {
     const auto full = [n](double value) { return at::full({n}, value, at::kFloat); };
@@ -28,7 +30,7 @@ TEST(HostReduce, AddsInTheOrderOfTheRanks) {
   }
 }
 
-TEST(HostReduce, TheOutputMayBeAnyInput) {
+TEST(ReduceInRankOrder, TheOutputMayBeAnyInput) {
   for (size_t place = 0; place < 3; ++place) {
     std::vector<at::Tensor> by_rank;
     std::vector<const void*> pointers;
@@ -41,7 +43,7 @@ TEST(HostReduce, TheOutputMayBeAnyInput) {
   }
 }
 
-TEST(HostReduce, HalfPrecisionIsRoundedOnce) {
+TEST(ReduceInRankOrder, HalfPrecisionIsRoundedOnce) {
   const auto full = [](double value, at::ScalarType dtype) { return at::full({3}, value, dtype); };
   for (const auto& [dtype, whole] : {std::pair{at::kHalf, 2048.0}, std::pair{at::kBFloat16, 256.0}}) {
     const at::Tensor sum = reduce({full(whole, dtype), full(1, dtype), full(1, dtype)}, ReduceOp::kSum);
@@ -49,7 +51,7 @@ TEST(HostReduce, HalfPrecisionIsRoundedOnce) {
   }
 }
 
-TEST(HostReduce, NanWinsWhereverItIs) {
+TEST(ReduceInRankOrder, ANanOfAnyRankWins) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kSum}) {
@@ -62,13 +64,13 @@ TEST(HostReduce, NanWinsWhereverItIs) {
   }
 }
 
-TEST(HostReduce, WholeNumbersWrapAround) {
+TEST(ReduceInRankOrder, IntegersWrapAround) {
   const at::Tensor most = at::full({2}, std::numeric_limits<int64_t>::max(), at::kLong);
   EXPECT_TRUE(at::equal(reduce({most, at::ones({2}, at::kLong)}, ReduceOp::kSum),
                         at::full({2}, std::numeric_limits<int64_t>::min(), at::kLong)));
 }
 
-TEST(HostReduce, OtherTypesAreRefused) {
+TEST(ReduceInRankOrder, OtherTypesAreRefused) {
   EXPECT_THROW(reduce({at::ones({2}, at::kByte), at::ones({2}, at::kByte)}, ReduceOp::kSum), Error);
 }
 

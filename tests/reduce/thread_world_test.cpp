@@ -1,4 +1,4 @@
-#include "dist/thread_communicator.h"
+#include "support/thread_world.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(ThreadCommunicator, GathersScattersAndBroadcasts) {
   });
 }
 
-TEST(ThreadCommunicator, BarrierHoldsUntilAllHaveCome) {
+TEST(ThreadCommunicator, BarrierWaitsForAllRanks) {
   std::atomic<int> arrived = 0;
   run_thread_world(4, [&](Communicator& world) {
     for (int round = 1; round <= 20; ++round) {
@@ -101,7 +101,7 @@ TEST(ThreadCommunicator, AThrowingRankReleasesTheOthersWithItsReason) {
   EXPECT_EQ(released, 2);
 }
 
-TEST(ThreadCommunicator, AbortReleasesWaitersAndEndsUse) {
+TEST(ThreadCommunicator, AbortReleasesWaiters) {
   EXPECT_THROW(run_thread_world(2,
                                 [](Communicator& world) {
                                   if (world.rank() == 0) world.abort("asked to");
@@ -121,7 +121,7 @@ TEST(ThreadCommunicator, NamesRanksThatAskForDifferentThings) {
   }
 }
 
-TEST(ThreadCommunicator, ARankThatLeavesEarlyHangsNobody) {
+TEST(ThreadCommunicator, ARankThatLeavesEarlyIsAnErrorOfTheOthers) {
   try {
     run_thread_world(3, [](Communicator& world) {
       if (world.rank() != 2) world.barrier();

@@ -1,0 +1,24 @@
+#pragma once
+
+// How ranks agree that a step of start-up or shut-down has succeeded, before they meet in a collective that would hang
+// if one of them had failed: a failure of any rank becomes the failure of all.
+
+#include <functional>
+
+#include "dist/communicator.h"
+
+namespace dtrain::dist {
+
+// Thrown on all ranks by agree(). The message has been printed; only the exit code is left to pass on.
+struct AgreedFailure {
+  int exit_code = 70;
+};
+
+// Runs `step` on every rank. If it throws on any rank, the lowest such rank prints its message, and all ranks throw
+// AgreedFailure with that rank's exit code. `step` must not be collective. Collective.
+void agree(Communicator&, const std::function<void()>& step);
+
+// The same for a `step` that only rank 0 runs, such as writing to the run folder. Collective.
+void agree_on_rank0(Communicator&, const std::function<void()>& step);
+
+}  // namespace dtrain::dist

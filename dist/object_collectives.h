@@ -1,0 +1,51 @@
+#pragma once
+
+// Collectives on values instead of tensors: bytes, text, and trivially copyable structs travel over a communicator for
+// host tensors. Rank states reach rank 0 this way, and a checkpoint reaches all ranks. Sizes may differ between ranks.
+// Every function is collective.
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/check.h"
+#include "dist/communicator.h"
+
+namespace dtrain::dist {
+
+using Bytes = std::vector<std::byte>;
+
+// The object of rank 0, on every rank; what the other ranks pass is ignored.
+Bytes broadcast_object(Communicator&, Bytes bytes);
+std::string broadcast_object(Communicator&, const std::string& text);
+
+// The objects of all ranks, by rank, on every rank.
+std::vector<Bytes> all_gather_object(Communicator&, const Bytes& bytes);
+std::vector<std::string> all_gather_object(Communicator&, const std::string& text);
+
+// The lists of all ranks as one list, in rank order.
+template <typename T>
+std::vector<T> all_gather_values(Communicator& comm, const std::vector<T>& values) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto mine = std::as_bytes(std::span(values));
+  std::vector<T> all;
+  for (const Bytes& theirs : all_gather_object(comm, Bytes(mine.begin(), mine.end()))) {
+    const size_t before = all.size(), count = theirs.size() / sizeof(T);
+    all.resize(before + count);
+    if (count > 0) std::memcpy(all.data() + before, theirs.data(), count * sizeof(T));
+  }
+  return all;
+}
+
+// One value of each rank, by rank.
+template <typename T>
+requires std::is_trivially_copyable_v<T> std::vector<T> all_gather_object(Communicator& comm, const T& value) {
+  std::vector<T> all = all_gather_values(comm, std::vector<T>{value});
+  DTRAIN_CHECK(all.size() == static_cast<size_t>(comm.size()), all.size(), " values from ", comm.size(), " ranks");
+  return all;
+}
+
+}  // namespace dtrain::dist

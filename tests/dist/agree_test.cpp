@@ -1,0 +1,56 @@
+#include "dist/agree.h"
+
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <new>
+#include <stdexcept>
+
+#include "core/error.h"
+#include "dist/failure.h"
+#include "support/thread_world.h"
+
+namespace dtrain::dist {
+namespace {
+
+int code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const AgreedFailure& failure) {
+    return failure.exit_code;
+  }
+  return 0;
+}
+
+TEST(Agree, AFailureOfOneRankIsTheFailureOfAll) {
+  run_thread_world(3, [](Communicator& comm) {
+    const int code = code_of([&] {
+      agree(comm, [&] {
+        if (comm.rank() == 1) throw DataError("rank 1 cannot read");
+        if (comm.rank() == 2) throw OutputError("rank 2 cannot write");
+      });
+    });
+    EXPECT_EQ(code, 65) << "the code of the lowest rank that failed";
+    agree(comm, [] {});  // the communicator works as before
+    int calls = 0;
+    agree_on_rank0(comm, [&] { ++calls; });
+    EXPECT_EQ(calls, comm.rank() == 0 ? 1 : 0);
+    EXPECT_EQ(code_of([&] { agree_on_rank0(comm, [&] { throw OutputError("cannot write"); }); }), 73);
+  });
+}
+
+TEST(Describe, GivesEachExceptionItsMessageAndExitCode) {
+  const auto of = [](auto exception) { return describe(std::make_exception_ptr(exception)); };
+  EXPECT_EQ(of(ConfigError("c")).exit_code, 78);
+  EXPECT_EQ(of(CommError("c")).exit_code, 76);
+  EXPECT_EQ(of(std::runtime_error("plain")).exit_code, 70);
+  EXPECT_EQ(of(std::runtime_error("plain")).message, "plain");
+  EXPECT_EQ(of(c10::OutOfMemoryError({__func__, __FILE__, 1}, "too much")).exit_code, 69);
+  EXPECT_EQ(of(std::bad_alloc()).message, "out of host memory: use a smaller --batch-size or fewer --workers");
+  EXPECT_EQ(of(AgreedFailure{74}).exit_code, 74);
+  EXPECT_TRUE(of(AgreedFailure{74}).message.empty());
+}
+
+}  // namespace
+}  // namespace dtrain::dist

@@ -1,0 +1,52 @@
+#include "dist/object_collectives.h"
+
+#include <gtest/gtest.h>
+
+#include "support/thread_world.h"
+
+namespace dtrain::dist {
+namespace {
+
+TEST(ObjectCollectives, TheObjectOfRankZeroReachesAllRanks) {
+  run_thread_world(3, [](Communicator& comm) {
+    const bool root = comm.rank() == 0;
+    EXPECT_EQ(broadcast_object(comm, std::string(root ? "from rank 0" : "ignored, and longer than that")),
+              "from rank 0");
+    EXPECT_EQ(broadcast_object(comm, std::string(root ? "" : "ignored")), "");
+    const Bytes sent(70'001, std::byte{7});
+    EXPECT_EQ(broadcast_object(comm, root ? sent : Bytes()), sent);
+  });
+}
+
+TEST(ObjectCollectives, ObjectsOfAnySizeAreGatheredByRank) {
+  run_thread_world(3, [](Communicator& comm) {
+    const auto bytes_of_rank = [](int rank) { return Bytes(static_cast<size_t>(rank), static_cast<std::byte>(rank)); };
+    EXPECT_EQ(all_gather_object(comm, bytes_of_rank(comm.rank())),
+              (std::vector<Bytes>{bytes_of_rank(0), bytes_of_rank(1), bytes_of_rank(2)}));
+    EXPECT_EQ(all_gather_object(comm, Bytes()), std::vector<Bytes>(3));
+    EXPECT_EQ(all_gather_object(comm, std::string(static_cast<size_t>(comm.rank()), 'x')),
+              (std::vector<std::string>{"", "x", "xx"}));
+  });
+}
+
+TEST(ObjectCollectives, ValuesAreGatheredByRank) {
+  run_thread_world(3, [](Communicator& comm) {
+    struct Place {
+      int rank;
+      double seconds;
+    };
+    const std::vector<Place> places = all_gather_object(comm, Place{comm.rank(), 0.5 * comm.rank()});
+    ASSERT_EQ(places.size(), 3u);
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(places[static_cast<size_t>(rank)].rank, rank);
+      EXPECT_EQ(places[static_cast<size_t>(rank)].seconds, 0.5 * rank);
+    }
+    // Lists of different lengths become one list.
+    EXPECT_EQ(all_gather_values(comm, std::vector<int>(static_cast<size_t>(comm.rank()), comm.rank())),
+              (std::vector<int>{1, 2, 2}));
+    EXPECT_TRUE(all_gather_values(comm, std::vector<double>()).empty());
+  });
+}
+
+}  // namespace
+}  // namespace dtrain::dist

@@ -1,0 +1,171 @@
+#include "dist/stall_detector.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <vector>
+
+#include "support/fake_clock.h"
+
+namespace dtrain::dist {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr double kTimeout = 10, kSilence = 5;
+
+std::string message(const std::vector<RankState>& ranks) {
+  return describe_stall(ranks, kTimeout, kSilence).value_or("");
+}
+
+TEST(DescribeStall, NoAlarmWhileAnyRankMakesProgress) {
+  EXPECT_EQ(message({{0, 0, 50, "all_reduce", 3}, {1, 0.5, 9.9, "data", 3}}), "");
+  EXPECT_EQ(message({{0, 0, 9, "forward", 3}, {1, 50, 60, "data", 3}}), "");
+}
+
+TEST(DescribeStall, ASilentRankIsTheCause) {
+  EXPECT_THAT(message({{0, 0, 10.1, "all_reduce", 12}, {1, 0.5, 10.2, "all_reduce", 12}, {2, 10.2, 10.4, "data", 12}}),
+              AllOf(HasSubstr("rank 2 has sent no heartbeat for 10.2 s (last: phase data, step 12)"),
+                    Not(HasSubstr("rank 0")), Not(HasSubstr("rank 1"))));
+}
+
+TEST(DescribeStall, RanksInACollectiveAreNotTheCause) {
+  EXPECT_THAT(message({{0, 0, 12, "all_reduce", 7}, {1, 0.1, 11, "data", 7}, {2, 0.1, 12, "all_reduce", 7}}),
+              AllOf(HasSubstr("rank 1 has made no progress for 11.0 s in phase data, step 7"), Not(HasSubstr("rank 0")),
+                    Not(HasSubstr("rank 2"))));
+}
+
+TEST(DescribeStall, WhenAllAreInCollectivesTheFurthestBehindIsNamed) {
+  EXPECT_THAT(message({{0, 0, 12, "all_reduce", 8}, {1, 0.1, 11, "all_reduce", 7}}),
+              AllOf(HasSubstr("rank 1 (phase all_reduce, step 7)"), Not(HasSubstr("rank 0"))));
+}
+
+TEST(DescribeStall, RanksThatLeaveCountAsWaitingAndAreNotNamed) {
+  EXPECT_EQ(message({{0, 60, 70, "done", 9, true}}), "");
+  // Rank 0 has just left: rank 1 may be slow.
+  EXPECT_EQ(message({{0, 3, 3, "done", 9, true}, {1, 0, 11, "checkpoint", 9}}), "");
+  EXPECT_THAT(message({{0, 60, 70, "done", 9, true}, {1, 0, 11, "checkpoint", 9}}),
+              AllOf(HasSubstr("rank 1 has made no progress"), Not(HasSubstr("rank 0"))));
+}
+
+TEST(DescribeStall, AtMostEightRanksAreNamed) {
+  std::vector<RankState> ranks;
+  for (int rank = 0; rank < 20; ++rank) ranks.push_back({rank, 0, 11, "data", 1});
+  EXPECT_THAT(message(ranks), AllOf(HasSubstr("rank 7 "), Not(HasSubstr("rank 8 ")), HasSubstr("and 12 more")));
+}
+
+TEST(DescribeStall, ASingleRankIsNamedToo) {
+  EXPECT_THAT(message({{0, 0, 11, "eval", 4}}), HasSubstr("rank 0 has made no progress"));
+}
+
+// Some ranks that send each other heartbeats every second, as the watchdog does, on one clock that the test moves.
+class Ranks {
+ public:
+  explicit Ranks(int count) {
+    for (int rank = 0; rank < count; ++rank)
+      members_.push_back({StallDetector(rank, count, kTimeout, kPeriod, clock_)});
+  }
+
+  struct Member {
+    StallDetector detector;
+    uint64_t progress = 0;
+    const char* phase = "data";
+    int64_t step = 1;
+    bool moves = true, alive = true;
+  };
+  Member& operator[](int rank) { return members_[static_cast<size_t>(rank)]; }
+
+  // Runs `seconds`; the first message of each rank, by rank.
+  std::vector<std::string> run(int seconds) {
+    std::vector<std::string> messages(members_.size());
+    for (int second = 0; second < seconds; ++second) {
+      clock_.advance(std::chrono::seconds(1));
+      for (Member& member : members_) {
+        if (!member.alive) continue;
+        if (member.moves) ++member.progress;
+        member.detector.update(member.progress, member.phase, member.step);
+      }
+      for (size_t from = 0; from < members_.size(); ++from) {
+        if (!members_[from].alive) continue;
+        for (size_t to = 0; to < members_.size(); ++to) {
+          if (to != from) members_[to].detector.receive(static_cast<int>(from), members_[from].detector.own());
+        }
+      }
+      for (size_t rank = 0; rank < members_.size(); ++rank) {
+        if (!members_[rank].alive || !messages[rank].empty()) continue;
+        messages[rank] = members_[rank].detector.judge().value_or("");
+      }
+    }
+    return messages;
+  }
+
+  void suspend(int seconds) { clock_.advance(std::chrono::seconds(seconds)); }
+
+ private:
+  static constexpr double kPeriod = 1;
+  testing::FakeClock clock_;
+  std::vector<Member> members_;
+};
+
+TEST(StallDetector, NoAlarmWhileOneOfTheRanksMakesProgress) {
+  Ranks ranks(3);
+  ranks[0].moves = ranks[1].moves = false;
+  EXPECT_THAT(ranks.run(1000), Each(""));
+}
+
+TEST(StallDetector, TheLowestRankReportsAStuckOneAfterTheTimeout) {
+  Ranks ranks(3);
+  ranks.run(100);
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks[rank].moves = false;
+    ranks[rank].phase = rank == 1 ? "data" : "all_reduce";
+    ranks[rank].step = 12;
+  }
+  EXPECT_THAT(ranks.run(9), Each("")) << "before the timeout";
+  EXPECT_THAT(ranks.run(3),
+              ElementsAre(HasSubstr("rank 1 has made no progress for 10.0 s in phase data, step 12"), "", ""));
+  EXPECT_THAT(ranks.run(3), Each(HasSubstr("rank 1 "))) << "the others report it if rank 0 does not end the job";
+}
+
+TEST(StallDetector, ASilentRankIsNamedByTheLowestRankThatIsAlive) {
+  Ranks ranks(3);
+  ranks.run(10);
+  ranks[0].alive = false;
+  ranks[1].moves = ranks[2].moves = false;
+  ranks[1].phase = ranks[2].phase = "all_reduce";
+  EXPECT_THAT(ranks.run(11),
+              ElementsAre("", HasSubstr("rank 0 has sent no heartbeat for 10.0 s (last: phase data"), ""));
+}
+
+TEST(StallDetector, AJobThatWasSuspendedRaisesNoAlarm) {
+  Ranks ranks(2);
+  ranks.run(5);
+  ranks[0].moves = ranks[1].moves = false;  // no thread has run yet when the watchdogs look at the clock
+  ranks.suspend(100'000);
+  EXPECT_THAT(ranks.run(5), Each(""));
+  EXPECT_THAT(ranks.run(10), Contains(HasSubstr("has made no progress")))
+      << "it stands still for the timeout after that";
+}
+
+TEST(StallDetector, ARankThatLeavesWaitsForTheOthers) {
+  Ranks ranks(2);
+  ranks[0].detector.leave();
+  ranks[0].moves = false;
+  ranks.run(1);
+  EXPECT_FALSE(ranks[0].detector.all_left());
+  ranks[0].alive = false;  // sends no more heartbeats
+  EXPECT_THAT(ranks.run(1000), Each("")) << "rank 1 still makes progress";
+  ranks[1].moves = false;
+  ranks[1].phase = "checkpoint";
+  EXPECT_THAT(ranks.run(11)[1], HasSubstr("rank 1 has made no progress for 10.0 s in phase checkpoint"));
+  ranks[1].detector.leave();
+  EXPECT_TRUE(ranks[1].detector.all_left());
+}
+
+}  // namespace
+}  // namespace dtrain::dist
