@@ -1,4 +1,4 @@
-"""What `dtrain export` writes, opened by others: onnxruntime, torchvision and safetensors, with equal outputs."""
+"""Opens what `dtrain export` writes in onnxruntime, torchvision and safetensors, and compares the outputs."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ MEAN, STD = np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224,
 
 
 def trained():
-    """A run of the real program: head pose, a few steps; made once."""
+    """A run of the real program (head pose, a few steps), made once."""
     folder = SHARED
     if not (folder / "d.h5").exists():
         runner.synth(folder / "d.h5", 240, SIZE)
@@ -43,7 +43,7 @@ def newest(run):
 
 
 def checkpoint_with(run, folder, tensors, metadata):
-    """A checkpoint like the run's newest, of another network: its weights, metadata and manifest replaced."""
+    """A copy of the run's newest checkpoint with the weights, metadata and manifest of another network."""
     target = folder / newest(run).name
     shutil.copytree(newest(run), target)
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, target / "model.safetensors", metadata)
@@ -61,7 +61,7 @@ def export(path, form, out, *more):
     return runner.run(["export", path, "--format", form, "--out", out, *more])
 
 
-def a_real_run_leaves_as_onnx_and_says_what_its_input_is(folder):
+def a_real_run_is_exported_to_onnx_with_its_input_described(folder):
     run = trained()
     export(run, "onnx", folder / "m.onnx").expect(0, "headpose_cnn as onnx", newest(run).name)
     model = session(folder / "m.onnx")
@@ -77,7 +77,7 @@ def a_real_run_leaves_as_onnx_and_says_what_its_input_is(folder):
 
 
 def test_split(file):
-    """Its images as an ONNX file wants them, and its targets."""
+    """The images of the file's test split, as an ONNX file takes them, and the targets."""
     with h5py.File(file) as f:
         ids = np.sort(f["splits/test"][...])
         images, targets = f["inputs"][...][ids], f["targets"][...][ids]
@@ -85,7 +85,7 @@ def test_split(file):
 
 
 def exported_twice(run, folder, *texts):
-    """m.onnx and i.onnx of the run, the second one small; what the command said of the accuracy of both."""
+    """Exports m.onnx and i.onnx (INT8) of the run; returns the accuracies that the command printed for both."""
     export(run, "onnx", folder / "m.onnx").expect(0)
     said = export(run, "onnx-int8", folder / "i.onnx", "--samples", 64).expect(0, *texts)
     share = (folder / "i.onnx").stat().st_size / (folder / "m.onnx").stat().st_size
@@ -120,7 +120,7 @@ def trained_classifier(folder, network, **more):
 
 def int8_classes_are_within_a_point(folder):
     data = classes(folder, 2000)
-    # Really trained (92 %) in few epochs: without the augmentations that take longest to learn; on one thread, which a busy machine slows least.
+    # Trained to 92 % in few epochs, without the augmentations that take longest to learn; on one thread, which suffers least on a busy machine.
     run = trained_classifier(folder, "simple_cnn", **{"train.epochs": 8, "augment.crop_scale": 1, "augment.hue": 0, "device.threads": 1})
     before, after = exported_twice(run, folder, "calibrated on 64 samples of the val split",
                                    "top-1 on 200 samples of the test split", "points")
@@ -134,14 +134,14 @@ def int8_classes_are_within_a_point(folder):
 
 
 def predicted(run, file):
-    """Of the test split of `file`: each row of dtrain predict."""
+    """The rows of dtrain predict for the test split of `file`."""
     done = subprocess.run(runner.command(["predict", run, file, "--split", "test", "--format", "jsonl"]), capture_output=True,
                           env=runner.environment(), text=True, timeout=300)
     assert done.returncode == 0, done
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def torchvision_takes_the_weights_and_gives_the_same(folder):
+def torchvision_loads_the_weights_and_gives_the_same_outputs(folder):
     data = classes(folder, 200)
     images, _ = test_split(data)
     for network in ("resnet18", "resnet50", "mobilenet_v2"):
@@ -161,7 +161,7 @@ def torchvision_takes_the_weights_and_gives_the_same(folder):
         change = np.sqrt(np.mean((small - logits.numpy()) ** 2) / np.mean(logits.numpy() ** 2))
         share = (folder / "i.onnx").stat().st_size / (folder / "m.onnx").stat().st_size
         print(f"        {network} in INT8: {share:.1%} of the size, outputs {change:.2%} from float32's")
-        # After two steps the logits are small differences of large sums: onnxruntime's own quantiser is at 0.2 here.
+        # After two steps the logits are small differences of large sums: the quantizer of onnxruntime gives 0.2 here.
         assert share <= 0.30 and change < 0.2, (network, share, change)
         shares = logits.softmax(1).numpy()
         rows = predicted(run, data)
@@ -173,7 +173,7 @@ def torchvision_takes_the_weights_and_gives_the_same(folder):
 
 
 def rows_of(file):
-    """The test split of a file of sets or sequences, padded with what must not matter, and the lengths."""
+    """The test split of a file of sets or sequences, padded with values that must have no effect, and the lengths."""
     with h5py.File(file) as f:
         ids, values, offsets = f["splits/test"][...], f["inputs/values"][...], f["inputs/offsets"][...]
     samples = [values[offsets[i]:offsets[i + 1]] for i in ids]
@@ -184,7 +184,7 @@ def rows_of(file):
     return padded, lengths
 
 
-def sets_and_sequences_leave_as_they_predict(folder):
+def sets_and_sequences_give_the_predictions_of_dtrain(folder):
     options = {"pointer": {"data.length_window": 0}, "sequence": {"sequence.encoder_epochs": 1, "sequence.classifier_epochs": 1}}
     for task, more in options.items():
         data = folder / f"{task}.h5"
@@ -212,7 +212,7 @@ def sets_and_sequences_leave_as_they_predict(folder):
             assert [names[i] for i in best] == [row["class"] for row in rows]
 
 
-def a_module_leaves_as_torchscript_with_what_it_learned(folder):
+def a_module_is_exported_to_torchscript_with_its_trained_weights(folder):
     trained()
     class Net(torch.nn.Module):
         def __init__(self):
@@ -247,7 +247,7 @@ def a_module_leaves_as_torchscript_with_what_it_learned(folder):
     export(run, "torchscript", folder / "again.pt", "--module", folder / "moved.pt").expect(0)
 
 
-def files_are_never_overwritten_unasked(folder):
+def files_are_never_overwritten_without_force(folder):
     run, out = trained(), folder / "out" / "m.onnx"
     out.parent.mkdir()
     out.write_text("mine")
@@ -261,7 +261,7 @@ def files_are_never_overwritten_unasked(folder):
     assert (folder / "headpose_cnn.safetensors").read_bytes() == (newest(run) / "model.safetensors").read_bytes()
 
 
-def a_link_stays_and_a_pipe_too(folder):
+def links_and_pipes_are_kept(folder):
     run, link, pipe = trained(), folder / "link", folder / "pipe"
     link.symlink_to("real.safetensors")
     os.mkfifo(pipe)
@@ -271,8 +271,8 @@ def a_link_stays_and_a_pipe_too(folder):
     assert pipe.is_fifo()
 
 
-def a_full_disk_leaves_no_half_file(folder):
-    out = folder / "m.onnx"  # 6.5 MiB; less than 5 MiB are too little for the files that MPI itself makes
+def a_full_disk_leaves_no_partial_file(folder):
+    out = folder / "m.onnx"  # 6.5 MiB; the limit must be at least 5 MiB, for files that MPI creates
     words = " ".join(map(shlex.quote, runner.command(["export", trained(), "--format", "onnx", "--out", out])))
     done = subprocess.run(["bash", "-c", f"ulimit -f 5120; exec {words}"], capture_output=True, text=True,
                           env=runner.environment())
@@ -318,8 +318,8 @@ def mistakes_are_named(folder):
 
 
 if __name__ == "__main__":
-    runner.main([a_real_run_leaves_as_onnx_and_says_what_its_input_is, int8_angles_are_as_good_as_measured,
-                 int8_classes_are_within_a_point, torchvision_takes_the_weights_and_gives_the_same,
-                 sets_and_sequences_leave_as_they_predict,
-                 a_module_leaves_as_torchscript_with_what_it_learned,
-                 files_are_never_overwritten_unasked, a_link_stays_and_a_pipe_too, a_full_disk_leaves_no_half_file, mistakes_are_named])
+    runner.main([a_real_run_is_exported_to_onnx_with_its_input_described, int8_angles_are_as_good_as_measured,
+                 int8_classes_are_within_a_point, torchvision_loads_the_weights_and_gives_the_same_outputs,
+                 sets_and_sequences_give_the_predictions_of_dtrain,
+                 a_module_is_exported_to_torchscript_with_its_trained_weights,
+                 files_are_never_overwritten_without_force, links_and_pipes_are_kept, a_full_disk_leaves_no_partial_file, mistakes_are_named])

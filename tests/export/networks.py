@@ -1,4 +1,4 @@
-"""The networks written anew in Python with dtrain's parameter names, random weights for them, and onnxruntime beside them."""
+"""The networks in Python with dtrain's parameter names, random weights for them, and a comparison with onnxruntime."""
 
 import numpy as np
 import onnxruntime
@@ -59,7 +59,7 @@ class CnnLstm(nn.Module):
 
 
 class PointerNetwork(nn.Module):
-    """One set at a time, decoding greedily."""
+    """One set at a time, with greedy decoding."""
 
     def __init__(self, features, hidden=256):
         super().__init__()
@@ -92,8 +92,8 @@ IMAGE_NETWORKS = {
 }
 
 
-def randomised(network):
-    """In eval mode, with running statistics far from 0 and 1 that keep activations of ordinary size."""
+def randomized(network):
+    """In eval mode, with running statistics far from 0 and 1 that give activations of ordinary size."""
     for module in network.modules():
         if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
             nn.init.uniform_(module.weight, 0.5, 1.5)

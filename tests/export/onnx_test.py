@@ -18,7 +18,7 @@ IMAGES = {"task": "classify", "image_size": str(SIZE), "mean": "0.485,0.456,0.40
 
 
 def write(network, metadata, folder):
-    """The network's graph in onnxruntime."""
+    """Exports the network and returns it in onnxruntime."""
     source, target = folder / "m.safetensors", folder / "m.onnx"
     save_file({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, source, metadata)
     done = subprocess.run([WRITE_ONNX, source, target], capture_output=True, text=True)
@@ -31,7 +31,7 @@ def write(network, metadata, folder):
 def image_networks(folder):
     for name, make in networks.IMAGE_NETWORKS.items():
         task, outputs = ("headpose", 3) if name == "headpose_cnn" else ("classify", 7)
-        network = networks.randomised(make(outputs))
+        network = networks.randomized(make(outputs))
         model = write(network, {**IMAGES, "task": task, "network": name}, folder)
         given, made = model.get_inputs()[0], model.get_outputs()[0]
         assert (given.name, given.shape) == ("images", ["batch", 3, SIZE, SIZE]), (given.name, given.shape)
@@ -45,10 +45,10 @@ def image_networks(folder):
 
 def sequences_of_any_length(folder):
     features, classes = 6, 4
-    network = networks.randomised(networks.CnnLstm(features, classes))
+    network = networks.randomized(networks.CnnLstm(features, classes))
     model = write(network, {"task": "sequence", "network": "cnn_lstm", "features": str(features)}, folder)
     for lengths in ([9], [30, 1, 2, 17, 8]):
-        padded = np.full((len(lengths), max(lengths) + 3, features), np.nan, np.float32)  # what is beyond is never read
+        padded = np.full((len(lengths), max(lengths) + 3, features), np.nan, np.float32)  # NaN beyond the lengths must not be read
         expected = []
         for i, length in enumerate(lengths):
             sequence = torch.randn(length, features)
@@ -63,12 +63,12 @@ def pointers_decode_greedily(folder):
     features, longest = 8, 7
     network = networks.PointerNetwork(features).eval()
     for parameter in network.parameters():
-        parameter.data *= 3  # fresh weights give scores that hardly differ
+        parameter.data *= 3  # initial weights give almost equal scores
     model = write(network, {"task": "pointer", "network": "pointer_network", "features": str(features),
                           "longest": str(longest)}, folder)
     orders = set()
     for lengths in ([7], [4, 7, 1, 2, 6]):
-        padded = np.full((len(lengths), longest, features), np.nan, np.float32)  # what is beyond is never read
+        padded = np.full((len(lengths), longest, features), np.nan, np.float32)  # NaN beyond the lengths must not be read
         expected = np.full((len(lengths), longest), -1)
         for i, length in enumerate(lengths):
             elements = torch.randn(length, features)

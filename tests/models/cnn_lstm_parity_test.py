@@ -1,4 +1,4 @@
-"""The sequence network against the same in Python: outputs, and 20 training steps of both phases, from equal weights."""
+"""Compares the sequence network with the same network in Python: outputs and 20 training steps of both phases, from equal weights."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def network(dtype):
     torch.manual_seed(3)
     model = CnnLstm(FEATURES, CLASSES, hidden=32)
     with torch.no_grad():
-        for norm in (model.bn1, model.bn2):  # statistics and scales that matter
+        for norm in (model.bn1, model.bn2):  # statistics and scales other than 0 and 1
             norm.running_mean.normal_(std=0.3)
             norm.running_var.uniform_(0.5, 2)
             norm.weight.uniform_(0.5, 1.5)

@@ -1,4 +1,4 @@
-"""The networks against torchvision's: names, shapes and order; outputs, gradients and statistics from equal weights."""
+"""Compares the networks with those of torchvision: names, shapes and order; outputs, gradients and statistics from equal weights."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from torch import nn
 
 PARITY = sys.argv[1]
 SIZE = 64
-ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # sums in the same order on both sides
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # so that sums have the same order on both sides
 
 
 def headpose_cnn(outputs):
@@ -59,7 +59,7 @@ NETWORKS = {
 
 
 def randomise(network):
-    """Weights, and running statistics far from 0 and 1, that keep activations of ordinary size."""
+    """Weights, and running statistics far from 0 and 1, that give activations of ordinary size."""
     torch.manual_seed(5)
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):

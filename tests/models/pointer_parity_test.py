@@ -1,4 +1,4 @@
-"""The pointer network against the same in Python: outputs, choices, gradients and twenty steps of training."""
+"""Compares the pointer network with the same network in Python: outputs, choices, gradients and twenty training steps."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 import pointer_network
 
 TOOL, STEPS, BATCH = sys.argv[1], 20, 8
-ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # sums in the same order on both sides
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # so that sums have the same order on both sides
 
 
 def in_dtrain(folder, network, data, precision, lr):
@@ -78,8 +78,8 @@ def compare(folder, name, data, form):
                 continue
             exact = precision == "fp64"
             if key.startswith("grad."):
-                # Against float64 in both precisions. An untrained network scores all elements nearly alike, so the decoder's
-                # gradients nearly cancel and float32 knows few of their digits: Python's own error is allowed where larger.
+                # Both precisions are compared with float64. An untrained network scores all elements almost equally, so the decoder's
+                # gradients almost cancel and have few correct digits in float32: a larger error is allowed where Python has it too.
                 truth = exact_gradients.setdefault(key, value.double())
                 error = relative(ours[key], truth)
                 bound = 1e-10 if exact else max(1e-4, relative(value, truth))
@@ -91,7 +91,7 @@ def compare(folder, name, data, form):
             elif exact:
                 error, bound = difference(ours[key], value), 1e-10
             else:
-                continue  # weights after float32 steps of Adam: rounding of small gradients becomes whole steps
+                continue  # not for weights after float32 steps of Adam, which turn rounding errors of small gradients into whole steps
             assert error <= bound, (name, precision, key, error)
             kind = key.split(".")[0] if "." in key else key
             worst[precision, kind] = max(worst.get((precision, kind), 0), error)
