@@ -1,14 +1,15 @@
-# Debian's libraries, one interface target each. Modules link only those that DESIGN's table gives them.
+# Debian's libraries, one interface target each. A module links only those that docs/design.md, section 2, lists for it.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(prometheus-cpp REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(PNG REQUIRED)
 find_package(MPI REQUIRED COMPONENTS CXX)
 target_compile_definitions(MPI::MPI_CXX INTERFACE OMPI_SKIP_MPICXX)
+pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET prometheus-cpp-core)
+pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(spdlog REQUIRED IMPORTED_TARGET spdlog)
 pkg_check_modules(hdf5 REQUIRED IMPORTED_TARGET hdf5)
@@ -16,4 +17,4 @@ pkg_check_modules(turbojpeg REQUIRED IMPORTED_TARGET libturbojpeg)
 pkg_check_modules(jpeg REQUIRED IMPORTED_TARGET libjpeg)
 pkg_check_modules(matio REQUIRED IMPORTED_TARGET matio)
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
-find_library(TCMALLOC tcmalloc_minimal REQUIRED) # a caching allocator: PyTorch under glibc's malloc faults its pages anew each step
+find_library(TCMALLOC tcmalloc_minimal REQUIRED) # under glibc's malloc PyTorch faults the same pages in again at each step

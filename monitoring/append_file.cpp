@@ -32,9 +32,9 @@ void AppendFile::warn(const char* operation, int code) noexcept {
   warned_ = true;
   try {
     log::warning(str("cannot ", operation, " ", path_.string(), ": ", std::strerror(code),
-                     ". Training goes on; these metrics are lost until it can be written again"));
+                     ". Training continues; these metrics are lost until it can be written again"));
   } catch (...) {
-    // Out of memory while composing a warning: the warning is what can be spared.
+    // Out of memory: the warning is not worth more than the training.
   }
 }
 

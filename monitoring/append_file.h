@@ -1,7 +1,7 @@
 #pragma once
 
 // A file that grows by whole records. A record that does not fit (a full disk) is cut off again, so that what is in the
-// file stays readable; the first failure is said once, and the next records are tried all the same. Never throws.
+// file stays readable. The first failure is logged, and later records are still tried.
 
 #include <filesystem>
 #include <string_view>
@@ -12,10 +12,9 @@ namespace dtrain::monitoring {
 
 class AppendFile {
  public:
-  explicit AppendFile(const std::filesystem::path& path);
+  explicit AppendFile(const std::filesystem::path& path);  // creates the file if needed; a failure is only logged
 
   bool append(std::string_view record) noexcept;  // false: not written
-  bool warned() const { return warned_; }
 
  private:
   void warn(const char* operation, int code) noexcept;

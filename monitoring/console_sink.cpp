@@ -1,16 +1,74 @@
+#include "monitoring/console_sink.h"
+
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <optional>
+#include <vector>
 
 #include "core/log.h"
 #include "core/strings.h"
-#include "monitoring/sinks.h"
 
 namespace dtrain::monitoring {
 namespace {
+
+// The phases in the order of a step.
+struct PhaseWord {
+  Phase phase;
+  const char* word;
+  bool always;  // shown even if it took no time
+};
+constexpr std::array<PhaseWord, kPhases> kPhaseWords = {{{Phase::kDataWait, "data", true},
+                                                         {Phase::kH2d, "h2d", false},
+                                                         {Phase::kForward, "fwd", true},
+                                                         {Phase::kBackward, "bwd", true},
+                                                         {Phase::kAllReduceWait, "comm", true},
+                                                         {Phase::kOptimizer, "opt", true},
+                                                         {Phase::kCheckpoint, "save", false},
+                                                         {Phase::kEval, "eval", false}}};
+
+// "249.8 = data 1.2 + fwd 80.1 + ...", in milliseconds: means over the same steps, so that the parts add up to the
+// total.
+std::string time_split(const StepStats& s) {
+  double total = 0;
+  for (const double seconds : s.phase_seconds) total += seconds;
+  if (total <= 0) return fixed(s.step_seconds * 1e3, 1);
+  std::string text = fixed(total * 1e3, 1) + " =";
+  bool first = true;
+  for (const PhaseWord& part : kPhaseWords) {
+    const double ms = s.phase_seconds[static_cast<size_t>(part.phase)] * 1e3;
+    if (!part.always && ms <= 0) continue;
+    text += str(first ? " " : " + ", part.word, " ", fixed(ms, 1));
+    if (part.phase == Phase::kAllReduceWait) text += " (exposed)";
+    first = false;
+  }
+  return text;
+}
+
+std::string memory(const StepStats& s) {
+  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+  const std::string used = fixed(s.memory_used / kGiB, 1);
+  return s.memory_total > 0 ? str(used, "/", fixed(s.memory_total / kGiB, 1), " GiB") : used + " GiB";
+}
+
+// Three significant digits, since the norm of a gradient may have any size: 0.52, 0.00213, 12.3, 4.32e+03.
+std::string three_digits(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return text;
+}
+
+std::string of(int64_t value, int64_t total) { return total > 0 ? str(value, "/", total) : str(value); }
+
+std::string value_of(const std::string& name, double value) {
+  const bool angle = name.rfind("mae", 0) == 0;  // in degrees, where more decimals would be noise
+  return name + " " + fixed(value, angle ? 2 : 4);
+}
 
 class Lines : public Sink {
  public:
@@ -24,10 +82,11 @@ class Lines : public Sink {
   int64_t epochs_ = 0;
 };
 
-// Redrawn on stderr, where log lines go too, at most ten times a second. Between logging steps it repeats the last
-// known loss and rate. Whatever else is said by this sink first ends the bar's line.
+// Drawn on stderr, where log lines go too. Between logging steps it repeats the last known loss and rate. Everything
+// else that this sink prints starts on a new line.
 class Bar : public Sink {
  public:
+  explicit Bar(const Clock& clock) : clock_(clock) {}
   ~Bar() override { end_line(); }
 
   void record(const StepStats& s) override {
@@ -35,9 +94,9 @@ class Bar : public Sink {
       known_ = s;
       log::to_file(step_line(s));
     }
-    const auto now = std::chrono::steady_clock::now();
+    const Clock::Steady::time_point now = clock_.now();
     const bool last = s.total_steps > 0 && s.step >= s.total_steps;
-    if (drawn_ && !last && now - drawn_at_ < std::chrono::milliseconds(100)) return;
+    if (drawn_at_ && !last && now - *drawn_at_ < std::chrono::milliseconds(100)) return;
     StepStats shown = s;
     if (!s.logging) {
       shown.loss = known_.loss;
@@ -47,7 +106,6 @@ class Bar : public Sink {
     epochs_ = s.epochs;
     std::fprintf(stderr, "\r%s\033[K", progress_bar(shown, columns() - 1).c_str());
     std::fflush(stderr);
-    drawn_ = true;
     drawn_at_ = now;
   }
   void record(const EvalStats& e) override {
@@ -62,21 +120,59 @@ class Bar : public Sink {
     return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
   }
   void end_line() {
-    if (!drawn_) return;
-    std::fputc('\n', stderr);
-    drawn_ = false;
+    if (drawn_at_) std::fputc('\n', stderr);
+    drawn_at_.reset();
   }
 
+  const Clock& clock_;
   StepStats known_;
   int64_t epochs_ = 0;
-  bool drawn_ = false;
-  std::chrono::steady_clock::time_point drawn_at_;
+  std::optional<Clock::Steady::time_point> drawn_at_;  // nullopt: the bar's line has ended
 };
 
 }  // namespace
 
-std::unique_ptr<Sink> make_console_sink(bool bar) {
-  if (bar) return std::make_unique<Bar>();
+std::string step_line(const StepStats& s) {
+  std::vector<std::string> parts = {"epoch " + of(s.epoch + 1, s.epochs), "step " + of(s.step, s.total_steps),
+                                    "loss " + fixed(s.loss, 4), "lr " + scientific(s.learning_rate, 2)};
+  if (!std::isnan(s.grad_norm)) parts.push_back("gnorm " + three_digits(s.grad_norm));
+  if (!std::isnan(s.samples_per_second)) parts.push_back(fixed(s.samples_per_second, 1) + " samples/s");
+  parts.push_back("step " + time_split(s));
+  if (s.memory_used > 0) parts.push_back("mem " + memory(s));
+  if (!std::isnan(s.loss_scale)) parts.push_back("scale " + fixed(s.loss_scale, 0));
+  if (s.skipped_total > 0) parts.push_back("skipped " + str(s.skipped_total));
+  if (s.bad_samples > 0) parts.push_back("bad samples " + str(s.bad_samples));
+  if (!std::isnan(s.eta_seconds)) parts.push_back("eta " + human_duration(s.eta_seconds));
+  return join(parts, " | ");
+}
+
+std::string eval_line(const EvalStats& e, int64_t epochs) {
+  std::vector<std::string> parts = {e.split + " epoch " + of(e.epoch + 1, epochs)};
+  for (const auto& [name, value] : e.metrics) parts.push_back(value_of(name, value));
+  parts.push_back(str(e.samples, " samples in ", fixed(e.seconds, 1), " s"));
+  return join(parts, " | ");
+}
+
+std::string progress_bar(const StepStats& s, int columns) {
+  const std::string head = "epoch " + of(s.epoch + 1, s.epochs) + " ";
+  std::string tail = " " + of(s.step, s.total_steps);
+  if (!std::isnan(s.loss)) tail += "  loss " + fixed(s.loss, 4);
+  if (!std::isnan(s.samples_per_second)) tail += "  " + fixed(s.samples_per_second, 1) + " samples/s";
+  if (!std::isnan(s.eta_seconds)) tail += "  eta " + human_duration(s.eta_seconds);
+  const size_t width = static_cast<size_t>(std::max(columns, 1)), used = head.size() + tail.size() + 2;
+  const size_t room = used < width ? std::min<size_t>(width - used, 40) : 0;
+  std::string line = head;
+  if (room >= 5 && s.total_steps > 0) {
+    const auto filled =
+        static_cast<size_t>(std::clamp<int64_t>(s.step, 0, s.total_steps)) * room / static_cast<size_t>(s.total_steps);
+    line += "[" + std::string(filled, '#') + std::string(room - filled, '-') + "]";
+  }
+  line += tail;
+  return line.substr(0, width);
+}
+
+std::unique_ptr<Sink> make_console_sink(bool bar, const Clock& clock) {
+  if (bar) return std::make_unique<Bar>(clock);
   return std::make_unique<Lines>();
 }
 

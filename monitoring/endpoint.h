@@ -1,42 +1,26 @@
 #pragma once
 
-// The HTTP endpoint that Prometheus scrapes, bound so that training never depends on it. civetweb gives one and the
-// same exception for a port in use, an address of another machine and a bad specification, so the reasons are found
-// here. Plain HTTP over IPv4 only: Debian's civetweb 1.15 crashes on the first HTTPS request and has no IPv6; TLS is a
-// proxy's.
+// Where a process serves its metrics. It is opened so that training never depends on it: a port in use is replaced by a
+// free one, and a process that cannot serve at all goes on without. A warning says so in both cases.
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
-namespace prometheus {
-class Exposer;
-}
+#include "monitoring/http_server.h"
 
 namespace dtrain::monitoring {
 
-class Endpoint {
- public:
-  Endpoint() = default;
-  Endpoint(std::unique_ptr<prometheus::Exposer>, std::string bind, int port);
-  Endpoint(Endpoint&&) noexcept;
-  Endpoint& operator=(Endpoint&&) noexcept;
-  ~Endpoint();  // ends the server at once
-
-  prometheus::Exposer* exposer() const {
-    return exposer_.get();
-  }  // null: nothing could be bound, and a warning said so
-  int port() const { return port_; }
-
- private:
-  std::unique_ptr<prometheus::Exposer> exposer_;
-  std::string bind_;
-  int port_ = 0;
+struct Endpoint {
+  std::unique_ptr<HttpServer> server;  // null: nothing could be bound
+  std::string address;                 // for a scraper: "127.0.0.1:9500", "[::1]:9500", "NODE:9500"; "" without server
 };
 
-// Binds bind:port, or any free port where port is 0, taken, or above 65535; `rank` is for the warning. Never throws.
-Endpoint open_endpoint(const std::string& bind, int64_t port, int rank);
-
-// Why `bind:port` cannot be bound: "" if it can, else e.g. "Address already in use". Port 0: any.
-std::string why_not(const std::string& bind, int port);
+// Serves `pages` on bind:port. Port 0 is any free port; a port that is in use or above 65535 is replaced by one. `node`
+// is the host name that the address has when `bind` means all interfaces; `rank` is for the warnings. Never throws.
+Endpoint open_endpoint(const std::string& bind, int64_t port, const std::vector<Page>& pages,
+                       const std::optional<BasicAuth>& auth, const std::string& node, int rank);
 
 }  // namespace dtrain::monitoring

@@ -17,8 +17,8 @@ namespace dtrain::monitoring {
 struct GpuMetrics::Series {
   prometheus::Registry& registry;
   std::map<std::string, std::string> labels;
-  std::map<std::string, prometheus::Gauge*>
-      gauges;  // made when the card first gives a value: what it cannot say is absent
+  // Made when the card first reports a value, so that one that it never reports is absent.
+  std::map<std::string, prometheus::Gauge*> gauges;
   std::map<uint64_t, prometheus::Counter*> throttle;
   prometheus::Counter* energy = nullptr;
   double last_energy = GpuReading::kUnknown;
@@ -34,18 +34,18 @@ struct GpuMetrics::Series {
 GpuMetrics::GpuMetrics(prometheus::Registry& registry, std::map<std::string, std::string> labels,
                        const std::string& pci_bus_id, const GpuReader& reader)
     : series_(new Series{registry, std::move(labels), {}, {}}) {
-  auto& l = series_->labels;
-  l["gpu"] = pci_bus_id;
-  l["gpu_uuid"] = reader.uuid();
-  auto info = l;
+  auto& own = series_->labels;
+  own["gpu"] = pci_bus_id;
+  own["gpu_uuid"] = reader.uuid();
+  auto info = own;
   info["name"] = reader.name();
   prometheus::BuildGauge().Name("dtrain_gpu_info").Help("The GPU of this rank").Register(registry).Add(info).Set(1);
   auto& throttle = prometheus::BuildCounter()
                        .Name("dtrain_gpu_throttle_seconds_total")
-                       .Help("Time with clocks held down, by reason")
+                       .Help("Time with reduced clocks, by reason")
                        .Register(registry);
   for (const ThrottleReason& reason : kThrottleReasons) {
-    auto with_reason = l;
+    auto with_reason = own;
     with_reason["reason"] = reason.name;
     series_->throttle[reason.bit] = &throttle.Add(with_reason);
   }
@@ -75,7 +75,7 @@ void GpuMetrics::update(const GpuReading& r, double seconds) {
                       .Register(s.registry)
                       .Add(s.labels);
     }
-    // The card counts since its driver was loaded, and from 0 again after a reload.
+    // The card counts from the load of its driver, and starts again at 0 after a reload.
     if (!std::isnan(s.last_energy)) s.energy->Increment(std::max(0.0, r.energy - s.last_energy));
     s.last_energy = r.energy;
   }
@@ -103,7 +103,7 @@ void GpuPoller::run() {
     const std::optional<GpuReading> reading = reader_->read();
     if (!reading) {
       log::warning(str("the GPU ", reader_->name(), " (", reader_->uuid(),
-                       ") no longer answers NVML: its readings stop here. See `dmesg` for an Xid message"));
+                       ") no longer answers NVML, and its readings end. See `dmesg` for an Xid message"));
       return;
     }
     const Clock::time_point now = Clock::now();

@@ -1,7 +1,7 @@
 #pragma once
 
-// The dtrain_gpu_* series of one GPU, kept up to date by a thread of its own: NVML calls take milliseconds and may hang
-// with a sick driver, so neither the training thread nor a scrape makes them.
+// The dtrain_gpu_* series of one GPU. A separate thread keeps them up to date: calls of NVML take milliseconds and may
+// hang when a driver fails, so that neither the training thread nor a scrape may make them.
 
 #include <condition_variable>
 #include <map>
@@ -18,13 +18,14 @@ class Registry;
 
 namespace dtrain::monitoring {
 
+// Thread-safety: update() runs in one thread at a time; scrapes may come at any time.
 class GpuMetrics {
  public:
-  // `labels` are those of the process; `gpu` (the PCI bus id) and `gpu_uuid` come on top.
+  // Adds the labels `gpu` (the PCI bus id) and `gpu_uuid` to `labels`, those of the process.
   GpuMetrics(prometheus::Registry&, std::map<std::string, std::string> labels, const std::string& pci_bus_id,
              const GpuReader&);
   ~GpuMetrics();
-  // A reading that stands for the `seconds` before it. Not while a poller runs.
+  // Stores a reading that stands for the `seconds` before it.
   void update(const GpuReading&, double seconds);
 
  private:
@@ -32,7 +33,8 @@ class GpuMetrics {
   std::unique_ptr<Series> series_;
 };
 
-// Reads at once and then every `interval` seconds, until it is destroyed or the GPU is lost (a warning says so).
+// Reads at once and then every `interval` seconds, until it is destroyed or the GPU is lost, which it logs. The
+// destructor waits for a reading that is under way.
 class GpuPoller {
  public:
   GpuPoller(std::unique_ptr<GpuReader>, std::unique_ptr<GpuMetrics>, double interval);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a GPU says about itself. The reader is a seam: NVML behind it in a run, a list of readings in the tests.
+// The sensors of one GPU. The interface has NVML behind it in a run, and a list of readings in the tests.
 
 #include <cstdint>
 #include <limits>
@@ -12,7 +12,7 @@
 namespace dtrain::monitoring {
 
 struct GpuReading {
-  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();  // this card does not say
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();  // this card does not report it
   double utilization = kUnknown;                           // share of time with a kernel running, 0 to 1
   double memory_utilization = kUnknown;                    // share of time with memory being read or written, 0 to 1
   double memory_used = kUnknown, memory_total = kUnknown;  // bytes, all processes
@@ -32,14 +32,14 @@ class GpuReader {
 };
 
 struct OpenedReader {
-  std::unique_ptr<GpuReader> reader;
-  std::string problem;  // why there is none
+  std::unique_ptr<GpuReader> reader;  // null: see `problem`
+  std::string problem;
 };
-// Opens NVML at run time and finds the GPU by its PCI bus id: under CUDA_VISIBLE_DEVICES NVML numbers differently from
-// CUDA.
+// Loads NVML at run time and finds the GPU by its PCI bus id, because NVML and CUDA number GPUs differently when
+// CUDA_VISIBLE_DEVICES is set.
 OpenedReader open_nvml(const std::string& pci_bus_id, const std::string& library = "libnvidia-ml.so.1");
 
-// NVML's bits as label values; `idle` and the application clocks are no throttling and have none.
+// NVML's bits and their label values. `idle` and the application clocks are not throttling, and are left out.
 struct ThrottleReason {
   uint64_t bit;
   const char* name;

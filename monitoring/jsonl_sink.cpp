@@ -1,23 +1,20 @@
-#include <chrono>
+#include "monitoring/jsonl_sink.h"
+
 #include <cmath>
-#include <fstream>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "core/clock.h"
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/table.h"
 #include "monitoring/append_file.h"
-#include "monitoring/sinks.h"
 
 namespace dtrain::monitoring {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-double unix_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 void put(Json& object, const std::string& name, double value) {
   if (std::isfinite(value)) {
@@ -28,7 +25,7 @@ void put(Json& object, const std::string& name, double value) {
   if (std::isinf(value)) object[name + "_text"] = value > 0 ? "inf" : "-inf";
 }
 
-// Drops records after `step`, and lines that a crash cut short. A file that is right as it is, is not touched.
+// Removes records after `step`, and lines that a crash cut short. A file without such lines is not written.
 void cut_after(const std::filesystem::path& file, int64_t step) {
   std::error_code code;
   if (!std::filesystem::is_regular_file(file, code)) return;
@@ -83,7 +80,7 @@ class JsonLines : public Sink {
     std::snprintf(ledger, sizeof ledger, "%016llx", static_cast<unsigned long long>(s.ledger));
     if (!std::isnan(s.padding_waste)) put(j, "padding_waste", s.padding_waste);
     if (s.bad_samples > 0) j["bad_samples"] = s.bad_samples;
-    j["ledger"] = ledger;  // text: a JSON number of 64 bits is rounded by many readers
+    j["ledger"] = ledger;  // as text, because many readers round a JSON number of 64 bits
     write(j);
   }
 
@@ -120,13 +117,13 @@ class JsonLines : public Sink {
     try {
       cut_after(file, resumed_step);
     } catch (const std::exception& e) {
-      log::warning(str("records after step ", resumed_step, " stay in ", file.string(), ": ", e.what()));
+      log::warning(str("cannot remove the records after step ", resumed_step, " from ", file.string(), ": ", e.what()));
     }
     return file;
   }
-  Json begin(const char* kind) const { return {{"kind", kind}, {"time", unix_time()}, {"step", step_}}; }
+  Json begin(const char* kind) const { return {{"kind", kind}, {"time", unix_seconds()}, {"step", step_}}; }
   void write(const Json& record) {
-    // A name that is not UTF-8 must not end training: its bytes are replaced.
+    // A name that is not UTF-8 must not end training: its invalid bytes are replaced.
     file_.append(record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
 

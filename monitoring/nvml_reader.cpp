@@ -9,8 +9,8 @@
 namespace dtrain::monitoring {
 namespace {
 
-// The functions used, found by name: a machine without a driver has no such library, and an old driver lacks some of
-// them.
+// The functions that are used, looked up by name: a machine without a driver has no such library, and an old driver
+// lacks some of them.
 struct Nvml {
   decltype(&nvmlInit_v2) init = nullptr;
   decltype(&nvmlShutdown) shutdown = nullptr;
@@ -23,8 +23,8 @@ struct Nvml {
   decltype(&nvmlDeviceGetPowerUsage) power = nullptr;
   decltype(&nvmlDeviceGetTotalEnergyConsumption) energy = nullptr;
   decltype(&nvmlDeviceGetClockInfo) clock = nullptr;
-  nvmlReturn_t (*temperature)(nvmlDevice_t, nvmlTemperatureSensors_t,
-                              unsigned int*) = nullptr;  // deprecated name, in every driver
+  // Deprecated, but every driver has it.
+  nvmlReturn_t (*temperature)(nvmlDevice_t, nvmlTemperatureSensors_t, unsigned int*) = nullptr;
   decltype(&nvmlDeviceGetCurrentClocksEventReasons) throttle = nullptr;
 };
 
@@ -48,8 +48,7 @@ Nvml find_all(void* library) {
   find(library, n.clock, "nvmlDeviceGetClockInfo");
   find(library, n.temperature, "nvmlDeviceGetTemperature");
   find(library, n.throttle, "nvmlDeviceGetCurrentClocksEventReasons");
-  if (n.throttle == nullptr)
-    find(library, n.throttle, "nvmlDeviceGetCurrentClocksThrottleReasons");  // before driver 535
+  if (n.throttle == nullptr) find(library, n.throttle, "nvmlDeviceGetCurrentClocksThrottleReasons");  // driver < 535
   return n;
 }
 
@@ -87,7 +86,7 @@ class NvmlReader : public GpuReader {
   }
 
  private:
-  // False: the library lacks the function, or the card the value (common on consumer cards).
+  // False: the library lacks the function, or the card does not report the value, as is common on consumer cards.
   template <typename Function, typename... Arguments>
   bool ok(Function function, Arguments... arguments) {
     if (function == nullptr || lost_) return false;
@@ -105,12 +104,12 @@ class NvmlReader : public GpuReader {
 }  // namespace
 
 OpenedReader open_nvml(const std::string& pci_bus_id, const std::string& library) {
-  // Never closed: the driver keeps threads and exit handlers in it.
+  // Never closed, because the driver keeps threads and exit handlers in it.
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return {nullptr, ::dlerror()};
   const Nvml nvml = find_all(handle);
   if (nvml.init == nullptr || nvml.shutdown == nullptr || nvml.by_pci_bus_id == nullptr) {
-    return {nullptr, library + " is not NVML, or one from before 2013"};
+    return {nullptr, library + " is not NVML, or is older than 2013"};
   }
   const auto text = [&](nvmlReturn_t code) {
     return nvml.error_string != nullptr ? std::string(nvml.error_string(code)) : str("NVML error ", code);

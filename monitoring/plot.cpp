@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <sstream>
 
 #include "core/strings.h"
 
@@ -11,8 +13,8 @@ namespace dtrain::monitoring {
 namespace {
 
 constexpr double kWidth = 760, kPanelHeight = 210, kGap = 26, kTop = 44, kLeft = 68, kRight = 20, kBottom = 46;
-// Okabe and Ito's colours, told apart by colour-blind readers too.
-constexpr std::array<const char*, 6> kColours = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"};
+// The colors of Okabe and Ito, which color-blind readers can tell apart.
+constexpr std::array<const char*, 6> kColors = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"};
 
 struct Range {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
@@ -65,9 +67,9 @@ std::string line(double x1, double y1, double x2, double y2, const char* css) {
              "\" class=\"", css, "\"/>\n");
 }
 
-// At most some 800 points are drawn: of more, each stands for the mean of its neighbours.
+// Draws at most 800 points. Of more, each point is the mean of a group.
 template <typename X, typename Y>
-std::string curve(const Series& s, const char* colour, X to_x, Y to_y) {
+std::string curve(const Series& s, const char* color, X to_x, Y to_y) {
   const size_t count = std::min(s.x.size(), s.y.size());
   const size_t group = std::max<size_t>(1, (count + 799) / 800);
   std::string path, dots;
@@ -85,12 +87,12 @@ std::string curve(const Series& s, const char* colour, X to_x, Y to_y) {
       continue;
     }
     path += str(pen_down ? "L" : "M", fixed(to_x(x), 1), " ", fixed(to_y(y), 1));
-    dots += str("<circle cx=\"", fixed(to_x(x), 1), "\" cy=\"", fixed(to_y(y), 1), "\" r=\"2.5\" fill=\"", colour,
-                "\"/>\n");
+    dots +=
+        str("<circle cx=\"", fixed(to_x(x), 1), "\" cy=\"", fixed(to_y(y), 1), "\" r=\"2.5\" fill=\"", color, "\"/>\n");
     pen_down = true;
     ++drawn;
   }
-  std::string out = str("<path d=\"", path, "\" fill=\"none\" stroke=\"", colour,
+  std::string out = str("<path d=\"", path, "\" fill=\"none\" stroke=\"", color,
                         "\" stroke-width=\"1.6\" stroke-linejoin=\"round\"/>\n");
   return drawn <= 60 ? out + dots : out;
 }
@@ -158,11 +160,11 @@ std::string plot_svg(const std::string& title, const std::string& x_label, const
     svg += text(18, middle, "label", "middle", panel.y_label,
                 str(" transform=\"rotate(-90 18 ", fixed(middle, 1), ")\"").c_str());
     for (size_t i = 0; i < panel.series.size(); ++i) {
-      const char* colour = kColours[i % kColours.size()];
-      svg += curve(panel.series[i], colour, to_x, to_y);
+      const char* color = kColors[i % kColors.size()];
+      svg += curve(panel.series[i], color, to_x, to_y);
       const double y = top + 16 + 18 * static_cast<double>(i);
       svg += str("<rect x=\"", kWidth - kRight - 22, "\" y=\"", fixed(y - 6, 1), "\" width=\"16\" height=\"4\" fill=\"",
-                 colour, "\"/>\n");
+                 color, "\"/>\n");
       svg += text(kWidth - kRight - 28, y, "legend", "end", panel.series[i].name);
     }
     top = bottom + kGap;

@@ -1,7 +1,7 @@
 #pragma once
 
-// A line plot as SVG text: panels above each other over one x axis, each with its own y scale. For runs/NAME/loss.svg,
-// the report page and the README: opens in any browser, needs nothing.
+// A line plot as SVG text, for runs/NAME/loss.svg: panels above each other over one x axis, each with its own y scale.
+// Any browser shows it.
 
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@ namespace dtrain::monitoring {
 
 struct Series {
   std::string name;          // shown in the legend
-  std::vector<double> x, y;  // of equal length, x ascending; points that are not finite leave a gap
+  std::vector<double> x, y;  // of equal length, x ascending; a point that is not finite leaves a gap
 };
 
 struct Panel {

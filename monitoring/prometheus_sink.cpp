@@ -1,19 +1,21 @@
+#include "monitoring/prometheus_sink.h"
+
 #include <prometheus/counter.h>
-#include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
+#include <array>
+#include <optional>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "monitoring/endpoint.h"
 #include "monitoring/gpu_metrics.h"
-#include "monitoring/sinks.h"
 
 namespace dtrain::monitoring {
 namespace {
@@ -23,18 +25,14 @@ using prometheus::Counter;
 using prometheus::Gauge;
 using prometheus::Histogram;
 
-// "evaluating" and "saving" are told apart from "training" so that a long one of them does not look like a stall.
+// "evaluating" and "saving" are states of their own so that a long one of them does not look like a stall.
 constexpr const char* kStates[] = {"starting", "training", "evaluating", "saving", "finished", "failed"};
 
 static_assert(Phase::kCheckpoint < Phase::kEval && static_cast<size_t>(Phase::kEval) + 1 == kPhases);
 
-// 1 ms to 60 s, in steps of 1, 2, 5.
+// Seconds.
 const Histogram::BucketBoundaries kStepBuckets = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2,
                                                   0.5,   1,     2,     5,    10,   20,   60};
-
-double unix_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 Labels with(Labels labels, const std::string& name, const std::string& value) {
   labels[name] = value;
@@ -45,7 +43,8 @@ void raise_to(Counter& counter, double total) { counter.Increment(std::max(0.0, 
 
 class Exporter : public PrometheusSink {
  public:
-  Exporter(const config::Metrics& metrics, const Identity& id, std::unique_ptr<GpuReader> reader)
+  Exporter(const config::Metrics& metrics, const Identity& id, std::unique_ptr<GpuReader> reader,
+           const std::optional<BasicAuth>& auth)
       : labels_{{"job_id", id.job_id}, {"rank", str(id.rank)}, {"local_rank", str(id.local_rank)}, {"node", id.node}},
         global_(id.rank == 0) {
     add_info("dtrain_build_info", "Versions that this process runs", id.build);
@@ -58,16 +57,17 @@ class Exporter : public PrometheusSink {
     }
     state("starting");
     const int64_t port = metrics.port == 0 ? 0 : metrics.port + id.local_rank;
-    endpoint_ = open_endpoint(metrics.bind, port, id.rank);
-    if (endpoint_.exposer() == nullptr) return;
-    endpoint_.exposer()->RegisterCollectable(registry_);
-    address_ = str(metrics.bind == "0.0.0.0" ? id.node : metrics.bind, ":", endpoint_.port());
-    if (metrics.bind.rfind("127.", 0) != 0) {
-      log::info(str("metrics are served on ", metrics.bind, " without a password: keep the port inside your network"));
+    const Page page{"/metrics", "text/plain; version=0.0.4; charset=utf-8",
+                    [registry = registry_] { return prometheus::TextSerializer().Serialize(registry->Collect()); }};
+    endpoint_ = open_endpoint(metrics.bind, port, {page}, auth, id.node, id.rank);
+    const bool local = metrics.bind.starts_with("127.") || metrics.bind == "::1";
+    if (endpoint_.server && !local && !auth) {
+      log::info(str("metrics are served on ", metrics.bind,
+                    " without a password: keep the port inside your network, or set --metrics.auth_file"));
     }
   }
 
-  std::string address() const override { return address_; }
+  std::string address() const override { return endpoint_.address; }
 
   void restore(int64_t steps, int64_t samples) override {
     raise_to(*steps_, static_cast<double>(steps));
@@ -78,14 +78,14 @@ class Exporter : public PrometheusSink {
   void record(const StepStats& s) override {
     raise_to(*steps_, static_cast<double>(s.step));
     if (s.step_seconds > 0) step_duration_->Observe(s.step_seconds);
-    last_step_->Set(unix_time());
+    last_step_->Set(unix_seconds());
     reduced_->Increment(static_cast<double>(s.bytes_reduced));
     loader_bytes_->Increment(static_cast<double>(s.loader_bytes));
     loader_queue_->Set(s.loader_queue);
     if (global_) record_global(s);
     if (!s.logging) return;
-    // Means per step since the last logging step. Evaluations and saves tell their own times, also those after the last
-    // step.
+    // Means per step since the last logging step. Evaluations and saves are not among them: they report their own time,
+    // also after the last step.
     const auto steps = static_cast<double>(std::max<int64_t>(1, s.step - last_phases_step_));
     last_phases_step_ = s.step;
     for (size_t i = 0; i < static_cast<size_t>(Phase::kCheckpoint); ++i) {
@@ -113,7 +113,7 @@ class Exporter : public PrometheusSink {
     if (!global_) return;
     counter("dtrain_checkpoints_total", "Checkpoints saved by this process").Increment();
     gauge("dtrain_last_checkpoint_step", "Optimizer step of the last checkpoint saved").Set(static_cast<double>(step));
-    gauge("dtrain_last_checkpoint_timestamp_seconds", "When the last checkpoint was saved").Set(unix_time());
+    gauge("dtrain_last_checkpoint_timestamp_seconds", "When the last checkpoint was saved").Set(unix_seconds());
     gauge("dtrain_last_checkpoint_duration_seconds", "How long the last checkpoint took to save").Set(seconds);
   }
 
@@ -125,7 +125,7 @@ class Exporter : public PrometheusSink {
   }
 
  private:
-  // Registering the same family or series again gives the one that is there; it locks, so a step uses kept references.
+  // Registering a family or a series again returns the existing one, under a lock: what each step needs is kept below.
   Gauge& gauge(const char* name, const char* help, const Labels& more = {}) {
     Labels labels = labels_;
     labels.insert(more.begin(), more.end());
@@ -151,7 +151,7 @@ class Exporter : public PrometheusSink {
                             {{"phase", kPhaseNames[i]}});
     }
     last_step_ = &gauge("dtrain_last_step_timestamp_seconds", "When the last optimizer step ended");
-    last_step_->Set(unix_time());  // the start counts as a sign of life
+    last_step_->Set(unix_seconds());  // the start counts as progress
     reduced_ = &counter("dtrain_reduced_bytes_total", "Gradient bytes given to all-reduce by this rank");
     loader_bytes_ = &counter("dtrain_loader_bytes_total", "Bytes of samples read by this rank");
     loader_queue_ = &gauge("dtrain_loader_queue_depth", "Batches ready to be used");
@@ -162,7 +162,7 @@ class Exporter : public PrometheusSink {
     epochs_ = &counter("dtrain_epochs_total", "Epochs completed");
     skips_ = &counter("dtrain_optimizer_skips_total", "Optimizer steps skipped", {{"reason", "inf_grad"}});
     planned_ = &gauge("dtrain_planned_steps", "Optimizer steps of the whole run");
-    eta_ = &gauge("dtrain_eta_seconds", "Time that the rest of the run takes at the present rate");
+    eta_ = &gauge("dtrain_eta_seconds", "Time to the end of the run at the current rate");
     loss_family_ = &prometheus::BuildGauge().Name("dtrain_loss").Help("Mean loss, all ranks").Register(*registry_);
     learning_rate_ = &gauge("dtrain_learning_rate", "Learning rate");
     grad_norm_ = &gauge("dtrain_grad_norm", "Norm of the gradient, unscaled and before clipping");
@@ -180,7 +180,7 @@ class Exporter : public PrometheusSink {
     if (!s.logging) return;
     raise_to(*skips_, static_cast<double>(s.skipped_total));
     if (loss_ == nullptr) loss_ = &loss_family_->Add(with(labels_, "split", "train"));  // absent until it is known
-    loss_->Set(s.loss);  // NaN and infinity pass: an alert watches for them
+    loss_->Set(s.loss);  // NaN and infinity too, which an alert watches for
     grad_norm_->Set(s.grad_norm);
     loss_scale_->Set(s.loss_scale);
     eta_->Set(s.eta_seconds);
@@ -189,7 +189,6 @@ class Exporter : public PrometheusSink {
   const Labels labels_;
   const bool global_;  // rank 0 exports what is the same on all ranks
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
-  std::string address_;
   int64_t last_phases_step_ = 0;
 
   Counter *steps_ = nullptr, *samples_ = nullptr, *epochs_ = nullptr, *skips_ = nullptr;
@@ -202,21 +201,23 @@ class Exporter : public PrometheusSink {
   prometheus::Family<Gauge>*loss_family_ = nullptr, *eval_family_ = nullptr;
 
   std::unique_ptr<GpuPoller> gpu_;
-  Endpoint endpoint_;  // last: no scrape while the rest is taken down
+  Endpoint endpoint_;  // last: closed before the rest is destroyed
 };
 
 }  // namespace
 
 std::unique_ptr<PrometheusSink> make_prometheus_sink(const config::Metrics& metrics, const Identity& identity,
                                                      std::unique_ptr<GpuReader> reader) {
-  return std::make_unique<Exporter>(metrics, identity, std::move(reader));
+  std::optional<BasicAuth> auth;
+  if (!metrics.auth_file.empty()) auth.emplace(metrics.auth_file);
+  return std::make_unique<Exporter>(metrics, identity, std::move(reader), auth);
 }
 
 std::unique_ptr<PrometheusSink> make_prometheus_sink(const config::Metrics& metrics, const Identity& identity) {
   OpenedReader opened;
   if (!identity.gpu_pci_bus_id.empty()) {
     opened = open_nvml(identity.gpu_pci_bus_id);
-    if (!opened.reader) log::info(str("no GPU readings in the metrics: ", opened.problem));
+    if (!opened.reader) log::info(str("the metrics have no readings of the GPU: ", opened.problem));
   }
   return make_prometheus_sink(metrics, identity, std::move(opened.reader));
 }

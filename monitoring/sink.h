@@ -1,7 +1,7 @@
 #pragma once
 
-// Where numbers go: console, metrics.jsonl, tfevents, Prometheus. The trainer calls every sink on each step; a sink
-// that cannot write says so once and never stops training.
+// A place that the numbers of a run go to: the console, metrics.jsonl, TensorBoard, Prometheus. The trainer calls every
+// sink at each step. A sink that cannot write logs one warning and never stops training.
 
 #include <memory>
 #include <string>
@@ -11,14 +11,15 @@
 
 namespace dtrain::monitoring {
 
+// Thread-safety: all calls come from one thread.
 class Sink {
  public:
   virtual ~Sink() = default;
-  virtual void record(const StepStats&) = 0;
-  virtual void record(const EvalStats&) = 0;
+  virtual void record(const StepStats&) = 0;  // after each optimizer step
+  virtual void record(const EvalStats&) = 0;  // after each evaluation
   virtual void checkpoint_saved(int64_t /*step*/, double /*seconds*/) {}
-  virtual void state(const std::string& /*state*/) {
-  }  // "starting" | "training" | "evaluating" | "saving" | "finished" | "failed"
+  // What the run does now: "starting", "training", "evaluating", "saving", "finished" or "failed".
+  virtual void state(const std::string& /*state*/) {}
 };
 
 using Sinks = std::vector<std::unique_ptr<Sink>>;

@@ -1,7 +1,9 @@
+#include "monitoring/targets_file.h"
+
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "core/file_system.h"
-#include "monitoring/sinks.h"
 
 namespace dtrain::monitoring {
 
@@ -20,7 +22,7 @@ TargetsFile::TargetsFile(const std::filesystem::path& runs_folder, const std::st
 }
 
 void TargetsFile::remove() noexcept {
-  std::error_code ignored;  // gone already, or the folder is: nothing that could be done at the end of a run
+  std::error_code ignored;  // a target that stays is reported as down, which is no reason to fail a finished run
   std::filesystem::remove(path_, ignored);
 }
 

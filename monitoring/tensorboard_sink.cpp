@@ -1,31 +1,28 @@
+#include "monitoring/tensorboard_sink.h"
+
 #include <unistd.h>
 
-#include <chrono>
 #include <cmath>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/machine.h"
 #include "core/strings.h"
 #include "monitoring/append_file.h"
-#include "monitoring/sinks.h"
 #include "monitoring/tfevents.h"
 
 namespace dtrain::monitoring {
 namespace {
 
-double unix_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 // events.out.tfevents.TIME.HOST.PID: TensorBoard reads the files of a folder in the order of their names.
 std::string file_name() {
-  return str("events.out.tfevents.", static_cast<int64_t>(unix_time()), ".", host_name(), ".", ::getpid());
+  return str("events.out.tfevents.", static_cast<int64_t>(unix_seconds()), ".", host_name(), ".", ::getpid());
 }
 
 class TensorBoard : public Sink {
  public:
   explicit TensorBoard(const std::filesystem::path& run_folder) : file_(run_folder / file_name()) {
-    file_.append(tfevents::frame(tfevents::version_event(unix_time())));
+    file_.append(tfevents::frame(tfevents::version_event(unix_seconds())));
   }
 
   void record(const StepStats& s) override {
@@ -52,14 +49,14 @@ class TensorBoard : public Sink {
  private:
   void start(int64_t step) {
     if (std::exchange(started_, true)) return;
-    file_.append(tfevents::frame(tfevents::start_event(unix_time(), step)));
+    file_.append(tfevents::frame(tfevents::start_event(unix_seconds(), step)));
   }
   void add(std::string tag, double value) { scalars_.emplace_back(std::move(tag), static_cast<float>(value)); }
   void add_known(const char* tag, double value) {
     if (!std::isnan(value)) add(tag, value);
   }
   void write(int64_t step) {
-    file_.append(tfevents::frame(tfevents::scalars_event(unix_time(), step, scalars_)));
+    file_.append(tfevents::frame(tfevents::scalars_event(unix_seconds(), step, scalars_)));
     scalars_.clear();
   }
 

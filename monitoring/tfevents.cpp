@@ -6,7 +6,7 @@
 namespace dtrain::monitoring::tfevents {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "TFRecord and protobuf are little endian, as memcpy is here");
+static_assert(std::endian::native == std::endian::little, "TFRecord and protobuf are little endian");
 
 constexpr std::array<uint32_t, 256> kTable = [] {
   std::array<uint32_t, 256> table{};
@@ -31,7 +31,7 @@ void varint(std::string& out, uint64_t value) {
   out += static_cast<char>(value);
 }
 
-// Protocol buffer fields: key = number << 3 | wire type (0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes).
+// The key of a field. Wire types: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
 void key(std::string& out, uint32_t number, uint32_t wire_type) { varint(out, number << 3 | wire_type); }
 
 void bytes(std::string& out, uint32_t number, std::string_view value) {

@@ -144,6 +144,7 @@ struct Metrics {
   int64_t port = 9500;        // + local rank; 0: any free port
   double linger_seconds = 0;  // keep the endpoint after the last step
   double gpu_interval = 2;    // seconds between NVML readings
+  std::string auth_file;      // one line user:password, mode 0600; empty: no password
 };
 
 struct Config {

@@ -87,7 +87,7 @@ std::vector<Option> metrics_keys(Metrics& metrics) {
       {.path = "metrics.enabled", .target = &metrics.enabled, .text = "serve Prometheus metrics over HTTP"},
       {.path = "metrics.bind",
        .target = &metrics.bind,
-       .text = "address to listen on; 0.0.0.0: reachable from outside"},
+       .text = "IPv4 or IPv6 address to listen on; 0.0.0.0 and :: are reachable from other machines"},
       {.path = "metrics.port",
        .target = &metrics.port,
        .text = "first port, plus the local rank; 0: any free one",
@@ -102,6 +102,9 @@ std::vector<Option> metrics_keys(Metrics& metrics) {
        .text = "between readings of the GPU's sensors",
        .unit = "seconds",
        .range = between(0.1, 3600)},
+      {.path = "metrics.auth_file",
+       .target = &metrics.auth_file,
+       .text = "file of mode 0600 with one line user:password, which every scrape must then give; empty: no password"},
   };
 }
 

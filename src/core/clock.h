@@ -26,4 +26,9 @@ inline const Clock& real_clock() {
   return clock;
 }
 
+// Seconds since 1970, with fractions: the time in metrics and events.
+inline double unix_seconds(const Clock& clock = real_clock()) {
+  return std::chrono::duration<double>(clock.wall().time_since_epoch()).count();
+}
+
 }  // namespace dtrain

@@ -11,7 +11,7 @@ using monitoring::Phase;
 
 double of(const PhaseSeconds& seconds, Phase phase) { return seconds[static_cast<size_t>(phase)]; }
 
-// Training time: checkpoints and evaluation are asked for, not waited for.
+// Without checkpoints and evaluations, which the user asked for.
 double training_seconds(const PhaseSeconds& s) {
   return of(s, Phase::kDataWait) + of(s, Phase::kH2d) + of(s, Phase::kForward) + of(s, Phase::kBackward) +
          of(s, Phase::kAllReduceWait) + of(s, Phase::kOptimizer);
@@ -24,7 +24,7 @@ std::string percent(double share) { return str(fixed(100 * share, 0), " %"); }
 Verdict verdict(std::span<const PhaseSeconds> ranks, int64_t steps, const Settings& settings) {
   Verdict result;
   if (ranks.empty() || steps < 1 || training_seconds(ranks[0]) <= 0) {
-    result.text = "verdict: too few steps to tell";
+    result.text = "verdict: too few steps for a verdict";
     return result;
   }
   // The share of a phase is judged on the rank where it is largest; the others wait for that rank in the all-reduce.
@@ -44,15 +44,14 @@ Verdict verdict(std::span<const PhaseSeconds> ranks, int64_t steps, const Settin
   judge(Phase::kDataWait, Verdict::Kind::kData, 0.10);
   judge(Phase::kH2d, Verdict::Kind::kTransfer, 0.10);
   judge(Phase::kOptimizer, Verdict::Kind::kOptimizer, 0.25);
-  // Waiting in the all-reduce while another rank is slower is that rank's doing: only what the quickest waiter waits is
-  // wire.
+  // A rank also waits in the all-reduce for slower ranks. Only the shortest wait of all ranks is due to the network.
   const auto least = std::min_element(ranks.begin(), ranks.end(), [](const PhaseSeconds& a, const PhaseSeconds& b) {
     return of(a, Phase::kAllReduceWait) < of(b, Phase::kAllReduceWait);
   });
-  const double wire = of(*least, Phase::kAllReduceWait) / training_seconds(*least);
-  if (ranks.size() > 1 && wire >= 0.10 && wire > result.share) {
+  const double network = of(*least, Phase::kAllReduceWait) / training_seconds(*least);
+  if (ranks.size() > 1 && network >= 0.10 && network > result.share) {
     result.kind = Verdict::Kind::kCommunication;
-    result.share = wire;
+    result.share = network;
     result.worst_rank = static_cast<int>(least - ranks.begin());
   }
 
@@ -64,14 +63,13 @@ Verdict verdict(std::span<const PhaseSeconds> ranks, int64_t steps, const Settin
   };
   switch (result.kind) {
     case Verdict::Kind::kData:
-      result.text = str(
-          "verdict: data-bound ", evidence(Phase::kDataWait, "waiting"), ": ",
-          settings.workers < settings.cores
-              ? str("set --data.workers ", std::min(settings.cores, settings.workers * 2))
-              : str("the readers use all ", settings.cores, " cores; ",
-                    !settings.images ? "give the run more of them, or the file a faster disk"
-                                     : "convert to a smaller --size",
-                    settings.images && settings.hue ? ", or switch off --augment.hue, the dearest augmentation" : ""));
+      result.text =
+          str("verdict: data-bound ", evidence(Phase::kDataWait, "waiting"), ": ",
+              settings.workers < settings.cores
+                  ? str("set --data.workers ", std::min(settings.cores, settings.workers * 2))
+                  : str("the readers use all ", settings.cores, " cores; ",
+                        !settings.images ? "use more cores, or a faster disk" : "convert to a smaller --size",
+                        settings.images && settings.hue ? ", or set --augment.hue 0, the slowest augmentation" : ""));
       break;
     case Verdict::Kind::kTransfer:
       result.text = str("verdict: transfer-bound ", evidence(Phase::kH2d, "copying"), ": set --data.prefetch higher");
@@ -95,9 +93,8 @@ Verdict verdict(std::span<const PhaseSeconds> ranks, int64_t steps, const Settin
       result.text = str(
           "verdict: compute-bound ", percent(result.share), " (", fixed(1e3 * compute / static_cast<double>(steps), 1),
           " of ", fixed(1e3 * training_seconds(*busy) / static_cast<double>(steps), 1), " ms in forward and backward",
-          ranks.size() > 1 ? str(", slowest rank ", result.worst_rank) : "", "): ",
-          settings.gpu ? "nothing waits; --amp and --model.channels_last are what is left to try"
-                       : "a GPU is what would help most");
+          ranks.size() > 1 ? str(", slowest rank ", result.worst_rank) : "",
+          "): ", settings.gpu ? "no phase waits; try --amp and --model.channels_last" : "a GPU would help most");
     }
   }
   return result;

@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "config/model_defaults.h"
-#include "core/log.h"
 #include "core/file_system.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
-#include "dist/object_collectives.h"
 #include "dist/make_communicator.h"
+#include "dist/object_collectives.h"
 #include "job/placement.h"
 #include "job/quickstart.h"
 #include "job/resume.h"
@@ -23,6 +23,10 @@
 #include "job/version.h"
 #include "models/load_weights.h"
 #include "models/network.h"
+#include "monitoring/console_sink.h"
+#include "monitoring/jsonl_sink.h"
+#include "monitoring/prometheus_sink.h"
+#include "monitoring/tensorboard_sink.h"
 #include "train/broadcast_snapshot.h"
 #include "train/determinism.h"
 #include "train/overfit.h"
@@ -166,17 +170,21 @@ void TrainingJob::connect() {
 void TrainingJob::open_metrics() {
   if (!config_.metrics.enabled || dry_run_) return;
   const dist::World& world = process_.world;
-  auto prometheus = monitoring::make_prometheus_sink(
-      config_.metrics, {.job_id = plan_.name,
-                        .rank = world.rank,
-                        .local_rank = world.local_rank,
-                        .node = world.node,
-                        .build = build_labels(),
-                        .job = {{"task", config_.task},
-                                {"model", config_.model.name},
-                                {"dataset", std::filesystem::path(config_.data.file).filename().string()},
-                                {"world_size", str(world.size)}},
-                        .gpu_pci_bus_id = train::device_info(process_.device).pci_bus_id});
+  std::unique_ptr<monitoring::PrometheusSink> prometheus;
+  dist::agree(process_.host, [&] {  // a rank may refuse its metrics.auth_file
+    prometheus = monitoring::make_prometheus_sink(
+        config_.metrics, {.job_id = plan_.name,
+                          .rank = world.rank,
+                          .local_rank = world.local_rank,
+                          .node = world.node,
+                          .build = build_labels(),
+                          .job = {{"task", config_.task},
+                                  {"model", config_.model.name},
+                                  {"dataset", std::filesystem::path(config_.data.file).filename().string()},
+                                  {"world_size", str(world.size)}},
+                          .gpu_pci_bus_id = train::device_info(process_.device).pci_bus_id});
+    watchdog_->progress("all_reduce", 0);
+  });
   metrics_address_ = prometheus->address();
   if (snapshot_) prometheus->restore(snapshot_->step, snapshot_->step * batches_.global_batch);
   sinks_.push_back(std::move(prometheus));

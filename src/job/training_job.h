@@ -20,7 +20,8 @@
 #include "job/data_set.h"
 #include "job/process_context.h"
 #include "job/run_folder.h"
-#include "monitoring/sinks.h"
+#include "monitoring/sink.h"
+#include "monitoring/targets_file.h"
 #include "tasks/task.h"
 #include "train/batch_arithmetic.h"
 #include "train/precision.h"
@@ -61,7 +62,7 @@ class TrainingJob {
   const bool dry_run_;
   RunPlan plan_;
   std::optional<checkpoint::Snapshot> snapshot_;  // of the checkpoint that is resumed
-  config::Config config_;                       // resolved
+  config::Config config_;                         // resolved
   DataSet data_;
   std::unique_ptr<tasks::Task> task_;
   std::vector<std::string> initial_;  // what was taken from model.init, for the log

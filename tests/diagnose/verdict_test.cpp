@@ -32,15 +32,15 @@ TEST(Verdict, DoesNotAdviseMoreReadersThanCores) {
   EXPECT_NE(verdict(ranks, 10, {.workers = 3, .cores = 4}).text.find("--data.workers 4"), std::string::npos);
 }
 
-// All but the slow rank wait in the all-reduce: that is not the wire's fault.
-TEST(Verdict, DoesNotBlameTheWireForASlowRank) {
+// The other ranks wait in the all-reduce for the slow one, which is not due to the network.
+TEST(Verdict, ASlowRankIsNotCommunicationBound) {
   const std::vector<PhaseSeconds> ranks = {rank(0, 1, 2, 3, 0.1), rank(0, 2, 4, 0.1, 0.1)};
   const Verdict v = verdict(ranks, 10, {});
   EXPECT_EQ(v.kind, Verdict::Kind::kCompute);
   EXPECT_EQ(v.worst_rank, 1);
 }
 
-TEST(Verdict, BlamesTheWireWhenEveryRankWaits) {
+TEST(Verdict, IsCommunicationBoundWhenAllRanksWait) {
   const std::vector<PhaseSeconds> ranks = {rank(0, 1, 2, 2, 0.1), rank(0, 1, 2, 2.1, 0.1)};
   EXPECT_EQ(verdict(ranks, 10, {}).kind, Verdict::Kind::kCommunication);
 }
@@ -52,7 +52,7 @@ TEST(Verdict, EvaluationIsNotTraining) {
   EXPECT_NEAR(v.share, 3 / 3.1, 1e-9);
 }
 
-TEST(Verdict, SaysNothingOfNothing) {
+TEST(Verdict, IsUnknownWithoutRanksOrSteps) {
   EXPECT_EQ(verdict({}, 10, {}).kind, Verdict::Kind::kUnknown);
   const std::vector<PhaseSeconds> ranks = {rank(1, 1, 1, 1, 1)};
   EXPECT_EQ(verdict(ranks, 0, {}).kind, Verdict::Kind::kUnknown);

@@ -1,8 +1,9 @@
-"""A real Prometheus server, with the shipped configuration and rules, scrapes a real run on two ranks, and every expression
-of the dashboard and of the rules returns data. When the run ends normally, it removes the targets file, and so the targets.
+"""A real Prometheus server, with the shipped configuration and rules and with a password, scrapes a real run on two ranks, and
+each expression of the dashboard and of the rules returns data. At its clean end the run removes the targets file, and Prometheus
+forgets the targets.
 
-DTRAIN is the binary to test. Without it, DTRAIN_DEMO (tests/monitoring/exposition_demo.cpp) is used instead, as two
-processes with invented steps: for work on the dashboard."""
+DTRAIN is the binary to test. Without it DTRAIN_DEMO (tests/monitoring/exposition_demo.cpp) is used instead, as two processes with
+invented steps: for work on the dashboard."""
 
 import json
 import os
@@ -23,7 +24,8 @@ import yaml
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "monitoring"))
 import board as shipped  # noqa: E402
 
-LINGER = 30  # seconds that the endpoints stay open after the last step, for the last scrapes
+LINGER = 30  # seconds that the endpoints stay after the last step, for the last scrapes
+USER, PASSWORD = "dtrain", "a: long password"
 
 
 class Failure(Exception):
@@ -37,7 +39,7 @@ def free_port():
 
 
 def adapted_config(folder, runs):
-    """The shipped prometheus.yml, with the paths of this test and shorter intervals."""
+    """The shipped prometheus.yml, with the paths and the password of this test and with shorter intervals."""
     config = yaml.safe_load((shipped.MONITORING / "prometheus" / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     config["rule_files"] = [str(shipped.RULES)]
@@ -45,6 +47,8 @@ def adapted_config(folder, runs):
     (discovery,) = scrape["file_sd_configs"]
     discovery["files"] = [str(runs / "targets" / "*.json")]
     discovery["refresh_interval"] = "1s"
+    (folder / "password").write_text(PASSWORD + "\n")
+    scrape["basic_auth"] = {"username": USER, "password_file": str(folder / "password")}
     path = folder / "prometheus.yml"
     path.write_text(yaml.safe_dump(config))
     return path
@@ -76,7 +80,7 @@ class Prometheus:
                 if condition():
                     return
             except (urllib.error.URLError, ConnectionError, TimeoutError):
-                pass  # it is still starting
+                pass  # Prometheus is still starting
             time.sleep(0.5)
         raise Failure(f"{what}: not within {seconds} s")
 
@@ -84,10 +88,13 @@ class Prometheus:
 def start_run(folder, runs):
     """Returns the processes of the run and its targets files."""
     log = (folder / "run.log").open("w")
+    auth = folder / "auth"
+    auth.touch(mode=0o600)
+    auth.write_text(f"{USER}:{PASSWORD}\n")
     if "DTRAIN" in os.environ:
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "2", os.environ["DTRAIN"], "--epochs", "2",
                    "--name", "scraped", "--run.folder", str(runs), "--run.log_every", "2", "--checkpoint.every", "10s",
-                   "--metrics.port", "0", "--metrics.linger_seconds", str(LINGER)]
+                   "--metrics.port", "0", "--metrics.linger_seconds", str(LINGER), "--metrics.auth_file", str(auth)]
         commands, files = [command], ["scraped.json"]
     else:
         commands = [[os.environ["DTRAIN_DEMO"], str(rank), str(runs), "25"] for rank in (0, 1)]

@@ -1,4 +1,4 @@
-"""The expressions of the shipped dashboard and rules, made ready to be evaluated without Grafana."""
+"""The expressions of the shipped dashboard and rules, in a form that can be evaluated without Grafana."""
 
 import json
 import pathlib
@@ -23,9 +23,9 @@ def panels(board):
 
 
 def plain(expr, window="1m"):
-    """Grafana's variables as it fills them in with 'All' chosen."""
+    """The expression with Grafana's variables as they are when 'All' is chosen."""
     expr = expr.replace("$__rate_interval", window).replace("$job_id", ".*").replace("$rank", ".*")
-    assert "$" not in expr, f"a variable that is not known here: {expr}"
+    assert "$" not in expr, f"an unknown variable: {expr}"
     return expr
 
 
@@ -39,8 +39,8 @@ def dashboard_expressions(board, window="1m"):
 
 
 def rule_expressions():
-    """(where, expression) of every rule. An alert's comparison filters everything out as long as all is well, so that it
-    gets PromQL's `bool`, which keeps each series with 0 or 1: then data come back exactly if what the alert watches exists."""
+    """(where, expression) of every rule. The comparison of an alert filters everything out while nothing is wrong. Here it
+    has PromQL's `bool`, which keeps each series with 0 or 1, so that data come back if the series of the alert exist."""
     found = []
     for group in yaml.safe_load(RULES.read_text())["groups"]:
         for rule in group["rules"]:

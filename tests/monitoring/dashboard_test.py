@@ -1,5 +1,5 @@
 """The dashboard and its provisioning, as far as they can be checked without Grafana: the layout, the data source, and that
-every series it asks for is in a real page of the real sink."""
+each series that it asks for is in a real page of the real sink."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ def check(condition, what):
 
 @contextlib.contextmanager
 def page(*arguments):
-    """What the demo rank 0 serves."""
+    """The page of the demo's rank 0."""
     with tempfile.TemporaryDirectory() as runs:
         demo = subprocess.Popen([os.environ["DTRAIN_DEMO"], "0", runs, "60", *arguments], stdout=subprocess.PIPE, text=True)
         try:
@@ -54,7 +54,7 @@ def check_layout(board):
         for x in range(grid["x"], grid["x"] + grid["w"]):
             for y in range(grid["y"], grid["y"] + grid["h"]):
                 other = cells.setdefault((x, y), panel["title"])
-                check(other == panel["title"], f"{panel['title']!r} lies on {other!r}")
+                check(other == panel["title"], f"{panel['title']!r} overlaps {other!r}")
     for panel in shipped.panels(board):
         if panel["type"] == "row":
             continue
@@ -79,13 +79,13 @@ def documented(names):
     for name in sorted(names):
         for suffix in ("_bucket", "_sum", "_count"):
             name = name.removesuffix(suffix)
-        check(f"`{name}`" in text or f"`{name}{{" in text, f"docs/metrics.md does not tell of {name}")
+        check(f"`{name}`" in text or f"`{name}{{" in text, f"docs/metrics.md does not describe {name}")
 
 
 board = shipped.load_board()
 check_layout(board)
 check_provisioning()
-check("__inputs" not in board and "DS_PROMETHEUS" not in shipped.BOARD.read_text(), "only the import page knows __inputs")
+check("__inputs" not in board and "DS_PROMETHEUS" not in shipped.BOARD.read_text(), "__inputs belongs to Grafana's import page")
 check(board["id"] is None and board["uid"] == "dtrain", "a provisioned board has a fixed uid and no id")
 variables = {v["name"]: v for v in board["templating"]["list"]}
 check(variables["datasource"]["type"] == "datasource" and variables["datasource"]["query"] == "prometheus", "variable datasource")

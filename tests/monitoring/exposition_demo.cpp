@@ -1,6 +1,6 @@
-// The real sinks of one rank, fed with made-up steps: `exposition_demo RANK RUNS_FOLDER SECONDS [gpu]` writes
-// RUNS/demo/{metrics.jsonl, events.out.tfevents.*} and RUNS/targets/demo.RANK.json, prints its address and serves
-// metrics for SECONDS. What tests/monitoring lints the dashboard and the rules with, when no training run is at hand.
+// The real sinks of one rank with invented steps, for tests of the dashboard and the rules without a training run.
+// `exposition_demo RANK RUNS_FOLDER SECONDS [gpu]` writes RUNS/demo/{metrics.jsonl, events.out.tfevents.*} and
+// RUNS/targets/demo.RANK.json, prints its address, and serves metrics for SECONDS.
 
 #include <chrono>
 #include <cmath>
@@ -10,8 +10,10 @@
 #include <thread>
 
 #include "core/log.h"
-#include "monitoring/gpu_reader.h"
-#include "monitoring/sinks.h"
+#include "monitoring/jsonl_sink.h"
+#include "monitoring/prometheus_sink.h"
+#include "monitoring/targets_file.h"
+#include "monitoring/tensorboard_sink.h"
 
 using namespace dtrain::monitoring;
 

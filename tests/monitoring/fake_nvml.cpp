@@ -1,6 +1,5 @@
-// What NVML answers on a machine with one GPU at 0000:65:00.0: enough of its functions to test the way through dlopen.
-// The temperature's is missing, as a function may be in an old driver, and the energy is not supported, as on some
-// cards.
+// NVML of a machine with one GPU at 0000:65:00.0: enough of its functions to test the reader through dlopen. The one
+// for the temperature is missing, as in an old driver, and the energy is not supported, as on some cards.
 
 #include <nvml.h>
 

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "monitoring/gpu_metrics.h"
-#include "monitoring/http_get.h"
-#include "monitoring/sinks.h"
+#include "monitoring/http_client.h"
+#include "monitoring/prometheus_sink.h"
 
 namespace dtrain::monitoring {
 namespace {
@@ -27,7 +27,7 @@ GpuReading reading() {
   return r;
 }
 
-// Gives the same reading `times` times, then is lost.
+// Returns the same reading `times` times, then the GPU is lost.
 class FakeReader : public GpuReader {
  public:
   FakeReader(GpuReading reading, int times, std::atomic<int>& reads)
@@ -55,7 +55,7 @@ TEST(GpuMetrics, GaugesThrottleSecondsAndEnergy) {
   const FakeReader reader({}, 0, reads);
   GpuMetrics metrics(registry, {{"rank", "0"}}, "0000:65:00.0", reader);
   GpuReading r = reading();
-  r.throttle_mask = 0x1 | 0x4 | 0x40;  // idle is no throttling
+  r.throttle_mask = 0x1 | 0x4 | 0x40;  // idle is not throttling
   metrics.update(r, 2.0);
   r.throttle_mask = 0x40;
   r.energy = 1600;
@@ -67,12 +67,12 @@ TEST(GpuMetrics, GaugesThrottleSecondsAndEnergy) {
   EXPECT_EQ(value_of(text, "dtrain_gpu_throttle_seconds_total", "reason=\"hw_thermal\""), "5");
   EXPECT_EQ(value_of(text, "dtrain_gpu_throttle_seconds_total", "reason=\"sw_power_cap\""), "2");
   EXPECT_EQ(value_of(text, "dtrain_gpu_throttle_seconds_total", "reason=\"hw_power_brake\""), "0");
-  EXPECT_EQ(value_of(text, "dtrain_gpu_energy_joules_total"), "600") << "what was used before the run is not counted";
+  EXPECT_EQ(value_of(text, "dtrain_gpu_energy_joules_total"), "600") << "energy used before the run is not counted";
   EXPECT_EQ(value_of(text, "dtrain_gpu_info", "name=\"Fake 3090\""), "1");
-  EXPECT_EQ(value_of(text, "dtrain_gpu_memory_total_bytes"), "") << "what the card does not say is absent, not 0";
+  EXPECT_EQ(value_of(text, "dtrain_gpu_memory_total_bytes"), "") << "what the card does not report is absent, not 0";
 }
 
-TEST(GpuMetrics, ADriverReloadDoesNotTurnTheEnergyBack) {
+TEST(GpuMetrics, ADriverReloadDoesNotReduceTheEnergy) {
   prometheus::Registry registry;
   std::atomic<int> reads{0};
   const FakeReader reader({}, 0, reads);
@@ -85,7 +85,7 @@ TEST(GpuMetrics, ADriverReloadDoesNotTurnTheEnergyBack) {
   EXPECT_EQ(value_of(page(registry), "dtrain_gpu_energy_joules_total"), "125");
 }
 
-TEST(GpuPoller, ReadsUntilTheGpuIsLostAndSaysSo) {
+TEST(GpuPoller, ReadsUntilTheGpuIsLostAndLogsIt) {
   std::atomic<int> reads{0};
   config::Metrics config;
   config.port = 0;
@@ -97,15 +97,15 @@ TEST(GpuPoller, ReadsUntilTheGpuIsLostAndSaysSo) {
   std::string text;
   {
     const auto sink = make_prometheus_sink(config, id, std::make_unique<FakeReader>(reading(), 3, reads));
-    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (reads < 4 && std::chrono::steady_clock::now() < patience)
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (reads < 4 && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     text = scrape(sink->address());
   }
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(value_of(text, "dtrain_gpus"), "1");
   EXPECT_EQ(value_of(text, "dtrain_gpu_temperature_celsius", "gpu=\"0000:65:00.0\""), "71");
-  EXPECT_EQ(reads, 4) << "a lost GPU is not asked again";
+  EXPECT_EQ(reads, 4) << "a lost GPU is not read again";
   EXPECT_NE(said.find("the GPU Fake 3090 (GPU-1234) no longer answers"), std::string::npos) << said;
 }
 

@@ -1,3 +1,5 @@
+#include "monitoring/jsonl_sink.h"
+
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -11,7 +13,6 @@
 #include "core/strings.h"
 #include "monitoring/append_file.h"
 #include "monitoring/sample_stats.h"
-#include "monitoring/sinks.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::monitoring {
@@ -79,7 +80,7 @@ TEST(JsonLines, AnEvaluationHasItsTables) {
   EXPECT_FALSE(all[1].contains("tables"));
 }
 
-TEST(JsonLines, StaysJsonWhenTheNumbersAreNot) {
+TEST(JsonLines, StaysJsonWhenNumbersAreNotFinite) {
   const dtrain::testing::TempDir folder;
   {
     const auto sink = make_jsonl_sink(folder / "m.jsonl", 0);
@@ -96,7 +97,7 @@ TEST(JsonLines, StaysJsonWhenTheNumbersAreNot) {
   EXPECT_EQ(all[0]["grad_norm_text"], "-inf");
 }
 
-TEST(JsonLines, ResumeDropsWhatCameAfterAndWhatWasCutShort) {
+TEST(JsonLines, AResumeRemovesLaterRecordsAndALineThatWasCutShort) {
   const dtrain::testing::TempDir folder;
   const auto file = folder / "m.jsonl";
   std::ofstream(file) << R"({"kind":"step","step":10,"loss":1})"
@@ -120,7 +121,7 @@ TEST(JsonLines, ResumeDropsWhatCameAfterAndWhatWasCutShort) {
   EXPECT_EQ(all[2]["step"], 20);
 }
 
-TEST(JsonLines, AFullDiskIsSaidOnceAndTrainingGoesOn) {
+TEST(JsonLines, AFullDiskIsLoggedOnceAndTrainingContinues) {
   ::testing::internal::CaptureStderr();
   {
     const auto sink = make_jsonl_sink("/dev/full", 0);
@@ -133,7 +134,7 @@ TEST(JsonLines, AFullDiskIsSaidOnceAndTrainingGoesOn) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }
 
-TEST(JsonLines, AMissingFolderIsSaidOnce) {
+TEST(JsonLines, AMissingFolderIsLoggedOnce) {
   const dtrain::testing::TempDir folder;
   ::testing::internal::CaptureStderr();
   const auto sink = make_jsonl_sink(folder / "gone" / "m.jsonl", 0);

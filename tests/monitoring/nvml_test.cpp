@@ -35,14 +35,14 @@ TEST(Nvml, ReadsTheGpuOfThePciBusId) {
   EXPECT_EQ(fake<int (*)()>("fake_open_sessions")(), 0);
 }
 
-TEST(Nvml, ALostGpuEndsTheReadings) {
+TEST(Nvml, ALostGpuHasNoReading) {
   const OpenedReader opened = open_nvml("0000:65:00.0", FAKE_NVML);
   ASSERT_TRUE(opened.reader);
   fake<void (*)()>("fake_lose_gpu")();
   EXPECT_FALSE(opened.reader->read());
 }
 
-TEST(Nvml, EveryAbsenceHasItsReason) {
+TEST(Nvml, SaysWhyThereIsNoReader) {
   const OpenedReader other = open_nvml("0000:01:00.0", FAKE_NVML);
   EXPECT_FALSE(other.reader);
   EXPECT_EQ(other.problem, "GPU 0000:01:00.0: Not Found");

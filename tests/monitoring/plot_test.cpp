@@ -13,7 +13,7 @@ size_t count(const std::string& text, const std::string& word) {
   return n;
 }
 
-TEST(Ticks, AreRoundAndCover) {
+TEST(Ticks, AreRoundAndCoverTheRange) {
   EXPECT_EQ(round_ticks(0, 100), (std::vector<double>{0, 20, 40, 60, 80, 100}));
   for (const auto& [low, high] : std::initializer_list<std::pair<double, double>>{
            {0.013, 0.87}, {-3, 7}, {1e-9, 3e-9}, {5, 5}, {0, 0}, {12345, 67890}}) {
@@ -49,7 +49,7 @@ TEST(Plot, ALongRunStaysSmallAndAnEmptyOneIsStillAPlot) {
   Series s{"train", {}, {}};
   for (int i = 0; i < 100000; ++i) {
     s.x.push_back(i);
-    s.y.push_back(std::exp(-i * 1e-4));
+    s.y.push_back(std::exp(-1e-4 * i));
   }
   EXPECT_LT(plot_svg("t", "x", {{"y", {s}}}).size(), 40000u);
   EXPECT_NE(plot_svg("t", "x", {{"y", {{"s", {}, {}}}}}).find("</svg>"), std::string::npos);

@@ -1,16 +1,24 @@
-#include <gtest/gtest.h>
+#include "monitoring/prometheus_sink.h"
 
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+
+#include <fstream>
 #include <limits>
 
+#include "core/error.h"
 #include "core/strings.h"
-#include "monitoring/gpu_reader.h"
-#include "monitoring/http_get.h"
+#include "monitoring/http_client.h"
 #include "monitoring/sample_stats.h"
-#include "monitoring/sinks.h"
+#include "support/expect_error.h"
+#include "support/temp_dir.h"
 
 namespace dtrain::monitoring {
 namespace {
 
+using testing::HttpClient;
 using testing::sample_eval;
 using testing::sample_step;
 using testing::scrape;
@@ -54,12 +62,12 @@ class TakenPort {
 
 TEST(PrometheusSink, ServesTheNumbersOfAStep) {
   const auto sink = make_prometheus_sink(any_port(), rank(0));
-  ASSERT_EQ(sink->address().rfind("127.0.0.1:", 0), 0u) << "the default is for this machine only";
+  ASSERT_EQ(sink->address().rfind("127.0.0.1:", 0), 0u) << "by default only this machine can connect";
   sink->state("training");
   StepStats s = sample_step();
   s.logging = false;
   for (s.step = 1; s.step < 10; ++s.step) sink->record(s);
-  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_loss"), "") << "nothing is claimed before it is known";
+  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_loss"), "") << "absent until it is known";
   s.logging = true;
   sink->record(s);
   const std::string page = scrape(sink->address());
@@ -104,7 +112,7 @@ TEST(PrometheusSink, EvaluationsCheckpointsAndSkips) {
   EXPECT_EQ(value_of(page, "dtrain_epochs_total"), "1");
 }
 
-TEST(PrometheusSink, WhatIsGlobalComesFromRankZeroAlone) {
+TEST(PrometheusSink, GlobalSeriesComeFromRankZeroAlone) {
   const auto sink = make_prometheus_sink(any_port(), rank(1));
   sink->record(sample_step());
   sink->record(sample_eval());
@@ -117,7 +125,7 @@ TEST(PrometheusSink, WhatIsGlobalComesFromRankZeroAlone) {
   }
 }
 
-TEST(PrometheusSink, NotANumberPasses) {
+TEST(PrometheusSink, ExportsNanAndInfinity) {
   const auto sink = make_prometheus_sink(any_port(), rank(0));
   StepStats s = sample_step();
   s.loss = std::numeric_limits<double>::quiet_NaN();
@@ -128,7 +136,7 @@ TEST(PrometheusSink, NotANumberPasses) {
   EXPECT_EQ(value_of(page, "dtrain_grad_norm"), "+Inf");
 }
 
-TEST(PrometheusSink, ResumeGoesOnWhereTheCheckpointStopped) {
+TEST(PrometheusSink, AResumeContinuesFromTheCheckpoint) {
   const auto sink = make_prometheus_sink(any_port(), rank(0));
   sink->restore(119, 15232);
   EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_steps_total"), "119");
@@ -140,7 +148,7 @@ TEST(PrometheusSink, ResumeGoesOnWhereTheCheckpointStopped) {
       << "one step since the restored one";
 }
 
-TEST(PrometheusSink, APortInUseNamesAddressAndRankAndMovesOn) {
+TEST(PrometheusSink, APortInUseIsNamedAndReplaced) {
   const TakenPort taken;
   ASSERT_GT(taken.port(), 1);
   config::Metrics metrics;
@@ -148,30 +156,28 @@ TEST(PrometheusSink, APortInUseNamesAddressAndRankAndMovesOn) {
   ::testing::internal::CaptureStderr();
   const auto sink = make_prometheus_sink(metrics, rank(1));
   const std::string text = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(
-      text.find(str("metrics of rank 1 cannot be served on 127.0.0.1:", taken.port(), " (Address already in use)")),
-      std::string::npos)
+  EXPECT_NE(text.find(str("rank 1 cannot serve its metrics on 127.0.0.1:", taken.port(),
+                          " (Address already in use) and uses port ", sink->address().substr(10), " instead")),
+            std::string::npos)
       << text;
-  EXPECT_NE(text.find("served on " + sink->address() + " instead"), std::string::npos) << text;
   sink->record(sample_step());
   EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_steps_total"), "120");
 }
 
-TEST(PrometheusSink, APortBeyondTheLastMovesOn) {
+TEST(PrometheusSink, APortAboveTheHighestIsReplaced) {
   config::Metrics metrics;
   metrics.port = 65535;
   ::testing::internal::CaptureStderr();
   const auto sink = make_prometheus_sink(metrics, rank(1));
-  EXPECT_NE(::testing::internal::GetCapturedStderr().find("127.0.0.1:65536 (there are 65535 ports)"),
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("127.0.0.1:65536 (the highest port is 65535)"),
             std::string::npos);
   EXPECT_FALSE(sink->address().empty());
 }
 
-TEST(PrometheusSink, ABadAddressSaysSoAndTrainingGoesOn) {
+TEST(PrometheusSink, ABadAddressIsLoggedAndTrainingContinues) {
   for (const auto& [bind, reason] :
-       std::initializer_list<std::pair<const char*, const char*>>{{"[::1]", "IPv6 is not served"},
-                                                                  {"::1", "IPv6 is not served"},
-                                                                  {"somewhere", "it is not an IPv4 address"},
+       std::initializer_list<std::pair<const char*, const char*>>{{"[::1]", "it is not an IP address"},
+                                                                  {"somewhere", "it is not an IP address"},
                                                                   {"192.0.2.1", "Cannot assign requested address"}}) {
     config::Metrics metrics;
     metrics.bind = bind;
@@ -179,28 +185,77 @@ TEST(PrometheusSink, ABadAddressSaysSoAndTrainingGoesOn) {
     const auto sink = make_prometheus_sink(metrics, rank(0));
     const std::string text = ::testing::internal::GetCapturedStderr();
     EXPECT_NE(text.find(reason), std::string::npos) << text;
-    EXPECT_NE(text.find("training goes on"), std::string::npos) << text;
+    EXPECT_NE(text.find("Training continues without them"), std::string::npos) << text;
     EXPECT_EQ(sink->address(), "");
     sink->record(sample_step());
   }
 }
 
-TEST(PrometheusSink, OnAllInterfacesTheAddressIsTheNodes) {
-  config::Metrics metrics = any_port();
-  metrics.bind = "0.0.0.0";
-  ::testing::internal::CaptureStderr();
-  const auto sink = make_prometheus_sink(metrics, rank(0));
-  EXPECT_NE(::testing::internal::GetCapturedStderr().find("without a password"), std::string::npos);
-  EXPECT_EQ(sink->address().rfind("node-a:", 0), 0u) << sink->address();
+TEST(PrometheusSink, OnAllInterfacesTheAddressHasTheNameOfTheNode) {
+  for (const char* bind : {"0.0.0.0", "::"}) {
+    config::Metrics metrics = any_port();
+    metrics.bind = bind;
+    ::testing::internal::CaptureStderr();
+    const auto sink = make_prometheus_sink(metrics, rank(0));
+    const std::string text = ::testing::internal::GetCapturedStderr();
+    if (sink->address().empty()) {  // a machine without IPv6
+      EXPECT_NE(text.find("Address family not supported"), std::string::npos) << text;
+      continue;
+    }
+    EXPECT_NE(text.find("without a password"), std::string::npos) << text;
+    EXPECT_EQ(sink->address().rfind("node-a:", 0), 0u) << sink->address();
+  }
 }
 
-TEST(PrometheusSink, AGpuThatCannotBeReadIsOneLine) {
+TEST(PrometheusSink, AnIpv6AddressHasBrackets) {
+  config::Metrics metrics = any_port();
+  metrics.bind = "::1";
+  const auto sink = make_prometheus_sink(metrics, rank(0));
+  if (sink->address().empty()) return;  // a machine without IPv6
+  EXPECT_EQ(sink->address().rfind("[::1]:", 0), 0u) << sink->address();
+  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_steps_total"), "0");
+}
+
+TEST(PrometheusSink, ThePageIsPlainTextOfVersionZeroZeroFour) {
+  const auto sink = make_prometheus_sink(any_port(), rank(0));
+  HttpClient client(sink->address());
+  EXPECT_EQ(client.get("/metrics").headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_EQ(client.get("/").status, 404);
+}
+
+TEST(PrometheusSink, AsksForThePasswordOfTheFile) {
+  const dtrain::testing::TempDir folder;
+  std::ofstream(folder / "auth") << "Aladdin:open sesame\n";
+  ASSERT_EQ(::chmod((folder / "auth").c_str(), 0600), 0);
+  config::Metrics metrics = any_port();
+  metrics.bind = "0.0.0.0";
+  metrics.auth_file = folder / "auth";
+  ::testing::internal::CaptureStderr();
+  const auto sink = make_prometheus_sink(metrics, rank(0));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "there is a password";
+  const std::string address = "127.0.0.1" + sink->address().substr(sink->address().rfind(':'));
+  EXPECT_EQ(HttpClient(address).get("/metrics").status, 401);
+  const std::string page = scrape(address, "Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n");
+  EXPECT_EQ(value_of(page, "dtrain_steps_total"), "0");
+}
+
+TEST(PrometheusSink, AFileWithThePasswordThatOthersReadIsAConfigError) {
+  const dtrain::testing::TempDir folder;
+  std::ofstream(folder / "auth") << "user:password\n";
+  ASSERT_EQ(::chmod((folder / "auth").c_str(), 0644), 0);
+  config::Metrics metrics = any_port();
+  metrics.auth_file = folder / "auth";
+  dtrain::testing::expect_error<ConfigError>([&] { make_prometheus_sink(metrics, rank(0)); },
+                                             {metrics.auth_file, "has mode 0644"});
+}
+
+TEST(PrometheusSink, AGpuThatCannotBeReadIsLogged) {
   Identity id = rank(0);
   id.gpu_pci_bus_id = "0000:ff:1f.7";
   ::testing::internal::CaptureStderr();
   const auto sink = make_prometheus_sink(any_port(), id);
   const std::string text = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(text.find("no GPU readings in the metrics: "), std::string::npos) << text;
+  EXPECT_NE(text.find("the metrics have no readings of the GPU: "), std::string::npos) << text;
   EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_gpus"), "0");
 }
 

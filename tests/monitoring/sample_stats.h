@@ -4,7 +4,7 @@
 
 namespace dtrain::monitoring::testing {
 
-// The step of product.md's example line.
+// The step of the documented example of a step line.
 inline StepStats sample_step() {
   StepStats s;
   s.step = 120;

@@ -1,4 +1,4 @@
-"""TensorBoard itself reads the event file that the C++ writer made, and a resumed run replaces what it repeats."""
+"""TensorBoard itself reads the event file of the C++ writer, and a resumed run replaces the steps that it repeats."""
 
 import glob
 import math

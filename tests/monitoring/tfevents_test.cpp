@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "monitoring/sample_stats.h"
-#include "monitoring/sinks.h"
+#include "monitoring/tensorboard_sink.h"
 
 namespace dtrain::monitoring {
 namespace {
@@ -25,7 +25,7 @@ TEST(TfRecord, FrameLayout) {
   EXPECT_EQ(frame.substr(12, 3), "abc");
 }
 
-TEST(TensorBoardSink, AnUnwritableFolderIsSaidOnce) {
+TEST(TensorBoardSink, AnUnwritableFolderIsLoggedOnce) {
   ::testing::internal::CaptureStderr();
   const auto sink = make_tensorboard_sink("/nowhere/at/all");
   sink->record(testing::sample_step());

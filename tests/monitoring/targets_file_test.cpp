@@ -1,3 +1,5 @@
+#include "monitoring/targets_file.h"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -5,18 +7,17 @@
 
 #include "core/error.h"
 #include "core/file_system.h"
-#include "monitoring/sinks.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::monitoring {
 namespace {
 
-TEST(TargetsFile, IsWhatFileSdReads) {
+TEST(TargetsFile, HasTheFormThatFileSdReads) {
   const dtrain::testing::TempDir runs;
   TargetsFile file(runs.path(), "job", {{"127.0.0.1:9500", "a", 0}, {"", "a", 1}, {"b:9500", "b", 2}});
   EXPECT_EQ(file.path(), runs / "targets" / "job.json");
   const auto groups = nlohmann::json::parse(read_text(file.path()));
-  ASSERT_EQ(groups.size(), 2u) << "a rank without endpoint is no target";
+  ASSERT_EQ(groups.size(), 2u) << "a rank without an endpoint is not a target";
   EXPECT_EQ(groups[0]["targets"], nlohmann::json({"127.0.0.1:9500"}));
   EXPECT_EQ(groups[1]["targets"], nlohmann::json({"b:9500"}));
   EXPECT_EQ(groups[1]["labels"], nlohmann::json({{"job_id", "job"}, {"node", "b"}, {"rank", "2"}}));
@@ -34,7 +35,7 @@ TEST(TargetsFile, StaysAfterACrashAndIsReplacedByTheNextRun) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(runs / "targets"), {}), 1) << "a temporary file was left";
 }
 
-TEST(TargetsFile, AFolderThatCannotBeMadeIsAnOutputError) {
+TEST(TargetsFile, AFolderThatCannotBeCreatedIsAnOutputError) {
   const dtrain::testing::TempDir runs;
   std::ofstream(runs / "targets") << "a file where the folder should be";
   EXPECT_THROW(TargetsFile(runs.path(), "job", {}), OutputError);

@@ -1,3 +1,5 @@
+#include "monitoring/console_sink.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -5,7 +7,7 @@
 #include "core/file_system.h"
 #include "core/log.h"
 #include "monitoring/sample_stats.h"
-#include "monitoring/sinks.h"
+#include "support/fake_clock.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::monitoring {
@@ -14,7 +16,7 @@ namespace {
 using testing::sample_eval;
 using testing::sample_step;
 
-TEST(StepLine, IsTheProductsFormat) {
+TEST(StepLine, HasTheDocumentedFormat) {
   EXPECT_EQ(
       step_line(sample_step()),
       "epoch 1/50 | step 120/4078 | loss 0.1234 | lr 1.00e-03 | gnorm 0.52 | 512.3 samples/s | "
@@ -22,13 +24,13 @@ TEST(StepLine, IsTheProductsFormat) {
       "scale 65536 | eta 1h02m");
 }
 
-TEST(StepLine, ASmallNormHasItsDigits) {
+TEST(StepLine, ASmallNormKeepsItsDigits) {
   StepStats s = sample_step();
   s.grad_norm = 0.002134;
   EXPECT_NE(step_line(s).find("| gnorm 0.00213 |"), std::string::npos) << step_line(s);
 }
 
-TEST(StepLine, LeavesOutWhatThereIsNot) {
+TEST(StepLine, LeavesOutWhatIsUnknown) {
   StepStats s = sample_step();
   s.loss_scale = s.grad_norm = s.eta_seconds = StepStats::kUnknown;
   s.phase_seconds[static_cast<size_t>(Phase::kH2d)] = 0;
@@ -37,7 +39,7 @@ TEST(StepLine, LeavesOutWhatThereIsNot) {
             "step 249.0 = data 1.2 + fwd 80.1 + bwd 150.2 + comm 9.7 (exposed) + opt 7.8 | mem 8.2/24.0 GiB");
 }
 
-TEST(StepLine, TellsOfSavesSkipsAndInfinities) {
+TEST(StepLine, ShowsSavesSkipsAndInfinities) {
   StepStats s = sample_step();
   s.loss = std::numeric_limits<double>::infinity();
   s.skipped_total = 3;
@@ -78,7 +80,7 @@ TEST(ConsoleSink, WritesLoggingStepsAndEvaluationsToTheLog) {
   EXPECT_EQ(read_text(folder / "log.txt"), step_line(sample_step()) + "\n" + eval_line(sample_eval(), 50) + "\n");
 }
 
-TEST(ConsoleSink, TheBarIsDrawnOverItselfAndEndsBeforeAnotherLine) {
+TEST(ConsoleSink, TheBarIsRedrawnInPlaceAndEndsBeforeAnotherLine) {
   ::testing::internal::CaptureStderr();
   {
     const auto sink = make_console_sink(/*bar=*/true);
@@ -93,6 +95,21 @@ TEST(ConsoleSink, TheBarIsDrawnOverItselfAndEndsBeforeAnotherLine) {
   EXPECT_NE(text.find("] 4078/4078"), std::string::npos) << text;
   EXPECT_NE(text.find("\nval epoch 1/50 | loss 0.0123"), std::string::npos) << text;
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
+}
+
+TEST(ConsoleSink, TheBarIsRedrawnAtMostTenTimesASecond) {
+  const dtrain::testing::FakeClock clock;
+  ::testing::internal::CaptureStderr();
+  {
+    const auto sink = make_console_sink(/*bar=*/true, clock);
+    StepStats s = sample_step();
+    for (s.step = 1; s.step <= 100; ++s.step) {
+      sink->record(s);
+      clock.advance(std::chrono::milliseconds(10));
+    }
+  }
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\r'), 10) << text;
 }
 
 }  // namespace

@@ -1,0 +1,27 @@
+#pragma once
+
+// HTTP basic authentication (RFC 7617) with one user name and password, which stand in a file that only its owner can
+// read. Over plain HTTP the password crosses the network unencrypted: it keeps out other users of a network, not
+// somebody who listens on it.
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace dtrain::monitoring {
+
+class BasicAuth {
+ public:
+  // Reads `file`: one line USER:PASSWORD. Throws ConfigError that names the file if it cannot be read, if the group or
+  // others have any access to it, or if it holds anything else.
+  explicit BasicAuth(const std::filesystem::path& file);
+
+  // Whether `authorization`, the value of that header, carries the user name and the password. The time that it takes
+  // does not depend on where they differ.
+  bool accepts(std::string_view authorization) const;
+
+ private:
+  std::string token_;  // base64 of USER:PASSWORD
+};
+
+}  // namespace dtrain::monitoring

@@ -1,0 +1,250 @@
+#include "monitoring/http_server.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "core/strings.h"
+#include "monitoring/http_client.h"
+#include "support/expect_error.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::monitoring {
+namespace {
+
+using dtrain::testing::expect_error;
+using testing::HttpClient;
+using testing::Reply;
+
+constexpr std::chrono::seconds kAtOnce{1};  // a time-out of the server would take two seconds or more
+
+const std::string& large_body() {
+  static const std::string body(16 << 20, 'x');  // more than the buffers of a connection hold
+  return body;
+}
+
+std::vector<Page> pages() {
+  return {{"/metrics", "text/plain; version=0.0.4; charset=utf-8", [] { return std::string(1000, 'm'); }},
+          {"/large", "application/octet-stream", large_body},
+          {"/broken", "text/plain", []() -> std::string { throw std::runtime_error("no page today"); }}};
+}
+
+std::string address_of(const HttpServer& server) { return str("127.0.0.1:", server.port()); }
+
+bool has_ipv6() { return std::ifstream("/proc/net/if_inet6").peek() != std::ifstream::traits_type::eof(); }
+
+std::string inflated(const std::string& gzip) {
+  z_stream stream{};
+  ::inflateInit2(&stream, 15 + 16);  // the largest window, in gzip's format
+  std::string text(1 << 20, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(gzip.data()));
+  stream.avail_in = static_cast<uInt>(gzip.size());
+  stream.next_out = reinterpret_cast<Bytef*>(text.data());
+  stream.avail_out = static_cast<uInt>(text.size());
+  EXPECT_EQ(::inflate(&stream, Z_FINISH), Z_STREAM_END);
+  text.resize(stream.total_out);
+  ::inflateEnd(&stream);
+  return text;
+}
+
+TEST(HttpServer, ServesItsPagesAndNothingElse) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  HttpClient client(address_of(server));
+  const Reply page = client.get("/metrics");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_EQ(page.body, std::string(1000, 'm'));
+  EXPECT_EQ(client.get("/metrics?name=x").status, 200) << "a query changes nothing";
+  EXPECT_EQ(client.get("/metrics", "Range: bytes=0-9\r\n").body.size(), 1000u) << "pages are sent whole";
+  const Reply head = client.get("/metrics", "", "HEAD");
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.headers.at("content-length"), "1000");
+  for (const char* path : {"/", "/metrics/", "/metricsx", "/METRICS", "/../metrics", "*"}) {
+    EXPECT_EQ(client.get(path).status, 404) << path;
+  }
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS"}) {
+    const Reply refused = HttpClient(address_of(server)).get("/metrics", "", method);
+    EXPECT_EQ(refused.status, 405) << method;
+    EXPECT_EQ(refused.headers.at("allow"), "GET, HEAD");
+  }
+}
+
+TEST(HttpServer, AConnectionIsKeptUnlessTheClientEndsIt) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  HttpClient client(address_of(server));
+  EXPECT_EQ(client.get("/metrics").status, 200);
+  client.send("GET /metrics HTTP/1.1\r\n\r\nGET /none HTTP/1.1\r\n\r\n");  // two at once
+  EXPECT_EQ(client.receive().status, 200);
+  EXPECT_EQ(client.receive().status, 404);
+  EXPECT_EQ(client.get("/metrics", "Connection: close\r\n").headers.at("connection"), "close");
+  EXPECT_TRUE(client.closed_by_server());
+  HttpClient old(address_of(server));
+  old.send("GET /metrics HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(old.receive().status, 200);
+  EXPECT_TRUE(old.closed_by_server());
+}
+
+TEST(HttpServer, CompressesForWhoAcceptsIt) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  HttpClient client(address_of(server));
+  const Reply page = client.get("/metrics", "Accept-Encoding: gzip\r\n");
+  EXPECT_EQ(page.headers.at("content-encoding"), "gzip");
+  EXPECT_LT(page.body.size(), 100u);
+  EXPECT_EQ(inflated(page.body), std::string(1000, 'm'));
+  EXPECT_FALSE(client.get("/metrics").headers.contains("content-encoding"));
+}
+
+TEST(HttpServer, ListensOnIpv6) {
+  if (!has_ipv6()) {
+    EXPECT_THROW(HttpServer("::1", 0, pages(), {}), std::runtime_error);
+    return;
+  }
+  const HttpServer loopback("::1", 0, pages(), {});
+  EXPECT_EQ(HttpClient(str("[::1]:", loopback.port())).get("/metrics").status, 200);
+  EXPECT_THROW(HttpClient(address_of(loopback)), std::runtime_error);
+  const HttpServer everywhere("::", 0, pages(), {});
+  EXPECT_EQ(HttpClient(str("[::1]:", everywhere.port())).get("/metrics").status, 200);
+  EXPECT_EQ(HttpClient(address_of(everywhere)).get("/metrics").status, 200) << "IPv4 too";
+}
+
+TEST(HttpServer, SaysWhyItCannotListen) {
+  const HttpServer first("127.0.0.1", 0, pages(), {});
+  expect_error<std::runtime_error>([&] { HttpServer("127.0.0.1", first.port(), pages(), {}); },
+                                   {"Address already in use"});
+  expect_error<std::runtime_error>([&] { HttpServer("192.0.2.1", 0, pages(), {}); },
+                                   {"Cannot assign requested address"});
+  for (const char* name : {"", "localhost", "[::1]", "127.0.0.1 ", "127.1"}) {
+    expect_error<std::runtime_error>([&] { HttpServer(name, 0, pages(), {}); }, {"it is not an IP address"});
+  }
+}
+
+TEST(HttpServer, APortIsFreeAgainAfterTheServer) {
+  int port = 0;
+  for (int i = 0; i < 3; ++i) {
+    const HttpServer server("127.0.0.1", port, pages(), {});
+    port = server.port();
+    EXPECT_EQ(HttpClient(address_of(server)).get("/metrics").status, 200);
+  }
+}
+
+TEST(HttpServer, AsksForThePassword) {
+  const dtrain::testing::TempDir folder;
+  std::ofstream(folder / "auth") << "Aladdin:open sesame\n";
+  ASSERT_EQ(::chmod((folder / "auth").c_str(), 0600), 0);
+  const HttpServer server("127.0.0.1", 0, pages(), BasicAuth(folder / "auth"));
+  HttpClient client(address_of(server));
+  for (const char* headers :
+       {"", "Authorization: Basic\r\n", "Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZg==\r\n"}) {
+    for (const char* path : {"/metrics", "/none"}) {
+      const Reply refused = client.get(path, headers);
+      EXPECT_EQ(refused.status, 401) << path << headers;
+      EXPECT_EQ(refused.headers.at("www-authenticate"), "Basic realm=\"dtrain\", charset=\"UTF-8\"");
+      EXPECT_EQ(refused.body, "");
+    }
+  }
+  const char* right = "Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n";
+  EXPECT_EQ(client.get("/metrics", right).status, 200);
+  EXPECT_EQ(client.get("/none", right).status, 404);
+  EXPECT_EQ(HttpClient(address_of(server)).get("/metrics", "", "POST").status, 401);
+}
+
+TEST(HttpServer, ServesManyClientsAtTheSameTime) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  std::atomic<int> right{0};
+  std::vector<std::jthread> clients;
+  for (int i = 0; i < 12; ++i) {
+    clients.emplace_back([&] {
+      for (int scrape = 0; scrape < 10; ++scrape) {
+        right += HttpClient(address_of(server)).get("/metrics").body.size() == 1000;
+      }
+    });
+  }
+  clients.clear();
+  EXPECT_EQ(right, 120);
+}
+
+TEST(HttpServer, SlowClientsDoNotHoldTheOthersUp) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  HttpClient silent(address_of(server)), half(address_of(server)), unread(address_of(server));
+  half.send("GET /metr");
+  unread.send("GET /large HTTP/1.1\r\n\r\n");
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(HttpClient(address_of(server)).get("/metrics").status, 200);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, kAtOnce);
+  EXPECT_TRUE(silent.closed_by_server());
+}
+
+TEST(HttpServer, EndsAtOnceWhateverItsClientsDo) {
+  auto server = std::make_unique<HttpServer>("127.0.0.1", 0, pages(), std::nullopt);
+  HttpClient kept(address_of(*server)), half(address_of(*server)), unread(address_of(*server));
+  EXPECT_EQ(kept.get("/metrics").status, 200);
+  half.send("GET /metr");
+  unread.send("GET /large HTTP/1.1\r\n\r\n");
+  std::vector<std::unique_ptr<HttpClient>> waiting;  // more than there are threads
+  for (int i = 0; i < 8; ++i) waiting.push_back(std::make_unique<HttpClient>(address_of(*server)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until the server reads and writes them
+  const auto before = std::chrono::steady_clock::now();
+  server.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, kAtOnce);
+  EXPECT_TRUE(kept.closed_by_server());
+}
+
+TEST(HttpServer, ABrokenClientDoesNotEndTheProcess) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  const auto handler = std::signal(SIGPIPE, SIG_DFL);
+  for (int i = 0; i < 20; ++i) {
+    HttpClient client(address_of(server));
+    client.send("GET /large HTTP/1.1\r\n\r\n");
+    if (i % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    client.reset();
+  }
+  EXPECT_EQ(HttpClient(address_of(server)).get("/large").body.size(), large_body().size());
+  std::signal(SIGPIPE, handler);
+}
+
+TEST(HttpServer, SurvivesWhatIsNoRequest) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  const auto many_ranges = [](size_t size) {
+    std::string header = "Range: bytes=0-0";
+    while (header.size() < size) header += ",0-0";
+    return "GET /metrics HTTP/1.1\r\n" + header + "\r\n\r\n";
+  };
+  for (const std::string& text :
+       {std::string("\r\n\r\n"), std::string("\0\x01\xff\r\n\r\n", 7), std::string("GET /metrics HTTP/9.9\r\n\r\n"),
+        std::string("GET /metrics HTTP/1.1\r\nRange: bytes=9-1\r\n\r\n"), many_ranges(2000), many_ranges(7000),
+        "GET /" + std::string(100000, 'a') + " HTTP/1.1\r\n\r\n",
+        "GET /metrics HTTP/1.1\r\nX: " + std::string(1 << 20, 'a') + "\r\n\r\n",
+        std::string("GET /metrics HTTP/1.1\r\nContent-Length: 18\r\n\r\nGET / HTTP/1.1\r\n\r\n")}) {
+    HttpClient client(address_of(server));
+    client.send(text);
+    try {
+      while (true) client.receive();
+    } catch (const std::runtime_error& e) {
+      EXPECT_STREQ(e.what(), "the server closed the connection");
+    }
+  }
+  EXPECT_EQ(HttpClient(address_of(server)).get("/broken").status, 500);
+  EXPECT_EQ(HttpClient(address_of(server)).get("/metrics").status, 200);
+}
+
+// Threads of other libraries must receive the stacks that they ask for.
+TEST(HttpServer, LeavesTheStacksOfThreadsAlone) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  pthread_attr_t attributes;
+  ASSERT_EQ(::pthread_attr_init(&attributes), 0);
+  size_t size = 0;
+  EXPECT_EQ(::pthread_attr_setstacksize(&attributes, 102400), 0);
+  EXPECT_EQ(::pthread_attr_getstacksize(&attributes, &size), 0);
+  EXPECT_EQ(size, 102400u);
+  ::pthread_attr_destroy(&attributes);
+}
+
+}  // namespace
+}  // namespace dtrain::monitoring
