@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/file_system.h"
 #include "core/strings.h"
+#include "device/device.h"
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
 #include "dist/object_collectives.h"
@@ -24,7 +25,6 @@
 #include "models/load_weights.h"
 #include "models/network.h"
 #include "train/broadcast_snapshot.h"
-#include "train/determinism.h"
 #include "train/overfit.h"
 #include "train/phases.h"
 
@@ -134,7 +134,7 @@ void TrainingJob::load_initial_weights() {
 }
 
 void TrainingJob::place_on_device() {
-  train::apply_determinism(config_.train.deterministic, config_.device.cudnn_benchmark);
+  device::set_determinism(config_.train.deterministic, config_.device.cudnn_benchmark);
   torch::manual_seed(config_.train.seed);
   job::place_on_device(*task_, precision_, process_.device, config_.model.channels_last);
 }
@@ -176,7 +176,7 @@ void TrainingJob::open_metrics() {
                                 {"model", config_.model.name},
                                 {"dataset", std::filesystem::path(config_.data.file).filename().string()},
                                 {"world_size", str(world.size)}},
-                        .gpu_pci_bus_id = train::device_info(process_.device).pci_bus_id});
+                        .gpu_pci_bus_id = device::properties(process_.device).pci_bus_id});
   metrics_address_ = prometheus->address();
   if (snapshot_) prometheus->restore(snapshot_->step, snapshot_->step * batches_.global_batch);
   sinks_.push_back(std::move(prometheus));
@@ -206,7 +206,7 @@ BannerFacts TrainingJob::facts() const {
 
 void TrainingJob::announce() {
   const dist::World& world = process_.world;
-  const train::DeviceInfo device = train::device_info(process_.device);
+  const device::Properties device = device::properties(process_.device);
   watchdog_->progress("all_reduce", 0);
   const std::vector<RankPlace> places =
       gather_places(process_.host, {world.node, device.name, device.pci_bus_id, metrics_address_, device.memory_bytes,

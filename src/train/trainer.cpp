@@ -7,11 +7,11 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "device/device.h"
 #include "layers/batch_norm.h"
 #include "layers/dropout.h"
 #include "models/freeze.h"
 #include "train/clip.h"
-#include "train/device.h"
 #include "train/padding.h"
 #include "train/schedule.h"
 
@@ -78,7 +78,7 @@ Trainer::Trainer(Parts parts)
       eval_pace_(parts_.config.train.eval_every, parts_.batches.steps_per_epoch, parts_.host.rank() == 0),
       log_pace_(parts_.config.run.log_every, parts_.batches.steps_per_epoch, parts_.host.rank() == 0),
       watched_(watched_metric(parts_.task, parts_.config.train.metric)),
-      memory_total_(static_cast<double>(device_info(parts_.device).memory_bytes)) {
+      memory_total_(static_cast<double>(device::properties(parts_.device).memory_bytes)) {
   DTRAIN_CHECK(parts_.checkpoints || parts_.host.rank() != 0 || parts_.config.run.name.empty(), "run '",
                parts_.config.run.name, "' has no folder for its checkpoints");
   set_train_mode();
@@ -294,8 +294,8 @@ DeviceError out_of_memory(const BatchArithmetic& b, at::Device device) {
   const int64_t smaller = std::max<int64_t>(1, b.batch_size / 2);
   const int64_t accumulate = (b.global_batch + b.ranks * smaller - 1) / (b.ranks * smaller);
   return DeviceError(dtrain::str("out of memory on ", device, " with a micro-batch of ", b.batch_size,
-                                 " samples (peak ", human_bytes(static_cast<double>(memory_peak(device))), " of ",
-                                 human_bytes(static_cast<double>(device_info(device).memory_bytes)),
+                                 " samples (peak ", human_bytes(static_cast<double>(device::memory_peak(device))),
+                                 " of ", human_bytes(static_cast<double>(device::properties(device).memory_bytes)),
                                  "): use --batch-size ", smaller, " --accumulate ", accumulate,
                                  ", which trains with the same global batch of ", b.global_batch));
 }

@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "device/device.h"
 #include "dist/object_collectives.h"
-#include "train/device.h"
 #include "train/norm_buffers.h"
 #include "train/padding.h"
 #include "train/trainer.h"
@@ -50,7 +50,7 @@ void Trainer::report(StepStats& stats) {
     stats.step_seconds = interval / steps;
     stats.samples_per_second = static_cast<double>(samples_since_report_) / interval;
     stats.eta_seconds = static_cast<double>(parts_.batches.total_steps - step_) * interval / steps;
-    stats.memory_used = static_cast<double>(memory_used(parts_.device));
+    stats.memory_used = static_cast<double>(device::memory_used(parts_.device));
     stats.memory_total = memory_total_;
     const Consumed before = std::exchange(consumed_, consumed_by_all());
     stats.ledger = consumed_.ledger;
