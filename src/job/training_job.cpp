@@ -25,7 +25,6 @@
 #include "models/load_weights.h"
 #include "models/network.h"
 #include "train/broadcast_snapshot.h"
-#include "train/overfit.h"
 #include "train/phases.h"
 
 namespace dtrain::job {
@@ -239,7 +238,7 @@ void TrainingJob::write_targets(const std::vector<RankPlace>& places) {
   watchdog_->alive();
 }
 
-train::Parts TrainingJob::trainer_parts(checkpoint::Store* checkpoints, const std::atomic<bool>& stop_requested) {
+train::TrainContext TrainingJob::train_context(checkpoint::Store* checkpoints, const std::atomic<bool>& stop_requested) {
   return {.config = config_,
           .batches = batches_,
           .task = *task_,
@@ -268,7 +267,7 @@ void TrainingJob::run() {
     checkpoints.emplace(plan_.folder / "checkpoints", *files_, config_.checkpoint.keep_last);
   }
   try {
-    train::Trainer trainer(trainer_parts(checkpoints ? &*checkpoints : nullptr, stop_requested));
+    train::Trainer trainer(train_context(checkpoints ? &*checkpoints : nullptr, stop_requested));
     if (snapshot_) dist::agree(process_.host, [&] { trainer.resume(*snapshot_); });
     snapshot_.reset();
     outcome_ = trainer.run();
@@ -282,7 +281,7 @@ void TrainingJob::run() {
 }
 
 std::string TrainingJob::last_line() const {
-  const train::Outcome& o = outcome_;
+  const train::TrainResult& o = outcome_;
   return str("finished: ", o.reason, " | ", o.own_steps, " steps in ", human_duration(o.seconds),
              std::isnan(o.best) ? "" : str(" | best ", o.metric, " ", fixed(o.best, 4)),
              std::isnan(o.padding_waste) ? "" : str(" | padding ", fixed(100 * o.padding_waste, 1), " %"),

@@ -29,7 +29,7 @@ ONLY_IN = {
     r"nvml\.h$": "monitoring/", r"yaml-cpp/": "src/config/", r"(spdlog|fmt)/": "src/core/log.cpp", r"xxhash\.h$": "src/core/",
     r"matio\.h$": "src/formats/", r"(turbojpeg|jpeglib|jerror)\.h$": "src/formats/", r"zip\.h$": "src/formats/",
     r"png\.h$": "src/formats/",
-    r"(onnx|google/protobuf)/": "src/export/onnx_file.cpp",
+    r"nvtx3/": "src/device/", r"(onnx|google/protobuf)/": "src/export/onnx_file.cpp",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
