@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "device/device.h"
 #include "dist/mpi_communicator.h"
 #include "dist/nccl_communicator.h"
 #include "dist/object_collectives.h"
@@ -27,9 +28,9 @@ std::vector<RankDevice> devices_by_rank(Communicator& host, const World& world, 
   FixedRankDevice mine;
   put(mine.node, world.node);
   if (!device.is_cpu()) {
-    const GpuIdentity identity = gpu_identity(device);
-    put(mine.uuid, identity.uuid);
-    put(mine.bus_id, identity.bus_id);
+    const device::Properties gpu = device::properties(device);
+    put(mine.uuid, gpu.uuid);
+    put(mine.bus_id, gpu.pci_bus_id);
   }
   std::vector<RankDevice> devices;
   for (const FixedRankDevice& d : all_gather_object(host, mine)) devices.push_back({d.node, d.uuid, d.bus_id});

@@ -5,7 +5,6 @@
 #include <nccl.h>
 
 #include <chrono>
-#include <cstdio>
 #include <exception>
 #include <mutex>
 #include <utility>
@@ -222,23 +221,6 @@ std::string nccl_versions() {
 }
 
 bool nccl_available() { return true; }
-
-GpuIdentity gpu_identity(at::Device device) {
-  cudaDeviceProp properties{};
-  if (const cudaError_t error = cudaGetDeviceProperties(&properties, device.index()); error != cudaSuccess) {
-    throw DeviceError(str("CUDA does not know ", device.str(), ": ", cudaGetErrorString(error)));
-  }
-  GpuIdentity identity;
-  char text[32];
-  for (const char byte : properties.uuid.bytes) {
-    std::snprintf(text, sizeof text, "%02x", static_cast<unsigned char>(byte));
-    identity.uuid += text;
-  }
-  std::snprintf(text, sizeof text, "%04x:%02x:%02x", properties.pciDomainID, properties.pciBusID,
-                properties.pciDeviceID);
-  identity.bus_id = text;
-  return identity;
-}
 
 std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> host, at::Device device) {
   return std::make_unique<NcclCommunicator>(std::move(host), device);

@@ -17,12 +17,6 @@ namespace dtrain::dist {
 bool nccl_available();
 std::string nccl_versions();  // "2.28.9", both of the header and of the library if they differ; "none" without it
 
-// Two ranks with the same uuid, or with the same bus id on the same host, share one GPU, which NCCL refuses.
-struct GpuIdentity {
-  std::string uuid, bus_id;
-};
-GpuIdentity gpu_identity(at::Device device);  // DeviceError if CUDA does not know the device
-
 // Owns `host`, which carries NCCL's unique id and the barriers. DeviceError if the NCCL at run time is not the version
 // that dtrain was built with; CommError if NCCL cannot connect the ranks. Collective.
 std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> host, at::Device device);

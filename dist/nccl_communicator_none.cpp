@@ -16,7 +16,6 @@ namespace {
 
 std::string nccl_versions() { return "none"; }
 bool nccl_available() { return false; }
-GpuIdentity gpu_identity(at::Device) { refuse(); }
 std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator>, at::Device) { refuse(); }
 
 }  // namespace dtrain::dist

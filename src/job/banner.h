@@ -8,7 +8,6 @@
 
 #include "data/store.h"
 #include "train/batch_arithmetic.h"
-#include "train/device.h"
 
 namespace dtrain::job {
 

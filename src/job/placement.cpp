@@ -1,12 +1,12 @@
 #include "job/placement.h"
 
+#include "device/device.h"
 #include "models/parameter_format.h"
-#include "train/device.h"
 
 namespace dtrain::job {
 
 train::Precision choose_precision(const std::string& amp, at::Device device) {
-  return train::parse_precision(amp, device.type(), train::device_info(device).capability);
+  return train::parse_precision(amp, device.type(), device::properties(device).capability);
 }
 
 void place_on_device(tasks::Task& task, train::Precision precision, at::Device device, bool channels_last) {

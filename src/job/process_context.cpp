@@ -2,11 +2,11 @@
 
 #include "core/log.h"
 #include "core/strings.h"
+#include "device/device.h"
 #include "dist/affinity.h"
 #include "dist/agree.h"
 #include "dist/failure.h"
 #include "dist/make_communicator.h"
-#include "train/device.h"
 
 namespace dtrain::job {
 
@@ -22,8 +22,8 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
     at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : cores.threads());
     const std::unique_ptr<dist::Communicator> host = dist::make_host_communicator(world);
     at::Device device = at::kCPU;
-    dist::agree(*host, [&] { device = train::choose_device(options, world.local_rank); });
-    train::use_device(device);
+    dist::agree(*host, [&] { device = device::choose(options, world.local_rank); });
+    device::use(device);
     ProcessContext process{world, mpi, device, cores.threads(), *host};
     exit_code = body(process);
   } catch (...) {

@@ -11,6 +11,7 @@
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "device/device.h"
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
 #include "dist/make_communicator.h"
@@ -28,8 +29,6 @@
 #include "monitoring/prometheus_sink.h"
 #include "monitoring/tensorboard_sink.h"
 #include "train/broadcast_snapshot.h"
-#include "train/determinism.h"
-#include "train/overfit.h"
 #include "train/phases.h"
 
 namespace dtrain::job {
@@ -138,7 +137,7 @@ void TrainingJob::load_initial_weights() {
 }
 
 void TrainingJob::place_on_device() {
-  train::apply_determinism(config_.train.deterministic, config_.device.cudnn_benchmark);
+  device::set_determinism(config_.train.deterministic, config_.device.cudnn_benchmark);
   torch::manual_seed(config_.train.seed);
   job::place_on_device(*task_, precision_, process_.device, config_.model.channels_last);
 }
@@ -182,7 +181,7 @@ void TrainingJob::open_metrics() {
                                   {"model", config_.model.name},
                                   {"dataset", std::filesystem::path(config_.data.file).filename().string()},
                                   {"world_size", str(world.size)}},
-                          .gpu_pci_bus_id = train::device_info(process_.device).pci_bus_id});
+                          .gpu_pci_bus_id = device::properties(process_.device).pci_bus_id});
     watchdog_->progress("all_reduce", 0);
   });
   metrics_address_ = prometheus->address();
@@ -214,7 +213,7 @@ BannerFacts TrainingJob::facts() const {
 
 void TrainingJob::announce() {
   const dist::World& world = process_.world;
-  const train::DeviceInfo device = train::device_info(process_.device);
+  const device::Properties device = device::properties(process_.device);
   watchdog_->progress("all_reduce", 0);
   const std::vector<RankPlace> places =
       gather_places(process_.host, {world.node, device.name, device.pci_bus_id, metrics_address_, device.memory_bytes,
@@ -247,7 +246,7 @@ void TrainingJob::write_targets(const std::vector<RankPlace>& places) {
   watchdog_->alive();
 }
 
-train::Parts TrainingJob::trainer_parts(checkpoint::Store* checkpoints, const std::atomic<bool>& stop_requested) {
+train::TrainContext TrainingJob::train_context(checkpoint::Store* checkpoints, const std::atomic<bool>& stop_requested) {
   return {.config = config_,
           .batches = batches_,
           .task = *task_,
@@ -276,7 +275,7 @@ void TrainingJob::run() {
     checkpoints.emplace(plan_.folder / "checkpoints", *files_, config_.checkpoint.keep_last);
   }
   try {
-    train::Trainer trainer(trainer_parts(checkpoints ? &*checkpoints : nullptr, stop_requested));
+    train::Trainer trainer(train_context(checkpoints ? &*checkpoints : nullptr, stop_requested));
     if (snapshot_) dist::agree(process_.host, [&] { trainer.resume(*snapshot_); });
     snapshot_.reset();
     outcome_ = trainer.run();
@@ -290,7 +289,7 @@ void TrainingJob::run() {
 }
 
 std::string TrainingJob::last_line() const {
-  const train::Outcome& o = outcome_;
+  const train::TrainResult& o = outcome_;
   return str("finished: ", o.reason, " | ", o.own_steps, " steps in ", human_duration(o.seconds),
              std::isnan(o.best) ? "" : str(" | best ", o.metric, " ", fixed(o.best, 4)),
              std::isnan(o.padding_waste) ? "" : str(" | padding ", fixed(100 * o.padding_waste, 1), " %"),

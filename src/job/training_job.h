@@ -54,7 +54,7 @@ class TrainingJob {
   void load_initial_weights();
   BannerFacts facts() const;
   void write_targets(const std::vector<RankPlace>&);
-  train::Parts trainer_parts(checkpoint::Store*, const std::atomic<bool>& stop_requested);
+  train::TrainContext train_context(checkpoint::Store*, const std::atomic<bool>& stop_requested);
   std::string last_line() const;
 
   ProcessContext& process_;
@@ -76,7 +76,7 @@ class TrainingJob {
   monitoring::Sinks sinks_;
   std::string metrics_address_;
   std::unique_ptr<monitoring::TargetsFile> targets_;  // rank 0
-  train::Outcome outcome_;
+  train::TrainResult outcome_;
 };
 
 }  // namespace dtrain::job

@@ -4,15 +4,15 @@
 
 #include "core/strings.h"
 #include "data/hdf5/layout.h"
+#include "device/device.h"
 #include "dist/nccl_communicator.h"
 #include "dist/world.h"
-#include "train/device.h"
 
 namespace dtrain::job {
 
 std::map<std::string, std::string> build_labels() {
   return {{"version", DTRAIN_VERSION},     {"git_commit", DTRAIN_GIT_COMMIT},
-          {"torch", TORCH_VERSION},        {"cuda", train::cuda_runtime_version()},
+          {"torch", TORCH_VERSION},        {"cuda", device::cuda_runtime_version()},
           {"nccl", dist::nccl_versions()}, {"mpi", dist::mpi_library_version()},
           {"hdf5", data::hdf5_version()}};
 }

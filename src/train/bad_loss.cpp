@@ -7,7 +7,7 @@
 namespace dtrain::train {
 namespace {
 
-constexpr int64_t kNamed = 8;  // per rank
+constexpr int64_t kNamed = 8;  // ids kept per rank
 
 }  // namespace
 

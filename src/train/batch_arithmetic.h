@@ -1,28 +1,34 @@
 #pragma once
 
-// `global batch 256 = 4 ranks × 32 × accumulate 2`: what the three numbers of a config and the world size come to.
-// Pure.
+// Which samples a run trains on, and in what portions: `global batch 256 = 4 ranks × 32 × accumulate 2`. All of it
+// follows from the configuration, the world size and the data. Pure.
 
 #include <cstdint>
 #include <string>
 
 #include "config/config.h"
+#include "data/order/splits.h"
 
 namespace dtrain::train {
 
 struct BatchArithmetic {
   int64_t global_batch = 0;  // samples per optimizer step
-  int64_t batch_size = 0;    // at most, per rank and micro-step
+  int64_t batch_size = 0;    // most samples of a micro-step on one rank
   int64_t accumulate = 0;    // micro-steps of a full step
   int64_t ranks = 1;
   int64_t samples = 0;  // of an epoch
   int64_t steps_per_epoch = 0;
-  int64_t tail = 0;  // samples of an epoch's last step if fewer than global_batch, else 0
+  int64_t tail = 0;  // samples of the last step of an epoch if they are fewer than global_batch, else 0
   int64_t total_steps = 0;
 };
 
-// Throws ConfigError when both accumulate and global_batch are given and disagree.
+// `samples`: of the training split. ConfigError if train.accumulate and train.global_batch are both given and disagree.
 BatchArithmetic batch_arithmetic(const config::Train&, int64_t ranks, int64_t samples);
-std::string describe(const BatchArithmetic&);
+std::string describe(const BatchArithmetic&);  // one line for people
+
+// train.overfit_batches: can the network learn a few batches by heart? If not, data, loss or network have a bug.
+// Returns `samples` of the training split (all of it if it has no more), drawn by seed, both to train on and to
+// validate on, and no test split.
+data::Splits overfit_splits(const data::Splits&, int64_t samples, uint64_t seed);
 
 }  // namespace dtrain::train

@@ -1,7 +1,7 @@
 #pragma once
 
-// Clipping of the whole gradient on the flat buckets, after unscaling, without host synchronisation. Both kinds at once
-// mean what the two calls in this order mean in Python: clip_grad_value_, then clip_grad_norm_ of what that left.
+// Clipping of the whole gradient on the flat buckets, after unscaling, without waiting for the device. Clipping by
+// value and by norm together equals clip_grad_value_ and then clip_grad_norm_ in Python.
 
 #include <torch/torch.h>
 
@@ -11,11 +11,11 @@
 
 namespace dtrain::train {
 
-// min(1, limit / (norm + 1e-6)) on the device, in the dtype of norm (torch's clip_grad_norm_ formula).
+// min(1, limit / (norm + 1e-6)) on the device, in the dtype of `norm`, as torch's clip_grad_norm_ computes it.
 at::Tensor clip_factor(const at::Tensor& norm, double limit);
 
-// Clamps `flat` to ±optimizer.clip_value (0: not) and returns the factor that optimizer.clip_norm asks the gradient to
-// be multiplied with, undefined for none. `norm` is that of `flat` as given.
+// Clamps `flat` to ±optimizer.clip_value, and returns the factor to multiply the gradient with for optimizer.clip_norm
+// (undefined: no factor). A limit of 0 means no clipping. `norm`: of `flat` before the call.
 at::Tensor clip(const std::vector<at::Tensor>& flat, const at::Tensor& norm, const config::Optimizer&);
 
 // The norm of all of `flat` in `dtype`, on the device.

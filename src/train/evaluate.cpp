@@ -14,7 +14,7 @@
 namespace dtrain::train {
 namespace {
 
-// Names and shapes of counts as text, "name 3 9" a line, so that a rank without a sample can take part.
+// Names and shapes of counts as lines of text, such as "name 3 9", so that a rank without samples can take part.
 std::string layout_of(const tasks::Counts& counts) {
   std::string text;
   for (const auto& [name, tensor] : counts) {
@@ -105,7 +105,7 @@ tasks::Counts sum_over_ranks(const tasks::Counts& mine, dist::Communicator& host
 
 Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vector<int64_t>& ids,
                     const std::string& split_name, const EvaluateOptions& options, dist::Communicator& host,
-                    const std::function<void(const char* phase)>& progress) {
+                    PhaseTracker* tracker) {
   const auto begin = std::chrono::steady_clock::now();
   Evaluation result;
   monitoring::EvalStats& stats = result.stats;
@@ -137,9 +137,9 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
         errors.values.push_back(counted.errors);
       }
     }
-    if (progress) progress("eval");
+    if (tracker) tracker->proceed();
   }
-  if (progress) progress("all_reduce");
+  if (tracker) tracker->wait_for_others();
   at::Tensor bad = at::full({1}, static_cast<int64_t>(loader.bad_ids().size()), at::kLong);
   host.all_reduce(bad, dist::ReduceOp::kSum).wait();
   result.bad_samples = bad.item<int64_t>();

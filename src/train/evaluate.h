@@ -1,8 +1,8 @@
 #pragma once
 
-// Metrics of a model on a split: each rank takes its share, counts are added over ranks and divided once.
+// Metrics of a model on a split. Each rank counts on its share of the samples; the counts are added over ranks and
+// divided once, so that the result does not depend on the number of ranks.
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,6 +11,7 @@
 #include "dist/communicator.h"
 #include "monitoring/step_stats.h"
 #include "tasks/task.h"
+#include "train/phase_tracker.h"
 #include "train/precision.h"
 
 namespace dtrain::train {
@@ -23,37 +24,36 @@ struct EvaluateOptions {
   bool skip_bad = false;  // leave out samples that cannot be read
   Precision precision = Precision::kFp32;
   at::Device device = at::kCPU;
-  int64_t worst = 0;  // how many of the samples with the largest errors to name
+  int64_t worst = 0;  // the number of samples with the largest errors to name
 };
 
 struct WorstSample {
   int64_t id = 0;    // in the store
-  double error = 0;  // in the task's own measure
+  double error = 0;  // as tasks::Counted::errors
 };
 
 struct Evaluation {
   monitoring::EvalStats stats;
-  int64_t bad_samples = 0;         // left out (skip_bad), all ranks
+  int64_t bad_samples = 0;         // left out (skip_bad), over all ranks
   std::vector<WorstSample> worst;  // the worst first (NaN is worse than any number); equal ones by id
 };
 
-// Collective; every rank gets the same. Leaves the model in eval mode; nothing else of it changes. `progress` is
-// told "eval" with each batch and "all_reduce" before what ranks do together (for the watchdog). An empty split gives
-// no metrics.
+// Evaluates `ids`, the samples of the split that is named `split`. Collective; every rank gets the same result. Leaves
+// the model in eval mode and changes nothing else of it. A split without samples has no metrics. `tracker` (may be
+// null) receives the end of each batch, and when this rank waits for others.
 Evaluation evaluate(tasks::Task&, const data::Store&, const std::vector<int64_t>& ids, const std::string& split,
-                    const EvaluateOptions&, dist::Communicator& host,
-                    const std::function<void(const char* phase)>& progress = {});
+                    const EvaluateOptions&, dist::Communicator& host, PhaseTracker* tracker = nullptr);
 
-// The counts of all ranks, on the CPU. Collective; a rank without a sample has none and learns of them from the others.
+// The sums over ranks, on the CPU. Collective. A rank without samples passes no counts and gets the same sums.
 tasks::Counts sum_over_ranks(const tasks::Counts& mine, dist::Communicator& host);
 
-// The `count` worst, in order.
+// The `count` samples with the largest errors, in the order of Evaluation::worst.
 std::vector<WorstSample> worst_of(std::vector<WorstSample>, int64_t count);
 
-// What fp64 asks of a batch; nothing for the other precisions (autocast casts inside the network).
+// Converts the batch to float64 for fp64. Does nothing for the other precisions: autocast casts inside the network.
 void to_precision(data::Batch&, Precision);
 
-// The named metric; Error when there is none of that name (NaN where nothing was evaluated).
+// The value of the metric; NaN if nothing was evaluated. Error if there is no metric of this name.
 double metric(const monitoring::EvalStats&, const std::string& name);
 
 }  // namespace dtrain::train

@@ -24,7 +24,7 @@ at::Tensor GradScaler::scale_loss(const at::Tensor& loss_sum, int64_t power_of_t
 
 void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& weight_sum, int64_t power_of_two) {
   const at::NoGradGuard no_grad;
-  // In float64: scale × weight may leave float32. Division comes first so that the power of two stays exact.
+  // In float64, because scale × weight may overflow float32. The division comes first: the power of two stays exact.
   const at::Tensor divisor = scale_.to(at::kDouble) * weight_sum.to(at::kDouble);
   const at::Tensor factor = divisor.reciprocal().mul_(std::ldexp(1.0, static_cast<int>(power_of_two)));
   const at::Tensor factor32 = factor.to(at::kFloat);
@@ -33,7 +33,7 @@ void GradScaler::unscale(const std::vector<at::Tensor>& flat, const at::Tensor& 
   for (const at::Tensor& gradient : flat) {
     if (gradient.scalar_type() == at::kFloat) {
       single.push_back(gradient);
-    } else {  // LibTorch's kernel takes its factor in float32 only
+    } else {  // LibTorch's kernel takes a float32 factor only
       found_inf_.copy_(at::maximum(found_inf_, at::isfinite(gradient).all().logical_not_()));
       gradient.mul_(factor);
     }

@@ -1,11 +1,12 @@
 #pragma once
 
-// Dynamic loss scaling like torch.amp.GradScaler, without host synchronisation: scale, growth tracker and found_inf
-// live on the device; the update is LibTorch's _amp_update_scale_.
+// Dynamic loss scaling like torch.amp.GradScaler, without waiting for the device: scale, growth tracker and found_inf
+// are device tensors, and LibTorch's _amp_update_scale_ updates them.
 //
-// Gradients are sums over the global batch of scale × 2^-k × loss. The power of two keeps them the size of a mean's
-// (fp16 has nothing above 65504), is exact, and is undone in the one division by the weight. Thread-safety: none; the
-// training thread owns it.
+// Gradients are sums over the global batch of scale × 2^-k × loss. The power of two keeps them as small as the gradient
+// of a mean (float16 ends at 65504). It is exact, and undone in the one division by the weight.
+//
+// Thread-safety: none; the training thread owns it.
 
 #include <torch/torch.h>
 
@@ -17,14 +18,14 @@ namespace dtrain::train {
 
 class GradScaler {
  public:
-  // Not enabled: scale is 1 and stays so, a non-finite gradient still sets found_inf.
+  // If not enabled, the scale stays 1; a gradient that is not finite still sets found_inf.
   GradScaler(const config::Amp&, bool enabled, at::Device, at::ScalarType parameter_dtype);
 
   at::Tensor scale_loss(const at::Tensor& loss_sum, int64_t power_of_two) const;  // × scale × 2^-k
 
-  // The flat gradients are multiplied by 2^k / (scale × weight) and checked. After it found_inf() and norm() are those
-  // of the unscaled gradient. A weight of 0 (no samples anywhere) or a factor that is no number is found_inf, too; the
-  // former is no sign of an overflow: update() neither counts it nor changes the scale for it.
+  // Multiplies the flat gradients by 2^k / (scale × weight) and checks them. Then found_inf() and norm() are those of
+  // the unscaled gradient. A weight of 0 (no rank has samples) and a factor that is not finite set found_inf too. A
+  // weight of 0 is not an overflow: update() does not count it and leaves the scale as it is.
   void unscale(const std::vector<at::Tensor>& flat, const at::Tensor& weight_sum, int64_t power_of_two);
   void update();  // once per optimizer step, after unscale()
 
@@ -45,10 +46,10 @@ class GradScaler {
   config::Amp options_;
   bool enabled_;
   at::Tensor scale_, growth_tracker_, found_inf_, norm_, skipped_;
-  at::Tensor overflow_;  // found_inf_ of a step that had samples
+  at::Tensor overflow_;  // found_inf_, but 0 for a step without samples
 };
 
-// The k of promise 2: the smallest k >= 0 with 2^k >= planned_weight / ranks.
+// The k of docs/design.md, promise 2: the smallest k >= 0 with 2^k >= planned_weight / ranks.
 int64_t loss_power_of_two(double planned_weight, int ranks);
 
 }  // namespace dtrain::train

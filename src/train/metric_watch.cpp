@@ -1,6 +1,10 @@
 #include "train/metric_watch.h"
 
 #include <cmath>
+#include <vector>
+
+#include "core/error.h"
+#include "core/strings.h"
 
 namespace dtrain::train {
 
@@ -13,9 +17,9 @@ bool is_better(double value, double than, bool higher_is_better, double margin) 
 bool MetricWatch::update(double value, int64_t step, bool higher_is_better, double min_delta) {
   if (is_better(value, bar, higher_is_better, min_delta)) {
     bar = value;
-    stale = 0;
+    evaluations_without_improvement = 0;
   } else {
-    ++stale;
+    ++evaluations_without_improvement;
   }
   if (!is_better(value, best, higher_is_better)) return false;
   best = value;
@@ -25,14 +29,25 @@ bool MetricWatch::update(double value, int64_t step, bool higher_is_better, doub
 
 void Plateau::update(double value, bool higher_is_better, const config::Schedule& schedule) {
   if (schedule.name != "plateau") return;
-  const double margin = best * schedule.threshold;  // negative metrics: as torch, which multiplies too
+  const double margin = best * schedule.threshold;  // torch multiplies negative metrics too
   if (is_better(value, best, higher_is_better, margin)) {
     best = value;
-    bad = 0;
-  } else if (++bad > schedule.patience) {
+    evaluations_without_improvement = 0;
+  } else if (++evaluations_without_improvement > schedule.patience) {
     factor *= schedule.gamma;
-    bad = 0;
+    evaluations_without_improvement = 0;
   }
+}
+
+tasks::MetricSpec watched_metric(const tasks::Task& task, const std::string& name) {
+  const std::vector<tasks::MetricSpec> metrics = task.metrics();
+  if (name.empty()) return metrics.at(1);
+  std::vector<std::string> names;
+  for (const tasks::MetricSpec& metric : metrics) {
+    if (metric.name == name) return metric;
+    names.push_back(metric.name);
+  }
+  throw ConfigError(str("train.metric: '", name, "' is none of this task's metrics: ", join(names, ", ")));
 }
 
 }  // namespace dtrain::train

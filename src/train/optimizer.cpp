@@ -6,7 +6,6 @@
 #include "core/check.h"
 
 namespace dtrain::train {
-
 namespace {
 
 // The fused operators take one dtype, one decay and one learning rate per call.
@@ -35,7 +34,7 @@ Optimizer::Optimizer(const config::Optimizer& options, std::vector<dist::NamedPa
     : options_(options), parameters_(std::move(parameters)) {
   for (const auto& parameter : parameters_) lr_ratios_.push_back(lr_ratio ? lr_ratio(parameter.name) : 1.0);
   DTRAIN_CHECK(options_.name == "adamw" || options_.name == "adam" || options_.name == "sgd", options_.name);
-  DTRAIN_CHECK(!parameters_.empty(), "There is nothing to optimise.");
+  DTRAIN_CHECK(!parameters_.empty(), "there is nothing to optimize");
   const bool adam = options_.name != "sgd";
   if (adam || options_.momentum != 0) first_ = zeros_like(parameters_);
   if (adam) {
@@ -51,7 +50,7 @@ void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Ten
     const auto& [name, parameter] = parameters_[i];
     const at::Tensor& gradient = parameter.grad();
     if (!gradient.defined()) continue;
-    DTRAIN_CHECK(gradient.strides() == parameter.strides(), "The gradient of ", name, " has strides ",
+    DTRAIN_CHECK(gradient.strides() == parameter.strides(), "the gradient of ", name, " has strides ",
                  gradient.strides(), ", the parameter ", parameter.strides());
     Group& group = groups[{parameter.scalar_type(), decays(options_, parameter), lr_ratios_[i]}];
     group.parameters.push_back(parameter);
@@ -66,12 +65,12 @@ void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Ten
     const auto& [dtype, decayed, ratio] = key;
     const double decay = decayed ? o.weight_decay : 0;
     const at::Tensor rate = ratio == 1 ? lr : lr * ratio;
-    std::optional<at::Tensor>
-        divisor;  // the operators divide by a float32; a wider gradient is clipped in its own dtype
+    // The operators divide by a float32; a wider gradient is clipped in its own dtype.
+    std::optional<at::Tensor> divisor;
     if (clip.defined() && dtype == at::kFloat) divisor = clip.to(at::kFloat).reciprocal();
     if (clip.defined() && dtype != at::kFloat) at::_foreach_mul_(g.gradients, clip.to(dtype));
     if (o.name == "sgd") {
-      // A momentum of zeros is torch's first step too: 0 × momentum + gradient.
+      // A momentum of zeros makes the first step that of torch: 0 × momentum + gradient.
       at::_fused_sgd_(g.parameters, g.gradients, g.first, decay, o.momentum, rate, /*dampening=*/0, o.nesterov,
                       /*maximize=*/false, /*is_first_step=*/false, divisor, skip);
       continue;

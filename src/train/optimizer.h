@@ -1,11 +1,14 @@
 #pragma once
 
-// AdamW, Adam and SGD by LibTorch's fused operators, over lists of per-parameter views, with the learning rate, the
-// clip factor and found_inf as device tensors: a step never asks the device for anything. The arithmetic is
-// torch.optim's (AdamW decays the weights, Adam and SGD add the decay to the gradient); a skipped step leaves
-// everything as it was. The gradients are the views that the parameters carry as .grad (with the parameters' strides:
-// checked, because the fused CPU operators pair elements in memory order). A parameter without a gradient is left
-// alone. One fused call per group: parameters of one dtype, decayed or not, with one factor of the learning rate.
+// AdamW, Adam and SGD by LibTorch's fused operators. Learning rate, clip factor and found_inf are device tensors, so a
+// step never waits for the device. The arithmetic is that of torch.optim: AdamW decays the weights, Adam and SGD add
+// the decay to the gradient. A skipped step changes nothing.
+//
+// The gradients are the tensors that the parameters hold as .grad. They must have the parameters' strides, which is
+// checked: the fused CPU operators pair elements in memory order. A parameter without a gradient is ignored. There is
+// one fused call per group of parameters with one dtype, with or without decay, and one factor of the learning rate.
+//
+// Thread-safety: none; the training thread owns it. Ownership: keeps handles of the parameters.
 
 #include <torch/torch.h>
 
@@ -21,19 +24,20 @@ namespace dtrain::train {
 
 class Optimizer {
  public:
-  // `lr_ratio`: factor of the learning rate by parameter's name; none: 1 for all.
+  // `lr_ratio`: factor of the learning rate by the name of the parameter; empty: 1 for all.
   Optimizer(const config::Optimizer&, std::vector<dist::NamedParameter> parameters,
             const std::function<double(const std::string&)>& lr_ratio = {});
 
-  // p.grad holds unscaled gradients (afterwards clipped ones). `lr` float64 scalar on the CPU or float32 on the device,
-  // `clip` (factor to multiply gradients with, undefined: none) and `found_inf` (float32, 1: skip; undefined: never)
-  // are device scalars.
+  // Takes unscaled gradients, and may clip them in place. All arguments are scalars on the device. `lr`: float64 on the
+  // CPU, float32 on a GPU. `clip`: factor to multiply the gradients with; undefined: none. `found_inf`: float32, 1
+  // skips the step; undefined: never skip.
   void step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf);
 
   // CPU copies in C order: "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter and one "step" (adamw, adam),
   // "momentum_buffer.NAME" (sgd with momentum).
   checkpoint::NamedTensors state() const;
-  void load(const checkpoint::NamedTensors&);  // CheckpointError naming what is missing, unknown or of another shape
+  // CheckpointError that names what is missing, unknown or of another shape; then nothing has changed.
+  void load(const checkpoint::NamedTensors&);
 
  private:
   checkpoint::NamedTensors named_state() const;  // the tensors themselves
@@ -42,11 +46,11 @@ class Optimizer {
   std::vector<dist::NamedParameter> parameters_;
   std::vector<double> lr_ratios_;           // by parameter
   std::vector<at::Tensor> first_, second_;  // moments, by parameter, with its strides; empty where the method has none
-  at::Tensor step_;  // float32 scalar: steps taken, without skipped ones (as torch.optim keeps it)
+  at::Tensor step_;                         // float32 scalar: steps taken, without skipped ones, as in torch.optim
 };
 
-// Whether weight decay acts on a parameter. Norms and biases, which are the tensors of one dimension and of none, are
-// left alone unless optimizer.decay_norms_and_biases says otherwise: decay would pull a batch norm's scale towards 0.
+// Whether weight decay acts on a parameter. Norms and biases (tensors with fewer than two dimensions) do not decay
+// unless optimizer.decay_norms_and_biases is set: decay would pull the scale of a batch norm towards 0.
 bool decays(const config::Optimizer&, const at::Tensor& parameter);
 
 }  // namespace dtrain::train

@@ -9,14 +9,9 @@ namespace dtrain::train {
 
 using monitoring::Phase;
 
-Phase PhaseClock::enter(Phase phase) {
-  const Phase before = current_;
-  mark(phase);
-  return before;
-}
-void PhaseClock::stop() { mark(Phase::kCount); }
+void PhaseClock::stop() { enter(Phase::kCount); }
 
-void PhaseClock::mark(Phase next) {
+void PhaseClock::enter(Phase next) {
   const auto now = std::chrono::steady_clock::now();
   if (current_ != Phase::kCount && device_.is_cpu()) {
     totals_[static_cast<size_t>(current_)] += std::chrono::duration<double>(now - since_).count();

@@ -7,12 +7,11 @@
 #include "core/check.h"
 
 namespace dtrain::train {
-
 namespace {
 
 constexpr double kOneCycleStart = 1.0 / 25, kOneCycleRise = 0.3;  // torch's defaults
 
-// Half a cosine from `from` at 0 to `to` at `length`; held beyond. A length of 0 is over at once.
+// Half a cosine from `from` at 0 to `to` at `length`, constant from there on. A length of 0 gives `to` everywhere.
 double half_cosine(double from, double to, double at, double length) {
   const double share = length > 0 ? std::clamp(at / length, 0.0, 1.0) : 1.0;
   return to + (from - to) * (1 + std::cos(std::numbers::pi * share)) / 2;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Learning rate as a pure function of the optimizer step. Steps are 0-based and count skipped ones too.
+// The learning rate as a pure function of the optimizer step. Steps are 0-based and include skipped ones.
 
 #include <cstdint>
 
@@ -8,10 +8,10 @@
 
 namespace dtrain::train {
 
-// With b = base_lr, w = warmup_steps, T = total_steps (more steps than that keep the last rate):
+// With b = base_lr, w = warmup_steps, T = total_steps (steps beyond T keep the last rate):
 //   warm-up    b (s+1) / w while s < w (not for one_cycle, where w is the length of the rise)
 //   constant   b
-//   plateau    b (times the factor of metric_watch.h, which depends on evaluations)
+//   plateau    b (the caller multiplies by Plateau::factor of metric_watch.h, which depends on evaluations)
 //   step       b gamma^floor(s / (step_epochs × steps_per_epoch)), as torch's StepLR
 //   cosine     from b at s = w to b × final_lr_ratio at s = T, half a cosine, as torch's CosineAnnealingLR(T - w)
 //   one_cycle  from b/25 at s = 0 to b at s = w - 1 to b × final_lr_ratio at s = T - 1, two half cosines; w = 0 means

@@ -4,23 +4,23 @@ namespace dtrain::train {
 
 StepAgreement::StepAgreement(dist::Communicator& host) : host_(host), flags_(at::zeros({4}, at::kLong)) {}
 
-Wishes StepAgreement::exchange(Wishes mine) {
-  if (host_.size() == 1) return mine;
-  Wishes agreed;
-  if (under_way_) {
+Requests StepAgreement::exchange(const Requests& mine) {
+  if (host_.size() == 1) return granted_ = mine;
+  granted_ = {};
+  if (in_flight_) {
     pending_.wait();
     const int64_t* flags = flags_.const_data_ptr<int64_t>();
-    agreed = {flags[0] != 0, flags[1] != 0, flags[2] != 0, flags[3] != 0};
+    granted_ = {flags[0] != 0, flags[1] != 0, flags[2] != 0, flags[3] != 0};
   }
   flags_ = at::tensor({int64_t{mine.stop}, int64_t{mine.save}, int64_t{mine.evaluate}, int64_t{mine.log}}, at::kLong);
   pending_ = host_.all_reduce(flags_, dist::ReduceOp::kMax);
-  under_way_ = true;
-  return agreed;
+  in_flight_ = true;
+  return granted_;
 }
 
 void StepAgreement::settle() {
-  if (under_way_) pending_.wait();
-  under_way_ = false;
+  if (in_flight_) pending_.wait();
+  in_flight_ = false;
 }
 
 }  // namespace dtrain::train

@@ -1,7 +1,10 @@
 #pragma once
 
-// What one rank wishes (stop, save, evaluate, log now) becomes what all ranks do at the same step boundary. The
-// exchange runs beside the step: the wishes of one boundary are the decision of the next, so that no step waits for it.
+// Turns the requests of single ranks (stop, save, evaluate, log now) into actions of all ranks at the same step
+// boundary. The exchange runs beside the step: the requests of one boundary are granted at the next one, so no step
+// waits for it.
+//
+// Thread-safety: none; the training thread owns it. Ownership: borrows the communicator, for CPU tensors.
 
 #include <torch/torch.h>
 
@@ -9,9 +12,9 @@
 
 namespace dtrain::train {
 
-struct Wishes {
-  bool stop = false;  // a signal asked to save and leave
-  bool save = false;  // an interval in minutes is over: checkpoint.every, train.eval_every, run.log_every
+struct Requests {
+  bool stop = false;  // a signal asked the run to save and stop
+  bool save = false;  // these three: the minutes of an interval are over, see IntervalTrigger
   bool evaluate = false;
   bool log = false;
 };
@@ -19,15 +22,20 @@ struct Wishes {
 class StepAgreement {
  public:
   explicit StepAgreement(dist::Communicator& host);
-  // Collective: once per step boundary. Returns what any rank wished at the boundary before (one rank: at this one).
-  Wishes exchange(Wishes mine);
-  void settle();  // waits for the exchange under way, before the communicator is used for something else or closed
+
+  // What any rank requested at the previous step boundary; on one rank, what it requests now. Collective: every rank
+  // calls it once per step boundary.
+  Requests exchange(const Requests& mine);
+  const Requests& granted() const { return granted_; }  // by the last exchange
+
+  void settle();  // waits for the exchange in flight: before the communicator is used for something else or closed
 
  private:
   dist::Communicator& host_;
+  Requests granted_;
   at::Tensor flags_;  // [4] int64
   dist::Work pending_;
-  bool under_way_ = false;
+  bool in_flight_ = false;
 };
 
 }  // namespace dtrain::train

@@ -1,18 +1,14 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "core/check.h"
-#include "core/error.h"
-#include "core/log.h"
 #include "core/strings.h"
-#include "layers/batch_norm.h"
+#include "device/device.h"
 #include "layers/dropout.h"
 #include "models/freeze.h"
 #include "train/clip.h"
-#include "train/device.h"
-#include "train/padding.h"
+#include "train/evaluate.h"
 #include "train/schedule.h"
 
 namespace dtrain::train {
@@ -20,154 +16,164 @@ namespace {
 
 using monitoring::Phase;
 using monitoring::StepStats;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
-// The optimizer takes the rate as a tensor: float64 on the CPU; on a GPU float32, filled by a kernel, not by a copy.
+data::LoaderOptions loader_options(const TrainContext& context) {
+  const config::Config& config = context.config;
+  const bool overfits = config.train.overfit_batches > 0;  // the same batches again and again
+  return {.batch_size = context.batches.batch_size,
+          .global_batch = context.batches.global_batch,
+          .shuffle = !overfits,
+          .augment = !overfits,
+          .seed = config.train.seed,
+          .threads = context.loader_threads,
+          .prefetch = static_cast<int>(config.data.prefetch),
+          .verify = config.data.verify,
+          .skip_bad = config.data.skips_bad_samples(),
+          .device = context.device};
+}
+
+IntervalTrigger trigger(const config::Interval& interval, const TrainContext& context) {
+  return {interval, context.batches.steps_per_epoch, context.clock, /*keeps_time=*/context.host.rank() == 0};
+}
+
+// The optimizer takes the rate as a tensor: float64 on the CPU; float32 on a GPU, filled by a kernel, not by a copy.
 at::Tensor rate_tensor(double rate, at::Device device) {
   return at::full({}, rate, at::TensorOptions().device(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
 }
 
-// What a rank without samples runs so that batch norm's collectives find all ranks: it adds nothing anywhere.
-data::Batch sample_of_zeros(const data::Schema& schema, const data::SampleSpec& spec, at::Device device) {
-  const auto sizes = [](const data::Field& field) {
-    std::vector<int64_t> all = {1};
-    for (const int64_t size : field.shape) all.push_back(size == data::kVariable ? 1 : size);
-    return all;
-  };
-  const auto floats = at::TensorOptions(device).dtype(at::kFloat);
-  const auto longs = at::TensorOptions(device).dtype(at::kLong);
-  data::Batch batch;
-  if (spec.kind == data::SampleSpec::Kind::kImage) {
-    batch.inputs =
-        at::zeros({1, 3, spec.image_size, spec.image_size}, floats.memory_format(at::MemoryFormat::ChannelsLast));
-  } else {
-    batch.inputs = at::zeros(sizes(schema.input), floats);
-    batch.lengths = at::ones({1}, longs);
-  }
-  const bool whole = schema.target.element == data::Element::kInt64;
-  batch.targets = at::zeros(sizes(schema.target), whole ? longs : floats);
-  batch.rows = 1;
-  batch.ids = {0};
-  return batch;
-}
-
 }  // namespace
 
-Trainer::Trainer(Parts parts)
-    : parts_(std::move(parts)),
-      loader_(parts_.store, parts_.splits.train, parts_.task.samples(),
-              {.batch_size = parts_.batches.batch_size,
-               .global_batch = parts_.batches.global_batch,
-               .shuffle = parts_.config.train.overfit_batches == 0,  // the same batches again and again
-               .augment = parts_.config.train.overfit_batches == 0,
-               .seed = parts_.config.train.seed,
-               .threads = parts_.loader_threads,
-               .prefetch = static_cast<int>(parts_.config.data.prefetch),
-               .verify = parts_.config.data.verify,
-               .skip_bad = parts_.config.data.skips_bad_samples(),
-               .device = parts_.device},
-              {parts_.host.rank(), parts_.host.size()}),
-      scaler_(parts_.config.amp, needs_loss_scaling(parts_.precision), parts_.device,
-              parameter_dtype(parts_.precision)),
-      phases_(parts_.task, parts_.config, parts_.gradients, parts_.host),
-      average_(parts_.task.model(), parts_.config.train.ema),
-      bad_losses_(parts_.device),
-      clock_(parts_.device),
-      agreement_(parts_.host),
-      save_pace_(parts_.config.checkpoint.every, parts_.batches.steps_per_epoch, parts_.host.rank() == 0),
-      eval_pace_(parts_.config.train.eval_every, parts_.batches.steps_per_epoch, parts_.host.rank() == 0),
-      log_pace_(parts_.config.run.log_every, parts_.batches.steps_per_epoch, parts_.host.rank() == 0),
-      watched_(watched_metric(parts_.task, parts_.config.train.metric)),
-      memory_total_(static_cast<double>(device_info(parts_.device).memory_bytes)) {
-  DTRAIN_CHECK(parts_.checkpoints || parts_.host.rank() != 0 || parts_.config.run.name.empty(), "run '",
-               parts_.config.run.name, "' has no folder for its checkpoints");
+Trainer::Trainer(TrainContext context)
+    : context_(std::move(context)),
+      loader_(context_.store, context_.splits.train, context_.task.samples(), loader_options(context_),
+              {context_.host.rank(), context_.host.size()}),
+      scaler_(context_.config.amp, needs_loss_scaling(context_.precision), context_.device,
+              parameter_dtype(context_.precision)),
+      phases_(context_.task, context_.config, context_.gradients, context_.host),
+      average_(context_.task.model(), context_.config.train.ema),
+      bad_losses_(context_.device),
+      tracker_(context_.device, context_.progress),
+      shared_statistics_(context_.statistics, context_.store.schema(), context_.task.samples(), context_.device,
+                         tracker_),
+      agreement_(context_.host),
+      triggers_{trigger(context_.config.checkpoint.every, context_),
+                trigger(context_.config.train.eval_every, context_), trigger(context_.config.run.log_every, context_)},
+      watched_{.metric = watched_metric(context_.task, context_.config.train.metric), .watch = {}, .plateau = {}},
+      device_memory_(static_cast<double>(device::properties(context_.device).memory_bytes)) {
+  DTRAIN_CHECK(context_.checkpoints || context_.host.rank() != 0 || context_.config.run.name.empty(), "run '",
+               context_.config.run.name, "' has no folder for its checkpoints");
   set_train_mode();
 }
 
 Trainer::~Trainer() = default;
 
 void Trainer::set_train_mode() {
-  parts_.task.model().train();
-  if (parts_.config.train.freeze_batch_norm) models::freeze_batch_norm(parts_.task.model());
+  context_.task.model().train();
+  if (context_.config.train.freeze_batch_norm) models::freeze_batch_norm(context_.task.model());
 }
 
-Outcome Trainer::run() {
+TrainResult Trainer::run() {
   try {
     return train();
   } catch (const c10::OutOfMemoryError&) {
-    throw out_of_memory(parts_.batches, parts_.device);
+    throw out_of_memory(context_.batches, context_.device);
   }
 }
 
-Outcome Trainer::train() {
-  const int64_t total = parts_.batches.total_steps, patience = parts_.config.train.patience;
-  started_ = last_report_ = Clock::now();
-  for (Pace* pace : {&save_pace_, &eval_pace_, &log_pace_}) pace->done(started_);
-  last_report_step_ = first_step_ = skips_checked_at_ = step_;
-  for (const auto& sink : parts_.sinks) sink->state("training");
-  outcome_.reason = str("all ", total, " steps are done");
-  if (evaluation_owed_) {
-    phases_.enter(epoch_of(step_ - 1));
-    evaluate_and_watch();
-  }
-  phases_.enter(epoch_of(std::min(step_, total - 1)));  // a resumed run may have only its test left
-
-  while (step_ < total && !watch_.wants_to_stop(patience)) {
-    phases_.enter(epoch_of(step_));
-    if (begins_phase()) watch_.stale = plateau_.bad = 0;
+// ---- the run ------------------------------------------------------------------------------------------------------
+TrainResult Trainer::train() {
+  begin();
+  while (step_ < context_.batches.total_steps && !stops_early()) {
+    enter_task_phase();
     StepStats stats = step();
     report(stats);
 
-    parts_.progress("all_reduce", step_);
-    const auto now = Clock::now();
-    const Wishes agreed = agreement_.exchange({.stop = parts_.stop_requested.load(),
-                                               .save = save_pace_.wish(now),
-                                               .evaluate = eval_pace_.wish(now),
-                                               .log = log_pace_.wish(now)});
-    log_now_ = agreed.log;
-    const bool last = step_ == total;
-    const bool evaluates = last || agreed.evaluate || eval_pace_.due(step_);
-    if (agreed.stop && !last) {  // before an evaluation: who preempts does not wait for long
-      evaluation_owed_ = evaluates;
+    const Requests requests = exchange_requests();
+    const bool last = step_ == context_.batches.total_steps;
+    const bool evaluates = last || requests.evaluate || triggers_.evaluate.due(step_);
+    if (requests.stop && !last) {  // before an evaluation, which may take long: the resumed run makes it up
+      watched_.evaluation_owed = evaluates;
       save("asked to stop");
-      outcome_.exit_code = kExitStoppedOnRequest;
-      outcome_.reason = str("stopped on request at step ", step_, " of ", total, "; --resume auto continues");
+      result_.exit_code = kExitStoppedOnRequest;
       break;
     }
     if (evaluates) evaluate_and_watch();
-    if (last || watch_.wants_to_stop(patience)) {
+    if (last || stops_early()) {
       save("the end");
-    } else if (agreed.save || save_pace_.due(step_)) {
-      save(agreed.save ? "by time" : "by steps");
+    } else if (requests.save) {
+      save("by time");
+    } else if (triggers_.save.due(step_)) {
+      save("by steps");
     }
   }
   agreement_.settle();
-  if (watch_.wants_to_stop(patience)) {
-    outcome_.reason = str(watch_.stale, " evaluations without a better ", watched_.name, " (best ",
-                          fixed(watch_.best, 4), " at step ", watch_.best_step, "), at step ", step_, " of ", total);
-  }
+  if (result_.exit_code == 0) test();
+  return conclude();
+}
 
-  if (outcome_.exit_code == 0 && !parts_.splits.test.empty()) {
-    const monitoring::EvalStats test = evaluate_split(parts_.splits.test, "test");
-    for (const auto& sink : parts_.sinks) sink->record(test);
+void Trainer::begin() {
+  started_ = SteadyClock::now();
+  for (IntervalTrigger* trigger : {&triggers_.save, &triggers_.evaluate, &triggers_.log}) trigger->restart();
+  window_.begin(step_, started_, tracker_.clock().totals());
+  tracker_.set_step(step_);
+  set_state("training");
+  if (watched_.evaluation_owed) {
+    phases_.enter(epoch_of(step_ - 1));
+    evaluate_and_watch();
   }
-  clock_.synchronize();
-  const Consumed consumed = consumed_by_all();
-  outcome_.ledger = consumed.ledger;
-  outcome_.bad_samples = consumed.bad_samples;
-  outcome_.padding_waste = padding_waste(consumed.rows, consumed.cells);
-  outcome_.steps = step_;
-  outcome_.own_steps = step_ - first_step_;
-  outcome_.metric = watched_.name;
-  outcome_.best = watch_.best;
-  outcome_.phases = clock_.totals();
-  outcome_.seconds = seconds_between(started_, Clock::now());
-  return outcome_;
+  // A resumed run may have no step left, only its test.
+  phases_.enter(epoch_of(std::min(step_, context_.batches.total_steps - 1)));
+}
+
+// The phase of the next step. Patience starts again with each phase.
+void Trainer::enter_task_phase() {
+  phases_.enter(epoch_of(step_));
+  if (step_ > 0 && step_ % context_.batches.steps_per_epoch == 0 &&
+      context_.task.phase(epoch_of(step_)) != context_.task.phase(epoch_of(step_ - 1))) {
+    watched_.watch.evaluations_without_improvement = watched_.plateau.evaluations_without_improvement = 0;
+  }
+}
+
+Requests Trainer::exchange_requests() {
+  tracker_.wait_for_others();
+  return agreement_.exchange({.stop = context_.stop_requested.load(),
+                              .save = triggers_.save.request(),
+                              .evaluate = triggers_.evaluate.request(),
+                              .log = triggers_.log.request()});
+}
+
+std::string Trainer::reason_to_stop() const {
+  const int64_t total = context_.batches.total_steps;
+  if (result_.exit_code == kExitStoppedOnRequest) {
+    return str("stopped on request at step ", step_, " of ", total, "; --resume auto continues");
+  }
+  if (stops_early()) {
+    const MetricWatch& watch = watched_.watch;
+    return str(watch.evaluations_without_improvement, " evaluations without a better ", watched_.metric.name, " (best ",
+               fixed(watch.best, 4), " at step ", watch.best_step, "), at step ", step_, " of ", total);
+  }
+  return str("all ", total, " steps are done");
+}
+
+TrainResult Trainer::conclude() {
+  tracker_.clock().synchronize();
+  const Consumption::Totals consumed = consumption_.totals(context_.host, loader_.bad_ids());
+  result_.reason = reason_to_stop();
+  result_.steps = step_;
+  result_.ledger = consumed.ledger;
+  result_.bad_samples = consumed.bad_samples;
+  result_.padding_waste = padding_waste(consumed.rows, consumed.cells);
+  result_.metric = watched_.metric.name;
+  result_.best = watched_.watch.best;
+  result_.phases = tracker_.clock().totals();
+  result_.seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();
+  return result_;
 }
 
 // ---- one optimizer step -------------------------------------------------------------------------------------------
 StepStats Trainer::step() {
-  const auto begin = Clock::now();
+  const auto began = SteadyClock::now();
   dist::GradientReducer& reducer = phases_.reducer();
   StepStats stats;
   stats.micro_steps = 0;
@@ -175,92 +181,76 @@ StepStats Trainer::step() {
 
   bool last = false;
   while (!last) {
-    parts_.progress("data", step_);
-    clock_.enter(Phase::kDataWait);
-    data::Batch batch = loader_.next([this] { clock_.enter(Phase::kH2d); });
+    tracker_.enter(Phase::kDataWait);
+    data::Batch batch = loader_.next([this] { tracker_.enter(Phase::kH2d); });
     last = batch.micro + 1 == batch.micro_steps;
-    power = loss_power_of_two(parts_.task.planned_weight(batch.global_samples), parts_.host.size());
-    reducer.arm(last, batch.samples() > 0 || parts_.statistics != nullptr);
+    power = loss_power_of_two(context_.task.planned_weight(batch.global_samples), context_.host.size());
+    reducer.arm(last, shared_statistics_.runs(batch));
     stats.samples = batch.global_samples;
     forward_backward(std::move(batch), power);
     ++stats.micro_steps;
   }
 
-  parts_.progress("all_reduce", step_);
-  clock_.enter(Phase::kAllReduceWait);
+  tracker_.enter(Phase::kAllReduceWait);
   reducer.finish();
 
-  parts_.progress("optimizer", step_);
-  clock_.enter(Phase::kOptimizer);
+  tracker_.enter(Phase::kOptimizer);
   scaler_.unscale(reducer.flat(), reducer.weight_sum(), power);
-  stats.learning_rate = plateau_.factor * learning_rate(parts_.config.schedule, parts_.config.optimizer.lr, step_,
-                                                        parts_.batches.total_steps, parts_.batches.steps_per_epoch);
-  const at::Tensor factor = clip(reducer.flat(), scaler_.norm(), parts_.config.optimizer);
-  phases_.optimizer().step(rate_tensor(stats.learning_rate, parts_.device), factor, scaler_.found_inf());
+  stats.learning_rate = next_learning_rate();
+  const at::Tensor factor = clip(reducer.flat(), scaler_.norm(), context_.config.optimizer);
+  phases_.optimizer().step(rate_tensor(stats.learning_rate, context_.device), factor, scaler_.found_inf());
   average_.update(scaler_.found_inf());
   scaler_.update();
   stats.epoch = epoch_of(step_);
-  ++step_;
-  if (logs(step_)) read_device(stats);
+  tracker_.set_step(++step_);
+  ++result_.own_steps;
+  if (logs_step()) read_device(stats);
   reducer.zero();
-  clock_.stop();
-  clock_.drain();
+  tracker_.leave();
 
   stats.step = step_;
   stats.bytes_reduced = reducer.bytes_per_step();
-  stats.step_seconds = seconds_between(begin, Clock::now());
+  stats.step_seconds = std::chrono::duration<double>(SteadyClock::now() - began).count();
   return stats;
 }
 
 void Trainer::forward_backward(data::Batch batch, int64_t power) {
-  for (const int64_t id : batch.ids) ledger_.add(batch.epoch, id);
-  samples_seen_ += batch.samples();
-  const bool counts = batch.samples() > 0;
-  if (!counts && parts_.statistics == nullptr) return;
-  if (!counts) batch = sample_of_zeros(parts_.store.schema(), parts_.task.samples(), parts_.device);
-  if (counts && batch.lengths.defined()) {
-    rows_ += batch.rows;
-    cells_ += batch.inputs.size(0) * batch.inputs.size(1);
-  }
+  const bool has_samples = batch.samples() > 0;
+  consumption_.add(batch);
+  if (!shared_statistics_.runs(batch)) return;
+  if (!has_samples) batch = shared_statistics_.zero_sample();
 
-  parts_.progress("forward", step_);
-  clock_.enter(Phase::kForward);
-  to_precision(batch, parts_.precision);
-  const at::Tensor ids = layers::ids_on(parts_.device, batch.ids);
-  const layers::RandomScope randomness({parts_.config.train.seed, step_, ids});
-  std::optional<layers::SyncScope> shared;  // statistics of batch norm, over ranks, in forward and in backward
-  const char* pass = "forward";
-  if (parts_.statistics != nullptr) {
-    // Who waits here is a victim to the watchdog, and waits for others: a straggler is known by its own time. On a GPU
-    // the host does not wait, and backward runs on another thread than the clock's.
-    shared.emplace(
-        [this, &pass](at::Tensor& sums) {
-          const bool waits = parts_.device.is_cpu();
-          parts_.progress("all_reduce", step_);
-          const Phase before = waits ? clock_.enter(Phase::kAllReduceWait) : Phase::kCount;
-          parts_.statistics->all_reduce(sums, dist::ReduceOp::kSum).wait();
-          if (waits) clock_.enter(before);
-          parts_.progress(pass, step_);
-        },
-        counts);
-  }
+  tracker_.enter(Phase::kForward);
+  to_precision(batch, context_.precision);
+  const at::Tensor ids = layers::ids_on(context_.device, batch.ids);
+  const layers::RandomScope randomness({context_.config.train.seed, step_, ids});
+  const SharedStatistics::Scope statistics(shared_statistics_, has_samples);
   const tasks::Loss loss = [&] {
-    const layers::AutocastGuard autocast = autocast_for(parts_.precision, parts_.device);
-    return parts_.task.loss(batch);
+    const layers::AutocastGuard autocast = autocast_for(context_.precision, context_.device);
+    return context_.task.loss(batch);
   }();
 
-  pass = "backward";
-  parts_.progress(pass, step_);
-  clock_.enter(Phase::kBackward);
-  if (counts) {
+  tracker_.enter(Phase::kBackward);
+  if (has_samples) {
     phases_.reducer().add_loss(loss.sum.detach(), loss.weight);
     bad_losses_.note(loss.per_sample, ids);
   }
-  scaler_.scale_loss(counts ? loss.sum : loss.sum * 0, power).backward();
+  scaler_.scale_loss(has_samples ? loss.sum : loss.sum * 0, power).backward();
+}
+
+double Trainer::next_learning_rate() const {
+  const config::Config& config = context_.config;
+  return watched_.plateau.factor * learning_rate(config.schedule, config.optimizer.lr, step_,
+                                                 context_.batches.total_steps, context_.batches.steps_per_epoch);
+}
+
+bool Trainer::logs_step() const {
+  return result_.own_steps == 1 || agreement_.granted().log || triggers_.log.due(step_) ||
+         step_ == context_.batches.total_steps;
 }
 
 void Trainer::read_device(StepStats& stats) {
-  parts_.progress("all_reduce", step_);  // with NCCL it is here that the host waits for the other ranks
+  tracker_.wait_for_others();  // with NCCL the host waits for the other ranks here
   stats.logging = true;
   const dist::GradientReducer& reducer = phases_.reducer();
   const at::Tensor numbers =
@@ -268,34 +258,20 @@ void Trainer::read_device(StepStats& stats) {
                  scaler_.norm().to(at::kDouble), scaler_.scale().to(at::kDouble), scaler_.skipped().to(at::kDouble)})
           .to(at::kCPU);
   const double* values = numbers.const_data_ptr<double>();
-  // A step of which all samples were left out has none: the last one stands.
-  stats.loss = loss_ = values[1] == 0 ? loss_ : values[0] / values[1];
+  // A step whose samples were all left out has no loss: the last one is reported again.
+  if (values[1] != 0) loss_ = values[0] / values[1];
+  stats.loss = loss_;
   stats.grad_norm = values[2];
   if (scaler_.enabled()) stats.loss_scale = values[3];
   stats.skipped_total = static_cast<int64_t>(values[4]);
-}
-
-bool Trainer::logs(int64_t step) const {
-  return step == 1 || log_now_ || log_pace_.due(step) || step == parts_.batches.total_steps || step == first_step_ + 1;
-}
-
-tasks::MetricSpec watched_metric(const tasks::Task& task, const std::string& name) {
-  const std::vector<tasks::MetricSpec> metrics = task.metrics();
-  if (name.empty()) return metrics.at(1);
-  std::vector<std::string> names;
-  for (const tasks::MetricSpec& metric : metrics) {
-    if (metric.name == name) return metric;
-    names.push_back(metric.name);
-  }
-  throw ConfigError(str("train.metric: '", name, "' is none of this task's metrics: ", join(names, ", ")));
 }
 
 DeviceError out_of_memory(const BatchArithmetic& b, at::Device device) {
   const int64_t smaller = std::max<int64_t>(1, b.batch_size / 2);
   const int64_t accumulate = (b.global_batch + b.ranks * smaller - 1) / (b.ranks * smaller);
   return DeviceError(dtrain::str("out of memory on ", device, " with a micro-batch of ", b.batch_size,
-                                 " samples (peak ", human_bytes(static_cast<double>(memory_peak(device))), " of ",
-                                 human_bytes(static_cast<double>(device_info(device).memory_bytes)),
+                                 " samples (peak ", human_bytes(static_cast<double>(device::memory_peak(device))),
+                                 " of ", human_bytes(static_cast<double>(device::properties(device).memory_bytes)),
                                  "): use --batch-size ", smaller, " --accumulate ", accumulate,
                                  ", which trains with the same global batch of ", b.global_batch));
 }

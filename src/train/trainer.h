@@ -1,157 +1,127 @@
 #pragma once
 
-// The training loop. trainer.cpp is the file to read first: step() is one optimizer step in about thirty lines, each of
-// them a verb of docs/design.md, section 5. What it tells and evaluates is in trainer_report.cpp, what is saved and
-// restored in trainer_state.cpp.
+// The training loop. Read trainer.cpp first: train() is the run and step() one optimizer step, each line a verb of
+// docs/design.md, section 5. Reports and evaluations are in trainer_report.cpp, checkpoints in trainer_state.cpp.
 //
-// Thread-safety: one thread; `stop_requested` may be set from a signal handler. Ownership: owns phases (reducer,
-// optimizers), scaler, loader and clock; borrows all of Parts.
+// Every rank has a Trainer and calls the same methods in the same order: all of them are collective.
+// Thread-safety: none; one thread uses it. Ownership: owns everything that lives as long as the loop (loader, reducer,
+// optimizers, loss scale, averaged weights); borrows all of TrainContext.
 
-#include <atomic>
-#include <functional>
+#include <chrono>
+#include <cstdint>
 #include <limits>
-#include <memory>
 #include <string>
+#include <vector>
 
-#include "checkpoint/store.h"
-#include "config/config.h"
 #include "core/error.h"
+#include "data/batch.h"
 #include "data/loader/loader.h"
-#include "data/order/ledger.h"
-#include "data/order/splits.h"
-#include "data/store.h"
-#include "dist/communicator.h"
-#include "monitoring/sink.h"
-#include "tasks/task.h"
 #include "train/bad_loss.h"
-#include "train/batch_arithmetic.h"
-#include "train/evaluate.h"
+#include "train/consumption.h"
 #include "train/grad_scaler.h"
+#include "train/interval_trigger.h"
 #include "train/metric_watch.h"
-#include "train/pace.h"
-#include "train/phase_clock.h"
+#include "train/phase_tracker.h"
 #include "train/phases.h"
-#include "train/precision.h"
+#include "train/report_window.h"
+#include "train/shared_statistics.h"
+#include "train/skipped_steps.h"
 #include "train/step_agreement.h"
+#include "train/train_context.h"
+#include "train/train_result.h"
 #include "train/weight_average.h"
 
 namespace dtrain::train {
 
 struct TrainingState;
 
-struct Parts {
-  const config::Config& config;
-  const BatchArithmetic& batches;
-  tasks::Task& task;
-  const data::Store& store;
-  const data::Splits& splits;
-  at::Device device;
-  Precision precision;
-  int loader_threads;
-  dist::Communicator& gradients;
-  dist::Communicator& host;
-  dist::Communicator* statistics;  // of the model's device, for train.sync_batch_norm alone; nullptr: not synchronised
-  checkpoint::Store* checkpoints;  // rank 0's; nullptr on the others, and without config.run.name: nothing is saved
-  monitoring::Sinks& sinks;
-  const std::atomic<bool>& stop_requested;
-  std::function<void(const char* phase, int64_t step)> progress;  // for the watchdog
-};
-
-struct Outcome {
-  int exit_code = 0;
-  std::string reason;  // why training stopped, for the last line
-  int64_t steps = 0;
-  int64_t own_steps = 0;  // of this process's life (a resumed run did fewer itself)
-  uint64_t ledger = 0;
-  std::vector<std::pair<std::string, double>> validation;  // metrics of the last evaluation
-  std::string metric;                                      // that is watched
-  double best = 0;                                         // of it on the validation split; NaN: never evaluated
-  double padding_waste = monitoring::StepStats::kUnknown;  // of the whole of this process's life
-  int64_t bad_samples = 0;                                 // left out, all ranks
-  PhaseClock::Seconds phases{};                            // of this rank
-  double seconds = 0;                                      // of the loop
-};
-
-// What to say when the device's memory is full: batch, peak, and the flags that train the same with half the memory.
-DeviceError out_of_memory(const BatchArithmetic&, at::Device);
-
 class Trainer {
  public:
-  // Errors of construction and run(): those of the parts; DeviceError out_of_memory(); NumericsError.
-  explicit Trainer(Parts);
+  // Throws what the parts throw, such as ConfigError for an unknown train.metric. A GPU without enough memory for
+  // gradients and moments throws c10::OutOfMemoryError, see out_of_memory().
+  explicit Trainer(TrainContext);
   ~Trainer();
 
-  // Takes over a checkpoint: weights, optimizer, scaler, position, ledger; at the same world size also generators and
-  // this rank's own statistics. CheckpointError when it belongs to another network. Every rank has the same snapshot.
-  void resume(const checkpoint::Snapshot&);
-  Outcome run();
+  // Continues a checkpoint: weights, optimizer, loss scale, position in the data, ledger; at the same world size also
+  // the random generators and this rank's own statistics. `snapshot` is the same on every rank. CheckpointError if it
+  // is of another network.
+  void resume(const checkpoint::Snapshot& snapshot);
+
+  // Trains to the end of the run, to an early stop, or until a rank is requested to stop; call it once.
+  // DataError: no training sample can be read. NumericsError: the loss or gradient is not finite, on all ranks alike.
+  // DeviceError: out_of_memory(). And what the communicators throw.
+  TrainResult run();
 
  private:
-  Outcome train();
+  // trainer.cpp
+  TrainResult train();
+  void begin();
+  void enter_task_phase();
+  Requests exchange_requests();
   monitoring::StepStats step();
-  void report(monitoring::StepStats&);
-  // One micro-batch forward and backward. Without samples: nothing, unless batch norm waits for this rank.
-  void forward_backward(data::Batch, int64_t power_of_two);
-  void read_device(monitoring::StepStats&);  // the one synchronisation, on logging steps only
-  void check_losses();  // NumericsError naming the samples of a loss that was not finite; collective
-  void check_finite(const monitoring::StepStats&, int64_t skipped_now);  // NumericsError; collective
-  // Collective: sums over ranks; and metrics of a split, with averaged weights (train.ema) and the statistics' mean
-  // over ranks (the model is left in eval mode).
-  struct Consumed {
-    uint64_t ledger = 0;
-    int64_t rows = 0, cells = 0;  // of padded batches: valid ones, and with the padding; 0: no such batches
-    int64_t left_out = 0;         // by each rank, added up
-    int64_t bad_samples = 0;      // the different ones among them
-  };
-  Consumed consumed_by_all();
-  void check_samples_are_left() const;  // DataError on all ranks, or none
-  monitoring::EvalStats evaluate_split(const std::vector<int64_t>& ids, const char* split);
-  void evaluate_and_watch();
-  void watch(double metric);
-  void save(const char* why);
-  void protect_best();  // the best checkpoint so far, when older ones are removed
-  void resume_watch(const TrainingState&);
+  void forward_backward(data::Batch, int64_t power_of_two);  // does nothing on a rank that no other waits for
+  double next_learning_rate() const;
+  bool logs_step() const;                    // whether the last step is a logging step
+  void read_device(monitoring::StepStats&);  // the one synchronization with the device, on logging steps only
+  TrainResult conclude();
+  std::string reason_to_stop() const;
   void set_train_mode();
-  checkpoint::Snapshot snapshot();  // collective
-  int64_t epoch_of(int64_t step) const { return step / parts_.batches.steps_per_epoch; }
-  bool logs(int64_t step) const;
-  bool begins_phase() const;  // the step that comes is the first of another phase
-  static double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
-    return std::chrono::duration<double>(to - from).count();
-  }
+  int64_t epoch_of(int64_t step) const { return step / context_.batches.steps_per_epoch; }
+  bool stops_early() const { return watched_.watch.wants_to_stop(context_.config.train.patience); }
 
-  Parts parts_;
+  // trainer_report.cpp
+  void report(monitoring::StepStats&);
+  void check_samples_are_left(int64_t bad_samples) const;                // DataError
+  void check_losses();                                                   // NumericsError that names samples; collective
+  void check_finite(const monitoring::StepStats&, int64_t skipped_now);  // NumericsError; collective
+  void set_state(const char* state);                                     // of all sinks
+  void evaluate_and_watch();
+  void test();
+  // Uses the averaged weights (train.ema) and the mean of the ranks' statistics; leaves the model in eval mode.
+  monitoring::EvalStats evaluate_split(const std::vector<int64_t>& ids, const char* split);
+  void watch(double metric);
+
+  // trainer_state.cpp
+  void save(const char* why);
+  checkpoint::Snapshot snapshot();
+  void resume_watch(const TrainingState&);
+  int64_t resume_rank(const checkpoint::NamedTensors& own);  // returns the samples that the rank has seen
+  void protect_best();  // the best checkpoint so far is kept when older ones are removed
+
+  struct Triggers {
+    IntervalTrigger save, evaluate, log;
+  };
+  struct Watched {
+    tasks::MetricSpec metric;
+    MetricWatch watch;
+    Plateau plateau;
+    bool evaluation_owed = false;  // of this step: a request to stop was granted before it
+  };
+
+  TrainContext context_;
   data::Loader loader_;
   GradScaler scaler_;
   Phases phases_;
   WeightAverage average_;
   BadLosses bad_losses_;
-  PhaseClock clock_;
+  PhaseTracker tracker_;
+  SharedStatistics shared_statistics_;
   StepAgreement agreement_;
-
-  int64_t step_ = 0;          // optimizer steps done
-  int64_t first_step_ = 0;    // where this process began
-  int64_t samples_seen_ = 0;  // of this rank
-  data::Ledger ledger_;       // of this rank; rank 0's begins with the resumed sum
-  int64_t rows_ = 0, cells_ = 0;
-  Consumed consumed_;                                       // at the last report
-  double loss_ = std::numeric_limits<double>::quiet_NaN();  // that was reported last
-  Pace save_pace_, eval_pace_, log_pace_;
-  bool log_now_ = false;  // by time: the next step is a logging step
-  tasks::MetricSpec watched_;
-  MetricWatch watch_;
-  Plateau plateau_;
-  bool evaluation_owed_ = false;  // at step_: of the run that is resumed, which was asked to stop
-  double memory_total_;           // bytes of the device
-  Outcome outcome_;
-  std::chrono::steady_clock::time_point started_, last_report_;
-  int64_t last_report_step_ = 0, samples_since_report_ = 0, loader_bytes_ = 0;
-  PhaseClock::Seconds seconds_at_report_{};
-  int64_t skipped_ = 0, skipped_in_a_row_ = 0, skips_checked_at_ = 0;
-  int64_t saved_step_ = -1;  // of the newest checkpoint written by this process
+  Triggers triggers_;
+  Watched watched_;
+  Consumption consumption_;
+  ReportWindow window_;
+  SkippedSteps skipped_;
+  double device_memory_;     // bytes of the device in all
+  int64_t step_ = 0;         // optimizer steps done
+  int64_t saved_step_ = -1;  // of the newest checkpoint, written or resumed by this process
+  double loss_ = std::numeric_limits<double>::quiet_NaN();  // reported last
+  std::chrono::steady_clock::time_point started_;
+  TrainResult result_;
 };
 
-// The metric that train.metric names, or the task's primary one. ConfigError for one that the task does not have.
-tasks::MetricSpec watched_metric(const tasks::Task&, const std::string& name);
+// The error for a device whose memory is full: names the micro-batch, the peak, and the flags that train the same with
+// half of the memory.
+DeviceError out_of_memory(const BatchArithmetic&, at::Device);
 
 }  // namespace dtrain::train

@@ -1,4 +1,4 @@
-// What a checkpoint holds of a run, and how a run takes it over. The other half of trainer.h.
+// What a run saves in a checkpoint, and how it continues from one. Part of trainer.h.
 
 #include <torch/version.h>
 
@@ -6,9 +6,9 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "models/load_weights.h"
 #include "dist/agree.h"
 #include "dist/object_collectives.h"
+#include "models/load_weights.h"
 #include "train/norm_buffers.h"
 #include "train/trainer.h"
 #include "train/training_state.h"
@@ -50,115 +50,118 @@ void restore_local_buffers(torch::nn::Module& model, const NamedTensors& own) {
 }  // namespace
 
 checkpoint::Snapshot Trainer::snapshot() {
-  torch::nn::Module& model = parts_.task.model();
+  torch::nn::Module& model = context_.task.model();
   checkpoint::Snapshot snapshot;
   snapshot.step = step_;
-  snapshot.world_size = parts_.host.size();
+  snapshot.world_size = context_.host.size();
 
-  NamedTensors own = generators(parts_.device);
+  NamedTensors own = generators(context_.device);
   for (auto& buffer : copy_buffers(model, "local.")) own.push_back(std::move(buffer));
-  own.emplace_back("samples_seen", at::tensor({samples_seen_}, at::kLong));
-  const auto states = dist::all_gather_object(parts_.host, checkpoint::to_safetensors(own));
-  const uint64_t ledger = consumed_by_all().ledger;
-  const AveragedBuffers averaged(model, parts_.host, samples_seen_);  // collective too
-  if (parts_.host.rank() != 0) return snapshot;
+  own.emplace_back("samples_seen", at::tensor({consumption_.samples_seen()}, at::kLong));
+  const auto states = dist::all_gather_object(context_.host, checkpoint::to_safetensors(own));
+  const uint64_t ledger = consumption_.totals(context_.host, loader_.bad_ids()).ledger;
+  const AveragedBuffers averaged(model, context_.host, consumption_.samples_seen());  // collective too
+  if (context_.host.rank() != 0) return snapshot;
 
   snapshot.optimizer = phases_.state();
   for (auto& tensor : average_.state()) snapshot.optimizer.push_back(std::move(tensor));
   const WeightAverage::Scope weights(average_);
   for (const auto& item : model.named_parameters()) snapshot.model.emplace_back(item.key(), on_cpu(item.value()));
   for (const auto& item : model.named_buffers()) snapshot.model.emplace_back(item.key(), on_cpu(item.value()));
-  snapshot.model_metadata = parts_.task.metadata();
+  snapshot.model_metadata = context_.task.metadata();
   for (size_t rank = 0; rank < states.size(); ++rank) {
     snapshot.ranks.push_back(checkpoint::from_safetensors(states[rank], str("state of rank ", rank)).tensors);
   }
   snapshot.state_json = to_json({.step = step_,
-                                 .global_batch = parts_.batches.global_batch,
+                                 .global_batch = context_.batches.global_batch,
                                  .ledger = ledger,
-                                 .metric = watched_.name,
-                                 .watch = watch_,
-                                 .plateau = plateau_,
+                                 .metric = watched_.metric.name,
+                                 .watch = watched_.watch,
+                                 .plateau = watched_.plateau,
                                  .scaler = scaler_.state(),
-                                 .evaluation_owed = evaluation_owed_,
-                                 .data_checksum = parts_.store.schema().checksum,
-                                 .splits_checksum = data::checksum(parts_.splits),
-                                 .config_yaml = config::to_yaml(parts_.config),
+                                 .evaluation_owed = watched_.evaluation_owed,
+                                 .data_checksum = context_.store.schema().checksum,
+                                 .splits_checksum = data::checksum(context_.splits),
+                                 .config_yaml = config::to_yaml(context_.config),
                                  .torch_version = TORCH_VERSION});
   return snapshot;
 }
 
 void Trainer::save(const char* why) {
-  if (saved_step_ == step_ || parts_.config.run.name.empty()) return;
-  for (const auto& sink : parts_.sinks) sink->state("saving");
-  parts_.progress("all_reduce", step_);
-  check_losses();  // such a state would push out the good ones
-  parts_.progress(parts_.host.rank() == 0 ? "checkpoint" : "all_reduce", step_);  // the others wait for rank 0
-  clock_.enter(monitoring::Phase::kCheckpoint);
-  const auto begin = std::chrono::steady_clock::now();
+  if (saved_step_ == step_ || context_.config.run.name.empty()) return;
+  set_state("saving");
+  tracker_.wait_for_others();
+  check_losses();  // a checkpoint of such a state would remove good ones
+  tracker_.enter(monitoring::Phase::kCheckpoint);
+  if (context_.host.rank() != 0) tracker_.wait_for_others();  // for rank 0, which writes
+  const auto began = std::chrono::steady_clock::now();
   const checkpoint::Snapshot saved = snapshot();
-  dist::agree_on_rank0(parts_.host, [&] {
-    const std::filesystem::path folder = parts_.checkpoints->save(saved);
+  dist::agree_on_rank0(context_.host, [&] {
+    const std::filesystem::path folder = context_.checkpoints->save(saved);
     log::info(str("saved ", folder.string(), " (", why, ")"));
   });
-  clock_.stop();
+  tracker_.leave();
   saved_step_ = step_;
-  const auto end = std::chrono::steady_clock::now();
-  save_pace_.done(end);
-  const double seconds = std::chrono::duration<double>(end - begin).count();
-  for (const auto& sink : parts_.sinks) {
+  triggers_.save.restart();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  for (const auto& sink : context_.sinks) {
     sink->checkpoint_saved(step_, seconds);
     sink->state("training");
   }
 }
 
 void Trainer::resume(const checkpoint::Snapshot& snapshot) {
-  torch::nn::Module& model = parts_.task.model();
   const TrainingState state = from_json(snapshot.state_json);
-  models::load_all(model, snapshot.model);
+  models::load_all(context_.task.model(), snapshot.model);
   NamedTensors optimizer = snapshot.optimizer;
   average_.load(optimizer);
   phases_.load(optimizer);
   set_train_mode();
   scaler_.load(state.scaler);
-  step_ = state.step;
-  skipped_ = state.scaler.skipped;
-  evaluation_owed_ = state.evaluation_owed;
+  step_ = saved_step_ = state.step;
+  skipped_ = SkippedSteps(state.scaler.skipped, step_);
   resume_watch(state);
-  ledger_ = data::Ledger(parts_.host.rank() == 0 ? state.ledger : 0);
   loader_.seek(step_);
-  saved_step_ = step_;
 
-  const auto rank = static_cast<size_t>(parts_.host.rank());
-  if (snapshot.world_size == parts_.host.size() && snapshot.ranks.size() > rank) {
-    const NamedTensors& own = snapshot.ranks[rank];
-    restore_local_buffers(model, own);
-    for (const auto& [name, tensor] : generators(parts_.device)) {
-      const at::Tensor* saved = find(own, name);
-      if (!saved) continue;  // saved on another kind of device
-      at::Generator generator =
-          at::globalContext().defaultGenerator(name == "rng.cpu" ? at::Device(at::kCPU) : parts_.device);
-      generator.set_state(*saved);
-    }
-    if (const at::Tensor* seen = find(own, "samples_seen")) samples_seen_ = seen->item<int64_t>();
+  const auto rank = static_cast<size_t>(context_.host.rank());
+  int64_t samples_seen = 0;
+  if (snapshot.world_size == context_.host.size() && snapshot.ranks.size() > rank) {
+    samples_seen = resume_rank(snapshot.ranks[rank]);
   }
+  consumption_ = Consumption(rank == 0 ? state.ledger : 0, samples_seen);
   protect_best();
 }
 
-// What evaluations decided so far, as far as it is about the metric and the schedule of now.
+int64_t Trainer::resume_rank(const NamedTensors& own) {
+  restore_local_buffers(context_.task.model(), own);
+  for (const auto& [name, tensor] : generators(context_.device)) {
+    const at::Tensor* saved = find(own, name);
+    if (!saved) continue;  // saved on another kind of device
+    at::Generator generator =
+        at::globalContext().defaultGenerator(name == "rng.cpu" ? at::Device(at::kCPU) : context_.device);
+    generator.set_state(*saved);
+  }
+  const at::Tensor* seen = find(own, "samples_seen");
+  return seen ? seen->item<int64_t>() : 0;
+}
+
+// What evaluations decided so far, as far as metric and schedule are still the same.
 void Trainer::resume_watch(const TrainingState& state) {
-  if (parts_.config.schedule.name == "plateau") plateau_ = state.plateau;
-  if (state.metric == watched_.name) {
-    watch_ = state.watch;
+  watched_.evaluation_owed = state.evaluation_owed;
+  if (context_.config.schedule.name == "plateau") watched_.plateau = state.plateau;
+  if (state.metric == watched_.metric.name) {
+    watched_.watch = state.watch;
     return;
   }
-  plateau_ = {.factor = plateau_.factor};  // the rate stays
-  log::info(str("train.metric is ", watched_.name, " now, no longer ", state.metric,
-                ": best checkpoint, early stop and plateau begin anew"));
+  watched_.plateau = {.factor = watched_.plateau.factor};  // the rate stays
+  log::info(str("train.metric is ", watched_.metric.name, " now, no longer ", state.metric,
+                ": best checkpoint, early stop and plateau start again"));
 }
 
 void Trainer::protect_best() {
-  if (parts_.checkpoints && parts_.config.checkpoint.keep_best && watch_.best_step >= 0)
-    parts_.checkpoints->protect(watch_.best_step);
+  if (context_.checkpoints && context_.config.checkpoint.keep_best && watched_.watch.best_step >= 0) {
+    context_.checkpoints->protect(watched_.watch.best_step);
+  }
 }
 
 }  // namespace dtrain::train

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kVersion = 3;
 
-// Many readers take JSON's numbers for doubles: words of 64 bits are stored as hexadecimal text.
+// Many readers of JSON take numbers as doubles, so 64-bit words are written as hexadecimal text.
 uint64_t word(const nlohmann::json& json) {
   const auto text = json.get<std::string>();
   const std::optional<uint64_t> value = parse_hex(text);
@@ -20,7 +20,7 @@ uint64_t word(const nlohmann::json& json) {
   return *value;
 }
 
-// NaN, for which JSON has no number, is null.
+// JSON has no NaN: null.
 nlohmann::ordered_json number(double value) {
   return std::isnan(value) ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
 }
@@ -38,8 +38,10 @@ std::string to_json(const TrainingState& s) {
   json["best"] = number(s.watch.best);
   json["best_step"] = s.watch.best_step;
   json["evaluation_owed"] = s.evaluation_owed;
-  json["early_stop"] = {{"bar", number(s.watch.bar)}, {"stale", s.watch.stale}};
-  json["plateau"] = {{"best", number(s.plateau.best)}, {"bad", s.plateau.bad}, {"factor", s.plateau.factor}};
+  json["early_stop"] = {{"bar", number(s.watch.bar)}, {"stale", s.watch.evaluations_without_improvement}};
+  json["plateau"] = {{"best", number(s.plateau.best)},
+                     {"bad", s.plateau.evaluations_without_improvement},
+                     {"factor", s.plateau.factor}};
   json["scaler"] = {
       {"scale", s.scaler.scale}, {"growth_tracker", s.scaler.growth_tracker}, {"skipped", s.scaler.skipped}};
   json["data"] = {{"checksum", hex(s.data_checksum)}, {"splits", hex(s.splits_checksum)}};

@@ -1,7 +1,7 @@
 #pragma once
 
-// state.json of a checkpoint: what of a run is neither weights nor optimizer moments. Also what a resume compares
-// before it trains.
+// state.json of a checkpoint: the state of a run beside the weights and the optimizer's moments, and what a resume
+// compares with its own configuration and data before it trains.
 
 #include <cstdint>
 #include <string>
@@ -15,18 +15,18 @@ struct TrainingState {
   int64_t step = 0;
   int64_t global_batch = 0;
   uint64_t ledger = 0;  // over all ranks
-  std::string metric;   // that watch and plateau are of
+  std::string metric;   // watch and plateau are of this one
   MetricWatch watch;
   Plateau plateau;
   GradScaler::State scaler;
-  bool evaluation_owed = false;  // due at this step, and left to whoever resumes: the run was asked to stop
+  bool evaluation_owed = false;  // due at this step; the resumed run makes it up, because a request to stop came first
   uint64_t data_checksum = 0;
-  uint64_t splits_checksum = 0;  // of what is trained, validated and tested on
+  uint64_t splits_checksum = 0;  // of the ids in training, validation and test
   std::string config_yaml;       // resolved, of the run that saved
   std::string torch_version;
 };
 
 std::string to_json(const TrainingState&);
-TrainingState from_json(const std::string& text);  // CheckpointError when a field is missing or misshapen
+TrainingState from_json(const std::string& text);  // CheckpointError if a field is missing or malformed
 
 }  // namespace dtrain::train

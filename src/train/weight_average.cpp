@@ -19,7 +19,7 @@ at::Tensor on_cpu(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU
 WeightAverage::WeightAverage(const torch::nn::Module& module, double decay) : decay_(decay) {
   for (const auto& item : module.named_parameters()) {
     names_.push_back(item.key());
-    weights_.push_back(item.value().detach());  // the same memory
+    weights_.push_back(item.value().detach());  // shares the memory
     if (enabled()) average_.push_back(weights_.back().clone());
   }
   if (!weights_.empty()) updates_ = at::zeros({}, at::TensorOptions(weights_[0].device()).dtype(at::kFloat));

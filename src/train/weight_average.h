@@ -1,8 +1,10 @@
 #pragma once
 
 // The exponential moving average of the weights (EMA), as torch's AveragedModel with get_ema_multi_avg_fn: the first
-// step copies them, then average += (1 - decay) × (weights - average). On the device, without host synchronisation; a
-// step that the optimizer skipped does not count. What is evaluated and saved as the model is the average.
+// step copies the weights, then average += (1 - decay) × (weights - average). It is computed on the device, without
+// waiting for it. A step that the optimizer skipped does not count. Evaluations and checkpoints use the average as the
+// model's weights.
+//
 // Thread-safety: none; the training thread owns it. Ownership: keeps handles of the parameters.
 
 #include <torch/torch.h>
@@ -15,12 +17,13 @@ namespace dtrain::train {
 
 class WeightAverage {
  public:
-  WeightAverage(const torch::nn::Module&, double decay);  // 0: not enabled, everything below does nothing
+  WeightAverage(const torch::nn::Module&, double decay);  // 0: not enabled, nothing below has an effect
 
   bool enabled() const { return decay_ > 0; }
-  void update(const at::Tensor& found_inf);  // after each optimizer step; float32 device scalar, 1: it was skipped
+  // After each optimizer step. `found_inf`: float32 scalar on the device; 1 if the step was skipped.
+  void update(const at::Tensor& found_inf);
 
-  // For its lifetime the module's parameters hold the average (once there is one).
+  // For its lifetime the parameters of the module hold the average (from the first update on).
   class Scope {
    public:
     explicit Scope(const WeightAverage&);
@@ -33,11 +36,12 @@ class WeightAverage {
     std::vector<at::Tensor> raw_;
   };
 
-  // CPU copies: the weights themselves as "param.NAME", and "ema_updates". Nothing if not enabled. Not inside a Scope.
+  // CPU copies of the weights themselves as "param.NAME", and "ema_updates"; empty if not enabled. Not inside a Scope.
   checkpoint::NamedTensors state() const;
-  // Takes the module's present parameters as the average and puts the weights of `saved` into the module; removes what
-  // it has used from `saved`. Saved without an average: it begins with the present weights. Not enabled now but saved
-  // with one: the weights themselves go on, the average ends. CheckpointError when a weight is missing or misshapen.
+  // Takes the current parameters of the module as the average, puts the weights of `saved` into the module, and removes
+  // from `saved` what it used. If `saved` has no average, the average begins with the current weights. If it has one
+  // and averaging is not enabled now, the run continues with the weights themselves. CheckpointError if a weight is
+  // missing or has another shape.
   void load(checkpoint::NamedTensors& saved);
 
  private:

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "config/config.h"
+#include "device/device.h"
 #include "dist/make_communicator.h"
 #include "dist/nccl_communicator.h"
 #include "tests/dist/communicator_contract.h"
@@ -82,12 +83,15 @@ TEST(GpuCommunicator, WaitDoesNotBlockTheHost) {
   EXPECT_TRUE(at::equal(tensor.cpu(), at::full({1 << 20}, comm->size(), at::kFloat)));
 }
 
+// By which ranks find out that they share a GPU.
 TEST(GpuIdentity, NamesTheDevice) {
   if (without_gpu()) GTEST_SKIP() << "no GPU";
-  const GpuIdentity identity = gpu_identity(device_of_rank());
-  EXPECT_EQ(identity.uuid.size(), 32u);
-  EXPECT_EQ(identity.bus_id.size(), 10u);
-  EXPECT_THROW(gpu_identity({at::kCUDA, 100}), DeviceError);
+  const device::Properties gpu = device::properties(device_of_rank());
+  EXPECT_EQ(gpu.uuid.size(), 32u);
+  EXPECT_EQ(gpu.pci_bus_id.size(), 12u);
+  EXPECT_GT(gpu.memory_bytes, 0);
+  EXPECT_GE(gpu.capability, 50);
+  EXPECT_THROW(device::properties({at::kCUDA, 100}), DeviceError);
 }
 
 }  // namespace

@@ -22,14 +22,14 @@ def table_of_design():
 
 MAY_INCLUDE = table_of_design()
 TORCH = re.compile(r"(torch|ATen|c10)/")
-WITH_TORCH = {"dist", "data", "checkpoint", "layers", "models", "tasks", "export", "train", "diagnose", "job", "cli"}
+WITH_TORCH = {"device", "dist", "data", "checkpoint", "layers", "models", "tasks", "export", "train", "diagnose", "job", "cli"}
 # third party: where alone its headers may be included
 ONLY_IN = {
     r"mpi\.h$": "dist/", r"nccl\.h$": "dist/", r"(hdf5|H5(?!public)\w+)\.h$": "src/data/hdf5/", r"prometheus/": "monitoring/",
     r"nvml\.h$": "monitoring/", r"yaml-cpp/": "src/config/", r"(spdlog|fmt)/": "src/core/log.cpp", r"xxhash\.h$": "src/core/",
     r"matio\.h$": "src/formats/", r"(turbojpeg|jpeglib|jerror)\.h$": "src/formats/", r"zip\.h$": "src/formats/",
     r"png\.h$": "src/formats/",
-    r"(onnx|google/protobuf)/": "src/export/onnx_file.cpp",
+    r"nvtx3/": "src/device/", r"(onnx|google/protobuf)/": "src/export/onnx_file.cpp",
     r"httplib\.h$": "monitoring/http_server.cpp",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -1,13 +1,11 @@
-// The parts of an update beside the optimizer: clipping, averaged weights, what evaluations decide, and which samples
-// had a loss that is not finite.
+// The parts of an update beside the optimizer: clipping, averaged weights, what evaluations decide, which samples had a
+// loss that is not finite, and how evaluations add up over ranks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
-#include <numeric>
-#include <set>
 
 #include "core/error.h"
 #include "support/thread_world.h"
@@ -15,11 +13,7 @@
 #include "train/clip.h"
 #include "train/evaluate.h"
 #include "train/metric_watch.h"
-#include "train/overfit.h"
-#include "train/pace.h"
-#include "train/padding.h"
 #include "train/weight_average.h"
-#include "data/order/splits.h"
 
 namespace dtrain::train {
 namespace {
@@ -152,10 +146,10 @@ TEST(MetricWatch, StopsAfterPatienceEvaluationsWithoutMinDelta) {
   MetricWatch watch;
   const double values[] = {5, 4, 3.95, 3.92, 4.1};
   const bool best[] = {true, true, true, true, false};
-  const int64_t stale[] = {0, 0, 1, 2, 3};
+  const int64_t without[] = {0, 0, 1, 2, 3};
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(watch.update(values[i], 10 * i, false, 0.1), best[i]) << i;
-    EXPECT_EQ(watch.stale, stale[i]) << i;
+    EXPECT_EQ(watch.evaluations_without_improvement, without[i]) << i;
   }
   EXPECT_EQ(watch.best, 3.92);
   EXPECT_EQ(watch.best_step, 30);
@@ -164,7 +158,7 @@ TEST(MetricWatch, StopsAfterPatienceEvaluationsWithoutMinDelta) {
   EXPECT_FALSE(watch.wants_to_stop(0)) << "0: never";
 }
 
-// ---- which samples
+// ---- samples whose loss is not finite
 
 TEST(BadLosses, KeepsTheFirstMicroStepAndGathersOverRanks) {
   dist::run_thread_world(3, [](dist::Communicator& comm) {
@@ -194,7 +188,7 @@ TEST(BadLosses, NamesAFewOfMany) {
   });
 }
 
-// ---- small ones
+// ---- evaluations
 
 TEST(WorstOf, OrdersByErrorThenIdAndPutsNaNFirst) {
   const auto worst = worst_of({{1, 0.5}, {2, 3}, {3, kNaN}, {4, 3}, {5, kInf}, {6, -1}}, 5);
@@ -215,43 +209,6 @@ TEST(SumOverRanks, ARankWithoutSamplesLearnsOfTheCounts) {
     EXPECT_EQ(sums[0].second.item<double>(), 6);
     EXPECT_TRUE(at::equal(sums[1].second, at::full({2, 3}, 2.0, at::kDouble)));
   });
-}
-
-TEST(Overfit, TakesAFewTrainingSamplesForBoth) {
-  data::Splits all;
-  all.train.resize(100);
-  std::iota(all.train.begin(), all.train.end(), 1000);
-  all.test = {1};
-  const data::Splits few = overfit_splits(all, 8, 1), same = overfit_splits(all, 8, 1),
-                     other = overfit_splits(all, 8, 2);
-  EXPECT_EQ(std::set<int64_t>(few.train.begin(), few.train.end()).size(), 8u);
-  for (const int64_t id : few.train) EXPECT_TRUE(id >= 1000 && id < 1100);
-  EXPECT_EQ(few.val, few.train);
-  EXPECT_TRUE(few.test.empty());
-  EXPECT_EQ(few.train, same.train);
-  EXPECT_NE(few.train, other.train);
-  EXPECT_EQ(overfit_splits(all, 1000, 1).train.size(), 100u);
-}
-
-TEST(Padding, IsTheShareThatIsNoRow) {
-  EXPECT_EQ(padding_waste(75, 100), 0.25);
-  EXPECT_TRUE(std::isnan(padding_waste(0, 0)));
-}
-
-TEST(Pace, WishesOnceWhenTheMinutesAreOver) {
-  const auto start = Pace::Clock::now();
-  const auto at = [&](int seconds) { return start + std::chrono::seconds(seconds); };
-  Pace pace({.steps = 4, .minutes = 1}, 10, /*has_the_clock=*/true), other({.minutes = 1}, 10, false);
-  pace.done(start);
-  other.done(start);
-  EXPECT_TRUE(pace.due(8));
-  EXPECT_FALSE(pace.wish(at(59)));
-  EXPECT_TRUE(pace.wish(at(60)));
-  EXPECT_FALSE(pace.wish(at(61))) << "granted at the next boundary, not wished again";
-  pace.done(at(62));
-  EXPECT_FALSE(pace.wish(at(100)));
-  EXPECT_TRUE(pace.wish(at(122)));
-  EXPECT_FALSE(other.wish(at(1000))) << "only rank 0's clock counts";
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <set>
+
 #include "core/error.h"
 #include "data/order/shard.h"
 
@@ -50,7 +53,7 @@ TEST(BatchArithmetic, MaxStepsCutsTheEpochs) {
   EXPECT_EQ(batch_arithmetic(t, 1, 100).total_steps, 50);
 }
 
-// What the banner says is what the loader does.
+// The banner and the loader agree.
 TEST(BatchArithmetic, AgreesWithTheMicroPlan) {
   for (int64_t ranks : {1, 2, 3, 4}) {
     for (int64_t global : {7, 16, 100}) {
@@ -61,6 +64,22 @@ TEST(BatchArithmetic, AgreesWithTheMicroPlan) {
       }
     }
   }
+}
+
+TEST(Overfit, TakesAFewTrainingSamplesForBoth) {
+  data::Splits all;
+  all.train.resize(100);
+  std::iota(all.train.begin(), all.train.end(), 1000);
+  all.test = {1};
+  const data::Splits few = overfit_splits(all, 8, 1), same = overfit_splits(all, 8, 1),
+                     other = overfit_splits(all, 8, 2);
+  EXPECT_EQ(std::set<int64_t>(few.train.begin(), few.train.end()).size(), 8u);
+  for (const int64_t id : few.train) EXPECT_TRUE(id >= 1000 && id < 1100);
+  EXPECT_EQ(few.val, few.train);
+  EXPECT_TRUE(few.test.empty());
+  EXPECT_EQ(few.train, same.train);
+  EXPECT_NE(few.train, other.train);
+  EXPECT_EQ(overfit_splits(all, 1000, 1).train.size(), 100u);
 }
 
 }  // namespace

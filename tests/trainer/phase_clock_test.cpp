@@ -9,7 +9,7 @@ namespace {
 
 using monitoring::Phase;
 
-TEST(PhaseClock, GivesEachPhaseItsTimeAndNoneToNobody) {
+TEST(PhaseClock, CountsTheTimeOfEachPhaseAndNoneInBetween) {
   PhaseClock clock(at::kCPU);
   const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
   clock.enter(Phase::kForward);

@@ -1,4 +1,5 @@
-// A run that stops and goes on is the run that did not stop: phases, moments, averages, owed evaluations.
+// A run that stops and resumes equals one that never stopped: phases, moments, averages, and the evaluation that the
+// stop left out.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@
 namespace dtrain::train {
 namespace {
 
-// Of each evaluation its step and what it found.
+// The step and the metrics of each evaluation.
 using Evaluations = std::vector<std::pair<int64_t, std::vector<std::pair<std::string, double>>>>;
 Evaluations evaluations(std::initializer_list<RankRun> parts) {
   Evaluations all;
@@ -21,7 +22,7 @@ Evaluations evaluations(std::initializer_list<RankRun> parts) {
   return all;
 }
 
-// A whole run against one that is stopped in the midst and resumed: the same weights, bit by bit, and the same reports.
+// Compares a whole run with one that is stopped and resumed: the same weights, bit by bit, and the same reports.
 void expect_resumes_exactly(const Scenario& given, int64_t stop_after) {
   const testing::TempDir folder;
   Scenario setup = given;
@@ -37,17 +38,17 @@ void expect_resumes_exactly(const Scenario& given, int64_t stop_after) {
   second.resume = true;
   const RankRun stopped = run(first)[0];
   ASSERT_EQ(stopped.error, "");
-  ASSERT_EQ(stopped.outcome.exit_code, kExitStoppedOnRequest);
-  ASSERT_EQ(stopped.outcome.steps, stop_after);
+  ASSERT_EQ(stopped.result.exit_code, kExitStoppedOnRequest);
+  ASSERT_EQ(stopped.result.steps, stop_after);
   const RankRun resumed = run(second)[0];
   ASSERT_EQ(resumed.error, "");
   ASSERT_EQ(resumed.weights.size(), whole.weights.size());
   for (size_t i = 0; i < whole.weights.size(); ++i) EXPECT_TRUE(at::equal(whole.weights[i], resumed.weights[i])) << i;
-  EXPECT_EQ(resumed.outcome.ledger, whole.outcome.ledger);
+  EXPECT_EQ(resumed.result.ledger, whole.result.ledger);
   EXPECT_EQ(evaluations({stopped, resumed}), evaluations({whole}));
-  EXPECT_EQ(resumed.outcome.validation, whole.outcome.validation);
-  EXPECT_EQ(resumed.outcome.best, whole.outcome.best);
-  EXPECT_EQ(resumed.outcome.reason, whole.outcome.reason);
+  EXPECT_EQ(resumed.result.validation, whole.result.validation);
+  EXPECT_EQ(resumed.result.best, whole.result.best);
+  EXPECT_EQ(resumed.result.reason, whole.result.reason);
 }
 
 TEST(Trainer, ResumesInTheRightPhaseWithTheMomentsOfBoth) {
@@ -61,7 +62,7 @@ TEST(Trainer, ResumesInTheRightPhaseWithTheMomentsOfBoth) {
   }
 }
 
-// The run is done and resumed: what is left is to say so, with what the checkpoint holds.
+// No step is left: the resumed run only reports what the checkpoint holds.
 TEST(Trainer, ResumesAFinishedRunOfTwoPhases) {
   const testing::TempDir folder;
   Scenario setup{.ranks = 2, .config = small(4), .toy = {.phases = true}, .folder = folder.path()};
@@ -72,9 +73,9 @@ TEST(Trainer, ResumesAFinishedRunOfTwoPhases) {
   setup.resume = true;
   for (const RankRun& again : run(setup)) {
     ASSERT_EQ(again.error, "");
-    EXPECT_EQ(again.outcome.own_steps, 0);
-    EXPECT_EQ(again.outcome.ledger, whole.outcome.ledger);
-    EXPECT_EQ(again.outcome.best, whole.outcome.best);
+    EXPECT_EQ(again.result.own_steps, 0);
+    EXPECT_EQ(again.result.ledger, whole.result.ledger);
+    EXPECT_EQ(again.result.best, whole.result.best);
     for (size_t i = 0; i < whole.weights.size(); ++i) EXPECT_TRUE(at::equal(whole.weights[i], again.weights[i])) << i;
   }
 }
@@ -101,20 +102,20 @@ TEST(Trainer, ResumesAveragedWeightsAndWatchesBitByBit) {
   setup.config.schedule.patience = 0;
   setup.config.schedule.threshold = 0.5;
   setup.config.train.epochs = 6;
-  for (const int64_t stop_after : {6, 7}) expect_resumes_exactly(setup, stop_after);  // at an evaluation, and beyond
+  for (const int64_t stop_after : {6, 7}) expect_resumes_exactly(setup, stop_after);  // at an evaluation, and after one
   setup.config.train.eval_every = {.steps = 1};
   expect_resumes_exactly(setup, 7);
 }
 
 // The stop comes when the last evaluation before an early stop is due.
-TEST(Trainer, AnEvaluationThatAStopLeftOutEndsTheResumedRun) {
+TEST(Trainer, AnEvaluationThatAStopLeftOutMayEndTheResumedRun) {
   Scenario setup{.config = small(4), .toy = {.fault = ToyTask::Fault::kNoProgress}};
   setup.config.train.patience = 2;
   setup.config.train.epochs = 100;
   expect_resumes_exactly(setup, 9);
 }
 
-// What is due by the clock is no function of the step: it is made up all the same.
+// An evaluation that is due by the clock does not follow from the step, and is still made up.
 TEST(Trainer, MakesUpAnEvaluationByTimeThatAStopLeftOut) {
   const testing::TempDir folder;
   Scenario setup{.config = small(4), .stop_at_rank = 0, .stop_after = 1, .folder = folder.path()};
@@ -127,11 +128,11 @@ TEST(Trainer, MakesUpAnEvaluationByTimeThatAStopLeftOut) {
   setup.resume = true;
   const RankRun resumed = run(setup)[0];
   ASSERT_EQ(resumed.error, "");
-  ASSERT_EQ(resumed.evals.size(), 2u) << "what was left out, and the end";
+  ASSERT_EQ(resumed.evals.size(), 2u) << "the one left out, and the one at the end";
   EXPECT_EQ(resumed.evals[0].step, 1);
 }
 
-TEST(Trainer, TheBestOfAnEvaluationThatIsMadeUpIsKept) {
+TEST(Trainer, TheBestCheckpointOfAnEvaluationThatIsMadeUpIsKept) {
   const testing::TempDir folder;
   Scenario setup{.config = small(4), .stop_at_rank = 0, .stop_after = 3, .folder = folder.path()};
   setup.config.run.name = "toy";
@@ -149,19 +150,19 @@ TEST(Trainer, AnotherMetricIsNotComparedWithTheOldOne) {
   const testing::TempDir folder;
   Scenario setup{.config = small(4), .stop_at_rank = 0, .stop_after = 4, .folder = folder.path()};
   setup.config.run.name = "toy";
-  setup.config.train.metric = "score";  // below zero: no error is better
+  setup.config.train.metric = "score";  // negative: better than any error
   const RankRun stopped = run(setup)[0];
-  ASSERT_LT(stopped.outcome.best, 0);
+  ASSERT_LT(stopped.result.best, 0);
   setup.config.train.metric = "error";
   setup.stop_at_rank = -1;
   setup.resume = true;
   const RankRun resumed = run(setup)[0];
   ASSERT_EQ(resumed.error, "");
-  EXPECT_EQ(resumed.outcome.metric, "error");
-  EXPECT_EQ(resumed.outcome.best, resumed.outcome.validation[1].second);
+  EXPECT_EQ(resumed.result.metric, "error");
+  EXPECT_EQ(resumed.result.best, resumed.result.validation[1].second);
 }
 
-// Skips of a run's former life are no news: the row that ends a run begins anew.
+// Steps that were skipped before the resume do not count: the row that ends a run starts again.
 TEST(Trainer, CountsSkippedStepsFromWhereItResumed) {
   const testing::TempDir folder;
   Scenario setup{.config = small(8),
@@ -179,7 +180,7 @@ TEST(Trainer, CountsSkippedStepsFromWhereItResumed) {
   EXPECT_EQ(resumed.steps.size(), 50u);
 }
 
-TEST(Trainer, AResumeUnderAnotherScheduleForgetsThePlateau) {
+TEST(Trainer, AResumeWithAnotherScheduleForgetsThePlateau) {
   const testing::TempDir folder;
   Scenario setup{.config = small(8),
                  .toy = {.fault = ToyTask::Fault::kNoProgress},

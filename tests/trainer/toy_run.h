@@ -1,6 +1,7 @@
 #pragma once
 
-// A training that takes a moment: a network of a few weights, a store in memory, threads as ranks; and what it did.
+// A training that takes a moment: a network of a few weights, a store in memory, threads as ranks, a clock that moves
+// with the steps; and a record of what it did.
 
 #include <cmath>
 #include <filesystem>
@@ -8,23 +9,21 @@
 #include <memory>
 #include <numeric>
 #include <set>
-#include <thread>
 
 #include "core/error.h"
+#include "data/order/splits.h"
 #include "layers/batch_norm.h"
 #include "models/parameter_format.h"
-#include "train/broadcast_snapshot.h"
+#include "support/fake_clock.h"
 #include "support/memory_store.h"
 #include "support/thread_world.h"
-#include "train/overfit.h"
+#include "train/broadcast_snapshot.h"
 #include "train/trainer.h"
-#include "data/order/splits.h"
 
 namespace dtrain::train {
 
-// One weight per target: y = w · mean(x); or a convolution with batch norm before it. Can fail at a given micro-step as
-// a network on a full GPU does, lose the numbers (of all samples, or of one), not learn at all, and train in two
-// phases.
+// One weight per target: y = w · mean(x), optionally after a convolution with batch norm. It can fail as a network on a
+// full GPU does, have a loss that is not finite (of all samples, or of one), learn nothing, and train in two phases.
 class ToyTask : public tasks::Task {
  public:
   enum class Fault { kNone, kOutOfMemory, kNotFinite, kOneBadSample, kNoProgress };
@@ -131,7 +130,7 @@ struct Record : monitoring::Sink {
 };
 
 struct RankRun {
-  Outcome outcome;
+  TrainResult result;
   std::vector<monitoring::StepStats> steps;
   std::vector<monitoring::EvalStats> evals;
   std::vector<int64_t> saved;
@@ -139,7 +138,7 @@ struct RankRun {
   int error_code = 0;
   std::vector<at::Tensor> weights;
   std::vector<std::vector<int64_t>> seen;
-  std::vector<std::string> places;  // that the watchdog was told, each once in a row
+  std::vector<std::string> places;  // phases that the watchdog received, repetitions left out
 };
 
 struct Scenario {
@@ -147,8 +146,8 @@ struct Scenario {
   config::Config config = {};
   ToyTask::Options toy = {};
   int stop_at_rank = -1;
-  int64_t stop_after = 0;             // asked to stop so that this step is the last; 0: at the beginning
-  std::filesystem::path folder = {};  // saves there, and takes its time
+  int64_t stop_after = 0;             // the request to stop comes so that this step is the last; 0: at the beginning
+  std::filesystem::path folder = {};  // saves there
   bool resume = false;                // from the newest checkpoint of the folder
   Precision precision = Precision::kFp32;
   std::set<int64_t> holes = {};  // samples that cannot be read
@@ -161,6 +160,7 @@ inline std::vector<RankRun> run(const Scenario& setup) {
   config::Config config = setup.config;
   std::vector<RankRun> runs(static_cast<size_t>(ranks));
   const HoledStore store(22, setup.holes);
+  const testing::FakeClock clock;
   data::Splits splits;
   splits.train.resize(17);
   std::iota(splits.train.begin(), splits.train.end(), 0);
@@ -168,12 +168,12 @@ inline std::vector<RankRun> run(const Scenario& setup) {
   config.run.log_every = setup.log_every;
   dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
     at::set_num_threads(1);
-    RankRun& result = runs[static_cast<size_t>(comm.rank())];
+    RankRun& mine = runs[static_cast<size_t>(comm.rank())];
     ToyTask task(setup.toy);
     models::convert_floating_point(task.model(), parameter_dtype(setup.precision));
-    data::Splits mine = splits;
-    if (config.train.overfit_batches > 0) mine = overfit_splits(splits, 8 * config.train.overfit_batches, 1);
-    const BatchArithmetic batches = batch_arithmetic(config.train, ranks, static_cast<int64_t>(mine.train.size()));
+    data::Splits used = splits;
+    if (config.train.overfit_batches > 0) used = overfit_splits(splits, 8 * config.train.overfit_batches, 1);
+    const BatchArithmetic batches = batch_arithmetic(config.train, ranks, static_cast<int64_t>(used.train.size()));
     monitoring::Sinks sinks;
     auto record = std::make_unique<Record>();
     Record& kept = *record;
@@ -183,14 +183,14 @@ inline std::vector<RankRun> run(const Scenario& setup) {
       checkpoints = std::make_unique<checkpoint::Store>(setup.folder, real_file_system(), config.checkpoint.keep_last);
     }
     const bool is_asked = comm.rank() == setup.stop_at_rank;
-    const int64_t asked_in = setup.stop_after - (ranks > 1 ? 2 : 1);  // of many, the wish is granted a step later
+    const int64_t asked_in = setup.stop_after - (ranks > 1 ? 2 : 1);  // of many, the request is granted a step later
     std::atomic<bool> stop{is_asked && setup.stop_after == 0};
     try {
       Trainer trainer({.config = config,
                        .batches = batches,
                        .task = task,
                        .store = store,
-                       .splits = mine,
+                       .splits = used,
                        .device = at::kCPU,
                        .precision = setup.precision,
                        .loader_threads = 1,
@@ -200,26 +200,28 @@ inline std::vector<RankRun> run(const Scenario& setup) {
                        .checkpoints = checkpoints.get(),
                        .sinks = sinks,
                        .stop_requested = stop,
-                       .progress = [&](const char* phase, int64_t step) {
-                         if (result.places.empty() || result.places.back() != phase) result.places.emplace_back(phase);
-                         if (is_asked && step >= asked_in && std::string_view(phase) == "data") stop = true;
-                         if (!setup.folder.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-                       }});
+                       .progress =
+                           [&](const char* phase, int64_t step) {
+                             if (mine.places.empty() || mine.places.back() != phase) mine.places.emplace_back(phase);
+                             if (is_asked && step >= asked_in && std::string_view(phase) == "data_wait") stop = true;
+                             if (comm.rank() == 0) clock.advance(std::chrono::milliseconds(2));
+                           },
+                       .clock = clock});
       if (setup.resume) {
         std::optional<checkpoint::Snapshot> snapshot;
         if (comm.rank() == 0) snapshot = checkpoint::Store::load(*checkpoints->newest(nullptr));
         trainer.resume(*broadcast_snapshot(comm, snapshot));
       }
-      result.outcome = trainer.run();
-      for (const at::Tensor& weight : task.model().parameters()) result.weights.push_back(weight.detach().clone());
+      mine.result = trainer.run();
+      for (const at::Tensor& weight : task.model().parameters()) mine.weights.push_back(weight.detach().clone());
     } catch (const Error& e) {
-      result.error = e.what();
-      result.error_code = e.exit_code();
+      mine.error = e.what();
+      mine.error_code = e.exit_code();
     }
-    result.seen = task.seen;
-    result.steps = kept.steps;
-    result.evals = kept.evals;
-    result.saved = kept.saved;
+    mine.seen = task.seen;
+    mine.steps = kept.steps;
+    mine.evals = kept.evals;
+    mine.saved = kept.saved;
   });
   return runs;
 }

@@ -1,4 +1,4 @@
-// The loop itself, with threads as ranks and a store in memory: what it consumes, what it reports, and how it ends.
+// The loop, with threads as ranks and a store in memory: what it consumes, what it reports, and how it ends.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,50 +17,49 @@ using ::testing::HasSubstr;
 
 TEST(Trainer, ConsumesTheSameOnAnyNumberOfRanks) {
   const RankRun one = run(1, small(8))[0];
-  EXPECT_EQ(one.outcome.steps, 6);
+  EXPECT_EQ(one.result.steps, 6);
   ASSERT_EQ(one.steps.size(), 6u);
   EXPECT_EQ(one.steps[2].samples, 1) << "the tail";
   EXPECT_EQ(one.evals.size(), 2u);
   for (const int ranks : {2, 3, 4}) {
     const std::vector<RankRun> others = run(ranks, small(3));
     for (const RankRun& other : others) {
-      EXPECT_EQ(other.outcome.best, others[0].outcome.best)
-          << "decided from reduced values: the same bits on every rank";
-      EXPECT_EQ(other.outcome.ledger, one.outcome.ledger) << ranks;
+      EXPECT_EQ(other.result.best, others[0].result.best) << "decided from reduced values: the same bits on every rank";
+      EXPECT_EQ(other.result.ledger, one.result.ledger) << ranks;
       ASSERT_EQ(other.steps.size(), 6u);
       for (size_t step = 0; step < 6; ++step) {
         EXPECT_EQ(other.steps[step].ledger, one.steps[step].ledger);
         EXPECT_EQ(other.steps[step].samples, one.steps[step].samples);
         EXPECT_NEAR(other.steps[step].loss, one.steps[step].loss, 1e-5 * one.steps[step].loss);
       }
-      EXPECT_NEAR(other.outcome.validation[1].second, one.outcome.validation[1].second, 1e-4);
-      EXPECT_NEAR(other.outcome.best, one.outcome.best, 1e-4);
+      EXPECT_NEAR(other.result.validation[1].second, one.result.validation[1].second, 1e-4);
+      EXPECT_NEAR(other.result.best, one.result.best, 1e-4);
     }
   }
 }
 
-TEST(Trainer, OneRankThatIsAskedToStopStopsAll) {
+TEST(Trainer, ARequestToStopOnOneRankStopsAll) {
   config::Config config = small(4);
   config.train.epochs = 100;
   const std::vector<RankRun> runs = run(3, config, ToyTask::Fault::kNone, /*stop_at_rank=*/1);
   for (const RankRun& r : runs) {
-    EXPECT_EQ(r.outcome.exit_code, kExitStoppedOnRequest);
-    EXPECT_EQ(r.outcome.steps, 2) << "the wish of one step boundary is the decision of the next";
+    EXPECT_EQ(r.result.exit_code, kExitStoppedOnRequest);
+    EXPECT_EQ(r.result.steps, 2) << "a request of one step boundary is granted at the next";
   }
 }
 
-TEST(Trainer, SavesOnceWhenTheTimeHasCome) {
+TEST(Trainer, SavesOnceWhenTheMinutesAreOver) {
   const testing::TempDir folder;
   config::Config config = small(4);
   config.run.name = "toy";
   config.train.epochs = 20;
   config.train.eval_every = {.epochs = 20};
-  config.checkpoint.every = {.minutes = 0.05 / 60};  // some five steps
+  config.checkpoint.every = {.minutes = 0.05 / 60};  // about four steps of the toy's clock
   const std::vector<RankRun> runs = run(2, config, ToyTask::Fault::kNone, -1, folder.path());
   const std::vector<int64_t>& saved = runs[0].saved;
   EXPECT_EQ(saved, runs[1].saved);
   ASSERT_GE(saved.size(), 3u);
-  for (size_t i = 1; i + 1 < saved.size(); ++i) EXPECT_GT(saved[i], saved[i - 1] + 1) << "of the same wish";
+  for (size_t i = 1; i + 1 < saved.size(); ++i) EXPECT_GT(saved[i], saved[i - 1] + 1) << "of the same request";
 }
 
 TEST(Trainer, OutOfMemorySaysWhichBatchSizeToUse) {
@@ -81,7 +80,7 @@ TEST(Trainer, ALossThatStaysNotFiniteEndsTheRunOnAllRanks) {
   }
 }
 
-// Between two step lines they would push out every checkpoint from before.
+// Between two step lines such states would replace every good checkpoint.
 TEST(Trainer, AStateAfterALossThatIsNotFiniteIsNotSaved) {
   const testing::TempDir folder;
   Scenario setup{.config = small(8), .toy = {.fault = ToyTask::Fault::kOneBadSample}};
@@ -100,7 +99,7 @@ TEST(Trainer, AStateAfterALossThatIsNotFiniteIsNotSaved) {
   const auto bad = std::find_if(r.seen.begin(), r.seen.end(), [](const std::vector<int64_t>& ids) {
     return std::find(ids.begin(), ids.end(), ToyTask::kBadSample) != ids.end();
   });
-  EXPECT_EQ(bad, r.seen.end() - 1) << "the step that had it was the last";
+  EXPECT_EQ(bad, r.seen.end() - 1) << "the step with the bad sample was the last";
   EXPECT_EQ(r.saved.size(), r.seen.size() - 1);
   EXPECT_GT(r.seen.size(), 1u);
 }
@@ -118,26 +117,26 @@ TEST(Trainer, StopsEarlyOnAllRanksAndSaysWhy) {
   config.train.epochs = 100;
   config.train.patience = 3;
   for (const RankRun& r : run(2, config, ToyTask::Fault::kNoProgress)) {
-    EXPECT_EQ(r.outcome.steps, 4 * 3) << "the first evaluation is the best; three more are none better";
-    EXPECT_EQ(r.outcome.exit_code, 0);
-    EXPECT_THAT(r.outcome.reason, HasSubstr("3 evaluations without a better error (best 1.0000 at step 3)"));
+    EXPECT_EQ(r.result.steps, 4 * 3) << "the first evaluation is the best, and three more do not improve";
+    EXPECT_EQ(r.result.exit_code, 0);
+    EXPECT_THAT(r.result.reason, HasSubstr("3 evaluations without a better error (best 1.0000 at step 3)"));
   }
 }
 
-TEST(Trainer, AnEvaluationCountsOnlyWhereTrainingMovesItsMetric) {
+TEST(Trainer, AnEvaluationCountsOnlyInPhasesThatMoveItsMetric) {
   Scenario setup{.config = small(8),
                  .toy = {.fault = ToyTask::Fault::kNoProgress, .phases = true, .odd_phase_moves_metrics = true}};
-  setup.config.train.epochs = 6;  // even, odd, even, ...: the metric stands still
+  setup.config.train.epochs = 6;  // even, odd, even, ...; the metric never changes
   setup.config.train.patience = 1;
   setup.config.schedule.name = "plateau";
   setup.config.schedule.patience = 0;
   setup.config.schedule.gamma = 0.5;
   setup.config.optimizer.lr = 0.01;
   const RankRun r = run(setup)[0];
-  EXPECT_EQ(r.outcome.steps, 4 * 3) << "the first evaluation that counts is the second, the next one the fourth";
+  EXPECT_EQ(r.result.steps, 4 * 3) << "the first evaluation that counts is the second, the next one the fourth";
   EXPECT_EQ(r.steps[9].learning_rate, 0.01);
   setup.config.train.patience = 2;
-  EXPECT_EQ(run(setup)[0].outcome.steps, 6 * 3) << "each phase has its patience";
+  EXPECT_EQ(run(setup)[0].result.steps, 6 * 3) << "patience starts again with each phase";
 }
 
 TEST(Trainer, WatchesTheMetricThatIsNamedInItsDirection) {
@@ -147,8 +146,8 @@ TEST(Trainer, WatchesTheMetricThatIsNamedInItsDirection) {
   const RankRun error = run({.config = config})[0];
   config.train.metric = "score";
   const RankRun score = run({.config = config})[0];
-  EXPECT_EQ(score.outcome.metric, "score");
-  EXPECT_EQ(score.outcome.best, -error.outcome.best);
+  EXPECT_EQ(score.result.metric, "score");
+  EXPECT_EQ(score.result.best, -error.result.best);
   config.train.metric = "eror";
   EXPECT_THAT(run({.config = config})[0].error, HasSubstr("'eror' is none of this task's metrics: loss, error, score"));
 }
@@ -191,11 +190,11 @@ TEST(Trainer, OverfitsTheSameBatchesAgainAndAgain) {
   ASSERT_EQ(r.seen.size(), 12u) << "3 epochs of 2 steps of 2 micro-batches";
   for (size_t i = 4; i < r.seen.size(); ++i) EXPECT_EQ(r.seen[i], r.seen[i % 4]);
   EXPECT_NE(r.seen[0], r.seen[2]);
-  EXPECT_EQ(r.evals[0].samples, 16) << "validated on them";
+  EXPECT_EQ(r.evals[0].samples, 16) << "validated on the same samples";
 }
 
-// The lowest ids are rank 0's in an evaluation: it is left without a sample, and still takes part.
-TEST(Evaluation, LeavesOutBadSamplesThoughARankHasNoOther) {
+// Rank 0 evaluates the lowest ids, which are all bad: it has no sample left, and still takes part.
+TEST(Evaluation, LeavesOutBadSamplesEvenIfARankHasNoOther) {
   const HoledStore store(12, {0, 1, 2, 3});
   const auto evaluate_on = [&](int ranks, const std::vector<int64_t>& ids) {
     std::vector<Evaluation> all(static_cast<size_t>(ranks));
@@ -238,12 +237,12 @@ TEST(Trainer, LeavesOutBadSamplesTheSameOnAnyNumberOfRanks) {
   config.optimizer.lr = 0.1;
   const RankRun one = run({.config = config, .holes = holes})[0];
   ASSERT_EQ(one.error, "");
-  EXPECT_EQ(one.outcome.bad_samples, 4);
+  EXPECT_EQ(one.result.bad_samples, 4);
   config.train.batch_size = 4;
   for (const RankRun& r : run({.ranks = 2, .config = config, .holes = holes})) {
     ASSERT_EQ(r.error, "");
-    EXPECT_EQ(r.outcome.ledger, one.outcome.ledger);
-    EXPECT_EQ(r.outcome.bad_samples, 4);
+    EXPECT_EQ(r.result.ledger, one.result.ledger);
+    EXPECT_EQ(r.result.bad_samples, 4);
     ASSERT_EQ(r.steps.size(), one.steps.size());
     for (size_t i = 0; i < one.steps.size(); ++i)
       EXPECT_NEAR(r.steps[i].loss, one.steps[i].loss, 1e-5 * one.steps[i].loss);
@@ -251,19 +250,19 @@ TEST(Trainer, LeavesOutBadSamplesTheSameOnAnyNumberOfRanks) {
   }
 }
 
-TEST(Trainer, CountsABadSampleOnceThoughEachRankMeetsIt) {
+TEST(Trainer, CountsABadSampleOnceEvenIfEachRankMeetsIt) {
   config::Config config = small(2);
   config.data.on_bad_sample = "skip";
   config.train.epochs = 6;
   for (const int ranks : {1, 2, 4}) {
     for (const RankRun& r : run({.ranks = ranks, .config = config, .holes = {2, 3, 11, 20}})) {
-      EXPECT_EQ(r.outcome.bad_samples, 3) << "of the training split, on " << ranks;
+      EXPECT_EQ(r.result.bad_samples, 3) << "of the training split, on " << ranks;
       EXPECT_EQ(r.steps.back().bad_samples, 3);
     }
   }
 }
 
-TEST(Trainer, AStepOfWhichAllSamplesAreLeftOutIsEmptyAndNoOverflow) {
+TEST(Trainer, AStepWhoseSamplesAreAllLeftOutIsNotAnOverflow) {
   config::Config config = small(1);
   config.data.on_bad_sample = "skip";
   config.train.global_batch = 1;
@@ -272,7 +271,7 @@ TEST(Trainer, AStepOfWhichAllSamplesAreLeftOutIsEmptyAndNoOverflow) {
   for (int64_t id = 0; id < 16; ++id) holes.insert(id);  // one of the seventeen is good
   const RankRun r = run({.config = config, .holes = holes})[0];
   EXPECT_EQ(r.error, "");
-  EXPECT_EQ(r.outcome.bad_samples, 16);
+  EXPECT_EQ(r.result.bad_samples, 16);
   EXPECT_EQ(r.steps.back().skipped_total, 0);
   EXPECT_TRUE(std::isfinite(r.steps.back().loss));
   holes.insert(16);
@@ -284,16 +283,16 @@ TEST(Trainer, AStepOfWhichAllSamplesAreLeftOutIsEmptyAndNoOverflow) {
   }
 }
 
-TEST(Trainer, AValidationSplitWithoutAReadableSampleIsNoMetric) {
+TEST(Trainer, AValidationSplitWithoutAReadableSampleHasNoMetric) {
   config::Config config = small(4);
   config.data.on_bad_sample = "skip";
   config.train.patience = 1;
   config.train.epochs = 2;
   for (const RankRun& r : run({.ranks = 2, .config = config, .holes = {17, 18, 19, 20, 21}})) {
     EXPECT_EQ(r.error, "");
-    EXPECT_EQ(r.outcome.steps, 6);
-    EXPECT_TRUE(r.outcome.validation.empty());
-    EXPECT_TRUE(std::isnan(r.outcome.best));
+    EXPECT_EQ(r.result.steps, 6);
+    EXPECT_TRUE(r.result.validation.empty());
+    EXPECT_TRUE(std::isnan(r.result.best));
   }
 }
 
@@ -305,9 +304,9 @@ TEST(Trainer, ValidatesAveragedWeights) {
   setup.config.train.ema = 0.99;
   const RankRun averaged = run(setup)[0];
   for (size_t i = 0; i < plain.weights.size(); ++i) {
-    EXPECT_TRUE(at::equal(plain.weights[i], averaged.weights[i])) << "the run itself is the same";
+    EXPECT_TRUE(at::equal(plain.weights[i], averaged.weights[i])) << "averaging does not change the run";
   }
-  EXPECT_NE(plain.outcome.validation[1].second, averaged.outcome.validation[1].second);
+  EXPECT_NE(plain.result.validation[1].second, averaged.result.validation[1].second);
 }
 
 TEST(Trainer, FreezesParametersByName) {
@@ -329,7 +328,7 @@ TEST(Trainer, ClipsByValueAndByNorm) {
   setup.config.schedule.name = "constant";
   setup.config.schedule.warmup_steps = 0;
   const auto moved = [&] {
-    const std::vector<at::Tensor> weights = run(setup)[0].weights;  // from zero, the bias at half the rate
+    const std::vector<at::Tensor> weights = run(setup)[0].weights;  // from zero; the bias has half the rate
     return at::cat({weights[0], 2 * weights[1]});
   };
   const at::Tensor gradient = moved();
@@ -342,20 +341,20 @@ TEST(Trainer, ClipsByValueAndByNorm) {
   EXPECT_TRUE(at::allclose(moved(), gradient * (norm / 3 / (norm + 1e-6)), 1e-12, 0));
 }
 
-// For the watchdog a rank in "all_reduce" waits for another one, see dist/stall_detector.h.
-TEST(Trainer, SaysOfEachCollectiveThatItWaitsForOthers) {
+// The watchdog does not blame a rank that waits for others in "all_reduce", see dist/stall_detector.h.
+TEST(Trainer, TellsTheWatchdogOfEachCollectiveThatItWaits) {
   Scenario setup{.ranks = 2, .config = small(4), .toy = {.batch_norm = true}};
   setup.config.train.sync_batch_norm = true;
   setup.config.train.max_steps = 2;
-  const std::vector<std::string> step = {"data",       "forward",  "all_reduce", "forward",   "backward",
+  const std::vector<std::string> step = {"data_wait",  "forward",  "all_reduce", "forward",   "backward",
                                          "all_reduce", "backward", "all_reduce", "optimizer", "all_reduce"};
-  std::vector<std::string> expected = step;  // logs: its sums are read
+  std::vector<std::string> expected = step;  // a logging step, which reads sums over ranks
   expected.insert(expected.end(), step.begin(), step.end());
-  for (const char* phase : {"eval", "all_reduce"}) expected.emplace_back(phase);
+  for (const char* phase : {"eval", "all_reduce", "eval", "all_reduce"}) expected.emplace_back(phase);
   for (const RankRun& r : run(setup)) EXPECT_EQ(r.places, expected);
 }
 
-// Promise 2 with batch norm: over equal numbers of micro-steps. The tail of one sample leaves ranks without any.
+// Promise 2 with batch norm, for equal numbers of micro-steps. With a tail of one sample, some ranks have none.
 TEST(Trainer, SharedBatchStatisticsMakeManyRanksEqualOne) {
   Scenario setup{.config = small(8), .toy = {.batch_norm = true}, .precision = Precision::kFp64};
   setup.config.train.sync_batch_norm = true;
@@ -369,7 +368,8 @@ TEST(Trainer, SharedBatchStatisticsMakeManyRanksEqualOne) {
     for (const RankRun& other : run(setup)) {
       ASSERT_EQ(other.error, "");
       for (size_t step = 0; step < one.steps.size(); ++step) {
-        EXPECT_EQ(other.steps[step].samples, one.steps[step].samples) << "of all ranks, also on one without any";
+        EXPECT_EQ(other.steps[step].samples, one.steps[step].samples)
+            << "the sum of all ranks, also on a rank without samples";
       }
       for (size_t i = 0; i < one.weights.size(); ++i) {
         const at::Tensor& a = one.weights[i];
@@ -377,7 +377,7 @@ TEST(Trainer, SharedBatchStatisticsMakeManyRanksEqualOne) {
                   1e-12 * std::max(1.0, a.abs().max().item<double>()))
             << ranks << " ranks, tensor " << i;
       }
-      EXPECT_NEAR(other.outcome.validation[1].second, one.outcome.validation[1].second, 1e-9);
+      EXPECT_NEAR(other.result.validation[1].second, one.result.validation[1].second, 1e-9);
     }
   }
   setup.ranks = 3;

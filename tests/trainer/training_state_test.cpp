@@ -15,8 +15,8 @@ TrainingState example() {
           .global_batch = 256,
           .ledger = 0xfedcba9876543210ULL,
           .metric = "mae",
-          .watch = {.best = 0.1 + 0.2, .best_step = 100, .bar = 0.7, .stale = 2},
-          .plateau = {.best = 1.0 / 3, .bad = 4, .factor = 0.1},
+          .watch = {.best = 0.1 + 0.2, .best_step = 100, .bar = 0.7, .evaluations_without_improvement = 2},
+          .plateau = {.best = 1.0 / 3, .evaluations_without_improvement = 4, .factor = 0.1},
           .scaler = {65536, 17, 3},
           .evaluation_owed = true,
           .data_checksum = 0xffffffffffffffffULL,
@@ -34,9 +34,9 @@ TEST(TrainingState, SurvivesJsonBitByBit) {
   EXPECT_EQ(after.watch.best, before.watch.best);
   EXPECT_EQ(after.watch.best_step, 100);
   EXPECT_EQ(after.watch.bar, 0.7);
-  EXPECT_EQ(after.watch.stale, 2);
+  EXPECT_EQ(after.watch.evaluations_without_improvement, 2);
   EXPECT_EQ(after.plateau.best, before.plateau.best);
-  EXPECT_EQ(after.plateau.bad, 4);
+  EXPECT_EQ(after.plateau.evaluations_without_improvement, 4);
   EXPECT_EQ(after.plateau.factor, 0.1);
   EXPECT_EQ(after.scaler.scale, 65536);
   EXPECT_EQ(after.scaler.growth_tracker, 17);
@@ -47,13 +47,13 @@ TEST(TrainingState, SurvivesJsonBitByBit) {
   EXPECT_EQ(after.config_yaml, before.config_yaml);
 }
 
-TEST(TrainingState, NeverEvaluatedStaysSo) {
+TEST(TrainingState, KeepsTheNaNOfARunWithoutEvaluation) {
   TrainingState state = example();
   state.watch.best = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(std::isnan(from_json(to_json(state)).watch.best));
 }
 
-TEST(TrainingState, WhatCannotBeReadIsACheckpointError) {
+TEST(TrainingState, ATextThatCannotBeReadIsACheckpointError) {
   const std::string good = to_json(example());
   EXPECT_THROW(from_json(""), CheckpointError);
   EXPECT_THROW(from_json("{}"), CheckpointError);
@@ -61,9 +61,9 @@ TEST(TrainingState, WhatCannotBeReadIsACheckpointError) {
   std::string other = good;
   other.replace(other.find("\"version\": 3"), 12, "\"version\": 1");
   EXPECT_THROW(from_json(other), CheckpointError);
-  std::string misshapen = good;
-  misshapen.replace(misshapen.find("fedcba98"), 8, "zzzzzzzz");
-  EXPECT_THROW(from_json(misshapen), CheckpointError);
+  std::string malformed = good;
+  malformed.replace(malformed.find("fedcba98"), 8, "zzzzzzzz");
+  EXPECT_THROW(from_json(malformed), CheckpointError);
 }
 
 }  // namespace

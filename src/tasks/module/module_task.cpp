@@ -7,6 +7,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "device/device.h"
 #include "tasks/module/contract.h"
 
 namespace dtrain::tasks {
@@ -141,7 +142,7 @@ class ModuleTask : public Task {
     Trial trial{.input = schema.input.shape,
                 .lengths = config_.module.inputs == "rows+lengths",
                 .target = schema.target,
-                .device = config_.device.type != "cpu" && torch::cuda::is_available() ? at::kCUDA : at::kCPU};
+                .device = config_.device.type != "cpu" && device::gpu_count() > 0 ? at::kCUDA : at::kCPU};
     if (images()) trial.input = {3, spec_.image_size, spec_.image_size};
     if (schema.input.variable()) trial.input.front() = facts_.longest > 0 ? std::min(facts_.longest, kRows) : kRows;
     return trial;

@@ -1,19 +1,18 @@
-#include "train/device.h"
+#include "device/device.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "core/error.h"
-#include "core/strings.h"
-#include "train/device_query.h"
 
-namespace dtrain::train {
+namespace dtrain::device {
 
-at::Device choose_device(const config::Device& options, int local_rank) {
+at::Device choose(const config::Device& options, int local_rank) {
   const int gpus = gpu_count();
   if (options.type == "cpu" || (options.type == "auto" && gpus == 0)) return at::kCPU;
   if (gpus == 0) {
@@ -24,14 +23,14 @@ at::Device choose_device(const config::Device& options, int local_rank) {
   return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank % gpus)};
 }
 
-void use_device(at::Device device) {
+void use(at::Device device) {
   if (device.is_cuda()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
 }
 
-DeviceInfo device_info(at::Device device) {
-  if (device.is_cuda()) return query_gpu(device.index());
+Properties properties(at::Device device) {
+  if (device.is_cuda()) return gpu_properties(device.index());
   const int64_t pages = ::sysconf(_SC_PHYS_PAGES);
-  return {"CPU", "", pages * ::sysconf(_SC_PAGE_SIZE), 0};
+  return {.name = "CPU", .memory_bytes = pages * ::sysconf(_SC_PAGE_SIZE)};
 }
 
 int64_t memory_used(at::Device device) {
@@ -54,6 +53,14 @@ int64_t memory_peak(at::Device device) {
   return usage.ru_maxrss * 1024;
 }
 
-int gpu_count() { return query_gpu_count(); }
+void set_determinism(bool deterministic, bool cudnn_benchmark) {
+  at::Context& context = at::globalContext();
+  context.setBenchmarkCuDNN(cudnn_benchmark && !deterministic);
+  context.setDeterministicCuDNN(deterministic);
+  context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);  // costs time, and helps only to find bugs
+  // LibTorch refuses to call cuBLAS without it.
+  if (deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+}
 
-}  // namespace dtrain::train
+}  // namespace dtrain::device

@@ -1,0 +1,50 @@
+#pragma once
+
+// The device that a rank computes on: which one it is, what it is, how much of its memory is in use. All that dtrain
+// asks of the CUDA runtime about a GPU is asked here; a build without CUDA answers the same questions for a machine
+// without GPUs (device_none.cpp). What a GPU measures while it runs comes from NVML, see monitoring/gpu_reader.h.
+//
+// Thread-safety: all functions may be called from any thread; use() acts on the calling thread.
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+
+#include "config/config.h"
+
+namespace dtrain::device {
+
+struct Properties {
+  std::string name = {};        // "NVIDIA GeForce RTX 3090"; "CPU"
+  std::string pci_bus_id = {};  // "0000:65:00.0", unique within a machine; "" on the CPU
+  std::string uuid = {};        // 32 hexadecimal digits, unique everywhere; "" on the CPU
+  int64_t memory_bytes = 0;     // of the device; of the machine on the CPU
+  int capability = 0;           // 10 × major + minor: 86 for compute capability 8.6; 0 on the CPU
+};
+
+int gpu_count();  // usable GPUs of this process; 0 in a build without CUDA
+
+// The device of the rank that is number `local_rank` of its machine. device.type auto: GPU `local_rank` modulo the
+// number of GPUs, or the CPU without a GPU. DeviceError if the type is cuda and there is no GPU.
+at::Device choose(const config::Device&, int local_rank);
+
+void use(at::Device);  // makes it the current device of the calling thread
+
+// DeviceError if there is no such device. On a GPU this asks the driver, which takes milliseconds: not for each step.
+Properties properties(at::Device);
+Properties gpu_properties(int index);  // the part that CUDA answers: properties() of GPU `index`
+
+// Bytes that this process uses: allocated by LibTorch on a GPU, the resident set on the CPU. The peak counts what
+// LibTorch reserved on a GPU.
+int64_t memory_used(at::Device);
+int64_t memory_peak(at::Device);
+
+// Sets LibTorch's switches for the whole process; call it before the first operator runs. With `deterministic` every
+// operator gives the same bits each time (LibTorch throws an error that names an operator without such a form), and
+// cudnn_benchmark is ignored. Otherwise `cudnn_benchmark` lets cuDNN measure its algorithms and take the fastest.
+void set_determinism(bool deterministic, bool cudnn_benchmark);
+
+std::string cuda_runtime_version();  // "13.0"; "none" in a build without CUDA
+
+}  // namespace dtrain::device

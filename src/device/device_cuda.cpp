@@ -1,0 +1,36 @@
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "device/device.h"
+
+namespace dtrain::device {
+
+int gpu_count() { return c10::cuda::device_count(); }
+
+Properties gpu_properties(int index) {
+  cudaDeviceProp gpu{};
+  char bus_id[32] = "";
+  if (cudaGetDeviceProperties(&gpu, index) != cudaSuccess ||
+      cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index) != cudaSuccess) {
+    throw DeviceError(str("cannot read the properties of GPU ", index, ": ", cudaGetErrorString(cudaGetLastError())));
+  }
+  std::string uuid;
+  for (const char byte : gpu.uuid.bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+    uuid += digits;
+  }
+  return {gpu.name, bus_id, uuid, static_cast<int64_t>(gpu.totalGlobalMem), gpu.major * 10 + gpu.minor};
+}
+
+std::string cuda_runtime_version() {
+  int version = 0;
+  if (cudaRuntimeGetVersion(&version) != cudaSuccess) return "unknown";
+  return str(version / 1000, ".", version % 1000 / 10);
+}
+
+}  // namespace dtrain::device

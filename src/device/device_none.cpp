@@ -1,0 +1,17 @@
+// The build without GPU code (DTRAIN_CUDA=OFF): a machine without GPUs.
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "device/device.h"
+
+namespace dtrain::device {
+
+int gpu_count() { return 0; }
+
+Properties gpu_properties(int index) {
+  throw DeviceError(str("there is no GPU ", index, ": this dtrain was built without GPU code"));
+}
+
+std::string cuda_runtime_version() { return "none"; }
+
+}  // namespace dtrain::device

@@ -1,0 +1,42 @@
+#include "train/phase_tracker.h"
+
+#include <utility>
+
+namespace dtrain::train {
+namespace {
+
+using monitoring::Phase;
+
+constexpr const char* kWaitsForOthers = "all_reduce";  // as dist/stall_detector.cpp knows it
+
+const char* name_of(Phase phase) { return monitoring::kPhaseNames[static_cast<size_t>(phase)]; }
+
+}  // namespace
+
+PhaseTracker::PhaseTracker(at::Device device, Watchdog watchdog) : clock_(device), watchdog_(std::move(watchdog)) {}
+
+void PhaseTracker::enter(Phase phase) {
+  current_ = phase;
+  clock_.enter(phase);
+  range_.begin(name_of(phase));
+  tell_watchdog(phase == Phase::kAllReduceWait ? kWaitsForOthers : name_of(phase));
+}
+
+void PhaseTracker::leave() {
+  current_ = Phase::kCount;
+  clock_.stop();
+  clock_.drain();
+  range_.end();
+}
+
+void PhaseTracker::wait_for_others() { tell_watchdog(kWaitsForOthers); }
+
+void PhaseTracker::proceed() {
+  if (current_ != Phase::kCount) tell_watchdog(name_of(current_));
+}
+
+void PhaseTracker::tell_watchdog(const char* phase) const {
+  if (watchdog_) watchdog_(phase, step_);
+}
+
+}  // namespace dtrain::train

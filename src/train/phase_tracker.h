@@ -1,0 +1,49 @@
+#pragma once
+
+// Where the training thread is. Each phase of a step is announced once, by enter(), and three listeners receive it: the
+// clock begins a new interval (phase_clock.h), the watchdog sees that this rank moves (dist/watchdog.h), and a profiler
+// sees a named range (device/profiler_range.h). All of them use the names of monitoring::kPhaseNames, with one
+// exception: to the watchdog a rank that waits for other ranks is in "all_reduce", whatever its phase.
+//
+// Thread-safety: the training thread calls everything. While it waits in backward(), autograd's thread may call
+// wait_for_others() and proceed(). Nothing here waits for the device.
+
+#include <cstdint>
+#include <functional>
+
+#include "device/profiler_range.h"
+#include "monitoring/step_stats.h"
+#include "train/phase_clock.h"
+
+namespace dtrain::train {
+
+class PhaseTracker {
+ public:
+  using Watchdog = std::function<void(const char* phase, int64_t step)>;  // `phase` is a string literal
+
+  explicit PhaseTracker(at::Device, Watchdog watchdog = {});
+
+  void set_step(int64_t step) { step_ = step; }  // optimizer steps done, for the next announcements
+
+  void enter(monitoring::Phase);  // ends the previous phase
+  void leave();                   // no phase runs until the next enter()
+
+  // This rank now waits for other ranks, until the next enter() or proceed(). Its time still counts for the phase.
+  void wait_for_others();
+  // This rank moves within its phase: a collective is over, or a batch of an evaluation is done.
+  void proceed();
+
+  monitoring::Phase current() const { return current_; }  // kCount: none
+  PhaseClock& clock() { return clock_; }
+
+ private:
+  void tell_watchdog(const char* phase) const;
+
+  PhaseClock clock_;
+  Watchdog watchdog_;
+  device::ProfilerRange range_;
+  monitoring::Phase current_ = monitoring::Phase::kCount;
+  int64_t step_ = 0;
+};
+
+}  // namespace dtrain::train

@@ -1,0 +1,30 @@
+#include "train/report_window.h"
+
+#include <utility>
+
+namespace dtrain::train {
+
+void ReportWindow::begin(int64_t step, Time now, const PhaseClock::Seconds& phases) {
+  first_step_ = step;
+  began_ = now;
+  phases_ = phases;
+  samples_ = 0;
+}
+
+void ReportWindow::add(monitoring::StepStats& stats, int64_t bytes_read) {
+  stats.loader_bytes = bytes_read - std::exchange(bytes_read_, bytes_read);
+  samples_ += stats.samples;
+}
+
+void ReportWindow::summarize(monitoring::StepStats& stats, Time now, const PhaseClock::Seconds& phases) const {
+  const auto steps = static_cast<double>(stats.step - first_step_);
+  const double seconds = std::chrono::duration<double>(now - began_).count();
+  for (size_t phase = 0; phase < phases.size(); ++phase) {
+    stats.phase_seconds[phase] = (phases[phase] - phases_[phase]) / steps;
+  }
+  stats.step_seconds = seconds / steps;
+  stats.samples_per_second = static_cast<double>(samples_) / seconds;
+  stats.eta_seconds = static_cast<double>(stats.total_steps - stats.step) * seconds / steps;
+}
+
+}  // namespace dtrain::train

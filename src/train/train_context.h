@@ -1,0 +1,44 @@
+#pragma once
+
+// What a Trainer works with. The training job (job/training_job.h) makes these parts and keeps them alive while the
+// Trainer lives.
+
+#include <torch/torch.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "checkpoint/store.h"
+#include "config/config.h"
+#include "core/clock.h"
+#include "data/order/splits.h"
+#include "data/store.h"
+#include "dist/communicator.h"
+#include "monitoring/sink.h"
+#include "tasks/task.h"
+#include "train/batch_arithmetic.h"
+#include "train/phase_tracker.h"
+#include "train/precision.h"
+
+namespace dtrain::train {
+
+struct TrainContext {
+  const config::Config& config;
+  const BatchArithmetic& batches;
+  tasks::Task& task;  // its model is on `device`, in the parameter dtype of `precision`
+  const data::Store& store;
+  const data::Splits& splits;
+  at::Device device;
+  Precision precision;
+  int loader_threads;              // of this rank
+  dist::Communicator& gradients;   // carries tensors of `device`
+  dist::Communicator& host;        // carries CPU tensors
+  dist::Communicator* statistics;  // tensors of `device`, for train.sync_batch_norm; nullptr: not synchronized
+  checkpoint::Store* checkpoints;  // rank 0's; nullptr on the other ranks, and if config.run.name is empty (no saving)
+  monitoring::Sinks& sinks;        // each one receives every step and evaluation
+  const std::atomic<bool>& stop_requested;  // may be set from a signal handler: save, then stop
+  PhaseTracker::Watchdog progress;          // receives the phase and the step of this rank; may be empty
+  const Clock& clock = real_clock();        // for intervals in minutes
+};
+
+}  // namespace dtrain::train

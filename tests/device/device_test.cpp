@@ -1,0 +1,58 @@
+#include "device/device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace dtrain::device {
+namespace {
+
+TEST(Device, IsTheCpuWhereTheConfigurationSaysSo) { EXPECT_EQ(choose({.type = "cpu"}, 3), at::Device(at::kCPU)); }
+
+TEST(Device, IsTheGpuOfTheRanksNumberOrTheCpuWithoutOne) {
+  if (gpu_count() == 0) {
+    EXPECT_EQ(choose({.type = "auto"}, 0), at::Device(at::kCPU));
+    try {
+      choose({.type = "cuda"}, 0);
+      ADD_FAILURE() << "a GPU that is not there was chosen";
+    } catch (const DeviceError& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("--device.type cpu"));
+    }
+    return;
+  }
+  EXPECT_EQ(choose({.type = "auto"}, 0), at::Device(at::kCUDA, 0));
+  EXPECT_EQ(choose({.type = "cuda"}, gpu_count()), at::Device(at::kCUDA, 0)) << "ranks share GPUs";
+}
+
+TEST(Device, TheCpuHasTheMachinesMemoryAndNoIdentity) {
+  const Properties cpu = properties(at::kCPU);
+  EXPECT_EQ(cpu.name, "CPU");
+  EXPECT_EQ(cpu.pci_bus_id, "");
+  EXPECT_EQ(cpu.uuid, "");
+  EXPECT_EQ(cpu.capability, 0);
+  EXPECT_GT(cpu.memory_bytes, 0);
+}
+
+TEST(Device, MemoryOfTheProcessGrowsWithATensor) {
+  const int64_t before = memory_used(at::kCPU);
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  const at::Tensor kept = at::ones({kBytes}, at::kByte);
+  EXPECT_GE(memory_used(at::kCPU), before + kBytes / 2);
+  EXPECT_LE(memory_used(at::kCPU), properties(at::kCPU).memory_bytes);
+  EXPECT_GE(memory_peak(at::kCPU), kBytes);
+}
+
+TEST(Device, AnUnknownGpuIsADeviceError) { EXPECT_THROW(properties({at::kCUDA, 100}), DeviceError); }
+
+TEST(Device, DeterminismSwitchesOffTheSearchForAlgorithms) {
+  set_determinism(/*deterministic=*/true, /*cudnn_benchmark=*/true);
+  EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
+  EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
+  set_determinism(/*deterministic=*/false, /*cudnn_benchmark=*/true);
+  EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
+  EXPECT_TRUE(at::globalContext().benchmarkCuDNN());
+}
+
+}  // namespace
+}  // namespace dtrain::device

@@ -1,0 +1,80 @@
+#include "train/phase_tracker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace dtrain::train {
+namespace {
+
+using monitoring::Phase;
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+// Records what the watchdog receives.
+class PhaseTrackerTest : public ::testing::Test {
+ protected:
+  std::vector<std::pair<std::string, int64_t>> places_;
+  PhaseTracker tracker_{at::kCPU, [this](const char* phase, int64_t step) { places_.emplace_back(phase, step); }};
+
+  double seconds(Phase phase) { return tracker_.clock().totals()[static_cast<size_t>(phase)]; }
+};
+
+TEST_F(PhaseTrackerTest, TellsTheWatchdogEachPhaseAndTheStep) {
+  tracker_.set_step(7);
+  tracker_.enter(Phase::kDataWait);
+  tracker_.enter(Phase::kForward);
+  tracker_.set_step(8);
+  tracker_.enter(Phase::kOptimizer);
+  EXPECT_THAT(places_, ElementsAre(Pair("data_wait", 7), Pair("forward", 7), Pair("optimizer", 8)));
+}
+
+// dist/stall_detector.cpp does not blame a rank in "all_reduce".
+TEST_F(PhaseTrackerTest, ARankThatWaitsForOthersIsInAllReduceWhateverItsPhase) {
+  tracker_.enter(Phase::kAllReduceWait);
+  tracker_.enter(Phase::kEval);
+  tracker_.wait_for_others();
+  tracker_.proceed();
+  EXPECT_THAT(places_, ElementsAre(Pair("all_reduce", 0), Pair("eval", 0), Pair("all_reduce", 0), Pair("eval", 0)));
+  EXPECT_EQ(tracker_.current(), Phase::kEval);
+}
+
+TEST_F(PhaseTrackerTest, BetweenPhasesThereIsNothingToProceedWith) {
+  tracker_.enter(Phase::kEval);
+  tracker_.leave();
+  tracker_.proceed();
+  EXPECT_EQ(tracker_.current(), Phase::kCount);
+  EXPECT_THAT(places_, ElementsAre(Pair("eval", 0)));
+}
+
+TEST_F(PhaseTrackerTest, WaitingForOthersCountsAsTimeOfThePhase) {
+  const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  tracker_.enter(Phase::kCheckpoint);
+  tracker_.wait_for_others();
+  wait();
+  tracker_.proceed();
+  tracker_.leave();
+  wait();
+  tracker_.enter(Phase::kForward);
+  wait();
+  tracker_.leave();
+  EXPECT_GE(seconds(Phase::kCheckpoint), 0.020);
+  EXPECT_GE(seconds(Phase::kForward), 0.020);
+  double sum = 0;
+  for (const double each : tracker_.clock().totals()) sum += each;
+  EXPECT_DOUBLE_EQ(sum, seconds(Phase::kCheckpoint) + seconds(Phase::kForward)) << "no phase runs after leave()";
+}
+
+TEST(PhaseTracker, NeedsNoWatchdog) {
+  PhaseTracker tracker(at::kCPU);
+  tracker.enter(Phase::kForward);
+  tracker.wait_for_others();
+  EXPECT_EQ(tracker.current(), Phase::kForward);
+}
+
+}  // namespace
+}  // namespace dtrain::train
