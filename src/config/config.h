@@ -7,31 +7,33 @@
 #include <cstdint>
 #include <string>
 
+#include "catalog/catalog.h"
+#include "config/choices.h"
 #include "config/interval.h"
 
 namespace dtrain::config {
 
-struct ModuleTask {              // of the task `module`: what the network's own code does not tell
-  std::string loss = "mse";      // mse | smooth_l1 | l1 | cross_entropy | bce_with_logits | nll
-  std::string inputs = "image";  // image | rows | rows+lengths: what its forward() is given
+struct ModuleTask {  // of the task `module`: what the network's own code does not tell
+  LossName loss = LossName::kMse;
+  ModuleInputs inputs = ModuleInputs::kImage;  // what its forward() receives
 };
 
 struct Run {
   std::string name;  // folder below `folder`; empty: task-date-time
   std::string folder = "runs";
   Interval log_every = {.steps = 10};  // between step lines
-  std::string progress = "auto";       // auto | bar | lines
-  std::string resume;                  // "" | auto | path of a checkpoint folder or of a run folder
+  Progress progress = Progress::kAuto;
+  std::string resume;  // "" | auto | path of a checkpoint folder or of a run folder
 };
 
 struct Data {
-  std::string file;                    // dtrain HDF5; empty with the quick start: generated
-  int64_t workers = 0;                 // reader threads per rank; 0: from the cores of this rank
-  int64_t prefetch = 4;                // micro-batches read ahead
-  double val_share = 0.1;              // of the training split, by group, where the file has no validation split
-  bool verify = false;                 // check every sample's checksum while reading
-  std::string on_bad_sample = "stop";  // stop | skip
-  bool skips_bad_samples() const { return on_bad_sample == "skip"; }
+  std::string file;        // dtrain HDF5; empty with the quick start: generated
+  int64_t workers = 0;     // reader threads per rank; 0: from the cores of this rank
+  int64_t prefetch = 4;    // micro-batches read ahead
+  double val_share = 0.1;  // of the training split, by group, where the file has no validation split
+  bool verify = false;     // check every sample's checksum while reading
+  OnBadSample on_bad_sample = OnBadSample::kStop;
+  bool skips_bad_samples() const { return on_bad_sample == OnBadSample::kSkip; }
   int64_t length_window = 32;  // samples of unequal length: sorted by length within so many global batches; 0: not
 };
 
@@ -47,9 +49,7 @@ struct Augment {            // training split only; all draws keyed by (seed, ep
 };
 
 struct Model {
-  // auto (the task's first) | headpose_cnn | simple_cnn | mobilenet_v2 | resnet18 | resnet50 | pointer_network |
-  // cnn_lstm | torchscript
-  std::string name = "auto";
+  catalog::NetworkId name = catalog::NetworkId::kAuto;
   int64_t image_size = 224;  // pixels, input of the network
   int64_t hidden = 256;      // units of each LSTM layer (pointer_network, cnn_lstm)
   double dropout = -1;       // -1: the network's own
@@ -66,7 +66,7 @@ struct Train {
   int64_t batch_size = 32;   // samples per rank and micro-step
   int64_t accumulate = 0;    // micro-steps per optimizer step; 0: derived from global_batch (1 if that is 0 too)
   int64_t global_batch = 0;  // samples per optimizer step; 0: batch_size × ranks × accumulate
-  std::string amp = "auto";  // auto | fp16 | bf16 | tf32 | fp32 (off = fp32); the tests also use fp64
+  AmpMode amp = AmpMode::kAuto;
   uint64_t seed = 1;
   bool deterministic = false;
   bool freeze_batch_norm = false;  // running statistics used and left as they are
@@ -82,7 +82,7 @@ struct Train {
 };
 
 struct Optimizer {
-  std::string name = "adamw";  // adamw | adam | sgd
+  OptimizerName name = OptimizerName::kAdamW;
   double lr = 1e-3;
   double weight_decay = 0.01;
   double momentum = 0.9;  // sgd
@@ -94,7 +94,7 @@ struct Optimizer {
 };
 
 struct Schedule {
-  std::string name = "cosine";   // constant | step | cosine | one_cycle | plateau
+  ScheduleName name = ScheduleName::kCosine;
   int64_t warmup_steps = 0;      // optimizer steps from 0 to lr, linear
   int64_t step_epochs = 30;      // step: epochs between drops
   double gamma = 0.1;            // step: factor of a drop
@@ -126,15 +126,15 @@ struct Checkpoint {
 };
 
 struct Dist {
-  std::string backend = "auto";  // auto | nccl | staged | mpi
-  double timeout = 300;          // seconds without progress of a rank before the job is ended
-  double bucket_mb = 25;         // MiB
-  double first_bucket_mb = 1;    // MiB
+  Backend backend = Backend::kAuto;
+  double timeout = 300;        // seconds without progress of a rank before the job is ended
+  double bucket_mb = 25;       // MiB
+  double first_bucket_mb = 1;  // MiB
 };
 
 struct Device {
-  std::string type = "auto";  // auto | cuda | cpu
-  int64_t threads = 0;        // CPU threads per rank; 0: cores it may use ÷ ranks on them
+  DeviceType type = DeviceType::kAuto;
+  int64_t threads = 0;  // CPU threads per rank; 0: cores it may use ÷ ranks on them
   bool cudnn_benchmark = true;
 };
 
@@ -147,7 +147,7 @@ struct Metrics {
 };
 
 struct Config {
-  std::string task = "headpose";
+  catalog::TaskId task{};  // the first of the table: headpose
   ModuleTask module;
   Run run;
   Data data;

@@ -1,16 +1,27 @@
 // What is read, and how it is changed on the way.
 
 #include "config/keys.h"
+#include "core/strings.h"
 
 namespace dtrain::config {
+namespace {
+
+std::string data_sets_in_words() {
+  std::vector<std::string> names = catalog::trainable_data_sets();
+  const std::string last = names.back();
+  names.pop_back();
+  return join(names, ", ") + " or " + last;
+}
+
+}  // namespace
 
 std::vector<Option> data_keys(Data& data) {
   return {
       {.path = "data.file",
        .alias = "dataset",
        .target = &data.file,
-       .text = "dtrain HDF5 file; empty: a generated set of the task. As --dataset also 300wlp, biwi, images, "
-               "pointer or sequence: data/NAME.h5"},
+       .text = str("dtrain HDF5 file; empty: a generated set of the task. As --dataset also ", data_sets_in_words(),
+                   ": data/NAME.h5")},
       {.path = "data.workers",
        .alias = "workers",
        .target = &data.workers,
@@ -29,8 +40,7 @@ std::vector<Option> data_keys(Data& data) {
       {.path = "data.verify", .target = &data.verify, .text = "check every sample's checksum while reading"},
       {.path = "data.on_bad_sample",
        .target = &data.on_bad_sample,
-       .text = "a sample that cannot be read: stop with its name, or leave it out and go on",
-       .allowed = {"stop", "skip"}},
+       .text = "a sample that cannot be read: stop with its name, or leave it out and go on"},
       {.path = "data.length_window",
        .target = &data.length_window,
        .text = "samples of unequal length: batches of like length, sorted within so many; 0: not sorted",

@@ -1,5 +1,6 @@
 #include "config/load.h"
 #include "config/table.h"
+#include "core/check.h"
 #include "core/strings.h"
 
 namespace dtrain::config {
@@ -43,6 +44,16 @@ std::vector<std::string> differences(const Config& saved, const Config& now) {
     lines.push_back(str(change.path, ": ", shown(change.before), " -> ", shown(change.after)));
   }
   return lines;
+}
+
+void set(Config& config, std::string_view path, std::string_view text) {
+  for (const Option& option : describe(config)) {
+    if (option.path != path) continue;
+    const std::string wrong = assign(option, text);
+    if (!wrong.empty()) throw ConfigError(str(path, ": ", wrong));
+    return;
+  }
+  DTRAIN_CHECK(false, "key ", path);
 }
 
 void copy_keys(const Config& from, Config& to, const std::vector<std::string>& paths) {

@@ -1,7 +1,6 @@
 #include "config/load.h"
 
 #include <algorithm>
-#include <map>
 
 #include "config/assembly.h"
 #include "config/flags.h"
@@ -15,20 +14,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What `dtrain convert NAME` makes and `--dataset NAME` trains on, and the embedded config of each.
-const std::map<std::string, std::string>& dataset_configs() {
-  static const std::map<std::string, std::string> configs{{"300wlp", "headpose_300wlp"},
-                                                          {"biwi", "headpose_biwi"},
-                                                          {"images", "classify"},
-                                                          {"pointer", "pointer"},
-                                                          {"sequence", "sequence"}};
-  return configs;
+// The data set that `--dataset NAME` trains on; nullptr: none of this name.
+const catalog::DataSet* known_data_set(std::string_view name) {
+  const catalog::DataSet* set = catalog::data_set_named(name);
+  return set == nullptr || set->config.empty() ? nullptr : set;
 }
 
-std::vector<std::string> datasets() {
-  std::vector<std::string> names;
-  for (const auto& [name, config] : dataset_configs()) names.push_back(name);
-  return names;
+// The embedded config of a run of this task without data.
+std::string quickstart_config(std::string_view task) {
+  const catalog::TaskId id = value_named<catalog::TaskId>(task).value_or(catalog::TaskId{});
+  const std::string& own = catalog::row(id).quickstart;
+  return own.empty() ? catalog::row(catalog::TaskId{}).quickstart : own;
 }
 
 std::string in_folder(const fs::path& folder, const std::string& file) {
@@ -65,20 +61,20 @@ void lay_embedded(Assembly& assembly, const std::string& name) {
   lay_yaml(assembly, embedded(name).value(), "configs/" + name + ".yaml (embedded)");
 }
 
-// --dataset: a known name, or a path. Returns the name, "" for a path.
-std::string resolve_dataset(Assembly& assembly, Flag& flag, const fs::path& folder) {
-  if (dataset_configs().contains(flag.value)) {
-    std::string name = std::exchange(flag.value, in_folder(folder, "data/" + flag.value + ".h5"));
-    return name;
+// --dataset: a known name, or a path. Returns nullptr for a path.
+const catalog::DataSet* resolve_dataset(Assembly& assembly, Flag& flag, const fs::path& folder) {
+  if (const catalog::DataSet* set = known_data_set(flag.value)) {
+    flag.value = in_folder(folder, "data/" + set->name + ".h5");
+    return set;
   }
   const bool like_a_path = flag.value.find_first_of("./") != std::string::npos || there(folder / flag.value);
   if (!like_a_path) {
-    const std::string near = flag.value.size() > 64 ? "" : nearest(flag.value, datasets());
-    assembly.add_problem(flag.spelling,
-                         str(in_quotes(flag.value), " is neither a known data set (", join(datasets(), ", "),
-                             ") nor a file", near.empty() ? "" : "; did you mean '" + near + "'?"));
+    const std::vector<std::string> known = catalog::trainable_data_sets();
+    const std::string near = flag.value.size() > 64 ? "" : nearest(flag.value, known);
+    assembly.add_problem(flag.spelling, str(in_quotes(flag.value), " is neither a known data set (", join(known, ", "),
+                                            ") nor a file", near.empty() ? "" : "; did you mean '" + near + "'?"));
   }
-  return "";
+  return nullptr;
 }
 
 }  // namespace
@@ -87,7 +83,8 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
   Assembly assembly;
   Config scratch;
   CommandLine line = split_command_line(arguments, describe(scratch), options.other_flags);
-  std::string dataset, task;
+  const catalog::DataSet* dataset = nullptr;
+  std::string task;
   bool names_data = false;
   for (Flag& flag : line.flags) {
     if (flag.spelling == "--dataset") dataset = resolve_dataset(assembly, flag, folder);
@@ -104,8 +101,8 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
   const std::string file = !line.config_file.empty()            ? line.config_file
                            : fs::exists(folder / "dtrain.yaml") ? "dtrain.yaml"
                                                                 : "";
-  if (!dataset.empty()) lay(dataset_configs().at(dataset));
-  if (file.empty() && !names_data) lay(embedded("quickstart_" + task) ? "quickstart_" + task : "quickstart");
+  if (dataset != nullptr) lay(dataset->config);
+  if (file.empty() && !names_data) lay(quickstart_config(task));
   if (!file.empty()) {
     if (const auto text = read_config(assembly, folder / file, file)) loaded.given = lay_yaml(assembly, *text, file);
     sources.insert(sources.begin(), file);
@@ -120,9 +117,10 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
 
   loaded.config = assembly.finish();
   loaded.source = sources.empty() ? "the defaults" : join(sources, " over ");
-  if (options.check_dataset && !dataset.empty() && !there(loaded.config.data.file)) {
-    throw DataError(str(loaded.config.data.file, " does not exist: make it with `dtrain convert ", dataset,
-                        dataset == "pointer" ? " FILE.npz`" : " DIR`"));
+  if (options.check_dataset && dataset != nullptr && !there(loaded.config.data.file)) {
+    const bool one_file = catalog::row(catalog::task_named(dataset->task)).sample == catalog::Sample::kSet;
+    throw DataError(str(loaded.config.data.file, " does not exist: make it with `dtrain convert ", dataset->name,
+                        one_file ? " FILE.npz`" : " DIR`"));
   }
   return loaded;
 }

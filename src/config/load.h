@@ -42,6 +42,7 @@ std::string reference_markdown();  // docs/configuration.md
 // A global batch of 0 in `now` means the saved one; `saved` is a resolved config.
 std::vector<std::string> fixed_differences(const Config& saved, const Config& now);
 std::vector<std::string> differences(const Config& saved, const Config& now);  // "train.epochs: 2 -> 4", all others
+void set(Config&, std::string_view path, std::string_view text);  // one key; ConfigError if it cannot have this value
 void copy_keys(const Config& from, Config& to, const std::vector<std::string>& paths);  // e.g. those given on a resume
 
 std::optional<std::string_view> embedded(std::string_view name);  // text of configs/NAME.yaml, built into the binary

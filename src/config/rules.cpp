@@ -34,31 +34,32 @@ std::vector<Problem> broken_rules(const Assembly& assembly) {
   must(!c.run.folder.empty(), {"run.folder"}, "run.folder: is empty; '.' is the present folder");
   must(c.run.resume != "auto" || !c.run.name.empty(), {"run.resume"},
        "run.resume: auto continues the run of a given name; give run.name (--name) too");
-  const std::vector<std::string>& networks = networks_of(c.task);
-  must(std::find(networks.begin(), networks.end(), network_of(c)) != networks.end(), {"model.name", "task.name"},
-       str("model.name: task ", c.task, " trains ", join(networks, ", "), ", not ", c.model.name));
-  must(c.task != "module" || !c.model.file.empty(), {"task.name"},
-       "model.file: task module needs the TorchScript file of the network");
+  const catalog::Task& task = catalog::row(c.task);
+  std::vector<std::string> networks;
+  for (const catalog::Network& network : task.networks) networks.emplace_back(network.name);
+  must(std::ranges::count(networks, name_of(network_of(c))) > 0, {"model.name", "task.name"},
+       str("model.name: task ", task.name, " trains ", join(networks, ", "), ", not ", c.model.name));
+  must(!task.network_from_file || !c.model.file.empty(), {"task.name"},
+       str("model.file: task ", task.name, " needs the TorchScript file of the network"));
   must(c.model.dropout >= 0 || c.model.dropout == -1, {"model.dropout"},
        str("model.dropout: ", c.model.dropout, " is neither a share in [0, 1) nor -1, the network's own"));
-  must(!c.model.checkpointing || (c.task != "pointer" && c.task != "sequence"), {"model.checkpointing", "task.name"},
-       str("model.checkpointing: is for convolutional networks of images; task ", c.task, " has none"));
-  must(c.train.class_weights == "none" || c.task == "classify", {"train.class_weights", "task.name"},
-       str("train.class_weights: is of task classify; task ", c.task, " does not weigh classes"));
-  must(c.train.label_smoothing == 0 || (c.task != "headpose" && c.task != "pointer"),
-       {"train.label_smoothing", "task.name"},
-       str("train.label_smoothing: is for classes, and task ", c.task, " has none"));
-  must(!c.optimizer.nesterov || (c.optimizer.name == "sgd" && c.optimizer.momentum > 0),
+  must(!c.model.checkpointing || task.sample == catalog::Sample::kPicture, {"model.checkpointing", "task.name"},
+       str("model.checkpointing: is for convolutional networks of images; task ", task.name, " has none"));
+  must(c.train.class_weights == "none" || task.class_weights, {"train.class_weights", "task.name"},
+       str("train.class_weights: is of task classify; task ", task.name, " does not weigh classes"));
+  must(c.train.label_smoothing == 0 || task.classes, {"train.label_smoothing", "task.name"},
+       str("train.label_smoothing: is for classes, and task ", task.name, " has none"));
+  must(!c.optimizer.nesterov || (c.optimizer.name == OptimizerName::kSgd && c.optimizer.momentum > 0),
        {"optimizer.nesterov", "optimizer.momentum", "optimizer.name"},
        str("optimizer.nesterov: needs optimizer.name sgd and optimizer.momentum above 0, not ", c.optimizer.name,
            " and ", c.optimizer.momentum));
   must(c.dist.first_bucket_mb <= c.dist.bucket_mb, {"dist.first_bucket_mb", "dist.bucket_mb"},
        str("dist.first_bucket_mb: ", c.dist.first_bucket_mb, " is more than dist.bucket_mb ", c.dist.bucket_mb));
-  must(c.dist.backend != "nccl" || c.device.type != "cpu", {"dist.backend", "device.type"},
+  must(c.dist.backend != Backend::kNccl || c.device.type != DeviceType::kCpu, {"dist.backend", "device.type"},
        "dist.backend: nccl needs GPUs, but device.type is cpu");
-  must(c.dist.backend != "mpi" || c.device.type != "cuda", {"dist.backend", "device.type"},
+  must(c.dist.backend != Backend::kMpi || c.device.type != DeviceType::kCuda, {"dist.backend", "device.type"},
        "dist.backend: mpi sends CPU tensors, but device.type is cuda; staged goes through the host");
-  must(c.train.amp != "tf32" || c.device.type != "cpu", {"train.amp", "device.type"},
+  must(c.train.amp != AmpMode::kTf32 || c.device.type != DeviceType::kCpu, {"train.amp", "device.type"},
        "train.amp: tf32 is a format of GPUs, but device.type is cpu");
   must(c.train.global_batch == 0 || c.train.accumulate <= c.train.global_batch,
        {"train.accumulate", "train.global_batch"},

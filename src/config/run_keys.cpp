@@ -17,8 +17,7 @@ std::vector<Option> run_keys(Run& run) {
        .unit = "500s steps, 2e epochs, 10m minutes"},
       {.path = "run.progress",
        .target = &run.progress,
-       .text = "progress bar or step lines; auto: a bar on a terminal, lines under mpirun",
-       .allowed = {"auto", "bar", "lines"}},
+       .text = "progress bar or step lines; auto: a bar on a terminal, lines under mpirun"},
       {.path = "run.resume",
        .alias = "resume",
        .target = &run.resume,
@@ -46,8 +45,7 @@ std::vector<Option> dist_keys(Dist& dist) {
   return {
       {.path = "dist.backend",
        .target = &dist.backend,
-       .text = "how gradients travel; auto: nccl with one GPU per rank, staged with shared GPUs, mpi on CPUs",
-       .allowed = {"auto", "nccl", "staged", "mpi"}},
+       .text = "how gradients travel; auto: nccl with one GPU per rank, staged with shared GPUs, mpi on CPUs"},
       {.path = "dist.timeout",
        .target = &dist.timeout,
        .text = "a rank without progress for so long ends the job",
@@ -68,10 +66,7 @@ std::vector<Option> dist_keys(Dist& dist) {
 
 std::vector<Option> device_keys(Device& device) {
   return {
-      {.path = "device.type",
-       .target = &device.type,
-       .text = "auto: GPUs when there are any",
-       .allowed = {"auto", "cuda", "cpu"}},
+      {.path = "device.type", .target = &device.type, .text = "auto: GPUs when there are any"},
       {.path = "device.threads",
        .target = &device.threads,
        .text = "CPU threads per rank; 0: cores it may use ÷ ranks on them",

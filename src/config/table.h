@@ -15,7 +15,31 @@
 
 namespace dtrain::config {
 
-using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, Interval*>;
+// A field that is one of a few names (choices.h), whatever its type.
+class Choice {
+ public:
+  template <NamedEnum E>
+  Choice(E* field)
+      : field_(field),
+        names_([] {
+          const auto& all = names_of(E{});
+          return std::vector<std::string>(all.begin(), all.end());
+        }),
+        read_([](const void* from) { return static_cast<size_t>(*static_cast<const E*>(from)); }),
+        write_([](void* to, size_t value) { *static_cast<E*>(to) = static_cast<E>(value); }) {}
+
+  std::vector<std::string> names() const { return names_(); }
+  std::string name() const { return names()[read_(field_)]; }
+  bool set(std::string_view name) const;  // false, and nothing changes, if no value has this name
+
+ private:
+  void* field_;
+  std::vector<std::string> (*names_)();
+  size_t (*read_)(const void*);
+  void (*write_)(void*, size_t);
+};
+
+using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, Interval*, Choice>;
 
 struct Option {
   std::string path = {};   // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
@@ -24,8 +48,7 @@ struct Option {
   std::string text;        // one line for people
   std::string unit = {};
   Range range = {};
-  std::vector<std::string> allowed = {};                           // the names that a text may be; empty: any text
-  std::vector<std::pair<std::string, std::string>> synonyms = {};  // name -> what it means
+  std::vector<std::pair<std::string, std::string>> synonyms = {};  // of a choice: name -> the name it stands for
   bool fixed = false;                                              // a resume may not change it
 
   std::string section() const { return path.substr(0, path.rfind('.')); }
@@ -46,7 +69,7 @@ std::string assign(const Option&, std::string_view text);
 std::string value_text(const Option&);  // the present value, such that assign() restores it bit by bit
 std::string value_kind(const Option&);  // "whole number", "number", "true | false", "interval", "text" or the names
 std::string range_text(const Option&);  // "1 or more", "above 0, up to 1"; "" if there is none
-bool is_text(const Option&);
+bool is_text(const Option&);            // free text or a name
 bool is_bool(const Option&);
 bool is_interval(const Option&);
 

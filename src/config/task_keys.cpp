@@ -7,33 +7,21 @@ namespace dtrain::config {
 std::vector<Option> task_keys(Config& config) {
   return {
       // The section's own name as alias: `task: headpose` and `--task headpose` are short for it.
-      {.path = "task.name",
-       .alias = "task",
-       .target = &config.task,
-       .text = "what is learned",
-       .allowed = {"headpose", "classify", "pointer", "sequence", "module"},
-       .fixed = true},
+      {.path = "task.name", .alias = "task", .target = &config.task, .text = "what is learned", .fixed = true},
       {.path = "task.loss",
        .target = &config.module.loss,
        .text = "module: the loss of your own network",
-       .allowed = {"mse", "smooth_l1", "l1", "cross_entropy", "bce_with_logits", "nll"},
        .fixed = true},
       {.path = "task.inputs",
        .target = &config.module.inputs,
        .text = "module: what forward() of your own network is given",
-       .allowed = {"image", "rows", "rows+lengths"},
        .fixed = true},
   };
 }
 
 std::vector<Option> model_keys(Model& model) {
   return {
-      {.path = "model.name",
-       .target = &model.name,
-       .text = "the network; auto: the task's own",
-       .allowed = {"auto", "headpose_cnn", "simple_cnn", "mobilenet_v2", "resnet18", "resnet50", "pointer_network",
-                   "cnn_lstm", "torchscript"},
-       .fixed = true},
+      {.path = "model.name", .target = &model.name, .text = "the network; auto: the task's own", .fixed = true},
       {.path = "model.image_size",
        .target = &model.image_size,
        .text = "side of the network's input",

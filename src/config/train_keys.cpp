@@ -37,7 +37,6 @@ std::vector<Option> train_keys(Train& train) {
        .alias = "amp",
        .target = &train.amp,
        .text = "precision of forward and backward; auto: bf16 or fp16 by GPU, fp32 on the CPU; off: fp32",
-       .allowed = {"auto", "fp16", "bf16", "tf32", "fp32", "fp64"},
        .synonyms = {{"off", "fp32"}}},
       {.path = "train.seed",
        .target = &train.seed,
@@ -91,11 +90,7 @@ std::vector<Option> train_keys(Train& train) {
 
 std::vector<Option> optimizer_keys(Optimizer& optimizer) {
   return {
-      {.path = "optimizer.name",
-       .target = &optimizer.name,
-       .text = "the update rule",
-       .allowed = {"adamw", "adam", "sgd"},
-       .fixed = true},
+      {.path = "optimizer.name", .target = &optimizer.name, .text = "the update rule", .fixed = true},
       {.path = "optimizer.lr",
        .alias = "lr",
        .target = &optimizer.lr,
@@ -135,10 +130,7 @@ std::vector<Option> optimizer_keys(Optimizer& optimizer) {
 
 std::vector<Option> schedule_keys(Schedule& schedule) {
   return {
-      {.path = "schedule.name",
-       .target = &schedule.name,
-       .text = "how the learning rate goes on after the warm-up",
-       .allowed = {"constant", "step", "cosine", "one_cycle", "plateau"}},
+      {.path = "schedule.name", .target = &schedule.name, .text = "how the learning rate goes on after the warm-up"},
       {.path = "schedule.warmup_steps",
        .target = &schedule.warmup_steps,
        .text = "linear rise from 0 to lr",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "config/load.h"
 #include "core/error.h"
 #include "core/number_text.h"
 #include "core/strings.h"
@@ -93,8 +94,8 @@ Metadata to_metadata(const DataFacts& facts) {
 
 config::Config config_of(const Metadata& metadata) {
   config::Config config;
-  config.task = required(metadata, "task");
-  config.model.name = required(metadata, "network");
+  config::set(config, "task.name", required(metadata, "task"));
+  config::set(config, "model.name", required(metadata, "network"));
   config.model.image_size = number(metadata, "image_size", config.model.image_size);
   config.model.hidden = number(metadata, "hidden", config.model.hidden);
   config.augment = {.hflip = false, .crop_scale = 1, .brightness = 0, .contrast = 0, .saturation = 0, .hue = 0};
@@ -102,9 +103,10 @@ config::Config config_of(const Metadata& metadata) {
   config.augment.noise = number(metadata, "noise", config.augment.noise);
   config.augment.mask_share = number(metadata, "mask_share", config.augment.mask_share);
   config.augment.mask_span = std::clamp<int64_t>(number(metadata, "mask_span", config.augment.mask_span), 1, 1 << 20);
-  if (config.task == "module") {
+  if (catalog::row(config.task).network_from_file) {
     config.model.file = required(metadata, "module_file");
-    config.module = {.loss = required(metadata, "loss"), .inputs = required(metadata, "inputs")};
+    config::set(config, "task.loss", required(metadata, "loss"));
+    config::set(config, "task.inputs", required(metadata, "inputs"));
   }
   return config;
 }

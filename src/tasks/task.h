@@ -108,8 +108,7 @@ class Task {
   virtual double lr_ratio(const std::string& /*parameter*/) const { return 1; }  // factor of optimizer.lr in this phase
 };
 
-std::unique_ptr<Task> make_task(const config::Config&, const DataFacts&);  // ConfigError for an unknown name
-std::vector<std::string> task_names();
+std::unique_ptr<Task> make_task(const config::Config&, const DataFacts&);
 
 // The configuration that makes the task of a checkpoint again, for eval, predict and export: task, model.*, and no
 // augmentation. CheckpointError when the metadata do not say enough.

@@ -24,7 +24,7 @@ bool MetricWatch::update(double value, int64_t step, bool higher_is_better, doub
 }
 
 void Plateau::update(double value, bool higher_is_better, const config::Schedule& schedule) {
-  if (schedule.name != "plateau") return;
+  if (schedule.name != config::ScheduleName::kPlateau) return;
   const double margin = best * schedule.threshold;  // negative metrics: as torch, which multiplies too
   if (is_better(value, best, higher_is_better, margin)) {
     best = value;

@@ -146,7 +146,7 @@ void Trainer::resume(const checkpoint::Snapshot& snapshot) {
 
 // What evaluations decided so far, as far as it is about the metric and the schedule of now.
 void Trainer::resume_watch(const TrainingState& state) {
-  if (parts_.config.schedule.name == "plateau") plateau_ = state.plateau;
+  if (parts_.config.schedule.name == config::ScheduleName::kPlateau) plateau_ = state.plateau;
   if (state.metric == watched_.name) {
     watch_ = state.watch;
     return;

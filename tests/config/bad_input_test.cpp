@@ -78,6 +78,13 @@ TEST(BadYaml, EachMistakeHasItsLine) {
        "c.yaml:1:19: optimizer.name: 'adamv' is not one of adamw, adam, sgd; did you mean 'adamw'?"},
       {"optimizer: {name: AdamW}",
        "c.yaml:1:19: optimizer.name: 'AdamW' is not one of adamw, adam, sgd; did you mean 'adamw'?"},
+      {"schedule: {name: sawtooth}",
+       "c.yaml:1:18: schedule.name: 'sawtooth' is not one of constant, step, cosine, one_cycle, plateau"},
+      {"dist: {backend: gloo}", "c.yaml:1:17: dist.backend: 'gloo' is not one of auto, nccl, staged, mpi"},
+      {"train: {amp: fp8}",
+       "c.yaml:1:14: train.amp: 'fp8' is not one of auto, fp16, bf16, tf32, fp32, fp64; did you mean 'fp16'?"},
+      {"task: {loss: hinge}",
+       "c.yaml:1:14: task.loss: 'hinge' is not one of mse, smooth_l1, l1, cross_entropy, bce_with_logits, nll"},
       {"model: {name: vgg16}",
        "c.yaml:1:15: model.name: 'vgg16' is not one of auto, headpose_cnn, simple_cnn, mobilenet_v2, resnet18, "
        "resnet50, pointer_network, cnn_lstm, torchscript"},

@@ -26,8 +26,8 @@ std::string other_value(const Option& option) {
   if (option.path == "model.name") return "resnet50";
   if (is_bool(option)) return value_text(option) == "true" ? "false" : "true";
   if (is_text(option)) {
-    if (option.allowed.empty()) return "some-text";
-    return option.allowed.back();
+    const auto* choice = std::get_if<Choice>(&option.target);
+    return choice == nullptr ? "some-text" : choice->names().back();
   }
   if (is_interval(option)) return "7s,0.25m";
   const bool whole = !std::holds_alternative<double*>(option.target);

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 config::Config small() {
   config::Config config;
-  config.task = "classify";
+  config.task = catalog::task_named("classify");
   config.model.image_size = 32;
   config.model.dropout = 0;
   return config;

@@ -100,7 +100,7 @@ inline Example example_for(const config::Config& config, int64_t samples = 12) {
   std::string refusals;
   for (const auto& [input, target] : {std::pair{image, numbers}, {image, label}, {rows, order}, {rows, label}}) {
     Example example;
-    example.store = std::make_unique<ExampleStore>(config.task, input, target, samples);
+    example.store = std::make_unique<ExampleStore>(str(config.task), input, target, samples);
     example.ids.resize(static_cast<size_t>(samples));
     std::iota(example.ids.begin(), example.ids.end(), 0);
     example.facts = facts_of(*example.store, example.ids);
@@ -111,7 +111,7 @@ inline Example example_for(const config::Config& config, int64_t samples = 12) {
       refusals += str("\n  ", refusal.what());
     }
   }
-  throw Error("task " + config.task + " takes none of the examples:" + refusals);
+  throw Error(str("task ", config.task, " takes none of the examples:", refusals));
 }
 
 }  // namespace dtrain::tasks

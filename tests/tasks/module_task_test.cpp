@@ -75,7 +75,7 @@ TEST_F(ModuleTest, ConstantTensorsAreSaidAndRefusedWhereTheyWouldStayBehind) {
 
 TEST_F(ModuleTest, TheEvaluatedLossIsWithoutSmoothing) {
   config::Config config;
-  config.task = "module";
+  config.task = catalog::task_named("module");
   config.model.file = saved("").string();
   config.module = {.loss = "cross_entropy", .inputs = "rows"};
   data::Batch batch;

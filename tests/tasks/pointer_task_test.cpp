@@ -50,7 +50,7 @@ class SetStore : public data::Store {
 
 config::Config small() {
   config::Config config;
-  config.task = "pointer";
+  config.task = catalog::task_named("pointer");
   config.model.hidden = 16;
   config.model.dropout = 0;
   return config;

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 config::Config small() {
   config::Config config;
-  config.task = "sequence";
+  config.task = catalog::task_named("sequence");
   config.model.hidden = 16;
   config.model.dropout = 0;
   config.sequence = {.encoder_epochs = 2, .classifier_epochs = 3, .iterations = 2, .encoder_lr_ratio = 0.5};

@@ -45,11 +45,11 @@ class ClassifyTask : public Task {
     const std::vector<double> weights = class_weights(config.train.class_weights, facts.classes, facts.class_counts);
     mean_weight_ = mean_weight(weights, facts.class_counts);
     if (config.train.class_weights != "none") class_weights_ = at::tensor(weights, at::kDouble);
-    network_ = models::make_network(config::network_of(config), {.outputs = classes_,
-                                                                 .dropout = config::dropout_of(config),
-                                                                 .seed = config.train.seed,
-                                                                 .image_size = config.model.image_size,
-                                                                 .checkpointing = config.model.checkpointing});
+    network_ = models::make_network(str(config::network_of(config)), {.outputs = classes_,
+                                                                      .dropout = config::dropout_of(config),
+                                                                      .seed = config.train.seed,
+                                                                      .image_size = config.model.image_size,
+                                                                      .checkpointing = config.model.checkpointing});
     spec_.image_size = config.model.image_size;
     spec_.classes = classes_;
     spec_.hflip = config.augment.hflip;
@@ -146,7 +146,7 @@ class ClassifyTask : public Task {
   Metadata metadata() const override {
     Metadata metadata = to_metadata(facts_);
     metadata.merge(Metadata{{"task", "classify"},
-                            {"network", config::network_of(config_)},
+                            {"network", str(config::network_of(config_))},
                             {"image_size", str(spec_.image_size)},
                             {"outputs", "logits"},
                             {"mean", str(spec_.mean[0], ",", spec_.mean[1], ",", spec_.mean[2])},

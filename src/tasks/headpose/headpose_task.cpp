@@ -23,11 +23,11 @@ class HeadposeTask : public Task {
  public:
   explicit HeadposeTask(const config::Config& config)
       : config_(config),
-        network_(models::make_network(config::network_of(config), {.outputs = 3,
-                                                                   .dropout = config::dropout_of(config),
-                                                                   .seed = config.train.seed,
-                                                                   .image_size = config.model.image_size,
-                                                                   .checkpointing = config.model.checkpointing})) {
+        network_(models::make_network(str(config::network_of(config)), {.outputs = 3,
+                                                                        .dropout = config::dropout_of(config),
+                                                                        .seed = config.train.seed,
+                                                                        .image_size = config.model.image_size,
+                                                                        .checkpointing = config.model.checkpointing})) {
     spec_.image_size = config.model.image_size;
     spec_.target_limit = kLargestAngle;
     spec_.target_names.assign(std::begin(kAngles), std::end(kAngles));
@@ -114,7 +114,7 @@ class HeadposeTask : public Task {
 
   Metadata metadata() const override {
     return {{"task", "headpose"},
-            {"network", config::network_of(config_)},
+            {"network", str(config::network_of(config_))},
             {"image_size", str(spec_.image_size)},
             {"outputs", "yaw,pitch,roll"},
             {"angle_scale", fixed(kAngleScale, 1)},

@@ -15,11 +15,12 @@ namespace dtrain::tasks {
 
 class ModuleLoss {
  public:
-  explicit ModuleLoss(std::string name, double label_smoothing = 0);  // ConfigError: unknown; smoothing of another loss
+  // ConfigError: label smoothing of another loss than cross_entropy.
+  explicit ModuleLoss(config::LossName, double label_smoothing = 0);
 
-  const std::string& name() const { return name_; }
-  bool classifies() const { return name_ == "cross_entropy" || name_ == "nll"; }
-  bool binary() const { return name_ == "bce_with_logits"; }
+  config::LossName name() const { return name_; }
+  bool classifies() const { return name_ == config::LossName::kCrossEntropy || name_ == config::LossName::kNll; }
+  bool binary() const { return name_ == config::LossName::kBceWithLogits; }
 
   // Why output and targets do not fit, as a sentence; "": they do.
   std::string mismatch(const at::Tensor& output, const at::Tensor& targets) const;
@@ -31,7 +32,7 @@ class ModuleLoss {
   MetricSpec metric() const;
 
  private:
-  std::string name_;
+  config::LossName name_;
   double label_smoothing_;
 };
 

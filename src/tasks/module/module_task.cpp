@@ -105,7 +105,8 @@ class ModuleTask : public Task {
 
   std::vector<Row> predict(const data::Batch& batch) override {
     at::Tensor output = forward(batch).to(at::kDouble);
-    if (loss_.classifies()) return class_rows(loss_.name() == "nll" ? output.exp() : output.softmax(1));
+    if (loss_.classifies())
+      return class_rows(loss_.name() == config::LossName::kNll ? output.exp() : output.softmax(1));
     if (loss_.binary()) output = output.sigmoid();
     std::vector<Row> rows;
     for (const std::vector<double>& elements : per_sample<double>(output)) rows.push_back({one_or_all(elements)});
@@ -118,8 +119,8 @@ class ModuleTask : public Task {
                      {"network", "torchscript"},
                      {"module_file", config_.model.file},
                      {"module_sha256", sha256_},
-                     {"loss", loss_.name()},
-                     {"inputs", config_.module.inputs}});
+                     {"loss", str(loss_.name())},
+                     {"inputs", str(config_.module.inputs)}});
     if (images()) {
       metadata.insert({{"image_size", str(spec_.image_size)},
                        {"mean", str(spec_.mean[0], ",", spec_.mean[1], ",", spec_.mean[2])},
@@ -129,19 +130,22 @@ class ModuleTask : public Task {
   }
 
  private:
-  bool images() const { return config_.module.inputs == "image"; }
+  bool images() const { return config_.module.inputs == config::ModuleInputs::kImage; }
+
+  bool takes_lengths() const { return config_.module.inputs == config::ModuleInputs::kRowsAndLengths; }
 
   at::Tensor forward(const data::Batch& batch) {
-    if (config_.module.inputs == "rows+lengths") return network_->forward({batch.inputs, batch.lengths});
+    if (takes_lengths()) return network_->forward({batch.inputs, batch.lengths});
     return network_->forward({batch.inputs});
   }
 
   Trial trial_on(const data::Schema& schema) const {
     constexpr int64_t kRows = 12;
     Trial trial{.input = schema.input.shape,
-                .lengths = config_.module.inputs == "rows+lengths",
+                .lengths = takes_lengths(),
                 .target = schema.target,
-                .device = config_.device.type != "cpu" && torch::cuda::is_available() ? at::kCUDA : at::kCPU};
+                .device = config_.device.type != config::DeviceType::kCpu && torch::cuda::is_available() ? at::kCUDA
+                                                                                                         : at::kCPU};
     if (images()) trial.input = {3, spec_.image_size, spec_.image_size};
     if (schema.input.variable()) trial.input.front() = facts_.longest > 0 ? std::min(facts_.longest, kRows) : kRows;
     return trial;

@@ -107,7 +107,7 @@ class PointerTask : public Task {
   Metadata metadata() const override {
     Metadata metadata = to_metadata(facts_);
     metadata.insert({{"task", "pointer"},
-                     {"network", config::network_of(config_)},
+                     {"network", dtrain::str(config::network_of(config_))},
                      {"hidden", dtrain::str(config_.model.hidden)},
                      {"outputs", "order"}});
     return metadata;

@@ -127,7 +127,7 @@ class SequenceTask : public Task {
   Metadata metadata() const override {
     Metadata metadata = to_metadata(facts_);
     metadata.insert({{"task", kTask},
-                     {"network", config::network_of(config_)},
+                     {"network", str(config::network_of(config_))},
                      {"hidden", str(config_.model.hidden)},
                      {"noise", shortest(config_.augment.noise)},
                      {"mask_share", shortest(config_.augment.mask_share)},
