@@ -1,4 +1,4 @@
-// What a task knows of its data, and how a checkpoint keeps it.
+#include "tasks/facts.h"
 
 #include <algorithm>
 #include <type_traits>
@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/number_text.h"
 #include "core/strings.h"
-#include "tasks/task.h"
 
 namespace dtrain::tasks {
 namespace {

@@ -281,10 +281,9 @@ bool Trainer::logs(int64_t step) const {
 
 tasks::MetricSpec watched_metric(const tasks::Task& task, const std::string& name) {
   const std::vector<tasks::MetricSpec> metrics = task.metrics();
-  if (name.empty()) return metrics.at(1);
   std::vector<std::string> names;
   for (const tasks::MetricSpec& metric : metrics) {
-    if (metric.name == name) return metric;
+    if (name.empty() ? metric.primary : metric.name == name) return metric;
     names.push_back(metric.name);
   }
   throw ConfigError(str("train.metric: '", name, "' is none of this task's metrics: ", join(names, ", ")));

@@ -137,11 +137,11 @@ monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, c
 
 bool Trainer::begins_phase() const {
   return step_ > 0 && step_ % parts_.batches.steps_per_epoch == 0 &&
-         parts_.task.phase(epoch_of(step_)) != parts_.task.phase(epoch_of(step_ - 1));
+         parts_.task.phase(epoch_of(step_)).name != parts_.task.phase(epoch_of(step_ - 1)).name;
 }
 
 void Trainer::watch(double value) {
-  if (!parts_.task.trains(watched_.name)) return;  // it moves by chance: no best, no early stop, no smaller rate
+  if (!phases_.current().moves(watched_.name)) return;  // it moves by chance: no best, no early stop, no smaller rate
   plateau_.update(value, watched_.higher_is_better, parts_.config.schedule);
   const bool best = watch_.update(value, step_, watched_.higher_is_better, parts_.config.train.min_delta);
   if (best && parts_.config.checkpoint.keep_best) {

@@ -112,8 +112,7 @@ const at::Tensor kConfusion = at::tensor({3., 1., 0., 0., 0., 4., 0., 0., 1., 1.
 TEST(Classify, FiguresAreThoseOfTheConfusionMatrix) {
   const auto task = make_task(small(), facts({"a", "b", "c", "d"}));
   const at::Tensor ten = at::full({}, 10.0, at::kDouble);
-  const Summary summary =
-      task->summarise({{"samples", ten}, {"loss", ten * 2}, {"confusion", kConfusion.to(at::kDouble)}});
+  const Summary summary = task->summarise({{"samples", ten}, {"loss", ten * 2}, {"hits", kConfusion.to(at::kDouble)}});
   std::map<std::string, double> metrics(summary.metrics.begin(), summary.metrics.end());
   EXPECT_FALSE(metrics.contains("top5"));
   EXPECT_DOUBLE_EQ(metrics["loss"], 2);

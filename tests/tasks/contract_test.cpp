@@ -57,9 +57,9 @@ class EveryTask : public ::testing::TestWithParam<std::string> {
 
   // Each phase of a run, once, entered.
   void in_each_phase(const std::function<void()>& body) {
-    for (const std::string& phase : train::phases_of(*task, config.train.epochs)) {
-      SCOPED_TRACE("phase " + phase);
-      task->enter_phase(phase);
+    for (const Phase& phase : train::phases_of(*task, config.train.epochs)) {
+      SCOPED_TRACE("phase " + phase.name);
+      task->enter(phase);
       task->model().train();
       body();
     }
@@ -134,6 +134,7 @@ TEST_P(EveryTask, SummarisesTheMetricsItNames) {
   const std::vector<MetricSpec> specs = task->metrics();
   ASSERT_GE(specs.size(), 2u) << "the loss and the primary metric";
   EXPECT_EQ(specs[0].name, "loss");
+  EXPECT_EQ(std::ranges::count(specs, true, &MetricSpec::primary), 1);
   ASSERT_EQ(summary.metrics.size(), specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
     EXPECT_EQ(summary.metrics[i].first, specs[i].name);

@@ -109,6 +109,12 @@ class SequenceTaskTest : public ::testing::Test {
     }
     return "";
   }
+  static Phase phase_named(const Task& task, const std::string& name) {
+    for (int64_t epoch = 0; epoch < 100; ++epoch) {
+      if (task.phase(epoch).name == name) return task.phase(epoch);
+    }
+    throw Error("no phase " + name);
+  }
   static std::string refusal_of_epochs(const Task& task, int64_t epochs) {
     try {
       task.check_epochs(epochs, /*by_max_steps=*/false);
@@ -160,21 +166,21 @@ TEST_F(SequenceTaskTest, RefusesOtherTasksAndFields) {
 
 TEST_F(SequenceTaskTest, EachPhaseTrainsItsPart) {
   const auto trained = [&](Task& task, const std::string& phase, const std::string& parameter) {
-    task.enter_phase(phase);
+    task.enter(phase_named(task, phase));
     return task.model().named_parameters()[parameter].requires_grad();
   };
   const auto task = make_task(small(), facts_of(store, ids));
-  EXPECT_EQ(task->phase(0), "encoder");
-  EXPECT_EQ(task->phase(2), "classifier");
+  EXPECT_EQ(task->phase(0).name, "encoder");
+  EXPECT_EQ(task->phase(2).name, "classifier");
   EXPECT_TRUE(trained(*task, "encoder", "conv1.weight"));
   EXPECT_TRUE(trained(*task, "encoder", "reconstruct.weight"));
   EXPECT_FALSE(trained(*task, "encoder", "fc.weight"));
-  EXPECT_EQ(task->lr_ratio("conv1.weight"), 1);
+  EXPECT_EQ(task->phase(0).lr_ratio("conv1.weight"), 1);
   EXPECT_TRUE(trained(*task, "classifier", "conv1.weight"));
   EXPECT_FALSE(trained(*task, "classifier", "reconstruct.weight"));
   EXPECT_TRUE(trained(*task, "classifier", "fc.weight"));
-  EXPECT_EQ(task->lr_ratio("lstm.weight_hh_l1"), 0.5);
-  EXPECT_EQ(task->lr_ratio("fc.weight"), 1);
+  EXPECT_EQ(task->phase(2).lr_ratio("lstm.weight_hh_l1"), 0.5);
+  EXPECT_EQ(task->phase(2).lr_ratio("fc.weight"), 1);
 
   config::Config frozen = small();
   frozen.sequence.encoder_lr_ratio = 0;
@@ -191,7 +197,7 @@ TEST_F(SequenceTaskTest, TheEncodersStatisticsGoOnWhenItsPhaseComesAgain) {
   const auto batches = [&] { return task->model().named_buffers()["bn1.num_batches_tracked"].item<int64_t>(); };
   std::vector<int64_t> seen;
   for (const char* phase : {"encoder", "classifier", "encoder"}) {
-    task->enter_phase(phase);
+    task->enter(phase_named(*task, phase));
     models::freeze(task->model(), {"fc.bias"});
     task->model().train();
     task->loss(batch(*task));
@@ -203,9 +209,10 @@ TEST_F(SequenceTaskTest, TheEncodersStatisticsGoOnWhenItsPhaseComesAgain) {
 TEST_F(SequenceTaskTest, AMetricIsMovedByThePhaseThatTrainsIt) {
   const auto task = make_task(small(), facts_of(store, ids));
   for (const bool encoder : {true, false}) {
-    task->enter_phase(encoder ? "encoder" : "classifier");
-    EXPECT_EQ(task->trains("reconstruction_mse"), encoder);
-    for (const char* metric : {"loss", "accuracy", "macro_f1"}) EXPECT_EQ(task->trains(metric), !encoder);
+    const Phase phase = phase_named(*task, encoder ? "encoder" : "classifier");
+    for (const MetricSpec& metric : task->metrics()) {
+      EXPECT_EQ(phase.moves(metric.name), encoder == (metric.name == "reconstruction_mse")) << metric.name;
+    }
   }
 }
 
@@ -238,7 +245,7 @@ TEST_F(SequenceTaskTest, TheEncodersWeightIsTheNumberOfHiddenElements) {
   config::Config config = small();
   config.augment.mask_share = 1;
   const auto task = make_task(config, facts_of(store, ids));
-  task->enter_phase("encoder");
+  task->enter(phase_named(*task, "encoder"));
   const data::Batch all = batch(*task);
   EXPECT_EQ(task->loss(all).weight.item<double>(), static_cast<double>(all.rows * 8));
   EXPECT_NEAR(task->planned_weight(6), static_cast<double>(all.rows * 8), 1e-6 * static_cast<double>(all.rows * 8));
@@ -252,8 +259,8 @@ TEST_F(SequenceTaskTest, TheEvaluatedLossIsWithoutSmoothing) {
     task->model().eval();
     const at::NoGradGuard no_grad;
     const auto counted = task->count(batch(*task));
-    task->enter_phase("classifier");
-    return std::pair(task->loss(batch(*task)).sum.item<double>(), counted.sums[0].second.item<double>());
+    task->enter(phase_named(*task, "classifier"));
+    return std::pair(task->loss(batch(*task)).sum.item<double>(), number_of(counted.sums, "loss"));
   };
   const auto [plain_trained, plain] = loss(0);
   const auto [smoothed_trained, smoothed] = loss(0.3);
@@ -267,7 +274,7 @@ TEST_F(SequenceTaskTest, NoiseFollowsEpochAndSeed) {
     config::Config config = small();
     config.train.seed = 1;  // of the weights
     const auto task = make_task(config, facts_of(store, ids));
-    task->enter_phase("encoder");
+    task->enter(phase_named(*task, "encoder"));
     data::Batch all = batch(*task);
     all.epoch = epoch;
     config.train.seed = seed;
@@ -275,7 +282,7 @@ TEST_F(SequenceTaskTest, NoiseFollowsEpochAndSeed) {
     const at::NoGradGuard no_grad;
     for (auto& item : other->model().named_parameters())
       item.value().copy_(task->model().named_parameters()[item.key()]);
-    other->enter_phase("encoder");
+    other->enter(phase_named(*other, "encoder"));
     return other->loss(all).sum.item<double>();
   };
   EXPECT_EQ(loss(1, 0), loss(1, 0));

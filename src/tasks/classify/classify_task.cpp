@@ -7,11 +7,10 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/network.h"
-#include "tasks/class_check.h"
 #include "tasks/classify/class_weights.h"
 #include "tasks/confusion.h"
+#include "tasks/samples.h"
 #include "tasks/task.h"
-#include "tasks/wide.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -50,15 +49,8 @@ class ClassifyTask : public Task {
                                                                       .seed = config.train.seed,
                                                                       .image_size = config.model.image_size,
                                                                       .checkpointing = config.model.checkpointing});
-    spec_.image_size = config.model.image_size;
+    spec_ = image_samples(config);
     spec_.classes = classes_;
-    spec_.hflip = config.augment.hflip;
-    spec_.crop_scale = static_cast<float>(config.augment.crop_scale);
-    spec_.crop_ratio = static_cast<float>(config.augment.crop_ratio);
-    spec_.brightness = static_cast<float>(config.augment.brightness);
-    spec_.contrast = static_cast<float>(config.augment.contrast);
-    spec_.saturation = static_cast<float>(config.augment.saturation);
-    spec_.hue = static_cast<float>(config.augment.hue);
     if (facts.stored_size > config.model.image_size) spec_.centre_share = kCentreShare;
   }
 
@@ -68,9 +60,7 @@ class ClassifyTask : public Task {
   void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
     const std::string file = store.path().string();
-    if (schema.task != "classify") {
-      throw DataError(str(file, " holds samples of task '", schema.task, "', not classify"));
-    }
+    check_task(store, "classify");
     if (schema.target != data::Field{data::Element::kInt64, {}} || schema.input.element != data::Element::kUint8) {
       throw DataError(str(file, ": classify needs /inputs uint8 [N, H, W, 3] and /targets int64 [N]"));
     }
@@ -82,9 +72,9 @@ class ClassifyTask : public Task {
     const at::Tensor& weights = weights_for(output);
     const at::Tensor each = at::cross_entropy_loss(output, batch.targets, weights, at::Reduction::None,
                                                    /*ignore_index=*/-100, config_.train.label_smoothing);
-    const at::Tensor weight = weights.defined() ? weights.index_select(0, batch.targets).sum()
-                                                : at::full({}, batch.samples(), output.options().requires_grad(false));
-    return {each.sum(), weight, each.detach()};
+    Loss loss = sample_loss(each);
+    if (weights.defined()) loss.weight = weights.index_select(0, batch.targets).sum();
+    return loss;
   }
 
   double planned_weight(int64_t samples) const override { return mean_weight_ * static_cast<double>(samples); }
@@ -106,12 +96,12 @@ class ClassifyTask : public Task {
   }
 
   Summary summarise(const Counts& totals) const override {
-    const double samples = totals[0].second.item<double>();
-    const at::Tensor& counts = totals[2].second;
+    const double samples = number_of(totals, "samples");
+    const at::Tensor& counts = count_of(totals, "hits");
     Table by_class = class_table(counts, facts_.classes);
     Summary summary;
-    summary.metrics = {{"loss", totals[1].second.item<double>() / samples}, {"top1", accuracy(counts)}};
-    if (has_top5()) summary.metrics.emplace_back("top5", totals[3].second.item<double>() / samples);
+    summary.metrics = {{"loss", number_of(totals, "loss") / samples}, {"top1", accuracy(counts)}};
+    if (has_top5()) summary.metrics.emplace_back("top5", number_of(totals, "top5") / samples);
     for (size_t i = 0; i < std::size(kMacro); ++i) summary.metrics.emplace_back(kMacro[i], macro_average(by_class, i));
     summary.tables.push_back(std::move(by_class));
     if (is_confusion(counts)) summary.tables.push_back(confusion_table(counts, facts_.classes));
@@ -119,7 +109,7 @@ class ClassifyTask : public Task {
   }
 
   std::vector<MetricSpec> metrics() const override {
-    std::vector<MetricSpec> specs = {{"loss"}, share_metric("top1")};
+    std::vector<MetricSpec> specs = {{"loss"}, primary(share_metric("top1"))};
     if (has_top5()) specs.push_back(share_metric("top5"));
     for (const char* name : kMacro) specs.push_back(share_metric(name));
     return specs;
@@ -145,12 +135,9 @@ class ClassifyTask : public Task {
 
   Metadata metadata() const override {
     Metadata metadata = to_metadata(facts_);
-    metadata.merge(Metadata{{"task", "classify"},
-                            {"network", str(config::network_of(config_))},
-                            {"image_size", str(spec_.image_size)},
-                            {"outputs", "logits"},
-                            {"mean", str(spec_.mean[0], ",", spec_.mean[1], ",", spec_.mean[2])},
-                            {"std", str(spec_.std[0], ",", spec_.std[1], ",", spec_.std[2])}});
+    metadata.merge(
+        Metadata{{"task", "classify"}, {"network", str(config::network_of(config_))}, {"outputs", "logits"}});
+    metadata.merge(image_metadata(spec_));
     return metadata;
   }
 
@@ -163,7 +150,9 @@ class ClassifyTask : public Task {
 
   bool has_top5() const { return classes_ > kTop; }  // of five classes it would be 1 always
 
-  at::Tensor logits(const data::Batch& batch) { return wide(network_->forward(batch.inputs)); }  // [B, classes]
+  at::Tensor logits(const data::Batch& batch) {
+    return at_least_float32(network_->forward(batch.inputs));
+  }  // [B, classes]
 
   config::Config config_;
   DataFacts facts_;

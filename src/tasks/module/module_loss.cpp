@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "tasks/wide.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -57,7 +56,7 @@ std::string ModuleLoss::mismatch(const at::Tensor& output, const at::Tensor& tar
 }
 
 Loss ModuleLoss::operator()(const at::Tensor& output, const at::Tensor& targets) const {
-  const at::Tensor logits = wide(output);
+  const at::Tensor logits = at_least_float32(output);
   const auto options = logits.options().requires_grad(false);
   at::Tensor per_sample, weight;
   if (classifies()) {

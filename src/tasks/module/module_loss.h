@@ -9,7 +9,9 @@
 
 #include <string>
 
-#include "tasks/task.h"
+#include "config/config.h"
+#include "tasks/loss.h"
+#include "tasks/metrics.h"
 
 namespace dtrain::tasks {
 

@@ -8,6 +8,8 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "tasks/module/contract.h"
+#include "tasks/samples.h"
+#include "tasks/task.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -27,17 +29,9 @@ class ModuleTask : public Task {
     }
     network_ = std::make_shared<ScriptNetwork>(config.model.file);
     sha256_ = sha256_hex_of_file(config.model.file);
-    const config::Augment& augment = config.augment;
-    spec_.kind = images() ? data::SampleSpec::Kind::kImage : data::SampleSpec::Kind::kRows;
-    spec_.image_size = config.model.image_size;
-    spec_.hflip = augment.hflip && (loss_.classifies() || loss_.binary());  // who knows what it does to a number
-    spec_.crop_scale = static_cast<float>(augment.crop_scale);
-    spec_.crop_ratio = static_cast<float>(augment.crop_ratio);
-    spec_.brightness = static_cast<float>(augment.brightness);
-    spec_.contrast = static_cast<float>(augment.contrast);
-    spec_.saturation = static_cast<float>(augment.saturation);
-    spec_.hue = static_cast<float>(augment.hue);
-    spec_.length_window = images() ? 0 : config.data.length_window;
+    spec_ = images() ? image_samples(config) : row_samples(config);
+    // Only a class is known to be the same in a mirror image.
+    spec_.hflip = spec_.hflip && (loss_.classifies() || loss_.binary());
   }
 
   torch::nn::Module& model() override { return *network_; }
@@ -68,14 +62,6 @@ class ModuleTask : public Task {
     spec_.classes = store.schema().target.variable() ? 0 : contract.classes;
   }
 
-  void enter_phase(const std::string&) override {
-    const std::vector<std::string> random = random_operations(*network_);
-    if (random.empty() || said_) return;
-    said_ = true;
-    log::info(str(config_.model.file, " draws its own random numbers (", join(random, ", "),
-                  "): unlike with the built-in networks, another number of ranks gives other ones"));
-  }
-
   Loss loss(const data::Batch& batch) override { return loss_(forward(batch), batch.targets); }
 
   double planned_weight(int64_t samples) const override { return static_cast<double>(samples); }
@@ -90,13 +76,12 @@ class ModuleTask : public Task {
   }
 
   Summary summarise(const Counts& totals) const override {
-    const double weight = totals[0].second.item<double>();
-    return {{{"loss", totals[1].second.item<double>() / weight},
-             {loss_.metric().name, totals[2].second.item<double>() / weight}},
-            {}};
+    const double weight = number_of(totals, "weight");
+    const std::string measure = loss_.metric().name;
+    return {{{"loss", number_of(totals, "loss") / weight}, {measure, number_of(totals, measure) / weight}}, {}};
   }
 
-  std::vector<MetricSpec> metrics() const override { return {{"loss"}, loss_.metric()}; }
+  std::vector<MetricSpec> metrics() const override { return {{"loss"}, primary(loss_.metric())}; }
 
   std::vector<std::string> columns() const override {
     if (loss_.classifies()) return {"class", "probability"};
@@ -121,15 +106,19 @@ class ModuleTask : public Task {
                      {"module_sha256", sha256_},
                      {"loss", str(loss_.name())},
                      {"inputs", str(config_.module.inputs)}});
-    if (images()) {
-      metadata.insert({{"image_size", str(spec_.image_size)},
-                       {"mean", str(spec_.mean[0], ",", spec_.mean[1], ",", spec_.mean[2])},
-                       {"std", str(spec_.std[0], ",", spec_.std[1], ",", spec_.std[2])}});
-    }
+    if (images()) metadata.merge(image_metadata(spec_));
     return metadata;
   }
 
  private:
+  void entered(const Phase&) override {
+    const std::vector<std::string> random = random_operations(*network_);
+    if (random.empty() || said_) return;
+    said_ = true;
+    log::info(str(config_.model.file, " draws its own random numbers (", join(random, ", "),
+                  "): unlike with the built-in networks, another number of ranks gives other ones"));
+  }
+
   bool images() const { return config_.module.inputs == config::ModuleInputs::kImage; }
 
   bool takes_lengths() const { return config_.module.inputs == config::ModuleInputs::kRowsAndLengths; }

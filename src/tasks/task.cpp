@@ -6,6 +6,13 @@ namespace dtrain::tasks {
 #include "catalog/tasks.def"
 #undef DTRAIN_TASK
 
+void Task::enter(const Phase& phase) {
+  if (phase.lr_ratio) {
+    for (auto& item : model().named_parameters()) item.value().set_requires_grad(phase.lr_ratio(item.key()) > 0);
+  }
+  entered(phase);
+}
+
 std::unique_ptr<Task> make_task(const config::Config& config, const DataFacts& facts) {
   using Make = std::unique_ptr<Task> (*)(const config::Config&, const DataFacts&);
   static constexpr Make kMakers[] = {
