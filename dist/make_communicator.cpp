@@ -76,7 +76,8 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
     case Backend::kMpi:
       if (cpu) return {requested, ""};
       throw ConfigError(
-          "dist.backend mpi reduces CPU tensors, but the ranks train on GPUs: set dist.backend staged (GPU tensors over "
+          "dist.backend mpi reduces CPU tensors, but the ranks train on GPUs: set dist.backend staged (GPU tensors "
+          "over "
           "MPI, through the host), or device.type cpu");
     case Backend::kNccl:
       if (cpu) {

@@ -18,7 +18,7 @@ struct Overloaded : Cases... {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Length of the digits at the front of `text`.
+// Number of digits at the start of `text`.
 size_t digits(std::string_view text) {
   size_t n = 0;
   while (n < text.size() && is_digit(text[n])) ++n;
@@ -163,7 +163,7 @@ std::string value_kind(const Option& option) {
 std::string range_text(const Option& option) {
   const Range& range = option.range;
   const bool has_low = std::isfinite(range.low), has_high = std::isfinite(range.high);
-  // Large bounds are whole numbers that people know in digits, not in powers of ten.
+  // Large bounds are whole numbers, which are easier to read without an exponent.
   const auto bound = [](double value) { return std::abs(value) >= 1e5 ? fixed(value, 0) : shortest(value); };
   if (has_low && has_high && !range.low_open && !range.high_open)
     return str(bound(range.low), " to ", bound(range.high));

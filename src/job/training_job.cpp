@@ -7,14 +7,13 @@
 #include <thread>
 #include <utility>
 
-#include "config/model_defaults.h"
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
-#include "dist/object_collectives.h"
 #include "dist/make_communicator.h"
+#include "dist/object_collectives.h"
 #include "job/placement.h"
 #include "job/quickstart.h"
 #include "job/resume.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a network must know of its data before it is made, and how a checkpoint keeps it. It comes from the data file when
-// training and from the metadata of a checkpoint afterwards.
+// What a network must know of its data before it is made, and how a checkpoint keeps it. It comes from the data file
+// when training and from the metadata of a checkpoint afterwards.
 
 #include <cstdint>
 #include <map>
@@ -26,8 +26,8 @@ struct DataFacts {
 
 DataFacts facts_of(const data::Store&, const std::vector<int64_t>& train_ids);
 
-// The keys are features, longest, stored_size and class_names (joined by '\n'). A fact without its key keeps its default,
-// and a fact that has its default gets no key. CheckpointError for a value that is not a count.
+// The keys are features, longest, stored_size and class_names (joined by '\n'). A fact without its key keeps its
+// default, and a fact that has its default gets no key. CheckpointError for a value that is not a count.
 DataFacts facts_of(const Metadata&);
 Metadata to_metadata(const DataFacts&);
 

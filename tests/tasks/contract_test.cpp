@@ -12,8 +12,9 @@
 #include <set>
 
 #include "checkpoint/safetensors.h"
-#include "config/model_defaults.h"
+#include "config/config.h"
 #include "core/error.h"
+#include "data/order/splits.h"
 #include "layers/dropout.h"
 #include "models/load_weights.h"
 #include "models/parameter_format.h"
@@ -22,7 +23,6 @@
 #include "tasks/module_file.h"
 #include "train/evaluate.h"
 #include "train/trainer.h"
-#include "data/order/splits.h"
 
 namespace dtrain::tasks {
 namespace {

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "config/config.h"
 #include "config/load.h"
-#include "config/model_defaults.h"
 #include "config/table.h"
 #include "core/error.h"
 #include "tasks/task.h"

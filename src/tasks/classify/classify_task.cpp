@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "config/model_defaults.h"
+#include "config/config.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/network.h"

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "config/model_defaults.h"
+#include "config/config.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/network.h"

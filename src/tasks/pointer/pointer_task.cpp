@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "config/model_defaults.h"
+#include "config/config.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "layers/lengths.h"

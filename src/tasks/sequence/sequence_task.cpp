@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "config/model_defaults.h"
+#include "config/config.h"
 #include "core/check.h"
 #include "core/error.h"
 #include "core/number_text.h"

@@ -1,4 +1,4 @@
-#include "config/model_defaults.h"
+#include "config/config.h"
 
 namespace dtrain::config {
 
