@@ -1,5 +1,5 @@
-// What every task must keep, run for each task of the registry on samples made for it: the loss is finite, one batch
-// can be learned by heart, counts of parts add up to those of the whole, N ranks train as one, the state round-trips,
+// The contract of every task, run for each task of the table on samples made for it: the loss is finite, one batch
+// can be overfitted, counts of parts add up to those of the whole, N ranks train like one, the state round-trips,
 // predictions give the metrics that evaluation gives, and all of it works in double precision.
 
 #include <gmock/gmock.h>
@@ -92,7 +92,7 @@ TEST_P(EveryTask, HasAFiniteLossAndGradientInEachPhase) {
   });
 }
 
-TEST_P(EveryTask, LearnsOneBatchByHeart) {
+TEST_P(EveryTask, OverfitsOneBatch) {
   const data::Batch batch = this->batch({0, 1, 2, 3});
   in_each_phase([] {});  // ends in the last one, whose loss is what the task is for
   torch::optim::Adam optimizer(task->model().parameters(), torch::optim::AdamOptions(5e-3));
@@ -304,7 +304,7 @@ TEST_P(EveryTask, ManyRanksTrainAsOne) {
   config.train.sync_batch_norm = true;
   try {
     make_task(config, example.facts);
-  } catch (const ConfigError&) {  // a network of one's own
+  } catch (const ConfigError&) {  // task module
     config.train.sync_batch_norm = false;
   }
   const std::vector<at::Tensor> one = trained(config, example, 1);

@@ -1,4 +1,4 @@
-// A network of one's own: what its forward() may take, and the loss that it is evaluated by.
+// Task `module`: the arguments that forward() may take, and the loss of an evaluation.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,9 +46,9 @@ TEST_F(ModuleTest, MayTakeLengthsThatHaveADefault) {
 }
 
 TEST_F(ModuleTest, IsToldHowManyArgumentsItGets) {
-  EXPECT_THAT(defects("", true), ElementsAre("forward() takes 1 arguments, but task.inputs gives it 2"));
+  EXPECT_THAT(defects("", true), ElementsAre("forward() takes 1 arguments, but task.inputs passes 2"));
   EXPECT_THAT(defects(", a, b, c: Optional[Tensor] = None", true),
-              ElementsAre("forward() takes 3 to 4 arguments, but task.inputs gives it 2"));
+              ElementsAre("forward() takes 3 to 4 arguments, but task.inputs passes 2"));
 }
 
 // As tracing leaves a tensor that is neither parameter nor buffer.
@@ -67,7 +67,7 @@ TEST_F(ModuleTest, ConstantTensorsAreSaidAndRefusedWhereTheyWouldStayBehind) {
   network.save(file.string());
 
   const Contract here = examine(file, {{.input = {2, 4}}}, ModuleLoss("mse"));
-  EXPECT_THAT(here.warnings, ElementsAre(HasSubstr("a constant tensor Float [2, 4] is baked into the code")));
+  EXPECT_THAT(here.warnings, ElementsAre(HasSubstr("a constant tensor Float [2, 4] is in the code")));
   EXPECT_THAT(here.defects, IsEmpty());
   const Contract there = examine(file, {{.input = {2, 4}, .device = at::kCUDA}}, ModuleLoss("mse"));
   EXPECT_THAT(there.defects, ElementsAre(HasSubstr("does not move with it: register it as a buffer")));

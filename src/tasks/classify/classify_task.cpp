@@ -1,4 +1,4 @@
-// Image classification: RGB image -> class. README.md of this folder tells data, command and expected result.
+// Task `classify`: RGB image -> class. README.md of this folder describes data, command and result.
 
 #include <algorithm>
 #include <cmath>
@@ -15,17 +15,17 @@
 namespace dtrain::tasks {
 namespace {
 
-constexpr float kCentreShare = 224.0f / 256.0f;  // torchvision's: the shorter side to 256, the centre of 224
+constexpr float kCentreShare =
+    224.0f / 256.0f;  // torchvision scales the shorter side to 256 and takes the center of 224
 constexpr int64_t kTop = 5;
 constexpr const char* kMacro[] = {"precision", "recall", "f1"};  // means over classes, in the columns of class_table
 
-// Mean of a column of class_table over the classes that occur; what is not a number there counts as 0, as in
-// scikit-learn's macro average.
+// Mean of a column of class_table over the classes that occur. NaN counts as 0, as in scikit-learn's macro average.
 double macro_average(const Table& by_class, size_t column) {
   constexpr size_t kF1 = 2;
   double sum = 0, classes = 0;
   for (const std::vector<double>& row : by_class.cells) {
-    if (std::isnan(row[kF1])) continue;  // neither there nor predicted
+    if (std::isnan(row[kF1])) continue;  // the class occurs neither as a target nor as a prediction
     sum += std::isnan(row[column]) ? 0 : row[column];
     classes += 1;
   }
@@ -79,7 +79,7 @@ class ClassifyTask : public Task {
 
   double planned_weight(int64_t samples) const override { return mean_weight_ * static_cast<double>(samples); }
 
-  // The loss counted here is the plain cross entropy, without smoothing and weights: comparable between runs.
+  // Counts the plain cross entropy, without smoothing and weights, which can be compared between runs.
   Counted count(const data::Batch& batch) override {
     const at::Tensor output = logits(batch).to(at::kDouble), target = batch.targets;
     const at::Tensor each = at::cross_entropy_loss(output, target, {}, at::Reduction::None);
@@ -142,13 +142,13 @@ class ClassifyTask : public Task {
   }
 
  private:
-  // Moved once: a copy from the host waits for the device.
+  // Copied to the device once, because the copy waits for the device.
   const at::Tensor& weights_for(const at::Tensor& output) {
     if (class_weights_.defined()) class_weights_ = class_weights_.to(output.options().requires_grad(false));
     return class_weights_;
   }
 
-  bool has_top5() const { return classes_ > kTop; }  // of five classes it would be 1 always
+  bool has_top5() const { return classes_ > kTop; }  // with five classes it is always 1
 
   at::Tensor logits(const data::Batch& batch) {
     return at_least_float32(network_->forward(batch.inputs));

@@ -1,4 +1,4 @@
-// Head pose: RGB image -> yaw, pitch, roll in degrees. README.md of this folder tells data, command and expected
+// Task `headpose`: RGB image -> yaw, pitch, roll in degrees. README.md of this folder describes data, command and
 // result.
 
 #include <array>
@@ -32,7 +32,7 @@ class HeadposeTask : public Task {
     spec_.crop_ratio = 1;  // another aspect would change how the head is turned
     spec_.target_limit = kLargestAngle;
     spec_.target_names.assign(std::begin(kAngles), std::end(kAngles));
-    spec_.target_flip_sign = {-1, 1, -1};  // the mirror image looks the other way and leans the other way
+    spec_.target_flip_sign = {-1, 1, -1};  // a mirror image reverses yaw and roll
   }
 
   torch::nn::Module& model() override { return *network_; }
@@ -123,7 +123,7 @@ class HeadposeTask : public Task {
 
   // [3, kBins]: samples by angle and size of the error.
   at::Tensor histogram(const at::Tensor& error) {
-    if (!edges_.defined() || edges_.device() != error.device()) {  // the copy waits for the device: once is enough
+    if (!edges_.defined() || edges_.device() != error.device()) {  // copied once, because the copy waits for the device
       edges_ = at::tensor(at::ArrayRef<double>(kEdges), at::kDouble).to(error.device());
     }
     const at::Tensor bins = at::bucketize(error.contiguous(), edges_, /*out_int32=*/false, /*right=*/true);  // [B, 3]
@@ -133,7 +133,7 @@ class HeadposeTask : public Task {
   config::Config config_;
   std::shared_ptr<models::Network> network_;
   data::SampleSpec spec_;
-  at::Tensor edges_;  // kEdges, where the last batch was
+  at::Tensor edges_;  // kEdges on the device of the last batch
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace dtrain::tasks {
 namespace {
 
-constexpr int64_t kNotCounted = -1;  // what the loader pads targets with
+constexpr int64_t kNotCounted = -1;  // the loader pads targets with it
 
 std::string shape_text(at::IntArrayRef sizes) {
   std::vector<std::string> parts;
@@ -29,7 +29,7 @@ at::Tensor per_sample_mean(const at::Tensor& elements) { return elements.reshape
 
 ModuleLoss::ModuleLoss(config::LossName name, double label_smoothing) : name_(name), label_smoothing_(label_smoothing) {
   if (label_smoothing_ > 0 && name_ != config::LossName::kCrossEntropy) {
-    throw ConfigError(str("train.label_smoothing: is a matter of cross_entropy; task.loss is ", name_));
+    throw ConfigError(str("train.label_smoothing: needs task.loss cross_entropy, not ", name_));
   }
 }
 
@@ -50,7 +50,7 @@ std::string ModuleLoss::mismatch(const at::Tensor& output, const at::Tensor& tar
   }
   if (without_ones(output.sizes()) != without_ones(targets.sizes())) {
     return str(name_, " needs an output of the targets' shape: ", shapes,
-               targets.scalar_type() == at::kLong ? "; for classes take --task.loss cross_entropy" : "");
+               targets.scalar_type() == at::kLong ? "; for classes use --task.loss cross_entropy" : "");
   }
   return "";
 }

@@ -1,5 +1,5 @@
-// A network of one's own: a TorchScript file, with its loss and its inputs by name. README.md of this folder tells what
-// such a file must keep.
+// Task `module`: a TorchScript file from the user, with its loss and its inputs by name. README.md of this folder says
+// what such a file needs.
 
 #include <algorithm>
 
@@ -25,7 +25,7 @@ class ModuleTask : public Task {
     for (const auto& [on, key] : {std::pair{config.train.freeze_batch_norm, "train.freeze_batch_norm"},
                                   std::pair{config.train.sync_batch_norm, "train.sync_batch_norm"},
                                   std::pair{config.model.checkpointing, "model.checkpointing"}}) {
-      if (on) throw ConfigError(str(key, ": does not reach into a TorchScript file; leave it out for task module"));
+      if (on) throw ConfigError(str(key, ": has no effect inside a TorchScript file; do not set it for task module"));
     }
     network_ = std::make_shared<ScriptNetwork>(config.model.file);
     sha256_ = sha256_hex_of_file(config.model.file);
@@ -46,10 +46,11 @@ class ModuleTask : public Task {
     }
     if (store.schema().target.variable() && !loss_.classifies()) {
       throw DataError(str(file, ": the number of targets differs from sample to sample, and task.loss ", loss_.name(),
-                          " would count what the loader pads them with. Use cross_entropy or nll, which do not"));
+                          " would count the padding. Use cross_entropy or nll, which do not"));
     }
     Contract contract = examine(config_.model.file, {trial_on(store.schema())}, loss_);
-    if (contract.defects.empty() && store.schema().target.variable()) {  // as long as the output only by chance?
+    if (contract.defects.empty() &&
+        store.schema().target.variable()) {  // does the length of the output follow that of the input?
       Trial shorter = trial_on(store.schema());
       shorter.input.front() = std::max<int64_t>(1, shorter.input.front() / 2);
       contract.defects = examine(config_.model.file, {shorter}, loss_).defects;
@@ -58,7 +59,7 @@ class ModuleTask : public Task {
     if (!contract.defects.empty()) {
       throw DataError(str(config_.model.file, " cannot be trained on ", file, ":\n  ", join(contract.defects, "\n  ")));
     }
-    // Of targets that differ in number so may the classes: positions of a set.
+    // Where the number of targets differs, the number of classes may differ as well (positions in a set).
     spec_.classes = store.schema().target.variable() ? 0 : contract.classes;
   }
 
@@ -116,7 +117,7 @@ class ModuleTask : public Task {
     if (random.empty() || said_) return;
     said_ = true;
     log::info(str(config_.model.file, " draws its own random numbers (", join(random, ", "),
-                  "): unlike with the built-in networks, another number of ranks gives other ones"));
+                  "): unlike with built-in networks, they depend on the number of ranks"));
   }
 
   bool images() const { return config_.module.inputs == config::ModuleInputs::kImage; }
@@ -174,10 +175,10 @@ class ModuleTask : public Task {
   config::Config config_;
   DataFacts facts_;
   ModuleLoss loss_;
-  ModuleLoss plain_loss_;  // without label smoothing: what is evaluated compares between runs
+  ModuleLoss plain_loss_;  // without label smoothing, so that evaluations of different runs can be compared
   std::shared_ptr<ScriptNetwork> network_;
   std::string sha256_;
-  bool said_ = false;  // that it is exempt
+  bool said_ = false;  // the message about random numbers
   data::SampleSpec spec_;
 };
 

@@ -1,4 +1,4 @@
-// Pointer: a set of elements -> an order of them. README.md of this folder tells data, command and expected result.
+// Task `pointer`: a set of elements -> an order of them. README.md of this folder describes data, command and result.
 
 #include <algorithm>
 
@@ -117,7 +117,7 @@ class PointerTask : public Task {
     return {batch.inputs, batch.lengths, padded};
   }
 
-  // What the decoder is told it has chosen: the right order, or for samples whose coin says so its own choices.
+  // The order that the decoder receives: the correct one, or for samples without teacher forcing its own choices.
   at::Tensor fed(const data::Batch& batch, const models::Sets& sets, const models::PointerNetwork::Memory& memory) {
     const double ratio = teacher_forcing_ratio(config_.pointer.teacher_forcing, config_.pointer.teacher_forcing_end,
                                                batch.epoch, config_.train.epochs);

@@ -1,5 +1,5 @@
-// Sequences of any length -> class, learned in two phases: the encoder rebuilds what was noised and hidden, then the
-// classifier learns the classes. README.md of this folder tells data, command and expected result.
+// Task `sequence`: sequences of any length -> class, learned in two phases. The encoder learns to reconstruct noisy,
+// masked rows, then the classifier learns the classes. README.md of this folder describes data, command and result.
 
 #include <algorithm>
 
@@ -30,7 +30,7 @@ class SequenceTask : public Task {
       : config_(config),
         facts_(facts),
         network_(std::make_shared<models::CnnLstm>(
-            // A file that is not for this task has neither features nor classes: check() says so.
+            // A file for another task may have no features or classes; check() reports that later.
             models::CnnLstmOptions{.features = std::max<int64_t>(1, facts.features),
                                    .classes = std::max<int64_t>(1, class_count()),
                                    .hidden = config.model.hidden,
@@ -80,7 +80,7 @@ class SequenceTask : public Task {
   Counted count(const data::Batch& batch) override {
     const at::Tensor logits = classify(batch);
     const Loss loss = class_loss(logits, batch.targets, /*label_smoothing=*/0);  // comparable between runs
-    // The same noise and masks for every evaluation.
+    // Every evaluation uses the same noise and masks.
     const Loss rebuilt = rebuild_loss(batch, {.seed = 0, .epoch = 0});
     return {{{"loss", loss.sum.to(at::kDouble)},
              {"hits", hits_and_misses(batch.targets, logits.argmax(1), logits.size(1))},
@@ -177,7 +177,7 @@ class SequenceTask : public Task {
     return sample_loss(each);
   }
 
-  // The squared error of what was hidden, all features of a hidden row; weight: their number.
+  // The squared error of the masked elements; the weight is their number.
   Loss rebuild_loss(const data::Batch& batch, layers::MaskedNoise noise) {
     noise.noise = static_cast<float>(config_.augment.noise);
     noise.share = static_cast<float>(config_.augment.mask_share);
@@ -189,7 +189,7 @@ class SequenceTask : public Task {
   }
 
   static at::Tensor ids_of(const data::Batch& batch) {
-    const layers::RandomContext* random = layers::current_random_context();  // has them on the device already
+    const layers::RandomContext* random = layers::current_random_context();  // already has them on the device
     return random != nullptr ? random->sample_ids : layers::ids_on(batch.inputs.device(), batch.ids);
   }
 
