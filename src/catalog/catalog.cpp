@@ -96,6 +96,8 @@ const DataSet* data_set_named(std::string_view name) {
   return found == data_sets().end() ? nullptr : &*found;
 }
 
+std::vector<std::string> data_set_names() { return names_in(data_sets()); }
+
 std::vector<std::string> trainable_data_sets() {
   std::vector<std::string> names;
   for (const DataSet& set : data_sets()) {

@@ -61,6 +61,7 @@ struct DataSet {
 };
 const std::vector<DataSet>& data_sets();               // sorted by name
 const DataSet* data_set_named(std::string_view name);  // nullptr: there is none
-std::vector<std::string> trainable_data_sets();        // the names of those with a configuration
+std::vector<std::string> data_set_names();
+std::vector<std::string> trainable_data_sets();  // the names of those with a configuration
 
 }  // namespace dtrain::catalog

@@ -18,8 +18,9 @@ std::filesystem::path quickstart_file(const config::Config& config) {
 
 void make_quickstart_data(const config::Config& config, int threads) {
   if (catalog::row(config.task).generated.samples == 0) {
-    throw ConfigError(
-        "a module says nothing of its data: give them by --dataset FILE (dtrain convert and synth make some)");
+    throw ConfigError(str("task ", config.task,
+                          " has no generated data: give a data file with --dataset FILE "
+                          "(dtrain convert and dtrain synth make some)"));
   }
   const std::filesystem::path file = quickstart_file(config);
   if (std::filesystem::exists(file)) return;
@@ -27,7 +28,7 @@ void make_quickstart_data(const config::Config& config, int threads) {
   const synth::SynthSummary made = synth::synth(
       str(config.task),
       {.layout = "hdf5", .out = file, .size = static_cast<int>(config.model.image_size), .threads = threads});
-  log::info(str("generated ", human_count(made.samples), " ", synth::synth_task(str(config.task)).many, " in ",
+  log::info(str("generated ", human_count(made.samples), " ", catalog::row(config.task).sample, "s", " in ",
                 human_duration(made.seconds)));
 }
 
