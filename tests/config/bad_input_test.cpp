@@ -1,4 +1,4 @@
-// What people get wrong, and the exact lines that they read.
+// Mistakes in configurations and flags, and the exact messages.
 
 #include <gmock/gmock.h>
 
@@ -199,7 +199,7 @@ TEST(BadFlags, EachMistakeHasItsLine) {
   for (const auto& [arguments, message] : cases) EXPECT_EQ(flags_error(arguments, folder.path()), message);
 }
 
-TEST(BadInput, AllProblemsOfAllLayersAreToldAtOnce) {
+TEST(BadInput, ReportsAllProblemsOfAllLayersAtOnce) {
   const dtrain::testing::TempDir folder;
   std::ofstream(folder / "dtrain.yaml") << "optimiser:\n  lr: 1\ntrain:\n  epochs: none\n  epochs: 0\n";
   EXPECT_EQ(flags_error({"--lr", "0", "--bach-size", "3", "--optimizer.nesterov"}, folder.path()),

@@ -28,7 +28,7 @@ class LoadTest : public ::testing::Test {
   dtrain::testing::TempDir folder_;
 };
 
-TEST_F(LoadTest, WithoutAnythingItIsTheEmbeddedQuickStart) {
+TEST_F(LoadTest, WithoutArgumentsItIsTheEmbeddedQuickStart) {
   const Loaded loaded = load_here({});
   EXPECT_EQ(loaded.source, "the embedded quickstart");
   EXPECT_EQ(to_yaml(loaded.config), to_yaml(from_yaml(embedded("quickstart").value(), "quickstart")));
@@ -82,7 +82,7 @@ TEST_F(LoadTest, ANamedFileTakesThePlaceOfDtrainYaml) {
   EXPECT_EQ(loaded.config.train.batch_size, 5);
 }
 
-TEST_F(LoadTest, ANamedDataSetLaysItsConfigBelowTheFileAndTheFlags) {
+TEST_F(LoadTest, TheFileAndTheFlagsOverrideTheConfigOfANamedDataSet) {
   write("data/300wlp.h5", "");
   write("dtrain.yaml", "train: {epochs: 3}\ndata: {file: mine.h5}\n");
   const Config below = from_yaml(embedded("headpose_300wlp").value(), "300wlp");
@@ -186,7 +186,7 @@ TEST_F(LoadTest, EveryConfigOfTheTreeLoads) {
   EXPECT_GE(count, 3);
 }
 
-TEST(Differences, FixedKeysAndOthersAreToldApart) {
+TEST(Differences, FixedKeysAndOthersAreSeparated) {
   Config saved, now;
   saved.train.global_batch = 64;
   now.train.global_batch = 128;

@@ -1,4 +1,4 @@
-// Task headpose: what evaluation says of errors that are known.
+// Task headpose: the metrics of known errors.
 
 #include <gmock/gmock.h>
 

@@ -45,14 +45,14 @@ TEST_F(ModuleTest, MayTakeLengthsThatHaveADefault) {
   EXPECT_THAT(defects(", lengths", true), IsEmpty());
 }
 
-TEST_F(ModuleTest, IsToldHowManyArgumentsItGets) {
+TEST_F(ModuleTest, SaysHowManyArgumentsForwardReceives) {
   EXPECT_THAT(defects("", true), ElementsAre("forward() takes 1 arguments, but task.inputs passes 2"));
   EXPECT_THAT(defects(", a, b, c: Optional[Tensor] = None", true),
               ElementsAre("forward() takes 3 to 4 arguments, but task.inputs passes 2"));
 }
 
-// As tracing leaves a tensor that is neither parameter nor buffer.
-TEST_F(ModuleTest, ConstantTensorsAreSaidAndRefusedWhereTheyWouldStayBehind) {
+// Tracing turns a tensor that is neither a parameter nor a buffer into a constant.
+TEST_F(ModuleTest, WarnsOfConstantTensorsAndRefusesThemForAGpu) {
   torch::jit::Module network("Network");
   network.register_parameter("weight", at::randn({4, 3}).requires_grad_(), /*is_buffer=*/false);
   const auto graph = std::make_shared<torch::jit::Graph>();

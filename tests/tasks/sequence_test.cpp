@@ -1,4 +1,4 @@
-// What only task sequence says: its phases, what each of them trains, and which files it refuses.
+// Task sequence: its phases, what each of them trains, and the files that it refuses.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,9 +38,9 @@ std::string phases(const config::Sequence& sequence, int64_t epochs) {
   return text;
 }
 
-TEST(SequencePhases, ComeInTurnsAndEndWithTheClassifier) { EXPECT_EQ(phases(small().sequence, 13), "eeccceecccccc"); }
+TEST(SequencePhases, AlternateAndEndWithTheClassifier) { EXPECT_EQ(phases(small().sequence, 13), "eeccceecccccc"); }
 
-TEST(SequencePhases, GoOnWithoutALimitOfIterations) {
+TEST(SequencePhases, ContinueWithoutALimitOfIterations) {
   EXPECT_EQ(phases({.encoder_epochs = 1, .classifier_epochs = 2, .iterations = 0}, 7), "eccecce");
   EXPECT_EQ(phases({.encoder_epochs = 0, .classifier_epochs = 2, .iterations = 0}, 3), "ccc");
 }
@@ -60,7 +60,7 @@ TEST(Confusion, CountsByTargetAndPrediction) {
   EXPECT_EQ(confusion_table(matrix, {"a", "b", "c", "d"}).cells[2], (std::vector<double>{1, 0, 2, 0}));
 }
 
-// Of 21 843 classes the matrix would take 3.8 GB a batch.
+// With 21 843 classes the matrix would take 3.8 GB per batch.
 TEST(Confusion, OfManyClassesCountsEachAlone) {
   constexpr int64_t kMany = kLargestConfusion + 1;
   const at::Tensor targets = at::tensor({0, 0, 1, 2, 2, 100}, at::kLong),
@@ -75,7 +75,7 @@ TEST(Confusion, OfManyClassesCountsEachAlone) {
   EXPECT_EQ(table.cells[2], (std::vector<double>{1, 0.5, 2.0 / 3, 2}));
 }
 
-// A store that lies about one thing.
+// A store that is wrong in one respect.
 class OddStore : public ExampleStore {
  public:
   OddStore()
@@ -189,8 +189,8 @@ TEST_F(SequenceTaskTest, EachPhaseTrainsItsPart) {
   EXPECT_TRUE(trained(*other, "encoder", "conv1.weight"));
 }
 
-// The classifier phase freezes the encoder for a while; what model.freeze names has no part in that.
-TEST_F(SequenceTaskTest, TheEncodersStatisticsGoOnWhenItsPhaseComesAgain) {
+// The classifier phase freezes the encoder only for its duration, whatever model.freeze names.
+TEST_F(SequenceTaskTest, TheEncodersStatisticsAreUpdatedAgainInItsNextPhase) {
   config::Config config = small();
   config.sequence.encoder_lr_ratio = 0;
   const auto task = make_task(config, facts_of(store, ids));
@@ -216,7 +216,7 @@ TEST_F(SequenceTaskTest, AMetricIsMovedByThePhaseThatTrainsIt) {
   }
 }
 
-TEST_F(SequenceTaskTest, SaysWhichPhasesTrainEpochsLeavesOut) {
+TEST_F(SequenceTaskTest, ReportsThePhasesThatTrainEpochsLeavesOut) {
   config::Config config = small();
   config.sequence = {.encoder_epochs = 15, .classifier_epochs = 15, .iterations = 5};
   const auto task = make_task(config, facts_of(store, ids));
