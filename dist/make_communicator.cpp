@@ -66,38 +66,45 @@ void check_one_kind(std::span<const RankDevice> by_rank) {
 
 }  // namespace
 
-BackendChoice choose_backend(const std::string& requested, std::span<const RankDevice> by_rank, bool nccl_available) {
+BackendChoice choose_backend(config::Backend requested, std::span<const RankDevice> by_rank, bool nccl_available) {
+  using config::Backend;
   check_one_kind(by_rank);
   const bool cpu = by_rank[0].is_cpu();
   const std::string shared = cpu ? "" : shared_gpu(by_rank);
-  if (requested == "staged") return {requested, ""};
-  if (requested == "mpi") {
-    if (cpu) return {requested, ""};
-    throw ConfigError(
-        "dist.backend mpi reduces CPU tensors, but the ranks train on GPUs: set dist.backend staged (GPU tensors over "
-        "MPI, through the host), or device.type cpu");
+  switch (requested) {
+    case Backend::kStaged:
+      return {requested, ""};
+    case Backend::kMpi:
+      if (cpu) return {requested, ""};
+      throw ConfigError(
+          "dist.backend mpi reduces CPU tensors, but the ranks train on GPUs: set dist.backend staged (GPU tensors "
+          "over "
+          "MPI, through the host), or device.type cpu");
+    case Backend::kNccl:
+      if (cpu) {
+        throw DeviceError(
+            "dist.backend nccl needs a GPU, but the ranks train on the CPU: set dist.backend mpi or auto");
+      }
+      if (!nccl_available)
+        throw DeviceError("dist.backend nccl: this dtrain was built without NCCL; set dist.backend staged");
+      if (!shared.empty()) {
+        throw ConfigError(str("dist.backend nccl: ", shared,
+                              ", which NCCL refuses. Start one rank per GPU, or set dist.backend "
+                              "staged"));
+      }
+      return {requested, ""};
+    case Backend::kAuto:
+      break;
   }
-  if (requested == "nccl") {
-    if (cpu)
-      throw DeviceError("dist.backend nccl needs a GPU, but the ranks train on the CPU: set dist.backend mpi or auto");
-    if (!nccl_available)
-      throw DeviceError("dist.backend nccl: this dtrain was built without NCCL; set dist.backend staged");
-    if (!shared.empty()) {
-      throw ConfigError(str("dist.backend nccl: ", shared,
-                            ", which NCCL refuses. Start one rank per GPU, or set dist.backend "
-                            "staged"));
-    }
-    return {requested, ""};
+  if (cpu) return {Backend::kMpi, ""};
+  if (!nccl_available) {
+    return {Backend::kStaged, "this dtrain was built without NCCL: gradients travel through the host"};
   }
-  if (requested != "auto")
-    throw ConfigError(str("dist.backend ", requested, ": auto, nccl, staged or mpi was expected"));
-  if (cpu) return {"mpi", ""};
-  if (!nccl_available) return {"staged", "this dtrain was built without NCCL: gradients travel through the host"};
   if (!shared.empty()) {
-    return {"staged",
+    return {Backend::kStaged,
             str(shared, ", which NCCL refuses: gradients travel through the host. One rank per GPU is faster")};
   }
-  return {"nccl", ""};
+  return {Backend::kNccl, ""};
 }
 
 std::unique_ptr<Communicator> make_host_communicator(const World& world) {
@@ -112,8 +119,8 @@ std::unique_ptr<Communicator> make_gradient_communicator(const config::Dist& dis
   std::unique_ptr<Communicator> host = make_host_communicator(world);
   const BackendChoice choice = choose_backend(dist.backend, devices_by_rank(*host, world, device), nccl_available());
   if (world.rank == 0 && !choice.warning.empty()) log::warning(choice.warning);
-  if (choice.name == "nccl") return make_nccl_communicator(std::move(host), device);
-  if (choice.name == "staged") return make_staged_communicator(std::move(host), device);
+  if (choice.backend == config::Backend::kNccl) return make_nccl_communicator(std::move(host), device);
+  if (choice.backend == config::Backend::kStaged) return make_staged_communicator(std::move(host), device);
   return host;
 }
 

@@ -28,11 +28,11 @@ struct RankDevice {
 };
 
 struct BackendChoice {
-  std::string name;     // mpi | nccl | staged
-  std::string warning;  // why a faster one cannot be used; empty: this is the fastest
+  config::Backend backend;  // not kAuto
+  std::string warning;      // why a faster one cannot be used; empty: this is the fastest
 };
 
 // The decision of make_gradient_communicator, the same on every rank. Pure.
-BackendChoice choose_backend(const std::string& requested, std::span<const RankDevice> by_rank, bool nccl_available);
+BackendChoice choose_backend(config::Backend requested, std::span<const RankDevice> by_rank, bool nccl_available);
 
 }  // namespace dtrain::dist

@@ -108,7 +108,7 @@ int run_convert(const Arguments& arguments) {
   convert::ConvertOptions options;
   std::string name, source, out;
   CLI::App app(kAbout, "dtrain convert");
-  app.add_option("NAME", name, join(convert::converter_names(), ", "))->required();
+  app.add_option("NAME", name, join(catalog::data_set_names(), ", "))->required();
   app.add_option("SOURCE", source, "the folder of the data; pointer: the file")->required();
   app.add_option("--out", out, "the file to write (default: data/NAME.h5)");
   app.add_option("--size", options.size, "side of the stored pictures in pixels (default: images 256, head pose 224)");
@@ -130,7 +130,8 @@ int run_convert(const Arguments& arguments) {
       ->delimiter(',');
   if (!parse(app, arguments)) return 0;
   options.source = source;
-  if (app.count("--size") > 0 && (name == "sequence" || name == "pointer")) {
+  const catalog::DataSet* known = catalog::data_set_named(name);
+  if (app.count("--size") > 0 && known != nullptr && known->size == 0) {
     throw UsageError(str("--size is of pictures, and ", name, " has none"));
   }
   options.out = link_target(out.empty() ? "data/" + name + ".h5" : out);

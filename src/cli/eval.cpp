@@ -36,8 +36,9 @@ int eval(job::ProcessContext& process, const Options& options) {
   dist::Communicator& host = process.host;
   const InferenceOptions& how = options.inference;
   dist::agree_on_rank0(host, [&] { check_output(options.json, options.force); });
-  job::TrainedModel loaded =
-      job::load_model(host, options.path, {.module_file = how.module_file, .on_bad_sample = options.on_bad_sample});
+  job::TrainedModel loaded = job::load_model(
+      host, options.path,
+      {.module_file = how.module_file, .on_bad_sample = value_named<config::OnBadSample>(options.on_bad_sample)});
   tasks::Task& task = *loaded.task;
   config::Config& config = loaded.config;
   job::DataSet data;
@@ -71,8 +72,8 @@ int eval(job::ProcessContext& process, const Options& options) {
     EvalReport report{.checkpoint = loaded.checkpoint,
                       .data = config.data.file,
                       .protocol = data.store->attribute("protocol"),
-                      .task = config.task,
-                      .network = config.model.name,
+                      .task = str(config.task),
+                      .network = str(config.model.name),
                       .precision = train::to_string(precision),
                       .stats = evaluation.stats,
                       .worst = {},

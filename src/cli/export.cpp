@@ -266,7 +266,7 @@ int run_export(const Arguments& arguments) {
     }
   }
   config::Device device;
-  device.type = "cpu";
+  device.type = config::DeviceType::kCpu;
   return job::launch(device, [&](job::ProcessContext& process) { return export_to(process, options); });
 }
 

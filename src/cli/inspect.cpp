@@ -31,8 +31,9 @@ bool is_archive(const std::string& path) {
 }
 
 int inspect_module(const std::string& path, const ModuleTrial& trial) {
-  const tasks::Contract contract = tasks::examine(
-      path, tasks::likely_trials(path, trial.inputs, trial.image_size, trial.features), tasks::ModuleLoss("mse"));
+  const tasks::Contract contract =
+      tasks::examine(path, tasks::likely_trials(path, trial.inputs, trial.image_size, trial.features),
+                     tasks::ModuleLoss(config::LossName::kMse));
   const std::string text = str("TorchScript ", path, ", SHA-256 ", sha256_hex_of_file(path), "\n", to_text(contract));
   std::fputs(printable(text, "\n").c_str(), stdout);
   if (contract.defects.empty()) return 0;

@@ -44,17 +44,20 @@ void InferenceOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--workers", workers, "reader threads per rank; 0: from the cores of the rank")
       ->check(CLI::Range(0, 1024));
-  app.add_option("--amp", amp, "fp32, tf32, bf16, fp16 or auto")
+  const auto set_amp = [this](const std::string& name) {
+    amp = value_named<config::AmpMode>(name).value_or(config::AmpMode::kFp32);  // off: fp32
+  };
+  app.add_option_function<std::string>("--amp", set_amp, "fp32, tf32, bf16, fp16 or auto")
       ->check(CLI::IsMember({"fp32", "tf32", "bf16", "fp16", "auto", "off"}))
-      ->capture_default_str();
-  app.add_option("--device", device, "auto, cuda or cpu")
+      ->default_str(str(amp));
+  const auto set_device = [this](const std::string& name) { device = *value_named<config::DeviceType>(name); };
+  app.add_option_function<std::string>("--device", set_device, "auto, cuda or cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
-      ->capture_default_str();
+      ->default_str(str(device));
   app.add_option("--module", module_file, "task module: the TorchScript file, if it is not where it was");
 }
 
-int launch(InferenceOptions& options, const std::function<int(job::ProcessContext&)>& body) {
-  if (options.amp == "off") options.amp = "fp32";
+int launch(const InferenceOptions& options, const std::function<int(job::ProcessContext&)>& body) {
   std::signal(SIGPIPE, SIG_IGN);
   config::Device device;
   device.type = options.device;

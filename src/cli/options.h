@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "config/choices.h"
+
 namespace CLI {
 class App;
 }
@@ -23,7 +25,8 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments);
 
 // How a checkpoint is run, not what it is run on.
 struct InferenceOptions {
-  std::string amp = "fp32", device = "auto";
+  config::AmpMode amp = config::AmpMode::kFp32;
+  config::DeviceType device = config::DeviceType::kAuto;
   int64_t batch_size = 64, workers = 0;  // of a rank; see job::reader_threads()
   std::string module_file;               // where the TorchScript file is now; "": where it was while training
 
@@ -31,6 +34,6 @@ struct InferenceOptions {
 };
 
 // job::launch() on the chosen device. A closed pipe becomes an error of write() instead of a signal.
-int launch(InferenceOptions&, const std::function<int(job::ProcessContext&)>& body);
+int launch(const InferenceOptions&, const std::function<int(job::ProcessContext&)>& body);
 
 }  // namespace dtrain::cli

@@ -50,7 +50,8 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 // What raw files must be. Those of a network of one's own are pictures or sequences.
 checkpoint::Metadata file_metadata(const job::TrainedModel& model) {
   checkpoint::Metadata metadata = model.metadata;
-  if (model.config.task == "module" && model.task->samples().kind == data::SampleSpec::Kind::kRows) {
+  if (catalog::row(model.config.task).network_from_file &&
+      model.task->samples().kind == data::SampleSpec::Kind::kRows) {
     metadata["task"] = "sequence";
   }
   return metadata;
@@ -170,8 +171,8 @@ int predict(job::ProcessContext& process, const Options& options) {
   const InferenceOptions& how = options.inference;
   dist::agree_on_rank0(host, [&] { check_output(options.out, options.force); });
   // A bad sample is a row that says why, whatever ended or did not end the training.
-  const job::TrainedModel model =
-      job::load_model(host, options.path, {.module_file = how.module_file, .on_bad_sample = "skip"});
+  const job::TrainedModel model = job::load_model(
+      host, options.path, {.module_file = how.module_file, .on_bad_sample = config::OnBadSample::kSkip});
   tasks::Task& task = *model.task;
   const std::vector<std::string> files = agreed_inputs(host, options, model);
   Samples samples;

@@ -43,11 +43,9 @@ std::string converter_of(const std::string& layout) {
 int run_synth(const Arguments& arguments) {
   synth::SynthOptions options;
   std::string task, out;
-  std::vector<std::string> tasks, defaults;
-  for (const synth::SynthTask& one : synth::synth_tasks()) {
-    tasks.push_back(one.name);
-    defaults.push_back(str(one.name, " ", one.samples));
-  }
+  const std::vector<std::string> tasks = synth::synth_tasks();
+  std::vector<std::string> defaults;
+  for (const std::string& one : tasks) defaults.push_back(str(one, " ", synth::synth_task(one).generated.samples));
   CLI::App app(kAbout, "dtrain synth");
   app.add_option("TASK", task, join(tasks, ", "))->required();
   app.add_option("--layout", options.layout, "see above")->capture_default_str();
@@ -61,10 +59,11 @@ int run_synth(const Arguments& arguments) {
   app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
   app.add_flag("--force", options.force, "hdf5, npz: replace an existing file");
   if (!parse(app, arguments)) return 0;
-  const synth::SynthTask& chosen = synth::synth_task(task);
-  if (app.count("--max-length") > 0 && task != "pointer") throw UsageError("--max-length is of pointer, not " + task);
-  if (options.size != 0 && chosen.many != "pictures")
-    throw UsageError("--size is of pictures; TASK " + task + " has none");
+  const catalog::Task& chosen = synth::synth_task(task);
+  const bool pictures = chosen.sample == catalog::Sample::kPicture;
+  if (app.count("--max-length") > 0 && chosen.sample != catalog::Sample::kSet)
+    throw UsageError("--max-length is of pointer, not " + task);
+  if (options.size != 0 && !pictures) throw UsageError("--size is of pictures; TASK " + task + " has none");
   options.out = link_target(out.empty() ? default_out(task, options.layout) : out);
 
   synth::SynthSummary summary;
@@ -74,8 +73,8 @@ int run_synth(const Arguments& arguments) {
   }
   std::vector<std::string> parts;
   for (const auto& [name, samples] : summary.splits) parts.push_back(str(name, " ", human_count(samples)));
-  std::string text = str("wrote ", options.out.string(), ": ", human_count(summary.samples), " ", chosen.many);
-  if (chosen.many == "pictures") text += str(" of ", summary.size, " pixels");
+  std::string text = str("wrote ", options.out.string(), ": ", human_count(summary.samples), " ", chosen.sample, "s");
+  if (pictures) text += str(" of ", summary.size, " pixels");
   if (!parts.empty()) text += str(" (", join(parts, ", "), ")");
   if (options.layout != "hdf5") {
     text += str(". Convert them: dtrain convert ", converter_of(options.layout), " ", options.out.string());

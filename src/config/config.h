@@ -1,88 +1,89 @@
 #pragma once
 
-// The whole configuration as plain structs: default, unit and meaning beside each field. config/table.h lists every
-// field once (name, range, text); the loader, --help, --print-config and docs/configuration.md are made from that list.
-// 0 or "auto" means: decided at start, and said in the banner.
+// The whole configuration as plain structs, with the default, unit and meaning beside each field. config/table.h lists
+// every field once (name, range, text); the loader, --help, --print-config and docs/configuration.md use that list.
+// 0 or "auto" means that the value is chosen at start-up and shown in the banner.
 
 #include <cstdint>
 #include <string>
 
+#include "catalog/catalog.h"
+#include "config/choices.h"
 #include "config/interval.h"
 
 namespace dtrain::config {
 
-struct ModuleTask {              // of the task `module`: what the network's own code does not tell
-  std::string loss = "mse";      // mse | smooth_l1 | l1 | cross_entropy | bce_with_logits | nll
-  std::string inputs = "image";  // image | rows | rows+lengths: what its forward() is given
+struct ModuleTask {  // task `module`: what the TorchScript file does not say
+  LossName loss = LossName::kMse;
+  ModuleInputs inputs = ModuleInputs::kImage;  // the arguments of forward()
 };
 
 struct Run {
   std::string name;  // folder below `folder`; empty: task-date-time
   std::string folder = "runs";
   Interval log_every = {.steps = 10};  // between step lines
-  std::string progress = "auto";       // auto | bar | lines
-  std::string resume;                  // "" | auto | path of a checkpoint folder or of a run folder
+  Progress progress = Progress::kAuto;
+  std::string resume;  // "" | auto | path of a checkpoint folder or of a run folder
 };
 
 struct Data {
-  std::string file;                    // dtrain HDF5; empty with the quick start: generated
-  int64_t workers = 0;                 // reader threads per rank; 0: from the cores of this rank
-  int64_t prefetch = 4;                // micro-batches read ahead
-  double val_share = 0.1;              // of the training split, by group, where the file has no validation split
-  bool verify = false;                 // check every sample's checksum while reading
-  std::string on_bad_sample = "stop";  // stop | skip
-  bool skips_bad_samples() const { return on_bad_sample == "skip"; }
-  int64_t length_window = 32;  // samples of unequal length: sorted by length within so many global batches; 0: not
+  std::string file;        // dtrain HDF5; empty with the quick start: generated
+  int64_t workers = 0;     // reader threads per rank; 0: from the cores of this rank
+  int64_t prefetch = 4;    // micro-batches read ahead
+  double val_share = 0.1;  // of the training split, by group, where the file has no validation split
+  bool verify = false;     // check every sample's checksum while reading
+  OnBadSample on_bad_sample = OnBadSample::kStop;
+  bool skips_bad_samples() const { return on_bad_sample == OnBadSample::kSkip; }
+  int64_t length_window =
+      32;  // samples of different lengths: sorted by length within this many global batches; 0: not sorted
 };
 
-struct Augment {            // training split only; all draws keyed by (seed, epoch, sample id)
+struct Augment {            // training split only; every draw is keyed by (seed, epoch, sample id)
   bool hflip = true;        // with probability 1/2
-  double crop_scale = 0.8;  // random resized crop: smallest share of the side; 1: none
+  double crop_scale = 0.8;  // random resized crop: smallest fraction of the side; 1: no crop
   double crop_ratio = 1;    // random resized crop: aspect in [1/x, x]; 1: square
   double brightness = 0.2, contrast = 0.2, saturation = 0.2;  // factor in [1 - x, 1 + x]
-  double hue = 0.02;                                          // turn of the hue circle in [-x, x], 0 to 0.5
-  double noise = 0.1;       // sequence, encoder phase: standard deviation of what is added to each element
-  double mask_share = 0.3;  // sequence, encoder phase: share of the rows that are hidden
-  int64_t mask_span = 8;    // sequence, encoder phase: consecutive rows hidden together
+  double hue = 0.02;                                          // shift of the hue in [-x, x]; 0.5 is half the circle
+  double noise = 0.1;       // sequence, encoder phase: standard deviation of the noise added to each element
+  double mask_share = 0.3;  // sequence, encoder phase: fraction of rows that are masked
+  int64_t mask_span = 8;    // sequence, encoder phase: consecutive rows that are masked together
 };
 
 struct Model {
-  // auto (the task's first) | headpose_cnn | simple_cnn | mobilenet_v2 | resnet18 | resnet50 | pointer_network |
-  // cnn_lstm | torchscript
-  std::string name = "auto";
+  catalog::NetworkId name = catalog::NetworkId::kAuto;
   int64_t image_size = 224;  // pixels, input of the network
   int64_t hidden = 256;      // units of each LSTM layer (pointer_network, cnn_lstm)
-  double dropout = -1;       // -1: the network's own
+  double dropout = -1;       // -1: the network's default
   bool channels_last = true;
   std::string init;            // FILE.safetensors to start from
   std::string file;            // torchscript: FILE.pt
-  std::string freeze;          // name patterns, "features.*,conv1": parameters that keep their values
-  bool checkpointing = false;  // convolutional networks: activations are computed again in backward
+  std::string freeze;          // name patterns, "features.*,conv1": parameters that are not trained
+  bool checkpointing = false;  // convolutional networks: activations are recomputed in the backward pass
 };
 
 struct Train {
   int64_t epochs = 30;
-  int64_t max_steps = 0;     // optimizer steps; 0: no limit but `epochs`
+  int64_t max_steps = 0;     // optimizer steps; 0: `epochs` is the only limit
   int64_t batch_size = 32;   // samples per rank and micro-step
   int64_t accumulate = 0;    // micro-steps per optimizer step; 0: derived from global_batch (1 if that is 0 too)
   int64_t global_batch = 0;  // samples per optimizer step; 0: batch_size × ranks × accumulate
-  std::string amp = "auto";  // auto | fp16 | bf16 | tf32 | fp32 (off = fp32); the tests also use fp64
+  AmpMode amp = AmpMode::kAuto;
   uint64_t seed = 1;
   bool deterministic = false;
-  bool freeze_batch_norm = false;  // running statistics used and left as they are
-  bool sync_batch_norm = false;    // statistics of the micro-batches of all ranks together
+  bool freeze_batch_norm = false;  // running statistics are used and not updated
+  bool sync_batch_norm = false;    // statistics over the micro-batches of all ranks
   Interval eval_every = {.epochs = 1};
-  std::string metric;                  // of best checkpoint, early stop and plateau; empty: the task's own
-  int64_t patience = 0;                // evaluations without improvement before the run stops; 0: never
-  double min_delta = 0;                // what counts as improvement
-  double ema = 0;                      // decay of averaged weights per optimizer step; 0: none
-  int64_t overfit_batches = 0;         // train on so many global batches again and again; 0: on all
-  double label_smoothing = 0;          // classify, sequence
+  std::string metric;           // of best checkpoint, early stopping and plateau; empty: the task's primary metric
+  int64_t patience = 0;         // evaluations without improvement before the run stops; 0: never
+  double min_delta = 0;         // smallest change that counts as an improvement
+  double ema = 0;               // decay of the average of the weights per optimizer step; 0: no average
+  int64_t overfit_batches = 0;  // train repeatedly on this many global batches; 0: on all data
+  double label_smoothing = 0;   // classify, sequence
   std::string class_weights = "none";  // classify: none | balanced | a number per class, "1,0.5,2"
 };
 
 struct Optimizer {
-  std::string name = "adamw";  // adamw | adam | sgd
+  OptimizerName name = OptimizerName::kAdamW;
   double lr = 1e-3;
   double weight_decay = 0.01;
   double momentum = 0.9;  // sgd
@@ -90,27 +91,27 @@ struct Optimizer {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double clip_norm = 0;                // of the whole gradient, after unscaling; 0: none
   double clip_value = 0;               // of each element, after unscaling; 0: none
-  bool decay_norms_and_biases = true;  // weight decay on one-dimensional parameters too
+  bool decay_norms_and_biases = true;  // weight decay on one-dimensional parameters as well
 };
 
 struct Schedule {
-  std::string name = "cosine";   // constant | step | cosine | one_cycle | plateau
+  ScheduleName name = ScheduleName::kCosine;
   int64_t warmup_steps = 0;      // optimizer steps from 0 to lr, linear
   int64_t step_epochs = 30;      // step: epochs between drops
   double gamma = 0.1;            // step: factor of a drop
   double final_lr_ratio = 0.01;  // cosine, one_cycle: lr at the end ÷ lr
   int64_t patience = 5;          // plateau: evaluations without improvement before a drop
-  double threshold = 1e-4;       // plateau: relative improvement that counts
+  double threshold = 1e-4;       // plateau: smallest relative improvement that counts
 };
 
 struct Pointer {
-  double teacher_forcing = 1;      // share of the samples that are fed the right order, at the start
-  double teacher_forcing_end = 1;  // and in the last epoch, linear between
+  double teacher_forcing = 1;      // fraction of samples whose decoder receives the correct order, in the first epoch
+  double teacher_forcing_end = 1;  // and in the last epoch; linear in between
 };
 
 struct Sequence {
-  int64_t encoder_epochs = 15, classifier_epochs = 15;  // of one iteration
-  int64_t iterations = 0;       // how often both phases come; 0: as often as train.epochs allows
+  int64_t encoder_epochs = 15, classifier_epochs = 15;  // per iteration
+  int64_t iterations = 0;                               // repetitions of both phases; 0: as many as train.epochs allows
   double encoder_lr_ratio = 0;  // learning rate of the encoder in the classifier phase ÷ lr; 0: frozen
 };
 
@@ -126,15 +127,15 @@ struct Checkpoint {
 };
 
 struct Dist {
-  std::string backend = "auto";  // auto | nccl | staged | mpi
-  double timeout = 300;          // seconds without progress of a rank before the job is ended
-  double bucket_mb = 25;         // MiB
-  double first_bucket_mb = 1;    // MiB
+  Backend backend = Backend::kAuto;
+  double timeout = 300;        // seconds without progress of a rank before the job is ended
+  double bucket_mb = 25;       // MiB
+  double first_bucket_mb = 1;  // MiB
 };
 
 struct Device {
-  std::string type = "auto";  // auto | cuda | cpu
-  int64_t threads = 0;        // CPU threads per rank; 0: cores it may use ÷ ranks on them
+  DeviceType type = DeviceType::kAuto;
+  int64_t threads = 0;  // CPU threads per rank; 0: cores it may use ÷ ranks on them
   bool cudnn_benchmark = true;
 };
 
@@ -148,7 +149,7 @@ struct Metrics {
 };
 
 struct Config {
-  std::string task = "headpose";
+  catalog::TaskId task{};  // the first of the table: headpose
   ModuleTask module;
   Run run;
   Data data;
@@ -165,5 +166,8 @@ struct Config {
   Device device;
   Metrics metrics;
 };
+
+catalog::NetworkId network_of(const Config&);  // model.name, or the task's first network for auto
+double dropout_of(const Config&);              // model.dropout, or the network's default for -1
 
 }  // namespace dtrain::config

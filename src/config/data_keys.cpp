@@ -1,39 +1,49 @@
-// What is read, and how it is changed on the way.
+// The data and its augmentation.
 
 #include "config/keys.h"
+#include "core/strings.h"
 
 namespace dtrain::config {
+namespace {
+
+std::string data_sets_in_words() {
+  std::vector<std::string> names = catalog::trainable_data_sets();
+  const std::string last = names.back();
+  names.pop_back();
+  return join(names, ", ") + " or " + last;
+}
+
+}  // namespace
 
 std::vector<Option> data_keys(Data& data) {
   return {
       {.path = "data.file",
        .alias = "dataset",
        .target = &data.file,
-       .text = "dtrain HDF5 file; empty: a generated set of the task. As --dataset also 300wlp, biwi, images, "
-               "pointer or sequence: data/NAME.h5"},
+       .text = str("dtrain HDF5 file; empty: generated data for the task. --dataset also takes ", data_sets_in_words(),
+                   ": data/NAME.h5")},
       {.path = "data.workers",
        .alias = "workers",
        .target = &data.workers,
-       .text = "reader threads per rank; 0: from the cores of the rank",
+       .text = "reader threads per rank; 0: derived from the cores of the rank",
        .range = between(0, 1024)},
       {.path = "data.prefetch",
        .target = &data.prefetch,
-       .text = "batches read ahead",
+       .text = "batches to read ahead",
        .unit = "micro-batches",
        .range = between(1, 1024)},
       {.path = "data.val_share",
        .target = &data.val_share,
-       .text = "share of the training split to validate on, by group, where the file has no validation split",
+       .text = "fraction of the training split to validate on, by group, if the file has no validation split",
        .range = below(0, 1),
        .fixed = true},
       {.path = "data.verify", .target = &data.verify, .text = "check every sample's checksum while reading"},
       {.path = "data.on_bad_sample",
        .target = &data.on_bad_sample,
-       .text = "a sample that cannot be read: stop with its name, or leave it out and go on",
-       .allowed = {"stop", "skip"}},
+       .text = "for a sample that cannot be read: stop and name it, or skip it and continue"},
       {.path = "data.length_window",
        .target = &data.length_window,
-       .text = "samples of unequal length: batches of like length, sorted within so many; 0: not sorted",
+       .text = "samples of different lengths: sort by length within this many batches; 0: not sorted",
        .unit = "global batches",
        .range = between(0, 1 << 20),
        .fixed = true},
@@ -45,11 +55,11 @@ std::vector<Option> augment_keys(Augment& augment) {
       {.path = "augment.hflip", .target = &augment.hflip, .text = "mirror with probability 1/2 (negates yaw and roll)"},
       {.path = "augment.crop_scale",
        .target = &augment.crop_scale,
-       .text = "random resized crop: smallest share of the side; 1: none",
+       .text = "random resized crop: smallest fraction of the side; 1: no crop",
        .range = up_to(0, 1)},
       {.path = "augment.crop_ratio",
        .target = &augment.crop_ratio,
-       .text = "random resized crop: aspect drawn from [1/x, x]; 1: square",
+       .text = "random resized crop: aspect ratio drawn from [1/x, x]; 1: square",
        .range = between(1, 10)},
       {.path = "augment.brightness",
        .target = &augment.brightness,
@@ -65,20 +75,20 @@ std::vector<Option> augment_keys(Augment& augment) {
        .range = between(0, 1)},
       {.path = "augment.hue",
        .target = &augment.hue,
-       .text = "turn of the hue circle drawn from [-x, x]",
+       .text = "shift of the hue drawn from [-x, x]",
        .unit = "turns",
        .range = between(0, 0.5)},
       {.path = "augment.noise",
        .target = &augment.noise,
-       .text = "sequence, encoder phase: standard deviation of what is added",
+       .text = "sequence, encoder phase: standard deviation of the added noise",
        .range = between(0, 1e6)},
       {.path = "augment.mask_share",
        .target = &augment.mask_share,
-       .text = "sequence, encoder phase: share of the rows that are hidden",
+       .text = "sequence, encoder phase: fraction of rows that are masked",
        .range = inside(0, 1)},
       {.path = "augment.mask_span",
        .target = &augment.mask_span,
-       .text = "sequence, encoder phase: consecutive rows hidden together",
+       .text = "sequence, encoder phase: number of consecutive rows that are masked together",
        .unit = "rows",
        .range = between(1, 1 << 20)},
   };

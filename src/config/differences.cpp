@@ -1,5 +1,6 @@
 #include "config/load.h"
 #include "config/table.h"
+#include "core/check.h"
 #include "core/strings.h"
 
 namespace dtrain::config {
@@ -14,7 +15,7 @@ std::vector<Change> changes(Config saved, Config now) {
   const std::vector<Option> before = describe(saved), after = describe(now);
   std::vector<Change> found;
   for (size_t i = 0; i < before.size(); ++i) {
-    // Texts restore every bit of a value, so that equal texts are equal values.
+    // Equal texts are equal values, because a text restores every bit of its value.
     const std::string old_text = value_text(before[i]), new_text = value_text(after[i]);
     if (old_text != new_text) found.push_back({before[i].path, old_text, new_text, before[i].fixed});
   }
@@ -23,7 +24,7 @@ std::vector<Change> changes(Config saved, Config now) {
 
 std::string shown(const std::string& text) { return text.empty() ? "''" : text; }
 
-// A global batch of 0 is not another value but "as it was": the checkpoint's wins.
+// A global batch of 0 is not another value: it means that of the checkpoint.
 bool is_left_open(const Change& change) { return change.path == "train.global_batch" && change.after == "0"; }
 
 }  // namespace
@@ -39,10 +40,20 @@ std::vector<std::string> fixed_differences(const Config& saved, const Config& no
 std::vector<std::string> differences(const Config& saved, const Config& now) {
   std::vector<std::string> lines;
   for (const Change& change : changes(saved, now)) {
-    if (change.fixed || change.path == "run.resume") continue;  // resuming is what is being done
+    if (change.fixed || change.path == "run.resume") continue;  // the run is being resumed
     lines.push_back(str(change.path, ": ", shown(change.before), " -> ", shown(change.after)));
   }
   return lines;
+}
+
+void set(Config& config, std::string_view path, std::string_view text) {
+  for (const Option& option : describe(config)) {
+    if (option.path != path) continue;
+    const std::string wrong = assign(option, text);
+    if (!wrong.empty()) throw ConfigError(str(path, ": ", wrong));
+    return;
+  }
+  DTRAIN_CHECK(false, "key ", path);
 }
 
 void copy_keys(const Config& from, Config& to, const std::vector<std::string>& paths) {

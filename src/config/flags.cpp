@@ -11,7 +11,7 @@ bool names_yaml(const std::string& argument) { return argument.ends_with(".yaml"
 
 std::string unknown_flag(const std::string& name, const std::vector<Option>& options,
                          const std::vector<std::string>& other_flags) {
-  std::vector<std::string> whole;  // keys that end so: "patience" is train.patience and schedule.patience
+  std::vector<std::string> whole;  // the keys with this ending: "patience" is train.patience and schedule.patience
   for (const Option& option : options) {
     if (option.path.ends_with("." + name))
       whole.push_back("'--" + (option.alias.empty() ? option.path : option.alias) + "'");
@@ -77,8 +77,8 @@ class Splitter {
     line_.flags.push_back({spelling, option->path, has_value ? value : "true"});
   }
 
-  // Whether `argument` is the value of the flag before it. After a flag that needs none, or that nobody knows, a config
-  // file is not its value.
+  // Whether `argument` is the value of the flag before it. A config file is not, after a flag that needs no value or
+  // that is unknown.
   static bool takes(const Option* option, const std::string& argument) {
     if (is_flag(argument)) return false;
     return option != nullptr && !is_bool(*option) ? true : !names_yaml(argument);

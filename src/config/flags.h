@@ -1,12 +1,12 @@
 #pragma once
 
-// Splits a command line by the table. CLI11 does not serve here: it stops at the first error, where people are to see
-// all of them with the nearest valid name, and it would need each key to be said a second time.
+// Splits a command line by the table. CLI11 is not used here, because it stops at the first error, where all of them
+// should be reported with the nearest valid name, and because every key would have to be declared a second time.
 
 #include <string>
 #include <vector>
 
-#include "config/assembly.h"
+#include "config/config_builder.h"
 
 namespace dtrain::config {
 
@@ -22,8 +22,8 @@ struct CommandLine {
   std::vector<Problem> problems;
 };
 
-// `--key VALUE` or `--key=VALUE`; `--key` alone means true where the value is true | false. `other_flags` ("--dry-run")
-// are those of the caller, for suggestions only. Throws UsageError for a second config file.
+// `--key VALUE` or `--key=VALUE`; `--key` alone means true if the value is true | false. `other_flags` ("--dry-run")
+// are those of the caller, for suggestions only. Errors: UsageError for a second config file.
 CommandLine split_command_line(const std::vector<std::string>& arguments, const std::vector<Option>& options,
                                const std::vector<std::string>& other_flags);
 

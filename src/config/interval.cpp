@@ -11,7 +11,7 @@
 namespace dtrain::config {
 namespace {
 
-constexpr const char* kForms = "500s (steps), 2e (epochs), 10m (minutes), several joined by commas, or never";
+constexpr const char* kForms = "500s (steps), 2e (epochs), 10m (minutes), several separated by commas, or never";
 
 // The whole of `text` as a decimal number above 0 without sign, exponent or leading zeros.
 template <typename Number>
@@ -48,7 +48,7 @@ std::string parse_interval(std::string_view text, Interval& interval) {
       int64_t& count = last == 'e' ? parsed.epochs : parsed.steps;
       good = parse_count(number, count) && count <= 1'000'000'000;
     }
-    if (!good) return refuse("is no interval");
+    if (!good) return refuse("is not an interval");
   }
   interval = parsed;
   return "";
@@ -59,7 +59,7 @@ std::string to_string(const Interval& interval) {
   if (interval.steps > 0) parts.push_back(str(interval.steps, "s"));
   if (interval.epochs > 0) parts.push_back(str(interval.epochs, "e"));
   if (interval.minutes > 0) {
-    char digits[512];  // without an exponent, the smallest of all takes some 330
+    char digits[512];  // without an exponent, the smallest number takes about 330
     parts.push_back(
         std::string(digits,
                     std::to_chars(digits, digits + sizeof digits, interval.minutes, std::chars_format::fixed).ptr) +

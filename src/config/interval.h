@@ -1,7 +1,7 @@
 #pragma once
 
-// How often something happens: `500s` optimizer steps, `2e` epochs, `10m` minutes, or several joined by commas,
-// whichever comes first. A whole number alone counts steps; `never` is what it says. Pure.
+// How often something happens: every `500s` optimizer steps, `2e` epochs or `10m` minutes, or several of these
+// separated by commas, whichever comes first. A whole number alone counts steps; `never` means never. Pure.
 
 #include <cstdint>
 #include <string>
@@ -10,18 +10,18 @@
 namespace dtrain::config {
 
 struct Interval {
-  int64_t steps = 0, epochs = 0;  // 0: not by it
+  int64_t steps = 0, epochs = 0;  // 0: does not count
   double minutes = 0;
   bool operator==(const Interval&) const = default;
 
-  // Whether it is due at the end of optimizer step `step` (1-based), as far as steps and epochs go.
+  // Whether it is due at the end of optimizer step `step` (1-based) by steps or epochs. Minutes do not count here.
   bool due(int64_t step, int64_t steps_per_epoch) const {
     return (steps > 0 && step % steps == 0) || (epochs > 0 && step % (epochs * steps_per_epoch) == 0);
   }
 };
 
-// Returns what is wrong with `text`, and changes nothing then; "" when all is well.
+// If `text` is wrong, changes nothing and returns what is wrong with it; otherwise returns "".
 std::string parse_interval(std::string_view text, Interval& interval);
-std::string to_string(const Interval&);  // such that parse_interval() restores it bit by bit
+std::string to_string(const Interval&);  // parse_interval() restores it bit by bit
 
 }  // namespace dtrain::config

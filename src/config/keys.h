@@ -9,7 +9,7 @@
 
 namespace dtrain::config {
 
-std::vector<Option> task_keys(Config&);  // the task's name, and what `module` needs
+std::vector<Option> task_keys(Config&);  // the name of the task, and the keys of the task `module`
 std::vector<Option> model_keys(Model&);
 std::vector<Option> pointer_keys(Pointer&);
 std::vector<Option> sequence_keys(Sequence&);

@@ -1,11 +1,9 @@
 #include "config/load.h"
 
 #include <algorithm>
-#include <map>
 
-#include "config/assembly.h"
+#include "config/config_builder.h"
 #include "config/flags.h"
-#include "config/yaml_layer.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/strings.h"
@@ -15,122 +13,122 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What `dtrain convert NAME` makes and `--dataset NAME` trains on, and the embedded config of each.
-const std::map<std::string, std::string>& dataset_configs() {
-  static const std::map<std::string, std::string> configs{{"300wlp", "headpose_300wlp"},
-                                                          {"biwi", "headpose_biwi"},
-                                                          {"images", "classify"},
-                                                          {"pointer", "pointer"},
-                                                          {"sequence", "sequence"}};
-  return configs;
+// The data set that `--dataset NAME` trains on; nullptr: none of this name.
+const catalog::DataSet* known_data_set(std::string_view name) {
+  const catalog::DataSet* set = catalog::data_set_named(name);
+  return set == nullptr || set->config.empty() ? nullptr : set;
 }
 
-std::vector<std::string> datasets() {
-  std::vector<std::string> names;
-  for (const auto& [name, config] : dataset_configs()) names.push_back(name);
-  return names;
+// The embedded config of a run of this task without data.
+std::string quickstart_config(std::string_view task) {
+  const catalog::TaskId id = value_named<catalog::TaskId>(task).value_or(catalog::TaskId{});
+  const std::string& own = catalog::row(id).quickstart;
+  return own.empty() ? catalog::row(catalog::TaskId{}).quickstart : own;
 }
 
 std::string in_folder(const fs::path& folder, const std::string& file) {
   return (folder / file).lexically_normal().string();
 }
 
-// A path that cannot be looked at (a link to itself, a folder one may not enter) is not there: opening it says why.
+// False as well for a path that cannot be examined (a link to itself, a folder without permission): opening it says
+// why.
 bool there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
 }
 
-// The text of a config file; what keeps it from being read goes to `assembly`.
-std::optional<std::string> read_config(Assembly& assembly, const fs::path& path, const std::string& name) {
+// The text of a config file; the reason why it cannot be read is added to `builder`.
+std::optional<std::string> read_config(ConfigBuilder& builder, const fs::path& path, const std::string& name) {
   constexpr std::uintmax_t kLargest = 1 << 20;
   std::error_code code;
   if (!fs::exists(path, code)) {
-    assembly.add_problem(name, "no such config file; `dtrain --print-config` prints one to start from");
+    builder.add_problem(name, "no such config file; `dtrain --print-config` prints one to start from");
   } else if (!fs::is_regular_file(path, code)) {
-    assembly.add_problem(name, "is not a file; expected a config in YAML");
+    builder.add_problem(name, "is not a file; expected a config in YAML");
   } else if (fs::file_size(path, code) > kLargest) {
-    assembly.add_problem(name, "is larger than 1 MiB; expected a config in YAML");
+    builder.add_problem(name, "is larger than 1 MiB; expected a config in YAML");
   } else {
     try {
       return read_text(path);
     } catch (const Error& error) {
-      assembly.add_problem(name, error.what());
+      builder.add_problem(name, error.what());
     }
   }
   return std::nullopt;
 }
 
-void lay_embedded(Assembly& assembly, const std::string& name) {
-  lay_yaml(assembly, embedded(name).value(), "configs/" + name + ".yaml (embedded)");
+void apply_embedded(ConfigBuilder& builder, const std::string& name) {
+  apply_yaml(builder, embedded(name).value(), "configs/" + name + ".yaml (embedded)");
 }
 
-// --dataset: a known name, or a path. Returns the name, "" for a path.
-std::string resolve_dataset(Assembly& assembly, Flag& flag, const fs::path& folder) {
-  if (dataset_configs().contains(flag.value)) {
-    std::string name = std::exchange(flag.value, in_folder(folder, "data/" + flag.value + ".h5"));
-    return name;
+// --dataset: a known name, or a path. Returns nullptr for a path.
+const catalog::DataSet* resolve_dataset(ConfigBuilder& builder, Flag& flag, const fs::path& folder) {
+  if (const catalog::DataSet* set = known_data_set(flag.value)) {
+    flag.value = in_folder(folder, "data/" + set->name + ".h5");
+    return set;
   }
   const bool like_a_path = flag.value.find_first_of("./") != std::string::npos || there(folder / flag.value);
   if (!like_a_path) {
-    const std::string near = flag.value.size() > 64 ? "" : nearest(flag.value, datasets());
-    assembly.add_problem(flag.spelling,
-                         str(in_quotes(flag.value), " is neither a known data set (", join(datasets(), ", "),
-                             ") nor a file", near.empty() ? "" : "; did you mean '" + near + "'?"));
+    const std::vector<std::string> known = catalog::trainable_data_sets();
+    const std::string near = flag.value.size() > 64 ? "" : nearest(flag.value, known);
+    builder.add_problem(flag.spelling, str(in_quotes(flag.value), " is neither a known data set (", join(known, ", "),
+                                           ") nor a file", near.empty() ? "" : "; did you mean '" + near + "'?"));
   }
-  return "";
+  return nullptr;
 }
 
 }  // namespace
 
 Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, const LoadOptions& options) {
-  Assembly assembly;
+  ConfigBuilder builder;
   Config scratch;
   CommandLine line = split_command_line(arguments, describe(scratch), options.other_flags);
-  std::string dataset, task;
+  const catalog::DataSet* dataset = nullptr;
+  std::string task;
   bool names_data = false;
   for (Flag& flag : line.flags) {
-    if (flag.spelling == "--dataset") dataset = resolve_dataset(assembly, flag, folder);
+    if (flag.spelling == "--dataset") dataset = resolve_dataset(builder, flag, folder);
     names_data = names_data || flag.path == "data.file";
     if (flag.path == "task.name") task = flag.value;
   }
 
   Loaded loaded;
   std::vector<std::string> sources;
-  const auto lay = [&](const std::string& name) {
-    lay_embedded(assembly, name);
+  const auto apply = [&](const std::string& name) {
+    apply_embedded(builder, name);
     sources.push_back("the embedded " + name);
   };
   const std::string file = !line.config_file.empty()            ? line.config_file
                            : fs::exists(folder / "dtrain.yaml") ? "dtrain.yaml"
                                                                 : "";
-  if (!dataset.empty()) lay(dataset_configs().at(dataset));
-  if (file.empty() && !names_data) lay(embedded("quickstart_" + task) ? "quickstart_" + task : "quickstart");
+  if (dataset != nullptr) apply(dataset->config);
+  if (file.empty() && !names_data) apply(quickstart_config(task));
   if (!file.empty()) {
-    if (const auto text = read_config(assembly, folder / file, file)) loaded.given = lay_yaml(assembly, *text, file);
+    if (const auto text = read_config(builder, folder / file, file)) loaded.given = apply_yaml(builder, *text, file);
     sources.insert(sources.begin(), file);
   }
   for (const Flag& flag : line.flags) {
-    assembly.set(*assembly.find(flag.path), flag.value, flag.spelling);
+    builder.set(*builder.find(flag.path), flag.value, flag.spelling);
     if (std::find(loaded.given.begin(), loaded.given.end(), flag.path) == loaded.given.end()) {
       loaded.given.push_back(flag.path);
     }
   }
-  for (Problem& problem : line.problems) assembly.add_problem(std::move(problem.where), std::move(problem.what));
+  for (Problem& problem : line.problems) builder.add_problem(std::move(problem.where), std::move(problem.what));
 
-  loaded.config = assembly.finish();
+  loaded.config = builder.finish();
   loaded.source = sources.empty() ? "the defaults" : join(sources, " over ");
-  if (options.check_dataset && !dataset.empty() && !there(loaded.config.data.file)) {
-    throw DataError(str(loaded.config.data.file, " does not exist: make it with `dtrain convert ", dataset,
-                        dataset == "pointer" ? " FILE.npz`" : " DIR`"));
+  if (options.check_dataset && dataset != nullptr && !there(loaded.config.data.file)) {
+    const bool one_file = catalog::row(catalog::task_named(dataset->task)).sample == catalog::Sample::kSet;
+    throw DataError(str(loaded.config.data.file, " does not exist: make it with `dtrain convert ", dataset->name,
+                        one_file ? " FILE.npz`" : " DIR`"));
   }
   return loaded;
 }
 
 Config from_yaml(std::string_view text, std::string_view name) {
-  Assembly assembly;
-  lay_yaml(assembly, text, std::string(name));
-  return assembly.finish();
+  ConfigBuilder builder;
+  apply_yaml(builder, text, std::string(name));
+  return builder.finish();
 }
 
 }  // namespace dtrain::config

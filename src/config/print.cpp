@@ -11,7 +11,8 @@
 namespace dtrain::config {
 namespace {
 
-// Quotes what YAML would take for something else; assign() allows no control characters, so nothing else needs escapes.
+// Quotes text that YAML would read as something else. assign() allows no control characters, so nothing else needs
+// escapes.
 std::string yaml_scalar(const Option& option) {
   const std::string text = value_text(option);
   if (!is_text(option)) return text;
@@ -47,11 +48,16 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
-// A cell of a Markdown table: a bar would end it.
+// A cell of a Markdown table, which a bar would end.
 std::string cell(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
   return out;
+}
+
+std::string sentence(std::string text) {
+  if (text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
 }
 
 }  // namespace
@@ -94,7 +100,7 @@ std::string help_text() {
       const std::string flag = "--" + option.path + (option.alias.empty() ? "" : ", --" + option.alias);
       const std::string limits = unit_and_range(option);
       const std::string value = str(value_kind(option), " [", default_text(option), limits.empty() ? "" : "; ", limits,
-                                    "]", option.fixed ? " a resume may not change it" : "");
+                                    "]", option.fixed ? " cannot change when a run is resumed" : "");
       out << help_entry(flag, option.text, 36) << "      " << wrap(value, kHelpWidth - 6, 6) << "\n";
     }
   }
@@ -105,22 +111,18 @@ std::string reference_markdown() {
   Config defaults;
   const std::vector<Option> table = describe(defaults);
   std::ostringstream out;
-  out << "# Configuration reference\n\n"
-         "Made from the table in `src/config/` (`*_keys.cpp`) by `cmake --build build --target "
-         "configuration_reference`; a "
-         "test\n"
-         "compares. Every key can stand in the YAML config (`section:` and below it `  key: value`) and on the command "
-         "line\n"
-         "(`--section.key VALUE` or `--section.key=VALUE`; `--section.key` alone means true). Later wins: the "
-         "defaults, the\n"
-         "embedded config that `--dataset NAME` names, the YAML file (`./dtrain.yaml` unless one is named), the flags. "
-         "Without\n"
-         "a file and without data it is the embedded `configs/quickstart.yaml`, or that of `--task NAME`. `dtrain "
-         "--print-config` prints the result.\n"
-         "Paths are relative to the present folder. Keys marked *fixed* cannot change when a run is resumed.\n";
+  out << R"(# Configuration reference
+
+Generated from the table in `src/config/` (`*_keys.cpp`) by `cmake --build build --target configuration_reference`; a test
+compares. Every key can be set in the YAML config (`section:` and below it `  key: value`) and on the command line
+(`--section.key VALUE` or `--section.key=VALUE`; `--section.key` alone means true). Later ones win: the defaults, the
+embedded config that `--dataset NAME` names, the YAML file (`./dtrain.yaml` unless one is named), the flags. Without
+a file and without data it is the embedded `configs/quickstart.yaml`, or that of `--task NAME`. `dtrain --print-config` prints the result.
+Paths are relative to the current folder. Keys marked *fixed* cannot change when a run is resumed.
+)";
   for (const Section& section : sections()) {
-    out << "\n## `" << section.name << "`\n\nWhat it is about: " << section.text
-        << ".\n\n| key | value | default | unit, range | meaning |\n|---|---|---|---|---|\n";
+    out << "\n## `" << section.name << "`\n\n"
+        << sentence(section.text) << ".\n\n| key | value | default | unit, range | meaning |\n|---|---|---|---|---|\n";
     for (const Option& option : table) {
       if (option.section() != section.name) continue;
       out << "| `" << option.path << "`" << (option.alias.empty() ? "" : " (`--" + option.alias + "`)")

@@ -1,4 +1,4 @@
-// The run around the training: its folder, what it saves, where and beside whom it runs, what it tells.
+// The run: its folder, checkpoints, ranks, devices and metrics.
 
 #include "config/keys.h"
 
@@ -9,16 +9,15 @@ std::vector<Option> run_keys(Run& run) {
       {.path = "run.name",
        .alias = "name",
        .target = &run.name,
-       .text = "name of the run and of its folder; empty: task-date-time. An existing one needs --resume"},
-      {.path = "run.folder", .target = &run.folder, .text = "where run folders are made"},
+       .text = "name of the run and of its folder; empty: task-date-time. An existing name needs --resume"},
+      {.path = "run.folder", .target = &run.folder, .text = "where run folders are created"},
       {.path = "run.log_every",
        .target = &run.log_every,
-       .text = "a step line every so often",
+       .text = "how often to print a step line",
        .unit = "500s steps, 2e epochs, 10m minutes"},
       {.path = "run.progress",
        .target = &run.progress,
-       .text = "progress bar or step lines; auto: a bar on a terminal, lines under mpirun",
-       .allowed = {"auto", "bar", "lines"}},
+       .text = "progress bar or step lines; auto: a bar on a terminal, lines under mpirun"},
       {.path = "run.resume",
        .alias = "resume",
        .target = &run.resume,
@@ -30,15 +29,15 @@ std::vector<Option> checkpoint_keys(Checkpoint& checkpoint) {
   return {
       {.path = "checkpoint.every",
        .target = &checkpoint.every,
-       .text = "save every so often, and at the end",
+       .text = "how often to save; always at the end as well",
        .unit = "500s steps, 2e epochs, 10m minutes"},
       {.path = "checkpoint.keep_last",
        .target = &checkpoint.keep_last,
-       .text = "checkpoints to keep besides the best",
+       .text = "number of checkpoints to keep besides the best",
        .range = at_least(1)},
       {.path = "checkpoint.keep_best",
        .target = &checkpoint.keep_best,
-       .text = "keep the best by the validation metric"},
+       .text = "keep the best checkpoint by the validation metric"},
   };
 }
 
@@ -46,21 +45,20 @@ std::vector<Option> dist_keys(Dist& dist) {
   return {
       {.path = "dist.backend",
        .target = &dist.backend,
-       .text = "how gradients travel; auto: nccl with one GPU per rank, staged with shared GPUs, mpi on CPUs",
-       .allowed = {"auto", "nccl", "staged", "mpi"}},
+       .text = "how gradients travel; auto: nccl with one GPU per rank, staged with shared GPUs, mpi on CPUs"},
       {.path = "dist.timeout",
        .target = &dist.timeout,
-       .text = "a rank without progress for so long ends the job",
+       .text = "a rank without progress for this long ends the job",
        .unit = "seconds",
        .range = between(1, 1e6)},
       {.path = "dist.bucket_mb",
        .target = &dist.bucket_mb,
-       .text = "gradients sent at once",
+       .text = "size of a gradient bucket",
        .unit = "MiB",
        .range = up_to(0, 4096)},
       {.path = "dist.first_bucket_mb",
        .target = &dist.first_bucket_mb,
-       .text = "the first ones, small to start early",
+       .text = "size of the first bucket; small, so that sending starts early",
        .unit = "MiB",
        .range = up_to(0, 4096)},
   };
@@ -68,17 +66,14 @@ std::vector<Option> dist_keys(Dist& dist) {
 
 std::vector<Option> device_keys(Device& device) {
   return {
-      {.path = "device.type",
-       .target = &device.type,
-       .text = "auto: GPUs when there are any",
-       .allowed = {"auto", "cuda", "cpu"}},
+      {.path = "device.type", .target = &device.type, .text = "auto: GPUs if there are any"},
       {.path = "device.threads",
        .target = &device.threads,
-       .text = "CPU threads per rank; 0: cores it may use ÷ ranks on them",
+       .text = "CPU threads per rank; 0: available cores ÷ ranks that share them",
        .range = between(0, 4096)},
       {.path = "device.cudnn_benchmark",
        .target = &device.cudnn_benchmark,
-       .text = "let cuDNN try its algorithms at the first steps"},
+       .text = "let cuDNN compare its algorithms during the first steps"},
   };
 }
 

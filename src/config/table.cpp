@@ -30,19 +30,19 @@ std::vector<Option> describe(Config& config) {
 
 const std::vector<Section>& sections() {
   static const std::vector<Section> all = {
-      {"task", "what is learned; `task: NAME` is short for `task: {name: NAME}`"},
+      {"task", "what to learn; `task: NAME` is short for `task: {name: NAME}`"},
       {"run", "the run, its folder and what it prints"},
-      {"data", "what is read, and how"},
+      {"data", "the data and how it is read"},
       {"augment", "augmentation of the training split; each draw is keyed by (seed, epoch, sample)"},
       {"model", "the network"},
-      {"train", "how long, how much at once, how precisely"},
-      {"optimizer", "the update"},
+      {"train", "length, batch size and precision of the training"},
+      {"optimizer", "the update rule"},
       {"schedule", "the learning rate over optimizer steps"},
-      {"pointer", "task pointer: how the decoder is fed while training"},
+      {"pointer", "task pointer: the input of the decoder during training"},
       {"sequence", "task sequence: the two phases"},
       {"amp", "loss scaling (fp16 only)"},
-      {"checkpoint", "what is saved besides the end of the run"},
-      {"dist", "how ranks meet"},
+      {"checkpoint", "when checkpoints are saved, and which are kept"},
+      {"dist", "communication between ranks"},
       {"device", "GPUs and CPU threads"},
       {"metrics", "the Prometheus endpoint of each rank"},
   };

@@ -1,9 +1,10 @@
 #pragma once
 
-// The one table of all configuration keys. The loader, the flags, --help, --print-config and docs/configuration.md are
-// made from it, so that none of them can know a key that another does not. A new key is one field in config.h and one
-// entry in the file of its section (keys.h).
+// The one table of all configuration keys. The loader, the flags, --help, --print-config and docs/configuration.md all
+// read it, so that they always know the same keys. A new key is one field in config.h and one entry in the file of its
+// section (keys.h).
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,22 +12,59 @@
 #include <vector>
 
 #include "config/config.h"
-#include "config/range.h"
 
 namespace dtrain::config {
 
-using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, Interval*>;
+// The numbers that a key accepts.
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_open = false, high_open = false;  // the bound itself is excluded
+};
+
+inline Range at_least(double low) { return {.low = low}; }
+inline Range above(double low) { return {.low = low, .low_open = true}; }
+// [low, high], [low, high), (low, high] and (low, high)
+inline Range between(double low, double high) { return {.low = low, .high = high}; }
+inline Range below(double low, double high) { return {.low = low, .high = high, .high_open = true}; }
+inline Range up_to(double low, double high) { return {.low = low, .high = high, .low_open = true}; }
+inline Range inside(double low, double high) { return {.low = low, .high = high, .low_open = true, .high_open = true}; }
+
+// A field that is one of a few names (choices.h), whatever its type.
+class Choice {
+ public:
+  template <NamedEnum E>
+  Choice(E* field)
+      : field_(field),
+        names_([] {
+          const auto& all = names_of(E{});
+          return std::vector<std::string>(all.begin(), all.end());
+        }),
+        read_([](const void* from) { return static_cast<size_t>(*static_cast<const E*>(from)); }),
+        write_([](void* to, size_t value) { *static_cast<E*>(to) = static_cast<E>(value); }) {}
+
+  std::vector<std::string> names() const { return names_(); }
+  std::string name() const { return names()[read_(field_)]; }
+  bool set(std::string_view name) const;  // false, and nothing changes, if no value has this name
+
+ private:
+  void* field_;
+  std::vector<std::string> (*names_)();
+  size_t (*read_)(const void*);
+  void (*write_)(void*, size_t);
+};
+
+using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, Interval*, Choice>;
 
 struct Option {
   std::string path = {};   // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
-  std::string alias = {};  // "lr": --lr; empty: none. The name of its own section: `section: VALUE` sets it too
-  Target target;           // the field of the Config that was described
-  std::string text;        // one line for people
+  std::string alias = {};  // "lr": --lr; "": none. If it is the name of the section, `section: VALUE` sets the key too
+  Target target;           // the field of the Config passed to describe()
+  std::string text;        // one line of help
   std::string unit = {};
   Range range = {};
-  std::vector<std::string> allowed = {};                           // the names that a text may be; empty: any text
-  std::vector<std::pair<std::string, std::string>> synonyms = {};  // name -> what it means
-  bool fixed = false;                                              // a resume may not change it
+  std::vector<std::pair<std::string, std::string>> synonyms = {};  // of a choice: name -> the name it stands for
+  bool fixed = false;                                              // cannot change when a run is resumed
 
   std::string section() const { return path.substr(0, path.rfind('.')); }
   std::string key() const { return path.substr(path.rfind('.') + 1); }
@@ -40,21 +78,21 @@ struct Section {
 };
 const std::vector<Section>& sections();  // in the table's order
 
-// Parses `text` strictly (decimal numbers, true | false, names as listed) and stores it. Returns what is wrong with it,
-// and stores nothing then; "" when all is well.
+// Parses `text` strictly (decimal numbers, true | false, names as listed) and stores the value. If `text` is wrong,
+// stores nothing and returns what is wrong with it; otherwise returns "".
 std::string assign(const Option&, std::string_view text);
-std::string value_text(const Option&);  // the present value, such that assign() restores it bit by bit
+std::string value_text(const Option&);  // the current value; assign() restores it bit by bit
 std::string value_kind(const Option&);  // "whole number", "number", "true | false", "interval", "text" or the names
 std::string range_text(const Option&);  // "1 or more", "above 0, up to 1"; "" if there is none
-bool is_text(const Option&);
+bool is_text(const Option&);            // free text or a name
 bool is_bool(const Option&);
 bool is_interval(const Option&);
 
-// The bytes of the character that `text` begins with; 0 for what YAML keeps out of plain text: anything that
-// printable_character() of core refuses, line separators, byte order marks and the two non-characters.
+// The number of bytes of the character that `text` begins with; 0 for what YAML does not allow in plain text: anything
+// that printable_character() of core refuses, line separators, byte order marks and the two non-characters.
 size_t plain_character(std::string_view text);
 
-// `text` in quotes, fit for a message whatever bytes it has: control characters escaped, cut when long.
+// `text` in quotes for a message, whatever bytes it has: control characters are escaped, and long texts are cut.
 std::string in_quotes(std::string_view text);
 
 }  // namespace dtrain::config

@@ -1,4 +1,4 @@
-// What is learned: the task, its network, and what single tasks add.
+// The task, its network, and the keys of single tasks.
 
 #include "config/keys.h"
 
@@ -6,22 +6,12 @@ namespace dtrain::config {
 
 std::vector<Option> task_keys(Config& config) {
   return {
-      // The section's own name as alias: `task: headpose` and `--task headpose` are short for it.
-      {.path = "task.name",
-       .alias = "task",
-       .target = &config.task,
-       .text = "what is learned",
-       .allowed = {"headpose", "classify", "pointer", "sequence", "module"},
-       .fixed = true},
-      {.path = "task.loss",
-       .target = &config.module.loss,
-       .text = "module: the loss of your own network",
-       .allowed = {"mse", "smooth_l1", "l1", "cross_entropy", "bce_with_logits", "nll"},
-       .fixed = true},
+      // The alias is the name of the section, so that `task: headpose` and `--task headpose` set this key.
+      {.path = "task.name", .alias = "task", .target = &config.task, .text = "what to learn", .fixed = true},
+      {.path = "task.loss", .target = &config.module.loss, .text = "task module: the loss to minimize", .fixed = true},
       {.path = "task.inputs",
        .target = &config.module.inputs,
-       .text = "module: what forward() of your own network is given",
-       .allowed = {"image", "rows", "rows+lengths"},
+       .text = "task module: the arguments of forward()",
        .fixed = true},
   };
 }
@@ -30,40 +20,41 @@ std::vector<Option> model_keys(Model& model) {
   return {
       {.path = "model.name",
        .target = &model.name,
-       .text = "the network; auto: the task's own",
-       .allowed = {"auto", "headpose_cnn", "simple_cnn", "mobilenet_v2", "resnet18", "resnet50", "pointer_network",
-                   "cnn_lstm", "torchscript"},
+       .text = "the network; auto: the default of the task",
        .fixed = true},
       {.path = "model.image_size",
        .target = &model.image_size,
-       .text = "side of the network's input",
+       .text = "width and height of the network's input",
        .unit = "pixels",
        .range = between(32, 4096),
        .fixed = true},
       {.path = "model.dropout",
        .target = &model.dropout,
-       .text = "share of the units dropped, where the network has dropout; -1: the network's own",
+       .text = "fraction of units to drop, in networks with dropout; -1: the network's default",
        .range = below(-1, 1)},
       {.path = "model.hidden",
        .target = &model.hidden,
        .text = "units of each LSTM layer (pointer_network, cnn_lstm)",
        .range = between(1, 1 << 16),
        .fixed = true},
-      {.path = "model.channels_last", .target = &model.channels_last, .text = "NHWC memory: faster for images"},
+      {.path = "model.channels_last",
+       .target = &model.channels_last,
+       .text = "store image tensors in NHWC order, which is faster"},
       {.path = "model.init",
        .alias = "init",
        .target = &model.init,
-       .text = "safetensors file to start from (torchvision's names; another last layer is replaced)"},
+       .text =
+           "safetensors file with initial weights (torchvision's names); a last layer of another size is not loaded"},
       {.path = "model.file",
        .target = &model.file,
-       .text = "torchscript: the file of the module. Such a file is code: run only what you trust"},
+       .text = "torchscript: the TorchScript file. It contains code: use only files that you trust"},
       {.path = "model.freeze",
        .target = &model.freeze,
-       .text = "parameters that keep their values: name patterns joined by commas, as features.*,conv1",
+       .text = "parameters that are not trained: name patterns separated by commas, such as features.*,conv1",
        .fixed = true},
       {.path = "model.checkpointing",
        .target = &model.checkpointing,
-       .text = "convolutional networks: less memory, activations are computed again in backward"},
+       .text = "convolutional networks: save memory by recomputing activations in the backward pass"},
   };
 }
 
@@ -71,11 +62,11 @@ std::vector<Option> pointer_keys(Pointer& pointer) {
   return {
       {.path = "pointer.teacher_forcing",
        .target = &pointer.teacher_forcing,
-       .text = "share of the samples fed the right order, at the start",
+       .text = "fraction of samples whose decoder receives the correct order, in the first epoch",
        .range = between(0, 1)},
       {.path = "pointer.teacher_forcing_end",
        .target = &pointer.teacher_forcing_end,
-       .text = "that share in the last epoch, linear between",
+       .text = "that fraction in the last epoch; linear in between",
        .range = between(0, 1)},
   };
 }
@@ -84,21 +75,21 @@ std::vector<Option> sequence_keys(Sequence& sequence) {
   return {
       {.path = "sequence.encoder_epochs",
        .target = &sequence.encoder_epochs,
-       .text = "of one iteration: the encoder learns to rebuild what is noised and masked",
+       .text = "per iteration: the encoder learns to reconstruct noisy, masked rows",
        .unit = "epochs",
        .range = between(0, 1e6)},
       {.path = "sequence.classifier_epochs",
        .target = &sequence.classifier_epochs,
-       .text = "of one iteration, after them: the classes are learned",
+       .text = "per iteration, after the encoder epochs: the classifier learns the classes",
        .unit = "epochs",
        .range = between(1, 1e6)},
       {.path = "sequence.iterations",
        .target = &sequence.iterations,
-       .text = "how often both phases come; 0: as often as train.epochs allows",
+       .text = "how often both phases are repeated; 0: as often as train.epochs allows",
        .range = between(0, 1e6)},
       {.path = "sequence.encoder_lr_ratio",
        .target = &sequence.encoder_lr_ratio,
-       .text = "classifier phase: learning rate of the encoder ÷ lr; 0: it is frozen",
+       .text = "classifier phase: learning rate of the encoder ÷ lr; 0: the encoder is frozen",
        .range = between(0, 1),
        .fixed = true},
   };

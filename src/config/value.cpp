@@ -18,7 +18,7 @@ struct Overloaded : Cases... {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Length of the digits at the front of `text`.
+// Number of digits at the start of `text`.
 size_t digits(std::string_view text) {
   size_t n = 0;
   while (n < text.size() && is_digit(text[n])) ++n;
@@ -92,20 +92,18 @@ bool is_plain_text(std::string_view text) {
   return true;
 }
 
-std::string assign_text(const Option& option, std::string_view text, std::string* target) {
+std::string assign_choice(const Option& option, std::string_view text, const Choice& choice) {
   for (const auto& [name, meaning] : option.synonyms) {
     if (text == name) text = meaning;
   }
-  if (!option.allowed.empty()) {
-    for (const std::string& name : option.allowed) {
-      if (text != name) continue;
-      *target = name;
-      return "";
-    }
-    const std::string near = text.size() > 64 ? "" : nearest(text, option.allowed);
-    return str(in_quotes(text), " is not one of ", join(option.allowed, ", "),
-               near.empty() ? "" : "; did you mean '" + near + "'?");
-  }
+  if (choice.set(text)) return "";
+  const std::vector<std::string> names = choice.names();
+  const std::string near = text.size() > 64 ? "" : nearest(text, names);
+  return str(in_quotes(text), " is not one of ", join(names, ", "),
+             near.empty() ? "" : "; did you mean '" + near + "'?");
+}
+
+std::string assign_text(std::string_view text, std::string* target) {
   if (!is_plain_text(text)) return str(in_quotes(text), " has control characters or is not UTF-8");
   *target = std::string(text);
   return "";
@@ -119,10 +117,19 @@ size_t plain_character(std::string_view text) {
   return printable_character(text);
 }
 
+bool Choice::set(std::string_view name) const {
+  const std::vector<std::string> all = names();
+  const auto found = std::find(all.begin(), all.end(), name);
+  if (found == all.end()) return false;
+  write_(field_, static_cast<size_t>(found - all.begin()));
+  return true;
+}
+
 std::string assign(const Option& option, std::string_view text) {
   return std::visit(Overloaded{
                         [&](bool* target) { return assign_bool(text, target); },
-                        [&](std::string* target) { return assign_text(option, text, target); },
+                        [&](std::string* target) { return assign_text(text, target); },
+                        [&](const Choice& choice) { return assign_choice(option, text, choice); },
                         [&](Interval* target) { return parse_interval(text, *target); },
                         [&](auto* target) { return assign_number(option, text, target); },
                     },
@@ -133,6 +140,7 @@ std::string value_text(const Option& option) {
   return std::visit(Overloaded{
                         [](bool* value) { return std::string(*value ? "true" : "false"); },
                         [](std::string* value) { return *value; },
+                        [](const Choice& choice) { return choice.name(); },
                         [](double* value) { return shortest(*value); },
                         [](Interval* value) { return to_string(*value); },
                         [](auto* value) { return std::to_string(*value); },
@@ -145,8 +153,9 @@ std::string value_kind(const Option& option) {
   if (std::holds_alternative<double*>(option.target)) return "number";
   if (is_interval(option)) return "interval";
   if (!is_text(option)) return "whole number";
-  if (option.allowed.empty()) return "text";
-  std::vector<std::string> names = option.allowed;
+  const auto* choice = std::get_if<Choice>(&option.target);
+  if (choice == nullptr) return "text";
+  std::vector<std::string> names = choice->names();
   for (const auto& [name, meaning] : option.synonyms) names.push_back(name);
   return join(names, " | ");
 }
@@ -154,7 +163,7 @@ std::string value_kind(const Option& option) {
 std::string range_text(const Option& option) {
   const Range& range = option.range;
   const bool has_low = std::isfinite(range.low), has_high = std::isfinite(range.high);
-  // Large bounds are whole numbers that people know in digits, not in powers of ten.
+  // Large bounds are whole numbers, which are easier to read without an exponent.
   const auto bound = [](double value) { return std::abs(value) >= 1e5 ? fixed(value, 0) : shortest(value); };
   if (has_low && has_high && !range.low_open && !range.high_open)
     return str(bound(range.low), " to ", bound(range.high));
@@ -164,7 +173,9 @@ std::string range_text(const Option& option) {
   return text;
 }
 
-bool is_text(const Option& option) { return std::holds_alternative<std::string*>(option.target); }
+bool is_text(const Option& option) {
+  return std::holds_alternative<std::string*>(option.target) || std::holds_alternative<Choice>(option.target);
+}
 bool is_interval(const Option& option) { return std::holds_alternative<Interval*>(option.target); }
 bool is_bool(const Option& option) { return std::holds_alternative<bool*>(option.target); }
 

@@ -1,38 +1,39 @@
-#include "config/yaml_layer.h"
-
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <map>
 #include <sstream>
 
+#include "config/config_builder.h"
 #include "core/strings.h"
 
 namespace dtrain::config {
 namespace {
 
-// yaml-cpp takes the first of duplicate keys, reads 010 as 8 and yes as true, and forgets which key had the wrong type.
-// So its conversions are not used: this walk sees every pair of its node tree and gives scalars on as text.
+// yaml-cpp's conversions are not used: it takes the first of duplicate keys, reads 010 as 8 and yes as true, and does
+// not tell which key has the wrong type. This walk visits every pair of its node tree and passes scalars on as text.
 class Walk {
  public:
-  Walk(Assembly& assembly, const std::string& name) : assembly_(assembly), name_(name), options_(describe(scratch_)) {}
+  Walk(ConfigBuilder& builder, const std::string& name)
+      : builder_(builder), name_(name), options_(describe(scratch_)) {}
 
   void map(const YAML::Node& node, const std::string& prefix) {
     for (const auto& entry : node) {
       const std::string where = place(entry.first.Mark());
       if (!entry.first.IsScalar()) {
-        assembly_.add_problem(where, "a key is not a plain word; write `section:` and below it `  key: value`");
+        builder_.add_problem(where, "a key is not a plain word; write `section:` and below it `  key: value`");
         continue;
       }
       const std::string path = prefix.empty() ? entry.first.Scalar() : prefix + "." + entry.first.Scalar();
       if (const auto [first, is_new] = seen_.emplace(path, line(entry.first.Mark())); !is_new) {
-        assembly_.add_problem(where, str("duplicate key ", in_quotes(path), " (first in line ", first->second, ")"));
-      } else if (const Option* option = assembly_.find(path)) {
+        builder_.add_problem(where, str("duplicate key ", in_quotes(path), " (first in line ", first->second, ")"));
+      } else if (const Option* option = builder_.find(path)) {
         paths_.push_back(path);
         scalar(*option, entry.second, where);
-      } else if (assembly_.is_section(path)) {
+      } else if (builder_.is_section(path)) {
         section(path, entry.second, where);
       } else if (prefix.empty() && entry.second.IsMap() && entry.second.size() > 0) {
-        map(entry.second, path);  // a mistyped section: each key below it has a better suggestion than the section
+        map(entry.second, path);  // a mistyped section: its keys give better suggestions
       } else {
         unknown(path, where);
       }
@@ -50,40 +51,40 @@ class Walk {
   void section(const std::string& path, const YAML::Node& value, const std::string& where) {
     if (value.IsMap()) {
       map(value, path);
-    } else if (const Option* option = assembly_.namesake(path); option != nullptr && value.IsScalar()) {
+    } else if (const Option* option = builder_.namesake(path); option != nullptr && value.IsScalar()) {
       paths_.push_back(option->path);
       scalar(*option, value, where);
-    } else if (!value.IsNull()) {  // a section whose keys are all commented out is fine
-      assembly_.add_problem(where, str(path, ": is a section; write its keys in the lines below, further in"));
+    } else if (!value.IsNull()) {  // null: all keys of the section are commented out
+      builder_.add_problem(where, str(path, ": is a section; write its keys indented on the lines below"));
     }
   }
 
   void scalar(const Option& option, const YAML::Node& value, const std::string& key_place) {
     if (value.IsNull()) {
-      assembly_.add_problem(key_place, str(option.path, ": has no value; expected: ", value_kind(option)));
+      builder_.add_problem(key_place, str(option.path, ": has no value; expected: ", value_kind(option)));
       return;
     }
     const std::string where = place(value.Mark());
     if (!value.IsScalar()) {
-      assembly_.add_problem(where, str(option.path, ": is a ", value.IsMap() ? "section" : "list",
-                                       "; expected one value: ", value_kind(option)));
+      builder_.add_problem(where, str(option.path, ": is a ", value.IsMap() ? "section" : "list",
+                                      "; expected one value: ", value_kind(option)));
     } else if (value.Tag() != "?" && value.Tag() != "!" && !value.Tag().empty()) {
-      assembly_.add_problem(where, str(option.path, ": tags like ", in_quotes(value.Tag()), " are not used here"));
+      builder_.add_problem(where, str(option.path, ": tags like ", in_quotes(value.Tag()), " are not supported"));
     } else if (value.Tag() == "!" && !is_text(option) && !is_interval(option)) {
-      assembly_.add_problem(
+      builder_.add_problem(
           where, str(option.path, ": ", in_quotes(value.Scalar()), " is in quotes; expected: ", value_kind(option)));
     } else {
-      assembly_.set(option, value.Scalar(), where);
+      builder_.set(option, value.Scalar(), where);
     }
   }
 
   void unknown(const std::string& path, const std::string& where) {
     const std::string near = nearest_key(path, options_);
-    assembly_.add_problem(where, str("unknown key ", in_quotes(path), "; ",
-                                     near.empty() ? "`dtrain --help` lists all keys" : "did you mean '" + near + "'?"));
+    builder_.add_problem(where, str("unknown key ", in_quotes(path), "; ",
+                                    near.empty() ? "`dtrain --help` lists all keys" : "did you mean '" + near + "'?"));
   }
 
-  Assembly& assembly_;
+  ConfigBuilder& builder_;
   const std::string& name_;
   Config scratch_;
   std::vector<Option> options_;
@@ -91,9 +92,9 @@ class Walk {
   std::vector<std::string> paths_;
 };
 
-// yaml-cpp may hang, or take all memory, on bytes that are no text; it never sees them. Where the first stands; "":
-// none.
-std::string place_of_no_text(std::string_view text, const std::string& name) {
+// The place of the first character that is not text; "": there is none. yaml-cpp may hang or use up the memory on such
+// bytes, so it never gets them.
+std::string place_of_bad_character(std::string_view text, const std::string& name) {
   int line = 1, column = 1;
   if (text.starts_with("\uFEFF")) text.remove_prefix(3);
   while (!text.empty()) {
@@ -107,7 +108,7 @@ std::string place_of_no_text(std::string_view text, const std::string& name) {
   return "";
 }
 
-// A tab in the indentation of the line is a common mistake that yaml-cpp tells in other words.
+// A tab in the indentation is a common mistake, which yaml-cpp describes in other words.
 std::string advice(std::string_view text, const YAML::Mark& mark) {
   if (mark.is_null() || static_cast<size_t>(mark.pos) > text.size()) return "";
   const size_t before = text.substr(0, static_cast<size_t>(mark.pos)).rfind('\n');
@@ -116,7 +117,7 @@ std::string advice(std::string_view text, const YAML::Mark& mark) {
   return indentation.find('\t') == std::string_view::npos ? "" : "; indent with spaces, not with tabs";
 }
 
-// Notes where documents begin and nothing else.
+// Records where documents begin.
 class Documents : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override { marks.push_back(mark); }
@@ -132,8 +133,8 @@ class Documents : public YAML::EventHandler {
   std::vector<YAML::Mark> marks;
 };
 
-// The one document of `text`; an undefined or null node if there is none. (LoadAll never returns from ",": each call of
-// the parser gives a document of no length there. Load ignores what follows the first.)
+// The one document of `text`; an undefined or null node if there is none. (YAML::LoadAll never returns for ",", where
+// each call of the parser yields an empty document, and YAML::Load ignores what follows the first document.)
 YAML::Node one_document(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
@@ -141,30 +142,30 @@ YAML::Node one_document(const std::string& text) {
   if (parser.HandleNextDocument(documents) && parser.HandleNextDocument(documents)) {
     const YAML::Mark first = documents.marks.at(0), second = documents.marks.at(1);
     throw YAML::ParserException(
-        second, first.pos == second.pos ? "unexpected character" : "a second document; a config is one");
+        second, first.pos == second.pos ? "unexpected character" : "a second document; a config is one document");
   }
   return YAML::Load(text);
 }
 
 }  // namespace
 
-std::vector<std::string> lay_yaml(Assembly& assembly, std::string_view text, const std::string& name) {
-  Walk walk(assembly, name);
-  if (const std::string place = place_of_no_text(text, name); !place.empty()) {
-    assembly.add_problem(place, "not YAML: a control character, or not UTF-8");
+std::vector<std::string> apply_yaml(ConfigBuilder& builder, std::string_view text, const std::string& name) {
+  Walk walk(builder, name);
+  if (const std::string place = place_of_bad_character(text, name); !place.empty()) {
+    builder.add_problem(place, "not YAML: a control character, or not UTF-8");
     return {};
   }
   try {
     const YAML::Node document = one_document(std::string(text));
     if (!document.IsDefined() || document.IsNull()) {
-      assembly.add_problem(name, "is empty; `dtrain --print-config` prints a whole config to start from");
+      builder.add_problem(name, "is empty; `dtrain --print-config` prints a whole config to start from");
     } else if (!document.IsMap()) {
-      assembly.add_problem(walk.place(document.Mark()), "not a config; expected lines of `key: value`");
+      builder.add_problem(walk.place(document.Mark()), "not a config; expected lines of `key: value`");
     } else {
       walk.map(document, "");
     }
   } catch (const YAML::Exception& error) {
-    assembly.add_problem(walk.place(error.mark), str("not YAML: ", error.msg, advice(text, error.mark)));
+    builder.add_problem(walk.place(error.mark), str("not YAML: ", error.msg, advice(text, error.mark)));
   }
   return std::move(walk).paths();
 }

@@ -9,6 +9,7 @@
 #include <set>
 #include <system_error>
 
+#include "catalog/catalog.h"
 #include "convert/head_pose.h"
 #include "convert/raw_set.h"
 #include "convert/spool.h"
@@ -28,15 +29,15 @@ constexpr uint64_t kContentVersion = 3;  // of decoding, crop and scaling: a spo
 
 std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options, int size,
                                      const ReportProgress& report) {
-  if (name == "pointer") {
+  const catalog::Task& task = catalog::row(catalog::task_named(catalog::data_set_named(name)->task));
+  if (task.sample == catalog::Sample::kSet) {
     if (!fs::exists(options.source)) throw DataError(str("no such file: ", options.source.string()));
-    return open_pointer_sets(options.source);
+  } else if (!fs::is_directory(options.source)) {
+    throw DataError(str(
+        fs::exists(options.source) ? "not a folder: " : "no such folder: ", options.source.string(),
+        task.classes ? " (the folder with one sub-folder for each class)" : " (the folder of the published data set)"));
   }
-  if (!fs::is_directory(options.source)) {
-    throw DataError(str(fs::exists(options.source) ? "not a folder: " : "no such folder: ", options.source.string(),
-                        name == "images" || name == "sequence" ? " (the folder with one sub-folder for each class)"
-                                                               : " (the folder of the published data set)"));
-  }
+  if (name == "pointer") return open_pointer_sets(options.source);
   if (name == "images") return open_images(options.source, size);
   if (name == "sequence") return open_sequences(options.source, options.threads, report);
   if (name == "300wlp") return open_300wlp(options.source, size);
@@ -46,10 +47,11 @@ std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptio
 }
 
 void check(const std::string& name, const ConvertOptions& options) {
-  if (std::count(converter_names().begin(), converter_names().end(), name) == 0) {
-    const std::string near = nearest(name, converter_names());
+  if (catalog::data_set_named(name) == nullptr) {
+    const std::vector<std::string> known = catalog::data_set_names();
+    const std::string near = nearest(name, known);
     throw UsageError(str("unknown data set ", name, ".", near.empty() ? "" : " Did you mean " + near + "?",
-                         " Known: ", join(converter_names(), ", ")));
+                         " Known: ", join(known, ", ")));
   }
   if (!options.test_sequences.empty() && name != "biwi") throw UsageError("--test-sequences is of biwi, not " + name);
   if (options.size < 0 || options.size > kLargestSize) {
@@ -308,18 +310,13 @@ void assemble(const std::string& name, const ConvertOptions& options, const RawS
 
 }  // namespace
 
-const std::vector<std::string>& converter_names() {
-  static const std::vector<std::string> names{"300wlp", "aflw2000", "biwi", "images", "pointer", "sequence"};
-  return names;
-}
-
 fs::path partial_folder(const fs::path& out) { return out.string() + ".partial"; }
 
 ConvertSummary convert(const std::string& name, const ConvertOptions& options, const ReportProgress& progress,
                        const std::function<void(const ConvertPlan&)>& begin) {
   const auto start = std::chrono::steady_clock::now();
   check(name, options);
-  const int size = options.size > 0 ? options.size : name == "images" ? 256 : 224;
+  const int size = options.size > 0 ? options.size : catalog::data_set_named(name)->size;
   const auto set = open_raw_set(name, options, size, progress);
   const std::vector<std::string> splits = assign_splits(*set, options.split);
   const fs::path partial = partial_folder(options.out);

@@ -28,7 +28,7 @@ namespace dtrain::convert {
 struct ConvertOptions {
   std::filesystem::path source;  // the folder, or the .npz file
   std::filesystem::path out;
-  int size = 0;        // side of the stored pictures in pixels; 0: 256 (images), 224 (head pose)
+  int size = 0;        // side of the stored pictures in pixels; 0: that of the data set (catalog.h)
   int threads = 0;     // 0: as many as the cores this process may use
   bool force = false;  // replace an existing file
   SplitOptions split;
@@ -60,8 +60,6 @@ struct ConvertSummary {
   std::filesystem::path quarantine_file;       // empty if nothing was quarantined
   double seconds = 0;
 };
-
-const std::vector<std::string>& converter_names();  // 300wlp, aflw2000, biwi, images, pointer, sequence
 
 std::filesystem::path partial_folder(const std::filesystem::path& out);  // of a conversion that can go on
 

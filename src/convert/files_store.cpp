@@ -164,12 +164,22 @@ std::string task_of(const Metadata& metadata) {
   return found == metadata.end() ? "" : found->second;
 }
 
+catalog::Sample sample_of(const Metadata& metadata) {
+  const std::optional<catalog::TaskId> task = value_named<catalog::TaskId>(task_of(metadata));
+  return task ? catalog::row(*task).sample : catalog::Sample::kPicture;
+}
+
 }  // namespace
 
 std::vector<std::string> raw_extensions(const Metadata& metadata) {
-  const std::string task = task_of(metadata);
-  if (task == "pointer") return {".npz"};
-  if (task == "sequence") return formats::kSequenceExtensions;
+  switch (sample_of(metadata)) {
+    case catalog::Sample::kSet:
+      return {".npz"};
+    case catalog::Sample::kSequence:
+      return formats::kSequenceExtensions;
+    case catalog::Sample::kPicture:
+      break;
+  }
   return formats::kPictureExtensions;
 }
 
@@ -183,17 +193,17 @@ std::unique_ptr<data::Store> open_files(const Metadata& metadata, const std::vec
                         ". Give a dtrain data file alone, without other files"));
   }
   const std::vector<fs::path> files(names.begin(), names.end());
-  const std::string task = task_of(metadata);
-  if (task == "pointer") {
+  const catalog::Sample sample = sample_of(metadata);
+  if (sample == catalog::Sample::kSet) {
     return std::make_unique<FilesStore>(pointer_schema(), metadata, files.front(), sets(files));
   }
-  if (task == "sequence") {
+  if (sample == catalog::Sample::kSequence) {
     const int64_t features = number_of(metadata, "features");
     return std::make_unique<FilesStore>(sequence_schema(features), metadata, files.front(), sequences(files, features));
   }
   const auto size =
       static_cast<int>(number_of(metadata, metadata.contains("stored_size") ? "stored_size" : "image_size"));
-  const data::Schema schema = task == "headpose" ? head_pose_schema(size) : image_schema(size);
+  const data::Schema schema = task_of(metadata) == "headpose" ? head_pose_schema(size) : image_schema(size);
   return std::make_unique<FilesStore>(schema, metadata, files.front(), pictures(files, size));
 }
 

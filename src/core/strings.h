@@ -11,13 +11,24 @@
 #include <string_view>
 #include <vector>
 
+#include "core/named_enum.h"
+
 namespace dtrain {
 
-// What std::ostream prints for the parts, one after the other.
+template <typename Part>
+const Part& printed(const Part& part) {
+  return part;
+}
+template <NamedEnum E>
+std::string_view printed(const E& value) {
+  return name_of(value);
+}
+
+// What an std::ostream prints for the parts, one after the other; an enum with names (named_enum.h) is its name.
 template <typename... Parts>
 std::string str(const Parts&... parts) {
   std::ostringstream out;
-  (out << ... << parts);
+  (out << ... << printed(parts));
   return out.str();
 }
 

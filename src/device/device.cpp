@@ -14,7 +14,8 @@ namespace dtrain::device {
 
 at::Device choose(const config::Device& options, int local_rank) {
   const int gpus = gpu_count();
-  if (options.type == "cpu" || (options.type == "auto" && gpus == 0)) return at::kCPU;
+  if (options.type == config::DeviceType::kCpu || (options.type == config::DeviceType::kAuto && gpus == 0))
+    return at::kCPU;
   if (gpus == 0) {
     throw DeviceError(
         "device.type is cuda, but there is no usable GPU: check `nvidia-smi` (driver 580 or newer for CUDA 13), or use "

@@ -5,8 +5,8 @@
 
 namespace dtrain::job {
 
-train::Precision choose_precision(const std::string& amp, at::Device device) {
-  return train::parse_precision(amp, device.type(), device::properties(device).capability);
+train::Precision choose_precision(config::AmpMode amp, at::Device device) {
+  return train::choose_precision(amp, device.type(), device::properties(device).capability);
 }
 
 void place_on_device(tasks::Task& task, train::Precision precision, at::Device device, bool channels_last) {

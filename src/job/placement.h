@@ -4,15 +4,14 @@
 
 #include <torch/torch.h>
 
-#include <string>
-
+#include "config/choices.h"
 #include "tasks/task.h"
 #include "train/precision.h"
 
 namespace dtrain::job {
 
-// `train.amp` or --amp on this device. ConfigError as of train::parse_precision().
-train::Precision choose_precision(const std::string& amp, at::Device device);
+// `train.amp` or --amp on this device. ConfigError as of train::choose_precision().
+train::Precision choose_precision(config::AmpMode amp, at::Device device);
 
 // Sets the process-wide switches of the precision, and moves the network to the device in the dtype and memory format
 // that it runs in. Call it once, after the weights are loaded and before the first batch.

@@ -10,25 +10,25 @@
 namespace dtrain::job {
 
 std::filesystem::path quickstart_file(const config::Config& config) {
-  std::string name = "quickstart-";
-  if (config.task != "headpose") name += config.task;
-  if (config.task == "classify") name += "-";
-  if (config.task == "headpose" || config.task == "classify") name += std::to_string(config.model.image_size);
+  std::string name = "quickstart";
+  if (config.task != catalog::TaskId{}) name += str("-", config.task);
+  if (catalog::row(config.task).sample == catalog::Sample::kPicture) name += str("-", config.model.image_size);
   return std::filesystem::path("data") / (name + ".h5");
 }
 
 void make_quickstart_data(const config::Config& config, int threads) {
-  if (config.task == "module") {
-    throw ConfigError(
-        "a module says nothing of its data: give them by --dataset FILE (dtrain convert and synth make some)");
+  if (catalog::row(config.task).generated.samples == 0) {
+    throw ConfigError(str("task ", config.task,
+                          " has no generated data: give a data file with --dataset FILE "
+                          "(dtrain convert and dtrain synth make some)"));
   }
   const std::filesystem::path file = quickstart_file(config);
   if (std::filesystem::exists(file)) return;
   log::info(str("generating the quick-start set, ", file.string(), ": no data.file or --dataset was given"));
   const synth::SynthSummary made = synth::synth(
-      config.task,
+      str(config.task),
       {.layout = "hdf5", .out = file, .size = static_cast<int>(config.model.image_size), .threads = threads});
-  log::info(str("generated ", human_count(made.samples), " ", synth::synth_task(config.task).many, " in ",
+  log::info(str("generated ", human_count(made.samples), " ", catalog::row(config.task).sample, "s", " in ",
                 human_duration(made.seconds)));
 }
 

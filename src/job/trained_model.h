@@ -4,6 +4,7 @@
 // network and the input size; no configuration is needed.
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "checkpoint/safetensors.h"
@@ -20,10 +21,10 @@ struct TrainedModel {
   std::unique_ptr<tasks::Task> task;  // with the checkpoint's weights, on the CPU, in eval mode
 };
 
-// What differs from the training run; "": the same.
+// What differs from the training run; "" or none: the same.
 struct Changes {
-  std::string module_file;    // where the TorchScript file of a task `module` is now
-  std::string on_bad_sample;  // stop | skip
+  std::string module_file;  // where the TorchScript file of a task `module` is now
+  std::optional<config::OnBadSample> on_bad_sample = std::nullopt;
 };
 
 // UsageError where --module is given for one of dtrain's own networks, by the metadata of its checkpoint.

@@ -7,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "config/model_defaults.h"
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -119,7 +118,8 @@ void TrainingJob::check_task() {
 
 void TrainingJob::check_splits() const {
   const config::Config& config = config_;
-  const bool judges = config.train.patience > 0 || config.schedule.name == "plateau" || !config.train.metric.empty();
+  const bool judges = config.train.patience > 0 || config.schedule.name == config::ScheduleName::kPlateau ||
+                      !config.train.metric.empty();
   if (data_.splits.val.empty() && judges) {
     throw ConfigError(str(config.data.file, " has no validation split, which train.patience, train.metric and ",
                           "schedule.name plateau need: set data.val_share above 0, or leave them out"));
@@ -177,8 +177,8 @@ void TrainingJob::open_metrics() {
                           .local_rank = world.local_rank,
                           .node = world.node,
                           .build = build_labels(),
-                          .job = {{"task", config_.task},
-                                  {"model", config_.model.name},
+                          .job = {{"task", str(config_.task)},
+                                  {"model", str(config_.model.name)},
                                   {"dataset", std::filesystem::path(config_.data.file).filename().string()},
                                   {"world_size", str(world.size)}},
                           .gpu_pci_bus_id = device::properties(process_.device).pci_bus_id});
@@ -194,9 +194,9 @@ BannerFacts TrainingJob::facts() const {
   for (const auto& parameter : task_->model().parameters()) parameters += parameter.numel();
   const std::string precision = train::to_string(precision_);
   return {
-      .precision = config_.train.amp == "auto" ? str(precision, " (auto)") : precision,
-      .task = config_.task,
-      .network = config_.model.name,
+      .precision = config_.train.amp == config::AmpMode::kAuto ? str(precision, " (auto)") : precision,
+      .task = str(config_.task),
+      .network = str(config_.model.name),
       .data_file = config_.data.file,
       .run_folder = dry_run_ ? "" : plan_.folder.string(),
       .config_source = loaded_.source,
@@ -227,8 +227,9 @@ void TrainingJob::announce() {
       sinks_.push_back(monitoring::make_jsonl_sink(plan_.folder / "metrics.jsonl", snapshot_ ? snapshot_->step : 0));
       sinks_.push_back(monitoring::make_tensorboard_sink(plan_.folder));
     }
-    const bool bar = config_.run.progress == "bar" ||
-                     (config_.run.progress == "auto" && !world.launched && ::isatty(STDERR_FILENO) != 0);
+    const bool bar =
+        config_.run.progress == config::Progress::kBar ||
+        (config_.run.progress == config::Progress::kAuto && !world.launched && ::isatty(STDERR_FILENO) != 0);
     sinks_.push_back(monitoring::make_console_sink(bar));
     log::plain(banner(known, places));
     for (const std::string& line : initial_) log::info(line);
@@ -246,7 +247,8 @@ void TrainingJob::write_targets(const std::vector<RankPlace>& places) {
   watchdog_->alive();
 }
 
-train::TrainContext TrainingJob::train_context(checkpoint::Store* checkpoints, const std::atomic<bool>& stop_requested) {
+train::TrainContext TrainingJob::train_context(checkpoint::Store* checkpoints,
+                                               const std::atomic<bool>& stop_requested) {
   return {.config = config_,
           .batches = batches_,
           .task = *task_,

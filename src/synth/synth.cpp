@@ -25,16 +25,17 @@ constexpr int kSmallest = 16, kLargest = 2048;
 
 int default_size(const std::string& layout) { return layout == "300wlp" ? 450 : layout == "biwi" ? 480 : 64; }
 
-void check_layout(const SynthTask& task, const std::string& layout) {
-  if (std::count(task.layouts.begin(), task.layouts.end(), layout) > 0) return;
-  const std::string near = nearest(layout, task.layouts);
+void check_layout(const catalog::Task& task, const std::string& layout) {
+  const std::vector<std::string>& known = task.generated.layouts;
+  if (std::count(known.begin(), known.end(), layout) > 0) return;
+  const std::string near = nearest(layout, known);
   throw UsageError(str("unknown layout ", layout, " of ", task.name, ".",
-                       near.empty() ? "" : " Did you mean " + near + "?", " Known: ", join(task.layouts, ", ")));
+                       near.empty() ? "" : " Did you mean " + near + "?", " Known: ", join(known, ", ")));
 }
 
 bool makes_folder(const std::string& layout) { return layout != "hdf5" && layout != "npz"; }
 
-void check(const SynthTask& task, const SynthOptions& options, int64_t samples) {
+void check(const catalog::Task& task, const SynthOptions& options, int64_t samples) {
   check_layout(task, options.layout);
   if (samples < 1) throw UsageError(str("--samples ", samples, " is not at least 1"));
   if (options.size != 0 && (options.size < kSmallest || options.size > kLargest)) {
@@ -154,28 +155,21 @@ int64_t write_published_heads(const SynthOptions& options, int64_t samples, int 
 
 }  // namespace
 
-const std::vector<SynthTask>& synth_tasks() {
-  static const std::vector<SynthTask> tasks{
-      {.name = "classify", .layouts = {"hdf5", "images"}, .samples = 8000, .one = "picture", .many = "pictures"},
-      {.name = "headpose",
-       .layouts = {"hdf5", "300wlp", "biwi"},
-       .samples = 4000,
-       .one = "picture",
-       .many = "pictures"},
-      {.name = "pointer", .layouts = {"hdf5", "npz"}, .samples = 20000, .one = "set", .many = "sets"},
-      {.name = "sequence", .layouts = {"hdf5", "npy"}, .samples = 4000, .one = "sequence", .many = "sequences"}};
+std::vector<std::string> synth_tasks() {
+  std::vector<std::string> tasks;
+  for (const std::string& name : names_of(catalog::TaskId{})) {
+    if (catalog::row(catalog::task_named(name)).generated.samples > 0) tasks.push_back(name);
+  }
+  std::sort(tasks.begin(), tasks.end());
   return tasks;
 }
 
-const SynthTask& synth_task(const std::string& name) {
-  std::vector<std::string> names;
-  for (const SynthTask& task : synth_tasks()) {
-    if (task.name == name) return task;
-    names.push_back(task.name);
-  }
-  const std::string near = nearest(name, names);
+const catalog::Task& synth_task(const std::string& name) {
+  const std::vector<std::string> known = synth_tasks();
+  if (std::count(known.begin(), known.end(), name) > 0) return catalog::row(catalog::task_named(name));
+  const std::string near = nearest(name, known);
   throw UsageError(str("unknown task ", name, ".", near.empty() ? "" : " Did you mean " + near + "?",
-                       " Known: ", join(names, ", ")));
+                       " Known: ", join(known, ", ")));
 }
 
 SynthSample synth_sample(uint64_t seed, int64_t picture, int size) {
@@ -189,9 +183,9 @@ SynthSample synth_sample(uint64_t seed, int64_t picture, int size) {
 
 SynthSummary synth(const std::string& name, const SynthOptions& options, const ReportProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  const SynthTask& task = synth_task(name);
+  const catalog::Task& task = synth_task(name);
   SynthSummary summary;
-  summary.samples = options.samples.value_or(task.samples);
+  summary.samples = options.samples.value_or(task.generated.samples);
   check(task, options, summary.samples);
   summary.size = options.size > 0 ? options.size : default_size(options.layout);
   std::optional<NewFolder> folder;

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "catalog/catalog.h"
 #include "convert/head_pose.h"
 #include "core/parallel.h"
 #include "formats/image.h"
@@ -28,7 +29,7 @@ inline constexpr int64_t kLongestSet = 1000;
 struct SynthOptions {
   std::string layout = "hdf5";
   std::filesystem::path out;                      // a file for hdf5 and npz, else a folder
-  std::optional<int64_t> samples = std::nullopt;  // none: synth_task(task).samples
+  std::optional<int64_t> samples = std::nullopt;  // none: the default of the task (catalog.h)
   int size = 0;  // headpose, classify: height in pixels; 0: 64 (hdf5, images), 450 (300wlp), 480 (biwi)
   uint64_t seed = 1;
   int threads = 0;          // 0: as many as the cores this process may use
@@ -43,14 +44,8 @@ struct SynthSummary {
   double seconds = 0;
 };
 
-struct SynthTask {
-  std::string name;
-  std::vector<std::string> layouts;
-  int64_t samples = 0;    // when none are asked for
-  std::string one, many;  // what a sample is called
-};
-const std::vector<SynthTask>& synth_tasks();
-const SynthTask& synth_task(const std::string& name);  // throws UsageError with the nearest name
+std::vector<std::string> synth_tasks();                    // the tasks with generated data, sorted by name
+const catalog::Task& synth_task(const std::string& name);  // UsageError with the nearest name if it is none of them
 
 // `progress` is called on the calling thread several times a second and at the end of each stage (measuring, drawing).
 // Errors: UsageError, OutputError, what `progress` throws; then nothing is left of what was begun.

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a classifier got right and wrong: counts that add up over batches and ranks, and what is
-// said of them in the end.
+// Counts of a classifier's hits and misses, which add up over batches and ranks, and the metrics and tables made of
+// them.
 
 #include <torch/torch.h>
 
@@ -12,15 +12,15 @@
 
 namespace dtrain::tasks {
 
-inline constexpr int64_t kLargestConfusion = 100;  // classes: the matrix of more is no table for people or log files
+inline constexpr int64_t kLargestConfusion = 100;  // classes: a larger matrix is too large to print or log
 
-// float64 on the device of the arguments (int64 [B]). Up to kLargestConfusion classes the confusion matrix
-// [classes, classes], whose entry (t, p) counts samples of class t that were taken for p; with more, where it would
-// take gigabytes, [3, classes]: hits, predictions and samples of each. No host synchronisation, and the same bits in
-// any order.
+// float64 on the device of the arguments (int64 [B]). Up to kLargestConfusion classes: the confusion matrix
+// [classes, classes], whose entry (t, p) counts the samples of class t with prediction p. With more classes, where the
+// matrix could take gigabytes: [3, classes], the hits, predictions and samples of each. Does not wait for the device;
+// the sums are exact, so their order does not matter.
 at::Tensor hits_and_misses(const at::Tensor& targets, const at::Tensor& predictions, int64_t classes);
 
-// Of hits_and_misses() on the CPU.
+// `counts` is a sum of hits_and_misses() on the CPU.
 bool is_confusion(const at::Tensor& counts);
 double samples_in(const at::Tensor& counts);
 double accuracy(const at::Tensor& counts);

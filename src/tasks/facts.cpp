@@ -1,12 +1,12 @@
-// What a task knows of its data, and how a checkpoint keeps it.
+#include "tasks/facts.h"
 
 #include <algorithm>
 #include <type_traits>
 
+#include "config/load.h"
 #include "core/error.h"
 #include "core/number_text.h"
 #include "core/strings.h"
-#include "tasks/task.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -22,7 +22,7 @@ Number number(const Metadata& metadata, const std::string& key, Number otherwise
   if (text == nullptr) return otherwise;
   const std::optional<Number> value = parse_number<Number>(*text);
   if (!value || !(*value >= 0)) {
-    throw CheckpointError(str("model.safetensors says ", key, " '", *text, "', which is no ",
+    throw CheckpointError(str("model.safetensors says ", key, " '", *text, "', which is not a ",
                               std::is_integral_v<Number> ? "count" : "number from 0"));
   }
   return *value;
@@ -65,7 +65,7 @@ DataFacts facts_of(const data::Store& store, const std::vector<int64_t>& train_i
     facts.class_counts.assign(facts.classes.size(), 0);
     for (const int64_t id : train_ids) {
       const int64_t label = data::read_target_as<int64_t>(store, id).at(0);
-      // A class that is none is the task's to refuse, with file and sample.
+      // A class out of range is reported by the task, with file and sample.
       if (label >= 0 && label < static_cast<int64_t>(facts.classes.size()))
         ++facts.class_counts[static_cast<size_t>(label)];
     }
@@ -93,18 +93,19 @@ Metadata to_metadata(const DataFacts& facts) {
 
 config::Config config_of(const Metadata& metadata) {
   config::Config config;
-  config.task = required(metadata, "task");
-  config.model.name = required(metadata, "network");
+  config::set(config, "task.name", required(metadata, "task"));
+  config::set(config, "model.name", required(metadata, "network"));
   config.model.image_size = number(metadata, "image_size", config.model.image_size);
   config.model.hidden = number(metadata, "hidden", config.model.hidden);
   config.augment = {.hflip = false, .crop_scale = 1, .brightness = 0, .contrast = 0, .saturation = 0, .hue = 0};
-  // What a sequence network is asked to rebuild when it is evaluated.
+  // Evaluations of a sequence network use them as well.
   config.augment.noise = number(metadata, "noise", config.augment.noise);
   config.augment.mask_share = number(metadata, "mask_share", config.augment.mask_share);
   config.augment.mask_span = std::clamp<int64_t>(number(metadata, "mask_span", config.augment.mask_span), 1, 1 << 20);
-  if (config.task == "module") {
+  if (catalog::row(config.task).network_from_file) {
     config.model.file = required(metadata, "module_file");
-    config.module = {.loss = required(metadata, "loss"), .inputs = required(metadata, "inputs")};
+    config::set(config, "task.loss", required(metadata, "loss"));
+    config::set(config, "task.inputs", required(metadata, "inputs"));
   }
   return config;
 }

@@ -28,7 +28,7 @@ bool MetricWatch::update(double value, int64_t step, bool higher_is_better, doub
 }
 
 void Plateau::update(double value, bool higher_is_better, const config::Schedule& schedule) {
-  if (schedule.name != "plateau") return;
+  if (schedule.name != config::ScheduleName::kPlateau) return;
   const double margin = best * schedule.threshold;  // torch multiplies negative metrics too
   if (is_better(value, best, higher_is_better, margin)) {
     best = value;
@@ -41,10 +41,9 @@ void Plateau::update(double value, bool higher_is_better, const config::Schedule
 
 tasks::MetricSpec watched_metric(const tasks::Task& task, const std::string& name) {
   const std::vector<tasks::MetricSpec> metrics = task.metrics();
-  if (name.empty()) return metrics.at(1);
   std::vector<std::string> names;
   for (const tasks::MetricSpec& metric : metrics) {
-    if (metric.name == name) return metric;
+    if (name.empty() ? metric.primary : metric.name == name) return metric;
     names.push_back(metric.name);
   }
   throw ConfigError(str("train.metric: '", name, "' is none of this task's metrics: ", join(names, ", ")));

@@ -33,9 +33,8 @@ Optimizer::Optimizer(const config::Optimizer& options, std::vector<dist::NamedPa
                      const std::function<double(const std::string&)>& lr_ratio)
     : options_(options), parameters_(std::move(parameters)) {
   for (const auto& parameter : parameters_) lr_ratios_.push_back(lr_ratio ? lr_ratio(parameter.name) : 1.0);
-  DTRAIN_CHECK(options_.name == "adamw" || options_.name == "adam" || options_.name == "sgd", options_.name);
   DTRAIN_CHECK(!parameters_.empty(), "there is nothing to optimize");
-  const bool adam = options_.name != "sgd";
+  const bool adam = options_.name != config::OptimizerName::kSgd;
   if (adam || options_.momentum != 0) first_ = zeros_like(parameters_);
   if (adam) {
     second_ = zeros_like(parameters_);
@@ -69,7 +68,7 @@ void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Ten
     std::optional<at::Tensor> divisor;
     if (clip.defined() && dtype == at::kFloat) divisor = clip.to(at::kFloat).reciprocal();
     if (clip.defined() && dtype != at::kFloat) at::_foreach_mul_(g.gradients, clip.to(dtype));
-    if (o.name == "sgd") {
+    if (o.name == config::OptimizerName::kSgd) {
       // A momentum of zeros makes the first step that of torch: 0 × momentum + gradient.
       at::_fused_sgd_(g.parameters, g.gradients, g.first, decay, o.momentum, rate, /*dampening=*/0, o.nesterov,
                       /*maximize=*/false, /*is_first_step=*/false, divisor, skip);
@@ -80,7 +79,7 @@ void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Ten
       op(g.parameters, g.gradients, g.first, g.second, {}, steps, rate, o.beta1, o.beta2, decay, o.eps,
          /*amsgrad=*/false, /*maximize=*/false, divisor, skip);
     };
-    if (o.name == "adamw") {
+    if (o.name == config::OptimizerName::kAdamW) {
       fused(at::_ops::_fused_adamw__tensor_lr::call);
     } else {
       fused(at::_ops::_fused_adam__tensor_lr::call);

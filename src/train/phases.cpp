@@ -16,8 +16,8 @@ struct Trained {
   size_t frozen = 0;  // by model.freeze
 };
 
-Trained enter_phase(tasks::Task& task, const std::string& phase, const std::string& freeze) {
-  task.enter_phase(phase);
+Trained enter_phase(tasks::Task& task, const tasks::Phase& phase, const std::string& freeze) {
+  task.enter(phase);
   Trained trained;
   if (!freeze.empty()) {
     std::vector<std::string> patterns;
@@ -28,7 +28,7 @@ Trained enter_phase(tasks::Task& task, const std::string& phase, const std::stri
     if (parameter.value().requires_grad()) trained.parameters.push_back({parameter.key(), parameter.value()});
   }
   if (trained.parameters.empty()) {
-    throw ConfigError(str("nothing is left to train in phase '", phase, "': model.freeze '", freeze,
+    throw ConfigError(str("nothing is left to train in phase '", phase.name, "': model.freeze '", freeze,
                           "' names every parameter that it trains"));
   }
   return trained;
@@ -36,41 +36,40 @@ Trained enter_phase(tasks::Task& task, const std::string& phase, const std::stri
 
 }  // namespace
 
-std::vector<std::string> phases_of(const tasks::Task& task, int64_t epochs) {
-  std::vector<std::string> names;
+std::vector<tasks::Phase> phases_of(const tasks::Task& task, int64_t epochs) {
+  std::vector<tasks::Phase> phases;
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-    const std::string name = task.phase(epoch);
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    tasks::Phase phase = task.phase(epoch);
+    if (std::ranges::find(phases, phase.name, &tasks::Phase::name) == phases.end()) phases.push_back(std::move(phase));
   }
-  return names;
+  return phases;
 }
 
 void check_phases(tasks::Task& task, const config::Config& config) {
-  for (const std::string& phase : phases_of(task, config.train.epochs)) enter_phase(task, phase, config.model.freeze);
+  for (const tasks::Phase& phase : phases_of(task, config.train.epochs)) enter_phase(task, phase, config.model.freeze);
 }
 
 Phases::Phases(tasks::Task& task, const config::Config& config, dist::Communicator& gradients, dist::Communicator& host)
-    : task_(task), config_(config), gradients_(gradients), host_(host), names_(phases_of(task, config.train.epochs)) {}
+    : task_(task), config_(config), gradients_(gradients), host_(host), phases_(phases_of(task, config.train.epochs)) {}
 
-std::vector<dist::NamedParameter> Phases::set_up(const std::string& phase) {
+std::vector<dist::NamedParameter> Phases::set_up(const tasks::Phase& phase) {
   Trained trained = enter_phase(task_, phase, config_.model.freeze);
   frozen_ = trained.frozen;
-  if (!optimizers_.contains(phase)) {
-    optimizers_[phase] = std::make_unique<Optimizer>(config_.optimizer, trained.parameters,
-                                                     [&](const std::string& name) { return task_.lr_ratio(name); });
+  if (!optimizers_.contains(phase.name)) {
+    optimizers_[phase.name] = std::make_unique<Optimizer>(config_.optimizer, trained.parameters, phase.lr_ratio);
   }
   return std::move(trained.parameters);
 }
 
 void Phases::enter(int64_t epoch) {
-  const std::string next = task_.phase(epoch);
-  if (next == name_) return;
-  const bool first_time = entered_.insert(next).second;
+  tasks::Phase next = task_.phase(epoch);
+  if (current_ && next.name == current_->name) return;
+  const bool first_time = entered_.insert(next.name).second;
   reducer_.reset();
   for (const at::Tensor& parameter : task_.model().parameters()) parameter.mutable_grad() = at::Tensor();
   std::vector<dist::NamedParameter> parameters = set_up(next);
   if (host_.rank() == 0) {
-    log::info(str("phase ", next, " from epoch ", epoch + 1, ": ", parameters.size(), " of ",
+    log::info(str("phase ", next.name, " from epoch ", epoch + 1, ": ", parameters.size(), " of ",
                   task_.model().parameters().size(), " tensors are trained",
                   frozen_ > 0 ? str(", ", frozen_, " are frozen by model.freeze") : ""));
   }
@@ -79,16 +78,16 @@ void Phases::enter(int64_t epoch) {
       dist::GradientReducer::Options{.cap_bytes = static_cast<int64_t>(config_.dist.bucket_mb * (1 << 20)),
                                      .first_bytes = static_cast<int64_t>(config_.dist.first_bucket_mb * (1 << 20)),
                                      .name_unused = first_time});
-  name_ = next;
+  current_ = std::move(next);
 }
 
 checkpoint::NamedTensors Phases::state() const {
   checkpoint::NamedTensors all;
-  for (const std::string& phase : names_) {
-    const auto optimizer = optimizers_.find(phase);
+  for (const tasks::Phase& phase : phases_) {
+    const auto optimizer = optimizers_.find(phase.name);
     if (optimizer == optimizers_.end()) continue;
     for (auto& [name, tensor] : optimizer->second->state()) {
-      all.emplace_back(names_.size() > 1 ? phase + "/" + name : name, std::move(tensor));
+      all.emplace_back(phases_.size() > 1 ? phase.name + "/" + name : name, std::move(tensor));
     }
   }
   return all;
@@ -96,20 +95,21 @@ checkpoint::NamedTensors Phases::state() const {
 
 void Phases::load(const checkpoint::NamedTensors& saved) {
   std::map<std::string, checkpoint::NamedTensors> by_phase;
-  if (names_.size() == 1) by_phase[names_[0]];  // nothing saved does not fit an optimizer with moments
+  if (phases_.size() == 1) by_phase[phases_[0].name];  // nothing saved does not fit an optimizer with moments
   for (const auto& [name, tensor] : saved) {
     const size_t slash = name.find('/');
-    // Saved when the run had one phase: it was the first.
-    const std::string phase = slash == std::string::npos ? names_.at(0) : name.substr(0, slash);
+    // Without a phase it was saved when the run had only one, which was the first.
+    const std::string phase = slash == std::string::npos ? phases_.at(0).name : name.substr(0, slash);
     by_phase[phase].emplace_back(slash == std::string::npos ? name : name.substr(slash + 1), tensor);
   }
-  for (const auto& [phase, tensors] : by_phase) {
-    if (std::find(names_.begin(), names_.end(), phase) == names_.end()) continue;  // of epochs beyond this run
-    if (phase != name_) {
-      set_up(phase);
-      name_.clear();  // what requires gradients is no longer what the reducer was made for
+  for (const auto& [name, tensors] : by_phase) {
+    const auto phase = std::ranges::find(phases_, name, &tasks::Phase::name);
+    if (phase == phases_.end()) continue;  // of epochs beyond this run
+    if (!current_ || name != current_->name) {
+      set_up(*phase);
+      current_.reset();  // what requires gradients is no longer what the reducer was made for
     }
-    optimizers_.at(phase)->load(tensors);
+    optimizers_.at(name)->load(tensors);
   }
 }
 

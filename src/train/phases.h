@@ -1,14 +1,16 @@
 #pragma once
 
-// What of a run changes with the task's phase: which parameters learn, with which reducer and which optimizer. A phase
-// is a function of the epoch, so that a resume lands in the right one. The reducer is made anew on entering (a tensor
-// has one slot for its hook); an optimizer, once made, keeps its moments until its phase comes again.
-// Thread-safety: none; the training thread owns it. Ownership: owns reducer and optimizers; borrows the rest.
+// What changes with the phase of the task: which parameters learn, with which reducer and which optimizer. The phase is
+// a function of the epoch, so that a resumed run continues in the right one. Entering a phase makes a new reducer,
+// because a tensor has one slot for its hook. The optimizer of a phase is made once and keeps its moments until the
+// phase comes again. Thread-safety: none; the training thread owns it. Ownership: owns reducer and optimizers; borrows
+// the rest.
 
 #include <torch/torch.h>
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,35 +28,35 @@ class Phases {
 
   // Collective where the phase changes; otherwise nothing happens. Error if the phase has nothing to train.
   void enter(int64_t epoch);
-  const std::string& name() const { return name_; }
+  const tasks::Phase& current() const { return *current_; }  // Requires: enter() was called.
   dist::GradientReducer& reducer() { return *reducer_; }
-  Optimizer& optimizer() { return *optimizers_.at(name_); }
+  Optimizer& optimizer() { return *optimizers_.at(current().name); }
 
-  // Of all phases entered so far: "exp_avg.NAME"; with more than one phase in the run "PHASE/exp_avg.NAME".
+  // The moments of all phases entered so far: "exp_avg.NAME", or "PHASE/exp_avg.NAME" in a run of more than one phase.
   checkpoint::NamedTensors state() const;
   // CheckpointError as of Optimizer::load(). Not collective; enter() has to follow before the next step.
   void load(const checkpoint::NamedTensors&);
 
  private:
-  std::vector<dist::NamedParameter> set_up(const std::string& phase);
+  std::vector<dist::NamedParameter> set_up(const tasks::Phase&);
 
   tasks::Task& task_;
   const config::Config& config_;
   dist::Communicator& gradients_;
   dist::Communicator& host_;
-  std::vector<std::string> names_;  // of all phases of the run, in order
-  std::string name_;                // entered; "": none yet
-  size_t frozen_ = 0;               // parameters that model.freeze names
-  std::set<std::string> entered_;   // so far: what no gradient reaches is said the first time only
+  std::vector<tasks::Phase> phases_;     // of the run, in order
+  std::optional<tasks::Phase> current_;  // none: enter() has to set it up
+  size_t frozen_ = 0;                    // parameters that model.freeze names
+  std::set<std::string> entered_;        // so far: what no gradient reaches is said the first time only
   std::unique_ptr<dist::GradientReducer> reducer_;
   std::map<std::string, std::unique_ptr<Optimizer>> optimizers_;
 };
 
-// The names of the phases of the first `epochs` epochs, in order of their first appearance.
-std::vector<std::string> phases_of(const tasks::Task&, int64_t epochs);
+// The phases of the first `epochs` epochs, each once, in order of their first appearance.
+std::vector<tasks::Phase> phases_of(const tasks::Task&, int64_t epochs);
 
-// Enters each of them once: ConfigError if model.freeze names nothing, or leaves one of them nothing to train. For the
-// start of a run, before anything is written.
+// Enters each of them once, at the start of a run and before anything is written. ConfigError if model.freeze names no
+// parameter, or leaves a phase nothing to train.
 void check_phases(tasks::Task&, const config::Config&);
 
 }  // namespace dtrain::train

@@ -27,27 +27,31 @@ std::string to_string(Precision precision) {
   return "";
 }
 
-Precision parse_precision(const std::string& name, at::DeviceType device, int capability) {
+Precision choose_precision(config::AmpMode amp, at::DeviceType device, int capability) {
+  using config::AmpMode;
   const bool cuda = device == at::kCUDA, ampere = cuda && capability >= kAmpere;
-  const auto refuse = [&](const std::string& why) { return ConfigError(str("train.amp: ", name, " ", why)); };
+  const auto refuse = [&](const std::string& why) { return ConfigError(str("train.amp: ", amp, " ", why)); };
   const std::string here = str("; this one has ", capability / 10, ".", capability % 10);
-  if (name == "auto") return !cuda ? Precision::kFp32 : ampere ? Precision::kBf16 : Precision::kFp16;
-  if (name == "fp32" || name == "off") return Precision::kFp32;
-  if (name == "fp64") return Precision::kFp64;
-  if (name == "fp16") {
-    if (!cuda) throw refuse("needs a GPU. On the CPU use bf16, fp32 or auto.");
-    return Precision::kFp16;
+  switch (amp) {
+    case AmpMode::kAuto:
+      return !cuda ? Precision::kFp32 : ampere ? Precision::kBf16 : Precision::kFp16;
+    case AmpMode::kFp16:
+      if (!cuda) throw refuse("needs a GPU. On the CPU use bf16, fp32 or auto.");
+      return Precision::kFp16;
+    case AmpMode::kBf16:
+      if (cuda && !ampere)
+        throw refuse("needs a GPU of compute capability 8.0 or newer" + here + ". Use fp16 or auto.");
+      return Precision::kBf16;
+    case AmpMode::kTf32:
+      if (!cuda) throw refuse("needs a GPU. On the CPU use fp32 or auto.");
+      if (!ampere) throw refuse("needs a GPU of compute capability 8.0 or newer" + here + ". Use fp32, fp16 or auto.");
+      return Precision::kTf32;
+    case AmpMode::kFp32:
+      return Precision::kFp32;
+    case AmpMode::kFp64:
+      return Precision::kFp64;
   }
-  if (name == "bf16") {
-    if (cuda && !ampere) throw refuse("needs a GPU of compute capability 8.0 or newer" + here + ". Use fp16 or auto.");
-    return Precision::kBf16;
-  }
-  if (name == "tf32") {
-    if (!cuda) throw refuse("needs a GPU. On the CPU use fp32 or auto.");
-    if (!ampere) throw refuse("needs a GPU of compute capability 8.0 or newer" + here + ". Use fp32, fp16 or auto.");
-    return Precision::kTf32;
-  }
-  throw refuse("is none of auto, fp16, bf16, tf32, fp32, off, fp64.");
+  return Precision::kFp32;
 }
 
 at::ScalarType parameter_dtype(Precision precision) { return precision == Precision::kFp64 ? at::kDouble : at::kFloat; }

@@ -30,19 +30,20 @@ double one_cycle(const config::Schedule& schedule, double base_lr, double step, 
 double learning_rate(const config::Schedule& schedule, double base_lr, int64_t step, int64_t total_steps,
                      int64_t steps_per_epoch) {
   DTRAIN_CHECK(step >= 0, "step ", step);
-  if (schedule.name == "one_cycle") {
+  if (schedule.name == config::ScheduleName::kOneCycle) {
     return one_cycle(schedule, base_lr, static_cast<double>(step), static_cast<double>(total_steps));
   }
   const int64_t warmup = schedule.warmup_steps;
   if (step < warmup) return base_lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
-  if (schedule.name == "constant" || schedule.name == "plateau") return base_lr;
-  if (schedule.name == "step") {
+  if (schedule.name == config::ScheduleName::kCosine) {
+    return half_cosine(base_lr, base_lr * schedule.final_lr_ratio, static_cast<double>(step - warmup),
+                       static_cast<double>(total_steps - warmup));
+  }
+  if (schedule.name == config::ScheduleName::kStep) {
     const int64_t period = std::max<int64_t>(schedule.step_epochs * steps_per_epoch, 1);
     return base_lr * std::pow(schedule.gamma, static_cast<double>(step / period));
   }
-  DTRAIN_CHECK(schedule.name == "cosine", "schedule.name is ", schedule.name);
-  return half_cosine(base_lr, base_lr * schedule.final_lr_ratio, static_cast<double>(step - warmup),
-                     static_cast<double>(total_steps - warmup));
+  return base_lr;  // constant, plateau
 }
 
 }  // namespace dtrain::train

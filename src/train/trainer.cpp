@@ -130,7 +130,7 @@ void Trainer::begin() {
 void Trainer::enter_task_phase() {
   phases_.enter(epoch_of(step_));
   if (step_ > 0 && step_ % context_.batches.steps_per_epoch == 0 &&
-      context_.task.phase(epoch_of(step_)) != context_.task.phase(epoch_of(step_ - 1))) {
+      context_.task.phase(epoch_of(step_)).name != context_.task.phase(epoch_of(step_ - 1)).name) {
     watched_.watch.evaluations_without_improvement = watched_.plateau.evaluations_without_improvement = 0;
   }
 }

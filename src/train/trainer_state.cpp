@@ -148,7 +148,7 @@ int64_t Trainer::resume_rank(const NamedTensors& own) {
 // What evaluations decided so far, as far as metric and schedule are still the same.
 void Trainer::resume_watch(const TrainingState& state) {
   watched_.evaluation_owed = state.evaluation_owed;
-  if (context_.config.schedule.name == "plateau") watched_.plateau = state.plateau;
+  if (context_.config.schedule.name == config::ScheduleName::kPlateau) watched_.plateau = state.plateau;
   if (state.metric == watched_.metric.name) {
     watched_.watch = state.watch;
     return;

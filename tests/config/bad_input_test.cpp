@@ -1,4 +1,4 @@
-// What people get wrong, and the exact lines that they read.
+// Mistakes in configurations and flags, and the exact messages.
 
 #include <gmock/gmock.h>
 
@@ -31,7 +31,7 @@ TEST(BadYaml, EachMistakeHasItsLine) {
       {"optimiser:\n  lr: 1\n", "c.yaml:2:3: unknown key 'optimiser.lr'; did you mean 'optimizer.lr'?"},
       {"train:\n  epoch: 1\n", "c.yaml:2:3: unknown key 'train.epoch'; did you mean 'train.epochs'?"},
       {"taks: headpose", "c.yaml:1:1: unknown key 'taks'; did you mean 'task'?"},
-      {"task: [headpose]", "c.yaml:1:1: task: is a section; write its keys in the lines below, further in"},
+      {"task: [headpose]", "c.yaml:1:1: task: is a section; write its keys indented on the lines below"},
       {"task: {names: headpose}", "c.yaml:1:8: unknown key 'task.names'; did you mean 'task.name'?"},
       {"train: {lr: 1}", "c.yaml:1:9: unknown key 'train.lr'; did you mean 'optimizer.lr'?"},
       {"lr: 1", "c.yaml:1:1: unknown key 'lr'; did you mean 'optimizer.lr'?"},
@@ -52,7 +52,7 @@ TEST(BadYaml, EachMistakeHasItsLine) {
       {"train: {epochs: 1_000}", "c.yaml:1:17: train.epochs: '1_000' is not a whole number"},
       {"train: {epochs: +1}", "c.yaml:1:17: train.epochs: '+1' is not a whole number"},
       {"train: {epochs: '3'}", "c.yaml:1:17: train.epochs: '3' is in quotes; expected: whole number"},
-      {"train: {epochs: !!int 3}", "c.yaml:1:17: train.epochs: tags like 'tag:yaml.org,2002:int' are not used here"},
+      {"train: {epochs: !!int 3}", "c.yaml:1:17: train.epochs: tags like 'tag:yaml.org,2002:int' are not supported"},
       {"train: {epochs: 0}", "c.yaml:1:17: train.epochs: 0 is out of range: 1 to 1000000"},
       {"train: {epochs: -1}", "c.yaml:1:17: train.epochs: -1 is out of range: 1 to 1000000"},
       {"train: {epochs: 9223372036854775808}",
@@ -78,6 +78,13 @@ TEST(BadYaml, EachMistakeHasItsLine) {
        "c.yaml:1:19: optimizer.name: 'adamv' is not one of adamw, adam, sgd; did you mean 'adamw'?"},
       {"optimizer: {name: AdamW}",
        "c.yaml:1:19: optimizer.name: 'AdamW' is not one of adamw, adam, sgd; did you mean 'adamw'?"},
+      {"schedule: {name: sawtooth}",
+       "c.yaml:1:18: schedule.name: 'sawtooth' is not one of constant, step, cosine, one_cycle, plateau"},
+      {"dist: {backend: gloo}", "c.yaml:1:17: dist.backend: 'gloo' is not one of auto, nccl, staged, mpi"},
+      {"train: {amp: fp8}",
+       "c.yaml:1:14: train.amp: 'fp8' is not one of auto, fp16, bf16, tf32, fp32, fp64; did you mean 'fp16'?"},
+      {"task: {loss: hinge}",
+       "c.yaml:1:14: task.loss: 'hinge' is not one of mse, smooth_l1, l1, cross_entropy, bce_with_logits, nll"},
       {"model: {name: vgg16}",
        "c.yaml:1:15: model.name: 'vgg16' is not one of auto, headpose_cnn, simple_cnn, mobilenet_v2, resnet18, "
        "resnet50, pointer_network, cnn_lstm, torchscript"},
@@ -85,27 +92,27 @@ TEST(BadYaml, EachMistakeHasItsLine) {
        "c.yaml:1:15: model.name: task headpose trains headpose_cnn, mobilenet_v2, resnet18, resnet50, not cnn_lstm"},
       {"task: module", "c.yaml:1:7: model.file: task module needs the TorchScript file of the network"},
       {"model: {dropout: -0.5}",
-       "c.yaml:1:18: model.dropout: -0.5 is neither a share in [0, 1) nor -1, the network's own"},
+       "c.yaml:1:18: model.dropout: -0.5 is neither a fraction in [0, 1) nor -1, the network's default"},
       {"augment: {hue: 0.6}", "c.yaml:1:16: augment.hue: 0.6 is out of range: 0 to 0.5"},
       {"augment: {crop_scale: 0}", "c.yaml:1:23: augment.crop_scale: 0 is out of range: above 0, up to 1"},
       {"amp: {backoff: 1}", "c.yaml:1:16: amp.backoff: 1 is out of range: above 0, below 1"},
       {"amp: {growth: 1}", "c.yaml:1:15: amp.growth: 1 is out of range: above 1"},
       {"checkpoint: {keep_last: -1}", "c.yaml:1:25: checkpoint.keep_last: -1 is out of range: 1 or more"},
       {"checkpoint: {every: 5x}",
-       "c.yaml:1:21: checkpoint.every: '5x' is no interval; expected: 500s (steps), "
-       "2e (epochs), 10m (minutes), several joined by commas, or never"},
+       "c.yaml:1:21: checkpoint.every: '5x' is not an interval; expected: 500s (steps), "
+       "2e (epochs), 10m (minutes), several separated by commas, or never"},
       {"checkpoint: {keep_last: 0}", "c.yaml:1:25: checkpoint.keep_last: 0 is out of range: 1 or more"},
       {"metrics: {port: 65536}", "c.yaml:1:17: metrics.port: 65536 is out of range: 0 to 65535"},
       {"amp: {init_scale: 1e9}", "c.yaml:1:19: amp.init_scale: 1e9 is out of range: 1 to 16777216"},
       {"run: {name: \"a\\tb\"}", "c.yaml:1:13: run.name: 'a\\tb' has control characters or is not UTF-8"},
-      {"train: 3", "c.yaml:1:1: train: is a section; write its keys in the lines below, further in"},
-      {"train: [epochs]", "c.yaml:1:1: train: is a section; write its keys in the lines below, further in"},
+      {"train: 3", "c.yaml:1:1: train: is a section; write its keys indented on the lines below"},
+      {"train: [epochs]", "c.yaml:1:1: train: is a section; write its keys indented on the lines below"},
       {"[a]: 1", "c.yaml:1:1: a key is not a plain word; write `section:` and below it `  key: value`"},
       {"- a", "c.yaml:1:1: not a config; expected lines of `key: value`"},
       {"just words", "c.yaml:1:1: not a config; expected lines of `key: value`"},
       {"", "c.yaml: is empty; `dtrain --print-config` prints a whole config to start from"},
       {"# nothing\n", "c.yaml: is empty; `dtrain --print-config` prints a whole config to start from"},
-      {"task: headpose\n---\ntask: headpose\n", "c.yaml:2:1: not YAML: a second document; a config is one"},
+      {"task: headpose\n---\ntask: headpose\n", "c.yaml:2:1: not YAML: a second document; a config is one document"},
       {"train: {epochs: 1", "c.yaml:1:1: not YAML: end of map flow not found"},
       {"a: b: c", "c.yaml:1:5: not YAML: illegal map value"},
       {"train:\n\tepochs: 1\n", "c.yaml:2:8: not YAML: illegal map value; indent with spaces, not with tabs"},
@@ -114,11 +121,11 @@ TEST(BadYaml, EachMistakeHasItsLine) {
       {",", "c.yaml:1:1: not YAML: unexpected character"},
       {"task: *nobody", "c.yaml:1:7: not YAML: the referenced anchor is not defined"},
       {"task: sequence\nmodel: {checkpointing: true}",
-       "c.yaml:2:24: model.checkpointing: is for convolutional networks of images; task sequence has none"},
+       "c.yaml:2:24: model.checkpointing: applies only to convolutional networks, and task sequence has none"},
       {"task: sequence\ntrain: {class_weights: balanced}",
-       "c.yaml:2:24: train.class_weights: is of task classify; task sequence does not weigh classes"},
+       "c.yaml:2:24: train.class_weights: applies only to task classify; task sequence has no class weights"},
       {"task: pointer\ntrain: {label_smoothing: 0.1}",
-       "c.yaml:2:26: train.label_smoothing: is for classes, and task pointer has none"},
+       "c.yaml:2:26: train.label_smoothing: applies only to classes, and task pointer has none"},
       {"optimizer: {nesterov: true}",
        "c.yaml:1:23: optimizer.nesterov: needs optimizer.name sgd and optimizer.momentum above 0, not adamw and 0.9"},
       {"optimizer: {name: sgd, nesterov: true, momentum: 0}",
@@ -128,17 +135,16 @@ TEST(BadYaml, EachMistakeHasItsLine) {
        "c.yaml:1:17: dist.backend: nccl needs GPUs, but device.type is cpu"},
       {"dist: {backend: mpi}\ndevice: {type: cuda}",
        "c.yaml:1:17: dist.backend: mpi sends CPU tensors, but device.type is cuda; staged goes through the host"},
-      {"train: {amp: tf32}\ndevice: {type: cpu}",
-       "c.yaml:1:14: train.amp: tf32 is a format of GPUs, but device.type is cpu"},
+      {"train: {amp: tf32}\ndevice: {type: cpu}", "c.yaml:1:14: train.amp: tf32 needs a GPU, but device.type is cpu"},
       {"train: {global_batch: 4, accumulate: 5}",
        "c.yaml:1:38: train.accumulate: 5 micro-steps are more than the 4 samples of train.global_batch"},
       {"run: {resume: auto}",
-       "c.yaml:1:15: run.resume: auto continues the run of a given name; give run.name (--name) too"},
+       "c.yaml:1:15: run.resume: auto continues the run with a given name; set run.name (--name) too"},
       {"run: {name: a/b}",
-       "c.yaml:1:13: run.name: 'a/b' is not a folder name: no '/', no '.' in front, at most 200 bytes"},
+       "c.yaml:1:13: run.name: 'a/b' is not a folder name: no '/', no leading '.', at most 200 bytes"},
       {"run: {name: ..}",
-       "c.yaml:1:13: run.name: '..' is not a folder name: no '/', no '.' in front, at most 200 bytes"},
-      {"run: {folder: ''}", "c.yaml:1:15: run.folder: is empty; '.' is the present folder"},
+       "c.yaml:1:13: run.name: '..' is not a folder name: no '/', no leading '.', at most 200 bytes"},
+      {"run: {folder: ''}", "c.yaml:1:15: run.folder: is empty; '.' is the current folder"},
       {"metrics: {bind: ''}", "c.yaml:1:17: metrics.bind: is empty; 127.0.0.1 is this host only"},
   };
   for (const auto& [input, message] : cases) EXPECT_EQ(yaml_error(input), message) << "for: " << input;
@@ -186,14 +192,14 @@ TEST(BadFlags, EachMistakeHasItsLine) {
        "--dataset: '300wpl' is neither a known data set (300wlp, biwi, images, pointer, sequence) nor a file; did you "
        "mean '300wlp'?"},
       {{"--resume", "auto"},
-       "--resume: run.resume: auto continues the run of a given name; give run.name (--name) too"},
+       "--resume: run.resume: auto continues the run with a given name; set run.name (--name) too"},
       {{"none.yaml"}, "none.yaml: no such config file; `dtrain --print-config` prints one to start from"},
       {{"."}, ".: is not a file; expected a config in YAML"},
   };
   for (const auto& [arguments, message] : cases) EXPECT_EQ(flags_error(arguments, folder.path()), message);
 }
 
-TEST(BadInput, AllProblemsOfAllLayersAreToldAtOnce) {
+TEST(BadInput, ReportsAllProblemsOfAllLayersAtOnce) {
   const dtrain::testing::TempDir folder;
   std::ofstream(folder / "dtrain.yaml") << "optimiser:\n  lr: 1\ntrain:\n  epochs: none\n  epochs: 0\n";
   EXPECT_EQ(flags_error({"--lr", "0", "--bach-size", "3", "--optimizer.nesterov"}, folder.path()),

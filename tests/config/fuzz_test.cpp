@@ -1,4 +1,4 @@
-// Whatever stands in a config file, the answer is a Config or a ConfigError, never a crash or another exception.
+// Any text of a config file gives a Config or a ConfigError, never a crash or another exception.
 
 #include <gtest/gtest.h>
 

@@ -23,7 +23,7 @@ TEST(Interval, ReadsStepsEpochsMinutesAndSeveralOfThem) {
   EXPECT_EQ(parsed("never"), Interval{});
 }
 
-TEST(Interval, RefusesWhatIsNoneAndKeepsTheOldOne) {
+TEST(Interval, RefusesOtherTextAndKeepsTheOldValue) {
   for (const char* text : {"",      "s",    "0s",       "-5s",   "+5s", "05s",  "5.5s", "5x",
                            "1e3s",  "5s,",  "5s,,2e",   "5s 2e", "nan", "infm", "5 s",  "99999999999999999999s",
                            "Never", "1e9m", "2000000m", "0m"}) {

@@ -7,6 +7,7 @@
 
 #include "config/table.h"
 #include "core/error.h"
+#include "core/strings.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::config {
@@ -27,7 +28,7 @@ class LoadTest : public ::testing::Test {
   dtrain::testing::TempDir folder_;
 };
 
-TEST_F(LoadTest, WithoutAnythingItIsTheEmbeddedQuickStart) {
+TEST_F(LoadTest, WithoutArgumentsItIsTheEmbeddedQuickStart) {
   const Loaded loaded = load_here({});
   EXPECT_EQ(loaded.source, "the embedded quickstart");
   EXPECT_EQ(to_yaml(loaded.config), to_yaml(from_yaml(embedded("quickstart").value(), "quickstart")));
@@ -40,7 +41,7 @@ TEST_F(LoadTest, ATaskAloneIsItsEmbeddedQuickStart) {
   for (const std::string task : {"classify", "pointer", "sequence"}) {
     const Loaded loaded = load_here({"--task", task});
     EXPECT_EQ(loaded.source, "the embedded quickstart_" + task);
-    EXPECT_EQ(loaded.config.task, task);
+    EXPECT_EQ(name_of(loaded.config.task), task);
     EXPECT_EQ(loaded.config.data.file, "");
   }
   EXPECT_EQ(load_here({"--task", "headpose"}).source, "the embedded quickstart");
@@ -56,7 +57,7 @@ TEST_F(LoadTest, EveryConvertedSetHasAConfigOfItsOwn) {
   for (const auto& [name, task] : tasks) {
     write("data/" + name + ".h5", "");
     const Loaded loaded = load_here({"--dataset", name});
-    EXPECT_EQ(loaded.config.task, task);
+    EXPECT_EQ(name_of(loaded.config.task), task);
     EXPECT_EQ(loaded.config.data.file, (folder_.path() / "data" / (name + ".h5")).string());
   }
 }
@@ -81,7 +82,7 @@ TEST_F(LoadTest, ANamedFileTakesThePlaceOfDtrainYaml) {
   EXPECT_EQ(loaded.config.train.batch_size, 5);
 }
 
-TEST_F(LoadTest, ANamedDataSetLaysItsConfigBelowTheFileAndTheFlags) {
+TEST_F(LoadTest, TheFileAndTheFlagsOverrideTheConfigOfANamedDataSet) {
   write("data/300wlp.h5", "");
   write("dtrain.yaml", "train: {epochs: 3}\ndata: {file: mine.h5}\n");
   const Config below = from_yaml(embedded("headpose_300wlp").value(), "300wlp");
@@ -131,8 +132,8 @@ TEST_F(LoadTest, SwitchesNeedNoValue) {
 }
 
 TEST_F(LoadTest, AmpOffMeansFp32) {
-  EXPECT_EQ(load_here({"--amp", "off"}).config.train.amp, "fp32");
-  EXPECT_EQ(from_yaml("train: {amp: off}", "").train.amp, "fp32");
+  EXPECT_EQ(load_here({"--amp", "off"}).config.train.amp, AmpMode::kFp32);
+  EXPECT_EQ(from_yaml("train: {amp: off}", "").train.amp, AmpMode::kFp32);
 }
 
 TEST_F(LoadTest, TextThatLooksLikeSomethingElseStaysText) {
@@ -144,14 +145,14 @@ TEST_F(LoadTest, TextThatLooksLikeSomethingElseStaysText) {
 }
 
 TEST_F(LoadTest, ATaskIsANameOrASection) {
-  EXPECT_EQ(from_yaml("task: classify", "").task, "classify");
-  EXPECT_EQ(from_yaml("task: {name: classify}", "").task, "classify");
+  EXPECT_EQ(from_yaml("task: classify", "").task, catalog::task_named("classify"));
+  EXPECT_EQ(from_yaml("task: {name: classify}", "").task, catalog::task_named("classify"));
   const Config all = from_yaml("task: {name: module, loss: l1, inputs: rows+lengths}\nmodel: {file: m.pt}", "");
-  EXPECT_EQ(all.task + " " + all.module.loss + " " + all.module.inputs, "module l1 rows+lengths");
+  EXPECT_EQ(str(all.task, " ", all.module.loss, " ", all.module.inputs), "module l1 rows+lengths");
   EXPECT_EQ(from_yaml("task: {loss: nll}", "").task, Config{}.task);
-  EXPECT_EQ(load_here({"--task", "classify"}).config.task, "classify");
+  EXPECT_EQ(load_here({"--task", "classify"}).config.task, catalog::task_named("classify"));
   EXPECT_EQ(load_here({"--task.name", "module", "--task.loss", "nll", "--model.file", "m.pt"}).config.module.loss,
-            "nll");
+            LossName::kNll);
   write("a.yaml", "task: classify\n");
   EXPECT_THAT(load_here({"a.yaml"}).given, ElementsAre("task.name"));
   try {
@@ -185,11 +186,11 @@ TEST_F(LoadTest, EveryConfigOfTheTreeLoads) {
   EXPECT_GE(count, 3);
 }
 
-TEST(Differences, FixedKeysAndOthersAreToldApart) {
+TEST(Differences, FixedKeysAndOthersAreSeparated) {
   Config saved, now;
   saved.train.global_batch = 64;
   now.train.global_batch = 128;
-  now.model.name = "resnet18";
+  now.model.name = catalog::network_named("resnet18");
   now.train.epochs = 4;
   now.run.name = "x";
   now.run.resume = "auto";

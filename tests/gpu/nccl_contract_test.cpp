@@ -29,7 +29,7 @@ bool each_has_its_own() { return world_of_test().size <= static_cast<int>(torch:
 
 std::unique_ptr<Communicator> make(const std::string& backend) {
   config::Dist dist;
-  dist.backend = backend;
+  dist.backend = value_named<config::Backend>(backend).value();
   return make_gradient_communicator(dist, world_of_test(), device_of_rank());
 }
 

@@ -154,9 +154,9 @@ TEST(MakeGradientCommunicator, IsMpiOnTheCpuUnlessTheConfigSaysOtherwise) {
   const World world = world_of_test();
   config::Dist dist;
   EXPECT_EQ(make_gradient_communicator(dist, world, at::kCPU)->name(), "mpi");
-  dist.backend = "staged";
+  dist.backend = config::Backend::kStaged;
   EXPECT_EQ(make_gradient_communicator(dist, world, at::kCPU)->name(), "staged");
-  dist.backend = "nccl";
+  dist.backend = config::Backend::kNccl;
   EXPECT_THROW(make_gradient_communicator(dist, world, at::kCPU), DeviceError);
 }
 

@@ -1,4 +1,4 @@
-// Task classify: class weights, the loss against torch's own mean, figures on counts made by hand, and what is refused.
+// Task classify: class weights, the loss against the mean of torch, metrics of counts made by hand, and errors.
 
 #include <gmock/gmock.h>
 
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 config::Config small() {
   config::Config config;
-  config.task = "classify";
+  config.task = catalog::task_named("classify");
   config.model.image_size = 32;
   config.model.dropout = 0;
   return config;
@@ -61,13 +61,13 @@ TEST(ClassWeights, AreNoneBalancedOrAList) {
   EXPECT_EQ(mean_weight({1, 0.5, 3}, {}), 1.5);
 }
 
-TEST(ClassWeights, WhatIsNoneOfTheseIsNamed) {
+TEST(ClassWeights, RefusesOtherTextByName) {
   const auto refusal = [](const char* text) {
     return message_of<ConfigError>([&] { class_weights(text, kThree, {1, 1, 1}); });
   };
   EXPECT_THAT(refusal("1,2"), HasSubstr("train.class_weights: 2 numbers for 3 classes (cat, dog, eel)"));
   EXPECT_THAT(refusal("ballanced"), HasSubstr("'ballanced' is no number"));
-  EXPECT_THAT(refusal("1,-2,1"), HasSubstr("'-2' is no number of at least 0"));
+  EXPECT_THAT(refusal("1,-2,1"), HasSubstr("'-2' is not a number of at least 0"));
   EXPECT_THAT(refusal("1,nan,1"), HasSubstr("'nan' is no number"));
   EXPECT_THAT(refusal("0,0,0"), HasSubstr("all are 0"));
 }
@@ -106,14 +106,13 @@ TEST(Classify, ThePlannedWeightIsWhatTheSamplesWillHave) {
   EXPECT_EQ(make_task(config, facts(kThree, {5, 3, 2}))->planned_weight(20), 20);
 }
 
-// Rows: true class. Class 2 is never predicted, class 3 neither there nor predicted.
+// Rows: the true class. Class 2 is never predicted; class 3 occurs neither as a target nor as a prediction.
 const at::Tensor kConfusion = at::tensor({3., 1., 0., 0., 0., 4., 0., 0., 1., 1., 0., 0., 0., 0., 0., 0.}).view({4, 4});
 
-TEST(Classify, FiguresAreThoseOfTheConfusionMatrix) {
+TEST(Classify, MetricsAreThoseOfTheConfusionMatrix) {
   const auto task = make_task(small(), facts({"a", "b", "c", "d"}));
   const at::Tensor ten = at::full({}, 10.0, at::kDouble);
-  const Summary summary =
-      task->summarise({{"samples", ten}, {"loss", ten * 2}, {"confusion", kConfusion.to(at::kDouble)}});
+  const Summary summary = task->summarise({{"samples", ten}, {"loss", ten * 2}, {"hits", kConfusion.to(at::kDouble)}});
   std::map<std::string, double> metrics(summary.metrics.begin(), summary.metrics.end());
   EXPECT_FALSE(metrics.contains("top5"));
   EXPECT_DOUBLE_EQ(metrics["loss"], 2);
@@ -150,7 +149,7 @@ TEST(Classify, CountsTheTopFiveOfSixClassesAndMore) {
   EXPECT_DOUBLE_EQ(metrics["top5"], top5 / 8);
 }
 
-TEST(Classify, EvaluatesTheCentreOfImagesThatAreStoredLarger) {
+TEST(Classify, EvaluatesTheCenterOfImagesThatAreStoredLarger) {
   DataFacts stored = facts(kThree);
   EXPECT_EQ(make_task(small(), stored)->samples().centre_share, 1);
   stored.stored_size = 40;
@@ -159,7 +158,7 @@ TEST(Classify, EvaluatesTheCentreOfImagesThatAreStoredLarger) {
   EXPECT_EQ(facts_of(make_task(small(), stored)->metadata()).classes, kThree);
 }
 
-// ---- what is refused ------------------------------------------------------------------------------------------------
+// ---- errors ---------------------------------------------------------------------------------------------------------
 
 class ClassStore : public dtrain::testing::MemoryStore {
  public:
@@ -190,7 +189,7 @@ std::string refusal(const data::Store& store) {
 
 TEST(Classify, AcceptsItsOwnData) { EXPECT_EQ(refusal(ClassStore({0, 1, 2, 2})), "no error"); }
 
-TEST(Classify, RefusesAClassThatIsNoneWithFileAndSample) {
+TEST(Classify, RefusesAClassOutOfRangeWithFileAndSample) {
   EXPECT_THAT(refusal(ClassStore({0, 1, 3})), HasSubstr("#2: class 3 is not one of the 3 from 0"));
   EXPECT_THAT(refusal(ClassStore({0, -1, 2})), HasSubstr("#1: class -1"));
 }

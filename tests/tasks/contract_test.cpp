@@ -1,5 +1,5 @@
-// What every task must keep, run for each task of the registry on samples made for it: the loss is finite, one batch
-// can be learned by heart, counts of parts add up to those of the whole, N ranks train as one, the state round-trips,
+// The contract of every task, run for each task of the table on samples made for it: the loss is finite, one batch
+// can be overfitted, counts of parts add up to those of the whole, N ranks train like one, the state round-trips,
 // predictions give the metrics that evaluation gives, and all of it works in double precision.
 
 #include <gmock/gmock.h>
@@ -12,8 +12,9 @@
 #include <set>
 
 #include "checkpoint/safetensors.h"
-#include "config/model_defaults.h"
+#include "config/config.h"
 #include "core/error.h"
+#include "data/order/splits.h"
 #include "layers/dropout.h"
 #include "models/load_weights.h"
 #include "models/parameter_format.h"
@@ -22,18 +23,17 @@
 #include "tasks/module_file.h"
 #include "train/evaluate.h"
 #include "train/trainer.h"
-#include "data/order/splits.h"
 
 namespace dtrain::tasks {
 namespace {
 
 config::Config small(const std::string& task) {
   config::Config config;
-  config.task = task;
+  config.task = catalog::task_named(task);
   config.model.image_size = 32;
   config.model.hidden = 16;
   config.model.dropout = 0;
-  if (task == "module") config.model.file = module_file().string();
+  if (catalog::row(config.task).network_from_file) config.model.file = module_file().string();
   config.train.epochs = 2;
   config.augment.noise = 0.123456789;
   config.augment.mask_share = 0.6;
@@ -57,9 +57,9 @@ class EveryTask : public ::testing::TestWithParam<std::string> {
 
   // Each phase of a run, once, entered.
   void in_each_phase(const std::function<void()>& body) {
-    for (const std::string& phase : train::phases_of(*task, config.train.epochs)) {
-      SCOPED_TRACE("phase " + phase);
-      task->enter_phase(phase);
+    for (const Phase& phase : train::phases_of(*task, config.train.epochs)) {
+      SCOPED_TRACE("phase " + phase.name);
+      task->enter(phase);
       task->model().train();
       body();
     }
@@ -92,7 +92,7 @@ TEST_P(EveryTask, HasAFiniteLossAndGradientInEachPhase) {
   });
 }
 
-TEST_P(EveryTask, LearnsOneBatchByHeart) {
+TEST_P(EveryTask, OverfitsOneBatch) {
   const data::Batch batch = this->batch({0, 1, 2, 3});
   in_each_phase([] {});  // ends in the last one, whose loss is what the task is for
   torch::optim::Adam optimizer(task->model().parameters(), torch::optim::AdamOptions(5e-3));
@@ -134,6 +134,7 @@ TEST_P(EveryTask, SummarisesTheMetricsItNames) {
   const std::vector<MetricSpec> specs = task->metrics();
   ASSERT_GE(specs.size(), 2u) << "the loss and the primary metric";
   EXPECT_EQ(specs[0].name, "loss");
+  EXPECT_EQ(std::ranges::count(specs, true, &MetricSpec::primary), 1);
   ASSERT_EQ(summary.metrics.size(), specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
     EXPECT_EQ(summary.metrics[i].first, specs[i].name);
@@ -220,7 +221,7 @@ TEST_P(EveryTask, StateRoundTrips) {
   const checkpoint::TensorFile file =
       checkpoint::from_safetensors(checkpoint::to_safetensors(state, task->metadata()), "state");
   config::Config other = config_of(file.metadata);
-  EXPECT_EQ(other.task, GetParam());
+  EXPECT_EQ(name_of(other.task), GetParam());
   EXPECT_EQ(other.model.name, config::network_of(config));
   if (task->samples().kind == data::SampleSpec::Kind::kImage) {
     EXPECT_EQ(other.model.image_size, 32);
@@ -263,9 +264,9 @@ TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {
 std::vector<at::Tensor> trained(config::Config config, const Example& example, int ranks) {
   config.train.batch_size = config.train.global_batch = 5;
   config.run.log_every = {.steps = 1};
-  config.optimizer.name = "sgd";
+  config.optimizer.name = config::OptimizerName::kSgd;
   config.optimizer.lr = 0.02;
-  config.schedule.name = "constant";
+  config.schedule.name = config::ScheduleName::kConstant;
   std::vector<at::Tensor> weights;
   dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
     at::set_num_threads(1);
@@ -303,7 +304,7 @@ TEST_P(EveryTask, ManyRanksTrainAsOne) {
   config.train.sync_batch_norm = true;
   try {
     make_task(config, example.facts);
-  } catch (const ConfigError&) {  // a network of one's own
+  } catch (const ConfigError&) {  // task module
     config.train.sync_batch_norm = false;
   }
   const std::vector<at::Tensor> one = trained(config, example, 1);
@@ -350,12 +351,12 @@ TEST(ConvolutionalTasks, RecomputeActivationsWhereTheConfigurationSaysSo) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, EveryTask, ::testing::ValuesIn(task_names()),
+INSTANTIATE_TEST_SUITE_P(Registry, EveryTask, ::testing::ValuesIn(names_of(catalog::TaskId{})),
                          [](const auto& info) { return info.param; });
 
 TEST(Registry, AnUnknownTaskIsNamedWithTheKnownOnes) {
   try {
-    make_task(small("headpos"), {});
+    config_of({{"task", "headpos"}, {"network", "headpose_cnn"}});
     FAIL() << "accepted";
   } catch (const ConfigError& e) {
     EXPECT_NE(std::string(e.what()).find("headpose"), std::string::npos);

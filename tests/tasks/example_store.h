@@ -1,7 +1,7 @@
 #pragma once
 
-// Samples of any field, made from their ids: what the contract suite gives to a task. Which fields a task wants is
-// found by offering them (see example_for()), so that a new task needs no edit of the suite.
+// Samples of any field, made from their ids, for the contract suite. The suite finds the fields that a task needs by
+// offering all of them (see example_for()), so that a new task needs no change of the suite.
 
 #include <algorithm>
 #include <cstring>
@@ -91,7 +91,7 @@ struct Example {
   std::vector<int64_t> ids;
 };
 
-// The first set of samples that the task accepts; Error, with every refusal, when it takes none.
+// The first set of samples that the task accepts; Error, with the reason of each refusal, if it accepts none.
 inline Example example_for(const config::Config& config, int64_t samples = 12) {
   using data::Element;
   using data::Field;
@@ -100,7 +100,7 @@ inline Example example_for(const config::Config& config, int64_t samples = 12) {
   std::string refusals;
   for (const auto& [input, target] : {std::pair{image, numbers}, {image, label}, {rows, order}, {rows, label}}) {
     Example example;
-    example.store = std::make_unique<ExampleStore>(config.task, input, target, samples);
+    example.store = std::make_unique<ExampleStore>(str(config.task), input, target, samples);
     example.ids.resize(static_cast<size_t>(samples));
     std::iota(example.ids.begin(), example.ids.end(), 0);
     example.facts = facts_of(*example.store, example.ids);
@@ -111,7 +111,7 @@ inline Example example_for(const config::Config& config, int64_t samples = 12) {
       refusals += str("\n  ", refusal.what());
     }
   }
-  throw Error("task " + config.task + " takes none of the examples:" + refusals);
+  throw Error(str("task ", config.task, " takes none of the examples:", refusals));
 }
 
 }  // namespace dtrain::tasks

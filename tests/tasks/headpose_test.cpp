@@ -1,4 +1,4 @@
-// Task headpose: what evaluation says of errors that are known.
+// Task headpose: the metrics of known errors.
 
 #include <gmock/gmock.h>
 
@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 
 config::Config small() {
   config::Config config;
-  config.task = "headpose";
+  config.task = catalog::task_named("headpose");
   config.model.image_size = 32;
   return config;
 }
@@ -59,7 +59,7 @@ TEST(Headpose, CountsErrorsByAngleAndSize) {
 TEST(Headpose, TrainsEveryNetworkOfTheTable) {
   for (const char* name : {"headpose_cnn", "mobilenet_v2", "resnet18", "resnet50"}) {
     config::Config config = small();
-    config.model.name = name;
+    config.model.name = catalog::network_named(name);
     const auto task = make_task(config, {});
     EXPECT_EQ(task->metadata().at("network"), name);
     EXPECT_EQ(task->model().parameters().back().sizes(), at::IntArrayRef({3})) << name;

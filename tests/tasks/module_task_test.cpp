@@ -1,4 +1,4 @@
-// A network of one's own: what its forward() may take, and the loss that it is evaluated by.
+// Task `module`: the arguments that forward() may take, and the loss of an evaluation.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,14 +45,14 @@ TEST_F(ModuleTest, MayTakeLengthsThatHaveADefault) {
   EXPECT_THAT(defects(", lengths", true), IsEmpty());
 }
 
-TEST_F(ModuleTest, IsToldHowManyArgumentsItGets) {
-  EXPECT_THAT(defects("", true), ElementsAre("forward() takes 1 arguments, but task.inputs gives it 2"));
+TEST_F(ModuleTest, SaysHowManyArgumentsForwardReceives) {
+  EXPECT_THAT(defects("", true), ElementsAre("forward() takes 1 arguments, but task.inputs passes 2"));
   EXPECT_THAT(defects(", a, b, c: Optional[Tensor] = None", true),
-              ElementsAre("forward() takes 3 to 4 arguments, but task.inputs gives it 2"));
+              ElementsAre("forward() takes 3 to 4 arguments, but task.inputs passes 2"));
 }
 
-// As tracing leaves a tensor that is neither parameter nor buffer.
-TEST_F(ModuleTest, ConstantTensorsAreSaidAndRefusedWhereTheyWouldStayBehind) {
+// Tracing turns a tensor that is neither a parameter nor a buffer into a constant.
+TEST_F(ModuleTest, WarnsOfConstantTensorsAndRefusesThemForAGpu) {
   torch::jit::Module network("Network");
   network.register_parameter("weight", at::randn({4, 3}).requires_grad_(), /*is_buffer=*/false);
   const auto graph = std::make_shared<torch::jit::Graph>();
@@ -67,7 +67,7 @@ TEST_F(ModuleTest, ConstantTensorsAreSaidAndRefusedWhereTheyWouldStayBehind) {
   network.save(file.string());
 
   const Contract here = examine(file, {{.input = {2, 4}}}, ModuleLoss("mse"));
-  EXPECT_THAT(here.warnings, ElementsAre(HasSubstr("a constant tensor Float [2, 4] is baked into the code")));
+  EXPECT_THAT(here.warnings, ElementsAre(HasSubstr("a constant tensor Float [2, 4] is in the code")));
   EXPECT_THAT(here.defects, IsEmpty());
   const Contract there = examine(file, {{.input = {2, 4}, .device = at::kCUDA}}, ModuleLoss("mse"));
   EXPECT_THAT(there.defects, ElementsAre(HasSubstr("does not move with it: register it as a buffer")));
@@ -75,7 +75,7 @@ TEST_F(ModuleTest, ConstantTensorsAreSaidAndRefusedWhereTheyWouldStayBehind) {
 
 TEST_F(ModuleTest, TheEvaluatedLossIsWithoutSmoothing) {
   config::Config config;
-  config.task = "module";
+  config.task = catalog::task_named("module");
   config.model.file = saved("").string();
   config.module = {.loss = "cross_entropy", .inputs = "rows"};
   data::Batch batch;
@@ -84,7 +84,7 @@ TEST_F(ModuleTest, TheEvaluatedLossIsWithoutSmoothing) {
   const auto losses = [&](double smoothing) {
     config.train.label_smoothing = smoothing;
     const auto task = make_task(config, {});
-    return std::pair(task->loss(batch).sum.item<double>(), task->count(batch).sums[1].second.item<double>());
+    return std::pair(task->loss(batch).sum.item<double>(), number_of(task->count(batch).sums, "loss"));
   };
   const auto [plain_trained, plain] = losses(0);
   const auto [smoothed_trained, smoothed] = losses(0.3);

@@ -1,4 +1,4 @@
-"""Networks of one's own, as TorchScript files that this Python makes: inspected, trained by two ranks, resumed, evaluated, used."""
+"""Task module: TorchScript files that this Python makes are inspected, trained by two ranks, resumed, evaluated and used."""
 
 import csv
 import hashlib
@@ -377,12 +377,12 @@ def inspect_tells_what_would_stop_training(folder):
     inspect("cnn", 0, "parameters  851 in 8 tensors", "buffers     3: features.1.running_mean", "output      Float [3, 3]", "aten::dropout")
     inspect("lstm", 0, "buffers     none", "output      Float [3, 3] for 3 samples of [samples, 12, 4]")
     inspect("mlp", 0, "parameters  130 in 4 tensors")
-    inspect("unused", 0, "unused parameters, which stay as they are: spare.weight, spare.bias")
+    inspect("unused", 0, "unused parameters, which are not trained: spare.weight, spare.bias")
     inspect("frozen", 65, "defect      the output does not depend on any trainable parameter", "1 defect that would stop")
-    inspect("device", 65, "defect      the device 'cuda:0' is baked into the code")
+    inspect("device", 65, "defect      the device 'cuda:0' is fixed in the code")
     inspect("pair", 65, "defect      ", "it must return one tensor")
     inspect("none", 65, "defect      no trainable parameters")
-    inspect("traced", 0, "warning     the device 'cpu' is baked into the code: it trains there only")
+    inspect("traced", 0, "warning     the device 'cpu' is fixed in the code: it can train on that device only")
     inspect("batch", 65, "defect      forward or backward fails on 3 samples", "1 defect that would stop")
     inspect("state", 65, "state.pt is not a TorchScript file", "torch.jit.script")
     inspect("text", 65, "text.pt")
@@ -410,16 +410,16 @@ def a_run_refuses_what_it_cannot_train(folder):
     assert refused.output.count("cannot be trained") == 1, refused.output
     train(65, "cross_entropy needs classes as int64 targets", task_loss="cross_entropy")
     train(65, "n.h5 holds rows, but task.inputs is image: set --task.inputs rows", task_inputs="image")
-    train(65, "forward() takes 1 arguments, but task.inputs gives it 2", task_inputs="rows+lengths")
+    train(65, "forward() takes 1 arguments, but task.inputs passes 2", task_inputs="rows+lengths")
     train(65, "classes.h5#2: class 2 is not one of the 2 from 0", task_loss="cross_entropy", data_file="classes.h5")
     both = train(65, "mse needs an output of the targets' shape", "the output does not depend on any trainable parameter", model_file="frozen.pt")
     assert len([line for line in both.output.splitlines() if line.startswith("  ")]) == 2, both.output  # one line per defect
-    train(65, "'phase' is ComplexFloat, which checkpoints do not hold", model_file="complex.pt")
+    train(65, "'phase' is ComplexFloat, which checkpoints cannot store", model_file="complex.pt")
     train(65, "text.pt is not a TorchScript file", model_file="text.pt")
     train(65, "none.pt: there is no such TorchScript file", model_file="none.pt")
     train(78, "model.file", model_file="")
     train(78, "--dataset FILE", data_file="")
-    train(78, "train.freeze_batch_norm: does not reach into a TorchScript file", train_freeze_batch_norm=True)
+    train(78, "train.freeze_batch_norm: has no effect inside a TorchScript file", train_freeze_batch_norm=True)
 
 
 def orders_of_sets_longer_than_the_trial(folder):

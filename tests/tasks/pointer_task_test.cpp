@@ -1,4 +1,4 @@
-// The task `pointer`: what it refuses, its metrics, the coin of scheduled teacher forcing.
+// Task pointer: its errors, its metrics, and the draws of scheduled teacher forcing.
 
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ class SetStore : public data::Store {
 
 config::Config small() {
   config::Config config;
-  config.task = "pointer";
+  config.task = catalog::task_named("pointer");
   config.model.hidden = 16;
   config.model.dropout = 0;
   return config;
@@ -95,7 +95,7 @@ const std::vector<std::vector<int64_t>> kOrders = {{2, 0, 1}, {0}, {1, 0, 2, 4, 
 
 TEST(PointerTask, AcceptsSetsOfPermutations) { EXPECT_EQ(refusal(SetStore(kOrders)), "accepted"); }
 
-TEST(PointerTask, NamesASampleWhoseOrderIsNoPermutation) {
+TEST(PointerTask, NamesASampleWhoseOrderIsNotAPermutation) {
   expect_says(refusal(SetStore({{0, 1}, {0, 2, 2}})),
               {"sets.h5#1", "element 2 twice", "sets.npz#1", "Convert the raw data again"});
   expect_says(refusal(SetStore({{0, 1}, {1, 0}, {0, 3, 1}})), {"sets.h5#2", "element 3 of a set of 3"});
@@ -149,7 +149,7 @@ TEST(PointerTask, MetricsAreThoseOfThePredictedOrders) {
   EXPECT_EQ(loss.weight.item<double>(), 11);
 }
 
-TEST(PointerTask, TheLossOfASampleFedByItsOwnChoicesDoesNotDependOnItsBatch) {
+TEST(PointerTask, TheLossWithoutTeacherForcingDoesNotDependOnTheBatch) {
   config::Config config = small();
   config.pointer = {.teacher_forcing = 0.5, .teacher_forcing_end = 0.5};
   const auto task = make_task(config, {});
@@ -167,7 +167,7 @@ TEST(PointerTask, TheLossOfASampleFedByItsOwnChoicesDoesNotDependOnItsBatch) {
   }
 }
 
-TEST(PointerTask, ItsMetadataMakeItAgain) {
+TEST(PointerTask, ItsMetadataRestoreIt) {
   const auto task = make_task(small(), {.features = 8, .longest = 12});
   const Metadata metadata = task->metadata();
   EXPECT_EQ(metadata.at("task"), "pointer");
@@ -183,7 +183,7 @@ TEST(TeacherForcing, FallsLinearlyOverTheEpochs) {
   EXPECT_DOUBLE_EQ(teacher_forcing_ratio(0.7, 0, 0, 1), 0.7);
 }
 
-TEST(TeacherForcing, IsACoinOfSeedEpochAndSample) {
+TEST(TeacherForcing, IsDrawnBySeedEpochAndSample) {
   int forced = 0, as_other_epoch = 0;
   for (int64_t id = 0; id < 10000; ++id) {
     forced += is_forced(1, 3, id, 0.3);

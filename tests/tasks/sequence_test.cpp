@@ -1,4 +1,4 @@
-// What only task sequence says: its phases, what each of them trains, and which files it refuses.
+// Task sequence: its phases, what each of them trains, and the files that it refuses.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 config::Config small() {
   config::Config config;
-  config.task = "sequence";
+  config.task = catalog::task_named("sequence");
   config.model.hidden = 16;
   config.model.dropout = 0;
   config.sequence = {.encoder_epochs = 2, .classifier_epochs = 3, .iterations = 2, .encoder_lr_ratio = 0.5};
@@ -38,9 +38,9 @@ std::string phases(const config::Sequence& sequence, int64_t epochs) {
   return text;
 }
 
-TEST(SequencePhases, ComeInTurnsAndEndWithTheClassifier) { EXPECT_EQ(phases(small().sequence, 13), "eeccceecccccc"); }
+TEST(SequencePhases, AlternateAndEndWithTheClassifier) { EXPECT_EQ(phases(small().sequence, 13), "eeccceecccccc"); }
 
-TEST(SequencePhases, GoOnWithoutALimitOfIterations) {
+TEST(SequencePhases, ContinueWithoutALimitOfIterations) {
   EXPECT_EQ(phases({.encoder_epochs = 1, .classifier_epochs = 2, .iterations = 0}, 7), "eccecce");
   EXPECT_EQ(phases({.encoder_epochs = 0, .classifier_epochs = 2, .iterations = 0}, 3), "ccc");
 }
@@ -60,7 +60,7 @@ TEST(Confusion, CountsByTargetAndPrediction) {
   EXPECT_EQ(confusion_table(matrix, {"a", "b", "c", "d"}).cells[2], (std::vector<double>{1, 0, 2, 0}));
 }
 
-// Of 21 843 classes the matrix would take 3.8 GB a batch.
+// With 21 843 classes the matrix would take 3.8 GB per batch.
 TEST(Confusion, OfManyClassesCountsEachAlone) {
   constexpr int64_t kMany = kLargestConfusion + 1;
   const at::Tensor targets = at::tensor({0, 0, 1, 2, 2, 100}, at::kLong),
@@ -75,7 +75,7 @@ TEST(Confusion, OfManyClassesCountsEachAlone) {
   EXPECT_EQ(table.cells[2], (std::vector<double>{1, 0.5, 2.0 / 3, 2}));
 }
 
-// A store that lies about one thing.
+// A store that is wrong in one respect.
 class OddStore : public ExampleStore {
  public:
   OddStore()
@@ -108,6 +108,12 @@ class SequenceTaskTest : public ::testing::Test {
       return e.what();
     }
     return "";
+  }
+  static Phase phase_named(const Task& task, const std::string& name) {
+    for (int64_t epoch = 0; epoch < 100; ++epoch) {
+      if (task.phase(epoch).name == name) return task.phase(epoch);
+    }
+    throw Error("no phase " + name);
   }
   static std::string refusal_of_epochs(const Task& task, int64_t epochs) {
     try {
@@ -160,21 +166,21 @@ TEST_F(SequenceTaskTest, RefusesOtherTasksAndFields) {
 
 TEST_F(SequenceTaskTest, EachPhaseTrainsItsPart) {
   const auto trained = [&](Task& task, const std::string& phase, const std::string& parameter) {
-    task.enter_phase(phase);
+    task.enter(phase_named(task, phase));
     return task.model().named_parameters()[parameter].requires_grad();
   };
   const auto task = make_task(small(), facts_of(store, ids));
-  EXPECT_EQ(task->phase(0), "encoder");
-  EXPECT_EQ(task->phase(2), "classifier");
+  EXPECT_EQ(task->phase(0).name, "encoder");
+  EXPECT_EQ(task->phase(2).name, "classifier");
   EXPECT_TRUE(trained(*task, "encoder", "conv1.weight"));
   EXPECT_TRUE(trained(*task, "encoder", "reconstruct.weight"));
   EXPECT_FALSE(trained(*task, "encoder", "fc.weight"));
-  EXPECT_EQ(task->lr_ratio("conv1.weight"), 1);
+  EXPECT_EQ(task->phase(0).lr_ratio("conv1.weight"), 1);
   EXPECT_TRUE(trained(*task, "classifier", "conv1.weight"));
   EXPECT_FALSE(trained(*task, "classifier", "reconstruct.weight"));
   EXPECT_TRUE(trained(*task, "classifier", "fc.weight"));
-  EXPECT_EQ(task->lr_ratio("lstm.weight_hh_l1"), 0.5);
-  EXPECT_EQ(task->lr_ratio("fc.weight"), 1);
+  EXPECT_EQ(task->phase(2).lr_ratio("lstm.weight_hh_l1"), 0.5);
+  EXPECT_EQ(task->phase(2).lr_ratio("fc.weight"), 1);
 
   config::Config frozen = small();
   frozen.sequence.encoder_lr_ratio = 0;
@@ -183,15 +189,15 @@ TEST_F(SequenceTaskTest, EachPhaseTrainsItsPart) {
   EXPECT_TRUE(trained(*other, "encoder", "conv1.weight"));
 }
 
-// The classifier phase freezes the encoder for a while; what model.freeze names has no part in that.
-TEST_F(SequenceTaskTest, TheEncodersStatisticsGoOnWhenItsPhaseComesAgain) {
+// The classifier phase freezes the encoder only for its duration, whatever model.freeze names.
+TEST_F(SequenceTaskTest, TheEncodersStatisticsAreUpdatedAgainInItsNextPhase) {
   config::Config config = small();
   config.sequence.encoder_lr_ratio = 0;
   const auto task = make_task(config, facts_of(store, ids));
   const auto batches = [&] { return task->model().named_buffers()["bn1.num_batches_tracked"].item<int64_t>(); };
   std::vector<int64_t> seen;
   for (const char* phase : {"encoder", "classifier", "encoder"}) {
-    task->enter_phase(phase);
+    task->enter(phase_named(*task, phase));
     models::freeze(task->model(), {"fc.bias"});
     task->model().train();
     task->loss(batch(*task));
@@ -203,13 +209,14 @@ TEST_F(SequenceTaskTest, TheEncodersStatisticsGoOnWhenItsPhaseComesAgain) {
 TEST_F(SequenceTaskTest, AMetricIsMovedByThePhaseThatTrainsIt) {
   const auto task = make_task(small(), facts_of(store, ids));
   for (const bool encoder : {true, false}) {
-    task->enter_phase(encoder ? "encoder" : "classifier");
-    EXPECT_EQ(task->trains("reconstruction_mse"), encoder);
-    for (const char* metric : {"loss", "accuracy", "macro_f1"}) EXPECT_EQ(task->trains(metric), !encoder);
+    const Phase phase = phase_named(*task, encoder ? "encoder" : "classifier");
+    for (const MetricSpec& metric : task->metrics()) {
+      EXPECT_EQ(phase.moves(metric.name), encoder == (metric.name == "reconstruction_mse")) << metric.name;
+    }
   }
 }
 
-TEST_F(SequenceTaskTest, SaysWhichPhasesTrainEpochsLeavesOut) {
+TEST_F(SequenceTaskTest, ReportsThePhasesThatTrainEpochsLeavesOut) {
   config::Config config = small();
   config.sequence = {.encoder_epochs = 15, .classifier_epochs = 15, .iterations = 5};
   const auto task = make_task(config, facts_of(store, ids));
@@ -238,7 +245,7 @@ TEST_F(SequenceTaskTest, TheEncodersWeightIsTheNumberOfHiddenElements) {
   config::Config config = small();
   config.augment.mask_share = 1;
   const auto task = make_task(config, facts_of(store, ids));
-  task->enter_phase("encoder");
+  task->enter(phase_named(*task, "encoder"));
   const data::Batch all = batch(*task);
   EXPECT_EQ(task->loss(all).weight.item<double>(), static_cast<double>(all.rows * 8));
   EXPECT_NEAR(task->planned_weight(6), static_cast<double>(all.rows * 8), 1e-6 * static_cast<double>(all.rows * 8));
@@ -252,8 +259,8 @@ TEST_F(SequenceTaskTest, TheEvaluatedLossIsWithoutSmoothing) {
     task->model().eval();
     const at::NoGradGuard no_grad;
     const auto counted = task->count(batch(*task));
-    task->enter_phase("classifier");
-    return std::pair(task->loss(batch(*task)).sum.item<double>(), counted.sums[0].second.item<double>());
+    task->enter(phase_named(*task, "classifier"));
+    return std::pair(task->loss(batch(*task)).sum.item<double>(), number_of(counted.sums, "loss"));
   };
   const auto [plain_trained, plain] = loss(0);
   const auto [smoothed_trained, smoothed] = loss(0.3);
@@ -267,7 +274,7 @@ TEST_F(SequenceTaskTest, NoiseFollowsEpochAndSeed) {
     config::Config config = small();
     config.train.seed = 1;  // of the weights
     const auto task = make_task(config, facts_of(store, ids));
-    task->enter_phase("encoder");
+    task->enter(phase_named(*task, "encoder"));
     data::Batch all = batch(*task);
     all.epoch = epoch;
     config.train.seed = seed;
@@ -275,7 +282,7 @@ TEST_F(SequenceTaskTest, NoiseFollowsEpochAndSeed) {
     const at::NoGradGuard no_grad;
     for (auto& item : other->model().named_parameters())
       item.value().copy_(task->model().named_parameters()[item.key()]);
-    other->enter_phase("encoder");
+    other->enter(phase_named(*other, "encoder"));
     return other->loss(all).sum.item<double>();
   };
   EXPECT_EQ(loss(1, 0), loss(1, 0));

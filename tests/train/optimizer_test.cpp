@@ -42,12 +42,12 @@ void set_gradients(const std::vector<dist::NamedParameter>& parameters, uint64_t
 
 std::unique_ptr<torch::optim::Optimizer> torch_loop(const config::Optimizer& o, std::vector<at::Tensor> parameters) {
   using namespace torch::optim;
-  if (o.name == "sgd") {
+  if (o.name == config::OptimizerName::kSgd) {
     return std::make_unique<SGD>(
         parameters, SGDOptions(kRate).momentum(o.momentum).weight_decay(o.weight_decay).nesterov(o.nesterov));
   }
   const std::tuple<double, double> betas(o.beta1, o.beta2);
-  if (o.name == "adam") {
+  if (o.name == config::OptimizerName::kAdam) {
     return std::make_unique<Adam>(parameters, AdamOptions(kRate).betas(betas).eps(o.eps).weight_decay(o.weight_decay));
   }
   return std::make_unique<AdamW>(parameters, AdamWOptions(kRate).betas(betas).eps(o.eps).weight_decay(o.weight_decay));
@@ -56,7 +56,7 @@ std::unique_ptr<torch::optim::Optimizer> torch_loop(const config::Optimizer& o, 
 std::vector<config::Optimizer> variants() {
   std::vector<config::Optimizer> list;
   for (const double decay : {0.0, 0.1}) {
-    for (const char* name : {"adamw", "adam"}) {
+    for (const auto name : {config::OptimizerName::kAdamW, config::OptimizerName::kAdam}) {
       config::Optimizer o;
       o.name = name;
       o.weight_decay = decay;
@@ -64,7 +64,7 @@ std::vector<config::Optimizer> variants() {
     }
     for (const auto& [momentum, nesterov] : {std::pair(0.0, false), std::pair(0.9, false), std::pair(0.9, true)}) {
       config::Optimizer o;
-      o.name = "sgd";
+      o.name = config::OptimizerName::kSgd;
       o.weight_decay = decay;
       o.momentum = momentum;
       o.nesterov = nesterov;
@@ -215,7 +215,7 @@ TEST(Optimizer, StateComesBackInAnyMemoryFormat) {
       first.step(rate(), {}, flag(step == 1));
     }
     const auto state = first.state();
-    const bool adam = options.name != "sgd";
+    const bool adam = options.name != config::OptimizerName::kSgd;
     ASSERT_EQ(state.size(), adam ? 5u : options.momentum > 0 ? 2u : 0u);
     for (const auto& [name, tensor] : state) EXPECT_TRUE(tensor.is_contiguous()) << name;
     if (adam) {

@@ -8,9 +8,11 @@
 namespace dtrain::train {
 namespace {
 
-std::string refusal(const std::string& name, at::DeviceType device, int capability) {
+using config::AmpMode;
+
+std::string refusal(AmpMode amp, at::DeviceType device, int capability) {
   try {
-    parse_precision(name, device, capability);
+    choose_precision(amp, device, capability);
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -18,27 +20,26 @@ std::string refusal(const std::string& name, at::DeviceType device, int capabili
 }
 
 TEST(Precision, AutoFollowsTheDevice) {
-  EXPECT_EQ(parse_precision("auto", at::kCPU, 0), Precision::kFp32);
-  EXPECT_EQ(parse_precision("auto", at::kCUDA, 75), Precision::kFp16);
-  EXPECT_EQ(parse_precision("auto", at::kCUDA, 80), Precision::kBf16);
-  EXPECT_EQ(parse_precision("auto", at::kCUDA, 120), Precision::kBf16);
+  EXPECT_EQ(choose_precision(AmpMode::kAuto, at::kCPU, 0), Precision::kFp32);
+  EXPECT_EQ(choose_precision(AmpMode::kAuto, at::kCUDA, 75), Precision::kFp16);
+  EXPECT_EQ(choose_precision(AmpMode::kAuto, at::kCUDA, 80), Precision::kBf16);
+  EXPECT_EQ(choose_precision(AmpMode::kAuto, at::kCUDA, 120), Precision::kBf16);
 }
 
 TEST(Precision, NamesComeBack) {
-  for (const char* name : {"fp16", "bf16", "tf32", "fp32", "fp64"}) {
-    EXPECT_EQ(to_string(parse_precision(name, at::kCUDA, 90)), name);
+  for (const AmpMode amp : {AmpMode::kFp16, AmpMode::kBf16, AmpMode::kTf32, AmpMode::kFp32, AmpMode::kFp64}) {
+    EXPECT_EQ(to_string(choose_precision(amp, at::kCUDA, 90)), name_of(amp));
   }
-  EXPECT_EQ(parse_precision("off", at::kCPU, 0), Precision::kFp32);
-  EXPECT_EQ(parse_precision("bf16", at::kCPU, 0), Precision::kBf16);
+  EXPECT_EQ(choose_precision(AmpMode::kBf16, at::kCPU, 0), Precision::kBf16);
 }
 
 TEST(Precision, RefusesWhatTheDeviceCannotDoAndSaysWhatToUse) {
   using ::testing::HasSubstr;
-  EXPECT_THAT(refusal("fp16", at::kCPU, 0), HasSubstr("needs a GPU. On the CPU use bf16, fp32 or auto"));
-  EXPECT_THAT(refusal("tf32", at::kCPU, 0), HasSubstr("needs a GPU"));
-  EXPECT_THAT(refusal("bf16", at::kCUDA, 75), HasSubstr("capability 8.0 or newer; this one has 7.5. Use fp16 or auto"));
-  EXPECT_THAT(refusal("tf32", at::kCUDA, 70), HasSubstr("this one has 7.0"));
-  EXPECT_THAT(refusal("fp8", at::kCUDA, 90), HasSubstr("train.amp: fp8 is none of auto, fp16"));
+  EXPECT_THAT(refusal(AmpMode::kFp16, at::kCPU, 0), HasSubstr("needs a GPU. On the CPU use bf16, fp32 or auto"));
+  EXPECT_THAT(refusal(AmpMode::kTf32, at::kCPU, 0), HasSubstr("needs a GPU"));
+  EXPECT_THAT(refusal(AmpMode::kBf16, at::kCUDA, 75),
+              HasSubstr("capability 8.0 or newer; this one has 7.5. Use fp16 or auto"));
+  EXPECT_THAT(refusal(AmpMode::kTf32, at::kCUDA, 70), HasSubstr("this one has 7.0"));
 }
 
 TEST(Precision, DtypesAndScaling) {

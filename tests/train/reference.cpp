@@ -34,7 +34,7 @@ void trace_scaler(char** args) {
 
 void trace_plateau(char** args) {
   dtrain::config::Schedule schedule;
-  schedule.name = "plateau";
+  schedule.name = dtrain::config::ScheduleName::kPlateau;
   schedule.patience = std::atoll(args[1]);
   schedule.gamma = std::atof(args[2]);
   schedule.threshold = std::atof(args[3]);
@@ -47,7 +47,7 @@ void trace_plateau(char** args) {
 
 void trace_schedule(char** args) {
   dtrain::config::Schedule schedule;
-  schedule.name = args[0];
+  schedule.name = dtrain::value_named<dtrain::config::ScheduleName>(args[0]).value();
   const double base_lr = std::atof(args[1]);
   schedule.warmup_steps = std::atoll(args[2]);
   schedule.final_lr_ratio = std::atof(args[3]);

@@ -55,7 +55,7 @@ TEST(Trainer, ResumesInTheRightPhaseWithTheMomentsOfBoth) {
   for (const int ranks : {1, 2}) {
     Scenario setup{.ranks = ranks, .config = small(4), .toy = {.phases = true}};
     setup.config.optimizer.lr = 0.1;
-    setup.config.schedule.name = "constant";
+    setup.config.schedule.name = config::ScheduleName::kConstant;
     setup.config.train.epochs = 5;
     expect_resumes_exactly(setup, 4);  // in the first odd epoch
     expect_resumes_exactly(setup, 9);  // at the end of the second even one, which is evaluated
@@ -88,7 +88,7 @@ TEST(Trainer, EachPhaseTrainsItsOwnParameters) {
   EXPECT_FALSE(at::equal(even.weights[0], at::zeros({3})));
   EXPECT_TRUE(at::equal(even.weights[1], at::zeros({3})));
   setup.config.train.epochs = 2;
-  setup.config.schedule.name = "constant";
+  setup.config.schedule.name = config::ScheduleName::kConstant;
   const RankRun both = run(setup)[0];
   EXPECT_FALSE(at::equal(both.weights[1], at::zeros({3})));
 }
@@ -98,7 +98,7 @@ TEST(Trainer, ResumesAveragedWeightsAndWatchesBitByBit) {
   setup.config.optimizer.lr = 0.3;
   setup.config.train.ema = 0.9;
   setup.config.train.patience = 50;
-  setup.config.schedule.name = "plateau";
+  setup.config.schedule.name = config::ScheduleName::kPlateau;
   setup.config.schedule.patience = 0;
   setup.config.schedule.threshold = 0.5;
   setup.config.train.epochs = 6;
@@ -188,12 +188,12 @@ TEST(Trainer, AResumeWithAnotherScheduleForgetsThePlateau) {
                  .stop_after = 10,
                  .folder = folder.path()};
   setup.config.run.name = "toy";
-  setup.config.schedule.name = "plateau";
+  setup.config.schedule.name = config::ScheduleName::kPlateau;
   setup.config.schedule.patience = 0;
   setup.config.optimizer.lr = 0.01;
   setup.config.train.epochs = 6;
   EXPECT_LT(run(setup)[0].steps.back().learning_rate, 0.01);
-  setup.config.schedule.name = "constant";
+  setup.config.schedule.name = config::ScheduleName::kConstant;
   setup.stop_at_rank = -1;
   setup.resume = true;
   for (const monitoring::StepStats& s : run(setup)[0].steps) EXPECT_EQ(s.learning_rate, 0.01);

@@ -72,27 +72,27 @@ class ToyTask : public tasks::Task {
   }
   tasks::Summary summarise(const tasks::Counts& totals) const override {
     const bool stuck = options_.fault == Fault::kNoProgress;
-    const double error = stuck ? 1 : (totals[0].second / totals[1].second).item<double>();
+    const double error = stuck ? 1 : tasks::number_of(totals, "error") / tasks::number_of(totals, "samples");
     return {{{"loss", error * error}, {"error", error}, {"score", -error}}, {}};
   }
   std::vector<tasks::MetricSpec> metrics() const override {
-    return {{"loss"}, {"error"}, {"score", /*higher_is_better=*/true}};
+    return {{"loss"}, tasks::primary({"error"}), {"score", /*higher_is_better=*/true}};
   }
   std::vector<std::string> columns() const override { return {}; }
   std::vector<tasks::Row> predict(const data::Batch&) override { return {}; }
   tasks::Metadata metadata() const override { return {{"task", "toy"}}; }
 
-  std::string phase(int64_t epoch) const override {
-    return !options_.phases ? "train" : epoch % 2 == 0 ? "even" : "odd";
+  tasks::Phase phase(int64_t epoch) const override {
+    const bool even = epoch % 2 == 0;
+    tasks::Phase phase{.lr_ratio = [](const std::string& parameter) { return parameter == "bias" ? 0.5 : 1; }};
+    if (!options_.phases) return phase;
+    phase.name = even ? "even" : "odd";
+    phase.lr_ratio = [even](const std::string& parameter) {
+      return parameter == "weight" ? (even ? 1 : 0) : parameter == "bias" ? (even ? 0 : 0.5) : 1;
+    };
+    if (options_.odd_phase_moves_metrics && even) phase.metrics = {"loss"};  // not the one that is watched
+    return phase;
   }
-  void enter_phase(const std::string& phase) override {
-    phase_ = phase;
-    if (!options_.phases) return;
-    weight_.set_requires_grad(phase == "even");
-    bias_.set_requires_grad(phase == "odd");
-  }
-  bool trains(const std::string&) const override { return !options_.odd_phase_moves_metrics || phase_ == "odd"; }
-  double lr_ratio(const std::string& parameter) const override { return parameter == "bias" ? 0.5 : 1; }
 
   std::vector<std::vector<int64_t>> seen;  // ids of each micro-batch
 
@@ -100,7 +100,6 @@ class ToyTask : public tasks::Task {
   Options options_;
   std::shared_ptr<torch::nn::Module> module_ = std::make_shared<torch::nn::Module>();  // as modules() asks
   at::Tensor weight_, bias_;
-  std::string phase_;
   torch::nn::Conv2d conv_{nullptr};
   layers::BatchNorm norm_{nullptr};
   data::SampleSpec spec_;

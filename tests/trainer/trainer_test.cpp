@@ -128,7 +128,7 @@ TEST(Trainer, AnEvaluationCountsOnlyInPhasesThatMoveItsMetric) {
                  .toy = {.fault = ToyTask::Fault::kNoProgress, .phases = true, .odd_phase_moves_metrics = true}};
   setup.config.train.epochs = 6;  // even, odd, even, ...; the metric never changes
   setup.config.train.patience = 1;
-  setup.config.schedule.name = "plateau";
+  setup.config.schedule.name = config::ScheduleName::kPlateau;
   setup.config.schedule.patience = 0;
   setup.config.schedule.gamma = 0.5;
   setup.config.optimizer.lr = 0.01;
@@ -154,7 +154,7 @@ TEST(Trainer, WatchesTheMetricThatIsNamedInItsDirection) {
 
 TEST(Trainer, ThePlateauScheduleActsOnEvaluations) {
   config::Config config = small(8);
-  config.schedule.name = "plateau";
+  config.schedule.name = config::ScheduleName::kPlateau;
   config.schedule.patience = 1;
   config.schedule.gamma = 0.5;
   config.optimizer.lr = 0.01;
@@ -171,13 +171,13 @@ TEST(Trainer, NoOtherScheduleActsOnEvaluations) {
   config.schedule.final_lr_ratio = 0.5;
   config.optimizer.lr = 0.01;
   config.train.epochs = 6;
-  for (const char* name : {"constant", "cosine"}) {
+  for (const auto name : {config::ScheduleName::kConstant, config::ScheduleName::kCosine}) {
     config.schedule.name = name;
     const RankRun r = run(1, config, ToyTask::Fault::kNoProgress)[0];
     ASSERT_EQ(r.steps.size(), 18u);
     for (const monitoring::StepStats& s : r.steps) {
       EXPECT_EQ(s.learning_rate, learning_rate(config.schedule, 0.01, s.step - 1, 18, 3))
-          << name << ", step " << s.step;
+          << name_of(name) << ", step " << s.step;
     }
   }
 }
@@ -229,7 +229,7 @@ TEST(Evaluation, LeavesOutBadSamplesEvenIfARankHasNoOther) {
 
 TEST(Trainer, LeavesOutBadSamplesTheSameOnAnyNumberOfRanks) {
   config::Config config = small(8);
-  config.data.on_bad_sample = "skip";
+  config.data.on_bad_sample = config::OnBadSample::kSkip;
   config.train.overfit_batches = 2;  // in the order of the file: the first micro-steps of rank 0 are all bad
   std::vector<std::vector<int64_t>> batches = run({.config = config})[0].seen;
   ASSERT_GE(batches[0].size(), 8u);
@@ -252,7 +252,7 @@ TEST(Trainer, LeavesOutBadSamplesTheSameOnAnyNumberOfRanks) {
 
 TEST(Trainer, CountsABadSampleOnceEvenIfEachRankMeetsIt) {
   config::Config config = small(2);
-  config.data.on_bad_sample = "skip";
+  config.data.on_bad_sample = config::OnBadSample::kSkip;
   config.train.epochs = 6;
   for (const int ranks : {1, 2, 4}) {
     for (const RankRun& r : run({.ranks = ranks, .config = config, .holes = {2, 3, 11, 20}})) {
@@ -264,7 +264,7 @@ TEST(Trainer, CountsABadSampleOnceEvenIfEachRankMeetsIt) {
 
 TEST(Trainer, AStepWhoseSamplesAreAllLeftOutIsNotAnOverflow) {
   config::Config config = small(1);
-  config.data.on_bad_sample = "skip";
+  config.data.on_bad_sample = config::OnBadSample::kSkip;
   config.train.global_batch = 1;
   config.train.epochs = 1;
   std::set<int64_t> holes;
@@ -285,7 +285,7 @@ TEST(Trainer, AStepWhoseSamplesAreAllLeftOutIsNotAnOverflow) {
 
 TEST(Trainer, AValidationSplitWithoutAReadableSampleHasNoMetric) {
   config::Config config = small(4);
-  config.data.on_bad_sample = "skip";
+  config.data.on_bad_sample = config::OnBadSample::kSkip;
   config.train.patience = 1;
   config.train.epochs = 2;
   for (const RankRun& r : run({.ranks = 2, .config = config, .holes = {17, 18, 19, 20, 21}})) {
@@ -324,8 +324,8 @@ TEST(Trainer, FreezesParametersByName) {
 TEST(Trainer, ClipsByValueAndByNorm) {
   Scenario setup{.config = small(8), .precision = Precision::kFp64};
   setup.config.train.max_steps = 1;
-  setup.config.optimizer = {.name = "sgd", .lr = 1, .weight_decay = 0, .momentum = 0};
-  setup.config.schedule.name = "constant";
+  setup.config.optimizer = {.name = config::OptimizerName::kSgd, .lr = 1, .weight_decay = 0, .momentum = 0};
+  setup.config.schedule.name = config::ScheduleName::kConstant;
   setup.config.schedule.warmup_steps = 0;
   const auto moved = [&] {
     const std::vector<at::Tensor> weights = run(setup)[0].weights;  // from zero; the bias has half the rate
@@ -360,7 +360,7 @@ TEST(Trainer, SharedBatchStatisticsMakeManyRanksEqualOne) {
   setup.config.train.sync_batch_norm = true;
   setup.config.train.epochs = 4;
   setup.config.optimizer.lr = 0.05;
-  setup.config.optimizer.name = "sgd";
+  setup.config.optimizer.name = config::OptimizerName::kSgd;
   const RankRun one = run(setup)[0];
   ASSERT_EQ(one.error, "");
   for (const int ranks : {2, 3, 4}) {

@@ -14,8 +14,8 @@ namespace {
 double number(const std::string& text) {
   const std::optional<double> value = parse_number<double>(text);
   if (!value || !std::isfinite(*value) || *value < 0) {
-    throw ConfigError(
-        str("train.class_weights: '", text, "' is no number of at least 0; none, balanced or a list such as 1,0.5,2"));
+    throw ConfigError(str("train.class_weights: '", text,
+                          "' is not a number of at least 0; expected none, balanced or a list such as 1,0.5,2"));
   }
   return *value;
 }
@@ -27,7 +27,7 @@ std::vector<double> class_weights(const std::string& text, const std::vector<std
   if (text == "none") return std::vector<double>(classes.size(), 1);
   std::vector<double> weights;
   if (text == "balanced") {
-    if (counts.size() != classes.size()) return std::vector<double>(classes.size(), 1);  // nothing is trained here
+    if (counts.size() != classes.size()) return std::vector<double>(classes.size(), 1);  // not for training
     const auto present =
         static_cast<double>(std::count_if(counts.begin(), counts.end(), [](int64_t n) { return n > 0; }));
     const auto samples = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));

@@ -1,32 +1,31 @@
-// Image classification: RGB image -> class. README.md of this folder tells data, command and expected result.
+// Task `classify`: RGB image -> class. README.md of this folder describes data, command and result.
 
 #include <algorithm>
 #include <cmath>
 
-#include "config/model_defaults.h"
+#include "config/config.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/network.h"
-#include "tasks/class_check.h"
 #include "tasks/classify/class_weights.h"
 #include "tasks/confusion.h"
+#include "tasks/samples.h"
 #include "tasks/task.h"
-#include "tasks/wide.h"
 
 namespace dtrain::tasks {
 namespace {
 
-constexpr float kCentreShare = 224.0f / 256.0f;  // torchvision's: the shorter side to 256, the centre of 224
+constexpr float kCentreShare =
+    224.0f / 256.0f;  // torchvision scales the shorter side to 256 and takes the center of 224
 constexpr int64_t kTop = 5;
 constexpr const char* kMacro[] = {"precision", "recall", "f1"};  // means over classes, in the columns of class_table
 
-// Mean of a column of class_table over the classes that occur; what is not a number there counts as 0, as in
-// scikit-learn's macro average.
+// Mean of a column of class_table over the classes that occur. NaN counts as 0, as in scikit-learn's macro average.
 double macro_average(const Table& by_class, size_t column) {
   constexpr size_t kF1 = 2;
   double sum = 0, classes = 0;
   for (const std::vector<double>& row : by_class.cells) {
-    if (std::isnan(row[kF1])) continue;  // neither there nor predicted
+    if (std::isnan(row[kF1])) continue;  // the class occurs neither as a target nor as a prediction
     sum += std::isnan(row[column]) ? 0 : row[column];
     classes += 1;
   }
@@ -45,20 +44,13 @@ class ClassifyTask : public Task {
     const std::vector<double> weights = class_weights(config.train.class_weights, facts.classes, facts.class_counts);
     mean_weight_ = mean_weight(weights, facts.class_counts);
     if (config.train.class_weights != "none") class_weights_ = at::tensor(weights, at::kDouble);
-    network_ = models::make_network(config::network_of(config), {.outputs = classes_,
-                                                                 .dropout = config::dropout_of(config),
-                                                                 .seed = config.train.seed,
-                                                                 .image_size = config.model.image_size,
-                                                                 .checkpointing = config.model.checkpointing});
-    spec_.image_size = config.model.image_size;
+    network_ = models::make_network(str(config::network_of(config)), {.outputs = classes_,
+                                                                      .dropout = config::dropout_of(config),
+                                                                      .seed = config.train.seed,
+                                                                      .image_size = config.model.image_size,
+                                                                      .checkpointing = config.model.checkpointing});
+    spec_ = image_samples(config);
     spec_.classes = classes_;
-    spec_.hflip = config.augment.hflip;
-    spec_.crop_scale = static_cast<float>(config.augment.crop_scale);
-    spec_.crop_ratio = static_cast<float>(config.augment.crop_ratio);
-    spec_.brightness = static_cast<float>(config.augment.brightness);
-    spec_.contrast = static_cast<float>(config.augment.contrast);
-    spec_.saturation = static_cast<float>(config.augment.saturation);
-    spec_.hue = static_cast<float>(config.augment.hue);
     if (facts.stored_size > config.model.image_size) spec_.centre_share = kCentreShare;
   }
 
@@ -68,9 +60,7 @@ class ClassifyTask : public Task {
   void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
     const std::string file = store.path().string();
-    if (schema.task != "classify") {
-      throw DataError(str(file, " holds samples of task '", schema.task, "', not classify"));
-    }
+    check_task(store, "classify");
     if (schema.target != data::Field{data::Element::kInt64, {}} || schema.input.element != data::Element::kUint8) {
       throw DataError(str(file, ": classify needs /inputs uint8 [N, H, W, 3] and /targets int64 [N]"));
     }
@@ -82,14 +72,14 @@ class ClassifyTask : public Task {
     const at::Tensor& weights = weights_for(output);
     const at::Tensor each = at::cross_entropy_loss(output, batch.targets, weights, at::Reduction::None,
                                                    /*ignore_index=*/-100, config_.train.label_smoothing);
-    const at::Tensor weight = weights.defined() ? weights.index_select(0, batch.targets).sum()
-                                                : at::full({}, batch.samples(), output.options().requires_grad(false));
-    return {each.sum(), weight, each.detach()};
+    Loss loss = sample_loss(each);
+    if (weights.defined()) loss.weight = weights.index_select(0, batch.targets).sum();
+    return loss;
   }
 
   double planned_weight(int64_t samples) const override { return mean_weight_ * static_cast<double>(samples); }
 
-  // The loss counted here is the plain cross entropy, without smoothing and weights: comparable between runs.
+  // Counts the plain cross entropy, without smoothing and weights, which can be compared between runs.
   Counted count(const data::Batch& batch) override {
     const at::Tensor output = logits(batch).to(at::kDouble), target = batch.targets;
     const at::Tensor each = at::cross_entropy_loss(output, target, {}, at::Reduction::None);
@@ -106,12 +96,12 @@ class ClassifyTask : public Task {
   }
 
   Summary summarise(const Counts& totals) const override {
-    const double samples = totals[0].second.item<double>();
-    const at::Tensor& counts = totals[2].second;
+    const double samples = number_of(totals, "samples");
+    const at::Tensor& counts = count_of(totals, "hits");
     Table by_class = class_table(counts, facts_.classes);
     Summary summary;
-    summary.metrics = {{"loss", totals[1].second.item<double>() / samples}, {"top1", accuracy(counts)}};
-    if (has_top5()) summary.metrics.emplace_back("top5", totals[3].second.item<double>() / samples);
+    summary.metrics = {{"loss", number_of(totals, "loss") / samples}, {"top1", accuracy(counts)}};
+    if (has_top5()) summary.metrics.emplace_back("top5", number_of(totals, "top5") / samples);
     for (size_t i = 0; i < std::size(kMacro); ++i) summary.metrics.emplace_back(kMacro[i], macro_average(by_class, i));
     summary.tables.push_back(std::move(by_class));
     if (is_confusion(counts)) summary.tables.push_back(confusion_table(counts, facts_.classes));
@@ -119,7 +109,7 @@ class ClassifyTask : public Task {
   }
 
   std::vector<MetricSpec> metrics() const override {
-    std::vector<MetricSpec> specs = {{"loss"}, share_metric("top1")};
+    std::vector<MetricSpec> specs = {{"loss"}, primary(share_metric("top1"))};
     if (has_top5()) specs.push_back(share_metric("top5"));
     for (const char* name : kMacro) specs.push_back(share_metric(name));
     return specs;
@@ -145,25 +135,24 @@ class ClassifyTask : public Task {
 
   Metadata metadata() const override {
     Metadata metadata = to_metadata(facts_);
-    metadata.merge(Metadata{{"task", "classify"},
-                            {"network", config::network_of(config_)},
-                            {"image_size", str(spec_.image_size)},
-                            {"outputs", "logits"},
-                            {"mean", str(spec_.mean[0], ",", spec_.mean[1], ",", spec_.mean[2])},
-                            {"std", str(spec_.std[0], ",", spec_.std[1], ",", spec_.std[2])}});
+    metadata.merge(
+        Metadata{{"task", "classify"}, {"network", str(config::network_of(config_))}, {"outputs", "logits"}});
+    metadata.merge(image_metadata(spec_));
     return metadata;
   }
 
  private:
-  // Moved once: a copy from the host waits for the device.
+  // Copied to the device once, because the copy waits for the device.
   const at::Tensor& weights_for(const at::Tensor& output) {
     if (class_weights_.defined()) class_weights_ = class_weights_.to(output.options().requires_grad(false));
     return class_weights_;
   }
 
-  bool has_top5() const { return classes_ > kTop; }  // of five classes it would be 1 always
+  bool has_top5() const { return classes_ > kTop; }  // with five classes it is always 1
 
-  at::Tensor logits(const data::Batch& batch) { return wide(network_->forward(batch.inputs)); }  // [B, classes]
+  at::Tensor logits(const data::Batch& batch) {
+    return at_least_float32(network_->forward(batch.inputs));
+  }  // [B, classes]
 
   config::Config config_;
   DataFacts facts_;

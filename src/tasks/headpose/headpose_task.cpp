@@ -1,14 +1,14 @@
-// Head pose: RGB image -> yaw, pitch, roll in degrees. README.md of this folder tells data, command and expected
+// Task `headpose`: RGB image -> yaw, pitch, roll in degrees. README.md of this folder describes data, command and
 // result.
 
 #include <array>
 
-#include "config/model_defaults.h"
+#include "config/config.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "models/network.h"
+#include "tasks/samples.h"
 #include "tasks/task.h"
-#include "tasks/wide.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -23,21 +23,16 @@ class HeadposeTask : public Task {
  public:
   explicit HeadposeTask(const config::Config& config)
       : config_(config),
-        network_(models::make_network(config::network_of(config), {.outputs = 3,
-                                                                   .dropout = config::dropout_of(config),
-                                                                   .seed = config.train.seed,
-                                                                   .image_size = config.model.image_size,
-                                                                   .checkpointing = config.model.checkpointing})) {
-    spec_.image_size = config.model.image_size;
+        network_(models::make_network(str(config::network_of(config)), {.outputs = 3,
+                                                                        .dropout = config::dropout_of(config),
+                                                                        .seed = config.train.seed,
+                                                                        .image_size = config.model.image_size,
+                                                                        .checkpointing = config.model.checkpointing})) {
+    spec_ = image_samples(config);
+    spec_.crop_ratio = 1;  // another aspect would change how the head is turned
     spec_.target_limit = kLargestAngle;
     spec_.target_names.assign(std::begin(kAngles), std::end(kAngles));
-    spec_.target_flip_sign = {-1, 1, -1};  // the mirror image looks the other way and leans the other way
-    spec_.hflip = config.augment.hflip;
-    spec_.crop_scale = static_cast<float>(config.augment.crop_scale);
-    spec_.brightness = static_cast<float>(config.augment.brightness);
-    spec_.contrast = static_cast<float>(config.augment.contrast);
-    spec_.saturation = static_cast<float>(config.augment.saturation);
-    spec_.hue = static_cast<float>(config.augment.hue);
+    spec_.target_flip_sign = {-1, 1, -1};  // a mirror image reverses yaw and roll
   }
 
   torch::nn::Module& model() override { return *network_; }
@@ -45,12 +40,10 @@ class HeadposeTask : public Task {
 
   void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
-    const std::string file = store.path().string();
-    if (schema.task != "headpose") {
-      throw DataError(str(file, " holds samples of task '", schema.task, "', not headpose"));
-    }
+    check_task(store, "headpose");
     if (schema.target != data::Field{data::Element::kFloat32, {3}} || schema.input.element != data::Element::kUint8) {
-      throw DataError(str(file, ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
+      throw DataError(
+          str(store.path().string(), ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
     }
   }
 
@@ -72,11 +65,10 @@ class HeadposeTask : public Task {
   }
 
   Summary summarise(const Counts& totals) const override {
-    const auto total = [&](size_t i) { return totals[i].second; };
-    const double samples = total(0).item<double>();
-    const at::Tensor mae = total(2) / samples;
+    const double samples = number_of(totals, "samples");
+    const at::Tensor mae = count_of(totals, "error") / samples, histogram = count_of(totals, "histogram");
     Summary summary;
-    summary.metrics = {{"loss", total(1).item<double>() / samples}, {"mae", mae.mean().item<double>()}};
+    summary.metrics = {{"loss", number_of(totals, "loss") / samples}, {"mae", mae.mean().item<double>()}};
     Table table{.name = "absolute error in degrees: share of samples in %", .columns = {}, .rows = {}, .cells = {}};
     for (size_t bin = 0; bin < kBins; ++bin) {
       const bool last = bin + 1 == kBins;
@@ -85,7 +77,7 @@ class HeadposeTask : public Task {
     for (int64_t angle = 0; angle < 3; ++angle) {
       summary.metrics.emplace_back(str("mae_", kAngles[angle]), mae[angle].item<double>());
       table.rows.emplace_back(kAngles[angle]);
-      const at::Tensor share = (total(3)[angle] * (100 / samples)).contiguous();
+      const at::Tensor share = (histogram[angle] * (100 / samples)).contiguous();
       const double* cells = share.const_data_ptr<double>();
       table.cells.emplace_back(cells, cells + kBins);
     }
@@ -96,7 +88,7 @@ class HeadposeTask : public Task {
   std::vector<MetricSpec> metrics() const override {
     std::vector<MetricSpec> specs = {{"loss"}};
     for (const char* name : {"mae", "mae_yaw", "mae_pitch", "mae_roll"}) {
-      specs.push_back({.name = name, .unit = "degrees"});
+      specs.push_back({.name = name, .unit = "degrees", .primary = std::string_view(name) == "mae"});
     }
     return specs;
   }
@@ -113,27 +105,25 @@ class HeadposeTask : public Task {
   }
 
   Metadata metadata() const override {
-    return {{"task", "headpose"},
-            {"network", config::network_of(config_)},
-            {"image_size", str(spec_.image_size)},
-            {"outputs", "yaw,pitch,roll"},
-            {"angle_scale", fixed(kAngleScale, 1)},
-            {"mean", str(spec_.mean[0], ",", spec_.mean[1], ",", spec_.mean[2])},
-            {"std", str(spec_.std[0], ",", spec_.std[1], ",", spec_.std[2])}};
+    Metadata metadata = image_metadata(spec_);
+    metadata.insert({{"task", "headpose"},
+                     {"network", str(config::network_of(config_))},
+                     {"outputs", "yaw,pitch,roll"},
+                     {"angle_scale", fixed(kAngleScale, 1)}});
+    return metadata;
   }
 
  private:
   // Smooth L1 on degrees ÷ 30, the mean of a sample's three angles.
   static Loss loss_of(const at::Tensor& output, const data::Batch& batch) {
-    const at::Tensor given = wide(output);
+    const at::Tensor given = at_least_float32(output);
     const at::Tensor target = batch.targets.to(given.scalar_type()) / kAngleScale;
-    const at::Tensor each = at::smooth_l1_loss(given, target, at::Reduction::None, /*beta=*/1.0).sum(1) / 3;
-    return {each.sum(), at::full({}, batch.samples(), given.options().requires_grad(false)), each.detach()};
+    return sample_loss(at::smooth_l1_loss(given, target, at::Reduction::None, /*beta=*/1.0).sum(1) / 3);
   }
 
   // [3, kBins]: samples by angle and size of the error.
   at::Tensor histogram(const at::Tensor& error) {
-    if (!edges_.defined() || edges_.device() != error.device()) {  // the copy waits for the device: once is enough
+    if (!edges_.defined() || edges_.device() != error.device()) {  // copied once, because the copy waits for the device
       edges_ = at::tensor(at::ArrayRef<double>(kEdges), at::kDouble).to(error.device());
     }
     const at::Tensor bins = at::bucketize(error.contiguous(), edges_, /*out_int32=*/false, /*right=*/true);  // [B, 3]
@@ -143,7 +133,7 @@ class HeadposeTask : public Task {
   config::Config config_;
   std::shared_ptr<models::Network> network_;
   data::SampleSpec spec_;
-  at::Tensor edges_;  // kEdges, where the last batch was
+  at::Tensor edges_;  // kEdges on the device of the last batch
 };
 
 }  // namespace

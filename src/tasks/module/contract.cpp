@@ -14,10 +14,10 @@
 namespace dtrain::tasks {
 namespace {
 
-// Not the batch size that most people trace with, so that a batch size baked in does not pass.
+// Unlike the batch sizes that are usual for tracing, so that a fixed batch size is noticed.
 constexpr int64_t kSamples = 3;
 
-// TorchScript's errors are pages of code; the last line says what went wrong.
+// TorchScript's messages contain pages of code; the last line is the reason.
 std::string gist(const std::exception& error) {
   const auto* own = dynamic_cast<const c10::Error*>(&error);
   std::string last;
@@ -27,10 +27,10 @@ std::string gist(const std::exception& error) {
   return last;
 }
 
-// What the code of forward() has in it besides tensors that move with the module.
+// What the code of forward() contains that does not move with the module.
 struct BakedIn {
   std::set<std::string> devices;    // "cpu", "cuda:0"
-  std::set<std::string> constants;  // "Float [3, 4]", zero-dimensional ones left out: they go with any device
+  std::set<std::string> constants;  // "Float [3, 4]"; without zero-dimensional ones, which work on any device
   std::set<std::string> random;     // "aten::dropout"
 };
 
@@ -53,7 +53,7 @@ void read(const torch::jit::Block& block, BakedIn& baked) {
 }
 
 BakedIn baked_in(const torch::jit::Module& script) {
-  // A copy: the calls of submodules and functions (torch.nn.functional's dropout is one) replaced by what they do.
+  // A copy in which calls of submodules and functions (such as torch.nn.functional.dropout) are inlined.
   const std::shared_ptr<torch::jit::Graph> graph = script.get_method("forward").graph()->copy();
   torch::jit::Inline(*graph);
   BakedIn baked;
@@ -68,7 +68,7 @@ std::vector<int64_t> with_batch(int64_t samples, std::vector<int64_t> shape) {
 
 std::vector<at::Tensor> made_up_inputs(const Trial& trial, int64_t samples) {
   std::vector<at::Tensor> inputs = {at::randn(with_batch(samples, trial.input))};
-  if (trial.lengths) {  // of all lengths between a half and the whole
+  if (trial.lengths) {  // of all lengths from half to full
     const int64_t longest = trial.input.front();
     inputs.push_back(longest - at::arange(samples, at::kLong) % std::max<int64_t>(1, longest / 2));
   }
@@ -100,7 +100,7 @@ std::string listed(std::vector<std::string> names) {
   return join(names, ", ") + (more > 0 ? dtrain::str(" and ", more, " more") : "");
 }
 
-// One forward and backward pass as a training step does it, and one sample alone as an evaluation may.
+// One forward and backward pass like a training step, and a forward pass of a single sample, as in an evaluation.
 void try_out(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss, Contract& contract) {
   network.train();
   const at::Tensor output = network.forward(made_up_inputs(trial, kSamples));
@@ -127,14 +127,14 @@ void try_out(ScriptNetwork& network, const Trial& trial, const ModuleLoss& loss,
   for (const auto& parameter : network.named_parameters()) {
     if (parameter.value().requires_grad() && !parameter.value().grad().defined()) unused.push_back(parameter.key());
   }
-  if (!unused.empty()) contract.warnings.push_back("unused parameters, which stay as they are: " + listed(unused));
+  if (!unused.empty()) contract.warnings.push_back("unused parameters, which are not trained: " + listed(unused));
 
   network.eval();
   const at::NoGradGuard no_grad;
   const at::Tensor one = network.forward(made_up_inputs(trial, 1));
   if (one.dim() < 1 || one.size(0) != 1) {
     contract.defects.push_back(
-        dtrain::str("one sample alone gives an output ", one.sizes(), ": the batch size is baked in"));
+        dtrain::str("one sample alone gives an output ", one.sizes(), ": the batch size is fixed in the code"));
   }
 }
 
@@ -154,17 +154,17 @@ void count_parameters(const ScriptNetwork& network, Contract& contract) {
     for (const auto& item : state) {
       if (!checkpoint::can_hold(item.value().scalar_type())) {
         contract.defects.push_back(dtrain::str("'", item.key(), "' is ", c10::toString(item.value().scalar_type()),
-                                               ", which checkpoints do not hold: keep it as float, or as int64"));
+                                               ", which checkpoints cannot store: use float or int64"));
       }
     }
   }
   if (tensors == 0) {
     contract.defects.push_back(
-        "no trainable parameters: a traced function, or one that torch.jit.freeze went over, cannot be trained");
+        "no trainable parameters: a traced function, or a module after torch.jit.freeze, cannot be trained");
   }
 }
 
-// Whether the code can run on the CPU at all, as far as its devices go.
+// Whether the code can run on the CPU, as far as its devices are concerned.
 bool judge(const BakedIn& baked, at::Device device, Contract& contract) {
   const bool gpu = device.is_cuda();
   bool runs_here = true;
@@ -173,20 +173,21 @@ bool judge(const BakedIn& baked, at::Device device, Contract& contract) {
     runs_here = runs_here && !on_gpu;
     if (on_gpu != gpu) {
       contract.defects.push_back(
-          dtrain::str("the device '", name, "' is baked into the code, but it is to train on ", device,
-                      ": take the device of an input (x.device, torch.zeros_like), and save it again"));
+          dtrain::str("the device '", name, "' is fixed in the code, but the training is on ", device,
+                      ": use the device of an input (x.device, torch.zeros_like), and save it again"));
     } else {
-      contract.warnings.push_back(dtrain::str("the device '", name, "' is baked into the code: it trains there only"));
+      contract.warnings.push_back(
+          dtrain::str("the device '", name, "' is fixed in the code: it can train on that device only"));
     }
   }
   for (const std::string& constant : baked.constants) {
     (gpu ? contract.defects : contract.warnings)
         .push_back(dtrain::str("a constant tensor ", constant,
-                               " is baked into the code and does not move with it: register it as a buffer"));
+                               " is in the code and does not move with the module: register it as a buffer"));
   }
   if (!baked.random.empty()) {
     contract.facts.push_back(dtrain::str("random      ", listed({baked.random.begin(), baked.random.end()}),
-                                         ": drawn by the code itself, so another number of ranks gives other numbers"));
+                                         ": drawn by the code itself, so they depend on the number of ranks"));
   }
   return runs_here;
 }
@@ -199,7 +200,7 @@ Contract examine(const std::filesystem::path& file, const std::vector<Trial>& tr
   count_parameters(network, contract);
   const ScriptNetwork::Arguments arguments = network.arguments();
   const bool runs_here = judge(baked_in(network.script()), trials.front().device, contract);
-  if (!runs_here || !contract.defects.empty()) return contract;  // what would follow are consequences
+  if (!runs_here || !contract.defects.empty()) return contract;  // further defects would be consequences
 
   const at::Generator generator = at::detail::getDefaultCPUGenerator();
   const at::Tensor state = generator.get_state();
@@ -208,8 +209,7 @@ Contract examine(const std::filesystem::path& file, const std::vector<Trial>& tr
     const int64_t given = trial.lengths ? 2 : 1;
     if (!arguments.accept(given)) {
       const std::string most = arguments.most > arguments.required ? dtrain::str(" to ", arguments.most) : "";
-      failure =
-          dtrain::str("forward() takes ", arguments.required, most, " arguments, but task.inputs gives it ", given);
+      failure = dtrain::str("forward() takes ", arguments.required, most, " arguments, but task.inputs passes ", given);
       continue;
     }
     const Contract before = contract;

@@ -5,12 +5,11 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "tasks/wide.h"
 
 namespace dtrain::tasks {
 namespace {
 
-constexpr int64_t kNotCounted = -1;  // what the loader pads targets with
+constexpr int64_t kNotCounted = -1;  // the loader pads targets with it
 
 std::string shape_text(at::IntArrayRef sizes) {
   std::vector<std::string> parts;
@@ -28,14 +27,9 @@ at::Tensor per_sample_mean(const at::Tensor& elements) { return elements.reshape
 
 }  // namespace
 
-ModuleLoss::ModuleLoss(std::string name, double label_smoothing)
-    : name_(std::move(name)), label_smoothing_(label_smoothing) {
-  static const std::vector<std::string> known = {"mse", "smooth_l1", "l1", "cross_entropy", "bce_with_logits", "nll"};
-  if (std::find(known.begin(), known.end(), name_) == known.end()) {
-    throw ConfigError(str("task.loss: '", name_, "' is not one of ", join(known, ", ")));
-  }
-  if (label_smoothing_ > 0 && name_ != "cross_entropy") {
-    throw ConfigError(str("train.label_smoothing: is a matter of cross_entropy; task.loss is ", name_));
+ModuleLoss::ModuleLoss(config::LossName name, double label_smoothing) : name_(name), label_smoothing_(label_smoothing) {
+  if (label_smoothing_ > 0 && name_ != config::LossName::kCrossEntropy) {
+    throw ConfigError(str("train.label_smoothing: needs task.loss cross_entropy, not ", name_));
   }
 }
 
@@ -56,30 +50,34 @@ std::string ModuleLoss::mismatch(const at::Tensor& output, const at::Tensor& tar
   }
   if (without_ones(output.sizes()) != without_ones(targets.sizes())) {
     return str(name_, " needs an output of the targets' shape: ", shapes,
-               targets.scalar_type() == at::kLong ? "; for classes take --task.loss cross_entropy" : "");
+               targets.scalar_type() == at::kLong ? "; for classes use --task.loss cross_entropy" : "");
   }
   return "";
 }
 
 Loss ModuleLoss::operator()(const at::Tensor& output, const at::Tensor& targets) const {
-  const at::Tensor logits = wide(output);
+  const at::Tensor logits = at_least_float32(output);
   const auto options = logits.options().requires_grad(false);
   at::Tensor per_sample, weight;
   if (classifies()) {
-    const at::Tensor each = name_ == "nll" ? at::nll_loss_nd(logits, targets, {}, at::Reduction::None, kNotCounted)
-                                           : at::cross_entropy_loss(logits, targets, {}, at::Reduction::None,
-                                                                    kNotCounted, label_smoothing_);
+    const at::Tensor each =
+        name_ == config::LossName::kNll
+            ? at::nll_loss_nd(logits, targets, {}, at::Reduction::None, kNotCounted)
+            : at::cross_entropy_loss(logits, targets, {}, at::Reduction::None, kNotCounted, label_smoothing_);
     per_sample = each.reshape({each.size(0), -1}).sum(1);
     weight = targets.ne(kNotCounted).sum().to(logits.scalar_type());
   } else {
     const at::Tensor wanted = targets.to(logits.scalar_type());
     const at::Tensor given = logits.reshape(wanted.sizes());
     constexpr auto kNone = at::Reduction::None;
-    per_sample =
-        per_sample_mean(name_ == "mse"         ? at::mse_loss(given, wanted, kNone)
-                        : name_ == "l1"        ? at::l1_loss(given, wanted, kNone)
-                        : name_ == "smooth_l1" ? at::smooth_l1_loss(given, wanted, kNone, /*beta=*/1.0)
-                                               : at::binary_cross_entropy_with_logits(given, wanted, {}, {}, kNone));
+    const auto elements = [&] {
+      using enum config::LossName;
+      if (name_ == kMse) return at::mse_loss(given, wanted, kNone);
+      if (name_ == kL1) return at::l1_loss(given, wanted, kNone);
+      if (name_ == kSmoothL1) return at::smooth_l1_loss(given, wanted, kNone, /*beta=*/1.0);
+      return at::binary_cross_entropy_with_logits(given, wanted, {}, {}, kNone);
+    };
+    per_sample = per_sample_mean(elements());
     weight = at::full({}, targets.size(0), options);
   }
   return {per_sample.sum(), weight, per_sample.detach()};

@@ -1,37 +1,41 @@
 #pragma once
 
-// The losses that a network of one's own may ask for by name, and what each wants of output and targets. B: samples.
-//   mse, l1, smooth_l1 (β 1)   output of the targets' shape (dimensions of 1 apart); mean over a sample's elements
-//   bce_with_logits            the same; targets between 0 and 1
-//   cross_entropy              output [B, classes, ...], targets int64 [B, ...] (-1, the padding of the loader, is not
-//   counted) nll                        the same, of logarithms of probabilities
-// Computed in float32 at least. The weight is the number of samples; of cross_entropy and nll that of counted targets.
+// The losses of task `module`, by name, and the output and targets that each needs. B is the number of samples.
+//   mse, l1, smooth_l1 (β 1)   output of the targets' shape, except for dimensions of 1; mean over a sample's elements
+//   bce_with_logits            the same, with targets between 0 and 1
+//   cross_entropy              output [B, classes, ...], targets int64 [B, ...]
+//   nll                        the same, with logarithms of probabilities
+// All are computed in float32 at least. The weight is the number of samples; for cross_entropy and nll it is the number
+// of targets, without the loader's padding (-1).
 
 #include <string>
 
-#include "tasks/task.h"
+#include "config/config.h"
+#include "tasks/loss.h"
+#include "tasks/metrics.h"
 
 namespace dtrain::tasks {
 
 class ModuleLoss {
  public:
-  explicit ModuleLoss(std::string name, double label_smoothing = 0);  // ConfigError: unknown; smoothing of another loss
+  // ConfigError: label smoothing of another loss than cross_entropy.
+  explicit ModuleLoss(config::LossName, double label_smoothing = 0);
 
-  const std::string& name() const { return name_; }
-  bool classifies() const { return name_ == "cross_entropy" || name_ == "nll"; }
-  bool binary() const { return name_ == "bce_with_logits"; }
+  config::LossName name() const { return name_; }
+  bool classifies() const { return name_ == config::LossName::kCrossEntropy || name_ == config::LossName::kNll; }
+  bool binary() const { return name_ == config::LossName::kBceWithLogits; }
 
-  // Why output and targets do not fit, as a sentence; "": they do.
+  // Why output and targets do not fit each other, as a sentence; "": they fit.
   std::string mismatch(const at::Tensor& output, const at::Tensor& targets) const;
   Loss operator()(const at::Tensor& output, const at::Tensor& targets) const;
-  // Right answers (classes; elements on the right side of one half), or absolute errors: a sample's mean, summed over
-  // the batch as float64. What `operator()` divides by is what this is divided by.
+  // Sum over the batch, as float64, of correct answers (classes; the mean of a sample's elements for bce_with_logits)
+  // or of absolute errors (the mean of a sample's elements). It is divided by the weight of the loss.
   at::Tensor measure(const at::Tensor& output, const at::Tensor& targets) const;
-  // Of the measure: "top1", "accuracy" or "mae".
+  // The metric that measure() sums up: "top1", "accuracy" or "mae".
   MetricSpec metric() const;
 
  private:
-  std::string name_;
+  config::LossName name_;
   double label_smoothing_;
 };
 

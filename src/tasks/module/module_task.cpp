@@ -1,5 +1,5 @@
-// A network of one's own: a TorchScript file, with its loss and its inputs by name. README.md of this folder tells what
-// such a file must keep.
+// Task `module`: a TorchScript file from the user, with its loss and its inputs by name. README.md of this folder says
+// what such a file needs.
 
 #include <algorithm>
 
@@ -9,6 +9,8 @@
 #include "core/strings.h"
 #include "device/device.h"
 #include "tasks/module/contract.h"
+#include "tasks/samples.h"
+#include "tasks/task.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -24,21 +26,13 @@ class ModuleTask : public Task {
     for (const auto& [on, key] : {std::pair{config.train.freeze_batch_norm, "train.freeze_batch_norm"},
                                   std::pair{config.train.sync_batch_norm, "train.sync_batch_norm"},
                                   std::pair{config.model.checkpointing, "model.checkpointing"}}) {
-      if (on) throw ConfigError(str(key, ": does not reach into a TorchScript file; leave it out for task module"));
+      if (on) throw ConfigError(str(key, ": has no effect inside a TorchScript file; do not set it for task module"));
     }
     network_ = std::make_shared<ScriptNetwork>(config.model.file);
     sha256_ = sha256_hex_of_file(config.model.file);
-    const config::Augment& augment = config.augment;
-    spec_.kind = images() ? data::SampleSpec::Kind::kImage : data::SampleSpec::Kind::kRows;
-    spec_.image_size = config.model.image_size;
-    spec_.hflip = augment.hflip && (loss_.classifies() || loss_.binary());  // who knows what it does to a number
-    spec_.crop_scale = static_cast<float>(augment.crop_scale);
-    spec_.crop_ratio = static_cast<float>(augment.crop_ratio);
-    spec_.brightness = static_cast<float>(augment.brightness);
-    spec_.contrast = static_cast<float>(augment.contrast);
-    spec_.saturation = static_cast<float>(augment.saturation);
-    spec_.hue = static_cast<float>(augment.hue);
-    spec_.length_window = images() ? 0 : config.data.length_window;
+    spec_ = images() ? image_samples(config) : row_samples(config);
+    // Only a class is known to be the same in a mirror image.
+    spec_.hflip = spec_.hflip && (loss_.classifies() || loss_.binary());
   }
 
   torch::nn::Module& model() override { return *network_; }
@@ -53,10 +47,11 @@ class ModuleTask : public Task {
     }
     if (store.schema().target.variable() && !loss_.classifies()) {
       throw DataError(str(file, ": the number of targets differs from sample to sample, and task.loss ", loss_.name(),
-                          " would count what the loader pads them with. Use cross_entropy or nll, which do not"));
+                          " would count the padding. Use cross_entropy or nll, which do not"));
     }
     Contract contract = examine(config_.model.file, {trial_on(store.schema())}, loss_);
-    if (contract.defects.empty() && store.schema().target.variable()) {  // as long as the output only by chance?
+    if (contract.defects.empty() &&
+        store.schema().target.variable()) {  // does the length of the output follow that of the input?
       Trial shorter = trial_on(store.schema());
       shorter.input.front() = std::max<int64_t>(1, shorter.input.front() / 2);
       contract.defects = examine(config_.model.file, {shorter}, loss_).defects;
@@ -65,16 +60,8 @@ class ModuleTask : public Task {
     if (!contract.defects.empty()) {
       throw DataError(str(config_.model.file, " cannot be trained on ", file, ":\n  ", join(contract.defects, "\n  ")));
     }
-    // Of targets that differ in number so may the classes: positions of a set.
+    // Where the number of targets differs, the number of classes may differ as well (positions in a set).
     spec_.classes = store.schema().target.variable() ? 0 : contract.classes;
-  }
-
-  void enter_phase(const std::string&) override {
-    const std::vector<std::string> random = random_operations(*network_);
-    if (random.empty() || said_) return;
-    said_ = true;
-    log::info(str(config_.model.file, " draws its own random numbers (", join(random, ", "),
-                  "): unlike with the built-in networks, another number of ranks gives other ones"));
   }
 
   Loss loss(const data::Batch& batch) override { return loss_(forward(batch), batch.targets); }
@@ -91,13 +78,12 @@ class ModuleTask : public Task {
   }
 
   Summary summarise(const Counts& totals) const override {
-    const double weight = totals[0].second.item<double>();
-    return {{{"loss", totals[1].second.item<double>() / weight},
-             {loss_.metric().name, totals[2].second.item<double>() / weight}},
-            {}};
+    const double weight = number_of(totals, "weight");
+    const std::string measure = loss_.metric().name;
+    return {{{"loss", number_of(totals, "loss") / weight}, {measure, number_of(totals, measure) / weight}}, {}};
   }
 
-  std::vector<MetricSpec> metrics() const override { return {{"loss"}, loss_.metric()}; }
+  std::vector<MetricSpec> metrics() const override { return {{"loss"}, primary(loss_.metric())}; }
 
   std::vector<std::string> columns() const override {
     if (loss_.classifies()) return {"class", "probability"};
@@ -106,7 +92,8 @@ class ModuleTask : public Task {
 
   std::vector<Row> predict(const data::Batch& batch) override {
     at::Tensor output = forward(batch).to(at::kDouble);
-    if (loss_.classifies()) return class_rows(loss_.name() == "nll" ? output.exp() : output.softmax(1));
+    if (loss_.classifies())
+      return class_rows(loss_.name() == config::LossName::kNll ? output.exp() : output.softmax(1));
     if (loss_.binary()) output = output.sigmoid();
     std::vector<Row> rows;
     for (const std::vector<double>& elements : per_sample<double>(output)) rows.push_back({one_or_all(elements)});
@@ -119,30 +106,37 @@ class ModuleTask : public Task {
                      {"network", "torchscript"},
                      {"module_file", config_.model.file},
                      {"module_sha256", sha256_},
-                     {"loss", loss_.name()},
-                     {"inputs", config_.module.inputs}});
-    if (images()) {
-      metadata.insert({{"image_size", str(spec_.image_size)},
-                       {"mean", str(spec_.mean[0], ",", spec_.mean[1], ",", spec_.mean[2])},
-                       {"std", str(spec_.std[0], ",", spec_.std[1], ",", spec_.std[2])}});
-    }
+                     {"loss", str(loss_.name())},
+                     {"inputs", str(config_.module.inputs)}});
+    if (images()) metadata.merge(image_metadata(spec_));
     return metadata;
   }
 
  private:
-  bool images() const { return config_.module.inputs == "image"; }
+  void entered(const Phase&) override {
+    const std::vector<std::string> random = random_operations(*network_);
+    if (random.empty() || said_) return;
+    said_ = true;
+    log::info(str(config_.model.file, " draws its own random numbers (", join(random, ", "),
+                  "): unlike with built-in networks, they depend on the number of ranks"));
+  }
+
+  bool images() const { return config_.module.inputs == config::ModuleInputs::kImage; }
+
+  bool takes_lengths() const { return config_.module.inputs == config::ModuleInputs::kRowsAndLengths; }
 
   at::Tensor forward(const data::Batch& batch) {
-    if (config_.module.inputs == "rows+lengths") return network_->forward({batch.inputs, batch.lengths});
+    if (takes_lengths()) return network_->forward({batch.inputs, batch.lengths});
     return network_->forward({batch.inputs});
   }
 
   Trial trial_on(const data::Schema& schema) const {
     constexpr int64_t kRows = 12;
     Trial trial{.input = schema.input.shape,
-                .lengths = config_.module.inputs == "rows+lengths",
+                .lengths = takes_lengths(),
                 .target = schema.target,
-                .device = config_.device.type != "cpu" && device::gpu_count() > 0 ? at::kCUDA : at::kCPU};
+                .device = config_.device.type != config::DeviceType::kCpu && device::gpu_count() > 0 ? at::kCUDA
+                                                                                                     : at::kCPU};
     if (images()) trial.input = {3, spec_.image_size, spec_.image_size};
     if (schema.input.variable()) trial.input.front() = facts_.longest > 0 ? std::min(facts_.longest, kRows) : kRows;
     return trial;
@@ -182,10 +176,10 @@ class ModuleTask : public Task {
   config::Config config_;
   DataFacts facts_;
   ModuleLoss loss_;
-  ModuleLoss plain_loss_;  // without label smoothing: what is evaluated compares between runs
+  ModuleLoss plain_loss_;  // without label smoothing, so that evaluations of different runs can be compared
   std::shared_ptr<ScriptNetwork> network_;
   std::string sha256_;
-  bool said_ = false;  // that it is exempt
+  bool said_ = false;  // the message about random numbers
   data::SampleSpec spec_;
 };
 

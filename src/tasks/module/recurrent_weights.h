@@ -1,7 +1,7 @@
 #pragma once
 
-// cuDNN wants all weights of an LSTM, GRU or RNN in one piece of memory, in an order of its own; moving a module tears
-// them apart, and then each call gathers them anew.
+// cuDNN needs all weights of an LSTM, GRU or RNN in one piece of memory, in its own order. Moving a module separates
+// them, and every call would then gather them again.
 
 #include <torch/torch.h>
 
@@ -12,7 +12,11 @@
 namespace dtrain::tasks {
 
 struct RecurrentWeights {
-  enum Kind : int64_t { kRnn = 1, kLstm = 2, kGru = 3 };  // cuDNN's numbers; tanh and ReLU lie in memory alike
+  enum Kind : int64_t {
+    kRnn = 1,
+    kLstm = 2,
+    kGru = 3
+  };  // cuDNN's numbers; RNNs with tanh and with ReLU have the same layout
   Kind kind = kLstm;
   std::vector<at::Tensor> weights;  // by layer, then by direction: of the input, of the state, biases, projection
   int64_t per_layer = 0;            // of them in one layer and direction
@@ -22,11 +26,11 @@ struct RecurrentWeights {
   bool bidirectional = false;
 };
 
-// Those that `module` itself has, read off the names and shapes of its parameters, because a traced module keeps
-// nothing else; nullopt if it is none of the three.
+// The weights of `module` itself, found by the names and shapes of its parameters, because a traced module keeps
+// nothing else. nullopt if it is none of the three.
 std::optional<RecurrentWeights> recurrent_weights(const torch::nn::Module& module);
 
-// Of all modules in `root` that are on a GPU, in place, as torch.nn.RNNBase.flatten_parameters does it.
+// Does for all modules in `root` on a GPU what torch.nn.RNNBase.flatten_parameters does, in place.
 void flatten_recurrent_weights(torch::nn::Module& root);
 
 }  // namespace dtrain::tasks

@@ -14,7 +14,7 @@ namespace {
 
 using Seen = std::set<const at::TensorImpl*>;
 
-// The tree of the script's modules. A tensor that it has in two places (tied weights) counts once, at its first.
+// Copies the script's tree of modules. A tensor in two places (tied weights) is registered once, at the first.
 void mirror(const torch::jit::Module& script, torch::nn::Module& node, Seen& seen) {
   for (const auto& item : script.named_parameters(/*recurse=*/false)) {
     if (seen.insert(item.value.unsafeGetTensorImpl()).second) {
@@ -36,7 +36,7 @@ std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& fil
     throw DataError(str(file.string(), ": there is no such TorchScript file (model.file)"));
   }
   try {
-    // Not onto the GPU: that would also put constants of the code there, which nothing moves later.
+    // Onto the CPU: loading onto a GPU would also put constants of the code there, which nothing moves later.
     return std::make_unique<torch::jit::Module>(torch::jit::load(file.string(), at::kCPU));
   } catch (const std::exception& error) {
     const auto* own = dynamic_cast<const c10::Error*>(&error);

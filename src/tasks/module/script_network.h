@@ -1,11 +1,11 @@
 #pragma once
 
-// A TorchScript file as a torch::nn::Module: parameters, buffers and their names are the script's own tensors, so that
-// reducer, optimizer, checkpoint and freezing work on it as on any network. Such a file is code, and runs as this user.
+// A TorchScript file as a torch::nn::Module. Its parameters and buffers are the tensors of the script under their
+// names, so that reducer, optimizer, checkpoint and freezing work as with any network. Such a file is code and runs
+// with the permissions of the user.
 //
-// It runs in the interpreter without the profiling optimiser, which compiles anew after some steps: a resumed run
-// would then differ in the last bits from one that went through.
-// Thread-safety: one thread.
+// It runs in the interpreter without the profiling optimizer, which would recompile the code after some steps: a
+// resumed run would then differ in the last bits from an uninterrupted one. Thread-safety: one thread.
 
 #include <torch/torch.h>
 
@@ -31,13 +31,13 @@ class ScriptNetwork : public torch::nn::Module {
     int64_t required = 0, most = 0;
     bool accept(int64_t given) const { return required <= given && given <= most; }
   };
-  Arguments arguments() const;  // of forward(), itself left out; those with a default are not required
+  Arguments arguments() const;  // of forward(), without self; those with a default are not required
   const torch::jit::Module& script() const { return *script_; }
 
   using torch::nn::Module::to;
   void train(bool on = true) override;
-  // Moved, the weights of an LSTM or GRU lie apart and cuDNN gathers them for each call: they are laid out as one piece
-  // again.
+  // Moving a module separates the weights of an LSTM or GRU in memory, and cuDNN would then gather them for each call.
+  // So these put them into one piece again.
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Device device, bool non_blocking = false) override;
 

@@ -1,13 +1,14 @@
-// Pointer: a set of elements -> an order of them. README.md of this folder tells data, command and expected result.
+// Task `pointer`: a set of elements -> an order of them. README.md of this folder describes data, command and result.
 
 #include <algorithm>
 
-#include "config/model_defaults.h"
+#include "config/config.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "layers/lengths.h"
 #include "models/pointer_network.h"
 #include "tasks/pointer/teacher_forcing.h"
+#include "tasks/samples.h"
 #include "tasks/task.h"
 
 namespace dtrain::tasks {
@@ -25,8 +26,7 @@ class PointerTask : public Task {
                                           .hidden = config.model.hidden,
                                           .dropout = config::dropout_of(config),
                                           .seed = static_cast<uint64_t>(config.train.seed)})) {
-    spec_.kind = data::SampleSpec::Kind::kRows;
-    spec_.length_window = config.data.length_window;
+    spec_ = row_samples(config);
     spec_.longest = facts.longest;
     spec_.target_is_order = true;
   }
@@ -37,9 +37,7 @@ class PointerTask : public Task {
   void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
     const std::string file = store.path().string();
-    if (schema.task != "pointer") {
-      throw DataError(dtrain::str(file, " holds samples of task '", schema.task, "', not pointer"));
-    }
+    check_task(store, "pointer");
     const bool inputs_fit = schema.input.element == data::Element::kFloat32 && schema.input.shape.size() == 2;
     if (!inputs_fit || schema.target.element != data::Element::kInt64 || schema.target.shape.size() != 1) {
       throw DataError(dtrain::str(file, ": pointer needs /inputs float32 [elements, ", kFeatures,
@@ -78,16 +76,16 @@ class PointerTask : public Task {
   }
 
   Summary summarise(const Counts& totals) const override {
-    const auto total = [&](size_t i) { return totals[i].second.item<double>(); };
+    const double positions = number_of(totals, "positions");
     Summary summary;
-    summary.metrics = {{"loss", total(2) / total(0)},
-                       {"position_accuracy", total(3) / total(0)},
-                       {"sequence_accuracy", total(4) / total(1)}};
+    summary.metrics = {{"loss", number_of(totals, "loss") / positions},
+                       {"position_accuracy", number_of(totals, "correct") / positions},
+                       {"sequence_accuracy", number_of(totals, "exact") / number_of(totals, "samples")}};
     return summary;
   }
 
   std::vector<MetricSpec> metrics() const override {
-    return {{"loss"}, share_metric("position_accuracy"), share_metric("sequence_accuracy")};
+    return {{"loss"}, primary(share_metric("position_accuracy")), share_metric("sequence_accuracy")};
   }
 
   std::vector<std::string> columns() const override { return {"order"}; }
@@ -107,7 +105,7 @@ class PointerTask : public Task {
   Metadata metadata() const override {
     Metadata metadata = to_metadata(facts_);
     metadata.insert({{"task", "pointer"},
-                     {"network", config::network_of(config_)},
+                     {"network", dtrain::str(config::network_of(config_))},
                      {"hidden", dtrain::str(config_.model.hidden)},
                      {"outputs", "order"}});
     return metadata;
@@ -119,7 +117,7 @@ class PointerTask : public Task {
     return {batch.inputs, batch.lengths, padded};
   }
 
-  // What the decoder is told it has chosen: the right order, or for samples whose coin says so its own choices.
+  // The order that the decoder receives: the correct one, or for samples without teacher forcing its own choices.
   at::Tensor fed(const data::Batch& batch, const models::Sets& sets, const models::PointerNetwork::Memory& memory) {
     const double ratio = teacher_forcing_ratio(config_.pointer.teacher_forcing, config_.pointer.teacher_forcing_end,
                                                batch.epoch, config_.train.epochs);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which samples of an epoch the decoder is told the right order of (Bengio et al. 2015, "Scheduled sampling"): a keyed
-// coin per sample, so that ranks, batches and a resume change nothing. Pure.
+// Which samples of an epoch use teacher forcing: their decoder receives the correct order (Bengio et al. 2015,
+// "Scheduled sampling"). Decided by a keyed draw per sample, which does not depend on ranks, batches or resuming. Pure.
 
 #include <cstdint>
 

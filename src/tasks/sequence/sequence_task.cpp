@@ -1,9 +1,9 @@
-// Sequences of any length -> class, learned in two phases: the encoder rebuilds what was noised and hidden, then the
-// classifier learns the classes. README.md of this folder tells data, command and expected result.
+// Task `sequence`: sequences of any length -> class, learned in two phases. The encoder learns to reconstruct noisy,
+// masked rows, then the classifier learns the classes. README.md of this folder describes data, command and result.
 
 #include <algorithm>
 
-#include "config/model_defaults.h"
+#include "config/config.h"
 #include "core/check.h"
 #include "core/error.h"
 #include "core/number_text.h"
@@ -11,11 +11,10 @@
 #include "layers/dropout.h"
 #include "layers/masked_noise.h"
 #include "models/cnn_lstm.h"
-#include "tasks/class_check.h"
 #include "tasks/confusion.h"
+#include "tasks/samples.h"
 #include "tasks/sequence/phases.h"
 #include "tasks/task.h"
-#include "tasks/wide.h"
 
 namespace dtrain::tasks {
 namespace {
@@ -23,6 +22,7 @@ namespace {
 constexpr const char* kEncoder = "encoder";
 constexpr const char* kClassifier = "classifier";
 constexpr const char* kTask = "sequence";
+constexpr const char* kReconstruction = "reconstruction_mse";
 
 class SequenceTask : public Task {
  public:
@@ -30,16 +30,15 @@ class SequenceTask : public Task {
       : config_(config),
         facts_(facts),
         network_(std::make_shared<models::CnnLstm>(
-            // A file that is not for this task has neither features nor classes: check() says so.
+            // A file for another task may have no features or classes; check() reports that later.
             models::CnnLstmOptions{.features = std::max<int64_t>(1, facts.features),
                                    .classes = std::max<int64_t>(1, class_count()),
                                    .hidden = config.model.hidden,
                                    .dropout = config::dropout_of(config),
                                    .seed = config.train.seed})) {
-    spec_.kind = data::SampleSpec::Kind::kRows;
-    spec_.length_window = config.data.length_window;
+    spec_ = row_samples(config);
     spec_.classes = class_count();
-    enter_phase(phase(0));
+    enter(phase(0));
   }
 
   torch::nn::Module& model() override { return *network_; }
@@ -48,7 +47,7 @@ class SequenceTask : public Task {
   void check(const data::Store& store) override {
     const data::Schema& schema = store.schema();
     const std::string file = store.path().string();
-    if (schema.task != kTask) throw DataError(str(file, " holds samples of task '", schema.task, "', not sequence"));
+    check_task(store, kTask);
     if (schema.input.element != data::Element::kFloat32 || schema.input.shape.size() != 2 ||
         schema.target != data::Field{data::Element::kInt64, {}}) {
       throw DataError(
@@ -81,7 +80,7 @@ class SequenceTask : public Task {
   Counted count(const data::Batch& batch) override {
     const at::Tensor logits = classify(batch);
     const Loss loss = class_loss(logits, batch.targets, /*label_smoothing=*/0);  // comparable between runs
-    // The same noise and masks for every evaluation.
+    // Every evaluation uses the same noise and masks.
     const Loss rebuilt = rebuild_loss(batch, {.seed = 0, .epoch = 0});
     return {{{"loss", loss.sum.to(at::kDouble)},
              {"hits", hits_and_misses(batch.targets, logits.argmax(1), logits.size(1))},
@@ -91,12 +90,12 @@ class SequenceTask : public Task {
   }
 
   Summary summarise(const Counts& totals) const override {
-    const at::Tensor& counts = totals[1].second;
+    const at::Tensor& counts = count_of(totals, "hits");
     Summary summary;
-    summary.metrics = {{"loss", totals[0].second.item<double>() / samples_in(counts)},
+    summary.metrics = {{"loss", number_of(totals, "loss") / samples_in(counts)},
                        {"accuracy", accuracy(counts)},
                        {"macro_f1", macro_f1(counts)},
-                       {"reconstruction_mse", totals[2].second.item<double>() / totals[3].second.item<double>()}};
+                       {kReconstruction, number_of(totals, "squared_error") / number_of(totals, "hidden")}};
     const std::vector<std::string> names = class_names(counts.size(1));
     summary.tables = {class_table(counts, names)};
     if (is_confusion(counts)) summary.tables.push_back(confusion_table(counts, names));
@@ -105,15 +104,15 @@ class SequenceTask : public Task {
 
   std::vector<MetricSpec> metrics() const override {
     return {{"loss"},
-            share_metric("accuracy"),
+            primary(share_metric("accuracy")),
             share_metric("macro_f1"),
-            {.name = "reconstruction_mse", .unit = "squared error"}};
+            {.name = kReconstruction, .unit = "squared error"}};
   }
 
   std::vector<std::string> columns() const override { return {"class", "probability"}; }
 
   std::vector<Row> predict(const data::Batch& batch) override {
-    const auto [probability, best] = wide(classify(batch)).softmax(1).to(at::kDouble).max(1);
+    const auto [probability, best] = at_least_float32(classify(batch)).softmax(1).to(at::kDouble).max(1);
     const at::Tensor p = probability.to(at::kCPU).contiguous(), c = best.to(at::kCPU).contiguous();
     const std::vector<std::string> names = class_names(std::max<int64_t>(1, class_count()));
     std::vector<Row> rows;
@@ -127,7 +126,7 @@ class SequenceTask : public Task {
   Metadata metadata() const override {
     Metadata metadata = to_metadata(facts_);
     metadata.insert({{"task", kTask},
-                     {"network", config::network_of(config_)},
+                     {"network", str(config::network_of(config_))},
                      {"hidden", str(config_.model.hidden)},
                      {"noise", shortest(config_.augment.noise)},
                      {"mask_share", shortest(config_.augment.mask_share)},
@@ -136,54 +135,32 @@ class SequenceTask : public Task {
     return metadata;
   }
 
-  std::string phase(int64_t epoch) const override {
-    return phase_of(config_.sequence, epoch) == SequencePhase::kEncoder ? kEncoder : kClassifier;
-  }
-
-  bool trains(const std::string& metric) const override {
-    return (metric == "reconstruction_mse") == (phase_ == kEncoder);
+  Phase phase(int64_t epoch) const override {
+    if (phase_of(config_.sequence, epoch) == SequencePhase::kEncoder) {
+      return {.name = kEncoder,
+              .lr_ratio = [](const std::string& parameter) { return parameter.starts_with("fc.") ? 0.0 : 1.0; },
+              .metrics = {kReconstruction}};
+    }
+    return {.name = kClassifier,
+            .lr_ratio =
+                [encoder = config_.sequence.encoder_lr_ratio](const std::string& parameter) {
+                  if (models::CnnLstm::is_encoder(parameter)) return encoder;
+                  return parameter.starts_with("fc.") ? 1.0 : 0.0;
+                },
+            .metrics = {"loss", "accuracy", "macro_f1"}};
   }
 
   std::string check_epochs(int64_t epochs, bool by_max_steps) const override {
-    const config::Sequence& s = config_.sequence;
-    const int64_t iterations = std::max<int64_t>(1, s.iterations);
-    const int64_t needed = iterations * (s.encoder_epochs + s.classifier_epochs);
-    const std::string sum =
-        str(iterations == 1 ? "one iteration" : str(iterations, " iterations"), " of ", s.encoder_epochs, " + ",
-            s.classifier_epochs, " epochs ", iterations == 1 ? "needs " : "need ", needed, " epochs; ",
-            by_max_steps ? "train.max_steps ends the training in epoch " : "train.epochs is ", epochs);
-    if (by_max_steps && epochs <= s.encoder_epochs) {
-      return sum +
-             ": the classifier is not trained at all. Use more --train.max_steps, or fewer "
-             "--sequence.encoder_epochs";
-    }
-    if (epochs <= s.encoder_epochs) {
-      throw ConfigError(str(sum,
-                            ": the classifier would never be trained. Use more --train.epochs, or fewer "
-                            "--sequence.encoder_epochs and --sequence.classifier_epochs"));
-    }
-    if (s.iterations == 0 || epochs >= needed) return "";
-    return str(sum, ": training ends before the last iteration. Use more --train.",
-               by_max_steps ? "max_steps" : "epochs", ", or fewer --sequence.iterations");
-  }
-
-  void enter_phase(const std::string& phase) override {
-    DTRAIN_CHECK(phase == kEncoder || phase == kClassifier, "phase ", phase);
-    phase_ = phase;
-    const bool encoder = phase == kEncoder;
-    network_->freeze_encoder(!encoder && config_.sequence.encoder_lr_ratio == 0);
-    for (auto& item : network_->named_parameters()) {
-      if (!models::CnnLstm::is_encoder(item.key())) {
-        item.value().set_requires_grad(encoder == item.key().starts_with("reconstruct."));
-      }
-    }
-  }
-
-  double lr_ratio(const std::string& parameter) const override {
-    return phase_ == kClassifier && models::CnnLstm::is_encoder(parameter) ? config_.sequence.encoder_lr_ratio : 1;
+    return dtrain::tasks::check_epochs(config_.sequence, epochs, by_max_steps);
   }
 
  private:
+  void entered(const Phase& phase) override {
+    DTRAIN_CHECK(phase.name == kEncoder || phase.name == kClassifier, "phase ", phase.name);
+    phase_ = phase.name;
+    network_->freeze_encoder(phase_ == kClassifier && config_.sequence.encoder_lr_ratio == 0);
+  }
+
   int64_t class_count() const { return static_cast<int64_t>(facts_.classes.size()); }
 
   std::vector<std::string> class_names(int64_t count) const {
@@ -195,24 +172,24 @@ class SequenceTask : public Task {
   at::Tensor classify(const data::Batch& batch) { return network_->classify(batch.inputs, batch.lengths); }
 
   static Loss class_loss(const at::Tensor& logits, const at::Tensor& targets, double label_smoothing) {
-    const at::Tensor each = at::cross_entropy_loss(wide(logits), targets, {}, at::Reduction::None,
+    const at::Tensor each = at::cross_entropy_loss(at_least_float32(logits), targets, {}, at::Reduction::None,
                                                    /*ignore_index=*/-100, label_smoothing);
-    return {each.sum(), at::full({}, each.numel(), each.options().requires_grad(false)), each.detach()};
+    return sample_loss(each);
   }
 
-  // The squared error of what was hidden, all features of a hidden row; weight: their number.
+  // The squared error of the masked elements; the weight is their number.
   Loss rebuild_loss(const data::Batch& batch, layers::MaskedNoise noise) {
     noise.noise = static_cast<float>(config_.augment.noise);
     noise.share = static_cast<float>(config_.augment.mask_share);
     noise.span = static_cast<int32_t>(config_.augment.mask_span);
     const layers::NoisedRows seen = layers::hide_and_noise(batch.inputs, batch.lengths, ids_of(batch), noise);
-    const at::Tensor error = wide(network_->rebuild(seen.rows, batch.lengths)) - batch.inputs;
+    const at::Tensor error = at_least_float32(network_->rebuild(seen.rows, batch.lengths)) - batch.inputs;
     const at::Tensor each = (error * error * seen.hidden.unsqueeze(2)).sum({1, 2});
     return {each.sum(), (seen.hidden.sum() * batch.inputs.size(2)).to(each.scalar_type()), each.detach()};
   }
 
   static at::Tensor ids_of(const data::Batch& batch) {
-    const layers::RandomContext* random = layers::current_random_context();  // has them on the device already
+    const layers::RandomContext* random = layers::current_random_context();  // already has them on the device
     return random != nullptr ? random->sample_ids : layers::ids_on(batch.inputs.device(), batch.ids);
   }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// A Config being put together from layers. It remembers where each value came from and collects every problem of every
-// layer, so that people mend them all at once.
+// Builds a Config from layers, of which later ones win. It remembers where each value came from and collects the
+// problems of all layers, so that people can fix them all at once.
 
 #include <map>
 #include <string>
@@ -17,10 +17,10 @@ struct Problem {
   std::string what;
 };
 
-class Assembly {
+class ConfigBuilder {
  public:
-  Assembly() : options_(describe(config_)) {}
-  Assembly(const Assembly&) = delete;  // the options point into config_
+  ConfigBuilder() : options_(describe(config_)) {}
+  ConfigBuilder(const ConfigBuilder&) = delete;  // the options point into config_
 
   const Option* find(std::string_view path) const;  // nullptr: no such key
   bool is_section(std::string_view name) const;
@@ -29,8 +29,8 @@ class Assembly {
   void add_problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
   std::string where(std::string_view path) const;  // "" while it has its default
 
-  // Call after the last layer: applies the rules between keys and throws one ConfigError with all problems, in the
-  // order in which they were found.
+  // Call after the last layer. Applies the rules between keys. Throws one ConfigError with all problems, in the order
+  // in which they were found.
   const Config& finish();
   const Config& config() const { return config_; }
 
@@ -44,10 +44,14 @@ class Assembly {
 // The option that a flag (without its dashes) names, by path or alias; nullptr: none.
 const Option* find_flag(const std::vector<Option>&, std::string_view flag);
 
-// The key that someone who wrote `word` probably meant; "" if none is near.
+// The key that `word` is probably a misspelling of; "" if none is near.
 std::string nearest_key(std::string_view word, const std::vector<Option>&);
 
-// The rules that no single key can tell.
-std::vector<Problem> broken_rules(const Assembly&);
+// Adds the keys of one YAML document. Problems are added to the builder, each with name:line:col; nothing in `text`
+// makes this throw. Returns the paths of the keys that it set or tried to set, each once.
+std::vector<std::string> apply_yaml(ConfigBuilder&, std::string_view text, const std::string& name);
+
+// The rules that involve more than one key.
+std::vector<Problem> broken_rules(const ConfigBuilder&);
 
 }  // namespace dtrain::config

@@ -1,4 +1,4 @@
-#include "config/assembly.h"
+#include "config/config_builder.h"
 
 #include <algorithm>
 
@@ -7,22 +7,22 @@
 
 namespace dtrain::config {
 
-const Option* Assembly::find(std::string_view path) const {
+const Option* ConfigBuilder::find(std::string_view path) const {
   const auto found = std::find_if(options_.begin(), options_.end(), [&](const Option& o) { return o.path == path; });
   return found == options_.end() ? nullptr : &*found;
 }
 
-bool Assembly::is_section(std::string_view name) const {
+bool ConfigBuilder::is_section(std::string_view name) const {
   return std::any_of(options_.begin(), options_.end(), [&](const Option& o) { return o.section() == name; });
 }
 
-const Option* Assembly::namesake(std::string_view section) const {
+const Option* ConfigBuilder::namesake(std::string_view section) const {
   const auto found = std::find_if(options_.begin(), options_.end(),
                                   [&](const Option& o) { return o.alias == section && o.section() == section; });
   return found == options_.end() ? nullptr : &*found;
 }
 
-void Assembly::set(const Option& option, std::string_view text, const std::string& where) {
+void ConfigBuilder::set(const Option& option, std::string_view text, const std::string& where) {
   const std::string wrong = assign(option, text);
   if (wrong.empty()) {
     where_[option.path] = where;
@@ -31,12 +31,12 @@ void Assembly::set(const Option& option, std::string_view text, const std::strin
   }
 }
 
-std::string Assembly::where(std::string_view path) const {
+std::string ConfigBuilder::where(std::string_view path) const {
   const auto found = where_.find(path);
   return found == where_.end() ? "" : found->second;
 }
 
-const Config& Assembly::finish() {
+const Config& ConfigBuilder::finish() {
   for (Problem& problem : broken_rules(*this)) problems_.push_back(std::move(problem));
   if (problems_.empty()) return config_;
   std::vector<std::string> lines;
@@ -53,7 +53,7 @@ const Option* find_flag(const std::vector<Option>& options, std::string_view fla
 }
 
 std::string nearest_key(std::string_view word, const std::vector<Option>& options) {
-  if (word.size() > 64) return "";  // no typo of a key is so long
+  if (word.size() > 64) return "";  // too long for a mistyped key
   const std::string_view last = word.substr(word.rfind('.') + 1);
   // The right name in the wrong section, or an alias: "train.lr", "lr".
   std::vector<std::string> same;
@@ -69,8 +69,8 @@ std::string nearest_key(std::string_view word, const std::vector<Option>& option
   }
   const std::string path = nearest(word, same.empty() ? paths : same);
   if (!path.empty() || word.find('.') != std::string_view::npos) return path;
-  // A mistyped key without its section: only where one key can be meant, and not for short words, to which too much is
-  // near.
+  // A mistyped key without its section. Only if it can mean one key alone, and not for short words, which are near too
+  // many keys.
   if (word.size() < 4) return "";
   const std::string key = nearest(word, keys);
   if (key.empty() || std::count(keys.begin(), keys.end(), key) != 1) return "";

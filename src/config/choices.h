@@ -1,0 +1,37 @@
+#pragma once
+
+// The values that are one of a few names. A name is parsed once, when the configuration is loaded; the code compares
+// values. The names are what people write in YAML and flags, and what is saved.
+
+#include "core/named_enum.h"
+
+namespace dtrain::config {
+
+enum class LossName { kMse, kSmoothL1, kL1, kCrossEntropy, kBceWithLogits, kNll };  // of the task `module`
+constexpr auto names_of(LossName) { return names("mse", "smooth_l1", "l1", "cross_entropy", "bce_with_logits", "nll"); }
+
+enum class ModuleInputs { kImage, kRows, kRowsAndLengths };  // the arguments of the forward() of a `module`
+constexpr auto names_of(ModuleInputs) { return names("image", "rows", "rows+lengths"); }
+
+enum class Progress { kAuto, kBar, kLines };
+constexpr auto names_of(Progress) { return names("auto", "bar", "lines"); }
+
+enum class OnBadSample { kStop, kSkip };
+constexpr auto names_of(OnBadSample) { return names("stop", "skip"); }
+
+enum class AmpMode { kAuto, kFp16, kBf16, kTf32, kFp32, kFp64 };  // fp64 is for tests
+constexpr auto names_of(AmpMode) { return names("auto", "fp16", "bf16", "tf32", "fp32", "fp64"); }
+
+enum class OptimizerName { kAdamW, kAdam, kSgd };
+constexpr auto names_of(OptimizerName) { return names("adamw", "adam", "sgd"); }
+
+enum class ScheduleName { kConstant, kStep, kCosine, kOneCycle, kPlateau };
+constexpr auto names_of(ScheduleName) { return names("constant", "step", "cosine", "one_cycle", "plateau"); }
+
+enum class Backend { kAuto, kNccl, kStaged, kMpi };
+constexpr auto names_of(Backend) { return names("auto", "nccl", "staged", "mpi"); }
+
+enum class DeviceType { kAuto, kCuda, kCpu };
+constexpr auto names_of(DeviceType) { return names("auto", "cuda", "cpu"); }
+
+}  // namespace dtrain::config

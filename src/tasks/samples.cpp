@@ -1,0 +1,49 @@
+#include "tasks/samples.h"
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace dtrain::tasks {
+
+data::SampleSpec image_samples(const config::Config& config) {
+  const config::Augment& augment = config.augment;
+  data::SampleSpec spec;
+  spec.kind = data::SampleSpec::Kind::kImage;
+  spec.image_size = config.model.image_size;
+  spec.hflip = augment.hflip;
+  spec.crop_scale = static_cast<float>(augment.crop_scale);
+  spec.crop_ratio = static_cast<float>(augment.crop_ratio);
+  spec.brightness = static_cast<float>(augment.brightness);
+  spec.contrast = static_cast<float>(augment.contrast);
+  spec.saturation = static_cast<float>(augment.saturation);
+  spec.hue = static_cast<float>(augment.hue);
+  return spec;
+}
+
+data::SampleSpec row_samples(const config::Config& config) {
+  data::SampleSpec spec;
+  spec.kind = data::SampleSpec::Kind::kRows;
+  spec.length_window = config.data.length_window;
+  return spec;
+}
+
+Metadata image_metadata(const data::SampleSpec& spec) {
+  return {{"image_size", str(spec.image_size)},
+          {"mean", str(spec.mean[0], ",", spec.mean[1], ",", spec.mean[2])},
+          {"std", str(spec.std[0], ",", spec.std[1], ",", spec.std[2])}};
+}
+
+void check_task(const data::Store& store, std::string_view task) {
+  const std::string& found = store.schema().task;
+  if (found == task) return;
+  throw DataError(str(store.path().string(), " holds samples of task '", found, "', not ", task));
+}
+
+void check_class_names(const data::Store& store, const std::vector<std::string>& known) {
+  const std::string names = store.attribute("class_names");
+  if (names == join(known, "\n")) return;
+  throw DataError(str(store.path().string(), " has the classes ", join(split(names, '\n'), ", "),
+                      "; the network knows ", join(known, ", "), ": their names and order must be the same"));
+}
+
+}  // namespace dtrain::tasks

@@ -1,0 +1,27 @@
+#pragma once
+
+// What tasks on images, or on rows, ask of their samples alike.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/config.h"
+#include "data/sample_spec.h"
+#include "data/store.h"
+#include "tasks/facts.h"
+
+namespace dtrain::tasks {
+
+data::SampleSpec image_samples(const config::Config&);  // of model.image_size, augmented as augment.* says
+data::SampleSpec row_samples(const config::Config&);
+
+// How images are scaled and normalised: the keys image_size, mean and std.
+Metadata image_metadata(const data::SampleSpec&);
+
+// DataError if the file holds samples of another task.
+void check_task(const data::Store&, std::string_view task);
+// DataError unless the file has the classes `known`, in that order.
+void check_class_names(const data::Store&, const std::vector<std::string>& known);
+
+}  // namespace dtrain::tasks
