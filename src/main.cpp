@@ -24,14 +24,14 @@ namespace {
 
 using dtrain::cli::Arguments;
 
-// A file that is opened where one of them is closed takes its number, and what is printed would be written into it.
+// If a standard descriptor is closed, the next file that is opened gets its number, and output would go into that file.
 void occupy_standard_descriptors() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));  // takes the lowest number
   }
 }
 
-// What was printed may still wait in a buffer, and a full disk shows when that is written.
+// Output may still be in a buffer, and a full disk is noticed only when the buffer is written.
 void flush_standard_output() {
   std::cout.flush();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
@@ -81,14 +81,14 @@ int dispatch(Arguments arguments) {
 
 int main(int argc, char** argv) {
   occupy_standard_descriptors();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of write(), not a death
+  std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit becomes an error of write()
   try {
     const int code = dispatch({argv + 1, argv + argc});
     flush_standard_output();
     return code;
   } catch (...) {
-    // Before MPI starts every rank fails alike: only one prints, and the others give it time to be read before mpirun
-    // kills what is left.
+    // Before MPI starts every rank fails in the same way: one prints, and the others give it time before mpirun kills
+    // the remaining processes.
     const dtrain::dist::Failure failure = dtrain::dist::describe(std::current_exception());
     if (dtrain::dist::launcher_rank_hint() == 0) {
       if (!failure.message.empty()) dtrain::log::error(failure.message);

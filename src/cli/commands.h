@@ -1,7 +1,7 @@
 #pragma once
 
-// The subcommands: one function, one file each. `arguments` are those behind the command's name. They return the
-// process's exit code and throw Error for what main() prints.
+// The commands, each one function in one file. `arguments` are those after the command's name. They return the exit
+// code of the process, and throw Error, which main() prints.
 
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ struct Command {
   const char* usage;
   const char* text;
   int (*run)(const Arguments&);
-  bool alone = false;  // one process by itself: several would do the same work in each other's way
+  bool alone = false;  // runs as one process; several would do the same work and disturb each other
 };
 const std::vector<Command>& commands();
 

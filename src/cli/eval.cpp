@@ -1,5 +1,4 @@
-// `dtrain eval`: metrics of a checkpoint on a split. The checkpoint tells the network and the input: no config is
-// needed.
+// `dtrain eval`: metrics of a checkpoint on a split. The checkpoint holds all that is needed; there is no config.
 
 #include <CLI/CLI.hpp>
 #include <cerrno>

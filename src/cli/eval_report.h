@@ -1,6 +1,6 @@
 #pragma once
 
-// What `dtrain eval` says: metrics in the task's order, its tables, the worst samples. Pure: text from numbers.
+// What `dtrain eval` prints: metrics in the task's order, its tables, the worst samples. Pure: text from numbers.
 
 #include <string>
 #include <vector>
@@ -26,7 +26,7 @@ std::string to_text(const EvalReport&);
 std::string to_json(const EvalReport&);  // one object; NaN is null
 
 // Columns aligned, rows named; whole numbers without a fraction, NaN as "-". A square table of more than `most_columns`
-// columns (a confusion matrix of many classes) is not shown: one line says so.
+// columns (a confusion matrix of many classes) is replaced by one line that says so.
 std::string to_text(const Table&, size_t most_columns = 20);
 
 }  // namespace dtrain::cli

@@ -71,8 +71,8 @@ struct Options {
   bool force = false;
 };
 
-// The data that an INT8 export is calibrated on, and the data it is measured with: the test split, which took no part
-// in anything before, or else the split that it was calibrated on.
+// The samples that an INT8 export is calibrated on, and those that it is measured on: the test split, which was used
+// for nothing before, or without one the split of the calibration.
 class Samples {
  public:
   Samples(const job::TrainedModel& model, const Options& options, int threads)
@@ -108,7 +108,7 @@ class Samples {
     return std::make_unique<data::Loader>(*data_.store, ids, spec_, pass, data::Shard{});
   }
 
-  // Read once to know them, so that the passes that follow need not name them again.
+  // Reads all samples once, so that later passes do not report the bad ones again.
   void leave_out_bad(std::vector<int64_t>& ids, std::vector<int64_t>& measured) const {
     std::set<int64_t> both(ids.begin(), ids.end());
     both.insert(measured.begin(), measured.end());
@@ -176,7 +176,7 @@ std::string torchscript(const job::TrainedModel& model) {
   return std::move(out).str();
 }
 
-// What can be known before any weight is read; gives `out` its default. Returns the network's name.
+// All checks that need no weights. Sets the default of `out`; returns the network's name.
 std::string check(Options* options, const fs::path& checkpoint) {
   const exporting::Metadata metadata = checkpoint::read_header(checkpoint / "model.safetensors").metadata;
   const std::string& network = exporting::required(metadata, "network");
@@ -196,7 +196,7 @@ std::string check(Options* options, const fs::path& checkpoint) {
   return network;
 }
 
-// Rank 0 does the work; the others take part in loading alone.
+// Rank 0 does the work; the others only take part in loading the checkpoint.
 int export_to(job::ProcessContext& process, const Options& given) {
   Options options = given;
   fs::path checkpoint;
@@ -228,7 +228,7 @@ int export_to(job::ProcessContext& process, const Options& given) {
     }
     const fs::path out = options.out;
     if (out.has_parent_path()) real_file_system().create_folders(out.parent_path());
-    job::install_stop_signals();  // the file is whole in a moment, or not there: nothing is left of it half-way
+    job::install_stop_signals();  // so that no half-written file is left behind
     write_atomically(real_file_system(), out, bytes);
     log::plain(str("wrote ", options.out, ": ", network, " as ", options.format, ", ",
                    human_bytes(static_cast<double>(bytes.size())), ", from ", checkpoint.string()));

@@ -60,7 +60,7 @@ int run_inspect(const Arguments& arguments) {
   app.add_option("--features", trial.features, "TorchScript: numbers in a row; 0: by its first weight")
       ->check(CLI::Range(0, 1 << 20));
   if (!parse(app, arguments)) return 0;
-  std::error_code error;  // a link that leads to itself is not there either
+  std::error_code error;  // a link that points to itself does not exist either
   if (!std::filesystem::exists(path, error)) throw DataError(str(path, " does not exist"));
   if (is_archive(path)) return inspect_module(path, trial);
   const bool folder = std::filesystem::is_directory(path);

@@ -14,7 +14,7 @@
 namespace dtrain::cli {
 namespace {
 
-// CLI11 gives a description its column, not its width.
+// CLI11 sets the column of a description but does not wrap its text.
 class Formatter : public CLI::Formatter {
  public:
   std::string make_option_desc(const CLI::Option* option) const override {

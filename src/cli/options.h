@@ -1,7 +1,6 @@
 #pragma once
 
-// The flags of the commands that are not configured by a file: how they are parsed, and those that eval and predict
-// share.
+// How the commands without a configuration file parse their flags, and the flags that eval and predict share.
 
 #include <cstdint>
 #include <functional>

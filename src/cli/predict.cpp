@@ -1,6 +1,6 @@
-// `dtrain predict`: a checkpoint's answers for files, folders, patterns or a dtrain HDF5 file, as rows of text. Each
-// rank takes a share of every step; rank 0 writes the rows of a step before the next one, so that memory stays bounded
-// and no file system needs to be shared for the output.
+// `dtrain predict`: a checkpoint's predictions for files, folders, patterns or a dtrain HDF5 file, as rows of text.
+// Each rank predicts a share of every step. Rank 0 writes the rows of a step before the next step, so that memory stays
+// bounded and the output needs no shared file system.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -47,7 +47,7 @@ struct Options {
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// What raw files must be. Those of a network of one's own are pictures or sequences.
+// What raw files must be. The inputs of a TorchScript network are pictures or sequences.
 checkpoint::Metadata file_metadata(const job::TrainedModel& model) {
   checkpoint::Metadata metadata = model.metadata;
   if (catalog::row(model.config.task).network_from_file &&
@@ -57,7 +57,7 @@ checkpoint::Metadata file_metadata(const job::TrainedModel& model) {
   return metadata;
 }
 
-// What is asked for, as rank 0 sees it: the same on every rank. File names hold anything but a zero byte.
+// The files that the inputs name on rank 0, on every rank. File names may hold any byte except zero.
 std::vector<std::string> agreed_inputs(dist::Communicator& host, const Options& options,
                                        const job::TrainedModel& model) {
   std::string joined;
@@ -107,8 +107,8 @@ Samples open_samples(const Options& options, const job::TrainedModel& model, con
   return samples;
 }
 
-// Who predicts what: the ranks take whole batches in turn, so that every sample meets the same others in its batch,
-// and gets the same bits, on any number of ranks.
+// Which rank predicts which samples. Ranks take whole batches in turn, so that the samples of a batch, and with them
+// the bits of the predictions, do not depend on the number of ranks.
 struct Turns {
   int64_t count = 0, batch_size = 1;
   data::Shard shard;
@@ -142,7 +142,7 @@ struct Chunk {
   double latency = 0;  // seconds from the batch on the device to its rows; 0: no sample
 };
 
-// The rows of the `planned` samples in their order; `batch` has them, or says why not.
+// The rows of the `planned` samples in their order; `batch` holds them, or the reason why one was left out.
 Chunk rows_of(const data::Store& store, std::span<const int64_t> planned, const data::Batch& batch, tasks::Task& task,
               const RowWriter& writer, train::Precision precision, at::Device device) {
   Chunk chunk;
@@ -170,7 +170,7 @@ int predict(job::ProcessContext& process, const Options& options) {
   dist::Communicator& host = process.host;
   const InferenceOptions& how = options.inference;
   dist::agree_on_rank0(host, [&] { check_output(options.out, options.force); });
-  // A bad sample is a row that says why, whatever ended or did not end the training.
+  // A bad sample becomes a row with the reason, also where it would have ended the training.
   const job::TrainedModel model = job::load_model(
       host, options.path, {.module_file = how.module_file, .on_bad_sample = config::OnBadSample::kSkip});
   tasks::Task& task = *model.task;
@@ -183,7 +183,7 @@ int predict(job::ProcessContext& process, const Options& options) {
   });
   job::place_on_device(task, precision, process.device);
 
-  const std::atomic<bool>& stop = job::install_stop_signals();  // from here on there is something to clear up
+  const std::atomic<bool>& stop = job::install_stop_signals();  // from here on there is a temporary file to remove
   const RowWriter writer(options.format == "csv" ? RowFormat::kCsv : RowFormat::kJsonLines, task.columns());
   std::unique_ptr<RowOutput> output;
   dist::agree_on_rank0(host, [&] {

@@ -10,7 +10,7 @@
 namespace dtrain::cli {
 namespace {
 constexpr std::chrono::seconds kBetweenLines{5};
-constexpr int64_t kNotYet = 20;  // samples before a rate means something
+constexpr int64_t kNotYet = 20;  // samples before a rate is meaningful
 
 struct Interrupted {};
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 // Most values were float32: their shortest text is that of a float32, not of the float64 that carries them.
 std::string number(double value) {
-  if (std::isnan(value)) return "nan";  // whatever its sign, which not every reader takes
+  if (std::isnan(value)) return "nan";  // without its sign, which not every reader accepts
   const auto narrow = static_cast<float>(value);
   return static_cast<double>(narrow) == value ? shortest(narrow) : shortest(value);
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Rows of predictions as text: CSV with the quoting of RFC 4180 (lines end in \n), or one JSON object a line. Numbers
+// Rows of predictions as text: CSV with the quoting of RFC 4180 (lines end in \n), or one JSON object per line. Numbers
 // are the shortest decimals that give the same float32 (or float64) back. Pure functions.
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class RowWriter {
   // CSV: "input,<columns>,error\n". JSON lines have none.
   std::string header() const;
   // `cells`: one per column. CSV writes a list as its elements with blanks between, and an empty error; JSON writes a
-  // list as an array, a number that is not finite as null, and no error. Bytes that are no UTF-8 stay as they are in
-  // CSV, and are U+FFFD in JSON, which knows nothing else.
+  // list as an array, a number that is not finite as null, and no error. Bytes that are not UTF-8 stay as they are in
+  // CSV and become U+FFFD in JSON, which must be UTF-8.
   std::string row(std::string_view input, const std::vector<Cell>& cells) const;
   std::string error(std::string_view input, std::string_view what) const;
 

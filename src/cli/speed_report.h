@@ -1,6 +1,6 @@
 #pragma once
 
-// What `dtrain predict` says at its end: how many inputs, how fast. Pure: text from numbers.
+// What `dtrain predict` prints at its end: how many inputs, how fast. Pure: text from numbers.
 
 #include <cstdint>
 #include <string>

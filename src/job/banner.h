@@ -1,7 +1,7 @@
 #pragma once
 
-// What rank 0 says before step 1, and environment.json: versions, devices, precision, data, batch arithmetic, where to
-// look.
+// What rank 0 prints before step 1 and writes to environment.json: versions, devices, precision, data, batch
+// arithmetic, addresses and folders.
 
 #include <string>
 #include <vector>

@@ -17,7 +17,7 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
   int exit_code = 0;
   try {
     const dist::CoreShare cores = dist::widen_affinity(world);  // before any thread starts
-    // Sequences make gradients too small for normal numbers, at which CPUs crawl. Threads started later take it over.
+    // Sequences produce denormal gradients, which are very slow on CPUs. Threads started later inherit the setting.
     at::globalContext().setFlushDenormal(true);
     at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : cores.threads());
     const std::unique_ptr<dist::Communicator> host = dist::make_host_communicator(world);
@@ -31,7 +31,7 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
     const dist::Failure failure = dist::describe(exception);
     if (!failure.message.empty()) {
       log::error(failure.message);
-      // The others may wait for this rank in a collective: they are not asked.
+      // The other ranks may be waiting for this one in a collective, so they cannot agree on the failure.
       if (world.size > 1) mpi.abort(failure.exit_code);
     }
     exit_code = failure.exit_code;

@@ -22,9 +22,9 @@ struct ProcessContext {
   dist::Communicator& host;  // for host tensors
 };
 
-// Starts MPI, widens the affinity, sets the threads, picks the device, runs `body`, and leaves: on the good path, and
-// when all ranks agreed on a failure, they meet and return one code; otherwise this rank prints its error and ends the
-// job.
+// Starts MPI, widens the affinity, sets the number of threads, chooses the device and runs `body`. Returns the exit
+// code, the same on all ranks, when `body` has returned everywhere or all ranks have agreed on a failure. On any other
+// failure this rank prints its error and ends the whole job.
 int launch(const config::Device&, const std::function<int(ProcessContext&)>& body);
 
 }  // namespace dtrain::job

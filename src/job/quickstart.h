@@ -1,6 +1,6 @@
 #pragma once
 
-// The generated head-pose set that a bare `dtrain` trains on.
+// The data that a run without a data file is trained on: generated once, then reused.
 
 #include <filesystem>
 
@@ -8,10 +8,11 @@
 
 namespace dtrain::job {
 
-// ./data/quickstart-SIZE.h5, by the image size of the configuration.
+// Where it is kept: ./data/quickstart[-TASK][-SIZE].h5, SIZE for tasks with pictures.
 std::filesystem::path quickstart_file(const config::Config&);
 
-// Generates it unless it is there. The same bytes on every machine; call on one rank of each host.
+// Generates the file unless it exists, with the same bytes on every machine. Call it on one rank of each host.
+// ConfigError for a task without generated data.
 void make_quickstart_data(const config::Config&, int threads);
 
 }  // namespace dtrain::job

@@ -21,7 +21,7 @@ std::string now_text() {
   return text;
 }
 
-// A name becomes a folder and a file name: nothing that could lead elsewhere.
+// The name becomes part of paths: it must not leave the folder of the runs.
 void check_name(const std::string& name) {
   if (name.size() > 200 || name.starts_with("-") || name.starts_with(".") ||
       name.find_first_of(std::string("/\\\n\r\t\0", 6)) != std::string::npos) {
@@ -29,13 +29,13 @@ void check_name(const std::string& name) {
   }
 }
 
-// Before its checkpoints are looked at: whoever else trains it may be about to write another.
+// Taken before its checkpoints are read: another process that trains the run may be writing one.
 FileLock lock_run(const fs::path& run) {
   return FileLock(run / ".lock", str("run ", run.string(), " is being trained"),
                   "wait for it to end, or give another --name");
 }
 
-// Reads only. A checkpoint that does not verify is said and passed over.
+// Only reads. A checkpoint that does not verify is reported and skipped.
 std::optional<fs::path> newest_checkpoint(const fs::path& run, bool* damaged = nullptr) {
   if (!fs::is_directory(run / "checkpoints")) return std::nullopt;
   std::vector<checkpoint::Skipped> skipped;
@@ -75,8 +75,8 @@ RunPlan plan_run(const config::Config& config) {
     plan.checkpoint = newest_checkpoint(runs / plan.name, &damaged);
     if (!plan.checkpoint && damaged) {
       throw CheckpointError(str("run ", (runs / plan.name).string(),
-                                " has checkpoints, but none that verifies: mend or remove them, or "
-                                "start anew under another --name"));
+                                " has checkpoints, but none that verifies: repair or remove them, or "
+                                "start a new run under another --name"));
     }
   } else if (!config.run.resume.empty()) {
     const fs::path given = fs::path(config.run.resume).lexically_normal();
@@ -113,7 +113,7 @@ void create_run(RunPlan& plan, const config::Config& config, const std::string& 
     if (plan.folder.has_parent_path()) files.create_folders(plan.folder.parent_path());
     std::error_code error;
     if (!fs::create_directory(plan.folder, error)) {
-      if (error) files.create_folders(plan.folder);  // says why it cannot be
+      if (error) files.create_folders(plan.folder);  // throws with the reason
       throw OutputError(
           str("run ", plan.folder.string(), " was made by another process just now: give another --name"));
     }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which run this is: a new one, or one that goes on. Rank 0 alone touches the folder; the others get the answer from
-// it.
+// Which run this is, a new one or one that is resumed, and its folder. Only rank 0 reads and writes the folder; it
+// sends the other ranks what they need.
 
 #include <filesystem>
 #include <optional>
@@ -22,17 +22,17 @@ struct RunPlan {
   FileLock lock;  // of the folder: one process at a time trains a run
 };
 
-// Rank 0 only; of what exists it takes the lock, and creates nothing else. OutputError: the name is taken and --resume
-// is not given, or the run is being trained. ConfigError: --resume auto
-// without a name. CheckpointError: --resume PATH without a checkpoint that verifies. Skipped checkpoints are logged.
+// Rank 0 only. Locks an existing folder and creates nothing. OutputError: the name is taken and --resume is not given,
+// or another process trains the run. ConfigError: --resume auto without a name. CheckpointError: --resume PATH without
+// a checkpoint that verifies. Checkpoints that are skipped are logged.
 RunPlan plan_run(const config::Config&);
 
-// The checkpoint that `path` names: itself, or the newest one of a run folder that verifies (those passed over are
-// logged). CheckpointError: there is none.
+// The checkpoint that `path` names: itself, or the newest one of a run folder that verifies. Checkpoints that are
+// skipped are logged. CheckpointError: there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path&);
 
-// Rank 0 only: makes and locks the folder (OutputError if another process made it since), opens log.txt, writes
-// config.yaml and environment.json. OutputError.
+// Rank 0 only: creates and locks the folder, opens log.txt, writes config.yaml and environment.json. OutputError, also
+// if another process has created the folder since plan_run().
 void create_run(RunPlan&, const config::Config&, const std::string& environment_json, FileSystem&);
 
 }  // namespace dtrain::job

@@ -17,7 +17,7 @@
 namespace dtrain::job {
 namespace {
 
-// The metadata have the last word: they say what the weights belong to.
+// The metadata override the configuration: they say what the weights belong to.
 config::Config config_of(const checkpoint::Snapshot& snapshot) {
   config::Config config =
       config::from_yaml(train::from_json(snapshot.state_json).config_yaml, "the checkpoint's config");
@@ -30,7 +30,7 @@ config::Config config_of(const checkpoint::Snapshot& snapshot) {
   return config;
 }
 
-// The weights belong to the code in that very file; and it is not run before this is known.
+// The weights belong to the code in exactly that file. Checked before any of the code runs.
 void check_module_file(const std::string& file, const checkpoint::Metadata& metadata) {
   const auto expected = metadata.find("module_sha256");
   if (expected == metadata.end()) return;
@@ -50,8 +50,7 @@ void check_module_file(const std::string& file, const checkpoint::Metadata& meta
 void check_module_option(const std::string& module_file, const checkpoint::Metadata& metadata) {
   const auto network = metadata.find("network");
   if (module_file.empty() || network == metadata.end() || network->second == "torchscript") return;
-  throw UsageError(
-      str("--module names the TorchScript file of a network of one's own; ", network->second, " is dtrain's"));
+  throw UsageError(str("--module names the TorchScript file of task module; ", network->second, " is dtrain's"));
 }
 
 TrainedModel load_model(dist::Communicator& host, const std::string& path, const Changes& changes) {

@@ -143,13 +143,11 @@ void TrainingJob::place_on_device() {
 }
 
 void TrainingJob::connect() {
-  watchdog_ = std::make_unique<dist::Watchdog>(process_.world, config_.dist.timeout,
-                                               [&mpi = process_.mpi](const std::string& message) {
-                                                 log::error(message);
-                                                 // Ends the process with all that it is doing: NCCL's own abort may
-                                                 // wait for the training thread.
-                                                 mpi.abort(CommError("").exit_code());
-                                               });
+  const auto end_job = [&mpi = process_.mpi](const std::string& message) {
+    log::error(message);
+    mpi.abort(CommError("").exit_code());  // ends the process: NCCL's own abort may wait for the training thread
+  };
+  watchdog_ = std::make_unique<dist::Watchdog>(process_.world, config_.dist.timeout, end_job);
   // The disk may take longer than dist.timeout: bytes that reach it count as progress.
   files_ = make_moving_files([this] { watchdog_->alive(); });
   watchdog_->progress("all_reduce", 0);
