@@ -379,6 +379,17 @@ def data_of_another_kind(folder):
     assert not (folder / "runs/x").exists()
 
 
+def a_password_that_others_can_read(folder):
+    runner.synth(folder / "d.h5", 40)
+    one_message(runner.train(folder, np=2, metrics__auth_file="gone"), 78, "metrics.auth_file", "gone", "No such file")
+    (folder / "auth").write_text("user:password\n")
+    (folder / "auth").chmod(0o640)
+    one_message(runner.train(folder, np=2, metrics__auth_file="auth"), 78, "auth has mode 0640", "chmod 600")
+    assert not (folder / "runs/r").exists()
+    (folder / "auth").chmod(0o600)
+    runner.train(folder, np=2, metrics__auth_file="auth").expect(0)
+
+
 runner.main([missing_data, a_metric_without_a_validation_split, a_link_to_itself, truncated_data, a_foreign_file_and_a_wrong_schema, impossible_labels,
              a_corrupt_sample, zero_samples,
              more_ranks_than_samples_train_with_a_warning, unwritable_run_folder, full_disk_while_saving,
@@ -386,4 +397,5 @@ runner.main([missing_data, a_metric_without_a_validation_split, a_link_to_itself
              weights_of_another_shape, a_loss_that_is_not_finite, a_name_that_the_program_reserves,
              pictures_that_are_not_regular_files, folders_of_pictures, folders_of_sequences, files_of_sets,
              a_conversion_continues_after_a_full_disk, sequences_damaged_after_conversion, orders_damaged_after_conversion,
-             pictures_with_a_class_that_does_not_exist, data_of_another_kind])
+             pictures_with_a_class_that_does_not_exist, data_of_another_kind,
+             a_password_that_others_can_read])
