@@ -1,7 +1,6 @@
 #include "monitoring/jsonl_sink.h"
 
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/clock.h"
