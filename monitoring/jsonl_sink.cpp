@@ -1,12 +1,12 @@
 #include "monitoring/jsonl_sink.h"
 
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/clock.h"
 #include "core/file_system.h"
 #include "core/log.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 #include "core/table.h"
 #include "monitoring/append_file.h"
@@ -76,11 +76,9 @@ class JsonLines : public Sink {
     j["loader_queue"] = s.loader_queue;
     put(j, "memory_used_bytes", s.memory_used);
     put(j, "memory_total_bytes", s.memory_total);
-    char ledger[24];
-    std::snprintf(ledger, sizeof ledger, "%016llx", static_cast<unsigned long long>(s.ledger));
     if (!std::isnan(s.padding_waste)) put(j, "padding_waste", s.padding_waste);
     if (s.bad_samples > 0) j["bad_samples"] = s.bad_samples;
-    j["ledger"] = ledger;  // as text, because many readers round a JSON number of 64 bits
+    j["ledger"] = hex(s.ledger);  // as text, because many readers round a JSON number of 64 bits
     write(j);
   }
 

@@ -7,6 +7,7 @@
 #include <new>
 #include <optional>
 
+#include "catalog/catalog.h"
 #include "convert/head_pose_set.h"
 #include "convert/pointer_file.h"
 #include "convert/stored_sample.h"

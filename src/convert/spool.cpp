@@ -82,9 +82,7 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
   try {
     fresh = ::lseek(journal_.get(), 0, SEEK_END) == 0;
     check(bytes_.open(folder_ / "samples", O_RDWR | O_CREAT), "open", folder_ / "samples");
-    char header[128];
-    std::snprintf(header, sizeof header, "dtrain conversion 3, settings %016" PRIx64 ", %" PRId64 " samples",
-                  fingerprint, samples);
+    const std::string header = str("dtrain conversion 3, settings ", hex(fingerprint), ", ", samples, " samples");
     if (!resume(header, version_of)) start_afresh(header);
   } catch (...) {
     if (fresh) discard();

@@ -9,6 +9,7 @@
 
 #include "core/file_system.h"
 #include "core/log.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 #include "device/device.h"
 #include "diagnose/verdict.h"
@@ -39,12 +40,6 @@ std::vector<RankPlace> gather_places(dist::Communicator& host, const RankPlace& 
     places.push_back(place_from_json(theirs));
   }
   return places;
-}
-
-std::string hex(uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
 }
 
 }  // namespace
