@@ -112,7 +112,7 @@ class Bar : public Sink {
     end_line();
     log::plain(eval_line(e, epochs_));
   }
-  void state(const std::string&) override { end_line(); }
+  void state(RunState) override { end_line(); }
 
  private:
   static int columns() {
