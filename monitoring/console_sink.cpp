@@ -65,9 +65,11 @@ std::string three_digits(double value) {
 
 std::string of(int64_t value, int64_t total) { return total > 0 ? str(value, "/", total) : str(value); }
 
-std::string value_of(const std::string& name, double value) {
-  const bool angle = name.rfind("mae", 0) == 0;  // in degrees, where more decimals would be noise
-  return name + " " + fixed(value, angle ? 2 : 4);
+std::string value_of(const std::string& name, double value, const std::map<std::string, std::string>& units) {
+  const auto unit = units.find(name);
+  // More decimals of an error in the unit of the targets, such as degrees, would be noise.
+  const bool error = unit != units.end() && (unit->second == "degrees" || unit->second == "absolute error");
+  return name + " " + fixed(value, error ? 2 : 4);
 }
 
 class Lines : public Sink {
@@ -112,7 +114,7 @@ class Bar : public Sink {
     end_line();
     log::plain(eval_line(e, epochs_));
   }
-  void state(const std::string&) override { end_line(); }
+  void state(RunState) override { end_line(); }
 
  private:
   static int columns() {
@@ -148,7 +150,7 @@ std::string step_line(const StepStats& s) {
 
 std::string eval_line(const EvalStats& e, int64_t epochs) {
   std::vector<std::string> parts = {e.split + " epoch " + of(e.epoch + 1, epochs)};
-  for (const auto& [name, value] : e.metrics) parts.push_back(value_of(name, value));
+  for (const auto& [name, value] : e.metrics) parts.push_back(value_of(name, value, e.units));
   parts.push_back(str(e.samples, " samples in ", fixed(e.seconds, 1), " s"));
   return join(parts, " | ");
 }

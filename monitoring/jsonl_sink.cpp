@@ -104,9 +104,9 @@ class JsonLines : public Sink {
     write(j);
   }
 
-  void state(const std::string& state) override {
+  void state(RunState state) override {
     Json j = begin("state");
-    j["state"] = state;
+    j["state"] = name_of(state);
     write(j);
   }
 

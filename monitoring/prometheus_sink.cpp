@@ -25,9 +25,6 @@ using prometheus::Counter;
 using prometheus::Gauge;
 using prometheus::Histogram;
 
-// "evaluating" and "saving" are states of their own so that a long one of them does not look like a stall.
-constexpr const char* kStates[] = {"starting", "training", "evaluating", "saving", "finished", "failed"};
-
 static_assert(Phase::kCheckpoint < Phase::kEval && static_cast<size_t>(Phase::kEval) + 1 == kPhases);
 
 // Seconds.
@@ -55,7 +52,7 @@ class Exporter : public PrometheusSink {
       auto gpu = std::make_unique<GpuMetrics>(*registry_, labels_, id.gpu_pci_bus_id, *reader);
       gpu_ = std::make_unique<GpuPoller>(std::move(reader), std::move(gpu), metrics.gpu_interval);
     }
-    state("starting");
+    state(RunState::kStarting);
     const int64_t port = metrics.port == 0 ? 0 : metrics.port + id.local_rank;
     const Page page{"/metrics", "text/plain; version=0.0.4; charset=utf-8",
                     [registry = registry_] { return prometheus::TextSerializer().Serialize(registry->Collect()); }};
@@ -117,10 +114,11 @@ class Exporter : public PrometheusSink {
     gauge("dtrain_last_checkpoint_duration_seconds", "How long the last checkpoint took to save").Set(seconds);
   }
 
-  void state(const std::string& state) override {
-    for (const char* name : kStates) {
-      gauge("dtrain_run_state", "1 for the state that this rank is in, 0 for the others", {{"state", name}})
-          .Set(name == state);
+  void state(RunState state) override {
+    for (const std::string_view name : names_of(state)) {
+      gauge("dtrain_run_state", "1 for the state that this rank is in, 0 for the others",
+            {{"state", std::string(name)}})
+          .Set(name == name_of(state));
     }
   }
 

@@ -7,9 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "monitoring/step_stats.h"
 
 namespace dtrain::monitoring {
+
+// Evaluating and saving are states of their own, so that a long one of them does not look like a stall.
+enum class RunState { kStarting, kTraining, kEvaluating, kSaving, kFinished, kFailed };
+constexpr auto names_of(RunState) {
+  return names("starting", "training", "evaluating", "saving", "finished", "failed");
+}
 
 // Thread-safety: all calls come from one thread.
 class Sink {
@@ -18,8 +25,7 @@ class Sink {
   virtual void record(const StepStats&) = 0;  // after each optimizer step
   virtual void record(const EvalStats&) = 0;  // after each evaluation
   virtual void checkpoint_saved(int64_t /*step*/, double /*seconds*/) {}
-  // What the run does now: "starting", "training", "evaluating", "saving", "finished" or "failed".
-  virtual void state(const std::string& /*state*/) {}
+  virtual void state(RunState) {}  // what the run does now
 };
 
 using Sinks = std::vector<std::unique_ptr<Sink>>;

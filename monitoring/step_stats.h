@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,7 @@ struct EvalStats {
   std::vector<Table> tables;                            // metrics of more than one number: per class, histograms
   int64_t samples = 0;
   double seconds = 0;
+  std::map<std::string, std::string> units = {};  // of the metrics that have one
 };
 
 }  // namespace dtrain::monitoring

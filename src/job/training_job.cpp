@@ -277,7 +277,7 @@ void TrainingJob::run() {
   } catch (const c10::OutOfMemoryError&) {  // of what lives as long as the run: buckets, moments
     throw train::out_of_memory(batches_, process_.device);
   } catch (...) {
-    for (const auto& sink : sinks_) sink->state("failed");
+    for (const auto& sink : sinks_) sink->state(monitoring::RunState::kFailed);
     throw;
   }
   watchdog_->close();
@@ -305,7 +305,7 @@ int TrainingJob::conclude() {
     log::plain(verdict.text);
     log::plain(last_line());
   });
-  for (const auto& sink : sinks_) sink->state("finished");
+  for (const auto& sink : sinks_) sink->state(monitoring::RunState::kFinished);
   if (!dry_run_ && config_.metrics.linger_seconds > 0 && outcome_.exit_code == 0) {
     std::this_thread::sleep_for(std::chrono::duration<double>(config_.metrics.linger_seconds));
   }

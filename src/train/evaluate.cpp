@@ -149,6 +149,9 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
     tasks::Summary summary = task.summarise(totals);
     stats.metrics = std::move(summary.metrics);
     stats.tables = std::move(summary.tables);
+    for (const tasks::MetricSpec& spec : task.metrics()) {
+      if (!spec.unit.empty()) stats.units[spec.name] = spec.unit;
+    }
   }
   if (options.worst > 0) result.worst = worst_over_ranks(errors, options.worst, host);
   stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -117,7 +117,7 @@ void Trainer::begin() {
   for (IntervalTrigger* trigger : {&triggers_.save, &triggers_.evaluate, &triggers_.log}) trigger->restart();
   window_.begin(step_, started_, tracker_.clock().totals());
   tracker_.set_step(step_);
-  set_state("training");
+  set_state(monitoring::RunState::kTraining);
   if (watched_.evaluation_owed) {
     phases_.enter(epoch_of(step_ - 1));
     evaluate_and_watch();

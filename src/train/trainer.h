@@ -74,7 +74,7 @@ class Trainer {
   void check_samples_are_left(int64_t bad_samples) const;                // DataError
   void check_losses();                                                   // NumericsError that names samples; collective
   void check_finite(const monitoring::StepStats&, int64_t skipped_now);  // NumericsError; collective
-  void set_state(const char* state);                                     // of all sinks
+  void set_state(monitoring::RunState);                                  // of all sinks
   void evaluate_and_watch();
   void test();
   // Uses the averaged weights (train.ema) and the mean of the ranks' statistics; leaves the model in eval mode.

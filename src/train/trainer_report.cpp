@@ -78,7 +78,7 @@ void Trainer::check_finite(const StepStats& stats, int64_t skipped_now) {
   }
 }
 
-void Trainer::set_state(const char* state) {
+void Trainer::set_state(monitoring::RunState state) {
   for (const auto& sink : context_.sinks) sink->state(state);
 }
 
@@ -86,13 +86,13 @@ void Trainer::evaluate_and_watch() {
   triggers_.evaluate.restart();
   watched_.evaluation_owed = false;
   if (context_.splits.val.empty()) return;
-  set_state("evaluating");
+  set_state(monitoring::RunState::kEvaluating);
   const monitoring::EvalStats stats = evaluate_split(context_.splits.val, "val");
   set_train_mode();
   result_.validation = stats.metrics;
   for (const auto& sink : context_.sinks) {
     sink->record(stats);
-    sink->state("training");
+    sink->state(monitoring::RunState::kTraining);
   }
   if (!stats.metrics.empty()) {
     watch(metric(stats, watched_.metric.name));  // reduced: the same on every rank

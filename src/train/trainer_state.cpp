@@ -89,7 +89,7 @@ checkpoint::Snapshot Trainer::snapshot() {
 
 void Trainer::save(const char* why) {
   if (saved_step_ == step_ || context_.config.run.name.empty()) return;
-  set_state("saving");
+  set_state(monitoring::RunState::kSaving);
   tracker_.wait_for_others();
   check_losses();  // a checkpoint of such a state would remove good ones
   tracker_.enter(monitoring::Phase::kCheckpoint);
@@ -106,7 +106,7 @@ void Trainer::save(const char* why) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   for (const auto& sink : context_.sinks) {
     sink->checkpoint_saved(step_, seconds);
-    sink->state("training");
+    sink->state(monitoring::RunState::kTraining);
   }
 }
 

@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
     files.push_back(make_tensorboard_sink(runs / "demo"));
     for (const auto& file : files) sinks.push_back(file.get());
   }
-  for (Sink* sink : sinks) sink->state("training");
+  for (Sink* sink : sinks) sink->state(RunState::kTraining);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (int64_t i = 1; i <= 20 || std::chrono::steady_clock::now() < end; ++i) {
     for (Sink* sink : sinks) {
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
     }
     if (seconds > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-  for (Sink* sink : sinks) sink->state("finished");
+  for (Sink* sink : sinks) sink->state(RunState::kFinished);
   targets.remove();
   return 0;
 }

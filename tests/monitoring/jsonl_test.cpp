@@ -34,7 +34,7 @@ TEST(JsonLines, EveryKindOfRecord) {
   const dtrain::testing::TempDir folder;
   {
     const auto sink = make_jsonl_sink(folder / "m.jsonl", 0);
-    sink->state("training");
+    sink->state(RunState::kTraining);
     StepStats s = sample_step();
     sink->record(s);
     s.logging = false;
@@ -42,7 +42,7 @@ TEST(JsonLines, EveryKindOfRecord) {
     sink->record(s);
     sink->record(sample_eval());
     sink->checkpoint_saved(121, 0.5);
-    sink->state("finished");
+    sink->state(RunState::kFinished);
   }
   const std::vector<json> all = records(folder / "m.jsonl");
   ASSERT_EQ(all.size(), 5u);
@@ -88,7 +88,9 @@ TEST(JsonLines, StaysJsonWhenNumbersAreNotFinite) {
     s.loss = std::numeric_limits<double>::quiet_NaN();
     s.grad_norm = -std::numeric_limits<double>::infinity();
     sink->record(s);
-    sink->state("not UTF-8: \xff");
+    EvalStats evaluation;
+    evaluation.split = "not UTF-8: \xff";
+    sink->record(evaluation);
   }
   const std::vector<json> all = records(folder / "m.jsonl");
   EXPECT_TRUE(all[0]["loss"].is_null());
@@ -107,7 +109,7 @@ TEST(JsonLines, AResumeRemovesLaterRecordsAndALineThatWasCutShort) {
                       << R"({"kind":"step","step":30})"
                          "\n"
                       << R"({"kind":"step","step":2)";  // killed here
-  make_jsonl_sink(file, 20)->state("starting");
+  make_jsonl_sink(file, 20)->state(RunState::kStarting);
   const std::vector<json> all = records(file);
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(read_text(file).rfind(R"({"kind":"step","step":10,"loss":1})"

@@ -63,7 +63,7 @@ class TakenPort {
 TEST(PrometheusSink, ServesTheNumbersOfAStep) {
   const auto sink = make_prometheus_sink(any_port(), rank(0));
   ASSERT_EQ(sink->address().rfind("127.0.0.1:", 0), 0u) << "by default only this machine can connect";
-  sink->state("training");
+  sink->state(RunState::kTraining);
   StepStats s = sample_step();
   s.logging = false;
   for (s.step = 1; s.step < 10; ++s.step) sink->record(s);

@@ -37,6 +37,7 @@ inline EvalStats sample_eval() {
   e.metrics = {{"loss", 0.0123}, {"mae", 6.21}, {"mae_yaw", 7.1}};
   e.samples = 1000;
   e.seconds = 3.2;
+  e.units = {{"mae", "degrees"}, {"mae_yaw", "degrees"}};
   return e;
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "data/loader/loader.h"
 #include "data/loader/sample_check.h"
 #include "layers/dropout.h"
 #include "models/freeze.h"
