@@ -137,7 +137,8 @@ monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, c
 
 void Trainer::watch(double value) {
   const tasks::MetricSpec& metric = watched_.metric;
-  if (!phases_.current().moves(metric.name)) return;  // it changes by chance here: no best, no early stop, no smaller rate
+  // Where training does not move the metric, it changes by chance: no best, no early stop, no smaller rate.
+  if (!phases_.current().moves(metric.name)) return;
   watched_.plateau.update(value, metric.higher_is_better, context_.config.schedule);
   const bool best = watched_.watch.update(value, step_, metric.higher_is_better, context_.config.train.min_delta);
   if (best && context_.config.checkpoint.keep_best) {

@@ -8,21 +8,23 @@
 namespace dtrain::device {
 namespace {
 
-TEST(Device, IsTheCpuWhereTheConfigurationSaysSo) { EXPECT_EQ(choose({.type = "cpu"}, 3), at::Device(at::kCPU)); }
+TEST(Device, IsTheCpuWhereTheConfigurationSaysSo) {
+  EXPECT_EQ(choose({.type = config::DeviceType::kCpu}, 3), at::Device(at::kCPU));
+}
 
 TEST(Device, IsTheGpuOfTheRanksNumberOrTheCpuWithoutOne) {
   if (gpu_count() == 0) {
-    EXPECT_EQ(choose({.type = "auto"}, 0), at::Device(at::kCPU));
+    EXPECT_EQ(choose({.type = config::DeviceType::kAuto}, 0), at::Device(at::kCPU));
     try {
-      choose({.type = "cuda"}, 0);
+      choose({.type = config::DeviceType::kCuda}, 0);
       ADD_FAILURE() << "a GPU that is not there was chosen";
     } catch (const DeviceError& error) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr("--device.type cpu"));
     }
     return;
   }
-  EXPECT_EQ(choose({.type = "auto"}, 0), at::Device(at::kCUDA, 0));
-  EXPECT_EQ(choose({.type = "cuda"}, gpu_count()), at::Device(at::kCUDA, 0)) << "ranks share GPUs";
+  EXPECT_EQ(choose({.type = config::DeviceType::kAuto}, 0), at::Device(at::kCUDA, 0));
+  EXPECT_EQ(choose({.type = config::DeviceType::kCuda}, gpu_count()), at::Device(at::kCUDA, 0)) << "ranks share GPUs";
 }
 
 TEST(Device, TheCpuHasTheMachinesMemoryAndNoIdentity) {

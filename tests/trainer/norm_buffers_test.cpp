@@ -29,7 +29,7 @@ TEST(AveragedBuffers, AreTheWeightedMeanForAWhileOnly) {
   });
 }
 
-// What a network of one's own may have beside statistics.
+// A user's module may have other buffers than statistics.
 class Masks : public torch::nn::Module {
  public:
   at::Tensor seen = register_buffer("seen", at::zeros({2}, at::kBool));
