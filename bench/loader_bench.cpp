@@ -1,6 +1,7 @@
-// Samples per second of the loader on the CPU, against a plain read loop. Variants are measured in turn, round by
-// round, so that a change of the machine's load meets all of them; the table gives the median of the rounds. Usage:
-// loader_bench [OUT.json] [ROUNDS]. The set is generated, written as a dtrain file and lies in the page cache.
+// Measures the samples per second of the loader on the CPU, compared with a plain read loop. Each round measures every
+// variant once, so that a change in the machine's load affects all of them; the table shows the median of the rounds.
+// The data set is generated, written as a dtrain file, and read from the page cache.
+// Usage: loader_bench [OUT.json] [ROUNDS]
 
 #include <algorithm>
 #include <chrono>
@@ -60,7 +61,7 @@ double seconds(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// One thread, random order, bytes only: what the file gives.
+// Reads bytes only, in random order, with one thread.
 double read_loop(const Store& store, int64_t count) {
   const int64_t n = store.schema().samples;
   std::vector<std::byte> image(static_cast<size_t>(store.schema().input.row_bytes()));
@@ -80,7 +81,7 @@ double loader(const Store& store, const std::vector<int64_t>& ids, int64_t count
   options.batch_size = options.global_batch = kBatch;
   options.threads = threads;
   Loader loader(store, ids, spec_of(store.schema().input.shape[0], augment), options, {0, 1});
-  loader.next();  // threads are up
+  loader.next();  // the threads are running
   const int64_t batches = count / kBatch;
   int64_t seen = 0;
   const double time = seconds([&] {

@@ -12,7 +12,7 @@
 #include "core/hash.h"
 #include "core/printable.h"
 #include "core/strings.h"
-#include "data/hdf5/inspect.h"
+#include "data/hdf5/file_store.h"
 #include "tasks/module/contract.h"
 
 namespace dtrain::cli {

@@ -23,7 +23,7 @@ namespace {
 [[noreturn]] void fail(const std::string& operation, const std::filesystem::path& path, int code) {
   const bool full = code == ENOSPC || code == EDQUOT || code == EFBIG;
   throw OutputError(str("cannot ", operation, " ", path.string(), ": ", std::strerror(code),
-                        full ? ". What is done so far is kept: free some space and give the same command again" : ""));
+                        full ? ". The finished samples are kept: free some space and run the same command again" : ""));
 }
 
 int open_or_fail(const std::filesystem::path& path) {
@@ -53,7 +53,8 @@ bool read_all(int fd, std::span<std::byte> bytes, int64_t offset) {
   return true;
 }
 
-// False: not there, or not what was written. Sizes of a kept sample come from a journal line whose checksum is right.
+// Reads a kept sample; false if its bytes are missing or changed. Its sizes can be trusted, because the checksum of its
+// journal line was right.
 bool read_kept(int fd, const Outcome& kept, std::vector<std::byte>& bytes) {
   bytes.resize(static_cast<size_t>(kept.input_bytes + kept.target_bytes));
   if (!read_all(fd, bytes, kept.offset)) return false;
@@ -63,7 +64,7 @@ bool read_kept(int fd, const Outcome& kept, std::vector<std::byte>& bytes) {
 
 uint64_t checksum(std::string_view text) { return xxh64(std::as_bytes(std::span(text))); }
 
-// One journal line: its own checksum, so that a torn or damaged one is known, then what became of the sample.
+// One journal line: its own checksum, which detects incomplete and damaged lines, and then the outcome of the sample.
 std::string to_line(int64_t sample, const Outcome& outcome) {
   char text[160];
   std::snprintf(text, sizeof text, "%" PRId64 " %c %016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " ",
@@ -108,7 +109,7 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
     char header[128];
     std::snprintf(header, sizeof header, "dtrain conversion 3, settings %016" PRIx64 ", %" PRId64 " samples",
                   fingerprint, samples);
-    if (!resume(header, version_of)) start_afresh(header);
+    if (!resume(header, version_of)) start_again(header);
   } catch (...) {
     if (fresh) discard();
     ::close(journal_);
@@ -120,11 +121,11 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
 Spool::~Spool() {
   if (bytes_ >= 0) ::close(bytes_);
   if (journal_ < 0) return;
-  const bool of_use = std::any_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& outcome) {
+  const bool useful = std::any_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& outcome) {
     return outcome.kind == Outcome::Kind::kKept || outcome.kind == Outcome::Kind::kBeyondRange;
   });
-  if (!of_use) discard();
-  ::close(journal_);  // and with it the lock
+  if (!useful) discard();
+  ::close(journal_);  // this also releases the lock
 }
 
 void Spool::discard() noexcept {
@@ -132,7 +133,7 @@ void Spool::discard() noexcept {
   std::filesystem::remove_all(folder_, ignored);
 }
 
-void Spool::start_afresh(const std::string& header) {
+void Spool::start_again(const std::string& header) {
   if (::ftruncate(journal_, 0) != 0 || ::ftruncate(bytes_, 0) != 0) fail("empty", folder_, errno);
   const std::string line = header + "\n";
   write_all(journal_, std::as_bytes(std::span(line)), 0, folder_ / "journal");
@@ -144,10 +145,10 @@ bool Spool::resume(const std::string& header, const std::function<int64_t(int64_
   if (text.empty()) return false;
   if (!read_all(journal_, std::as_writable_bytes(std::span(text)), 0)) fail("read", folder_ / "journal", EIO);
   if (!text.starts_with(header + "\n")) {
-    log::info(str(folder_.string(), " is of another folder or other settings: starting again"));
+    log::info(str(folder_.string(), " is from another folder or other settings: starting again"));
     return false;
   }
-  size_t good = header.size() + 1;  // up to here the journal is whole
+  size_t good = header.size() + 1;  // the journal is valid up to here
   while (true) {
     const size_t end = text.find('\n', good);
     int64_t sample = -1;
@@ -160,7 +161,7 @@ bool Spool::resume(const std::string& header, const std::function<int64_t(int64_
   if (::ftruncate(journal_, static_cast<off_t>(good)) != 0) fail("shorten", folder_ / "journal", errno);
   if (::lseek(journal_, 0, SEEK_END) < 0) fail("seek in", folder_ / "journal", errno);
 
-  // After a crash of the machine, lines may be there whose bytes are not; a damaged file may have been mended since.
+  // After a system crash, the journal may list samples whose bytes are missing. A damaged file may have been fixed.
   std::vector<std::byte> bytes;
   for (size_t sample = 0; sample < outcomes_.size(); ++sample) {
     Outcome& outcome = outcomes_[sample];

@@ -16,7 +16,7 @@ namespace {
 
 class OpenFile {
  public:
-  // O_NONBLOCK: to open a pipe would otherwise wait for its writer for ever.
+  // O_NONBLOCK, because opening a pipe would otherwise wait for a writer forever.
   explicit OpenFile(const std::filesystem::path& file) : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ < 0) throw DataError(str("cannot be opened: ", std::strerror(errno)));
   }
@@ -38,7 +38,7 @@ class OpenFile {
       const ssize_t got = ::read(fd_, bytes.data() + done, count - done);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) throw DataError(str("cannot be read: ", std::strerror(errno)));
-      if (got == 0) throw DataError("became shorter while it was read");
+      if (got == 0) throw DataError("became shorter while it was being read");
       done += static_cast<uint64_t>(got);
     }
     return bytes;

@@ -1,7 +1,7 @@
 #pragma once
 
-// A small dtrain file of samples that differ in their number of rows: rows of 3 values, and either an order (one target
-// per row) or a class. All are functions of the sample's id.
+// A small dtrain file whose samples have different numbers of rows. A row has 3 values; the target is an order (one
+// number per row) or a class. All values are functions of the sample's id.
 
 #include <filesystem>
 #include <memory>

@@ -1,5 +1,4 @@
-// Writes a small data set of the tests to the path given: what h5py_opens_it.py reads. Usage: write_data_set OUT
-// [orders|classes]; without the second, images.
+// Writes a small data set for h5py_opens_it.py. Usage: write_data_set OUT [orders|classes]. The default is images.
 
 #include <string>
 
