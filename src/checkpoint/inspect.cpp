@@ -1,4 +1,3 @@
-#include "checkpoint/inspect.h"
 
 #include <set>
 #include <string_view>

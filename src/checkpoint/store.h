@@ -66,4 +66,8 @@ class Store {
   bool tidied_ = false;
 };
 
+// `path` is the folder of a checkpoint or one .safetensors file. With `verify`, every file of a folder is compared with
+// its SHA-256 in the manifest. Throws CheckpointError.
+std::string inspect_checkpoint(const std::filesystem::path& path, bool verify);
+
 }  // namespace dtrain::checkpoint

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "checkpoint/inspect.h"
+#include "checkpoint/store.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/run_folder.h"
@@ -12,7 +12,7 @@
 #include "core/hash.h"
 #include "core/printable.h"
 #include "core/strings.h"
-#include "data/hdf5/inspect.h"
+#include "data/hdf5/file_store.h"
 #include "tasks/module/contract.h"
 
 namespace dtrain::cli {

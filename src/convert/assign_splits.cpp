@@ -26,8 +26,8 @@ std::string trimmed(const std::string& line) {
   return begin == std::string::npos ? "" : line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
 }
 
-// Samples by whole name and by name without extension.
-constexpr size_t kAmbiguous = std::numeric_limits<size_t>::max();  // two samples differ in their extension only
+// Index of each sample, by its name with and without extension.
+constexpr size_t kAmbiguous = std::numeric_limits<size_t>::max();  // two samples differ only in their extension
 using Positions = std::map<std::string, size_t>;
 
 Positions positions(const std::vector<RawSample>& samples) {
@@ -40,7 +40,7 @@ Positions positions(const std::vector<RawSample>& samples) {
   return result;
 }
 
-// Whole names, since a name may hold a dot: it is looked up as it stands, then without an extension.
+// Looks up each name as it is, because a name may contain a dot, and then without its extension.
 void read_list(const std::filesystem::path& file, const std::string& split, const Positions& position,
                std::vector<std::string>& result) {
   std::ifstream in(file);
@@ -54,17 +54,17 @@ void read_list(const std::filesystem::path& file, const std::string& split, cons
     if (found == position.end()) found = position.find(without_extension(name));
     if (found == position.end()) throw DataError(str(file.string(), ":", number, ": no sample is called ", name));
     if (found->second == kAmbiguous) {
-      throw DataError(str(file.string(), ":", number, ": two samples are called ", name, "; give the extension, too"));
+      throw DataError(str(file.string(), ":", number, ": two samples are called ", name, "; add the extension"));
     }
     std::string& assigned = result[found->second];
     if (!assigned.empty() && assigned != split) {
-      throw DataError(str(file.string(), ":", number, ": ", name, " is in the ", assigned, " list, too"));
+      throw DataError(str(file.string(), ":", number, ": ", name, " is also in the ", assigned, " list"));
     }
     assigned = split;
   }
 }
 
-// Test groups, then validation groups out of the rest, so that the test split does not depend on the validation share.
+// Chooses test groups first and validation groups from the rest, so that the test split does not depend on val_share.
 void choose_splits(const std::vector<std::string>& groups, double test_share, double val_share, uint64_t seed,
                    std::map<std::string, std::string>& split_of_group) {
   for (const std::string& group : choose_groups(groups, test_share, seed)) split_of_group[group] = "test";
@@ -99,10 +99,10 @@ std::vector<std::string> assign_splits(const RawSet& set, const SplitOptions& op
   const std::vector<RawSample>& samples = set.samples();
   const bool own = std::any_of(samples.begin(), samples.end(), [](const RawSample& s) { return !s.split.empty(); });
   if (options.shares_given && (options.by_list() || own || set.all_test() || !set.test_groups().empty())) {
-    throw UsageError(str("--test-share and --val-share are for splits that are drawn, and here ",
+    throw UsageError(str("--test-share and --val-share apply only to randomly chosen splits, but here ",
                          options.by_list() ? "lists are given"
-                         : own             ? "the data have their own"
-                                           : "the protocol says them",
+                         : own             ? "the data set has its own splits"
+                                           : "the protocol defines the splits",
                          ": leave them out"));
   }
   if (options.by_list()) {

@@ -13,7 +13,7 @@
 namespace dtrain::convert {
 namespace {
 
-// All numbers of a text file. The published files differ in blank lines and trailing spaces, never in order.
+// Reads all numbers of a text file. The published files differ in blank lines and trailing spaces, but not in order.
 std::vector<double> numbers(const std::filesystem::path& file, size_t least) {
   std::ifstream in;
   if (std::filesystem::is_regular_file(file)) in.open(file);
@@ -24,12 +24,13 @@ std::vector<double> numbers(const std::filesystem::path& file, size_t least) {
   std::string word;
   while (in >> word) {
     const std::optional<double> value = parse_number<double>(word.starts_with('+') ? word.substr(1) : word);
-    if (!value) throw DataError(str(file.filename().string(), " holds '", word, "' where a number should be"));
-    if (!std::isfinite(*value)) throw DataError(str(file.filename().string(), " holds ", word));
+    if (!value) throw DataError(str(file.filename().string(), " contains '", word, "' where a number should be"));
+    if (!std::isfinite(*value)) throw DataError(str(file.filename().string(), " contains ", word));
     values.push_back(*value);
   }
   if (values.size() < least) {
-    throw DataError(str(file.filename().string(), " holds ", values.size(), " numbers, at least ", least, " expected"));
+    throw DataError(
+        str(file.filename().string(), " contains ", values.size(), " numbers, at least ", least, " expected"));
   }
   return values;
 }
@@ -80,7 +81,7 @@ BiwiCalibration read_biwi_calibration(const std::filesystem::path& file) {
 
 BiwiPose read_biwi_pose(const std::filesystem::path& file) {
   const std::vector<double> values = numbers(file, 12);
-  const BiwiPose pose{.rotation = matrix_at(values, 0), .centre = vector_at(values, 9)};
+  const BiwiPose pose{.rotation = matrix_at(values, 0), .center = vector_at(values, 9)};
   check_rotation(pose.rotation, file);
   return pose;
 }
@@ -98,18 +99,17 @@ std::string to_text(const BiwiCalibration& c) {
 std::string to_text(const BiwiPose& pose) {
   std::ostringstream out;
   out.precision(9);
-  out << pose.rotation << "\n\n" << pose.centre << '\n';
+  out << pose.rotation << "\n\n" << pose.center << '\n';
   return out.str();
 }
 
 formats::Box head_box(const BiwiPose& pose, const BiwiCalibration& c) {
-  Vector3 centre = c.rotation * pose.centre;
-  for (int i = 0; i < 3; ++i) centre[i] += c.translation[i];
-  if (centre[2] < 100)
-    throw DataError(str("the head's centre lies ", fixed(centre[2], 1), " mm in front of the camera"));
-  const Vector3 projected = c.camera * centre;
+  Vector3 center = c.rotation * pose.center;
+  for (int i = 0; i < 3; ++i) center[i] += c.translation[i];
+  if (center[2] < 100) throw DataError(str("the head's center is ", fixed(center[2], 1), " mm in front of the camera"));
+  const Vector3 projected = c.camera * center;
   const double x = projected[0] / projected[2], y = projected[1] / projected[2];
-  const double half = c.camera[0][0] / centre[2] * kHeadBoxMm / 2;
+  const double half = c.camera[0][0] / center[2] * kHeadBoxMm / 2;
   return {.left = x - half, .top = y - half, .right = x + half, .bottom = y + half};
 }
 

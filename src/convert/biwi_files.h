@@ -1,8 +1,8 @@
 #pragma once
 
 // The two text files of the BIWI Kinect head-pose database. `rgb.cal`: camera matrix (3 rows), distortion (1 row,
-// zeros), rotation (3 rows) and translation (1 row, mm) from the depth camera to the colour camera, picture size.
-// `frame_NNNNN_pose.txt`: rotation of the head (3 rows), centre of the head in mm in the depth camera's frame (1 row).
+// zeros), rotation (3 rows) and translation (1 row, mm) from the depth camera to the color camera, image size.
+// `frame_NNNNN_pose.txt`: rotation of the head (3 rows), center of the head in the depth camera's frame (1 row, mm).
 // Errors: DataError with the reason.
 
 #include <filesystem>
@@ -22,7 +22,7 @@ struct BiwiCalibration {
 
 struct BiwiPose {
   Matrix3 rotation{};
-  Vector3 centre{};  // mm
+  Vector3 center{};  // mm
 };
 
 BiwiCalibration read_biwi_calibration(const std::filesystem::path& file);
@@ -30,8 +30,8 @@ BiwiPose read_biwi_pose(const std::filesystem::path& file);
 std::string to_text(const BiwiCalibration&);
 std::string to_text(const BiwiPose&);
 
-// The square around the projected centre of the head whose side is kHeadBoxMm at the head's distance: the whole head
-// with a margin, whatever the pose (heads measure about 230 mm from chin to crown).
+// The square around the projected center of the head, with side kHeadBoxMm at the head's distance. It contains the
+// whole head with a margin in any pose: heads measure about 230 mm from chin to crown.
 inline constexpr double kHeadBoxMm = 280;
 formats::Box head_box(const BiwiPose&, const BiwiCalibration&);
 

@@ -13,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Who is in which sequence, from the data set's documentation (as in its Hugging Face loader): 20 people, four twice.
+// The person in each sequence, from the data set's documentation (as in its Hugging Face loader). Four of the 20 people
+// were recorded twice.
 const std::map<std::string, std::string> kPersons{
     {"01", "F01"}, {"02", "F02"}, {"03", "F03"}, {"04", "F04"}, {"05", "F05"}, {"06", "F06"},
     {"07", "M01"}, {"08", "M02"}, {"09", "M03"}, {"10", "M04"}, {"11", "M05"}, {"12", "M06"},
@@ -42,7 +43,7 @@ class Biwi : public HeadPoseSet {
     std::sort(samples_.begin(), samples_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     for (const std::string& sequence : test) {
       if (!sequences_.contains(sequence)) {
-        throw DataError(str("test sequence ", sequence, " is not in ", folder_.string(), ", which holds ",
+        throw DataError(str("test sequence ", sequence, " is not in ", folder_.string(), ", which contains ",
                             join(std::vector<std::string>(sequences_.begin(), sequences_.end()), ", ")));
       }
     }
@@ -53,7 +54,7 @@ class Biwi : public HeadPoseSet {
 
   std::vector<std::string> test_groups() const override { return test_groups_; }
 
-  // From what is stored: a sequence may be named and be damaged, or be tested because its person is.
+  // Uses the stored samples, because a listed sequence may be damaged, and others are added for their person.
   std::string protocol(const std::vector<std::string>& tested) const override {
     std::set<std::string> sequences;
     for (const std::string& name : tested) sequences.insert(name.substr(0, name.find('/')));
@@ -63,7 +64,7 @@ class Biwi : public HeadPoseSet {
   }
 
  protected:
-  LabelledImage read_picture(const RawSample& sample, int size) const override {
+  LabeledImage read_picture(const RawSample& sample, int size) const override {
     const fs::path picture = folder_ / sample.name;
     const std::string file = picture.filename().string();
     const fs::path pose_file = picture.parent_path() / (file.substr(0, file.rfind(kPicture)) + kPose);
@@ -75,7 +76,7 @@ class Biwi : public HeadPoseSet {
   }
 
  private:
-  // Names of the pictures, also of those of which only the pose file is there.
+  // Names of the pictures, including those of which only the pose file exists.
   static std::set<std::string> frames(const fs::path& folder) {
     std::set<std::string> names;
     for (const fs::path& path : formats::folder_entries(folder)) {

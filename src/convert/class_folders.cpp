@@ -25,7 +25,8 @@ bool ignored(const fs::path& path) {
 }
 
 std::string expected(const std::string& what) {
-  return str("Expected: one sub-folder of ", what, " for each class, or train, val and test (any of them) with these");
+  return str("Expected: one subfolder of ", what,
+             " for each class, or such subfolders in train, val and test (any of them)");
 }
 
 struct Content {
@@ -36,7 +37,7 @@ Content content(const fs::path& folder, const SampleFiles& kind) {
   Content result;
   for (const fs::path& path : formats::folder_entries(folder)) {
     if (ignored(path)) continue;
-    std::error_code no_folder;  // such as a link to itself
+    std::error_code no_folder;  // for example, a link to itself
     const bool is_folder = fs::is_directory(path, no_folder);
     auto& names = is_folder                                       ? result.folders
                   : formats::has_extension(path, kind.extensions) ? result.samples
@@ -46,14 +47,13 @@ Content content(const fs::path& folder, const SampleFiles& kind) {
   return result;
 }
 
-void tell_passed_over(const fs::path& folder, const Content& content) {
+void log_ignored(const fs::path& folder, const Content& content) {
   if (content.others.empty()) return;
-  log::info(printable(str("passed over beside the folders of ", folder.string(), ": ", content.others.front(),
+  log::info(printable(str("ignored next to the folders of ", folder.string(), ": ", content.others.front(),
                           content.others.size() == 1 ? "" : str(" and ", content.others.size() - 1, " more"))));
 }
 
-void add_samples(const fs::path& top, const fs::path& folder, const RawSample& proto,
-                         std::vector<RawSample>& samples) {
+void add_samples(const fs::path& top, const fs::path& folder, const RawSample& proto, std::vector<RawSample>& samples) {
   fs::path present = folder;
   std::error_code code;
   fs::recursive_directory_iterator entry(folder, fs::directory_options::follow_directory_symlink, code);
@@ -64,9 +64,9 @@ void add_samples(const fs::path& top, const fs::path& folder, const RawSample& p
       continue;
     }
     if (formats::leads_back(present)) {
-      throw DataError(str(present.string(), " is a link to a folder that it lies in: remove it"));
+      throw DataError(str(present.string(), " is a link to one of its own parent folders: remove it"));
     }
-    std::error_code no_folder;  // a link that leads nowhere is a sample, and a damaged one
+    std::error_code no_folder;  // a broken link is a sample, and a damaged one
     if (entry->is_directory(no_folder)) continue;
     RawSample sample = proto;
     sample.name = sample.group = present.lexically_relative(top).generic_string();
@@ -75,7 +75,7 @@ void add_samples(const fs::path& top, const fs::path& folder, const RawSample& p
   if (code) throw DataError(str("cannot read ", present.string(), ": ", code.message()));
 }
 
-// The split folders to look into; {""} where the classes lie in `folder` itself.
+// The split folders to search; {""} if the classes are in `folder` itself.
 std::vector<std::string> split_folders(const fs::path& folder, const SampleFiles& kind) {
   const Content top = content(folder, kind);
   std::vector<std::string> splits, others;
@@ -83,21 +83,22 @@ std::vector<std::string> split_folders(const fs::path& folder, const SampleFiles
     const bool split = std::find(kSplits.begin(), kSplits.end(), name) != kSplits.end();
     (split ? splits : others).push_back(name);
   }
-  if (top.folders.empty()) throw DataError(str("no sub-folders in ", folder.string(), ". ", expected(kind.what)));
+  if (top.folders.empty()) throw DataError(str("no subfolders in ", folder.string(), ". ", expected(kind.what)));
   if (!top.samples.empty()) {
-    throw DataError(str((folder / top.samples[0]).string(), " lies beside the sub-folders and so belongs to no class (",
+    throw DataError(str((folder / top.samples[0]).string(), " is next to the class folders, so it has no class (",
                         top.samples.size(), " such files). Move them into a class folder or away"));
   }
-  tell_passed_over(folder, top);
+  log_ignored(folder, top);
   if (splits.empty()) return {""};
-  // A class may be called "train"; but then it holds files, not folders of classes.
+  // A class may be named "train", but then its folder contains files, not class folders.
   const bool of_splits = std::any_of(splits.begin(), splits.end(), [&](const std::string& name) {
     return !content(folder / name, kind).folders.empty();
   });
   if (others.empty()) return splits;
   if (!of_splits) return {""};
-  throw DataError(str(folder.string(), " holds ", join(others, ", "), " beside ", join(splits, ", "),
-                      ": classes or splits? ", expected(kind.what), ". (A validation folder is called val)"));
+  throw DataError(str(folder.string(), " contains ", join(others, ", "), " next to ", join(splits, ", "),
+                      ". Are these classes or splits? ", expected(kind.what),
+                      ". (The validation folder must be named val)"));
 }
 
 }  // namespace
@@ -114,11 +115,11 @@ ClassFolders list_class_folders(const fs::path& folder, const SampleFiles& kind)
     const fs::path above = folder / split;
     const Content inside = content(above, kind);
     if (!inside.samples.empty()) {
-      throw DataError(str((above / inside.samples[0]).string(), " lies in no class folder. ", expected(what)));
+      throw DataError(str((above / inside.samples[0]).string(), " is not in a class folder. ", expected(what)));
     }
-    if (!split.empty()) tell_passed_over(above, inside);
+    if (!split.empty()) log_ignored(above, inside);
     for (const std::string& name : inside.folders) {
-      // A data file lists its classes by lines, and the header of a checkpoint is UTF-8.
+      // A data file stores one class name per line, and the header of a checkpoint is UTF-8.
       if (name.find('\n') != std::string::npos || !is_utf8(name)) {
         throw DataError(str("the class folder ", (above / name).string(),
                             " has a line break, or bytes that are not UTF-8, in its name: rename it"));
@@ -131,7 +132,7 @@ ClassFolders list_class_folders(const fs::path& folder, const SampleFiles& kind)
   if (classes.size() < 2) {
     throw DataError(classes.empty() ? str("no class folders in ", folder.string(), ". ", expected(what))
                                     : str("only one class, ", *classes.begin(), ", in ", folder.string(),
-                                          ": there is nothing to tell apart. ", expected(what)));
+                                          ": classification needs at least two. ", expected(what)));
   }
   result.classes.assign(classes.begin(), classes.end());
   for (const auto& [split, name] : found) {
@@ -142,8 +143,7 @@ ClassFolders list_class_folders(const fs::path& folder, const SampleFiles& kind)
     const fs::path class_folder = folder / split / name;
     const auto label = std::lower_bound(result.classes.begin(), result.classes.end(), name) - result.classes.begin();
     const size_t before = result.samples.size();
-    add_samples(folder, class_folder, {.name = "", .group = "", .label = label, .split = split},
-                        result.samples);
+    add_samples(folder, class_folder, {.name = "", .group = "", .label = label, .split = split}, result.samples);
     if (result.samples.size() == before) {
       throw DataError(str("the class folder ", class_folder.string(), " is empty. Add ", what, ", or remove it"));
     }

@@ -25,7 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int kLargestSize = 4096;
-constexpr uint64_t kContentVersion = 3;  // of decoding, crop and scaling: a spool of another one is not gone on with
+constexpr uint64_t kContentVersion =
+    3;  // version of decoding, crop and scaling; a spool of another version is not resumed
 
 std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options, int size,
                                      const ReportProgress& report) {
@@ -35,7 +36,7 @@ std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptio
   } else if (!fs::is_directory(options.source)) {
     throw DataError(str(
         fs::exists(options.source) ? "not a folder: " : "no such folder: ", options.source.string(),
-        task.classes ? " (the folder with one sub-folder for each class)" : " (the folder of the published data set)"));
+        task.classes ? " (the folder with one subfolder for each class)" : " (the folder of the published data set)"));
   }
   if (name == "pointer") return open_pointer_sets(options.source);
   if (name == "images") return open_images(options.source, size);
@@ -53,7 +54,8 @@ void check(const std::string& name, const ConvertOptions& options) {
     throw UsageError(str("unknown data set ", name, ".", near.empty() ? "" : " Did you mean " + near + "?",
                          " Known: ", join(known, ", ")));
   }
-  if (!options.test_sequences.empty() && name != "biwi") throw UsageError("--test-sequences is of biwi, not " + name);
+  if (!options.test_sequences.empty() && name != "biwi")
+    throw UsageError("--test-sequences applies only to biwi, not to " + name);
   if (options.size < 0 || options.size > kLargestSize) {
     throw UsageError(str("--size ", options.size, " is not between 1 and ", kLargestSize));
   }
@@ -79,7 +81,7 @@ uint64_t fingerprint(const std::string& name, const ConvertOptions& options, con
   return xxh64(std::as_bytes(std::span(all)));
 }
 
-// Spool and result lie side by side for a moment: said now rather than after an hour.
+// Spool and result exist at the same time. Checking the space now avoids a failure after hours.
 ConvertPlan plan(const fs::path& out, const fs::path& partial, const RawSet& set) {
   const fs::path folder = out.has_parent_path() ? out.parent_path() : ".";
   real_file_system().create_folders(folder);
@@ -96,11 +98,11 @@ ConvertPlan plan(const fs::path& out, const fs::path& partial, const RawSet& set
 void refuse_if_it_does_not_fit(const ConvertPlan& plan, const fs::path& out) {
   if (plan.free_bytes == 0 || plan.free_bytes >= plan.working_bytes) return;
   throw OutputError(str("not enough space for ", out.string(), ": ", human_bytes(plan.working_bytes),
-                        " needed while it is made, ", human_bytes(plan.free_bytes),
-                        " free. Free some, choose another disk with --out, or a smaller --size"));
+                        " needed during conversion, ", human_bytes(plan.free_bytes),
+                        " free. Free some space, choose another disk with --out, or a smaller --size"));
 }
 
-void remove_leftovers(const fs::path& out) {  // temporary files: OUT.tmp and a process id
+void remove_leftovers(const fs::path& out) {  // temporary files: OUT.tmp followed by a process id
   const std::string prefix = out.filename().string() + ".tmp";
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(out.has_parent_path() ? out.parent_path() : ".", ignored)) {
@@ -111,8 +113,8 @@ void remove_leftovers(const fs::path& out) {  // temporary files: OUT.tmp and a 
   }
 }
 
-// When a sample's file last changed in any way, in nanoseconds; 0 where its name is of a part of a file, of which
-// content_key() tells.
+// When a sample's file was last changed, in nanoseconds. 0 if the sample is only a part of a file, whose changes
+// content_key() detects.
 int64_t version_of(const fs::path& source, const RawSample& sample) {
   struct stat status {};
   if (::stat((source / sample.name).c_str(), &status) != 0) return 0;
@@ -136,7 +138,7 @@ void read_one(const RawSet& set, int64_t sample, int64_t version, Spool& spool) 
     spool.keep(sample, record.input, record.target, version);
 }
 
-// All samples that are in a split and not yet in the spool.
+// Reads all samples that are in a split and not yet in the spool.
 void read_all(const RawSet& set, const std::vector<std::string>& splits, const ConvertOptions& options, Spool& spool,
               const ReportProgress& report) {
   std::vector<int64_t> open;
@@ -157,7 +159,7 @@ void read_all(const RawSet& set, const std::vector<std::string>& splits, const C
                report, {.stage = "reading", .done = resumed, .resumed = resumed});
 }
 
-// Samples of the other splits that are, byte for byte, also in the training split.
+// Counts the samples of other splits that are identical to a training sample.
 int64_t count_repeated(const std::vector<std::string>& splits, const Spool& spool) {
   std::set<std::pair<uint64_t, int64_t>> trained;
   int64_t repeated = 0;
@@ -212,7 +214,7 @@ void write_quarantine(const fs::path& out, ConvertSummary& summary) {
   const fs::path file = out.string() + ".quarantine.json";
   if (summary.quarantined.empty()) {
     std::error_code ignored;
-    fs::remove(file, ignored);  // of an earlier conversion
+    fs::remove(file, ignored);  // the list of an earlier conversion
     return;
   }
   nlohmann::ordered_json samples = nlohmann::ordered_json::array();
@@ -227,7 +229,8 @@ void write_quarantine(const fs::path& out, ConvertSummary& summary) {
 std::string first_damage(const ConvertSummary& summary) {
   if (summary.quarantined.empty()) return "";
   const Quarantined& first = summary.quarantined[0];
-  return str(" The first: ", first.name, ": ", first.reason, ". All in ", summary.quarantine_file.string());
+  return str(" The first one: ", first.name, ": ", first.reason, ". All are listed in ",
+             summary.quarantine_file.string());
 }
 
 std::string nothing_left(const fs::path& source, const ConvertSummary& summary) {
@@ -237,8 +240,8 @@ std::string nothing_left(const fs::path& source, const ConvertSummary& summary) 
   return message + str(summary.unlisted, " in no list.") + first_damage(summary);
 }
 
-// Why what was read makes no data set; "" if it does. Known only when all has been read: what was damaged may have been
-// all that there was, or all that a class had.
+// Why the samples do not make a data set; "" if they do. This is known only after all samples are read, because all
+// samples, or all samples of a class, may be damaged.
 std::string defect(const fs::path& source, const RawSet& set, const std::vector<std::string>& splits,
                    const Spool& spool, const ConvertSummary& summary) {
   if (summary.kept == 0) return nothing_left(source, summary);
@@ -326,7 +329,7 @@ ConvertSummary convert(const std::string& name, const ConvertOptions& options, c
 
   Spool spool(partial, fingerprint(name, options, *set), planned.samples,
               [&](int64_t sample) { return version_of(options.source, set->samples()[static_cast<size_t>(sample)]); });
-  remove_leftovers(options.out);  // of a writer that was killed: the spool is ours alone
+  remove_leftovers(options.out);  // files of a killed writer; the spool's lock excludes a running one
   read_all(*set, splits, options, spool, progress);
 
   ConvertSummary summary = summarise(*set, splits, spool);

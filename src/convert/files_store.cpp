@@ -29,11 +29,11 @@ int64_t number_of(const Metadata& metadata, const std::string& key) {
     const std::optional<int64_t> value = parse_number<int64_t>(found->second);
     if (value && *value > 0) return *value;
   }
-  throw DataError(str("the network does not say its ", key, found == metadata.end() ? "" : ": " + found->second,
+  throw DataError(str("the network's metadata lack ", key, found == metadata.end() ? "" : ": " + found->second,
                       ", which is needed to read raw files. Convert them and give the data file instead"));
 }
 
-// One sample: how many rows it has, how its bytes come about, or why they cannot.
+// One sample: its number of rows, and a function that reads its bytes or throws the reason why it cannot.
 struct FileSample {
   std::string name;
   int64_t rows = 1;
@@ -65,7 +65,7 @@ class FilesStore : public data::Store {
       throw DataError(str(sample(id).name, ": does not fit into memory"));
     }
     if (bytes.size() != out.size()) {
-      throw DataError(str(sample(id).name, ": became another file while it was in use"));
+      throw DataError(str(sample(id).name, ": was replaced by another file while in use"));
     }
     std::memcpy(out.data(), bytes.data(), bytes.size());
   }
@@ -133,7 +133,7 @@ std::vector<FileSample> sequences(const std::vector<fs::path>& files, int64_t fe
                          }});
       if (shape.features != features) {
         samples.back() =
-            bad(file.string(), str("has ", shape.features, " features a row, the network takes ", features));
+            bad(file.string(), str("has ", shape.features, " features per row, the network expects ", features));
       }
     } catch (const DataError& error) {
       samples.push_back(bad(file.string(), error.what()));
@@ -152,7 +152,7 @@ std::vector<FileSample> sets(const std::vector<fs::path>& files) {
                            .rows = std::max<int64_t>(opened->length(i), 1),
                            .read = [opened, i] { return bytes_of(opened->features(i)); }});
       }
-      if (opened->sets() == 0) samples.push_back(bad(file.string(), "holds no sets"));
+      if (opened->sets() == 0) samples.push_back(bad(file.string(), "contains no sets"));
     } catch (const DataError& error) {
       samples.push_back(bad(file.string(), error.what()));
     }
@@ -187,7 +187,7 @@ std::vector<std::string> raw_extensions(const Metadata& metadata) {
 std::unique_ptr<data::Store> open_files(const Metadata& metadata, const std::vector<std::string>& names) {
   if (names.empty()) throw DataError("no files are given");
   for (const std::string& name : names) {
-    std::error_code code;  // another machine may lack what the one that listed the files has
+    std::error_code code;  // files may be missing on this machine if another one listed them
     if (!fs::exists(name, code)) throw DataError("no such file or folder: " + name);
     if (!formats::is_hdf5(name)) continue;
     throw DataError(str(name, " is an HDF5 file, not a raw one ending in ", join(raw_extensions(metadata), ", "),

@@ -1,15 +1,15 @@
 #pragma once
 
-// Raw files as a Store, for prediction: each is decoded when it is read, exactly as `dtrain convert` would store it.
-// What a file must be follows from the network's task:
-//   pictures (classify, headpose): JPEG or PNG, as in photo.h, at metadata `stored_size`, else `image_size`
-//   sequence: .npy, as in sequence_rows.h, with metadata `features` features
-//   pointer: .npz, as in pointer_file.h; each set is a sample, FILE.npz#i; `order` is not looked at
-// Nobody knows the targets: they read as -1 (classes, orders) or NaN (angles).
+// Raw files as a Store, for prediction. Each file is decoded when it is read, exactly as `dtrain convert` would store
+// it. The network's task determines the kind of file:
+//   classify, headpose: JPEG or PNG, as stored_photo() makes them, with side `stored_size` or else `image_size`
+//   sequence: .npy, as sequence_rows() reads them, with `features` features
+//   pointer: .npz, see pointer_file.h; each set is a sample, FILE.npz#i, and `order` is ignored if there are lengths
+// Targets are unknown: they are -1 (classes, orders) or NaN (angles).
 //
-// A file that cannot be used is one bad sample, not the end of the rest: read_input() throws DataError with its name
-// and the reason. The lengths of sequences are read from their headers when the files are opened. Thread-safety: as
-// Store.
+// A file that cannot be used is one bad sample and does not affect the others: read_input() throws DataError with its
+// name and the reason. The lengths of sequences are read from the headers when the files are opened.
+// Thread-safety: as Store.
 
 #include <map>
 #include <memory>
@@ -20,11 +20,12 @@
 
 namespace dtrain::convert {
 
-// How the names of the raw files of a network end, for list_files(). `metadata`: of its checkpoint.
+// The extensions of a network's raw files, for list_files(). `metadata` is that of its checkpoint.
 std::vector<std::string> raw_extensions(const std::map<std::string, std::string>& metadata);
 
-// `metadata`: of the network's checkpoint (task, stored_size or image_size, features). `files`: as list_files() gives
-// them. Throws DataError: no files, one that is not there or is an HDF5 file, metadata that do not say what is needed.
+// Opens `files`, as returned by list_files(). `metadata` is that of the network's checkpoint (task, stored_size or
+// image_size, features). Throws DataError if there are no files, if one is missing or is an HDF5 file, or if the
+// metadata lack a value.
 std::unique_ptr<data::Store> open_files(const std::map<std::string, std::string>& metadata,
                                         const std::vector<std::string>& files);
 

@@ -1,12 +1,12 @@
 #pragma once
 
-// One convention of angles for all head-pose data, in degrees and in the order yaw, pitch, roll.
+// The convention of angles for all head-pose data: in degrees, in the order yaw, pitch, roll.
 //
-// Axes of camera and head: x to the right of the picture, y down, z away from the viewer; a head at (0, 0, 0) looks
-// into the camera, along -z. Positive yaw turns the nose to the left of the picture, positive pitch lifts it, positive
-// roll turns the head clockwise as seen in the picture. As a rotation from head to camera: Rx(-pitch) · Ry(yaw) ·
-// Rz(roll). This is what Hopenet's formulas take from BIWI's matrices, and also what 300W-LP's Pose_Para means (its
-// axes are x right, y up, z towards the viewer). Mirroring the picture negates yaw and roll.
+// Axes of camera and head: x to the right of the picture, y down, z away from the viewer. With angles (0, 0, 0) the
+// head looks into the camera, along -z. Positive yaw turns the nose to the left of the picture, positive pitch raises
+// it, and positive roll turns the head clockwise in the picture. The rotation from head to camera is Rx(-pitch) ·
+// Ry(yaw) · Rz(roll). Hopenet's formulas compute these angles from BIWI's matrices, and 300W-LP's Pose_Para has the
+// same meaning (its axes are x right, y up, z toward the viewer). Mirroring the picture negates yaw and roll.
 
 #include <array>
 
@@ -26,7 +26,7 @@ HeadPose head_pose(const Matrix3& rotation);  // its inverse, for |yaw| < 90
 
 HeadPose mirrored(const HeadPose&);
 
-// The literature trains on angles within ±99° (66 bins of 3°) and leaves other samples out.
+// The literature uses angles within ±99° (66 bins of 3°) and leaves out other samples.
 inline constexpr double kLargestAngle = 99;
 bool within_range(const HeadPose&);
 bool finite(const HeadPose&);

@@ -27,11 +27,11 @@ data::Schema HeadPoseSet::schema() const { return head_pose_schema(size_); }
 std::map<std::string, std::string> HeadPoseSet::attributes() const { return head_pose_attributes(); }
 
 Record HeadPoseSet::read(size_t sample) const {
-  const LabelledImage labelled = read_picture(samples_[sample], size_);
-  const auto pixels = std::as_bytes(std::span(labelled.image.rgb));
+  const LabeledImage labeled = read_picture(samples_[sample], size_);
+  const auto pixels = std::as_bytes(std::span(labeled.image.rgb));
   return {.input = {pixels.begin(), pixels.end()},
-          .target = to_target(labelled.pose),
-          .beyond_range = !within_range(labelled.pose)};
+          .target = to_target(labeled.pose),
+          .beyond_range = !within_range(labeled.pose)};
 }
 
 }  // namespace dtrain::convert

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the three published head-pose sets have in common: pictures cropped to the head, three angles as targets.
+// The common part of the three published head-pose sets: pictures cropped to the head, with three angles as targets.
 
 #include <vector>
 
@@ -11,7 +11,7 @@
 
 namespace dtrain::convert {
 
-struct LabelledImage {
+struct LabeledImage {
   formats::Image image;  // size × size
   HeadPose pose;
 };
@@ -26,21 +26,22 @@ class HeadPoseSet : public RawSet {
   double usual_val_share() const override { return 0; }
 
  protected:
-  // The pose may be out of range, not NaN.
-  virtual LabelledImage read_picture(const RawSample&, int size) const = 0;
+  // The result's pose may be out of range, but is finite.
+  virtual LabeledImage read_picture(const RawSample&, int size) const = 0;
   std::vector<RawSample> samples_;
 
  private:
   int size_;
 };
 
-// The schema and the file's attributes of head-pose samples, converted or drawn.
+// Schema, file attributes and stored target of head-pose samples, both converted and generated.
 data::Schema head_pose_schema(int size);
 std::map<std::string, std::string> head_pose_attributes();
 std::vector<std::byte> to_target(const HeadPose&);
 
-// The rectangle of Hopenet around landmarks (k = 0.2): 0.6 k wider on both sides and below, 2 k above; then the square
-// of its longer side about its centre, so that nothing is cut off or distorted. Points as 2 × N (or more rows) matrix.
+// The crop around landmarks, given as a matrix of 2 (or more) × N. First Hopenet's rectangle with k = 0.2: the
+// landmarks' bounding box, extended by 0.6 k on both sides and below and by 2 k above. Then the square with its longer
+// side and the same center, so that nothing is cut off or distorted.
 formats::Box landmark_box(const formats::Matrix& points);
 
 }  // namespace dtrain::convert

@@ -1,4 +1,4 @@
-// Folders of photos by class: see class_folders.h for the layout and photo.h for what is stored.
+// Class folders of photos (class_folders.h), stored as stored_photo() makes them.
 
 #include "convert/class_folders.h"
 #include "convert/raw_set.h"

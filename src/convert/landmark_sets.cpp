@@ -1,4 +1,4 @@
-// 300W-LP and AFLW2000-3D: a picture beside a .mat of the same name, which holds pose and landmarks.
+// 300W-LP and AFLW2000-3D: pictures next to .mat files of the same name, which contain pose and landmarks.
 
 #include <algorithm>
 #include <array>
@@ -22,22 +22,22 @@ constexpr std::array<const char*, 4> kSources{"AFW", "HELEN", "IBUG", "LFPW"};
 
 HeadPose pose_of(const formats::Matrices& mat) {
   const auto found = mat.find("Pose_Para");
-  if (found == mat.end()) throw DataError("its .mat holds no Pose_Para");
+  if (found == mat.end()) throw DataError("its .mat has no Pose_Para");
   const std::vector<double>& radians = found->second.values;  // pitch, yaw, roll, then translation and scale
   if (radians.size() < 3) throw DataError(str("Pose_Para has ", radians.size(), " elements, 7 expected"));
   constexpr double kDegrees = 180 / std::numbers::pi;
   const HeadPose pose{.yaw = radians[1] * kDegrees, .pitch = radians[0] * kDegrees, .roll = radians[2] * kDegrees};
-  if (!finite(pose)) throw DataError("Pose_Para holds NaN or infinity");
+  if (!finite(pose)) throw DataError("Pose_Para contains NaN or infinity");
   return pose;
 }
 
-// AFLW2000's pt2d holds AFLW's 21 points with hidden ones at (-1, -1); the 68 points are in pt3d_68.
+// In AFLW2000, pt2d has AFLW's 21 points, hidden ones at (-1, -1), and pt3d_68 has the 68 points.
 const formats::Matrix& points_of(const formats::Matrices& mat) {
   for (const char* name : {"pt3d_68", "pt2d"}) {
     const auto found = mat.find(name);
     if (found != mat.end()) return found->second;
   }
-  throw DataError("its .mat holds neither pt2d nor pt3d_68");
+  throw DataError("its .mat has neither pt2d nor pt3d_68");
 }
 
 class LandmarkSet : public HeadPoseSet {
@@ -45,22 +45,22 @@ class LandmarkSet : public HeadPoseSet {
   LandmarkSet(fs::path folder, int size) : HeadPoseSet(size), folder_(std::move(folder)) {}
 
  protected:
-  LabelledImage read_picture(const RawSample& sample, int size) const override {
+  LabeledImage read_picture(const RawSample& sample, int size) const override {
     const fs::path picture = folder_ / sample.name;
     fs::path annotation = picture;
     annotation.replace_extension(".mat");
-    if (!fs::exists(picture)) throw DataError("there is a .mat, but no picture of that name");
-    if (!fs::exists(annotation)) throw DataError(str("no ", annotation.filename().string(), " beside it"));
+    if (!fs::exists(picture)) throw DataError("there is a .mat file, but no picture with that name");
+    if (!fs::exists(annotation)) throw DataError(str("no ", annotation.filename().string(), " next to it"));
     const formats::Matrices mat = formats::read_mat(annotation, {"Pose_Para", "pt2d", "pt3d_68"});
     const HeadPose pose = pose_of(mat);
     const formats::Box box = landmark_box(points_of(mat));
     return {formats::resample(formats::read_image(picture), box, size, size), pose};
   }
 
-  // Pictures and lone .mat files alike, so that neither is dropped without a word. None of a folder that is not there.
+  // Pictures, and .mat files without one, so that neither is silently ignored. Empty if the folder does not exist.
   std::set<std::string> names_in(const fs::path& sub_folder) const {
     std::set<std::string> names;
-    std::error_code unknown;  // then said when it is read
+    std::error_code unknown;  // folder_entries() then reports the reason
     if (!fs::exists(folder_ / sub_folder, unknown) && !unknown) return names;
     for (const fs::path& path : formats::folder_entries(folder_ / sub_folder)) {
       const fs::path name = path.filename();
@@ -114,7 +114,7 @@ class Aflw2000 : public LandmarkSet {
   }
 };
 
-// The archive's own top folder may be between.
+// Skips the archive's top-level folder if it exists.
 fs::path descend(const fs::path& folder, const char* inner) {
   return fs::is_directory(folder / inner) ? folder / inner : folder;
 }
@@ -135,7 +135,7 @@ formats::Box landmark_box(const formats::Matrix& points) {
   for (size_t i = 0; i < points.columns; ++i) {
     const double x = points(0, i), y = points(1, i);
     if (x == -1 && y == -1) continue;  // hidden
-    if (!std::isfinite(x) || !std::isfinite(y)) throw DataError("the landmarks hold NaN or infinity");
+    if (!std::isfinite(x) || !std::isfinite(y)) throw DataError("the landmarks contain NaN or infinity");
     left = std::min(left, x), right = std::max(right, x);
     top = std::min(top, y), bottom = std::max(bottom, y);
   }
@@ -152,11 +152,11 @@ formats::Box landmark_box(const formats::Matrix& points) {
 
 std::unique_ptr<RawSet> open_300wlp(const fs::path& folder, int size) {
   return open<ThreeHundredWLp>(descend(folder, "300W_LP"), size,
-                               "sub-folders AFW, HELEN, IBUG, LFPW and their *_Flip, with NAME.jpg beside NAME.mat");
+                               "subfolders AFW, HELEN, IBUG, LFPW and their *_Flip, with NAME.jpg next to NAME.mat");
 }
 
 std::unique_ptr<RawSet> open_aflw2000(const fs::path& folder, int size) {
-  return open<Aflw2000>(descend(folder, "AFLW2000"), size, "one folder with NAME.jpg beside NAME.mat");
+  return open<Aflw2000>(descend(folder, "AFLW2000"), size, "one folder with NAME.jpg next to NAME.mat");
 }
 
 }  // namespace dtrain::convert

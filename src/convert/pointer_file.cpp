@@ -13,14 +13,13 @@ namespace dtrain::convert {
 namespace {
 
 constexpr const char* kExpected =
-    "Expected: features [N, L, 7 or 8], order [N, L] padded with -1 and, if wanted, lengths [N]; or values [R, 7 or "
-    "8], "
-    "offsets [N + 1] and order [R]";
+    "Expected: features [N, L, 7 or 8], order [N, L] padded with -1 and optionally lengths [N]; or values "
+    "[R, 7 or 8], offsets [N + 1] and order [R]";
 constexpr std::array<const char*, 3> kSplits{"train", "val", "test"};
 
 [[noreturn]] void refuse(const std::string& what) { throw DataError(what + ". " + kExpected); }
 
-// An array of whole numbers of one dimension, `count` long unless that is -1.
+// Reads a one-dimensional array of whole numbers. It must have `count` elements, unless that is -1.
 std::optional<std::vector<int64_t>> whole_numbers(const formats::NpzFile& file, const std::string& name,
                                                   int64_t count) {
   const std::optional<formats::NpyArray> array = file.read(name);
@@ -49,7 +48,7 @@ PointerFile::PointerFile(const std::filesystem::path& path, bool with_order) {
   const formats::NpzFile file(path);
   const std::optional<formats::NpyArray> features = file.read("features");
   const std::optional<formats::NpyArray> values = file.read("values");
-  if (features && values) refuse("it holds both features and values");
+  if (features && values) refuse("it has both features and values");
   if (!features && !values) refuse(str("its arrays are ", join(file.names(), ", ")));
   if (features)
     read_padded(file, *features);
@@ -58,7 +57,7 @@ PointerFile::PointerFile(const std::filesystem::path& path, bool with_order) {
   const bool no_lengths = features && length_.empty();
   const bool order_is_there = std::count(file.names().begin(), file.names().end(), "order") > 0;
   if (with_order || (no_lengths && order_is_there)) read_order(file, features.has_value());
-  if (no_lengths) {  // the order says where a set ends
+  if (no_lengths) {  // a set ends at the first -1 of its order
     for (int64_t set = 0; set < sets(); ++set) {
       const auto at = static_cast<size_t>(set);
       int64_t length = room_[at];
@@ -91,7 +90,7 @@ void PointerFile::read_ragged(const formats::NpzFile& file, const formats::NpyAr
   values_ = values.to_float32();
   const int64_t rows = values.header.shape[0];
   const auto offsets = whole_numbers(file, "offsets", -1);
-  if (!offsets || offsets->empty()) refuse("it holds values but no offsets");
+  if (!offsets || offsets->empty()) refuse("it has values but no offsets");
   if (offsets->front() != 0 || offsets->back() != rows || !std::is_sorted(offsets->begin(), offsets->end())) {
     refuse(str("its offsets do not rise from 0 to ", rows, ", the number of rows of values"));
   }
@@ -105,14 +104,14 @@ void PointerFile::read_ragged(const formats::NpzFile& file, const formats::NpyAr
 void PointerFile::read_order(const formats::NpzFile& file, bool padded) {
   if (!padded) {
     auto order = whole_numbers(file, "order", static_cast<int64_t>(values_.size()) / width_);
-    if (!order) refuse("it holds no order");
+    if (!order) refuse("it has no order");
     order_ = std::move(*order);
     first_order_ = first_row_;
     order_room_ = room_;
     return;
   }
   const std::optional<formats::NpyArray> order = file.read("order");
-  if (!order) refuse("it holds no order");
+  if (!order) refuse("it has no order");
   const std::vector<int64_t>& shape = order->header.shape;
   if (shape.size() != 2 || shape[0] != sets()) {
     refuse(str("its array order has the shape ", order->header.shape_text(), ", expected [", sets(), ", L]"));
@@ -129,7 +128,8 @@ void PointerFile::read_order(const formats::NpzFile& file, bool padded) {
 void PointerFile::read_splits(const formats::NpzFile& file) {
   if (auto split = whole_numbers(file, "split", sets())) split_ = std::move(*split);
   for (const int64_t value : split_) {
-    if (value < 0 || value > 2) refuse(str("its array split holds ", value, "; 0 train, 1 val, 2 test"));
+    if (value < 0 || value > 2)
+      refuse(str("its array split contains ", value, "; expected 0 (train), 1 (val) or 2 (test)"));
   }
 }
 
@@ -140,7 +140,7 @@ int64_t PointerFile::length(int64_t set) const {
 
 void PointerFile::check_length(int64_t set) const {
   const int64_t n = length_[static_cast<size_t>(set)], room = room_[static_cast<size_t>(set)];
-  if (n == 0) throw DataError("a set of no elements");
+  if (n == 0) throw DataError("a set with no elements");
   if (n < 0 || n > room) throw DataError(str("its length is ", n, ", the array has room for ", room, " elements"));
 }
 
@@ -173,14 +173,13 @@ std::vector<int64_t> PointerFile::order(int64_t set) const {
   for (const int64_t element : result) {
     if (element < 0 || element >= n || seen[static_cast<size_t>(element)]) {
       throw DataError(str("its order is not a permutation of 0 to ", n - 1, ": ", element,
-                          element >= 0 && element < n ? " comes twice" : " is none of them"));
+                          element >= 0 && element < n ? " occurs twice" : " is out of range"));
     }
     seen[static_cast<size_t>(element)] = true;
   }
   for (int64_t k = n; k < order_room_[at]; ++k) {
     if (begin[k] != -1) {
-      throw DataError(
-          str("has ", n, " elements, but its order goes on behind them with ", begin[k], "; -1 is expected"));
+      throw DataError(str("has ", n, " elements, but its order continues after them with ", begin[k], "; expected -1"));
     }
   }
   return result;

@@ -1,4 +1,4 @@
-// Sets with orders out of one .npz file: see pointer_file.h.
+// Sets with orders from one .npz file (pointer_file.h).
 
 #include "convert/pointer_file.h"
 #include "convert/raw_set.h"

@@ -1,4 +1,4 @@
-// Folders of .npy sequences by class: see class_folders.h for the layout.
+// Class folders of .npy sequences (class_folders.h).
 
 #include <map>
 
@@ -29,7 +29,7 @@ class SequenceSet : public ClassFolderSet {
   }
 
  private:
-  // The number of features that most files have is the right one.
+  // Determines the number of features as that of most files.
   void read_headers(int threads, const ReportProgress& report) {
     std::vector<SequenceShape> shapes(samples().size());
     parallel_for(static_cast<int64_t>(shapes.size()), threads,
@@ -37,11 +37,11 @@ class SequenceSet : public ClassFolderSet {
                    const auto at = static_cast<size_t>(i);
                    try {
                      shapes[at] = sequence_shape(formats::read_npy_header(file(at)));
-                   } catch (const DataError&) {  // said when the sample is read
+                   } catch (const DataError&) {  // reading the sample reports the error
                    }
                  },
                  report, {.stage = "listing"});
-    std::map<int64_t, int64_t> files;  // by number of features
+    std::map<int64_t, int64_t> files;  // number of files by number of features
     for (const SequenceShape& shape : shapes) {
       if (shape.rows > 0) ++files[shape.features];
     }

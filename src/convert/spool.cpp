@@ -32,7 +32,8 @@ void truncate(const FileDescriptor& file, off_t bytes, const std::filesystem::pa
   if (!done) check(errno, "truncate", path);
 }
 
-// False: not there, or not what was written. Sizes of a kept sample come from a journal line whose checksum is right.
+// Reads a kept sample; false if its bytes are missing or changed. Its sizes can be trusted, because the checksum of its
+// journal line was right.
 bool read_kept(const FileDescriptor& file, const Outcome& kept, std::vector<std::byte>& bytes) {
   bytes.resize(static_cast<size_t>(kept.input_bytes + kept.target_bytes));
   if (file.read_all_at(bytes, kept.offset) != 0) return false;
@@ -42,7 +43,7 @@ bool read_kept(const FileDescriptor& file, const Outcome& kept, std::vector<std:
 
 uint64_t checksum(std::string_view text) { return xxh64(std::as_bytes(std::span(text))); }
 
-// One journal line: its own checksum, so that a torn or damaged one is known, then what became of the sample.
+// One journal line: its own checksum, which detects incomplete and damaged lines, and then the outcome of the sample.
 std::string to_line(int64_t sample, const Outcome& outcome) {
   char text[160];
   std::snprintf(text, sizeof text, "%" PRId64 " %c %016" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " ",
@@ -83,7 +84,7 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
     fresh = ::lseek(journal_.get(), 0, SEEK_END) == 0;
     check(bytes_.open(folder_ / "samples", O_RDWR | O_CREAT), "open", folder_ / "samples");
     const std::string header = str("dtrain conversion 3, settings ", hex(fingerprint), ", ", samples, " samples");
-    if (!resume(header, version_of)) start_afresh(header);
+    if (!resume(header, version_of)) start_again(header);
   } catch (...) {
     if (fresh) discard();
     throw;
@@ -92,10 +93,10 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
 
 Spool::~Spool() {
   if (!journal_.is_open()) return;
-  const bool of_use = std::any_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& outcome) {
+  const bool useful = std::any_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& outcome) {
     return outcome.kind == Outcome::Kind::kKept || outcome.kind == Outcome::Kind::kBeyondRange;
   });
-  if (!of_use) discard();
+  if (!useful) discard();
 }
 
 void Spool::discard() noexcept {
@@ -103,7 +104,7 @@ void Spool::discard() noexcept {
   std::filesystem::remove_all(folder_, ignored);
 }
 
-void Spool::start_afresh(const std::string& header) {
+void Spool::start_again(const std::string& header) {
   truncate(journal_, 0, folder_ / "journal");
   truncate(bytes_, 0, folder_ / "samples");
   const std::string line = header + "\n";
@@ -115,10 +116,10 @@ bool Spool::resume(const std::string& header, const std::function<int64_t(int64_
   if (text.empty()) return false;
   if (journal_.read_all_at(std::as_writable_bytes(std::span(text)), 0) != 0) check(EIO, "read", folder_ / "journal");
   if (!text.starts_with(header + "\n")) {
-    log::info(str(folder_.string(), " is of another folder or other settings: starting again"));
+    log::info(str(folder_.string(), " is from another folder or other settings: starting again"));
     return false;
   }
-  size_t good = header.size() + 1;  // up to here the journal is whole
+  size_t good = header.size() + 1;  // the journal is valid up to here
   while (true) {
     const size_t end = text.find('\n', good);
     int64_t sample = -1;
@@ -130,7 +131,7 @@ bool Spool::resume(const std::string& header, const std::function<int64_t(int64_
   }
   truncate(journal_, static_cast<off_t>(good), folder_ / "journal");
 
-  // After a crash of the machine, lines may be there whose bytes are not; a damaged file may have been fixed since.
+  // After a system crash, the journal may list samples whose bytes are missing. A damaged file may have been fixed.
   std::vector<std::byte> bytes;
   for (size_t sample = 0; sample < outcomes_.size(); ++sample) {
     Outcome& outcome = outcomes_[sample];

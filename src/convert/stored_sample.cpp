@@ -6,7 +6,6 @@
 #include "convert/pointer_file.h"
 #include "core/error.h"
 #include "core/strings.h"
-#include "formats/exif.h"
 
 namespace dtrain::convert {
 
@@ -37,7 +36,7 @@ data::Schema pointer_schema() {
 formats::Image stored_photo(std::span<const std::byte> bytes, int side) {
   constexpr uint8_t kWhite = 255;
   const formats::Image image = formats::upright(formats::decode_image(bytes, kWhite), formats::exif_orientation(bytes));
-  // The middle square of the scaled picture is the scaled middle square.
+  // Scaling the middle square gives the middle square of the scaled image.
   const double square = std::min(image.width, image.height);
   const double left = (image.width - square) / 2, top = (image.height - square) / 2;
   if (image.width == side && image.height == side) return image;
@@ -58,7 +57,7 @@ SequenceShape sequence_shape(const formats::NpyHeader& header) {
 std::vector<float> sequence_rows(const formats::NpyArray& array, int64_t features) {
   const SequenceShape shape = sequence_shape(array.header);
   if (shape.features != features) {
-    throw DataError(str("has ", shape.features, " features a row, the other sequences have ", features));
+    throw DataError(str("has ", shape.features, " features per row, the other sequences have ", features));
   }
   std::vector<float> values = array.to_float32();
   for (size_t i = 0; i < values.size(); ++i) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a loader gives and a task takes: the tensors of one micro-batch of one rank, and which samples they are.
+// One micro-batch of one rank, from the loader to the task: its tensors and the ids of its samples.
 
 #include <torch/torch.h>
 
@@ -13,24 +13,23 @@
 namespace dtrain::data {
 
 struct Batch {
-  // On the device. Images [B, 3, S, S] float32, channels_last; rows [B, longest, F] float32, zero beyond a sample's
-  // length ([B, ...] as stored where the size is fixed).
+  // The tensors are on the loader's device. Images: [B, 3, S, S] float32, channels_last. Rows: [B, longest, F] float32,
+  // zero after the last row of each sample; [B, ...] as stored if samples have a fixed size.
   at::Tensor inputs;
-  at::Tensor targets;        // [B, ...] float32 or int64; of variable size [B, longest], padded with -1
-  at::Tensor lengths;        // [B] int64, rows of each input; undefined for images
-  int64_t rows = 0;          // valid rows of this micro-batch: padding waste is 1 - rows / (B * longest)
-  std::vector<int64_t> ids;  // B sample ids (in the store)
+  at::Tensor targets;        // [B, ...] float32 or int64; variable size: [B, longest], padded with -1
+  at::Tensor lengths;        // [B] int64, number of rows of each input; undefined for images
+  int64_t rows = 0;          // number of rows that are not padding, of B * longest
+  std::vector<int64_t> ids;  // B ids in the store
   struct LeftOut {
     int64_t id = 0;
-    std::string reason;  // with the sample's name
+    std::string reason;  // includes the sample's name
   };
-  std::vector<LeftOut> left_out;  // skip_bad: the bad samples of this batch, in their order
+  std::vector<LeftOut> left_out;  // with LoaderOptions::skip_bad: the bad samples, in batch order
   int64_t epoch = 0;
-  int64_t step = 0;            // optimizer step (0-based)
-  int64_t micro = 0;           // micro-step of it
-  int64_t micro_steps = 1;     // of this optimizer step, equal on all ranks
-  int64_t global_samples = 0;  // of the whole optimizer step, all ranks
-  double read_seconds = 0;     // time next() waited for the readers
+  int64_t step = 0;            // optimizer step, 0-based
+  int64_t micro = 0;           // micro-step of the optimizer step, 0-based
+  int64_t micro_steps = 1;     // micro-steps of this optimizer step; equal on all ranks
+  int64_t global_samples = 0;  // samples of this optimizer step on all ranks
   int64_t samples() const { return static_cast<int64_t>(ids.size()); }
 };
 

@@ -1,4 +1,4 @@
-#include "formats/exif.h"
+#include "formats/image.h"
 
 #include <cstdint>
 #include <cstring>
@@ -13,7 +13,7 @@ using Bytes = std::span<const std::byte>;
 
 std::string_view text(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// Unsigned integer of `count` bytes; 0 beyond the end.
+// The unsigned integer of `count` bytes at `at`; 0 if it is beyond the end.
 uint32_t number(Bytes bytes, size_t at, int count, bool big_endian) {
   if (at > bytes.size() || bytes.size() - at < static_cast<size_t>(count)) return 0;
   uint32_t value = 0;
@@ -24,7 +24,7 @@ uint32_t number(Bytes bytes, size_t at, int count, bool big_endian) {
   return value;
 }
 
-// `tiff`: the TIFF file that holds the notes; its first directory has the orientation.
+// Exif data is a small TIFF file; its first directory has the orientation.
 int orientation_of(Bytes tiff) {
   const bool big = text(tiff).starts_with(std::string_view("MM\0*", 4));
   if (!big && !text(tiff).starts_with(std::string_view("II*\0", 4))) return kAsStored;
@@ -63,7 +63,7 @@ int of_jpeg(Bytes jpeg) {
 }
 
 int of_png(Bytes png) {
-  constexpr size_t kSignature = 8, kAround = 12;  // of a chunk: length, name, CRC
+  constexpr size_t kSignature = 8, kAround = 12;  // bytes of a chunk's length, name and CRC
   for (size_t at = kSignature; at + kAround <= png.size();) {
     const size_t length = number(png, at, 4, true);
     if (length > png.size() - at - kAround) return kAsStored;
@@ -75,9 +75,9 @@ int of_png(Bytes png) {
 
 }  // namespace
 
-int exif_orientation(Bytes picture) {
-  if (text(picture).starts_with("\xff\xd8")) return of_jpeg(picture);
-  if (text(picture).starts_with("\x89PNG")) return of_png(picture);
+int exif_orientation(Bytes file) {
+  if (text(file).starts_with("\xff\xd8")) return of_jpeg(file);
+  if (text(file).starts_with("\x89PNG")) return of_png(file);
   return kAsStored;
 }
 
@@ -88,7 +88,7 @@ Image upright(Image image, int orientation) {
   Image result(turned ? h : w, turned ? w : h);
   for (int y = 0; y < result.height; ++y) {
     for (int x = 0; x < result.width; ++x) {
-      // Where the upright pixel lies in the stored picture, by the definition of the eight values.
+      // The place of this pixel in the stored image, by the definition of the eight orientations.
       int from_x = turned ? y : x, from_y = turned ? x : y;
       if (orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8) from_x = w - 1 - from_x;
       if (orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7) from_y = h - 1 - from_y;

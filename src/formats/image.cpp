@@ -13,15 +13,15 @@
 namespace dtrain::formats {
 namespace {
 
-constexpr int kLargestSide = 32768;                // a header that claims more is damage, not a photo
-constexpr int64_t kMostPixels = int64_t{1} << 28;  // 768 MiB as RGB: a small file must not take all memory
+constexpr int kLargestSide = 32768;                // a header with a larger side is damaged
+constexpr int64_t kMostPixels = int64_t{1} << 28;  // 768 MiB as RGB; a small file must not use up all memory
 
 struct TurboDeleter {
   void operator()(void* handle) const { tjDestroy(handle); }
 };
 using Turbo = std::unique_ptr<void, TurboDeleter>;
 
-struct PngImage : png_image {  // libpng's simplified interface, freed on all paths
+struct PngImage : png_image {  // libpng's simplified interface, freed on every path
   PngImage() : png_image{} { version = PNG_IMAGE_VERSION; }
   ~PngImage() { png_image_free(this); }
   PngImage(const PngImage&) = delete;
@@ -35,7 +35,7 @@ Image decode_png(std::span<const std::byte> bytes, uint8_t behind) {
   }
   check_size(static_cast<int>(png.width), static_cast<int>(png.height));
   png.format = PNG_FORMAT_RGB;
-  png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16-bit values without a note on gamma are as bright as 8-bit ones
+  png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16-bit files without a gamma value are as bright as 8-bit ones
   Image image(static_cast<int>(png.width), static_cast<int>(png.height));
   const png_color background{behind, behind, behind};
   if (!png_image_finish_read(&png, &background, image.rgb.data(), 0, nullptr)) {
@@ -48,11 +48,11 @@ Image decode_png(std::span<const std::byte> bytes, uint8_t behind) {
 
 void check_size(int width, int height) {
   if (width < 1 || height < 1 || width > kLargestSide || height > kLargestSide) {
-    throw DataError(str("damaged header: a picture of ", width, "x", height, " pixels; sides of 1 to ", kLargestSide,
+    throw DataError(str("damaged header: an image of ", width, "x", height, " pixels; sides of 1 to ", kLargestSide,
                         " can be read"));
   }
   if (int64_t{width} * height > kMostPixels) {
-    throw DataError(str("a picture of ", width, "x", height, " pixels; at most ", kMostPixels, " can be read"));
+    throw DataError(str("an image of ", width, "x", height, " pixels; at most ", kMostPixels, " can be read"));
   }
 }
 
@@ -63,7 +63,7 @@ Image decode_image(std::span<const std::byte> bytes, uint8_t behind) {
   if (bytes.size() >= sizeof kJpeg && std::memcmp(bytes.data(), kJpeg, sizeof kJpeg) == 0) return decode_jpeg(bytes);
   if (bytes.size() >= sizeof kPng && std::memcmp(bytes.data(), kPng, sizeof kPng) == 0)
     return decode_png(bytes, behind);
-  throw DataError("neither a JPEG nor a PNG, by its first bytes");
+  throw DataError("neither a JPEG nor a PNG, judged by its first bytes");
 }
 
 Image read_image(const std::filesystem::path& file) { return decode_image(read_file(file)); }

@@ -1,8 +1,8 @@
 #pragma once
 
-// Pictures in memory (RGB, 8 bit, rows from the top) and their files. A damaged file is a DataError with the codec's
-// reason; a truncated JPEG counts as damaged although its codec would fill the rest with grey.
-// Thread-safety: all functions may be called from any thread.
+// Images in memory (RGB, 8 bits per channel, rows from top to bottom): reading and writing JPEG and PNG, Exif
+// orientation, resampling. Errors: DataError with the codec's reason for a damaged file. A truncated JPEG is damaged,
+// although libjpeg would fill the missing part with gray. Thread-safety: all functions may be called from any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,34 +17,41 @@ struct Image {
   std::vector<uint8_t> rgb;  // height × width × 3
   Image() = default;
   Image(int w, int h) : width(w), height(h), rgb(static_cast<size_t>(w) * static_cast<size_t>(h) * 3) {}
-  uint8_t* at(int x, int y) { return rgb.data() + (static_cast<size_t>(y) * static_cast<size_t>(width) + x) * 3; }
+  uint8_t* at(int x, int y) { return rgb.data() + 3 * (int64_t{y} * width + x); }
   const uint8_t* at(int x, int y) const { return const_cast<Image*>(this)->at(x, y); }
 };
 
-// JPEG (of any colours: grey, YCbCr, RGB, CMYK, YCCK; progressive too) or PNG (grey, palette, 1 to 16 bits; `behind`:
-// the grey level that shows through transparent pixels), told apart by their first bytes. Pixels as stored: see exif.h.
+// Decodes a JPEG (gray, YCbCr, RGB, CMYK or YCCK; also progressive) or a PNG (gray, palette or RGB, 1 to 16 bits); the
+// first bytes decide which. `behind` is the gray level behind transparent pixels. Does not apply the Exif orientation.
 Image decode_image(std::span<const std::byte> bytes, uint8_t behind = 0);
-Image read_image(const std::filesystem::path& file);  // the same of a file; the message does not repeat its name
+Image read_image(const std::filesystem::path& file);  // decodes a file; error messages do not include its name
 
-// The JPEG part of it. Stray bytes between segments, in the header too, are skipped: cameras leave them. Everything
-// else that libjpeg complains about means that pixels are missing or wrong, and is a DataError with its words.
+// decode_image() for JPEG. Skips stray bytes between segments, because some cameras write them. Any other warning of
+// libjpeg means that pixels are missing or wrong, and is a DataError with libjpeg's message.
 Image decode_jpeg(std::span<const std::byte> bytes);
 
-// Throws DataError for sides and areas that no picture has: a small file must not take all memory.
+// The Exif orientation of a photo (Exif 2.3, tag 0x0112; in the APP1 segment of a JPEG or the eXIf chunk of a PNG), 1
+// to
+// 8. Cameras store pixels as the sensor reads them, and viewers rotate the image. 1, no rotation, if the file has no
+// orientation or a damaged one.
+int exif_orientation(std::span<const std::byte> file);
+Image upright(Image, int orientation);  // rotates and mirrors the image as a viewer would
+
+// Throws DataError for an implausible width, height or area, so that a small file cannot use up all memory.
 void check_size(int width, int height);
 
 std::vector<std::byte> encode_jpeg(const Image&, int quality = 95);
 std::vector<std::byte> encode_png(const Image&);
 
-Image mirrored(const Image&);  // left and right exchanged
+Image mirrored(const Image&);  // exchanges left and right
 
-// A rectangle in pixel coordinates: the pixel (x, y) covers [x, x + 1) × [y, y + 1). It may leave the picture.
+// A rectangle in pixel coordinates: pixel (x, y) covers [x, x + 1) × [y, y + 1). It may extend beyond the image.
 struct Box {
   double left = 0, top = 0, right = 0, bottom = 0;
 };
 
-// `box` of the picture scaled to width × height. Downscaling is antialiased (a triangle filter as wide as the step, as
-// in PIL and torch), upscaling bilinear; where the box leaves the picture, the nearest border pixel goes on.
+// Scales the part `box` of the image to width × height. Downscaling is antialiased (a triangle filter as wide as the
+// step, as in PIL and torch), upscaling is bilinear. Outside the image, the nearest border pixel is repeated.
 Image resample(const Image&, const Box& box, int width, int height);
 
 }  // namespace dtrain::formats

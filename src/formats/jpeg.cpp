@@ -1,5 +1,5 @@
-// libjpeg itself and not TurboJPEG, which keeps the first warning of a picture alone: a harmless one would hide that
-// the rest is missing.
+// Uses libjpeg rather than TurboJPEG, which reports only the first warning of an image: a harmless first warning would
+// hide that the rest of the image is missing.
 
 #include "formats/image.h"
 
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <jpeglib.h>  // wants <cstdio> before it
+#include <jpeglib.h>  // requires <cstdio> before it
 
 #include <jerror.h>
 
@@ -20,9 +20,9 @@
 namespace dtrain::formats {
 namespace {
 
-constexpr int kMostScans = 500;  // a progressive file of thousands of scans would take minutes for one picture
+constexpr int kMostScans = 500;  // a progressive file with thousands of scans would take minutes
 
-// Its callbacks come from C code, through which no exception may pass: they note the reason and jump back.
+// Wraps libjpeg. Its C code calls the callbacks, through which no exception may pass: they store a reason and longjmp.
 class JpegReader {
  public:
   explicit JpegReader(std::span<const std::byte> bytes) {
@@ -51,7 +51,7 @@ class JpegReader {
   int height() const { return static_cast<int>(jpeg_.image_height); }
   bool inks() const { return jpeg_.jpeg_color_space == JCS_CMYK || jpeg_.jpeg_color_space == JCS_YCCK; }
 
-  // Rows from the top, RGB or CMYK; `pixels` has room for all.
+  // Reads all rows from top to bottom, as RGB or CMYK. Requires: `pixels` has the size of the image.
   void read(std::vector<uint8_t>& pixels) {
     const size_t row_bytes = static_cast<size_t>(width()) * (inks() ? 4 : 3);
     guarded([&] {
@@ -67,7 +67,7 @@ class JpegReader {
  private:
   static JpegReader& self(j_common_ptr jpeg) { return *static_cast<JpegReader*>(jpeg->client_data); }
 
-  // `calls` owns nothing: a jump skips destructors.
+  // Requires: `calls` owns nothing, because a longjmp skips destructors.
   template <typename Calls>
   void guarded(const Calls& calls) {
     if (setjmp(back_) != 0) throw DataError(str("damaged JPEG: ", reason_));
@@ -93,8 +93,8 @@ class JpegReader {
   char reason_[JMSG_LENGTH_MAX] = "";
 };
 
-// Four inks to three lights, as PIL and the browsers do: without a profile, and taking for granted that the inks are
-// stored inverted (255: none), as Adobe's programs write them and hardly any other program writes CMYK at all.
+// Converts CMYK to RGB as PIL and browsers do: without a color profile, and assuming inverted values (255: no ink),
+// which is how Adobe's programs, the usual source of CMYK, write them.
 Image from_inverted_cmyk(const std::vector<uint8_t>& inks, int width, int height) {
   Image image(width, height);
   for (size_t i = 0; i < image.rgb.size() / 3; ++i) {

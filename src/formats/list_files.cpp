@@ -25,7 +25,7 @@ std::vector<std::string> files_below(const std::string& folder, const std::vecto
   fs::path present = folder;
   for (; !code && at != fs::recursive_directory_iterator(); at.increment(code)) {
     present = at->path();
-    std::error_code no_folder;  // a link that leads nowhere is a file, and one that cannot be read
+    std::error_code no_folder;  // a broken link counts as a file, which cannot be read
     const bool is_folder = at->is_directory(no_folder);
     if (present.filename().string().starts_with('.') || leads_back(present)) {
       if (is_folder) at.disable_recursion_pending();
@@ -97,7 +97,7 @@ bool leads_back(const fs::path& link) {
   std::error_code code;
   if (!fs::is_symlink(fs::symlink_status(link, code)) || !fs::is_directory(link, code)) return false;
   const fs::path target = fs::canonical(link, code), above = fs::absolute(link, code).parent_path();
-  // The folders of the path as it was walked, each compared as what it is: the walk may have come by other links.
+  // Compares each parent folder by identity, because the path itself may contain other links.
   for (fs::path folder = above; !code; folder = folder.parent_path()) {
     if (fs::equivalent(folder, target, code)) return true;
     if (folder == folder.parent_path()) break;
@@ -112,7 +112,7 @@ bool is_hdf5(const fs::path& file) {
     const auto begin = read_beginning(file, kSignature.size()).bytes;
     return begin.size() == kSignature.size() && std::memcmp(begin.data(), kSignature.data(), kSignature.size()) == 0;
   } catch (const DataError&) {
-    return false;  // why it cannot be read is said when it is
+    return false;  // reading it will report the reason
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which raw files the inputs on a command line stand for: files, folders, and patterns that no shell has expanded.
+// Finds raw files: expands the inputs of a command line (files, folders, and patterns that no shell has expanded).
 
 #include <filesystem>
 #include <string>
@@ -8,23 +8,26 @@
 
 namespace dtrain::formats {
 
-// In order: a folder gives all files below it with one of `extensions` (".jpg", in lower case; the file's may be in
-// any) and nothing hidden, sorted (links to other folders are followed); a pattern with * ? or [ ] (that is not itself
-// the name of a file) its matches, sorted, each treated alike; a file itself, whatever its name. Each file once, at its
-// first place. DataError: a folder or pattern without any, a folder that cannot be read, a file that is not there.
+// Expands each input, in order:
+//   a folder: all files below it that have one of `extensions` (lower case; matches any case), sorted, without hidden
+//     ones; links to other folders are followed
+//   a pattern with * ? or [ ] that is not the name of a file: its matches, sorted, each expanded like an input
+//   a file: the file, whatever its name
+// A file that occurs several times is listed once, at its first place. Throws DataError for a folder or pattern without
+// files, a folder that cannot be read, and a missing file.
 std::vector<std::string> list_files(const std::vector<std::string>& inputs, const std::vector<std::string>& extensions);
 
-// What lies in a folder itself, sorted. DataError: it cannot be read.
+// The entries of a folder, sorted. Throws DataError if it cannot be read.
 std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder);
 
-// Whether this is a link to a folder that it lies in, at any depth: following it would never end.
+// Whether this is a link to one of its own parent folders. Following such a link would never end.
 bool leads_back(const std::filesystem::path& link);
 
 inline const std::vector<std::string> kPictureExtensions{".jpg", ".jpeg", ".png"}, kSequenceExtensions{".npy"};
-// Whether the name ends in one of them, in any case.
+// Whether the name ends with one of `extensions`, ignoring case.
 bool has_extension(const std::filesystem::path& file, const std::vector<std::string>& extensions);
 
-// By its first bytes, or by its name (.h5, .hdf5): then whoever opens it says what is wrong.
+// Whether this is an HDF5 file by its name (.h5, .hdf5) or its first bytes. Opening it reports what is wrong with it.
 bool is_hdf5(const std::filesystem::path& file);
 
 }  // namespace dtrain::formats

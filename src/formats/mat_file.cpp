@@ -21,7 +21,7 @@ namespace dtrain::formats {
 namespace {
 
 constexpr size_t kLargestDimension = 100000, kMostElements = 10000000;
-constexpr uint64_t kMostMatBytes = uint64_t{64} << 20;  // 300W-LP's have 0.3 MiB
+constexpr uint64_t kMostMatBytes = uint64_t{64} << 20;  // files of 300W-LP have 0.3 MiB
 
 struct MatCloser {
   void operator()(mat_t* file) const { Mat_Close(file); }
@@ -32,24 +32,24 @@ struct VariableDeleter {
 using MatFile = std::unique_ptr<mat_t, MatCloser>;
 using Variable = std::unique_ptr<matvar_t, VariableDeleter>;
 
-// libmatio's own log goes to stderr; its complaints become part of our messages instead.
+// libmatio logs to stderr by default; here its last message becomes part of our error messages.
 std::mutex matio_lock;
-std::string matio_complaint;
+std::string matio_message;
 
-void note_complaint(int, char* message) { matio_complaint = message; }
+void keep_message(int, char* message) { matio_message = message; }
 
 void quiet_matio() {
-  static const int once = Mat_LogInitFunc("dtrain", note_complaint);
+  static const int once = Mat_LogInitFunc("dtrain", keep_message);
   static_cast<void>(once);
-  matio_complaint.clear();
+  matio_message.clear();
 }
 
-bool unpacks(std::string_view bytes) {
+bool decompresses(std::string_view bytes) {
   z_stream stream{};
   if (inflateInit(&stream) != Z_OK) throw Error("zlib cannot be started");
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
-  std::array<Bytef, 16384> rest;  // what comes out is not looked at
+  std::array<Bytef, 16384> rest;  // the output is ignored
   int state = Z_OK;
   while (state == Z_OK) {
     stream.next_out = rest.data();
@@ -61,12 +61,11 @@ bool unpacks(std::string_view bytes) {
 }
 
 std::string damaged(const std::string& what) {
-  return str("damaged .mat file: ", what, matio_complaint.empty() ? "" : " (" + matio_complaint + ")");
+  return str("damaged .mat file: ", what, matio_message.empty() ? "" : " (" + matio_message + ")");
 }
 
-// libmatio gives zeros, without a word, for variables whose compressed bytes are cut off or changed, and zeros are
-// plausible angles. So each variable's length is checked here first, and that its bytes unpack to the end (zlib's
-// checksum).
+// For variables whose compressed bytes are truncated or changed, libmatio silently returns zeros, which are plausible
+// angles. So this first checks that each variable is complete and that zlib decompresses it without an error.
 void check_whole(const std::filesystem::path& file) {
   const std::string text = read_text(file);
   constexpr size_t kHeader = 128, kTag = 8;
@@ -76,9 +75,9 @@ void check_whole(const std::filesystem::path& file) {
   for (size_t at = kHeader; at < text.size();) {
     uint32_t tag[2] = {0, 0};  // type, bytes
     if (text.size() - at >= kTag) std::memcpy(tag, text.data() + at, kTag);
-    if (text.size() - at < kTag || text.size() - at - kTag < tag[1]) throw DataError(damaged("it is cut off"));
-    if (tag[0] == kCompressed && !unpacks(std::string_view(text).substr(at + kTag, tag[1]))) {
-      throw DataError(damaged("a variable does not unpack"));
+    if (text.size() - at < kTag || text.size() - at - kTag < tag[1]) throw DataError(damaged("it is truncated"));
+    if (tag[0] == kCompressed && !decompresses(std::string_view(text).substr(at + kTag, tag[1]))) {
+      throw DataError(damaged("a variable cannot be decompressed"));
     }
     at += kTag + tag[1];
   }
@@ -141,14 +140,14 @@ Matrices read_mat(const std::filesystem::path& file, const std::vector<std::stri
     const Variable variable(Mat_VarReadInfo(mat.get(), name.c_str()));
     if (!variable) continue;
     size_t elements = 1;
-    for (int d = 0; d < variable->rank; ++d) {  // before memory is reserved for what a damaged header claims
+    for (int d = 0; d < variable->rank; ++d) {  // before memory is allocated for a damaged header
       elements *= std::min(variable->dims[d], kLargestDimension + 1);
       if (variable->dims[d] > kLargestDimension || elements > kMostElements) {
-        throw DataError(damaged(name + " is unbelievably large"));
+        throw DataError(damaged(name + " is implausibly large"));
       }
     }
     if (Mat_VarReadDataAll(mat.get(), variable.get()) != 0) throw DataError(damaged(name + " cannot be read"));
-    if (!matio_complaint.empty()) throw DataError(damaged(name + " cannot be read"));
+    if (!matio_message.empty()) throw DataError(damaged(name + " cannot be read"));
     result[name] = to_matrix(*variable);
   }
   return result;
@@ -157,7 +156,7 @@ Matrices read_mat(const std::filesystem::path& file, const std::vector<std::stri
 void write_mat(const std::filesystem::path& file, const Matrices& matrices) {
   const std::lock_guard guard(matio_lock);
   quiet_matio();
-  const char* header = "MATLAB 5.0 MAT-file, written by dtrain";  // a fixed text: no date, equal runs give equal files
+  const char* header = "MATLAB 5.0 MAT-file, written by dtrain";  // no date, so that equal data gives equal files
   const MatFile mat(Mat_CreateVer(file.c_str(), header, MAT_FT_MAT5));
   if (!mat) throw OutputError(str("cannot write ", file.string(), ": ", std::strerror(errno)));
   for (const auto& [name, matrix] : matrices) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// Numeric matrices by name from and to MATLAB .mat files (as 300W-LP and AFLW2000 ship them: version 5, compressed).
-// Errors: DataError with the reason (damaged, no such variable, not numeric); OutputError when writing fails.
-// Thread-safety: all functions may be called from any thread; one lock around libmatio, which promises nothing.
+// Reads and writes named numeric matrices in MATLAB .mat files (version 5, compressed, as in 300W-LP and AFLW2000).
+// Errors: DataError with the reason (damaged, not numeric); OutputError if writing fails. Thread-safety: all functions
+// may be called from any thread; one lock protects libmatio, which is not documented as thread-safe.
 
 #include <cstddef>
 #include <filesystem>
@@ -14,14 +14,14 @@ namespace dtrain::formats {
 
 struct Matrix {
   size_t rows = 0, columns = 0;
-  std::vector<double> values;  // column by column, as MATLAB keeps them
+  std::vector<double> values;  // column by column, as MATLAB stores them
   double operator()(size_t row, size_t column) const { return values[column * rows + row]; }
 };
 
 using Matrices = std::map<std::string, Matrix>;
 
-// Those of `names` that the file holds; others are absent from the result. Files of at most 64 MiB; each
-// dimension is at most 100 000, a matrix has at most 10 million elements.
+// Reads those of `names` that the file has. Limits: a file has at most 64 MiB, a dimension is at most 100 000, and a
+// matrix has at most 10 million elements.
 Matrices read_mat(const std::filesystem::path& file, const std::vector<std::string>& names);
 
 void write_mat(const std::filesystem::path& file, const Matrices&);  // single precision, compressed, not atomic

@@ -15,7 +15,7 @@
 namespace dtrain::formats {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "files are read and written as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "arrays are written without byte swapping");
 
 template <typename T>
 T load(const std::byte* at, bool swap) {
@@ -25,7 +25,7 @@ T load(const std::byte* at, bool swap) {
   return std::bit_cast<T>(bytes);
 }
 
-// convert(element) for all elements in C order.
+// Applies `convert` to all elements in C order.
 template <typename T, typename To, typename Convert>
 std::vector<To> elements_as(const NpyArray& array, Convert convert) {
   const NpyHeader& header = array.header;
@@ -43,7 +43,7 @@ std::vector<To> elements_as(const NpyArray& array, Convert convert) {
   size_t from = 0;
   for (size_t i = 0; i < count; ++i) {
     result[i] = at(from);
-    for (size_t d = rank; d-- > 0;) {  // the last index runs fastest
+    for (size_t d = rank; d-- > 0;) {  // the last index changes fastest
       from += stride[d];
       if (++index[d] < static_cast<size_t>(header.shape[d])) break;
       from -= stride[d] * index[d];
@@ -79,13 +79,13 @@ std::vector<To> all_elements(const NpyArray& array, Convert convert) {
 template <typename T>
 int64_t whole(T value) {
   if constexpr (std::is_floating_point_v<T>) {
-    constexpr double kLimit = 9007199254740992.0;  // 2^53: beyond it floats skip whole numbers
+    constexpr double kLimit = 9007199254740992.0;  // 2^53: not every larger whole number is a double
     if (!(std::abs(static_cast<double>(value)) <= kLimit) || value != std::floor(value)) {
-      throw DataError(str("whole numbers are expected, but it holds ", value));
+      throw DataError(str("whole numbers are expected, but it contains ", value));
     }
   } else if constexpr (std::is_same_v<T, uint64_t>) {
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      throw DataError(str("holds ", value, ", beyond 64 signed bits"));
+      throw DataError(str("contains ", value, ", which does not fit into int64"));
     }
   }
   return static_cast<int64_t>(value);
@@ -109,7 +109,7 @@ NpyArray parse_npy(std::vector<std::byte> file) {
 }
 
 NpyArray read_npy(const std::filesystem::path& file) {
-  static_cast<void>(read_npy_header(file));  // before memory is taken for what it does not announce
+  static_cast<void>(read_npy_header(file));  // refuses a wrong file size before memory is allocated
   return parse_npy(read_file(file));
 }
 

@@ -1,9 +1,8 @@
 #pragma once
 
-// NumPy's .npy files: bool, integers of 1 to 8 bytes and floats of 2, 4 and 8 bytes, in either byte order, in C or
-// Fortran order. No memory is taken for what is not there, see npy_header.h.
-// Errors: DataError with the reason, without the file's name. Thread-safety: all functions may be called from any
-// thread.
+// Reads and writes NumPy's .npy files: bool, integers of 1 to 8 bytes and floats of 2, 4 and 8 bytes, in either byte
+// order, in C or Fortran order. Memory is allocated only for data that the file really has (npy_header.h). Errors:
+// DataError with the reason, without the file's name. Thread-safety: all functions may be called from any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,18 +17,18 @@ namespace dtrain::formats {
 
 struct NpyArray {
   NpyHeader header;
-  std::vector<std::byte> file;  // all its bytes
+  std::vector<std::byte> file;  // all bytes of the file
 
-  // The elements in C order. Floats are rounded to the nearest; float64 beyond float32's range becomes infinite.
+  // The elements in C order, rounded to the nearest float32. A float64 beyond float32's range becomes infinite.
   std::vector<float> to_float32() const;
-  // Throws DataError for floats that are no whole numbers and for what does not fit.
+  // The elements in C order. Throws DataError for floats that are not whole numbers and for values out of range.
   std::vector<int64_t> to_int64() const;
 };
 
 NpyArray parse_npy(std::vector<std::byte> file);
-NpyArray read_npy(const std::filesystem::path& file);  // throws beyond kMostFileBytes of read_file.h
+NpyArray read_npy(const std::filesystem::path& file);  // throws if the file is larger than kMostFileBytes
 
-// .npy bytes of a C-order array, little endian, version 1. `shape`'s product must be the number of elements.
+// The bytes of a .npy file: C order, little endian, version 1. Requires: `values` has as many values as `shape` says.
 std::vector<std::byte> to_npy(std::span<const float> values, const std::vector<int64_t>& shape);
 std::vector<std::byte> to_npy(std::span<const int64_t> values, const std::vector<int64_t>& shape);
 

@@ -17,7 +17,7 @@ constexpr size_t kLargestRank = 32;
 
 [[noreturn]] void damaged(const std::string& what) { throw DataError("damaged .npy header: " + what); }
 
-// The header is a Python dictionary of three entries, written as Python prints it.
+// Parses the header's text, a Python dictionary with three entries.
 class DictionaryReader {
  public:
   explicit DictionaryReader(std::string_view text) : text_(text) {}
@@ -61,9 +61,9 @@ class DictionaryReader {
   }
   std::string quoted() {
     const char mark = peek();
-    if (mark != '\'' && mark != '"') damaged(str("no text at byte ", at_));
+    if (mark != '\'' && mark != '"') damaged(str("no string at byte ", at_));
     const size_t end = text_.find(mark, at_ + 1);
-    if (end == std::string_view::npos) damaged("a text that does not end");
+    if (end == std::string_view::npos) damaged("a string does not end");
     const std::string result(text_.substr(at_ + 1, end - at_ - 1));
     at_ = end + 1;
     return result;
@@ -96,8 +96,8 @@ class DictionaryReader {
       if (value > (std::numeric_limits<int64_t>::max() - 9) / 10) damaged("a dimension beyond 64 bits");
       value = value * 10 + (text_[at_] - '0');
     }
-    if (at_ == begin) damaged("shape holds something that is no number");
-    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // as Python 2 wrote them
+    if (at_ == begin) damaged("shape contains something that is not a number");
+    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // a suffix that Python 2 wrote
     return value;
   }
 
@@ -111,14 +111,14 @@ class DictionaryReader {
     if (type.size() < 2) refuse("unknown elements");
     const char order = type[0], kind = type[1];
     if (order != '<' && order != '>' && order != '|' && order != '=') refuse("unknown elements");
-    if (kind == 'O') refuse("Python objects, which are not loaded because they may be code");
+    if (kind == 'O') refuse("Python objects, which are not loaded because that can run code");
     if (kind == 'c') refuse("complex numbers");
-    if (kind == 'U' || kind == 'S' || kind == 'a') refuse("texts");
+    if (kind == 'U' || kind == 'S' || kind == 'a') refuse("strings");
     if (kind == 'V') refuse("structured or void elements");
     if (kind == 'M' || kind == 'm') refuse("dates or durations");
     const std::string size = type.substr(2);
     const auto sized = [&](std::initializer_list<const char*> sizes) {
-      if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) refuse("elements of a size that is not read");
+      if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) refuse("elements of an unsupported size");
       header.item_bytes = parse_number<int>(size).value();
     };
     if (kind == 'b') {
@@ -143,7 +143,7 @@ class DictionaryReader {
 }  // namespace
 
 int64_t NpyHeader::elements() const {
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;  // the others may be beyond all bounds
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;  // the product of the others may overflow
   int64_t product = 1;
   for (const int64_t size : shape) product *= size;
   return product;
@@ -174,36 +174,36 @@ std::string NpyHeader::shape_text() const {
 NpyHeader parse_npy_header(std::span<const std::byte> begin) {
   const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
   if (text.empty()) throw DataError("the file is empty");
-  if (!text.starts_with(kMagic)) throw DataError("not a .npy file, by its first bytes");
+  if (!text.starts_with(kMagic)) throw DataError("not a .npy file, judged by its first bytes");
   if (text.size() < 10) throw DataError("truncated .npy header");
   const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(text[i])); };
   const size_t version = byte(6);
-  if (version < 1 || version > 3) damaged(str("version ", version, ".", byte(7), "; 1 to 3 are read"));
+  if (version < 1 || version > 3) damaged(str("version ", version, ".", byte(7), "; versions 1 to 3 are supported"));
   const size_t prefix = version == 1 ? 10 : 12;
   if (text.size() < prefix) throw DataError("truncated .npy header");
   const size_t length =
       version == 1 ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
-  if (prefix + length > kNpyHeaderBytes) damaged(str("it claims to be ", length, " bytes long"));
+  if (prefix + length > kNpyHeaderBytes) damaged(str("it declares a length of ", length, " bytes"));
   if (prefix + length > text.size()) throw DataError("truncated .npy header");
   NpyHeader header;
   DictionaryReader(text.substr(prefix, length)).read(header);
   header.data_offset = prefix + length;
   if (header.file_bytes() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-    damaged(str("it announces ", header.type(), " ", header.shape_text(), ", more bytes than a file can have"));
+    damaged(str("it declares ", header.type(), " ", header.shape_text(), ", more bytes than a file can have"));
   }
   return header;
 }
 
 NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes) {
   NpyHeader header = parse_npy_header(begin);
-  const uint64_t announced = header.file_bytes(), there = file_bytes - header.data_offset;
-  if (announced > file_bytes) {
-    throw DataError(str("truncated: the header announces ", header.type(), " ", header.shape_text(),
-                        ", the file holds ", there, " bytes of data"));
+  const uint64_t declared = header.file_bytes(), there = file_bytes - header.data_offset;
+  if (declared > file_bytes) {
+    throw DataError(str("truncated: the header declares ", header.type(), " ", header.shape_text(), ", the file has ",
+                        there, " bytes of data"));
   }
-  if (announced < file_bytes) {
-    throw DataError(str("damaged: the header announces ", header.type(), " ", header.shape_text(), " (",
-                        announced - header.data_offset, " bytes), the file holds ", there, " bytes of data"));
+  if (declared < file_bytes) {
+    throw DataError(str("damaged: the header declares ", header.type(), " ", header.shape_text(), " (",
+                        declared - header.data_offset, " bytes), the file has ", there, " bytes of data"));
   }
   return header;
 }

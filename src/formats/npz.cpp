@@ -15,7 +15,7 @@ namespace dtrain::formats {
 namespace {
 
 constexpr std::string_view kSuffix = ".npy";
-constexpr size_t kPiece = size_t{1} << 20;  // bytes taken out of the archive at a time
+constexpr size_t kPiece = size_t{1} << 20;  // bytes to decompress at a time
 
 std::string text_of(int code) {
   zip_error_t error;
@@ -60,7 +60,7 @@ std::optional<NpyArray> NpzFile::read(const std::string& name) const {
   const std::unique_ptr<zip_file_t, MemberCloser> member(zip_fopen(archive_->zip, entry.c_str(), ZIP_FL_ENC_RAW));
   if (!member) throw DataError(str("its array ", name, " cannot be read: ", zip_strerror(archive_->zip)));
   std::vector<std::byte> bytes;
-  const auto unpack = [&](uint64_t until) {  // false at the end of the member, where its checksum is compared
+  const auto decompress = [&](uint64_t until) {  // false at the end of the member, where libzip checks the checksum
     while (bytes.size() < until) {
       const size_t had = bytes.size(), piece = std::min<uint64_t>(until - had, kPiece);
       bytes.resize(had + piece);
@@ -72,12 +72,12 @@ std::optional<NpyArray> NpzFile::read(const std::string& name) const {
     return true;
   };
   try {
-    unpack(kNpyHeaderBytes);
+    decompress(kNpyHeaderBytes);
     const NpyHeader header = parse_npy_header(bytes);
-    const uint64_t announced = header.file_bytes();
-    if (bytes.size() > announced || unpack(announced + 1)) {
-      throw DataError(str("damaged: the header announces ", header.type(), " ", header.shape_text(), " (",
-                          announced - header.data_offset, " bytes), but more follow"));
+    const uint64_t declared = header.file_bytes();
+    if (bytes.size() > declared || decompress(declared + 1)) {
+      throw DataError(str("damaged: the header declares ", header.type(), " ", header.shape_text(), " (",
+                          declared - header.data_offset, " bytes), but more follow"));
     }
     return parse_npy(std::move(bytes));
   } catch (const DataError& error) {
@@ -105,7 +105,7 @@ void write_npz(const std::filesystem::path& file, const std::map<std::string, st
       fail();
     }
     const auto index = static_cast<zip_uint64_t>(entry);
-    constexpr zip_uint16_t kTime = 0, kDate = (1 << 5) | 1;  // 1 January 1980, as numpy has it
+    constexpr zip_uint16_t kTime = 0, kDate = (1 << 5) | 1;  // January 1, 1980, as NumPy writes it
     if (zip_set_file_compression(zip, index, ZIP_CM_STORE, 0) != 0 ||
         zip_file_set_dostime(zip, index, kTime, kDate, 0) != 0) {
       fail();

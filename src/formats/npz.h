@@ -1,10 +1,9 @@
 #pragma once
 
-// NumPy's .npz: a zip archive of .npy files (np.savez stores them, np.savez_compressed deflates them), with zip64 where
-// it is needed. Read and written through libzip. An array's memory grows as its bytes come out of the archive; what the
-// archive says about sizes is not believed, and nothing is unpacked beyond what the array's own header announces.
-// Errors: DataError with the reason, without the file's name; OutputError when writing fails. Thread-safety: an NpzFile
-// belongs to one thread at a time.
+// Reads and writes NumPy's .npz files with libzip: zip archives of .npy files, stored (np.savez) or deflated
+// (np.savez_compressed), with zip64 if necessary. The sizes in the archive are not trusted: an array's memory grows as
+// it is decompressed, and never beyond the size that the array's own header declares. Errors: DataError with the
+// reason, without the file's name; OutputError if writing fails. Thread-safety: one thread at a time per NpzFile.
 
 #include <filesystem>
 #include <map>
@@ -24,10 +23,9 @@ class NpzFile {
   NpzFile(const NpzFile&) = delete;
   NpzFile& operator=(const NpzFile&) = delete;
 
-  const std::vector<std::string>& names() const {
-    return names_;
-  }                                                             // of the arrays, without .npy, as the archive has them
-  std::optional<NpyArray> read(const std::string& name) const;  // none: no such array
+  // Names of the arrays without ".npy", in the order of the archive.
+  const std::vector<std::string>& names() const { return names_; }
+  std::optional<NpyArray> read(const std::string& name) const;  // nullopt if there is no such array
 
  private:
   struct Archive;
@@ -35,7 +33,8 @@ class NpzFile {
   std::vector<std::string> names_;
 };
 
-// Name -> the bytes of its .npy; stored, not deflated, and without the time: equal arrays give equal files.
+// Writes arrays by name, each as the bytes of a .npy file. They are stored without compression and without time stamps,
+// so that equal arrays give equal files.
 void write_npz(const std::filesystem::path& file, const std::map<std::string, std::vector<std::byte>>& arrays);
 
 }  // namespace dtrain::formats

@@ -16,7 +16,7 @@ namespace {
 
 class OpenFile {
  public:
-  // O_NONBLOCK: to open a pipe would otherwise wait for its writer for ever.
+  // O_NONBLOCK, because opening a pipe would otherwise wait for a writer forever.
   explicit OpenFile(const std::filesystem::path& file) {
     if (const int code = file_.open(file, O_RDONLY | O_NONBLOCK)) {
       throw DataError(str("cannot be opened: ", std::strerror(code)));
@@ -33,7 +33,7 @@ class OpenFile {
   std::vector<std::byte> read(uint64_t count) const {
     std::vector<std::byte> bytes(count);
     const int code = file_.read_all(bytes);
-    if (code == FileDescriptor::kEndOfFile) throw DataError("became shorter while it was read");
+    if (code == FileDescriptor::kEndOfFile) throw DataError("became shorter while it was being read");
     if (code != 0) throw DataError(str("cannot be read: ", std::strerror(code)));
     return bytes;
   }

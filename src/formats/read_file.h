@@ -1,8 +1,8 @@
 #pragma once
 
-// Whole files and their beginnings, for files of unknown origin: never a pipe or a folder, never more than is there.
-// Errors: DataError with the reason; the message does not repeat the file's name, which the caller knows better.
-// Thread-safety: all functions may be called from any thread.
+// Reads untrusted files, whole or only their beginning. Refuses pipes and folders, and allocates no more memory than
+// the file has bytes. Errors: DataError with the reason; callers add the file's name. Thread-safety: all functions may
+// be called from any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace dtrain::formats {
 
-// One sample's file; a larger one is no photo and no sequence that could be trained on, and would take all memory.
+// Limit for the file of one sample. A larger file is not a usable photo or sequence, and could use up all memory.
 inline constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;
-void check_file_bytes(uint64_t bytes, uint64_t most = kMostFileBytes);  // throws
+void check_file_bytes(uint64_t bytes, uint64_t most = kMostFileBytes);  // throws if it is more
 
-std::vector<std::byte> read_file(const std::filesystem::path& file);  // throws beyond kMostFileBytes
+std::vector<std::byte> read_file(const std::filesystem::path& file);  // throws if it is larger than kMostFileBytes
 
 struct FileBeginning {
-  std::vector<std::byte> bytes;  // at most as many as were asked for
+  std::vector<std::byte> bytes;  // at most the requested number
   uint64_t file_bytes = 0;       // of the whole file
 };
 FileBeginning read_beginning(const std::filesystem::path& file, uint64_t bytes);

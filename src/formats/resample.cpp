@@ -7,9 +7,9 @@
 namespace dtrain::formats {
 namespace {
 
-// Which source pixels make up one output pixel along an axis, and with which weights (they sum to 1).
+// The source pixels that contribute to each output pixel along one axis, and their weights (which sum to 1).
 struct Taps {
-  std::vector<int> position;  // per output pixel `count` positions, clamped to the picture
+  std::vector<int> position;  // `count` positions per output pixel, clamped to the image
   std::vector<float> weight;
   int count = 0;
 };
@@ -20,12 +20,12 @@ Taps taps(double begin, double end, int outputs, int size) {
   Taps result;
   result.count = static_cast<int>(std::ceil(reach)) * 2 + 1;
   for (int o = 0; o < outputs; ++o) {
-    const double centre = begin + (o + 0.5) * step;
-    const int first = static_cast<int>(std::floor(centre - reach));
+    const double center = begin + (o + 0.5) * step;
+    const int first = static_cast<int>(std::floor(center - reach));
     double sum = 0;
     std::vector<double> weights(static_cast<size_t>(result.count));
     for (int k = 0; k < result.count; ++k) {
-      weights[k] = std::max(0.0, 1 - std::abs(first + k + 0.5 - centre) / reach);
+      weights[k] = std::max(0.0, 1 - std::abs(first + k + 0.5 - center) / reach);
       sum += weights[k];
     }
     for (int k = 0; k < result.count; ++k) {
@@ -45,7 +45,7 @@ Image resample(const Image& image, const Box& box, int width, int height) {
   const auto [low, high] = std::minmax_element(down.position.begin(), down.position.end());
   const int first_row = *low, rows = *high - *low + 1;
 
-  std::vector<float> narrow(static_cast<size_t>(rows) * width * 3);  // scaled across, not yet down
+  std::vector<float> narrow(static_cast<size_t>(rows) * width * 3);  // scaled horizontally only
   for (int y = 0; y < rows; ++y) {
     float* out = narrow.data() + static_cast<size_t>(y) * width * 3;
     for (int x = 0; x < width; ++x, out += 3) {

@@ -14,7 +14,7 @@ namespace {
 constexpr double kPi = std::numbers::pi;
 
 bool inside_polygon_ray(double radius, double angle, int corners, double inner) {
-  // A regular star: the edge runs between radius 1 at the corners and `inner` halfway between them.
+  // A regular star: its edge has radius 1 at the corners and radius `inner` halfway between them.
   const double step = kPi / corners;
   double a = std::fmod(std::fmod(angle, 2 * step) + 2 * step, 2 * step);
   a = std::min(a, 2 * step - a);  // 0 at a corner, `step` between two
@@ -23,7 +23,7 @@ bool inside_polygon_ray(double radius, double angle, int corners, double inner) 
   return (cx - 1) * y - cy * (x - 1) >= 0;  // left of the edge from the corner to the point between
 }
 
-// Whether the point (u, v) of the object's own frame, which reaches from -1 to 1, is of its form.
+// Whether the point (u, v) is inside the shape. In the object's own frame, coordinates range from -1 to 1.
 bool of_form(int64_t scene_class, double u, double v, double detail) {
   const double radius = std::hypot(u, v), angle = std::atan2(v, u);
   const double side = std::max(std::abs(u), std::abs(v));
@@ -56,31 +56,24 @@ bool of_form(int64_t scene_class, double u, double v, double detail) {
   }
 }
 
-float brightness(const Colour& c) { return 0.3f * c.r + 0.59f * c.g + 0.11f * c.b; }
+float brightness(const Color& c) { return 0.3f * c.r + 0.59f * c.g + 0.11f * c.b; }
 
-// Colours that can be told from the background's by brightness: a form is seen by its edge.
-Colour draw_contrasting(Draws& draw, float background) {
+// Draws a color that differs from the background in brightness, so that the edge of the shape is visible.
+Color draw_contrasting(Draws& draw, float background) {
   constexpr float kContrast = 0.35f;
-  Colour colour;
+  Color color;
   do {
-    colour = draw.colour(0, 1);
-  } while (std::abs(brightness(colour) - background) < kContrast);
-  return colour;
+    color = draw.color(0, 1);
+  } while (std::abs(brightness(color) - background) < kContrast);
+  return color;
 }
 
-void paint(uint8_t* pixel, const Colour& c, float share) {
-  const float parts[3] = {c.r, c.g, c.b};
-  for (int k = 0; k < 3; ++k) {
-    pixel[k] = static_cast<uint8_t>(std::clamp(pixel[k] + (255 * parts[k] - pixel[k]) * share + 0.5f, 0.0f, 255.0f));
-  }
-}
-
-// Thin strokes and specks, anywhere.
+// Draws thin strokes and specks at random places.
 void draw_clutter(Draws& draw, formats::Image& image) {
   const double size = image.height;
   const int64_t strokes = 3 + draw.below(6);
   for (int64_t s = 0; s < strokes; ++s) {
-    const Colour colour = draw.colour(0, 1);
+    const Color color = draw.color(0, 1);
     const double x = draw.uniform() * size, y = draw.uniform() * size, angle = draw.uniform() * kPi;
     const double length = draw.between(0.02f, 0.2f) * size, width = draw.between(0.008f, 0.02f) * size + 0.4;
     const double dx = std::cos(angle), dy = std::sin(angle);
@@ -89,7 +82,7 @@ void draw_clutter(Draws& draw, formats::Image& image) {
       for (int u = std::max(0, static_cast<int>(x - reach)); u < std::min(size, x + reach); ++u) {
         const double along = (u + 0.5 - x) * dx + (v + 0.5 - y) * dy;
         const double across = (v + 0.5 - y) * dx - (u + 0.5 - x) * dy;
-        if (std::abs(along) < length && std::abs(across) < width) paint(image.at(u, v), colour, 0.7f);
+        if (std::abs(along) < length && std::abs(across) < width) paint(image.at(u, v), color, 0.7f);
       }
     }
   }
@@ -104,12 +97,12 @@ const std::vector<std::string>& scene_classes() {
 }
 
 formats::Image draw_class_scene(uint64_t seed, int64_t picture, int64_t scene_class, int size) {
-  // A background that changes slowly, in brightness and colour.
+  // The background: a smooth gradient in brightness and color.
   Draws draw(seed, Aspect::kObject, picture);
   formats::Image image(size, size);
   const float base = draw.between(0.3f, 0.7f);
-  const auto near = [&] { return blend({base, base, base}, draw.colour(0, 1), 0.3f); };
-  const std::array<Colour, 4> corners{near(), near(), near(), near()};
+  const auto near = [&] { return blend({base, base, base}, draw.color(0, 1), 0.3f); };
+  const std::array<Color, 4> corners{near(), near(), near(), near()};
   for (int y = 0; y < size; ++y) {
     for (int x = 0; x < size; ++x) {
       const float u = (static_cast<float>(x) + 0.5f) / static_cast<float>(size);
@@ -120,15 +113,16 @@ formats::Image draw_class_scene(uint64_t seed, int64_t picture, int64_t scene_cl
   Draws clutter(seed, Aspect::kClutter, picture);
   draw_clutter(clutter, image);
 
-  const double half = draw.between(0.28f, 0.42f) * size;
+  const double half = draw.between(0.28f, 0.42f) * static_cast<float>(size);
   const double room = (size / 2.0 - half) * 0.9;
   const double cx = size / 2.0 + (2 * draw.uniform() - 1) * room, cy = size / 2.0 + (2 * draw.uniform() - 1) * room;
   const double turn = draw.between(-0.4f, 0.4f), squeeze = draw.between(0.85f, 1.0f);
-  const double detail = 2.5 + draw.below(3) * 0.5;  // checks, dots or stripes per half side
-  const Colour colour = draw_contrasting(draw, base);
+  const double detail = 2.5 + static_cast<double>(draw.below(3)) * 0.5;  // checks, dots or stripes per half side
+  const Color color = draw_contrasting(draw, base);
   const float light_angle = draw.between(0, 2 * static_cast<float>(kPi)), light = draw.between(0, 0.3f);
   const double c = std::cos(turn), s = std::sin(turn);
-  constexpr int kRays = 3;  // by kRays per pixel, against jagged edges
+  const float middle = static_cast<float>(size) / 2.0f;
+  constexpr int kRays = 3;  // samples per pixel and axis, for smooth edges
   for (int y = 0; y < size; ++y) {
     for (int x = 0; x < size; ++x) {
       int hits = 0;
@@ -136,10 +130,10 @@ formats::Image draw_class_scene(uint64_t seed, int64_t picture, int64_t scene_cl
         const double px = (x + (r % kRays + 0.5) / kRays - cx) / half, py = (y + (r / kRays + 0.5) / kRays - cy) / half;
         hits += of_form(scene_class, c * px + s * py, (c * py - s * px) / squeeze, detail);
       }
-      if (hits > 0) paint(image.at(x, y), colour, static_cast<float>(hits) / (kRays * kRays));
-      // One side of the picture lies in the light.
-      const float along =
-          (std::cos(light_angle) * (x - size / 2.0f) + std::sin(light_angle) * (y - size / 2.0f)) / size;
+      if (hits > 0) paint(image.at(x, y), color, static_cast<float>(hits) / (kRays * kRays));
+      // One side of the picture is brighter than the other.
+      const float dx = static_cast<float>(x) - middle, dy = static_cast<float>(y) - middle;
+      const float along = (std::cos(light_angle) * dx + std::sin(light_angle) * dy) / static_cast<float>(size);
       uint8_t* pixel = image.at(x, y);
       for (int k = 0; k < 3; ++k) {
         pixel[k] = static_cast<uint8_t>(std::clamp(pixel[k] * (1 + light * 2 * along) + 0.5f, 0.0f, 255.0f));

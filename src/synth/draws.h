@@ -1,6 +1,6 @@
 #pragma once
 
-// The random draws for one aspect of one generated thing, in order: a function of (seed, aspect, index) alone.
+// A stream of random values for one aspect of one generated object: a function of (seed, aspect, index) alone.
 
 #include <cmath>
 #include <cstdint>
@@ -33,12 +33,12 @@ class Draws {
   float between(float low, float high) { return low + (high - low) * uniform(); }
   int64_t below(int64_t count) { return static_cast<int64_t>(uniform() * static_cast<double>(count)); }
   double triangular(double limit) { return limit * (static_cast<double>(uniform()) + uniform() - 1); }
-  double normal() {  // Box and Muller
+  double normal() {  // Box-Muller
     const double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(uniform())));
     return radius * std::cos(2 * std::numbers::pi * uniform());
   }
   bool chance(float p) { return uniform() < p; }
-  Colour colour(float low, float high) {
+  Color color(float low, float high) {
     const float r = between(low, high), g = between(low, high), b = between(low, high);
     return {r, g, b};
   }
@@ -47,7 +47,5 @@ class Draws {
   uint64_t key_;
   uint64_t count_ = 0;
 };
-
-Colour blend(const Colour& a, const Colour& b, float share);
 
 }  // namespace dtrain::synth

@@ -10,11 +10,11 @@ namespace dtrain::synth {
 namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
-constexpr double kNoise = 0.5;                                // standard deviation, beside a signal of 0.87
+constexpr double kNoise = 0.5;                                // standard deviation; that of the signal is 0.87
 constexpr double kSlow = 0.03, kMiddle = 0.06, kFast = 0.12;  // cycles per row
 enum : int64_t { kBackward, kChirpDown, kChirpUp, kFastOne, kForward, kSlowOne, kStanding, kSwitching };
 
-// Cycles per row at each row.
+// The frequency at each row, in cycles per row.
 std::vector<double> frequencies(int64_t dynamics_class, int64_t rows, Draws& draw) {
   const double drift = draw.between(0.85f, 1.15f);
   std::vector<double> result(static_cast<size_t>(rows));

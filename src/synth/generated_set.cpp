@@ -1,5 +1,3 @@
-#include "synth/generated_set.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -12,6 +10,7 @@
 #include "core/strings.h"
 #include "synth/class_scene.h"
 #include "synth/dynamics.h"
+#include "synth/layouts.h"
 #include "synth/pointer_rule.h"
 #include "synth/synth.h"
 
@@ -24,7 +23,7 @@ std::string six_digits(int64_t number) {
   return text;
 }
 
-// What the four have in common: a schema, a list of samples, and a function that draws one.
+// A schema, a list of samples, and a function that draws one of them.
 class GeneratedSet : public convert::RawSet {
  public:
   using Draw = std::function<convert::Record(int64_t index, int64_t label)>;
@@ -40,7 +39,7 @@ class GeneratedSet : public convert::RawSet {
   double usual_val_share() const override { return schema_.task == "headpose" ? 0 : 0.1; }
   convert::Record read(size_t sample) const override { return draw_(index_[sample], samples_[sample].label); }
 
-  // Each sample's split, its index and label being settled.
+  // Assigns a split to each sample. Requires: the samples have their groups and labels.
   void assign() {
     convert::SplitOptions options;
     options.seed = seed_;
@@ -48,7 +47,7 @@ class GeneratedSet : public convert::RawSet {
     for (size_t i = 0; i < samples_.size(); ++i) samples_[i].split = splits[i];
   }
 
-  // Samples of all classes by turns, in folders by split and class, in the order of their names.
+  // Adds samples of each class alternately, in folders by split and class, sorted by name.
   void fill_class_folders(int64_t samples, std::vector<std::string> classes, const std::string& suffix) {
     classes_ = std::move(classes);
     for (int64_t i = 0; i < samples; ++i) {
@@ -84,7 +83,7 @@ class GeneratedSet : public convert::RawSet {
   Draw draw_;
   std::vector<std::string> classes_;
   std::vector<convert::RawSample> samples_;
-  std::vector<int64_t> index_;  // of the draw, per sample
+  std::vector<int64_t> index_;  // for each sample, the index with which it is drawn
 };
 
 }  // namespace

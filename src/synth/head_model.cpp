@@ -8,11 +8,7 @@ namespace {
 
 using convert::operator*;
 
-Colour mix(const Colour& a, const Colour& b, float share) {
-  return {a.r + (b.r - a.r) * share, a.g + (b.g - a.g) * share, a.b + (b.b - a.b) * share};
-}
-
-// Points of a face of average proportions, left half first as seen in the picture.
+// The landmarks of a face of average proportions. The left side of the picture comes first.
 std::vector<convert::Vector3> face_points() {
   constexpr double kPi = std::numbers::pi;
   std::vector<convert::Vector3> points;
@@ -50,38 +46,38 @@ std::vector<convert::Vector3> face_points() {
 
 std::vector<Ellipsoid> head_model(const Person& p) {
   const double w = p.width, chin = 0.42 * p.jaw;
-  const Colour lips = mix(p.skin, {0.65f, 0.15f, 0.18f}, 0.6f), blush = mix(p.skin, {0.8f, 0.35f, 0.3f}, 0.25f);
-  const Colour white{0.93f, 0.93f, 0.92f}, black{0.03f, 0.03f, 0.03f};
-  const Colour brow = mix(p.hair, black, 0.3f), chin_colour = p.beard ? mix(p.skin, p.hair, 0.75f) : p.skin;
+  const Color lips = blend(p.skin, {0.65f, 0.15f, 0.18f}, 0.6f), blush = blend(p.skin, {0.8f, 0.35f, 0.3f}, 0.25f);
+  const Color white{0.93f, 0.93f, 0.92f}, black{0.03f, 0.03f, 0.03f};
+  const Color brow = blend(p.hair, black, 0.3f), chin_color = p.beard ? blend(p.skin, p.hair, 0.75f) : p.skin;
   std::vector<Ellipsoid> solids{
-      {.centre = {0, -0.12, 0.06}, .radii = {0.78 * w, 0.96, 0.90}, .colour = p.skin, .shine = 0.15f},
-      {.centre = {0, chin, -0.18}, .radii = {0.56 * w, 0.62, 0.62}, .colour = chin_colour, .shine = 0.08f},
-      {.centre = {0, 0.08, -0.92}, .radii = {0.10, 0.28, 0.16 * p.nose}, .colour = p.skin, .shine = 0.2f},  // bridge
-      {.centre = {0, 0.26, -0.96}, .radii = {0.15, 0.13, 0.24 * p.nose}, .colour = blush, .shine = 0.3f},   // tip
-      {.centre = {0, 0.58, -0.74}, .radii = {0.25 * w, 0.075, 0.09}, .colour = lips, .shine = 0.2f},
-      {.centre = {0, 1.45, 0.22}, .radii = {0.40, 0.95, 0.40}, .colour = mix(p.skin, black, 0.12f), .turns = false},
-      {.centre = {0, 2.55, 0.35}, .radii = {1.65, 0.95, 0.75}, .colour = p.clothes, .turns = false},
+      {.center = {0, -0.12, 0.06}, .radii = {0.78 * w, 0.96, 0.90}, .color = p.skin, .shine = 0.15f},
+      {.center = {0, chin, -0.18}, .radii = {0.56 * w, 0.62, 0.62}, .color = chin_color, .shine = 0.08f},
+      {.center = {0, 0.08, -0.92}, .radii = {0.10, 0.28, 0.16 * p.nose}, .color = p.skin, .shine = 0.2f},  // bridge
+      {.center = {0, 0.26, -0.96}, .radii = {0.15, 0.13, 0.24 * p.nose}, .color = blush, .shine = 0.3f},   // tip
+      {.center = {0, 0.58, -0.74}, .radii = {0.25 * w, 0.075, 0.09}, .color = lips, .shine = 0.2f},
+      {.center = {0, 1.45, 0.22}, .radii = {0.40, 0.95, 0.40}, .color = blend(p.skin, black, 0.12f), .turns = false},
+      {.center = {0, 2.55, 0.35}, .radii = {1.65, 0.95, 0.75}, .color = p.clothes, .turns = false},
   };
   for (const int side : {-1, 1}) {
     const double s = side;
-    solids.push_back({.centre = {s * 0.31 * w, -0.12, -0.74}, .radii = {0.155, 0.095, 0.09}, .colour = white});
+    solids.push_back({.center = {s * 0.31 * w, -0.12, -0.74}, .radii = {0.155, 0.095, 0.09}, .color = white});
     solids.push_back(
-        {.centre = {s * 0.31 * w, -0.12, -0.80}, .radii = {0.075, 0.08, 0.055}, .colour = p.iris, .shine = 0.8f});
-    solids.push_back({.centre = {s * 0.31 * w, -0.12, -0.83}, .radii = {0.035, 0.038, 0.035}, .colour = black});
+        {.center = {s * 0.31 * w, -0.12, -0.80}, .radii = {0.075, 0.08, 0.055}, .color = p.iris, .shine = 0.8f});
+    solids.push_back({.center = {s * 0.31 * w, -0.12, -0.83}, .radii = {0.035, 0.038, 0.035}, .color = black});
     solids.push_back(
-        {.centre = {s * 0.33 * w, -0.33, -0.76}, .radii = {0.20, 0.045, 0.10}, .colour = brow, .tilt = s * 6});
-    solids.push_back({.centre = {s * 0.37 * w, 0.22, -0.56},
+        {.center = {s * 0.33 * w, -0.33, -0.76}, .radii = {0.20, 0.045, 0.10}, .color = brow, .tilt = s * 6});
+    solids.push_back({.center = {s * 0.37 * w, 0.22, -0.56},
                       .radii = {0.25, 0.24, 0.22},
-                      .colour = mix(p.skin, blush, 0.3f)});  // cheek
+                      .color = blend(p.skin, blush, 0.3f)});  // cheek
     solids.push_back(
-        {.centre = {s * 0.80 * w, -0.02, 0.14}, .radii = {0.08, 0.24, 0.17}, .colour = blush, .tilt = s * 8});  // ear
+        {.center = {s * 0.80 * w, -0.02, 0.14}, .radii = {0.08, 0.24, 0.17}, .color = blush, .tilt = s * 8});  // ear
   }
   if (p.hair_volume > 0) {
     const double v = p.hair_volume;
     solids.push_back(
-        {.centre = {0, -0.30, 0.26}, .radii = {0.84 * w * v, 0.90 * v, 0.90 * v}, .colour = p.hair, .shine = 0.25f});
+        {.center = {0, -0.30, 0.26}, .radii = {0.84 * w * v, 0.90 * v, 0.90 * v}, .color = p.hair, .shine = 0.25f});
     solids.push_back(
-        {.centre = {0, 0.15, 0.55}, .radii = {0.74 * w * v, 0.85, 0.50 * v}, .colour = p.hair, .shine = 0.15f});
+        {.center = {0, 0.15, 0.55}, .radii = {0.74 * w * v, 0.85, 0.50 * v}, .color = p.hair, .shine = 0.15f});
   }
   return solids;
 }

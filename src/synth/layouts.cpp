@@ -31,7 +31,7 @@ std::string digits(int64_t value, int width) {
   return text;
 }
 
-// Not fsynced: thousands of small files that a second run makes again.
+// Does not fsync: there are thousands of small files, and a second run can make them again.
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
   real_file_system().create_folders(path.parent_path());
   std::ofstream out(path, std::ios::binary);
@@ -52,7 +52,7 @@ std::vector<T> values_of(const std::vector<std::byte>& bytes) {
   return values;
 }
 
-// The camera of the published files for 640 × 480, scaled to other heights.
+// The camera of the published files, which is for 640 × 480, scaled to other heights.
 convert::BiwiCalibration biwi_calibration(int height) {
   const double s = height / 480.0;
   return {.camera = {{{517.679 * s, 0, 320 * s}, {0, 517.679 * s, 240.5 * s}, {0, 0, 1}}},
@@ -93,12 +93,11 @@ void write_300wlp(const fs::path& folder, uint64_t seed, int64_t index, int size
   constexpr double kRadian = std::numbers::pi / 180;
   const fs::path base = folder / name.path();
   write_file(base.string() + ".jpg", formats::encode_jpeg(image));
-  // Translation and scale as in the original: pixels from the lower left corner, and pixels per micrometre of the
-  // model.
+  // Units as in the original: translation in pixels from the lower left corner, scale in pixels per micrometer.
   formats::write_mat(
       base.string() + ".mat",
       {{"Pose_Para", row({pose.pitch * kRadian, pose.yaw * kRadian, pose.roll * kRadian, place.x, size - place.y, 0,
-                          place.scale / (1000 * kMillimetresPerUnit)})},
+                          place.scale / (1000 * kMillimetersPerUnit)})},
        {"pt2d", landmarks(pose, place)},
        {"roi", row({place.x - place.scale, place.y - place.scale, place.x + place.scale, place.y + place.scale})}});
 }
@@ -116,17 +115,17 @@ void write_biwi(const fs::path& folder, uint64_t seed, int64_t index, int64_t se
   const int width = calibration.width;
   const convert::HeadPose pose = draw_pose(seed, index);
 
-  // A place in front of the camera, then its picture through the calibration.
+  // Draws a place in front of the camera, then projects it with the calibration.
   const double distance = 850 + 300 * draw_placement(seed, index, 1, 1, 1, 1).y;
   const Placement drawn = draw_placement(seed, index, width, height, 1, 0.15);
   const double focal = calibration.camera[0][0];
   const convert::BiwiPose truth{
       .rotation = rotation(pose),
-      .centre = {(drawn.x - width / 2.0) / focal * distance, (drawn.y - height / 2.0) / focal * distance, distance}};
+      .center = {(drawn.x - width / 2.0) / focal * distance, (drawn.y - height / 2.0) / focal * distance, distance}};
   const formats::Box box = convert::head_box(truth, calibration);
   const Placement place{.x = (box.left + box.right) / 2,
                         .y = (box.top + box.bottom) / 2,
-                        .scale = (box.right - box.left) / convert::kHeadBoxMm * kMillimetresPerUnit};
+                        .scale = (box.right - box.left) / convert::kHeadBoxMm * kMillimetersPerUnit};
 
   const std::string person = convert::biwi_person(sequence);
   const auto person_key = static_cast<int64_t>(xxh64(std::as_bytes(std::span(person))) >> 1);

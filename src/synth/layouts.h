@@ -1,10 +1,12 @@
 #pragma once
 
-// Generated data on disk as others publish or keep theirs: as 300W-LP and BIWI do; folders of pictures (PNG) or
-// sequences (.npy) by split and class; sets in one .npz file. Errors: OutputError.
+// Generated data sets, and the raw layouts in which they are written: class folders of pictures (PNG) or sequences
+// (.npy), one .npz file of sets, and heads as published by 300W-LP and BIWI. Everything is a function of the arguments
+// alone. Errors: OutputError. Thread-safety: all functions may be called from any thread, for different files.
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "convert/raw_set.h"
@@ -13,27 +15,38 @@ namespace dtrain::synth {
 
 inline constexpr Progress kDrawing{.stage = "drawing"};
 
-// Picture `index` of a 300W-LP folder: even ones and their mirrored twins in *_Flip by turns, eight pictures a photo.
+// The generated sets of the four tasks, with names, groups, classes and splits as in the raw layout. Samples are drawn
+// when they are read.
+std::unique_ptr<convert::RawSet> generated_heads(uint64_t seed, int64_t samples, int size);
+std::unique_ptr<convert::RawSet> generated_scenes(uint64_t seed, int64_t samples, int size);
+std::unique_ptr<convert::RawSet> generated_sequences(uint64_t seed, int64_t samples);
+// `file` is the beginning of the sample names, FILE.npz#i.
+std::unique_ptr<convert::RawSet> generated_pointer_sets(uint64_t seed, int64_t samples, int64_t max_length,
+                                                        const std::string& file);
+
+// Picture `index` of a 300W-LP folder. Odd pictures are the mirrored versions (in *_Flip) of the even pictures before
+// them; a photo has eight pictures.
 struct LpName {
   std::string source;  // AFW, HELEN, IBUG, LFPW
   bool flip = false;
   int64_t photo = 0;
   int64_t view = 0;          // _K: 0 to 3
-  std::string path() const;  // without suffix
+  std::string path() const;  // without extension
 };
 LpName lp_name(int64_t index);
 void write_300wlp(const std::filesystem::path& folder, uint64_t seed, int64_t index, int size);
 
-// BIWI: up to 24 sequences of at least ten frames, by turns; four people in two sequences each, as in the original.
+// BIWI: up to 24 sequences of at least ten frames; consecutive pictures go to consecutive sequences. Four people are in
+// two sequences each, as in the original.
 int64_t biwi_sequences(int64_t samples);
 void write_biwi_calibration(const std::filesystem::path& folder, int64_t sequence, int height);
 void write_biwi(const std::filesystem::path& folder, uint64_t seed, int64_t index, int64_t sequences, int height);
 
-// Each sample as a file of its name under `folder`.
+// Writes each sample to the file with its name under `folder`.
 void write_class_folders(const convert::RawSet&, const std::filesystem::path& folder, int threads,
                          const ReportProgress& report);
 
-// In the padded form of pointer_file.h, without is_visited; features beyond a set's length are 0.
+// Writes the padded form of pointer_file.h, without is_visited. Features beyond a set's length are 0.
 void write_pointer_npz(const convert::RawSet&, const std::filesystem::path& file, int64_t max_length, int threads,
                        const ReportProgress& report);
 

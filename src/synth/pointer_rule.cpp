@@ -41,8 +41,8 @@ PointerSet draw_pointer_set(uint64_t seed, int64_t set, int64_t max_length) {
   const auto at = [&](int64_t i, int64_t f) -> float& {
     return result.features[static_cast<size_t>(i * convert::kPointerFeatures + f)];
   };
-  // Feature 0 lies on steps, each taken by two elements at most, so that ties are common and near misses impossible;
-  // two of one step differ by at least kApart in feature 1.
+  // Feature 0 takes discrete values, each used by at most two elements, so that ties are common but near ties do not
+  // occur. Two elements with the same value differ by at least kApart in feature 1.
   constexpr float kApart = 0.3f;
   const int64_t steps = std::max<int64_t>(12, count + count / 2);
   std::vector<std::vector<int64_t>> taken(static_cast<size_t>(steps));
@@ -55,7 +55,7 @@ PointerSet draw_pointer_set(uint64_t seed, int64_t set, int64_t max_length) {
     while (!others.empty() && std::abs(at(i, 1) - at(others[0], 1)) < kApart) at(i, 1) = draw.uniform();
     others.push_back(i);
   }
-  // A direction that can be seen: all elements lean to one side of one half.
+  // Feature 2 of all elements is on the same side of one half, so that the direction is clear.
   const float lean = draw.chance(0.5f) ? 0.5f : 0.0f;
   for (int64_t i = 0; i < count; ++i) at(i, 2) = at(i, 2) * 0.5f + lean;
   result.order = pointer_order(result.features);

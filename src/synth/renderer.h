@@ -1,9 +1,11 @@
 #pragma once
 
-// A small ray caster for solids made of ellipsoids: parallel rays, one lamp, 2 × 2 rays per pixel. A ray meets an
-// ellipsoid by one quadratic equation, so a head of twenty parts at 64 × 64 pixels takes about a millisecond. Axes:
-// head_pose.h (x right, y down, z away from the viewer). Deterministic; thread-safe.
+// A small ray caster for ellipsoids, with parallel rays, one lamp, and 2 × 2 rays per pixel. Intersecting a ray takes
+// one quadratic equation, so a head of twenty parts at 64 × 64 pixels takes about a millisecond. Axes are those of
+// head_pose.h: x right, y down, z away from the viewer. The result is deterministic. Thread-safety: all functions may
+// be called from any thread.
 
+#include <cstdint>
 #include <vector>
 
 #include "convert/head_pose.h"
@@ -11,16 +13,18 @@
 
 namespace dtrain::synth {
 
-struct Colour {
+struct Color {
   float r = 0, g = 0, b = 0;  // 0 to 1
 };
+Color blend(const Color& a, const Color& b, float share);         // `share` of b, the rest of a
+void paint(uint8_t* pixel, const Color& color, float share = 1);  // blends `color` over an RGB pixel
 
 struct Ellipsoid {
-  convert::Vector3 centre{};
+  convert::Vector3 center{};
   convert::Vector3 radii{};
-  Colour colour;
-  float shine = 0;    // of its highlight
-  bool turns = true;  // with the head; false: body, which stays upright
+  Color color;
+  float shine = 0;    // strength of the highlight
+  bool turns = true;  // false: part of the body, which does not turn with the head
   double tilt = 0;    // degrees about z, before the head turns
 };
 
@@ -30,7 +34,7 @@ struct Light {
 };
 
 struct Placement {
-  double x = 0, y = 0;  // of the scene's origin, in pixels
+  double x = 0, y = 0;  // the scene's origin, in pixels
   double scale = 1;     // pixels per unit of length
 };
 

@@ -6,18 +6,6 @@
 #include "synth/draws.h"
 
 namespace dtrain::synth {
-namespace {
-
-void paint(uint8_t* pixel, const Colour& c, float share) {
-  const float parts[3] = {c.r, c.g, c.b};
-  for (int k = 0; k < 3; ++k) pixel[k] = static_cast<uint8_t>(pixel[k] + (255 * parts[k] - pixel[k]) * share + 0.5f);
-}
-
-}  // namespace
-
-Colour blend(const Colour& a, const Colour& b, float share) {
-  return {a.r + (b.r - a.r) * share, a.g + (b.g - a.g) * share, a.b + (b.b - a.b) * share};
-}
 
 Person draw_person(uint64_t seed, int64_t person) {
   Draws draw(seed, Aspect::kPerson, person);
@@ -25,8 +13,8 @@ Person draw_person(uint64_t seed, int64_t person) {
   p.skin = blend({0.36f, 0.22f, 0.15f}, {0.95f, 0.78f, 0.67f}, draw.uniform());
   p.hair =
       blend({0.06f, 0.05f, 0.05f}, blend({0.45f, 0.24f, 0.10f}, {0.80f, 0.70f, 0.50f}, draw.uniform()), draw.uniform());
-  p.iris = draw.colour(0.08f, 0.45f);
-  p.clothes = draw.colour(0.05f, 0.95f);
+  p.iris = draw.color(0.08f, 0.45f);
+  p.clothes = draw.color(0.05f, 0.95f);
   p.width = draw.between(0.90f, 1.08f);
   p.jaw = draw.between(0.92f, 1.10f);
   p.nose = draw.between(0.80f, 1.25f);
@@ -48,28 +36,29 @@ Light draw_light(uint64_t seed, int64_t photo) {
 formats::Image draw_background(uint64_t seed, int64_t photo, int width, int height) {
   Draws draw(seed, Aspect::kBackground, photo);
   formats::Image image(width, height);
-  const Colour from = draw.colour(0.05f, 0.95f), to = draw.colour(0.05f, 0.95f);
+  const auto w = static_cast<float>(width), h = static_cast<float>(height);
+  const Color from = draw.color(0.05f, 0.95f), to = draw.color(0.05f, 0.95f);
   const float slope_x = draw.between(-1, 1), slope_y = draw.between(-1, 1);
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
       const float along =
-          0.5f + slope_x * (static_cast<float>(x) / width - 0.5f) + slope_y * (static_cast<float>(y) / height - 0.5f);
+          0.5f + slope_x * (static_cast<float>(x) / w - 0.5f) + slope_y * (static_cast<float>(y) / h - 0.5f);
       paint(image.at(x, y), blend(from, to, std::clamp(along, 0.0f, 1.0f)), 1);
     }
   }
   const int shapes = 6 + static_cast<int>(14 * draw.uniform());
   for (int s = 0; s < shapes; ++s) {
     const bool round = draw.chance(0.4f);
-    const float cx = draw.uniform() * width, cy = draw.uniform() * height;
-    const float rx = draw.between(0.03f, 0.25f) * width, ry = draw.between(0.03f, 0.25f) * height;
-    const Colour colour = draw.colour(0, 1);
+    const float cx = draw.uniform() * w, cy = draw.uniform() * h;
+    const float rx = draw.between(0.03f, 0.25f) * w, ry = draw.between(0.03f, 0.25f) * h;
+    const Color color = draw.color(0, 1);
     const float share = draw.between(0.4f, 1);
     const int top = std::max(0, static_cast<int>(cy - ry)), bottom = std::min(height, static_cast<int>(cy + ry));
     const int left = std::max(0, static_cast<int>(cx - rx)), right = std::min(width, static_cast<int>(cx + rx));
     for (int y = top; y < bottom; ++y) {
       for (int x = left; x < right; ++x) {
-        const float dx = (x - cx) / rx, dy = (y - cy) / ry;
-        if (!round || dx * dx + dy * dy < 1) paint(image.at(x, y), colour, share);
+        const float dx = (static_cast<float>(x) - cx) / rx, dy = (static_cast<float>(y) - cy) / ry;
+        if (!round || dx * dx + dy * dy < 1) paint(image.at(x, y), color, share);
       }
     }
   }
@@ -97,7 +86,8 @@ Placement draw_placement(uint64_t seed, int64_t picture, int width, int height, 
 void add_noise(uint64_t seed, int64_t picture, formats::Image& image) {
   const uint64_t key = keyed(static_cast<uint64_t>(Purpose::kSynth), seed, static_cast<uint64_t>(Aspect::kNoise),
                              static_cast<uint64_t>(picture));
-  for (size_t i = 0; i < image.rgb.size(); i += 2) {  // one word: two sums of four bytes, nearly normal
+  for (size_t i = 0; i < image.rgb.size();
+       i += 2) {  // one word gives two sums of four bytes, nearly normally distributed
     const uint64_t word = keyed(key, i);
     for (size_t k = 0; k < 2 && i + k < image.rgb.size(); ++k) {
       const auto half = static_cast<uint32_t>(word >> (32 * k));

@@ -13,7 +13,6 @@
 #include "core/parallel.h"
 #include "core/strings.h"
 #include "data/hdf5/writer.h"
-#include "synth/generated_set.h"
 #include "synth/layouts.h"
 #include "synth/pointer_rule.h"
 #include "synth/scene.h"
@@ -64,8 +63,7 @@ std::unique_ptr<convert::RawSet> generated(const std::string& task, const SynthO
   return generated_pointer_sets(options.seed, samples, options.max_length, options.out.stem().string() + ".npz");
 }
 
-// A folder is filled file by file, and half of one would pass for a whole set: it is emptied again unless complete() is
-// called.
+// Empties the output folder again unless complete() is called: an incomplete folder would look like a complete set.
 class NewFolder {
  public:
   explicit NewFolder(const std::filesystem::path& folder)
@@ -87,7 +85,7 @@ class NewFolder {
   bool complete_ = false;
 };
 
-// How many rows each sample has: drawn for it, and drawn again when it is written, which costs less than to keep it.
+// Counts the rows of each sample by drawing it. It is drawn again when it is written, which costs less than keeping it.
 void count_rows(const convert::RawSet& set, int threads, const ReportProgress& report, std::vector<int64_t>& input_rows,
                 std::vector<int64_t>& target_rows) {
   const data::Schema schema = set.schema();
@@ -137,7 +135,7 @@ void write_hdf5(const convert::RawSet& set, const SynthOptions& options, const R
   summary.groups = static_cast<int64_t>(group_ids.size());
 }
 
-// 300W-LP and BIWI: not one picture of these is one of the hdf5 layout.
+// Writes 300W-LP or BIWI. Their pictures differ from those of the hdf5 layout. Returns the number of groups.
 int64_t write_published_heads(const SynthOptions& options, int64_t samples, int size, const ReportProgress& report) {
   if (options.layout == "300wlp") {
     parallel_for(

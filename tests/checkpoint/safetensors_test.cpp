@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/inspect.h"
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/snapshots.h"
+#include "checkpoint/store.h"
 #include "core/error.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"

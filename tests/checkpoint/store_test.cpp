@@ -7,7 +7,6 @@
 #include <fstream>
 #include <random>
 
-#include "checkpoint/inspect.h"
 #include "checkpoint/snapshots.h"
 #include "core/error.h"
 #include "support/expect_error.h"

@@ -11,7 +11,7 @@
 namespace dtrain::convert {
 namespace {
 
-// As published, trailing blanks included.
+// As published, including trailing spaces.
 constexpr const char* kCalibration =
     "517.679 0 320 \n0 517.679 240.5 \n0 0 1 \n\n0 0 0 0 \n\n0.999947 0.00432361 0.00929419 \n"
     "-0.00446314 0.999877 0.0150443 \n-0.009228 -0.015085 0.999844 \n\n-24.0198 5.8896 -13.2308 \n\n640 480\n";
@@ -19,7 +19,7 @@ constexpr const char* kPose = "1 0 0 \n0 1 0 \n0 0 1 \n\n43.4019 -30.7038 906.86
 
 void write(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
 
-TEST(BiwiFiles, ReadsThePublishedForm) {
+TEST(BiwiFiles, ReadsThePublishedFormat) {
   const testing::TempDir folder;
   write(folder / "rgb.cal", kCalibration);
   write(folder / "pose.txt", kPose);
@@ -29,9 +29,9 @@ TEST(BiwiFiles, ReadsThePublishedForm) {
   EXPECT_DOUBLE_EQ(calibration.translation[0], -24.0198);
   EXPECT_EQ(calibration.width, 640);
   const BiwiPose pose = read_biwi_pose(folder / "pose.txt");
-  EXPECT_DOUBLE_EQ(pose.centre[2], 906.864);
+  EXPECT_DOUBLE_EQ(pose.center[2], 906.864);
 
-  // By hand: turned, moved, divided by the depth.
+  // The expected values by hand: rotate, translate, divide by the depth.
   const double x = 0.999947 * 43.4019 + 0.00432361 * -30.7038 + 0.00929419 * 906.864 - 24.0198;
   const double z = -0.009228 * 43.4019 - 0.015085 * -30.7038 + 0.999844 * 906.864 - 13.2308;
   const formats::Box box = head_box(pose, calibration);
@@ -43,14 +43,14 @@ TEST(BiwiFiles, ReadsThePublishedForm) {
 TEST(BiwiFiles, TextRoundTrip) {
   const testing::TempDir folder;
   const HeadPose angles{.yaw = 33, .pitch = -21, .roll = 7};
-  write(folder / "pose.txt", to_text(BiwiPose{.rotation = rotation(angles), .centre = {1, -2, 900}}));
+  write(folder / "pose.txt", to_text(BiwiPose{.rotation = rotation(angles), .center = {1, -2, 900}}));
   const HeadPose back = head_pose(read_biwi_pose(folder / "pose.txt").rotation);
   EXPECT_NEAR(back.yaw, 33, 1e-6);
   EXPECT_NEAR(back.pitch, -21, 1e-6);
   EXPECT_NEAR(back.roll, 7, 1e-6);
 }
 
-TEST(BiwiFiles, DamageIsNamed) {
+TEST(BiwiFiles, NamesTheDamage) {
   const testing::TempDir folder;
   const auto expect = [&](const std::string& text, std::initializer_list<std::string> parts) {
     write(folder / "p.txt", text);
@@ -63,7 +63,7 @@ TEST(BiwiFiles, DamageIsNamed) {
   expect("1 0 0 0 2 0 0 0 1 1 2 900", {"not a rotation"});
   write(folder / "rgb.cal", "517 0 320");
   testing::expect_error<DataError>([&] { read_biwi_calibration(folder / "rgb.cal"); }, {"rgb.cal", "3 numbers"});
-  const BiwiPose behind{.rotation = rotation({}), .centre = {0, 0, -500}};
+  const BiwiPose behind{.rotation = rotation({}), .center = {0, 0, -500}};
   write(folder / "rgb.cal", kCalibration);
   testing::expect_error<DataError>([&] { head_box(behind, read_biwi_calibration(folder / "rgb.cal")); },
                                    {"in front of the camera"});

@@ -1,4 +1,4 @@
-// Folders of classes: pictures and sequences.
+// Class folders of pictures and sequences.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,6 @@
 #include "core/file_system.h"
 #include "core/strings.h"
 #include "data/hdf5/file_store.h"
-#include "formats/exif.h"
 #include "formats/npy.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
@@ -73,7 +72,7 @@ class ClassSets : public ::testing::Test {
   testing::TempDir files;
 };
 
-TEST_F(ClassSets, PicturesGetSortedClassesAndAStratifiedSplit) {
+TEST_F(ClassSets, PicturesGetSortedClassesAndStratifiedSplits) {
   pictures("d/zebra", 20, 10);
   pictures("d/ant", 40, 100);
   ConvertOptions o = options("d");
@@ -106,7 +105,7 @@ TEST_F(ClassSets, PicturesGetSortedClassesAndAStratifiedSplit) {
   EXPECT_EQ(convert("images", o).splits, (std::map<std::string, int64_t>{{"test", 30}, {"train", 30}}));
 }
 
-TEST_F(ClassSets, TheFoldersOwnSplitsStay) {
+TEST_F(ClassSets, KeepsTheSplitsOfTheFolders) {
   pictures("d/train/a", 3, 10);
   pictures("d/train/b", 4, 20);
   pictures("d/test/b", 2, 30);
@@ -120,17 +119,17 @@ TEST_F(ClassSets, TheFoldersOwnSplitsStay) {
   EXPECT_EQ(summary.repeated, 0);
 }
 
-TEST_F(ClassSets, TheSameSampleOnBothSidesIsCounted) {
+TEST_F(ClassSets, CountsSamplesThatRepeatTrainingSamples) {
   pictures("d/train/a", 3, 10);
   pictures("d/train/b", 4, 20);
-  pictures("d/test/b", 4, 22);  // two of them are in train/b, too
+  pictures("d/test/b", 4, 22);  // two of them are also in train/b
   EXPECT_EQ(convert("images", options("d")).repeated, 2);
 }
 
-TEST_F(ClassSets, FoldersThatCannotBeMeantAreRefused) {
+TEST_F(ClassSets, RefusesUnexpectedFolders) {
   refused("images", {"no such folder"});
   fs::create_directories(files / "d");
-  refused("images", {"no sub-folders", "one sub-folder of JPEG or PNG pictures for each class"});
+  refused("images", {"no subfolders", "one subfolder of JPEG or PNG pictures for each class"});
   pictures("d/cat", 2, 10);
   refused("images", {"only one class, cat"});
   fs::create_directories(files / "d/dog");
@@ -139,15 +138,15 @@ TEST_F(ClassSets, FoldersThatCannotBeMeantAreRefused) {
   refused("images", {"d/dog is empty"});
   pictures("d/dog", 2, 50);
   picture("d/stray.png", 1);
-  refused("images", {"d/stray.png lies beside the sub-folders"});
-  fs::rename(files / "d/stray.png", files / "d/LABELS.txt");  // what is no sample by its name is passed over
+  refused("images", {"d/stray.png is next to the class folders"});
+  fs::rename(files / "d/stray.png", files / "d/LABELS.txt");  // a file that does not look like a sample is ignored
   EXPECT_EQ(convert("images", options("d")).kept, 4);
   fs::remove(files / "o.h5");
   pictures("d/train/cat", 1, 10);
-  refused("images", {"holds cat, dog beside train", "classes or splits?"});
+  refused("images", {"contains cat, dog next to train", "classes or splits?"});
 }
 
-TEST_F(ClassSets, LinkedFoldersAreFollowed) {
+TEST_F(ClassSets, FollowsLinksToFolders) {
   pictures("elsewhere", 3, 90);
   pictures("d/cat", 2, 10);
   pictures("d/dog", 6, 50);
@@ -158,16 +157,16 @@ TEST_F(ClassSets, LinkedFoldersAreFollowed) {
   EXPECT_TRUE(reasons().contains("dog/self.png"));
   fs::create_directory_symlink("..", files / "d/cat/up");
   fs::remove(files / "o.h5");
-  refused("images", {"cat/up is a link to a folder that it lies in"});
+  refused("images", {"cat/up is a link to one of its own parent folders"});
 }
 
-TEST_F(ClassSets, ClassesThatNoCheckpointCouldNameAreRefused) {
+TEST_F(ClassSets, RefusesClassNamesThatAreNotUtf8) {
   pictures("d/cat", 2, 10);
   pictures("d/caf\xe9", 2, 50);
   refused("images", {"not UTF-8"});
 }
 
-TEST_F(ClassSets, ATestedClassMustBeTrained) {
+TEST_F(ClassSets, ATestedClassNeedsTrainingSamples) {
   pictures("d/train/a", 2, 10);
   pictures("d/train/b", 2, 20);
   pictures("d/test/c", 2, 30);
@@ -178,13 +177,13 @@ TEST_F(ClassSets, ATestedClassMustBeTrained) {
   refused("images", {"d/val/a is empty"});
   fs::remove_all(files / "d/val");
   picture("d/test/1.png", 1);
-  refused("images", {"d/test/1.png lies in no class folder"});
+  refused("images", {"d/test/1.png is not in a class folder"});
 }
 
-TEST_F(ClassSets, WhatIsNoPictureIsQuarantined) {
+TEST_F(ClassSets, QuarantinesFilesThatAreNotPictures) {
   pictures("d/a", 5, 10);
   pictures("d/b", 5, 20);
-  const std::string text = "this is no picture";
+  const std::string text = "not a picture";
   write(files / "d/a/notes.jpg", std::as_bytes(std::span(text)));
   write(files / "d/a/empty.png", {});
   write(files / "d/b/huge.png", formats::encode_png(plain(1)));
@@ -199,7 +198,7 @@ TEST_F(ClassSets, WhatIsNoPictureIsQuarantined) {
   EXPECT_NE(reasons().at("b/huge.png").find("damaged PNG"), std::string::npos) << reasons().at("b/huge.png");
 }
 
-TEST_F(ClassSets, AClassOfNothingButDamageIsNamed) {
+TEST_F(ClassSets, NamesAClassWithOnlyDamagedSamples) {
   pictures("d/a", 5, 10);
   write(files / "d/b/1.png", {});
   refused("images", {"no usable sample of the class b", "b/1.png", "empty"});
@@ -211,7 +210,7 @@ TEST_F(ClassSets, AClassOfNothingButDamageIsNamed) {
   refused("images", {"no usable sample of the class b is in the training split"});
 }
 
-TEST_F(ClassSets, NamesThatDifferInTheirExtensionOnlyAreAmbiguousInLists) {
+TEST_F(ClassSets, NamesThatDifferOnlyInTheirExtensionAreAmbiguousInLists) {
   pictures("d/a", 2, 10);
   pictures("d/b", 2, 20);
   write(files / "d/a/0.jpg", formats::encode_jpeg(plain(7)));
@@ -223,28 +222,28 @@ TEST_F(ClassSets, NamesThatDifferInTheirExtensionOnlyAreAmbiguousInLists) {
   EXPECT_EQ(convert("images", o).kept, 2);
 }
 
-TEST_F(ClassSets, ThePlanIsToldFirstAndWhatDoesNotFitIsRefused) {
+TEST_F(ClassSets, ReportsThePlanFirstAndRefusesWhatDoesNotFit) {
   pictures("d/a", 2, 10);
   pictures("d/b", 2, 20);
   std::vector<ConvertPlan> plans;
-  const auto note = [&](const ConvertPlan& plan) {
+  const auto keep = [&](const ConvertPlan& plan) {
     plans.push_back(plan);
     EXPECT_FALSE(fs::exists(files / "o.h5.partial"));
   };
-  convert("images", options("d"), {}, note);
+  convert("images", options("d"), {}, keep);
   ASSERT_EQ(plans.size(), 1u);
   EXPECT_EQ(plans[0].samples, 4);
   EXPECT_EQ(plans[0].output_bytes, 4 * (8 * 8 * 3 + 8));
   EXPECT_EQ(plans[0].working_bytes, 2 * plans[0].output_bytes);
   EXPECT_GT(plans[0].free_bytes, 0);
-  // So many files that their pictures, at 48 MiB each and twice, are more than the disk has left.
+  // Enough files that their pictures (48 MiB each, in spool and file) need more space than the disk has.
   const uintmax_t files_for_all = fs::space(files.path()).available / (uintmax_t{2} * 4096 * 4096 * 3) + 50;
   for (uintmax_t i = 0; i < files_for_all; ++i) write(files / str("d/a/x", i), {});
   expect_error<OutputError>([&] { convert("images", options("d", 4096)); }, {"not enough space", "GiB", "--size"});
   EXPECT_FALSE(fs::exists(files / "o.h5.partial"));
 }
 
-TEST_F(ClassSets, SequencesOfAnyLength) {
+TEST_F(ClassSets, ConvertsSequencesOfAnyLength) {
   for (int i = 0; i < 10; ++i) {
     sequence(str("d/up/", i, ".npy"), 3 + i, 4, static_cast<float>(i));
     sequence(str("d/down/", i, ".npy"), 30 + i, 4, static_cast<float>(-i));
@@ -265,7 +264,7 @@ TEST_F(ClassSets, SequencesOfAnyLength) {
   }
 }
 
-TEST_F(ClassSets, SequencesThatCannotBeUsedAreQuarantined) {
+TEST_F(ClassSets, QuarantinesUnusableSequences) {
   for (int i = 0; i < 5; ++i) {
     sequence(str("d/a/", i, ".npy"), 5, 3);
     sequence(str("d/b/", i, ".npy"), 6, 3);
@@ -281,14 +280,14 @@ TEST_F(ClassSets, SequencesThatCannotBeUsedAreQuarantined) {
   EXPECT_EQ(summary.kept, 10);
   const auto why = reasons();
   EXPECT_EQ(why.size(), 5u);
-  EXPECT_NE(why.at("a/wide.npy").find("has 4 features a row, the other sequences have 3"), std::string::npos);
+  EXPECT_NE(why.at("a/wide.npy").find("has 4 features per row, the other sequences have 3"), std::string::npos);
   EXPECT_NE(why.at("a/nothing.npy").find("length 0"), std::string::npos);
   EXPECT_NE(why.at("b/nan.npy").find("NaN in row 0, feature 0"), std::string::npos);
   EXPECT_NE(why.at("b/object.npy").find("Python objects"), std::string::npos) << why.at("b/object.npy");
   EXPECT_NE(why.at("b/readme.txt").find("not a .npy file"), std::string::npos);
 }
 
-TEST_F(ClassSets, SharesThatLeaveNothingAreRefused) {
+TEST_F(ClassSets, RefusesSharesThatLeaveNoTrainingSamples) {
   pictures("d/a", 2, 10);
   ConvertOptions o = options("d");
   o.split.val_share = 0.95;
@@ -297,7 +296,7 @@ TEST_F(ClassSets, SharesThatLeaveNothingAreRefused) {
   expect_error<UsageError>([&] { convert("images", o); }, {"--val-share -0.1 is not in [0, 1)"});
 }
 
-TEST(Photo, TheMiddleSquareOfTheScaledPicture) {
+TEST(Photo, KeepsTheMiddleSquareOfTheScaledPicture) {
   formats::Image wide(60, 20);
   for (int y = 0; y < 20; ++y) {
     for (int x = 0; x < 60; ++x) std::fill_n(wide.at(x, y), 3, static_cast<uint8_t>(x < 20 ? 0 : x < 40 ? 100 : 200));
@@ -305,20 +304,6 @@ TEST(Photo, TheMiddleSquareOfTheScaledPicture) {
   const formats::Image middle = stored_photo(formats::encode_png(wide), 20);
   EXPECT_EQ(middle.rgb, std::vector<uint8_t>(20 * 20 * 3, 100));
   EXPECT_EQ(stored_photo(formats::encode_png(wide), 7).width, 7);
-}
-
-TEST(Exif, EveryOrientationIsUndone) {
-  formats::Image image(3, 2);  // 1 2 3 / 4 5 6
-  for (int i = 0; i < 6; ++i) std::fill_n(image.rgb.data() + i * 3, 3, static_cast<uint8_t>(i + 1));
-  const std::vector<std::vector<int>> expected{{1, 2, 3, 4, 5, 6}, {3, 2, 1, 6, 5, 4}, {6, 5, 4, 3, 2, 1},
-                                               {4, 5, 6, 1, 2, 3}, {1, 4, 2, 5, 3, 6}, {4, 1, 5, 2, 6, 3},
-                                               {6, 3, 5, 2, 4, 1}, {3, 6, 2, 5, 1, 4}};
-  for (int orientation = 1; orientation <= 8; ++orientation) {
-    const formats::Image turned = formats::upright(image, orientation);
-    EXPECT_EQ(turned.width, orientation < 5 ? 3 : 2);
-    for (size_t i = 0; i < 6; ++i)
-      EXPECT_EQ(turned.rgb[i * 3], expected[orientation - 1][i]) << orientation << ' ' << i;
-  }
 }
 
 }  // namespace

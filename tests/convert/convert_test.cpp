@@ -69,7 +69,7 @@ void expect_no_group_on_both_sides(const data::Store& store) {
   for (const int64_t group : test) EXPECT_EQ(train.count(group), 0u);
 }
 
-TEST_F(Convert, LpGivesBackTheAnglesThatWereDrawn) {
+TEST_F(Convert, LpKeepsTheGeneratedAngles) {
   make_300wlp();
   const ConvertSummary summary = convert("300wlp", options("lp", "lp.h5"));
   EXPECT_EQ(summary.found, 64);
@@ -95,7 +95,7 @@ TEST_F(Convert, LpGivesBackTheAnglesThatWereDrawn) {
     EXPECT_NEAR(target[0], pose.yaw, 1e-4);
     EXPECT_NEAR(target[1], pose.pitch, 1e-4);
     EXPECT_NEAR(target[2], pose.roll, 1e-4);
-    // A photo, its views and their mirrored twins are one group.
+    // A photo, its views and their mirrored versions are one group.
     const std::string name = fs::path(store->source(id)).stem().string();
     const auto [entry, fresh] = group_of_photo.emplace(name.substr(0, name.rfind('_')), store->group(id));
     EXPECT_EQ(entry->second, store->group(id));
@@ -104,7 +104,7 @@ TEST_F(Convert, LpGivesBackTheAnglesThatWereDrawn) {
   EXPECT_FALSE(fs::exists(files / "lp.h5.partial"));
 }
 
-TEST_F(Convert, BiwiGivesBackTheAnglesThatWereDrawn) {
+TEST_F(Convert, BiwiKeepsTheGeneratedAngles) {
   synth::synth("headpose", {.layout = "biwi", .out = files / "biwi/hpdb", .samples = 60, .size = 96});
   const ConvertSummary summary = convert("biwi", options("biwi", "biwi.h5"));
   EXPECT_EQ(summary.kept, 60);
@@ -115,7 +115,8 @@ TEST_F(Convert, BiwiGivesBackTheAnglesThatWereDrawn) {
   EXPECT_EQ(store->attribute("protocol"), "BIWI: test sequences 03, 06; split by person");
   for (int64_t id = 0; id < 60; ++id) {
     const std::string name = store->source(id);  // 03/frame_00007_rgb.png: picture (7 - 3) * 6 + 2
-    const HeadPose pose = synth::draw_pose(1, (std::stoll(name.substr(9, 5)) - 3) * 6 + std::stoll(name.substr(0, 2)) - 1);
+    const HeadPose pose =
+        synth::draw_pose(1, (std::stoll(name.substr(9, 5)) - 3) * 6 + std::stoll(name.substr(0, 2)) - 1);
     const std::vector<float> target = data::read_target_as<float>(*store, id);
     EXPECT_NEAR(target[0], pose.yaw, 1e-4) << name;
     EXPECT_NEAR(target[1], pose.pitch, 1e-4) << name;
@@ -123,7 +124,7 @@ TEST_F(Convert, BiwiGivesBackTheAnglesThatWereDrawn) {
   }
 }
 
-TEST_F(Convert, BiwiTestSequencesTakeTheirPersonAlong) {
+TEST_F(Convert, BiwiTestsAllSequencesOfAPerson) {
   synth::synth("headpose", {.layout = "biwi", .out = files / "biwi", .samples = 150, .size = 48});
   ConvertOptions o = options("biwi", "biwi.h5");
   o.test_sequences = {"15"};
@@ -134,7 +135,7 @@ TEST_F(Convert, BiwiTestSequencesTakeTheirPersonAlong) {
   testing::expect_error<DataError>([&] { convert("biwi", o); }, {"test sequence 23", "01, 02"});
 }
 
-TEST_F(Convert, TheProtocolNamesTheBiwiSequencesThatAreTested) {
+TEST_F(Convert, TheProtocolNamesTheTestedBiwiSequences) {
   synth::synth("headpose", {.layout = "biwi", .out = files / "biwi", .samples = 60, .size = 48});
   ConvertOptions o = options("biwi", "biwi.h5");
   o.force = true;
@@ -145,7 +146,7 @@ TEST_F(Convert, TheProtocolNamesTheBiwiSequencesThatAreTested) {
   fs::remove(files / "biwi/03/rgb.cal");  // all of its frames are damaged
   EXPECT_EQ(protocol(), "BIWI: test sequences 06; split by person");
   fs::remove_all(files / "biwi/03");
-  fs::remove_all(files / "biwi/06");  // none of the protocol's: persons are drawn
+  fs::remove_all(files / "biwi/06");  // none of the protocol's sequences is left: persons are chosen at random
   const std::string drawn = protocol();
   std::set<std::string> tested;
   const auto store = data::open_file(o.out);
@@ -156,7 +157,7 @@ TEST_F(Convert, TheProtocolNamesTheBiwiSequencesThatAreTested) {
   EXPECT_EQ(protocol(), "BIWI: no test sequences");
 }
 
-TEST_F(Convert, TheCropHoldsTheHead) {  // pictures of the same pose, placed anywhere, look alike once cropped
+TEST_F(Convert, TheCropContainsTheHead) {  // crops of the same pose look alike, wherever the head is in the picture
   const HeadPose pose{20, -10, 5};
   const auto cropped = [&](double x, double y, double scale) {
     formats::Image image(200, 200);
@@ -177,23 +178,25 @@ TEST_F(Convert, TheCropHoldsTheHead) {  // pictures of the same pose, placed any
 TEST_F(Convert, Aflw2000IsATestSet) {
   make_300wlp(16);
   fs::rename(files / "lp/AFW", files / "flat");
-  formats::Matrices mat = formats::read_mat(files / "flat/AFW_000000_1_0.mat", {"Pose_Para", "pt2d"});  // as AFLW2000 has it
+  formats::Matrices mat =
+      formats::read_mat(files / "flat/AFW_000000_1_0.mat", {"Pose_Para", "pt2d"});  // as AFLW2000 has it
   mat["pt3d_68"] = mat.at("pt2d");
   mat["pt2d"] = {.rows = 2, .columns = 2, .values = {-1, -1, 5, 6}};
   formats::write_mat(files / "flat/AFW_000000_1_0.mat", mat);
   const ConvertSummary summary = convert("aflw2000", options("flat", "a.h5"));
   EXPECT_EQ(summary.kept, 4);
   EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 4}}));
-  EXPECT_EQ(data::open_file(files / "a.h5")->attribute("protocol"), "AFLW2000: all samples within ±99 degrees are the test");
+  EXPECT_EQ(data::open_file(files / "a.h5")->attribute("protocol"),
+            "AFLW2000: all samples within ±99 degrees are the test");
 }
 
-TEST_F(Convert, DamageIsQuarantinedByNameAndReason) {
+TEST_F(Convert, QuarantinesDamageWithNameAndReason) {
   make_300wlp();
   fs::resize_file(sample("AFW/AFW_000000_1_0.jpg"), 500);
   fs::resize_file(sample("AFW/AFW_000000_1_1.mat"), 200);
   fs::remove(sample("AFW/AFW_000000_1_2.mat"));
   fs::remove(sample("AFW/AFW_000000_1_3.jpg"));
-  fs::resize_file(sample("AFW_Flip/AFW_000000_1_0.jpg"), uintmax_t{1} << 40);  // a hole
+  fs::resize_file(sample("AFW_Flip/AFW_000000_1_0.jpg"), uintmax_t{1} << 40);  // a sparse file
   const auto change_pose = [&](const std::string& name, size_t element, double value) {
     formats::Matrices mat = formats::read_mat(sample(name + ".mat"), {"Pose_Para", "pt2d"});
     mat.at("Pose_Para").values[element] = value;
@@ -204,7 +207,8 @@ TEST_F(Convert, DamageIsQuarantinedByNameAndReason) {
   change_pose("HELEN/HELEN_000001_1_2", 2, -99.5 * std::numbers::pi / 180);
   change_pose("HELEN/HELEN_000001_1_3", 0, 98.9 * std::numbers::pi / 180);
   formats::write_mat(sample("IBUG/IBUG_000002_1_0.mat"), {{"pt2d", {.rows = 2, .columns = 1, .values = {1, 1}}}});
-  formats::write_mat(sample("IBUG/IBUG_000002_1_1.mat"), {{"Pose_Para", {.rows = 1, .columns = 3, .values = {0, 0, 0}}}});
+  formats::write_mat(sample("IBUG/IBUG_000002_1_1.mat"),
+                     {{"Pose_Para", {.rows = 1, .columns = 3, .values = {0, 0, 0}}}});
 
   const ConvertSummary summary = convert("300wlp", options("lp", "lp.h5"));
   EXPECT_EQ(summary.beyond_range, 2);
@@ -230,7 +234,7 @@ TEST_F(Convert, DamageIsQuarantinedByNameAndReason) {
   for (int64_t id = 0; id < store->schema().samples; ++id) EXPECT_EQ(reasons.count(store->source(id)), 0u);
 }
 
-TEST_F(Convert, NothingUsableIsAnErrorThatSaysWhatWasExpected) {
+TEST_F(Convert, NothingUsableIsAnErrorThatNamesTheExpectedLayout) {
   fs::create_directory(files / "empty");
   testing::expect_error<DataError>([&] { convert("300wlp", options("absent", "o.h5")); }, {"no such folder"});
   testing::expect_error<DataError>([&] { convert("300wlp", options("empty", "o.h5")); },
@@ -250,7 +254,7 @@ TEST_F(Convert, NothingUsableIsAnErrorThatSaysWhatWasExpected) {
   EXPECT_FALSE(fs::exists(files / "o.h5.partial"));
 }
 
-TEST_F(Convert, AnExistingFileStays) {
+TEST_F(Convert, KeepsAnExistingFile) {
   make_300wlp(16);
   std::ofstream(files / "o.h5") << "mine";
   testing::expect_error<OutputError>([&] { convert("300wlp", options("lp", "o.h5")); }, {"exists", "--force"});
@@ -261,14 +265,13 @@ TEST_F(Convert, AnExistingFileStays) {
   EXPECT_EQ(data::open_file(files / "o.h5")->schema().samples, 16);
 }
 
-TEST_F(Convert, AnUnwritableOutputIsSaidAtOnce) {
+TEST_F(Convert, ReportsAnUnwritableOutputAtOnce) {
   make_300wlp(2);
   std::ofstream(files / "file") << "not a folder";
   testing::expect_error<OutputError>([&] { convert("300wlp", options("lp", "file/o.h5")); }, {"file"});
 }
 
-// Runs a conversion in a process of its own that ends by _exit, as kill -9 would, as soon as its journal holds some
-// samples.
+// Runs a conversion in a child process, which calls _exit (similar to kill -9) as soon as its journal has some samples.
 int killed_in_the_middle(const ConvertOptions& options) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -289,7 +292,7 @@ int killed_in_the_middle(const ConvertOptions& options) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST_F(Convert, AKilledConversionGoesOnAndGivesTheSameBytes) {
+TEST_F(Convert, AKilledConversionResumesAndGivesTheSameBytes) {
   make_300wlp(400);
   ConvertOptions o = options("lp", "whole.h5");
   o.size = 160;
@@ -311,7 +314,7 @@ TEST_F(Convert, AKilledConversionGoesOnAndGivesTheSameBytes) {
   EXPECT_FALSE(fs::exists(files / "resumed.h5.tmp12345"));
 }
 
-TEST_F(Convert, AProgressThatThrowsEndsItAndKeepsTheSpool) {
+TEST_F(Convert, AnExceptionFromProgressStopsItAndKeepsTheSpool) {
   make_300wlp(16);
   struct Stop {};
   EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }), Stop);
@@ -319,19 +322,19 @@ TEST_F(Convert, AProgressThatThrowsEndsItAndKeepsTheSpool) {
   EXPECT_EQ(convert("300wlp", options("lp", "o.h5")).resumed, 16);
 }
 
-TEST_F(Convert, AFileThatChangedSinceIsReadAgain) {
+TEST_F(Convert, ReadsAChangedFileAgain) {
   make_300wlp(16);
   convert("300wlp", options("lp", "whole.h5"));
   struct Stop {};
   EXPECT_THROW(convert("300wlp", options("lp", "o.h5"), [](const Progress&) { throw Stop{}; }), Stop);
   const fs::path one = files / "lp" / data::open_file(files / "whole.h5")->source(3);
   fs::copy_file(one, files / "copy");
-  fs::rename(files / "copy", one);  // the same bytes, and by its time another file
+  fs::rename(files / "copy", one);  // the same bytes with another time
   EXPECT_EQ(convert("300wlp", options("lp", "o.h5")).resumed, 15);
   EXPECT_TRUE(content(files / "o.h5") == content(files / "whole.h5"));
 }
 
-TEST_F(Convert, OneThatIsEndedWhileItWritesGoesOnToo) {
+TEST_F(Convert, ResumesWhenStoppedWhileWriting) {
   make_300wlp(16);
   struct Stop {};
   const auto stop = [](const Progress& progress) {
@@ -343,7 +346,7 @@ TEST_F(Convert, OneThatIsEndedWhileItWritesGoesOnToo) {
   EXPECT_EQ(files_beginning_with("o.h5"), std::vector<std::string>{"o.h5"});
 }
 
-TEST_F(Convert, OneThatIsEndedBeforeAnythingIsDoneLeavesNothing) {
+TEST_F(Convert, LeavesNothingIfNoSampleIsFinished) {
   make_300wlp(2);
   for (const auto& entry : fs::recursive_directory_iterator(files / "lp")) {
     if (entry.is_regular_file()) fs::resize_file(entry.path(), 5);
@@ -353,11 +356,11 @@ TEST_F(Convert, OneThatIsEndedBeforeAnythingIsDoneLeavesNothing) {
   EXPECT_EQ(files_beginning_with("o.h5"), std::vector<std::string>());
 }
 
-TEST_F(Convert, AFullDiskKeepsWhatIsDone) {
+TEST_F(Convert, AFullDiskKeepsFinishedSamples) {
   make_300wlp(32);
   const ConvertOptions o = options("lp", "o.h5");
   const pid_t child = ::fork();
-  if (child == 0) {  // files may not grow beyond 20 pictures: the write fails as on a full disk
+  if (child == 0) {  // files are limited to 20 pictures, so that writing fails as on a full disk
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{.rlim_cur = 20 * (kSize * kSize * 3 + 12), .rlim_max = RLIM_INFINITY};
     ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -381,7 +384,7 @@ TEST_F(Convert, AFullDiskKeepsWhatIsDone) {
   EXPECT_EQ(summary.kept, 32);
 }
 
-TEST_F(Convert, ListsChooseTheSamples) {
+TEST_F(Convert, ListsSelectTheSamples) {
   make_300wlp(32);
   std::ofstream(files / "train.txt") << "AFW/AFW_000000_1_0\nHELEN/HELEN_000001_1_1\n";
   std::ofstream(files / "test.txt") << "LFPW/LFPW_000003_1_0\nAFW_Flip/AFW_000000_1_0\n";

@@ -8,12 +8,12 @@
 
 #include "convert/convert.h"
 #include "core/error.h"
+#include "data/hdf5/file_store.h"
 #include "formats/list_files.h"
 #include "formats/npz.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 #include "synth/synth.h"
-#include "data/hdf5/file_store.h"
 
 namespace dtrain::convert {
 namespace {
@@ -30,7 +30,7 @@ class FilesStore : public ::testing::Test {
  protected:
   std::string path(const std::string& name) const { return (files / name).string(); }
 
-  // Every raw file gives the bytes that the converted file holds.
+  // Checks that every raw file gives the same bytes as the converted file.
   void expect_as_converted(const Metadata& metadata, const std::string& source, const std::string& converter,
                            int size) const {
     ConvertOptions o;
@@ -56,7 +56,7 @@ class FilesStore : public ::testing::Test {
   testing::TempDir files;
 };
 
-TEST_F(FilesStore, PicturesAsConverted) {
+TEST_F(FilesStore, PicturesEqualConvertedOnes) {
   synth::synth("classify", {.layout = "images", .out = files / "raw", .samples = 40, .size = 48});
   expect_as_converted({{"task", "classify"}, {"image_size", "28"}, {"stored_size", "32"}}, "raw", "images", 32);
   const auto raw = opened({{"task", "classify"}, {"image_size", "28"}, {"class_names", "a\nb"}}, {path("raw")});
@@ -67,30 +67,32 @@ TEST_F(FilesStore, PicturesAsConverted) {
   EXPECT_TRUE(std::isnan(data::read_target_as<float>(*heads, 0)[2]));
 }
 
-TEST_F(FilesStore, SequencesAsConverted) {
+TEST_F(FilesStore, SequencesEqualConvertedOnes) {
   synth::synth("sequence", {.layout = "npy", .out = files / "raw", .samples = 30});
   expect_as_converted({{"task", "sequence"}, {"features", "6"}}, "raw", "sequence", 0);
 }
 
-TEST_F(FilesStore, SetsAsConverted) {
+TEST_F(FilesStore, SetsEqualConvertedOnes) {
   synth::synth("pointer", {.layout = "npz", .out = files / "raw.npz", .samples = 30});
   expect_as_converted({{"task", "pointer"}}, "raw.npz", "pointer", 0);
   const auto raw = opened({{"task", "pointer"}}, {path("raw.npz")});
   EXPECT_EQ(data::read_target_as<int64_t>(*raw, 4), std::vector<int64_t>(static_cast<size_t>(raw->input_rows(4)), -1));
 }
 
-TEST_F(FilesStore, SetsWithoutLengthsAreAsLongAsTheirOrder) {
+TEST_F(FilesStore, SetsWithoutLengthsUseTheirOrder) {
   const std::vector<float> features(2 * 3 * 7, 0.5f);
   const std::vector<int64_t> order{1, 0, -1, 2, 0, 1};
-  formats::write_npz(files / "p.npz", {{"features", formats::to_npy(features, {2, 3, 7})}, {"order", formats::to_npy(order, {2, 3})}});
+  formats::write_npz(files / "p.npz",
+                     {{"features", formats::to_npy(features, {2, 3, 7})}, {"order", formats::to_npy(order, {2, 3})}});
   const auto raw = opened({{"task", "pointer"}}, {path("p.npz")});
   EXPECT_EQ(raw->input_rows(0), 2);
   EXPECT_EQ(raw->input_rows(1), 3);
   formats::write_npz(files / "p.npz", {{"features", formats::to_npy(features, {2, 3, 7})}});
-  EXPECT_EQ(opened({{"task", "pointer"}}, {path("p.npz")})->input_rows(0), 3) << "nothing says where a set ends";
+  EXPECT_EQ(opened({{"task", "pointer"}}, {path("p.npz")})->input_rows(0), 3)
+      << "without lengths and order, all elements count";
 }
 
-TEST_F(FilesStore, OneBadFileIsOneBadSample) {
+TEST_F(FilesStore, ABadFileIsABadSample) {
   synth::synth("sequence", {.layout = "npy", .out = files / "raw", .samples = 3});
   std::ofstream(files / "raw/zz.npy") << "no array";
   formats::write_npz(files / "bad.npz", {{"x", formats::to_npy(std::vector<float>{1}, {1})}});
@@ -105,7 +107,7 @@ TEST_F(FilesStore, OneBadFileIsOneBadSample) {
   EXPECT_GT(sequences->input_rows(0), 1);
   EXPECT_EQ(sequences->input_rows(3), 1);
   fails(*sequences, 3, {"zz.npy", "not a .npy file"});
-  fails(*opened({{"task", "sequence"}, {"features", "5"}}, {path("raw")}), 0, {"has 6 features", "network takes 5"});
+  fails(*opened({{"task", "sequence"}, {"features", "5"}}, {path("raw")}), 0, {"has 6 features", "network expects 5"});
   const auto sets = opened({{"task", "pointer"}}, {path("bad.npz"), path("nan.npz")});
   EXPECT_EQ(sets->schema().samples, 2);
   fails(*sets, 0, {"bad.npz", "its arrays are x"});
@@ -115,7 +117,7 @@ TEST_F(FilesStore, OneBadFileIsOneBadSample) {
   expect_error<DataError>([&] { pictures->verify(); }, {"no.png"});
 }
 
-TEST_F(FilesStore, WhatIsNeededIsSaid) {
+TEST_F(FilesStore, NamesWhatIsMissing) {
   expect_error<DataError>([&] { open_files({{"task", "classify"}, {"image_size", "8"}}, {}); }, {"no files"});
   expect_error<DataError>([&] { open_files({{"task", "pointer"}}, {path("gone.npz")}); }, {"no such file", "gone.npz"});
   std::ofstream(files / "x") << "x";
@@ -137,12 +139,12 @@ TEST_F(FilesStore, ManyThreadsReadAtOnce) {
   synth::synth("classify", {.layout = "images", .out = files / "raw", .samples = 20, .size = 32});
   const auto raw = opened({{"task", "classify"}, {"image_size", "16"}}, {path("raw")});
   std::vector<uint64_t> sums(20), again(20);
-  for (int64_t id = 0; id < 20; ++id) sums[id] = raw->checksum(id);
+  for (size_t id = 0; id < 20; ++id) sums[id] = raw->checksum(static_cast<int64_t>(id));
   {
     std::vector<std::jthread> threads;
-    for (int t = 0; t < 4; ++t) {
+    for (size_t t = 0; t < 4; ++t) {
       threads.emplace_back([&, t] {
-        for (int64_t id = t; id < 20; id += 4) again[id] = raw->checksum(id);
+        for (size_t id = t; id < 20; id += 4) again[id] = raw->checksum(static_cast<int64_t>(id));
       });
     }
   }

@@ -16,14 +16,14 @@ void expect_near(const HeadPose& a, const HeadPose& b, double tolerance = 1e-9) 
   EXPECT_NEAR(a.roll, b.roll, tolerance);
 }
 
-TEST(HeadPose, SignsMeanWhatTheHeaderSays) {
+TEST(HeadPose, SignsAreAsTheHeaderSays) {
   const Vector3 nose{0, 0, -1}, ear{1, 0, 0};            // the ear on the right of the picture
   EXPECT_LT((rotation({.yaw = 30}) * nose)[0], -0.4);    // to the left
   EXPECT_LT((rotation({.pitch = 30}) * nose)[1], -0.4);  // up
   EXPECT_GT((rotation({.roll = 30}) * ear)[1], 0.4);     // clockwise: the right side goes down
 }
 
-TEST(HeadPose, AnglesComeBackFromTheRotation) {
+TEST(HeadPose, HeadPoseInvertsRotation) {
   for (double yaw = -85; yaw <= 85; yaw += 34) {
     for (double pitch = -90; pitch <= 90; pitch += 36) {
       for (double roll = -120; roll <= 120; roll += 48) {
@@ -34,8 +34,8 @@ TEST(HeadPose, AnglesComeBackFromTheRotation) {
   }
 }
 
-// Hopenet's reading of a BIWI matrix, written out as published: transposed, then three arc tangents.
-TEST(HeadPose, IsHopenetsReadingOfBiwi) {
+// Hopenet's formula for a BIWI matrix as published: transpose, then three arc tangents.
+TEST(HeadPose, AgreesWithHopenetsFormulaForBiwi) {
   const HeadPose pose{.yaw = 31, .pitch = -17, .roll = 12};
   const Matrix3 stored = rotation(pose);
   double r[3][3];
@@ -48,8 +48,8 @@ TEST(HeadPose, IsHopenetsReadingOfBiwi) {
   expect_near({.yaw = yaw, .pitch = pitch, .roll = roll}, pose);
 }
 
-// 300W-LP's model: axes x right, y up, z towards the viewer, R = Rx(pitch) Ry(yaw) Rz(roll), each turning clockwise.
-TEST(HeadPose, IsTheMeaningOfPosePara) {
+// 300W-LP's model: axes x right, y up, z toward the viewer, R = Rx(pitch) Ry(yaw) Rz(roll), each turning clockwise.
+TEST(HeadPose, AgreesWithPosePara) {
   const HeadPose pose{.yaw = 31, .pitch = -17, .roll = 12};
   const double p = pose.pitch * kDegree, y = pose.yaw * kDegree, r = pose.roll * kDegree;
   const Matrix3 rx{{{1, 0, 0}, {0, std::cos(p), std::sin(p)}, {0, -std::sin(p), std::cos(p)}}};
@@ -64,7 +64,7 @@ TEST(HeadPose, IsTheMeaningOfPosePara) {
   }
 }
 
-TEST(HeadPose, MirroringTheWorldMirrorsThePose) {
+TEST(HeadPose, MirroringTheSceneMirrorsThePose) {
   const HeadPose pose{.yaw = 40, .pitch = 20, .roll = -15};
   const Matrix3 r = rotation(pose), m = rotation(mirrored(pose));
   for (int i = 0; i < 3; ++i) {

@@ -24,7 +24,7 @@ using Arrays = std::map<std::string, std::vector<std::byte>>;
 
 class Pointer : public ::testing::Test {
  protected:
-  // `sets` sets of two elements in arrays with room for three.
+  // `sets` sets of two elements, in arrays padded to three.
   Arrays padded(int64_t sets, int64_t width) const {
     Floats features;
     Numbers order;
@@ -46,7 +46,7 @@ class Pointer : public ::testing::Test {
   testing::TempDir files;
 };
 
-TEST_F(Pointer, SevenFeaturesGetIsVisited) {
+TEST_F(Pointer, AddsIsVisitedToSevenFeatures) {
   const ConvertSummary summary = converted(padded(20, 7));
   EXPECT_EQ(summary.kept, 20);
   EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 16}, {"val", 2}}));
@@ -56,16 +56,17 @@ TEST_F(Pointer, SevenFeaturesGetIsVisited) {
   EXPECT_EQ(store->schema().input, (data::Field{data::Element::kFloat32, {data::kVariable, 8}}));
   EXPECT_EQ(store->schema().target, (data::Field{data::Element::kInt64, {data::kVariable}}));
   EXPECT_EQ(store->source(3), "p.npz#3");
-  EXPECT_EQ(data::read_input_as<float>(*store, 1), (Floats{21, 22, 23, 24, 25, 26, 27, 0, 28, 29, 30, 31, 32, 33, 34, 0}));
+  EXPECT_EQ(data::read_input_as<float>(*store, 1),
+            (Floats{21, 22, 23, 24, 25, 26, 27, 0, 28, 29, 30, 31, 32, 33, 34, 0}));
   EXPECT_EQ(data::read_target_as<int64_t>(*store, 1), (Numbers{1, 0}));
 }
 
-TEST_F(Pointer, EightFeaturesStay) {
+TEST_F(Pointer, KeepsEightFeatures) {
   converted(padded(4, 8));
   EXPECT_EQ(data::read_input_as<float>(*data::open_file(files / "o.h5"), 0)[7], 7);
 }
 
-TEST_F(Pointer, LengthsAndSplitsAreTheFilesOwn) {
+TEST_F(Pointer, UsesTheFilesLengthsAndSplits) {
   Arrays arrays = padded(3, 7);
   arrays["lengths"] = formats::to_npy(Numbers{2, 1, 3}, {3});
   arrays["order"] = formats::to_npy(Numbers{0, 1, -1, 0, -1, -1, 2, 1, 0}, {3, 3});
@@ -79,7 +80,7 @@ TEST_F(Pointer, LengthsAndSplitsAreTheFilesOwn) {
   EXPECT_EQ(store->split("test"), Numbers{0});
 }
 
-TEST_F(Pointer, RaggedSets) {
+TEST_F(Pointer, ReadsRaggedSets) {
   Floats values(6 * 7, 1.0f);
   const Arrays arrays{{"values", formats::to_npy(values, {6, 7})},
                       {"offsets", formats::to_npy(Numbers{0, 1, 4, 6}, {4})},
@@ -97,15 +98,15 @@ TEST_F(Pointer, RaggedSets) {
   refused(wrong, {"order", "expected [6]"});
 }
 
-TEST_F(Pointer, SetsThatCannotBeUsedAreQuarantinedByNumber) {
+TEST_F(Pointer, QuarantinesUnusableSetsByNumber) {
   Arrays arrays = padded(9, 7);
   Floats features(9 * 3 * 7, 0.5f);
   features[(1 * 3 + 1) * 7 + 4] = NAN;
-  features[(2 * 3 + 2) * 7] = INFINITY;  // beyond the length of 2: harms nobody
+  features[(2 * 3 + 2) * 7] = INFINITY;  // beyond the length of 2, so it is ignored
   arrays["features"] = formats::to_npy(features, {9, 3, 7});
   arrays["lengths"] = formats::to_npy(Numbers{2, 2, 2, 2, 2, 4, 0, -1, 2}, {9});
-  arrays["order"] =
-      formats::to_npy(Numbers{1, 0, -1, 1, 0, -1, 1, 0, -1, 1, 1, -1, 2, 0, -1, 0, 1, 2, -1, -1, -1, 0, 1, -1, 1, 0, 2}, {9, 3});
+  arrays["order"] = formats::to_npy(
+      Numbers{1, 0, -1, 1, 0, -1, 1, 0, -1, 1, 1, -1, 2, 0, -1, 0, 1, 2, -1, -1, -1, 0, 1, -1, 1, 0, 2}, {9, 3});
   const ConvertSummary summary = converted(arrays);
   EXPECT_EQ(summary.kept, 2);
   std::map<std::string, std::string> why;
@@ -115,15 +116,15 @@ TEST_F(Pointer, SetsThatCannotBeUsedAreQuarantinedByNumber) {
     EXPECT_NE(why[str("p.npz#", set)].find(part), std::string::npos) << set << ": " << why[str("p.npz#", set)];
   };
   says(1, "NaN in element 1, feature 4");
-  says(3, "not a permutation of 0 to 1: 1 comes twice");
-  says(4, "not a permutation of 0 to 1: 2 is none of them");
+  says(3, "not a permutation of 0 to 1: 1 occurs twice");
+  says(4, "not a permutation of 0 to 1: 2 is out of range");
   says(5, "its length is 4, the array has room for 3");
   says(6, "no elements");
   says(7, "its length is -1");
-  says(8, "goes on behind them with 2");
+  says(8, "continues after them with 2");
 }
 
-TEST_F(Pointer, FilesOfAnotherFormSayWhatIsExpected) {
+TEST_F(Pointer, RefusesOtherFormsAndNamesTheExpectedOnes) {
   refused({{"x", formats::to_npy(Floats{1}, {1})}}, {"its arrays are x", "features [N, L, 7 or 8]"});
   Arrays arrays = padded(2, 7);
   arrays.erase("order");
@@ -139,7 +140,7 @@ TEST_F(Pointer, FilesOfAnotherFormSayWhatIsExpected) {
   refused(arrays, {"lengths", "expected [2]"});
   arrays = padded(2, 7);
   arrays["split"] = formats::to_npy(Numbers{0, 3}, {2});
-  refused(arrays, {"split holds 3"});
+  refused(arrays, {"split contains 3"});
   std::ofstream(files / "p.npz") << "no archive";
   ConvertOptions o;
   o.source = files / "p.npz";

@@ -20,7 +20,7 @@ namespace {
 class Fixed : public HeadPoseSet {
  public:
   explicit Fixed(std::vector<RawSample> samples) : HeadPoseSet(8) { samples_ = std::move(samples); }
-  LabelledImage read_picture(const RawSample&, int) const override { throw DataError("not to be read"); }
+  LabeledImage read_picture(const RawSample&, int) const override { throw DataError("not to be read"); }
 };
 
 Fixed photos(int groups, int views) {
@@ -31,7 +31,7 @@ Fixed photos(int groups, int views) {
   return Fixed(samples);
 }
 
-TEST(ChooseGroups, TakesTheShareAndLeavesBothSidesSome) {
+TEST(ChooseGroups, ChoosesTheShareAndLeavesSomeOnBothSides) {
   std::vector<std::string> groups;
   for (int i = 0; i < 200; ++i) groups.push_back(str("g", i / 2));
   EXPECT_EQ(choose_groups(groups, 0.1, 1).size(), 10u);
@@ -45,7 +45,7 @@ TEST(ChooseGroups, TakesTheShareAndLeavesBothSidesSome) {
   EXPECT_EQ(choose_groups(groups, 0.1, 1), chosen);
 }
 
-TEST(AssignSplits, NoPhotoOnBothSides) {
+TEST(AssignSplits, NoPhotoIsInTwoSplits) {
   const Fixed set = photos(50, 7);
   SplitOptions options;
   options.test_share = 0.2;
@@ -55,7 +55,7 @@ TEST(AssignSplits, NoPhotoOnBothSides) {
   EXPECT_TRUE(straddling_groups(set.samples(), splits).empty());
 }
 
-TEST(AssignSplits, ListsDecideAndAreChecked) {
+TEST(AssignSplits, UsesAndChecksLists) {
   const testing::TempDir folder;
   const Fixed set = photos(3, 2);
   std::ofstream(folder / "train") << "AFW/p0_0\n\n  AFW/p1_0.jpg \r\n";
@@ -75,7 +75,7 @@ TEST(AssignSplits, ListsDecideAndAreChecked) {
   testing::expect_error<DataError>([&] { assign_splits(set, options); }, {"cannot read the list"});
 }
 
-TEST(LandmarkBox, IsHopenetsRectangleMadeSquare) {
+TEST(LandmarkBox, ExtendsHopenetsRectangleToASquare) {
   // 100 wide, 50 high: 12 wider on each side; 20 above, 6 below; the square of 124 about (150, 218).
   const formats::Matrix points{.rows = 2, .columns = 3, .values = {100, 200, 200, 250, -1, -1}};
   const formats::Box box = landmark_box(points);

@@ -27,13 +27,13 @@ void fill(const std::filesystem::path& folder) {
   spool.damaged(1, "broken\nin two lines");
 }
 
-TEST(Spool, GoesOnWhereItWas) {
+TEST(Spool, ResumesWithTheFinishedSamples) {
   const testing::TempDir folder;
   fill(folder / "s");
   const Spool spool(folder / "s", 7, 4);
   EXPECT_EQ(spool.resumed(), 3);
   EXPECT_EQ(spool.outcome(0).kind, Kind::kBeyondRange);
-  EXPECT_EQ(spool.outcome(1).kind, Kind::kOpen);  // damaged ones are tried again
+  EXPECT_EQ(spool.outcome(1).kind, Kind::kOpen);  // damaged samples are tried again
   EXPECT_EQ(spool.outcome(2).kind, Kind::kKept);
   EXPECT_EQ(spool.outcome(2).input_bytes, 5);
   EXPECT_EQ(spool.outcome(2).target_bytes, 3);
@@ -42,7 +42,7 @@ TEST(Spool, GoesOnWhereItWas) {
   EXPECT_EQ(spool.read(3), both);
 }
 
-TEST(Spool, ATornLastLineIsForgottenAtAnyLength) {
+TEST(Spool, IgnoresAnIncompleteLastLine) {
   const testing::TempDir folder;
   fill(folder / "s");
   const auto size = std::filesystem::file_size(folder / "s/journal");
@@ -58,16 +58,16 @@ TEST(Spool, ATornLastLineIsForgottenAtAnyLength) {
   EXPECT_EQ(before, 0);
 }
 
-TEST(Spool, LostOrChangedBytesAreDoneAgain) {
+TEST(Spool, RepeatsSamplesWithMissingBytes) {
   const testing::TempDir folder;
   fill(folder / "s");
-  std::filesystem::resize_file(folder / "s/samples", 20);  // the last sample's bytes never came to the disk
+  std::filesystem::resize_file(folder / "s/samples", 20);  // the last sample's bytes were not written
   const Spool spool(folder / "s", 7, 4);
   EXPECT_EQ(spool.outcome(2).kind, Kind::kKept);
   EXPECT_EQ(spool.outcome(3).kind, Kind::kOpen);
 }
 
-TEST(Spool, WhatIsAddedLaterLiesBehindWhatWasKept) {
+TEST(Spool, AppendsAfterTheKeptSamples) {
   const testing::TempDir folder;
   fill(folder / "s");
   Spool(folder / "s", 7, 4).keep(1, bytes('e', 40), bytes('v', 2));
@@ -79,14 +79,14 @@ TEST(Spool, WhatIsAddedLaterLiesBehindWhatWasKept) {
   EXPECT_EQ(spool.read(1).size(), 42u);
 }
 
-TEST(Spool, OtherSettingsStartAfresh) {
+TEST(Spool, StartsAgainForOtherSettings) {
   const testing::TempDir folder;
   fill(folder / "s");
   EXPECT_EQ(Spool(folder / "s", 8, 4).resumed(), 0);
   EXPECT_EQ(Spool(folder / "s", 7, 4).resumed(), 0);
 }
 
-TEST(Spool, WhatWasReadFromAnotherVersionIsDoneAgain) {
+TEST(Spool, RepeatsSamplesWhoseSourceChanged) {
   const testing::TempDir folder;
   {
     Spool spool(folder / "s", 7, 3);
@@ -99,13 +99,13 @@ TEST(Spool, WhatWasReadFromAnotherVersionIsDoneAgain) {
   EXPECT_EQ(spool.outcome(1).kind, Kind::kOpen);
 }
 
-TEST(Spool, OneConversionAtATime) {
+TEST(Spool, IsLockedByOneConversion) {
   const testing::TempDir folder;
   const Spool first(folder / "s", 7, 4);
   testing::expect_error<OutputError>([&] { Spool(folder / "s", 7, 4); }, {"in use by another conversion"});
 }
 
-TEST(Spool, WhatIsOfNoUseToALaterConversionGoes) {
+TEST(Spool, RemovesASpoolWithoutUsefulSamples) {
   const testing::TempDir folder;
   { const Spool spool(folder / "s", 7, 4); }
   EXPECT_FALSE(std::filesystem::exists(folder / "s"));
@@ -115,10 +115,10 @@ TEST(Spool, WhatIsOfNoUseToALaterConversionGoes) {
   EXPECT_TRUE(std::filesystem::exists(folder / "s"));
 }
 
-TEST(Spool, AFolderThatCannotBeBegunGoes) {
+TEST(Spool, RemovesAFolderThatCannotBeStarted) {
   const testing::TempDir folder;
   const pid_t child = ::fork();
-  if (child == 0) {  // no file may have a byte: as on a full disk
+  if (child == 0) {  // files are limited to 0 bytes, as on a full disk
     std::signal(SIGXFSZ, SIG_IGN);
     const rlimit none{.rlim_cur = 0, .rlim_max = RLIM_INFINITY};
     ::setrlimit(RLIMIT_FSIZE, &none);

@@ -283,13 +283,13 @@ def folders_of_sequences(folder):
     (folder / "d/b/torn.npy").write_bytes((folder / "d/b/0.npy").read_bytes()[:-5])
     converts_except(folder, "sequence", "d", {
         "a/object.npy": "Python objects", "a/nan.npy": "NaN in row 0, feature 2", "a/none.npy": "length 0",
-        "a/wide.npy": "5 features a row", "a/beyond.npy": "beyond float32", "b/torn.npy": "truncated"})
+        "a/wide.npy": "5 features per row", "a/beyond.npy": "beyond float32", "b/torn.npy": "truncated"})
 
 
 def files_of_sets(folder):
     raw_sets(folder / "p.npz", order=(0, [0, 1, 2, 3, 3]), lengths=(slice(1, 4), [9, 0, -1]), features=(4, np.nan))
     converts_except(folder, "pointer", "p.npz", {
-        "p.npz#0": "not a permutation of 0 to 4: 3 comes twice", "p.npz#1": "its length is 9, the array has room for 5",
+        "p.npz#0": "not a permutation of 0 to 4: 3 occurs twice", "p.npz#1": "its length is 9, the array has room for 5",
         "p.npz#2": "no elements", "p.npz#3": "its length is -1", "p.npz#4": "NaN in element 0"})
     whole = (folder / "p.npz").read_bytes()
     (folder / "torn.npz").write_bytes(whole[:len(whole) // 2])
@@ -301,7 +301,7 @@ def a_conversion_continues_after_a_full_disk(folder):
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
     words = runner.command(["convert", "sequence", "d", "--out", "d.h5"])
     done = subprocess.run(words, cwd=folder, preexec_fn=limit, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 73 and "give the same command again" in done.stderr and not (folder / "d.h5").exists(), done
+    assert done.returncode == 73 and "run the same command again" in done.stderr and not (folder / "d.h5").exists(), done
     runner.run(["convert", "sequence", "d", "--out", "d.h5"], cwd=folder).expect(0)
     runner.run(["convert", "sequence", "d", "--out", "e.h5"], cwd=folder).expect(0)
     assert (folder / "d.h5").read_bytes() == (folder / "e.h5").read_bytes() and not (folder / "d.h5.partial").exists()
@@ -327,7 +327,7 @@ def sequences_damaged_after_conversion(folder):
         f["targets"][worse] = 7
     one_message(train_rows(folder, "sequence", "d.h5", "u"), 65, f"d.h5#{worse}: class 7")
     result = train_rows(folder, "sequence", "d.h5", "v", np=2, data__on_bad_sample="skip").expect(
-        0, where, f"d.h5#{worse}: class 7 is not one of the 2", "2 bad samples left out")
+        0, where, f"d.h5#{worse}: class 7 is not between 0 and 1", "2 bad samples left out")
     assert result.output.count(where) == 1, result.output
 
 

@@ -87,7 +87,7 @@ def closed_standard_streams_do_not_corrupt_files(folder):
 
 def options_that_do_not_apply_are_refused(folder):
     runner.run(["synth", "classify", "--layout", "images", "--samples", 30, "--size", 32, "--out", "p"], cwd=folder).expect(0)
-    for words, text in [("convert images p --test-share 0.3", "the data have their own"), ("convert images p --test-sequences 01", "--test-sequences is of biwi"),
+    for words, text in [("convert images p --test-share 0.3", "the data set has its own splits"), ("convert images p --test-sequences 01", "--test-sequences applies only to biwi"),
                         ("convert sequence p --size 64", "--size is of pictures"), ("synth pointer --size 64", "--size is of pictures"),
                         ("synth sequence --max-length 5", "--max-length is of pointer"), ("synth classify --seed -1", "--seed")]:
         runner.run([*words.split(), "--out", "o.h5"], cwd=folder).expect(64, text)

@@ -42,7 +42,7 @@ TEST(Image, PngKeepsEveryBit) {
   EXPECT_EQ(back.rgb, image.rgb);
 }
 
-TEST(Image, JpegKeepsColoursAndOrientation) {
+TEST(Image, JpegKeepsColorsAndOrientation) {
   const Image image = gradient(64, 48);
   const Image back = decode_image(encode_jpeg(image));
   ASSERT_EQ(back.width, 64);
@@ -68,7 +68,7 @@ std::vector<std::byte> with_stray_bytes(std::vector<std::byte> jpeg, size_t at) 
   return jpeg;
 }
 
-// 16 x 16 pixels, grey, in six scans.
+// 16 x 16 gray pixels in six scans.
 std::vector<std::byte> progressive_jpeg() {
   constexpr std::string_view kHex =
       "ffd8ffdb0043001b12141714111b1716171e1c1b2028422b28252528513a3d3042605565645f555d5b6a7899816a7190735b5d85"
@@ -84,29 +84,29 @@ std::vector<std::byte> progressive_jpeg() {
   }
   return bytes;
 }
-constexpr size_t kBehindTheFirstScan = 118, kInTheLastScan = 320;
+constexpr size_t kAfterTheFirstScan = 118, kInTheLastScan = 320;
 
-TEST(Image, StrayBytesOfAJpegHarmNothing) {
+TEST(Image, StrayBytesInAJpegDoNotChangePixels) {
   const std::vector<std::byte> jpeg = encode_jpeg(gradient(64, 48));
-  const size_t behind_jfif = 4 + std::to_integer<size_t>(jpeg[5]);
-  EXPECT_EQ(decode_image(with_stray_bytes(jpeg, behind_jfif)).rgb, decode_image(jpeg).rgb);
-  EXPECT_EQ(decode_image(with_stray_bytes(progressive_jpeg(), kBehindTheFirstScan)).rgb,
+  const size_t after_jfif = 4 + std::to_integer<size_t>(jpeg[5]);
+  EXPECT_EQ(decode_image(with_stray_bytes(jpeg, after_jfif)).rgb, decode_image(jpeg).rgb);
+  EXPECT_EQ(decode_image(with_stray_bytes(progressive_jpeg(), kAfterTheFirstScan)).rgb,
             decode_image(progressive_jpeg()).rgb);
 }
 
-TEST(Image, StrayBytesOfAJpegHideNoDamage) {
+TEST(Image, StrayBytesInAJpegDoNotHideDamage) {
   std::vector<std::byte> jpeg = with_stray_bytes(encode_jpeg(gradient(256, 192)), 20);
   jpeg.resize(jpeg.size() - 100);
   testing::expect_error<DataError>([&] { decode_image(jpeg); }, {"damaged JPEG", "remature end"});
-  std::vector<std::byte> scans = with_stray_bytes(progressive_jpeg(), kBehindTheFirstScan);
+  std::vector<std::byte> scans = with_stray_bytes(progressive_jpeg(), kAfterTheFirstScan);
   scans.resize(kInTheLastScan);
   testing::expect_error<DataError>([&] { decode_image(scans); }, {"damaged JPEG", "remature end"});
 }
 
-TEST(Image, APictureBeyondAllBoundsIsNotRead) {
+TEST(Image, AnImplausiblyLargeFileIsNotRead) {
   const testing::TempDir folder;
   std::ofstream(folder / "a.png");
-  std::filesystem::resize_file(folder / "a.png", uintmax_t{1} << 40);  // a hole
+  std::filesystem::resize_file(folder / "a.png", uintmax_t{1} << 40);  // a sparse file
   testing::expect_error<DataError>([&] { read_image(folder / "a.png"); }, {"1.0 TiB", "at most"});
 }
 
@@ -129,7 +129,7 @@ TEST(Resample, DownscalingAveragesAndDoesNotAlias) {
     for (int x = 0; x < 64; ++x) std::fill_n(checks.at(x, y), 3, (x + y) % 2 ? 255 : 0);
   }
   const Image small = resample(checks, {0, 0, 64, 64}, 16, 16);
-  for (int y = 0; y < 16; ++y) {  // at the border, the pixels that go on outside weigh more
+  for (int y = 0; y < 16; ++y) {  // at the border, repeated pixels outside have more weight
     for (int x = 0; x < 16; ++x) {
       const bool border = x == 0 || y == 0 || x == 15 || y == 15;
       EXPECT_NEAR(small.at(x, y)[0], 127.5, border ? 5 : 1) << x << ' ' << y;
@@ -142,11 +142,11 @@ TEST(Resample, UpscalingIsLinear) {
   std::fill_n(two.at(0, 0), 3, 0);
   std::fill_n(two.at(1, 0), 3, 200);
   const Image wide = resample(two, {0, 0, 2, 1}, 4, 1);
-  const int expected[] = {0, 50, 150, 200};  // centres at 0.25, 0.75, 1.25, 1.75
+  const int expected[] = {0, 50, 150, 200};  // centers at 0.25, 0.75, 1.25, 1.75
   for (int x = 0; x < 4; ++x) EXPECT_EQ(wide.at(x, 0)[1], expected[x]);
 }
 
-TEST(Resample, TheBorderGoesOnOutside) {
+TEST(Resample, RepeatsTheBorderOutside) {
   const Image image = gradient(10, 10);
   const Image around = resample(image, {-10, -10, 20, 20}, 30, 30);
   EXPECT_EQ(around.at(0, 15)[0], image.at(0, 5)[0]);
@@ -160,6 +160,20 @@ TEST(Image, MirroredTwiceIsTheSame) {
   EXPECT_NE(mirrored(image).rgb, image.rgb);
   EXPECT_EQ(mirrored(image).at(0, 2)[0], image.at(8, 2)[0]);
   EXPECT_EQ(mirrored(mirrored(image)).rgb, image.rgb);
+}
+
+TEST(Exif, UprightUndoesEveryOrientation) {
+  Image image(3, 2);  // 1 2 3 / 4 5 6
+  for (int i = 0; i < 6; ++i) std::fill_n(image.rgb.data() + i * 3, 3, static_cast<uint8_t>(i + 1));
+  const std::vector<std::vector<int>> expected{{1, 2, 3, 4, 5, 6}, {3, 2, 1, 6, 5, 4}, {6, 5, 4, 3, 2, 1},
+                                               {4, 5, 6, 1, 2, 3}, {1, 4, 2, 5, 3, 6}, {4, 1, 5, 2, 6, 3},
+                                               {6, 3, 5, 2, 4, 1}, {3, 6, 2, 5, 1, 4}};
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const Image turned = upright(image, orientation);
+    EXPECT_EQ(turned.width, orientation < 5 ? 3 : 2);
+    for (size_t i = 0; i < 6; ++i)
+      EXPECT_EQ(turned.rgb[i * 3], expected[static_cast<size_t>(orientation - 1)][i]) << orientation << ' ' << i;
+  }
 }
 
 }  // namespace

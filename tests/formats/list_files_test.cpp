@@ -36,7 +36,7 @@ class ListFiles : public ::testing::Test {
   testing::TempDir folder_;
 };
 
-TEST_F(ListFiles, AFolderIsItsPicturesInOrder) {
+TEST_F(ListFiles, AFolderGivesItsFilesInOrder) {
   const auto b = make("d/b.jpg"), a = make("d/a.PNG"), deep = make("d/c/z.jpg");
   make("d/notes.txt");
   make("d/.hidden.jpg");
@@ -45,39 +45,39 @@ TEST_F(ListFiles, AFolderIsItsPicturesInOrder) {
   EXPECT_THAT(expand({at("d/b.jpg"), at("d")}), ElementsAre(b, a, deep));
 }
 
-TEST_F(ListFiles, PatternsAreExpandedHereToo) {
+TEST_F(ListFiles, ExpandsPatterns) {
   const auto b = make("b.jpg"), a = make("a.jpg"), in = make("dir/c.jpg");
   make("a.txt");
   EXPECT_THAT(expand({at("*.jpg")}), ElementsAre(a, b));
   EXPECT_THAT(expand({at("[b].jpg"), at("?.jpg"), at("d*")}), ElementsAre(b, a, in));
 }
 
-TEST_F(ListFiles, AFileWhoseNameIsAPatternIsMeantItself) {
+TEST_F(ListFiles, AFileWhoseNameIsAPatternIsNotExpanded) {
   const auto odd = make("a[1].jpg");
   make("a1.jpg");
   EXPECT_THAT(expand({odd}), ElementsAre(odd));
 }
 
-TEST_F(ListFiles, AFileIsMeantWhateverItsName) {
+TEST_F(ListFiles, AFileIsListedWhateverItsName) {
   const auto notes = make("d/notes.txt");
-  EXPECT_THAT(expand({notes}), ElementsAre(notes));  // its reader says what is wrong
+  EXPECT_THAT(expand({notes}), ElementsAre(notes));  // reading it reports what is wrong
 }
 
-TEST_F(ListFiles, NothingToDoIsSaid) {
+TEST_F(ListFiles, NoFilesIsAnError) {
   make("d/notes.txt");
   EXPECT_THAT(failure({at("d")}), HasSubstr("has no files that end in .jpg, .png"));
   EXPECT_THAT(failure({at("*.gif")}), HasSubstr("nothing matches"));
   EXPECT_THAT(failure({make("good.jpg"), "none.jpg"}), HasSubstr("no such file or folder: none.jpg"));
 }
 
-TEST_F(ListFiles, ALinkInACircleEnds) {
+TEST_F(ListFiles, IgnoresLinksToParentFolders) {
   const auto a = make("d/a.jpg");
   fs::create_directory_symlink(at("d"), at("d/again"));
   fs::create_symlink("self.jpg", at("d/self.jpg"));
   EXPECT_THAT(expand({at("d")}), ElementsAre(a, at("d/self.jpg")));
 }
 
-TEST_F(ListFiles, ALinkThatLeadsNowhereIsAFileWhoseReaderSaysSo) {
+TEST_F(ListFiles, ABrokenLinkIsListedAsAFile) {
   const auto a = make("d/a.jpg");
   fs::create_symlink("nowhere.png", at("d/b.png"));
   EXPECT_THAT(expand({at("d")}), ElementsAre(a, at("d/b.png")));
@@ -85,16 +85,16 @@ TEST_F(ListFiles, ALinkThatLeadsNowhereIsAFileWhoseReaderSaysSo) {
   EXPECT_THAT(expand({at("d/b.png")}), ElementsAre(at("d/b.png")));
 }
 
-TEST_F(ListFiles, AFolderIsFollowedThroughALink) {
+TEST_F(ListFiles, FollowsLinksToFolders) {
   make("elsewhere/b.jpg");
   const auto a = make("d/a.jpg");
   fs::create_directory_symlink("../elsewhere", at("d/more"));
   EXPECT_THAT(expand({at("d")}), ElementsAre(a, at("d/more/b.jpg")));
 }
 
-TEST_F(ListFiles, Hdf5IsKnownByItsFirstBytes) {
+TEST_F(ListFiles, RecognizesHdf5ByNameOrFirstBytes) {
   EXPECT_TRUE(is_hdf5(make("data", "\x89HDF\r\n\x1a\n and more")));
-  EXPECT_TRUE(is_hdf5(make("fake.h5", "no such thing")));  // whoever opens it says what is wrong
+  EXPECT_TRUE(is_hdf5(make("fake.h5", "no such thing")));  // opening it reports what is wrong
   EXPECT_TRUE(is_hdf5(at("missing.H5")));
   EXPECT_FALSE(is_hdf5(at("missing.jpg")));
   EXPECT_FALSE(is_hdf5(make("short.jpg", "\x89H")));

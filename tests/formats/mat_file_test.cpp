@@ -29,14 +29,14 @@ TEST(MatFile, RoundTrip) {
   EXPECT_EQ(back.at("pt2d")(0, 1), 2);
 }
 
-TEST(MatFile, DamageIsNamedAtAnyLength) {
+TEST(MatFile, TruncationIsDetectedAtAnyLength) {
   const testing::TempDir folder;
   write_mat(folder / "whole.mat", kSome);
   const auto size = static_cast<int64_t>(std::filesystem::file_size(folder / "whole.mat"));
   std::filesystem::copy_file(folder / "whole.mat", folder / "part.mat");
   for (int64_t length = size - 7; length >= 0; length -= 11) {
     std::filesystem::resize_file(folder / "part.mat", static_cast<uintmax_t>(length));
-    try {  // a cut behind a variable reads as a file without the later ones, any other is damage
+    try {  // a file cut after a variable is valid without the later variables; any other cut is damage
       for (const auto& [name, matrix] : read_mat(folder / "part.mat", {"Pose_Para", "pt2d"})) {
         EXPECT_EQ(matrix.values, kSome.at(name).values) << name << " of a file cut to " << length;
       }
@@ -46,7 +46,7 @@ TEST(MatFile, DamageIsNamedAtAnyLength) {
   }
 }
 
-TEST(MatFile, ChangedBytesAreDamageNeverOtherNumbers) {
+TEST(MatFile, ChangedBytesNeverGiveOtherNumbers) {
   const testing::TempDir folder;
   write_mat(folder / "whole.mat", kSome);
   std::ifstream in(folder / "whole.mat", std::ios::binary);
@@ -67,7 +67,7 @@ TEST(MatFile, ChangedBytesAreDamageNeverOtherNumbers) {
   EXPECT_GT(refused, static_cast<int>(whole.size() - 128) * 9 / 10);
 }
 
-TEST(MatFile, OtherContentIsRefused) {
+TEST(MatFile, RefusesOtherContent) {
   const testing::TempDir folder;
   testing::expect_error<DataError>([&] { read_mat(folder / "none.mat", {"x"}); }, {"no such .mat"});
   std::ofstream(folder / "text.mat") << std::string(500, 'x');
@@ -75,16 +75,16 @@ TEST(MatFile, OtherContentIsRefused) {
   testing::expect_error<OutputError>([&] { write_mat(folder / "no/such/folder.mat", kSome); }, {"cannot write"});
 }
 
-TEST(MatFile, NoMemoryIsTakenForUnbelievableSizes) {
+TEST(MatFile, AllocatesNoMemoryForImplausibleSizes) {
   const testing::TempDir folder;
   write_mat(folder / "a.mat", {{"x", {.rows = 100000, .columns = 110, .values = std::vector<double>(11000000)}}});
-  testing::expect_error<DataError>([&] { read_mat(folder / "a.mat", {"x"}); }, {"x is unbelievably large"});
+  testing::expect_error<DataError>([&] { read_mat(folder / "a.mat", {"x"}); }, {"x is implausibly large"});
   std::ofstream(folder / "b.mat");
-  std::filesystem::resize_file(folder / "b.mat", uintmax_t{1} << 40);  // a hole
+  std::filesystem::resize_file(folder / "b.mat", uintmax_t{1} << 40);  // a sparse file
   testing::expect_error<DataError>([&] { read_mat(folder / "b.mat", {"x"}); }, {"1.0 TiB", "at most"});
 }
 
-TEST(MatFile, ManyThreads) {
+TEST(MatFile, ManyThreadsCanRead) {
   const testing::TempDir folder;
   write_mat(folder / "a.mat", kSome);
   std::atomic<int> good{0};

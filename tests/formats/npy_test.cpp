@@ -25,7 +25,7 @@ std::vector<std::byte> bytes_of(const std::string& text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// A file as numpy lays it out, of any header and any data.
+// A .npy file with any header and any data.
 std::vector<std::byte> file_of(const std::string& header, const std::string& data, int version = 1) {
   std::string all = "\x93NUMPY";
   all += static_cast<char>(version);
@@ -38,7 +38,7 @@ std::string dictionary(const std::string& descr, const std::string& shape, const
   return str("{'descr': ", descr, ", 'fortran_order': ", fortran, ", 'shape': ", shape, ", }");
 }
 
-TEST(Npy, WhatIsWrittenReadsBack) {
+TEST(Npy, ReadsBackWhatWasWritten) {
   const std::vector<float> values{1.5f, -2, 3, 4, 5, 6};
   const NpyArray array = parse_npy(to_npy(values, {3, 2}));
   EXPECT_EQ(array.header.shape, (std::vector<int64_t>{3, 2}));
@@ -47,7 +47,7 @@ TEST(Npy, WhatIsWrittenReadsBack) {
   EXPECT_EQ(parse_npy(to_npy(std::vector<int64_t>{7, -8}, {2})).to_int64(), (std::vector<int64_t>{7, -8}));
 }
 
-TEST(Npy, AllThreeVersions) {
+TEST(Npy, ReadsAllThreeVersions) {
   for (int version = 1; version <= 3; ++version) {
     const NpyArray array = parse_npy(file_of(dictionary("'|u1'", "(2,)"), "\x05\xff", version));
     EXPECT_EQ(array.to_float32(), (std::vector<float>{5, 255})) << version;
@@ -55,7 +55,7 @@ TEST(Npy, AllThreeVersions) {
   expect_error<DataError>([] { parse_npy(file_of(dictionary("'|u1'", "(0,)"), "", 4)); }, {"version 4"});
 }
 
-TEST(Npy, FortranOrderAndBigEndian) {
+TEST(Npy, ReadsFortranOrderAndBigEndian) {
   const NpyArray array =
       parse_npy(file_of(dictionary("'>i2'", "(2, 3)", "True"), std::string("\0\1\0\2\0\3\0\4\0\5\xff\xfa", 12)));
   EXPECT_EQ(array.to_int64(), (std::vector<int64_t>{1, 3, 5, 2, 4, -6}));
@@ -64,7 +64,7 @@ TEST(Npy, FortranOrderAndBigEndian) {
   EXPECT_EQ(cube.to_int64(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
-TEST(Npy, HalvesAreExact) {
+TEST(Npy, ConvertsFloat16Exactly) {
   const auto half = [](const std::string& two) {
     return parse_npy(file_of(dictionary("'<f2'", "(1,)"), two)).to_float32()[0];
   };
@@ -75,24 +75,24 @@ TEST(Npy, HalvesAreExact) {
   EXPECT_TRUE(std::isnan(half(std::string("\x01\x7e", 2))));
 }
 
-TEST(Npy, WhatIsNoArrayOfNumbersIsRefusedByName) {
+TEST(Npy, RefusesOtherElementTypesByName) {
   const auto refused = [](const std::string& descr, const char* part) {
     expect_error<DataError>([&] { parse_npy(file_of(dictionary(descr, "(1,)"), std::string(64, '\0'))); }, {part});
   };
   refused("'|O'", "Python objects");
-  refused("'<U5'", "texts");
-  refused("'|S5'", "texts");
+  refused("'<U5'", "strings");
+  refused("'|S5'", "strings");
   refused("'<c8'", "complex");
   refused("'<M8[ns]'", "dates");
-  refused("'<f16'", "size that is not read");
+  refused("'<f16'", "unsupported size");
   refused("'<f16'", "float16, 32 or 64, integers of 8 to 64 bits, or bool are expected");
-  refused("'<i3'", "size that is not read");
+  refused("'<i3'", "unsupported size");
   refused("[('a', '<f4'), ('b', '<i4')]", "structured");
   refused("'?'", "unknown");
   refused("''", "unknown");
 }
 
-TEST(Npy, HeadersThatLieAreNotBelieved) {
+TEST(Npy, RefusesWrongHeaders) {
   const auto refused = [](const std::vector<std::byte>& file, const char* part) {
     expect_error<DataError>([&] { parse_npy(file); }, {part});
   };
@@ -103,18 +103,17 @@ TEST(Npy, HeadersThatLieAreNotBelieved) {
   refused(file_of(dictionary("'<f4'", "(3, 2)"), std::string(25, 'x')), "25 bytes of data");
   refused(file_of(dictionary("'<f8'", "(4611686018427387904, 4)"), "x"), "more bytes than a file");
   refused(file_of(dictionary("'<f8'", "(99999999999999999999,)"), "x"), "beyond 64 bits");
-  refused(file_of(dictionary("'<f4'", "(-1,)"), "x"), "no number");
+  refused(file_of(dictionary("'<f4'", "(-1,)"), "x"), "not a number");
   refused(file_of("{'descr': '<f4', 'shape': (1,)}", "xxxx"), "missing");
   refused(file_of("{'descr': '<f4', 'fortran_order': 1, 'shape': (1,)}", "xxxx"), "neither True nor False");
   refused(file_of(dictionary("'<f4'", "(1,)") + "; import os", "xxxx"), "follows");
-  refused(file_of(std::string(70000, ' '), "", 2), "70000 bytes long");
+  refused(file_of(std::string(70000, ' '), "", 2), "70000 bytes");
   const NpyArray nothing = parse_npy(file_of(dictionary("'<f4'", "(4611686018427387904, 0, 4611686018427387904)"), ""));
   EXPECT_TRUE(nothing.to_float32().empty());
 }
 
-// Any change of any byte is either noticed or changes values only; it never crashes, and never takes memory that the
-// file does not have.
-TEST(Npy, NoByteCanHarm) {
+// A changed byte is either detected or changes values only. It never causes a crash or a large allocation.
+TEST(Npy, ChangedBytesAreHarmless) {
   const std::vector<std::byte> good = to_npy(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2});
   int64_t refused = 0;
   for (uint64_t trial = 0; trial < 20000; ++trial) {
@@ -135,7 +134,7 @@ TEST(Npy, NoByteCanHarm) {
   EXPECT_GT(refused, 10000);
 }
 
-TEST(Npy, WholeNumbersOnly) {
+TEST(Npy, ToInt64RequiresWholeNumbers) {
   EXPECT_EQ(parse_npy(to_npy(std::vector<float>{1, -3}, {2})).to_int64(), (std::vector<int64_t>{1, -3}));
   expect_error<DataError>([] { parse_npy(to_npy(std::vector<float>{1.5f}, {1})).to_int64(); }, {"1.5"});
   expect_error<DataError>([] { parse_npy(to_npy(std::vector<float>{NAN}, {1})).to_int64(); }, {"whole numbers"});
@@ -143,7 +142,7 @@ TEST(Npy, WholeNumbersOnly) {
                           {"18446744073709551615"});
 }
 
-TEST(Npy, HeadersOfFilesAreReadAlone) {
+TEST(Npy, ReadsOnlyTheHeaderOfAFile) {
   const testing::TempDir folder;
   const auto write = [&](const std::vector<std::byte>& bytes) {
     std::ofstream out(folder / "a.npy", std::ios::binary);
@@ -157,16 +156,16 @@ TEST(Npy, HeadersOfFilesAreReadAlone) {
   expect_error<DataError>([&] { read_file(folder.path()); }, {"not a regular file"});
 }
 
-TEST(Npy, NoMemoryIsTakenForWhatTheHeaderDoesNotAnnounce) {
+TEST(Npy, AllocatesNoMemoryBeyondTheDeclaredSize) {
   const testing::TempDir folder;
   std::ofstream(folder / "a.npy", std::ios::binary) << "\x93NUMPY";
-  std::filesystem::resize_file(folder / "a.npy", uintmax_t{1} << 40);  // a hole
+  std::filesystem::resize_file(folder / "a.npy", uintmax_t{1} << 40);  // a sparse file
   expect_error<DataError>([&] { read_npy(folder / "a.npy"); }, {"damaged .npy header"});
   const std::vector<std::byte> whole = to_npy(std::vector<float>{1, 2}, {2});
   std::ofstream(folder / "a.npy", std::ios::binary)
       .write(reinterpret_cast<const char*>(whole.data()), static_cast<std::streamsize>(whole.size()));
   std::filesystem::resize_file(folder / "a.npy", uintmax_t{1} << 40);
-  expect_error<DataError>([&] { read_npy(folder / "a.npy"); }, {"announces float32 [2] (8 bytes)"});
+  expect_error<DataError>([&] { read_npy(folder / "a.npy"); }, {"declares float32 [2] (8 bytes)"});
   const std::vector<std::byte> long_one = file_of(dictionary("'<f4'", str("(", int64_t{1} << 38, ",)")), "");
   std::ofstream(folder / "a.npy", std::ios::binary)
       .write(reinterpret_cast<const char*>(long_one.data()), static_cast<std::streamsize>(long_one.size()));
@@ -174,7 +173,7 @@ TEST(Npy, NoMemoryIsTakenForWhatTheHeaderDoesNotAnnounce) {
   expect_error<DataError>([&] { read_npy(folder / "a.npy"); }, {"1.0 TiB", "at most"});
 }
 
-TEST(Npz, WhatIsWrittenReadsBack) {
+TEST(Npz, ReadsBackWhatWasWritten) {
   const testing::TempDir folder;
   write_npz(folder / "a.npz",
             {{"x", to_npy(std::vector<float>{1, 2}, {2})}, {"y", to_npy(std::vector<int64_t>{3}, {1})}});
@@ -184,7 +183,7 @@ TEST(Npz, WhatIsWrittenReadsBack) {
   EXPECT_FALSE(file.read("z").has_value());
 }
 
-TEST(Npz, DamageIsNamed) {
+TEST(Npz, DetectsDamage) {
   const testing::TempDir folder;
   const std::vector<float> values(4000, 1.25f);
   write_npz(folder / "a.npz", {{"x", to_npy(values, {4000})}, {"y", bytes_of("no array")}});
@@ -202,7 +201,7 @@ TEST(Npz, DamageIsNamed) {
   expect_error<DataError>([&] { NpzFile(folder / "b.npz"); }, {"not a .npz file"});
   write({});
   expect_error<DataError>([&] { NpzFile(folder / "b.npz"); }, {"empty"});
-  for (uint64_t trial = 0; trial < 500; ++trial) {  // never a crash
+  for (uint64_t trial = 0; trial < 500; ++trial) {  // must not crash
     std::vector<std::byte> file = good;
     for (uint64_t c = 0; c < 3; ++c)
       file[file.size() - 1 - keyed(trial, c) % 300] = static_cast<std::byte>(keyed(trial, c, 1));
@@ -214,17 +213,17 @@ TEST(Npz, DamageIsNamed) {
   }
 }
 
-TEST(Npz, AMemberIsNotUnpackedBeyondWhatItsHeaderAnnounces) {
+TEST(Npz, DecompressesNoMoreThanTheHeaderDeclares) {
   const testing::TempDir folder;
   std::vector<std::byte> longer = to_npy(std::vector<float>(10), {10});
   longer.resize(size_t{8} << 20);
   write_npz(folder / "a.npz", {{"x", longer}});
   std::fstream file(folder / "a.npz", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(7 << 20);
-  file.put('\1');  // whoever unpacks it to the end sees a wrong CRC first
+  file.put('\1');  // decompressing it to the end would report a wrong CRC instead
   file.close();
   expect_error<DataError>([&] { NpzFile(folder / "a.npz").read("x"); },
-                          {"its array x", "announces float32 [10] (40 bytes)", "more"});
+                          {"its array x", "declares float32 [10] (40 bytes)", "more"});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Generated data of the tasks classify, pointer and sequence.
+// Generated data for the tasks classify, pointer and sequence.
 
 #include <gtest/gtest.h>
 
@@ -9,13 +9,13 @@
 
 #include "convert/convert.h"
 #include "core/error.h"
+#include "data/hdf5/file_store.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 #include "synth/class_scene.h"
 #include "synth/dynamics.h"
 #include "synth/pointer_rule.h"
 #include "synth/synth.h"
-#include "data/hdf5/file_store.h"
 
 namespace dtrain::synth {
 namespace {
@@ -33,7 +33,7 @@ struct Case {
 
 class SynthTasks : public ::testing::TestWithParam<Case> {};
 
-TEST_P(SynthTasks, TheRawLayoutConvertsToTheHdf5One) {
+TEST_P(SynthTasks, ConvertingTheRawLayoutGivesTheHdf5Layout) {
   const auto [task, layout, raw, converter] = GetParam();
   const testing::TempDir files;
   const SynthSummary drawn = synth(task, {.out = files / "a.h5", .samples = 120, .size = 24, .threads = 1});
@@ -54,7 +54,7 @@ TEST_P(SynthTasks, TheRawLayoutConvertsToTheHdf5One) {
   }
 }
 
-TEST_P(SynthTasks, OneThatIsEndedEarlyLeavesNothing) {
+TEST_P(SynthTasks, LeavesNothingWhenStopped) {
   const auto [task, layout, raw, converter] = GetParam();
   const testing::TempDir files;
   struct Stop {};
@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(All, SynthTasks,
                                            Case{"sequence", "npy", "raw", "sequence"}),
                          [](const auto& info) { return std::string(info.param.task); });
 
-TEST(ClassScene, MeanColourDoesNotTellTheClass) {
+TEST(ClassScene, TheMeanColorDoesNotDetermineTheClass) {
   std::vector<double> mean(10), square(10);
   constexpr int kEach = 100;
   for (int64_t c = 0; c < 10; ++c) {
@@ -96,13 +96,13 @@ TEST(ClassScene, MeanColourDoesNotTellTheClass) {
       const formats::Image image = draw_class_scene(1, c * kEach + i, c, 24);
       for (const uint8_t value : image.rgb) sum += value;
       sum /= static_cast<double>(image.rgb.size());
-      mean[c] += sum / kEach;
-      square[c] += sum * sum / kEach;
+      mean[static_cast<size_t>(c)] += sum / kEach;
+      square[static_cast<size_t>(c)] += sum * sum / kEach;
     }
   }
-  for (int c = 0; c < 10; ++c) {  // classes differ by less than half of what pictures of one class differ
+  for (size_t c = 0; c < 10; ++c) {  // classes differ by less than half of the deviation within a class
     const double deviation = std::sqrt(square[c] - mean[c] * mean[c]);
-    for (int d = 0; d < 10; ++d) EXPECT_LT(std::abs(mean[c] - mean[d]), deviation / 2) << c << ' ' << d;
+    for (size_t d = 0; d < 10; ++d) EXPECT_LT(std::abs(mean[c] - mean[d]), deviation / 2) << c << ' ' << d;
   }
 }
 
@@ -113,7 +113,7 @@ TEST(ClassScene, ClassesAreSortedAndDrawnDifferently) {
   EXPECT_EQ(drawn.size(), 10u);
 }
 
-TEST(PointerRule, ByFeature0ThenFeature1InTheDirectionOfTheSet) {
+TEST(PointerRule, SortsByFeature0ThenFeature1InTheDirectionOfTheSet) {
   const auto element = [](float a, float b, float c) { return std::vector<float>{a, b, c, 9, 9, 9, 9, 0}; };
   const auto set = [&](float direction) {
     std::vector<float> all;
@@ -127,7 +127,7 @@ TEST(PointerRule, ByFeature0ThenFeature1InTheDirectionOfTheSet) {
   EXPECT_EQ(pointer_order(set(0.9f)), (std::vector<int64_t>{0, 2, 1}));
 }
 
-TEST(PointerRule, SetsOfAllLengthsWithTiesInBothDirections) {
+TEST(PointerRule, DrawsAllLengthsTiesAndBothDirections) {
   std::map<int64_t, int> lengths;
   int ties = 0, ascending = 0, in_place = 0, elements = 0;
   for (int64_t i = 0; i < 2000; ++i) {
@@ -150,11 +150,12 @@ TEST(PointerRule, SetsOfAllLengthsWithTiesInBothDirections) {
   EXPECT_EQ(lengths.rbegin()->first, 10);
   EXPECT_GT(ties, 1000);
   EXPECT_NEAR(ascending, 1000, 100);
-  EXPECT_NEAR(static_cast<double>(in_place) / elements, 1 / 6.5, 0.05);  // chance: one in n, which is 6.5 on average
+  EXPECT_NEAR(static_cast<double>(in_place) / elements, 1 / 6.5,
+              0.05);  // expected by chance: 1 / n, where n is 6.5 on average
   EXPECT_EQ(draw_pointer_set(1, 5, 60).features, draw_pointer_set(1, 5, 60).features);
 }
 
-TEST(Dynamics, MeanAndSpreadSayNothing) {
+TEST(Dynamics, ChannelsAreStandardized) {
   for (int64_t c = 0; c < static_cast<int64_t>(dynamics_classes().size()); ++c) {
     const std::vector<float> values = draw_dynamics(1, 3 + c, c);
     const auto rows = static_cast<int64_t>(values.size()) / kDynamicsChannels;
@@ -167,14 +168,14 @@ TEST(Dynamics, MeanAndSpreadSayNothing) {
         sum += value;
         squares += value * value;
       }
-      EXPECT_NEAR(sum / rows, 0, 1e-4);
-      EXPECT_NEAR(squares / rows, 1, 1e-4);
+      EXPECT_NEAR(sum / static_cast<double>(rows), 0, 1e-4);
+      EXPECT_NEAR(squares / static_cast<double>(rows), 1, 1e-4);
     }
   }
   EXPECT_TRUE(std::is_sorted(dynamics_classes().begin(), dynamics_classes().end()));
 }
 
-TEST(Synth, UnknownNamesGetTheNearest) {
+TEST(Synth, UnknownNamesSuggestTheNearest) {
   const testing::TempDir files;
   const auto refused = [&](const std::string& task, const SynthOptions& options,
                            const std::vector<std::string>& parts) {

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 formats::Image draw(const convert::HeadPose& pose) {
-  formats::Image image(96, 96);  // black, and a lamp at the camera: nothing but the head tells left from right
+  formats::Image image(96, 96);  // black, with a lamp at the camera, so that only the head is asymmetric
   render(head_model({}), pose, {.x = 48, .y = 48, .scale = 34}, {}, image);
   return image;
 }
@@ -33,8 +33,9 @@ double mean_difference(const formats::Image& a, const formats::Image& b) {
   return sum / static_cast<double>(a.rgb.size());
 }
 
-TEST(Renderer, AMirroredPictureIsThatOfTheMirroredPose) {
-  for (const convert::HeadPose& pose : {convert::HeadPose{}, convert::HeadPose{35, 10, -20}, convert::HeadPose{-60, -30, 25}, convert::HeadPose{10, 45, 40}}) {
+TEST(Renderer, AMirroredPictureShowsTheMirroredPose) {
+  for (const convert::HeadPose& pose : {convert::HeadPose{}, convert::HeadPose{35, 10, -20},
+                                        convert::HeadPose{-60, -30, 25}, convert::HeadPose{10, 45, 40}}) {
     EXPECT_LT(mean_difference(mirrored(draw(pose)), draw(mirrored(pose))), 0.02);
     if (pose.yaw != 0) {
       EXPECT_GT(mean_difference(draw(pose), draw(mirrored(pose))), 3);
@@ -49,11 +50,11 @@ TEST(Renderer, EachAngleChangesThePicture) {
   EXPECT_GT(mean_difference(straight, draw({.roll = 10})), 1);
 }
 
-// The tip of the nose as drawn: the middle of the pixels that a head with a green nose has and one without has not.
-TEST(Renderer, TheNoseGoesWhereTheAnglesSay) {
+// The offset of a green nose from the middle of the picture, as the mean position of the green pixels.
+TEST(Renderer, TheNosePointsWhereTheAnglesSay) {
   const auto nose = [](const convert::HeadPose& pose) {
-    const Ellipsoid head{.centre = {0, 0, 0}, .radii = {0.8, 1, 0.9}, .colour = {0.5f, 0, 0}};
-    const Ellipsoid tip{.centre = {0, 0, -1}, .radii = {0.15, 0.15, 0.15}, .colour = {0, 1, 0}};
+    const Ellipsoid head{.center = {0, 0, 0}, .radii = {0.8, 1, 0.9}, .color = {0.5f, 0, 0}};
+    const Ellipsoid tip{.center = {0, 0, -1}, .radii = {0.15, 0.15, 0.15}, .color = {0, 1, 0}};
     formats::Image image(96, 96);
     render({head, tip}, pose, {.x = 48, .y = 48, .scale = 34}, {}, image);
     double x = 0, y = 0, n = 0;
@@ -73,7 +74,7 @@ TEST(Renderer, TheNoseGoesWhereTheAnglesSay) {
   EXPECT_NEAR(nose({.pitch = 20})[0], 0, 0.2);
 }
 
-TEST(Renderer, LandmarksLieOnTheHead) {
+TEST(Renderer, LandmarksAreOnTheHead) {
   const convert::HeadPose pose{25, -10, 15};
   const Placement place{.x = 48, .y = 48, .scale = 34};
   const formats::Matrix points = landmarks(pose, place);
@@ -89,7 +90,7 @@ TEST(Renderer, LandmarksLieOnTheHead) {
   EXPECT_LT(points(0, 36), points(0, 45));  // outer corners of the eyes, from left to right
 }
 
-TEST(Scene, PosesFillTheirRangeEvenly) {
+TEST(Scene, AnglesHaveTheirTriangularDistribution) {
   double mean[3] = {}, deviation[3] = {}, largest[3] = {};
   constexpr int kCount = 20000;
   for (int i = 0; i < kCount; ++i) {
@@ -142,7 +143,7 @@ TEST(Synth, Hdf5IsTheSameForAnyNumberOfThreads) {
   EXPECT_FLOAT_EQ(target[2], static_cast<float>(sample.pose.roll));
 }
 
-TEST(Synth, LpLayoutIsThePublishedOne) {
+TEST(Synth, LpLayoutEqualsThePublishedOne) {
   const testing::TempDir folder;
   synth("headpose", {.layout = "300wlp", .out = folder / "lp", .samples = 34, .size = 64});
   for (const char* name : {"AFW", "AFW_Flip", "HELEN", "IBUG", "LFPW"})
@@ -157,10 +158,12 @@ TEST(Synth, LpLayoutIsThePublishedOne) {
   EXPECT_EQ(a.at("Pose_Para")(0, 1), -b.at("Pose_Para")(0, 1));  // yaw
   EXPECT_EQ(a.at("Pose_Para")(0, 2), -b.at("Pose_Para")(0, 2));  // roll
   EXPECT_NEAR(a.at("pt2d")(0, 30), 64 - b.at("pt2d")(0, 30), 1e-4);
-  EXPECT_LT(mean_difference(mirrored(formats::read_image(one.string() + ".jpg")), formats::read_image(twin.string() + ".jpg")), 2);
+  EXPECT_LT(mean_difference(mirrored(formats::read_image(one.string() + ".jpg")),
+                            formats::read_image(twin.string() + ".jpg")),
+            2);
 }
 
-TEST(Synth, RefusesWhatItCannotDo) {
+TEST(Synth, RefusesInvalidOptions) {
   const testing::TempDir folder;
   const auto refused = [&](const SynthOptions& options, const char* part) {
     testing::expect_error<UsageError>([&] { synth("headpose", options); }, {part});

@@ -190,7 +190,7 @@ std::string refusal(const data::Store& store) {
 TEST(Classify, AcceptsItsOwnData) { EXPECT_EQ(refusal(ClassStore({0, 1, 2, 2})), "no error"); }
 
 TEST(Classify, RefusesAClassOutOfRangeWithFileAndSample) {
-  EXPECT_THAT(refusal(ClassStore({0, 1, 3})), HasSubstr("#2: class 3 is not one of the 3 from 0"));
+  EXPECT_THAT(refusal(ClassStore({0, 1, 3})), HasSubstr("#2: class 3 is not between 0 and 2"));
   EXPECT_THAT(refusal(ClassStore({0, -1, 2})), HasSubstr("#1: class -1"));
 }
 

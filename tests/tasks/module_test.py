@@ -411,7 +411,7 @@ def a_run_refuses_what_it_cannot_train(folder):
     train(65, "cross_entropy needs classes as int64 targets", task_loss="cross_entropy")
     train(65, "n.h5 holds rows, but task.inputs is image: set --task.inputs rows", task_inputs="image")
     train(65, "forward() takes 1 arguments, but task.inputs passes 2", task_inputs="rows+lengths")
-    train(65, "classes.h5#2: class 2 is not one of the 2 from 0", task_loss="cross_entropy", data_file="classes.h5")
+    train(65, "classes.h5#2: class 2 is not between 0 and 1", task_loss="cross_entropy", data_file="classes.h5")
     both = train(65, "mse needs an output of the targets' shape", "the output does not depend on any trainable parameter", model_file="frozen.pt")
     assert len([line for line in both.output.splitlines() if line.startswith("  ")]) == 2, both.output  # one line per defect
     train(65, "'phase' is ComplexFloat, which checkpoints cannot store", model_file="complex.pt")

@@ -143,7 +143,7 @@ TEST_F(SequenceTaskTest, RefusesASequenceWithoutRowsByFileAndSample) {
 
 TEST_F(SequenceTaskTest, RefusesAClassOutOfRangeByFileAndSample) {
   store.wrong_class = 2;
-  EXPECT_THAT(refusal(store), HasSubstr("example.h5#2: class 3 is not one of the 3 from 0"));
+  EXPECT_THAT(refusal(store), HasSubstr("example.h5#2: class 3 is not between 0 and 2"));
 }
 
 TEST_F(SequenceTaskTest, RefusesOneClassOnly) {

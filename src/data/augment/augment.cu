@@ -8,13 +8,13 @@ namespace dtrain::data {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMaxTiles = 65535;  // of gridDim.y
+constexpr int64_t kMaxTiles = 65535;  // limit of gridDim.y
 
-// Grid: x = sample, y = tiles of its pixels.
+// Grid: x is the sample, y a tile of its pixels.
 __global__ void sum_grey(AugmentBatch batch) {
   const int64_t sample = blockIdx.x;
   const SampleAugment a = batch.augments[sample];
-  if (a.contrast == 1) return;  // the whole block
+  if (a.contrast == 1) return;  // returns the whole block: all its threads have the same sample
   const uint8_t* image = batch.images + sample * batch.shape.bytes();
   const int32_t side = batch.side, pixels = side * side;
   unsigned long long sum = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The augmentation on a GPU. Raw pointers only, so that augment.cu needs no torch header.
+// Augmentation on a GPU. Takes raw pointers only, so that augment.cu needs no torch header.
 
 #include <cuda_runtime_api.h>
 
@@ -17,11 +17,11 @@ struct AugmentBatch {
   ImageShape shape;
   int32_t side = 0;  // S
   Normalization norm{};
-  uint64_t* grey_sums = nullptr;  // [samples] scratch; null: no sample's contrast is changed
+  uint64_t* grey_sums = nullptr;  // [samples], scratch memory; null if no sample's contrast changes
   float* out = nullptr;           // [samples, S, S, 3]
 };
 
-// Enqueues on `stream`; all pointers are of the current device. Returns the launch's error.
+// Enqueues the kernels on `stream`. All pointers are to memory of the current device. Returns the launch error.
 cudaError_t augment(const AugmentBatch&, cudaStream_t stream);
 
 }  // namespace dtrain::data

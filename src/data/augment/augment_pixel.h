@@ -1,10 +1,10 @@
 #pragma once
 
-// The arithmetic of one pixel, for the CPU's loops and the GPU's kernels. Only operations that IEEE 754 rounds in one
-// way (no fused multiply-add, see cmake/Modules.cmake; no library functions) and a fixed-point sum for the mean grey,
-// so that the two agree to the bit. No branches in the colour functions: the CPU's compiler makes vector code of the
-// row loops. source_pixel() and finished_pixel() put them together for one pixel: the GPU's kernels, and the reference
-// of the tests.
+// The arithmetic of one pixel, shared by the CPU's row loops and the GPU's kernels. Both give the same bits, because it
+// uses only operations whose rounding IEEE 754 defines (no fused multiply-add, see cmake/Modules.cmake; no library
+// functions) and a fixed-point sum for the mean gray level. The color functions have no branches, so that compilers can
+// vectorize the row loops. source_pixel() and finished_pixel() combine them for one pixel: the GPU's kernels and the
+// tests' reference call these.
 
 #include <cstdint>
 
@@ -17,10 +17,11 @@ struct Rgb {
   float r, g, b;  // 0 to 1
 };
 
-// Where output pixel `i` of `side` reads in [begin, begin + extent): between source pixels `low` and `high`.
+// The two source pixels that output pixel `i` of `side` interpolates along one axis, for a crop that covers
+// [begin, begin + extent) of `size` source pixels.
 struct Tap {
   int32_t low, high;
-  float weight;  // of `high`
+  float weight;  // of `high`; `low` has the rest
 };
 DTRAIN_HD inline Tap tap(int32_t i, int32_t side, float begin, float extent, int32_t size) {
   const float last = static_cast<float>(size - 1);
@@ -37,7 +38,7 @@ DTRAIN_HD inline float normalized(float x, float mean, float std) { return (x - 
 
 DTRAIN_HD inline float grey(Rgb p) { return 0.2989f * p.r + 0.587f * p.g + 0.114f * p.b; }
 
-// The mean grey is a sum of integers, so that the order of the summands does not matter.
+// The mean gray level is a sum of integers, so that the order of summation does not matter.
 constexpr float kGreyUnit = 65536.0f;
 DTRAIN_HD inline int32_t grey_units(Rgb p) { return static_cast<int32_t>(grey(p) * kGreyUnit + 0.5f); }
 DTRAIN_HD inline float mean_grey(int64_t sum, int32_t side) {
@@ -48,13 +49,13 @@ DTRAIN_HD inline Rgb brightened(Rgb p, float factor) {
   return {clamp01(p.r * factor), clamp01(p.g * factor), clamp01(p.b * factor)};
 }
 
-// factor 0: all `other`; 1: p to the bit.
+// A factor of 0 gives `other`; a factor of 1 gives exactly p.
 DTRAIN_HD inline Rgb blended(Rgb p, float other, float factor) {
   const float rest = (1.0f - factor) * other;
   return {clamp01(factor * p.r + rest), clamp01(factor * p.g + rest), clamp01(factor * p.b + rest)};
 }
 
-// One channel of a colour of hue `h` sixths of a turn: a trapezoid of the distance, h + offset >= 0.
+// One channel of the color with hue `h`, in sixths of a turn: a trapezoid function. Requires: h + offset >= 0.
 DTRAIN_HD inline float hue_channel(float max, float chroma, float h, float offset) {
   const float sum = h + offset;
   const float k = sum - 6.0f * static_cast<float>(static_cast<int32_t>(sum / 6.0f));
@@ -62,7 +63,7 @@ DTRAIN_HD inline float hue_channel(float max, float chroma, float h, float offse
   return max - chroma * clamp01(k < falling ? k : falling);
 }
 
-// RGB -> HSV, hue turned, -> RGB.
+// Converts RGB to HSV, rotates the hue by `turn` turns, and converts back.
 DTRAIN_HD inline Rgb hue_turned(Rgb p, float turn) {
   const float rg_max = p.r > p.g ? p.r : p.g, rg_min = p.r < p.g ? p.r : p.g;
   const float max = rg_max > p.b ? rg_max : p.b, min = rg_min < p.b ? rg_min : p.b;
@@ -74,7 +75,7 @@ DTRAIN_HD inline Rgb hue_turned(Rgb p, float turn) {
   return {hue_channel(max, chroma, h, 5.0f), hue_channel(max, chroma, h, 3.0f), hue_channel(max, chroma, h, 1.0f)};
 }
 
-// Output pixel (i, j) after resampling, flip and brightness: what the mean grey is taken of.
+// Output pixel (i, j) after resampling, flip and brightness. The mean gray level is computed from these.
 DTRAIN_HD inline Rgb source_pixel(const uint8_t* image, ImageShape shape, const SampleAugment& a, int32_t side,
                                   int32_t i, int32_t j) {
   const Tap row = tap(i, side, a.y, a.height, static_cast<int32_t>(shape.height));
@@ -90,7 +91,7 @@ DTRAIN_HD inline Rgb source_pixel(const uint8_t* image, ImageShape shape, const 
   return brightened({value[0], value[1], value[2]}, a.brightness);
 }
 
-// The rest of the way: contrast against the image's mean grey, saturation, hue, normalisation.
+// Applies the remaining steps: contrast against the image's mean gray level, saturation, hue, normalization.
 DTRAIN_HD inline void finished_pixel(Rgb p, float mean, const SampleAugment& a, const Normalization& norm, float* out) {
   p = blended(p, mean, a.contrast);
   p = blended(p, grey(p), a.saturation);

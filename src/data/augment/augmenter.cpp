@@ -9,7 +9,7 @@
 namespace dtrain::data {
 namespace {
 
-// The loops over a row of `n` pixels in three planes (r, then g, then b).
+// Loops over a row of `n` pixels, stored as three planes: r, g, b.
 
 DTRAIN_ROW_LOOP void mix_rows(const float* __restrict upper, const float* __restrict lower, float weight, int64_t n,
                               float* __restrict out) {
@@ -21,7 +21,7 @@ DTRAIN_ROW_LOOP void brighten(float* __restrict planes, int64_t n, float factor)
 }
 
 DTRAIN_ROW_LOOP int64_t sum_grey(const float* __restrict planes, int64_t n) {
-  int32_t sum = 0;  // a row of 32767 pixels fits, see Augmenter's check
+  int32_t sum = 0;  // does not overflow: Augmenter checks that n < 32768
   for (int64_t i = 0; i < n; ++i) sum += grey_units({planes[i], planes[n + i], planes[2 * n + i]});
   return sum;
 }
@@ -101,7 +101,7 @@ void Augmenter::operator()(const uint8_t* image, const SampleAugment& a, float* 
     float* to = out + 3 * n * static_cast<int64_t>(i);
     if (a.contrast == 1) {
       finish(to);
-    } else {  // contrast needs the mean of the whole image first: the output keeps the planes of this row until then
+    } else {  // contrast needs the mean of the whole image: keep the planes of this row in the output until then
       grey_sum += sum_grey(r, n);
       std::copy_n(r, 3 * n, to);
     }
@@ -129,7 +129,7 @@ void Augmenter::look_up(const uint8_t* image, const SampleAugment& a, float* out
   }
 }
 
-// Output rows go downwards, so of two rows kept the upper one is the one to give up.
+// Output rows are computed from top to bottom, so the upper of the two cached rows is replaced.
 const float* Augmenter::scaled(const uint8_t* image, int64_t y) {
   for (int k = 0; k < 2; ++k) {
     if (row_of_[k] == y) return rows_[k].data();

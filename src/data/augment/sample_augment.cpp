@@ -9,7 +9,7 @@ namespace dtrain::data {
 
 SampleAugment centre_crop(ImageShape shape, float share) {
   const int64_t shorter = std::min(shape.height, shape.width);
-  // Whole pixels: a crop of just the output's size is then read without resampling.
+  // In whole pixels, so that a crop of exactly the output's size needs no resampling.
   const int64_t side = std::clamp<int64_t>(std::llround(share * static_cast<float>(shorter)), 1, shorter);
   SampleAugment result;
   result.y = static_cast<float>((shape.height - side) / 2);
@@ -36,7 +36,7 @@ SampleAugment draw(const SampleSpec& spec, uint64_t seed, int64_t epoch, int64_t
       const float range = std::log(spec.crop_ratio), stretch = std::exp(uniform(8, -range, range) / 2);
       result.width *= stretch;
       result.height /= stretch;
-      const float fit = std::min({1.0f, width / result.width, height / result.height});  // the aspect stays
+      const float fit = std::min({1.0f, width / result.width, height / result.height});  // keeps the aspect ratio
       result.width = std::min(width, result.width * fit);
       result.height = std::min(height, result.height * fit);
     }

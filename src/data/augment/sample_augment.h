@@ -1,8 +1,8 @@
 #pragma once
 
-// What happens to one stored image on its way into the network: source rectangle, flip, color, normalization. The draws
-// are a pure function of (seed, epoch, sample id). torchvision's definitions (ColorJitter), in the fixed order
-// brightness, contrast, saturation, hue, after the resampling. Plain values, for the CPU and the GPU.
+// The random transform of one image: source rectangle, flip and color factors, drawn as a pure function of (seed,
+// epoch, sample id). Color changes follow torchvision's ColorJitter, after resampling and always in the order
+// brightness, contrast, saturation, hue. Plain values that CPU and GPU share.
 
 #include <cstdint>
 
@@ -16,19 +16,20 @@ struct ImageShape {
   DTRAIN_HD int64_t bytes() const { return height * width * 3; }
 };
 
-// Plain bytes: it travels to the GPU beside the image. Factors of 1 and a hue of 0 leave the pixels bit for bit.
+// Copied to the GPU as bytes, next to the image. Factors of 1 and a hue of 0 do not change any bit of a pixel.
 struct SampleAugment {
   float y = 0, x = 0, height = 0, width = 0;  // source rectangle in pixels, scaled to the output
   float brightness = 1, contrast = 1, saturation = 1;
-  float hue = 0;     // turn of the hue circle, -0.5 to 0.5
-  int32_t flip = 0;  // 1: left and right change places
+  float hue = 0;     // rotation of the hue circle in turns, -0.5 to 0.5
+  int32_t flip = 0;  // 1: mirror left and right
 };
 
-// The centred square of `share` of the shorter side, in whole pixels: evaluation, and training without random crops.
+// The centered square with `share` of the shorter side, in whole pixels. Used for evaluation, and for training without
+// random crops.
 SampleAugment centre_crop(ImageShape, float share = 1);
-// A random crop's side is crop_scale to 1 of the shorter side; with a ratio r, width / height is log-uniform in
-// [1/r, r] at the same area, made smaller where it would not fit. torchvision's RandomResizedCrop, whose scale is of
-// the area and of the whole image.
+// The side of a random crop is crop_scale to 1 times the shorter side. With crop_ratio r > 1, width / height is
+// log-uniform in [1/r, r] at the same area; a crop that does not fit is made smaller. This differs from torchvision's
+// RandomResizedCrop, whose scale is a share of the image's area.
 SampleAugment draw(const SampleSpec&, uint64_t seed, int64_t epoch, int64_t sample_id, ImageShape);
 
 struct Normalization {

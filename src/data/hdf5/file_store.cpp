@@ -4,16 +4,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cerrno>
 #include <cstring>
-#include <exception>
 #include <mutex>
-#include <thread>
 
 #include "core/check.h"
 #include "core/file_descriptor.h"
 #include "core/hash.h"
-#include "core/machine.h"
+#include "core/parallel.h"
 #include "data/hdf5/layout.h"
 
 namespace dtrain::data {
@@ -66,7 +64,7 @@ class FileStore : public Store {
     read(layout_.source_offsets, check_id(id) * 8, std::as_writable_bytes(std::span(ends)), "/source/offsets", id);
     if (ends[0] < 0 || ends[1] < ends[0] || ends[1] > layout_.source_bytes.bytes) {
       throw DataError(
-          str(where("/source/offsets", id), " is damaged: the name would lie at ", ends[0], " to ", ends[1]));
+          str(where("/source/offsets", id), " is damaged: it puts the name at bytes ", ends[0], " to ", ends[1]));
     }
     std::string text(static_cast<size_t>(ends[1] - ends[0]), '\0');
     read(layout_.source_bytes, ends[0], std::as_writable_bytes(std::span(text)), "/source/bytes", id);
@@ -112,7 +110,7 @@ class FileStore : public Store {
   struct Rows {
     int64_t first = 0, count = 1;
   };
-  // Without offsets each sample is one row.
+  // Without offsets, each sample is one row.
   static Rows rows_of(const std::vector<int64_t>& offsets, int64_t id) {
     if (offsets.empty()) return {id, 1};
     const auto at = static_cast<size_t>(id);
@@ -125,7 +123,7 @@ class FileStore : public Store {
     read(values, rows.first * field.row_bytes(), out, dataset, id);
   }
 
-  // Checked here once, so that rows_of() may trust them.
+  // Checks the offsets once, so that rows_of() can rely on them.
   std::vector<int64_t> row_offsets(const Extent& values, const Extent& extent, const Field& field,
                                    const std::string& group) const {
     std::vector<int64_t> offsets = read_all<int64_t>(extent, group + "/offsets");
@@ -186,47 +184,38 @@ class FileStore : public Store {
         }
         if (seen[static_cast<size_t>(id)]) {
           throw DataError(
-              str(path().string(), ": /splits/", name, " names sample ", id, ", which is in a split already"));
+              str(path().string(), ": /splits/", name, " names sample ", id, ", which is already in another split"));
         }
         seen[static_cast<size_t>(id)] = true;
       }
     }
   }
 
+  // Ids of the samples that do not match their checksums, sorted.
   std::vector<int64_t> damaged(const std::vector<uint64_t>& expected) const {
-    std::atomic<int64_t> next{0};
+    constexpr int64_t kRun = 16;  // samples that reuse one pair of buffers
+    const int64_t samples = schema().samples;
     std::mutex mutex;
-    std::vector<int64_t> bad;
-    std::exception_ptr failure;
-    const auto work = [&] {
-      try {
-        std::vector<std::byte> input, target;
-        for (int64_t id = next++; id < schema().samples; id = next++) {
-          input.resize(static_cast<size_t>(input_bytes(id)));
-          target.resize(static_cast<size_t>(target_bytes(id)));
-          read_input(id, input);
-          read_target(id, target);
-          if (sample_checksum(input, target) == expected[static_cast<size_t>(id)]) continue;
-          const std::lock_guard lock(mutex);
-          bad.push_back(id);
-        }
-      } catch (...) {
+    std::vector<int64_t> bad;  // guarded by mutex
+    parallel_for((samples - 1) / kRun + 1, /*threads=*/0, [&](int64_t run) {
+      std::vector<std::byte> input, target;
+      for (int64_t id = run * kRun; id < std::min(samples, (run + 1) * kRun); ++id) {
+        input.resize(static_cast<size_t>(input_bytes(id)));
+        target.resize(static_cast<size_t>(target_bytes(id)));
+        read_input(id, input);
+        read_target(id, target);
+        if (sample_checksum(input, target) == expected[static_cast<size_t>(id)]) continue;
         const std::lock_guard lock(mutex);
-        failure = std::current_exception();
+        bad.push_back(id);
       }
-    };
-    std::vector<std::jthread> helpers;
-    for (int i = 1; i < usable_cores(); ++i) helpers.emplace_back(work);
-    work();
-    helpers.clear();  // joins
-    if (failure) std::rethrow_exception(failure);
+    });
     std::sort(bad.begin(), bad.end());
     return bad;
   }
 
   const Layout layout_;
   FileDescriptor file_;
-  std::vector<int64_t> input_offsets_, target_offsets_;  // in rows, one more than samples; empty: fixed size
+  std::vector<int64_t> input_offsets_, target_offsets_;  // in rows, one more entry than samples; empty: fixed size
   std::map<std::string, std::vector<int64_t>> splits_;
 };
 

@@ -1,18 +1,25 @@
 #pragma once
 
-// A dtrain HDF5 file (docs/file_formats.md) as a Store. The HDF5 library only opens the file and reports where the bytes
-// of each dataset are; samples are then read with pread at those offsets, from any number of threads and without the
-// library's lock. A file without `format = dtrain` is refused, and the error names `dtrain convert`.
+// A dtrain HDF5 file (docs/file_formats.md): opened as a Store, and described for `dtrain inspect`.
+//
+// The HDF5 library is used only to find where the bytes of each dataset are. Samples are then read with pread at those
+// offsets, by any number of threads and without the library's global lock. Errors: DataError; for a file of another
+// format it suggests `dtrain convert`.
 
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "data/hdf5/layout.h"
 #include "data/store.h"
 
 namespace dtrain::data {
 
-std::unique_ptr<Store> open_file(const std::filesystem::path& file);  // probes the file in this process. DataError
-std::unique_ptr<Store> open_file(const Layout& layout);               // without the HDF5 library. DataError
+std::unique_ptr<Store> open_file(const std::filesystem::path& file);  // calls probe() in this process
+std::unique_ptr<Store> open_file(const Layout& layout);               // does not use the HDF5 library
+
+// The report of `dtrain inspect`, one aligned line per fact: schema, counts, sizes, splits, ranges of the targets,
+// checksum, attributes. With `verify` it also calls Store::verify(). Throws DataError as open_file() and verify() do.
+std::string inspect_data(const std::filesystem::path& file, bool verify);
 
 }  // namespace dtrain::data

@@ -1,7 +1,7 @@
 #pragma once
 
-// HDF5's handles as values that close themselves, and its error stack as one line of text. Private to the files of this
-// module that talk to the HDF5 library. Only versioned names of the API are used: Debian maps the plain ones to 1.8's.
+// RAII for handles of the HDF5 library, and its error stack as text. Private to the files that call the library. They
+// use only versioned names of its API, because Debian maps the unversioned ones to HDF5 1.8.
 
 #include <hdf5.h>
 
@@ -25,20 +25,20 @@ class Handle {
 
   explicit operator bool() const { return id_ >= 0; }
   hid_t get() const { return id_; }
-  bool close() { return id_ < 0 || closer_(std::exchange(id_, -1)) >= 0; }  // false: HDF5 could not write what it held
+  bool close() { return id_ < 0 || closer_(std::exchange(id_, -1)) >= 0; }  // false: HDF5 could not write buffered data
 
  private:
   hid_t id_ = -1;
   Closer closer_ = nullptr;
 };
 
-// While it lives, HDF5 prints nothing on this thread. The first thing that any user of the library makes.
+// HDF5 prints no errors on this thread during the lifetime of this object. Every use of the library starts with one.
 class SilentErrors {
  public:
   SilentErrors() {
-    // Before any other call: a file that could not be flushed (full disk) stays open inside the library, whose own
-    // clean-up at exit then dereferences it and turns our exit code into a crash.
-    [[maybe_unused]] static const herr_t no_clean_up = H5dont_atexit();
+    // Must come before any other call. A file that could not be flushed (full disk) stays open inside the library; its
+    // cleanup at exit would then crash the process and hide our exit code.
+    [[maybe_unused]] static const herr_t no_cleanup = H5dont_atexit();
     H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   }
@@ -51,7 +51,7 @@ class SilentErrors {
   void* data_ = nullptr;
 };
 
-// The innermost entry of HDF5's error stack: what really went wrong (it ends in errno's text for system calls).
+// The innermost entry of HDF5's error stack, which names the cause (for system calls it ends with the text of errno).
 inline std::string last_error() {
   std::string text;
   const auto first = [](unsigned position, const H5E_error2_t* entry, void* out) -> herr_t {
@@ -62,7 +62,7 @@ inline std::string last_error() {
   return text.empty() ? "the HDF5 library gives no reason" : text;
 }
 
-// File access without HDF5's own locks (they fail on NFS and Lustre), large objects on page boundaries.
+// File access properties: no file locks (they fail on NFS and Lustre), and large objects aligned to pages.
 inline Handle file_access() {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_file_locking(access.get(), /*use_file_locking=*/false, /*ignore_when_disabled=*/true);

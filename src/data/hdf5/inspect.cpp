@@ -1,4 +1,4 @@
-#include "data/hdf5/inspect.h"
+#include "data/hdf5/file_store.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +8,6 @@
 #include "core/number_text.h"
 #include "core/printable.h"
 #include "core/strings.h"
-#include "data/hdf5/file_store.h"
 
 namespace dtrain::data {
 namespace {
@@ -33,7 +32,7 @@ std::string lengths_line(const Store& store, int64_t (Store::*rows)(int64_t) con
                       ", ", human_count(sum), " rows in all"));
 }
 
-// float32, or int64 that are no classes.
+// For float32 targets, and int64 targets that are not classes.
 template <typename T>
 std::string range_lines(const Store& store) {
   const auto elements = static_cast<size_t>(store.schema().target.row_elements());
@@ -42,7 +41,7 @@ std::string range_lines(const Store& store) {
   for (int64_t id = 0; id < store.schema().samples; ++id) {
     const std::vector<T> target = read_target_as<T>(store, id);
     for (size_t i = 0; i < elements; ++i) {
-      const double value = static_cast<double>(target[i]) + 0.0;  // no -0.000
+      const double value = static_cast<double>(target[i]) + 0.0;  // adding 0 prints -0.0 as 0.000
       if (value != value) continue;
       ++numbers[i];
       low[i] = std::min(low[i], value);

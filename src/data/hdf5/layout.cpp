@@ -17,10 +17,10 @@
 namespace dtrain::data {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the file's integers are read as they lie");
+static_assert(std::endian::native == std::endian::little, "integers are read without byte swapping");
 
 constexpr const char* kConvertAdvice =
-    ". Raw data becomes a dtrain file by `dtrain convert NAME DIR`, generated data by `dtrain synth TASK`";
+    ". Make a dtrain file from raw data with `dtrain convert NAME DIR`, or generate one with `dtrain synth TASK`";
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& what) {
   throw DataError(str(file.string(), what));
@@ -54,7 +54,7 @@ std::string shape_text(const std::vector<hsize_t>& shape) {
   return text + "]";
 }
 
-// A root attribute as text: strings as they are, numbers in decimal; nothing for arrays and other types.
+// Writes a root attribute as text to `out`: strings unchanged, numbers in decimal. False for arrays and other types.
 bool attribute_text(hid_t attribute, std::string* out) {
   const h5::Handle type(H5Aget_type(attribute), H5Tclose);
   const h5::Handle space(H5Aget_space(attribute), H5Sclose);
@@ -116,7 +116,7 @@ class Prober {
     layout_.file = file;
     layout_.file_bytes = regular_file_size(file);
     if (layout_.file_bytes == 0) refuse(file, " is empty");
-    H5PLset_loading_state(0);  // a file must not choose code to load
+    H5PLset_loading_state(0);  // a file must not make HDF5 load plugins
     if (H5Fis_hdf5(file.c_str()) <= 0) refuse(file, str(" is not an HDF5 file", kConvertAdvice));
     const h5::Handle access = h5::file_access();
     file_ = h5::Handle(H5Fopen(file.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
@@ -198,7 +198,7 @@ class Prober {
     if (H5Lexists(file_.get(), path.c_str(), H5P_DEFAULT) <= 0) refuse_dataset(path, "is missing");
     H5L_info_t link{};
     if (H5Lget_info(file_.get(), path.c_str(), &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD) {
-      refuse_dataset(path, "is a link to elsewhere, must be in the file itself");
+      refuse_dataset(path, "is a link to another place, must be in the file itself");
     }
   }
 
@@ -210,12 +210,12 @@ class Prober {
 
   void expect_count(const std::string& path, hsize_t count, hsize_t expected) const {
     if (count != expected) {
-      refuse_dataset(path, str("has ", count, " entries, but `num_samples` is ", layout_.schema.samples, ", so that ",
-                               expected, " are expected"));
+      refuse_dataset(path, str("has ", count, " entries, but `num_samples` is ", layout_.schema.samples, ": ", expected,
+                               " are expected"));
     }
   }
 
-  // A dataset with one entry per sample, or a group of `values` and `offsets` in rows.
+  // Reads a dataset with one entry per sample, or a group with `values` and `offsets` (in rows).
   Field field(const std::string& path, Extent* values, Extent* offsets) const {
     expect_hard_link(path);
     const h5::Handle group(H5Gopen2(file_.get(), path.c_str(), H5P_DEFAULT), H5Gclose);
@@ -235,7 +235,7 @@ class Prober {
     return result;
   }
 
-  // A list of known type.
+  // A one-dimensional dataset of type `expected`. Returns its shape.
   std::vector<hsize_t> contiguous(const std::string& path, hid_t expected, Extent* extent) const {
     const h5::Handle dataset = open_dataset(path);
     const h5::Handle type(H5Dget_type(dataset.get()), H5Tclose);
@@ -247,7 +247,7 @@ class Prober {
     return shape;
   }
 
-  // Values of any element, at least one dimension.
+  // A dataset of any supported element type with at least one dimension. Returns its shape.
   std::vector<hsize_t> contiguous(const std::string& path, Element* element, Extent* extent) const {
     const h5::Handle dataset = open_dataset(path);
     const h5::Handle type(H5Dget_type(dataset.get()), H5Tclose);
@@ -264,7 +264,7 @@ class Prober {
     return shape;
   }
 
-  // The groups above it were checked before.
+  // Requires: its parent groups passed expect_group() or field().
   h5::Handle open_dataset(const std::string& path) const {
     expect_hard_link(path);
     h5::Handle dataset(H5Dopen2(file_.get(), path.c_str(), H5P_DEFAULT), H5Dclose);
@@ -272,7 +272,7 @@ class Prober {
     return dataset;
   }
 
-  // Checks how the bytes are stored and finds them. Returns the shape.
+  // Checks the storage of a dataset with elements of `bytes` bytes, and sets `extent` to its place. Returns the shape.
   std::vector<hsize_t> place(const std::string& path, const h5::Handle& dataset, hsize_t bytes, Extent* extent) const {
     const h5::Handle space(H5Dget_space(dataset.get()), H5Sclose);
     const int dimensions = H5Sget_simple_extent_ndims(space.get());
@@ -280,7 +280,8 @@ class Prober {
     std::vector<hsize_t> shape(static_cast<size_t>(dimensions));
     H5Sget_simple_extent_dims(space.get(), shape.data(), nullptr);
     bool empty = false;
-    for (const hsize_t size : shape) {  // no rows of 2^62 elements would be no bytes, but no row can be counted either
+    for (const hsize_t size :
+         shape) {  // a size of 0 counts as 1, so that rows of 2^62 elements are refused even if there are none
       empty = empty || size == 0;
       if (__builtin_mul_overflow(bytes, std::max<hsize_t>(size, 1), &bytes) ||
           bytes > static_cast<hsize_t>(INT64_MAX)) {
@@ -298,7 +299,7 @@ class Prober {
     const haddr_t offset = H5Dget_offset(dataset.get());
     if (offset == HADDR_UNDEF) refuse_dataset(path, "was never written");
     if (offset > static_cast<haddr_t>(layout_.file_bytes) || bytes > layout_.file_bytes - offset) {
-      refuse_dataset(path, str("lies at bytes ", offset, " to ", offset + bytes, ", but the file has only ",
+      refuse_dataset(path, str("is at bytes ", offset, " to ", offset + bytes, ", but the file has only ",
                                layout_.file_bytes, ": it is truncated"));
     }
     extent->offset = static_cast<int64_t>(offset);

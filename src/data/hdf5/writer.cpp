@@ -70,7 +70,7 @@ class FileWriter : public Writer {
   }
 
  private:
-  // Inputs or targets, and where they lie in the file.
+  // Inputs or targets, and their place in the file.
   struct Stored {
     Field field;
     std::vector<int64_t> offsets;  // in rows; empty: fixed size
@@ -109,7 +109,7 @@ class FileWriter : public Writer {
     ::unlink(temporary_.c_str());
   }
 
-  // The datasets whose sizes are known, with their place in the file fixed, so that all else is pwrite.
+  // Creates the datasets whose sizes are known. Samples are then written with pwrite at fixed offsets.
   void create_datasets() {
     const h5::SilentErrors silent;
     const h5::Handle access = h5::file_access();
@@ -145,7 +145,7 @@ class FileWriter : public Writer {
     H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
     H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
-    H5Pset_obj_track_times(creation.get(), false);  // equal samples give equal files, whenever they are written
+    H5Pset_obj_track_times(creation.get(), false);  // without times, equal samples give equal files
     h5::Handle dataset(
         H5Dcreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), H5Dclose);
     if (!dataset) fail_hdf5(str("create ", name, " in"));
@@ -158,7 +158,7 @@ class FileWriter : public Writer {
     return static_cast<int64_t>(offset);
   }
 
-  // The disk gives all blocks now, so that a full one is known before hours of converting.
+  // Reserves all disk blocks now, so that a full disk is reported before hours of converting.
   void open_and_reserve() {
     if (const int code = out_.open(temporary_, O_RDWR)) fail_to_write("open", temporary_, code);
     struct stat info {};
@@ -190,7 +190,7 @@ class FileWriter : public Writer {
     }
   }
 
-  // What is known at the end only: splits, sources and attributes.
+  // Writes what is known only at the end: splits, sources and attributes.
   void write_index(const Extras& extras) const {
     const h5::SilentErrors silent;
     const h5::Handle access = h5::file_access();

@@ -11,7 +11,7 @@
 namespace dtrain::data {
 namespace {
 
-// The rows of a tensor whose samples are kept, narrowed to `longest` along the second dimension unless that is < 0.
+// The entries `kept` of the first dimension, narrowed to `longest` along the second one unless `longest` is negative.
 at::Tensor kept_rows(const at::Tensor& tensor, const at::Tensor& kept, int64_t longest = -1) {
   const at::Tensor rows = tensor.index_select(0, kept);
   if (longest >= 0) return rows.narrow(1, 0, longest).contiguous();
@@ -54,10 +54,10 @@ void BadSamples::warn(int64_t id, const std::string& message) const {
   std::string source;
   try {
     source = store_.source(id);
-  } catch (const DataError&) {  // what is broken may be broken here too
+  } catch (const DataError&) {  // the damage may affect the source as well
   }
-  const bool told = source.empty() || message.find(source) != std::string::npos;
-  log::warning(str("left out: ", message, told ? "" : " (" + source + ")"));
+  const bool named = source.empty() || message.find(source) != std::string::npos;
+  log::warning(str("left out: ", message, named ? "" : " (" + source + ")"));
 }
 
 }  // namespace dtrain::data

@@ -1,7 +1,7 @@
 #pragma once
 
-// The samples that cannot be read and are not to stop the run (LoaderOptions::skip_bad): left out of their batches,
-// counted, and each named in one warning. Thread-safety: one thread at a time. Ownership: borrows the Store.
+// The bad samples of a run that skips them (LoaderOptions::skip_bad): removes them from their batches, remembers their
+// ids, and logs one warning for each. Thread-safety: one thread at a time. Ownership: borrows the Store.
 
 #include <cstdint>
 #include <set>
@@ -15,14 +15,15 @@ namespace dtrain::data {
 class BadSamples {
  public:
   explicit BadSamples(const Store& store) : store_(store) {}
-  void leave_out_of(PendingBatch&);                      // whose tensors are made: what is left moves together
-  const std::set<int64_t>& ids() const { return ids_; }  // so far
+  // Removes the batch's bad samples from its tensors, which must exist. The rest is padded to its longest sample.
+  void leave_out_of(PendingBatch&);
+  const std::set<int64_t>& ids() const { return ids_; }  // all bad samples so far
 
  private:
   void warn(int64_t id, const std::string& message) const;
 
   const Store& store_;
-  std::set<int64_t> ids_;  // warned of
+  std::set<int64_t> ids_;  // already logged
 };
 
 }  // namespace dtrain::data

@@ -1,9 +1,10 @@
 #pragma once
 
-// The way of a batch from host memory to a GPU: one copy of bytes (images as uint8) on a stream of its own, then
-// kernels (images) or copies of its parts (rows) on the current stream. device_stage_cuda.cpp, or device_stage_none.cpp
-// in a build without GPU code; tests have one in host memory. Thread-safety: all calls from the thread that calls
-// Loader::next(), but for host_memory().
+// Moves a batch from host memory to a GPU. One asynchronous copy on a separate stream transfers the packed batch
+// (images as uint8). Kernels (images) or device copies (rows) on the current stream then make its tensors.
+//
+// Implemented by device_stage_cuda.cpp, or by device_stage_none.cpp in a build without GPU code; tests use one in host
+// memory. Thread-safety: the thread that calls Loader::next() makes all calls, except host_memory().
 
 #include <torch/torch.h>
 
@@ -15,7 +16,7 @@
 
 namespace dtrain::data {
 
-// The host memory may be written again once the copy is done.
+// A copy in progress. Its host memory may be reused once the copy is done.
 class HostCopy {
  public:
   virtual ~HostCopy() = default;
@@ -30,21 +31,22 @@ struct StagedBatch {
 class DeviceStage {
  public:
   virtual ~DeviceStage() = default;
-  virtual at::Tensor host_memory(int64_t bytes) = 0;  // [bytes] uint8, page-locked; any thread
-  // Starts the copy; the host does not wait. At most two batches are begun and not finished.
+  virtual at::Tensor host_memory(int64_t bytes) = 0;  // new page-locked memory, [bytes] uint8; any thread may call
+  // Starts the copy of a batch and returns without waiting. Requires: at most one earlier batch is not finished.
   virtual std::unique_ptr<HostCopy> begin(const at::Tensor& host, const PackedBatch&) = 0;
-  virtual StagedBatch finish() = 0;  // of the batch begun first: augments on the current stream
-  virtual void drop() = 0;           // forgets all that is begun and not finished
+  // Makes the tensors of the oldest batch that is not finished, on the current stream. Requires: there is one.
+  virtual StagedBatch finish() = 0;
+  virtual void drop() = 0;  // discards all batches that are not finished
 };
 
 struct StageOptions {
   SampleSpec spec;
-  ImageShape image;            // of images
-  int64_t largest_batch = 0;   // samples
-  int64_t expected_bytes = 0;  // of a packed batch; a larger one makes the stage grow
+  ImageShape image;            // images only
+  int64_t largest_batch = 0;   // in samples
+  int64_t expected_bytes = 0;  // size of a packed batch; larger ones make the buffers grow
 };
 
-// Throws DeviceError when this build or machine has no such device.
+// Throws DeviceError if this build or this machine has no such device.
 std::unique_ptr<DeviceStage> make_device_stage(at::Device, const StageOptions&);
 
 }  // namespace dtrain::data

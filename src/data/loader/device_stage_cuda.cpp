@@ -7,8 +7,8 @@
 #include <deque>
 
 #include "core/check.h"
-#include "data/batch.h"
 #include "data/augment/augment_cuda.h"
+#include "data/batch.h"
 #include "data/loader/device_stage.h"
 
 namespace dtrain::data {
@@ -36,7 +36,7 @@ class CudaStage final : public DeviceStage {
     grey_sums_ = at::empty({options.largest_batch}, at::TensorOptions().dtype(at::kLong).device(device_));
   }
 
-  // The blocks of copies under way go back to allocators that know nothing of this stream.
+  // Waits for the copies in progress: the allocators that reuse their memory do not know this stream.
   ~CudaStage() override { copy_stream_.synchronize(); }
 
   at::Tensor host_memory(int64_t bytes) override {
@@ -49,10 +49,10 @@ class CudaStage final : public DeviceStage {
     Buffer& buffer = buffers_[next_buffer_];
     next_buffer_ = (next_buffer_ + 1) % buffers_.size();
     if (buffer.block.numel() < packed.bytes()) {
-      copy_stream_.synchronize();  // a copy into the old block whose batch was dropped
+      copy_stream_.synchronize();  // a dropped batch may still be copied into the old block
       allocate(buffer, packed.bytes() + packed.bytes() / 4);
     }
-    buffer.consumed.block(copy_stream_);  // the kernels that read the batch before
+    buffer.consumed.block(copy_stream_);  // wait for the kernels that read the previous batch
     C10_CUDA_CHECK(cudaMemcpyAsync(buffer.block.data_ptr(), host.data_ptr(), static_cast<size_t>(packed.bytes()),
                                    cudaMemcpyHostToDevice, copy_stream_));
     buffer.copied.record(copy_stream_);
@@ -81,22 +81,22 @@ class CudaStage final : public DeviceStage {
     return result;
   }
 
-  void drop() override { begun_.clear(); }  // their copies are in order on the copy stream, before any later one
+  void drop() override { begun_.clear(); }  // later copies follow theirs on the same stream
 
  private:
   struct Buffer {
     at::Tensor block;
     PackedBatch packed;
-    at::cuda::CUDAEvent copied;    // on the copy stream
-    at::cuda::CUDAEvent consumed;  // on the stream of the kernels
+    at::cuda::CUDAEvent copied;    // recorded on the copy stream
+    at::cuda::CUDAEvent consumed;  // recorded on the stream of the kernels
   };
 
   void allocate(Buffer& buffer, int64_t bytes) {
     buffer.block = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_));
-    buffer.consumed.record(c10::cuda::getCurrentCUDAStream(device_.index()));  // after what used this memory before
+    buffer.consumed.record(c10::cuda::getCurrentCUDAStream(device_.index()));  // after earlier uses of this memory
   }
 
-  // A tensor of its own, so that the block is free for the next batch.
+  // Copies a part of the block to a new tensor, so that the block can be reused for the next batch.
   at::Tensor part(const Buffer& buffer, int64_t begin, const std::vector<int64_t>& sizes, at::ScalarType type,
                   const c10::cuda::CUDAStream& stream) const {
     at::Tensor result = at::empty(sizes, at::TensorOptions().dtype(type).device(device_));
@@ -139,8 +139,8 @@ class CudaStage final : public DeviceStage {
 std::unique_ptr<DeviceStage> make_device_stage(at::Device device, const StageOptions& options) {
   if (!device.is_cuda() || c10::cuda::device_count() == 0) {
     throw DeviceError(
-        str("batches for device ", device.str(), " asked for, but ", c10::cuda::device_count(),
-            " usable GPUs are here. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device.type cpu."));
+        str("batches for device ", device.str(), " were requested, but ", c10::cuda::device_count(),
+            " usable GPUs were found. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device.type cpu."));
   }
   return std::make_unique<CudaStage>(device, options);
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-// The page-locked blocks of host memory on the way to a device. A block goes round: free, filled by the readers, being
-// copied, free. Thread-safety: take() and give_back() from any thread; the rest from the one that calls Loader::next().
+// A pool of page-locked host memory blocks for batches on their way to a device. A block is free, then filled by the
+// reader threads, then copied to the device, then free again. Thread-safety: any thread may call take() and
+// give_back(); the other methods are for the thread that calls Loader::next().
 
 #include <torch/torch.h>
 
@@ -16,12 +17,12 @@ namespace dtrain::data {
 
 class HostBlocks {
  public:
-  HostBlocks(DeviceStage&, int64_t count, int64_t bytes);  // of so many bytes each
+  HostBlocks(DeviceStage&, int64_t count, int64_t bytes);  // allocates `count` blocks of `bytes` bytes
 
-  at::Tensor take();                 // [bytes] uint8; undefined if none is free
-  void give_back(at::Tensor block);  // not copied after all; any size
-  void copying(at::Tensor block, std::unique_ptr<HostCopy>);
-  // Blocks whose copy is over are free again; returns whether there were any. Waits only if all are being copied.
+  at::Tensor take();                 // a free block, uint8; undefined if there is none
+  void give_back(at::Tensor block);  // frees a block that was not copied; it may have another size
+  void copying(at::Tensor block, std::unique_ptr<HostCopy>);  // the block becomes free when the copy is done
+  // Frees the blocks whose copies are done; returns whether there were any. Waits only if all blocks are being copied.
   bool reclaim();
 
  private:

@@ -1,11 +1,10 @@
-// The loader put together from its parts: micro_batches.h (which samples), read_ahead.h (the threads), sample_reader.h
-// (what one of them does), pending_batch.h (what they fill), host_blocks.h (its memory on the way to a device),
-// bad_samples.h (what is left out).
+// The loader connects micro_batches.h (which samples), read_ahead.h (the threads), sample_reader.h (reads one sample),
+// pending_batch.h (the batch that they fill), host_blocks.h and device_stage.h (its way to a device) and bad_samples.h
+// (samples left out).
 
 #include "data/loader/loader.h"
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -49,9 +48,9 @@ void check_loadable(const Store& store, const std::vector<int64_t>& ids, const S
   const auto signs = static_cast<int64_t>(spec.target_flip_sign.size());
   const int64_t expected = schema.target.element == Element::kFloat32 ? schema.target.row_elements() : 0;
   if (!rows && options.augment && spec.hflip && signs != expected) {
-    throw DataError(str(file, ": targets are ", text_of(schema.target), ", of which a flip changes the sign of ",
-                        expected, " elements, but the task says what it does to ", signs,
-                        ". The file is for another task (", schema.task, ")."));
+    throw DataError(str(file, ": targets are ", text_of(schema.target), ": a flip needs a sign for each of ", expected,
+                        " elements, but the task gives ", signs, ". The file is for another task (", schema.task,
+                        ")."));
   }
 }
 
@@ -112,7 +111,7 @@ class Loader::Impl {
         stage_(std::move(stage)) {
     const std::vector<int64_t>& shape = store.schema().input.shape;
     const ImageShape image = spec_.kind == SampleSpec::Kind::kImage ? ImageShape{shape[0], shape[1]} : ImageShape{};
-    // Batches of rows differ in size: their memory grows with the first long ones.
+    // 0 if batches differ in size: then their buffers grow with the first long batches.
     const int64_t expected =
         store.schema().input.variable() ? 0 : packed(std::vector(size_t(plan_.largest()), plan_.any_id())).bytes();
     if (!stage_ && !options_.device.is_cpu()) {
@@ -131,9 +130,7 @@ class Loader::Impl {
   Batch next(const std::function<void()>& arrived) {
     DTRAIN_CHECK(!done(), "Loader::next() after the last of ", options_.steps, " optimizer steps");
     if (stage_ && blocks_->reclaim()) pool_->wake();
-    const auto start = std::chrono::steady_clock::now();
     PendingBatch& front = pool_->front();
-    front.batch.read_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (stage_ && front.items() > 0) {
       if (arrived) arrived();
       if (!front.begun) begin_copy(front);
@@ -145,7 +142,7 @@ class Loader::Impl {
     if (!front.bad.empty()) bad_samples_.leave_out_of(front);
     Batch batch = std::move(front.batch);
     pool_->take();
-    if (stage_) {  // the next copy runs beside the kernels of this batch
+    if (stage_) {  // the next copy overlaps with the kernels of this batch
       PendingBatch* ahead = pool_->front_if_ready();
       if (ahead && ahead->items() > 0) begin_copy(*ahead);
     }
@@ -183,7 +180,7 @@ class Loader::Impl {
     return packed_batch(store_, spec_, options_.augment, ids);
   }
 
-  // Called by the pool, one call at a time.
+  // Plans the next batch and gives it memory. The pool makes one call at a time.
   std::unique_ptr<PendingBatch> make() {
     if (plan_.done()) return nullptr;
     at::Tensor block;
@@ -212,13 +209,13 @@ class Loader::Impl {
   const Store& store_;
   const SampleSpec spec_;
   const LoaderOptions options_;
-  MicroBatches plan_;                 // of make()
-  MicroStep consumed_;                // of next()
+  MicroBatches plan_;                 // what make() plans next
+  MicroStep consumed_;                // what next() returns next
   std::deque<SampleReader> readers_;  // one per thread
   BadSamples bad_samples_;
-  std::unique_ptr<DeviceStage> stage_;  // null: the readers make the tensors
-  std::optional<HostBlocks> blocks_;    // of the stage
-  std::unique_ptr<Pool> pool_;          // last: its threads use all of the above
+  std::unique_ptr<DeviceStage> stage_;  // null: the readers write the tensors directly
+  std::optional<HostBlocks> blocks_;    // only with a stage
+  std::unique_ptr<Pool> pool_;          // last, because its threads use the members above
 };
 
 Loader::Loader(const Store& store, std::vector<int64_t> ids, SampleSpec spec, LoaderOptions options, Shard shard)

@@ -1,15 +1,18 @@
 #pragma once
 
-// This rank's micro-batches, in order, read ahead by threads, on the device and augmented.
+// Loads this rank's micro-batches in order. Threads read ahead; batches arrive augmented and on the device.
 //
-// With SampleSpec::length_window (and shuffle) batches hold samples of like length, see epoch_order.h.
-// The n-th batch is a function of (store, ids, options, shard) alone. A micro-step without samples for this rank still
-// yields a Batch, with samples() == 0. uint8 goes to the device; flip, crop, jitter and normalisation happen there (on
-// a GPU: by kernels on the current stream of the calling thread; the copy runs on a stream of its own). On the CPU the
-// reader threads do it. Rows are read straight into the padded batch. Errors of the readers (DataError naming
-// file#sample: damage, a row value that is no finite number, a sample without rows or with too many) are thrown by
-// next(), or with skip_bad the sample is left out of its batch, and named in one warning. Thread-safety: one thread
-// calls next()/seek(). Ownership: borrows the Store.
+// The n-th batch is a function of (store, ids, spec, options, shard) alone. A micro-step without samples for this rank
+// still gives a Batch, with samples() == 0. With SampleSpec::length_window and shuffle, batches hold samples of similar
+// length (order/epoch_order.h).
+//
+// For a GPU, images are copied as uint8 on a separate stream, and flip, crop, color jitter and normalization run as
+// kernels on the current stream of the calling thread. On the CPU the reader threads augment. Rows are read directly
+// into the padded batch.
+//
+// Errors: next() throws the readers' errors: DataError that names FILE#SAMPLE for damage, a row value that is not
+// finite, a sample without rows or with too many. With skip_bad such a sample is left out of its batch and logged once
+// as a warning. Thread-safety: one thread at a time. Ownership: borrows the Store.
 
 #include <torch/torch.h>
 
@@ -30,15 +33,15 @@ namespace dtrain::data {
 struct LoaderOptions {
   int64_t batch_size = 32;
   int64_t global_batch = 32;
-  int64_t steps = -1;   // stop after this many optimizer steps in all; -1: endless (training)
-  bool shuffle = true;  // false: the order of `ids` (evaluation)
-  bool augment = true;  // false: centre crop and normalisation only
+  int64_t steps = -1;   // total number of optimizer steps; -1: unlimited (training)
+  bool shuffle = true;  // false: in the order of `ids` (evaluation)
+  bool augment = true;  // false: center crop and normalization only
   uint64_t seed = 1;
-  int threads = 1;
-  int prefetch = 4;
-  bool verify = false;        // check each sample's checksum
-  bool skip_bad = false;      // leave a sample that cannot be read out of its batch instead of throwing
-  bool check_targets = true;  // skip_bad: also one whose target cannot be learned from
+  int threads = 1;            // reader threads
+  int prefetch = 4;           // batches to read ahead
+  bool verify = false;        // compares each sample's checksum
+  bool skip_bad = false;      // leaves a bad sample out of its batch instead of throwing
+  bool check_targets = true;  // with skip_bad: a sample with an invalid target is bad, too
   at::Device device = at::kCPU;
 };
 
@@ -49,22 +52,23 @@ class DeviceStage;
 
 class Loader {
  public:
-  // Throws DataError if there are no ids, an id is not in the file, or its samples are not of the spec's kind.
+  // Throws DataError if there are no ids, if an id is not in the store, or if its samples do not fit the spec.
   Loader(const Store&, std::vector<int64_t> ids, SampleSpec, LoaderOptions, Shard);
+  // With the given stage instead of options.device's, for tests.
   Loader(const Store&, std::vector<int64_t> ids, SampleSpec, LoaderOptions, Shard, std::unique_ptr<DeviceStage>);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Requires: !done(). With a device, `arrived` is called between the wait for the readers and what the current stream
-  // then does: it waits for the copy and augments.
+  // The next batch. Waits for the readers. With a GPU, calls `arrived` after that wait and before it enqueues work on
+  // the current stream (wait for the copy, augmentation). Requires: !done().
   Batch next(const std::function<void()>& arrived = {});
-  bool done() const;        // options.steps reached
-  void seek(int64_t step);  // the next batch is micro-step 0 of optimizer step `step` (resume)
+  bool done() const;        // whether options.steps steps are consumed
+  void seek(int64_t step);  // next() continues with the first micro-step of optimizer step `step`
   int64_t steps_per_epoch() const;
-  int64_t bytes_read() const;                // since construction
-  int queue_depth() const;                   // batches ready now
-  const std::set<int64_t>& bad_ids() const;  // of the samples left out so far (skip_bad)
+  int64_t bytes_read() const;                // bytes read from the store since construction
+  int queue_depth() const;                   // number of batches that are ready
+  const std::set<int64_t>& bad_ids() const;  // samples left out so far (skip_bad)
 
  private:
   class Impl;

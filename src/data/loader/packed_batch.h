@@ -1,7 +1,7 @@
 #pragma once
 
-// A batch as one block of bytes, so that one copy takes it to a device: targets; then, for images, what is drawn for
-// each and their pixels as stored; or, for rows, their lengths and values padded to the longest.
+// The layout of a batch as one block of bytes, so that one copy moves it to a device. Targets come first. Images then
+// have their random transforms (SampleAugment) and stored pixels; rows have their lengths and padded values.
 
 #include <cstdint>
 #include <functional>
@@ -19,13 +19,13 @@ struct PackedBatch {
   std::vector<int64_t> inputs;   // images [B, H, W, 3], uint8; rows [B, longest, F], float32
   std::vector<int64_t> targets;  // [B, ...]
   Element target_element = Element::kFloat32;
-  bool needs_mean = false;  // some image's contrast is changed
+  bool needs_mean = false;  // whether any image's contrast may change
 
   bool rows() const { return kind == SampleSpec::Kind::kRows; }
   int64_t samples() const { return inputs.front(); }
   int64_t target_bytes() const { return product(targets) * size_of(target_element); }
   int64_t input_bytes() const { return product(inputs) * (rows() ? 4 : 1); }
-  // Each part begins at a multiple of 8.
+  // Byte offsets of the parts, multiples of 8.
   int64_t augments_at() const { return aligned(target_bytes()); }
   int64_t lengths_at() const { return augments_at(); }
   int64_t inputs_at() const {
@@ -40,7 +40,7 @@ struct PackedBatch {
   static int64_t aligned(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 };
 
-// The sizes of a batch of these samples.
+// The layout of a batch of these samples. Samples that are too long count as empty: they are never read.
 PackedBatch packed_batch(const Store&, const SampleSpec&, bool augment, const std::vector<int64_t>& ids);
 
 }  // namespace dtrain::data

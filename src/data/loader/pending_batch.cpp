@@ -25,7 +25,7 @@ void PendingBatch::place_in_tensors(int64_t image_size, at::Device device) {
     batch.inputs = at::empty({samples, 3, image_size, image_size},
                              options.dtype(at::kFloat).memory_format(at::MemoryFormat::ChannelsLast));
   }
-  if (samples == 0) return;  // perhaps on a device: nobody writes
+  if (samples == 0) return;  // the tensors may be on a device; nothing is written
   targets = static_cast<std::byte*>(batch.targets.data_ptr());
   if (!packed.rows()) return;
   inputs = static_cast<std::byte*>(batch.inputs.data_ptr());

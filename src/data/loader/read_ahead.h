@@ -1,12 +1,12 @@
 #pragma once
 
-// Jobs that are made in order, each worked on by several threads at once, and taken in order. A job is a list of items;
-// threads claim runs of items of the earliest unfinished job, so that one batch is ready soon instead of many late.
-// Waiting threads sleep.
+// A thread pool that prepares jobs in order, ahead of their consumer. A job is a list of items, and several threads
+// work on the same job: they claim runs of items of the earliest unfinished job, so that the next job is ready soon
+// rather than many jobs late. Idle threads sleep.
 //
-// `Job` is any type with `int64_t items() const`, constant from the moment that it is made. Errors: what make() or
-// work() throws is thrown by front() when that job is the first (of several errors in a job, the one of the lowest
-// item, whichever thread was first). Thread-safety: one thread takes; it must not be one of the workers.
+// `Job` is any type with `int64_t items() const`, whose value must not change. Errors: front() throws what make() or
+// work() threw, once that job is the first one (if several items of a job fail, the error of the lowest item).
+// Thread-safety: one thread at a time calls the public methods; it must not be a worker.
 
 #include <algorithm>
 #include <atomic>
@@ -32,24 +32,25 @@ class ReadAhead {
   using Jobs = std::vector<std::unique_ptr<Job>>;
 
   struct Functions {
-    std::function<std::unique_ptr<Job>()> make;  // the next job, or null: none before wake(). One call at a time
-    std::function<void(Job&, int64_t item, int thread)> work;  // from any worker; each item once
+    std::function<std::unique_ptr<Job>()> make;  // the next job; null: none until wake(). One call at a time
+    std::function<void(Job&, int64_t item, int thread)> work;  // called by any worker, once per item
   };
 
-  // At most `depth` jobs are made and not taken.
+  // `depth` is the largest number of jobs that are made and not yet taken.
   ReadAhead(int threads, int depth, Functions);
-  ~ReadAhead();  // items in work are finished, no more are begun
+  ~ReadAhead();  // finishes the items in progress and starts no others
 
-  Job& front();                 // waits; throws the job's error (again at each call, until restart())
-  Job* front_if_ready() const;  // null also if that job has an error
-  std::unique_ptr<Job> take();  // the job that front() returned
-  void wake();                  // make() may have a job again
-  int ready() const;            // finished and not taken
-  // Stops, passes all jobs that were not taken to `reset`, which may change what make() returns, and goes on.
+  Job& front();                 // the first job; waits for it. Throws its error, at each call until restart()
+  Job* front_if_ready() const;  // null if it is unfinished or failed
+  std::unique_ptr<Job> take();  // removes the job that front() returned
+  void wake();                  // call this when make() may return a job again
+  int ready() const;            // number of finished jobs that are not taken
+  // Stops the workers, passes the jobs that were not taken to `reset`, and continues. `reset` may change what make()
+  // returns, for example to start from another position.
   void restart(const std::function<void(Jobs)>& reset);
 
  private:
-  // A job and how far it is. All but the job's items is guarded by mutex_.
+  // A job and its progress. mutex_ guards all but the job's items.
   struct Slot {
     std::unique_ptr<Job> job;  // null: make() threw
     int64_t items = 0, claimed = 0, finished = 0;
@@ -63,20 +64,20 @@ class ReadAhead {
   };
   void run(std::stop_token, int thread);
   std::exception_ptr work_on(const Claim&, int thread, int64_t* item);
-  Claim claim();  // under the lock; slot is null if there is nothing to do
+  Claim claim();  // requires the lock; slot is null if there is no work
   void make_job();
 
   const int depth_;
   const Functions functions_;
   mutable std::mutex mutex_;
-  std::condition_variable_any work_;  // there may be something to claim
-  std::condition_variable done_;      // a job is finished, or the last busy thread is idle
-  std::deque<Slot> slots_;            // a deque: references stay valid while others are added and removed at its ends
-  int busy_ = 0;                      // threads with a claim
+  std::condition_variable_any work_;  // signals that there may be items to claim
+  std::condition_variable done_;      // signals that a job is finished or that no thread is busy
+  std::deque<Slot> slots_;            // a deque, so that changes at its ends keep references valid
+  int busy_ = 0;                      // number of threads with a claim
   bool exhausted_ = false;            // make() returned null
   std::atomic<bool> cancelled_ = false;
   const int thread_count_;
-  std::vector<std::jthread> threads_;  // last: they use all of the above
+  std::vector<std::jthread> threads_;  // last, because they use the members above
 };
 
 template <typename Job>
@@ -90,7 +91,8 @@ ReadAhead<Job>::ReadAhead(int threads, int depth, Functions functions)
 template <typename Job>
 ReadAhead<Job>::~ReadAhead() {
   cancelled_ = true;
-  for (std::jthread& thread : threads_) thread.request_stop();  // all at once; the members' destructors join
+  for (std::jthread& thread : threads_)
+    thread.request_stop();  // ask all first; the destructors of the members then join
 }
 
 template <typename Job>
@@ -116,7 +118,7 @@ void ReadAhead<Job>::run(std::stop_token stop, int thread) {
   }
 }
 
-// Without the lock. `item` is where it ended.
+// Called without the lock. Sets `item` to the item at which it stopped.
 template <typename Job>
 std::exception_ptr ReadAhead<Job>::work_on(const Claim& mine, int thread, int64_t* item) {
   try {
@@ -135,7 +137,7 @@ typename ReadAhead<Job>::Claim ReadAhead<Job>::claim() {
     for (Slot& slot : slots_) {
       const int64_t left = slot.items - slot.claimed;
       if (left == 0) continue;
-      // Runs of half a thread's share: little locking, and no thread waits long for the slowest one.
+      // Half a thread's share per claim: few locks, and no thread waits long for the slowest one.
       const int64_t run = thread_count_ == 1 ? left : (slot.items - 1) / (2 * thread_count_) + 1;
       const int64_t begin = slot.claimed;
       slot.claimed += std::min(run, left);

@@ -1,8 +1,10 @@
 #include "data/loader/sample_check.h"
 
+#include <bit>
 #include <cmath>
 #include <vector>
 
+#include "core/host_device.h"
 #include "core/strings.h"
 
 namespace dtrain::data {
@@ -24,7 +26,7 @@ std::string number_defect(const SampleSpec& spec, std::span<const float> values)
 
 std::string class_defect(int64_t classes, std::span<const int64_t> values) {
   for (const int64_t value : values) {
-    if (value < 0 || value >= classes) return str("class ", value, " is not one of the ", classes, " from 0");
+    if (value < 0 || value >= classes) return str("class ", value, " is not between 0 and ", classes - 1);
   }
   return "";
 }
@@ -33,7 +35,7 @@ std::string class_defect(int64_t classes, std::span<const int64_t> values) {
 
 std::string order_defect(std::span<const int64_t> order, int64_t elements) {
   if (static_cast<int64_t>(order.size()) != elements) {
-    return str("the order names ", order.size(), " of ", elements, " elements");
+    return str("the order has ", order.size(), " entries for ", elements, " elements");
   }
   std::vector<bool> seen(static_cast<size_t>(elements));
   for (const int64_t element : order) {
@@ -64,6 +66,25 @@ std::string length_defect(const Store& store, const SampleSpec& spec, int64_t id
 
 bool too_long(const Store& store, const SampleSpec& spec, int64_t id) {
   return spec.longest > 0 && length_of(store, id) > spec.longest;
+}
+
+// A float is not finite if its exponent bits are all ones. The loop has no early exit, so that compilers vectorize it.
+DTRAIN_ROW_LOOP bool all_finite(std::span<const float> values) {
+  const float* value = values.data();
+  const auto count = static_cast<int64_t>(values.size());
+  uint32_t bad = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto exponent = std::bit_cast<uint32_t>(value[i]) & 0x7f800000u;
+    bad |= exponent == 0x7f800000u ? ~0u : 0u;
+  }
+  return bad == 0;
+}
+
+int64_t first_not_finite(std::span<const float> values) {
+  if (all_finite(values)) return -1;
+  int64_t i = 0;
+  while (std::isfinite(values[static_cast<size_t>(i)])) ++i;
+  return i;
 }
 
 std::string bad_sample(const Store& store, int64_t id, const std::string& what, bool skip_bad) {

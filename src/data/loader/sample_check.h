@@ -1,7 +1,8 @@
 #pragma once
 
-// Samples that cannot be learned from, by what the SampleSpec asks of them: looked for in the whole file before a run
-// begins (check_samples()), or one by one by the loader, where it is to leave them out.
+// Finds samples that cannot be used for training: those whose length or target violates the SampleSpec, and rows with
+// values that are not finite. check_samples() checks a whole file before a run; the loader checks single samples if it
+// has to leave bad ones out. Thread-safety: all functions may be called from any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,22 +15,28 @@
 
 namespace dtrain::data {
 
-// What is wrong with an order of `elements` elements; "" if it is a permutation of 0 to elements - 1.
+// Each ..._defect() describes what is wrong, and is empty if nothing is.
+
+// An order must be a permutation of 0 to elements - 1.
 std::string order_defect(std::span<const int64_t> order, int64_t elements);
 
-// What is wrong with the target of a sample of `rows` rows, as stored; "" if nothing is.
+// The target, as stored, of a sample with `rows` rows.
 std::string target_defect(const SampleSpec&, Element, std::span<const std::byte> target, int64_t rows);
 
-// What is wrong with the number of rows of a sample; "" if nothing is, as with images. Reads only the index.
+// The number of rows of a sample; never wrong for images. Reads only the index of the store.
 std::string length_defect(const Store&, const SampleSpec&, int64_t id);
 
-// More rows than the network takes: such a sample is never read.
+// Whether a sample has more rows than the network accepts. Such a sample is never read.
 bool too_long(const Store&, const SampleSpec&, int64_t id);
 
-// "FILE#7: WHAT (SOURCE)", and, where the run ends with it, what to do.
+// Whether all values are finite. Vectorized: this costs less than copying the values.
+bool all_finite(std::span<const float>);
+int64_t first_not_finite(std::span<const float>);  // index of the first NaN or infinity; -1 if there is none
+
+// The message for a bad sample, "FILE#7: WHAT (SOURCE)"; without skip_bad it also says what to do.
 std::string bad_sample(const Store&, int64_t id, const std::string& what, bool skip_bad);
 
-// DataError naming the first sample of the file whose length or target has a defect. Reads all targets.
+// Throws DataError that names the first sample whose length or target has a defect. Reads all targets.
 void check_samples(const Store&, const SampleSpec&);
 
 }  // namespace dtrain::data

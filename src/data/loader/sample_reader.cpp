@@ -4,7 +4,6 @@
 #include <exception>
 
 #include "core/strings.h"
-#include "data/loader/finite.h"
 #include "data/loader/sample_check.h"
 
 namespace dtrain::data {
@@ -26,7 +25,7 @@ void SampleReader::read(PendingBatch& job, int64_t item) {
     } else {
       read_rows(job, item, id);
     }
-  } catch (const DataError& error) {  // says file#sample itself
+  } catch (const DataError& error) {  // the message already names FILE#SAMPLE
     leave_out(job, item, error.what());
   } catch (const Error&) {
     throw;
@@ -38,7 +37,7 @@ void SampleReader::read(PendingBatch& job, int64_t item) {
 void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id) {
   const SampleAugment augment = options_.augment ? draw(spec_, options_.seed, job.batch.epoch, id, shape_)
                                                  : centre_crop(shape_, spec_.centre_share);
-  // Before what may throw: a device also works on a sample that is left out afterwards.
+  // Must come before anything that can throw: the device processes this sample even if it is left out later.
   if (job.augments) std::memcpy(job.augments + item * sizeof(augment), &augment, sizeof(augment));
   const std::span<std::byte> pixels = job.inputs ? job.input_place(item) : std::as_writable_bytes(std::span(image_));
   const auto stored = decoder_->read(store_, id, pixels);
@@ -46,7 +45,7 @@ void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id) {
   count_and_verify(id, stored, target);
   refuse_bad_target(id, target);
   if (augment.flip) {
-    auto* values = reinterpret_cast<float*>(target.data());  // float32 where there are signs, see check_loadable()
+    auto* values = reinterpret_cast<float*>(target.data());  // float32 if there are signs, see check_loadable()
     for (size_t i = 0; i < spec_.target_flip_sign.size(); ++i) values[i] *= spec_.target_flip_sign[i];
   }
   if (!job.augments) {
@@ -87,7 +86,7 @@ void SampleReader::count_and_verify(int64_t id, std::span<const std::byte> input
   }
 }
 
-// Without skip_bad the whole file was checked before.
+// Without skip_bad, check_samples() has checked the whole file.
 void SampleReader::refuse_bad_target(int64_t id, std::span<const std::byte> target) const {
   if (!options_.skip_bad || !options_.check_targets) return;
   refuse(id, target_defect(spec_, schema_.target.element, target, length_of(store_, id)));

@@ -1,7 +1,8 @@
 #pragma once
 
-// What was really consumed: the order-independent sum (mod 2^64) of a hash of (epoch, sample id) over all samples of
-// all ranks. Equal for any world size; logged, and stored in each checkpoint.
+// A fingerprint of the samples that training has consumed: the sum modulo 2^64 of a hash of (epoch, sample id). It does
+// not depend on the order, so its sum over all ranks is the same for any world size. It is logged, and each checkpoint
+// stores it.
 
 #include <cstdint>
 
@@ -16,7 +17,7 @@ class Ledger {
     value_ +=
         keyed(static_cast<uint64_t>(Purpose::kLedger), static_cast<uint64_t>(epoch), static_cast<uint64_t>(sample_id));
   }
-  uint64_t value() const { return value_; }  // of this rank; the job's is the sum over ranks
+  uint64_t value() const { return value_; }  // of this rank; the run's value is the sum over ranks
 
  private:
   uint64_t value_;

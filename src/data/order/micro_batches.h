@@ -1,7 +1,8 @@
 #pragma once
 
-// The micro-batches of this rank, one after another, as sample ids: a function of (ids, options, shard) alone. Knows
-// neither files nor tensors. Thread-safety: one thread at a time.
+// The sequence of this rank's micro-batches as lists of sample ids: a function of (ids, options, shard) alone, without
+// files or tensors. Over all ranks, the micro-batches of a step contain the samples of its global batch exactly once.
+// Thread-safety: one thread at a time.
 
 #include <cstdint>
 #include <functional>
@@ -13,7 +14,8 @@
 namespace dtrain::data {
 
 struct MicroStep {
-  int64_t step = 0, micro = 0;
+  int64_t step = 0;   // optimizer step, 0-based
+  int64_t micro = 0;  // micro-step of the optimizer step, 0-based
   void advance(int64_t micro_steps) {
     if (++micro == micro_steps) ++step, micro = 0;
   }
@@ -21,41 +23,42 @@ struct MicroStep {
 
 struct MicroBatch {
   std::vector<int64_t> ids;  // may be empty
-  int64_t rows = 0;          // of all its samples; 0 without lengths
+  int64_t rows = 0;          // sum over its samples; 0 if samples have no length
   int64_t epoch = 0;
-  MicroStep at;                // optimizer step and micro-step of it (0-based)
-  int64_t micro_steps = 1;     // of this optimizer step, equal on all ranks
-  int64_t global_samples = 0;  // of the whole optimizer step, all ranks
+  MicroStep at;
+  int64_t micro_steps = 1;     // micro-steps of this optimizer step; equal on all ranks
+  int64_t global_samples = 0;  // samples of this optimizer step on all ranks
 };
 
 struct OrderOptions {
-  int64_t batch_size = 32;  // samples of a micro-batch, at the most
+  int64_t batch_size = 32;  // largest number of samples in a micro-batch
   int64_t global_batch = 32;
-  int64_t steps = -1;   // end after this many optimizer steps; -1: endless
-  bool shuffle = true;  // false: the order of `ids`
+  int64_t steps = -1;   // number of optimizer steps; -1: unlimited
+  bool shuffle = true;  // false: in the order of `ids`
   uint64_t seed = 1;
   int64_t length_window = 0;  // see EpochOrderOptions
 };
 
 class MicroBatches {
  public:
-  // Requires at least one id. `length_of`: rows of the sample with an id; null where samples have no rows.
+  // `length_of` returns the number of rows of the sample with that id; null if samples have no length. Requires: at
+  // least one id.
   MicroBatches(std::vector<int64_t> ids, OrderOptions, Shard, std::function<int64_t(int64_t id)> length_of = nullptr);
   MicroBatches(const MicroBatches&) = delete;
   MicroBatches& operator=(const MicroBatches&) = delete;
 
   bool done() const { return options_.steps >= 0 && next_.step >= options_.steps; }
-  int64_t samples();  // of what next() will return. Requires: !done()
-  MicroBatch next();  // Requires: !done()
-  void seek(int64_t step) { next_ = {step, 0}; }
+  int64_t samples();                              // number of samples of the next micro-batch. Requires: !done()
+  MicroBatch next();                              // Requires: !done()
+  void seek(int64_t step) { next_ = {step, 0}; }  // next() continues with the first micro-step of optimizer step `step`
 
   int64_t steps_per_epoch() const;
-  int64_t largest() const;  // samples of a micro-batch of this rank, at the most
+  int64_t largest() const;  // upper bound of the samples in a micro-batch of this rank
   int64_t any_id() const { return ids_[0]; }
 
  private:
   int64_t count() const { return static_cast<int64_t>(ids_.size()); }
-  Range positions();  // of the next micro-batch, in its epoch
+  Range positions();  // of the next micro-batch, within its epoch
 
   const std::vector<int64_t> ids_;
   const OrderOptions options_;
@@ -63,7 +66,7 @@ class MicroBatches {
   const std::function<int64_t(int64_t)> length_of_;
   EpochOrder order_;
   MicroStep next_;
-  int64_t planned_step_ = -1;  // what the next two are for
+  int64_t planned_step_ = -1;  // the step of global_ and plan_
   GlobalBatch global_;
   MicroPlan plan_;
 };

@@ -10,16 +10,16 @@ namespace dtrain::data {
 
 namespace {
 
-// Halves of few bits mix slowly: with 6 rounds the places of n = 5 are visibly uneven, with 12 they are not (measured
-// by chi-square over 400 000 keys).
+// Narrow halves need more rounds: with 6 rounds the distribution for n = 5 is measurably uneven, with 12 it is not
+// (chi-square test over 400 000 keys).
 int rounds(int half) { return half <= 4 ? 12 : 6; }
 
 }  // namespace
 
 int64_t permuted(int64_t i, int64_t n, uint64_t key) {
   DTRAIN_CHECK(0 <= i && i < n, "i = ", i, ", n = ", n);
-  // Halves of equal width: the domain is the smallest power of four >= n, so fewer than four tries on average.
-  const int half = (std::bit_width(static_cast<uint64_t>(n - 1)) + 1) / 2;
+  // Both halves have equal width. The domain is the smallest power of four >= n: less than four tries on average.
+  const auto half = static_cast<int>((std::bit_width(static_cast<uint64_t>(n - 1)) + 1) / 2);
   const uint64_t mask = (uint64_t{1} << half) - 1;
   const auto last = static_cast<uint64_t>(rounds(half));
   uint64_t value = static_cast<uint64_t>(i);
@@ -31,7 +31,7 @@ int64_t permuted(int64_t i, int64_t n, uint64_t key) {
       right = mixed;
     }
     value = left << half | right;
-  } while (value >= static_cast<uint64_t>(n));  // walk the cycle until it comes back into [0, n)
+  } while (value >= static_cast<uint64_t>(n));  // walk the cycle until the value is in [0, n)
   return static_cast<int64_t>(value);
 }
 
@@ -50,9 +50,8 @@ int64_t steps_per_epoch(int64_t samples, int64_t global_batch) {
 GlobalBatch global_batch(int64_t step, int64_t samples, int64_t global_batch) {
   DTRAIN_CHECK(step >= 0, "step ", step);
   const int64_t steps = steps_per_epoch(samples, global_batch);
-  const int64_t in_epoch = step % steps;
-  const int64_t begin = in_epoch * global_batch;
-  return {step / steps, in_epoch, {begin, begin + std::min(global_batch, samples - begin)}};
+  const int64_t begin = step % steps * global_batch;
+  return {step / steps, {begin, begin + std::min(global_batch, samples - begin)}};
 }
 
 MicroPlan micro_plan(const GlobalBatch& batch, int64_t batch_size, Shard shard) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which samples of a data set are trained on, validated on and tested on.
+// Divides the samples of a data set into training, validation and test.
 
 #include <cstdint>
 #include <string>
@@ -10,13 +10,14 @@
 
 namespace dtrain::data {
 
-// What a run uses. Without a training split: all samples that are in no other one. Without a validation split:
-// round(share x groups) of the training split's groups, at least one and not all (none if share is 0 or there is one
-// group only), chosen by key, so that no group is on both sides. Ids keep their order in the file's splits.
+// The splits that a run uses. If the file has no training split, it is all samples that are in no other split. If the
+// file has no validation split, it is val_share of the training split's groups, chosen by `seed`: rounded, at least one
+// group and not all of them; none if val_share is 0 or there is only one group. Whole groups are moved, so none is in
+// both splits. Ids keep the order of the file's splits.
 struct Splits {
   std::vector<int64_t> train, val, test;
 };
 Splits splits(const Store&, double val_share, uint64_t seed);
-uint64_t checksum(const Splits&);  // equal for equal ids in equal order and of equal use
+uint64_t checksum(const Splits&);  // depends on the ids of each split and on their order
 
 }  // namespace dtrain::data

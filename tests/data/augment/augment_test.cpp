@@ -32,7 +32,7 @@ std::vector<float> augmented(const SampleSpec& spec, ImageShape shape, const std
   return out;
 }
 
-// Pixel by pixel, as the GPU's kernels do it.
+// Computes pixel by pixel, as the GPU's kernels do.
 std::vector<float> augmented_by_pixel(const SampleSpec& spec, ImageShape shape, const std::vector<uint8_t>& image,
                                       const SampleAugment& augment) {
   const auto side = static_cast<int32_t>(spec.image_size);
@@ -52,8 +52,8 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// What is off leaves the plain formula, to the bit.
-TEST(Augment, WithoutAnyChangeIsPlainNormalisation) {
+// Without random changes, the result is exactly the normalization formula.
+TEST(Augment, WithoutChangesIsPlainNormalization) {
   const ImageShape shape{31, 31};
   const auto image = image_of(shape);
   const SampleSpec spec = spec_of(31);
@@ -66,7 +66,7 @@ TEST(Augment, WithoutAnyChangeIsPlainNormalisation) {
   EXPECT_TRUE(same_bits(augmented_by_pixel(spec, shape, image, centre_crop(shape)), expected));
 }
 
-TEST(Augment, FlipTwiceIsNothingAndOnceIsTheMirror) {
+TEST(Augment, AFlipMirrorsTheImage) {
   const ImageShape shape{9, 9};
   const auto image = image_of(shape);
   const SampleSpec spec = spec_of(9);
@@ -80,8 +80,8 @@ TEST(Augment, FlipTwiceIsNothingAndOnceIsTheMirror) {
   }
 }
 
-// The CPU's row loops and the GPU's pixel formula are two ways to the same bits.
-TEST(Augment, RowsEqualPixelsToTheBit) {
+// The CPU's row loops and the GPU's per-pixel formula give the same bits.
+TEST(Augment, RowLoopsAndPixelFormulaGiveTheSameBits) {
   const std::vector<std::pair<ImageShape, int64_t>> sizes{{{16, 16}, 16}, {{20, 31}, 16}, {{31, 20}, 33},
                                                           {{64, 64}, 48}, {{1, 1}, 5},    {{7, 5}, 1}};
   for (const auto& [shape, side] : sizes) {
@@ -104,8 +104,8 @@ TEST(Augment, RowsEqualPixelsToTheBit) {
   }
 }
 
-// An Augmenter carries nothing from one image to the next.
-TEST(Augment, IsAFunctionOfTheImageAndItsDraw) {
+// An Augmenter keeps no state from one image to the next.
+TEST(Augment, DependsOnTheImageAndItsTransformOnly) {
   const ImageShape shape{24, 24};
   SampleSpec spec = spec_of(16);
   spec.hflip = true, spec.crop_scale = 0.6f, spec.contrast = 0.5f, spec.hue = 0.1f;
@@ -119,8 +119,8 @@ TEST(Augment, IsAFunctionOfTheImageAndItsDraw) {
   }
 }
 
-// A ramp is linear, so bilinear sampling must give the ramp at the place of each output pixel's centre.
-TEST(Augment, SamplesARampWhereThePixelCentresFall) {
+// A ramp is linear, so bilinear sampling must give the value of the ramp at the center of each output pixel.
+TEST(Augment, SamplesARampAtThePixelCenters) {
   const ImageShape shape{40, 40};
   std::vector<uint8_t> image(static_cast<size_t>(shape.bytes()));
   for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<uint8_t>(2 * (i / 3 % 40) + 3 * (i / 120));
@@ -137,7 +137,7 @@ TEST(Augment, SamplesARampWhereThePixelCentresFall) {
   }
 }
 
-TEST(Augment, CentreCropIsTheLargestCentredSquare) {
+TEST(Augment, CenterCropIsTheLargestCenteredSquare) {
   const SampleAugment wide = centre_crop({20, 31});
   EXPECT_EQ(wide.y, 0);
   EXPECT_EQ(wide.x, 5);
@@ -152,8 +152,8 @@ TEST(Augment, CentreCropIsTheLargestCentredSquare) {
   EXPECT_EQ(out[(19 * 20 + 19) * 3 + 2], static_cast<float>(image[(19 * 31 + 24) * 3 + 2]) / 255.0f);
 }
 
-// 224 of 256: the usual evaluation crop. Whole pixels, so that just the output's size is read without resampling.
-TEST(Augment, CentreCropOfAShareIsWholePixels) {
+// 224 of 256 is the usual evaluation crop. It is in whole pixels, so that a crop of the output's size is not resampled.
+TEST(Augment, CenterCropIsInWholePixels) {
   const SampleAugment usual = centre_crop({256, 300}, 224.0f / 256);
   EXPECT_EQ(usual.height, 224);
   EXPECT_EQ(usual.width, 224);
@@ -174,11 +174,11 @@ TEST(Augment, CentreCropOfAShareIsWholePixels) {
     }
   }
   EXPECT_TRUE(same_bits(out, augmented(spec, shape, image, draw(spec, 1, 2, 3, shape))))
-      << "no random crop is asked for";
+      << "no random crop is requested";
 }
 
-// The draws of square crops are a promise to old runs.
-TEST(Augment, ARatioOfOneDrawsWhatItAlwaysDrew) {
+// Earlier versions had square crops only; their random values must not change.
+TEST(Augment, ARatioOfOneKeepsTheRandomValues) {
   const ImageShape shape{40, 60};
   SampleSpec spec = spec_of(32);
   spec.crop_scale = 0.6f;
@@ -196,7 +196,7 @@ TEST(Augment, ARatioOfOneDrawsWhatItAlwaysDrew) {
   }
 }
 
-TEST(Augment, CropsOfARatioFitAndKeepArea) {
+TEST(Augment, CropsWithARatioFitAndKeepTheArea) {
   for (const ImageShape shape : {ImageShape{64, 64}, ImageShape{40, 60}, ImageShape{60, 40}, ImageShape{1, 9}}) {
     SampleSpec spec = spec_of(32), square = spec_of(32);
     spec.crop_scale = square.crop_scale = 0.3f;
@@ -213,7 +213,8 @@ TEST(Augment, CropsOfARatioFitAndKeepArea) {
       ASSERT_LE(area, 1.0001);
       if (area < 0.9999) {
         ++smaller;
-        EXPECT_TRUE(a.height > height * 0.9999f || a.width > width * 0.9999f) << "only what would not fit shrinks";
+        EXPECT_TRUE(a.height > height * 0.9999f || a.width > width * 0.9999f)
+            << "only a crop that does not fit may shrink";
       }
       sum += std::log(ratio), squares += std::log(ratio) * std::log(ratio);
     }
@@ -221,7 +222,7 @@ TEST(Augment, CropsOfARatioFitAndKeepArea) {
     EXPECT_NEAR(squares / 4000, std::pow(std::log(4.0 / 3), 2) / 3, 0.0025);  // uniform in the logarithm
     EXPECT_TRUE(0 < smaller && smaller < 2000) << smaller;
   }
-  SampleSpec whole = spec_of(32);  // no scale, but a ratio
+  SampleSpec whole = spec_of(32);  // a ratio without a scale
   whole.crop_ratio = 2;
   int wide = 0;
   for (int64_t id = 0; id < 400; ++id) {
@@ -232,7 +233,7 @@ TEST(Augment, CropsOfARatioFitAndKeepArea) {
   EXPECT_NEAR(wide, 200, 50);
 }
 
-TEST(Augment, DrawsAreKeyedAndInRange) {
+TEST(Augment, RandomValuesAreKeyedAndInRange) {
   const ImageShape shape{40, 60};
   SampleSpec spec = spec_of(32);
   spec.hflip = true, spec.crop_scale = 0.7f;
@@ -258,8 +259,8 @@ TEST(Augment, DrawsAreKeyedAndInRange) {
   EXPECT_NE(base, bytes(draw(spec, 1, 0, 8, shape)));
 }
 
-// A switch must not move the draws of another: the flip of a sample is the same with and without colour jitter.
-TEST(Augment, EachDrawHasItsOwnKey) {
+// An option must not change the random values of another one: a sample has the same flip with and without color jitter.
+TEST(Augment, EachRandomValueHasItsOwnKey) {
   const ImageShape shape{40, 40};
   SampleSpec flip_only = spec_of(32), all = spec_of(32);
   flip_only.hflip = all.hflip = true;
@@ -268,8 +269,8 @@ TEST(Augment, EachDrawHasItsOwnKey) {
     EXPECT_EQ(draw(flip_only, 1, 0, id, shape).flip, draw(all, 1, 0, id, shape).flip);
 }
 
-// HSV written down the long way, in double.
-TEST(Augment, HueTurnsByTheDefinition) {
+// Compares with the textbook conversion to HSV, in double precision.
+TEST(Augment, HueRotationFollowsTheDefinition) {
   for (uint64_t k = 0; k < 3000; ++k) {
     const Rgb in{uniform01(keyed(k, 1)), k % 7 ? uniform01(keyed(k, 2)) : uniform01(keyed(k, 1)),
                  uniform01(keyed(k, 3))};

@@ -1,4 +1,4 @@
-// For augment_vs_torchvision.py: augments one raw image as told and writes the pixels in [0, 1].
+// For augment_vs_torchvision.py: augments one raw image with the given factors and writes its pixels in [0, 1].
 // Usage: augment_tool IN H W S OUT flip y x height width brightness contrast saturation hue
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-"""The augmentation against torchvision's transforms with the same factors. Usage: augment_vs_torchvision.py AUGMENT_TOOL"""
+"""Compares the augmentation with torchvision's transforms for the same factors. Usage: augment_vs_torchvision.py AUGMENT_TOOL"""
 
 import pathlib
 import subprocess
@@ -54,10 +54,10 @@ for y, x, height, width in ((0, 8, 48, 36), (5, 3, 20, 31), (11, 0, 37, 64), (30
         where = inside(height, side)[:, None] & inside(width, side)
         assert where.float().mean() > 0.5
         check("crop", cut, side, rectangle=(y, x, height, width), where=where)
-centre = F.center_crop(pixels, [42, 42])  # of 48: a share of 0.875, no resampling
-check("centre", centre, 42, rectangle=(3, 11, 42, 42))
-if worst["centre"] > 1e-6:
-    sys.exit(f"the centre crop was resampled: {worst['centre']:.1e}")
+center = F.center_crop(pixels, [42, 42])  # of 48: a share of 0.875, no resampling
+check("center", center, 42, rectangle=(3, 11, 42, 42))
+if worst["center"] > 1e-6:
+    sys.exit(f"the center crop was resampled: {worst['center']:.1e}")
 chain = F.adjust_hue(F.adjust_saturation(F.adjust_contrast(F.adjust_brightness(F.hflip(square), 1.3), 0.7), 1.4), 0.05)
 check("all", chain, 48, flip=1, brightness=1.3, contrast=0.7, saturation=1.4, hue=0.05)
 

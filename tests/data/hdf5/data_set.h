@@ -1,8 +1,9 @@
 #pragma once
 
-// A small dtrain file with known content: images of 5 x 4 pixels. Their bytes and targets are functions of the id.
+// A small dtrain file with known content: images of 5 x 4 pixels. Pixels and targets are functions of the sample's id.
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <vector>
 
@@ -47,6 +48,16 @@ inline void write_data_set(const std::filesystem::path& file, int64_t samples, c
   const std::unique_ptr<data::Writer> writer = data::Writer::create(file, small_schema(samples));
   for (int64_t id = 0; id < samples; ++id) writer->write(id, input_of(id), target_bytes_of(id));
   writer->finish(extras);
+}
+
+// Copies a file and changes the byte at `position` in the copy.
+inline void copy_and_change(const std::filesystem::path& from, const std::filesystem::path& to, int64_t position) {
+  std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
+  std::fstream stream(to, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(position);
+  const char byte = static_cast<char>(stream.get() ^ 0x11);
+  stream.seekp(position);
+  stream.put(byte);
 }
 
 }  // namespace dtrain::testing

@@ -1,4 +1,4 @@
-"""h5py opens a data file written by dtrain, which holds exactly what docs/file_formats.md says."""
+"""h5py opens a data file written by dtrain, and its content is exactly what docs/file_formats.md says."""
 
 import pathlib
 import subprocess
@@ -57,7 +57,7 @@ def main() -> None:
             offsets = f["source/offsets"][:]
             names = [bytes(f["source/bytes"][a:b]).decode() for a, b in zip(offsets, offsets[1:])]
             assert names == [f"AFW/photo_{i}.jpg" for i in range(n)], names
-            # A sample's bytes lie where h5py says the dataset begins.
+            # The first sample begins at the offset that h5py reports.
             offset = f["inputs"].id.get_offset()
             assert file.read_bytes()[offset + 60 : offset + 120] == expected[1].tobytes()
             for name in ("inputs", "targets", "checksums", "group", "source/bytes", "source/offsets", "splits/train"):

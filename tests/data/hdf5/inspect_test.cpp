@@ -1,4 +1,4 @@
-#include "data/hdf5/inspect.h"
+#include "data/hdf5/file_store.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace dtrain::data {
 namespace {
 
-TEST(InspectData, ListsWhatTheFileHolds) {
+TEST(InspectData, ReportsTheContent) {
   const testing::TempDir folder;
   Writer::Extras extras = testing::extras_of(1200);
   extras.splits = {{"test", {1, 2, 3}}, {"train", {7, 8}}};
@@ -27,7 +27,7 @@ TEST(InspectData, ListsWhatTheFileHolds) {
   }
 }
 
-TEST(InspectData, VerifiesOnlyWhenAsked) {
+TEST(InspectData, VerifiesOnlyOnRequest) {
   const testing::TempDir folder;
   testing::write_data_set(folder / "d.h5", 5, testing::extras_of(5));
   std::fstream stream(folder / "d.h5", std::ios::in | std::ios::out | std::ios::binary);
@@ -40,7 +40,7 @@ TEST(InspectData, VerifiesOnlyWhenAsked) {
   EXPECT_THROW(inspect_data(folder / "d.h5", true), DataError);
 }
 
-TEST(InspectData, TheMeanIsThatOfTheNumbers) {
+TEST(InspectData, TheMeanIgnoresNan) {
   const testing::TempDir folder;
   const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", testing::small_schema(4));
   for (int64_t id = 0; id < 4; ++id) {

@@ -1,5 +1,5 @@
-// Every way in which a file can fail to be a complete dtrain data set, and the message that says so. Each test damages
-// one thing in a good file, with the HDF5 library if the damaged file is still HDF5.
+// Every way in which a file can fail to be a valid dtrain file, and the message that names the problem. Each test
+// damages one thing in a valid file, with the HDF5 library if the damaged file is still HDF5.
 
 #include <gtest/gtest.h>
 #include <hdf5.h>
@@ -28,7 +28,7 @@ class Refusal : public ::testing::Test {
     testing::write_data_set(file, 6, extras);
   }
 
-  void spoil(const std::function<void(hid_t)>& change) {
+  void damage(const std::function<void(hid_t)>& change) {
     h5::Handle handle(H5Fopen(file.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose);
     ASSERT_TRUE(handle);
     change(handle.get());
@@ -38,7 +38,7 @@ class Refusal : public ::testing::Test {
   void replace(
       const char* name, hid_t type, std::vector<hsize_t> shape, const void* values = nullptr,
       const std::function<void(hid_t)>& creation_options = [](hid_t) {}) {
-    spoil([&](hid_t handle) {
+    damage([&](hid_t handle) {
       if (H5Lexists(handle, name, H5P_DEFAULT) > 0) H5Ldelete(handle, name, H5P_DEFAULT);
       const h5::Handle space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), H5Sclose);
       const h5::Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
@@ -54,7 +54,7 @@ class Refusal : public ::testing::Test {
   }
 
   void set_number(const char* name, int64_t value) {
-    spoil([&](hid_t handle) {
+    damage([&](hid_t handle) {
       const h5::Handle attribute(H5Aopen(handle, name, H5P_DEFAULT), H5Aclose);
       ASSERT_GE(H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value), 0);
     });
@@ -103,7 +103,7 @@ TEST_F(Refusal, TruncatedAnywhere) {
 }
 
 TEST_F(Refusal, ForeignHdf5) {
-  spoil([](hid_t handle) { H5Adelete(handle, "format"); });
+  damage([](hid_t handle) { H5Adelete(handle, "format"); });
   expect_refusal({"another program", "format", "dtrain convert"});
 }
 
@@ -113,7 +113,7 @@ TEST_F(Refusal, OtherVersion) {
 }
 
 TEST_F(Refusal, MissingAttribute) {
-  spoil([](hid_t handle) { H5Adelete(handle, "checksum"); });
+  damage([](hid_t handle) { H5Adelete(handle, "checksum"); });
   expect_refusal({"lacks", "checksum"});
 }
 
@@ -128,7 +128,7 @@ TEST_F(Refusal, CountsThatDisagree) {
 }
 
 TEST_F(Refusal, MissingDataset) {
-  spoil([](hid_t handle) { H5Ldelete(handle, "/targets", H5P_DEFAULT); });
+  damage([](hid_t handle) { H5Ldelete(handle, "/targets", H5P_DEFAULT); });
   expect_refusal({"/targets", "missing"});
 }
 
@@ -187,7 +187,7 @@ TEST_F(Refusal, ExternalStorage) {
 }
 
 TEST_F(Refusal, ExternalLink) {
-  spoil([](hid_t handle) {
+  damage([](hid_t handle) {
     H5Ldelete(handle, "/inputs", H5P_DEFAULT);
     H5Lcreate_external("other.h5", "/inputs", handle, "/inputs", H5P_DEFAULT, H5P_DEFAULT);
   });
@@ -195,7 +195,7 @@ TEST_F(Refusal, ExternalLink) {
 }
 
 TEST_F(Refusal, LinkedGroup) {
-  spoil([](hid_t handle) {
+  damage([](hid_t handle) {
     H5Ldelete(handle, "/splits", H5P_DEFAULT);
     H5Lcreate_external("other.h5", "/splits", handle, "/splits", H5P_DEFAULT, H5P_DEFAULT);
   });
@@ -208,7 +208,7 @@ TEST_F(Refusal, NeverWritten) {
   expect_refusal({"/inputs", "never written"});
 }
 
-TEST_F(Refusal, MoreBytesThanTheFileHas) {
+TEST_F(Refusal, DatasetThatIsLargerThanTheFile) {
   replace("/inputs", H5T_STD_U8LE, {6, 1 << 20, 1 << 20, 3}, nullptr,
           [](hid_t creation) { H5Pset_alloc_time(creation, H5D_ALLOC_TIME_LATE); });
   expect_refusal({"/inputs"});
@@ -223,7 +223,7 @@ TEST_F(Refusal, SplitBeyondTheSamples) {
 TEST_F(Refusal, SplitsThatOverlap) {
   const int64_t ids[2] = {5, 1};
   replace("/splits/val", H5T_STD_I64LE, {2}, ids);
-  expect_refusal({"sample 1", "in a split already"});
+  expect_refusal({"sample 1", "already in another split"});
 }
 
 class RowsRefusal : public Refusal {
@@ -235,7 +235,7 @@ class RowsRefusal : public Refusal {
   }
 };
 
-TEST_F(RowsRefusal, AcceptsTheGoodFile) { EXPECT_NO_THROW(open_file(file)); }
+TEST_F(RowsRefusal, AcceptsTheUndamagedFile) { EXPECT_NO_THROW(open_file(file)); }
 
 TEST_F(RowsRefusal, OffsetsThatDoNotStartAtZero) {
   replace_offsets("/inputs/offsets", {1, 4, 5, 12, 15, 22, 24});
@@ -300,9 +300,9 @@ TEST_F(RowsRefusal, TargetsThatAreNeitherClassesNorOrders) {
 }
 
 TEST_F(RowsRefusal, MissingParts) {
-  spoil([](hid_t handle) { H5Ldelete(handle, "/inputs/offsets", H5P_DEFAULT); });
+  damage([](hid_t handle) { H5Ldelete(handle, "/inputs/offsets", H5P_DEFAULT); });
   expect_refusal({"/inputs/offsets", "missing"});
-  spoil([](hid_t handle) { H5Ldelete(handle, "/inputs/values", H5P_DEFAULT); });
+  damage([](hid_t handle) { H5Ldelete(handle, "/inputs/values", H5P_DEFAULT); });
   expect_refusal({"/inputs/values", "missing"});
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// A small dtrain file of samples with different numbers of rows of 3 values. The target is an order (one value per row)
-// or a class. All are functions of the id.
+// A small dtrain file whose samples have different numbers of rows. A row has 3 values; the target is an order (one
+// number per row) or a class. All values are functions of the sample's id.
 
 #include <filesystem>
 #include <memory>

@@ -1,10 +1,7 @@
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "core/error.h"
 #include "data/hdf5/file_store.h"
-#include "data/hdf5/inspect.h"
 #include "data/hdf5/layout.h"
 #include "data/hdf5/row_set.h"
 #include "support/expect_error.h"
@@ -19,7 +16,7 @@ using testing::kRowCounts;
 using testing::TempDir;
 using testing::write_row_set;
 
-TEST(Rows, ReturnWhatWasWritten) {
+TEST(Rows, ReadBackAsWritten) {
   const TempDir folder;
   for (const bool orders : {true, false}) {
     write_row_set(folder / "d.h5", orders, extras_of(6));
@@ -36,13 +33,13 @@ TEST(Rows, ReturnWhatWasWritten) {
       EXPECT_EQ(read_input_as<float>(*store, id), testing::rows_of(id));
       EXPECT_EQ(read_target_as<int64_t>(*store, id), testing::row_targets_of(orders, id));
     }
-    EXPECT_THROW(read_target_as<float>(*store, 0), Error) << "not what is stored";
+    EXPECT_THROW(read_target_as<float>(*store, 0), Error) << "the stored type is int64";
     EXPECT_NO_THROW(store->verify());
     EXPECT_NO_THROW(open_file(probe(folder / "d.h5"))->verify());
   }
 }
 
-TEST(Rows, ASampleCanHaveNone) {
+TEST(Rows, ASampleMayBeEmpty) {
   const TempDir folder;
   const auto writer = Writer::create(folder / "d.h5", testing::row_schema(true, 3), {0, 2, 0}, {0, 2, 0});
   const std::vector<float> values{1, 2, 3, 4, 5, 6};
@@ -58,7 +55,7 @@ TEST(Rows, ASampleCanHaveNone) {
   EXPECT_NO_THROW(store->verify());
 }
 
-TEST(Rows, AWriterRefusesOtherSizesThanAnnounced) {
+TEST(Rows, TheWriterChecksTheNumberOfRows) {
   const TempDir folder;
   const auto create = [&](std::vector<int64_t> input_rows, std::vector<int64_t> target_rows) {
     return Writer::create(folder / "d.h5", testing::row_schema(true, 2), input_rows, target_rows);
@@ -85,21 +82,14 @@ TEST(Rows, VerifyFindsDamageInValuesAndOffsets) {
   for (const auto& [name, extent] : parts) {
     ASSERT_GT(extent.bytes, 0) << name;
     for (int64_t at = 0; at < extent.bytes; at += 3) {
-      std::filesystem::copy_file(folder / "good.h5", folder / "bad.h5",
-                                 std::filesystem::copy_options::overwrite_existing);
-      std::fstream stream(folder / "bad.h5", std::ios::in | std::ios::out | std::ios::binary);
-      stream.seekg(extent.offset + at);
-      const char byte = static_cast<char>(stream.get() ^ 1);
-      stream.seekp(extent.offset + at);
-      stream.put(byte);
-      stream.close();
+      testing::copy_and_change(folder / "good.h5", folder / "bad.h5", extent.offset + at);
       EXPECT_THROW(open_file(folder / "bad.h5")->verify(), DataError) << name << " byte " << at;
     }
   }
 }
 
-// The samples on both sides of the boundary have equal bytes, so that only the checksum of the index can tell.
-TEST(Rows, VerifyFindsAMovedBoundaryBetweenEqualBytes) {
+// If a row moves between two samples with equal values, only the index checksum changes.
+TEST(Rows, TheIndexChecksumCoversTheOffsets) {
   const TempDir folder;
   Schema schema{"sequence", {Element::kFloat32, {kVariable, 1}}, {Element::kInt64, {}}, 2, 0};
   const std::vector<float> values{5, 5};
@@ -116,7 +106,7 @@ TEST(Rows, VerifyFindsAMovedBoundaryBetweenEqualBytes) {
   EXPECT_NE(write("a.h5", {1, 1}), write("b.h5", {2, 0}));
 }
 
-TEST(InspectRows, ListsLengthsAndClasses) {
+TEST(InspectRows, ReportsLengthsAndClasses) {
   const TempDir folder;
   Writer::Extras extras = extras_of(6);
   extras.attributes["class_names"] = "walk\nrun\nstand still";
@@ -127,7 +117,7 @@ TEST(InspectRows, ListsLengthsAndClasses) {
                            "class 0 walk: 2", "class 2 stand still: 2", "all 6 samples match"}) {
     EXPECT_NE(sequences.find(part), std::string::npos) << part << " is not in\n" << sequences;
   }
-  EXPECT_EQ(sequences.find("class_names"), std::string::npos) << "it is printed already";
+  EXPECT_EQ(sequences.find("class_names"), std::string::npos) << "the classes are listed above";
 
   extras.attributes["class_names"] = "walk\nrun";
   write_row_set(folder / "s.h5", false, extras);

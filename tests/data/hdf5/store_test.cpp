@@ -1,4 +1,3 @@
-#include "data/store.h"
 #include "data/hdf5/file_store.h"
 
 #include <fcntl.h>
@@ -13,6 +12,7 @@
 #include "core/error.h"
 #include "data/hdf5/data_set.h"
 #include "data/hdf5/layout.h"
+#include "data/store.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 
@@ -32,7 +32,7 @@ void overwrite(const std::filesystem::path& file, int64_t offset, char byte) {
   ASSERT_TRUE(stream.flush());
 }
 
-TEST(Store, ReturnsWhatWasWritten) {
+TEST(Store, ReadsBackWhatWasWritten) {
   const TempDir folder;
   Writer::Extras extras = extras_of(7);
   extras.splits = {{"train", {6, 0, 2}}, {"test", {1}}, {"val", {}}};
@@ -67,8 +67,8 @@ TEST(Store, ReturnsWhatWasWritten) {
   EXPECT_NO_THROW(store->verify());
 }
 
-// The values of the first version of the format, which files of images keep.
-TEST(Store, ChecksumsOfImagesAreThoseOfTheFirstVersion) {
+// The values of the first format version: checksums of image files must never change.
+TEST(Store, ChecksumsOfImagesEqualTheFirstVersions) {
   const TempDir folder;
   Writer::Extras extras = extras_of(7);
   extras.splits["train"] = {6, 0, 2};
@@ -78,7 +78,7 @@ TEST(Store, ChecksumsOfImagesAreThoseOfTheFirstVersion) {
   EXPECT_EQ(layout.index_checksum, 0x5ac91178e1ca4826u);
 }
 
-TEST(Store, TheChecksumIdentifiesTheSamplesAndNothingElse) {
+TEST(Store, TheChecksumDependsOnTheSamplesOnly) {
   const TempDir folder;
   Writer::Extras other = extras_of(4);
   other.splits["train"] = {1, 2};
@@ -120,7 +120,7 @@ TEST(Store, OpensFromALayoutWithoutTheLibrary) {
   expect_error<DataError>([&] { open_file(layout); }, {"d.h5", "changed"});
 }
 
-TEST(Verify, NamesTheFirstDamagedSampleAndCountsThem) {
+TEST(Verify, NamesTheFirstDamagedSampleAndTheirNumber) {
   const TempDir folder;
   write_data_set(folder / "d.h5", 9, extras_of(9));
   const Layout layout = probe(folder / "d.h5");
@@ -145,20 +145,13 @@ TEST(Verify, FindsDamageInEachPart) {
                                                {"train", layout.splits.at("train")}};
   for (const auto& [name, extent] : parts) {
     for (int64_t at = 0; at < extent.bytes; at += 13) {
-      std::filesystem::copy_file(folder / "good.h5", folder / "bad.h5",
-                                 std::filesystem::copy_options::overwrite_existing);
-      std::fstream stream(folder / "bad.h5", std::ios::in | std::ios::out | std::ios::binary);
-      stream.seekg(extent.offset + at);
-      const char byte = static_cast<char>(stream.get() ^ 0x10);
-      stream.seekp(extent.offset + at);
-      stream.put(byte);
-      stream.close();
+      testing::copy_and_change(folder / "good.h5", folder / "bad.h5", extent.offset + at);
       EXPECT_THROW(open_file(folder / "bad.h5")->verify(), DataError) << name << " byte " << at;
     }
   }
 }
 
-TEST(Store, AFileThatShrinksWhileInUseIsAnErrorWithTheSample) {
+TEST(Store, AFileThatShrinksWhileInUseIsAnErrorThatNamesTheSample) {
   const TempDir folder;
   write_data_set(folder / "d.h5", 100, extras_of(100));
   const std::unique_ptr<Store> store = open_file(folder / "d.h5");

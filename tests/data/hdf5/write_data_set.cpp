@@ -1,5 +1,4 @@
-// write_data_set OUT [orders|classes], for h5py_opens_it.py: writes a small data set to OUT. Without a second argument
-// its samples are images.
+// Writes a small data set for h5py_opens_it.py. Usage: write_data_set OUT [orders|classes]. The default is images.
 
 #include <string>
 

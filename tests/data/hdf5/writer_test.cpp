@@ -26,7 +26,7 @@ int64_t entries(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
 }
 
-// While this object exists, no file of this process can grow beyond `bytes`.
+// Limits the size of the files that this process writes to `bytes`, until it is destroyed.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -61,7 +61,7 @@ TEST(Writer, ManyThreadsWriteInAnyOrder) {
   EXPECT_EQ(entries(folder.path()), 1);
 }
 
-TEST(Writer, TheFileAppearsWithFinishAndNothingStaysWithoutIt) {
+TEST(Writer, TheFileAppearsOnlyWithFinishAndLeavesNothingWithoutIt) {
   const TempDir folder;
   {
     const std::unique_ptr<Writer> writer = Writer::create(folder / "new/folder/d.h5", testing::small_schema(2));
@@ -71,7 +71,7 @@ TEST(Writer, TheFileAppearsWithFinishAndNothingStaysWithoutIt) {
   EXPECT_EQ(entries(folder / "new/folder"), 0);
 }
 
-TEST(Writer, AnOlderFileStaysUntilFinish) {
+TEST(Writer, AnExistingFileStaysUntilFinish) {
   const TempDir folder;
   testing::write_data_set(folder / "d.h5", 3, extras_of(3));
   Writer::create(folder / "d.h5", testing::small_schema(9));
@@ -80,7 +80,7 @@ TEST(Writer, AnOlderFileStaysUntilFinish) {
   EXPECT_EQ(open_file(folder / "d.h5")->schema().samples, 9);
 }
 
-TEST(Writer, RefusesToFinishWithoutEverySample) {
+TEST(Writer, FinishRequiresAllSamples) {
   const TempDir folder;
   {
     const std::unique_ptr<Writer> writer = Writer::create(folder / "d.h5", testing::small_schema(2));
@@ -90,7 +90,7 @@ TEST(Writer, RefusesToFinishWithoutEverySample) {
   EXPECT_EQ(entries(folder.path()), 0);
 }
 
-TEST(Writer, ReportsAFullDiskBeforeTheFirstSample) {
+TEST(Writer, AFullDiskIsReportedAtOnce) {
   const TempDir folder;
   testing::write_data_set(folder / "old.h5", 3, extras_of(3));
   {
@@ -98,11 +98,11 @@ TEST(Writer, ReportsAFullDiskBeforeTheFirstSample) {
     expect_error<OutputError>([&] { Writer::create(folder / "d.h5", testing::small_schema(10'000)); },
                               {"d.h5", "File too large"});
   }
-  EXPECT_EQ(entries(folder.path()), 1) << "only the older file is left";
+  EXPECT_EQ(entries(folder.path()), 1) << "only the existing file stays";
   EXPECT_NO_THROW(open_file(folder / "old.h5")->verify());
 }
 
-TEST(Writer, AFullDiskInFinishKeepsTheOlderFile) {
+TEST(Writer, AFullDiskAtTheEndKeepsTheExistingFile) {
   const TempDir folder;
   testing::write_data_set(folder / "d.h5", 3, extras_of(3));
   {
@@ -117,7 +117,7 @@ TEST(Writer, AFullDiskInFinishKeepsTheOlderFile) {
   EXPECT_EQ(open_file(folder / "d.h5")->schema().samples, 3);
 }
 
-TEST(Writer, NamesAFolderThatCannotBeCreated) {
+TEST(Writer, AFolderThatCannotBeCreatedIsNamed) {
   const TempDir folder;
   write_atomically(real_file_system(), folder / "file", "x");
   expect_error<OutputError>([&] { Writer::create(folder / "file" / "d.h5", testing::small_schema(1)); }, {"file"});

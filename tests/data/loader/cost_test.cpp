@@ -1,5 +1,5 @@
-// What a sample costs, in counts that no load of the machine changes: one read of the file for its input and one for
-// its target, and no allocation beyond those of its batch.
+// The cost of a sample, in counts that do not depend on the load of the machine: one read for its input, one for its
+// target, and no memory allocation other than those of its batch.
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,10 @@
 #include <string>
 
 #include "data/hdf5/data_set.h"
+#include "data/hdf5/file_store.h"
 #include "data/hdf5/row_set.h"
 #include "data/loader/loader.h"
 #include "support/temp_dir.h"
-#include "data/hdf5/file_store.h"
 
 namespace {
 std::atomic<int64_t> allocations = 0;
@@ -44,7 +44,7 @@ struct Cost {
   double allocations, reads;
 };
 
-// Of a sample, after the first batches; every batch has as many micro-steps, so that only its samples tell apart.
+// The cost per sample after the first batches. Every step has one micro-step, so that only the batch size differs.
 Cost cost(const Store& store, const SampleSpec& spec, int64_t batch_size, int64_t batches) {
   LoaderOptions options;
   options.batch_size = options.global_batch = batch_size;
@@ -54,7 +54,7 @@ Cost cost(const Store& store, const SampleSpec& spec, int64_t batch_size, int64_
   for (int64_t i = 0; i < store.schema().samples; ++i) ids.push_back(i);
   Loader loader(store, ids, spec, options, {0, 1});
   while (!loader.done()) loader.next();
-  // Before the seek: the readers are idle here, and begin to read ahead within it.
+  // Count from before the seek: here the readers are idle, and during the seek they begin to read ahead.
   const int64_t allocations_before = allocations, reads_before = read_calls();
   loader.seek(0);
   while (!loader.done()) loader.next();
@@ -68,12 +68,12 @@ void expect_cheap(const Store& store, const SampleSpec& spec) {
   std::cout << "allocations a sample: " << small.allocations << " in batches of 8, " << large.allocations
             << " in batches of 256; reads: " << large.reads << "\n";
   EXPECT_LT(large.allocations, 0.5);
-  EXPECT_LT(large.allocations, small.allocations / 8) << "what is left is of the batch";
+  EXPECT_LT(large.allocations, small.allocations / 8) << "the remaining allocations are per batch";
   EXPECT_GE(large.reads, 2);
   EXPECT_LT(large.reads, 2.1);
 }
 
-TEST(Cost, AnImageIsTwoReadsAndNoAllocation) {
+TEST(Cost, AnImageNeedsTwoReadsAndNoAllocation) {
   const testing::TempDir folder;
   testing::write_data_set(folder / "d.h5", 256, testing::extras_of(256));
   SampleSpec spec;
@@ -83,7 +83,7 @@ TEST(Cost, AnImageIsTwoReadsAndNoAllocation) {
   expect_cheap(*open_file(folder / "d.h5"), spec);
 }
 
-TEST(Cost, ASequenceIsTwoReadsAndNoAllocation) {
+TEST(Cost, ASequenceNeedsTwoReadsAndNoAllocation) {
   const testing::TempDir folder;
   std::vector<int64_t> rows;
   for (int64_t id = 0; id < 256; ++id) rows.push_back(1 + id * 7 % 50);

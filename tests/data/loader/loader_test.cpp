@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "data/loader/loading.h"
 #include "data/order/ledger.h"
 #include "support/host_stage.h"
 #include "support/memory_store.h"
@@ -16,15 +17,12 @@
 namespace dtrain::data {
 namespace {
 
+using dtrain::testing::all_ids;
+using dtrain::testing::error_of_next;
 using dtrain::testing::HostStage;
 using dtrain::testing::MemoryStore;
+using dtrain::testing::options_of;
 using ::testing::HasSubstr;
-
-std::vector<int64_t> all_ids(int64_t n) {
-  std::vector<int64_t> ids(static_cast<size_t>(n));
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
-  return ids;
-}
 
 SampleSpec full_spec(int64_t side) {
   SampleSpec spec;
@@ -33,13 +31,6 @@ SampleSpec full_spec(int64_t side) {
   spec.hflip = true, spec.crop_scale = 0.6f;
   spec.brightness = spec.contrast = spec.saturation = 0.3f, spec.hue = 0.1f;
   return spec;
-}
-
-LoaderOptions options_of(int64_t batch, int64_t global, int64_t steps, int threads = 2, int prefetch = 3) {
-  LoaderOptions options;
-  options.batch_size = batch, options.global_batch = global, options.steps = steps;
-  options.threads = threads, options.prefetch = prefetch;
-  return options;
 }
 
 struct Sample {
@@ -62,9 +53,9 @@ int count_threads() {
   return threads;
 }
 
-// The promise: whatever the ranks, the micro-batch, the threads and the read-ahead, a step consumes the same samples,
-// each changed in the same way to the bit.
-TEST(Loader, AStepIsTheSameForAnyWorld) {
+// For any number of ranks and threads, micro-batch size and read-ahead depth, a step consumes the same samples,
+// augmented to the same bits.
+TEST(Loader, AStepIsTheSameForAnyWorldSize) {
   const MemoryStore store(37, 12, 12);
   constexpr int64_t global = 10, steps = 9;  // 4 steps per epoch, the last with 7
   std::vector<std::multiset<int64_t>> expected;
@@ -115,7 +106,7 @@ TEST(Loader, AStepIsTheSameForAnyWorld) {
       std::set<int64_t> epoch;
       for (int64_t s = 0; s < 4; ++s) epoch.insert(used[size_t(s)].begin(), used[size_t(s)].end());
       EXPECT_EQ(epoch.size(), 37u) << "an epoch covers all samples";
-      EXPECT_NE(used[0], used[4]) << "epochs have orders of their own";
+      EXPECT_NE(used[0], used[4]) << "each epoch has another order";
     }
     EXPECT_EQ(used, expected);
     EXPECT_EQ(ledger.value(), expected_ledger);
@@ -168,7 +159,7 @@ TEST(Loader, EvaluationKeepsTheOrderAndThePixels) {
   EXPECT_EQ(loader.bytes_read(), 7 * (5 * 5 * 3 + 3 * 4));
 }
 
-// A flip negates the targets that the task says, and only of the flipped samples.
+// A flip negates the targets that the spec names, and only those of flipped samples.
 TEST(Loader, FlipsTargetsWithTheirImages) {
   const MemoryStore store(40, 4, 4);
   SampleSpec spec;
@@ -188,8 +179,8 @@ TEST(Loader, FlipsTargetsWithTheirImages) {
   EXPECT_TRUE(5 < flipped && flipped < 35) << flipped;
 }
 
-// Classes: int64, one number a sample, the same whether the image is turned or not.
-TEST(Loader, ClassesStayWhateverHappensToTheirImages) {
+// Classes (int64, one number per sample) do not change when the image is flipped.
+TEST(Loader, AugmentationDoesNotChangeClasses) {
   MemoryStore store(40, 4, 4);
   store.use_classes();
   SampleSpec spec = full_spec(4);
@@ -210,7 +201,7 @@ TEST(Loader, ClassesStayWhateverHappensToTheirImages) {
   }
 }
 
-TEST(Loader, EvaluationReadsTheCentreWithoutResampling) {
+TEST(Loader, EvaluationReadsTheCenterWithoutResampling) {
   const MemoryStore store(3, 8, 10);
   SampleSpec spec = full_spec(6);
   spec.centre_share = 0.75f;  // 6 of 8 pixels
@@ -226,7 +217,7 @@ TEST(Loader, EvaluationReadsTheCentreWithoutResampling) {
   }
 }
 
-// Of 30 samples one cannot be read and one is rotten: they are left out, what is beside them stays as it is.
+// One of 30 samples cannot be read and one has a wrong checksum: both are left out, and the others do not change.
 TEST(Loader, SkipsBadImagesAndCountsThem) {
   MemoryStore store(30, 9, 11), good(30, 9, 11);
   store.fails_at = 17;
@@ -244,7 +235,7 @@ TEST(Loader, SkipsBadImagesAndCountsThem) {
       ASSERT_EQ(batch.inputs.sizes(), at::IntArrayRef({batch.samples(), 3, 8, 8}));
       ASSERT_EQ(batch.targets.sizes(), at::IntArrayRef({batch.samples(), 3}));
       ASSERT_TRUE(batch.inputs.is_contiguous(at::MemoryFormat::ChannelsLast));
-      EXPECT_EQ(batch.global_samples, 10) << "the plan";
+      EXPECT_EQ(batch.global_samples, 10) << "as planned";
       collect(batch, samples);
       collect(whole.next(), expected);
     }
@@ -262,7 +253,7 @@ TEST(Loader, SkipsBadImagesAndCountsThem) {
   }
 }
 
-TEST(Loader, ABatchOfBadSamplesAloneIsEmpty) {
+TEST(Loader, ABatchOfOnlyBadSamplesIsEmpty) {
   MemoryStore store(3, 4, 4);
   store.throws_at = 1;
   LoaderOptions options = options_of(1, 1, 3);
@@ -286,7 +277,7 @@ TEST(Loader, SeekEqualsSkipping) {
   Loader straight(store, all_ids(23), full_spec(8), options_of(2, 6, -1), {1, 2});
   load_until(straight, 12, all);
   Loader jumping(store, all_ids(23), full_spec(8), options_of(2, 6, -1, 3), {1, 2});
-  load_until(jumping, 1, parts);  // its threads are busy ahead when it jumps, forwards and then back
+  load_until(jumping, 1, parts);  // its threads are reading ahead when it seeks, forward and then back
   jumping.seek(9);
   load_until(jumping, 12, parts);
   jumping.seek(5);
@@ -322,16 +313,7 @@ TEST(Loader, StopsAfterItsSteps) {
   EXPECT_TRUE(loader.done());
 }
 
-std::string error_of_next(Loader& loader) {
-  try {
-    while (!loader.done()) loader.next();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-TEST(Loader, AFailingSampleIsNamedInItsTurnAndNothingHangs) {
+TEST(Loader, AFailingSampleIsNamedInOrderAndNothingHangs) {
   for (int threads : {1, 4}) {
     MemoryStore store(30, 4, 4);
     store.fails_at = 17;
@@ -342,11 +324,11 @@ TEST(Loader, AFailingSampleIsNamedInItsTurnAndNothingHangs) {
     EXPECT_THAT(error_of_next(loader), HasSubstr("memory.h5#17"));
     EXPECT_THAT(error_of_next(loader), HasSubstr("memory.h5#17")) << "again";
     loader.seek(4);
-    EXPECT_EQ(loader.next().step, 4) << "it can go on elsewhere";
+    EXPECT_EQ(loader.next().step, 4) << "it can continue after a seek";
   }
 }
 
-TEST(Loader, AnErrorOfAnotherKindIsGivenItsPlace) {
+TEST(Loader, AnErrorOfAnotherTypeNamesTheSample) {
   MemoryStore store(10, 4, 4);
   store.throws_at = 3;
   Loader loader(store, all_ids(10), full_spec(4), options_of(5, 5, 2), {0, 1});
@@ -355,7 +337,7 @@ TEST(Loader, AnErrorOfAnotherKindIsGivenItsPlace) {
   EXPECT_THAT(message, HasSubstr("not an error of dtrain"));
 }
 
-TEST(Loader, VerifyFindsTheRottenSample) {
+TEST(Loader, VerifyFindsTheSampleWithAWrongChecksum) {
   MemoryStore store(10, 4, 4);
   store.rotten = 7;
   LoaderOptions options = options_of(5, 5, 2);
@@ -369,7 +351,7 @@ TEST(Loader, VerifyFindsTheRottenSample) {
   EXPECT_EQ(error_of_next(good), "no error");
 }
 
-TEST(Loader, RefusesWhatItCannotLoad) {
+TEST(Loader, RefusesUnsuitableSamples) {
   const auto refusal = [](const Store& store, std::vector<int64_t> ids, SampleSpec spec) -> std::string {
     try {
       Loader(store, std::move(ids), std::move(spec), options_of(2, 2, 1), {0, 1});
@@ -385,20 +367,20 @@ TEST(Loader, RefusesWhatItCannotLoad) {
   EXPECT_THAT(refusal(store, {-1}, full_spec(4)), HasSubstr("memory.h5#-1"));
   SampleSpec other = full_spec(4);
   other.target_flip_sign = {-1};
-  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("a flip changes the sign of 3 elements"));
+  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("a flip needs a sign for each of 3 elements"));
   MemoryStore classes(4, 4, 4);
   classes.use_classes();
-  EXPECT_THAT(refusal(classes, all_ids(4), full_spec(4)), HasSubstr("the task says what it does to 3"));
+  EXPECT_THAT(refusal(classes, all_ids(4), full_spec(4)), HasSubstr("the task gives 3"));
   other.target_flip_sign = {};
   EXPECT_EQ(refusal(classes, all_ids(4), other), "accepted");
-  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("the task says what it does to 0"));
+  EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("the task gives 0"));
   other.kind = SampleSpec::Kind::kRows;
   EXPECT_THAT(refusal(store, all_ids(4), other), HasSubstr("samples of uint8 [4, 4, 3] are not rows"));
   store.schema_to_change().input.shape = {4, 4};
   EXPECT_THAT(refusal(store, all_ids(4), full_spec(4)), HasSubstr("samples of uint8 [4, 4] are not RGB images"));
 }
 
-TEST(Loader, LeavesWhileItsThreadsAreHeldAndLeavesNoThreadBehind) {
+TEST(Loader, CanBeDestroyedWhileItsThreadsAreBlocked) {
   const int before = count_threads();
   for (int threads : {1, 3}) {
     MemoryStore store(1000, 4, 4);
@@ -420,14 +402,14 @@ TEST(Loader, ReadsAheadAndCounts) {
   Loader loader(store, all_ids(64), full_spec(4), options_of(4, 4, -1, 2, 3), {0, 1});
   loader.next();
   while (loader.queue_depth() < 3) std::this_thread::yield();
-  EXPECT_EQ(loader.bytes_read(), 4 * 4 * (4 * 4 * 3 + 12)) << "one batch taken, three ahead, no more";
-  const Batch batch = loader.next();
-  EXPECT_GE(batch.read_seconds, 0);
-  EXPECT_LT(batch.read_seconds, 0.5) << "it was there";
+  EXPECT_EQ(loader.bytes_read(), 4 * 4 * (4 * 4 * 3 + 12)) << "one batch taken and three read ahead";
+  loader.next();
+  while (loader.queue_depth() < 3) std::this_thread::yield();
+  EXPECT_EQ(loader.bytes_read(), 5 * 4 * (4 * 4 * 3 + 12)) << "one more for the batch that was taken";
 }
 
-// The device's way (blocks, copies, late reuse) gives what the CPU's way gives.
-TEST(Loader, TheStagedWayGivesTheSameBatches) {
+// Loading through a device stage (blocks, copies, delayed reuse) gives the same batches as loading on the CPU.
+TEST(Loader, ADeviceStageGivesTheSameBatches) {
   const MemoryStore store(29, 9, 11);
   const SampleSpec spec = full_spec(8);
   for (int prefetch : {1, 3}) {
@@ -445,7 +427,7 @@ TEST(Loader, TheStagedWayGivesTheSameBatches) {
           int arrivals = 0;
           const auto count = [&] { ++arrivals; };
           const Batch a = plain.next(count);
-          EXPECT_EQ(arrivals, 0) << "there is no copy to wait for";
+          EXPECT_EQ(arrivals, 0) << "without a stage there is no copy";
           const Batch b = staged.next(count);
           EXPECT_EQ(arrivals, b.samples() > 0 ? 1 : 0);
           ASSERT_EQ(a.ids, b.ids);

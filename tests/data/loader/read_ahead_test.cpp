@@ -10,36 +10,35 @@
 namespace dtrain::data {
 namespace {
 
-struct Squares : ReadAhead::Job {
-  Squares(int64_t number, int64_t items) : Job(items), number(number), results(static_cast<size_t>(items), -1) {}
+struct Squares {
+  Squares(int64_t number, int64_t items) : number(number), results(static_cast<size_t>(items), -1) {}
+  int64_t items() const { return static_cast<int64_t>(results.size()); }
   int64_t number;
   std::vector<int64_t> results;
 };
+using Pool = ReadAhead<Squares>;
 
-void square(ReadAhead::Job& job, int64_t item, int) {
-  static_cast<Squares&>(job).results[static_cast<size_t>(item)] = item * item;
-}
+void square(Squares& job, int64_t item, int) { job.results[static_cast<size_t>(item)] = item * item; }
 
 // Jobs 0, 1, 2, ... of 0 to 9 items.
 auto counting(int64_t& next, int64_t last) {
-  return [&next, last]() -> std::unique_ptr<ReadAhead::Job> {
+  return [&next, last]() -> std::unique_ptr<Squares> {
     if (next > last) return nullptr;
     const int64_t number = next++;
     return std::make_unique<Squares>(number, number % 10);
   };
 }
 
-TEST(ReadAhead, KeepsTheOrderAndDoesEachItem) {
+TEST(ReadAhead, KeepsTheOrderAndProcessesEachItem) {
   for (int threads : {1, 2, 5, 16}) {
     for (int depth : {1, 2, 7}) {
       int64_t next = 0;
-      ReadAhead pool(threads, depth, {counting(next, 99), square});
+      Pool pool(threads, depth, {counting(next, 99), square});
       for (int64_t number = 0; number < 100; ++number) {
         pool.front();
         const auto job = pool.take();
-        const auto& squares = static_cast<Squares&>(*job);
-        ASSERT_EQ(squares.number, number);
-        for (int64_t i = 0; i < job->items(); ++i) ASSERT_EQ(squares.results[static_cast<size_t>(i)], i * i);
+        ASSERT_EQ(job->number, number);
+        for (int64_t i = 0; i < job->items(); ++i) ASSERT_EQ(job->results[static_cast<size_t>(i)], i * i);
       }
       EXPECT_EQ(pool.front_if_ready(), nullptr);
       EXPECT_EQ(pool.ready(), 0);
@@ -47,30 +46,29 @@ TEST(ReadAhead, KeepsTheOrderAndDoesEachItem) {
   }
 }
 
-TEST(ReadAhead, ReadsNoFurtherAheadThanItsDepth) {
+TEST(ReadAhead, IsLimitedByItsDepth) {
   std::atomic<int64_t> made = 0;
   std::latch three(3);
-  ReadAhead pool(2, 3,
-                 {[&]() -> std::unique_ptr<ReadAhead::Job> {
-                    ++made;
-                    return std::make_unique<Squares>(0, 1);
-                  },
-                  [&](ReadAhead::Job&, int64_t, int) {
-                    if (made <= 3) three.count_down();
-                  }});
+  Pool pool(2, 3,
+            {[&]() -> std::unique_ptr<Squares> {
+               ++made;
+               return std::make_unique<Squares>(0, 1);
+             },
+             [&](Squares&, int64_t, int) {
+               if (made <= 3) three.count_down();
+             }});
   three.wait();
   EXPECT_EQ(made, 3);
 }
 
-TEST(ReadAhead, AnErrorComesWhenItsJobIsDueAndAgainUntilRestart) {
+TEST(ReadAhead, FrontThrowsAnErrorInOrderUntilRestart) {
   int64_t next = 1;
   bool fail = true;
-  ReadAhead pool(4, 5, {counting(next, 1000), [&](ReadAhead::Job& job, int64_t item, int thread) {
-                          const int64_t number = static_cast<Squares&>(job).number;
-                          if (fail && number == 9 && item >= 2)
-                            throw std::runtime_error("item " + std::to_string(item));
-                          square(job, item, thread);
-                        }});
+  Pool pool(4, 5, {counting(next, 1000), [&](Squares& job, int64_t item, int thread) {
+                     const int64_t number = job.number;
+                     if (fail && number == 9 && item >= 2) throw std::runtime_error("item " + std::to_string(item));
+                     square(job, item, thread);
+                   }});
   for (int64_t number = 1; number < 9; ++number) {
     pool.front();
     pool.take();
@@ -80,53 +78,52 @@ TEST(ReadAhead, AnErrorComesWhenItsJobIsDueAndAgainUntilRestart) {
       pool.front();
       FAIL() << "no error";
     } catch (const std::runtime_error& error) {
-      EXPECT_STREQ(error.what(), "item 2") << "the lowest, whichever thread was first";
+      EXPECT_STREQ(error.what(), "item 2") << "the error of the lowest item";
     }
   }
   EXPECT_EQ(pool.front_if_ready(), nullptr);
-  pool.restart([&](ReadAhead::Jobs jobs) {
+  pool.restart([&](Pool::Jobs jobs) {
     EXPECT_GE(jobs.size(), 1u);
     fail = false;
     next = 9;
   });
-  EXPECT_EQ(static_cast<Squares&>(pool.front()).number, 9);
+  EXPECT_EQ(pool.front().number, 9);
 }
 
-TEST(ReadAhead, AnErrorOfMakeIsThrownInItsTurn) {
+TEST(ReadAhead, FrontThrowsAnErrorOfMakeInOrder) {
   int made = 0;
-  ReadAhead pool(2, 4,
-                 {[&]() -> std::unique_ptr<ReadAhead::Job> {
-                    if (++made == 2) throw std::runtime_error("no memory");
-                    return std::make_unique<Squares>(made, 2);
-                  },
-                  square});
+  Pool pool(2, 4,
+            {[&]() -> std::unique_ptr<Squares> {
+               if (++made == 2) throw std::runtime_error("no memory");
+               return std::make_unique<Squares>(made, 2);
+             },
+             square});
   pool.front();
   pool.take();
   EXPECT_THROW(pool.front(), std::runtime_error);
 }
 
-TEST(ReadAhead, WakeAsksMakeAgain) {
+TEST(ReadAhead, WakeCallsMakeAgain) {
   std::atomic<bool> open = false;
   int64_t number = 0;
-  ReadAhead pool(
+  Pool pool(
       2, 4,
-      {[&]() -> std::unique_ptr<ReadAhead::Job> { return open ? std::make_unique<Squares>(number++, 3) : nullptr; },
-       square});
+      {[&]() -> std::unique_ptr<Squares> { return open ? std::make_unique<Squares>(number++, 3) : nullptr; }, square});
   EXPECT_EQ(pool.front_if_ready(), nullptr);
   open = true;
   pool.wake();
-  EXPECT_EQ(static_cast<Squares&>(pool.front()).number, 0);
+  EXPECT_EQ(pool.front().number, 0);
 }
 
-TEST(ReadAhead, LeavesAtOnceWithWorkLeft) {
+TEST(ReadAhead, CanBeDestroyedWithWorkLeft) {
   std::atomic<int64_t> done = 0;
   std::latch first(1);
   {
-    ReadAhead pool(1, 2,
-                   {[] { return std::make_unique<Squares>(0, 1000000); },
-                    [&](ReadAhead::Job&, int64_t, int) {
-                      if (++done == 1) first.count_down();
-                    }});
+    Pool pool(1, 2,
+              {[] { return std::make_unique<Squares>(0, 1000000); },
+               [&](Squares&, int64_t, int) {
+                 if (++done == 1) first.count_down();
+               }});
     first.wait();
   }
   EXPECT_LT(done, 1000000);

@@ -1,4 +1,4 @@
-// The loader's way of rows: padded batches, their lengths, batches of like length, samples left out.
+// The loader with rows: padded batches, lengths, length windows, samples left out.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "data/loader/loader.h"
+#include "data/loader/loading.h"
 #include "data/order/ledger.h"
 #include "support/host_stage.h"
 #include "support/row_store.h"
@@ -15,17 +16,14 @@
 namespace dtrain::data {
 namespace {
 
+using dtrain::testing::all_ids;
+using dtrain::testing::error_of_next;
 using dtrain::testing::HostStage;
+using dtrain::testing::options_of;
 using dtrain::testing::RowStore;
 using ::testing::HasSubstr;
 
 constexpr int64_t kColumns = RowStore::kColumns;
-
-std::vector<int64_t> all_ids(int64_t n) {
-  std::vector<int64_t> ids(static_cast<size_t>(n));
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
-  return ids;
-}
 
 SampleSpec rows_spec(int64_t length_window = 0) {
   SampleSpec spec;
@@ -34,16 +32,9 @@ SampleSpec rows_spec(int64_t length_window = 0) {
   return spec;
 }
 
-LoaderOptions options_of(int64_t batch, int64_t global, int64_t steps, int threads = 2, int prefetch = 3) {
-  LoaderOptions options;
-  options.batch_size = batch, options.global_batch = global, options.steps = steps;
-  options.threads = threads, options.prefetch = prefetch;
-  return options;
-}
-
 std::unique_ptr<HostStage> stage_of(int lag) { return std::make_unique<HostStage>(StageOptions{}, lag); }
 
-// Every value of the batch is the sample's or padding.
+// Checks that every value of the batch is the sample's value or padding.
 void expect_whole(const Batch& batch, const RowStore& store) {
   const bool orders = store.schema().target.variable();
   const int64_t samples = batch.samples();
@@ -71,9 +62,8 @@ void expect_whole(const Batch& batch, const RowStore& store) {
   }
 }
 
-// The promise, for rows: with and without a length window, whatever the world, a step consumes the same samples, and an
-// epoch each of them once.
-TEST(RowsLoader, AStepIsTheSameForAnyWorld) {
+// For any length window and world size, a step consumes the same samples, and an epoch consumes each sample once.
+TEST(RowsLoader, AStepIsTheSameForAnyWorldSize) {
   for (const bool orders : {true, false}) {
     const RowStore store(53, 20, orders);
     constexpr int64_t global = 10, steps = 12;  // 6 steps per epoch, the last with 3
@@ -119,7 +109,7 @@ TEST(RowsLoader, AStepIsTheSameForAnyWorld) {
   }
 }
 
-TEST(RowsLoader, LengthWindowsSavePadding) {
+TEST(RowsLoader, LengthWindowsReducePadding) {
   const RowStore store(640, 100, false);
   const auto waste = [&](int64_t window) {
     Loader loader(store, all_ids(640), rows_spec(window), options_of(16, 32, 20), {0, 1});
@@ -174,7 +164,7 @@ TEST(RowsLoader, EvaluationKeepsTheOrder) {
   EXPECT_EQ(loader.bytes_read(), rows * (4 * kColumns + 8));
 }
 
-TEST(RowsLoader, AnEmptyShareIsAnEmptyBatch) {
+TEST(RowsLoader, AnEmptyShareGivesAnEmptyBatch) {
   const RowStore store(2, 5, true);
   Loader loader(store, all_ids(2), rows_spec(2), options_of(4, 20, 1), {4, 5});
   const Batch batch = loader.next();
@@ -185,7 +175,7 @@ TEST(RowsLoader, AnEmptyShareIsAnEmptyBatch) {
   EXPECT_EQ(batch.rows, 0);
 }
 
-// Rows of a fixed size need no padding: the batch has the shape that is stored.
+// Samples of a fixed size need no padding: the batch has the stored shape.
 TEST(RowsLoader, FixedSizesKeepTheirShape) {
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{6}, std::vector<int64_t>{4, 2}}) {
     RowStore store(5, 1, false);
@@ -207,8 +197,8 @@ TEST(RowsLoader, FixedSizesKeepTheirShape) {
   }
 }
 
-// The device's way (blocks that grow, copies, late reuse) gives what the CPU's way gives.
-TEST(RowsLoader, TheStagedWayGivesTheSameBatches) {
+// Loading through a device stage (growing blocks, copies, delayed reuse) gives the same batches as loading on the CPU.
+TEST(RowsLoader, ADeviceStageGivesTheSameBatches) {
   for (const bool orders : {true, false}) {
     const RowStore store(61, 40, orders);
     for (int prefetch : {1, 3}) {
@@ -232,22 +222,13 @@ TEST(RowsLoader, TheStagedWayGivesTheSameBatches) {
             ASSERT_TRUE(a.lengths.equal(b.lengths));
           }
         }
-        EXPECT_LE(seen.allocated, (prefetch + 2) * 12) << "blocks are kept, not made for each batch";
+        EXPECT_LE(seen.allocated, (prefetch + 2) * 12) << "blocks must be reused";
       }
     }
   }
 }
 
-std::string error_of_next(Loader& loader) {
-  try {
-    while (!loader.done()) loader.next();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-TEST(RowsLoader, NamesWhatIsBad) {
+TEST(RowsLoader, NamesTheBadSample) {
   const auto message = [](const std::function<void(RowStore&)>& spoil) {
     RowStore store(20, 9, true);
     spoil(store);
@@ -269,8 +250,8 @@ TEST(RowsLoader, NamesWhatIsBad) {
   EXPECT_THAT(message([](RowStore& store) { store.rotten = {2}; }), HasSubstr("rows.h5#2: the checksum"));
 }
 
-// Samples of more rows than the network takes: named, or left out with a reason, and never read.
-TEST(RowsLoader, ASampleThatIsTooLongIsABadOne) {
+// Samples with more rows than the network accepts are reported or left out with a reason, and never read.
+TEST(RowsLoader, ASampleThatIsTooLongIsBad) {
   constexpr int64_t kSamples = 30, kLongest = 12;
   for (const bool orders : {true, false}) {
     const RowStore store(kSamples, 40, orders);
@@ -281,7 +262,7 @@ TEST(RowsLoader, ASampleThatIsTooLongIsABadOne) {
     ASSERT_GT(longer.size(), 3u);
     SampleSpec spec = rows_spec();
     spec.longest = kLongest;
-    LoaderOptions options = options_of(1, 1, kSamples);  // also batches of a bad sample alone
+    LoaderOptions options = options_of(1, 1, kSamples);  // includes batches of only one bad sample
     options.shuffle = false;
     Loader strict(store, all_ids(kSamples), spec, options, {0, 1});
     const std::string message = error_of_next(strict);
@@ -314,7 +295,7 @@ TEST(RowsLoader, ASampleThatIsTooLongIsABadOne) {
   }
 }
 
-TEST(RowsLoader, SkipsWhatIsBadAndWarnsOnce) {
+TEST(RowsLoader, SkipsBadSamplesAndWarnsOnce) {
   for (const bool orders : {true, false}) {
     RowStore store(40, 30, orders);
     store.unreadable = {1, 2}, store.not_a_number = {8}, store.infinite = {33}, store.empty = {20};
@@ -346,7 +327,7 @@ TEST(RowsLoader, SkipsWhatIsBadAndWarnsOnce) {
   }
 }
 
-TEST(RowsLoader, ABatchOfBadSamplesAloneIsEmpty) {
+TEST(RowsLoader, ABatchOfOnlyBadSamplesIsEmpty) {
   RowStore store(3, 5, true);
   store.not_a_number = {1};
   LoaderOptions options = options_of(1, 1, 3);

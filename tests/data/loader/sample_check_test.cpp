@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "data/hdf5/data_set.h"
+#include "data/hdf5/file_store.h"
 #include "data/hdf5/row_set.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
-#include "data/hdf5/file_store.h"
 
 namespace dtrain::data {
 namespace {
@@ -39,36 +39,36 @@ std::string defect(const SampleSpec& spec, const Floats& target) {
   return target_defect(spec, Element::kFloat32, std::as_bytes(std::span(target)), 1);
 }
 
-TEST(OrderDefect, APermutationHasNone) {
+TEST(OrderDefect, AcceptsPermutations) {
   EXPECT_EQ(order_defect(Numbers{0}, 1), "");
   EXPECT_EQ(order_defect(Numbers{2, 0, 1}, 3), "");
 }
 
-TEST(OrderDefect, SaysWhichElementIsWrong) {
+TEST(OrderDefect, NamesTheWrongElement) {
   EXPECT_THAT(order_defect(Numbers{0, 1, 1}, 3), HasSubstr("element 1 twice"));
   EXPECT_THAT(order_defect(Numbers{0, 3, 1}, 3), HasSubstr("element 3 of a set of 3"));
   EXPECT_THAT(order_defect(Numbers{0, -1, 1}, 3), HasSubstr("element -1"));
-  EXPECT_THAT(order_defect(Numbers{0, 1}, 3), HasSubstr("2 of 3 elements"));
-  EXPECT_THAT(order_defect(Numbers{0, 1, 2, 3}, 3), HasSubstr("4 of 3 elements"));
+  EXPECT_THAT(order_defect(Numbers{0, 1}, 3), HasSubstr("2 entries for 3 elements"));
+  EXPECT_THAT(order_defect(Numbers{0, 1, 2, 3}, 3), HasSubstr("4 entries for 3 elements"));
 }
 
-TEST(TargetDefect, AClassMustBeOneOfThem) {
+TEST(TargetDefect, AClassMustBeInRange) {
   EXPECT_EQ(defect(of_classes(3), Numbers{0}), "");
   EXPECT_EQ(defect(of_classes(3), Numbers{2}), "");
-  EXPECT_THAT(defect(of_classes(3), Numbers{3}), HasSubstr("class 3 is not one of the 3"));
-  EXPECT_THAT(defect(of_classes(3), Numbers{-1}), HasSubstr("class -1")) << "what nobody labelled";
-  EXPECT_THAT(defect(of_classes(3), Numbers{0, 2, 9}), HasSubstr("class 9")) << "several of a sample";
-  EXPECT_EQ(defect(SampleSpec(), Numbers{7, -7}), "") << "numbers that are no classes";
+  EXPECT_THAT(defect(of_classes(3), Numbers{3}), HasSubstr("class 3 is not between 0 and 2"));
+  EXPECT_THAT(defect(of_classes(3), Numbers{-1}), HasSubstr("class -1")) << "an unlabeled sample";
+  EXPECT_THAT(defect(of_classes(3), Numbers{0, 2, 9}), HasSubstr("class 9")) << "a sample with several classes";
+  EXPECT_EQ(defect(SampleSpec(), Numbers{7, -7}), "") << "numbers that are not classes";
 }
 
 TEST(TargetDefect, AnOrderMustNameEachRowOnce) {
   EXPECT_EQ(defect(of_orders(), Numbers{1, 0}, 2), "");
-  EXPECT_THAT(defect(of_orders(), Numbers{1, 0}, 3), HasSubstr("2 of 3"));
+  EXPECT_THAT(defect(of_orders(), Numbers{1, 0}, 3), HasSubstr("2 entries for 3"));
   EXPECT_THAT(defect(of_orders(), Numbers{1, 1}, 2), HasSubstr("element 1 twice"));
   EXPECT_THAT(defect(of_orders(), Numbers{-1, -1}, 2), HasSubstr("element -1"));
 }
 
-TEST(TargetDefect, NumbersAreFiniteAndWithinTheLimit) {
+TEST(TargetDefect, NumbersMustBeFiniteAndWithinTheLimit) {
   SampleSpec spec;
   spec.target_limit = 2;
   spec.target_names = {"yaw", "pitch"};
@@ -80,7 +80,7 @@ TEST(TargetDefect, NumbersAreFiniteAndWithinTheLimit) {
   EXPECT_EQ(defect(SampleSpec(), Floats{INFINITY}), "target 0 is inf");
 }
 
-TEST(CheckSamples, NamesTheFirstWhoseTargetIsBad) {
+TEST(CheckSamples, NamesTheFirstSampleWithABadTarget) {
   const testing::TempDir folder;
   const auto writer = Writer::create(folder / "d.h5", testing::small_schema(4));
   for (int64_t id = 0; id < 4; ++id) {
@@ -96,7 +96,7 @@ TEST(CheckSamples, NamesTheFirstWhoseTargetIsBad) {
   EXPECT_NO_THROW(check_samples(*open_file(folder / "good.h5"), spec));
 }
 
-TEST(CheckSamples, NamesTheFirstWithoutRowsOrWithTooMany) {
+TEST(CheckSamples, NamesTheFirstSampleWithNoRowsOrTooMany) {
   const testing::TempDir folder;
   const auto store_of = [&](int64_t third) {
     const std::vector<int64_t> rows{2, 4, third};
@@ -116,6 +116,25 @@ TEST(CheckSamples, NamesTheFirstWithoutRowsOrWithTooMany) {
   expect_error<DataError>([&] { check_samples(*store_of(0), spec); }, {"d.h5#2: has no rows"});
   expect_error<DataError>([&] { check_samples(*store_of(5), spec); },
                           {"d.h5#2: has 5 rows; the network takes up to 4"});
+}
+
+TEST(Finite, FindsTheFirstBadValueAtAnyPlace) {
+  const float bad[] = {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
+                       std::numeric_limits<float>::signaling_NaN(), std::numeric_limits<float>::infinity(),
+                       -std::numeric_limits<float>::infinity()};
+  for (size_t size : {0, 1, 3, 8, 31, 100}) {
+    std::vector<float> values(size, std::numeric_limits<float>::max());
+    for (size_t i = 0; i < size; i += 2) values[i] = i % 4 ? -std::numeric_limits<float>::denorm_min() : -0.0f;
+    EXPECT_TRUE(all_finite(values));
+    EXPECT_EQ(first_not_finite(values), -1);
+    for (size_t at = 0; at < size; ++at) {
+      std::vector<float> changed = values;
+      changed[at] = bad[at % 5];
+      changed[size - 1] = bad[0];
+      EXPECT_FALSE(all_finite(changed));
+      EXPECT_EQ(first_not_finite(changed), static_cast<int64_t>(at));
+    }
+  }
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEST(EpochOrder, WithoutAWindowItIsThePermutation) {
   for (int64_t i = 0; i < 50; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], permuted(i, 50, key));
 }
 
-TEST(EpochOrder, WithoutShufflingItIsTheOrderWhateverTheWindow) {
+TEST(EpochOrder, WithoutShuffleTheWindowIsIgnored) {
   std::vector<int64_t> expected(30);
   std::iota(expected.begin(), expected.end(), 0);
   EXPECT_EQ(epoch(30, {.shuffle = false, .global_batch = 4, .length_window = 3}, 5), expected);
@@ -51,8 +51,8 @@ TEST(LengthWindow, UsesEverySampleOnceAnEpoch) {
   }
 }
 
-// Each step can be known without the steps before it: seeking, and any rank, sees the same.
-TEST(LengthWindow, IsAFunctionOfThePosition) {
+// Any position can be computed without the positions before it, so seeking and all ranks see the same order.
+TEST(LengthWindow, DoesNotDependOnEarlierPositions) {
   const EpochOrderOptions options{.seed = 5, .global_batch = 6, .length_window = 4};
   const std::vector<int64_t> first = epoch(103, options, 0), second = epoch(103, options, 1);
   EXPECT_NE(first, second);
@@ -66,8 +66,7 @@ TEST(LengthWindow, IsAFunctionOfThePosition) {
   EXPECT_NE(epoch(103, {.seed = 6, .global_batch = 6, .length_window = 4}), first);
 }
 
-// A batch is sorted, no other batch of its window reaches into its range of lengths, and only the samples of the
-// window are in it.
+// Each batch is a contiguous range of the sorted window, so it is sorted and contains only samples of its window.
 TEST(LengthWindow, BatchesAreContiguousRangesOfTheSortedWindow) {
   constexpr int64_t samples = 103, global = 6, window = 4;
   const std::vector<int64_t> order = epoch(samples, {.seed = 5, .global_batch = global, .length_window = window});
@@ -89,8 +88,8 @@ TEST(LengthWindow, BatchesAreContiguousRangesOfTheSortedWindow) {
   }
 }
 
-// Neither the order of lengths within a window nor what the small last batch holds follows the lengths.
-TEST(LengthWindow, BatchesComeInADrawnOrderAndTheTailIsDrawnToo) {
+// The order of batches within a window is random, and so is the part of the window that the smaller last batch takes.
+TEST(LengthWindow, TheOrderOfBatchesAndTheLastBatchAreRandom) {
   std::set<int64_t> places_of_the_shortest, tails;
   int64_t rising = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -102,11 +101,11 @@ TEST(LengthWindow, BatchesComeInADrawnOrderAndTheTailIsDrawnToo) {
     for (size_t i = 1; i < firsts.size(); ++i) rising += firsts[i] > firsts[i - 1];
   }
   EXPECT_EQ(places_of_the_shortest.size(), 10u);
-  EXPECT_EQ(tails.size(), 11u) << "each border of the sorted window";
-  EXPECT_NEAR(static_cast<double>(rising), 200 * 9 / 2.0, 100) << "not sorted";
+  EXPECT_EQ(tails.size(), 11u) << "the last batch may begin at any border of the sorted window";
+  EXPECT_NEAR(static_cast<double>(rising), 200 * 9 / 2.0, 100) << "batches must not be sorted by length";
 }
 
-TEST(LengthWindow, SavesMostOfThePadding) {
+TEST(LengthWindow, RemovesMostOfThePadding) {
   const auto padded = [](int64_t window) {
     constexpr int64_t samples = 4096, global = 64;
     const std::vector<int64_t> order = epoch(samples, {.global_batch = global, .length_window = window});
@@ -124,7 +123,7 @@ TEST(LengthWindow, SavesMostOfThePadding) {
   EXPECT_LT(1 - static_cast<double>(rows) / padded(16), 0.06);
 }
 
-TEST(LengthWindow, RefusesWhatIsOutside) {
+TEST(LengthWindow, RefusesInvalidWindows) {
   EXPECT_THROW(length_window({10, 4, 1}, 3, 1, length_of), Error);
   EXPECT_THROW(length_window({10, 4, 0}, 0, 1, length_of), Error);
   EXPECT_THROW(EpochOrder(0, {}, length_of), Error);

@@ -36,7 +36,7 @@ TEST(Permuted, IsABijectionForEverySize) {
   }
 }
 
-TEST(Permuted, StaysInRangeAtSizesNoMemoryCouldHold) {
+TEST(Permuted, StaysInRangeAtHugeSizes) {
   const int64_t n = (int64_t{1} << 62) + 3;
   std::vector<int64_t> seen;
   for (int64_t i : {int64_t{0}, int64_t{1}, n / 2, n - 1}) seen.push_back(permuted(i, n, 7));
@@ -45,7 +45,7 @@ TEST(Permuted, StaysInRangeAtSizesNoMemoryCouldHold) {
   EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end());
 }
 
-TEST(Permuted, RefusesWhatIsOutside) {
+TEST(Permuted, RefusesIndicesOutOfRange) {
   EXPECT_THROW(permuted(5, 5, 1), Error);
   EXPECT_THROW(permuted(-1, 5, 1), Error);
   EXPECT_THROW(permuted(0, 0, 1), Error);
@@ -60,8 +60,8 @@ TEST(Permuted, DifferentKeysAndEpochsDiffer) {
   EXPECT_NE(order(1000, epoch_key(0)), order(1000, epoch_key(1)));
 }
 
-// Over many keys each position must get each value about equally often (chi-square with (n-1)^2 degrees of freedom, 5
-// standard deviations), and neighbours must not stay neighbours more often than (n-1)/n times a permutation.
+// Over many keys, each position gets each value about equally often (chi-square with (n-1)^2 degrees of freedom, within
+// 5 standard deviations), and neighbors stay neighbors about (n-1)/n times per permutation.
 TEST(Permuted, IsRoughlyUniform) {
   constexpr int64_t keys = 20000;
   for (int64_t n : {3, 5, 10, 40}) {
@@ -87,7 +87,7 @@ TEST(Permuted, IsRoughlyUniform) {
   }
 }
 
-TEST(Part, CoversInOrderWithSizesThatDifferByOneAtMost) {
+TEST(Part, CoversTheRangeWithSizesThatDifferByAtMostOne) {
   for (int64_t n = 0; n <= 20; ++n) {
     for (int64_t parts = 1; parts <= 9; ++parts) {
       int64_t next = 0, previous = n;
@@ -106,13 +106,12 @@ TEST(Part, CoversInOrderWithSizesThatDifferByOneAtMost) {
   EXPECT_THROW(part(3, 0, 0), Error);
 }
 
-TEST(GlobalBatch, CountsEpochsAndKeepsTheTail) {
+TEST(GlobalBatch, CountsEpochsAndKeepsTheSmallerLastBatch) {
   EXPECT_EQ(steps_per_epoch(10, 4), 3);
   EXPECT_EQ(steps_per_epoch(8, 4), 2);
   EXPECT_EQ(steps_per_epoch(1, 100), 1);
   const GlobalBatch tail = global_batch(5, 10, 4);
   EXPECT_EQ(tail.epoch, 1);
-  EXPECT_EQ(tail.step_in_epoch, 2);
   EXPECT_EQ(tail.positions.begin, 8);
   EXPECT_EQ(tail.positions.end, 10);
   EXPECT_EQ(global_batch(6, 10, 4).epoch, 2);
@@ -121,9 +120,8 @@ TEST(GlobalBatch, CountsEpochsAndKeepsTheTail) {
   EXPECT_THROW(steps_per_epoch(4, 0), Error);
 }
 
-// The promise: whatever the ranks and the micro-batch, an epoch uses every position once, at the step that it belongs
-// to.
-TEST(MicroPlan, UsesEveryPositionOnceAtItsStepForAnyWorld) {
+// For any number of ranks and any micro-batch size, an epoch uses each position once, in the same step.
+TEST(MicroPlan, UsesEveryPositionOnceInItsStepForAnyWorldSize) {
   for (int64_t samples : {1, 2, 5, 16, 37}) {
     for (int64_t global : {1, 3, 8, 16, 50}) {
       for (int size : {1, 2, 3, 4, 7}) {
@@ -149,7 +147,7 @@ TEST(MicroPlan, UsesEveryPositionOnceAtItsStepForAnyWorld) {
               smallest = std::min(smallest, share);
               largest = std::max(largest, share);
             }
-            ASSERT_LE(largest - smallest, 1) << "shares differ by one sample at most";
+            ASSERT_LE(largest - smallest, 1) << "shares differ by at most one sample";
             ASSERT_EQ(micro_steps, std::max<int64_t>(1, (largest + batch_size - 1) / batch_size));
           }
           for (int count : seen) ASSERT_EQ(count, 1);
@@ -159,7 +157,7 @@ TEST(MicroPlan, UsesEveryPositionOnceAtItsStepForAnyWorld) {
   }
 }
 
-TEST(Ledger, IsAFunctionOfTheSetAndTellsEpochsApart) {
+TEST(Ledger, DependsOnTheSamplesAndTheEpochButNotTheOrder) {
   Ledger forward, backward, other_epoch, resumed;
   for (int64_t id = 0; id < 100; ++id) forward.add(3, id);
   for (int64_t id = 99; id >= 0; --id) backward.add(3, id);

@@ -26,7 +26,7 @@ std::vector<int64_t> groups_of(const Store& store, const std::vector<int64_t>& i
   return {groups.begin(), groups.end()};
 }
 
-TEST(Splits, ThoseOfTheFileAreUsed) {
+TEST(Splits, TheFilesSplitsAreUsed) {
   const TempDir folder;
   Writer::Extras extras = extras_of(6);
   extras.splits = {{"train", {5, 1}}, {"val", {0}}, {"test", {2, 3}}};
@@ -36,14 +36,14 @@ TEST(Splits, ThoseOfTheFileAreUsed) {
   EXPECT_EQ(s.test, (std::vector<int64_t>{2, 3}));
 }
 
-TEST(Splits, WithoutATrainingSplitItIsTheRest) {
+TEST(Splits, TheTrainingSplitDefaultsToTheRest) {
   const TempDir folder;
   Writer::Extras extras = extras_of(6);
   extras.splits = {{"test", {2, 3}}};
   EXPECT_EQ(splits(*store_with(folder, 6, extras), 0, 1).train, (std::vector<int64_t>{0, 1, 4, 5}));
 }
 
-TEST(Splits, HoldsOutWholeGroups) {
+TEST(Splits, WholeGroupsAreHeldOut) {
   const TempDir folder;
   Writer::Extras extras = extras_of(60, 3);
   extras.splits["test"] = {0, 1, 2};
@@ -61,10 +61,10 @@ TEST(Splits, HoldsOutWholeGroups) {
     EXPECT_EQ(s.val, splits(*store, 0.2, seed).val);
     choices.insert(val);
   }
-  EXPECT_GT(choices.size(), 15u) << "the seed has hardly any effect";
+  EXPECT_GT(choices.size(), 15u) << "the seed must matter";
 }
 
-TEST(Splits, AtLeastOneGroupAndNotAll) {
+TEST(Splits, HoldsOutAtLeastOneGroupAndNotAll) {
   const TempDir folder;
   const std::unique_ptr<Store> store = store_with(folder, 6, extras_of(6));
   EXPECT_EQ(splits(*store, 0.001, 1).val.size(), 2u);
@@ -72,7 +72,7 @@ TEST(Splits, AtLeastOneGroupAndNotAll) {
   EXPECT_TRUE(splits(*store, 0, 1).val.empty());
 }
 
-TEST(Splits, TheChecksumDependsOnUseAndOrder) {
+TEST(Splits, TheChecksumDependsOnSplitAndOrder) {
   const Splits s{.train = {0, 1, 2}, .val = {3}, .test = {4, 5}};
   EXPECT_EQ(checksum(s), checksum(Splits{{0, 1, 2}, {3}, {4, 5}}));
   EXPECT_NE(checksum(s), checksum(Splits{{0, 2, 1}, {3}, {4, 5}}));
@@ -82,7 +82,7 @@ TEST(Splits, TheChecksumDependsOnUseAndOrder) {
   EXPECT_NE(checksum(s), checksum(Splits{{0, 1, 2}, {4, 5}, {3}}));
 }
 
-TEST(Splits, OneGroupCannotBeDivided) {
+TEST(Splits, ASingleGroupIsNotDivided) {
   const TempDir folder;
   const Splits s = splits(*store_with(folder, 6, extras_of(6, 6)), 0.5, 1);
   EXPECT_EQ(s.train.size(), 6u);
