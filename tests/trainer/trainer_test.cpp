@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "support/temp_dir.h"
+#include "train/evaluate.h"
 #include "train/schedule.h"
 #include "trainer/toy_run.h"
 
