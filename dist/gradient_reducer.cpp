@@ -247,7 +247,7 @@ class GradientReducer::Impl {
     keep_only(chosen);
   }
 
-  // Lays the buckets out anew, with the gradients and sums of this step.
+  // Lays the buckets out again, with the gradients and sums of this step.
   void keep_only(const std::vector<size_t>& chosen) {
     const std::vector<at::Tensor> filled = views_;
     const at::Tensor extras = extras_;

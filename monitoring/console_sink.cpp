@@ -32,8 +32,8 @@ constexpr std::array<PhaseWord, kPhases> kPhaseWords = {{{Phase::kDataWait, "dat
                                                          {Phase::kCheckpoint, "save", false},
                                                          {Phase::kEval, "eval", false}}};
 
-// "249.8 = data 1.2 + fwd 80.1 + ...", in milliseconds: means over the same steps, so that the parts add up to the
-// total.
+// "249.8 = data 1.2 + fwd 80.1 + ...", in milliseconds: means over the same steps, so that the parts add
+// up to the total.
 std::string time_split(const StepStats& s) {
   double total = 0;
   for (const double seconds : s.phase_seconds) total += seconds;

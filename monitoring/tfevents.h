@@ -2,8 +2,8 @@
 
 // The format of TensorBoard's event files: TFRecord frames (length and data, each with a masked CRC-32C) around `Event`
 // protocol buffers. It is written without a library because LibTorch's headers clash with Debian's protobuf, and five
-// fields are all that a scalar needs. Specification: tensorflow/core/lib/io/record_writer.h and
-// tensorflow/core/util/event.proto.
+// fields are all that a scalar needs.
+// Specification: tensorflow/core/lib/io/record_writer.h and tensorflow/core/util/event.proto.
 
 #include <cstdint>
 #include <span>

@@ -49,8 +49,8 @@ class Store {
   // across runs.
   void protect(int64_t step);
 
-  // The checkpoint of the highest step that verifies. `skipped`, which may be null, receives the damaged ones of higher
-  // steps.
+  // The checkpoint of the highest step that verifies. `skipped`, which may be null, receives the damaged
+  // ones of higher steps.
   std::optional<std::filesystem::path> newest(std::vector<Skipped>* skipped) const;
   static void verify(const std::filesystem::path& checkpoint);    // throws CheckpointError with the damaged file
   static Snapshot load(const std::filesystem::path& checkpoint);  // verifies first

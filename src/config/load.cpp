@@ -30,8 +30,8 @@ std::string in_folder(const fs::path& folder, const std::string& file) {
   return (folder / file).lexically_normal().string();
 }
 
-// False as well for a path that cannot be examined (a link to itself, a folder without permission): opening it says
-// why.
+// False as well for a path that cannot be examined (a link to itself, a folder without permission):
+// opening it says why.
 bool there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);

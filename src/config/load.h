@@ -2,8 +2,8 @@
 
 // Makes a checked Config from files and flags. The layers, of which later ones win, are the defaults, the embedded
 // config that --dataset NAME names, the YAML file and the flags. Every unknown key, duplicate key, wrong type and value
-// out of range in any layer is reported in one ConfigError, each with file:line:col (or the flag) and the nearest valid
-// name.
+// out of range in any layer is reported in one ConfigError, each with file:line:col (or the flag) and
+// the nearest valid name.
 
 #include <filesystem>
 #include <optional>

@@ -11,8 +11,8 @@
 namespace dtrain::config {
 namespace {
 
-// Quotes text that YAML would read as something else. assign() allows no control characters, so nothing else needs
-// escapes.
+// Quotes text that YAML would read as something else. assign() allows no control characters, so
+// nothing else needs escapes.
 std::string yaml_scalar(const Option& option) {
   const std::string text = value_text(option);
   if (!is_text(option)) return text;

@@ -17,8 +17,8 @@
 namespace dtrain {
 namespace {
 
-// Creates or replaces `path` and fsyncs it. Calls `moved` after each piece but the last, when the piece has reached the
-// disk.
+// Creates or replaces `path` and fsyncs it. Calls `moved` after each piece but the last, when the piece
+// has reached the disk.
 void write_pieces(const std::filesystem::path& path, std::span<const std::byte> bytes, size_t piece_bytes,
                   const std::function<void()>& moved) {
   FileDescriptor file;

@@ -2,7 +2,8 @@
 
 // Marks for functions that are compiled for several processors.
 
-// DTRAIN_HD: for the CPU and, in .cu files, also for the GPU, so that the tests on the CPU cover the arithmetic of both.
+// DTRAIN_HD: for the CPU and, in .cu files, also for the GPU, so that tests on the CPU
+// cover the arithmetic of both.
 #ifdef __CUDACC__
 #define DTRAIN_HD __host__ __device__
 #else

@@ -1,7 +1,7 @@
 #pragma once
 
-// What limited the speed of a run, judged from the time that its ranks spent in each phase: the last line of a run.
-// Pure.
+// What limited the speed of a run, judged from the time that its ranks spent in each phase: the last line
+// of a run. Pure.
 
 #include <array>
 #include <cstdint>

@@ -3,7 +3,7 @@
 // The graph of each network in eval mode, built from the tensors and the metadata of its checkpoint (not traced).
 // Batch norm is folded into the preceding convolution, and dropout is omitted.
 //
-//   image networks   images [batch, 3, S, S] float32, normalised (metadata: mean, std) -> angles | logits
+//   image networks   images [batch, 3, S, S] float32, normalized (metadata: mean, std) -> angles | logits
 //                    [batch, outputs]
 //   cnn_lstm         sequences [batch, time, F] float32, lengths [batch] int64 -> logits [batch, classes]
 //   pointer_network  elements [batch, L, F] float32, lengths [batch] int64 -> order [batch, L] int64, -1 beyond

@@ -1,8 +1,8 @@
 #pragma once
 
 // Additive attention (Bahdanau, Cho, Bengio 2015) of a pointer network (Vinyals, Fortunato, Jaitly 2015), for all
-// decoder steps at once: score[t][j] = v . tanh(keys[j] + queries[t]), softmax over the elements that no earlier step
-// chose.
+// decoder steps at once: score[t][j] = v . tanh(keys[j] + queries[t]), softmax over the elements that
+// no earlier step chose.
 //
 // This is one autograd function that never holds the [T, B, T, H] tensor of all tanh values. Forward iterates over the
 // steps and saves only the softmax, [B, T, T]; backward computes tanh again, column by column. Elements that were
@@ -12,8 +12,8 @@
 //
 // What it gains (bench/pointer_vs_python.py, batch 64, 2 cores): a training step is 1.34 times as fast as in PyTorch
 // with the composed formula at T = 20 and 1.80 times as fast at T = 50, and it raises the peak memory by 117 instead of
-// 189 MiB and by 188 instead of 789 MiB. bench/attention_step compares it with the composed formula in the same C++
-// step.
+// 189 MiB and by 188 instead of 789 MiB. bench/attention_step compares it with the composed formula in
+// the same C++ step.
 //
 // Accuracy: in float32 the absolute error of a tanh is below 1e-6 (additive_attention_body.inc); float64 uses the tanh
 // of the C library; lower precisions are computed in float32.

@@ -175,8 +175,8 @@ at::Tensor BatchNormImpl::normalize_by_batch(const at::Tensor& input, const at::
     if (record != nullptr) record->shared.push_back(statistics);
 
     const at::Tensor unbiased = moments.variance * (moments.count / (moments.count - 1).clamp_min(1));
-    // The variance of a single value is unknown: then the momentum is 0. Computed on the device, so the host does not
-    // wait.
+    // The variance of a single value is unknown: then the momentum is 0. Computed on the device, so the
+    // host does not wait.
     const at::Tensor momentum = (moments.count > 1).to(dtype) * momentum_;
     running_mean.lerp_(statistics.mean, momentum);
     running_var.lerp_(unbiased.to(dtype), momentum);

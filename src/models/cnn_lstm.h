@@ -9,8 +9,8 @@
 //   reconstruct = ConvTranspose1d(hidden, F, 4, stride=2, padding=1)
 //
 // with these names and shapes of parameters. Positions beyond a sequence's length are zero after each block, and batch
-// norm uses valid positions only, so a sequence's output does not depend on its batch (in eval mode, except for
-// rounding).
+// norm uses valid positions only, so a sequence's output does not depend on its batch (in eval
+// mode, except for rounding).
 //
 // Sequences of different lengths: on the CPU the LSTM runs over groups of similar lengths, each padded to its own
 // longest sequence. The fused kernel cannot run packed sequences, and it is as fast per row on a group as on the whole

@@ -11,8 +11,8 @@
 namespace dtrain::models {
 namespace {
 
-// '*': any characters, dots too; '?': one. All other characters mean themselves: '[' starts no set, '\' escapes
-// nothing.
+// '*': any characters, dots too; '?': one. All other characters mean themselves: '[' starts no
+// set, '\' escapes nothing.
 bool matches(std::string_view pattern, const std::string& text) {
   std::string literal;
   for (const char c : pattern) literal += c == '[' ? "[[]" : std::string(1, c);

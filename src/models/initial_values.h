@@ -10,8 +10,8 @@
 
 namespace dtrain::models {
 
-// Linear layers: uniform within 1 / sqrt(fan-in), as in resnet and by torch's default, or normal with bias 0, as in
-// mobilenet_v2.
+// Linear layers: uniform within 1 / sqrt(fan-in), as in resnet and by torch's default, or normal with bias
+// 0, as in mobilenet_v2.
 enum class LinearValues { kUniform, kNormal };
 
 // Sets all parameters and buffers to initial values like those of torchvision: convolutions He-normal by fan-out with

@@ -8,8 +8,8 @@
 //
 // with these parameter names. The decoder's row at step t has the features of the element chosen at step t - 1, with
 // the last feature, is_visited, set to 1; at step 0 it is zero. The score of element j at step t is v .
-// tanh(key(encoder state j) + query(decoder state t)). Elements chosen before and positions beyond the length are
-// masked.
+// tanh(key(encoder state j) + query(decoder state t)). Elements chosen before and positions beyond
+// the length are masked.
 //
 // A sample's result does not depend on its batch: padding comes after the elements, the encoder only looks back, and
 // its last state is that at length - 1 (layers/lstm.h).

@@ -1,5 +1,5 @@
-// Deep residual networks (He et al. 2015) as in torchvision: the stride of a bottleneck is in its 3×3 convolution
-// ("v1.5").
+// Deep residual networks (He et al. 2015) as in torchvision: the stride of a bottleneck is in
+// its 3×3 convolution ("v1.5").
 
 #include "layers/batch_norm.h"
 #include "layers/gradient_checkpointing.h"

@@ -1,5 +1,5 @@
-// A network for beginners: three convolutions and two linear layers, whose number of inputs depends on the size of the
-// images.
+// A network for beginners: three convolutions and two linear layers, whose number of inputs depends on the
+// size of the images.
 
 #include "core/check.h"
 #include "layers/dropout.h"

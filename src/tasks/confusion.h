@@ -1,7 +1,7 @@
 #pragma once
 
-// Counts of a classifier's hits and misses, which add up over batches and ranks, and the metrics and tables made of
-// them.
+// Counts of a classifier's hits and misses, which add up over batches and ranks, and the metrics and
+// tables made of them.
 
 #include <torch/torch.h>
 

@@ -16,7 +16,7 @@ namespace dtrain::tasks {
 data::SampleSpec image_samples(const config::Config&);  // of model.image_size, augmented as augment.* says
 data::SampleSpec row_samples(const config::Config&);
 
-// How images are scaled and normalised: the keys image_size, mean and std.
+// How images are scaled and normalized: the keys image_size, mean and std.
 Metadata image_metadata(const data::SampleSpec&);
 
 // DataError if the file holds samples of another task.

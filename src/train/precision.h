@@ -16,8 +16,8 @@ enum class Precision { kFp16, kBf16, kTf32, kFp32, kFp64 };
 std::string to_string(Precision);  // as in the configuration: "fp16", ...
 
 // The precision that `train.amp` means on a device of this capability (10 × major + minor, see device.h; 0 on the
-// CPU). auto means fp32 on the CPU, bf16 on GPUs of capability 8.0 and newer, else fp16. ConfigError, which says what to
-// use instead, if the device does not support the precision.
+// CPU). auto means fp32 on the CPU, bf16 on GPUs of capability 8.0 and newer, else fp16. ConfigError, which says what
+// to use instead, if the device does not support the precision.
 Precision choose_precision(config::AmpMode, at::DeviceType device, int capability);
 
 at::ScalarType parameter_dtype(Precision);  // float64 for fp64, else float32 (autocast computes in lower precision)

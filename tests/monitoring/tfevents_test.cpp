@@ -11,7 +11,7 @@ namespace dtrain::monitoring {
 namespace {
 
 TEST(Crc32c, KnownValues) {
-  EXPECT_EQ(tfevents::crc32c("123456789"), 0xe3069283u);            // the check value of the CRC catalogue
+  EXPECT_EQ(tfevents::crc32c("123456789"), 0xe3069283u);            // the check value of the CRC catalog
   EXPECT_EQ(tfevents::crc32c(std::string(32, '\0')), 0x8a9136aau);  // RFC 3720, B.4
   EXPECT_EQ(tfevents::crc32c(""), 0u);
 }

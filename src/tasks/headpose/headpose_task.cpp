@@ -1,5 +1,5 @@
-// Task `headpose`: RGB image -> yaw, pitch, roll in degrees. README.md of this folder describes data, command and
-// result.
+// Task `headpose`: RGB image -> yaw, pitch, roll in degrees. README.md of this folder describes
+// data, command and result.
 
 #include <array>
 
