@@ -7,7 +7,7 @@
 #include "checkpoint/store.h"
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "cli/run_folder.h"
+#include "job/run_folder.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/printable.h"
