@@ -20,13 +20,13 @@
 namespace dtrain::convert {
 namespace {
 
-// If `code` is an error.
+// Throws OutputError if `code` is an error.
 void check(int code, std::string_view operation, const std::filesystem::path& path) {
   if (code == 0) return;
-  fail_to_write(operation, path, code, "what is done so far is kept; free some space and give the same command again");
+  fail_to_write(operation, path, code, "the finished samples are kept; free some space and run the same command again");
 }
 
-// Makes the file `bytes` long; the next write() goes there.
+// Changes the size of the file to `bytes`, and moves the position for write() to its end.
 void truncate(const FileDescriptor& file, off_t bytes, const std::filesystem::path& path) {
   const bool done = ::ftruncate(file.get(), bytes) == 0 && ::lseek(file.get(), bytes, SEEK_SET) == bytes;
   if (!done) check(errno, "truncate", path);

@@ -45,7 +45,7 @@ struct SynthSummary {
 };
 
 std::vector<std::string> synth_tasks();                    // the tasks with generated data, sorted by name
-const catalog::Task& synth_task(const std::string& name);  // UsageError with the nearest name if it is none of them
+const catalog::Task& synth_task(const std::string& name);  // throws UsageError with the nearest name
 
 // Calls `progress` on the calling thread several times a second and at the end of each stage (measuring, drawing), and
 // passes on its exceptions. After any exception, nothing remains of the incomplete output.

@@ -369,7 +369,7 @@ TEST_F(Convert, AFullDiskKeepsFinishedSamples) {
     try {
       convert("300wlp", narrow);
     } catch (const OutputError& error) {
-      const bool said = std::string(error.what()).find("what is done so far is kept") != std::string::npos;
+      const bool said = std::string(error.what()).find("the finished samples are kept") != std::string::npos;
       ::_exit(said ? 73 : 1);
     } catch (...) {
     }
