@@ -7,12 +7,12 @@
 #include "checkpoint/store.h"
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "job/run_folder.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/printable.h"
 #include "core/strings.h"
 #include "data/hdf5/file_store.h"
+#include "job/run_folder.h"
 #include "tasks/module/contract.h"
 
 namespace dtrain::cli {
@@ -64,9 +64,10 @@ int run_inspect(const Arguments& arguments) {
   if (!std::filesystem::exists(path, error)) throw DataError(str(path, " does not exist"));
   if (is_archive(path)) return inspect_module(path, trial);
   const bool folder = std::filesystem::is_directory(path);
-  std::fputs((folder ? checkpoint::inspect_checkpoint(find_checkpoint(path), verify) : data::inspect_data(path, verify))
-                 .c_str(),
-             stdout);
+  std::fputs(
+      (folder ? checkpoint::inspect_checkpoint(job::find_checkpoint(path), verify) : data::inspect_data(path, verify))
+          .c_str(),
+      stdout);
   return 0;
 }
 
