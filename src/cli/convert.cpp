@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "catalog/catalog.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/progress_line.h"

@@ -148,7 +148,7 @@ struct Case {
 // AdamW runs with clipping and loss scaling too; neither may change the result.
 config::Optimizer optimizer_options(bool adamw) {
   config::Optimizer options;
-  options.name = adamw ? "adamw" : "sgd";
+  options.name = adamw ? config::OptimizerName::kAdamW : config::OptimizerName::kSgd;
   options.clip_norm = adamw ? 0.5 : 0;
   return options;
 }

@@ -32,7 +32,8 @@ class ModuleTest : public ::testing::Test {
     return file;
   }
   std::vector<std::string> defects(const std::string& arguments, bool lengths) const {
-    return examine(saved(arguments), {{.input = {12, 4}, .lengths = lengths}}, ModuleLoss("mse")).defects;
+    return examine(saved(arguments), {{.input = {12, 4}, .lengths = lengths}}, ModuleLoss(config::LossName::kMse))
+        .defects;
   }
 
   const dtrain::testing::TempDir folder_;
@@ -66,10 +67,10 @@ TEST_F(ModuleTest, WarnsOfConstantTensorsAndRefusesThemForAGpu) {
   const std::filesystem::path file = folder_ / "constant.pt";
   network.save(file.string());
 
-  const Contract here = examine(file, {{.input = {2, 4}}}, ModuleLoss("mse"));
+  const Contract here = examine(file, {{.input = {2, 4}}}, ModuleLoss(config::LossName::kMse));
   EXPECT_THAT(here.warnings, ElementsAre(HasSubstr("a constant tensor Float [2, 4] is in the code")));
   EXPECT_THAT(here.defects, IsEmpty());
-  const Contract there = examine(file, {{.input = {2, 4}, .device = at::kCUDA}}, ModuleLoss("mse"));
+  const Contract there = examine(file, {{.input = {2, 4}, .device = at::kCUDA}}, ModuleLoss(config::LossName::kMse));
   EXPECT_THAT(there.defects, ElementsAre(HasSubstr("does not move with it: register it as a buffer")));
 }
 
@@ -77,7 +78,7 @@ TEST_F(ModuleTest, TheEvaluatedLossIsWithoutSmoothing) {
   config::Config config;
   config.task = catalog::task_named("module");
   config.model.file = saved("").string();
-  config.module = {.loss = "cross_entropy", .inputs = "rows"};
+  config.module = {.loss = config::LossName::kCrossEntropy, .inputs = config::ModuleInputs::kRows};
   data::Batch batch;
   batch.inputs = at::randn({6, 5, 4});
   batch.targets = at::tensor({0, 1, 2, 2, 1, 0}, at::kLong);
