@@ -68,9 +68,8 @@ std::unique_ptr<RawSet> open_pointer_sets(const std::filesystem::path& file);
 std::unique_ptr<RawSet> open_300wlp(const std::filesystem::path& folder, int size);
 // AFLW2000-3D: one folder with NAME.jpg next to NAME.mat.
 std::unique_ptr<RawSet> open_aflw2000(const std::filesystem::path& folder, int size);
-// BIWI Kinect: folders 01 to 24 with rgb.cal, frame_NNNNN_rgb.png and frame_NNNNN_pose.txt. `test` lists sequences
-// ("03",
-// ...); empty: kBiwiTestSequences. All sequences of the persons in them go to the test split.
+// BIWI Kinect: folders 01 to 24 with rgb.cal, frame_NNNNN_rgb.png and frame_NNNNN_pose.txt. `test` lists sequences,
+// such as "03"; empty: kBiwiTestSequences. All sequences of the persons in them go to the test split.
 std::unique_ptr<RawSet> open_biwi(const std::filesystem::path& folder, int size, const std::vector<std::string>& test);
 
 // 8 of the 24 sequences, as in the usual 16:8 protocol, but chosen so that no person is in both splits (four people

@@ -1,8 +1,7 @@
 #pragma once
 
-// Read access to the samples of a data set by id. There are two implementations: a dtrain file (hdf5/file_store.h) and
-// raw files that are decoded on each read (convert/files_store.h). Ids are 0 to schema().samples - 1; any other id is a
-// bug (Error).
+// Read access to the samples of a data set by id: a dtrain file (hdf5/file_store.h), or raw files that are decoded on
+// each read (convert/files_store.h). Ids are 0 to schema().samples - 1; any other id is a bug (Error).
 //
 // Errors: DataError that names file, dataset and sample.
 // Thread-safety: all const methods may be called from any thread.

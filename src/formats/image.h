@@ -30,10 +30,9 @@ Image read_image(const std::filesystem::path& file);  // decodes a file; error m
 // libjpeg means that pixels are missing or wrong, and is a DataError with libjpeg's message.
 Image decode_jpeg(std::span<const std::byte> bytes);
 
-// The Exif orientation of a photo (Exif 2.3, tag 0x0112; in the APP1 segment of a JPEG or the eXIf chunk of a PNG), 1
-// to
-// 8. Cameras store pixels as the sensor reads them, and viewers rotate the image. 1, no rotation, if the file has no
-// orientation or a damaged one.
+// The Exif orientation of a photo (Exif 2.3, tag 0x0112; in the APP1 segment of a JPEG or the eXIf chunk of a PNG),
+// 1 to 8. Cameras store pixels as the sensor reads them, and viewers rotate the image. 1 means no rotation, and is also
+// returned if the file has no orientation or a damaged one.
 int exif_orientation(std::span<const std::byte> file);
 Image upright(Image, int orientation);  // rotates and mirrors the image as a viewer would
 

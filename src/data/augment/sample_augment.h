@@ -24,8 +24,8 @@ struct SampleAugment {
   int32_t flip = 0;  // 1: mirror left and right
 };
 
-// The centered square with `share` of the shorter side, in whole pixels. Used for evaluation, and for training without
-// random crops.
+// The centered square with `share` of the shorter side, in whole pixels: the crop for evaluation, and for training
+// without random crops.
 SampleAugment centre_crop(ImageShape, float share = 1);
 // The side of a random crop is crop_scale to 1 times the shorter side. With crop_ratio r > 1, width / height is
 // log-uniform in [1/r, r] at the same area; a crop that does not fit is made smaller. This differs from torchvision's
