@@ -23,8 +23,9 @@ data::Batch SharedStatistics::zero_sample() const {
   const auto longs = at::TensorOptions(device_).dtype(at::kLong);
   data::Batch batch;
   if (spec_.kind == data::SampleSpec::Kind::kImage) {
+    // at::zeros() ignores the memory format.
     batch.inputs =
-        at::zeros({1, 3, spec_.image_size, spec_.image_size}, floats.memory_format(at::MemoryFormat::ChannelsLast));
+        at::empty({1, 3, spec_.image_size, spec_.image_size}, floats, at::MemoryFormat::ChannelsLast).zero_();
   } else {
     batch.inputs = at::zeros(sizes_of_one(schema_.input), floats);
     batch.lengths = at::ones({1}, longs);

@@ -66,9 +66,9 @@ TEST(ClassWeights, RefusesOtherTextByName) {
     return message_of<ConfigError>([&] { class_weights(text, kThree, {1, 1, 1}); });
   };
   EXPECT_THAT(refusal("1,2"), HasSubstr("train.class_weights: 2 numbers for 3 classes (cat, dog, eel)"));
-  EXPECT_THAT(refusal("ballanced"), HasSubstr("'ballanced' is no number"));
+  EXPECT_THAT(refusal("ballanced"), HasSubstr("'ballanced' is not a number"));
   EXPECT_THAT(refusal("1,-2,1"), HasSubstr("'-2' is not a number of at least 0"));
-  EXPECT_THAT(refusal("1,nan,1"), HasSubstr("'nan' is no number"));
+  EXPECT_THAT(refusal("1,nan,1"), HasSubstr("'nan' is not a number"));
   EXPECT_THAT(refusal("0,0,0"), HasSubstr("all are 0"));
 }
 

@@ -71,7 +71,7 @@ TEST_F(ModuleTest, WarnsOfConstantTensorsAndRefusesThemForAGpu) {
   EXPECT_THAT(here.warnings, ElementsAre(HasSubstr("a constant tensor Float [2, 4] is in the code")));
   EXPECT_THAT(here.defects, IsEmpty());
   const Contract there = examine(file, {{.input = {2, 4}, .device = at::kCUDA}}, ModuleLoss(config::LossName::kMse));
-  EXPECT_THAT(there.defects, ElementsAre(HasSubstr("does not move with it: register it as a buffer")));
+  EXPECT_THAT(there.defects, ElementsAre(HasSubstr("does not move with the module: register it as a buffer")));
 }
 
 TEST_F(ModuleTest, TheEvaluatedLossIsWithoutSmoothing) {

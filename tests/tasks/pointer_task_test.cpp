@@ -102,7 +102,7 @@ TEST(PointerTask, NamesASampleWhoseOrderIsNotAPermutation) {
   expect_says(refusal(SetStore({{-1, 0}})), {"sets.h5#0", "element -1"});
   SetStore shorter({{0, 1}, {1, 0, 2}});
   shorter.elements[1] = 4;
-  expect_says(refusal(shorter), {"sets.h5#1", "names 3 of 4 elements"});
+  expect_says(refusal(shorter), {"sets.h5#1", "has 3 entries for 4 elements"});
   expect_says(refusal(SetStore({{0}, {}})), {"sets.h5#1", "no rows"});
 }
 

@@ -178,7 +178,7 @@ TEST(Optimizer, AGradientOfOtherStridesIsRefused) {
     optimizer.step(rate(), {}, {});
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("The gradient of weight has strides"));
+    EXPECT_THAT(error.what(), HasSubstr("the gradient of weight has strides"));
   }
 }
 
