@@ -349,7 +349,7 @@ def pictures_with_a_class_that_does_not_exist(folder):
         f["targets"][bad] = 99
         f["targets"][int(f["splits/train"][2])] = -1
     options = {"task": "classify", "model__name": "simple_cnn", "train__epochs": 1, "metrics__enabled": False}
-    where = f"d.h5#{bad}: class 99 is not one of the"
+    where = f"d.h5#{bad}: class 99 is not between 0 and 9"
     one_message(runner.train(folder, **options), 65, where)
     runner.train(folder, **options, data__on_bad_sample="skip", run__name="s").expect(0, where, "class -1 is not one of", "2 bad samples left out")
     with h5py.File(folder / "d.h5", "r+") as f:

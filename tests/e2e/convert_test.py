@@ -78,7 +78,7 @@ def one_dimension_and_arrays_that_need_pickle(folder):
     found, _, _ = samples(folder / "o.h5")
     assert found["a/2.npy"][0].shape == (7, 1) and len(found) == 6, result.output
     reasons = {e["name"]: e["reason"] for e in json.loads((folder / "o.h5.quarantine.json").read_text())["quarantined"]}
-    for name, part in {"a/object": "Python objects", "a/record": "structured", "b/text": "texts", "b/complex": "complex",
+    for name, part in {"a/object": "Python objects", "a/record": "structured", "b/text": "strings", "b/complex": "complex",
                        "b/long": "float16, 32 or 64", "b/nan": "NaN in row 1", "b/nothing": "length 0"}.items():
         assert part in reasons[name + ".npy"], reasons
 
