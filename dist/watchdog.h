@@ -8,7 +8,8 @@
 // judges for itself, so any rank may be the stopped one. Heartbeats use an MPI communicator of their own, so that a
 // rank that is stuck in a collective of the training still sends them.
 //
-// Thread-safety: all methods are called by the training thread; progress() and alive() cost an atomic store.
+// Thread-safety: progress() and alive() may be called from any thread and cost an atomic store; the other methods are
+// called by the training thread.
 // Ownership: owns its thread; borrows the clock.
 
 #include <functional>
@@ -31,8 +32,9 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // The training thread enters `phase`, a string literal ("data", "forward", ...). Collectives pass "all_reduce": a
-  // rank that waits there is not the cause of a stall. Call it more often than every dist.timeout, in long phases too.
+  // The training thread enters `phase`, a string literal ("data_wait", "forward", ...). Collectives pass "all_reduce":
+  // a rank that waits there is not the cause of a stall. Call it more often than every dist.timeout, also in phases
+  // that take long.
   void progress(const char* phase, int64_t step) noexcept;
   // Progress within the current phase, for example a piece of a file that was written.
   void alive() noexcept;

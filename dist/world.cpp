@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/check.h"
+#include "core/number_text.h"
 #include "dist/backoff.h"
 
 namespace dtrain::dist {
@@ -18,7 +19,7 @@ bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
 int number(const char* name, int fallback) {
   const char* text = std::getenv(name);
-  return text && *text ? std::atoi(text) : fallback;
+  return text ? parse_number<int>(text).value_or(fallback) : fallback;
 }
 
 bool under_mpirun() { return is_set("OMPI_COMM_WORLD_RANK"); }

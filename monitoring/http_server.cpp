@@ -36,8 +36,9 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kWorkers = 4;   // connections that are served at the same time: a slow client holds one of them
 constexpr size_t kWaiting = 16;  // accepted ones that wait for a worker; more wait in the kernel, unaccepted
 constexpr int kBacklog = 16;
-constexpr std::chrono::seconds kIdle{2};       // how long a connection may wait for its next request
-constexpr std::chrono::seconds kExchange{10};  // from the start of a request to the end of its response
+constexpr std::chrono::milliseconds kStop{200};  // how long a listener may take to notice its end
+constexpr std::chrono::seconds kIdle{2};         // how long a connection may wait for its next request
+constexpr std::chrono::seconds kExchange{10};    // from the start of a request to the end of its response
 constexpr size_t kRequestBytes = 8192;
 // Of a header line. httplib matches the value of a Range header with std::regex, whose recursion takes about 500 bytes
 // of stack for each character, and a thread may have no more than 2 MiB (ulimit -s unlimited).
@@ -211,6 +212,11 @@ class HttpServer::Impl final : public httplib::Server {
       for (const int fd : connections_) ::shutdown(fd, SHUT_RDWR);  // wakes the worker that reads or writes it
     }
     ::shutdown(socket_.get(), SHUT_RDWR);  // accept() fails. httplib's stop() would close what accept() may still use.
+    {
+      std::unique_lock lock(mutex_);
+      // In a process without free file descriptors accept() fails in another way, after which httplib tries again.
+      if (!stopped_.wait_for(lock, kStop, [this] { return ended_; })) svr_sock_ = INVALID_SOCKET;
+    }
     listener_.join();
   }
 
@@ -225,7 +231,10 @@ class HttpServer::Impl final : public httplib::Server {
     } catch (const std::exception& e) {
       problem = e.what();
     }
+    ::shutdown(socket_.get(), SHUT_RDWR);  // clients are refused at once
     const std::lock_guard lock(mutex_);
+    ended_ = true;
+    stopped_.notify_all();
     if (!ending_) log::warning(str("the HTTP server on port ", port_, " ended: ", problem, ". Training continues"));
   }
 
@@ -288,6 +297,8 @@ class HttpServer::Impl final : public httplib::Server {
   std::mutex mutex_;
   std::set<int> connections_;  // sockets that a worker serves
   bool ending_ = false;
+  bool ended_ = false;               // the listener accepts no more
+  std::condition_variable stopped_;  // ended_ is set
   std::thread listener_;
 };
 

@@ -49,7 +49,7 @@ struct StepStats {
 struct EvalStats {
   int64_t step = 0, epoch = 0;
   std::string split;                                    // "val" or "test"
-  std::vector<std::pair<std::string, double>> metrics;  // in the task's order: "loss", the primary one, the others
+  std::vector<std::pair<std::string, double>> metrics;  // in the task's order, "loss" first
   std::vector<Table> tables;                            // metrics of more than one number: per class, histograms
   int64_t samples = 0;
   double seconds = 0;

@@ -1,9 +1,10 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 
-#include <cstdio>
+#include <span>
 
 #include "core/error.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 #include "device/device.h"
 
@@ -18,12 +19,7 @@ Properties gpu_properties(int index) {
       cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index) != cudaSuccess) {
     throw DeviceError(str("cannot read the properties of GPU ", index, ": ", cudaGetErrorString(cudaGetLastError())));
   }
-  std::string uuid;
-  for (const char byte : gpu.uuid.bytes) {
-    char digits[3];
-    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
-    uuid += digits;
-  }
+  const std::string uuid = hex(std::as_bytes(std::span(gpu.uuid.bytes)));
   return {gpu.name, bus_id, uuid, static_cast<int64_t>(gpu.totalGlobalMem), gpu.major * 10 + gpu.minor};
 }
 

@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "config/load.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -13,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string now_text() {
-  const std::time_t now = std::time(nullptr);
+  const std::time_t now = Clock::Wall::to_time_t(real_clock().wall());
   std::tm local{};
   localtime_r(&now, &local);
   char text[32];

@@ -3,8 +3,9 @@
 // A training run put together from its parts, verb by verb, in the order of start-up. `dtrain train` calls them all; a
 // command that needs a run only up to a point (its data, its task on a device, its communicators) stops there.
 //
-// Every verb is collective: all ranks call it, and an error of any rank ends all of them with one message and one code.
-// Thread-safety: the training thread alone. Ownership: borrows the process, owns everything else.
+// All ranks call every verb. plan, open_data, make_task, open_metrics and announce agree on errors: all ranks end with
+// one message and one exit code. In the other verbs the rank that fails ends the whole job. Thread-safety: the training
+// thread alone. Ownership: borrows the process, owns everything else.
 
 #include <memory>
 #include <optional>

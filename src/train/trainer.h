@@ -3,7 +3,7 @@
 // The training loop. Read trainer.cpp first: train() is the run and step() one optimizer step, each line a verb of
 // docs/design.md, section 5. Reports and evaluations are in trainer_report.cpp, checkpoints in trainer_state.cpp.
 //
-// Every rank has a Trainer and calls the same methods in the same order: all of them are collective.
+// Every rank has a Trainer and calls the same methods in the same order. run() is collective; resume() is not.
 // Thread-safety: none; one thread uses it. Ownership: owns everything that lives as long as the loop (loader, reducer,
 // optimizers, loss scale, averaged weights); borrows all of TrainContext.
 

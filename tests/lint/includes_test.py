@@ -118,6 +118,17 @@ class Includes(unittest.TestCase):
         self.assertEqual(cycle_in(files), [])
         self.assertEqual(cycle_in(folders), ["src/data", "src/data/order", "src/data"])
 
+    def test_the_rooms_of_data_are_layered(self):
+        may_include = {"hdf5": {""}, "order": {""}, "augment": {""}, "loader": {"", "order", "augment"}, "": set()}
+        for path in tree.files("src/data/*", "src/data/*/*"):
+            room = str(path.parent).removeprefix("src/data").strip("/")
+            for _, name in INCLUDE.findall(tree.read(path)):
+                if name.startswith("data/"):
+                    other = "/".join(name.split("/")[1:-1])
+                    self.assertTrue(other == room or other in may_include[room], f"{path} may not include {name}")
+                elif TORCH.match(name):
+                    self.assertTrue(room == "loader" or path.name == "batch.h", f"{path} must not need LibTorch")
+
     def test_no_two_files_or_folders_include_each_other(self):
         texts = {path: tree.read(path) for path in tree.files("*.h", "*.cuh", "*.cpp", "*.cu", "*.inc") if module_of(path)}
         for graph in include_graphs(texts):
