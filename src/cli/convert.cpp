@@ -12,7 +12,6 @@
 #include "core/log.h"
 #include "core/printable.h"
 #include "core/strings.h"
-#include "data/order/splits.h"
 #include "job/signals.h"
 
 namespace dtrain::cli {

@@ -160,8 +160,9 @@ exporting::Graph int8_graph(const exporting::Graph& graph, const job::TrainedMod
   const Samples samples(model, options, threads);
   const auto scale = graph.metadata.find("angle_scale");
   const std::optional<double> output_scale = scale == graph.metadata.end() ? 1.0 : parse_number<double>(scale->second);
-  if (!output_scale)
+  if (!output_scale) {
     throw CheckpointError(str("model.safetensors says angle_scale '", scale->second, "', not a number"));
+  }
   exporting::Int8Graph int8 = exporting::to_int8(graph, samples.calibration());
   tell(int8, exporting::score(graph, samples.measured(), *output_scale),
        exporting::score(int8.graph, samples.measured(), *output_scale), samples);

@@ -86,6 +86,7 @@ void TrainingJob::make_task() {
     check_splits();
     config_.train.global_batch = batches_.global_batch;
     config_.train.accumulate = 0;  // follows from it, at any number of ranks
+    device_ = device::properties(process_.device);
     precision_ = choose_precision(config_.train.amp, process_.device);
     if (!config_.model.init.empty() && !snapshot_) load_initial_weights();
   });
@@ -174,7 +175,7 @@ void TrainingJob::open_metrics() {
                                   {"model", str(config_.model.name)},
                                   {"dataset", std::filesystem::path(config_.data.file).filename().string()},
                                   {"world_size", str(world.size)}},
-                          .gpu_pci_bus_id = device::properties(process_.device).pci_bus_id});
+                          .gpu_pci_bus_id = device_.pci_bus_id});
     watchdog_->progress("all_reduce", 0);
   });
   metrics_address_ = prometheus->address();
@@ -206,11 +207,10 @@ BannerFacts TrainingJob::facts() const {
 
 void TrainingJob::announce() {
   const dist::World& world = process_.world;
-  const device::Properties device = device::properties(process_.device);
   watchdog_->progress("all_reduce", 0);
-  const std::vector<RankPlace> places =
-      gather_places(process_.host, {world.node, device.name, device.pci_bus_id, metrics_address_, device.memory_bytes,
-                                    world.local_rank, process_.cores, at::get_num_threads(), loader_threads_});
+  const std::vector<RankPlace> places = gather_places(
+      process_.host, {world.node, device_.name, device_.pci_bus_id, metrics_address_, device_.memory_bytes,
+                      world.local_rank, process_.cores, at::get_num_threads(), loader_threads_});
   watchdog_->progress(is_rank0() ? "start" : "all_reduce", 0);  // the others wait for rank 0
   dist::agree_on_rank0(process_.host, [&] {
     const BannerFacts known = facts();

@@ -15,6 +15,7 @@
 #include "checkpoint/store.h"
 #include "config/load.h"
 #include "core/file_system.h"
+#include "device/device.h"
 #include "dist/communicator.h"
 #include "dist/watchdog.h"
 #include "job/banner.h"
@@ -68,6 +69,7 @@ class TrainingJob {
   std::unique_ptr<tasks::Task> task_;
   std::vector<std::string> initial_;  // what was taken from model.init, for the log
   train::BatchArithmetic batches_;
+  device::Properties device_;  // what the driver says of it, asked once
   train::Precision precision_{};
   int loader_threads_ = 1;
   std::unique_ptr<dist::Watchdog> watchdog_;

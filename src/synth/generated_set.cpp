@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdio>
 #include <functional>
 #include <span>
 #include <utility>
@@ -16,12 +15,6 @@
 
 namespace dtrain::synth {
 namespace {
-
-std::string six_digits(int64_t number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%06lld", static_cast<long long>(number));
-  return text;
-}
 
 // A schema, a list of samples, and a function that draws one of them.
 class GeneratedSet : public convert::RawSet {
@@ -51,7 +44,7 @@ class GeneratedSet : public convert::RawSet {
   void fill_class_folders(int64_t samples, std::vector<std::string> classes, const std::string& suffix) {
     classes_ = std::move(classes);
     for (int64_t i = 0; i < samples; ++i) {
-      samples_.push_back({.name = "", .group = six_digits(i), .label = i % static_cast<int64_t>(classes_.size())});
+      samples_.push_back({.name = "", .group = digits(i, 6), .label = i % static_cast<int64_t>(classes_.size())});
     }
     assign();
     std::vector<std::pair<std::string, int64_t>> order;

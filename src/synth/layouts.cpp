@@ -25,12 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int64_t kViews = 4;
 
-std::string digits(int64_t value, int width) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%0*lld", width, static_cast<long long>(value));
-  return text;
-}
-
 // Does not fsync: there are thousands of small files, and a second run can make them again.
 void write_file(const fs::path& path, std::span<const std::byte> bytes) {
   real_file_system().create_folders(path.parent_path());
@@ -63,6 +57,12 @@ convert::BiwiCalibration biwi_calibration(int height) {
 }
 
 }  // namespace
+
+std::string digits(int64_t value, int width) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%0*lld", width, static_cast<long long>(value));
+  return text;
+}
 
 std::string LpName::path() const {
   return str(source, flip ? "_Flip/" : "/", source, "_", digits(photo, 6), "_1_", view);

@@ -42,6 +42,9 @@ int64_t biwi_sequences(int64_t samples);
 void write_biwi_calibration(const std::filesystem::path& folder, int64_t sequence, int height);
 void write_biwi(const std::filesystem::path& folder, uint64_t seed, int64_t index, int64_t sequences, int height);
 
+// `value` in decimal, with leading zeros up to `width` digits: numbers in names that sort in their order.
+std::string digits(int64_t value, int width);
+
 // Writes each sample to the file with its name under `folder`.
 void write_class_folders(const convert::RawSet&, const std::filesystem::path& folder, int threads,
                          const ReportProgress& report);
