@@ -3,8 +3,7 @@
 # .cpp files include. CUDA_SOURCES are built only with DTRAIN_CUDA, CPU_SOURCES (a *_none.cpp) only without.
 
 add_library(dtrain_flags INTERFACE)
-target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wno-psabi
-                                              -Wconversion -Wno-error=conversion -Wno-error=float-conversion>)
+target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Werror -Wno-psabi>)
 # Shared __host__ __device__ functions must round identically: no implicit fused multiply-add.
 target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
                                               $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>)
