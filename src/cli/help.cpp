@@ -1,5 +1,5 @@
 #include "cli/commands.h"
-#include "config/load.h"
+#include "config/print.h"
 #include "core/strings.h"
 #include "core/wrap.h"
 

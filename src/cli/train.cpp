@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "config/load.h"
+#include "config/print.h"
 #include "dist/world.h"
 #include "job/process_context.h"
 #include "job/signals.h"

@@ -1,4 +1,4 @@
-#include "config/load.h"
+#include "config/differences.h"
 #include "config/table.h"
 #include "core/check.h"
 #include "core/strings.h"

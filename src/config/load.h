@@ -33,19 +33,7 @@ struct Loaded {
 Loaded load(const std::vector<std::string>& arguments, const std::filesystem::path& folder = ".",
             const LoadOptions& = {});
 
-std::string to_yaml(const Config&);                              // can be loaded again; keys in the order of the table
-Config from_yaml(std::string_view text, std::string_view name);  // strict, over the defaults
-std::string help_text();           // the keys by section, with alias, default, range, text
-std::string alias_help_text();     // the keys that have a short name: --alias, text, default
-std::string reference_markdown();  // docs/configuration.md
-
-// The keys that differ although they cannot change when a run is resumed (network, global batch, seed, ...). A global
-// batch of 0 in `now` means the saved one; `saved` is a resolved config.
-std::vector<std::string> fixed_differences(const Config& saved, const Config& now);
-std::vector<std::string> differences(const Config& saved, const Config& now);  // "train.epochs: 2 -> 4", all others
-void set(Config&, std::string_view path, std::string_view text);  // one key; ConfigError if it cannot have this value
-void copy_keys(const Config& from, Config& to,
-               const std::vector<std::string>& paths);  // e.g. those given when a run is resumed
+Config from_yaml(std::string_view text, std::string_view name);  // strict, over the defaults; ConfigError
 
 std::optional<std::string_view> embedded(std::string_view name);  // text of configs/NAME.yaml, built into the binary
 

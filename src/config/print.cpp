@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "config/load.h"
+#include "config/print.h"
 #include "config/table.h"
 #include "core/strings.h"
 #include "core/wrap.h"

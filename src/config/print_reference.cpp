@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "config/load.h"
+#include "config/print.h"
 #include "core/error.h"
 #include "core/file_system.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "config/differences.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"

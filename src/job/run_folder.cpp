@@ -2,7 +2,7 @@
 
 #include <ctime>
 
-#include "config/load.h"
+#include "config/print.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "config/load.h"
+#include "config/differences.h"
 #include "core/error.h"
 #include "core/number_text.h"
 #include "core/strings.h"

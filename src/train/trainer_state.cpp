@@ -2,7 +2,7 @@
 
 #include <torch/version.h>
 
-#include "config/load.h"
+#include "config/print.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"

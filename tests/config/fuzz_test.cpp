@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "config/load.h"
+#include "config/print.h"
 #include "core/error.h"
 #include "core/random.h"
 

@@ -1,4 +1,6 @@
 #include "config/load.h"
+#include "config/differences.h"
+#include "config/print.h"
 
 #include <gmock/gmock.h>
 

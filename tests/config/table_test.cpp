@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "config/load.h"
+#include "config/print.h"
 #include "core/file_system.h"
 #include "core/strings.h"
 

@@ -6,6 +6,7 @@
 
 #include "config/config.h"
 #include "config/load.h"
+#include "config/print.h"
 #include "config/table.h"
 #include "core/error.h"
 #include "tasks/task.h"

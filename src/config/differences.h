@@ -1,0 +1,23 @@
+#pragma once
+
+// Compares two configs key by key, and changes a config by the dotted names of its keys.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/config.h"
+
+namespace dtrain::config {
+
+// The keys that differ although they cannot change when a run is resumed (network, global batch, seed, ...). A global
+// batch of 0 in `now` means the saved one; `saved` is a resolved config.
+std::vector<std::string> fixed_differences(const Config& saved, const Config& now);
+std::vector<std::string> differences(const Config& saved, const Config& now);  // "train.epochs: 2 -> 4", all others
+
+void set(Config&, std::string_view path, std::string_view text);  // one key; ConfigError if it cannot have this value
+
+// Copies the values of these keys, e.g. of those given when a run is resumed.
+void copy_keys(const Config& from, Config& to, const std::vector<std::string>& paths);
+
+}  // namespace dtrain::config
