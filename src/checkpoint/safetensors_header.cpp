@@ -207,15 +207,27 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   SafetensorsHeader header_;
 };
 
-// nlohmann keeps several copies of the text that it is reading, so that a header without a closing quote would take
-// many times its size. It is refused before.
-bool ends_inside_string(std::string_view json) {
-  bool inside = false;
+// nlohmann keeps several copies of the string or number that it is reading, so that one of the header's size would take
+// many times its memory. Such a token is refused before. The texts of real headers are far below the limit.
+constexpr size_t kLongestToken = 8 << 20;
+
+// What is wrong with the header's tokens; empty if nothing is.
+std::string token_defect(std::string_view json) {
+  constexpr std::string_view kSeparators = " \t\r\n,:{}[]";
+  bool inside = false;  // a string
+  size_t begin = 0;     // of the token
   for (size_t i = 0; i < json.size(); ++i) {
-    if (json[i] == '"') inside = !inside;
-    if (json[i] == '\\' && inside) ++i;
+    if (json[i] == '"') {
+      inside = !inside;
+      begin = inside ? i : i + 1;
+    } else if (inside) {
+      if (json[i] == '\\') ++i;
+    } else if (kSeparators.find(json[i]) != std::string_view::npos) {
+      begin = i + 1;
+    }
+    if (i + 1 - begin > kLongestToken) return str("has a text or number of more than 8 MiB at header byte ", begin);
   }
-  return inside;
+  return inside ? "ends inside a string" : "";
 }
 
 void check_size(const TensorEntry& entry, const std::string& file) {
@@ -303,7 +315,7 @@ uint64_t header_length(std::span<const std::byte> first8, uint64_t file_bytes, c
 SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes, const std::string& file) {
   if (!json.starts_with('{')) fail(file, "does not begin with '{'");
   if (const size_t at = find_not_utf8(json); at != std::string_view::npos) fail(file, str("is not UTF-8 at byte ", at));
-  if (ends_inside_string(json)) fail(file, "ends inside a string");
+  if (const std::string defect = token_defect(json); !defect.empty()) fail(file, defect);
   SafetensorsHeader header = HeaderReader(json, file).read();
   header.data_start = 8 + json.size();
   for (const TensorEntry& entry : header.tensors) check_size(entry, file);

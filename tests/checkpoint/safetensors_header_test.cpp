@@ -235,6 +235,17 @@ TEST(SafetensorsRefusal, DeepNestingAndLongNames) {
   expect_refusal(file_of("{\"a\":" + std::string(5'000'000, '{'), 0), {"header byte"});
   expect_refusal(file_of("{\"" + std::string(5'000'000, 'x'), 0), {"inside a string"});
 }
+TEST(SafetensorsRefusal, HugeTokens) {
+  constexpr size_t kAbove = (8 << 20) + 1;
+  expect_refusal(file_of("{\"" + std::string(kAbove, 'x') + "\\q\":{}}", 0), {"more than 8 MiB at header byte 1"});
+  expect_refusal(file_of("{\"__metadata__\":{\"k\":\"" + std::string(kAbove, 'x') + "\"}}", 0), {"more than 8 MiB"});
+  expect_refusal(file_of("{\"a\":" + std::string(kAbove, '1') + "}", 0), {"more than 8 MiB at header byte 5"});
+}
+TEST(SafetensorsHeader, TakesLongMetadata) {
+  const std::string json =
+      "{\"__metadata__\":{\"k\":\"" + std::string(7 << 20, 'x') + "\"}}" + std::string(9 << 20, ' ');
+  EXPECT_EQ(parse_header(json, 0, "m.safetensors").metadata.at("k").size(), 7u << 20);
+}
 TEST(SafetensorsRefusal, MissingFile) {
   const testing::TempDir folder;
   expect_error<CheckpointError>([&] { read_safetensors(folder / "absent"); }, {"absent", "No such file"});
