@@ -11,7 +11,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/check.h"
 #include "dist/communicator.h"
 
 namespace dtrain::dist {
@@ -40,11 +39,14 @@ std::vector<T> all_gather_values(Communicator& comm, const std::vector<T>& value
   return all;
 }
 
-// One value of each rank, by rank.
+// One value of each rank, by rank. All have one size, so that one collective is enough.
 template <typename T>
-requires std::is_trivially_copyable_v<T> std::vector<T> all_gather_object(Communicator& comm, const T& value) {
-  std::vector<T> all = all_gather_values(comm, std::vector<T>{value});
-  DTRAIN_CHECK(all.size() == static_cast<size_t>(comm.size()), all.size(), " values from ", comm.size(), " ranks");
+requires std::is_trivially_copyable_v<T> std::vector<T> all_gather_object(Communicator& comm, T value) {
+  const auto size = static_cast<int64_t>(sizeof(T));
+  const at::Tensor gathered = at::empty({comm.size() * size}, at::kByte);
+  comm.all_gather(gathered, at::from_blob(&value, {size}, at::kByte)).wait();
+  std::vector<T> all(static_cast<size_t>(comm.size()));
+  std::memcpy(all.data(), gathered.const_data_ptr(), all.size() * sizeof(T));
   return all;
 }
 
