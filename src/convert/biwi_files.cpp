@@ -23,7 +23,8 @@ std::vector<double> numbers(const std::filesystem::path& file, size_t least) {
   std::vector<double> values;
   std::string word;
   while (in >> word) {
-    const std::optional<double> value = parse_number<double>(word.starts_with('+') ? word.substr(1) : word);
+    const std::optional<double> value =
+        parse_number<double>(word.starts_with('+') && !word.starts_with("+-") ? word.substr(1) : word);
     if (!value) throw DataError(str(file.filename().string(), " contains '", word, "' where a number should be"));
     if (!std::isfinite(*value)) throw DataError(str(file.filename().string(), " contains ", word));
     values.push_back(*value);
