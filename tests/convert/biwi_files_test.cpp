@@ -60,6 +60,7 @@ TEST(BiwiFiles, NamesTheDamage) {
   expect("1 0 0 0 1 0 0 0 1", {"p.txt", "9 numbers", "12 expected"});
   expect("1 0 0 0 1 0 0 0 1 x 2 3", {"'x'"});
   expect("1 0 0 0 1 0 0 0 nan 1 2 3", {"nan"});
+  expect("1 0 0 0 1 0 0 0 +-1 1 2 3", {"'+-1'"});
   expect("1 0 0 0 2 0 0 0 1 1 2 900", {"not a rotation"});
   write(folder / "rgb.cal", "517 0 320");
   testing::expect_error<DataError>([&] { read_biwi_calibration(folder / "rgb.cal"); }, {"rgb.cal", "3 numbers"});

@@ -11,6 +11,7 @@
 namespace dtrain::models {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
@@ -41,6 +42,16 @@ TEST(Networks, TakeAnyImageFrom32Pixels) {
 
 TEST(Networks, AreAllowedByTheConfiguration) {
   EXPECT_THAT(names_of(catalog::NetworkId{}), IsSupersetOf(network_names()));
+}
+
+TEST(Networks, ExistForEveryPictureTaskOfTheTable) {
+  for (const std::string& name : names_of(catalog::TaskId{})) {
+    const catalog::Task& task = catalog::row(catalog::task_named(name));
+    if (task.sample != catalog::Sample::kPicture || task.network_from_file) continue;
+    for (const catalog::Network& network : task.networks) {
+      EXPECT_THAT(network_names(), Contains(std::string(network.name))) << name;
+    }
+  }
 }
 
 TEST(Networks, AnUnknownNameIsRejectedWithTheNearestName) {
