@@ -9,7 +9,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <chrono>
@@ -48,7 +48,7 @@ struct Network {
 
   Network() : key(at::empty({kHidden, kHidden})), query(at::empty({kHidden, kHidden})), v(at::empty({kHidden})) {
     const at::NoGradGuard no_grad;
-    torch::manual_seed(1);
+    at::manual_seed(1);
     for (at::Tensor& p : parameters()) p.uniform_(-1.0 / 16, 1.0 / 16).set_requires_grad(true);
   }
 

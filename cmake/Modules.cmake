@@ -11,7 +11,8 @@ target_include_directories(dtrain_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SO
 
 add_library(dtrain_pch STATIC ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
 target_link_libraries(dtrain_pch PRIVATE dtrain_flags dtrain::torch)
-target_precompile_headers(dtrain_pch PRIVATE <torch/torch.h>)
+# Not <torch/torch.h>: GCC instantiates the templates that a precompiled header has left pending in every file that uses it.
+target_precompile_headers(dtrain_pch PRIVATE <torch/types.h> <torch/nn/module.h>)
 
 function(dtrain_add_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;CUDA_SOURCES;CPU_SOURCES;DEPENDS;PRIVATE")

@@ -1,1 +1,1 @@
-// Holds the precompiled LibTorch header that all targets share.
+// Holds the precompiled LibTorch headers that all targets share.

@@ -2,7 +2,7 @@
 
 // Which parameters share one flat buffer and one collective. Pure, so that every rank comes to the same result.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <span>

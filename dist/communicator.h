@@ -4,7 +4,7 @@
 // Implementations: MPI for host tensors, NCCL for GPUs, staged for GPU tensors that travel through the host. In tests,
 // threads of one process act as ranks (tests/support/thread_world.h).
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <span>

@@ -1,5 +1,6 @@
 #include "dist/gradient_reducer.h"
 
+#include <torch/autograd.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 

@@ -15,7 +15,7 @@
 // Thread-safety: hooks run on autograd's thread for the device, everything else on the training thread.
 // Ownership: owns buckets and hooks (a tensor has one slot for such a hook); borrows the communicators.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <string>

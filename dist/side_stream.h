@@ -6,7 +6,7 @@
 
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <memory>

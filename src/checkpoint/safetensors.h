@@ -4,7 +4,7 @@
 // Reading checks every offset against the file and throws CheckpointError for a header that is truncated, overlapping
 // or wrong in any other way. Thread-safety: pure functions.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstddef>
 #include <filesystem>

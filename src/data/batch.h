@@ -2,7 +2,7 @@
 
 // One micro-batch of one rank, from the loader to the task: its tensors and the ids of its samples.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <string>

@@ -6,7 +6,7 @@
 //
 // Thread-safety: all functions may be called from any thread; use() acts on the calling thread.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <string>

@@ -5,7 +5,7 @@
 // of least squared error; the one whose outputs are closer to those of float32 on the calibration samples is used. Runs
 // on the CPU.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <string>

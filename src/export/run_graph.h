@@ -5,7 +5,7 @@
 //
 // Thread-safety: run() of one object from one thread at a time.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <map>

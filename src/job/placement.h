@@ -2,7 +2,7 @@
 
 // A task's network on the device of its rank, in the arithmetic of the run.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "config/choices.h"
 #include "tasks/task.h"

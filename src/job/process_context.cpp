@@ -1,5 +1,7 @@
 #include "job/process_context.h"
 
+#include <ATen/Parallel.h>
+
 #include "core/log.h"
 #include "core/strings.h"
 #include "device/device.h"

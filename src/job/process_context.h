@@ -3,7 +3,7 @@
 // One process of a job, as every command that runs under mpirun has it: its place among the ranks, its device and
 // cores, and the communicator by which ranks agree. Ownership: launch() owns all of it; a body borrows it.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <memory>

@@ -1,5 +1,6 @@
 #include "job/training_job.h"
 
+#include <ATen/Parallel.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -134,7 +135,7 @@ void TrainingJob::load_initial_weights() {
 
 void TrainingJob::place_on_device() {
   device::set_determinism(config_.train.deterministic, config_.device.cudnn_benchmark);
-  torch::manual_seed(config_.train.seed);
+  at::manual_seed(config_.train.seed);
   job::place_on_device(*task_, precision_, process_.device, config_.model.channels_last);
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/autograd.h>
 
 #include "core/check.h"
 #include "layers/additive_attention_kernels.h"

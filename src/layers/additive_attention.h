@@ -18,7 +18,7 @@
 // Accuracy: in float32 the absolute error of a tanh is below 1e-6 (additive_attention_body.inc); float64 uses the tanh
 // of the C library; lower precisions are computed in float32.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace dtrain::layers {
 

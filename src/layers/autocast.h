@@ -4,7 +4,7 @@
 // precision, and in which. A forward pass turns it on, a layer that must not be cast turns it off, and a recomputation
 // in backward restores what forward had.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace dtrain::layers {
 

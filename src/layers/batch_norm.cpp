@@ -1,5 +1,6 @@
 #include "layers/batch_norm.h"
 
+#include <torch/autograd.h>
 #include <mutex>
 #include <utility>
 

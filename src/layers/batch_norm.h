@@ -10,7 +10,7 @@
 //
 // Thread-safety: like any torch module, one forward pass at a time. Scopes and records apply to the calling thread.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <functional>

@@ -7,7 +7,7 @@
 // x, dy [B, C, ...]: float64, or float32 and half precision with all other tensors in float32. lengths: int64 [B] for x
 // [B, C, T], or undefined if all positions are valid; results are zero beyond the lengths. All on one device.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace dtrain::layers::batch_norm {
 

@@ -6,7 +6,7 @@
 //
 // Thread-safety: a RandomScope applies to the thread that created it.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <vector>

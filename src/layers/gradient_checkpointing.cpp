@@ -1,5 +1,6 @@
 #include "layers/gradient_checkpointing.h"
 
+#include <torch/autograd.h>
 #include <optional>
 #include <utility>
 

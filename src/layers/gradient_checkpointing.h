@@ -3,7 +3,7 @@
 // Gradient checkpointing (Chen et al. 2016): a segment of a network saves only its input for backward, which then
 // computes the activations of the segment again. The gradients have the same bits as without checkpointing.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <memory>

@@ -1,6 +1,6 @@
 #include "layers/lengths.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <numeric>

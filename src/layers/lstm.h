@@ -5,7 +5,7 @@
 // operation, of oneDNN on the CPU (float32 and bfloat16; not packed, at least one row) and of cuDNN on the GPU (in
 // float32 under bf16 autocast, see lstm.cpp).
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <string>

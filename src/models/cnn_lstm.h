@@ -18,7 +18,8 @@
 // because reading the lengths would make the host wait. Both give the result of a packed sequence, because the LSTM
 // only looks back.
 
-#include <torch/torch.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
 
 #include <cstdint>
 #include <memory>

@@ -2,7 +2,7 @@
 
 // Excludes parts of a network from training.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <string>
 #include <vector>

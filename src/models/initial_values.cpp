@@ -1,6 +1,8 @@
 #include "models/initial_values.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
 
 #include <cmath>
 #include <span>
@@ -18,7 +20,7 @@ at::Generator keyed_generator(uint64_t seed, const std::string& parameter) {
 
 void initialize(torch::nn::Module& network, uint64_t seed, LinearValues linear_values) {
   constexpr double kNormalDeviation = 0.01;
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   for (const auto& item : network.named_modules("", /*include_self=*/false)) {
     const auto generator = [&](const char* tensor) { return keyed_generator(seed, item.key() + "." + tensor); };
     if (auto* conv = item.value()->as<torch::nn::Conv2d>()) {

@@ -3,7 +3,7 @@
 // Initial weights that are a function of the seed and the parameter's name, so that they do not depend on the order in
 // which a network is built.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <string>

@@ -94,7 +94,7 @@ std::vector<std::string> load_initial_weights(Network& network, const checkpoint
 
   // The last layer is either loaded completely or not at all.
   if (head_differences.empty()) copies.insert(copies.end(), head_copies.begin(), head_copies.end());
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   for (auto& [here, there] : copies) here.copy_(there);
   lines.push_back(dtrain::str("loaded ", copies.size(), " tensors"));
   if (!head_differences.empty()) lines.push_back("the last layer keeps its fresh values:");

@@ -2,7 +2,7 @@
 
 // Copies given weights into a network by name. Nothing is copied unless all of it fits.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <string>
 #include <vector>

@@ -1,6 +1,11 @@
 // MobileNetV2 of width 1 (Sandler et al. 2018) as in torchvision.
 
 #include "layers/batch_norm.h"
+
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
 #include "layers/dropout.h"
 #include "layers/gradient_checkpointing.h"
 #include "models/image_networks.h"

@@ -2,7 +2,7 @@
 
 // What all networks have in common, and the networks for images by name (described in image_networks.h).
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <memory>
 #include <string>

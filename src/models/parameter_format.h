@@ -3,7 +3,7 @@
 // The precision and the memory format of a module's parameters, changed in place: before a gradient reducer or an
 // optimizer takes the parameters.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 namespace dtrain::models {
 

@@ -14,7 +14,7 @@
 // A sample's result does not depend on its batch: padding comes after the elements, the encoder only looks back, and
 // its last state is that at length - 1 (layers/lstm.h).
 
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
 
 #include <cstdint>
 #include <memory>

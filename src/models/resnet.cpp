@@ -2,6 +2,11 @@
 // its 3×3 convolution ("v1.5").
 
 #include "layers/batch_norm.h"
+
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
 #include "layers/gradient_checkpointing.h"
 #include "models/image_networks.h"
 

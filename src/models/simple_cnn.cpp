@@ -2,6 +2,12 @@
 // size of the images.
 
 #include "core/check.h"
+
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
 #include "layers/dropout.h"
 #include "layers/gradient_checkpointing.h"
 #include "models/image_networks.h"

@@ -3,7 +3,7 @@
 // Counts of a classifier's hits and misses, which add up over batches and ranks, and the metrics and
 // tables made of them.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 #include <vector>

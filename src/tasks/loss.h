@@ -2,7 +2,7 @@
 
 // The loss of a batch, kept as a sum and a weight: both add up over micro-batches and ranks, and are divided once.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace dtrain::tasks {
 

@@ -3,7 +3,7 @@
 // What an evaluation counts and what becomes of it. Counts add up over batches and ranks and are divided once, so that
 // a macro F1 or a histogram is as exact on many ranks as on one.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 #include <string_view>

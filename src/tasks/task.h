@@ -7,7 +7,7 @@
 // Tensors are on the device of the batch. Only predict(), check() and summarise() wait for the device.
 // Thread-safety: one thread.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <memory>
 #include <string>

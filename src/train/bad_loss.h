@@ -5,7 +5,7 @@
 //
 // Thread-safety: none; the training thread owns it.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 #include <vector>

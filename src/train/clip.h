@@ -3,7 +3,7 @@
 // Clipping of the whole gradient on the flat buckets, after unscaling, without waiting for the device. Clipping by
 // value and by norm together equals clip_grad_value_ and then clip_grad_norm_ in Python.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <vector>
 

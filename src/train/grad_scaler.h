@@ -8,7 +8,7 @@
 //
 // Thread-safety: none; the training thread owns it.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <vector>
 

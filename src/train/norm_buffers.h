@@ -5,7 +5,7 @@
 // saving never changes the run. For buffers of integers and flags (counters, or masks in a user's module), the maximum
 // over ranks is used instead.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include "checkpoint/safetensors.h"
 #include "dist/communicator.h"

@@ -10,7 +10,7 @@
 //
 // Thread-safety: none; the training thread owns it. Ownership: keeps handles of the parameters.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <string>

@@ -6,7 +6,7 @@
 // phase comes again. Thread-safety: none; the training thread owns it. Ownership: owns reducer and optimizers; borrows
 // the rest.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <map>
 #include <memory>

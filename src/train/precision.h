@@ -2,7 +2,7 @@
 
 // The precision of a run's computations. It is chosen at start from `train.amp` and the device and does not change.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 

@@ -6,7 +6,7 @@
 //
 // Thread-safety: as PhaseTracker. Ownership: borrows what it is given.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <optional>
 

@@ -6,7 +6,7 @@
 //
 // Thread-safety: none; the training thread owns it. Ownership: borrows the communicator, for CPU tensors.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "dist/communicator.h"
 

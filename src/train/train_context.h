@@ -3,7 +3,7 @@
 // What a Trainer works with. The training job (job/training_job.h) makes these parts and keeps them alive while the
 // Trainer lives.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <atomic>
 #include <cstdint>

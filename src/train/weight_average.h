@@ -7,7 +7,7 @@
 //
 // Thread-safety: none; the training thread owns it. Ownership: keeps handles of the parameters.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <vector>
 

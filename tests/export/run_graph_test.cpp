@@ -11,7 +11,7 @@ namespace {
 
 // Two convolutions with a residual connection, as in the networks.
 Graph network() {
-  torch::manual_seed(3);
+  at::manual_seed(3);
   Builder graph("small");
   const auto tensor = [&](const std::string& name, const std::vector<int64_t>& shape) {
     const at::Tensor values = at::randn(shape) * 0.4;

@@ -1,7 +1,7 @@
 // The communicator contract on GPUs. Rank r uses GPU r modulo the number of GPUs. Gradients travel over NCCL if every
 // rank has its own GPU, else over the staged communicator. Without a GPU all tests are skipped.
 
-#include <torch/torch.h>
+#include <torch/cuda.h>
 
 #include <chrono>
 #include <thread>

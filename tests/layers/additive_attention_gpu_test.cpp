@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
+#include <torch/cuda.h>
 
 #include "layers/additive_attention.h"
 
@@ -7,7 +9,7 @@ namespace {
 
 TEST(PointerLossesOnAGpu, EqualThoseOfTheCpuForAllLengths) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-  torch::manual_seed(1);
+  at::manual_seed(1);
   constexpr int64_t kSteps = 7, kSamples = 5, kHidden = 37;
   const at::Tensor keys = at::randn({kSteps, kSamples, kHidden}), queries = at::randn({kSteps, kSamples, kHidden});
   const at::Tensor v = at::randn({kHidden}), order = at::arange(kSteps).expand({kSamples, kSteps}).contiguous();

@@ -4,6 +4,7 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 
 #include <limits>
 
@@ -18,7 +19,7 @@ struct Case {
 };
 
 Case make_case(int64_t steps, int64_t batch, int64_t hidden, bool ragged, at::ScalarType type, double scale = 1) {
-  torch::manual_seed(11);
+  at::manual_seed(11);
   const auto rows = at::TensorOptions().dtype(type);
   Case c;
   c.keys = (at::randn({steps, batch, hidden}, rows) * scale).requires_grad_();

@@ -4,6 +4,7 @@
 #include "layers/batch_norm.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <barrier>
 #include <thread>
@@ -36,7 +37,7 @@ void fill(Norm& norm, at::ScalarType dtype = at::kDouble) {
 }
 
 at::Tensor random(at::IntArrayRef sizes, uint64_t seed, at::ScalarType dtype = at::kDouble) {
-  torch::manual_seed(seed);
+  at::manual_seed(seed);
   return at::randn(sizes, dtype) * 2 + 0.7;
 }
 

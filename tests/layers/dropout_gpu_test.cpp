@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
 
 #include "layers/dropout.h"
 
@@ -8,7 +9,7 @@ namespace {
 TEST(KeyedDropoutOnAGpu, HasTheMaskOfTheCpu) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
   for (const int64_t elements : {1, 7, 512, 100003}) {
-    torch::manual_seed(1);
+    at::manual_seed(1);
     const at::Tensor x = at::randn({9, elements}), ids = at::arange(9) * 1000003;
     at::Tensor on_cpu, on_gpu;
     {

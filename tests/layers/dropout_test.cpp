@@ -60,7 +60,7 @@ TEST(KeyedDropout, TheGradientIsTheMask) {
 }
 
 TEST(KeyedDropout, TheMemoryFormatDoesNotMatter) {
-  torch::manual_seed(1);
+  at::manual_seed(1);
   const at::Tensor x = at::randn({2, 3, 4, 5});
   const at::Tensor expected = dropped(x, ids({1, 2}));
   const at::Tensor last = dropped(x.contiguous(at::MemoryFormat::ChannelsLast), ids({1, 2}));

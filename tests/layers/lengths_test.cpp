@@ -1,7 +1,7 @@
 #include "layers/lengths.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace dtrain::layers {
 namespace {

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
 
 #include "layers/autocast.h"
 #include "layers/lstm.h"
@@ -7,7 +8,7 @@ namespace dtrain::layers {
 namespace {
 
 LstmLayer layer_on_gpu() {
-  torch::manual_seed(2);
+  at::manual_seed(2);
   const auto weight = [](at::IntArrayRef shape) { return (at::rand(shape) - 0.5).cuda().set_requires_grad(true); };
   return {weight({32, 6}), weight({32, 8}), weight({32}), weight({32})};
 }

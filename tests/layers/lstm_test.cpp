@@ -20,7 +20,7 @@ void convert(torch::nn::Module& module, at::ScalarType dtype) {
 }
 
 Inputs make(at::ScalarType dtype) {
-  torch::manual_seed(4);
+  at::manual_seed(4);
   const auto parameters = std::make_shared<LstmParameters>(5, 8, 1);
   const Inputs inputs{parameters, at::randn({6, 3, 5}), at::randn({3, 8}), at::randn({3, 8})};
   for (const at::Tensor& tensor : inputs.all()) {
@@ -59,7 +59,7 @@ TEST(Lstm, ACellIsTheLayerOverOneRow) {
 
 TEST(Lstm, KeepsTheStateOfEachLastRowThroughThePadding) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    torch::manual_seed(3);
+    at::manual_seed(3);
     LstmParameters parameters(6, 32, 1);
     const at::NoGradGuard no_grad;
     for (auto& p : parameters.parameters()) p.uniform_(-2, 2);

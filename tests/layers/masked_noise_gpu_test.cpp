@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
 
 #include "layers/masked_noise.h"
 
@@ -7,7 +8,7 @@ namespace {
 
 TEST(MaskedNoiseOnAGpu, HasTheBitsOfTheCpu) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
-  torch::manual_seed(1);
+  at::manual_seed(1);
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     const at::Tensor rows = at::randn({9, 333, 7}, dtype), ids = at::arange(9) * 1000003;
     const at::Tensor lengths = at::tensor({333, 1, 2, 17, 100, 256, 300, 0, 400}, at::kLong);

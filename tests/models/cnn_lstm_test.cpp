@@ -18,7 +18,7 @@ constexpr int64_t kFeatures = 3, kClasses = 4;
 class CnnLstmTest : public ::testing::Test {
  protected:
   CnnLstmTest() {
-    torch::manual_seed(3);
+    at::manual_seed(3);
     const at::NoGradGuard no_grad;
     for (auto& item : network.named_buffers()) {
       if (item.key().ends_with("running_mean")) item.value().normal_();

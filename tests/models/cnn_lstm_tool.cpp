@@ -3,6 +3,7 @@
 // determines the precision of all computations. OUT: logits and reconstructed rows in eval mode; then, for each phase
 // from the same weights, the losses of 20 steps of SGD with momentum and all parameters and statistics after them.
 
+#include <torch/optim.h>
 #include <cstdio>
 #include <fstream>
 #include <map>

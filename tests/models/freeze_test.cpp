@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <torch/optim.h>
 
 #include "core/error.h"
 #include "layers/batch_norm.h"

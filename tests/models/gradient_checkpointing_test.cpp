@@ -2,6 +2,7 @@
 
 #include "layers/gradient_checkpointing.h"
 
+#include <ATen/Parallel.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
@@ -48,7 +49,7 @@ Trained train(const Setting& setting, bool checkpointing, int* collectives = nul
   const auto network = make_network(
       setting.network, {.outputs = 4, .dropout = 0.3, .image_size = setting.size, .checkpointing = checkpointing});
   network->train();
-  torch::manual_seed(1);
+  at::manual_seed(1);
   const at::Tensor input = at::randn({6, 3, setting.size, setting.size});
   Trained result;
   const auto meter = std::make_shared<MemoryMeter>();
@@ -126,7 +127,7 @@ TEST(Checkpointing, AFrozenPartGetsNoGradient) {
     const auto network = make_network("resnet18", {.checkpointing = on});
     freeze(*network, {"conv1", "bn1", "layer1", "layer2.0.conv1"});
     network->train();
-    torch::manual_seed(1);
+    at::manual_seed(1);
     network->forward(at::randn({2, 3, 64, 64})).square().sum().backward();
     EXPECT_FALSE(network->named_parameters()["layer2.0.conv1.weight"].grad().defined());
     gradient[on] = network->named_parameters()["layer2.0.conv2.weight"].grad();

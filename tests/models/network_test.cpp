@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
 at::Tensor images(int64_t count, int64_t size, uint64_t seed = 1) {
-  torch::manual_seed(seed);
+  at::manual_seed(seed);
   return at::randn({count, 3, size, size});
 }
 
@@ -29,7 +29,7 @@ bool equal_parameters(const Network& a, const Network& b) {
 }
 
 TEST(Networks, TakeAnyImageFrom32Pixels) {
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   for (const std::string& name : network_names()) {
     for (const int64_t size : {32, 45, 96}) {
       const auto network = make_network(name, {.outputs = 5, .image_size = size});
@@ -74,9 +74,9 @@ TEST(Networks, TheHeadIsTheLastLayer) {
 }
 
 TEST(InitialValues, AreAFunctionOfSeedAndName) {
-  torch::manual_seed(1);
+  at::manual_seed(1);
   const auto a = make_network("headpose_cnn", {.seed = 3});
-  torch::manual_seed(2);  // the global generator is not used
+  at::manual_seed(2);  // the global generator is not used
   const auto b = make_network("headpose_cnn", {.seed = 3});
   const auto other_seed = make_network("headpose_cnn", {.seed = 4});
   const auto other_head = make_network("headpose_cnn", {.outputs = 9, .seed = 3});
@@ -123,7 +123,7 @@ TEST(SimpleCnn, TakesOneSizeOfImagesOnly) {
 }
 
 TEST(ChannelsLast, ChangesTheMemoryFormatOnly) {
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   const auto plain = make_network("resnet18", {}), last = make_network("resnet18", {});
   const at::Tensor first = last->parameters().front();
   set_channels_last(*last);

@@ -14,7 +14,7 @@ struct Batch {
 };
 
 Batch make_batch(const std::vector<int64_t>& lengths, int64_t longest, at::ScalarType type = at::kFloat) {
-  torch::manual_seed(5);
+  at::manual_seed(5);
   const auto count = static_cast<int64_t>(lengths.size());
   Batch batch{{at::zeros({count, longest, 8}, type), at::tensor(lengths, at::kLong), true},
               at::full({count, longest}, -1, at::kLong)};

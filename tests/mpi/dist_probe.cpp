@@ -2,7 +2,7 @@
 //   dist_probe MODE [RANK] [TIMEOUT]
 
 #include <sched.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <unistd.h>
 
 #include <chrono>

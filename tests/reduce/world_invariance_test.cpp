@@ -2,7 +2,14 @@
 // whole batch, at every step. The one rank is compared with a plain loop of LibTorch's own optimizers, which shares no
 // code with it.
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
+#include <torch/nn/utils.h>
+#include <torch/optim.h>
 
 #include <array>
 #include <functional>

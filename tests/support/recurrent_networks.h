@@ -2,7 +2,8 @@
 
 // torch's recurrent layers with five inputs and seven units, in all forms whose weights have different layouts.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/rnn.h>
 
 #include <functional>
 #include <memory>
@@ -21,7 +22,7 @@ struct RecurrentNetwork {
 };
 
 inline std::vector<RecurrentNetwork> recurrent_networks() {
-  torch::manual_seed(4);
+  at::manual_seed(4);
   std::vector<RecurrentNetwork> all;
   const auto add = [&](const char* name, auto layer, int64_t kind, int64_t per_layer) {
     const auto& options = layer->options_base;

@@ -33,7 +33,7 @@ DataFacts facts(std::vector<std::string> classes, std::vector<int64_t> counts = 
 const std::vector<std::string> kThree = {"cat", "dog", "eel"};
 
 data::Batch batch_of(const std::vector<int64_t>& targets) {
-  torch::manual_seed(3);
+  at::manual_seed(3);
   data::Batch batch;
   batch.inputs = at::randn({static_cast<int64_t>(targets.size()), 3, 32, 32});
   batch.targets = at::tensor(targets, at::kLong);

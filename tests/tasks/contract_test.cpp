@@ -2,8 +2,11 @@
 // can be overfitted, counts of parts add up to those of the whole, N ranks train like one, the state round-trips,
 // predictions give the metrics that evaluation gives, and all of it works in double precision.
 
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
+#include <torch/optim.h>
 
 #include <atomic>
 #include <cmath>

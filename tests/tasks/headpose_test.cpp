@@ -19,7 +19,7 @@ config::Config small() {
 TEST(Headpose, CountsErrorsByAngleAndSize) {
   const auto task = make_task(small(), {});
   task->model().eval();
-  torch::manual_seed(1);
+  at::manual_seed(1);
   data::Batch batch;
   batch.inputs = at::randn({3, 3, 32, 32});
   batch.ids = {0, 1, 2};

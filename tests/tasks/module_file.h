@@ -15,7 +15,7 @@ inline std::filesystem::path module_file() {
   static const dtrain::testing::TempDir folder;
   const std::filesystem::path file = folder / "network.pt";
   if (std::filesystem::exists(file)) return file;
-  torch::manual_seed(1);
+  at::manual_seed(1);
   torch::jit::Module network("Network");
   network.register_parameter("weight1", at::randn({32, 3 * 8 * 8}) * 0.05, /*is_buffer=*/false);
   network.register_parameter("bias1", at::zeros({32}), false);

@@ -21,7 +21,7 @@ class ModuleTest : public ::testing::Test {
  protected:
   // A linear layer over the mean row of [B, T, 4]; `arguments` after x.
   std::filesystem::path saved(const std::string& arguments) const {
-    torch::manual_seed(2);
+    at::manual_seed(2);
     torch::jit::Module network("Network");
     network.register_parameter("weight", at::randn({4, 3}), /*is_buffer=*/false);
     for (at::Tensor parameter : network.parameters()) parameter.requires_grad_(true);

@@ -72,7 +72,7 @@ void expect_says(const std::string& message, const std::vector<std::string>& par
 }
 
 data::Batch batch_of(const std::vector<std::vector<int64_t>>& orders, int64_t longest) {
-  torch::manual_seed(2);
+  at::manual_seed(2);
   const auto count = static_cast<int64_t>(orders.size());
   data::Batch batch;
   batch.inputs = at::zeros({count, longest, 8});

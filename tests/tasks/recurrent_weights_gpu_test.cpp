@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/cuda.h>
 
 #include "support/recurrent_networks.h"
 #include "tasks/module/recurrent_weights.h"

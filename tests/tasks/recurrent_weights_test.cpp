@@ -1,6 +1,8 @@
 #include "tasks/module/recurrent_weights.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
 
 #include "support/recurrent_networks.h"
 

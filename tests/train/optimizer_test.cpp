@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/optim.h>
 
 #include "core/error.h"
 #include "core/random.h"

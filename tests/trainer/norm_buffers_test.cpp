@@ -1,6 +1,7 @@
 #include "train/norm_buffers.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <limits>
 

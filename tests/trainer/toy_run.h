@@ -3,6 +3,7 @@
 // A training that takes a moment: a network of a few weights, a store in memory, threads as ranks, a clock that moves
 // with the steps; and a record of what it did.
 
+#include <torch/nn/modules/conv.h>
 #include <cmath>
 #include <filesystem>
 #include <limits>

@@ -6,7 +6,7 @@
 // Implemented by device_stage_cuda.cpp, or by device_stage_none.cpp in a build without GPU code; tests use one in host
 // memory. Thread-safety: the thread that calls Loader::next() makes all calls, except host_memory().
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <memory>

@@ -4,7 +4,7 @@
 // reader threads, then copied to the device, then free again. Thread-safety: any thread may call take() and
 // give_back(); the other methods are for the thread that calls Loader::next().
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <deque>

@@ -14,7 +14,7 @@
 // finite, a sample without rows or with too many. With skip_bad such a sample is left out of its batch and logged once
 // as a warning. Thread-safety: one thread at a time. Ownership: borrows the Store.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <functional>

@@ -3,7 +3,7 @@
 // cuDNN needs all weights of an LSTM, GRU or RNN in one piece of memory, in its own order. Moving a module separates
 // them, and every call would then gather them again.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <optional>

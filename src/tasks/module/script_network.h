@@ -7,7 +7,7 @@
 // It runs in the interpreter without the profiling optimizer, which would recompile the code after some steps: a
 // resumed run would then differ in the last bits from an uninterrupted one. Thread-safety: one thread.
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include <filesystem>
 #include <memory>
