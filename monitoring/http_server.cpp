@@ -21,6 +21,7 @@
 #include <set>
 #include <stdexcept>
 #include <stop_token>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -78,6 +79,20 @@ int port_of(int fd) {
   static_assert(offsetof(sockaddr_in6, sin6_port) == offsetof(sockaddr_in, sin_port));
   socklen_t size = sizeof name;
   return ::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) == 0 ? ntohs(name.sin6_port) : 0;
+}
+
+// Whether a client with this Accept-Encoding takes gzip. httplib alone would prefer Brotli, which takes the training
+// process more time, and would not see that "gzip;q=0" is a refusal.
+bool accepts_gzip(std::string_view encodings) {
+  while (!encodings.empty()) {
+    std::string_view item = encodings.substr(0, encodings.find(','));
+    encodings.remove_prefix(std::min(encodings.size(), item.size() + 1));
+    item.remove_prefix(std::min(item.size(), item.find_first_not_of(" \t")));
+    if (!item.starts_with("gzip")) continue;
+    const size_t weight = item.find("q=");
+    return weight == std::string_view::npos || item.find_first_not_of("0. \t", weight + 2) != std::string_view::npos;
+  }
+  return false;
 }
 
 // A client's connection as httplib reads and writes it. Each exchange of a request and its response has a deadline and
@@ -263,6 +278,9 @@ class HttpServer::Impl final : public httplib::Server {
       bool closed = false, whole = false;
       const bool answered = process_request(connection, left == 1, closed, [&](httplib::Request& request) {
         request.ranges.clear();  // pages are sent whole
+        const bool gzip = accepts_gzip(request.get_header_value("Accept-Encoding"));
+        request.headers.erase("Accept-Encoding");
+        if (gzip) request.set_header("Accept-Encoding", "gzip");
         // A body is not read, and would be taken for the next request.
         whole = !request.has_header("Content-Length") && !request.has_header("Transfer-Encoding");
       });

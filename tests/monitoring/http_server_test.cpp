@@ -99,6 +99,15 @@ TEST(HttpServer, CompressesForWhoAcceptsIt) {
   EXPECT_LT(page.body.size(), 100u);
   EXPECT_EQ(inflated(page.body), std::string(1000, 'm'));
   EXPECT_FALSE(client.get("/metrics").headers.contains("content-encoding"));
+  for (const char* accepted : {"gzip, deflate, br, zstd", "br , gzip;q=0.1", "gzip; q=1", "deflate,gzip"}) {
+    const Reply reply = client.get("/metrics", str("Accept-Encoding: ", accepted, "\r\n"));
+    ASSERT_TRUE(reply.headers.contains("content-encoding")) << accepted;
+    EXPECT_EQ(reply.headers.at("content-encoding"), "gzip") << accepted;
+  }
+  for (const char* refused : {"br", "gzip;q=0", "gzip; q=0.0, identity", "", ",", "identity"}) {
+    const Reply reply = client.get("/metrics", str("Accept-Encoding: ", refused, "\r\n"));
+    EXPECT_FALSE(reply.headers.contains("content-encoding")) << refused;
+  }
 }
 
 TEST(HttpServer, ListensOnIpv6) {
