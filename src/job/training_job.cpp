@@ -25,6 +25,7 @@
 #include "job/version.h"
 #include "models/load_weights.h"
 #include "models/network.h"
+#include "monitoring/basic_auth.h"
 #include "monitoring/console_sink.h"
 #include "monitoring/jsonl_sink.h"
 #include "monitoring/prometheus_sink.h"
@@ -162,7 +163,13 @@ void TrainingJob::connect() {
 }
 
 void TrainingJob::open_metrics() {
-  if (!config_.metrics.enabled || dry_run_) return;
+  if (!config_.metrics.enabled) return;
+  if (dry_run_) {  // serves nothing, but reports a file that the run would refuse
+    dist::agree(process_.host, [&] {
+      if (!config_.metrics.auth_file.empty()) monitoring::BasicAuth{config_.metrics.auth_file};
+    });
+    return;
+  }
   const dist::World& world = process_.world;
   std::unique_ptr<monitoring::PrometheusSink> prometheus;
   dist::agree(process_.host, [&] {  // a rank may refuse its metrics.auth_file
