@@ -37,6 +37,15 @@ void* operator new(size_t size) {
   return memory + kPrefix;
 }
 
+// AddressSanitizer has one of its own, whose memory the operators below would not understand.
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 void operator delete(void* memory) noexcept {
   if (memory == nullptr) return;
   char* start = static_cast<char*>(memory) - kPrefix;

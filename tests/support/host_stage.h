@@ -96,7 +96,7 @@ class HostStage final : public data::DeviceStage {
   static at::Tensor part(const at::Tensor& block, int64_t begin, const std::vector<int64_t>& sizes,
                          at::ScalarType type) {
     at::Tensor result = at::empty(sizes, type);
-    std::memcpy(result.data_ptr(), block.data_ptr<uint8_t>() + begin, result.nbytes());
+    if (result.nbytes() > 0) std::memcpy(result.data_ptr(), block.data_ptr<uint8_t>() + begin, result.nbytes());
     return result;
   }
 
