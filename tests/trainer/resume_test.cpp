@@ -196,7 +196,8 @@ TEST(Trainer, AResumeWithAnotherScheduleForgetsThePlateau) {
   setup.config.schedule.name = config::ScheduleName::kConstant;
   setup.stop_at_rank = -1;
   setup.resume = true;
-  for (const monitoring::StepStats& s : run(setup)[0].steps) EXPECT_EQ(s.learning_rate, 0.01);
+  const std::vector<RankRun> resumed = run(setup);
+  for (const monitoring::StepStats& s : resumed[0].steps) EXPECT_EQ(s.learning_rate, 0.01);
 }
 
 }  // namespace
