@@ -71,7 +71,8 @@ TEST(Lstm, KeepsTheStateOfEachLastRowThroughThePadding) {
       const int64_t length = lengths[b].item<int64_t>();
       const at::Tensor none = zeros.slice(0, b, b + 1);
       const LstmResult alone = run_lstm(parameters.layer(0), rows.slice(0, 0, length).slice(1, b, b + 1), none, none);
-      const double tolerance = type == at::kDouble ? 1e-14 : type == at::kFloat ? 1e-5 : 0.05;
+      // Of bfloat16: eight times its step between 4 and 8, where the states are.
+      const double tolerance = type == at::kDouble ? 1e-14 : type == at::kFloat ? 1e-5 : 0.25;
       EXPECT_LE((all.h[b] - alone.h[0]).abs().max().item<double>(), tolerance) << type << " h " << b;
       EXPECT_LE((all.c[b] - alone.c[0]).abs().max().item<double>(), tolerance) << type << " c " << b;
     }
