@@ -33,7 +33,7 @@ at::Tensor composed_losses(const at::Tensor& keys, const at::Tensor& queries, co
                            const at::Tensor& order, const at::Tensor& lengths) {
   const int64_t steps = keys.size(0);
   const at::Tensor scores =
-      (keys.unsqueeze(0) + queries.unsqueeze(1)).tanh().matmul(v).permute({1, 0, 2});  // [B, T, T]
+      (keys.unsqueeze(0) + queries.unsqueeze(1)).tanh().matmul(v).permute({2, 0, 1});  // [B, T, T]
   const at::Tensor valid = layers::valid_positions(lengths, steps);
   const at::Tensor chosen = at::one_hot(order.clamp_min(0), steps);
   const at::Tensor earlier = chosen.cumsum(1) - chosen;
@@ -100,7 +100,7 @@ double median(std::vector<double> values) {
 void measure(int64_t elements, int64_t batch, int64_t steps, int64_t rounds) {
   const Network network;
   const at::Tensor sets = at::rand({elements, batch, kFeatures});
-  const at::Tensor order = at::rand({batch, elements}).argsort(1);
+  const at::Tensor order = at::rand({batch, elements}).argsort(int64_t{1});
   const at::Tensor fed = at::rand({elements, batch, kFeatures});
   const at::Tensor lengths = at::full({batch}, elements, at::kLong);
   Form forms[] = {{"pointer_losses", &layers::pointer_losses}, {"composed", &composed_losses}};
