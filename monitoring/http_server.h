@@ -1,25 +1,19 @@
 #pragma once
 
-// A small HTTP server of read-only pages inside the training process, on cpp-httplib. It is made so that no client can
-// disturb the training: a few threads of its own, a deadline and a largest size for each request, and an end that waits
+// A small HTTP server of read-only pages inside the training process. It is made so that no client can disturb the
+// training or another client: one thread that never waits for a single client, a deadline and a largest size for each
+// request, a largest number of connections (beyond it the one closest to its deadline is closed), and an end that waits
 // for nobody. Plain HTTP/1.1 over IPv4 or IPv6, with keep-alive and gzip; for TLS put a proxy in front of it.
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "monitoring/basic_auth.h"
+#include "monitoring/http_pages.h"
 
 namespace dtrain::monitoring {
-
-// A page that GET and HEAD find at `path` ("/metrics"). `body` is called for each request, by several threads at the
-// same time; if it throws, the client receives status 500.
-struct Page {
-  std::string path, content_type;
-  std::function<std::string()> body;
-};
 
 // Thread-safety: the constructor and the destructor run in one thread; port() may be called from any thread.
 class HttpServer {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <zlib.h>
 
@@ -62,7 +63,11 @@ TEST(HttpServer, ServesItsPagesAndNothingElse) {
   EXPECT_EQ(page.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
   EXPECT_EQ(page.body, std::string(1000, 'm'));
   EXPECT_EQ(client.get("/metrics?name=x").status, 200) << "a query changes nothing";
-  EXPECT_EQ(client.get("/metrics", "Range: bytes=0-9\r\n").body.size(), 1000u) << "pages are sent whole";
+  for (const char* range : {"Range: bytes=0-9\r\n", "range: bytes=9-1\r\n", "RANGE: no range\r\n"}) {
+    const Reply whole = client.get("/metrics", range);
+    EXPECT_EQ(whole.status, 200) << range;
+    EXPECT_EQ(whole.body.size(), 1000u) << range;
+  }
   const Reply head = client.get("/metrics", "", "HEAD");
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(head.headers.at("content-length"), "1000");
@@ -179,15 +184,45 @@ TEST(HttpServer, ServesManyClientsAtTheSameTime) {
   EXPECT_EQ(right, 120);
 }
 
+// Idle ones, ones that send a request byte by byte, and ones that do not read.
 TEST(HttpServer, SlowClientsDoNotHoldTheOthersUp) {
   const HttpServer server("127.0.0.1", 0, pages(), {});
-  HttpClient silent(address_of(server)), half(address_of(server)), unread(address_of(server));
-  half.send("GET /metr");
-  unread.send("GET /large HTTP/1.1\r\n\r\n");
+  std::vector<std::unique_ptr<HttpClient>> slow;
+  for (int i = 0; i < 200; ++i) slow.push_back(std::make_unique<HttpClient>(address_of(server)));
+  for (size_t i = 0; i < 20; ++i) slow[i]->send("GET /metr");
+  for (size_t i = 20; i < 40; ++i) slow[i]->send("GET /large HTTP/1.1\r\n\r\n");
   const auto before = std::chrono::steady_clock::now();
-  EXPECT_EQ(HttpClient(address_of(server)).get("/metrics").status, 200);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(HttpClient(address_of(server)).get("/metrics").status, 200);
   EXPECT_LT(std::chrono::steady_clock::now() - before, kAtOnce);
-  EXPECT_TRUE(silent.closed_by_server());
+  slow[0]->send("ics HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(slow[0]->receive().status, 200) << "a request may arrive in pieces";
+  EXPECT_TRUE(slow.back()->closed_by_server());
+}
+
+TEST(HttpServer, KeepsAsManyConnectionsAsItMay) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{400, before.rlim_max};  // a quarter of them
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 100; ++i) clients.push_back(std::make_unique<HttpClient>(address_of(server)));
+  EXPECT_EQ(clients[0]->get("/metrics").status, 200) << "its deadline is now the last one";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(HttpClient(address_of(server)).get("/metrics").status, 200);
+  EXPECT_TRUE(clients[1]->closed_by_server()) << "it was the first to reach its deadline";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kAtOnce);
+  EXPECT_EQ(clients[0]->get("/metrics").status, 200);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST(HttpServer, ServesRequestsInTheFormForProxies) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  HttpClient client(address_of(server));
+  EXPECT_EQ(client.get("http://127.0.0.1/metrics").status, 200);
+  EXPECT_EQ(client.get(str("HTTP://", address_of(server), "/metrics?name=x")).status, 200);
+  EXPECT_EQ(client.get("http://127.0.0.1").status, 404);
+  EXPECT_EQ(client.get("http://127.0.0.1/none").status, 404);
 }
 
 TEST(HttpServer, EndsAtOnceWhateverItsClientsDo) {

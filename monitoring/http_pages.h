@@ -1,0 +1,46 @@
+#pragma once
+
+// Read-only pages, and the responses to requests for them: text in, text out, without a socket. cpp-httplib parses the
+// requests and writes the responses (HTTP/1.1, GET and HEAD, keep-alive, gzip).
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "monitoring/basic_auth.h"
+
+namespace dtrain::monitoring {
+
+// A page that GET and HEAD find at `path` ("/metrics"). `body` is called for each request; if it throws, the client
+// receives status 500.
+struct Page {
+  std::string path, content_type;
+  std::function<std::string()> body;
+};
+
+// Thread-safety: none; one thread owns it.
+class HttpPages {
+ public:
+  // With `auth` every request needs its user name and password.
+  HttpPages(std::vector<Page> pages, std::optional<BasicAuth> auth);
+  ~HttpPages();
+  HttpPages(const HttpPages&) = delete;
+  HttpPages& operator=(const HttpPages&) = delete;
+
+  struct Response {
+    std::string text;  // status line, headers and body; empty: none, and the connection should be closed
+    bool close;        // the connection ends after it
+  };
+  // To a request line with its headers, up to and including the empty line. A body is not read; the connection ends
+  // after such a request. `last`: the connection ends after this one in any case.
+  Response respond(std::string_view request, bool last);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dtrain::monitoring
