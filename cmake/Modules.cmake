@@ -34,3 +34,12 @@ function(dtrain_add_module name)
     target_link_libraries(dtrain_${name} PUBLIC dtrain::cudart)
   endif()
 endfunction()
+
+# dtrain_embed(OUT HEADER NAMESPACE FUNCTION file...): makes the source OUT, which defines
+#   std::optional<std::string_view> NAMESPACE::FUNCTION(std::string_view name)
+# declared in HEADER: the text of the file with this name (without its extension).
+function(dtrain_embed out header namespace function)
+  add_custom_command(OUTPUT ${out} DEPENDS ${ARGN} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake VERBATIM COMMENT "Embedding files: ${header}"
+    COMMAND ${CMAKE_COMMAND} -DOUT=${out} -DHEADER=${header} -DNAMESPACE=${namespace} -DFUNCTION=${function} "-DFILES=${ARGN}"
+            -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake)
+endfunction()

@@ -28,6 +28,7 @@
 #include "monitoring/basic_auth.h"
 #include "monitoring/console_sink.h"
 #include "monitoring/jsonl_sink.h"
+#include "monitoring/prometheus_config.h"
 #include "monitoring/prometheus_sink.h"
 #include "monitoring/tensorboard_sink.h"
 #include "train/broadcast_snapshot.h"
@@ -246,6 +247,7 @@ void TrainingJob::write_targets(const std::vector<RankPlace>& places) {
   if (addresses.empty()) return;
   targets_ = std::make_unique<monitoring::TargetsFile>(config_.run.folder, plan_.name, addresses);
   watchdog_->alive();
+  monitoring::write_prometheus_config(*files_, targets_->path().parent_path());
 }
 
 train::TrainContext TrainingJob::train_context(checkpoint::Store* checkpoints,

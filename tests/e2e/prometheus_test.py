@@ -1,6 +1,6 @@
 """A real Prometheus server, with the shipped configuration and rules and with a password, scrapes a real run on two ranks, and
 each expression of the dashboard and of the rules returns data. At its clean end the run removes the targets file, and Prometheus
-forgets the targets.
+forgets the targets. Then an installed program writes a configuration that works as it is.
 
 DTRAIN is the binary to test. Without it DTRAIN_DEMO (tests/monitoring/exposition_demo.cpp) is used instead, as two processes with
 invented steps: for work on the dashboard."""
@@ -55,13 +55,13 @@ def adapted_config(folder, runs):
 
 
 class Prometheus:
-    def __init__(self, folder, runs):
+    def __init__(self, folder, config, cwd=None):
         self.url = f"http://127.0.0.1:{free_port()}"
         self.log = folder / "prometheus.log"
         self.process = subprocess.Popen(
-            ["prometheus", f"--config.file={adapted_config(folder, runs)}", f"--storage.tsdb.path={folder / 'tsdb'}",
+            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
              f"--web.listen-address={self.url.removeprefix('http://')}"],
-            stdout=self.log.open("w"), stderr=subprocess.STDOUT)
+            stdout=self.log.open("w"), stderr=subprocess.STDOUT, cwd=cwd)
 
     def query(self, expr):
         url = f"{self.url}/api/v1/query?" + urllib.parse.urlencode({"query": expr})
@@ -120,12 +120,43 @@ def check_labels(server):
         raise Failure("the training loss of a job is not exactly one series")
 
 
-def test(folder):
+def the_configuration_of_a_run_folder_is_ready_to_use(folder):
+    """As an installed program writes it, unchanged, and with Prometheus started in another folder."""
+    prefix, here = folder / "prefix", folder / "here"
+    here.mkdir()
+    subprocess.run(["cmake", "--install", os.environ["DTRAIN_BUILD"], "--prefix", str(prefix)], check=True, stdout=subprocess.DEVNULL)
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    with (folder / "run.log").open("w") as log:
+        run = subprocess.Popen([prefix / "bin/dtrain", "--epochs", "1", "--train.max_steps", "5", "--name", "r", "--metrics.port", "0",
+                                "--metrics.linger_seconds", "60"], cwd=here, stdout=log, stderr=subprocess.STDOUT, env=environment)
+    server = None
+    try:
+        end = time.monotonic() + 240
+        while not (here / "runs/targets/r.json").exists():
+            if run.poll() is not None or time.monotonic() > end:
+                raise Failure("the run wrote no targets file")
+            time.sleep(0.2)
+        server = Prometheus(folder, here / "runs/targets/prometheus.yml", cwd="/")
+        server.wait_until("the rank is up", lambda: [s["value"][1] for s in server.query('up{job="dtrain"}')] == ["1"], 60)
+        rules = json.load(urllib.request.urlopen(f"{server.url}/api/v1/rules", timeout=30))["data"]["groups"]
+        if "DtrainStalled" not in [rule["name"] for group in rules for rule in group["rules"]]:
+            raise Failure(f"Prometheus did not load the rules: {rules}")
+        print("Prometheus finds a run with the configuration that the run wrote")
+    finally:
+        if run.poll() is None:
+            run.send_signal(signal.SIGTERM)
+        run.wait(timeout=120)
+        if server is not None:
+            server.process.terminate()
+            server.process.wait(timeout=60)
+
+
+def a_dashboard_and_rules_have_data(folder):
     runs = folder / "runs"
     processes, targets = start_run(folder, runs)
     server = None
     try:
-        server = Prometheus(folder, runs)
+        server = Prometheus(folder, adapted_config(folder, runs))
 
         def both_up():
             for process in processes:
@@ -176,16 +207,18 @@ def main():
     if not shutil.which("prometheus"):
         print("prometheus is missing (launch/bootstrap --tests installs it)")
         return 77
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        try:
-            test(folder)
-        except Failure as failure:
-            print("FAILED:", failure)
-            for log in ("run.log", "prometheus.log"):
-                if (folder / log).exists():
-                    print(f"--- {log} (end)\n" + (folder / log).read_text(errors="replace")[-3000:])
-            return 1
+    tests = [a_dashboard_and_rules_have_data] + ([the_configuration_of_a_run_folder_is_ready_to_use] if "DTRAIN" in os.environ else [])
+    for test in tests:
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            try:
+                test(folder)
+            except Failure as failure:
+                print("FAILED:", failure)
+                for log in ("run.log", "prometheus.log"):
+                    if (folder / log).exists():
+                        print(f"--- {log} (end)\n" + (folder / log).read_text(errors="replace")[-3000:])
+                return 1
     return 0
 
 

@@ -30,7 +30,7 @@ ONLY_IN = {
     r"matio\.h$": "src/formats/", r"(turbojpeg|jpeglib|jerror)\.h$": "src/formats/", r"zip\.h$": "src/formats/",
     r"png\.h$": "src/formats/",
     r"nvtx3/": "src/device/", r"(onnx|google/protobuf)/": "src/export/onnx_file.cpp",
-    r"httplib\.h$": "monitoring/http_server.cpp",
+    r"httplib\.h$": "monitoring/http_pages.cpp",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
