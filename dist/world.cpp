@@ -9,8 +9,11 @@
 #include <thread>
 
 #include "core/check.h"
+#include "core/error.h"
+#include "core/log.h"
 #include "core/number_text.h"
 #include "dist/backoff.h"
+#include "dist/process_limits.h"
 
 namespace dtrain::dist {
 namespace {
@@ -56,9 +59,21 @@ class HiddenNodeList {
   std::string value_;
 };
 
-void initialize_mpi(int* argc, char*** argv) {
+void prepare_for_mpi() {
   // Up to 25 MB, copying through shared memory is faster than the kernel's copy, which containers forbid.
   ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", /*overwrite=*/0);
+  const char* folder = std::getenv("TMPDIR");
+  const MpiRoom room = mpi_room(folder && *folder ? folder : "/tmp", number("OMPI_COMM_WORLD_LOCAL_SIZE", 1));
+  if (const std::string missing = missing_for_mpi(room); !missing.empty()) throw UsageError(missing);
+  if (const std::string why = no_shared_memory(room); !why.empty()) {
+    // Otherwise Open MPI finds that out by itself, and prints a page about it.
+    ::setenv("OMPI_MCA_btl", "^vader", /*overwrite=*/0);
+    if (launcher_rank_hint() == 0) log::warning(why);
+  }
+}
+
+void initialize_mpi(int* argc, char*** argv) {
+  prepare_for_mpi();
   const HiddenNodeList hidden;
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");

@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "dist/failure.h"
+#include "dist/process_limits.h"
 #include "dist/world.h"
 #include "job/version.h"
 
@@ -83,6 +84,7 @@ int main(int argc, char** argv) {
   occupy_standard_descriptors();
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit becomes an error of write()
   try {
+    dtrain::dist::raise_open_files();
     const int code = dispatch({argv + 1, argv + argc});
     flush_standard_output();
     return code;

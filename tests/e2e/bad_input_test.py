@@ -116,23 +116,6 @@ def unwritable_run_folder(folder):
     assert (folder / "runs").read_text() == "a file where the folder should be"
 
 
-def full_disk_while_saving(folder):
-    mount = folder / "small"
-    mount.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(mount)], capture_output=True).returncode != 0:
-        raise AssertionError("cannot mount a small tmpfs: run the tests as root (CI does)")
-    try:
-        runner.synth(folder / "d.h5", 64)
-        result = runner.train(folder, np=2, run__folder=mount, checkpoint__every="2s", checkpoint__keep_last=5, checkpoint__keep_best=False,
-                              train__epochs=30, data__val_share=0)
-        one_message(result, 73, "No space left on device", "step_")
-        kept = sorted(p.name for p in (mount / "r/checkpoints").iterdir())
-        assert kept == ["step_00000002"], kept
-        runner.run(["inspect", mount / "r/checkpoints/step_00000002", "--verify"]).expect(0)
-    finally:
-        subprocess.run(["umount", "-l", str(mount)], check=True)
-
-
 def an_existing_name_is_never_overwritten(folder):
     runner.synth(folder / "d.h5", 40)
     runner.train(folder, train__epochs=1).expect(0)
@@ -392,7 +375,7 @@ def a_password_that_others_can_read(folder):
 
 runner.main([missing_data, a_metric_without_a_validation_split, a_link_to_itself, truncated_data, a_foreign_file_and_a_wrong_schema, impossible_labels,
              a_corrupt_sample, zero_samples,
-             more_ranks_than_samples_train_with_a_warning, unwritable_run_folder, full_disk_while_saving,
+             more_ranks_than_samples_train_with_a_warning, unwritable_run_folder,
              an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_requested_gpu_that_does_not_exist,
              weights_of_another_shape, a_loss_that_is_not_finite, a_name_that_the_program_reserves,
              pictures_that_are_not_regular_files, folders_of_pictures, folders_of_sequences, files_of_sets,

@@ -5,7 +5,9 @@
 
 #include <hdf5.h>
 
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace dtrain::data::h5 {
@@ -60,6 +62,13 @@ inline std::string last_error() {
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &text);
   return text.empty() ? "the HDF5 library gives no reason" : text;
+}
+
+// The errno of a failed system call in such a text ("..., errno = 27, error message = ..."); 0 if there is none.
+inline int errno_in(const std::string& text) {
+  constexpr std::string_view kBefore = "errno = ";
+  const size_t place = text.find(kBefore);
+  return place == std::string::npos ? 0 : std::atoi(text.c_str() + place + kBefore.size());
 }
 
 // File access properties: no file locks (they fail on NFS and Lustre), and large objects aligned to pages.

@@ -101,7 +101,9 @@ class FileWriter : public Writer {
   }
 
   [[noreturn]] void fail_hdf5(const std::string& operation) const {
-    throw OutputError(str("cannot ", operation, " ", temporary_.string(), ": ", h5::last_error()));
+    const std::string reason = h5::last_error();
+    if (const int code = h5::errno_in(reason); code != 0) fail_to_write(operation, temporary_, code);
+    throw OutputError(str("cannot ", operation, " ", temporary_.string(), ": ", reason));
   }
 
   void remove_temporary() noexcept {

@@ -1,0 +1,61 @@
+"""Limits of a process and full places for temporary files: one line that says what is missing and how much, before anything else."""
+
+import subprocess
+
+import mounts
+import runner
+
+
+def shell(folder, prepare, arguments, np=None):
+    """Runs dtrain after the commands of `prepare`, in a mount namespace of its own."""
+    script = f"{prepare}; exec " + ' "$@"'
+    done = subprocess.run(["unshare", "--mount", "bash", "-c", script, "bash", *runner.command(arguments, np)], cwd=folder,
+                          env=runner.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", timeout=120)
+    return runner.Result(done.returncode, done.stdout, 0)
+
+
+def training(folder):
+    runner.synth(folder / "d.h5", 40)
+    return runner.flags({**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.max_steps": 2, "metrics.enabled": False})
+
+
+def one_line(result, code, *texts):
+    result.expect(code, *texts)
+    assert len([line for line in result.output.splitlines() if line.strip()]) == 1, result.output
+
+
+def few_open_files(folder):
+    words = training(folder)
+    for command in [words, ["inspect", "d.h5"], ["synth", "pointer", "--out", "p.h5"]]:
+        one_line(shell(folder, "ulimit -n 12", command), 64, "may open 12 files (ulimit -Hn)", "64 or more")
+    # A soft limit is raised.
+    shell(folder, "ulimit -Sn 12", ["inspect", "d.h5", "--verify"]).expect(0)
+    result = shell(folder, "ulimit -n 40", words, np=2)  # mpirun itself may start with these
+    assert result.code != 0 and ("may open 40 files" in result.output or "dtrain" not in result.output.splitlines()[0]), result.output
+
+
+def small_files(folder):
+    words = training(folder)
+    one_line(shell(folder, "ulimit -f 1000", words), 64, "files of 1000.0 KiB (ulimit -f)", "5.0 MiB")
+    shell(folder, "ulimit -f 1", ["synth", "pointer", "--out", "p.h5"]).expect(73, "File too large", "ulimit -f")
+    runner.train(folder, train__epochs=1, run__name="e").expect(0)
+    one_line(shell(folder, "ulimit -f 1", ["export", "runs/e", "--format", "safetensors", "--out", "e.safetensors"]), 64, "ulimit -f")
+
+
+def a_small_folder_for_temporary_files(folder):
+    words = training(folder)
+    (folder / "t").mkdir()
+    small = f"mount -t tmpfs -o size=5m tmpfs {folder}/t; export TMPDIR={folder}/t"
+    one_line(shell(folder, small, words), 64, f"{folder}/t has ", "MiB free", "16.0 MiB", "TMPDIR")
+    shell(folder, f"mount -t tmpfs -o size=20m tmpfs {folder}/t; export TMPDIR={folder}/t", words).expect(0, "finished: all")
+
+
+def a_full_shared_memory(folder):
+    words = training(folder)
+    result = shell(folder, "mount -t tmpfs -o size=100k tmpfs /dev/shm", words, np=2).expect(
+        0, "/dev/shm has 100.0 KiB free, and 2 ranks need 8.0 MiB", "TCP", "finished: all")
+    assert result.output.count("/dev/shm") == 1, result.output
+
+
+mounts.main([few_open_files, small_files, a_small_folder_for_temporary_files, a_full_shared_memory])
