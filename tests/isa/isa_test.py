@@ -1,6 +1,7 @@
-"""Reruns the unit tests whose results depend on the CPU's vector width, with LibTorch limited to narrower vectors.
+"""Reruns the tests whose results depend on the CPU's vector width and on the number of threads, with LibTorch limited to
+narrower vectors and to a number of threads. With one thread, the numerical end-to-end tests too (they set their threads themselves).
 
-usage: isa_test.py sse4|avx2
+usage: isa_test.py sse4|avx2 THREADS
 """
 import json
 import os
@@ -17,6 +18,7 @@ LEVELS = {
 REPORTED = {"sse4": (r"^ATen: DEFAULT$", r"cpu,isa:.*SSE4\.1$"), "avx2": (r"^ATen: AVX2$", r"cpu,isa:.*AVX2$")}
 # Beginnings of the names of unit tests; each must name at least one.
 SUBJECTS = ["layers_", "models_", "cnn_lstm_", "pointer_parity", "data_", "augment_", "export_", "onnx_", "tasks_", "train_step_"]
+END_TO_END = ["predict", "python_parity", "world_size", "resume"]
 
 PROBE = """
 import torch
@@ -38,25 +40,27 @@ def check_that_the_limits_work(level, environment):
         assert re.search(pattern, result.stdout, re.MULTILINE), f"no line matches {pattern!r}:\n{result.stdout}"
 
 
-def tests():
-    listed = subprocess.run(["ctest", "--test-dir", BUILD, "-L", "^unit$", "--show-only=json-v1"], capture_output=True, text=True,
+def tests(threads):
+    listed = subprocess.run(["ctest", "--test-dir", BUILD, "-L", "^(unit|e2e)$", "--show-only=json-v1"], capture_output=True, text=True,
                             timeout=120, check=True)
     names = [test["name"] for test in json.loads(listed.stdout)["tests"]]
     for subject in SUBJECTS:
         assert any(name.startswith(subject) for name in names), f"no unit test is named {subject}..."
-    return [name for name in names if name.startswith(tuple(SUBJECTS))]
+    assert set(END_TO_END) <= set(names), sorted(set(END_TO_END) - set(names))
+    return [name for name in names if name.startswith(tuple(SUBJECTS)) or (threads == 1 and name in END_TO_END)]
 
 
-def main(level):
+def main(level, threads):
     if not supported(level):
         print(f"this CPU has no {level}")
         return 77
-    environment = dict(os.environ, **LEVELS[level])
+    # Waiting threads sleep: with more threads than cores, spinning ones would take most of the time.
+    environment = dict(os.environ, **LEVELS[level], OMP_NUM_THREADS=str(threads), OMP_WAIT_POLICY="passive")
     check_that_the_limits_work(level, environment)
-    names = "|".join(map(re.escape, tests()))
+    names = "|".join(map(re.escape, tests(threads)))
     return subprocess.run(["ctest", "--test-dir", BUILD, "-R", f"^({names})$", "--output-on-failure", "--no-tests=error"],
                           env=environment, check=False).returncode
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))
