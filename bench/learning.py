@@ -4,8 +4,9 @@
 usage: bench/learning.py [--dtrain build/src/dtrain] [--tasks classify,headpose,pointer,sequence] [--np N]
                          [--curves FOLDER] [--json FILE]
 
-Prints the metrics of the test split (samples that were never trained on) next to their bars, and the seconds of the whole
-command: generating the data, training, validation after each epoch, the final test. --curves copies the plot that dtrain draws
+Prints the metrics of the test split (samples that were never trained on) next to their bars, what the best answer without looking
+at the inputs would reach (the mean of the training targets, the most frequent class), and the seconds of the whole command:
+generating the data, training, validation after each epoch, the final test. Needs the Python of .deps/venv (h5py). --curves copies the plot that dtrain draws
 of each run to FOLDER/learning_TASK.svg.
 """
 
@@ -19,6 +20,9 @@ import sys
 import tempfile
 import time
 
+import h5py
+import numpy as np
+
 # task: (metric, bar, whether more is better)
 BARS = {
     "classify": ("top1", 0.95, True),
@@ -26,6 +30,18 @@ BARS = {
     "pointer": ("position_accuracy", 0.97, True),
     "sequence": ("accuracy", 0.95, True),
 }
+FILES = {task: "quickstart.h5" if task == "headpose" else f"quickstart_{task}.h5" for task in BARS}
+
+
+def without_inputs(file):
+    """The test metric of the answer that is best for the training split and the same for every sample; None for orders."""
+    with h5py.File(file) as f:
+        if isinstance(f["targets"], h5py.Group):
+            return None
+        targets, train, test = f["targets"][:], f["splits/train"][:], f["splits/test"][:]
+    if targets.dtype.kind == "f":
+        return float(np.abs(targets[test] - targets[train].mean(axis=0)).mean())
+    return float((targets[test] == np.bincount(targets[train]).argmax()).mean())
 
 
 def learn(options, task, folder):
@@ -47,7 +63,7 @@ def learn(options, task, folder):
     metric, bar, more = BARS[task]
     value = test["metrics"][metric]
     return {"task": task, "metric": metric, "value": value, "bar": bar, "reached": value >= bar if more else value <= bar,
-            "seconds": seconds, "steps": test["step"]}
+            "without_inputs": without_inputs(next((folder / "data").glob(FILES[task]))), "seconds": seconds, "steps": test["step"]}
 
 
 def main():
@@ -59,12 +75,13 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     rows = []
-    print(f"{'task':10}{'metric':20}{'test':>9}{'bar':>9}{'steps':>8}{'seconds':>9}")
+    print(f"{'task':10}{'metric':20}{'test':>9}{'bar':>9}{'no input':>10}{'steps':>8}{'seconds':>9}")
     with tempfile.TemporaryDirectory() as folder:
         for task in options.tasks.split(","):
             row = learn(options, task, pathlib.Path(folder))
             rows.append(row)
-            print(f"{row['task']:10}{row['metric']:20}{row['value']:9.4f}{row['bar']:9.4f}{row['steps']:8}{row['seconds']:9.1f}"
+            blind = "-" if row["without_inputs"] is None else f"{row['without_inputs']:.4f}"
+            print(f"{row['task']:10}{row['metric']:20}{row['value']:9.4f}{row['bar']:9.4f}{blind:>10}{row['steps']:8}{row['seconds']:9.1f}"
                   + ("" if row["reached"] else "   not reached"), flush=True)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=2) + "\n")

@@ -6,7 +6,8 @@ usage: bench/pointer_vs_python.py [--tool build/tests/models/pointer_tool] [--st
 Run it with the Python of .deps/venv; build pointer_tool first. Both sides use the same weights, the same batches of 64 sets of
 T elements, AdamW (fused), float32, no dropout, and tcmalloc. In Python, (a) decodes step by step, with one cell and one attention
 per step; (b) decodes all steps at once, which holds [B, T, T, H]. Prints medians, ratios, by how much the steps raise the peak of
-resident memory, and by how much the losses of all steps differ. Exits with 1 if a bar is missed.
+resident memory, by how much the losses of all steps differ, and the share of dtrain's step that oneDNN's LSTM kernels take, which
+both sides run. Exits with 1 if a bar is missed.
 """
 
 import argparse
@@ -67,6 +68,16 @@ def run(words, threads):
     return subprocess.run([str(w) for w in words], env=environment(threads), check=True, stdout=subprocess.PIPE, text=True).stdout.split()
 
 
+def onednn_share(command, threads, steps):
+    """The share of dtrain's time that oneDNN reports for its LSTM kernels."""
+    lines = subprocess.run([str(w) for w in command], env={**environment(threads), "ONEDNN_VERBOSE": "1"}, check=True,
+                           stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    calls = [line.split(",") for line in lines if line.startswith("onednn_verbose")]
+    milliseconds = sum(float(call[-1]) for call in calls if "exec" in call and "rnn" in call)
+    rate = float(next(line for line in lines if not line.startswith("onednn_verbose")).split()[0])
+    return milliseconds / 1000 / steps / (BATCH / rate)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", default=str(TOP / "build/tests/models/pointer_tool"))
@@ -84,18 +95,19 @@ def main():
     whos = {"dtrain": None, BY_STEP: "losses_by_step", AT_ONCE: "losses_at_once"}
     print(f"pointer network, batch {BATCH}, {args.threads} threads, {args.rounds} interleaved rounds of {args.steps} steps")
     print(f"{'T':>3} {'':20} {'samples/s':>9} {'min':>8} {'max':>8}  {'dtrain is':>9} {'peak MiB':>8}  last loss  losses apart")
-    rows, missed = [], []
+    rows, missed, shares = [], [], {}
     with tempfile.TemporaryDirectory() as name:
         source, target = pathlib.Path(name) / "in.safetensors", pathlib.Path(name) / "out.safetensors"
         for steps in (20, 50):
             sets, order, lengths = pointer_network.generated(2 * BATCH, steps)
             torch.manual_seed(1)
             save_file({**pointer_network.PointerNetwork().state_dict(), "sets": sets, "order": order, "lengths": lengths}, source)
+            tool = [args.tool, source, target, "fp32", BATCH, args.steps, WARM, 1e-3]
             results = {who: [] for who in whos}
             for _ in range(args.rounds):
                 for who, form in whos.items():
                     if form is None:
-                        rate, peak = run([args.tool, source, target, "fp32", BATCH, args.steps, WARM, 1e-3], args.threads)
+                        rate, peak = run(tool, args.threads)
                         losses = load_file(target)["losses"].tolist()
                     else:
                         rate, peak, *losses = run([sys.executable, "-c", PYTHON, TOP / "tests/models", source, form, BATCH, args.steps, WARM,
@@ -117,8 +129,10 @@ def main():
                            for what, value, bar, more in checks if bar is not None and not (value >= bar if more else value <= bar)]
                 print(f"{steps:3} {who:20} {row['median']:9.1f} {row['min']:8.1f} {row['max']:8.1f}  {row['dtrain_ratio']:7.2f} x {row['peak_mib']:8.0f}"
                       f"  {row['loss']:.6f}  {row['losses_apart']:.1e}", flush=True)
+            shares[steps] = onednn_share(tool, args.threads, args.steps)
+            print(f"{steps:3} oneDNN's LSTM kernels take {shares[steps]:.0%} of dtrain's step", flush=True)
     if args.json:
-        pathlib.Path(args.json).write_text(json.dumps({"batch": BATCH, "threads": args.threads, "steps": args.steps, "rows": rows,
+        pathlib.Path(args.json).write_text(json.dumps({"batch": BATCH, "threads": args.threads, "steps": args.steps, "rows": rows, "onednn_share": shares,
                                                        "missed": missed}, indent=2) + "\n")
     for line in missed:
         print("missed:", line)
