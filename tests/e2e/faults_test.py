@@ -10,19 +10,17 @@ import runner
 
 OPTIONS = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000,
            "checkpoint.every": "5s", "data.val_share": 0}
-ENDED = 5.0    # seconds within which the job ends after a rank has died or thrown, on an idle machine
-LOADED = 15.0  # how much longer it may take on a loaded machine (as in tests/mpi/dist_processes_test.py)
+ENDED = 20.0  # seconds within which the job ends after a rank has died or thrown: 1 to 5 s, and more on a busy machine; without it, dist.timeout (300 s)
 
 
 def ended_in_time(begin):
-    seconds, load, cores = time.monotonic() - begin, os.getloadavg()[0], len(os.sched_getaffinity(0))
-    allowed = ENDED + (LOADED if load > cores / 2 else 0)
-    print(f"        the job ended after {seconds:.1f} s (allowed: {allowed:.0f} s; load {load:.1f} on {cores} cores)")
-    assert seconds < allowed, "the job took too long to end"
+    seconds = time.monotonic() - begin
+    print(f"        the job ended after {seconds:.1f} s")
+    assert seconds < ENDED, "the job took too long to end"
 
 
 def nobody_left(processes):
-    end = time.monotonic() + ENDED + LOADED
+    end = time.monotonic() + ENDED
     while time.monotonic() < end:
         alive = [p for p in processes if os.path.exists(f"/proc/{p}")]
         if not alive:
@@ -39,7 +37,7 @@ def a_killed_rank_ends_the_job_and_resume_continues(folder):
         assert len(ranks) == 4
         begin = time.monotonic()
         os.kill(ranks[2], signal.SIGKILL)
-        result = running.wait(30)
+        result = running.wait(60)
         ended_in_time(begin)
         assert result.code != 0, result.output
         nobody_left(ranks)
@@ -65,7 +63,24 @@ def a_stopped_rank_is_named(folder):
     assert result.seconds < 60
 
 
-def a_rank_that_throws_ends_the_job_in_5_s(folder):
+def a_job_ended_by_sigterm_to_mpirun_leaves_its_checkpoints_intact(folder):
+    runner.synth(folder / "d.h5", 64)
+    with runner.Running(runner.flags({**OPTIONS, "checkpoint.every": 4}), np=2, cwd=folder) as running:
+        running.wait_for("saved ", times=2)
+        ranks = running.ranks()
+        begin = time.monotonic()
+        os.kill(running.process.pid, signal.SIGTERM)
+        result = running.wait(60)
+        ended_in_time(begin)
+        assert result.code != 0, result.output
+        nobody_left(ranks)
+    runner.run(["inspect", "runs/r", "--verify"], cwd=folder).expect(0, "match their SHA-256")
+    last = max(int(p.name.split("_")[1]) for p in (folder / "runs/r/checkpoints").glob("step_*"))
+    runner.run(["--resume", "auto"] + runner.flags({**OPTIONS, "checkpoint.every": 4, "train.max_steps": last + 5}), np=2, cwd=folder).expect(
+        0, f"step {last} of", "finished: all")
+
+
+def a_rank_that_throws_ends_the_job(folder):
     runner.synth(folder / "d.h5", 64)
     with runner.Running(runner.flags({**OPTIONS, "data.verify": True}), np=2, cwd=folder) as running:
         running.wait_for("step 3/")
@@ -73,7 +88,7 @@ def a_rank_that_throws_ends_the_job_in_5_s(folder):
         begin = time.monotonic()
         with h5py.File(folder / "d.h5", "r+", locking=False) as f:
             f["inputs"][:, 0, 0, 0] ^= 1
-        result = running.wait(30).expect(65, "checksum", "d.h5#")
+        result = running.wait(60).expect(65, "checksum", "d.h5#")
         ended_in_time(begin)
         nobody_left(ranks)
     assert "[rank" in result.output
@@ -99,5 +114,6 @@ def a_save_longer_than_the_timeout_is_no_stall(folder):
     assert result.seconds > 2 * 8, "each save has eight fsyncs of a second: the disk was not slow"
 
 
-runner.main([a_killed_rank_ends_the_job_and_resume_continues, a_stopped_rank_is_named, a_rank_that_throws_ends_the_job_in_5_s,
-             no_false_alarm, a_save_longer_than_the_timeout_is_no_stall])
+runner.main([a_killed_rank_ends_the_job_and_resume_continues, a_job_ended_by_sigterm_to_mpirun_leaves_its_checkpoints_intact,
+             a_stopped_rank_is_named, a_rank_that_throws_ends_the_job, no_false_alarm,
+             a_save_longer_than_the_timeout_is_no_stall])

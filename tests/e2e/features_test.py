@@ -1,4 +1,4 @@
-"""Training features as users see them: determinism, averaged weights, overfitting, freezing, early stop, evaluation as JSON."""
+"""Training features as users see them: repeatability, averaged weights, overfitting, freezing, early stop, evaluation as JSON."""
 
 import json
 
@@ -14,10 +14,10 @@ def weights(folder, name):
     return safetensors.numpy.load_file(steps[-1] / "model.safetensors")
 
 
-def two_deterministic_runs_with_threads_are_equal_bit_by_bit(folder):
+def two_runs_with_the_same_threads_are_equal_bit_by_bit(folder):
     runner.synth(folder / "d.h5", 60)
     for name in ["a", "b"]:
-        runner.train(folder, threads=2, run__name=name, train__deterministic=True, device__threads=2, data__workers=3).expect(0)
+        runner.train(folder, threads=2, run__name=name, device__threads=2, data__workers=3).expect(0)
     a, b = weights(folder, "a"), weights(folder, "b")
     assert a.keys() == b.keys()
     for key in a:
@@ -155,7 +155,7 @@ def evaluation_names_the_worst_samples_and_writes_json(folder):
 
 
 if __name__ == "__main__":
-    runner.main([two_deterministic_runs_with_threads_are_equal_bit_by_bit, a_few_batches_are_overfitted,
+    runner.main([two_runs_with_the_same_threads_are_equal_bit_by_bit, a_few_batches_are_overfitted,
                  averaged_weights_are_saved_and_evaluated_and_resume,
                  phases_averages_and_the_plateau_resume_bit_by_bit, the_last_metrics_are_printed_once,
                  frozen_layers_keep_their_values_and_nothing_to_train_is_an_error,

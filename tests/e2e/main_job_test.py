@@ -1,6 +1,9 @@
 """The main job on real files: a folder in the published layout, convert, four ranks, metrics, checkpoints, evaluation."""
 
 import json
+import os
+import signal
+import subprocess
 import urllib.request
 
 import h5py
@@ -11,6 +14,36 @@ import runner
 def scrape(address):
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
         return page.read().decode()
+
+
+def without_arguments_the_quick_start_trains(folder):
+    for np in (None, 4):
+        with runner.Running([], np=np, cwd=folder) as running:
+            running.wait_for("step 1/", timeout=300)
+            os.kill(running.process.pid, signal.SIGUSR1)
+            result = running.wait(120).expect(75, "runs/headpose-", "stopped on request at step")
+        assert ("global batch 128 = 4 ranks" if np else "global batch 32 = 1 rank") in result.output, result.output
+        # Made once, and used again.
+        assert ("generating the quick-start set" in result.output) == (np is None), result.output
+    assert sorted(p.name for p in folder.iterdir()) == ["data", "runs"], list(folder.iterdir())
+
+
+def rank_0_alone_touches_the_run_folder(folder):
+    """Each rank in a folder of its own: only that of rank 0 receives files, and a resume needs no other."""
+    places = [folder / f"rank{rank}" for rank in range(2)]
+    for place in places:
+        place.mkdir()
+    runner.synth(folder / "d.h5", 40)
+    for epochs in ("1", "2"):
+        words = ["--resume", "auto"] + runner.flags({**runner.SMALL, "data.file": folder / "d.h5", "run.name": "r", "train.epochs": epochs,
+                                                     "checkpoint.every": 2})
+        command = [["-np", "1", "--wdir", str(place), runner.DTRAIN, *map(str, words)] for place in places]
+        done = subprocess.run(["mpirun", *command[0], ":", *command[1]], env=runner.environment(), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+        assert done.returncode == 0 and "finished: all" in done.stdout, done.stdout
+        assert ("resumed" in done.stdout) == (epochs == "2"), done.stdout
+        assert list((places[0] / "runs/r/checkpoints").glob("step_*/rank_1.safetensors"))
+        assert not list(places[1].iterdir()), list(places[1].rglob("*"))
 
 
 def head_pose_from_the_300w_lp_layout(folder):
@@ -67,8 +100,6 @@ def with_a_progress_bar_step_lines_are_only_in_the_log(folder):
 
 
 def the_installed_program_runs_from_any_folder(folder):
-    import os
-    import subprocess
     prefix = folder / "prefix"
     subprocess.run(["cmake", "--install", os.environ["DTRAIN_BUILD"], "--prefix", str(prefix)], check=True, stdout=subprocess.DEVNULL)
     runner.synth(folder / "d.h5", 40)
@@ -80,5 +111,5 @@ def the_installed_program_runs_from_any_folder(folder):
     assert done.returncode == 0 and "finished: all" in done.stdout, done.stdout
 
 
-runner.main([head_pose_from_the_300w_lp_layout, head_pose_from_the_biwi_layout, a_taken_port_is_reported_and_training_continues,
+runner.main([without_arguments_the_quick_start_trains, rank_0_alone_touches_the_run_folder, head_pose_from_the_300w_lp_layout, head_pose_from_the_biwi_layout, a_taken_port_is_reported_and_training_continues,
              with_a_progress_bar_step_lines_are_only_in_the_log, the_installed_program_runs_from_any_folder])

@@ -47,6 +47,49 @@ class Bootstrap(unittest.TestCase):
             result = run("launch/bootstrap", "--check", DTRAIN_DEPS=folder)
             self.assertEqual((result.returncode, result.stdout), (1, "bootstrap: missing wheels: torch (launch/requirements/)\n"))
 
+    def test_an_interrupted_one_is_continued(self):
+        """pip is killed in the middle, then everything. The next run installs over the incomplete packages, and is complete."""
+        with tempfile.TemporaryDirectory() as name:
+            deps = pathlib.Path(name)
+            version = "python" + ".".join(subprocess.check_output(
+                ["/usr/bin/python3", "-c", "import sys; print(*sys.version_info[:2])"], text=True).split())
+            site = deps / "venv/lib" / version / "site-packages"
+            (site / "torch/lib").mkdir(parents=True)
+            (site / "torch/lib/libtorch.so").touch()
+            for folder in ("bin", "lib"):
+                (site / "nvidia/cu13" / folder).mkdir(parents=True)
+            (site / "nvidia/cu13/nvvm/bin").mkdir(parents=True)
+            for tool in ("bin/nvcc", "nvvm/bin/cicc"):
+                (site / "nvidia/cu13" / tool).touch()
+            (deps / "venv/bin").mkdir()
+            (deps / "venv/bin/pip").touch()
+            python = deps / "venv/bin/python"
+
+            def pip(then):  # stands in for the Python of the environment
+                python.write_text(f"""#!/bin/bash
+[ "$1" = -c ] && {{ echo {site}; exit; }}
+echo "$*" >> {deps}/calls
+[ -e {deps}/killed ] || {{ touch {deps}/killed; {then}; }}
+""")
+                python.chmod(0o755)
+
+            pip("kill -KILL $PPID; kill -KILL $$")  # bootstrap first, then pip itself
+            self.assertEqual(run("launch/bootstrap", DTRAIN_DEPS=name).returncode, -9)
+            result = run("launch/bootstrap", "--check", DTRAIN_DEPS=name)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("missing wheels: torch", result.stdout)
+            result = run("launch/bootstrap", DTRAIN_DEPS=name)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            calls = (deps / "calls").read_text().splitlines()
+            self.assertNotIn("--ignore-installed", calls[0])
+            self.assertIn("--ignore-installed", calls[1])
+            self.assertIn("torch.txt", calls[1])
+            self.assertTrue((deps / "torch/lib/libtorch.so").exists() and (deps / "cuda/bin/nvcc").exists())
+            self.assertEqual(list((deps / "stamps").glob("*.begun")), [])
+            before = len(calls)
+            self.assertEqual(run("launch/bootstrap", DTRAIN_DEPS=name).returncode, 0)
+            self.assertEqual(len((deps / "calls").read_text().splitlines()), before, "nothing was missing")
+
     def test_every_wheel_is_pinned_by_hash(self):
         for path in tree.files("launch/requirements/*.txt"):
             lines = [line for line in tree.read(path).replace("\\\n", " ").splitlines() if line and line[0] != "#"]

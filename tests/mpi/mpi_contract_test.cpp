@@ -3,9 +3,6 @@
 
 #include "dist/mpi_communicator.h"
 
-#include <chrono>
-#include <thread>
-
 #include "config/config.h"
 #include "dist/make_communicator.h"
 #include "dist/staged_communicator.h"
@@ -90,44 +87,6 @@ TEST(MpiCommunicator, GathersAndBroadcastsInMessagesOfAnySize) {
       contract::expect_equal(sent, part(comm->size() - 1), str("broadcast of ", bytes, " bytes"));
     }
   }
-}
-
-class MpiAbort : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(MpiAbort, UnblocksAnOperationThatRankZeroNeverJoins) {
-  const auto comm = make_mpi_communicator();
-  if (comm->size() == 1) return;  // there is no rank to wait for
-  const at::Tensor tensor = at::ones({100'000}, at::kFloat), all = at::empty({comm->size(), 100'000}, at::kFloat);
-  const auto operation = [&] {
-    if (GetParam() == "AllGather") return comm->all_gather(all, tensor);
-    if (GetParam() == "Broadcast") return comm->broadcast(tensor, 0);
-    return comm->all_reduce(tensor, ReduceOp::kSum);
-  };
-  std::thread aborts([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    comm->abort("rank 0 never came");
-  });
-  if (comm->rank() != 0) {
-    if (GetParam() == "Barrier") {
-      EXPECT_THROW(comm->barrier(), CommError);
-    } else {
-      Work work = operation(), queued = operation();
-      EXPECT_THROW(work.wait(), CommError);
-      EXPECT_THROW(queued.wait(), CommError);
-    }
-  }
-  aborts.join();
-}
-
-INSTANTIATE_TEST_SUITE_P(Each, MpiAbort, ::testing::Values("AllReduce", "AllGather", "Broadcast", "Barrier"),
-                         [](const auto& info) { return info.param; });
-
-TEST(MpiCommunicator, RanksAtDifferentOperationsAreAnErrorOnEach) {
-  const auto comm = make_mpi_communicator();
-  if (comm->size() == 1) return;  // there is no other rank
-  const at::Tensor tensor = at::ones({comm->rank() == 1 ? 20 : 10}, at::kFloat);
-  EXPECT_THROW(comm->all_reduce(tensor, ReduceOp::kSum).wait(), CommError);
-  EXPECT_THROW(comm->barrier(), CommError);
 }
 
 TEST(MpiCommunicator, SeveralWorkSideBySideInAnyOrder) {

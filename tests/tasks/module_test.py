@@ -76,6 +76,15 @@ class OnADevice(Mlp):
         return self.layers(x) + torch.zeros(2, device=torch.device("cuda:0"))
 
 
+class Overwrites(Mlp):
+    """put_() without accumulation has no deterministic form: LibTorch refuses it in deterministic mode, on the CPU too."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        marks = torch.zeros_like(x)
+        marks.put_(torch.zeros(1, dtype=torch.long), torch.ones(1))
+        return self.layers(x + marks)
+
+
 class Pair(Mlp):
     def forward(self, x: torch.Tensor):
         return self.layers(x), x
@@ -447,7 +456,17 @@ def another_file_than_the_trained_one_is_refused(folder):
     runner.run(["eval", "runs/r"], cwd=folder).expect(74, "cnn.pt is another file (SHA-256 ")
 
 
+def deterministic_mode_reaches_libtorch(folder):
+    draw = np.random.default_rng(1)
+    rows_file(folder / "d.h5", draw.normal(size=(60, 5)), draw.normal(size=(60, 2)).astype(np.float32))
+    save(Overwrites, folder / "net.pt")
+    options = dict(task="module", model__file="net.pt", model__image_size=None, task__inputs="rows", task__loss="mse", train__epochs=1)
+    runner.train(folder, **options).expect(0, "finished: all")
+    runner.train(folder, **options, run__name="d", train__deterministic=True).expect(70, "put_", "deterministic")
+
+
 runner.main([the_example_of_the_readme_can_be_pasted, a_cnn_learns_with_two_ranks_and_gives_python_its_weights, each_kind_goes_all_the_way,
              an_lstm_over_rows_and_lengths_tells_classes_apart, an_mlp_over_rows_fits_numbers, a_bad_sample_gives_a_row_that_says_so,
              inspect_tells_what_would_stop_training,
-             a_run_refuses_what_it_cannot_train, orders_of_sets_longer_than_the_trial, another_file_than_the_trained_one_is_refused])
+             a_run_refuses_what_it_cannot_train, orders_of_sets_longer_than_the_trial,
+             deterministic_mode_reaches_libtorch, another_file_than_the_trained_one_is_refused])

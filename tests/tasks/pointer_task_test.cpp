@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/loader/sample_check.h"
 #include "layers/dropout.h"
+#include "models/pointer_network.h"
 #include "tasks/pointer/teacher_forcing.h"
 #include "tasks/task.h"
 
@@ -165,6 +167,45 @@ TEST(PointerTask, TheLossWithoutTeacherForcingDoesNotDependOnTheBatch) {
     part.rows = static_cast<int64_t>(kOrders[static_cast<size_t>(i)].size());
     EXPECT_NEAR(task->loss(part).per_sample.item<double>(), of_whole[i].item<double>(), 1e-5) << i;
   }
+}
+
+// With ratio 0 the decoder receives its own choices, with 1 the correct order, and in between each sample one of them,
+// as its draw says.
+TEST(PointerTask, SamplesWithoutTeacherForcingReceiveTheNetworksOwnChoices) {
+  const auto make = [](double ratio) {
+    config::Config config = small();
+    config.pointer = {.teacher_forcing = ratio, .teacher_forcing_end = ratio};
+    auto task = make_task(config, {});
+    const at::NoGradGuard no_grad;
+    // With its initial weights the network hardly depends on what the decoder receives.
+    for (const at::Tensor& weights : task->model().parameters()) weights.mul_(5);
+    task->model().train();
+    return task;
+  };
+  const auto losses = [&](double ratio) { return make(ratio)->loss(batch_of(kOrders, 5)).per_sample; };
+  const at::Tensor forced = losses(1), own = losses(0);
+  {
+    const auto task = make(0);
+    auto& network = dynamic_cast<models::PointerNetwork&>(task->model());
+    const data::Batch batch = batch_of(kOrders, 5);
+    const models::Sets sets{batch.inputs, batch.lengths, /*padded=*/true};
+    const auto memory = network.encode(sets);
+    const at::Tensor choices = network.choose(sets, memory, batch.targets);
+    EXPECT_TRUE(at::allclose(network.losses(sets, memory, batch.targets, choices), own, 1e-5, 1e-6));
+  }
+  const auto differ = [&](int64_t i) { return std::abs(forced[i].item<double>() - own[i].item<double>()) > 1e-4; };
+  int of_both[2] = {0, 0};  // samples whose two losses differ, by what they received
+  for (const double ratio : {0.3, 0.5, 0.7}) {
+    const at::Tensor mixed = losses(ratio);
+    for (int64_t i = 0; i < mixed.size(0); ++i) {
+      const bool is_forced_here = is_forced(static_cast<uint64_t>(small().train.seed), 0, i, ratio);
+      EXPECT_NEAR(mixed[i].item<double>(), (is_forced_here ? forced : own)[i].item<double>(), 1e-5)
+          << ratio << " " << i;
+      if (differ(i)) ++of_both[is_forced_here];
+    }
+  }
+  EXPECT_GT(of_both[0], 0);
+  EXPECT_GT(of_both[1], 0);
 }
 
 TEST(PointerTask, ItsMetadataRestoreIt) {
