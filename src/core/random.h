@@ -38,6 +38,7 @@ enum class Purpose : uint64_t {
   kInit,
   kSynth,
   kTeacherForcing,
+  kSubset,
 };
 
 }  // namespace dtrain

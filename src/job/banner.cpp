@@ -43,8 +43,9 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
   line("config", f.config_source);
   line("task", str(f.task, ", network ", f.network, ", ", human_count(f.parameters), " parameters, ", f.precision));
   if (ranks.size() > 1) line("gradients", f.communicator);
-  line("data", str(f.data_file, ": ", human_count(f.train), " training, ", human_count(f.val), " validation, ",
-                   human_count(f.test), " test samples"));
+  line("data", str(f.data_file, ": ", human_count(f.train), " training",
+                   f.data_share < 1 ? str(" (data.share ", f.data_share, "), ") : ", ", human_count(f.val),
+                   " validation, ", human_count(f.test), " test samples"));
   line("batch", describe(f.batches));
   if (f.overfit_batches > 0) {
     line("overfit", str("the same ", f.batches.steps_per_epoch,

@@ -14,7 +14,7 @@ const std::vector<int64_t>& DataSet::ids(const std::string& split) const {
 DataSet open_data(const std::string& file, const config::Config& config) {
   DataSet data;
   data.store = data::open_file(file);
-  data.splits = data::splits(*data.store, config.data.val_share, config.train.seed);
+  data.splits = data::splits(*data.store, config.data.val_share, config.train.seed, config.data.share);
   return data;
 }
 

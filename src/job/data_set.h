@@ -22,8 +22,8 @@ struct DataSet {
   const std::vector<int64_t>& ids(const std::string& split) const;  // of "train", "val" or "test"
 };
 
-// Opens `file` and divides it by the configuration's data.val_share and train.seed, so that every command sees the
-// splits that training saw. DataError.
+// Opens `file` and divides it by the configuration's data.val_share, data.share and train.seed, so that every command
+// sees the splits that training saw. DataError.
 DataSet open_data(const std::string& file, const config::Config&);
 
 // DataError if the file is not for this task or, unless bad samples are skipped, any of its samples is bad.

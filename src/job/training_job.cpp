@@ -209,6 +209,7 @@ BannerFacts TrainingJob::facts() const {
       .val = static_cast<int64_t>(data_.splits.val.size()),
       .test = static_cast<int64_t>(data_.splits.test.size()),
       .batches = batches_,
+      .data_share = config_.data.share,
       .overfit_batches = config_.train.overfit_batches,
       .resumed = snapshot_ && plan_.checkpoint ? str("step ", snapshot_->step, " of ", plan_.checkpoint->string()) : "",
       .launcher_pid = process_.world.launched ? ::getppid() : 0};

@@ -33,6 +33,23 @@ def a_few_batches_are_overfitted(folder):
     assert "test epoch" not in result.output
 
 
+def a_share_of_the_training_samples_is_trained_on(folder):
+    runner.synth(folder / "d.h5", 60)
+    counts = lambda result: result.output.split("d.h5: ")[1].split(" test samples")[0]
+    whole = runner.train(folder, run__name="all").expect(0)
+    some = runner.train(folder, np=2, run__name="some", data__share=0.2, train__epochs=3).expect(0)
+    assert "training (data.share 0.2), " in counts(some), counts(some)
+    assert counts(some).split("training")[1].split(", ", 1)[1] == counts(whole).split("training, ")[1], "other splits change too"
+    samples, everything = (int(counts(result).split(" training")[0]) for result in [some, whole])
+    assert 0.15 < samples / everything < 0.25, (samples, everything)
+    assert sum(r["samples"] for r in runner.metrics(folder / "runs/some")) == 3 * samples
+    runner.run(["eval", "runs/some", "--split", "train"], cwd=folder).expect(0, f"{samples} samples")
+    runner.train(folder, "--resume", "auto", run__name="some", data__share=0.5).expect(78, "a resumed run keeps data.share")
+    runner.train(folder, "--resume", "auto", run__name="some", train__epochs=4).expect(0, "training (data.share 0.2), ")
+    for wrong in [0, 1.5, -1]:
+        runner.train(folder, run__name="wrong", data__share=wrong).expect(78, "data.share", "above 0, up to 1")
+
+
 def averaged_weights_are_saved_and_evaluated_and_resume(folder):
     runner.synth(folder / "d.h5", 60)
     base = dict(train__ema=0.9, optimizer__lr=0.01)
@@ -156,6 +173,7 @@ def evaluation_names_the_worst_samples_and_writes_json(folder):
 
 if __name__ == "__main__":
     runner.main([two_runs_with_the_same_threads_are_equal_bit_by_bit, a_few_batches_are_overfitted,
+                 a_share_of_the_training_samples_is_trained_on,
                  averaged_weights_are_saved_and_evaluated_and_resume,
                  phases_averages_and_the_plateau_resume_bit_by_bit, the_last_metrics_are_printed_once,
                  frozen_layers_keep_their_values_and_nothing_to_train_is_an_error,

@@ -14,10 +14,14 @@ namespace dtrain::data {
 // file has no validation split, it is val_share of the training split's groups, chosen by `seed`: rounded, at least one
 // group and not all of them; none if val_share is 0 or there is only one group. Whole groups are moved, so none is in
 // both splits. Ids keep the order of the file's splits.
+//
+// If train_share is below 1, training uses only that fraction of its remaining groups, also chosen by `seed`: rounded,
+// at least one group. Validation and test are the same for every train_share, and the groups of a smaller one are
+// among those of a larger one, so that runs can be compared.
 struct Splits {
   std::vector<int64_t> train, val, test;
 };
-Splits splits(const Store&, double val_share, uint64_t seed);
+Splits splits(const Store&, double val_share, uint64_t seed, double train_share = 1);
 uint64_t checksum(const Splits&);  // depends on the ids of each split and on their order
 
 }  // namespace dtrain::data

@@ -72,6 +72,46 @@ TEST(Splits, HoldsOutAtLeastOneGroupAndNotAll) {
   EXPECT_TRUE(splits(*store, 0, 1).val.empty());
 }
 
+TEST(Splits, AShareOfTheTrainingGroupsIsKept) {
+  const TempDir folder;
+  Writer::Extras extras = extras_of(300, 3);
+  extras.splits["test"] = {0, 1, 2};
+  const std::unique_ptr<Store> store = store_with(folder, 300, extras);
+  const Splits all = splits(*store, 0.2, 7);
+  std::set<std::vector<int64_t>> choices;
+  for (uint64_t seed = 0; seed < 20; ++seed) choices.insert(groups_of(*store, splits(*store, 0.2, seed, 0.1).train));
+  EXPECT_GT(choices.size(), 15u) << "the seed must matter";
+
+  std::vector<int64_t> smaller;
+  for (const double share : {0.001, 0.1, 0.5, 1.0}) {
+    const Splits some = splits(*store, 0.2, 7, share);
+    EXPECT_EQ(some.val, all.val);
+    EXPECT_EQ(some.test, all.test);
+    const std::vector<int64_t> groups = groups_of(*store, some.train);
+    const std::vector<int64_t> every = groups_of(*store, all.train);
+    ASSERT_EQ(every.size(), 79u);
+    EXPECT_EQ(groups.size(), share == 0.001 ? 1u : share == 0.1 ? 8u : share == 0.5 ? 40u : 79u);
+    EXPECT_EQ(some.train.size(), 3 * groups.size()) << "whole groups";
+    EXPECT_TRUE(std::is_sorted(some.train.begin(), some.train.end()));
+    EXPECT_TRUE(std::includes(every.begin(), every.end(), groups.begin(), groups.end()));
+    EXPECT_TRUE(std::includes(groups.begin(), groups.end(), smaller.begin(), smaller.end()));
+    smaller = groups;
+  }
+}
+
+TEST(Splits, AShareOfTheFilesTrainingSplitKeepsItsOrder) {
+  const TempDir folder;
+  Writer::Extras extras = extras_of(8);
+  extras.splits = {{"train", {5, 1, 4, 2}}, {"val", {0}}, {"test", {3}}};
+  const std::unique_ptr<Store> store = store_with(folder, 8, extras);
+  const std::vector<int64_t> file = splits(*store, 0.1, 1).train;
+  const Splits half = splits(*store, 0.1, 1, 0.5);
+  ASSERT_EQ(half.train.size(), 2u);
+  EXPECT_LT(std::find(file.begin(), file.end(), half.train[0]), std::find(file.begin(), file.end(), half.train[1]));
+  EXPECT_EQ(half.val, std::vector<int64_t>{0});
+  EXPECT_EQ(half.test, std::vector<int64_t>{3});
+}
+
 TEST(Splits, TheChecksumDependsOnSplitAndOrder) {
   const Splits s{.train = {0, 1, 2}, .val = {3}, .test = {4, 5}};
   EXPECT_EQ(checksum(s), checksum(Splits{{0, 1, 2}, {3}, {4, 5}}));
