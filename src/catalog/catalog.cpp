@@ -83,9 +83,10 @@ const std::vector<DataSet>& data_sets() {
   static const std::vector<DataSet> all = {
       {.name = "300wlp", .task = "headpose", .config = "headpose_300wlp", .size = 224},
       {.name = "aflw2000", .task = "headpose", .size = 224},
+      {.name = "arrays", .task = "module", .one_file = true},
       {.name = "biwi", .task = "headpose", .config = "headpose_biwi", .size = 224},
       {.name = "images", .task = "classify", .config = "classify", .size = 256},
-      {.name = "pointer", .task = "pointer", .config = "pointer"},
+      {.name = "pointer", .task = "pointer", .config = "pointer", .one_file = true},
       {.name = "sequence", .task = "sequence", .config = "sequence"},
   };
   return all;

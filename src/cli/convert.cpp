@@ -29,6 +29,10 @@ Your own data:
   pointer    FILE.npz: features [N, L, 7 or 8], order [N, L] (padded with -1), lengths [N] if wanted; or, for sets of
              any size, values [R, 7 or 8], offsets [N + 1], order [R]. order: the element visited first, second, ...
              In both, if wanted, split [N]: 0 train, 1 val, 2 test
+  arrays     FILE.npz: inputs uint8 [N, H, W, 3] or gray [N, H, W] (images, stored as they are), or numbers [N, F] or
+             [N, T, F] (rows, stored as float32); targets [N] or [N, K], floats for numbers to predict, integers for
+             classes. If wanted: lengths [N] (rows of sample i), split [N], group [N] (never divided among splits),
+             class_names [C]. For your own network (--task module) or for classes of images (--task classify)
 
 Published head-pose sets (yaw, pitch, roll in degrees; an angle beyond 99 degrees: left out and counted):
   300wlp     AFW, HELEN, IBUG, LFPW and their *_Flip: NAME.jpg beside NAME.mat (Pose_Para, pt2d)
@@ -37,7 +41,7 @@ Published head-pose sets (yaw, pitch, roll in degrees; an angle beyond 99 degree
 
 Damaged samples are left out and listed with their reason in OUT.quarantine.json. An interrupted conversion goes on
 where it was when the same command is given again (OUT.partial holds it). Splits that the data do not say are drawn by key: by class
-(images, sequence), by source photo (300wlp) or person (biwi), never by picture.)";
+(images, sequence, arrays with classes), by group (arrays), by source photo (300wlp) or person (biwi).)";
 
 constexpr size_t kQuarantinedShown = 5;
 
@@ -52,8 +56,11 @@ void tell(const convert::ConvertPlan& plan, const std::string& out) {
 }
 
 std::string form(const convert::ConvertSummary& s) {
-  const std::vector<int64_t>& shape = s.schema.input.shape;
-  if (!s.schema.input.variable()) return str("samples of ", shape[1], "x", shape[0]);
+  const data::Field& input = s.schema.input;
+  const std::vector<int64_t>& shape = input.shape;
+  if (input.element == data::Element::kUint8) return str("samples of ", shape[1], "x", shape[0]);
+  if (shape.size() == 1) return str("samples of ", shape[0], shape[0] == 1 ? " number" : " numbers");
+  if (!input.variable()) return str("samples of ", shape[0], " rows of ", shape[1]);
   return str(s.schema.task == "pointer" ? "sets" : "sequences", " of ", fixed(s.mean_rows, 1), " rows of ", shape[1],
              " on average");
 }
@@ -109,9 +116,10 @@ int run_convert(const Arguments& arguments) {
   std::string name, source, out;
   CLI::App app(kAbout, "dtrain convert");
   app.add_option("NAME", name, join(catalog::data_set_names(), ", "))->required();
-  app.add_option("SOURCE", source, "the folder of the data; pointer: the file")->required();
+  app.add_option("SOURCE", source, "the folder of the data; pointer, arrays: the file")->required();
   app.add_option("--out", out, "the file to write (default: data/NAME.h5)");
   app.add_option("--size", options.size, "side of the stored pictures in pixels (default: images 256, head pose 224)");
+  app.add_option("--task", options.task, "arrays: module or classify (default: module)");
   app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
   app.add_flag("--force", options.force, "replace an existing file");
   app.add_option("--test-share", options.split.test_share, "share that becomes the test split, of each class or group")
@@ -132,7 +140,7 @@ int run_convert(const Arguments& arguments) {
   options.source = source;
   const catalog::DataSet* known = catalog::data_set_named(name);
   if (app.count("--size") > 0 && known != nullptr && known->size == 0) {
-    throw UsageError(str("--size is of pictures, and ", name, " has none"));
+    throw UsageError(str("--size is of pictures that are scaled, and ", name, " has none"));
   }
   options.out = link_target(out.empty() ? "data/" + name + ".h5" : out);
   options.split.shares_given = app.count("--test-share") + app.count("--val-share") > 0;

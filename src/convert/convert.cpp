@@ -30,14 +30,16 @@ constexpr uint64_t kContentVersion =
 
 std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options, int size,
                                      const ReportProgress& report) {
-  const catalog::Task& task = catalog::row(catalog::task_named(catalog::data_set_named(name)->task));
-  if (task.sample == catalog::Sample::kSet) {
+  const catalog::DataSet& kind = *catalog::data_set_named(name);
+  const catalog::Task& task = catalog::row(catalog::task_named(kind.task));
+  if (kind.one_file) {
     if (!fs::exists(options.source)) throw DataError(str("no such file: ", options.source.string()));
   } else if (!fs::is_directory(options.source)) {
     throw DataError(str(
         fs::exists(options.source) ? "not a folder: " : "no such folder: ", options.source.string(),
         task.classes ? " (the folder with one subfolder for each class)" : " (the folder of the published data set)"));
   }
+  if (name == "arrays") return open_arrays(options.source, options.task.empty() ? kind.task : options.task);
   if (name == "pointer") return open_pointer_sets(options.source);
   if (name == "images") return open_images(options.source, size);
   if (name == "sequence") return open_sequences(options.source, options.threads, report);
@@ -56,6 +58,12 @@ void check(const std::string& name, const ConvertOptions& options) {
   }
   if (!options.test_sequences.empty() && name != "biwi")
     throw UsageError("--test-sequences applies only to biwi, not to " + name);
+  if (!options.task.empty()) {
+    if (name != "arrays") throw UsageError("--task applies only to arrays, not to " + name);
+    if (options.task != "module" && options.task != "classify") {
+      throw UsageError(str("--task ", options.task, " is neither module nor classify"));
+    }
+  }
   if (options.size < 0 || options.size > kLargestSize) {
     throw UsageError(str("--size ", options.size, " is not between 1 and ", kLargestSize));
   }

@@ -2,8 +2,8 @@
 
 // Converts a raw data set to one dtrain HDF5 file (docs/file_formats.md), ready for training. Head-pose sets: pictures
 // are cropped to the head and scaled, targets are yaw, pitch and roll in degrees, and no photo or person is in two
-// splits. Class folders of images and sequences, and files of sets with orders: see class_folders.h, stored_sample.h
-// and pointer_file.h.
+// splits. Class folders of images and sequences, files of sets with orders, and files of arrays: see class_folders.h,
+// stored_sample.h, pointer_file.h and array_set.cpp.
 //
 // Samples are converted in parallel; the result does not depend on the number of threads. A conversion that was killed,
 // was interrupted or filled the disk can be resumed: its finished samples are kept in OUT.partial/ (spool.h). That
@@ -34,6 +34,7 @@ struct ConvertOptions {
   bool force = false;  // replace an existing file
   SplitOptions split;
   std::vector<std::string> test_sequences;  // biwi; empty: kBiwiTestSequences
+  std::string task;                         // arrays: module or classify; empty: module
 };
 
 // What a conversion is about to do. Sizes are 0 if they are unknown.

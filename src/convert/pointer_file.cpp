@@ -1,10 +1,10 @@
 #include "convert/pointer_file.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <span>
 
+#include "convert/npz_columns.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/strings.h"
@@ -15,26 +15,8 @@ namespace {
 constexpr const char* kExpected =
     "Expected: features [N, L, 7 or 8], order [N, L] padded with -1 and optionally lengths [N]; or values "
     "[R, 7 or 8], offsets [N + 1] and order [R]";
-constexpr std::array<const char*, 3> kSplits{"train", "val", "test"};
 
 [[noreturn]] void refuse(const std::string& what) { throw DataError(what + ". " + kExpected); }
-
-// Reads a one-dimensional array of whole numbers. It must have `count` elements, unless that is -1.
-std::optional<std::vector<int64_t>> whole_numbers(const formats::NpzFile& file, const std::string& name,
-                                                  int64_t count) {
-  const std::optional<formats::NpyArray> array = file.read(name);
-  if (!array) return std::nullopt;
-  const std::vector<int64_t>& shape = array->header.shape;
-  if (shape.size() != 1 || (count >= 0 && shape[0] != count)) {
-    refuse(str("its array ", name, " has the shape ", array->header.shape_text(),
-               count >= 0 ? str(", expected [", count, "]") : ", one dimension is expected"));
-  }
-  try {
-    return array->to_int64();
-  } catch (const DataError& error) {
-    throw DataError(str("its array ", name, ": ", error.what()));
-  }
-}
 
 void check_width(const formats::NpyArray& array, const char* name, size_t rank) {
   const std::vector<int64_t>& shape = array.header.shape;
@@ -68,7 +50,7 @@ PointerFile::PointerFile(const std::filesystem::path& path, bool with_order) {
       length_.push_back(length);
     }
   }
-  read_splits(file);
+  split_ = split_names(file, sets());
 }
 
 void PointerFile::read_padded(const formats::NpzFile& file, const formats::NpyArray& features) {
@@ -125,14 +107,6 @@ void PointerFile::read_order(const formats::NpzFile& file, bool padded) {
   order_room_.assign(static_cast<size_t>(sets()), shape[1]);
 }
 
-void PointerFile::read_splits(const formats::NpzFile& file) {
-  if (auto split = whole_numbers(file, "split", sets())) split_ = std::move(*split);
-  for (const int64_t value : split_) {
-    if (value < 0 || value > 2)
-      refuse(str("its array split contains ", value, "; expected 0 (train), 1 (val) or 2 (test)"));
-  }
-}
-
 int64_t PointerFile::length(int64_t set) const {
   const int64_t n = length_[static_cast<size_t>(set)];
   return n > 0 && n <= room_[static_cast<size_t>(set)] ? n : 0;
@@ -185,13 +159,11 @@ std::vector<int64_t> PointerFile::order(int64_t set) const {
   return result;
 }
 
-std::string PointerFile::split(int64_t set) const {
-  return split_.empty() ? "" : kSplits[static_cast<size_t>(split_[static_cast<size_t>(set)])];
-}
+std::string PointerFile::split(int64_t set) const { return split_.empty() ? "" : split_[static_cast<size_t>(set)]; }
 
 uint64_t PointerFile::checksum() const {
   uint64_t sum = xxh64(std::as_bytes(std::span(values_)), static_cast<uint64_t>(width_));
-  for (const auto* part : {&first_row_, &length_, &order_, &split_}) sum = xxh64(std::as_bytes(std::span(*part)), sum);
+  for (const auto* part : {&first_row_, &length_, &order_}) sum = xxh64(std::as_bytes(std::span(*part)), sum);
   return sum;
 }
 

@@ -33,17 +33,17 @@ class PointerFile {
   std::vector<int64_t> order(int64_t set) const;   // throws if it is not a permutation of 0 to n - 1
   int64_t length(int64_t set) const;               // 0 if the file's value is impossible
   std::string split(int64_t set) const;            // "train", "val", "test", or "" if the file has no splits
-  uint64_t checksum() const;                       // of all arrays used
+  uint64_t checksum() const;                       // of all arrays used, without the splits
 
  private:
   void read_padded(const formats::NpzFile&, const formats::NpyArray& features);
   void read_ragged(const formats::NpzFile&, const formats::NpyArray& values);
   void read_order(const formats::NpzFile&, bool padded);
-  void read_splits(const formats::NpzFile&);
   void check_length(int64_t set) const;
 
   std::vector<float> values_;  // rows × width_
-  std::vector<int64_t> first_row_, length_, room_, order_, first_order_, order_room_, split_;
+  std::vector<int64_t> first_row_, length_, room_, order_, first_order_, order_room_;
+  std::vector<std::string> split_;
   int64_t width_ = 0;
 };
 

@@ -62,6 +62,8 @@ std::unique_ptr<RawSet> open_images(const std::filesystem::path& folder, int siz
 std::unique_ptr<RawSet> open_sequences(const std::filesystem::path& folder, int threads,
                                        const ReportProgress& report = {});
 std::unique_ptr<RawSet> open_pointer_sets(const std::filesystem::path& file);
+// Inputs and targets from an .npz file, for `task`: module or classify (array_set.cpp).
+std::unique_ptr<RawSet> open_arrays(const std::filesystem::path& file, const std::string& task);
 
 // 300W-LP: subfolders AFW, HELEN, IBUG, LFPW and their mirrored versions *_Flip, with NAME_K.jpg next to NAME_K.mat,
 // where K is the rendered view.

@@ -60,13 +60,17 @@ std::vector<float> sequence_rows(const formats::NpyArray& array, int64_t feature
     throw DataError(str("has ", shape.features, " features per row, the other sequences have ", features));
   }
   std::vector<float> values = array.to_float32();
+  check_finite(values, features);
+  return values;
+}
+
+void check_finite(std::span<const float> values, int64_t features) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
     const auto at = static_cast<int64_t>(i);
     throw DataError(str(std::isnan(values[i]) ? "NaN" : "infinity (or a value beyond float32)", " in row ",
                         at / features, ", feature ", at % features));
   }
-  return values;
 }
 
 std::vector<std::byte> class_target(int64_t label) { return bytes_of(std::vector<int64_t>{label}); }

@@ -33,6 +33,9 @@ SequenceShape sequence_shape(const formats::NpyHeader&);  // throws for no rows,
 // A float64 beyond float32's range counts as infinite.
 std::vector<float> sequence_rows(const formats::NpyArray&, int64_t features);
 
+// Throws for NaN and infinity, and names the place in rows of `features` values.
+void check_finite(std::span<const float> values, int64_t features);
+
 std::vector<std::byte> class_target(int64_t label);
 
 template <typename T>

@@ -31,6 +31,18 @@ size_t find_not_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+std::string utf8_of(uint32_t code_point) {
+  constexpr uint32_t kEnd = 0x110000;
+  const int following = code_point < 0x80 ? 0 : code_point < 0x800 ? 1 : code_point < 0x10000 ? 2 : 3;
+  constexpr uint32_t kFirst[] = {0x00, 0xc0, 0xe0, 0xf0};
+  if (code_point >= kEnd) return "\xff";
+  std::string text(1, static_cast<char>(kFirst[following] | code_point >> 6 * following));
+  for (int rest = following - 1; rest >= 0; --rest) {
+    text += static_cast<char>(0x80 | (code_point >> 6 * rest & 0x3f));
+  }
+  return text;
+}
+
 size_t count_characters(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char byte) { return !continues(byte); }));
 }

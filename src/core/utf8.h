@@ -3,6 +3,8 @@
 // UTF-8 as Unicode defines it: no overlong forms, no surrogates, nothing above U+10FFFF.
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace dtrain {
@@ -12,6 +14,9 @@ size_t utf8_character(std::string_view text);
 
 size_t find_not_utf8(std::string_view text);  // the first byte that belongs to no character; npos if all do
 inline bool is_utf8(std::string_view text) { return find_not_utf8(text) == std::string_view::npos; }
+
+// A character as UTF-8. A number that is no character gives bytes that are not UTF-8.
+std::string utf8_of(uint32_t code_point);
 
 size_t count_characters(std::string_view text);  // of UTF-8
 

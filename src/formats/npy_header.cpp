@@ -20,7 +20,7 @@ constexpr size_t kLargestRank = 32;
 // Parses the header's text, a Python dictionary with three entries.
 class DictionaryReader {
  public:
-  explicit DictionaryReader(std::string_view text) : text_(text) {}
+  DictionaryReader(std::string_view text, NpyElements wanted) : text_(text), wanted_(wanted) {}
 
   void read(NpyHeader& header) {
     expect('{');
@@ -105,13 +105,25 @@ class DictionaryReader {
     if (peek() == '[') throw DataError("a structured array; a plain array of numbers is expected");
     const std::string type = quoted();
     const auto refuse = [&](const std::string& what) {
-      throw DataError(str(what, " (dtype '", type.substr(0, 40),
-                          "'); float16, 32 or 64, integers of 8 to 64 bits, or bool are expected"));
+      throw DataError(str(what, " (dtype '", type.substr(0, 40), "'); ",
+                          wanted_ == NpyElements::kText ? "an array of strings is expected"
+                                                        : "float16, 32 or 64, integers of 8 to 64 bits, or bool are "
+                                                          "expected"));
     };
     if (type.size() < 2) refuse("unknown elements");
     const char order = type[0], kind = type[1];
     if (order != '<' && order != '>' && order != '|' && order != '=') refuse("unknown elements");
     if (kind == 'O') refuse("Python objects, which are not loaded because that can run code");
+    header.big_endian = order == '>';
+    if (wanted_ == NpyElements::kText) {
+      if (kind != 'U' && kind != 'S' && kind != 'a') refuse("no strings");
+      constexpr int kMostCharacters = 1 << 20;
+      const std::optional<int> characters = parse_number<int>(std::string_view(type).substr(2));
+      if (!characters || *characters < 1 || *characters > kMostCharacters) refuse("strings of an unsupported length");
+      header.kind = kind == 'U' ? NpyHeader::Kind::kUnicode : NpyHeader::Kind::kBytes;
+      header.item_bytes = *characters * (kind == 'U' ? 4 : 1);
+      return;
+    }
     if (kind == 'c') refuse("complex numbers");
     if (kind == 'U' || kind == 'S' || kind == 'a') refuse("strings");
     if (kind == 'V') refuse("structured or void elements");
@@ -133,10 +145,10 @@ class DictionaryReader {
     } else {
       refuse("unknown elements");
     }
-    header.big_endian = order == '>';
   }
 
   std::string_view text_;
+  NpyElements wanted_;
   size_t at_ = 0;
 };
 
@@ -161,6 +173,7 @@ uint64_t NpyHeader::file_bytes() const {
 
 std::string NpyHeader::type() const {
   if (kind == Kind::kBool) return "bool";
+  if (kind == Kind::kUnicode || kind == Kind::kBytes) return "text";
   const char* name = kind == Kind::kFloat ? "float" : kind == Kind::kInteger ? "int" : "uint";
   return str(name, item_bytes * 8);
 }
@@ -171,7 +184,7 @@ std::string NpyHeader::shape_text() const {
   return "[" + join(sizes, ", ") + "]";
 }
 
-NpyHeader parse_npy_header(std::span<const std::byte> begin) {
+NpyHeader parse_npy_header(std::span<const std::byte> begin, NpyElements wanted) {
   const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
   if (text.empty()) throw DataError("the file is empty");
   if (!text.starts_with(kMagic)) throw DataError("not a .npy file, judged by its first bytes");
@@ -186,7 +199,7 @@ NpyHeader parse_npy_header(std::span<const std::byte> begin) {
   if (prefix + length > kNpyHeaderBytes) damaged(str("it declares a length of ", length, " bytes"));
   if (prefix + length > text.size()) throw DataError("truncated .npy header");
   NpyHeader header;
-  DictionaryReader(text.substr(prefix, length)).read(header);
+  DictionaryReader(text.substr(prefix, length), wanted).read(header);
   header.data_offset = prefix + length;
   if (header.file_bytes() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
     damaged(str("it declares ", header.type(), " ", header.shape_text(), ", more bytes than a file can have"));
@@ -194,8 +207,8 @@ NpyHeader parse_npy_header(std::span<const std::byte> begin) {
   return header;
 }
 
-NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes) {
-  NpyHeader header = parse_npy_header(begin);
+NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes, NpyElements wanted) {
+  NpyHeader header = parse_npy_header(begin, wanted);
   const uint64_t declared = header.file_bytes(), there = file_bytes - header.data_offset;
   if (declared > file_bytes) {
     throw DataError(str("truncated: the header declares ", header.type(), " ", header.shape_text(), ", the file has ",

@@ -15,7 +15,7 @@
 namespace dtrain::formats {
 
 struct NpyHeader {
-  enum class Kind { kBool, kInteger, kUnsigned, kFloat };
+  enum class Kind { kBool, kInteger, kUnsigned, kFloat, kUnicode, kBytes };  // the last two: strings of a fixed length
   Kind kind = Kind::kFloat;
   int item_bytes = 4;
   bool big_endian = false, fortran = false;
@@ -24,14 +24,16 @@ struct NpyHeader {
 
   int64_t elements() const;
   uint64_t file_bytes() const;     // header and elements
-  std::string type() const;        // "float32", "uint8", "bool"
+  std::string type() const;        // "float32", "uint8", "bool", "text"
   std::string shape_text() const;  // "[120, 6]"
 };
 
-// Parses a header. Requires: `begin` contains the whole header (kNpyHeaderBytes are always enough). The second form
-// also throws if the file does not have the size that the header declares.
-NpyHeader parse_npy_header(std::span<const std::byte> begin);
-NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes);
+// Parses the header of an array of numbers, or of one of strings; an array of the other kind is an error. Requires:
+// `begin` contains the whole header (kNpyHeaderBytes are always enough). The second form also throws if the file does
+// not have the size that the header declares.
+enum class NpyElements { kNumbers, kText };
+NpyHeader parse_npy_header(std::span<const std::byte> begin, NpyElements = NpyElements::kNumbers);
+NpyHeader parse_npy_header(std::span<const std::byte> begin, uint64_t file_bytes, NpyElements = NpyElements::kNumbers);
 inline constexpr uint64_t kNpyHeaderBytes = 65536 + 12;  // a longer header is damaged: NumPy writes 128 bytes
 
 NpyHeader read_npy_header(const std::filesystem::path& file);  // reads only the beginning of the file

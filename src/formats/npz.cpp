@@ -29,6 +29,18 @@ struct MemberCloser {
   void operator()(zip_file_t* member) const { zip_fclose(member); }
 };
 
+// Adds the array's name to what calls throw.
+template <typename Calls>
+auto naming(const std::string& name, const Calls& calls) {
+  try {
+    return calls();
+  } catch (const DataError& error) {
+    throw DataError(str("its array ", name, ": ", error.what()));
+  } catch (const std::bad_alloc&) {
+    throw DataError(str("its array ", name, " does not fit into memory"));
+  }
+}
+
 }  // namespace
 
 struct NpzFile::Archive {
@@ -54,11 +66,22 @@ NpzFile::NpzFile(const std::filesystem::path& file) : archive_(std::make_unique<
 
 NpzFile::~NpzFile() = default;
 
+bool NpzFile::has(const std::string& name) const { return std::count(names_.begin(), names_.end(), name) > 0; }
+
 std::optional<NpyArray> NpzFile::read(const std::string& name) const {
-  if (std::count(names_.begin(), names_.end(), name) == 0) return std::nullopt;
+  if (!has(name)) return std::nullopt;
+  return naming(name, [&] { return parse_npy(bytes_of(name, NpyElements::kNumbers)); });
+}
+
+std::optional<std::vector<std::string>> NpzFile::read_text(const std::string& name) const {
+  if (!has(name)) return std::nullopt;
+  return naming(name, [&] { return parse_npy_text(bytes_of(name, NpyElements::kText)); });
+}
+
+std::vector<std::byte> NpzFile::bytes_of(const std::string& name, NpyElements wanted) const {
   const std::string entry = name + std::string(kSuffix);
   const std::unique_ptr<zip_file_t, MemberCloser> member(zip_fopen(archive_->zip, entry.c_str(), ZIP_FL_ENC_RAW));
-  if (!member) throw DataError(str("its array ", name, " cannot be read: ", zip_strerror(archive_->zip)));
+  if (!member) throw DataError(str("cannot be read: ", zip_strerror(archive_->zip)));
   std::vector<std::byte> bytes;
   const auto decompress = [&](uint64_t until) {  // false at the end of the member, where libzip checks the checksum
     while (bytes.size() < until) {
@@ -71,20 +94,14 @@ std::optional<NpyArray> NpzFile::read(const std::string& name) const {
     }
     return true;
   };
-  try {
-    decompress(kNpyHeaderBytes);
-    const NpyHeader header = parse_npy_header(bytes);
-    const uint64_t declared = header.file_bytes();
-    if (bytes.size() > declared || decompress(declared + 1)) {
-      throw DataError(str("damaged: the header declares ", header.type(), " ", header.shape_text(), " (",
-                          declared - header.data_offset, " bytes), but more follow"));
-    }
-    return parse_npy(std::move(bytes));
-  } catch (const DataError& error) {
-    throw DataError(str("its array ", name, ": ", error.what()));
-  } catch (const std::bad_alloc&) {
-    throw DataError(str("its array ", name, " does not fit into memory"));
+  decompress(kNpyHeaderBytes);
+  const NpyHeader header = parse_npy_header(bytes, wanted);
+  const uint64_t declared = header.file_bytes();
+  if (bytes.size() > declared || decompress(declared + 1)) {
+    throw DataError(str("damaged: the header declares ", header.type(), " ", header.shape_text(), " (",
+                        declared - header.data_offset, " bytes), but more follow"));
   }
+  return bytes;
 }
 
 void write_npz(const std::filesystem::path& file, const std::map<std::string, std::vector<std::byte>>& arrays) {

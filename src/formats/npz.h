@@ -26,9 +26,12 @@ class NpzFile {
   // Names of the arrays without ".npy", in the order of the archive.
   const std::vector<std::string>& names() const { return names_; }
   std::optional<NpyArray> read(const std::string& name) const;  // nullopt if there is no such array
+  std::optional<std::vector<std::string>> read_text(const std::string& name) const;  // of parse_npy_text(); likewise
 
  private:
   struct Archive;
+  bool has(const std::string& name) const;
+  std::vector<std::byte> bytes_of(const std::string& name, NpyElements) const;  // of the array's .npy file
   std::unique_ptr<Archive> archive_;
   std::vector<std::string> names_;
 };

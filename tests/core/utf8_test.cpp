@@ -32,6 +32,19 @@ TEST(Utf8, FindsWhatIsNone) {
   EXPECT_TRUE(is_utf8(""));
 }
 
+TEST(Utf8, WritesEveryCodePoint) {
+  EXPECT_EQ(utf8_of('a'), "a");
+  EXPECT_EQ(utf8_of(0), std::string(1, '\0'));
+  EXPECT_EQ(utf8_of(0xfc), "ü");
+  EXPECT_EQ(utf8_of(0x65e5), "日");
+  EXPECT_EQ(utf8_of(0x1f98a), "🦊");
+  for (uint32_t point = 0; point < 0x120000; ++point) {
+    const bool character = point < 0x110000 && (point < 0xd800 || point >= 0xe000);
+    const std::string text = utf8_of(point);
+    ASSERT_EQ(utf8_character(text), character ? text.size() : 0) << point;
+  }
+}
+
 TEST(Utf8, CountsCharactersNotBytes) {
   EXPECT_EQ(count_characters(""), 0u);
   EXPECT_EQ(count_characters("größer 🦊"), 8u);

@@ -142,6 +142,42 @@ TEST(Npy, ToInt64RequiresWholeNumbers) {
                           {"18446744073709551615"});
 }
 
+TEST(Npy, ReadsRangesInBothOrders) {
+  const std::string data("\0\4\2\6\1\5\3\7", 8);
+  const NpyArray fortran = parse_npy(file_of(dictionary("'|u1'", "(2, 2, 2)", "True"), data));
+  const NpyArray plain = parse_npy(file_of(dictionary("'|u1'", "(8,)"), std::string("\0\1\2\3\4\5\6\7", 8)));
+  for (const NpyArray* array : {&fortran, &plain}) {
+    EXPECT_EQ(array->to_uint8(3, 4), (std::vector<uint8_t>{3, 4, 5, 6}));
+    EXPECT_EQ(array->to_float32(7, 1), std::vector<float>{7});
+    EXPECT_EQ(array->to_int64(8, 0), std::vector<int64_t>{});
+    EXPECT_THROW(array->to_int64(7, 2), Error);
+  }
+}
+
+TEST(Npy, ReadsStrings) {
+  const auto text = [](const std::string& descr, const std::string& shape, const std::string& data) {
+    return parse_npy_text(file_of(dictionary("'" + descr + "'", shape), data));
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(text("|S3", "(3,)", std::string("abca\0\0\xc3\xbc\0", 9)), (Texts{"abc", "a", "\xc3\xbc"}));
+  const std::string wide("\xfc\0\0\0z\0\0\0\xac\x20\0\0\x8a\xf9\x01\0", 16);  // U+FC, z, U+20AC, U+1F98A
+  EXPECT_EQ(text("<U2", "(2,)", wide), (Texts{"\xc3\xbcz", "\xe2\x82\xac\xf0\x9f\xa6\x8a"}));
+  EXPECT_EQ(text(">U1", "(1,)", std::string("\0\0\0\xfc", 4)), Texts{"\xc3\xbc"});
+  EXPECT_EQ(text("<U5", "(0,)", ""), Texts{});
+  const auto refused = [&](const std::string& descr, const std::string& shape, const std::string& data,
+                           const char* part) { expect_error<DataError>([&] { text(descr, shape, data); }, {part}); };
+  refused("|S1", "(1,)", "\xff", "element 0 is not UTF-8");
+  refused("<U1", "(1,)", std::string("\0\xd8\0\0", 4), "element 0 is not UTF-8");        // a surrogate
+  refused("<U1", "(1,)", std::string("\xff\xff\xff\xff", 4), "element 0 is not UTF-8");  // no code point
+  refused("|S2", "(1, 2)", "abcd", "one dimension");
+  refused("|S2", "(2,)", "abc", "truncated");
+  refused("<f4", "(1,)", "abcd", "no strings (dtype '<f4'); an array of strings is expected");
+  refused("|O", "(1,)", "12345678", "Python objects");
+  for (const char* size : {"|S0", "|S", "<U0", "<U99999999999", "<U1048577", "<U-1"}) {
+    refused(size, "(1,)", "", "unsupported length");
+  }
+}
+
 TEST(Npy, ReadsOnlyTheHeaderOfAFile) {
   const testing::TempDir folder;
   const auto write = [&](const std::vector<std::byte>& bytes) {
@@ -181,6 +217,8 @@ TEST(Npz, ReadsBackWhatWasWritten) {
   EXPECT_EQ(file.names(), (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(file.read("x")->to_float32(), (std::vector<float>{1, 2}));
   EXPECT_FALSE(file.read("z").has_value());
+  EXPECT_FALSE(file.read_text("z").has_value());
+  expect_error<DataError>([&] { file.read_text("x"); }, {"its array x: no strings"});
 }
 
 TEST(Npz, DetectsDamage) {

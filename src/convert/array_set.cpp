@@ -1,0 +1,233 @@
+// Samples from the arrays of one .npz file, for the user's network (task `module`) and for `classify`:
+//   inputs       images: uint8 [N, H, W, 3], or gray [N, H, W] or [N, H, W, 1], which are stored as RGB; or rows:
+//                [N, F] or [N, T, F] of any other type, stored as float32. [N] counts as [N, 1]
+//   targets      numbers: floats [N] or [N, K]; or classes: integers or bool [N] or [N, K]. [N, 1] counts as [N]
+//   lengths      optional, [N], of rows [N, T, F]: sample i is its first lengths[i] rows
+//   split        optional, [N]: 0 train, 1 val, 2 test
+//   group        optional, [N]: samples with the same number are never in different splits
+//   class_names  optional, [C] strings, of classes [N]
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "convert/npz_columns.h"
+#include "convert/raw_set.h"
+#include "convert/stored_sample.h"
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/log.h"
+#include "core/printable.h"
+#include "core/strings.h"
+
+namespace dtrain::convert {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::NpyArray;
+using formats::NpyHeader;
+using formats::NpzFile;
+
+constexpr const char* kExpected =
+    "Expected: inputs uint8 [N, H, W, 3] (images), or numbers [N, F] or [N, T, F] (rows); targets [N] or [N, K]; if "
+    "wanted lengths [N], split [N], group [N], class_names [C]";
+const std::set<std::string> kKnown{"inputs", "targets", "lengths", "split", "group", "class_names"};
+constexpr int64_t kRgb = 3;
+
+NpyArray required(const NpzFile& file, const std::string& name) {
+  std::optional<NpyArray> array = file.read(name);
+  if (!array) {
+    throw DataError(str("it has no array ", name, "; its arrays are ", join(file.names(), ", "), ". ", kExpected));
+  }
+  return std::move(*array);
+}
+
+[[noreturn]] void refuse(const NpyArray& array, const char* name, const std::string& what) {
+  throw DataError(str("its array ", name, " is ", array.header.type(), " ", array.header.shape_text(), "; ", what));
+}
+
+class ArraySet : public RawSet {
+ public:
+  ArraySet(const fs::path& path, const std::string& task) {
+    const NpzFile file(path);
+    schema_.task = task;
+    read_inputs(file);
+    read_targets(file);
+    if (task == "classify" && !images()) {
+      refuse(inputs_, "inputs", "task classify needs images, uint8 [N, H, W, 3]. For rows: --task module");
+    }
+    read_classes(file);
+    list_samples(file, path.filename().string());
+    for (const std::string& name : file.names()) {
+      if (!kKnown.contains(name)) log::info(printable(str("ignored in ", path.string(), ": its array ", name)));
+    }
+  }
+
+  const std::vector<RawSample>& samples() const override { return samples_; }
+  data::Schema schema() const override { return schema_; }
+  std::vector<std::string> classes() const override { return classes_; }
+
+  int64_t expected_bytes() const override {
+    int64_t rows = 0;
+    for (size_t i = 0; i < samples_.size(); ++i) rows += std::clamp<int64_t>(rows_of(i), 0, most_rows_);
+    return rows * schema_.input.row_bytes() + count() * schema_.target.row_bytes();
+  }
+
+  std::string content_key() const override {
+    uint64_t sum = xxh64(inputs_.file);
+    sum = xxh64(targets_.file, sum);
+    return std::to_string(xxh64(std::as_bytes(std::span(lengths_)), sum));
+  }
+
+  Record read(size_t sample) const override { return {.input = input(sample), .target = target(sample)}; }
+
+ private:
+  bool images() const { return schema_.input.element == data::Element::kUint8; }
+  int64_t count() const { return inputs_.header.shape[0]; }
+  int64_t rows_of(size_t sample) const { return lengths_.empty() ? 1 : lengths_[sample]; }
+
+  void read_inputs(const NpzFile& file) {
+    inputs_ = required(file, "inputs");
+    const std::vector<int64_t>& shape = inputs_.header.shape;
+    const bool bytes = inputs_.header.type() == "uint8";
+    if (shape.size() == 4 || (bytes && shape.size() == 3)) {
+      channels_ = shape.size() == 4 ? shape[3] : 1;
+      if (!bytes || (channels_ != 1 && channels_ != kRgb)) {
+        refuse(inputs_, "inputs",
+               "images must be uint8 [N, H, W, 3], or gray, [N, H, W] or [N, H, W, 1]. From values of 0 to 1: "
+               "(255 * x).round().astype('uint8'); from [N, 3, H, W]: x.transpose(0, 2, 3, 1)");
+      }
+      schema_.input = {data::Element::kUint8, {shape[1], shape[2], kRgb}};
+    } else if (shape.size() >= 1 && shape.size() <= 3) {
+      schema_.input = {data::Element::kFloat32, {shape.begin() + 1, shape.end()}};
+      if (shape.size() == 1) schema_.input.shape = {1};
+    } else {
+      refuse(inputs_, "inputs", kExpected);
+    }
+    if (count() == 0 || !data::storable_input(schema_.input)) refuse(inputs_, "inputs", "it holds no values");
+    if (auto lengths = whole_numbers(file, "lengths", count())) {
+      if (images() || shape.size() != 3) {
+        refuse(inputs_, "inputs",
+               str("lengths are of rows [N, T, F]",
+                   images() ? ", and this is images: for rows, inputs.astype('float32')" : ""));
+      }
+      lengths_ = std::move(*lengths);
+      most_rows_ = shape[1];
+      schema_.input.shape[0] = data::kVariable;
+    }
+  }
+
+  void read_targets(const NpzFile& file) {
+    targets_ = required(file, "targets");
+    const std::vector<int64_t>& shape = targets_.header.shape;
+    if ((shape.size() != 1 && shape.size() != 2) || shape[0] != count() || shape.back() == 0) {
+      refuse(targets_, "targets", str("expected [", count(), "] or [", count(), ", K], one per sample of inputs"));
+    }
+    const bool numbers = targets_.header.kind == NpyHeader::Kind::kFloat;
+    schema_.target = {numbers ? data::Element::kFloat32 : data::Element::kInt64, {}};
+    if (shape.size() == 2 && shape[1] > 1) schema_.target.shape = {shape[1]};
+  }
+
+  void read_classes(const NpzFile& file) {
+    std::optional<std::vector<std::string>> names = file.read_text("class_names");
+    if (!names && schema_.task != "classify") return;
+    if (schema_.target != data::Field{data::Element::kInt64, {}}) {
+      refuse(targets_, "targets", "classes are integers [N], from 0: targets.astype('int64')");
+    }
+    labels_ = targets_.to_int64();
+    const auto lowest = std::min_element(labels_.begin(), labels_.end());
+    const auto highest = std::max_element(labels_.begin(), labels_.end());
+    const auto says = [&](auto label) { return str("targets[", label - labels_.begin(), "] is ", *label); };
+    if (*lowest < 0) throw DataError(str(says(lowest), "; classes are counted from 0"));
+    if (!names) {
+      if (*highest >= count())
+        throw DataError(str(says(highest), ", but there are ", count(), " samples: is it a class?"));
+      names.emplace();
+      for (int64_t label = 0; label <= *highest; ++label) names->push_back(std::to_string(label));
+    }
+    check_names(*names);
+    const auto classes = static_cast<int64_t>(names->size());
+    if (*highest >= classes) {
+      throw DataError(
+          str(says(highest), ", but class_names has ", classes, " names, of the classes 0 to ", classes - 1));
+    }
+    classes_ = std::move(*names);
+  }
+
+  static void check_names(const std::vector<std::string>& names) {
+    if (names.size() < 2) throw DataError(str("classes need two names or more, and there are ", names.size()));
+    std::set<std::string> seen;
+    for (const std::string& name : names) {
+      if (name.empty()) throw DataError("class_names holds an empty name");
+      if (name.find_first_of(std::string_view("\n\0", 2)) != std::string::npos) {
+        throw DataError(str("class_names holds a line break or a NUL in ", "'", printable(name), "'"));
+      }
+      if (!seen.insert(name).second) throw DataError(str("class_names holds ", "'", printable(name), "'", " twice"));
+    }
+  }
+
+  void list_samples(const NpzFile& file, const std::string& name) {
+    const std::vector<std::string> splits = split_names(file, count());
+    const auto groups = whole_numbers(file, "group", count());
+    for (size_t i = 0; i < static_cast<size_t>(count()); ++i) {
+      RawSample sample{.name = str(name, '#', i), .group = "", .label = classes_.empty() ? -1 : labels_[i]};
+      sample.group = groups ? str("group ", (*groups)[i]) : sample.name;
+      if (!splits.empty()) sample.split = splits[i];
+      samples_.push_back(std::move(sample));
+    }
+  }
+
+  std::vector<std::byte> input(size_t sample) const {
+    const int64_t elements = inputs_.header.elements() / count(), first = static_cast<int64_t>(sample) * elements;
+    if (images()) {
+      const std::vector<uint8_t> pixels = inputs_.to_uint8(first, elements);
+      if (channels_ == kRgb) return bytes_of(pixels);
+      std::vector<uint8_t> rgb;
+      for (const uint8_t gray : pixels) rgb.insert(rgb.end(), kRgb, gray);
+      return bytes_of(rgb);
+    }
+    int64_t values = elements;
+    if (!lengths_.empty()) {
+      const int64_t rows = lengths_[sample];
+      if (rows < 1 || rows > most_rows_) {
+        throw DataError(str("its length is ", rows, "; the array has room for 1 to ", most_rows_, " rows"));
+      }
+      values = rows * schema_.input.row_elements();
+    }
+    const std::vector<float> rows = inputs_.to_float32(first, values);
+    check_finite(rows, schema_.input.shape.back());
+    return bytes_of(rows);
+  }
+
+  std::vector<std::byte> target(size_t sample) const {
+    const int64_t elements = schema_.target.row_elements(), first = static_cast<int64_t>(sample) * elements;
+    if (schema_.target.element == data::Element::kInt64) return bytes_of(targets_.to_int64(first, elements));
+    const std::vector<float> values = targets_.to_float32(first, elements);
+    const auto bad = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+    if (bad != values.end()) {
+      throw DataError(
+          str("its target ", bad - values.begin(), " is ", std::isnan(*bad) ? "NaN" : "infinite (or beyond float32)"));
+    }
+    return bytes_of(values);
+  }
+
+  NpyArray inputs_, targets_;
+  int64_t channels_ = 0;   // of images
+  int64_t most_rows_ = 1;  // with lengths
+  std::vector<int64_t> lengths_, labels_;
+  std::vector<std::string> classes_;
+  std::vector<RawSample> samples_;
+  data::Schema schema_;
+};
+
+}  // namespace
+
+std::unique_ptr<RawSet> open_arrays(const fs::path& file, const std::string& task) {
+  try {
+    return std::make_unique<ArraySet>(file, task);
+  } catch (const DataError& error) {
+    throw DataError(str(file.string(), ": ", error.what()));
+  }
+}
+
+}  // namespace dtrain::convert
