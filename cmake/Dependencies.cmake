@@ -17,4 +17,5 @@ pkg_check_modules(turbojpeg REQUIRED IMPORTED_TARGET libturbojpeg)
 pkg_check_modules(jpeg REQUIRED IMPORTED_TARGET libjpeg)
 pkg_check_modules(matio REQUIRED IMPORTED_TARGET matio)
 pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
+pkg_check_modules(webp REQUIRED IMPORTED_TARGET libwebp)
 find_library(TCMALLOC tcmalloc_minimal REQUIRED) # under glibc's malloc PyTorch faults the same pages in again at each step

@@ -21,7 +21,7 @@ constexpr const char* kAbout =
     R"(Turn data as others publish or keep it into one dtrain HDF5 file, ready to train.
 
 Your own data:
-  images     DIR/CLASS/...: JPEG and PNG of any kind and size. Turned upright (Exif), over white where they are
+  images     DIR/CLASS/...: JPEG, PNG and WebP of any kind and size. Turned upright (Exif), over white where they are
              transparent, the shorter side scaled to --size (256), the middle square kept; uint8 [N, S, S, 3]
   sequence   DIR/CLASS/...: .npy of shape [T, F] or [T], any T, one F; float16, 32 or 64, integers of 8 to 64 bits, or
              bool; stored as float32

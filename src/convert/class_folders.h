@@ -19,7 +19,7 @@ struct ClassFolders {
   std::vector<RawSample> samples;    // sorted by name; `label` is an index in `classes`
 };
 
-// The name of the samples in messages ("JPEG or PNG pictures"), and their usual extensions.
+// The name of the samples in messages ("JPEG, PNG or WebP pictures"), and their usual extensions.
 struct SampleFiles {
   std::string what;
   std::vector<std::string> extensions;

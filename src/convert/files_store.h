@@ -2,7 +2,7 @@
 
 // Raw files as a Store, for prediction. Each file is decoded when it is read, exactly as `dtrain convert` would store
 // it. The network's task determines the kind of file:
-//   classify, headpose: JPEG or PNG, as stored_photo() makes them, with side `stored_size` or else `image_size`
+//   classify, headpose: JPEG, PNG or WebP, as stored_photo() makes them, with side `stored_size` or else `image_size`
 //   sequence: .npy, as sequence_rows() reads them, with `features` features
 //   pointer: .npz, see pointer_file.h; each set is a sample, FILE.npz#i, and `order` is ignored if there are lengths
 // Targets are unknown: they are -1 (classes, orders) or NaN (angles).

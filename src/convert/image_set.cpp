@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 class ImageSet : public ClassFolderSet {
  public:
   ImageSet(const fs::path& folder, int size)
-      : ClassFolderSet(folder, {"JPEG or PNG pictures", formats::kPictureExtensions}), size_(size) {}
+      : ClassFolderSet(folder, {"JPEG, PNG or WebP pictures", formats::kPictureExtensions}), size_(size) {}
   data::Schema schema() const override { return image_schema(size_); }
 
  protected:

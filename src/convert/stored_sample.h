@@ -19,8 +19,8 @@ data::Schema image_schema(int size);             // uint8 [size, size, 3] -> int
 data::Schema sequence_schema(int64_t features);  // float32 [rows, features] -> int64 class
 data::Schema pointer_schema();                   // float32 [n, 8] -> int64 [n], the order
 
-// Decodes a JPEG or PNG to side × side pixels: applies the Exif orientation, puts white behind transparent pixels,
-// scales the shorter side to `side` (antialiased) and keeps the middle square.
+// Decodes a JPEG, PNG or WebP to side × side pixels: applies the Exif orientation, puts white behind transparent
+// pixels, scales the shorter side to `side` (antialiased) and keeps the middle square.
 formats::Image stored_photo(std::span<const std::byte> bytes, int side);
 
 // An .npy file as one sequence: [T, F], or [T] which counts as [T, 1], of any number type that npy.h reads.

@@ -1,5 +1,6 @@
 #include "formats/image.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -73,11 +74,29 @@ int of_png(Bytes png) {
   return kAsStored;
 }
 
+int of_webp(Bytes webp) {
+  constexpr size_t kHeader = 12, kAround = 8;       // bytes of a chunk's name and length
+  constexpr std::string_view kExif("Exif\0\0", 6);  // some programs write the beginning of a JPEG's segment, too
+  for (size_t at = kHeader; at + kAround <= webp.size();) {
+    const size_t length = number(webp, at + 4, 4, false);
+    if (length > webp.size() - at - kAround) return kAsStored;
+    const Bytes chunk = webp.subspan(at + kAround, length);
+    if (text(webp.subspan(at, 4)) == "EXIF") {
+      return orientation_of(text(chunk).starts_with(kExif) ? chunk.subspan(kExif.size()) : chunk);
+    }
+    at += kAround + length + length % 2;
+  }
+  return kAsStored;
+}
+
 }  // namespace
 
 int exif_orientation(Bytes file) {
   if (text(file).starts_with("\xff\xd8")) return of_jpeg(file);
   if (text(file).starts_with("\x89PNG")) return of_png(file);
+  if (text(file).starts_with("RIFF") && text(file.subspan(std::min<size_t>(8, file.size()))).starts_with("WEBP")) {
+    return of_webp(file);
+  }
   return kAsStored;
 }
 

@@ -5,7 +5,9 @@
 
 #include <cstring>
 #include <memory>
+#include <utility>
 
+#include "core/check.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "formats/read_file.h"
@@ -34,13 +36,18 @@ Image decode_png(std::span<const std::byte> bytes, uint8_t behind) {
     throw DataError(str("damaged PNG: ", png.message));
   }
   check_size(static_cast<int>(png.width), static_cast<int>(png.height));
-  png.format = PNG_FORMAT_RGB;
+  const bool transparent = (png.format & PNG_FORMAT_FLAG_ALPHA) != 0;
+  png.format = transparent ? PNG_FORMAT_RGBA : PNG_FORMAT_RGB;
   png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16-bit files without a gamma value are as bright as 8-bit ones
-  Image image(static_cast<int>(png.width), static_cast<int>(png.height));
-  const png_color background{behind, behind, behind};
-  if (!png_image_finish_read(&png, &background, image.rgb.data(), 0, nullptr)) {
+  std::vector<uint8_t> pixels(PNG_IMAGE_SIZE(png));
+  if (!png_image_finish_read(&png, nullptr, pixels.data(), 0, nullptr)) {
     throw DataError(str("damaged PNG: ", png.message));
   }
+  const int width = static_cast<int>(png.width), height = static_cast<int>(png.height);
+  if (transparent) return over(behind, pixels, width, height);  // libpng would mix linear light
+  Image image;
+  image.width = width, image.height = height;
+  image.rgb = std::move(pixels);
   return image;
 }
 
@@ -63,7 +70,21 @@ Image decode_image(std::span<const std::byte> bytes, uint8_t behind) {
   if (bytes.size() >= sizeof kJpeg && std::memcmp(bytes.data(), kJpeg, sizeof kJpeg) == 0) return decode_jpeg(bytes);
   if (bytes.size() >= sizeof kPng && std::memcmp(bytes.data(), kPng, sizeof kPng) == 0)
     return decode_png(bytes, behind);
-  throw DataError("neither a JPEG nor a PNG, judged by its first bytes");
+  if (bytes.size() >= 12 && std::memcmp(bytes.data(), "RIFF", 4) == 0 && std::memcmp(&bytes[8], "WEBP", 4) == 0)
+    return decode_webp(bytes, behind);
+  throw DataError("not a JPEG, PNG or WebP, judged by its first bytes");
+}
+
+Image over(uint8_t behind, std::span<const uint8_t> rgba, int width, int height) {
+  Image image(width, height);
+  DTRAIN_CHECK(rgba.size() / 4 == image.rgb.size() / 3, rgba.size(), " bytes for ", width, "x", height);
+  for (size_t i = 0; i < rgba.size() / 4; ++i) {
+    const int alpha = rgba[4 * i + 3];
+    for (size_t c = 0; c < 3; ++c) {
+      image.rgb[3 * i + c] = static_cast<uint8_t>((rgba[4 * i + c] * alpha + behind * (255 - alpha) + 127) / 255);
+    }
+  }
+  return image;
 }
 
 Image read_image(const std::filesystem::path& file) { return decode_image(read_file(file)); }

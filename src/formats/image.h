@@ -1,8 +1,9 @@
 #pragma once
 
-// Images in memory (RGB, 8 bits per channel, rows from top to bottom): reading and writing JPEG and PNG, Exif
-// orientation, resampling. Errors: DataError with the codec's reason for a damaged file. A truncated JPEG is damaged,
-// although libjpeg would fill the missing part with gray. Thread-safety: all functions may be called from any thread.
+// Images in memory (RGB, 8 bits per channel, rows from top to bottom): reads JPEG, PNG and WebP, writes JPEG and PNG,
+// applies Exif orientations, resamples. Errors: DataError with the codec's reason for a damaged file. A truncated JPEG
+// is damaged, although libjpeg would fill the missing part with gray. Thread-safety: all functions may be called from
+// any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,20 +22,25 @@ struct Image {
   const uint8_t* at(int x, int y) const { return const_cast<Image*>(this)->at(x, y); }
 };
 
-// Decodes a JPEG (gray, YCbCr, RGB, CMYK or YCCK; also progressive) or a PNG (gray, palette or RGB, 1 to 16 bits); the
-// first bytes decide which. `behind` is the gray level behind transparent pixels. Does not apply the Exif orientation.
+// Decodes a JPEG (gray, YCbCr, RGB, CMYK or YCCK; also progressive), a PNG (gray, palette or RGB, 1 to 16 bits) or a
+// WebP (lossy or lossless, not animated); the first bytes decide which. `behind` is the gray level behind transparent
+// pixels. Does not apply the Exif orientation.
 Image decode_image(std::span<const std::byte> bytes, uint8_t behind = 0);
 Image read_image(const std::filesystem::path& file);  // decodes a file; error messages do not include its name
 
 // decode_image() for JPEG. Skips stray bytes between segments, because some cameras write them. Any other warning of
 // libjpeg means that pixels are missing or wrong, and is a DataError with libjpeg's message.
 Image decode_jpeg(std::span<const std::byte> bytes);
+Image decode_webp(std::span<const std::byte> bytes, uint8_t behind);  // decode_image() for WebP
 
-// The Exif orientation of a photo (Exif 2.3, tag 0x0112; in the APP1 segment of a JPEG or the eXIf chunk of a PNG),
-// 1 to 8. Cameras store pixels as the sensor reads them, and viewers rotate the image. 1 means no rotation, and is also
-// returned if the file has no orientation or a damaged one.
+// The Exif orientation of a photo (Exif 2.3, tag 0x0112; in the APP1 segment of a JPEG, the eXIf chunk of a PNG or
+// the EXIF chunk of a WebP), 1 to 8. Cameras store pixels as the sensor reads them, and viewers rotate the image. 1
+// means no rotation, and is also returned if the file has no orientation or a damaged one.
 int exif_orientation(std::span<const std::byte> file);
 Image upright(Image, int orientation);  // rotates and mirrors the image as a viewer would
+
+// An image of RGBA pixels put over a gray level, without gamma correction (as Pillow and browsers do).
+Image over(uint8_t behind, std::span<const uint8_t> rgba, int width, int height);
 
 // Throws DataError for an implausible width, height or area, so that a small file cannot use up all memory.
 void check_size(int width, int height);

@@ -23,7 +23,7 @@ std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& f
 // Whether this is a link to one of its own parent folders. Following such a link would never end.
 bool leads_back(const std::filesystem::path& link);
 
-inline const std::vector<std::string> kPictureExtensions{".jpg", ".jpeg", ".png"}, kSequenceExtensions{".npy"};
+inline const std::vector<std::string> kPictureExtensions{".jpg", ".jpeg", ".png", ".webp"}, kSequenceExtensions{".npy"};
 // Whether the name ends with one of `extensions`, ignoring case.
 bool has_extension(const std::filesystem::path& file, const std::vector<std::string>& extensions);
 

@@ -129,7 +129,7 @@ TEST_F(ClassSets, CountsSamplesThatRepeatTrainingSamples) {
 TEST_F(ClassSets, RefusesUnexpectedFolders) {
   refused("images", {"no such folder"});
   fs::create_directories(files / "d");
-  refused("images", {"no subfolders", "one subfolder of JPEG or PNG pictures for each class"});
+  refused("images", {"no subfolders", "one subfolder of JPEG, PNG or WebP pictures for each class"});
   pictures("d/cat", 2, 10);
   refused("images", {"only one class, cat"});
   fs::create_directories(files / "d/dog");
@@ -193,7 +193,7 @@ TEST_F(ClassSets, QuarantinesFilesThatAreNotPictures) {
   const ConvertSummary summary = convert("images", options("d"));
   EXPECT_EQ(summary.kept, 10);
   EXPECT_EQ(reasons().size(), 3u);
-  EXPECT_NE(reasons().at("a/notes.jpg").find("neither a JPEG nor a PNG"), std::string::npos);
+  EXPECT_NE(reasons().at("a/notes.jpg").find("not a JPEG, PNG or WebP"), std::string::npos);
   EXPECT_NE(reasons().at("a/empty.png").find("empty"), std::string::npos);
   EXPECT_NE(reasons().at("b/huge.png").find("damaged PNG"), std::string::npos) << reasons().at("b/huge.png");
 }

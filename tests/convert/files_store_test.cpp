@@ -113,7 +113,7 @@ TEST_F(FilesStore, ABadFileIsABadSample) {
   fails(*sets, 0, {"bad.npz", "its arrays are x"});
   fails(*sets, 1, {"nan.npz#0", "NaN"});
   const auto pictures = opened({{"task", "classify"}, {"image_size", "8"}}, {path("no.png")});
-  fails(*pictures, 0, {"no.png", "neither a JPEG nor a PNG"});
+  fails(*pictures, 0, {"no.png", "not a JPEG, PNG or WebP"});
   expect_error<DataError>([&] { pictures->verify(); }, {"no.png"});
 }
 

@@ -248,7 +248,7 @@ def folders_of_pictures(folder):
     (folder / "d/a/no.jpg").write_text("no picture")
     (folder / "d/a/empty.png").touch()
     (folder / "d/a/torn.png").write_bytes((folder / "d/a/0.png").read_bytes()[:60])
-    converts_except(folder, "images", "d", {"a/no.jpg": "neither a JPEG nor a PNG", "a/empty.png": "empty", "a/torn.png": "damaged PNG"})
+    converts_except(folder, "images", "d", {"a/no.jpg": "not a JPEG, PNG or WebP", "a/empty.png": "empty", "a/torn.png": "damaged PNG"})
     (folder / "d/empty").mkdir()
     one_message(runner.run(["convert", "images", "d", "--out", "x.h5"], cwd=folder), 65, "d/empty is empty")
     (folder / "one/only").mkdir(parents=True)

@@ -57,7 +57,7 @@ TEST(Image, DamageIsNamed) {
   testing::expect_error<DataError>([&] { decode_image(jpeg); }, {"damaged JPEG", "remature end"});
   testing::expect_error<DataError>([&] { decode_image(png); }, {"damaged PNG"});
   testing::expect_error<DataError>([&] { decode_image({}); }, {"empty"});
-  testing::expect_error<DataError>([&] { decode_image(std::vector<std::byte>(100)); }, {"neither a JPEG nor a PNG"});
+  testing::expect_error<DataError>([&] { decode_image(std::vector<std::byte>(100)); }, {"not a JPEG, PNG or WebP"});
   testing::expect_error<DataError>([&] { read_image("/no/such/picture.jpg"); }, {"No such file"});
   jpeg.resize(3);
   testing::expect_error<DataError>([&] { decode_image(jpeg); }, {"damaged"});
@@ -66,6 +66,14 @@ TEST(Image, DamageIsNamed) {
 std::vector<std::byte> with_stray_bytes(std::vector<std::byte> jpeg, size_t at) {
   jpeg.insert(jpeg.begin() + static_cast<std::ptrdiff_t>(at), {std::byte{0}, std::byte{1}, std::byte{2}, std::byte{3}});
   return jpeg;
+}
+
+std::vector<std::byte> from_hex(std::string_view hex) {
+  std::vector<std::byte> bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
+  }
+  return bytes;
 }
 
 // 16 x 16 gray pixels in six scans.
@@ -78,11 +86,7 @@ std::vector<std::byte> progressive_jpeg() {
       "00000000000001112141f03151617181ffda0008010100013f2129708a4b17e86448f2a8833aee0211b1ccdba1ffda0008010100"
       "000010dfffc4001d100101010002020300000000000000000001112100413151617191ffda0008010100013f10ce40e4211844a6"
       "3475db9c548c4010c29d4915ac839cb089394a4c2b69f6b773c608a7e0e69aae1ec8e7e5673fffd9";
-  std::vector<std::byte> bytes;
-  for (size_t i = 0; i < kHex.size(); i += 2) {
-    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(kHex.substr(i, 2)), nullptr, 16)));
-  }
-  return bytes;
+  return from_hex(kHex);
 }
 constexpr size_t kAfterTheFirstScan = 118, kInTheLastScan = 320;
 
@@ -101,6 +105,79 @@ TEST(Image, StrayBytesInAJpegDoNotHideDamage) {
   std::vector<std::byte> scans = with_stray_bytes(progressive_jpeg(), kAfterTheFirstScan);
   scans.resize(kInTheLastScan);
   testing::expect_error<DataError>([&] { decode_image(scans); }, {"damaged JPEG", "remature end"});
+}
+
+// Files that Pillow wrote of the 6 x 4 pixels of webp_pixels().
+constexpr std::string_view kLosslessWebp =
+    "524946462e000000574542505650384c220000002f05c00000b98ce87fec0a11d1ff8042b611a0033b7fb11f61502efe1f1300919203";
+constexpr std::string_view kLossyWebp =
+    "524946465e0000005745425056503820520000003003009d012a0600040001402625b002746f805c807ea07b007e80658002cdacbc2c00"
+    "feed219c8d8910ae697ffb5f900289e2cccd6a4c86a7deb6244bfffb5e984e5c0dbfd775b2e53151f4ff3337cc0000";
+constexpr std::string_view kWebpWithAlphaAndExif =  // alpha is 11 times the index of the pixel, the orientation is 6
+    "524946466a00000057454250565038580a000000180000000500000300005650384c290000002f05c00010b98ce87fec0a11d1ff8042b6"
+    "11a0033b7fb11f61502efe2f264d43ecb6951300a1947c0000455849461a0000004d4d002a000000080001011200030000000100060000"
+    "00000000";
+constexpr std::string_view kAnimatedWebp =
+    "52494646d800000057454250565038580a00000002000000050000030000414e494d06000000000000000000414e4d4652000000000000"
+    "000000050000030000000000025650384c3a0000002f05c00000bf40906d33b022dc9fe90883221048f2c75ce4f92f420e009be700856d"
+    "1ba9a9e37b6688e87f8084320e6aacf392a5b61e7beefb03414e4d4652000000000000000000050000030000000000005650384c3a0000"
+    "002f05c00000bf40906d33b022dc9fe90883221048f2c75ce4f92f420e009be700856d1ba9a9e37b6688e87fb0e7be3f596aeba1c63a2f"
+    "4828e300";
+
+Image webp_pixels() {
+  Image image(6, 4);
+  for (int y = 0; y < 4; ++y) {
+    for (int x = 0; x < 6; ++x) {
+      const int rgb[] = {40 * x, 60 * y, 255 - 30 * x};
+      std::copy(std::begin(rgb), std::end(rgb), image.at(x, y));
+    }
+  }
+  return image;
+}
+
+TEST(Image, ReadsWebp) {
+  const Image lossless = decode_image(from_hex(kLosslessWebp));
+  EXPECT_EQ(lossless.width, 6);
+  EXPECT_EQ(lossless.height, 4);
+  EXPECT_EQ(lossless.rgb, webp_pixels().rgb);
+  EXPECT_LT(largest_difference(decode_image(from_hex(kLossyWebp)), webp_pixels()), 60);
+}
+
+TEST(Image, PutsTransparentWebpAndPngOverAGrayLevel) {
+  const Image expected = webp_pixels();
+  for (const int behind : {0, 255}) {
+    const Image image = decode_image(from_hex(kWebpWithAlphaAndExif), static_cast<uint8_t>(behind));
+    for (int i = 0; i < 24; ++i) {
+      const double alpha = 11 * i / 255.0;
+      for (int c = 0; c < 3; ++c) {
+        EXPECT_NEAR(image.rgb[3 * i + c], alpha * expected.rgb[3 * i + c] + (1 - alpha) * behind, 0.51) << i;
+      }
+    }
+  }
+  EXPECT_EQ(exif_orientation(from_hex(kWebpWithAlphaAndExif)), 6);
+  EXPECT_EQ(exif_orientation(from_hex(kLosslessWebp)), 1);
+  const std::vector<uint8_t> two{200, 100, 0, 128, 200, 100, 0, 0};
+  EXPECT_EQ(over(255, two, 2, 1).rgb, (std::vector<uint8_t>{227, 177, 127, 255, 255, 255}));
+}
+
+TEST(Image, DamageOfWebpIsNamed) {
+  const auto refused = [](std::vector<std::byte> bytes, const char* part) {
+    testing::expect_error<DataError>([&] { decode_image(bytes); }, {part});
+  };
+  for (const std::string_view hex : {kLosslessWebp, kLossyWebp, kWebpWithAlphaAndExif}) {
+    const std::vector<std::byte> whole = from_hex(hex);
+    for (size_t bytes = 12; bytes < 50; ++bytes) {
+      refused({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes)},
+              bytes < 20 ? "damaged WebP: premature end" : "damaged WebP: ");
+    }
+    EXPECT_EQ(exif_orientation(std::span(whole).first(whole.size() - 1)), 1);  // no crash, no orientation
+  }
+  refused(from_hex(kAnimatedWebp), "an animated WebP; only still pictures can be read");
+  std::vector<std::byte> wrong = from_hex(kLosslessWebp);
+  wrong[20] = std::byte{0};  // the signature of a lossless bit stream
+  refused(wrong, "damaged WebP: its data is not valid");
+  wrong[8] = std::byte{'A'};
+  refused(wrong, "not a JPEG, PNG or WebP");
 }
 
 TEST(Image, AnImplausiblyLargeFileIsNotRead) {

@@ -28,7 +28,7 @@ ONLY_IN = {
     r"mpi\.h$": "dist/", r"nccl\.h$": "dist/", r"(hdf5|H5(?!public)\w+)\.h$": "src/data/hdf5/", r"prometheus/": "monitoring/",
     r"nvml\.h$": "monitoring/", r"yaml-cpp/": "src/config/", r"(spdlog|fmt)/": "src/core/log.cpp", r"xxhash\.h$": "src/core/",
     r"matio\.h$": "src/formats/", r"(turbojpeg|jpeglib|jerror)\.h$": "src/formats/", r"zip\.h$": "src/formats/",
-    r"png\.h$": "src/formats/",
+    r"png\.h$": "src/formats/", r"webp/": "src/formats/",
     r"nvtx3/": "src/device/", r"(onnx|google/protobuf)/": "src/export/onnx_file.cpp",
     r"httplib\.h$": "monitoring/http_pages.cpp",
 }
