@@ -8,11 +8,11 @@ namespace dtrain::catalog {
 namespace {
 
 // The networks of more than one task, and those beside them.
-constexpr Network kHeadposeCnn{.name = "headpose_cnn", .dropout = 0.3};
+constexpr Network kHeadposeCnn{.name = "headpose_cnn", .dropout = 0.3, .batch_norm = true};
 constexpr Network kSimpleCnn{.name = "simple_cnn", .dropout = 0.5};
-constexpr Network kMobilenetV2{.name = "mobilenet_v2", .dropout = 0.2};
-constexpr Network kResnet18{.name = "resnet18"};
-constexpr Network kResnet50{.name = "resnet50"};
+constexpr Network kMobilenetV2{.name = "mobilenet_v2", .dropout = 0.2, .batch_norm = true};
+constexpr Network kResnet18{.name = "resnet18", .batch_norm = true};
+constexpr Network kResnet50{.name = "resnet50", .batch_norm = true};
 
 const std::vector<Task>& tasks() {
   static const std::vector<Task> all = {

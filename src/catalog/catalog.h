@@ -17,7 +17,9 @@ namespace dtrain::catalog {
 
 struct Network {
   std::string_view name = {};
-  double dropout = 0;  // what model.dropout -1 means
+  double dropout = 0;         // what model.dropout -1 means; 0: it has no dropout
+  bool batch_norm = false;    // train.freeze_batch_norm and train.sync_batch_norm can be used
+  bool hidden_units = false;  // model.hidden can be used
 };
 
 enum class Sample { kPicture, kSequence, kSet };  // what one sample of a task is

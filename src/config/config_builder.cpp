@@ -1,8 +1,8 @@
 #include "config/config_builder.h"
 
 #include <algorithm>
+#include <iterator>
 
-#include "core/error.h"
 #include "core/strings.h"
 
 namespace dtrain::config {
@@ -23,26 +23,30 @@ const Option* ConfigBuilder::namesake(std::string_view section) const {
 }
 
 void ConfigBuilder::set(const Option& option, std::string_view text, const std::string& where) {
-  const std::string wrong = assign(option, text);
+  std::string wrong = assign(option, text);
+  if (!wrong.empty() && saved_ && assign(option, text, IntervalUnits::kWordsAndLetters).empty()) {
+    wrong.clear();
+    former_units_.push_back(str(option.path, " ", text, " is ", value_text(option)));
+  }
   if (wrong.empty()) {
-    where_[option.path] = where;
+    places_[option.path] = where;
   } else {
     add_problem(where, where == "--" + option.path ? wrong : option.path + ": " + wrong);
   }
 }
 
-std::string ConfigBuilder::where(std::string_view path) const {
-  const auto found = where_.find(path);
-  return found == where_.end() ? "" : found->second;
+void ConfigBuilder::add_problems(std::vector<Problem> problems) {
+  std::ranges::move(problems, std::back_inserter(problems_));
 }
 
-const Config& ConfigBuilder::finish() {
-  for (Problem& problem : broken_rules(*this)) problems_.push_back(std::move(problem));
-  if (problems_.empty()) return config_;
-  std::vector<std::string> lines;
-  for (const Problem& problem : problems_) lines.push_back(problem.where + ": " + problem.what);
-  if (lines.size() == 1) throw ConfigError(lines[0]);
-  throw ConfigError(str(lines.size(), " problems in the configuration:\n  ", join(lines, "\n  ")));
+std::string ConfigBuilder::where(std::string_view path) const {
+  const auto found = places_.find(path);
+  return found == places_.end() ? "" : found->second;
+}
+
+const Config& ConfigBuilder::finish() const {
+  throw_problems(problems_);
+  return config_;
 }
 
 const Option* find_flag(const std::vector<Option>& options, std::string_view flag) {

@@ -3,23 +3,19 @@
 // Builds a Config from layers, of which later ones win. It remembers where each value came from and collects the
 // problems of all layers, so that people can fix them all at once.
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "config/rules.h"
 #include "config/table.h"
 
 namespace dtrain::config {
 
-struct Problem {
-  std::string where;  // "dtrain.yaml:3:7" or "--lr"
-  std::string what;
-};
-
 class ConfigBuilder {
  public:
-  ConfigBuilder() : options_(describe(config_)) {}
+  // `saved`: the layer is what a run has saved, which may have former units of intervals (former_units()).
+  explicit ConfigBuilder(bool saved = false) : saved_(saved), options_(describe(config_)) {}
   ConfigBuilder(const ConfigBuilder&) = delete;  // the options point into config_
 
   const Option* find(std::string_view path) const;  // nullptr: no such key
@@ -27,18 +23,23 @@ class ConfigBuilder {
   const Option* namesake(std::string_view section) const;  // the key that `section: VALUE` sets; nullptr: none
   void set(const Option&, std::string_view text, const std::string& where);
   void add_problem(std::string where, std::string what) { problems_.push_back({std::move(where), std::move(what)}); }
-  std::string where(std::string_view path) const;  // "" while it has its default
+  void add_problems(std::vector<Problem>);
 
-  // Call after the last layer. Applies the rules between keys. Throws one ConfigError with all problems, in the order
-  // in which they were found.
-  const Config& finish();
   const Config& config() const { return config_; }
+  const Places& places() const { return places_; }
+  std::string where(std::string_view path) const;                                 // "" while it has its default
+  const std::vector<std::string>& former_units() const { return former_units_; }  // "run.log_every 10s is 10steps"
+
+  // Call after the last layer. Throws one ConfigError with all problems, in the order in which they were found.
+  const Config& finish() const;
 
  private:
+  bool saved_;
   Config config_;
   std::vector<Option> options_;
-  std::map<std::string, std::string, std::less<>> where_;
+  Places places_;
   std::vector<Problem> problems_;
+  std::vector<std::string> former_units_;
 };
 
 // The option that a flag (without its dashes) names, by path or alias; nullptr: none.
@@ -50,8 +51,5 @@ std::string nearest_key(std::string_view word, const std::vector<Option>&);
 // Adds the keys of one YAML document. Problems are added to the builder, each with name:line:col; nothing in `text`
 // makes this throw. Returns the paths of the keys that it set or tried to set, each once.
 std::vector<std::string> apply_yaml(ConfigBuilder&, std::string_view text, const std::string& name);
-
-// The rules that involve more than one key.
-std::vector<Problem> broken_rules(const ConfigBuilder&);
 
 }  // namespace dtrain::config

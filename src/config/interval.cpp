@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <variant>
 #include <vector>
 
 #include "config/table.h"
@@ -11,24 +12,57 @@
 namespace dtrain::config {
 namespace {
 
-constexpr const char* kForms = "500s (steps), 2e (epochs), 10m (minutes), several separated by commas, or never";
+struct Unit {
+  const char* word;
+  const char* singular;  // "1step", "1epoch"
+  std::variant<int64_t Interval::*, double Interval::*> field;
+  double most;
+  char letter;  // of runs that were saved earlier; 0: none
+};
+constexpr Unit kUnits[] = {
+    {"steps", "step", &Interval::steps, 1e9, 's'},
+    {"epochs", "epoch", &Interval::epochs, 1e9, 'e'},
+    {"min", "min", &Interval::minutes, 1e6, 'm'},
+    {"sec", "sec", &Interval::seconds, 6e7, 0},
+};
+
+// What a letter alone could mean, and how to write it.
+std::string two_readings(std::string_view part, std::string_view number, char letter) {
+  const std::string quoted = in_quotes(part);
+  switch (letter) {
+    case 's':
+      return str(quoted, " can be read as steps or as seconds: write ", number, "steps or ", number, "sec");
+    case 'e':
+      return str(quoted, " can be read as epochs or as part of a number: write ", number, "epochs");
+    default:
+      return str(quoted, " can be read as minutes or as micro-steps: write ", number, "min");
+  }
+}
 
 // The whole of `text` as a decimal number above 0 without sign, exponent or leading zeros.
 template <typename Number>
-bool parse_count(std::string_view text, Number& value) {
+bool parse_count(std::string_view text, double most, Number& value) {
   const bool zeros = text.size() > 1 && text[0] == '0' && text[1] != '.';
   if (text.empty() || text[0] < '0' || text[0] > '9' || zeros || text.find_first_of("eE") != std::string_view::npos) {
     return false;
   }
   value = parse_number<Number>(text).value_or(0);
-  return value > 0;
+  return value > 0 && static_cast<double>(value) <= most;
+}
+
+// Without an exponent; the smallest number takes about 330 digits.
+std::string all_digits(double value) {
+  char digits[512];
+  return {digits, std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed).ptr};
 }
 
 }  // namespace
 
-std::string parse_interval(std::string_view text, Interval& interval) {
+std::string parse_interval(std::string_view text, Interval& interval, IntervalUnits units) {
   Interval parsed;
-  const auto refuse = [&](const std::string& why) { return str(in_quotes(text), " ", why, "; expected: ", kForms); };
+  const auto refuse = [&](const std::string& why) {
+    return str(in_quotes(text), " ", why, "; expected: ", kIntervalForms, ", several separated by commas, or never");
+  };
   if (text == "never") {
     interval = parsed;
     return "";
@@ -36,19 +70,21 @@ std::string parse_interval(std::string_view text, Interval& interval) {
   for (const std::string& joined : split(text, ',')) {
     const std::string_view part = trimmed(joined);
     if (part.empty()) return refuse("has an empty part");
-    const char last = part.back();
-    const bool has_unit = last == 's' || last == 'e' || last == 'm';
-    const std::string_view number = part.substr(0, part.size() - (has_unit ? 1 : 0));
-    const bool again = last == 'm' ? parsed.minutes > 0 : last == 'e' ? parsed.epochs > 0 : parsed.steps > 0;
-    if (again) return refuse("names a unit twice");
-    bool good = false;
-    if (last == 'm') {
-      good = parse_count(number, parsed.minutes) && parsed.minutes <= 1e6;
-    } else {
-      int64_t& count = last == 'e' ? parsed.epochs : parsed.steps;
-      good = parse_count(number, count) && count <= 1'000'000'000;
+    const std::string_view number = part.substr(0, std::min(part.find_first_not_of("0123456789."), part.size()));
+    const std::string_view name = trimmed(part.substr(number.size()));
+    const Unit* found = name.empty() ? &kUnits[0] : nullptr;
+    for (const Unit& unit : kUnits) {
+      const bool letter = unit.letter != 0 && name.size() == 1 && name[0] == unit.letter;
+      if (name == unit.word || name == unit.singular) found = &unit;
+      if (letter && units == IntervalUnits::kWordsAndLetters) found = &unit;
+      if (letter && !number.empty() && found == nullptr) return two_readings(part, number, unit.letter);
     }
-    if (!good) return refuse("is not an interval");
+    if (found == nullptr) return refuse("is not an interval");
+    const auto store = [&](auto field) {
+      if (parsed.*field > 0) return "names a unit twice";
+      return parse_count(number, found->most, parsed.*field) ? "" : "is not an interval";
+    };
+    if (const std::string wrong = std::visit(store, found->field); !wrong.empty()) return refuse(wrong);
   }
   interval = parsed;
   return "";
@@ -56,14 +92,12 @@ std::string parse_interval(std::string_view text, Interval& interval) {
 
 std::string to_string(const Interval& interval) {
   std::vector<std::string> parts;
-  if (interval.steps > 0) parts.push_back(str(interval.steps, "s"));
-  if (interval.epochs > 0) parts.push_back(str(interval.epochs, "e"));
-  if (interval.minutes > 0) {
-    char digits[512];  // without an exponent, the smallest number takes about 330
-    parts.push_back(
-        std::string(digits,
-                    std::to_chars(digits, digits + sizeof digits, interval.minutes, std::chars_format::fixed).ptr) +
-        "m");
+  for (const Unit& unit : kUnits) {
+    const auto add = [&](auto field) {
+      const auto value = interval.*field;
+      if (value > 0) parts.push_back(all_digits(static_cast<double>(value)) + (value == 1 ? unit.singular : unit.word));
+    };
+    std::visit(add, unit.field);
   }
   return parts.empty() ? "never" : join(parts, ",");
 }

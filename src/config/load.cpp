@@ -79,6 +79,8 @@ const catalog::DataSet* resolve_dataset(ConfigBuilder& builder, Flag& flag, cons
 
 }  // namespace
 
+bool Loaded::gives(std::string_view path) const { return std::ranges::count(given, path) > 0; }
+
 Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, const LoadOptions& options) {
   ConfigBuilder builder;
   Config scratch;
@@ -109,13 +111,16 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
   }
   for (const Flag& flag : line.flags) {
     builder.set(*builder.find(flag.path), flag.value, flag.spelling);
-    if (std::find(loaded.given.begin(), loaded.given.end(), flag.path) == loaded.given.end()) {
-      loaded.given.push_back(flag.path);
-    }
+    if (!loaded.gives(flag.path)) loaded.given.push_back(flag.path);
   }
-  for (Problem& problem : line.problems) builder.add_problem(std::move(problem.where), std::move(problem.what));
+  builder.add_problems(std::move(line.problems));
+  builder.add_problems(broken_run_rules(builder.config(), builder.places()));
+  if (builder.config().run.resume.empty()) {
+    builder.add_problems(broken_rules(builder.config(), builder.places(), loaded.given));
+  }
 
   loaded.config = builder.finish();
+  loaded.places = builder.places();
   loaded.source = sources.empty() ? "the defaults" : join(sources, " over ");
   if (options.check_dataset && dataset != nullptr && !there(loaded.config.data.file)) {
     const bool one_file = catalog::row(catalog::task_named(dataset->task)).sample == catalog::Sample::kSet;
@@ -127,8 +132,21 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
 
 Config from_yaml(std::string_view text, std::string_view name) {
   ConfigBuilder builder;
-  apply_yaml(builder, text, std::string(name));
+  const std::vector<std::string> given = apply_yaml(builder, text, std::string(name));
+  builder.add_problems(broken_run_rules(builder.config(), builder.places()));
+  builder.add_problems(broken_rules(builder.config(), builder.places(), given));
   return builder.finish();
+}
+
+SavedConfig saved_config(std::string_view text, std::string_view name) {
+  ConfigBuilder builder(/*saved=*/true);
+  apply_yaml(builder, text, std::string(name));
+  builder.add_problems(broken_rules(builder.config(), builder.places(), /*given=*/{}));
+  SavedConfig saved{builder.finish(), ""};
+  if (!builder.former_units().empty()) {
+    saved.notice = str(name, " has former units of intervals: ", join(builder.former_units(), ", "));
+  }
+  return saved;
 }
 
 }  // namespace dtrain::config

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/rules.h"
 
 namespace dtrain::config {
 
@@ -24,16 +25,29 @@ struct Loaded {
   Config config;
   std::string source;              // the file or embedded config that was used, for the banner
   std::vector<std::string> given;  // dotted names of the keys that the file or a flag set, each once
+  Places places = {};              // of these keys and of those of an embedded config
+
+  bool gives(std::string_view path) const;
 };
 
 // `arguments` are those after the command, without the caller's own flags:
 // `[CONFIG.yaml] [--section.key VALUE | --section.key=VALUE | --alias VALUE]...`. The default config file is
-// ./dtrain.yaml in `folder`. Without one the embedded quick start is used, unless a flag names the data. Errors:
-// ConfigError (all problems), UsageError (two config files), DataError (--dataset NAME is not converted yet).
+// ./dtrain.yaml in `folder`. Without one the embedded quick start is used, unless a flag names the data. With
+// run.resume, the rules between keys are left to the caller, who knows the configuration that is resumed:
+// broken_rules(). Errors: ConfigError (all problems), UsageError (two config files), DataError (--dataset NAME is not
+// converted yet).
 Loaded load(const std::vector<std::string>& arguments, const std::filesystem::path& folder = ".",
             const LoadOptions& = {});
 
 Config from_yaml(std::string_view text, std::string_view name);  // strict, over the defaults; ConfigError
+
+// The configuration that a run saved, of this version or an earlier one: keys that do nothing for its task and the
+// former units of intervals are accepted, and the latter listed. ConfigError.
+struct SavedConfig {
+  Config config;
+  std::string notice;  // for the log; "": none
+};
+SavedConfig saved_config(std::string_view text, std::string_view name);
 
 std::optional<std::string_view> embedded(std::string_view name);  // text of configs/NAME.yaml, built into the binary
 

@@ -67,6 +67,7 @@ std::string to_yaml(const Config& config) {
   std::ostringstream out;
   std::string section;
   for (const Option& option : describe(copy)) {
+    if (!option.scope.holds(config)) continue;
     if (option.section() != section) {
       out << (section.empty() ? "" : "\n") << option.section() << ":\n";
       section = option.section();
@@ -99,8 +100,11 @@ std::string help_text() {
       if (option.section() != section.name) continue;
       const std::string flag = "--" + option.path + (option.alias.empty() ? "" : ", --" + option.alias);
       const std::string limits = unit_and_range(option);
-      const std::string value = str(value_kind(option), " [", default_text(option), limits.empty() ? "" : "; ", limits,
-                                    "]", option.fixed ? " cannot change when a run is resumed" : "");
+      const std::string scope = option.scope.text;
+      const std::string value =
+          str(value_kind(option), " [", default_text(option), limits.empty() ? "" : "; ", limits, "]",
+              scope.empty() ? "" : " only for " + scope,
+              option.fixed ? str(scope.empty() ? "" : ";", " cannot change when a run is resumed") : "");
       out << help_entry(flag, option.text, 36) << "      " << wrap(value, kHelpWidth - 6, 6) << "\n";
     }
   }
@@ -118,16 +122,19 @@ compares. Every key can be set in the YAML config (`section:` and below it `  ke
 (`--section.key VALUE` or `--section.key=VALUE`; `--section.key` alone means true). Later ones win: the defaults, the
 embedded config that `--dataset NAME` names, the YAML file (`./dtrain.yaml` unless one is named), the flags. Without
 a file and without data it is the embedded `configs/quickstart.yaml`, or that of `--task NAME`. `dtrain --print-config` prints the result.
-Paths are relative to the current folder. Keys marked *fixed* cannot change when a run is resumed.
+Paths are relative to the current folder. Keys marked *fixed* cannot change when a run is resumed. A key with an entry in the column
+*only for* does nothing for other runs: there it is an error, and it is not printed or saved.
 )";
   for (const Section& section : sections()) {
     out << "\n## `" << section.name << "`\n\n"
-        << sentence(section.text) << ".\n\n| key | value | default | unit, range | meaning |\n|---|---|---|---|---|\n";
+        << sentence(section.text)
+        << ".\n\n| key | value | default | unit, range | meaning | only for |\n|---|---|---|---|---|---|\n";
     for (const Option& option : table) {
       if (option.section() != section.name) continue;
       out << "| `" << option.path << "`" << (option.alias.empty() ? "" : " (`--" + option.alias + "`)")
           << (option.fixed ? " *fixed*" : "") << " | " << cell(value_kind(option)) << " | `" << default_text(option)
-          << "` | " << unit_and_range(option) << " | " << cell(option.text) << " |\n";
+          << "` | " << unit_and_range(option) << " | " << cell(option.text) << " | " << cell(option.scope.text)
+          << " |\n";
     }
   }
   return out.str();

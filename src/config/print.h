@@ -8,7 +8,8 @@
 
 namespace dtrain::config {
 
-std::string to_yaml(const Config&);  // can be loaded again; keys in the order of the table
+// The keys that the run uses, in the order of the table. Can be loaded again.
+std::string to_yaml(const Config&);
 
 std::string help_text();           // the keys by section, with alias, default, range, text
 std::string alias_help_text();     // the keys that have a short name: --alias, text, default

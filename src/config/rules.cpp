@@ -1,72 +1,104 @@
+#include "config/rules.h"
+
 #include <algorithm>
 #include <initializer_list>
 
-#include "config/config.h"
-#include "config/config_builder.h"
+#include "config/table.h"
+#include "core/error.h"
 #include "core/strings.h"
 
 namespace dtrain::config {
 namespace {
 
-// Where to fix it: the first of `paths` that a layer set.
-std::string place(const ConfigBuilder& builder, std::initializer_list<std::string_view> paths) {
-  for (const std::string_view path : paths) {
-    const std::string where = builder.where(path);
-    if (!where.empty()) return where;
+// Collects what does not hold, with the place to fix it.
+class Rules {
+ public:
+  explicit Rules(const Places& places) : places_(places) {}
+
+  // `paths`: the keys that take part. The place is that of the first one that was set.
+  void must(bool holds, std::initializer_list<std::string_view> paths, const std::string& what) {
+    if (!holds) broken.push_back({place(paths), what});
   }
-  return "defaults";
+
+  std::vector<Problem> broken;
+
+ private:
+  std::string place(std::initializer_list<std::string_view> paths) const {
+    for (const std::string_view path : paths) {
+      if (const auto found = places_.find(path); found != places_.end()) return found->second;
+    }
+    return "defaults";
+  }
+
+  const Places& places_;
+};
+
+// What the user gave and what the run does not use. (A key whose value is wrong has no place; that is reported alone.)
+void only_keys_in_scope(Rules& rules, const Config& config, const Places& places,
+                        const std::vector<std::string>& given) {
+  Config scratch;
+  for (const Option& option : describe(scratch)) {
+    const bool is_set = std::ranges::count(given, option.path) > 0 && places.contains(option.path);
+    rules.must(!is_set || option.scope.holds(config), {option.path},
+               str(option.path, ": does nothing for task ", config.task, " with network ", name_of(network_of(config)),
+                   "; it is for ", option.scope.text, ": leave it out"));
+  }
 }
 
 }  // namespace
 
-std::vector<Problem> broken_rules(const ConfigBuilder& builder) {
-  const Config& c = builder.config();
-  std::vector<Problem> broken;
-  const auto must = [&](bool holds, std::initializer_list<std::string_view> paths, const std::string& what) {
-    if (!holds) broken.push_back({place(builder, paths), what});
-  };
+std::vector<Problem> broken_run_rules(const Config& c, const Places& places) {
+  Rules rules(places);
+  rules.must(
+      c.run.name.find('/') == std::string::npos && !c.run.name.starts_with('.') && c.run.name.size() <= 200,
+      {"run.name"},
+      str("run.name: ", in_quotes(c.run.name), " is not a folder name: no '/', no leading '.', at most 200 bytes"));
+  rules.must(c.run.name != "targets", {"run.name"},
+             "run.name: 'targets' is the folder of the metrics addresses; use another name");
+  rules.must(!c.run.folder.empty(), {"run.folder"}, "run.folder: is empty; '.' is the current folder");
+  rules.must(c.run.resume != "auto" || !c.run.name.empty(), {"run.resume"},
+             "run.resume: auto continues the run with a given name; set run.name (--name) too");
+  return rules.broken;
+}
 
-  must(c.run.name.find('/') == std::string::npos && !c.run.name.starts_with('.') && c.run.name.size() <= 200,
-       {"run.name"},
-       str("run.name: ", in_quotes(c.run.name), " is not a folder name: no '/', no leading '.', at most 200 bytes"));
-  must(c.run.name != "targets", {"run.name"},
-       "run.name: 'targets' is the folder of the metrics addresses; use another name");
-  must(!c.run.folder.empty(), {"run.folder"}, "run.folder: is empty; '.' is the current folder");
-  must(c.run.resume != "auto" || !c.run.name.empty(), {"run.resume"},
-       "run.resume: auto continues the run with a given name; set run.name (--name) too");
+std::vector<Problem> broken_rules(const Config& c, const Places& places, const std::vector<std::string>& given) {
+  Rules rules(places);
   const catalog::Task& task = catalog::row(c.task);
   std::vector<std::string> networks;
   for (const catalog::Network& network : task.networks) networks.emplace_back(network.name);
-  must(std::ranges::count(networks, name_of(network_of(c))) > 0, {"model.name", "task.name"},
-       str("model.name: task ", task.name, " trains ", join(networks, ", "), ", not ", c.model.name));
-  must(!task.network_from_file || !c.model.file.empty(), {"task.name"},
-       str("model.file: task ", task.name, " needs the TorchScript file of the network"));
-  must(c.model.dropout >= 0 || c.model.dropout == -1, {"model.dropout"},
-       str("model.dropout: ", c.model.dropout, " is neither a fraction in [0, 1) nor -1, the network's default"));
-  must(!c.model.checkpointing || task.sample == catalog::Sample::kPicture, {"model.checkpointing", "task.name"},
-       str("model.checkpointing: applies only to convolutional networks, and task ", task.name, " has none"));
-  must(c.train.class_weights == "none" || task.class_weights, {"train.class_weights", "task.name"},
-       str("train.class_weights: applies only to task classify; task ", task.name, " has no class weights"));
-  must(c.train.label_smoothing == 0 || task.classes, {"train.label_smoothing", "task.name"},
-       str("train.label_smoothing: applies only to classes, and task ", task.name, " has none"));
-  must(!c.optimizer.nesterov || (c.optimizer.name == OptimizerName::kSgd && c.optimizer.momentum > 0),
-       {"optimizer.nesterov", "optimizer.momentum", "optimizer.name"},
-       str("optimizer.nesterov: needs optimizer.name sgd and optimizer.momentum above 0, not ", c.optimizer.name,
-           " and ", c.optimizer.momentum));
-  must(c.dist.first_bucket_mb <= c.dist.bucket_mb, {"dist.first_bucket_mb", "dist.bucket_mb"},
-       str("dist.first_bucket_mb: ", c.dist.first_bucket_mb, " is more than dist.bucket_mb ", c.dist.bucket_mb));
-  must(c.dist.backend != Backend::kNccl || c.device.type != DeviceType::kCpu, {"dist.backend", "device.type"},
-       "dist.backend: nccl needs GPUs, but device.type is cpu");
-  must(c.dist.backend != Backend::kMpi || c.device.type != DeviceType::kCuda, {"dist.backend", "device.type"},
-       "dist.backend: mpi sends CPU tensors, but device.type is cuda; staged goes through the host");
-  must(c.train.amp != AmpMode::kTf32 || c.device.type != DeviceType::kCpu, {"train.amp", "device.type"},
-       "train.amp: tf32 needs a GPU, but device.type is cpu");
-  must(c.train.global_batch == 0 || c.train.accumulate <= c.train.global_batch,
-       {"train.accumulate", "train.global_batch"},
-       str("train.accumulate: ", c.train.accumulate, " micro-steps are more than the ", c.train.global_batch,
-           " samples of train.global_batch"));
-  must(!c.metrics.bind.empty(), {"metrics.bind"}, "metrics.bind: is empty; 127.0.0.1 is this host only");
-  return broken;
+  rules.must(std::ranges::count(networks, name_of(network_of(c))) > 0, {"model.name", "task.name"},
+             str("model.name: task ", task.name, " trains ", join(networks, ", "), ", not ", c.model.name));
+  rules.must(!task.network_from_file || !c.model.file.empty(), {"task.name"},
+             str("model.file: task ", task.name, " needs the TorchScript file of the network"));
+  rules.must(c.model.dropout >= 0 || c.model.dropout == -1, {"model.dropout"},
+             str("model.dropout: ", c.model.dropout, " is neither a fraction in [0, 1) nor -1, the network's default"));
+  rules.must(!c.optimizer.nesterov || (c.optimizer.name == OptimizerName::kSgd && c.optimizer.momentum > 0),
+             {"optimizer.nesterov", "optimizer.momentum", "optimizer.name"},
+             str("optimizer.nesterov: needs optimizer.name sgd and optimizer.momentum above 0, not ", c.optimizer.name,
+                 " and ", c.optimizer.momentum));
+  rules.must(c.dist.first_bucket_mb <= c.dist.bucket_mb, {"dist.first_bucket_mb", "dist.bucket_mb"},
+             str("dist.first_bucket_mb: ", c.dist.first_bucket_mb, " is more than dist.bucket_mb ", c.dist.bucket_mb));
+  rules.must(c.dist.backend != Backend::kNccl || c.device.type != DeviceType::kCpu, {"dist.backend", "device.type"},
+             "dist.backend: nccl needs GPUs, but device.type is cpu");
+  rules.must(c.dist.backend != Backend::kMpi || c.device.type != DeviceType::kCuda, {"dist.backend", "device.type"},
+             "dist.backend: mpi sends CPU tensors, but device.type is cuda; staged goes through the host");
+  rules.must(c.train.amp != AmpMode::kTf32 || c.device.type != DeviceType::kCpu, {"train.amp", "device.type"},
+             "train.amp: tf32 needs a GPU, but device.type is cpu");
+  rules.must(c.train.global_batch == 0 || c.train.accumulate <= c.train.global_batch,
+             {"train.accumulate", "train.global_batch"},
+             str("train.accumulate: ", c.train.accumulate, " micro-steps are more than the ", c.train.global_batch,
+                 " samples of train.global_batch"));
+  only_keys_in_scope(rules, c, places, given);
+  rules.must(!c.metrics.bind.empty(), {"metrics.bind"}, "metrics.bind: is empty; 127.0.0.1 is this host only");
+  return rules.broken;
+}
+
+void throw_problems(const std::vector<Problem>& problems) {
+  if (problems.empty()) return;
+  std::vector<std::string> lines;
+  for (const Problem& problem : problems) lines.push_back(problem.where + ": " + problem.what);
+  if (lines.size() == 1) throw ConfigError(lines[0]);
+  throw ConfigError(str(lines.size(), " problems in the configuration:\n  ", join(lines, "\n  ")));
 }
 
 }  // namespace dtrain::config

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/scope.h"
 
 namespace dtrain::config {
 
@@ -65,6 +66,7 @@ struct Option {
   Range range = {};
   std::vector<std::pair<std::string, std::string>> synonyms = {};  // of a choice: name -> the name it stands for
   bool fixed = false;                                              // cannot change when a run is resumed
+  Scope scope = {};                                                // the runs that it changes
 
   std::string section() const { return path.substr(0, path.rfind('.')); }
   std::string key() const { return path.substr(path.rfind('.') + 1); }
@@ -80,7 +82,7 @@ const std::vector<Section>& sections();  // in the table's order
 
 // Parses `text` strictly (decimal numbers, true | false, names as listed) and stores the value. If `text` is wrong,
 // stores nothing and returns what is wrong with it; otherwise returns "".
-std::string assign(const Option&, std::string_view text);
+std::string assign(const Option&, std::string_view text, IntervalUnits units = IntervalUnits::kWords);
 std::string value_text(const Option&);  // the current value; assign() restores it bit by bit
 std::string value_kind(const Option&);  // "whole number", "number", "true | false", "interval", "text" or the names
 std::string range_text(const Option&);  // "1 or more", "above 0, up to 1"; "" if there is none

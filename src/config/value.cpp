@@ -125,12 +125,12 @@ bool Choice::set(std::string_view name) const {
   return true;
 }
 
-std::string assign(const Option& option, std::string_view text) {
+std::string assign(const Option& option, std::string_view text, IntervalUnits units) {
   return std::visit(Overloaded{
                         [&](bool* target) { return assign_bool(text, target); },
                         [&](std::string* target) { return assign_text(text, target); },
                         [&](const Choice& choice) { return assign_choice(option, text, choice); },
-                        [&](Interval* target) { return parse_interval(text, *target); },
+                        [&](Interval* target) { return parse_interval(text, *target, units); },
                         [&](auto* target) { return assign_number(option, text, target); },
                     },
                     option.target);

@@ -1,7 +1,5 @@
 #include "job/resume.h"
 
-#include <algorithm>
-
 #include "config/differences.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -10,23 +8,38 @@
 
 namespace dtrain::job {
 
-config::Config resolve(const config::Loaded& loaded, const std::optional<checkpoint::Snapshot>& snapshot) {
-  if (!snapshot) return loaded.config;
-  const train::TrainingState state = train::from_json(snapshot->state_json);
-  const config::Config saved = config::from_yaml(state.config_yaml, "the checkpoint's config");
-  config::Config merged = saved;
+namespace {
+
+config::Config merged(const config::Loaded& loaded, const checkpoint::Snapshot& snapshot) {
+  const train::TrainingState state = train::from_json(snapshot.state_json);
+  const config::SavedConfig saved = config::saved_config(state.config_yaml, "the checkpoint's config");
+  if (!saved.notice.empty()) log::info(saved.notice);
+  config::Config merged = saved.config;
   config::copy_keys(loaded.config, merged, loaded.given);
   if (merged.train.global_batch == 0) merged.train.global_batch = state.global_batch;
   merged.run = loaded.config.run;
-  if (std::count(loaded.given.begin(), loaded.given.end(), "train.accumulate") == 0) {
-    merged.train.accumulate = 0;  // derived again for this world size
-  }
-  const std::vector<std::string> fixed = config::fixed_differences(saved, merged);
+  if (!loaded.gives("train.accumulate")) merged.train.accumulate = 0;  // derived again for this world size
+  const std::vector<std::string> fixed = config::fixed_differences(saved.config, merged);
   if (!fixed.empty()) {
     throw ConfigError(str("a resumed run keeps ", join(fixed, ", "), ": leave them out, or start a new run"));
   }
-  for (const std::string& difference : config::differences(saved, merged)) log::info("resumed with " + difference);
+  for (const std::string& difference : config::differences(saved.config, merged))
+    log::info("resumed with " + difference);
   return merged;
+}
+
+}  // namespace
+
+config::Config resolve(const config::Loaded& loaded, const std::optional<checkpoint::Snapshot>& snapshot) {
+  config::Config resolved = snapshot ? merged(loaded, *snapshot) : loaded.config;
+  if (!loaded.config.run.resume.empty()) {
+    config::Places places;  // an embedded config takes no part in a resume
+    for (const std::string& key : loaded.given) {
+      if (const auto place = loaded.places.find(key); place != loaded.places.end()) places.insert(*place);
+    }
+    config::throw_problems(config::broken_rules(resolved, places, loaded.given));
+  }
+  return resolved;
 }
 
 void check_same_data(const checkpoint::Snapshot& snapshot, const data::Store& store, const data::Splits& splits) {

@@ -12,7 +12,8 @@
 namespace dtrain::job {
 
 // The resolved configuration: on a resume, the saved one with the values that were given now in place of its own.
-// ConfigError that names the keys that a resumed run keeps and that were given another value.
+// ConfigError that names the keys that a resumed run keeps and that were given another value, and, where load() left
+// them to the caller, the rules that are broken.
 config::Config resolve(const config::Loaded&, const std::optional<checkpoint::Snapshot>&);
 
 // ConfigError unless these are the data of the checkpoint, divided in the same way: otherwise samples that were trained

@@ -7,6 +7,7 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "dist/agree.h"
 #include "job/run_folder.h"
@@ -19,8 +20,10 @@ namespace {
 
 // The metadata override the configuration: they say what the weights belong to.
 config::Config config_of(const checkpoint::Snapshot& snapshot) {
-  config::Config config =
-      config::from_yaml(train::from_json(snapshot.state_json).config_yaml, "the checkpoint's config");
+  const config::SavedConfig saved =
+      config::saved_config(train::from_json(snapshot.state_json).config_yaml, "the checkpoint's config");
+  if (!saved.notice.empty()) log::info(saved.notice);
+  config::Config config = saved.config;
   const config::Config named = tasks::config_of(snapshot.model_metadata);
   config.task = named.task;
   config.model.name = named.model.name;

@@ -1,7 +1,7 @@
 #pragma once
 
 // When an interval of the configuration (checkpoint.every, train.eval_every, run.log_every) is due. By steps and epochs
-// every rank knows it alone. By minutes only the clock of rank 0 counts: its trigger makes a request, which
+// every rank knows it alone. By time only the clock of rank 0 counts: its trigger makes a request, which
 // StepAgreement turns into a decision of all ranks.
 //
 // Thread-safety: none; the training thread owns it. Ownership: borrows the Clock.
@@ -15,7 +15,7 @@ namespace dtrain::train {
 
 class IntervalTrigger {
  public:
-  // `keeps_time`: whether this rank makes requests. The minutes begin now.
+  // `keeps_time`: whether this rank makes requests. The time begins now.
   IntervalTrigger(const config::Interval& interval, int64_t steps_per_epoch, const Clock& clock, bool keeps_time)
       : interval_(interval), steps_per_epoch_(steps_per_epoch), clock_(clock), keeps_time_(keeps_time) {
     restart();
@@ -24,15 +24,16 @@ class IntervalTrigger {
   // By steps and epochs, at the end of optimizer step `step` (1-based).
   bool due(int64_t step) const { return interval_.due(step, steps_per_epoch_); }
 
-  // By minutes: true once when they are over. The request of one step boundary is granted at the next one, so it is not
+  // By time: true once when it is over. The request of one step boundary is granted at the next one, so it is not
   // repeated before restart().
   bool request() {
-    if (!keeps_time_ || requested_ || interval_.minutes <= 0) return false;
-    requested_ = std::chrono::duration<double>(clock_.now() - since_).count() >= interval_.minutes * 60;
+    const double seconds = interval_.period();
+    if (!keeps_time_ || requested_ || seconds <= 0) return false;
+    requested_ = std::chrono::duration<double>(clock_.now() - since_).count() >= seconds;
     return requested_;
   }
 
-  void restart() {  // starts the minutes again: at the start of the loop, and when the action was done for any reason
+  void restart() {  // starts the time again: at the start of the loop, and when the action was done for any reason
     since_ = clock_.now();
     requested_ = false;
   }

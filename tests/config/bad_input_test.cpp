@@ -99,8 +99,10 @@ TEST(BadYaml, EachMistakeHasItsLine) {
       {"amp: {growth: 1}", "c.yaml:1:15: amp.growth: 1 is out of range: above 1"},
       {"checkpoint: {keep_last: -1}", "c.yaml:1:25: checkpoint.keep_last: -1 is out of range: 1 or more"},
       {"checkpoint: {every: 5x}",
-       "c.yaml:1:21: checkpoint.every: '5x' is not an interval; expected: 500s (steps), "
-       "2e (epochs), 10m (minutes), several separated by commas, or never"},
+       "c.yaml:1:21: checkpoint.every: '5x' is not an interval; expected: 500steps, 2epochs, 10min, 30sec, several "
+       "separated by commas, or never"},
+      {"run: {log_every: 10s}",
+       "c.yaml:1:18: run.log_every: '10s' can be read as steps or as seconds: write 10steps or 10sec"},
       {"checkpoint: {keep_last: 0}", "c.yaml:1:25: checkpoint.keep_last: 0 is out of range: 1 or more"},
       {"metrics: {port: 65536}", "c.yaml:1:17: metrics.port: 65536 is out of range: 0 to 65535"},
       {"amp: {init_scale: 1e9}", "c.yaml:1:19: amp.init_scale: 1e9 is out of range: 1 to 16777216"},
@@ -121,11 +123,20 @@ TEST(BadYaml, EachMistakeHasItsLine) {
       {",", "c.yaml:1:1: not YAML: unexpected character"},
       {"task: *nobody", "c.yaml:1:7: not YAML: the referenced anchor is not defined"},
       {"task: sequence\nmodel: {checkpointing: true}",
-       "c.yaml:2:24: model.checkpointing: applies only to convolutional networks, and task sequence has none"},
+       "c.yaml:2:24: model.checkpointing: does nothing for task sequence with network cnn_lstm; it is for dtrain's own "
+       "networks of pictures: leave it out"},
       {"task: sequence\ntrain: {class_weights: balanced}",
-       "c.yaml:2:24: train.class_weights: applies only to task classify; task sequence has no class weights"},
+       "c.yaml:2:24: train.class_weights: does nothing for task sequence with network cnn_lstm; it is for task "
+       "classify: leave it out"},
       {"task: pointer\ntrain: {label_smoothing: 0.1}",
-       "c.yaml:2:26: train.label_smoothing: applies only to classes, and task pointer has none"},
+       "c.yaml:2:26: train.label_smoothing: does nothing for task pointer with network pointer_network; it is for "
+       "losses over classes: leave it out"},
+      {"task: {loss: nll}",
+       "c.yaml:1:14: task.loss: does nothing for task headpose with network headpose_cnn; it is for task module: leave "
+       "it out"},
+      {"model: {name: resnet18, dropout: 0.5}",
+       "c.yaml:1:34: model.dropout: does nothing for task headpose with network resnet18; it is for networks with "
+       "dropout: leave it out"},
       {"optimizer: {nesterov: true}",
        "c.yaml:1:23: optimizer.nesterov: needs optimizer.name sgd and optimizer.momentum above 0, not adamw and 0.9"},
       {"optimizer: {name: sgd, nesterov: true, momentum: 0}",
@@ -175,6 +186,11 @@ TEST(BadFlags, EachMistakeHasItsLine) {
       {{"--ema", "0.9"}, "--ema: unknown flag; did you mean '--train.ema'?"},
       {{"--patience", "3"}, "--patience: unknown flag; did you mean '--train.patience' or '--schedule.patience'?"},
       {{"--dryrun"}, "--dryrun: unknown flag; did you mean '--dry-run'?"},
+      {{"--checkpoint.every", "10s"},
+       "--checkpoint.every: '10s' can be read as steps or as seconds: write 10steps or 10sec"},
+      {{"--task", "pointer", "--augment.hue", "0.1"},
+       "--augment.hue: augment.hue: does nothing for task pointer with network pointer_network; it is for tasks with "
+       "pictures: leave it out"},
       {{"--blorg", "ok.yaml"}, "--blorg: unknown flag; `dtrain --help` lists all flags"},
       {{"-e", "ok.yaml"}, "-e: unknown flag; flags begin with two dashes, `dtrain --help` lists them"},
       {{"--epochs"}, "--epochs: a value is missing; expected: whole number"},

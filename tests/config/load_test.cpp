@@ -151,7 +151,6 @@ TEST_F(LoadTest, ATaskIsANameOrASection) {
   EXPECT_EQ(from_yaml("task: {name: classify}", "").task, catalog::task_named("classify"));
   const Config all = from_yaml("task: {name: module, loss: l1, inputs: rows+lengths}\nmodel: {file: m.pt}", "");
   EXPECT_EQ(str(all.task, " ", all.module.loss, " ", all.module.inputs), "module l1 rows+lengths");
-  EXPECT_EQ(from_yaml("task: {loss: nll}", "").task, Config{}.task);
   EXPECT_EQ(load_here({"--task", "classify"}).config.task, catalog::task_named("classify"));
   EXPECT_EQ(load_here({"--task.name", "module", "--task.loss", "nll", "--model.file", "m.pt"}).config.module.loss,
             LossName::kNll);
@@ -186,6 +185,51 @@ TEST_F(LoadTest, EveryConfigOfTheTreeLoads) {
     ++count;
   }
   EXPECT_GE(count, 3);
+}
+
+TEST_F(LoadTest, TheRulesOfAResumedRunWaitForItsConfiguration) {
+  const Loaded loaded =
+      load_here({"--name", "x", "--resume", "auto", "--augment.noise", "0.2", "--optimizer.nesterov"});
+  EXPECT_THAT(loaded.given, ElementsAre("run.name", "run.resume", "augment.noise", "optimizer.nesterov"));
+  EXPECT_EQ(broken_rules(loaded.config, loaded.places, loaded.given).size(), 2u);
+  Config resumed = loaded.config;
+  resumed.task = catalog::task_named("sequence");
+  resumed.model = {};
+  resumed.optimizer.name = OptimizerName::kSgd;
+  EXPECT_THAT(broken_rules(resumed, loaded.places, loaded.given), IsEmpty());
+  EXPECT_THROW(load_here({"--resume", "auto"}), ConfigError) << "the rules of names apply at once";
+}
+
+// As an earlier version saved it: every key, whatever the task, and intervals with letters.
+TEST(SavedConfigs, OfEarlierVersionsLoad) {
+  const std::string text =
+      "task:\n  name: pointer\n  loss: mse\n  inputs: image\n\nrun:\n  name: r\n  log_every: 10s\n\n"
+      "augment:\n  hflip: true\n  noise: 0.1\n\nmodel:\n  name: pointer_network\n  image_size: 224\n  hidden: 64\n\n"
+      "train:\n  class_weights: none\n  sync_batch_norm: false\n  eval_every: 1e\n\n"
+      "checkpoint:\n  every: 500s,10m\n";
+  const SavedConfig saved = saved_config(text, "the checkpoint's config");
+  EXPECT_EQ(saved.config.run.log_every, (Interval{.steps = 10}));
+  EXPECT_EQ(saved.config.train.eval_every, (Interval{.epochs = 1}));
+  EXPECT_EQ(saved.config.checkpoint.every, (Interval{.steps = 500, .minutes = 10}));
+  EXPECT_EQ(saved.config.model.hidden, 64);
+  EXPECT_EQ(
+      saved.notice,
+      "the checkpoint's config has former units of intervals: run.log_every 10s is 10steps, train.eval_every 1e is "
+      "1epoch, checkpoint.every 500s,10m is 500steps,10min");
+  try {
+    from_yaml(text, "c.yaml");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("10 problems"));
+    EXPECT_THAT(error.what(), HasSubstr("c.yaml:8:14: run.log_every: '10s' can be read as steps or as seconds"));
+    EXPECT_THAT(error.what(), HasSubstr("augment.hflip: does nothing for task pointer"));
+  }
+  // What it is saved as from now on has neither, and is strict input.
+  EXPECT_EQ(to_yaml(from_yaml(to_yaml(saved.config), "printed")), to_yaml(saved.config));
+  EXPECT_EQ(saved_config(to_yaml(saved.config), "").notice, "");
+  EXPECT_THAT(to_yaml(saved.config), ::testing::Not(HasSubstr("image_size")));
+  EXPECT_THROW(saved_config("train: {epochs: none}", ""), ConfigError);
+  EXPECT_THROW(saved_config("checkpoint: {every: 5x}", ""), ConfigError);
 }
 
 TEST(Differences, FixedKeysAndOthersAreSeparated) {

@@ -4,12 +4,14 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <sstream>
 
 #include "config/load.h"
 #include "config/print.h"
+#include "config/rules.h"
 #include "core/file_system.h"
 #include "core/strings.h"
 
@@ -30,7 +32,7 @@ std::string other_value(const Option& option) {
     const auto* choice = std::get_if<Choice>(&option.target);
     return choice == nullptr ? "some-text" : choice->names().back();
   }
-  if (is_interval(option)) return "7s,0.25m";
+  if (is_interval(option)) return "7steps,0.25min";
   const bool whole = !std::holds_alternative<double*>(option.target);
   std::vector<std::string> candidates = {"7", "1234567", "33"};
   if (!whole) candidates = {"0.30000000000000004", "1.5", "1e-08", "1000.125"};
@@ -52,26 +54,99 @@ std::string value_of(Config config, const std::string& path) {
   return "no such key";
 }
 
+// A task and a network for which the key does something, as flags: none where the defaults do.
+std::vector<std::string> run_with(const Option& option) {
+  if (option.scope.holds(Config{})) return {};
+  for (const std::string& task : names_of(catalog::TaskId{})) {
+    Config config;
+    config.task = catalog::task_named(task);
+    if (!option.scope.holds(config)) continue;
+    std::vector<std::string> flags = {"--task", task};
+    const bool needs_file = catalog::row(config.task).network_from_file && option.path != "model.file";
+    if (needs_file) flags.insert(flags.end(), {"--model.file", "m.pt"});
+    return flags;
+  }
+  ADD_FAILURE() << "no run uses " << option.path;
+  return {};
+}
+
 TEST(Table, EveryKeyIsReachableByFlagAndByYaml) {
   Config defaults;
   for (const Option& option : describe(defaults)) {
     const std::string value = other_value(option);
+    const std::vector<std::string> run = run_with(option);
     std::vector<std::string> flags = {"--" + option.path};
     if (!option.alias.empty()) flags.push_back("--" + option.alias);
     const bool is_data = option.path == "data.file";
-    const bool of_classes = option.path == "train.label_smoothing" || option.path == "train.class_weights";
     for (const std::string& flag : flags) {
       std::vector<std::string> given = {flag, is_data ? "./x.h5" : value};
-      if (of_classes) given.insert(given.end(), {"--task", "classify"});
+      given.insert(given.end(), run.begin(), run.end());
       const Loaded loaded = load(given, "/nonexistent");
       EXPECT_EQ(value_of(loaded.config, option.path), is_data ? "./x.h5" : value);
       EXPECT_THAT(loaded.given, ::testing::Contains(option.path));
-      EXPECT_EQ(loaded.given.size(), of_classes ? 2u : 1u);
+      EXPECT_EQ(loaded.given.size(), given.size() / 2);
     }
-    const std::string task = of_classes ? "task: classify\n" : "";
-    const std::string nested = str(task, option.section(), ":\n  ", option.key(), ": ", value);
+    std::string other_keys;
+    for (size_t i = 0; i < run.size(); i += 2) other_keys += str(run[i].substr(2), ": ", run[i + 1], "\n");
+    const std::string dotted = str(other_keys, option.path, ": ", value);
+    EXPECT_EQ(value_of(from_yaml(dotted, "dotted"), option.path), value);
+    if (!run.empty() && option.section() == "task") continue;  // `task: NAME` and a section `task` at once
+    const std::string nested = str(other_keys, option.section(), ":\n  ", option.key(), ": ", value);
     EXPECT_EQ(value_of(from_yaml(nested, "nested"), option.path), value);
-    EXPECT_EQ(value_of(from_yaml(str(task, option.path, ": ", value), "dotted"), option.path), value);
+  }
+}
+
+// The keys that each run may have, beside those of all runs. This is the table that people rely on: a new key of a task
+// belongs here.
+TEST(Table, EachRunHasTheKeysThatDoSomethingForIt) {
+  const std::string pictures =
+      "model.image_size model.channels_last augment.crop_scale augment.crop_ratio augment.brightness augment.contrast "
+      "augment.saturation augment.hue";
+  const std::map<std::string, std::string> expected = {
+      {"headpose headpose_cnn", pictures + " augment.hflip model.checkpointing model.dropout train.freeze_batch_norm "
+                                           "train.sync_batch_norm"},
+      {"headpose resnet18",
+       pictures + " augment.hflip model.checkpointing train.freeze_batch_norm train.sync_batch_norm"},
+      {"classify simple_cnn", pictures + " augment.hflip model.checkpointing model.dropout train.label_smoothing "
+                                         "train.class_weights"},
+      {"classify mobilenet_v2", pictures + " augment.hflip model.checkpointing model.dropout train.label_smoothing "
+                                           "train.class_weights train.freeze_batch_norm train.sync_batch_norm"},
+      {"pointer pointer_network",
+       "data.length_window model.hidden model.dropout pointer.teacher_forcing "
+       "pointer.teacher_forcing_end"},
+      {"sequence cnn_lstm",
+       "data.length_window augment.noise augment.mask_share augment.mask_span model.hidden "
+       "model.dropout train.label_smoothing train.freeze_batch_norm train.sync_batch_norm "
+       "sequence.encoder_epochs sequence.classifier_epochs sequence.iterations "
+       "sequence.encoder_lr_ratio"},
+      {"module torchscript image mse", pictures + " task.loss task.inputs model.file"},
+      {"module torchscript image cross_entropy",
+       pictures + " task.loss task.inputs model.file augment.hflip train.label_smoothing"},
+      {"module torchscript image bce_with_logits", pictures + " task.loss task.inputs model.file augment.hflip"},
+      {"module torchscript rows mse", "task.loss task.inputs model.file model.channels_last data.length_window"},
+  };
+  for (const auto& [run, keys] : expected) {
+    const std::vector<std::string> words = split(run, ' ');
+    Config config;
+    config.task = catalog::task_named(words[0]);
+    config.model.name = catalog::network_named(words[1]);
+    if (words.size() > 2) config.module.inputs = *value_named<ModuleInputs>(words[2]);
+    if (words.size() > 2) config.module.loss = *value_named<LossName>(words[3]);
+    config.model.file = words[0] == "module" ? "m.pt" : "";
+    const std::vector<std::string> own = split(keys, ' ');
+    const std::string printed = to_yaml(config);
+    Config scratch;
+    for (const Option& option : describe(scratch)) {
+      const bool used = std::string(option.scope.text).empty() || std::ranges::count(own, option.path) > 0;
+      EXPECT_EQ(option.scope.holds(config), used) << run << ": " << option.path;
+      EXPECT_EQ(broken_rules(config, {{option.path, "c.yaml:1:1"}}, {option.path}).empty(), used)
+          << run << ": " << option.path;
+      const std::string line = str("\n  ", option.key(), ": ");
+      const size_t section = ("\n" + printed).find("\n" + option.section() + ":\n");
+      const size_t next = section == std::string::npos ? section : printed.find("\n\n", section);
+      const std::string keys_of_section = section == std::string::npos ? "" : printed.substr(section, next - section);
+      EXPECT_EQ(("\n" + keys_of_section).find(line) != std::string::npos, used) << run << ": " << option.path;
+    }
   }
 }
 
@@ -112,29 +187,36 @@ TEST(Table, TheDefaultsAreValid) {
   for (const Option& option : describe(config)) EXPECT_EQ(assign(option, value_text(option)), "") << option.path;
 }
 
-TEST(Yaml, PrintingRestoresEveryBit) {
-  Config config;
-  for (const Option& option : describe(config)) ASSERT_EQ(assign(option, other_value(option)), "") << option.path;
-  config.run.name = "\"quo\\ted\" # ünï: {x} 'y'";
-  config.run.folder = "null";
-  config.run.resume = "- a";
-  config.data.file = "~";
-  config.model.init = " spaces ";
-  config.optimizer.lr = 0.1 + 0.2;
-  config.optimizer.eps = 4.9406564584124654e-324;
-  config.dist.timeout = 123456.789012345678;
-  config.train.seed = 18446744073709551615u;
-  config.train.max_steps = 9223372036854775807;
-  const Config again = from_yaml(to_yaml(config), "printed");
-  Config a = config, b = again;
-  const std::vector<Option> before = describe(a), after = describe(b);
-  for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(value_text(before[i]), value_text(after[i])) << before[i].path;
-  EXPECT_EQ(again.optimizer.lr, config.optimizer.lr);
-  EXPECT_EQ(again.optimizer.eps, config.optimizer.eps);
-  EXPECT_EQ(again.dist.timeout, config.dist.timeout);
-  EXPECT_EQ(again.train.seed, config.train.seed);
-  EXPECT_EQ(again.run.name, config.run.name);
-  EXPECT_EQ(again.model.init, config.model.init);
+TEST(Yaml, PrintingRestoresEveryBitThatTheRunUses) {
+  for (const std::string& task : names_of(catalog::TaskId{})) {
+    Config config;
+    for (const Option& option : describe(config)) ASSERT_EQ(assign(option, other_value(option)), "") << option.path;
+    config.task = catalog::task_named(task);
+    config.model.name = catalog::NetworkId::kAuto;
+    config.run.name = "\"quo\\ted\" # ünï: {x} 'y'";
+    config.run.folder = "null";
+    config.run.resume = "- a";
+    config.data.file = "~";
+    config.model.init = " spaces ";
+    config.optimizer.lr = 0.1 + 0.2;
+    config.optimizer.eps = 4.9406564584124654e-324;
+    config.dist.timeout = 123456.789012345678;
+    config.train.seed = 18446744073709551615u;
+    config.train.max_steps = 9223372036854775807;
+    const Config again = from_yaml(to_yaml(config), "printed");
+    Config a = config, b = again;
+    const std::vector<Option> before = describe(a), after = describe(b);
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (!before[i].scope.holds(config)) continue;
+      EXPECT_EQ(value_text(before[i]), value_text(after[i])) << before[i].path;
+    }
+    EXPECT_EQ(again.optimizer.lr, config.optimizer.lr);
+    EXPECT_EQ(again.optimizer.eps, config.optimizer.eps);
+    EXPECT_EQ(again.dist.timeout, config.dist.timeout);
+    EXPECT_EQ(again.train.seed, config.train.seed);
+    EXPECT_EQ(again.run.name, config.run.name);
+    EXPECT_EQ(again.model.init, config.model.init);
+  }
 }
 
 // Without its line ends and columns.

@@ -126,7 +126,7 @@ def an_existing_name_is_never_overwritten(folder):
 
 def corrupt_checkpoints(folder):
     runner.synth(folder / "d.h5", 64)
-    runner.train(folder, checkpoint__every="4s", checkpoint__keep_best=False, train__max_steps=8, data__val_share=0).expect(0)
+    runner.train(folder, checkpoint__every="4steps", checkpoint__keep_best=False, train__max_steps=8, data__val_share=0).expect(0)
     checkpoints = folder / "runs/r/checkpoints"
     assert sorted(p.name for p in checkpoints.iterdir()) == ["step_00000004", "step_00000008"]
     weights = checkpoints / "step_00000008/model.safetensors"
@@ -291,8 +291,11 @@ def a_conversion_continues_after_a_full_disk(folder):
 
 
 def train_rows(folder, task, file, name, *more, np=None, **options):
-    rows = dict(model__image_size=None, model__hidden=8, data__val_share=0, metrics__enabled=False, train__epochs=1,
-                sequence__encoder_epochs=0)
+    rows = dict(data__val_share=0, metrics__enabled=False, train__epochs=1)
+    if task in ("pointer", "sequence"):
+        rows["model__hidden"] = 8
+    if task == "sequence":
+        rows["sequence__encoder_epochs"] = 0
     return runner.train(folder, *more, np=np, **{**rows, "task": task, "data__file": file, "run__name": name, **options})
 
 
@@ -351,7 +354,7 @@ def data_of_another_kind(folder):
         runner.run(["convert", "pointer", f"{name}.npz", "--out", f"{name}.h5"], cwd=folder).expect(0)
     for task in ["classify", "pointer", "headpose"]:
         one_message(train_rows(folder, task, "d.h5", "x"), 65, f"d.h5 holds samples of task 'sequence', not {task}")
-    train_rows(folder, "sequence", "d.h5", "s", checkpoint__every="1e").expect(0)
+    train_rows(folder, "sequence", "d.h5", "s", checkpoint__every="1epoch").expect(0)
     train_rows(folder, "pointer", "p.h5", "p").expect(0)
     for run, file, text in [("s", "wide.h5", "rows have 5 features; the network takes 3"), ("s", "other.h5", "has the classes a, x; the network knows a, b"),
                             ("s", "more.h5", "has the classes a, b, c"), ("s", "faces.h5", "task 'headpose', not sequence"),

@@ -102,6 +102,30 @@ def options_that_do_not_apply_are_refused(folder):
     assert sorted(p.name for p in folder.iterdir()) == ["p"]
 
 
+def keys_of_other_tasks_are_refused_where_they_are_given(folder):
+    (folder / "c.yaml").write_text("task: pointer\naugment:\n  hue: 0.1\n  noise: 0.1\nmodel: {image_size: 64}\n")
+    runner.run(["c.yaml", "--sequence.iterations", 2, "--train.class_weights", "none"], cwd=folder).expect(
+        78, "5 problems", "c.yaml:3:8: augment.hue: does nothing for task pointer", "it is for tasks with pictures: leave it out",
+        "c.yaml:4:10: augment.noise", "c.yaml:5:21: model.image_size", "--sequence.iterations: sequence.iterations",
+        "--train.class_weights: train.class_weights")
+    for words, key in [("--pointer.teacher_forcing 0.5", "pointer.teacher_forcing"), ("--model.hidden 64", "model.hidden"),
+                       ("--task classify --model.name simple_cnn --train.sync_batch_norm", "train.sync_batch_norm"),
+                       ("--model.name resnet18 --model.dropout 0.1", "model.dropout"), ("--data.length_window 3", "data.length_window")]:
+        runner.run([*words.split(), "--print-config"], cwd=folder).expect(78, f"{key}: does nothing for task")
+    printed = runner.run(["--task", "pointer", "--print-config"], cwd=folder).expect(0).output
+    keys = yaml.safe_load(printed)
+    assert set(keys["model"]) == {"name", "dropout", "hidden", "init", "freeze"} and "augment" not in keys and "sequence" not in keys, keys
+    assert runner.run(["--print-config", "--augment.crop_ratio", 1.5], cwd=folder).expect(0).output.count("crop_ratio: 1.5") == 1
+
+
+def a_letter_is_no_unit_of_an_interval(folder):
+    runner.run(["--checkpoint.every", "10s"], cwd=folder).expect(78, "10steps or 10sec")
+    (folder / "c.yaml").write_text("run: {log_every: 2e}\ncheckpoint: {every: 10m}\n")
+    runner.run(["c.yaml"], cwd=folder).expect(78, "2 problems", "write 2epochs", "write 10min")
+    printed = runner.run(["--print-config", "--checkpoint.every", "30sec,500", "--run.log_every", "1epoch"], cwd=folder).expect(0).output
+    assert "every: \"500steps,30sec\"" in printed or "every: 500steps,30sec" in printed, printed
+
+
 def dry_run_ends_at_step_1_and_writes_nothing(folder):
     runner.synth(folder / "d.h5", 40)
     before = sorted(p.name for p in folder.iterdir())
@@ -126,5 +150,5 @@ def a_config_in_the_folder_is_used(folder):
 runner.main([help_names_every_command_and_section, help_fits_a_terminal, version_names_all_libraries, the_heap_is_tcmalloc, print_config_is_valid_input, all_typos_at_once,
              typos_are_reported_once_under_mpirun, unknown_commands,
              commands_of_one_process_refuse_several, lost_output_is_reported, closed_standard_streams_do_not_corrupt_files, options_that_do_not_apply_are_refused,
-             dry_run_ends_at_step_1_and_writes_nothing,
+             keys_of_other_tasks_are_refused_where_they_are_given, a_letter_is_no_unit_of_an_interval, dry_run_ends_at_step_1_and_writes_nothing,
              a_config_in_the_folder_is_used])

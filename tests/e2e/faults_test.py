@@ -9,7 +9,7 @@ import h5py
 import runner
 
 OPTIONS = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000,
-           "checkpoint.every": "5s", "data.val_share": 0}
+           "checkpoint.every": "5steps", "data.val_share": 0}
 ENDED = 20.0  # seconds within which the job ends after a rank has died or thrown: 1 to 5 s, and more on a busy machine; without it, dist.timeout (300 s)
 
 
@@ -98,7 +98,7 @@ def no_false_alarm(folder):
     """A job that makes progress runs longer than the timeout. The timeout is 15 s and saves are few, so that a slow disk causes no alarm."""
     runner.synth(folder / "d.h5", 64)
     timeout = 15
-    with runner.Running(runner.flags({**OPTIONS, "dist.timeout": timeout, "checkpoint.every": "500s"}), np=2, cwd=folder) as running:
+    with runner.Running(runner.flags({**OPTIONS, "dist.timeout": timeout, "checkpoint.every": "500steps"}), np=2, cwd=folder) as running:
         running.wait_for("step 3/")
         time.sleep(1.5 * timeout)
         os.kill(running.process.pid, signal.SIGUSR1)
@@ -108,7 +108,7 @@ def no_false_alarm(folder):
 def a_save_longer_than_the_timeout_is_no_stall(folder):
     runner.synth(folder / "d.h5", 64)
     slow = {**runner.environment(), "LD_PRELOAD": os.environ["DTRAIN_BUILD"] + "/tests/e2e/libslow_disk.so"}
-    options = {**OPTIONS, "dist.timeout": 4, "train.max_steps": 6, "checkpoint.every": "3s"}
+    options = {**OPTIONS, "dist.timeout": 4, "train.max_steps": 6, "checkpoint.every": "3steps"}
     result = runner.run(runner.flags(options), np=2, cwd=folder, env=slow).expect(0, "finished: all 6 steps")
     assert result.output.count("saved ") == 2, result.output
     assert result.seconds > 2 * 8, "each save has eight fsyncs of a second: the disk was not slow"

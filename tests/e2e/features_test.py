@@ -53,7 +53,7 @@ def a_share_of_the_training_samples_is_trained_on(folder):
 def averaged_weights_are_saved_and_evaluated_and_resume(folder):
     runner.synth(folder / "d.h5", 60)
     base = dict(train__ema=0.9, optimizer__lr=0.01)
-    runner.train(folder, np=2, run__name="whole", **base, checkpoint__every="4s").expect(0)
+    runner.train(folder, np=2, run__name="whole", **base, checkpoint__every="4steps").expect(0)
     runner.train(folder, np=2, run__name="parts", run__resume="runs/whole/checkpoints/step_00000004", **base).expect(0, "step 4 of")
     whole, parts = weights(folder, "whole"), weights(folder, "parts")
     for key in whole:
@@ -71,7 +71,7 @@ def phases_averages_and_the_plateau_resume_bit_by_bit(folder):
                "train.epochs": 8, "train.batch_size": 8, "train.ema": 0.9, "train.metric": "reconstruction_mse",
                "schedule.name": "plateau", "schedule.patience": 0, "schedule.threshold": 0.2, "schedule.gamma": 0.5,
                "optimizer.lr": 0.01, "metrics.port": 0, "run.log_every": 1, "data.workers": 1,
-               "run.progress": "lines", "checkpoint.every": "1s", "checkpoint.keep_last": 100}
+               "run.progress": "lines", "checkpoint.every": "1step", "checkpoint.keep_last": 100}
     run = lambda name, **more: runner.run(runner.flags({**options, "run.name": name, **more}), np=2, cwd=folder)
     run("whole").expect(0, "phase encoder from epoch 1", "phase classifier from epoch 3", "phase encoder from epoch 5")
     steps = runner.metrics(folder / "runs/whole")
@@ -111,7 +111,7 @@ def frozen_layers_keep_their_values_and_nothing_to_train_is_an_error(folder):
     runner.train(folder, run__name="c", model__freeze="*").expect(78, "nothing is left to train")
     runner.train(folder, run__name="d", model__freeze="nolayer.*").expect(78, "nolayer.*")
     runner.run(["synth", "sequence", "--samples", 30, "--out", "s.h5"], cwd=folder).expect(0)
-    later = dict(task="sequence", data__file="s.h5", model__image_size=None, model__hidden=8, sequence__encoder_epochs=1, train__epochs=2)
+    later = dict(task="sequence", data__file="s.h5", model__hidden=8, sequence__encoder_epochs=1, train__epochs=2)
     runner.train(folder, np=2, run__name="e", **later, model__freeze="conv*,bn*,lstm,fc").expect(78, "in phase 'classifier'")
     assert not any((folder / "runs" / name).exists() for name in "cde"), "the names are taken"
 
@@ -134,7 +134,7 @@ def padding_is_measured_over_all_ranks(folder):
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path, np.random.default_rng(i).normal(size=(rows, 3)))
     runner.run(["convert", "sequence", "d", "--out", "d.h5"], cwd=folder).expect(0)
-    runner.train(folder, np=2, task="sequence", model__image_size=None, model__hidden=8, sequence__encoder_epochs=0, data__val_share=0,
+    runner.train(folder, np=2, task="sequence", model__hidden=8, sequence__encoder_epochs=0, data__val_share=0,
                  data__length_window=0, train__batch_size=4, train__epochs=1).expect(0, "| padding 18.8 % |")
     assert [step["padding_waste"] for step in runner.metrics(folder / "runs/r")] == [1 - 130 / 160]
 

@@ -93,7 +93,7 @@ def start_run(folder, runs):
     auth.write_text(f"{USER}:{PASSWORD}\n")
     if "DTRAIN" in os.environ:
         command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "2", os.environ["DTRAIN"], "--epochs", "2",
-                   "--name", "scraped", "--run.folder", str(runs), "--run.log_every", "2", "--checkpoint.every", "10s",
+                   "--name", "scraped", "--run.folder", str(runs), "--run.log_every", "2", "--checkpoint.every", "10steps",
                    "--metrics.port", "0", "--metrics.linger_seconds", str(LINGER), "--metrics.auth_file", str(auth)]
         commands, files = [command], ["scraped.json"]
     else:

@@ -23,10 +23,9 @@ from pointer_network import PointerNetwork
 torch.set_num_threads(1)  # on both sides, because the order of the kernels' sums depends on it
 MEAN, STD = np.array([0.485, 0.456, 0.406], np.float32), np.array([0.229, 0.224, 0.225], np.float32)
 SAMPLES, STEPS, SIZE = 12, 20, 64
-PLAIN = {**runner.SMALL, "data.file": "d.h5", "model.image_size": SIZE, "model.dropout": 0, "train.batch_size": SAMPLES,
-         "train.max_steps": STEPS, "train.epochs": STEPS, "data.val_share": 0, "augment.hflip": False, "augment.crop_scale": 1,
-         "augment.brightness": 0, "augment.contrast": 0, "augment.saturation": 0, "augment.hue": 0,
-         "schedule.name": "constant", "schedule.warmup_steps": 0, "checkpoint.keep_best": False, "train.eval_every": "1000e",
+PLAIN = {**runner.SMALL_ROWS, "data.file": "d.h5", "train.batch_size": SAMPLES,
+         "train.max_steps": STEPS, "train.epochs": STEPS, "data.val_share": 0,
+         "schedule.name": "constant", "schedule.warmup_steps": 0, "checkpoint.keep_best": False, "train.eval_every": "1000epochs",
          "model.init": "init.safetensors", "metrics.enabled": False, "device.threads": 1}
 
 
@@ -149,8 +148,14 @@ def dataset_of_classes(folder, samples=SAMPLES):
         f.attrs["task"], f.attrs["class_names"] = "classify", "\n".join(Classify.CLASSES)
 
 
+PICTURES = {"model.image_size": SIZE, "augment.hflip": False, "augment.crop_scale": 1, "augment.brightness": 0, "augment.contrast": 0,
+            "augment.saturation": 0, "augment.hue": 0}
+
+
 def train_in_dtrain(folder, name, np, **options):
-    runner.run(runner.flags({**PLAIN, "train.batch_size": math.ceil(SAMPLES / np), "run.name": name, **options}), np=np, cwd=folder).expect(0)
+    pictures = PICTURES if options.get("task", "headpose") in ("headpose", "classify") else {}
+    dropout = {} if options.get("model.name", "").startswith("resnet") else {"model.dropout": 0}
+    runner.run(runner.flags({**PLAIN, **pictures, **dropout, "train.batch_size": math.ceil(SAMPLES / np), "run.name": name, **options}), np=np, cwd=folder).expect(0)
     run = folder / "runs" / name
     checkpoint = run / f"checkpoints/step_{STEPS:08}"
     return [r["loss"] for r in runner.metrics(run)], load_file(checkpoint / "model.safetensors"), run
@@ -241,7 +246,7 @@ def float32(folder, model_name, lr, task=Headpose()):
     inputs, targets = data(folder, torch.float32, task)
     losses, gradients = train_in_python(model, inputs, targets, torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01), task)
     ours, _, run = train_in_dtrain(folder, f"{model_name}-fp32", 1,
-                                   **{"train.amp": "fp32", "model.name": model_name, "optimizer.lr": lr, "checkpoint.every": "1s",
+                                   **{"train.amp": "fp32", "model.name": model_name, "optimizer.lr": lr, "checkpoint.every": "1step",
                                       "checkpoint.keep_last": STEPS, **task.flags})
     check_first_gradients_and_losses(model_name, run, gradients, losses, ours)
 
@@ -392,7 +397,7 @@ def float32_sequence_gradients_and_losses(folder):
             model, rows, lengths, targets,
             lambda parts: torch.optim.AdamW([{"params": p, "lr": 1e-3 * r} for p, r in parts], weight_decay=0.01), encoder_epochs)
         ours, _, run = train_sequence_in_dtrain(folder, f"sequence-fp32-{encoder_epochs}", encoder_epochs, **{
-            "train.amp": "fp32", "optimizer.lr": 1e-3, "optimizer.weight_decay": 0.01, "checkpoint.every": "1s", "checkpoint.keep_last": STEPS})
+            "train.amp": "fp32", "optimizer.lr": 1e-3, "optimizer.weight_decay": 0.01, "checkpoint.every": "1step", "checkpoint.keep_last": STEPS})
         head = "reconstruct" if encoder_epochs else "fc"
         assert {name.split(".")[0] for name in gradients} == {"conv1", "bn1", "conv2", "bn2", "lstm", head}, list(gradients)
         assert losses[-1] < losses[encoder_epochs], losses

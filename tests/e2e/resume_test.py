@@ -1,14 +1,19 @@
 """A resumed run equals a run that was not interrupted: bit by bit at the same world size, in its samples at any other."""
 
 import hashlib
+import json
 import os
+import re
+import shutil
 import signal
+
+import yaml
 
 import runner
 
 OPTIONS = {**runner.SMALL, "data.file": "d.h5", "train.global_batch": 16, "train.max_steps": 40, "train.epochs": 30,
-           "checkpoint.every": "20s", "checkpoint.keep_last": 10, "checkpoint.keep_best": False, "data.val_share": 0.2,
-           "train.eval_every": "2e"}
+           "checkpoint.every": "20steps", "checkpoint.keep_last": 10, "checkpoint.keep_best": False, "data.val_share": 0.2,
+           "train.eval_every": "2epochs"}
 
 
 def final_weights(folder, name):
@@ -34,7 +39,7 @@ def compare(folder, np, amp):
     assert final_weights(folder, "whole" + tag) == final_weights(folder, "part" + tag)
     assert runner.ledger(whole) == runner.ledger(part)
     # saving never changes the run: it is the same without intermediate checkpoints
-    quiet = runner.run(runner.flags({**options, "run.name": "quiet" + tag, "checkpoint.every": "never", "train.eval_every": "1000e"}),
+    quiet = runner.run(runner.flags({**options, "run.name": "quiet" + tag, "checkpoint.every": "never", "train.eval_every": "1000epochs"}),
                        np=np, cwd=folder).expect(0)
     assert final_weights(folder, "whole" + tag) == final_weights(folder, "quiet" + tag)
     assert runner.ledger(quiet) == runner.ledger(whole)
@@ -89,10 +94,57 @@ def resume_auto_starts_a_run_that_does_not_exist(folder):
     runner.run(["--resume", "auto"] + runner.flags({k: v for k, v in options.items() if k != "run.name"}), cwd=folder).expect(78, "--name")
 
 
+def rewrite_state(checkpoint, change):
+    """Changes the saved configuration and makes the manifest right again."""
+    state = json.loads((checkpoint / "state.json").read_text())
+    state["config"] = change(state["config"])
+    (checkpoint / "state.json").write_text(json.dumps(state, indent=2) + "\n")
+    manifest = json.loads((checkpoint / "MANIFEST.json").read_text())
+    data = (checkpoint / "state.json").read_bytes()
+    manifest["files"]["state.json"] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    del manifest["sha256"]
+    manifest["sha256"] = hashlib.sha256(json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    (checkpoint / "MANIFEST.json").write_text(json.dumps(manifest, sort_keys=True, indent=2) + "\n")
+
+
+def as_earlier_versions_saved_it(config):
+    """Every key, whatever the task, and letters as the units of intervals."""
+    config = re.sub(r"(log_every:) .*", r"\1 1s", config)
+    config = re.sub(r"(eval_every:) .*", r"\1 1e", config)
+    config = re.sub(r"(  every:) .*", r'\1 "100s,10m"', config)
+    config = config.replace("\nmodel:\n", "\naugment:\n  hflip: true\n  noise: 0.1\n\nmodel:\n  image_size: 224\n  checkpointing: false\n")
+    return config.replace("\ntrain:\n", "\ntrain:\n  class_weights: none\n  freeze_batch_norm: false\n") + "\nsequence:\n  iterations: 0\n"
+
+
+def runs_of_earlier_versions_load_and_resume(folder):
+    runner.run(["synth", "pointer", "--samples", 60, "--out", "d.h5"], cwd=folder).expect(0)
+    options = dict(task="pointer", data__file="d.h5", model__hidden=16, train__epochs=2, checkpoint__every="1epoch")
+    runner.train(folder, **options).expect(0)
+    saved = (folder / "runs/r/config.yaml").read_text()
+    keys = yaml.safe_load(saved)
+    assert not {"augment", "sequence"} & keys.keys() and keys["task"] == {"name": "pointer"} and "class_weights" not in keys["train"], keys
+    runner.train(folder, **{**options, "train__epochs": 4}, run__name="whole").expect(0)
+    rewrite_state(sorted((folder / "runs/r/checkpoints").glob("step_*"))[-1], as_earlier_versions_saved_it)
+    notice = "the checkpoint's config has former units of intervals: run.log_every 1s is 1step"
+    runner.run(["eval", "runs/r"], cwd=folder).expect(0, notice, "position_accuracy")
+    runner.run(["predict", "runs/r", "d.h5", "--split", "test", "--out", "rows.csv"], cwd=folder).expect(0, notice)
+    runner.run(["export", "runs/r", "--format", "onnx"], cwd=folder).expect(0)
+    result = runner.run(["--name", "r", "--resume", "auto", "--epochs", 4, "--pointer.teacher_forcing_end", 1, "--metrics.port", 0], cwd=folder).expect(
+        0, notice, "resumed with train.epochs: 2 -> 4", "finished: all")
+    assert result.output.count(notice) == 1, result.output
+    # Given again, the same text is input like any other: it is refused.
+    (folder / "old.yaml").write_text(as_earlier_versions_saved_it(saved))
+    runner.run(["old.yaml", "--name", "n"], cwd=folder).expect(78, "old.yaml:", "1steps or 1sec", "augment.hflip: does nothing for task pointer")
+    runner.run(["--name", "r", "--resume", "auto", "--augment.hue", 0.1], cwd=folder).expect(
+        78, "--augment.hue: augment.hue: does nothing for task pointer")
+    shutil.copy(folder / "runs/r/config.yaml", folder / "new.yaml")
+    runner.run(["new.yaml", "--name", "n", "--epochs", 1], cwd=folder).expect(0, "finished: all")
+
+
 def saves_by_minutes_and_keeps_the_newest_and_the_best(folder):
     runner.synth(folder / "d.h5", 75)
-    options = {**OPTIONS, "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "train.eval_every": "100000e",
-               "checkpoint.every": "0.01m", "checkpoint.keep_last": 2}
+    options = {**OPTIONS, "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "train.eval_every": "100000epochs",
+               "checkpoint.every": "0.01min", "checkpoint.keep_last": 2}
     with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
         running.wait_for("(by time)", times=4)
         os.kill(running.process.pid, signal.SIGUSR1)
@@ -101,8 +153,8 @@ def saves_by_minutes_and_keeps_the_newest_and_the_best(folder):
     assert len(kept) == 2 and result.output.rsplit("saved runs/r/checkpoints/", 1)[1].startswith(kept[-1]), kept
 
     # a learning rate that ruins the weights: the best checkpoint is not among the newest, and is kept too
-    options = {**OPTIONS, "run.name": "best", "optimizer.lr": 30, "schedule.name": "constant", "train.max_steps": 40, "checkpoint.every": "4s",
-               "checkpoint.keep_last": 1, "checkpoint.keep_best": True, "train.eval_every": "1e"}
+    options = {**OPTIONS, "run.name": "best", "optimizer.lr": 30, "schedule.name": "constant", "train.max_steps": 40, "checkpoint.every": "4steps",
+               "checkpoint.keep_last": 1, "checkpoint.keep_best": True, "train.eval_every": "1epoch"}
     runner.run(runner.flags(options), np=2, cwd=folder).expect(0)
     maes = {r["step"]: r["metrics"]["mae"] for r in runner.metrics(folder / "runs/best", "eval") if r["split"] == "val"}
     best = min(maes, key=maes.get)
@@ -112,7 +164,7 @@ def saves_by_minutes_and_keeps_the_newest_and_the_best(folder):
 
 def two_processes_cannot_train_one_run(folder):
     runner.synth(folder / "d.h5", 75)
-    options = {**OPTIONS, "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "checkpoint.every": "5s"}
+    options = {**OPTIONS, "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "checkpoint.every": "5steps"}
     again = ["--resume", "auto"] + runner.flags(options)
     with runner.Running(again, np=2, cwd=folder) as running:
         running.wait_for("step 12/")
@@ -130,5 +182,6 @@ def two_processes_cannot_train_one_run(folder):
 
 
 runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, a_stop_request_saves_and_exits_with_75,
-             without_mpirun_ctrl_c_saves, resume_auto_starts_a_run_that_does_not_exist, two_processes_cannot_train_one_run,
+             without_mpirun_ctrl_c_saves, resume_auto_starts_a_run_that_does_not_exist,
+             runs_of_earlier_versions_load_and_resume, two_processes_cannot_train_one_run,
              saves_by_minutes_and_keeps_the_newest_and_the_best])

@@ -189,8 +189,7 @@ def sets_and_sequences_give_the_predictions_of_dtrain(folder):
     for task, more in options.items():
         data = folder / f"{task}.h5"
         runner.run(["synth", task, "--samples", 120, "--out", data]).expect(0)
-        small = {key: value for key, value in runner.SMALL.items() if key != "model.image_size"}
-        runner.run(["train", *runner.flags({**small, "task": task, "run.folder": folder / "runs", "run.name": task, "data.file": data,
+        runner.run(["train", *runner.flags({**runner.SMALL_ROWS, "task": task, "run.folder": folder / "runs", "run.name": task, "data.file": data,
                                             "metrics.enabled": False, "train.batch_size": 32, "model.hidden": 48, **more})],
                    env=runner.environment(threads=2)).expect(0)
         run = folder / "runs" / task

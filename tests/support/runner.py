@@ -19,6 +19,7 @@ SMALL = {
     "model.image_size": 32, "train.batch_size": 8, "train.epochs": 2, "optimizer.lr": 0.001, "metrics.port": 0,
     "run.log_every": 1, "data.workers": 1, "run.progress": "lines", "checkpoint.every": "never",
 }
+SMALL_ROWS = {key: value for key, value in SMALL.items() if key != "model.image_size"}  # of sequences, sets and rows
 
 
 def environment(threads=1):
@@ -63,7 +64,8 @@ def run(arguments, np=None, cwd=None, timeout=300, env=None):
 
 def train(folder, *arguments, np=None, threads=1, **options):
     """Trains a small run `r` on d.h5 in the folder. Options are keys, with __ for the dot (run__name="a"); None omits a default."""
-    keys = {**SMALL, "data.file": "d.h5", "run.name": "r", **{key.replace("__", "."): value for key, value in options.items()}}
+    rows = options.get("task") in ("pointer", "sequence") or options.get("task__inputs", "image") != "image"
+    keys = {**(SMALL_ROWS if rows else SMALL), "data.file": "d.h5", "run.name": "r", **{key.replace("__", "."): value for key, value in options.items()}}
     words = flags({key: value for key, value in keys.items() if value is not None})
     return run([*arguments, *words], np=np, cwd=folder, env=environment(threads))
 

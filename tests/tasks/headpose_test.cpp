@@ -56,6 +56,13 @@ TEST(Headpose, CountsErrorsByAngleAndSize) {
   EXPECT_THAT(table.cells[2], ElementsAre(near(2 * third), 0, 0, 0, 0, 0, 0, 0, near(third)));
 }
 
+TEST(Headpose, CropsWithTheRatioOfTheConfiguration) {
+  config::Config config = small();
+  EXPECT_EQ(make_task(config, {})->samples().crop_ratio, 1);
+  config.augment.crop_ratio = 1.5;
+  EXPECT_EQ(make_task(config, {})->samples().crop_ratio, 1.5f);
+}
+
 TEST(Headpose, TrainsEveryNetworkOfTheTable) {
   for (const char* name : {"headpose_cnn", "mobilenet_v2", "resnet18", "resnet50"}) {
     config::Config config = small();

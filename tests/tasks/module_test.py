@@ -251,7 +251,7 @@ def each_kind_goes_all_the_way(folder):
         save(network, folder / "net.pt")
         for ranks in [None, 2]:
             name = f"{network.__name__}{ranks}"
-            settings = {**runner.SMALL, "task": "module", "model.file": "net.pt", "data.file": data, "run.name": name, "checkpoint.every": "2s",
+            settings = {**(runner.SMALL if network is Cnn else runner.SMALL_ROWS), "task": "module", "model.file": "net.pt", "data.file": data, "run.name": name, "checkpoint.every": "2steps",
                         "checkpoint.keep_last": 9, "optimizer.lr": 0.01, **options}
             runner.run(runner.flags(settings), np=ranks, cwd=folder).expect(0, "finished: all")
             shutil.copytree(folder / "runs" / name, folder / "runs" / f"{name}.again")
@@ -306,7 +306,7 @@ def an_lstm_over_rows_and_lengths_tells_classes_apart(folder):
     samples, targets = sequences(folder / "s.h5")
     network = save(Lstm, folder / "lstm.pt")
     (folder / "c.yaml").write_text("task: {name: module, loss: cross_entropy, inputs: rows+lengths}\nmodel: {file: lstm.pt}\n")
-    runner.train(folder, "c.yaml", np=2, data__file="s.h5", optimizer__lr=0.02, train__epochs=12).expect(0, "top1", "finished: all")
+    runner.train(folder, "c.yaml", np=2, data__file="s.h5", model__image_size=None, optimizer__lr=0.02, train__epochs=12).expect(0, "top1", "finished: all")
     network.load_state_dict(load_file(newest(folder, "r") / "model.safetensors"), strict=True)
     rows = predict(folder, ["runs/r", "s.h5", "--batch-size", "7"])
     assert [row["input"] for row in rows] == [f"s,{i}" for i in range(len(samples))]
@@ -410,7 +410,7 @@ def a_run_refuses_what_it_cannot_train(folder):
 
     def train(code, *texts, np=None, **options):
         words = {key.replace("_", ".", 1): value for key, value in options.items()}
-        all_options = {**runner.SMALL, "task": "module", "task.inputs": "rows", "data.file": "n.h5", "model.file": "mlp.pt", **words}
+        all_options = {**runner.SMALL_ROWS, "task": "module", "task.inputs": "rows", "data.file": "n.h5", "model.file": "mlp.pt", **words}
         result = runner.run(runner.flags(all_options), np=np, cwd=folder).expect(code, *texts)
         assert "step 1" not in result.output
         return result
@@ -428,7 +428,7 @@ def a_run_refuses_what_it_cannot_train(folder):
     train(65, "none.pt: there is no such TorchScript file", model_file="none.pt")
     train(78, "model.file", model_file="")
     train(78, "--dataset FILE", data_file="")
-    train(78, "train.freeze_batch_norm: has no effect inside a TorchScript file", train_freeze_batch_norm=True)
+    train(78, "--train.freeze_batch_norm: train.freeze_batch_norm: does nothing for task module with network torchscript", train_freeze_batch_norm=True)
 
 
 def orders_of_sets_longer_than_the_trial(folder):

@@ -38,6 +38,15 @@ TEST(IntervalTrigger, RequestsOnceWhenTheMinutesAreOver) {
   EXPECT_TRUE(trigger.request());
 }
 
+TEST(IntervalTrigger, SecondsAreSeconds) {
+  const testing::FakeClock clock;
+  IntervalTrigger trigger({.seconds = 10}, 10, clock, /*keeps_time=*/true);
+  clock.advance(seconds(9));
+  EXPECT_FALSE(trigger.request());
+  clock.advance(seconds(1));
+  EXPECT_TRUE(trigger.request());
+}
+
 TEST(IntervalTrigger, RestartsAlsoWhenTheActionCameFirst) {
   const testing::FakeClock clock;
   IntervalTrigger trigger({.steps = 3, .minutes = 1}, 10, clock, /*keeps_time=*/true);

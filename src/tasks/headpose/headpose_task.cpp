@@ -29,7 +29,6 @@ class HeadposeTask : public Task {
                                                                         .image_size = config.model.image_size,
                                                                         .checkpointing = config.model.checkpointing})) {
     spec_ = image_samples(config);
-    spec_.crop_ratio = 1;  // another aspect would change how the head is turned
     spec_.target_limit = kLargestAngle;
     spec_.target_names.assign(std::begin(kAngles), std::end(kAngles));
     spec_.target_flip_sign = {-1, 1, -1};  // a mirror image reverses yaw and roll
