@@ -77,51 +77,112 @@ const catalog::DataSet* resolve_dataset(ConfigBuilder& builder, Flag& flag, cons
   return nullptr;
 }
 
+// Applies the layers to a builder, in the order of its methods.
+class Layers {
+ public:
+  explicit Layers(const fs::path& folder) : folder_(folder) {}
+
+  void flags_name(const CommandLine& line) {
+    for (const Flag& flag : line.flags) {
+      names_data_ = names_data_ || flag.path == "data.file";
+      if (flag.path == "task.name") task_ = flag.value;
+    }
+    file_ = line.config_file;
+    if (file_.empty() && fs::exists(folder_ / "dtrain.yaml")) file_ = "dtrain.yaml";
+  }
+
+  void embedded_config(const catalog::DataSet* dataset) {
+    if (dataset != nullptr) apply_named(dataset->config);
+    if (file_.empty() && !names_data_) apply_named(quickstart_config(task_));
+    if (builder.config().train.global_batch > 0) {
+      embedded_batch_ = {builder.config().train.global_batch, join(sources_, " over ")};
+    }
+    embedded_rate_ = !builder.where("optimizer.lr").empty();
+    loaded_.of_rate = embedded_batch_;
+  }
+
+  void file() {
+    if (file_.empty()) return;
+    if (const auto text = read_config(builder, folder_ / file_, file_)) {
+      loaded_.given = apply_yaml(builder, *text, file_);
+    }
+    sources_.insert(sources_.begin(), file_);
+    if (embedded_rate_ && !loaded_.gives("optimizer.lr")) return;  // the rate is still that of the embedded config
+    if (loaded_.gives("train.global_batch")) {
+      loaded_.of_rate = {builder.config().train.global_batch, file_};
+    } else if (gives_batch()) {
+      loaded_.of_rate = {};
+    }
+  }
+
+  void flags(const CommandLine& line) {
+    for (const Flag& flag : line.flags) {
+      builder.set(*builder.find(flag.path), flag.value, flag.spelling);
+      if (!loaded_.gives(flag.path)) loaded_.given.push_back(flag.path);
+      if (flag.path == "optimizer.lr") loaded_.of_rate = {};
+    }
+    builder.add_problems(line.problems);
+  }
+
+  // A batch size or accumulate of the user takes the place of an embedded global batch, but not of the user's own.
+  void batch() {
+    if (embedded_batch_.global_batch == 0 || loaded_.gives("train.global_batch") || !gives_batch()) return;
+    loaded_.overruled = embedded_batch_;
+    const char* chosen = loaded_.gives("train.batch_size") ? "train.batch_size" : "train.accumulate";
+    builder.set(*builder.find("train.global_batch"), "0", builder.where(chosen));
+  }
+
+  // Throws all problems at once.
+  Loaded loaded() && {
+    const Config& config = builder.config();
+    builder.add_problems(broken_run_rules(config, builder.places()));
+    if (config.run.resume.empty()) builder.add_problems(broken_rules(config, builder.places(), loaded_.given));
+    loaded_.config = builder.finish();
+    loaded_.places = builder.places();
+    loaded_.source = sources_.empty() ? "the defaults" : join(sources_, " over ");
+    return std::move(loaded_);
+  }
+
+  ConfigBuilder builder;
+
+ private:
+  void apply_named(const std::string& name) {
+    apply_embedded(builder, name);
+    sources_.push_back("the embedded " + name);
+  }
+
+  bool gives_batch() const {
+    return loaded_.gives("train.batch_size") ||
+           (loaded_.gives("train.accumulate") && builder.config().train.accumulate > 0);
+  }
+
+  const fs::path& folder_;
+  Loaded loaded_;
+  std::vector<std::string> sources_;
+  std::string file_, task_;  // the config file; what --task says
+  bool names_data_ = false;  // a flag names the data
+  ConfigBatch embedded_batch_;
+  bool embedded_rate_ = false;  // an embedded config sets the learning rate
+};
+
 }  // namespace
 
 bool Loaded::gives(std::string_view path) const { return std::ranges::count(given, path) > 0; }
 
 Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, const LoadOptions& options) {
-  ConfigBuilder builder;
   Config scratch;
   CommandLine line = split_command_line(arguments, describe(scratch), options.other_flags);
+  Layers layers(folder);
   const catalog::DataSet* dataset = nullptr;
-  std::string task;
-  bool names_data = false;
   for (Flag& flag : line.flags) {
-    if (flag.spelling == "--dataset") dataset = resolve_dataset(builder, flag, folder);
-    names_data = names_data || flag.path == "data.file";
-    if (flag.path == "task.name") task = flag.value;
+    if (flag.spelling == "--dataset") dataset = resolve_dataset(layers.builder, flag, folder);
   }
-
-  Loaded loaded;
-  std::vector<std::string> sources;
-  const auto apply = [&](const std::string& name) {
-    apply_embedded(builder, name);
-    sources.push_back("the embedded " + name);
-  };
-  const std::string file = !line.config_file.empty()            ? line.config_file
-                           : fs::exists(folder / "dtrain.yaml") ? "dtrain.yaml"
-                                                                : "";
-  if (dataset != nullptr) apply(dataset->config);
-  if (file.empty() && !names_data) apply(quickstart_config(task));
-  if (!file.empty()) {
-    if (const auto text = read_config(builder, folder / file, file)) loaded.given = apply_yaml(builder, *text, file);
-    sources.insert(sources.begin(), file);
-  }
-  for (const Flag& flag : line.flags) {
-    builder.set(*builder.find(flag.path), flag.value, flag.spelling);
-    if (!loaded.gives(flag.path)) loaded.given.push_back(flag.path);
-  }
-  builder.add_problems(std::move(line.problems));
-  builder.add_problems(broken_run_rules(builder.config(), builder.places()));
-  if (builder.config().run.resume.empty()) {
-    builder.add_problems(broken_rules(builder.config(), builder.places(), loaded.given));
-  }
-
-  loaded.config = builder.finish();
-  loaded.places = builder.places();
-  loaded.source = sources.empty() ? "the defaults" : join(sources, " over ");
+  layers.flags_name(line);
+  layers.embedded_config(dataset);
+  layers.file();
+  layers.flags(line);
+  layers.batch();
+  Loaded loaded = std::move(layers).loaded();
   if (options.check_dataset && dataset != nullptr && !there(loaded.config.data.file)) {
     const bool one_file = catalog::row(catalog::task_named(dataset->task)).sample == catalog::Sample::kSet;
     throw DataError(str(loaded.config.data.file, " does not exist: make it with `dtrain convert ", dataset->name,

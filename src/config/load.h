@@ -1,7 +1,8 @@
 #pragma once
 
 // Makes a checked Config from files and flags. The layers, of which later ones win, are the defaults, the embedded
-// config that --dataset NAME names, the YAML file and the flags. Every unknown key, duplicate key, wrong type and value
+// config that --dataset NAME names, the YAML file and the flags. A batch size or accumulate of the last two takes the
+// place of an embedded global batch. Every unknown key, duplicate key, wrong type and value
 // out of range in any layer is reported in one ConfigError, each with file:line:col (or the flag) and
 // the nearest valid name.
 
@@ -21,11 +22,19 @@ struct LoadOptions {
   bool check_dataset = true;                  // false (--print-config): do not ask for the file of --dataset NAME
 };
 
+// What a config says of the global batch, for the banner: the run may have another one.
+struct ConfigBatch {
+  int64_t global_batch = 0;  // 0: it says nothing
+  std::string source;        // "the embedded headpose_300wlp", "dtrain.yaml"
+};
+
 struct Loaded {
   Config config;
   std::string source;              // the file or embedded config that was used, for the banner
   std::vector<std::string> given;  // dotted names of the keys that the file or a flag set, each once
   Places places = {};              // of these keys and of those of an embedded config
+  ConfigBatch overruled = {};      // of an embedded config: does not count, because a batch size or accumulate is given
+  ConfigBatch of_rate = {};        // for which the config sets the learning rate; none where a flag sets the rate
 
   bool gives(std::string_view path) const;
 };

@@ -47,6 +47,8 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
                    f.data_share < 1 ? str(" (data.share ", f.data_share, "), ") : ", ", human_count(f.val),
                    " validation, ", human_count(f.test), " test samples"));
   line("batch", describe(f.batches));
+  line("decided by", f.batch_decided_by);
+  if (!f.rate_advice.empty()) line("rate", f.rate_advice);
   if (f.overfit_batches > 0) {
     line("overfit", str("the same ", f.batches.steps_per_epoch,
                         f.batches.steps_per_epoch == 1 ? " global batch" : " global batches",

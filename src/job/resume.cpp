@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "job/batch_choice.h"
 #include "train/training_state.h"
 
 namespace dtrain::job {
@@ -21,23 +22,29 @@ config::Config merged(const config::Loaded& loaded, const checkpoint::Snapshot& 
   if (!loaded.gives("train.accumulate")) merged.train.accumulate = 0;  // derived again for this world size
   const std::vector<std::string> fixed = config::fixed_differences(saved.config, merged);
   if (!fixed.empty()) {
-    throw ConfigError(str("a resumed run keeps ", join(fixed, ", "), ": leave them out, or start a new run"));
+    throw ConfigError(str("a resumed run keeps ", join(fixed, ", "), ": leave ", fixed.size() == 1 ? "it" : "them",
+                          " out, or start a new run"));
   }
-  for (const std::string& difference : config::differences(saved.config, merged))
-    log::info("resumed with " + difference);
+  for (const std::string& difference : config::differences(saved.config, merged)) {
+    if (!difference.starts_with("train.accumulate:")) log::info("resumed with " + difference);
+  }
   return merged;
 }
 
 }  // namespace
 
-config::Config resolve(const config::Loaded& loaded, const std::optional<checkpoint::Snapshot>& snapshot) {
-  config::Config resolved = snapshot ? merged(loaded, *snapshot) : loaded.config;
+Resolved resolve(const config::Loaded& loaded, const std::optional<checkpoint::Snapshot>& snapshot, int64_t ranks) {
+  Resolved resolved{snapshot ? merged(loaded, *snapshot) : loaded.config, ""};
+  const BatchChoice choice = choose_batch(resolved.config.train, loaded, ranks, snapshot.has_value());
+  resolved.config.train = choice.train;
+  resolved.batch_decided_by = choice.decided_by;
+  if (!choice.notice.empty()) log::info(choice.notice);
   if (!loaded.config.run.resume.empty()) {
     config::Places places;  // an embedded config takes no part in a resume
     for (const std::string& key : loaded.given) {
       if (const auto place = loaded.places.find(key); place != loaded.places.end()) places.insert(*place);
     }
-    config::throw_problems(config::broken_rules(resolved, places, loaded.given));
+    config::throw_problems(config::broken_rules(resolved.config, places, loaded.given));
   }
   return resolved;
 }

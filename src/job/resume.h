@@ -2,7 +2,9 @@
 
 // What a resumed run keeps of the run that saved its checkpoint. Pure but for the log.
 
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "checkpoint/store.h"
 #include "config/load.h"
@@ -11,10 +13,15 @@
 
 namespace dtrain::job {
 
+struct Resolved {
+  config::Config config;
+  std::string batch_decided_by;  // for the banner
+};
+
 // The resolved configuration: on a resume, the saved one with the values that were given now in place of its own.
 // ConfigError that names the keys that a resumed run keeps and that were given another value, and, where load() left
 // them to the caller, the rules that are broken.
-config::Config resolve(const config::Loaded&, const std::optional<checkpoint::Snapshot>&);
+Resolved resolve(const config::Loaded&, const std::optional<checkpoint::Snapshot>&, int64_t ranks);
 
 // ConfigError unless these are the data of the checkpoint, divided in the same way: otherwise samples that were trained
 // on could be tested on.

@@ -17,6 +17,7 @@
 #include "dist/agree.h"
 #include "dist/make_communicator.h"
 #include "dist/object_collectives.h"
+#include "job/batch_choice.h"
 #include "job/placement.h"
 #include "job/quickstart.h"
 #include "job/resume.h"
@@ -64,7 +65,9 @@ void TrainingJob::plan() {
     snapshot_ = train::broadcast_snapshot(host, snapshot_);
   }
   dist::agree(host, [&] {
-    config_ = resolve(loaded_, snapshot_);
+    Resolved resolved = resolve(loaded_, snapshot_, process_.world.size);
+    config_ = std::move(resolved.config);
+    batch_decided_by_ = std::move(resolved.batch_decided_by);
     config_.run.name = plan_.name;
     config_.model.name = config::network_of(config_);  // what is saved must not change with a later default
   });
@@ -210,6 +213,8 @@ BannerFacts TrainingJob::facts() const {
       .test = static_cast<int64_t>(data_.splits.test.size()),
       .batches = batches_,
       .data_share = config_.data.share,
+      .batch_decided_by = batch_decided_by_,
+      .rate_advice = snapshot_ ? "" : rate_advice(loaded_, config_.optimizer.lr, batches_.global_batch),
       .overfit_batches = config_.train.overfit_batches,
       .resumed = snapshot_ && plan_.checkpoint ? str("step ", snapshot_->step, " of ", plan_.checkpoint->string()) : "",
       .launcher_pid = process_.world.launched ? ::getppid() : 0};

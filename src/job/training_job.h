@@ -65,6 +65,7 @@ class TrainingJob {
   RunPlan plan_;
   std::optional<checkpoint::Snapshot> snapshot_;  // of the checkpoint that is resumed
   config::Config config_;                         // resolved
+  std::string batch_decided_by_;
   DataSet data_;
   std::unique_ptr<tasks::Task> task_;
   std::vector<std::string> initial_;  // what was taken from model.init, for the log

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "core/strings.h"
 #include "data/order/shard.h"
 
 namespace dtrain::train {
+
+int64_t micro_steps(int64_t global_batch, int64_t ranks, int64_t batch_size) {
+  const int64_t share = (global_batch + ranks - 1) / ranks;
+  return (share + batch_size - 1) / batch_size;
+}
 
 BatchArithmetic batch_arithmetic(const config::Train& train, int64_t ranks, int64_t samples) {
   BatchArithmetic b;
@@ -15,13 +19,7 @@ BatchArithmetic batch_arithmetic(const config::Train& train, int64_t ranks, int6
   b.samples = samples;
   b.global_batch =
       train.global_batch > 0 ? train.global_batch : train.batch_size * ranks * std::max<int64_t>(1, train.accumulate);
-  const int64_t share = (b.global_batch + ranks - 1) / ranks;
-  b.accumulate = (share + b.batch_size - 1) / b.batch_size;
-  if (train.global_batch > 0 && train.accumulate > 0 && train.accumulate != b.accumulate) {
-    throw ConfigError(str("train.global_batch ", b.global_batch, " on ", ranks, " ranks with train.batch_size ",
-                          b.batch_size, " needs train.accumulate ", b.accumulate, ", not ", train.accumulate,
-                          ": leave train.accumulate out and it is derived"));
-  }
+  b.accumulate = micro_steps(b.global_batch, ranks, b.batch_size);
   b.steps_per_epoch = data::steps_per_epoch(samples, b.global_batch);
   b.tail = samples % b.global_batch;
   b.total_steps = train.epochs * b.steps_per_epoch;
@@ -33,7 +31,8 @@ std::string describe(const BatchArithmetic& b) {
   std::string text = str("global batch ", b.global_batch,
                          b.global_batch == b.ranks * b.batch_size * b.accumulate ? " = " : " <= ", b.ranks,
                          b.ranks == 1 ? " rank × " : " ranks × ", b.batch_size, " × accumulate ", b.accumulate, "; ",
-                         human_count(b.steps_per_epoch), " steps per epoch of ", human_count(b.samples), " samples");
+                         human_count(b.steps_per_epoch), b.steps_per_epoch == 1 ? " step" : " steps", " per epoch of ",
+                         human_count(b.samples), " samples");
   if (b.tail > 0) text += str(", the last one with ", b.tail);
   return text;
 }

@@ -22,7 +22,10 @@ struct BatchArithmetic {
   int64_t total_steps = 0;
 };
 
-// `samples`: of the training split. ConfigError if train.accumulate and train.global_batch are both given and disagree.
+// Micro-steps that a rank needs for its share of a global batch.
+int64_t micro_steps(int64_t global_batch, int64_t ranks, int64_t batch_size);
+
+// `samples`: of the training split. A global batch goes before train.accumulate.
 BatchArithmetic batch_arithmetic(const config::Train&, int64_t ranks, int64_t samples);
 std::string describe(const BatchArithmetic&);  // one line for people
 

@@ -187,6 +187,61 @@ TEST_F(LoadTest, EveryConfigOfTheTreeLoads) {
   EXPECT_GE(count, 3);
 }
 
+// Loaded as `dtrain --dataset 300wlp ...` in a folder with the converted file.
+class BatchTest : public LoadTest {
+ protected:
+  BatchTest() { write("data/300wlp.h5", ""); }
+  Loaded with(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"--dataset", "300wlp"});
+    return load_here(arguments);
+  }
+};
+
+TEST_F(BatchTest, AnEmbeddedGlobalBatchCountsWhereNoBatchIsGiven) {
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{}, {"--epochs", "2"}, {"--accumulate", "0"}}) {
+    const Loaded loaded = with(flags);
+    EXPECT_EQ(loaded.config.train.global_batch, 128);
+    EXPECT_EQ(loaded.overruled.global_batch, 0);
+    EXPECT_EQ(loaded.of_rate.global_batch, 128);
+    EXPECT_EQ(loaded.of_rate.source, "the embedded headpose_300wlp");
+  }
+}
+
+TEST_F(BatchTest, AGivenBatchSizeOrAccumulateTakesItsPlace) {
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--batch-size", "128"}, {"--accumulate", "2"}, {"--batch-size", "8", "--lr", "1"}}) {
+    const Loaded loaded = with(flags);
+    EXPECT_EQ(loaded.config.train.global_batch, 0) << flags[0];
+    EXPECT_EQ(loaded.overruled.global_batch, 128);
+    EXPECT_EQ(loaded.overruled.source, "the embedded headpose_300wlp");
+    EXPECT_EQ(loaded.of_rate.global_batch, loaded.gives("optimizer.lr") ? 0 : 128);
+  }
+  write("dtrain.yaml", "train: {batch_size: 16}\n");
+  EXPECT_EQ(with({}).config.train.global_batch, 0);
+  EXPECT_EQ(with({}).overruled.global_batch, 128);
+}
+
+TEST_F(BatchTest, AGlobalBatchOfTheUserStaysPrimary) {
+  const Loaded flag = with({"--train.global_batch", "512", "--batch-size", "32"});
+  EXPECT_EQ(flag.config.train.global_batch, 512);
+  EXPECT_EQ(flag.overruled.global_batch, 0);
+  EXPECT_EQ(flag.of_rate.global_batch, 128);
+  write("dtrain.yaml", "train: {global_batch: 256}\noptimizer: {lr: 0.002}\n");
+  const Loaded file = with({"--batch-size", "32"});
+  EXPECT_EQ(file.config.train.global_batch, 256);
+  EXPECT_EQ(file.of_rate.global_batch, 256);
+  EXPECT_EQ(file.of_rate.source, "dtrain.yaml");
+  write("dtrain.yaml", "train: {global_batch: 256}\n");
+  EXPECT_EQ(with({}).of_rate.global_batch, 128) << "the rate is still that of the embedded config";
+  write("dtrain.yaml", "train: {batch_size: 64}\noptimizer: {lr: 0.002}\n");
+  EXPECT_EQ(with({}).of_rate.global_batch, 0) << "the file names a rate for a batch that depends on the ranks";
+}
+
+TEST_F(BatchTest, ThePrintedConfigIsWhatRuns) {
+  EXPECT_THAT(to_yaml(with({"--batch-size", "128"}).config), HasSubstr("  global_batch: 0 "));
+  EXPECT_THAT(to_yaml(with({}).config), HasSubstr("  global_batch: 128 "));
+}
+
 TEST_F(LoadTest, TheRulesOfAResumedRunWaitForItsConfiguration) {
   const Loaded loaded =
       load_here({"--name", "x", "--resume", "auto", "--augment.noise", "0.2", "--optimizer.nesterov"});

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import urllib.request
@@ -57,6 +58,9 @@ def head_pose_from_the_300w_lp_layout(folder):
     with runner.Running(["--dataset", "300wlp", "--epochs", "2", "--batch-size", "16", "--name", "main", "--metrics.port", "0",
                          "--metrics.linger_seconds", "5", "--data.workers", "1"], np=4, cwd=folder) as running:
         running.wait_for("finished: ", timeout=400)
+        for part in ["global batch 64 = 4 ranks × 16 × accumulate 1", "decided by --batch-size; train.global_batch 128 of the embedded headpose_300wlp does not count",
+                     "0.001 is for the global batch of 128 of the embedded headpose_300wlp; for 64, linear scaling suggests --lr 0.0005"]:
+            assert part in running.output(), running.output()
         targets = json.loads((folder / "runs/targets/main.json").read_text())
         addresses = [address for group in targets for address in group["targets"]]
         assert len(addresses) == 4
@@ -76,6 +80,30 @@ def head_pose_from_the_300w_lp_layout(folder):
     printed = float(result.output.split("test epoch ")[1].split("mae ")[1].split()[0])
     again = float(evaluated.output.split("\nmae ")[1].split()[0])
     assert abs(printed - again) < 0.006, (printed, again)
+
+
+def the_batch_that_the_user_gives_wins(folder):
+    runner.synth(folder / "data/300wlp.h5", 300)
+    start = ["--dataset", "300wlp", "--model.image_size", 32, "--dry-run"]
+
+    def banner(*words, np=2, code=0):
+        output = runner.run([*start, *words], np=np, cwd=folder).expect(code).output
+        return re.sub(r" +", " ", output)
+
+    embedded = banner()
+    assert "global batch 128 = 2 ranks × 128 × accumulate 1" not in embedded and "global batch 128 <= 2 ranks × 128 × accumulate 1" in embedded, embedded
+    assert "decided by train.global_batch (configs/headpose_300wlp.yaml (embedded):" in embedded and "linear scaling" not in embedded, embedded
+    given = banner("--batch-size", 32, "--accumulate", 2)
+    assert "global batch 128 = 2 ranks × 32 × accumulate 2" in given and "decided by --batch-size and --accumulate; train.global_batch 128" in given, given
+    assert "linear scaling" not in given, given  # the same global batch
+    mine = banner("--batch-size", 128, "--lr", 0.01)
+    assert "global batch 256 = 2 ranks × 128 × accumulate 1" in mine and "linear scaling" not in mine, mine  # the rate is the user's
+    primary = banner("--batch-size", 32, "--train.global_batch", 192)
+    assert "global batch 192 = 2 ranks × 32 × accumulate 3" in primary and "decided by train.global_batch (--train.global_batch)" in primary, primary
+    assert "for 192, linear scaling suggests --lr 0.0015" in primary, primary
+    (folder / "c.yaml").write_text("train:\n  global_batch: 128\n")
+    wrong = banner("c.yaml", "--batch-size", 32, "--accumulate", 3, code=78)
+    assert "train.global_batch 128 (c.yaml:2:17) on 2 ranks with train.batch_size 32 (--batch-size) needs train.accumulate 2, not train.accumulate 3 (--accumulate)" in wrong, wrong
 
 
 def head_pose_from_the_biwi_layout(folder):
@@ -111,5 +139,6 @@ def the_installed_program_runs_from_any_folder(folder):
     assert done.returncode == 0 and "finished: all" in done.stdout, done.stdout
 
 
-runner.main([without_arguments_the_quick_start_trains, rank_0_alone_touches_the_run_folder, head_pose_from_the_300w_lp_layout, head_pose_from_the_biwi_layout, a_taken_port_is_reported_and_training_continues,
+runner.main([without_arguments_the_quick_start_trains, rank_0_alone_touches_the_run_folder, head_pose_from_the_300w_lp_layout,
+             the_batch_that_the_user_gives_wins, head_pose_from_the_biwi_layout, a_taken_port_is_reported_and_training_continues,
              with_a_progress_bar_step_lines_are_only_in_the_log, the_installed_program_runs_from_any_folder])

@@ -94,6 +94,21 @@ def resume_auto_starts_a_run_that_does_not_exist(folder):
     runner.run(["--resume", "auto"] + runner.flags({k: v for k, v in options.items() if k != "run.name"}), cwd=folder).expect(78, "--name")
 
 
+def a_resumed_run_keeps_its_global_batch(folder):
+    runner.synth(folder / "d.h5", 75)
+    options = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.accumulate": 2, "checkpoint.every": "1epoch"}
+    runner.run(runner.flags(options), np=2, cwd=folder).expect(
+        0, "global batch 32 = 2 ranks × 8 × accumulate 2", "decided by train.batch_size × ranks × train.accumulate")
+    # The accumulate of the same command fits no longer on one rank.
+    runner.run(["--resume", "auto", *runner.flags({**options, "train.epochs": 3})], cwd=folder).expect(
+        0, "train.accumulate 2 (--train.accumulate) does not fit the checkpoint's global batch of 32 on 1 rank × 8: 4 is used",
+        "global batch 32 = 1 rank × 8 × accumulate 4", "decided by the checkpoint: a resumed run keeps its global batch", "finished: all")
+    runner.run(["--resume", "auto", *runner.flags({**options, "train.epochs": 4, "task": "classify"})], cwd=folder).expect(
+        78, "a resumed run keeps task.name: leave it out, or start a new run")
+    runner.run(["--resume", "auto", *runner.flags({**options, "train.global_batch": 64, "train.seed": 5})], cwd=folder).expect(
+        78, "a resumed run keeps train.global_batch, train.seed: leave them out, or start a new run")
+
+
 def rewrite_state(checkpoint, change):
     """Changes the saved configuration and makes the manifest right again."""
     state = json.loads((checkpoint / "state.json").read_text())
@@ -183,5 +198,6 @@ def two_processes_cannot_train_one_run(folder):
 
 runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, a_stop_request_saves_and_exits_with_75,
              without_mpirun_ctrl_c_saves, resume_auto_starts_a_run_that_does_not_exist,
+             a_resumed_run_keeps_its_global_batch,
              runs_of_earlier_versions_load_and_resume, two_processes_cannot_train_one_run,
              saves_by_minutes_and_keeps_the_newest_and_the_best])

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 
-#include "core/error.h"
 #include "data/order/shard.h"
 
 namespace dtrain::train {
@@ -35,13 +34,18 @@ TEST(BatchArithmetic, AccumulationIsDerivedAndMayNotDivide) {
   EXPECT_NE(describe(b).find("global batch 100 <= "), std::string::npos) << describe(b);
 }
 
-TEST(BatchArithmetic, AContradictionIsRefusedWithTheRightNumber) {
-  try {
-    batch_arithmetic(train(32, 3, 128), 2, 1000);
-    FAIL() << "accepted";
-  } catch (const ConfigError& e) {
-    EXPECT_NE(std::string(e.what()).find("needs train.accumulate 2"), std::string::npos) << e.what();
-  }
+TEST(BatchArithmetic, MicroStepsCoverTheLargestShare) {
+  EXPECT_EQ(micro_steps(128, 2, 32), 2);
+  EXPECT_EQ(micro_steps(129, 2, 32), 3);
+  EXPECT_EQ(micro_steps(1, 4, 32), 1);
+  EXPECT_EQ(batch_arithmetic(train(32, 3, 128), 2, 1000).accumulate, 2) << "a global batch goes first";
+}
+
+TEST(BatchArithmetic, OneStepIsNotSteps) {
+  EXPECT_NE(describe(batch_arithmetic(train(32, 1, 0), 1, 32)).find("; 1 step per epoch of 32 samples"),
+            std::string::npos);
+  EXPECT_NE(describe(batch_arithmetic(train(32, 1, 0), 1, 33)).find("; 2 steps per epoch of 33 samples"),
+            std::string::npos);
 }
 
 TEST(BatchArithmetic, MaxStepsCutsTheEpochs) {
