@@ -89,6 +89,7 @@ class Layers {
     }
     file_ = line.config_file;
     if (file_.empty() && fs::exists(folder_ / "dtrain.yaml")) file_ = "dtrain.yaml";
+    loaded_.is_demo = file_.empty() && !names_data_ && task_.empty();
   }
 
   void embedded_config(const catalog::DataSet* dataset) {

@@ -33,6 +33,7 @@ struct Loaded {
   std::string source;              // the file or embedded config that was used, for the banner
   std::vector<std::string> given;  // dotted names of the keys that the file or a flag set, each once
   Places places = {};              // of these keys and of those of an embedded config
+  bool is_demo = false;            // neither task, data nor a file is given: the embedded quick start is a guess
   ConfigBatch overruled = {};      // of an embedded config: does not count, because a batch size or accumulate is given
   ConfigBatch of_rate = {};        // for which the config sets the learning rate; none where a flag sets the rate
 

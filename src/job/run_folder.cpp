@@ -46,6 +46,16 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run, bool* damaged = n
   return found;
 }
 
+// --resume auto with a name alone, often in the wrong folder: the demo would be trained in place of the run.
+ConfigError nothing_to_resume(const fs::path& run) {
+  const bool there = fs::is_directory(run);
+  return ConfigError(str("--resume auto: ", fs::absolute(run).lexically_normal().string(),
+                         there ? " has no checkpoint yet" : " does not exist", ", and no task, data or config (",
+                         fs::absolute("dtrain.yaml").string(), " is not there) says what to start: ",
+                         there ? "" : "change to the folder of the run, give --run.folder, or ",
+                         "name what to train with --task, --dataset or CONFIG.yaml"));
+}
+
 }  // namespace
 
 fs::path find_checkpoint(const fs::path& path) {
@@ -61,7 +71,7 @@ fs::path find_checkpoint(const fs::path& path) {
   return *newest;
 }
 
-RunPlan plan_run(const config::Config& config) {
+RunPlan plan_run(const config::Config& config, bool may_start) {
   const fs::path runs = config.run.folder;
   RunPlan plan;
   plan.name = config.run.name;
@@ -79,6 +89,7 @@ RunPlan plan_run(const config::Config& config) {
                                 " has checkpoints, but none that verifies: repair or remove them, or "
                                 "start a new run under another --name"));
     }
+    if (!plan.checkpoint && !may_start) throw nothing_to_resume(runs / plan.name);
   } else if (!config.run.resume.empty()) {
     const fs::path given = fs::path(config.run.resume).lexically_normal();
     const fs::path path = given.has_filename() ? given : given.parent_path();

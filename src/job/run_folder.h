@@ -22,10 +22,11 @@ struct RunPlan {
   FileLock lock;  // of the folder: one process at a time trains a run
 };
 
-// Rank 0 only. Locks an existing folder and creates nothing. OutputError: the name is taken and --resume is not given,
-// or another process trains the run. ConfigError: --resume auto without a name. CheckpointError: --resume PATH without
-// a checkpoint that verifies. Checkpoints that are skipped are logged.
-RunPlan plan_run(const config::Config&);
+// Rank 0 only. Locks an existing folder and creates nothing. `may_start`: something says what to train, so that
+// --resume auto without a checkpoint starts a run. OutputError: the name is taken and --resume is not given, or another
+// process trains the run. ConfigError: --resume auto without a name, or with nothing to resume or to start.
+// CheckpointError: --resume PATH without a checkpoint that verifies. Checkpoints that are skipped are logged.
+RunPlan plan_run(const config::Config&, bool may_start);
 
 // The checkpoint that `path` names: itself, or the newest one of a run folder that verifies. Checkpoints that are
 // skipped are logged. CheckpointError: there is none.

@@ -57,7 +57,7 @@ void TrainingJob::plan() {
   dist::Communicator& host = process_.host;
   if (!dry_run_) {
     dist::agree_on_rank0(host, [&] {
-      plan_ = plan_run(loaded_.config);
+      plan_ = plan_run(loaded_.config, /*may_start=*/!loaded_.is_demo);
       if (plan_.checkpoint) snapshot_ = checkpoint::Store::load(*plan_.checkpoint);
     });
     plan_.name = dist::broadcast_object(host, plan_.name);

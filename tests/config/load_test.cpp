@@ -242,6 +242,14 @@ TEST_F(BatchTest, ThePrintedConfigIsWhatRuns) {
   EXPECT_THAT(to_yaml(with({}).config), HasSubstr("  global_batch: 128 "));
 }
 
+TEST_F(LoadTest, WithoutTaskDataAndFileItIsTheDemo) {
+  EXPECT_TRUE(load_here({"--name", "x", "--epochs", "2"}).is_demo);
+  EXPECT_FALSE(load_here({"--task", "headpose"}).is_demo);
+  EXPECT_FALSE(load_here({"--dataset", "./d.h5"}).is_demo);
+  write("dtrain.yaml", "train: {epochs: 1}\n");
+  EXPECT_FALSE(load_here({"--name", "x"}).is_demo);
+}
+
 TEST_F(LoadTest, TheRulesOfAResumedRunWaitForItsConfiguration) {
   const Loaded loaded =
       load_here({"--name", "x", "--resume", "auto", "--augment.noise", "0.2", "--optimizer.nesterov"});

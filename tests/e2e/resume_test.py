@@ -94,6 +94,25 @@ def resume_auto_starts_a_run_that_does_not_exist(folder):
     runner.run(["--resume", "auto"] + runner.flags({k: v for k, v in options.items() if k != "run.name"}), cwd=folder).expect(78, "--name")
 
 
+def resume_auto_with_a_name_alone_starts_no_demo(folder):
+    """In the wrong folder the run is not there, and nothing but its name is given."""
+    for np in (None, 2):
+        result = runner.run(["--name", "hp", "--resume", "auto"], np=np, cwd=folder).expect(
+            78, f"--resume auto: {folder}/runs/hp does not exist", f"({folder}/dtrain.yaml is not there)", "--run.folder", "--task, --dataset or CONFIG.yaml")
+        assert result.output.count("does not exist") == 1 and not list(folder.iterdir()), result.output
+    runner.synth(folder / "d.h5", 40)
+    options = {**runner.SMALL, "data.file": "d.h5", "train.epochs": 1, "model.image_size": 32}
+    runner.run(["--name", "hp", "--resume", "auto", *runner.flags(options)], cwd=folder).expect(0, "finished: all")
+    (folder / "elsewhere").mkdir()
+    runner.run(["--name", "hp", "--resume", "auto", "--epochs", 2], cwd=folder / "elsewhere").expect(78, "elsewhere/runs/hp does not exist")
+    assert not list((folder / "elsewhere").iterdir())
+    # Where the run is, its name is enough: task and data come from the checkpoint.
+    runner.run(["--name", "hp", "--resume", "auto", "--epochs", 2], cwd=folder).expect(0, "resumed", "d.h5: ", "finished: all")
+    # A config in the folder says what to start.
+    (folder / "dtrain.yaml").write_text("data: {file: d.h5}\nmodel: {image_size: 32}\ntrain: {epochs: 1, batch_size: 8}\n")
+    runner.run(["--name", "other", "--resume", "auto", "--metrics.port", 0], cwd=folder).expect(0, "finished: all")
+
+
 def a_resumed_run_keeps_its_global_batch(folder):
     runner.synth(folder / "d.h5", 75)
     options = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.accumulate": 2, "checkpoint.every": "1epoch"}
@@ -198,6 +217,6 @@ def two_processes_cannot_train_one_run(folder):
 
 runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, a_stop_request_saves_and_exits_with_75,
              without_mpirun_ctrl_c_saves, resume_auto_starts_a_run_that_does_not_exist,
-             a_resumed_run_keeps_its_global_batch,
+             resume_auto_with_a_name_alone_starts_no_demo, a_resumed_run_keeps_its_global_batch,
              runs_of_earlier_versions_load_and_resume, two_processes_cannot_train_one_run,
              saves_by_minutes_and_keeps_the_newest_and_the_best])

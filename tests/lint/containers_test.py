@@ -12,6 +12,7 @@ import tree
 import yaml
 
 PINNED = re.compile(r"^[\w./-]+:(?!latest)[\w.-]*\d[\w.-]*(@sha256:[0-9a-f]{64})?$")
+NAMES_WHAT_TO_TRAIN = {"--task", "--dataset"}
 FROM_THE_BASE = {"libc6", "libgcc-s1", "libstdc++6"}  # part of every Debian image
 
 
@@ -130,6 +131,7 @@ class Compose(unittest.TestCase):
         command = trainer["command"]
         self.assertEqual(command[command.index("--metrics.bind") + 1], "0.0.0.0")
         self.assertIn("hostname", trainer)
+        self.assertTrue(NAMES_WHAT_TO_TRAIN & set(command), "--resume auto with a name alone starts nothing")
 
     def test_dependencies_are_services(self):
         for service in self.services.values():
@@ -182,6 +184,7 @@ class Kubernetes(unittest.TestCase):
         worker = self.replicas["Worker"]["template"]["spec"]["containers"][0]
         command = self.replicas["Launcher"]["template"]["spec"]["containers"][0]["args"]
         self.assertEqual(int(command[command.index("-np") + 1]), slots * self.replicas["Worker"]["replicas"])
+        self.assertTrue(NAMES_WHAT_TO_TRAIN & set(command), "--resume auto with a name alone starts nothing")
         self.assertEqual(worker["resources"]["limits"]["nvidia.com/gpu"], slots)
         ports = {p["name"]: p["containerPort"] for p in worker["ports"]}
         self.assertEqual([ports[f"metrics-{i}"] for i in range(slots)], [9500 + i for i in range(slots)])
@@ -251,6 +254,24 @@ class Slurm(unittest.TestCase):
             rc, requeued, arguments = self.run_with(code)
             self.assertEqual((rc, requeued), (code, wanted))
             self.assertIn("dtrain train c.yaml --name dtrain-7 --resume auto", arguments)
+
+    def test_it_names_what_to_train(self):
+        """--resume auto with a name alone starts nothing: the script asks for a config."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "env.sh").write_text("srun() { echo \"srun $*\"; }\n")
+            environment = dict(os.environ, DTRAIN_PREFIX=name, SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="7")
+
+            def batch(*words):
+                script = str(tree.ROOT / "launch/slurm/dtrain.sbatch")
+                return subprocess.run(["bash", script, *words], cwd=folder, env=environment, capture_output=True, text=True)
+
+            refused = batch()
+            self.assertEqual(refused.returncode, 64)
+            self.assertIn("CONFIG.yaml, --task NAME or --dataset NAME", refused.stderr)
+            self.assertIn("dtrain train --task headpose --name", batch("--task", "headpose").stdout)
+            (folder / "dtrain.yaml").write_text("task: headpose\n")
+            self.assertIn("dtrain train --name", batch().stdout)
 
     def test_waits_for_the_save_when_the_shell_is_signaled_too(self):
         self.assertEqual(self.run_with(75, seconds=1, signaled=True)[:2], (75, "requeue 7"))

@@ -76,7 +76,7 @@ class SlurmScript(unittest.TestCase):
                 (folder / program).write_text("\n".join(lines) + "\n")
                 (folder / program).chmod(0o755)
             env = dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}", DTRAIN_PREFIX=str(folder), SLURM_JOB_NAME="j", SLURM_JOB_ID="7")
-            script = subprocess.Popen(["bash", str(tree.ROOT / "launch/slurm/dtrain.sbatch")], env=env, text=True, stdout=subprocess.PIPE,
+            script = subprocess.Popen(["bash", str(tree.ROOT / "launch/slurm/dtrain.sbatch"), "c.yaml"], env=env, text=True, stdout=subprocess.PIPE,
                                       start_new_session=True)
             while signal_it and not ready.exists():
                 time.sleep(0.02)
