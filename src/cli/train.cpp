@@ -19,6 +19,7 @@ int train(job::ProcessContext& process, const config::Loaded& loaded, bool dry_r
   job.plan();
   job.open_data();
   job.make_task();
+  if (job.is_beyond_its_end()) return job.leave_unchanged();
   job.place_on_device();
   job.connect();
   job.open_metrics();

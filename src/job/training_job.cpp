@@ -113,9 +113,21 @@ void TrainingJob::check_task() {
     splits = train::overfit_splits(splits, config_.train.overfit_batches * batches_.global_batch, config_.train.seed);
     batches_ = arithmetic();
   }
+  if (is_beyond_its_end()) return;  // what follows judges a training
   const int64_t epochs = (batches_.total_steps + batches_.steps_per_epoch - 1) / batches_.steps_per_epoch;
   const std::string cut_short = task_->check_epochs(epochs, /*by_max_steps=*/epochs < config_.train.epochs);
   if (is_rank0() && !cut_short.empty()) log::warning(cut_short);
+}
+
+bool TrainingJob::is_beyond_its_end() const { return snapshot_ && snapshot_->step > batches_.total_steps; }
+
+int TrainingJob::leave_unchanged() const {
+  const config::Train& train = config_.train;
+  const bool by_steps = train.max_steps > 0 && train.max_steps == batches_.total_steps;
+  log::plain(str("run ", plan_.folder.string(), " is at step ", snapshot_->step, ", already beyond step ",
+                 batches_.total_steps, ", where train.", by_steps ? "max_steps " : "epochs ",
+                 by_steps ? train.max_steps : train.epochs, " ends it: nothing is changed"));
+  return 0;
 }
 
 void TrainingJob::check_splits() const {

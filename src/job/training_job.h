@@ -39,15 +39,17 @@ class TrainingJob {
   TrainingJob(const TrainingJob&) = delete;
   TrainingJob& operator=(const TrainingJob&) = delete;
 
-  void plan();             // which run, from which checkpoint, with which configuration
-  void open_data();        // generates the quick-start set where no file is given
-  void make_task();        // checked against the data; initial weights are loaded, the batch arithmetic is known
-  void place_on_device();  // precision, determinism, the network on its device
-  void connect();          // from here on ranks wait for each other, and the watchdog watches
-  void open_metrics();     // the endpoint, whose address the banner and the targets file need
-  void announce();         // rank 0: the run folder and its files, the banner
-  void run();              // trains, evaluates and saves
-  int conclude();          // the verdict and the last line; returns the exit code
+  void plan();       // which run, from which checkpoint, with which configuration
+  void open_data();  // generates the quick-start set where no file is given
+  void make_task();  // checked against the data; initial weights are loaded, the batch arithmetic is known
+  bool is_beyond_its_end() const;  // the checkpoint has more steps than the run shall have: leave_unchanged()
+  int leave_unchanged() const;     // says so; returns the exit code
+  void place_on_device();          // precision, determinism, the network on its device
+  void connect();                  // from here on ranks wait for each other, and the watchdog watches
+  void open_metrics();             // the endpoint, whose address the banner and the targets file need
+  void announce();                 // rank 0: the run folder and its files, the banner
+  void run();                      // trains, evaluates and saves
+  int conclude();                  // the verdict and the last line; returns the exit code
 
  private:
   bool is_rank0() const { return process_.host.rank() == 0; }

@@ -94,6 +94,12 @@ def resume_auto_starts_a_run_that_does_not_exist(folder):
     runner.run(["--resume", "auto"] + runner.flags({k: v for k, v in options.items() if k != "run.name"}), cwd=folder).expect(78, "--name")
 
 
+def contents(folder):
+    """Hashes of all files of a run but its lock, which names the process that acquired it last."""
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*"))
+            if p.is_file() and p.name != ".lock"}
+
+
 def resume_auto_with_a_name_alone_starts_no_demo(folder):
     """In the wrong folder the run is not there, and nothing but its name is given."""
     for np in (None, 2):
@@ -111,6 +117,19 @@ def resume_auto_with_a_name_alone_starts_no_demo(folder):
     # A config in the folder says what to start.
     (folder / "dtrain.yaml").write_text("data: {file: d.h5}\nmodel: {image_size: 32}\ntrain: {epochs: 1, batch_size: 8}\n")
     runner.run(["--name", "other", "--resume", "auto", "--metrics.port", 0], cwd=folder).expect(0, "finished: all")
+
+
+def a_resume_beyond_the_end_changes_nothing(folder):
+    runner.synth(folder / "d.h5", 40)
+    runner.train(folder, train__epochs=3, data__val_share=0.2).expect(0)
+    steps = max(r["step"] for r in runner.metrics(folder / "runs/r"))
+    before = contents(folder / "runs")
+    for np in (None, 2):
+        result = runner.run(["--name", "r", "--resume", "auto", "--epochs", 1], np=np, cwd=folder).expect(
+            0, f"run runs/r is at step {steps}, already beyond step {steps // 3}, where train.epochs 1 ends it: nothing is changed")
+        assert "finished" not in result.output and contents(folder / "runs") == before, result.output
+    runner.run(["--name", "r", "--resume", "auto", "--train.max_steps", 2], cwd=folder).expect(0, "already beyond step 2, where train.max_steps 2 ends it")
+    assert contents(folder / "runs") == before
 
 
 def a_resumed_run_keeps_its_global_batch(folder):
@@ -217,6 +236,6 @@ def two_processes_cannot_train_one_run(folder):
 
 runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, a_stop_request_saves_and_exits_with_75,
              without_mpirun_ctrl_c_saves, resume_auto_starts_a_run_that_does_not_exist,
-             resume_auto_with_a_name_alone_starts_no_demo, a_resumed_run_keeps_its_global_batch,
+             resume_auto_with_a_name_alone_starts_no_demo, a_resume_beyond_the_end_changes_nothing, a_resumed_run_keeps_its_global_batch,
              runs_of_earlier_versions_load_and_resume, two_processes_cannot_train_one_run,
              saves_by_minutes_and_keeps_the_newest_and_the_best])
