@@ -26,7 +26,8 @@ Attempt serve(const std::string& bind, int64_t port, const std::vector<Page>& pa
 
 // As in a URL, where the colons of an IPv6 address need brackets.
 std::string host_and_port(const std::string& host, int64_t port) {
-  return host.find(':') == std::string::npos ? str(host, ":", port) : str("[", host, "]:", port);
+  const bool bare = host.find(':') == std::string::npos || host.starts_with('[');
+  return bare ? str(host, ":", port) : str("[", host, "]:", port);
 }
 
 }  // namespace

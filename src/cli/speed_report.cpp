@@ -31,7 +31,7 @@ std::string speed_report(const SpeedReport& r) {
                     " samples/s (", r.ranks, r.ranks == 1 ? " rank" : " ranks",
                     ", after the first batch)\nlatency     p50 ", milliseconds(p.p50), ", p90 ", milliseconds(p.p90),
                     ", p99 ", milliseconds(p.p99), " of ", human_count(static_cast<int64_t>(r.latencies.size())),
-                    " batches of ", r.batch_size, " (forward and rows)\n");
+                    r.latencies.size() == 1 ? " batch of " : " batches of ", r.batch_size, " (forward and rows)\n");
 }
 
 }  // namespace dtrain::cli

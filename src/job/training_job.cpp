@@ -313,8 +313,8 @@ void TrainingJob::run() {
 
 std::string TrainingJob::last_line() const {
   const train::TrainResult& o = outcome_;
-  return str("finished: ", o.reason, " | ", o.own_steps, " steps in ", human_duration(o.seconds),
-             std::isnan(o.best) ? "" : str(" | best ", o.metric, " ", fixed(o.best, 4)),
+  return str("finished: ", o.reason, " | ", o.own_steps, o.own_steps == 1 ? " step in " : " steps in ",
+             human_duration(o.seconds), std::isnan(o.best) ? "" : str(" | best ", o.metric, " ", fixed(o.best, 4)),
              std::isnan(o.padding_waste) ? "" : str(" | padding ", fixed(100 * o.padding_waste, 1), " %"),
              o.bad_samples == 0 ? "" : str(" | ", o.bad_samples, " bad samples left out"), " | ledger ", hex(o.ledger),
              dry_run_ ? "" : " | " + plan_.folder.string());

@@ -153,7 +153,7 @@ std::string Trainer::reason_to_stop() const {
     return str(watch.evaluations_without_improvement, " evaluations without a better ", watched_.metric.name, " (best ",
                fixed(watch.best, 4), " at step ", watch.best_step, "), at step ", step_, " of ", total);
   }
-  return str("all ", total, " steps are done");
+  return total == 1 ? "the 1 step is done" : str("all ", total, " steps are done");
 }
 
 TrainResult Trainer::conclude() {

@@ -129,7 +129,8 @@ def a_letter_is_no_unit_of_an_interval(folder):
 def dry_run_ends_at_step_1_and_writes_nothing(folder):
     runner.synth(folder / "d.h5", 40)
     before = sorted(p.name for p in folder.iterdir())
-    result = runner.run(["--dry-run", "--data.file", "d.h5"] + runner.flags(runner.SMALL), cwd=folder).expect(0, "step 1/1", "global batch")
+    result = runner.run(["--dry-run", "--data.file", "d.h5"] + runner.flags(runner.SMALL), cwd=folder).expect(
+        0, "step 1/1", "global batch", "finished: the 1 step is done")
     assert ", 0 test samples" not in result.output, result.output  # it shows what the full run would use
     runner.run(["--dry-run", "--data.file", "d.h5", "--metrics.auth_file", "absent"] + runner.flags(runner.SMALL), cwd=folder).expect(78, "metrics.auth_file")
     assert sorted(p.name for p in folder.iterdir()) == before, result.output
