@@ -81,13 +81,17 @@ NetworkId network_named(std::string_view name) {
 
 const std::vector<DataSet>& data_sets() {
   static const std::vector<DataSet> all = {
-      {.name = "300wlp", .task = "headpose", .config = "headpose_300wlp", .size = 224},
-      {.name = "aflw2000", .task = "headpose", .size = 224},
-      {.name = "arrays", .task = "module", .one_file = true},
-      {.name = "biwi", .task = "headpose", .config = "headpose_biwi", .size = 224},
-      {.name = "images", .task = "classify", .config = "classify", .size = 256},
-      {.name = "pointer", .task = "pointer", .config = "pointer", .one_file = true},
-      {.name = "sequence", .task = "sequence", .config = "sequence"},
+      {.name = "300wlp", .task = "headpose", .config = "headpose_300wlp", .size = 224, .folder = "AFW, HELEN, ..."},
+      {.name = "aflw2000", .task = "headpose", .size = 224, .folder = "its .jpg and .mat files"},
+      {.name = "arrays", .task = "module"},
+      {.name = "biwi", .task = "headpose", .config = "headpose_biwi", .size = 224, .folder = "01 to 24"},
+      {.name = "images",
+       .task = "classify",
+       .config = "classify",
+       .size = 256,
+       .folder = "a subfolder of pictures per class"},
+      {.name = "pointer", .task = "pointer", .config = "pointer"},
+      {.name = "sequence", .task = "sequence", .config = "sequence", .folder = "a subfolder of .npy files per class"},
   };
   return all;
 }

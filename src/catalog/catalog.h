@@ -60,7 +60,7 @@ struct DataSet {
   std::string task;
   std::string config = {};  // embedded configuration of `--dataset NAME`; "": it is not trained on
   int size = 0;             // side of the stored pictures in pixels unless another is asked for; 0: as they are
-  bool one_file = false;    // the source is a file, not a folder
+  std::string folder = {};  // what is in the folder that is converted; "": a file is converted
 };
 const std::vector<DataSet>& data_sets();               // sorted by name
 const DataSet* data_set_named(std::string_view name);  // nullptr: there is none

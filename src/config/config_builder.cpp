@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "config/synonyms.h"
 #include "core/strings.h"
 
 namespace dtrain::config {
@@ -65,6 +66,7 @@ std::string nearest_key(std::string_view word, const std::vector<Option>& option
     if (option.key() == last || option.alias == last) same.push_back(option.path);
   }
   if (same.size() == 1) return same[0];
+  if (const std::string_view meant = key_called(last); same.empty() && !meant.empty()) return std::string(meant);
   std::vector<std::string> paths, keys;
   for (const Option& option : options) {
     paths.push_back(option.path);

@@ -1,5 +1,6 @@
 #include "config/flags.h"
 
+#include "config/synonyms.h"
 #include "core/error.h"
 #include "core/strings.h"
 
@@ -13,10 +14,11 @@ std::string unknown_flag(const std::string& name, const std::vector<Option>& opt
                          const std::vector<std::string>& other_flags) {
   std::vector<std::string> whole;  // the keys with this ending: "patience" is train.patience and schedule.patience
   for (const Option& option : options) {
-    if (option.path.ends_with("." + name))
+    if (option.path.ends_with("." + name) || option.path == key_called(name))
       whole.push_back("'--" + (option.alias.empty() ? option.path : option.alias) + "'");
   }
   if (!whole.empty()) return "unknown flag; did you mean " + join(whole, " or ") + "?";
+  if (const std::string_view advice = advice_about(name); !advice.empty()) return str("unknown flag; ", advice);
   std::vector<std::string> flags = other_flags;
   for (const Option& option : options) {
     if (!option.alias.empty()) flags.push_back("--" + option.alias);

@@ -166,6 +166,20 @@ class Layers {
   bool embedded_rate_ = false;  // an embedded config sets the learning rate
 };
 
+// A folder is not data that can be trained on, whatever it holds.
+void refuse_folder(ConfigBuilder& builder, const fs::path& folder) {
+  const std::string& file = builder.config().data.file;
+  std::error_code error;
+  if (file.empty() || !fs::is_directory(folder / file, error)) return;
+  std::vector<std::string> layouts;
+  for (const catalog::DataSet& set : catalog::data_sets()) {
+    if (!set.folder.empty()) layouts.push_back(str(set.name, " (", set.folder, ")"));
+  }
+  builder.add_problem(builder.where("data.file"),
+                      str("data.file: ", in_quotes(file), " is a folder, and training reads one HDF5 file, which ",
+                          "`dtrain convert NAME ", file, "` makes. NAME is ", join(layouts, ", ")));
+}
+
 }  // namespace
 
 bool Loaded::gives(std::string_view path) const { return std::ranges::count(given, path) > 0; }
@@ -183,9 +197,10 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
   layers.file();
   layers.flags(line);
   layers.batch();
+  if (options.check_dataset) refuse_folder(layers.builder, folder);
   Loaded loaded = std::move(layers).loaded();
   if (options.check_dataset && dataset != nullptr && !there(loaded.config.data.file)) {
-    const bool one_file = catalog::row(catalog::task_named(dataset->task)).sample == catalog::Sample::kSet;
+    const bool one_file = dataset->folder.empty();
     throw DataError(str(loaded.config.data.file, " does not exist: make it with `dtrain convert ", dataset->name,
                         one_file ? " FILE.npz`" : " DIR`"));
   }

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "config/config_builder.h"
+#include "config/synonyms.h"
 #include "core/strings.h"
 
 namespace dtrain::config {
@@ -55,7 +56,10 @@ class Walk {
       paths_.push_back(option->path);
       scalar(*option, value, where);
     } else if (!value.IsNull()) {  // null: all keys of the section are commented out
-      builder_.add_problem(where, str(path, ": is a section; write its keys indented on the lines below"));
+      const Option* name = value.IsScalar() ? builder_.find(path + ".name") : nullptr;
+      builder_.add_problem(where, str(path, ": is a section; ",
+                                      name != nullptr ? "did you mean '" + name->path + "'?"
+                                                      : "write its keys indented on the lines below"));
     }
   }
 
@@ -80,8 +84,11 @@ class Walk {
 
   void unknown(const std::string& path, const std::string& where) {
     const std::string near = nearest_key(path, options_);
+    const std::string_view advice = advice_about(path.substr(path.rfind('.') + 1));
     builder_.add_problem(where, str("unknown key ", in_quotes(path), "; ",
-                                    near.empty() ? "`dtrain --help` lists all keys" : "did you mean '" + near + "'?"));
+                                    !advice.empty() ? std::string(advice)
+                                    : !near.empty() ? "did you mean '" + near + "'?"
+                                                    : "`dtrain --help` lists all keys"));
   }
 
   ConfigBuilder& builder_;

@@ -32,7 +32,7 @@ std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptio
                                      const ReportProgress& report) {
   const catalog::DataSet& kind = *catalog::data_set_named(name);
   const catalog::Task& task = catalog::row(catalog::task_named(kind.task));
-  if (kind.one_file) {
+  if (kind.folder.empty()) {
     if (!fs::exists(options.source)) throw DataError(str("no such file: ", options.source.string()));
   } else if (!fs::is_directory(options.source)) {
     throw DataError(str(

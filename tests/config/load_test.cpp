@@ -242,6 +242,21 @@ TEST_F(BatchTest, ThePrintedConfigIsWhatRuns) {
   EXPECT_THAT(to_yaml(with({}).config), HasSubstr("  global_batch: 128 "));
 }
 
+TEST_F(LoadTest, AFolderAsDataNamesTheCommandThatConvertsIt) {
+  std::filesystem::create_directories(folder_ / "photos");
+  for (const char* flag : {"--dataset", "--data.file"}) {
+    try {
+      load_here({flag, (folder_ / "photos").string()});
+      FAIL();
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(str(flag, ": data.file: ")));
+      EXPECT_THAT(error.what(), HasSubstr(" is a folder, and training reads one HDF5 file"));
+      EXPECT_THAT(error.what(), HasSubstr("`dtrain convert NAME " + (folder_ / "photos").string() + "` makes"));
+      EXPECT_THAT(error.what(), HasSubstr("images (a subfolder of pictures per class)"));
+    }
+  }
+}
+
 TEST_F(LoadTest, WithoutTaskDataAndFileItIsTheDemo) {
   EXPECT_TRUE(load_here({"--name", "x", "--epochs", "2"}).is_demo);
   EXPECT_FALSE(load_here({"--task", "headpose"}).is_demo);

@@ -12,6 +12,7 @@
 #include "config/load.h"
 #include "config/print.h"
 #include "config/rules.h"
+#include "config/synonyms.h"
 #include "core/file_system.h"
 #include "core/strings.h"
 
@@ -237,6 +238,39 @@ TEST(Help, HasEveryKeyAndAlias) {
     EXPECT_THAT(help, HasSubstr(", --" + option.alias + " "));
     EXPECT_THAT(everyday, HasSubstr("--" + option.alias + " " + option.text));
   }
+}
+
+TEST(Synonyms, NameKeysThatExistAndWordsThatAreNoKeys) {
+  Config defaults;
+  std::set<std::string> keys;
+  for (const Option& option : describe(defaults)) keys.insert(option.path);
+  for (const char* word :
+       {"learning_rate", "grad-clip", "early-stopping", "gradient_accumulation_steps", "pretrained", "optimizer",
+        "batch", "num_workers", "precision", "checkpoint_path", "Max-Epochs", "sync-bn"}) {
+    EXPECT_TRUE(keys.contains(std::string(key_called(word)))) << word << ": " << key_called(word);
+  }
+  EXPECT_EQ(key_called("grad-clip"), "optimizer.clip_norm");
+  EXPECT_EQ(key_called("early-stopping"), "train.patience");
+  EXPECT_EQ(key_called("pretrained"), "model.init");
+  EXPECT_EQ(key_called("checkpoint_path"), "run.resume");
+  EXPECT_EQ(key_called("precision"), "train.amp");
+  EXPECT_EQ(key_called("gpus"), "");
+  EXPECT_THAT(std::string(advice_about("GPUs")), HasSubstr("mpirun -np N"));
+  for (const char* word : {"", " ", "lr", "learning", "rate", "a b", "blorg", "batch size"}) {
+    EXPECT_EQ(key_called(word), "") << word;
+    EXPECT_EQ(advice_about(word), "") << word;
+  }
+  for (const Option& option : describe(defaults)) EXPECT_EQ(advice_about(option.key()), "") << option.path;
+}
+
+// A word of the table that names no key would be a suggestion that is wrong again.
+TEST(Synonyms, EveryKeyOfTheirTableExists) {
+  Config defaults;
+  const std::vector<Option> table = describe(defaults);
+  for (const std::string_view key : synonym_keys()) {
+    EXPECT_TRUE(std::ranges::any_of(table, [&](const Option& o) { return o.path == key; })) << key;
+  }
+  EXPECT_GT(synonym_keys().size(), 40u);
 }
 
 TEST(Reference, TheCommittedFileIsWhatTheTableSays) {

@@ -118,6 +118,16 @@ def keys_of_other_tasks_are_refused_where_they_are_given(folder):
     assert runner.run(["--print-config", "--augment.crop_ratio", 1.5], cwd=folder).expect(0).output.count("crop_ratio: 1.5") == 1
 
 
+def words_of_other_trainers_get_a_hint(folder):
+    for flag, hint in [("--gpus", "mpirun -np N"), ("--grad-clip", "'--optimizer.clip_norm'"), ("--early-stopping", "'--train.patience'"),
+                       ("--learning_rate", "'--lr'"), ("--gradient_accumulation_steps", "'--accumulate'"), ("--pretrained", "'--init'"),
+                       ("--optimizer", "'--optimizer.name'"), ("--batch", "'--batch-size'"), ("--num_workers", "'--workers'"),
+                       ("--precision", "'--amp'"), ("--checkpoint_path", "'--resume'")]:
+        runner.run([flag, 1], cwd=folder).expect(78, f"{flag}: unknown flag", hint)
+    (folder / "photos").mkdir()
+    runner.run(["--dataset", "photos"], cwd=folder).expect(78, "'photos' is a folder", "dtrain convert NAME photos", "images (a subfolder of pictures per class)")
+
+
 def a_letter_is_no_unit_of_an_interval(folder):
     runner.run(["--checkpoint.every", "10s"], cwd=folder).expect(78, "10steps or 10sec")
     (folder / "c.yaml").write_text("run: {log_every: 2e}\ncheckpoint: {every: 10m}\n")
@@ -151,5 +161,6 @@ def a_config_in_the_folder_is_used(folder):
 runner.main([help_names_every_command_and_section, help_fits_a_terminal, version_names_all_libraries, the_heap_is_tcmalloc, print_config_is_valid_input, all_typos_at_once,
              typos_are_reported_once_under_mpirun, unknown_commands,
              commands_of_one_process_refuse_several, lost_output_is_reported, closed_standard_streams_do_not_corrupt_files, options_that_do_not_apply_are_refused,
-             keys_of_other_tasks_are_refused_where_they_are_given, a_letter_is_no_unit_of_an_interval, dry_run_ends_at_step_1_and_writes_nothing,
+             keys_of_other_tasks_are_refused_where_they_are_given, words_of_other_trainers_get_a_hint, a_letter_is_no_unit_of_an_interval,
+             dry_run_ends_at_step_1_and_writes_nothing,
              a_config_in_the_folder_is_used])
