@@ -16,6 +16,7 @@ std::vector<Option> run_keys(Run& run) {
        .text = "how often to print a step line",
        .unit = kIntervalForms},
       {.path = "run.progress",
+       .alias = "progress",
        .target = &run.progress,
        .text = "progress bar or step lines; auto: a bar on a terminal, lines under mpirun"},
       {.path = "run.resume",

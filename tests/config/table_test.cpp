@@ -178,6 +178,7 @@ TEST(Table, TheShortNamesExist) {
                                                        {"accumulate", "train.accumulate"},
                                                        {"init", "model.init"},
                                                        {"resume", "run.resume"},
+                                                       {"progress", "run.progress"},
                                                        {"task", "task.name"},
                                                        {"name", "run.name"}};
   EXPECT_EQ(aliases, expected);
