@@ -1,4 +1,5 @@
-# cmake --install: PREFIX/bin/dtrain, PREFIX/env.sh (source it) and PREFIX/share/dtrain (configs, dashboards, job scripts).
+# cmake --install: PREFIX/bin/dtrain, PREFIX/env.sh (source it), PREFIX/share/dtrain (configs, dashboards, job scripts), and under
+# PREFIX/share the manual page and the completion for bash and zsh, which the program prints.
 #
 # The RPATH of the binary contains the folders of LibTorch, NCCL and the CUDA runtime. They are named here because CMake's
 # INSTALL_RPATH_USE_LINK_PATH omits folders inside the source tree, such as .deps.
@@ -9,6 +10,16 @@ endfunction()
 
 if(TARGET dtrain)
   dtrain_install(dtrain)
+  foreach(page IN ITEMS "man man/man1 dtrain.1" "bash bash-completion/completions dtrain" "zsh zsh/site-functions _dtrain")
+    separate_arguments(page)
+    list(GET page 0 form)
+    list(GET page 1 folder)
+    list(GET page 2 name)
+    install(CODE "set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share/${folder}\")
+                  file(MAKE_DIRECTORY \"\${folder}\")
+                  execute_process(COMMAND \"$<TARGET_FILE:dtrain>\" --manual ${form} OUTPUT_FILE \"\${folder}/${name}\"
+                                  COMMAND_ERROR_IS_FATAL ANY)")
+  endforeach()
 endif()
 
 # The prefix is known only when installing (--prefix).

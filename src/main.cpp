@@ -12,6 +12,7 @@
 #include <iostream>
 #include <thread>
 
+#include "cli/command_list.h"
 #include "cli/commands.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -54,9 +55,11 @@ int dispatch(Arguments arguments) {
     return 0;
   }
   if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help")) {
-    std::fputs(dtrain::cli::general_help().c_str(), stdout);
+    std::fputs(dtrain::cli::general_help(dtrain::cli::asks_for_all(arguments, 0)).c_str(), stdout);
     return 0;
   }
+  if (!arguments.empty() && arguments[0] == "--manual")
+    return dtrain::cli::run_manual({arguments.begin() + 1, arguments.end()});
   if (arguments.empty() || arguments[0].starts_with("--") || arguments[0].ends_with(".yaml") ||
       arguments[0].ends_with(".yml")) {
     return dtrain::cli::run_train(arguments);

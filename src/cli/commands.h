@@ -27,7 +27,9 @@ struct Command {
 };
 const std::vector<Command>& commands();
 
-std::string general_help();  // `dtrain --help`
-std::string train_help();    // `dtrain train --help`
+// `dtrain --help` and `dtrain train --help`; with `all`, every key of the configuration in place of the short names.
+std::string general_help(bool all);
+std::string train_help(bool all);
+bool asks_for_all(const Arguments&, size_t help);  // whether `all` follows the --help at this place
 
 }  // namespace dtrain::cli

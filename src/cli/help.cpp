@@ -1,3 +1,4 @@
+#include "cli/command_list.h"
 #include "cli/commands.h"
 #include "config/print.h"
 #include "core/strings.h"
@@ -8,10 +9,14 @@ namespace dtrain::cli {
 namespace {
 
 std::string train_flags() {
-  return help_entry("--print-config", "print the resolved configuration (reusable as input) and stop", 18) +
-         help_entry("--dry-run", "go up to step 1 and stop; nothing is written but quick-start data", 18) +
-         help_entry("--help", "print this and stop", 18);
+  std::string text;
+  for (const ManualFlag& flag : train_switches()) text += help_entry(flag.names[0], flag.text, 18);
+  return text;
 }
+
+constexpr const char* kMore =
+    "These are short names: every key of the configuration is a flag,\n"
+    "--section.key VALUE. `dtrain --help all` and docs/configuration.md list them.\n";
 
 }  // namespace
 
@@ -31,7 +36,11 @@ const std::vector<Command>& commands() {
   return all;
 }
 
-std::string general_help() {
+bool asks_for_all(const Arguments& arguments, size_t help) {
+  return help + 1 < arguments.size() && arguments[help + 1] == "all";
+}
+
+std::string general_help(bool all) {
   std::string text =
       "dtrain: distributed training on GPUs and CPUs\n\n"
       "usage: [mpirun -np N] dtrain [COMMAND] [CONFIG.yaml] [--FLAG VALUE]...\n\n"
@@ -41,20 +50,21 @@ std::string general_help() {
   for (const Command& command : commands()) {
     text += help_entry(command.name, str(command.usage, "\n", command.text), 11);
   }
-  return str(text, "\nflags of train:\n", train_flags(), help_entry("--version", "of dtrain and of all libraries", 18),
-             "\n", config::help_text());
+  text += str("\nflags of train", all ? ":\n" : ", those of every day [default]:\n",
+              all ? "" : config::alias_help_text() + "\n", train_flags(),
+              help_entry("--version", "of dtrain and of all libraries", 18),
+              help_entry("--manual WHAT", "print the completion for bash or zsh, or the man page", 18), "\n");
+  return text + (all ? config::help_text() : kMore);
 }
 
-std::string train_help() {
+std::string train_help(bool all) {
   return str(
       "train a network: what the config says, changed by the flags\n"
       "Usage: [mpirun -np N] dtrain [train] [CONFIG.yaml] [--FLAG VALUE]...\n\n"
       "CONFIG.yaml: default ./dtrain.yaml, and without that the quick start of --task,\n"
-      "on data that it generates. The run goes to runs/NAME/.\n\n"
-      "Flags of every day [default]:\n",
-      config::alias_help_text(), "\n", train_flags(),
-      "\nThese are short names: every key of the configuration is a flag,\n"
-      "--section.key VALUE. `dtrain --help` and docs/configuration.md list them all.\n");
+      "on data that it generates. The run goes to runs/NAME/.\n\n",
+      all ? "" : "Flags of every day [default]:\n" + config::alias_help_text() + "\n", train_flags(), "\n",
+      all ? config::help_text() : kMore);
 }
 
 }  // namespace dtrain::cli

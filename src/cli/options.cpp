@@ -22,9 +22,34 @@ class Formatter : public CLI::Formatter {
   }
 };
 
+// A check of CLI11's IsMember describes itself as "{train,val,test}".
+std::vector<std::string> members(const std::string& type) {
+  const size_t begin = type.find('{'), end = type.find('}');
+  if (begin == std::string::npos || end == std::string::npos) return {};
+  return split(type.substr(begin + 1, end - begin - 1), ',');
+}
+
+ListedFlags listed(const CLI::App& app) {
+  ListedFlags listed;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_lnames().empty()) continue;  // a positional argument
+    ManualFlag flag{{}, "", {}, option->get_description(), ""};
+    for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
+    if (option->get_items_expected_max() > 0) {
+      flag.values = members(option->get_type_name());
+      flag.kind = !flag.values.empty()                                        ? join(flag.values, " | ")
+                  : option->get_type_name().find("TEXT") != std::string::npos ? "text"
+                                                                              : "number";
+    }
+    listed.flags.push_back(std::move(flag));
+  }
+  return listed;
+}
+
 }  // namespace
 
 bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
+  if (arguments == std::vector<std::string>{kListFlags}) throw listed(app);
   app.formatter(std::make_shared<Formatter>());
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes them from the back

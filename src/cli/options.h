@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/manual.h"
 #include "config/choices.h"
 
 namespace CLI {
@@ -19,8 +20,13 @@ struct ProcessContext;
 namespace dtrain::cli {
 
 // Parses the arguments of a command. False: --help was given and has been printed. UsageError otherwise, with CLI11's
-// own text (its exit codes are not ours).
+// own text (its exit codes are not ours). Throws ListedFlags for kListFlags, which no command line can hold.
 bool parse(CLI::App& app, const std::vector<std::string>& arguments);
+
+struct ListedFlags {
+  std::vector<ManualFlag> flags;
+};
+inline const std::string kListFlags("\0flags", 6);
 
 // How a checkpoint is run, not what it is run on.
 struct InferenceOptions {

@@ -33,9 +33,10 @@ int train(job::ProcessContext& process, const config::Loaded& loaded, bool dry_r
 int run_train(const Arguments& arguments) {
   Arguments rest;
   bool print_config = false, dry_run = false;
-  for (const std::string& argument : arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
     if (argument == "--help" || argument == "-h") {
-      std::fputs(train_help().c_str(), stdout);
+      std::fputs(train_help(asks_for_all(arguments, i)).c_str(), stdout);
       return 0;
     }
     if (argument == "--print-config") {

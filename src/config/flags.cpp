@@ -28,7 +28,7 @@ std::string unknown_flag(const std::string& name, const std::vector<Option>& opt
     const std::string key = nearest_key(name, options);
     if (!key.empty()) near = "--" + key;
   }
-  return str("unknown flag; ", near.empty() ? "`dtrain --help` lists all flags" : "did you mean '" + near + "'?");
+  return str("unknown flag; ", near.empty() ? "`dtrain --help all` lists all flags" : "did you mean '" + near + "'?");
 }
 
 class Splitter {
@@ -43,7 +43,7 @@ class Splitter {
       if (is_flag(argument)) {
         flag(argument);
       } else if (argument.starts_with('-')) {
-        problem(argument, "unknown flag; flags begin with two dashes, `dtrain --help` lists them");
+        problem(argument, "unknown flag; flags begin with two dashes, `dtrain --help all` lists them");
       } else if (line_.config_file.empty() && !argument.empty()) {
         line_.config_file = argument;
       } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "config/config_builder.h"
 #include "config/print.h"
 #include "config/table.h"
 #include "core/strings.h"
@@ -55,6 +56,10 @@ std::string cell(const std::string& text) {
   return out;
 }
 
+// In the help. Short names that are not here follow in the order of the table.
+constexpr const char* kCommonFirst[] = {"dataset",    "task",    "epochs", "batch-size", "lr",  "amp",
+                                        "accumulate", "workers", "name",   "resume",     "init"};
+
 std::string sentence(std::string text) {
   if (text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
   return text;
@@ -80,10 +85,15 @@ std::string to_yaml(const Config& config) {
 
 std::string alias_help_text() {
   Config defaults;
+  const std::vector<Option> table = describe(defaults);
+  std::vector<const Option*> named;
+  for (const char* alias : kCommonFirst) named.push_back(find_flag(table, alias));
+  for (const Option& option : table) {
+    if (!option.alias.empty() && std::ranges::find(named, &option) == named.end()) named.push_back(&option);
+  }
   std::string out;
-  for (const Option& option : describe(defaults)) {
-    if (option.alias.empty()) continue;
-    out += help_entry("--" + option.alias, str(option.text, " [", default_text(option), "]"), 18);
+  for (const Option* option : named) {
+    out += help_entry("--" + option->alias, str(option->text, " [", default_text(*option), "]"), 18);
   }
   return out;
 }

@@ -12,7 +12,7 @@ namespace dtrain::config {
 std::string to_yaml(const Config&);
 
 std::string help_text();           // the keys by section, with alias, default, range, text
-std::string alias_help_text();     // the keys that have a short name: --alias, text, default
+std::string alias_help_text();     // the keys that have a short name, the most common first: --alias, text, default
 std::string reference_markdown();  // docs/configuration.md
 
 }  // namespace dtrain::config

@@ -88,7 +88,7 @@ class Walk {
     builder_.add_problem(where, str("unknown key ", in_quotes(path), "; ",
                                     !advice.empty() ? std::string(advice)
                                     : !near.empty() ? "did you mean '" + near + "'?"
-                                                    : "`dtrain --help` lists all keys"));
+                                                    : "`dtrain --help all` lists all keys"));
   }
 
   ConfigBuilder& builder_;

@@ -241,6 +241,17 @@ TEST(Help, HasEveryKeyAndAlias) {
   }
 }
 
+TEST(Help, ListsTheCommonShortNamesFirst) {
+  const std::string everyday = alias_help_text();
+  std::vector<size_t> places;
+  for (const char* name : {"--dataset", "--task", "--epochs", "--batch-size", "--lr", "--amp", "--accumulate",
+                           "--workers", "--name", "--resume", "--init", "--progress"}) {
+    places.push_back(("\n" + everyday).find(str("\n  ", name, " ")));
+    EXPECT_NE(places.back(), std::string::npos) << name;
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(places)) << everyday;
+}
+
 TEST(Synonyms, NameKeysThatExistAndWordsThatAreNoKeys) {
   Config defaults;
   std::set<std::string> keys;

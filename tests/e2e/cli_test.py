@@ -1,6 +1,8 @@
-"""The command line: help, version, config printing, typos, dry runs."""
+"""The command line: help, completion, version, config printing, typos, dry runs."""
 
+import os
 import re
+import shutil
 import subprocess
 
 import yaml
@@ -10,8 +12,12 @@ import runner
 
 def help_names_every_command_and_section(folder):
     result = runner.run(["--help"]).expect(0)
-    for word in ["train", "eval", "convert", "synth", "inspect", "--batch-size", "optimizer.lr", "--print-config", "--dry-run"]:
+    for word in ["train", "eval", "convert", "synth", "inspect", "--batch-size", "--print-config", "--dry-run", "--help all"]:
         assert word in result.output, word
+    assert "optimizer.lr" not in result.output and len(result.output.splitlines()) < 70, result.output
+    for every in (["--help", "all"], ["help", "all"], ["train", "--help", "all"]):
+        full = runner.run(every).expect(0, "--optimizer.lr, --lr", "--print-config", "only for task sequence").output
+        assert len(full.splitlines()) > 200, every
     commands = re.findall(r"^  ([a-z]+) ", result.output.split("commands:")[1].split("flags of train")[0], re.MULTILINE)
     assert {"train", "eval", "predict", "export", "convert", "synth", "inspect"} <= set(commands), commands
     for command in commands:
@@ -20,12 +26,84 @@ def help_names_every_command_and_section(folder):
 
 
 def help_fits_a_terminal(folder):
-    for arguments in [["--help"], ["train", "--help"], ["eval", "--help"], ["predict", "--help"], ["export", "--help"], ["inspect", "--help"]]:
+    for arguments in [["--help"], ["--help", "all"], ["train", "--help"], ["eval", "--help"], ["predict", "--help"], ["export", "--help"], ["inspect", "--help"]]:
         for line in runner.run(arguments).expect(0).output.splitlines():
             assert len(line) <= 80, (arguments, line)
     own = runner.run(["train", "--help"]).output
     for word in ["--batch-size ", "--resume ", "--print-config", "--dry-run", "CONFIG.yaml", "dtrain --help", "docs/configuration.md"]:
         assert word in own, word
+
+
+def flags_of(command):
+    """The flags that a command's own help lists; all keys for train."""
+    text = runner.run([command, "--help", "all"] if command == "train" else [command, "--help"]).output
+    return {flag for line in text.splitlines() if line.startswith("  ") for flag in re.findall(r"--[a-z][\w.-]*", line[:36].split("  ")[1] if line[2] == "-" else "")}
+
+
+def completed(script, *words):
+    """What bash offers for the last word of a command line."""
+    line = " ".join(f"'{word}'" for word in words)
+    code = f". {script}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _dtrain; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done
+    return done.stdout.split()
+
+
+def bash_completes_commands_flags_and_values(folder):
+    script = folder / "dtrain.bash"
+    script.write_text(runner.run(["--manual", "bash"]).expect(0).output)
+    assert {"train", "eval", "predict", "export", "convert", "synth", "inspect"} <= set(completed(script, "dtrain", ""))
+    assert completed(script, "dtrain", "pre") == ["predict"]
+    assert completed(script, "dtrain", "--optimizer.clip") == ["--optimizer.clip_norm", "--optimizer.clip_value"]
+    assert completed(script, "dtrain", "train", "--ep") == ["--epochs"]
+    assert completed(script, "dtrain", "--amp", "") == ["auto", "fp16", "bf16", "tf32", "fp32", "fp64", "off"]
+    assert completed(script, "dtrain", "--task", "=", "po") == ["pointer"]
+    assert completed(script, "dtrain", "eval", "runs/r", "--split", "") == ["train", "val", "test"]
+    assert completed(script, "dtrain", "eval", "--ep") == []
+    assert completed(script, "dtrain", "train", "a") == []  # files, by bash
+    for command in ["train", "eval", "predict", "export", "convert", "synth", "inspect"]:
+        offered = set(completed(script, "dtrain", command, "--"))
+        assert flags_of(command) <= offered and len(offered) > 2, (command, flags_of(command) - offered)
+
+
+def zsh_completion_has_the_same_flags(folder):
+    text = runner.run(["--manual", "zsh"]).expect(0).output
+    assert text.startswith("#compdef dtrain\n")
+    for part in ["'--lr=[", "'--optimizer.lr=[", ":(auto fp16 bf16 tf32 fp32 fp64 off)'", "'--print-config[", "'--split=[", "'eval:"]:
+        assert part in text, part
+    assert flags_of("train") <= set(re.findall(r"'(--[\w.-]+)", text))
+    if shutil.which("zsh"):
+        (folder / "_dtrain").write_text(text)
+        subprocess.run(["zsh", "-n", "_dtrain"], cwd=folder, check=True)
+
+
+def the_manual_page_names_every_flag(folder):
+    page = runner.run(["--manual", "man"]).expect(0).output
+    (folder / "dtrain.1").write_text(page)
+    done = subprocess.run(["groff", "-man", "-Kutf8", "-Tutf8", "-ww", "-P-cbou", "dtrain.1"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    plain = re.sub(r"\s+", " ", done.stdout)
+    for part in ["dtrain - distributed training", "mpirun -np N", "--optimizer.lr", "--lr", "FLAGS OF eval", "--split", "EXIT STATUS", "./dtrain.yaml"]:
+        assert part in plain, part
+    missing = {flag for flag in flags_of("train") if flag not in done.stdout.replace("\u2010", "-")}
+    assert not missing, missing
+
+
+def the_installed_prefix_completes_and_has_its_page(folder):
+    prefix = folder / "prefix"
+    subprocess.run(["cmake", "--install", os.environ["DTRAIN_BUILD"], "--prefix", str(prefix)], check=True, stdout=subprocess.DEVNULL)
+    for path in ["share/man/man1/dtrain.1", "share/bash-completion/completions/dtrain", "share/zsh/site-functions/_dtrain"]:
+        assert (prefix / path).stat().st_size > 5000, path
+    words = f". {prefix}/env.sh; complete -p dtrain"
+    done = subprocess.run(["bash", "--norc", "-ic", words], capture_output=True, text=True, stdin=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin", "HOME": str(folder)})
+    assert "-F _dtrain dtrain" in done.stdout, done
+    done = subprocess.run(["sh", "-c", f". {prefix}/env.sh && dtrain --manual zsh | head -1"], capture_output=True, text=True)
+    assert done.stdout == "#compdef dtrain\n", done
+
+
+def what_is_no_manual_is_refused(folder):
+    for words in (["--manual"], ["--manual", "fish"], ["--manual", "bash", "zsh"]):
+        runner.run(words).expect(64, "--manual needs one word: bash or zsh")
 
 
 def version_names_all_libraries(folder):
@@ -158,9 +236,11 @@ def a_config_in_the_folder_is_used(folder):
     runner.run(["inspect", "runs/fromfile", "--verify"], cwd=folder).expect(0, "checkpoints/step_", "match their SHA-256")
 
 
-runner.main([help_names_every_command_and_section, help_fits_a_terminal, version_names_all_libraries, the_heap_is_tcmalloc, print_config_is_valid_input, all_typos_at_once,
+runner.main([help_names_every_command_and_section, help_fits_a_terminal, bash_completes_commands_flags_and_values,
+             zsh_completion_has_the_same_flags, the_manual_page_names_every_flag, the_installed_prefix_completes_and_has_its_page,
+             what_is_no_manual_is_refused, keys_of_other_tasks_are_refused_where_they_are_given, words_of_other_trainers_get_a_hint,
+             a_letter_is_no_unit_of_an_interval, version_names_all_libraries, the_heap_is_tcmalloc, print_config_is_valid_input, all_typos_at_once,
              typos_are_reported_once_under_mpirun, unknown_commands,
              commands_of_one_process_refuse_several, lost_output_is_reported, closed_standard_streams_do_not_corrupt_files, options_that_do_not_apply_are_refused,
-             keys_of_other_tasks_are_refused_where_they_are_given, words_of_other_trainers_get_a_hint, a_letter_is_no_unit_of_an_interval,
              dry_run_ends_at_step_1_and_writes_nothing,
              a_config_in_the_folder_is_used])

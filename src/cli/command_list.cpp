@@ -1,0 +1,71 @@
+#include "cli/command_list.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/options.h"
+#include "config/table.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "job/version.h"
+
+namespace dtrain::cli {
+namespace {
+
+std::vector<ManualFlag> train_list() {
+  std::vector<ManualFlag> flags = train_switches();
+  config::Config defaults;
+  for (const config::Option& option : config::describe(defaults)) {
+    ManualFlag flag{{"--" + option.path}, config::value_kind(option), {}, option.text, option.section()};
+    if (!option.alias.empty()) flag.names.insert(flag.names.begin(), "--" + option.alias);
+    if (flag.kind.find(" | ") != std::string::npos) {
+      for (const std::string& value : split(flag.kind, '|')) flag.values.emplace_back(trimmed(value));
+    }
+    if (*option.scope.text != '\0') flag.text += str(" (only for ", option.scope.text, ")");
+    if (const std::string value = config::value_text(option); !value.empty()) flag.text += str(" [", value, "]");
+    flags.push_back(std::move(flag));
+  }
+  return flags;
+}
+
+std::vector<ManualFlag> flags_of(const Command& command) {
+  if (command.run == run_train) return train_list();
+  try {
+    command.run({kListFlags});
+  } catch (const ListedFlags& listed) {
+    return listed.flags;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<ManualFlag> train_switches() {
+  return {{{"--print-config"}, "", {}, "print the resolved configuration (reusable as input) and stop", ""},
+          {{"--dry-run"}, "", {}, "go up to step 1 and stop; nothing is written but quick-start data", ""},
+          {{"--help"}, "", {}, "print this and stop; --help all: every key of the configuration", ""}};
+}
+
+std::vector<ManualCommand> command_list() {
+  std::vector<ManualCommand> list;
+  for (const Command& command : commands()) {
+    list.push_back({command.name, command.usage, command.text, flags_of(command)});
+  }
+  return list;
+}
+
+int run_manual(const Arguments& arguments) {
+  const std::string form = arguments.size() == 1 ? arguments[0] : "";
+  if (form == "bash") {
+    std::fputs(bash_completion(command_list()).c_str(), stdout);
+  } else if (form == "zsh") {
+    std::fputs(zsh_completion(command_list()).c_str(), stdout);
+  } else if (form == "man") {
+    std::fputs(man_page(command_list(), job::build_labels().at("version")).c_str(), stdout);
+  } else {
+    throw UsageError("--manual needs one word: bash or zsh (completion for that shell), or man (the manual page)");
+  }
+  return 0;
+}
+
+}  // namespace dtrain::cli
