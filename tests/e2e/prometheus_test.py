@@ -120,6 +120,16 @@ def check_labels(server):
         raise Failure("the training loss of a job is not exactly one series")
 
 
+def end(processes, server):
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=120)
+    if server is not None:
+        server.process.terminate()
+        server.process.wait(timeout=60)
+
+
 def the_configuration_of_a_run_folder_is_ready_to_use(folder):
     """As an installed program writes it, unchanged, and with Prometheus started in another folder."""
     prefix, here = folder / "prefix", folder / "here"
@@ -131,24 +141,20 @@ def the_configuration_of_a_run_folder_is_ready_to_use(folder):
                                 "--metrics.linger_seconds", "60"], cwd=here, stdout=log, stderr=subprocess.STDOUT, env=environment)
     server = None
     try:
-        end = time.monotonic() + 240
-        while not (here / "runs/targets/r.json").exists():
-            if run.poll() is not None or time.monotonic() > end:
-                raise Failure("the run wrote no targets file")
+        config = here / "runs/targets/prometheus.yml"  # written after the targets file
+        deadline = time.monotonic() + 240
+        while not config.exists():
+            if run.poll() is not None or time.monotonic() > deadline:
+                raise Failure("the run wrote no configuration of Prometheus")
             time.sleep(0.2)
-        server = Prometheus(folder, here / "runs/targets/prometheus.yml", cwd="/")
+        server = Prometheus(folder, config, cwd="/")
         server.wait_until("the rank is up", lambda: [s["value"][1] for s in server.query('up{job="dtrain"}')] == ["1"], 60)
         rules = json.load(urllib.request.urlopen(f"{server.url}/api/v1/rules", timeout=30))["data"]["groups"]
         if "DtrainStalled" not in [rule["name"] for group in rules for rule in group["rules"]]:
             raise Failure(f"Prometheus did not load the rules: {rules}")
         print("Prometheus finds a run with the configuration that the run wrote")
     finally:
-        if run.poll() is None:
-            run.send_signal(signal.SIGTERM)
-        run.wait(timeout=120)
-        if server is not None:
-            server.process.terminate()
-            server.process.wait(timeout=60)
+        end([run], server)
 
 
 def a_dashboard_and_rules_have_data(folder):
@@ -194,13 +200,7 @@ def a_dashboard_and_rules_have_data(folder):
             raise Failure(f"still there after the run ended normally: {left}")
         server.wait_until("the targets are removed", lambda: not server.query('up{job="dtrain"}'), 60)
     finally:
-        for process in processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.wait(timeout=60)
-        if server is not None:
-            server.process.terminate()
-            server.process.wait(timeout=60)
+        end(processes, server)
 
 
 def main():
