@@ -13,8 +13,9 @@ COMMAND = re.compile(r"(?:^|[\s;&|(])dtrain(?=\s|$)(.*)")
 
 
 def documents():
-    """README, CONTRIBUTING and the pages of docs/, except the generated reference."""
-    pages = tree.files("README.md", "CONTRIBUTING.md") + [p for p in tree.files("docs/*.md") if p.name != "configuration.md"]
+    """README, CONTRIBUTING, the pages of docs/, except the generated reference, and those of the tasks."""
+    pages = tree.files("README.md", "CONTRIBUTING.md", "src/tasks/*/README.md")
+    pages += [p for p in tree.files("docs/*.md") if p.name != "configuration.md"]
     return {path: tree.read(path) for path in pages}
 
 

@@ -4,11 +4,8 @@ import csv
 import hashlib
 import io
 import json
-import re
-import shlex
 import shutil
 import subprocess
-import sys
 import warnings
 
 import h5py
@@ -215,28 +212,6 @@ def a_cnn_learns_with_two_ranks_and_gives_python_its_weights(folder):
     evaluated = runner.run(["eval", "runs/r"], cwd=folder, np=2).expect(0)
     mae = float(evaluated.output.split("\nmae ")[1].split()[0])
     assert abs(mae - np.abs(found - targets).mean()) < 2e-3, mae
-
-
-def the_example_of_the_readme_can_be_pasted(folder):
-    """Its network and its commands as they stand, on fewer pictures and for fewer epochs; the YAML says the same."""
-    text = (runner.SOURCE / "src/tasks/module/README.md").read_text()
-    block = {kind: re.search(rf"^```{kind}\n(.*?)^```", text, re.DOTALL | re.MULTILINE).group(1) for kind in ["python", "sh", "yaml"]}
-    (folder / "net.py").write_text(block["python"])
-    subprocess.run([sys.executable, "net.py"], cwd=folder, check=True, capture_output=True)
-    shorter = {"synth": ["--samples", "800"], "--task": ["--epochs", "2", "--metrics.enabled", "false"]}
-    commands = [shlex.split(line, comments=True) for line in block["sh"].splitlines()]
-    assert [words[1] for words in commands] == ["synth", "inspect", "--task", "eval", "predict"], commands
-    for program, command, *words in commands:
-        if command == "--task":
-            del words[words.index("--epochs"):words.index("--epochs") + 2]
-        result = runner.run([command, *words, *shorter.get(command, [])], cwd=folder).expect(0)
-        if command == "eval":
-            assert float(result.output.split("\ntop1 ")[1].split()[0]) > 0.2, result.output  # of ten classes: a tenth by chance
-    assert len(table((folder / "rows.csv").read_text())) == 80
-
-    (folder / "mine.yaml").write_text(block["yaml"])
-    meant = runner.run([*[w for w in commands[2][1:] if w not in ["--name", "mine"]], "--print-config"], cwd=folder).expect(0)
-    assert runner.run(["mine.yaml", "--print-config"], cwd=folder).expect(0).output == meant.output
 
 
 def each_kind_goes_all_the_way(folder):
@@ -465,7 +440,7 @@ def deterministic_mode_reaches_libtorch(folder):
     runner.train(folder, **options, run__name="d", train__deterministic=True).expect(70, "put_", "deterministic")
 
 
-runner.main([the_example_of_the_readme_can_be_pasted, a_cnn_learns_with_two_ranks_and_gives_python_its_weights, each_kind_goes_all_the_way,
+runner.main([a_cnn_learns_with_two_ranks_and_gives_python_its_weights, each_kind_goes_all_the_way,
              an_lstm_over_rows_and_lengths_tells_classes_apart, an_mlp_over_rows_fits_numbers, a_bad_sample_gives_a_row_that_says_so,
              inspect_tells_what_would_stop_training,
              a_run_refuses_what_it_cannot_train, orders_of_sets_longer_than_the_trial,
