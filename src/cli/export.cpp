@@ -153,6 +153,12 @@ void tell(const exporting::Int8Graph& int8, const exporting::Score& before, cons
                  " split: float32 ", fixed(before.value, digits), unit, ", int8 ", fixed(after.value, digits), unit,
                  " (change ", after.value < before.value ? "" : "+", fixed(after.value - before.value, digits),
                  share ? " points" : "", ")"));
+  if (samples.measured_split() == samples.split()) {
+    log::warning(
+        str("int8 was calibrated and measured on the same split, ", samples.split(),
+            ": on new samples it may be worse. Measure it on samples of its own: calibrate on another --split, "
+            "or give a file with a test split (--data)"));
+  }
 }
 
 exporting::Graph int8_graph(const exporting::Graph& graph, const job::TrainedModel& model, const Options& options,

@@ -114,23 +114,20 @@ def trained_classifier(folder, network, **more):
     runner.run(["train", *runner.flags({**runner.SMALL, "task": "classify", "run.folder": folder / "runs", "run.name": network,
                                         "data.file": folder / "c.h5", "model.name": network, "model.image_size": SMALL_SIZE,
                                         "metrics.enabled": False, "train.batch_size": 32, **more})],
-               env=runner.environment(threads=2)).expect(0)
+               env=runner.environment(threads=2), timeout=900).expect(0)
     return folder / "runs" / network
 
 
-def int8_classes_are_within_a_point(folder):
-    data = classes(folder, 2000)
-    # Trained to 92 % in few epochs, without the augmentations that take longest to learn; on one thread, which suffers least on a busy machine.
-    run = trained_classifier(folder, "simple_cnn", **{"train.epochs": 8, "augment.crop_scale": 1, "augment.hue": 0, "device.threads": 1})
-    before, after = exported_twice(run, folder, "calibrated on 64 samples of the val split",
-                                   "top-1 on 200 samples of the test split", "points")
-    images, classes_there = test_split(data)
-    top1 = {file: 100 * (session(folder / file).run(None, {"images": images})[0].argmax(1) == classes_there).mean()
-            for file in ("m.onnx", "i.onnx")}
-    print("        onnxruntime:", top1)
-    assert before > 80, f"{before} %: not really trained, so it says little of INT8"
-    assert abs(top1["m.onnx"] - before) < 0.6 and abs(top1["i.onnx"] - after) < 0.6, (top1, before, after)  # one sample: 0.5
-    assert abs(top1["i.onnx"] - top1["m.onnx"]) <= 1, top1
+def int8_warns_where_it_is_measured_on_what_it_was_calibrated_on(folder):
+    warning = "calibrated and measured on the same split, "
+    run = trained()
+    said = export(run, "onnx-int8", folder / "a.onnx").expect(0, "on 24 samples of the test split")
+    assert warning not in said.output, said.output
+    export(run, "onnx-int8", folder / "b.onnx", "--split", "test").expect(0, warning + "test", "calibrate on another --split")
+    shutil.copy(SHARED / "d.h5", folder / "d.h5")
+    with h5py.File(folder / "d.h5", "r+") as f:
+        del f["splits/test"]
+    export(run, "onnx-int8", folder / "c.onnx", "--data", folder / "d.h5").expect(0, "samples of the val split", warning + "val", "a test split (--data)")
 
 
 def predicted(run, file):
@@ -318,7 +315,8 @@ def mistakes_are_named(folder):
 
 if __name__ == "__main__":
     runner.main([a_real_run_is_exported_to_onnx_with_its_input_described, int8_angles_are_as_good_as_measured,
-                 int8_classes_are_within_a_point, torchvision_loads_the_weights_and_gives_the_same_outputs,
+                 int8_warns_where_it_is_measured_on_what_it_was_calibrated_on,
+                 torchvision_loads_the_weights_and_gives_the_same_outputs,
                  sets_and_sequences_give_the_predictions_of_dtrain,
                  a_module_is_exported_to_torchscript_with_its_trained_weights,
                  files_are_never_overwritten_without_force, links_and_pipes_are_kept, a_full_disk_leaves_no_partial_file, mistakes_are_named])
