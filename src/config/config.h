@@ -90,9 +90,9 @@ struct Optimizer {
   double momentum = 0.9;  // sgd
   bool nesterov = false;  // sgd
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  double clip_norm = 0;                // of the whole gradient, after unscaling; 0: none
-  double clip_value = 0;               // of each element, after unscaling; 0: none
-  bool decay_norms_and_biases = true;  // weight decay on one-dimensional parameters as well
+  double clip_norm = 0;                 // of the whole gradient, after unscaling; 0: none
+  double clip_value = 0;                // of each element, after unscaling; 0: none
+  bool decay_norms_and_biases = false;  // weight decay on one-dimensional parameters as well
 };
 
 struct Schedule {

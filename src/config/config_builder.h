@@ -15,7 +15,8 @@ namespace dtrain::config {
 class ConfigBuilder {
  public:
   // `saved`: the layer is what a run has saved, which may have former units of intervals (former_units()).
-  explicit ConfigBuilder(bool saved = false) : saved_(saved), options_(describe(config_)) {}
+  explicit ConfigBuilder(bool saved = false, const Config& defaults = {})
+      : saved_(saved), config_(defaults), options_(describe(config_)) {}
   ConfigBuilder(const ConfigBuilder&) = delete;  // the options point into config_
 
   const Option* find(std::string_view path) const;  // nullptr: no such key

@@ -216,7 +216,9 @@ Config from_yaml(std::string_view text, std::string_view name) {
 }
 
 SavedConfig saved_config(std::string_view text, std::string_view name) {
-  ConfigBuilder builder(/*saved=*/true);
+  Config before;
+  before.optimizer.decay_norms_and_biases = true;  // of runs that were saved without the key
+  ConfigBuilder builder(/*saved=*/true, before);
   apply_yaml(builder, text, std::string(name));
   builder.add_problems(broken_rules(builder.config(), builder.places(), /*given=*/{}));
   SavedConfig saved{builder.finish(), ""};

@@ -129,7 +129,8 @@ std::vector<Option> optimizer_keys(Optimizer& optimizer) {
        .range = at_least(0)},
       {.path = "optimizer.decay_norms_and_biases",
        .target = &optimizer.decay_norms_and_biases,
-       .text = "apply weight decay to parameters with one dimension as well"},
+       .text = "weight decay acts on norms and biases (parameters with one dimension) as well",
+       .fixed = true},
   };
 }
 

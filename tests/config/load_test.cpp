@@ -341,5 +341,12 @@ TEST(CopyKeys, CopiesOnlyThose) {
   EXPECT_EQ(to.train.seed, Config{}.train.seed);
 }
 
+TEST(FromSavedYaml, AKeyThatIsMissingStandsForWhatWasDoneBeforeThereWasOne) {
+  EXPECT_FALSE(from_yaml("optimizer: {lr: 0.1}", "").optimizer.decay_norms_and_biases);
+  EXPECT_TRUE(saved_config("optimizer: {lr: 0.1}", "").config.optimizer.decay_norms_and_biases);
+  EXPECT_FALSE(saved_config("optimizer: {decay_norms_and_biases: false}", "").config.optimizer.decay_norms_and_biases);
+  EXPECT_THROW(saved_config("optimizer: {lr: none}", "config.yaml"), ConfigError);
+}
+
 }  // namespace
 }  // namespace dtrain::config

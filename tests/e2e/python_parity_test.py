@@ -188,21 +188,28 @@ def check_first_gradients_and_losses(what, run, gradients, losses, ours, prefix=
         assert abs(a - b) <= 1e-2 * max(abs(a), 1e-3), (what, step + 1, a, b)
 
 
-def float64(folder, model_name, optimizer_name, bound, lr=None, task=Headpose(), **more):
+def decayed(parameters, decay, everything=False):
+    """The groups of an optimizer in Python: norms and biases have one dimension, and decay only with everything."""
+    parameters = list(parameters)
+    return [{"params": [p for p in parameters if everything or p.dim() > 1], "weight_decay": decay},
+            {"params": [p for p in parameters if not everything and p.dim() < 2], "weight_decay": 0.0}]
+
+
+def float64(folder, model_name, optimizer_name, bound, lr=None, task=Headpose(), decay_all=False, **more):
     lr = lr or (0.01 if optimizer_name == "sgd" else 1e-3)
     model = network(model_name, task.outputs)
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "init.safetensors")
     model = model.double()
-    make = {"sgd": lambda p: torch.optim.SGD(p, lr=lr, momentum=0.9, nesterov=True, weight_decay=1e-4),
-            "adamw": lambda p: torch.optim.AdamW(p, lr=lr, weight_decay=0.01),
-            "adam": lambda p: torch.optim.Adam(p, lr=lr, weight_decay=1e-4)}[optimizer_name]
+    make = {"sgd": lambda p: torch.optim.SGD(decayed(p, 1e-4, decay_all), lr=lr, momentum=0.9, nesterov=True),
+            "adamw": lambda p: torch.optim.AdamW(decayed(p, 0.01, decay_all), lr=lr),
+            "adam": lambda p: torch.optim.Adam(decayed(p, 1e-4, decay_all), lr=lr)}[optimizer_name]
     options = {"sgd": {"optimizer.lr": lr, "optimizer.momentum": 0.9, "optimizer.nesterov": True, "optimizer.weight_decay": 1e-4},
                "adamw": {"optimizer.lr": lr, "optimizer.weight_decay": 0.01},
                "adam": {"optimizer.lr": lr, "optimizer.weight_decay": 1e-4}}[optimizer_name]
     inputs, targets = data(folder, torch.float64, task)
     with ThreadPoolExecutor() as pool:  # both at once, with one thread each
-        run = pool.submit(train_in_dtrain, folder, f"{model_name}-{optimizer_name}", 1,
-                          **{"train.amp": "fp64", "model.name": model_name, "optimizer.name": optimizer_name, **options, **task.flags, **more})
+        run = pool.submit(train_in_dtrain, folder, f"{model_name}-{optimizer_name}-{decay_all}", 1,
+                          **{"train.amp": "fp64", "optimizer.decay_norms_and_biases": decay_all, "model.name": model_name, "optimizer.name": optimizer_name, **options, **task.flags, **more})
         losses, _ = train_in_python(model, inputs, targets, make(model.parameters()), task)
         ours, weights, _ = run.result()
     check_training(f"{model_name} {optimizer_name}", model, losses, ours, weights, bound)
@@ -211,11 +218,13 @@ def float64(folder, model_name, optimizer_name, bound, lr=None, task=Headpose(),
 def float64_headpose_cnn_sgd(folder):
     dataset(folder)
     float64(folder, "headpose_cnn", "sgd", 1e-12)
+    float64(folder, "headpose_cnn", "sgd", 1e-12, decay_all=True)
 
 
 def float64_headpose_cnn_adamw_and_adam(folder):
     dataset(folder)
     float64(folder, "headpose_cnn", "adamw", 1e-10)
+    float64(folder, "headpose_cnn", "adamw", 1e-10, decay_all=True)
     float64(folder, "headpose_cnn", "adam", 1e-10)
 
 
@@ -244,7 +253,7 @@ def float32(folder, model_name, lr, task=Headpose()):
     model = network(model_name, task.outputs)
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "init.safetensors")
     inputs, targets = data(folder, torch.float32, task)
-    losses, gradients = train_in_python(model, inputs, targets, torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01), task)
+    losses, gradients = train_in_python(model, inputs, targets, torch.optim.AdamW(decayed(model.parameters(), 0.01), lr=lr), task)
     ours, _, run = train_in_dtrain(folder, f"{model_name}-fp32", 1,
                                    **{"train.amp": "fp32", "model.name": model_name, "optimizer.lr": lr, "checkpoint.every": "1step",
                                       "checkpoint.keep_last": STEPS, **task.flags})
@@ -373,9 +382,9 @@ def float64_sequence_both_phases(folder):
     rows, lengths, targets, classes = dataset_of_sequences(folder, torch.float64)
     initial = initial_sequence_network(folder, rows.shape[2], classes)
     settings = {"sgd": (1e-12, {"optimizer.lr": 0.02, "optimizer.momentum": 0.9, "optimizer.weight_decay": 1e-4},
-                        lambda parts: torch.optim.SGD([{"params": p, "lr": 0.02 * r} for p, r in parts], momentum=0.9, weight_decay=1e-4)),
+                        lambda parts: torch.optim.SGD([{**g, "lr": 0.02 * r} for p, r in parts for g in decayed(p, 1e-4)], momentum=0.9)),
                 "adamw": (1e-10, {"optimizer.lr": 1e-3, "optimizer.weight_decay": 0.01},
-                          lambda parts: torch.optim.AdamW([{"params": p, "lr": 1e-3 * r} for p, r in parts], weight_decay=0.01))}
+                          lambda parts: torch.optim.AdamW([{**g, "lr": 1e-3 * r} for p, r in parts for g in decayed(p, 0.01)]))}
     for name, (bound, options, make) in settings.items():
         model = CnnLstm(rows.shape[2], classes, HIDDEN)
         model.load_state_dict(initial)
@@ -395,7 +404,7 @@ def float32_sequence_gradients_and_losses(folder):
         model.load_state_dict(initial)
         losses, gradients = train_sequence_in_python(
             model, rows, lengths, targets,
-            lambda parts: torch.optim.AdamW([{"params": p, "lr": 1e-3 * r} for p, r in parts], weight_decay=0.01), encoder_epochs)
+            lambda parts: torch.optim.AdamW([{**g, "lr": 1e-3 * r} for p, r in parts for g in decayed(p, 0.01)]), encoder_epochs)
         ours, _, run = train_sequence_in_dtrain(folder, f"sequence-fp32-{encoder_epochs}", encoder_epochs, **{
             "train.amp": "fp32", "optimizer.lr": 1e-3, "optimizer.weight_decay": 0.01, "checkpoint.every": "1step", "checkpoint.keep_last": STEPS})
         head = "reconstruct" if encoder_epochs else "fc"
@@ -427,9 +436,9 @@ def float64_pointer(folder):
     initial = PointerNetwork().state_dict()
     save_file(initial, folder / "init.safetensors")
     settings = {"sgd": (1e-12, {"optimizer.lr": 0.1, "optimizer.momentum": 0.9, "optimizer.weight_decay": 1e-4},
-                        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-4)),
+                        lambda p: torch.optim.SGD(decayed(p, 1e-4), lr=0.1, momentum=0.9)),
                 "adamw": (1e-10, {"optimizer.lr": 1e-3, "optimizer.weight_decay": 0.01},
-                          lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.01))}
+                          lambda p: torch.optim.AdamW(decayed(p, 0.01), lr=1e-3))}
     for name, (bound, options, make) in settings.items():
         model = PointerNetwork()
         model.load_state_dict(initial)

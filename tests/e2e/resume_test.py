@@ -85,6 +85,39 @@ def without_mpirun_ctrl_c_saves(folder):
             running.wait(60).expect(75, "stopped on request at step")
 
 
+def without_key(checkpoint, key):
+    """Takes a key out of the configuration that a checkpoint holds, as if it had been saved before there was such a key."""
+    state = json.loads((checkpoint / "state.json").read_text())
+    lines = state["config"].splitlines(keepends=True)
+    state["config"] = "".join(line for line in lines if not line.strip().startswith(key + ":"))
+    assert len(state["config"].splitlines()) == len(lines) - 1, state["config"]
+    text = (json.dumps(state, indent=2, ensure_ascii=False) + "\n").encode()
+    (checkpoint / "state.json").write_bytes(text)
+    manifest = json.loads((checkpoint / "MANIFEST.json").read_text())
+    manifest.pop("sha256")
+    manifest["files"]["state.json"] = {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
+    manifest["sha256"] = hashlib.sha256(json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    (checkpoint / "MANIFEST.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+
+
+def a_resumed_run_keeps_what_decays(folder):
+    runner.synth(folder / "d.h5", 75)
+    key = "optimizer.decay_norms_and_biases"
+    options = {**OPTIONS, "optimizer.weight_decay": 0.5}
+    runner.run(runner.flags({**options, key: True, "run.name": "all"}), cwd=folder).expect(0)
+    runner.run(runner.flags({**options, "run.name": "spared"}), cwd=folder).expect(0)
+    assert losses(folder, "all")[40] != losses(folder, "spared")[40], "the key has no effect"
+    checkpoint = folder / "runs/all/checkpoints/step_00000020"
+    resumed = ["--resume", "runs/all/checkpoints/step_00000020"]
+    runner.run(resumed + runner.flags({**options, "run.name": "kept"}), cwd=folder).expect(0)
+    assert losses(folder, "kept")[40] == losses(folder, "all")[40]
+    without_key(checkpoint, "decay_norms_and_biases")  # of a version that decayed everything
+    runner.run(resumed + runner.flags({**options, "run.name": "older"}), cwd=folder).expect(0)
+    assert losses(folder, "older")[40] == losses(folder, "all")[40]
+    runner.run(resumed + runner.flags({**options, key: False, "run.name": "other"}), cwd=folder).expect(
+        78, f"a resumed run keeps {key}")
+
+
 def resume_auto_starts_a_run_that_does_not_exist(folder):
     runner.synth(folder / "d.h5", 40)
     options = {**runner.SMALL, "data.file": "d.h5", "run.name": "fresh", "train.epochs": 1}
@@ -235,7 +268,7 @@ def two_processes_cannot_train_one_run(folder):
 
 
 runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, a_stop_request_saves_and_exits_with_75,
-             without_mpirun_ctrl_c_saves, resume_auto_starts_a_run_that_does_not_exist,
+             without_mpirun_ctrl_c_saves, a_resumed_run_keeps_what_decays, resume_auto_starts_a_run_that_does_not_exist,
              resume_auto_with_a_name_alone_starts_no_demo, a_resume_beyond_the_end_changes_nothing, a_resumed_run_keeps_its_global_batch,
              runs_of_earlier_versions_load_and_resume, two_processes_cannot_train_one_run,
              saves_by_minutes_and_keeps_the_newest_and_the_best])

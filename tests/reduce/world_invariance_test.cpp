@@ -152,11 +152,12 @@ struct Case {
   std::function<void(int64_t step, int rank, at::Tensor& loss)> spoil = {};  // injects a fault
 };
 
-// AdamW runs with clipping and loss scaling too; neither may change the result.
+// AdamW runs with clipping and loss scaling too; neither may change the result. SGD decays norms and biases as well.
 config::Optimizer optimizer_options(bool adamw) {
   config::Optimizer options;
   options.name = adamw ? config::OptimizerName::kAdamW : config::OptimizerName::kSgd;
   options.clip_norm = adamw ? 0.5 : 0;
+  options.decay_norms_and_biases = !adamw;
   return options;
 }
 
@@ -206,18 +207,28 @@ std::vector<std::vector<Snapshot>> train_ranks(const Case& c) {
   return traces;
 }
 
+// LibTorch's method with a group for what decays and one for norms and biases.
+template <typename Method, typename Options>
+std::unique_ptr<torch::optim::Optimizer> grouped(const Net& net, bool decay_all, const Options& options) {
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  for (const at::Tensor& parameter : net.parameters()) {
+    auto own = std::make_unique<Options>(options);
+    if (!decay_all && parameter.dim() < 2) own->weight_decay(0);
+    groups.emplace_back(std::vector<at::Tensor>{parameter}, std::move(own));
+  }
+  return std::make_unique<Method>(std::move(groups), options);
+}
+
 std::vector<Snapshot> plain_loop(const Case& c) {
   const auto net = make_net(c.network);
   const config::Optimizer options = optimizer_options(c.adamw);
-  std::unique_ptr<torch::optim::Optimizer> optimizer;
-  if (c.adamw) {
-    optimizer = std::make_unique<torch::optim::AdamW>(
-        net->parameters(), torch::optim::AdamWOptions(kRate).weight_decay(options.weight_decay));
-  } else {
-    optimizer = std::make_unique<torch::optim::SGD>(
-        net->parameters(),
-        torch::optim::SGDOptions(kRate).momentum(options.momentum).weight_decay(options.weight_decay));
-  }
+  const bool all = options.decay_norms_and_biases;
+  const std::unique_ptr<torch::optim::Optimizer> optimizer =
+      c.adamw ? grouped<torch::optim::AdamW>(*net, all,
+                                             torch::optim::AdamWOptions(kRate).weight_decay(options.weight_decay))
+              : grouped<torch::optim::SGD>(
+                    *net, all,
+                    torch::optim::SGDOptions(kRate).momentum(options.momentum).weight_decay(options.weight_decay));
   std::vector<Snapshot> trace;
   for (int64_t step = 0; step < kSteps; ++step) {
     optimizer->zero_grad();

@@ -41,32 +41,49 @@ void set_gradients(const std::vector<dist::NamedParameter>& parameters, uint64_t
   }
 }
 
-std::unique_ptr<torch::optim::Optimizer> torch_loop(const config::Optimizer& o, std::vector<at::Tensor> parameters) {
+// A group of its own for each parameter, because norms and biases may not decay.
+template <typename Method, typename Options>
+std::unique_ptr<torch::optim::Optimizer> grouped(const std::vector<at::Tensor>& parameters, bool decay_all,
+                                                 const Options& options) {
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  for (const at::Tensor& parameter : parameters) {
+    auto own = std::make_unique<Options>(options);
+    if (!decay_all && parameter.dim() < 2) own->weight_decay(0);
+    groups.emplace_back(std::vector<at::Tensor>{parameter}, std::move(own));
+  }
+  return std::make_unique<Method>(std::move(groups), options);
+}
+
+std::unique_ptr<torch::optim::Optimizer> torch_loop(const config::Optimizer& o,
+                                                    const std::vector<at::Tensor>& parameters) {
   using namespace torch::optim;
+  const bool all = o.decay_norms_and_biases;
   if (o.name == config::OptimizerName::kSgd) {
-    return std::make_unique<SGD>(
-        parameters, SGDOptions(kRate).momentum(o.momentum).weight_decay(o.weight_decay).nesterov(o.nesterov));
+    return grouped<SGD>(parameters, all,
+                        SGDOptions(kRate).momentum(o.momentum).weight_decay(o.weight_decay).nesterov(o.nesterov));
   }
   const std::tuple<double, double> betas(o.beta1, o.beta2);
   if (o.name == config::OptimizerName::kAdam) {
-    return std::make_unique<Adam>(parameters, AdamOptions(kRate).betas(betas).eps(o.eps).weight_decay(o.weight_decay));
+    return grouped<Adam>(parameters, all, AdamOptions(kRate).betas(betas).eps(o.eps).weight_decay(o.weight_decay));
   }
-  return std::make_unique<AdamW>(parameters, AdamWOptions(kRate).betas(betas).eps(o.eps).weight_decay(o.weight_decay));
+  return grouped<AdamW>(parameters, all, AdamWOptions(kRate).betas(betas).eps(o.eps).weight_decay(o.weight_decay));
 }
 
 std::vector<config::Optimizer> variants() {
   std::vector<config::Optimizer> list;
-  for (const double decay : {0.0, 0.1}) {
+  for (const auto& [decay, all] : {std::pair(0.0, false), std::pair(0.1, false), std::pair(0.1, true)}) {
     for (const auto name : {config::OptimizerName::kAdamW, config::OptimizerName::kAdam}) {
       config::Optimizer o;
       o.name = name;
       o.weight_decay = decay;
+      o.decay_norms_and_biases = all;
       list.push_back(o);
     }
     for (const auto& [momentum, nesterov] : {std::pair(0.0, false), std::pair(0.9, false), std::pair(0.9, true)}) {
       config::Optimizer o;
       o.name = config::OptimizerName::kSgd;
       o.weight_decay = decay;
+      o.decay_norms_and_biases = all;
       o.momentum = momentum;
       o.nesterov = nesterov;
       list.push_back(o);
@@ -76,7 +93,8 @@ std::vector<config::Optimizer> variants() {
 }
 
 std::string label(const config::Optimizer& o) {
-  return str(o.name, ", decay ", o.weight_decay, ", momentum ", o.momentum, o.nesterov ? ", nesterov" : "");
+  return str(o.name, ", decay ", o.weight_decay, o.decay_norms_and_biases ? " of all" : "", ", momentum ", o.momentum,
+             o.nesterov ? ", nesterov" : "");
 }
 
 TEST(Optimizer, FusedEqualsTheLoopInEachMemoryFormat) {
@@ -113,11 +131,10 @@ TEST(Optimizer, FusedEqualsTheLoopInEachMemoryFormat) {
   }
 }
 
-// Three groups in one optimizer: a decayed weight, a bias that is not decayed, and one at a fifth of the rate.
+// Three groups in one optimizer: a weight, a bias that decays only where all do, and a weight at a fifth of the rate.
 TEST(Optimizer, GroupsHaveTheirOwnDecayAndRate) {
   for (config::Optimizer options : variants()) {
     options.weight_decay = 0.1;
-    options.decay_norms_and_biases = false;
     SCOPED_TRACE(label(options));
     const auto make = [] {
       auto parameters = make_parameters(at::kDouble, at::MemoryFormat::Contiguous);
@@ -126,9 +143,7 @@ TEST(Optimizer, GroupsHaveTheirOwnDecayAndRate) {
     };
     const auto mine = make(), theirs = make();
     Optimizer optimizer(options, mine, [](const std::string& name) { return name.starts_with("encoder.") ? 0.2 : 1; });
-    config::Optimizer undecayed = options;
-    undecayed.weight_decay = 0;
-    const auto weight = torch_loop(options, {theirs[0].tensor}), bias = torch_loop(undecayed, {theirs[1].tensor});
+    const auto weight = torch_loop(options, {theirs[0].tensor}), bias = torch_loop(options, {theirs[1].tensor});
     const auto encoder = torch_loop(options, {theirs[2].tensor});
     encoder->param_groups()[0].options().set_lr(0.2 * kRate);
     for (uint64_t step = 0; step < 6; ++step) {
@@ -141,6 +156,13 @@ TEST(Optimizer, GroupsHaveTheirOwnDecayAndRate) {
       }
     }
   }
+}
+
+TEST(Optimizer, SparesNormsAndBiasesByDefault) {
+  const auto parameters = make_parameters(at::kDouble, at::MemoryFormat::Contiguous);
+  EXPECT_TRUE(decays({}, parameters[0].tensor));
+  EXPECT_FALSE(decays({}, parameters[1].tensor));
+  EXPECT_TRUE(decays({.decay_norms_and_biases = true}, parameters[1].tensor));
 }
 
 TEST(Optimizer, ASkippedStepLeavesEverythingAsItWas) {
