@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "dist/traffic.h"
+
 namespace dtrain::dist {
 
 enum class ReduceOp { kSum, kMax, kMin };
@@ -39,7 +41,7 @@ class [[nodiscard]] Work {
 // the same bits on every rank.
 //
 // Errors: CommError. After one, or after abort(), the communicator can no longer be used.
-// Thread-safety: one thread issues operations; abort() may be called from any thread.
+// Thread-safety: one thread issues operations; abort() and traffic() may be called from any thread.
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -61,6 +63,11 @@ class Communicator {
   virtual void barrier() = 0;
   virtual void abort(std::string_view reason) noexcept = 0;  // unblocks every local waiter; idempotent
   virtual std::string_view name() const = 0;                 // "mpi", "nccl", "staged", "thread"
+
+  virtual Traffic traffic() { return meter_.totals(); }  // of the operations that have ended
+
+ protected:
+  TrafficMeter meter_;
 
  private:
   int rank_, size_;

@@ -5,6 +5,7 @@
 #include <nccl.h>
 
 #include <chrono>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <utility>
@@ -81,7 +82,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   Work all_reduce(at::Tensor inout, ReduceOp op) override {
-    return run({inout}, "ncclAllReduce", [&] {
+    return run(Collective::kAllReduce, inout.nbytes(), {inout}, "ncclAllReduce", [&] {
       return ncclAllReduce(inout.data_ptr(), inout.data_ptr(), count(inout), nccl_type(inout.scalar_type()),
                            nccl_op(op), comm_, stream());
     });
@@ -89,7 +90,7 @@ class NcclCommunicator final : public Communicator {
 
   Work reduce_scatter(at::Tensor out, at::Tensor in) override {
     DTRAIN_CHECK(in.numel() == size() * out.numel() && in.dtype() == out.dtype());
-    return run({out, in}, "ncclReduceScatter", [&] {
+    return run(Collective::kReduceScatter, in.nbytes(), {out, in}, "ncclReduceScatter", [&] {
       return ncclReduceScatter(in.data_ptr(), out.data_ptr(), count(out), nccl_type(in.scalar_type()), ncclSum, comm_,
                                stream());
     });
@@ -97,13 +98,13 @@ class NcclCommunicator final : public Communicator {
 
   Work all_gather(at::Tensor out, at::Tensor in) override {
     DTRAIN_CHECK(out.numel() == size() * in.numel() && in.dtype() == out.dtype());
-    return run({out, in}, "ncclAllGather", [&] {
+    return run(Collective::kAllGather, in.nbytes(), {out, in}, "ncclAllGather", [&] {
       return ncclAllGather(in.data_ptr(), out.data_ptr(), count(in), nccl_type(in.scalar_type()), comm_, stream());
     });
   }
 
   Work broadcast(at::Tensor inout, int root) override {
-    return run({inout}, "ncclBroadcast", [&] {
+    return run(Collective::kBroadcast, inout.nbytes(), {inout}, "ncclBroadcast", [&] {
       return ncclBroadcast(inout.data_ptr(), inout.data_ptr(), count(inout), nccl_type(inout.scalar_type()), root,
                            comm_, stream());
     });
@@ -125,30 +126,62 @@ class NcclCommunicator final : public Communicator {
 
   std::string_view name() const override { return "nccl"; }
 
+  // What the device has finished, and the barriers, which travel between hosts.
+  Traffic traffic() override {
+    drain();
+    Traffic totals = meter_.totals();
+    totals[static_cast<size_t>(Collective::kBarrier)] = host_->traffic()[static_cast<size_t>(Collective::kBarrier)];
+    return totals;
+  }
+
  private:
+  struct InFlight {
+    Collective kind;
+    int64_t bytes;
+    Mark begun, done;
+  };
   static size_t count(const at::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
   cudaStream_t stream() const { return static_cast<cudaStream_t>(side_.stream().native_handle()); }
 
   template <typename Call>
-  Work run(std::initializer_list<at::Tensor> tensors, const char* what, Call call) {
+  Work run(Collective kind, size_t bytes, std::initializer_list<at::Tensor> tensors, const char* what, Call call) {
     for (const at::Tensor& tensor : tensors) {
       DTRAIN_CHECK(tensor.is_contiguous() && tensor.device() == device_, what, " of a tensor on ",
                    tensor.device().str());
     }
     const c10::DeviceGuard guard(device_);
-    const Mark done = side_.run_after_current(tensors, [&] {
-      ncclResult_t result = ncclSuccess;
-      {
-        const std::lock_guard lock(mutex_);
-        throw_if_gone();
-        result = call();
-      }
-      settle(result, what);
-    });
+    drain();
+    Mark begun;
+    const Mark done = side_.run_after_current(
+        tensors,
+        [&] {
+          begun = Mark(side_.stream(), /*timed=*/true);
+          ncclResult_t result = ncclSuccess;
+          {
+            const std::lock_guard lock(mutex_);
+            throw_if_gone();
+            result = call();
+          }
+          settle(result, what);
+        },
+        /*timed=*/true);
+    {
+      const std::lock_guard lock(in_flight_mutex_);
+      in_flight_.push_back({kind, static_cast<int64_t>(bytes), begun, done});
+    }
     return Work([this, done] {
       throw_if_failed();
       done.order_before_current(device_);
     });
+  }
+
+  // Counts the operations that the device has finished; they end in their order.
+  void drain() {
+    const std::lock_guard lock(in_flight_mutex_);
+    for (; !in_flight_.empty() && in_flight_.front().done.passed(); in_flight_.pop_front()) {
+      const InFlight& ended = in_flight_.front();
+      meter_.add(ended.kind, ended.bytes, ended.begun.seconds_until(ended.done));
+    }
   }
 
   // A call on a non-blocking communicator returns before it has ended; the communicator's state says how it ended.
@@ -206,7 +239,9 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<Communicator> host_;
   at::Device device_;
   SideStream side_;
-  mutable std::mutex mutex_;  // of comm_ and reason_; held only around calls that do not block
+  std::mutex in_flight_mutex_;
+  std::deque<InFlight> in_flight_;  // not counted yet, in the order of issue
+  mutable std::mutex mutex_;        // of comm_ and reason_; held only around calls that do not block
   ncclComm_t comm_ = nullptr;
   std::string reason_;
 };

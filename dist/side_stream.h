@@ -18,7 +18,9 @@ namespace dtrain::dist {
 class Mark {
  public:
   Mark() = default;
-  explicit Mark(const c10::Stream& stream) : event_(std::make_shared<c10::Event>(stream.device_type())) {
+  explicit Mark(const c10::Stream& stream, bool timed = false)
+      : event_(std::make_shared<c10::Event>(
+            stream.device_type(), timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT)) {
     event_->record(stream);
   }
   void order_before(const c10::Stream& stream) const {
@@ -29,6 +31,10 @@ class Mark {
     if (event_) order_before(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   }
   bool passed() const { return !event_ || event_->query(); }
+  // The device's time between the two. Requires: both are timed, and `later` has passed.
+  double seconds_until(const Mark& later) const {
+    return event_ && later.event_ ? 1e-3 * event_->elapsedTime(*later.event_) : 0;
+  }
 
  private:
   std::shared_ptr<c10::Event> event_;
@@ -45,13 +51,14 @@ class SideStream {
 
   // Calls `issue` with this stream as the current one. What it issues runs after everything that is in the caller's
   // current stream. It may use only `tensors`, whose memory is not reused before this stream is done with it.
-  Mark run_after_current(std::initializer_list<at::Tensor> tensors, const std::function<void()>& issue) const {
+  Mark run_after_current(std::initializer_list<at::Tensor> tensors, const std::function<void()>& issue,
+                         bool timed = false) const {
     if (stream_) Mark(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_)).order_before(*stream_);
-    return run(tensors, issue);
+    return run(tensors, issue, timed);
   }
 
   // The same, without waiting for the current stream.
-  Mark run(std::initializer_list<at::Tensor> tensors, const std::function<void()>& issue) const {
+  Mark run(std::initializer_list<at::Tensor> tensors, const std::function<void()>& issue, bool timed = false) const {
     if (!stream_) {
       issue();
       return {};
@@ -59,7 +66,7 @@ class SideStream {
     const c10::StreamGuard guard(*stream_);
     issue();
     for (const at::Tensor& tensor : tensors) tensor.record_stream(*stream_);
-    return Mark(*stream_);
+    return Mark(*stream_, timed);
   }
 
  private:

@@ -50,6 +50,7 @@ class StagedCommunicator final : public Communicator {
   }
 
   std::string_view name() const override { return "staged"; }
+  Traffic traffic() override { return host_->traffic(); }
 
  private:
   at::Tensor host_like(const at::Tensor& tensor) const {

@@ -90,6 +90,12 @@ class Exporter : public PrometheusSink {
     }
     memory_used_->Set(s.memory_used);
     memory_total_->Set(s.memory_total);
+    allocated_->Set(s.memory_used);
+    reserved_->Set(s.memory_reserved);
+    peak_->Set(s.memory_peak);
+    raise_to(*retries_, static_cast<double>(s.allocator_retries));
+    raise_to(*out_of_memory_, static_cast<double>(s.out_of_memory));
+    for (const CollectiveStats& c : s.collectives) record_collective(c);
   }
 
   void record(const EvalStats& e) override {
@@ -155,6 +161,15 @@ class Exporter : public PrometheusSink {
     loader_queue_ = &gauge("dtrain_loader_queue_depth", "Batches ready to be used");
     memory_used_ = &gauge("dtrain_memory_used_bytes", "Device memory of this rank; on the CPU its resident set");
     memory_total_ = &gauge("dtrain_memory_total_bytes", "Memory of the device; on the CPU of the machine");
+    const auto memory = [this](const char* kind) {
+      return &gauge("dtrain_device_memory_bytes", "Memory of LibTorch's allocator; on the CPU the resident set",
+                    {{"kind", kind}});
+    };
+    allocated_ = memory("allocated");
+    reserved_ = memory("reserved");
+    peak_ = memory("peak");
+    retries_ = &counter("dtrain_allocator_retries_total", "Allocations for which unused device memory was given back");
+    out_of_memory_ = &counter("dtrain_out_of_memory_total", "Allocations of device memory that failed");
     if (!global_) return;
     samples_ = &counter("dtrain_samples_total", "Samples trained on, all ranks");
     epochs_ = &counter("dtrain_epochs_total", "Epochs completed");
@@ -168,6 +183,15 @@ class Exporter : public PrometheusSink {
     loss_scale_->Set(StepStats::kUnknown);
     eval_family_ =
         &prometheus::BuildGauge().Name("dtrain_eval_metric").Help("Metric of the last evaluation").Register(*registry_);
+  }
+
+  void record_collective(const CollectiveStats& c) {
+    const Labels labels = {{"communicator", c.communicator}, {"op", c.operation}};
+    raise_to(counter("dtrain_collective_bytes_total", "Bytes given to collective operations by this rank", labels),
+             c.bytes);
+    raise_to(counter("dtrain_collective_seconds_total", "Time in collective operations, with the wait for other ranks",
+                     labels),
+             c.seconds);
   }
 
   void record_global(const StepStats& s) {
@@ -190,10 +214,11 @@ class Exporter : public PrometheusSink {
   int64_t last_phases_step_ = 0;
 
   Counter *steps_ = nullptr, *samples_ = nullptr, *epochs_ = nullptr, *skips_ = nullptr;
-  Counter *reduced_ = nullptr, *loader_bytes_ = nullptr;
+  Counter *reduced_ = nullptr, *loader_bytes_ = nullptr, *retries_ = nullptr, *out_of_memory_ = nullptr;
   std::array<Counter*, kPhases> phases_{};
   Histogram* step_duration_ = nullptr;
   Gauge *last_step_ = nullptr, *loader_queue_ = nullptr, *memory_used_ = nullptr, *memory_total_ = nullptr;
+  Gauge *allocated_ = nullptr, *reserved_ = nullptr, *peak_ = nullptr;
   Gauge *planned_ = nullptr, *eta_ = nullptr, *loss_ = nullptr, *learning_rate_ = nullptr, *grad_norm_ = nullptr;
   Gauge* loss_scale_ = nullptr;
   prometheus::Family<Gauge>*loss_family_ = nullptr, *eval_family_ = nullptr;

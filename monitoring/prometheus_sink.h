@@ -20,7 +20,7 @@ struct Identity {
   int rank = 0, local_rank = 0;
   std::string node;                          // host name
   std::map<std::string, std::string> build;  // dtrain_build_info: version, git_commit, torch, cuda, nccl, mpi
-  std::map<std::string, std::string> job;    // dtrain_job_info: task, model, dataset, world_size
+  std::map<std::string, std::string> job;    // dtrain_job_info: task, model, dataset, config_hash, world_size
   std::string gpu_pci_bus_id;                // "" on the CPU
 };
 

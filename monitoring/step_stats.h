@@ -22,6 +22,13 @@ inline constexpr size_t kPhases = static_cast<size_t>(Phase::kCount);
 inline constexpr std::array<const char*, kPhases> kPhaseNames = {
     "data_wait", "h2d", "forward", "backward", "allreduce_wait", "optimizer", "checkpoint", "eval"};
 
+// What one communicator has carried by one kind of operation, since the start of the process.
+struct CollectiveStats {
+  std::string communicator;  // "gradients", "statistics", "host"
+  std::string operation;     // "all_reduce", ...
+  double bytes = 0, seconds = 0;
+};
+
 struct StepStats {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   int64_t step = 0;   // 1-based, counts optimizer steps, skipped ones too
@@ -40,10 +47,13 @@ struct StepStats {
   int64_t bytes_reduced = 0;
   int64_t loader_bytes = 0;  // read since the last step
   int loader_queue = 0;
-  double memory_used = 0, memory_total = 0;  // of the device; on the CPU the resident set and the machine's memory
-  uint64_t ledger = 0;                       // checksum of the samples used so far; known at logging steps
-  double padding_waste = kUnknown;           // share of padding in the rows of all ranks since the last logging step
-  int64_t bad_samples = 0;                   // left out so far by data.on_bad_sample skip, all ranks
+  double memory_used = 0, memory_total = 0;     // of the device; on the CPU the resident set and the machine's memory
+  double memory_reserved = 0, memory_peak = 0;  // by LibTorch's allocator now, and at most; known at logging steps
+  int64_t allocator_retries = 0, out_of_memory = 0;  // of the allocator so far; known at logging steps
+  std::vector<CollectiveStats> collectives = {};     // known at logging steps
+  uint64_t ledger = 0;                               // checksum of the samples used so far; known at logging steps
+  double padding_waste = kUnknown;  // share of padding in the rows of all ranks since the last logging step
+  int64_t bad_samples = 0;          // left out so far by data.on_bad_sample skip, all ranks
 };
 
 struct EvalStats {

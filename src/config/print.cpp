@@ -1,11 +1,14 @@
 // A Config as YAML, and the table as help and as docs/configuration.md.
 
 #include <algorithm>
+#include <span>
 #include <sstream>
 
 #include "config/config_builder.h"
 #include "config/print.h"
 #include "config/table.h"
+#include "core/hash.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 #include "core/wrap.h"
 
@@ -81,6 +84,15 @@ std::string to_yaml(const Config& config) {
     out << padded(line, 32) << "  # " << option.text << "\n";
   }
   return out.str();
+}
+
+std::string hash(const Config& config) {
+  Config copy = config;
+  std::string text;
+  for (const Option& option : describe(copy)) {
+    if (option.section() != "run") text += str(option.path, "=", value_text(option), "\n");
+  }
+  return hex(xxh64(std::as_bytes(std::span(text))));
 }
 
 std::string alias_help_text() {

@@ -11,6 +11,10 @@ namespace dtrain::config {
 // The keys that the run uses, in the order of the table. Can be loaded again.
 std::string to_yaml(const Config&);
 
+// 16 hexadecimal digits that are equal where all keys are but those of `run`: the name and folder of a run are not part
+// of what it trains.
+std::string hash(const Config&);
+
 std::string help_text();           // the keys by section, with alias, default, range, text
 std::string alias_help_text();     // the keys that have a short name, the most common first: --alias, text, default
 std::string reference_markdown();  // docs/configuration.md

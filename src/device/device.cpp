@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 
@@ -34,24 +35,18 @@ Properties properties(at::Device device) {
   return {.name = "CPU", .memory_bytes = pages * ::sysconf(_SC_PAGE_SIZE)};
 }
 
-int64_t memory_used(at::Device device) {
+MemoryUse memory_use(at::Device device) {
   if (device.is_cuda()) {
     const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(device.index());
-    return stats.allocated_bytes[0].current;
+    const auto& reserved = stats.reserved_bytes[0];
+    return {stats.allocated_bytes[0].current, reserved.current, reserved.peak, stats.num_alloc_retries, stats.num_ooms};
   }
   int64_t pages = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> pages >> resident;
-  return resident * ::sysconf(_SC_PAGE_SIZE);
-}
-
-int64_t memory_peak(at::Device device) {
-  if (device.is_cuda()) {
-    const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(device.index());
-    return stats.reserved_bytes[0].peak;
-  }
+  resident *= ::sysconf(_SC_PAGE_SIZE);
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * 1024;
+  return {.allocated = resident, .reserved = resident, .peak = std::max(resident, int64_t{usage.ru_maxrss} * 1024)};
 }
 
 void set_determinism(bool deterministic, bool cudnn_benchmark) {

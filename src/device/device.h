@@ -35,10 +35,15 @@ void use(at::Device);  // makes it the current device of the calling thread
 Properties properties(at::Device);
 Properties gpu_properties(int index);  // the part that CUDA answers: properties() of GPU `index`
 
-// Bytes that this process uses: allocated by LibTorch on a GPU, the resident set on the CPU. The peak counts what
-// LibTorch reserved on a GPU.
-int64_t memory_used(at::Device);
-int64_t memory_peak(at::Device);
+// The memory of a device that this process uses, in bytes.
+struct MemoryUse {
+  int64_t allocated = 0;  // by tensors; on the CPU the resident set
+  int64_t reserved = 0;   // by LibTorch for tensors now and later; on the CPU the resident set
+  int64_t peak = 0;       // the most that was reserved so far
+  int64_t retries = 0;    // of the allocator: allocations for which LibTorch had to give its unused memory back first
+  int64_t failures = 0;   // allocations that failed even so, also those that LibTorch recovered from
+};
+MemoryUse memory_use(at::Device);
 
 // Sets LibTorch's switches for the whole process; call it before the first operator runs. With `deterministic` every
 // operator gives the same bits each time (LibTorch throws an error that names an operator without such a form), and

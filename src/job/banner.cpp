@@ -66,6 +66,7 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
 std::string environment_json(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
   nlohmann::ordered_json json;
   json["versions"] = version_text();
+  json["config_hash"] = f.config_hash;
   json["precision"] = f.precision;
   json["communicator"] = f.communicator;
   json["world_size"] = ranks.size();

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "config/print.h"
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/number_text.h"
@@ -198,6 +199,7 @@ void TrainingJob::open_metrics() {
                           .job = {{"task", str(config_.task)},
                                   {"model", str(config_.model.name)},
                                   {"dataset", std::filesystem::path(config_.data.file).filename().string()},
+                                  {"config_hash", config::hash(config_)},
                                   {"world_size", str(world.size)}},
                           .gpu_pci_bus_id = device_.pci_bus_id});
     watchdog_->progress("all_reduce", 0);
@@ -218,6 +220,7 @@ BannerFacts TrainingJob::facts() const {
       .data_file = config_.data.file,
       .run_folder = dry_run_ ? "" : plan_.folder.string(),
       .config_source = loaded_.source,
+      .config_hash = config::hash(config_),
       .communicator = std::string(gradients_->name()),
       .parameters = parameters,
       .train = static_cast<int64_t>(data_.splits.train.size()),

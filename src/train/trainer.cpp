@@ -271,7 +271,7 @@ DeviceError out_of_memory(const BatchArithmetic& b, at::Device device) {
   const int64_t accumulate = (b.global_batch + b.ranks * smaller - 1) / (b.ranks * smaller);
   return DeviceError(dtrain::str(
       "out of memory on ", device, " with a micro-batch of ", b.batch_size, " samples (peak ",
-      human_bytes(static_cast<double>(device::memory_peak(device))), " of ",
+      human_bytes(static_cast<double>(device::memory_use(device).peak)), " of ",
       human_bytes(static_cast<double>(device::properties(device).memory_bytes)), "): use --batch-size ", smaller,
       " --accumulate ", accumulate,
       b.ranks * smaller * accumulate == b.global_batch ? "" : dtrain::str(" --train.global_batch ", b.global_batch),

@@ -71,6 +71,7 @@ class Trainer {
 
   // trainer_report.cpp
   void report(monitoring::StepStats&);
+  std::vector<monitoring::CollectiveStats> collectives() const;
   void check_samples_are_left(int64_t bad_samples) const;                // DataError
   void check_losses();                                                   // NumericsError that names samples; collective
   void check_finite(const monitoring::StepStats&, int64_t skipped_now);  // NumericsError; collective

@@ -36,8 +36,14 @@ void Trainer::report(StepStats& stats) {
     clock.synchronize();
     const auto now = SteadyClock::now();
     window_.summarize(stats, now, clock.totals());
-    stats.memory_used = static_cast<double>(device::memory_used(context_.device));
+    const device::MemoryUse memory = device::memory_use(context_.device);
+    stats.memory_used = static_cast<double>(memory.allocated);
     stats.memory_total = device_memory_;
+    stats.memory_reserved = static_cast<double>(memory.reserved);
+    stats.memory_peak = static_cast<double>(memory.peak);
+    stats.allocator_retries = memory.retries;
+    stats.out_of_memory = memory.failures;
+    stats.collectives = collectives();
     const Consumption::Report consumed = consumption_.report(context_.host, loader_.bad_ids());
     stats.ledger = consumed.totals.ledger;
     stats.bad_samples = consumed.totals.bad_samples;
@@ -49,6 +55,23 @@ void Trainer::report(StepStats& stats) {
   }
   for (const auto& sink : context_.sinks) sink->record(stats);
   if (stats.logging) check_finite(stats, skipped_now);
+}
+
+// Every kind of operation that has run.
+std::vector<monitoring::CollectiveStats> Trainer::collectives() const {
+  std::vector<monitoring::CollectiveStats> all;
+  const auto add = [&all](const char* name, dist::Communicator* communicator) {
+    if (communicator == nullptr) return;
+    const dist::Traffic traffic = communicator->traffic();
+    for (size_t i = 0; i < traffic.size(); ++i) {
+      if (traffic[i].bytes == 0 && traffic[i].seconds == 0) continue;
+      all.push_back({name, dist::kCollectiveNames[i], static_cast<double>(traffic[i].bytes), traffic[i].seconds});
+    }
+  };
+  add("gradients", &context_.gradients);
+  add("statistics", context_.statistics);
+  add("host", &context_.host);
+  return all;
 }
 
 void Trainer::check_samples_are_left(int64_t bad_samples) const {

@@ -348,5 +348,15 @@ TEST(FromSavedYaml, AKeyThatIsMissingStandsForWhatWasDoneBeforeThereWasOne) {
   EXPECT_THROW(saved_config("optimizer: {lr: none}", "config.yaml"), ConfigError);
 }
 
+TEST(ConfigHash, IsEqualForTheSameTrainingUnderAnotherName) {
+  Config config, renamed, other;
+  renamed.run.name = "b";
+  renamed.run.folder = "elsewhere";
+  other.optimizer.lr *= 2;
+  EXPECT_EQ(hash(config).size(), 16u);
+  EXPECT_EQ(hash(config), hash(renamed));
+  EXPECT_NE(hash(config), hash(other));
+}
+
 }  // namespace
 }  // namespace dtrain::config

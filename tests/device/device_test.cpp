@@ -37,12 +37,15 @@ TEST(Device, TheCpuHasTheMachinesMemoryAndNoIdentity) {
 }
 
 TEST(Device, MemoryOfTheProcessGrowsWithATensor) {
-  const int64_t before = memory_used(at::kCPU);
+  const int64_t before = memory_use(at::kCPU).allocated;
   constexpr int64_t kBytes = int64_t{64} << 20;
   const at::Tensor kept = at::ones({kBytes}, at::kByte);
-  EXPECT_GE(memory_used(at::kCPU), before + kBytes / 2);
-  EXPECT_LE(memory_used(at::kCPU), properties(at::kCPU).memory_bytes);
-  EXPECT_GE(memory_peak(at::kCPU), kBytes);
+  const MemoryUse now = memory_use(at::kCPU);
+  EXPECT_GE(now.allocated, before + kBytes / 2);
+  EXPECT_LE(now.allocated, properties(at::kCPU).memory_bytes);
+  EXPECT_GE(now.reserved, now.allocated);
+  EXPECT_GE(now.peak, now.reserved);
+  EXPECT_EQ(now.retries + now.failures, 0);
 }
 
 TEST(Device, AnUnknownGpuIsADeviceError) { EXPECT_THROW(properties({at::kCUDA, 100}), DeviceError); }

@@ -69,6 +69,12 @@ def head_pose_from_the_300w_lp_layout(folder):
             names = ["dtrain_steps_total", "dtrain_phase_seconds_total", "dtrain_step_duration_seconds", "dtrain_build_info"]
             for name in names + (["dtrain_samples_total", "dtrain_loss", "dtrain_job_info"] if rank == 0 else []):  # global metrics: only rank 0
                 assert name in page, f"{name} is not on http://{address}/metrics"
+            for series in ('dtrain_collective_bytes_total{communicator="gradients"', 'dtrain_device_memory_bytes{',
+                           'dtrain_collective_seconds_total{communicator="host"', "dtrain_allocator_retries_total", "dtrain_out_of_memory_total"):
+                assert series in page, f"{series} is not on http://{address}/metrics"
+            if rank == 0:
+                environment = json.loads((folder / "runs/main/environment.json").read_text())
+                assert f'config_hash="{environment["config_hash"]}"' in page, page
         result = running.wait(60).expect(0, "mae_yaw", "mae_pitch", "mae_roll", "verdict: ")
     assert result.output.count("test epoch 2/2 | loss ") == 1
     run = folder / "runs/main"

@@ -55,6 +55,8 @@ StepStats step(int64_t i) {
   s.loader_queue = 4;
   s.memory_used = 1e9;
   s.memory_total = 8e9;
+  s.memory_reserved = s.memory_peak = 2e9;
+  s.collectives = {{"gradients", "all_reduce", 1e6 * static_cast<double>(i), 0.01 * static_cast<double>(i)}};
   return s;
 }
 

@@ -91,6 +91,29 @@ TEST(PrometheusSink, ServesTheNumbersOfAStep) {
   EXPECT_EQ(page.find("dtrain_gpu_"), std::string::npos) << "no GPU, no GPU series";
 }
 
+TEST(PrometheusSink, CollectivesAndTheAllocatorByKind) {
+  const auto sink = make_prometheus_sink(any_port(), rank(1));
+  StepStats s = sample_step();
+  s.logging = false;
+  sink->record(s);
+  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_collective_bytes_total"), "") << "known at logging steps";
+  s.logging = true;
+  sink->record(s);
+  s.collectives[0].bytes = 7e6;  // totals, not differences
+  s.allocator_retries = 3;
+  sink->record(s);
+  const std::string page = scrape(sink->address());
+  EXPECT_EQ(value_of(page, "dtrain_collective_bytes_total", "communicator=\"gradients\""), "7000000");
+  EXPECT_EQ(value_of(page, "dtrain_collective_seconds_total", "op=\"all_reduce\""), "0.5");
+  EXPECT_EQ(value_of(page, "dtrain_collective_bytes_total", "op=\"all_gather\""), "300");
+  EXPECT_EQ(value_of(page, "dtrain_collective_seconds_total", "communicator=\"host\""), "0.125");
+  EXPECT_DOUBLE_EQ(std::stod(value_of(page, "dtrain_device_memory_bytes", "kind=\"allocated\"")), s.memory_used);
+  EXPECT_DOUBLE_EQ(std::stod(value_of(page, "dtrain_device_memory_bytes", "kind=\"reserved\"")), 9e9);
+  EXPECT_DOUBLE_EQ(std::stod(value_of(page, "dtrain_device_memory_bytes", "kind=\"peak\"")), 1e10);
+  EXPECT_EQ(value_of(page, "dtrain_allocator_retries_total"), "3");
+  EXPECT_EQ(value_of(page, "dtrain_out_of_memory_total"), "1");
+}
+
 TEST(PrometheusSink, EvaluationsCheckpointsAndSkips) {
   const auto sink = make_prometheus_sink(any_port(), rank(0));
   EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_last_checkpoint_timestamp_seconds"), "");

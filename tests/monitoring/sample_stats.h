@@ -26,6 +26,11 @@ inline StepStats sample_step() {
   s.loader_queue = 3;
   s.memory_used = 8.2 * 1024 * 1024 * 1024;
   s.memory_total = 24.0 * 1024 * 1024 * 1024;
+  s.memory_reserved = 9e9;
+  s.memory_peak = 1e10;
+  s.allocator_retries = 2;
+  s.out_of_memory = 1;
+  s.collectives = {{"gradients", "all_reduce", 5e6, 0.5}, {"host", "all_gather", 300, 0.125}};
   s.ledger = 0xfedcba9876543210;
   return s;
 }

@@ -1,5 +1,6 @@
 #include "support/thread_world.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -13,7 +14,7 @@ namespace dtrain::dist {
 
 namespace {
 
-enum class Kind { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier };
+using Kind = Collective;
 
 // What one rank asks for. All ranks of a round must ask for the same.
 struct Request {
@@ -24,9 +25,8 @@ struct Request {
 };
 
 std::string describe(const Request& request) {
-  static constexpr const char* kKinds[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier"};
   static constexpr const char* kOps[] = {"sum", "max", "min"};
-  const char* kind = kKinds[static_cast<int>(request.kind)];
+  const char* kind = kCollectiveNames[static_cast<size_t>(request.kind)];
   if (request.kind == Kind::kBarrier) return kind;
   return str(kind, "(", kOps[static_cast<int>(request.op)], ", root ", request.root, ", ", request.in.numel(), " to ",
              request.out.numel(), " elements of ", c10::toString(request.in.scalar_type()), ")");
@@ -52,6 +52,7 @@ void perform(const std::vector<Request>& requests) {
   const at::NoGradGuard no_grad;
   switch (requests[0].kind) {
     case Kind::kBarrier:
+    case Kind::kCount:
       return;
     case Kind::kAllReduce: {
       const at::Tensor total = reduce(requests);
@@ -189,7 +190,11 @@ class ThreadCommunicator : public Communicator {
     }
     DTRAIN_CHECK(request.out.scalar_type() == request.in.scalar_type(), describe(request));
     try {
+      const Kind kind = request.kind;
+      const auto bytes = static_cast<int64_t>(request.in.nbytes());
+      const auto began = std::chrono::steady_clock::now();
       meeting_.meet(rank(), std::move(request));
+      meter_.add(kind, bytes, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     } catch (const CommError&) {
       return Work([error = std::current_exception()] { std::rethrow_exception(error); });
     }

@@ -72,6 +72,27 @@ TEST(Trainer, OutOfMemorySaysWhichBatchSizeToUse) {
   EXPECT_THAT(r.error, HasSubstr("peak "));
 }
 
+TEST(Trainer, ReportsWhatItsCommunicatorsCarried) {
+  const std::vector<RankRun> runs = run(2, small(4));
+  for (const RankRun& r : runs) {
+    ASSERT_GE(r.steps.size(), 2u);
+    const auto bytes = [&](size_t step, const std::string& communicator, const std::string& operation) {
+      for (const monitoring::CollectiveStats& c : r.steps[step].collectives) {
+        if (c.communicator == communicator && c.operation == operation) return c.bytes;
+      }
+      return 0.0;
+    };
+    const double step_bytes = static_cast<double>(r.steps[1].bytes_reduced);
+    EXPECT_GT(step_bytes, 0);
+    // The toy's world is one communicator for everything, so decisions are in it too.
+    EXPECT_GE(bytes(1, "gradients", "all_reduce") - bytes(0, "gradients", "all_reduce"), step_bytes);
+    EXPECT_GT(bytes(0, "host", "all_gather"), 0);
+    EXPECT_EQ(bytes(1, "statistics", "all_reduce"), 0) << "none is shared";
+    EXPECT_GT(r.steps[1].memory_reserved, 0);
+    EXPECT_GE(r.steps[1].memory_peak, r.steps[1].memory_used);
+  }
+}
+
 TEST(Trainer, ALossThatStaysNotFiniteEndsTheRunOnAllRanks) {
   config::Config config = small(8);
   config.train.epochs = 100;

@@ -1,0 +1,42 @@
+#pragma once
+
+// How much a communicator has carried, and how long that took: the dtrain_collective_* metrics.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+namespace dtrain::dist {
+
+enum class Collective { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier, kCount };
+inline constexpr size_t kCollectives = static_cast<size_t>(Collective::kCount);
+inline constexpr std::array<const char*, kCollectives> kCollectiveNames = {"all_reduce", "reduce_scatter", "all_gather",
+                                                                           "broadcast", "barrier"};
+
+struct Carried {
+  int64_t bytes = 0;   // that this rank gave to the operations (broadcast: that it sent or received)
+  double seconds = 0;  // while an operation ran, which includes the wait for ranks that began it later
+};
+using Traffic = std::array<Carried, kCollectives>;  // by Collective, since the communicator was made
+
+// Thread-safety: all methods may be called from any thread.
+class TrafficMeter {
+ public:
+  void add(Collective operation, int64_t bytes, double seconds) {
+    const std::lock_guard lock(mutex_);
+    Carried& sum = totals_[static_cast<size_t>(operation)];
+    sum.bytes += bytes;
+    sum.seconds += seconds;
+  }
+  Traffic totals() const {
+    const std::lock_guard lock(mutex_);
+    return totals_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Traffic totals_{};
+};
+
+}  // namespace dtrain::dist
