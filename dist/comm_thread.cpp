@@ -5,7 +5,8 @@
 
 namespace dtrain::dist {
 
-CommThread::CommThread(std::string name) : name_(std::move(name)), thread_([this] { run(); }) {}
+CommThread::CommThread(std::string name, std::function<void()> begin)
+    : name_(std::move(name)), thread_([this, begin = std::move(begin)] { run(begin); }) {}
 
 CommThread::~CommThread() {
   fail("it was destroyed");
@@ -41,7 +42,12 @@ void CommThread::throw_if_failed() const {
   throw CommError(str("the ", name_, " communicator can no longer be used: ", reason_));
 }
 
-void CommThread::run() {
+void CommThread::run(const std::function<void()>& begin) {
+  try {
+    if (begin) begin();
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
   while (true) {
     Item item;
     {

@@ -20,8 +20,10 @@ namespace dtrain::dist {
 
 class CommThread {
  public:
-  explicit CommThread(std::string name);  // of the communicator, for messages
-  ~CommThread();                          // fails what is queued; waits until the running task has noticed or ended
+  // `name`: of the communicator, for messages. `begin` runs first on the thread, for what belongs to a thread, such as
+  // its current GPU; a failure of it is that of the first task.
+  explicit CommThread(std::string name, std::function<void()> begin = {});
+  ~CommThread();  // fails what is queued; waits until the running task has noticed or ended
   CommThread(const CommThread&) = delete;
   CommThread& operator=(const CommThread&) = delete;
 
@@ -36,7 +38,7 @@ class CommThread {
     std::function<void()> task;
     std::promise<void> promise;
   };
-  void run();
+  void run(const std::function<void()>& begin);
 
   const std::string name_;
   mutable std::mutex mutex_;

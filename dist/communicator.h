@@ -1,8 +1,8 @@
 #pragma once
 
 // The one interface through which ranks exchange data: collectives on tensors, which carry count, dtype and device.
-// Implementations: MPI for host tensors, NCCL for GPUs, staged for GPU tensors that travel through the host. In tests,
-// threads of one process act as ranks (tests/support/thread_world.h).
+// Implementations: MPI for host tensors, NCCL for GPUs, staged for GPU tensors that travel through the host, and one
+// for a rank that is alone. In tests, threads of one process act as ranks (tests/support/thread_world.h).
 
 #include <torch/types.h>
 
@@ -41,7 +41,7 @@ class [[nodiscard]] Work {
 // the same bits on every rank.
 //
 // Errors: CommError. After one, or after abort(), the communicator can no longer be used.
-// Thread-safety: one thread issues operations; abort() and traffic() may be called from any thread.
+// Thread-safety: one thread issues operations; abort(), check() and traffic() may be called from any thread.
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -62,8 +62,11 @@ class Communicator {
   virtual Work broadcast(at::Tensor inout, int root) = 0;
   virtual void barrier() = 0;
   virtual void abort(std::string_view reason) noexcept = 0;  // unblocks every local waiter; idempotent
-  virtual std::string_view name() const = 0;                 // "mpi", "nccl", "staged", "thread"
+  virtual std::string_view name() const = 0;                 // "mpi", "nccl", "staged", "none", "thread"
 
+  // Throws CommError if the communicator is known to have failed, and does not wait. For a host that waits for the
+  // device: an operation that a network error has stopped never ends there.
+  virtual void check() {}
   virtual Traffic traffic() { return meter_.totals(); }  // of the operations that have ended
 
  protected:

@@ -1,12 +1,16 @@
 #include "dist/failure.h"
 
-#include <c10/util/Exception.h>
-
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <exception>
 #include <new>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "dist/agree.h"
+#include "dist/world.h"
 
 namespace dtrain::dist {
 namespace {
@@ -14,7 +18,35 @@ namespace {
 // LibTorch's messages have several lines; the later ones are indented as in our own messages.
 std::string indented(const std::string& message) { return join(split(message, '\n'), "\n  "); }
 
+constexpr int kCudaErrorMemoryAllocation = 2;
+
+[[noreturn]] void report_and_leave() noexcept {
+  static std::atomic<bool> reporting = false;
+  Failure failure{70, "internal error: std::terminate was called without an exception"};
+  if (const std::exception_ptr exception = std::current_exception()) failure = describe(exception);
+  if (!reporting.exchange(true) && !failure.message.empty()) log::error(failure.message);
+  abort_job(failure.exit_code);
+}
+
 }  // namespace
+
+bool says_out_of_memory(std::string_view text) {
+  constexpr std::array<std::string_view, 3> kSigns = {"out of memory", "_ALLOC_FAILED",
+                                                      "CUBLAS_STATUS_NOT_INITIALIZED"};
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [text](std::string_view sign) { return text.find(sign) != text.npos; });
+}
+
+bool is_out_of_memory(const c10::Error& error) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  const auto* device = dynamic_cast<const c10::AcceleratorError*>(&error);
+  return (device != nullptr && device->get_error_code() == kCudaErrorMemoryAllocation) ||
+         says_out_of_memory(error.what_without_backtrace());
+}
+
+std::string first_line(const c10::Error& error) { return split(error.what_without_backtrace(), '\n').front(); }
+
+void report_when_terminated() { std::set_terminate(report_and_leave); }
 
 Failure describe(const std::exception_ptr& exception) {
   try {
@@ -23,9 +55,13 @@ Failure describe(const std::exception_ptr& exception) {
     return {e.exit_code, ""};
   } catch (const Error& e) {
     return {e.exit_code(), e.what()};
-  } catch (const c10::OutOfMemoryError& e) {
-    return {DeviceError("").exit_code(), str("out of device memory: ", indented(e.what_without_backtrace()))};
   } catch (const c10::Error& e) {
+    if (is_out_of_memory(e)) {
+      return {DeviceError("").exit_code(), str("out of device memory: ", indented(e.what_without_backtrace()))};
+    }
+    if (dynamic_cast<const c10::AcceleratorError*>(&e) != nullptr) {
+      return {DeviceError("").exit_code(), str("the GPU has failed: ", first_line(e))};
+    }
     return {70, indented(e.what_without_backtrace())};
   } catch (const std::bad_alloc&) {
     return {70, "out of host memory: use a smaller --batch-size or fewer --workers"};

@@ -3,8 +3,11 @@
 // What an exception means to the user and to the process: a message and an exit code. main() and agree() turn every
 // exception into one, LibTorch's included, so that all failures are reported alike.
 
+#include <c10/util/Exception.h>
+
 #include <exception>
 #include <string>
+#include <string_view>
 
 namespace dtrain::dist {
 
@@ -13,7 +16,21 @@ struct Failure {
   std::string message;  // empty: another rank has printed it already (AgreedFailure)
 };
 
-// Never throws an exception of its own. Out of device memory is reported with the exit code of a DeviceError.
+// Never throws an exception of its own. Out of device memory, and a GPU that failed, are reported with the exit code of
+// a DeviceError.
 Failure describe(const std::exception_ptr&);
+
+// Whether memory of the device is what was missing. LibTorch's allocator has a type of its own for it; where the last
+// bytes are asked for by the CUDA runtime, cuBLAS or cuDNN, only the code or the text of the error says so.
+bool is_out_of_memory(const c10::Error&);
+bool says_out_of_memory(std::string_view text);
+
+// The first line of LibTorch's message: what happened, without advice that is meant for programmers.
+std::string first_line(const c10::Error&);
+
+// From now on std::terminate prints the exception that nobody could catch (thrown while another one passes, or by a
+// thread) as describe() does, and ends the process, and with it the job, with its exit code. Once the GPU has failed,
+// LibTorch's destructors throw.
+void report_when_terminated();
 
 }  // namespace dtrain::dist

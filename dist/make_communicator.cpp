@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "device/device.h"
+#include "dist/lone_communicator.h"
 #include "dist/mpi_communicator.h"
 #include "dist/nccl_communicator.h"
 #include "dist/object_collectives.h"
@@ -17,6 +18,7 @@ namespace {
 
 struct FixedRankDevice {
   char node[256] = "", uuid[64] = "", bus_id[64] = "";
+  int host = 0;
 };
 
 template <size_t size>
@@ -27,18 +29,21 @@ void put(char (&field)[size], const std::string& text) {
 std::vector<RankDevice> devices_by_rank(Communicator& host, const World& world, at::Device device) {
   FixedRankDevice mine;
   put(mine.node, world.node);
+  mine.host = world.host;
   if (!device.is_cpu()) {
     const device::Properties gpu = device::properties(device);
     put(mine.uuid, gpu.uuid);
     put(mine.bus_id, gpu.pci_bus_id);
   }
   std::vector<RankDevice> devices;
-  for (const FixedRankDevice& d : all_gather_object(host, mine)) devices.push_back({d.node, d.uuid, d.bus_id});
+  for (const FixedRankDevice& d : all_gather_object(host, mine)) {
+    devices.push_back({d.node, d.uuid, d.bus_id, d.host});
+  }
   return devices;
 }
 
 bool share_one_gpu(const RankDevice& a, const RankDevice& b) {
-  return a.uuid == b.uuid || (a.node == b.node && a.bus_id == b.bus_id);
+  return a.uuid == b.uuid || (a.host == b.host && a.bus_id == b.bus_id);
 }
 
 // "rank 0 and rank 1 share one GPU (0000:01:00 of node7)", or "".
@@ -96,6 +101,7 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
     case Backend::kAuto:
       break;
   }
+  if (by_rank.size() == 1) return {std::nullopt};
   if (cpu) return {Backend::kMpi, ""};
   if (!nccl_available) {
     return {Backend::kStaged, "this dtrain was built without NCCL: gradients travel through the host"};
@@ -119,6 +125,7 @@ std::unique_ptr<Communicator> make_gradient_communicator(const config::Dist& dis
   std::unique_ptr<Communicator> host = make_host_communicator(world);
   const BackendChoice choice = choose_backend(dist.backend, devices_by_rank(*host, world, device), nccl_available());
   if (world.rank == 0 && !choice.warning.empty()) log::warning(choice.warning);
+  if (!choice.backend) return make_lone_communicator();
   if (choice.backend == config::Backend::kNccl) return make_nccl_communicator(std::move(host), device);
   if (choice.backend == config::Backend::kStaged) return make_staged_communicator(std::move(host), device);
   return host;

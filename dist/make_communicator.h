@@ -3,6 +3,7 @@
 // Chooses and makes the communicator for each purpose.
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -16,20 +17,21 @@ namespace dtrain::dist {
 // a thread of its own, so that several can be used side by side. Collective.
 std::unique_ptr<Communicator> make_host_communicator(const World&);
 
-// A communicator for gradients on `device`: mpi for the CPU; nccl if every rank has a GPU of its own; staged (through
-// the host) if ranks share one GPU or LibTorch's NCCL is missing, with a one-line warning from rank 0. `dist.backend`
-// overrides this; DeviceError or ConfigError if what it asks for is impossible. Collective.
+// A communicator for gradients on `device`: none where there is one rank; mpi for the CPU; nccl if every rank has a GPU
+// of its own; staged (through the host) if ranks share one GPU or LibTorch's NCCL is missing, with a one-line warning
+// from rank 0. `dist.backend` overrides this; DeviceError or ConfigError if what it asks for is impossible. Collective.
 std::unique_ptr<Communicator> make_gradient_communicator(const config::Dist&, const World&, at::Device device);
 
 // What a rank computes on. uuid and bus_id are empty for the CPU.
 struct RankDevice {
   std::string node, uuid, bus_id;
+  int host = 0;  // World::host: machines may share a name (containers), and bus ids are those of a machine
   bool is_cpu() const { return uuid.empty(); }
 };
 
 struct BackendChoice {
-  config::Backend backend;  // not kAuto
-  std::string warning;      // why a faster one cannot be used; empty: this is the fastest
+  std::optional<config::Backend> backend;  // not kAuto; none: there is one rank, and nothing travels
+  std::string warning = {};                // why a faster one cannot be used; empty: this is the fastest
 };
 
 // The decision of make_gradient_communicator, the same on every rank. Pure.

@@ -235,6 +235,7 @@ class MpiCommunicator final : public Communicator {
   }
   void abort(std::string_view reason) noexcept override { thread_->fail(reason); }
   std::string_view name() const override { return "mpi"; }
+  void check() override { thread_->throw_if_failed(); }
 
  private:
   // Tensors of an operation that failed are never freed: its messages may still read or write them, and MPI cannot

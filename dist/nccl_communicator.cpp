@@ -5,6 +5,7 @@
 #include <nccl.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -12,6 +13,7 @@
 
 #include "core/check.h"
 #include "dist/backoff.h"
+#include "dist/failure.h"
 #include "dist/side_stream.h"
 
 namespace dtrain::dist {
@@ -126,6 +128,8 @@ class NcclCommunicator final : public Communicator {
 
   std::string_view name() const override { return "nccl"; }
 
+  void check() override { throw_if_failed(); }
+
   // What the device has finished, and the barriers, which travel between hosts.
   Traffic traffic() override {
     drain();
@@ -209,8 +213,11 @@ class NcclCommunicator final : public Communicator {
 
   [[noreturn]] void throw_error(ncclResult_t result, const char* what) const {
     const std::lock_guard lock(mutex_);
-    throw CommError(str(what, " failed: ", ncclGetErrorString(result), " (", ncclGetLastError(comm_),
-                        "). NCCL_DEBUG=WARN prints more; dist.backend staged works without NCCL"));
+    const std::string why = str(what, " failed: ", ncclGetErrorString(result), " (", ncclGetLastError(comm_), ")");
+    if (says_out_of_memory(why)) {
+      throw DeviceError(why + ": the GPU has too little memory left for NCCL's buffers. Use a smaller --batch-size");
+    }
+    throw CommError(why + ". NCCL_DEBUG=WARN prints more; dist.backend staged works without NCCL");
   }
 
   // Waits for the operations that were issued, but not for long: a peer may have failed.
@@ -247,6 +254,8 @@ class NcclCommunicator final : public Communicator {
 };
 
 }  // namespace
+
+void order_nccl_communicators() { ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); }
 
 std::string nccl_versions() {
   int loaded = 0;

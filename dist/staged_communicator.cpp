@@ -1,6 +1,7 @@
 #include "dist/staged_communicator.h"
 
 #include "core/check.h"
+#include "device/device.h"
 #include "dist/backoff.h"
 #include "dist/comm_thread.h"
 #include "dist/side_stream.h"
@@ -16,7 +17,9 @@ class StagedCommunicator final : public Communicator {
         device_(device),
         down_(device),
         up_(device),
-        thread_(std::make_unique<CommThread>("staged")) {}
+        // An event that is made or destroyed on a thread whose current GPU is another one opens a second context of
+        // hundreds of megabytes there.
+        thread_(std::make_unique<CommThread>("staged", [device] { device::use(device); })) {}
 
   ~StagedCommunicator() override { host_->abort("the staged communicator was destroyed"); }
 
@@ -50,6 +53,10 @@ class StagedCommunicator final : public Communicator {
   }
 
   std::string_view name() const override { return "staged"; }
+  void check() override {
+    thread_->throw_if_failed();
+    host_->check();
+  }
   Traffic traffic() override { return host_->traffic(); }
 
  private:

@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kMostNamed = 8;  // a longer list of ranks is no more useful
 
+bool is_behind(const RankState& a, const RankState& b) { return a.step < b.step; }
 bool waits_for_others(const RankState& state) { return state.leaving || state.phase == "all_reduce"; }
 
 template <typename Predicate>
@@ -47,14 +48,16 @@ std::optional<std::string> describe_stall(std::span<const RankState> ranks, doub
            ". Its process is stopped, its node is down or unreachable, or the machine is swapping";
   }
   if (const auto stuck = those(present, [](const RankState& s) { return !waits_for_others(s); }); !stuck.empty()) {
-    return list(stuck,
+    // The host of a GPU runs ahead of it: a rank that waits for another one's part may be found in any phase of a later
+    // step. So the cause is in the earliest step.
+    const int64_t first = std::min_element(stuck.begin(), stuck.end(), is_behind)->step;
+    return list(those(stuck, [first](const RankState& s) { return s.step == first; }),
                 [](const RankState& s) {
                   return str("rank ", s.rank, " has made no progress for ", fixed(s.stalled, 1), " s in ", place(s));
                 }) +
            ". If it is only slow, set a larger dist.timeout";
   }
-  const auto last = std::min_element(present.begin(), present.end(),
-                                     [](const RankState& a, const RankState& b) { return a.step < b.step; });
+  const auto last = std::min_element(present.begin(), present.end(), is_behind);
   const auto behind = those(present, [&](const RankState& s) { return s.step == last->step; });
   return str("all ranks have waited for each other in collectives for ", fixed(timeout, 1), " s; furthest behind: ",
              list(behind, [](const RankState& s) { return str("rank ", s.rank, " (", place(s), ")"); }),

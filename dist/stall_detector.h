@@ -24,8 +24,8 @@ struct RankState {
 
 // A message if no rank has made progress for `timeout` seconds, else nothing. It names the ranks at fault: those that
 // have been silent for at least `silence` seconds (stopped, or cut off); else those that are stalled outside of a
-// collective; else those furthest behind, because the ranks then wait in different collectives. A rank that waits for
-// others in "all_reduce" is never the cause. Pure.
+// collective, in the earliest step of such ranks; else those furthest behind, because the ranks then wait in different
+// collectives. A rank that waits for others in "all_reduce" is never the cause. Pure.
 std::optional<std::string> describe_stall(std::span<const RankState> ranks, double timeout, double silence);
 
 // What a rank reports about itself to the others. Sent as bytes.

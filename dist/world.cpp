@@ -95,6 +95,8 @@ World find_world() {
             "MPI_Comm_split_type");
   check_mpi(MPI_Comm_rank(host, &world.local_rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(host, &world.local_size), "MPI_Comm_size");
+  world.host = world.rank;
+  check_mpi(MPI_Bcast(&world.host, 1, MPI_INT, 0, host), "MPI_Bcast");
   check_mpi(MPI_Comm_free(&host), "MPI_Comm_free");
   char name[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;
@@ -163,7 +165,7 @@ int MpiSession::close(int exit_code) {
   return agreed;
 }
 
-void MpiSession::abort(int exit_code) noexcept {
+void abort_job(int exit_code) noexcept {
   try {
     // MPI_Abort asks mpirun to end the job and may wait for an answer that never comes.
     std::thread([exit_code] {
@@ -173,7 +175,11 @@ void MpiSession::abort(int exit_code) noexcept {
   } catch (const std::exception&) {
     // No thread can be started: MPI_Abort alone has to end the job.
   }
-  if (open_) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  int initialized = 0, finalized = 0, size = 1;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  if (initialized && !finalized) MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);  // prints a page of its own
   ::_exit(exit_code);
 }
 

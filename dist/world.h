@@ -12,6 +12,7 @@ namespace dtrain::dist {
 struct World {
   int rank = 0, size = 1;              // of the job
   int local_rank = 0, local_size = 1;  // on this host, by MPI's shared-memory split
+  int host = 0;                        // the lowest rank on this host, which no other host has
   std::string node;                    // host name
   bool launched = false;               // by mpirun or srun: stdout may be a pty that no person looks at
 };
@@ -25,6 +26,10 @@ std::string mpi_library_version();  // "Open MPI v4.1.4"; also before MPI_Init
 
 // Throws CommError with MPI's own text unless `code` is MPI_SUCCESS. `call` names the MPI function.
 void check_mpi(int code, std::string_view call);
+
+// The last resort: this rank failed and the others wait in a collective. Ends the job with `exit_code`, within seconds
+// even if MPI itself hangs; ends this process if MPI is not initialized. May be called from any thread.
+[[noreturn]] void abort_job(int exit_code) noexcept;
 
 // Owns MPI_Init_thread and MPI_Finalize. Requires MPI_THREAD_MULTIPLE (CommError otherwise). UsageError with
 // advice for one of several processes that srun started without PMIx: each would train alone as rank 0 of 1.
@@ -42,9 +47,7 @@ class MpiSession {
   // Waits for all ranks, then calls MPI_Finalize. Returns the largest of the ranks' exit codes, so that all leave with
   // the same one. Collective.
   int close(int exit_code);
-  // The last resort: this rank failed and the others wait in a collective. Ends the job with `exit_code`, within
-  // seconds even if MPI itself hangs. May be called from any thread.
-  [[noreturn]] void abort(int exit_code) noexcept;
+  [[noreturn]] void abort(int exit_code) noexcept { abort_job(exit_code); }
 
  private:
   World world_;

@@ -85,6 +85,7 @@ int dispatch(Arguments arguments) {
 
 int main(int argc, char** argv) {
   occupy_standard_descriptors();
+  dtrain::dist::report_when_terminated();
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit becomes an error of write()
   try {
     dtrain::dist::raise_open_files();

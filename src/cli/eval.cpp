@@ -35,9 +35,10 @@ int eval(job::ProcessContext& process, const Options& options) {
   dist::Communicator& host = process.host;
   const InferenceOptions& how = options.inference;
   dist::agree_on_rank0(host, [&] { check_output(options.json, options.force); });
-  job::TrainedModel loaded = job::load_model(
-      host, options.path,
-      {.module_file = how.module_file, .on_bad_sample = value_named<config::OnBadSample>(options.on_bad_sample)});
+  job::TrainedModel loaded = job::load_model(host, options.path,
+                                             {.module_file = how.module_file,
+                                              .on_bad_sample = value_named<config::OnBadSample>(options.on_bad_sample),
+                                              .device = process.device});
   tasks::Task& task = *loaded.task;
   config::Config& config = loaded.config;
   job::DataSet data;

@@ -172,7 +172,8 @@ int predict(job::ProcessContext& process, const Options& options) {
   dist::agree_on_rank0(host, [&] { check_output(options.out, options.force); });
   // A bad sample becomes a row with the reason, also where it would have ended the training.
   const job::TrainedModel model = job::load_model(
-      host, options.path, {.module_file = how.module_file, .on_bad_sample = config::OnBadSample::kSkip});
+      host, options.path,
+      {.module_file = how.module_file, .on_bad_sample = config::OnBadSample::kSkip, .device = process.device});
   tasks::Task& task = *model.task;
   const std::vector<std::string> files = agreed_inputs(host, options, model);
   Samples samples;

@@ -74,7 +74,7 @@ std::vector<Option> device_keys(Device& device) {
        .range = between(0, 4096)},
       {.path = "device.cudnn_benchmark",
        .target = &device.cudnn_benchmark,
-       .text = "let cuDNN compare its algorithms during the first steps"},
+       .text = "images: let cuDNN compare its algorithms during the first steps"},
   };
 }
 

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "core/strings.h"
 
 namespace dtrain::device {
 
@@ -18,11 +19,37 @@ at::Device choose(const config::Device& options, int local_rank) {
   if (options.type == config::DeviceType::kCpu || (options.type == config::DeviceType::kAuto && gpus == 0))
     return at::kCPU;
   if (gpus == 0) {
+    const std::string why = unusable_gpu();
     throw DeviceError(
-        "device.type is cuda, but there is no usable GPU: check `nvidia-smi` (driver 580 or newer for CUDA 13), or use "
-        "--device.type cpu");
+        str("device.type is cuda, but ",
+            why.empty() ? "there is no usable GPU: check `nvidia-smi` (driver 580 or newer for CUDA 13)" : why,
+            "; or use --device.type cpu"));
   }
-  return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank % gpus)};
+  const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(local_rank % gpus));
+  check_capability(properties(device));
+  return device;
+}
+
+std::string unusable_gpu(const Driver& driver, int needed) {
+  const auto version = [](int cuda) { return str(cuda / 1000, ".", cuda % 1000 / 10); };
+  if (driver.cuda == 0) {
+    return driver.device_file ? "there is a GPU, but the library of its driver (libcuda.so.1) is missing: a container "
+                                "needs NVIDIA's runtime (docker run --gpus all)"
+                              : "";
+  }
+  if (driver.cuda / 1000 < needed / 1000) {  // within a major version any driver will do
+    return str("there is a GPU, but its driver", driver.version.empty() ? "" : " " + driver.version,
+               " is too old: it supports CUDA ", version(driver.cuda), ", and dtrain needs ", version(needed),
+               " (driver 580 or newer)");
+  }
+  return driver.device_file ? "there is a GPU, but CUDA finds none: check `nvidia-smi` and CUDA_VISIBLE_DEVICES" : "";
+}
+
+void check_capability(const Properties& gpu) {
+  constexpr int kOldest = 75;  // CUDA 13 compiles for no older one, and LibTorch has no code for one
+  if (gpu.capability >= kOldest) return;
+  throw DeviceError(str("the ", gpu.name, " has compute capability ", gpu.capability / 10, ".", gpu.capability % 10,
+                        ", and dtrain needs ", kOldest / 10, ".", kOldest % 10, " or newer: use --device.type cpu"));
 }
 
 void use(at::Device device) {

@@ -25,8 +25,25 @@ struct Properties {
 
 int gpu_count();  // usable GPUs of this process; 0 in a build without CUDA
 
+// What is known of NVIDIA's driver on a machine.
+struct Driver {
+  bool device_file = false;  // /dev/nvidia0: there is a GPU
+  int cuda = 0;              // the newest CUDA that it supports, 12080 for 12.8; 0: its library libcuda.so.1 is missing
+  std::string version = {};  // "570.133.07"; "" if it does not say
+};
+Driver find_driver();
+
+// Why the GPU of a machine on which gpu_count() is 0 cannot be used; "" if there is no sign of a GPU. `needed`: the
+// version of CUDA that dtrain is built for. Pure.
+std::string unusable_gpu(const Driver&, int needed);
+std::string unusable_gpu();  // of this machine; "" in a build without CUDA
+
+// DeviceError if dtrain has no code for a GPU as old as this one.
+void check_capability(const Properties&);
+
 // The device of the rank that is number `local_rank` of its machine. device.type auto: GPU `local_rank` modulo the
-// number of GPUs, or the CPU without a GPU. DeviceError if the type is cuda and there is no GPU.
+// number of GPUs, or the CPU without a usable GPU. DeviceError if the type is cuda and there is no usable GPU, and if
+// the GPU is too old.
 at::Device choose(const config::Device&, int local_rank);
 
 void use(at::Device);  // makes it the current device of the calling thread

@@ -1,6 +1,9 @@
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <span>
 
 #include "core/error.h"
@@ -10,7 +13,34 @@
 
 namespace dtrain::device {
 
-int gpu_count() { return c10::cuda::device_count(); }
+namespace {
+
+// LibTorch warns of a driver that is too old, in its own words, once per process.
+struct Silent : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+}  // namespace
+
+int gpu_count() {
+  Silent silent;
+  const c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  return c10::cuda::device_count();
+}
+
+Driver find_driver() {
+  Driver driver{.device_file = ::access("/dev/nvidia0", F_OK) == 0};
+  if (cudaDriverGetVersion(&driver.cuda) != cudaSuccess) driver.cuda = 0;
+  cudaGetLastError();  // or the next call would report it
+  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.07  ..."
+  std::ifstream about("/proc/driver/nvidia/version");
+  for (std::string word; about >> word && driver.version.empty();) {
+    if (word.find('.') != std::string::npos && word[0] >= '0' && word[0] <= '9') driver.version = word;
+  }
+  return driver;
+}
+
+std::string unusable_gpu() { return unusable_gpu(find_driver(), CUDART_VERSION); }
 
 Properties gpu_properties(int index) {
   cudaDeviceProp gpu{};

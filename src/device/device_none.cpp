@@ -7,6 +7,8 @@
 namespace dtrain::device {
 
 int gpu_count() { return 0; }
+Driver find_driver() { return {}; }
+std::string unusable_gpu() { return ""; }
 
 Properties gpu_properties(int index) {
   throw DeviceError(str("there is no GPU ", index, ": this dtrain was built without GPU code"));

@@ -25,6 +25,10 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
     const std::unique_ptr<dist::Communicator> host = dist::make_host_communicator(world);
     at::Device device = at::kCPU;
     dist::agree(*host, [&] { device = device::choose(options, world.local_rank); });
+    if (world.rank == 0 && device.is_cpu() && options.type == config::DeviceType::kAuto) {
+      const std::string why = device::unusable_gpu();
+      if (!why.empty()) log::warning(why + ". Training on the CPU");
+    }
     device::use(device);
     ProcessContext process{world, mpi, device, cores.threads(), *host};
     exit_code = body(process);

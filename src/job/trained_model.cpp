@@ -69,6 +69,7 @@ TrainedModel load_model(dist::Communicator& host, const std::string& path, const
     loaded.config = config_of(*snapshot);
     check_module_option(changes.module_file, loaded.metadata);
     if (!changes.module_file.empty()) loaded.config.model.file = changes.module_file;
+    loaded.config.device.type = changes.device.is_cuda() ? config::DeviceType::kCuda : config::DeviceType::kCpu;
     if (changes.on_bad_sample) loaded.config.data.on_bad_sample = *changes.on_bad_sample;
     check_module_file(loaded.config.model.file, loaded.metadata);
     loaded.task = tasks::make_task(loaded.config, tasks::facts_of(loaded.metadata));

@@ -3,6 +3,8 @@
 // A checkpoint made ready for inference: what eval, predict and export start from. The checkpoint holds the task, the
 // network and the input size; no configuration is needed.
 
+#include <torch/types.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +27,7 @@ struct TrainedModel {
 struct Changes {
   std::string module_file;  // where the TorchScript file of a task `module` is now
   std::optional<config::OnBadSample> on_bad_sample = std::nullopt;
+  at::Device device = at::kCPU;  // where it will run; a TorchScript file may not fit every kind of device
 };
 
 // UsageError where --module is given for one of dtrain's own networks, by the metadata of its checkpoint.

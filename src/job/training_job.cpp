@@ -17,6 +17,7 @@
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
 #include "dist/make_communicator.h"
+#include "dist/nccl_communicator.h"
 #include "dist/object_collectives.h"
 #include "job/batch_choice.h"
 #include "job/placement.h"
@@ -45,6 +46,16 @@ std::vector<RankPlace> gather_places(dist::Communicator& host, const RankPlace& 
     places.push_back(place_from_json(theirs));
   }
   return places;
+}
+
+// ": WHAT" if the communicator has failed; a stall of the whole job may be no more than its consequence.
+std::string problem_of(dist::Communicator* communicator) {
+  try {
+    if (communicator != nullptr) communicator->check();
+  } catch (const std::exception& error) {
+    return str(". The communicator of the gradients says: ", error.what());
+  }
+  return "";
 }
 
 }  // namespace
@@ -152,23 +163,27 @@ void TrainingJob::load_initial_weights() {
 }
 
 void TrainingJob::place_on_device() {
-  device::set_determinism(config_.train.deterministic, config_.device.cudnn_benchmark);
+  choose_algorithms(config_, task_->samples());
   at::manual_seed(config_.train.seed);
   job::place_on_device(*task_, precision_, process_.device, config_.model.channels_last);
 }
 
 void TrainingJob::connect() {
-  const auto end_job = [&mpi = process_.mpi](const std::string& message) {
-    log::error(message);
-    mpi.abort(CommError("").exit_code());  // ends the process: NCCL's own abort may wait for the training thread
+  const auto end_job = [this](const std::string& message) {
+    log::error(message + problem_of(gradients_in_use_));
+    process_.mpi.abort(
+        CommError("").exit_code());  // ends the process: NCCL's own abort may wait for the training thread
   };
   watchdog_ = std::make_unique<dist::Watchdog>(process_.world, config_.dist.timeout, end_job);
   // The disk may take longer than dist.timeout: bytes that reach it count as progress.
   files_ = make_moving_files([this] { watchdog_->alive(); });
   watchdog_->progress("all_reduce", 0);
-  gradients_ = dist::make_gradient_communicator(config_.dist, process_.world, process_.device);
   // Batch norm's sums travel during forward and backward, beside the buckets: over a communicator of their own.
-  if (config_.train.sync_batch_norm && process_.world.size > 1) {
+  const bool shares_statistics = config_.train.sync_batch_norm && process_.world.size > 1;
+  if (shares_statistics) dist::order_nccl_communicators();
+  gradients_ = dist::make_gradient_communicator(config_.dist, process_.world, process_.device);
+  gradients_in_use_ = gradients_.get();
+  if (shares_statistics) {
     statistics_ = dist::make_gradient_communicator(config_.dist, process_.world, process_.device);
   }
   const size_t samples = data_.splits.train.size();
@@ -287,7 +302,12 @@ train::TrainContext TrainingJob::train_context(checkpoint::Store* checkpoints,
           .checkpoints = checkpoints,
           .sinks = sinks_,
           .stop_requested = stop_requested,
-          .progress = [this](const char* phase, int64_t step) { watchdog_->progress(phase, step); }};
+          .progress = [this](const char* phase, int64_t step) { watchdog_->progress(phase, step); },
+          .device_failed =
+              [this](const Error& error) {
+                log::error(error.what());
+                process_.mpi.abort(error.exit_code());
+              }};
 }
 
 void TrainingJob::run() {
@@ -300,15 +320,21 @@ void TrainingJob::run() {
   if (is_rank0() && !dry_run_) {
     checkpoints.emplace(plan_.folder / "checkpoints", *files_, config_.checkpoint.keep_last);
   }
+  const auto say_failed = [this] {
+    for (const auto& sink : sinks_) sink->state(monitoring::RunState::kFailed);
+  };
   try {
     train::Trainer trainer(train_context(checkpoints ? &*checkpoints : nullptr, stop_requested));
     if (snapshot_) dist::agree(process_.host, [&] { trainer.resume(*snapshot_); });
     snapshot_.reset();
     outcome_ = trainer.run();
-  } catch (const c10::OutOfMemoryError&) {  // of what lives as long as the run: buckets, moments
-    throw train::out_of_memory(batches_, process_.device);
+  } catch (const c10::Error& e) {  // of what lives as long as the run: buckets, moments
+    say_failed();
+    const auto error = train::device_error(e, batches_, process_.device, "before the first step");
+    if (error) throw *error;
+    throw;
   } catch (...) {
-    for (const auto& sink : sinks_) sink->state(monitoring::RunState::kFailed);
+    say_failed();
     throw;
   }
   watchdog_->close();

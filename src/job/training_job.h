@@ -7,6 +7,7 @@
 // one message and one exit code. In the other verbs the rank that fails ends the whole job. Thread-safety: the training
 // thread alone. Ownership: borrows the process, owns everything else.
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,7 +79,8 @@ class TrainingJob {
   std::unique_ptr<dist::Watchdog> watchdog_;
   std::unique_ptr<FileSystem> files_;  // whose progress the watchdog sees
   std::unique_ptr<dist::Communicator> gradients_;
-  std::unique_ptr<dist::Communicator> statistics_;  // of batch norm; null where they are not shared
+  std::atomic<dist::Communicator*> gradients_in_use_ = nullptr;  // the same, for the watchdog's thread
+  std::unique_ptr<dist::Communicator> statistics_;               // of batch norm; null where they are not shared
   monitoring::Sinks sinks_;
   std::string metrics_address_;
   std::unique_ptr<monitoring::TargetsFile> targets_;  // rank 0

@@ -51,10 +51,14 @@ AveragedBuffers::AveragedBuffers(torch::nn::Module& module, dist::Communicator& 
 }
 
 AveragedBuffers::~AveragedBuffers() {
-  const at::NoGradGuard no_grad;
-  size_t i = 0;
-  for (const auto& buffer : module_.named_buffers()) {
-    if (i < local_.size()) buffer.value().detach().copy_(local_[i++].second);
+  try {
+    const at::NoGradGuard no_grad;
+    size_t i = 0;
+    for (const auto& buffer : module_.named_buffers()) {
+      if (i < local_.size()) buffer.value().detach().copy_(local_[i++].second);
+    }
+  } catch (const c10::Error&) {
+    // The device has failed, and the next operation on it says so: a destructor cannot.
   }
 }
 

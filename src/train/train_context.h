@@ -7,10 +7,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "checkpoint/store.h"
 #include "config/config.h"
 #include "core/clock.h"
+#include "core/error.h"
 #include "data/order/splits.h"
 #include "data/store.h"
 #include "dist/communicator.h"
@@ -38,7 +40,10 @@ struct TrainContext {
   monitoring::Sinks& sinks;        // each one receives every step and evaluation
   const std::atomic<bool>& stop_requested;  // may be set from a signal handler: save, then stop
   PhaseTracker::Watchdog progress;          // receives the phase and the step of this rank; may be empty
-  const Clock& clock = real_clock();        // for intervals in minutes
+  // Called when the GPU has failed, while everything that belongs to it still lives; should end the process, because
+  // LibTorch's destructors throw from then on. May be empty: run() then throws the error.
+  std::function<void(const Error&)> device_failed = {};
+  const Clock& clock = real_clock();  // for intervals in minutes
 };
 
 }  // namespace dtrain::train

@@ -5,6 +5,8 @@
 #include "core/check.h"
 #include "core/strings.h"
 #include "device/device.h"
+#include "dist/device_wait.h"
+#include "dist/failure.h"
 #include "layers/dropout.h"
 #include "models/freeze.h"
 #include "train/clip.h"
@@ -76,8 +78,16 @@ void Trainer::set_train_mode() {
 TrainResult Trainer::run() {
   try {
     return train();
-  } catch (const c10::OutOfMemoryError&) {
-    throw out_of_memory(context_.batches, context_.device);
+  } catch (const c10::Error& e) {
+    const auto phase = static_cast<size_t>(tracker_.current());
+    const std::optional<DeviceError> error =
+        device_error(e, context_.batches, context_.device,
+                     str("in step ", step_ + 1, phase < monitoring::kPhases ? ", phase " : "",
+                         phase < monitoring::kPhases ? monitoring::kPhaseNames[phase] : ""));
+    if (!error) throw;
+    // Nothing that belongs to a failed GPU can be freed: that throws again, where nobody can catch it.
+    if (context_.device_failed && !dist::is_out_of_memory(e)) context_.device_failed(*error);
+    throw *error;
   }
 }
 
@@ -255,9 +265,10 @@ void Trainer::read_device(StepStats& stats) {
   const dist::GradientReducer& reducer = phases_.reducer();
   const at::Tensor numbers =
       at::stack({reducer.loss_sum().to(at::kDouble), reducer.weight_sum().to(at::kDouble),
-                 scaler_.norm().to(at::kDouble), scaler_.scale().to(at::kDouble), scaler_.skipped().to(at::kDouble)})
-          .to(at::kCPU);
-  const double* values = numbers.const_data_ptr<double>();
+                 scaler_.norm().to(at::kDouble), scaler_.scale().to(at::kDouble), scaler_.skipped().to(at::kDouble)});
+  dist::wait_for_device(context_.device, {&context_.gradients, context_.statistics});
+  const at::Tensor read = numbers.to(at::kCPU);
+  const double* values = read.const_data_ptr<double>();
   // A step whose samples were all left out has no loss: the last one is reported again.
   if (values[1] != 0) loss_ = values[0] / values[1];
   stats.loss = loss_;
@@ -266,16 +277,39 @@ void Trainer::read_device(StepStats& stats) {
   stats.skipped_total = static_cast<int64_t>(values[4]);
 }
 
-DeviceError out_of_memory(const BatchArithmetic& b, at::Device device) {
-  const int64_t smaller = std::max<int64_t>(1, b.batch_size / 2);
+namespace {
+
+std::string smaller_batch(const BatchArithmetic& b) {
+  if (b.batch_size == 1) {
+    return "the micro-batch cannot be smaller: use --model.checkpointing true (convolutional networks), --amp bf16, or "
+           "a smaller network";
+  }
+  const int64_t smaller = b.batch_size / 2;
   const int64_t accumulate = (b.global_batch + b.ranks * smaller - 1) / (b.ranks * smaller);
-  return DeviceError(dtrain::str(
-      "out of memory on ", device, " with a micro-batch of ", b.batch_size, " samples (peak ",
-      human_bytes(static_cast<double>(device::memory_use(device).peak)), " of ",
-      human_bytes(static_cast<double>(device::properties(device).memory_bytes)), "): use --batch-size ", smaller,
-      " --accumulate ", accumulate,
+  return dtrain::str(
+      "use --batch-size ", smaller, " --accumulate ", accumulate,
       b.ranks * smaller * accumulate == b.global_batch ? "" : dtrain::str(" --train.global_batch ", b.global_batch),
-      ", which trains with the same global batch of ", b.global_batch));
+      ", which trains with the same global batch of ", b.global_batch);
+}
+
+}  // namespace
+
+std::optional<DeviceError> device_error(const c10::Error& error, const BatchArithmetic& b, at::Device device,
+                                        const std::string& where) {
+  if (dist::is_out_of_memory(error)) {
+    // The allocator's message is long, and repeats what is said here; one of a library names the library.
+    const bool by_allocator = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
+    return DeviceError(dtrain::str(
+        "out of memory on ", device, " with a micro-batch of ", b.batch_size,
+        b.batch_size == 1 ? " sample" : " samples", by_allocator ? "" : " (" + dist::first_line(error) + ")", " (peak ",
+        human_bytes(static_cast<double>(device::memory_use(device).peak)), " of ",
+        human_bytes(static_cast<double>(device::properties(device).memory_bytes)), "): ", smaller_batch(b)));
+  }
+  if (dynamic_cast<const c10::AcceleratorError*>(&error) == nullptr) return std::nullopt;
+  return DeviceError(dtrain::str(device, " has failed ", where, ": ", dist::first_line(error),
+                                 ". An earlier kernel may be the cause: CUDA_LAUNCH_BLOCKING=1 shows which. `dmesg` "
+                                 "has the driver's message (Xid); "
+                                 "--resume auto continues from the newest checkpoint"));
 }
 
 }  // namespace dtrain::train

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,8 @@ struct TrainingState;
 
 class Trainer {
  public:
-  // Throws what the parts throw, such as ConfigError for an unknown train.metric. A GPU without enough memory for
-  // gradients and moments throws c10::OutOfMemoryError, see out_of_memory().
+  // Throws what the parts throw, such as ConfigError for an unknown train.metric. On a GPU without enough memory for
+  // gradients and moments that is an error of LibTorch, see device_error().
   explicit Trainer(TrainContext);
   ~Trainer();
 
@@ -49,7 +50,7 @@ class Trainer {
 
   // Trains to the end of the run, to an early stop, or until a rank is requested to stop; call it once.
   // DataError: no training sample can be read. NumericsError: the loss or gradient is not finite, on all ranks alike.
-  // DeviceError: out_of_memory(). And what the communicators throw.
+  // DeviceError: device_error(). And what the communicators throw.
   TrainResult run();
 
  private:
@@ -121,8 +122,10 @@ class Trainer {
   TrainResult result_;
 };
 
-// The error for a device whose memory is full: names the micro-batch, the peak, and the flags that train the same with
-// half of the memory.
-DeviceError out_of_memory(const BatchArithmetic&, at::Device);
+// What an error of LibTorch means for the device, if it is about that. Memory is full: names the micro-batch, the peak,
+// and the flags that train the same with half of the memory. The GPU has failed (`where`: in which step and phase, for
+// the message): it does not recover in this process.
+std::optional<DeviceError> device_error(const c10::Error&, const BatchArithmetic&, at::Device,
+                                        const std::string& where);
 
 }  // namespace dtrain::train

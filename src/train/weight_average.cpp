@@ -54,8 +54,12 @@ WeightAverage::Scope::Scope(const WeightAverage& average) : average_(average) {
 }
 
 WeightAverage::Scope::~Scope() {
-  const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < raw_.size(); ++i) average_.weights_[i].copy_(raw_[i]);
+  try {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < raw_.size(); ++i) average_.weights_[i].copy_(raw_[i]);
+  } catch (const c10::Error&) {
+    // The device has failed, and the next operation on it says so: a destructor cannot.
+  }
 }
 
 checkpoint::NamedTensors WeightAverage::state() const {

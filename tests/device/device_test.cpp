@@ -27,6 +27,35 @@ TEST(Device, IsTheGpuOfTheRanksNumberOrTheCpuWithoutOne) {
   EXPECT_EQ(choose({.type = config::DeviceType::kCuda}, gpu_count()), at::Device(at::kCUDA, 0)) << "ranks share GPUs";
 }
 
+// Drivers older than 580 are common, and hours on the CPU are not what their owners want.
+TEST(Driver, ThatIsTooOldIsNamedWithWhatIsNeeded) {
+  const std::string why = unusable_gpu({.device_file = true, .cuda = 12080, .version = "570.133.07"}, 13000);
+  EXPECT_THAT(why, ::testing::HasSubstr("its driver 570.133.07 is too old: it supports CUDA 12.8"));
+  EXPECT_THAT(why, ::testing::HasSubstr("needs 13.0 (driver 580 or newer)"));
+  EXPECT_THAT(unusable_gpu({.device_file = true, .cuda = 12080}, 13000), ::testing::HasSubstr("its driver is too old"));
+}
+
+TEST(Driver, ThatIsNewEnoughIsNotTheCause) {
+  EXPECT_THAT(unusable_gpu({.device_file = true, .cuda = 13000}, 13020), ::testing::HasSubstr("CUDA_VISIBLE_DEVICES"));
+  EXPECT_EQ(unusable_gpu({.device_file = false, .cuda = 13000}, 13000), "") << "a driver without a GPU";
+}
+
+TEST(Driver, WithoutItsLibraryPointsToTheContainer) {
+  EXPECT_THAT(unusable_gpu({.device_file = true}, 13000), ::testing::HasSubstr("--gpus all"));
+  EXPECT_EQ(unusable_gpu({}, 13000), "") << "no sign of a GPU";
+}
+
+TEST(Device, AGpuWithoutCodeIsRefusedByName) {
+  EXPECT_NO_THROW(check_capability({.name = "NVIDIA T4", .capability = 75}));
+  try {
+    check_capability({.name = "NVIDIA GeForce GTX 1080 Ti", .capability = 61});
+    ADD_FAILURE() << "accepted";
+  } catch (const DeviceError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("the NVIDIA GeForce GTX 1080 Ti has compute capability 6.1, and"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("7.5 or newer: use --device.type cpu"));
+  }
+}
+
 TEST(Device, TheCpuHasTheMachinesMemoryAndNoIdentity) {
   const Properties cpu = properties(at::kCPU);
   EXPECT_EQ(cpu.name, "CPU");

@@ -17,6 +17,26 @@ TEST(CommThread, RunsTasksInOrderOfSubmission) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
 
+TEST(CommThread, BeginsWithWhatBelongsToTheThread) {
+  std::thread::id begun, ran;
+  CommThread thread("test", [&] { begun = std::this_thread::get_id(); });
+  thread.submit([&] { ran = std::this_thread::get_id(); }).wait();
+  EXPECT_EQ(begun, ran);
+  EXPECT_NE(begun, std::this_thread::get_id());
+}
+
+TEST(CommThread, AFailureToBeginIsThatOfTheFirstTask) {
+  bool ran = false;
+  CommThread thread("test", [] { throw DeviceError("no such GPU"); });
+  try {
+    thread.submit([&] { ran = true; }).wait();
+    FAIL() << "the task ran";
+  } catch (const CommError& error) {
+    EXPECT_NE(std::string(error.what()).find("no such GPU"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(ran);
+}
+
 TEST(CommThread, WaitThrowsWhatTheTaskThrewAndLaterTasksDoNotRun) {
   CommThread thread("test");
   bool ran = false;

@@ -11,9 +11,9 @@ namespace {
 
 using config::Backend;
 
-const std::vector<RankDevice> kCpus = {{"a", "", ""}, {"b", "", ""}};
-const std::vector<RankDevice> kOwnGpus = {{"a", "u0", "01:00"}, {"a", "u1", "02:00"}, {"b", "u2", "01:00"}};
-const std::vector<RankDevice> kOneGpu = {{"a", "u0", "01:00"}, {"a", "u1", "02:00"}, {"a", "u0", "01:00"}};
+const std::vector<RankDevice> kCpus = {{"a", "", "", 0}, {"b", "", "", 1}};
+const std::vector<RankDevice> kOwnGpus = {{"a", "u0", "01:00", 0}, {"a", "u1", "02:00", 0}, {"b", "u2", "01:00", 2}};
+const std::vector<RankDevice> kOneGpu = {{"a", "u0", "01:00", 0}, {"a", "u1", "02:00", 0}, {"a", "u0", "01:00", 0}};
 
 template <typename Expected>
 std::string refusal(Backend backend, const std::vector<RankDevice>& devices, bool nccl = true) {
@@ -29,7 +29,24 @@ TEST(ChooseBackend, AutoTakesTheFastestThatWorks) {
   EXPECT_EQ(choose_backend(Backend::kAuto, kCpus, true).backend, Backend::kMpi);
   EXPECT_EQ(choose_backend(Backend::kAuto, kOwnGpus, true).backend, Backend::kNccl);
   EXPECT_EQ(choose_backend(Backend::kAuto, kOwnGpus, true).warning, "");
-  EXPECT_EQ(choose_backend(Backend::kAuto, {kOneGpu.data(), 1}, true).backend, Backend::kNccl);
+}
+
+// It must not depend on an NCCL that works, on a network interface, or on the time to start them.
+TEST(ChooseBackend, ALoneRankNeedsNone) {
+  for (const bool nccl : {true, false}) {
+    for (const RankDevice& device : {kOneGpu[0], kCpus[0]}) {
+      const BackendChoice choice = choose_backend(Backend::kAuto, {&device, 1}, nccl);
+      EXPECT_EQ(choice.backend, std::nullopt);
+      EXPECT_EQ(choice.warning, "");
+    }
+  }
+  EXPECT_EQ(choose_backend(Backend::kNccl, {kOneGpu.data(), 1}, true).backend, Backend::kNccl) << "as it is named";
+}
+
+// Containers of several machines often have one name, and the first GPU of each has the same bus id.
+TEST(ChooseBackend, MachinesOfOneNameDoNotShareTheirGpus) {
+  const std::vector<RankDevice> devices = {{"node", "u0", "01:00", 0}, {"node", "u1", "01:00", 1}};
+  EXPECT_EQ(choose_backend(Backend::kAuto, devices, true).backend, Backend::kNccl);
 }
 
 TEST(ChooseBackend, AutoGoesThroughTheHostAndNamesTheRanksIfTheyShareAGpu) {
@@ -39,10 +56,10 @@ TEST(ChooseBackend, AutoGoesThroughTheHostAndNamesTheRanksIfTheyShareAGpu) {
 }
 
 TEST(ChooseBackend, NcclCountsPartitionsOfOneGpuAsOneGpu) {
-  EXPECT_EQ(
-      choose_backend(Backend::kAuto, std::vector<RankDevice>{{"a", "mig0", "01:00"}, {"a", "mig1", "01:00"}}, true)
-          .backend,
-      Backend::kStaged);
+  EXPECT_EQ(choose_backend(Backend::kAuto,
+                           std::vector<RankDevice>{{"a", "mig0", "01:00", 0}, {"a", "mig1", "01:00", 0}}, true)
+                .backend,
+            Backend::kStaged);
 }
 
 TEST(ChooseBackend, AutoGoesThroughTheHostWithoutNccl) {
@@ -72,7 +89,7 @@ TEST(ChooseBackend, MpiOnGpusIsAConfigErrorWithAdvice) {
 }
 
 TEST(ChooseBackend, MixedDevicesAreAConfigErrorThatNamesBoth) {
-  const std::string message = refusal<ConfigError>(Backend::kAuto, {{"a", "u0", "01:00"}, {"b", "", ""}});
+  const std::string message = refusal<ConfigError>(Backend::kAuto, {{"a", "u0", "01:00", 0}, {"b", "", "", 1}});
   EXPECT_NE(message.find("rank 0 on a has a GPU and rank 1 on b has none"), std::string::npos) << message;
 }
 

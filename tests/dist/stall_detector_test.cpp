@@ -40,6 +40,13 @@ TEST(DescribeStall, RanksInACollectiveAreNotTheCause) {
                     Not(HasSubstr("rank 2"))));
 }
 
+// On a GPU the host runs ahead and blocks in any phase behind the rank that is stuck.
+TEST(DescribeStall, OfRanksStuckInSeveralStepsTheEarliestIsNamed) {
+  EXPECT_THAT(message({{0, 0, 12, "backward", 9}, {1, 0.1, 11, "data_wait", 7}, {2, 0.1, 12, "all_reduce", 7}}),
+              AllOf(HasSubstr("rank 1 has made no progress for 11.0 s in phase data_wait, step 7"),
+                    Not(HasSubstr("rank 0")), Not(HasSubstr("rank 2"))));
+}
+
 TEST(DescribeStall, WhenAllAreInCollectivesTheFurthestBehindIsNamed) {
   EXPECT_THAT(message({{0, 0, 12, "all_reduce", 8}, {1, 0.1, 11, "all_reduce", 7}}),
               AllOf(HasSubstr("rank 1 (phase all_reduce, step 7)"), Not(HasSubstr("rank 0"))));

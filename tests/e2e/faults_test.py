@@ -114,6 +114,16 @@ def a_save_longer_than_the_timeout_is_no_stall(folder):
     assert result.seconds > 2 * 8, "each save has eight fsyncs of a second: the disk was not slow"
 
 
+def an_exception_that_nobody_catches_is_reported_and_ends_the_job(folder):
+    runner.synth(folder / "d.h5", 64)
+    broken = {**runner.environment(), "LD_PRELOAD": os.environ["DTRAIN_BUILD"] + "/tests/e2e/libbroken_mpi.so"}
+    begin = time.monotonic()
+    result = runner.run(runner.flags(OPTIONS), np=2, cwd=folder, env=broken)
+    result.expect(70, "] error: unknown exception")
+    assert "terminate called" not in result.output, result.output
+    ended_in_time(begin)
+
+
 runner.main([a_killed_rank_ends_the_job_and_resume_continues, a_job_ended_by_sigterm_to_mpirun_leaves_its_checkpoints_intact,
-             a_stopped_rank_is_named, a_rank_that_throws_ends_the_job, no_false_alarm,
-             a_save_longer_than_the_timeout_is_no_stall])
+             a_stopped_rank_is_named, a_rank_that_throws_ends_the_job, no_false_alarm, a_save_longer_than_the_timeout_is_no_stall,
+             an_exception_that_nobody_catches_is_reported_and_ends_the_job])

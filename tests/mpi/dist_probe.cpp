@@ -74,8 +74,8 @@ void train(const Part& part, const World& world, Communicator& comm, Watchdog& w
 int run(const Part& part, MpiSession& session) {
   const World& world = session.world();
   if (part.mode == "world") {
-    say(str("rank ", world.rank, " of ", world.size, ", local ", world.local_rank, " of ", world.local_size, ", ",
-            mpi_library_version()));
+    say(str("rank ", world.rank, " of ", world.size, ", local ", world.local_rank, " of ", world.local_size,
+            " of the host of rank ", world.host, ", ", mpi_library_version()));
     return 0;
   }
   if (part.mode == "affinity") {

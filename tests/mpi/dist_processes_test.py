@@ -34,7 +34,7 @@ class Launch(unittest.TestCase):
         result = mpirun(3, "world")
         self.assertEqual(result.returncode, 0, result.stderr)
         for rank in range(3):
-            self.assertRegex(result.stdout, rf"rank {rank} of 3, local {rank} of 3, Open MPI v[0-9.]+")
+            self.assertRegex(result.stdout, rf"rank {rank} of 3, local {rank} of 3 of the host of rank 0, Open MPI v[0-9.]+")
 
     def test_a_single_process_is_rank_0_of_1(self):
         self.assertIn("rank 0 of 1, local 0 of 1", probe("world").stdout)

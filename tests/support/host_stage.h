@@ -19,13 +19,22 @@ namespace dtrain::testing {
 class HostStage final : public data::DeviceStage {
  public:
   HostStage(data::StageOptions options, int lag) : options_(std::move(options)), lag_(lag) {}
+  ~HostStage() override {
+    if (freed_before_the_end != nullptr) *freed_before_the_end = *freed_;
+  }
 
-  int64_t waits = 0;                   // how often the host waited for a copy
-  std::atomic<int64_t> allocated = 0;  // number of blocks
+  int64_t waits = 0;                        // how often the host waited for a copy
+  std::atomic<int64_t> allocated = 0;       // number of blocks
+  int64_t* freed_before_the_end = nullptr;  // receives the number of blocks that did not outlive the stage
 
   at::Tensor host_memory(int64_t bytes) override {
     ++allocated;
-    return at::empty({bytes}, at::kByte);
+    auto* block = new std::vector<uint8_t>(static_cast<size_t>(bytes) + 1);
+    const auto free = [block, freed = freed_](void*) {
+      ++*freed;
+      delete block;
+    };
+    return at::from_blob(block->data(), {bytes}, free, at::kByte);
   }
 
   std::unique_ptr<data::HostCopy> begin(const at::Tensor& host, const data::PackedBatch& packed) override {
@@ -113,6 +122,7 @@ class HostStage final : public data::DeviceStage {
 
   data::StageOptions options_;
   int lag_;
+  std::shared_ptr<std::atomic<int64_t>> freed_ = std::make_shared<std::atomic<int64_t>>(0);
   std::deque<std::shared_ptr<Transfer>> begun_, late_;
 };
 

@@ -5,8 +5,10 @@
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/script.h>
 
+#include "core/error.h"
 #include "core/strings.h"
 #include "support/temp_dir.h"
+#include "tasks/example_store.h"
 #include "tasks/module/contract.h"
 #include "tasks/task.h"
 
@@ -36,6 +38,23 @@ class ModuleTest : public ::testing::Test {
         .defects;
   }
 
+  // x [B, 2, 4] times a constant. Tracing turns a tensor that is neither a parameter nor a buffer into one.
+  std::filesystem::path with_constant() const {
+    torch::jit::Module network("Network");
+    network.register_parameter("weight", at::randn({4, 3}).requires_grad_(), /*is_buffer=*/false);
+    const auto graph = std::make_shared<torch::jit::Graph>();
+    torch::jit::Value* self = graph->addInput("self")->setType(network.type());
+    torch::jit::Value* x = graph->addInput("x");
+    torch::jit::Value* weight = graph->insertGetAttr(self, "weight");
+    torch::jit::Value* scaled = graph->insert(c10::aten::mul, {x, graph->insertConstant(at::ones({2, 4}))});
+    graph->registerOutput(graph->insert(c10::aten::matmul, {scaled, weight}));
+    network.type()->addMethod(network._ivalue()->compilation_unit()->create_function(
+        c10::QualifiedName(*network.type()->name(), "forward"), graph));
+    const std::filesystem::path file = folder_ / "constant.pt";
+    network.save(file.string());
+    return file;
+  }
+
   const dtrain::testing::TempDir folder_;
 };
 
@@ -52,26 +71,31 @@ TEST_F(ModuleTest, SaysHowManyArgumentsForwardReceives) {
               ElementsAre("forward() takes 3 to 4 arguments, but task.inputs passes 2"));
 }
 
-// Tracing turns a tensor that is neither a parameter nor a buffer into a constant.
 TEST_F(ModuleTest, WarnsOfConstantTensorsAndRefusesThemForAGpu) {
-  torch::jit::Module network("Network");
-  network.register_parameter("weight", at::randn({4, 3}).requires_grad_(), /*is_buffer=*/false);
-  const auto graph = std::make_shared<torch::jit::Graph>();
-  torch::jit::Value* self = graph->addInput("self")->setType(network.type());
-  torch::jit::Value* x = graph->addInput("x");
-  torch::jit::Value* weight = graph->insertGetAttr(self, "weight");
-  torch::jit::Value* scaled = graph->insert(c10::aten::mul, {x, graph->insertConstant(at::ones({2, 4}))});
-  graph->registerOutput(graph->insert(c10::aten::matmul, {scaled, weight}));
-  network.type()->addMethod(network._ivalue()->compilation_unit()->create_function(
-      c10::QualifiedName(*network.type()->name(), "forward"), graph));
-  const std::filesystem::path file = folder_ / "constant.pt";
-  network.save(file.string());
-
+  const std::filesystem::path file = with_constant();
   const Contract here = examine(file, {{.input = {2, 4}}}, ModuleLoss(config::LossName::kMse));
   EXPECT_THAT(here.warnings, ElementsAre(HasSubstr("a constant tensor Float [2, 4] is in the code")));
   EXPECT_THAT(here.defects, IsEmpty());
   const Contract there = examine(file, {{.input = {2, 4}, .device = at::kCUDA}}, ModuleLoss(config::LossName::kMse));
   EXPECT_THAT(there.defects, ElementsAre(HasSubstr("does not move with the module: register it as a buffer")));
+}
+
+// Whatever the machine has, and whatever the network was trained on.
+TEST_F(ModuleTest, IsJudgedForTheDeviceThatTheConfigurationNames) {
+  const ExampleStore store("module", {data::Element::kFloat32, {2, 4}}, {data::Element::kFloat32, {2, 3}}, 5);
+  config::Config config;
+  config.task = catalog::task_named("module");
+  config.model.file = with_constant().string();
+  config.module.inputs = config::ModuleInputs::kRows;
+  config.device.type = config::DeviceType::kCpu;
+  EXPECT_NO_THROW(make_task(config, {})->check(store));
+  config.device.type = config::DeviceType::kCuda;
+  try {
+    make_task(config, {})->check(store);
+    ADD_FAILURE() << "accepted for a GPU";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("does not move with the module: register it as a buffer"));
+  }
 }
 
 TEST_F(ModuleTest, TheEvaluatedLossIsWithoutSmoothing) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "core/error.h"
 #include "support/thread_world.h"
@@ -83,6 +84,17 @@ TEST(WeightAverage, CopiesFirstThenDecaysAndSkippedStepsDoNotCount) {
     EXPECT_EQ(module.weight[0].item<double>(), 12);
   }
   EXPECT_EQ(module.weight[0].item<double>(), 18) << "the weights themselves come back";
+}
+
+// As on a GPU that has failed: every operation on the memory throws.
+TEST(WeightAverage, ADeviceThatFailsInAScopeDoesNotEndTheProcess) {
+  OneWeight module;
+  WeightAverage average(module, 0.5);
+  average.update(at::zeros({}));
+  auto scope = std::make_optional<WeightAverage::Scope>(average);
+  module.weight.storage().unsafeGetStorageImpl()->set_throw_on_mutable_data_ptr();
+  EXPECT_THROW(module.weight.detach().zero_(), c10::Error);
+  scope.reset();
 }
 
 TEST(WeightAverage, GoesOnBitByBitAfterALoad) {

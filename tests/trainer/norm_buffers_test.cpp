@@ -4,6 +4,7 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include <limits>
+#include <memory>
 
 #include "support/thread_world.h"
 
@@ -27,6 +28,17 @@ TEST(AveragedBuffers, AreTheWeightedMeanForAWhileOnly) {
     EXPECT_TRUE(at::equal(norm->running_mean, at::full({2}, rank)));
     EXPECT_TRUE(at::equal(norm->running_var, at::full({2}, 10 * rank)));
     EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 5 + comm.rank());
+  });
+}
+
+// As on a GPU that has failed: every operation on the memory throws.
+TEST(AveragedBuffers, ADeviceThatFailsMeanwhileDoesNotEndTheProcess) {
+  dist::run_thread_world(2, [](dist::Communicator& comm) {
+    torch::nn::BatchNorm2d norm(2);
+    auto averaged = std::make_unique<AveragedBuffers>(*norm, comm, /*samples_seen=*/1);
+    norm->running_mean.storage().unsafeGetStorageImpl()->set_throw_on_mutable_data_ptr();
+    EXPECT_THROW(norm->running_mean.zero_(), c10::Error);
+    averaged.reset();
   });
 }
 

@@ -27,7 +27,7 @@ namespace dtrain::train {
 // full GPU does, have a loss that is not finite (of all samples, or of one), learn nothing, and train in two phases.
 class ToyTask : public tasks::Task {
  public:
-  enum class Fault { kNone, kOutOfMemory, kNotFinite, kOneBadSample, kNoProgress };
+  enum class Fault { kNone, kOutOfMemory, kLibraryOutOfMemory, kDeviceLost, kNotFinite, kOneBadSample, kNoProgress };
   struct Options {
     Fault fault = Fault::kNone;
     bool batch_norm = false, phases = false;
@@ -58,6 +58,12 @@ class ToyTask : public tasks::Task {
   tasks::Loss loss(const data::Batch& batch) override {
     seen.push_back(batch.ids);
     if (options_.fault == Fault::kOutOfMemory) TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory");
+    if (options_.fault == Fault::kLibraryOutOfMemory) {
+      TORCH_CHECK(false, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`");
+    }
+    if (options_.fault == Fault::kDeviceLost && seen.size() == 3) {
+      throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, 700, "CUDA error: illegal memory access\nSearch for");
+    }
     at::Tensor each = (forward(batch.inputs) - batch.targets).square().sum(1) * 1e-6;
     if (options_.fault == Fault::kNotFinite) each = each * std::numeric_limits<double>::infinity();
     if (options_.fault == Fault::kOneBadSample) {
@@ -136,6 +142,7 @@ struct RankRun {
   std::vector<int64_t> saved;
   std::string error;
   int error_code = 0;
+  std::string device_failed;  // what the callback of this name received
   std::vector<at::Tensor> weights;
   std::vector<std::vector<int64_t>> seen;
   std::vector<std::string> places;  // phases that the watchdog received, repetitions left out
@@ -206,6 +213,7 @@ inline std::vector<RankRun> run(const Scenario& setup) {
                              if (is_asked && step >= asked_in && std::string_view(phase) == "data_wait") stop = true;
                              if (comm.rank() == 0) clock.advance(std::chrono::milliseconds(2));
                            },
+                       .device_failed = [&](const Error& e) { mine.device_failed = e.what(); },
                        .clock = clock});
       if (setup.resume) {
         std::optional<checkpoint::Snapshot> snapshot;

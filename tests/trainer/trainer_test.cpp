@@ -72,6 +72,31 @@ TEST(Trainer, OutOfMemorySaysWhichBatchSizeToUse) {
   EXPECT_THAT(r.error, HasSubstr("peak "));
 }
 
+TEST(Trainer, OutOfMemoryOfALibraryNamesTheLibrary) {
+  const RankRun r = run(1, small(8), ToyTask::Fault::kLibraryOutOfMemory)[0];
+  EXPECT_EQ(r.error_code, 69);
+  EXPECT_THAT(r.error, HasSubstr("with a micro-batch of 8 samples (CUDA error: CUBLAS_STATUS_ALLOC_FAILED when "));
+  EXPECT_THAT(r.error, HasSubstr("--batch-size 4 --accumulate 2"));
+  EXPECT_EQ(r.device_failed, "") << "the GPU still works";
+}
+
+TEST(Trainer, OutOfMemoryWithOneSampleDoesNotAdviseTheSameAgain) {
+  config::Config config = small(1);
+  const RankRun r = run(1, config, ToyTask::Fault::kOutOfMemory)[0];
+  EXPECT_EQ(r.error_code, 69);
+  EXPECT_THAT(r.error, HasSubstr("micro-batch of 1 sample ("));
+  EXPECT_THAT(r.error, HasSubstr("--model.checkpointing true"));
+  EXPECT_THAT(r.error, ::testing::Not(HasSubstr("--batch-size")));
+}
+
+TEST(Trainer, AGpuThatFailsIsReportedWithStepAndPhaseBeforeAnythingIsDestroyed) {
+  const RankRun r = run(1, small(8), ToyTask::Fault::kDeviceLost)[0];
+  EXPECT_EQ(r.error_code, 69);
+  EXPECT_THAT(r.error, HasSubstr("has failed in step 3, phase forward: CUDA error: illegal memory access. "));
+  EXPECT_THAT(r.error, HasSubstr("--resume auto continues"));
+  EXPECT_EQ(r.device_failed, r.error) << "the process can end while everything lives";
+}
+
 TEST(Trainer, ReportsWhatItsCommunicatorsCarried) {
   const std::vector<RankRun> runs = run(2, small(4));
   for (const RankRun& r : runs) {

@@ -22,7 +22,8 @@ class EventCopy final : public HostCopy {
   void wait() override { event_.synchronize(); }
 
  private:
-  at::cuda::CUDAEvent event_;
+  // The training thread waits here whenever the GPU limits a run: it must not spin on a core that the readers need.
+  at::cuda::CUDAEvent event_{cudaEventDisableTiming | cudaEventBlockingSync};
 };
 
 class CudaStage final : public DeviceStage {
@@ -36,8 +37,9 @@ class CudaStage final : public DeviceStage {
     grey_sums_ = at::empty({options.largest_batch}, at::TensorOptions().dtype(at::kLong).device(device_));
   }
 
-  // Waits for the copies in progress: the allocators that reuse their memory do not know this stream.
-  ~CudaStage() override { copy_stream_.synchronize(); }
+  // Waits for the copies in progress: the allocators that reuse their memory do not know this stream. A GPU that has
+  // failed copies no more, and its error is not for a destructor to throw.
+  ~CudaStage() override { static_cast<void>(cudaStreamSynchronize(copy_stream_)); }
 
   at::Tensor host_memory(int64_t bytes) override {
     return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));

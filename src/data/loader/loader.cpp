@@ -213,8 +213,8 @@ class Loader::Impl {
   MicroStep consumed_;                // what next() returns next
   std::deque<SampleReader> readers_;  // one per thread
   BadSamples bad_samples_;
+  std::optional<HostBlocks> blocks_;    // only with a stage; lives longer than it, which may still copy from a block
   std::unique_ptr<DeviceStage> stage_;  // null: the readers write the tensors directly
-  std::optional<HostBlocks> blocks_;    // only with a stage
   std::unique_ptr<Pool> pool_;          // last, because its threads use the members above
 };
 

@@ -132,11 +132,13 @@ class ModuleTask : public Task {
 
   Trial trial_on(const data::Schema& schema) const {
     constexpr int64_t kRows = 12;
-    Trial trial{
-        .input = schema.input.shape,
-        .lengths = takes_lengths(),
-        .target = schema.target,
-        .device = config_.device.type != config::DeviceType::kCpu && device::gpu_count() > 0 ? at::kCUDA : at::kCPU};
+    const config::DeviceType device = config_.device.type;
+    const bool gpu =
+        device == config::DeviceType::kCuda || (device == config::DeviceType::kAuto && device::gpu_count() > 0);
+    Trial trial{.input = schema.input.shape,
+                .lengths = takes_lengths(),
+                .target = schema.target,
+                .device = gpu ? at::kCUDA : at::kCPU};
     if (images()) trial.input = {3, spec_.image_size, spec_.image_size};
     if (schema.input.variable()) trial.input.front() = facts_.longest > 0 ? std::min(facts_.longest, kRows) : kRows;
     return trial;

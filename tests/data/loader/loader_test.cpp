@@ -408,6 +408,23 @@ TEST(Loader, ReadsAheadAndCounts) {
   EXPECT_EQ(loader.bytes_read(), 5 * 4 * (4 * 4 * 3 + 12)) << "one more for the batch that was taken";
 }
 
+// A copy to the device may still read them: it is the stage that waits for it.
+TEST(Loader, ItsBlocksOutliveTheStage) {
+  const MemoryStore store(29, 9, 11);
+  const SampleSpec spec = full_spec(8);
+  int64_t freed = -1, allocated = 0;
+  {
+    auto stage = std::make_unique<HostStage>(StageOptions{spec, {9, 11}, 3, 0}, /*lag=*/0);
+    HostStage& seen = *stage;
+    seen.freed_before_the_end = &freed;
+    Loader loader(store, all_ids(29), spec, options_of(3, 7, 14), {0, 1}, std::move(stage));
+    while (!loader.done()) loader.next();
+    allocated = seen.allocated;
+  }
+  EXPECT_GT(allocated, 0);
+  EXPECT_EQ(freed, 0);
+}
+
 // Loading through a device stage (blocks, copies, delayed reuse) gives the same batches as loading on the CPU.
 TEST(Loader, ADeviceStageGivesTheSameBatches) {
   const MemoryStore store(29, 9, 11);

@@ -1,0 +1,15 @@
+#pragma once
+
+// The communicator of a rank that is alone: nothing travels, so it needs no NCCL, no MPI and no thread. A sum over one
+// rank is the tensor itself.
+
+#include <memory>
+
+#include "dist/communicator.h"
+
+namespace dtrain::dist {
+
+// For tensors of any device.
+std::unique_ptr<Communicator> make_lone_communicator();
+
+}  // namespace dtrain::dist

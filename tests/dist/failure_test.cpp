@@ -1,0 +1,101 @@
+#include "dist/failure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/error.h"
+#include "dist/agree.h"
+
+namespace dtrain::dist {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr c10::SourceLocation kHere{"f", "x.cpp", 1};
+
+const c10::AcceleratorError kIllegalAddress(kHere, 700,
+                                            "CUDA error: an illegal memory access was encountered\nSearch for "
+                                            "`cudaErrorIllegalAddress' in the documentation");
+
+template <typename Exception>
+Failure failure_of(const Exception& exception) {
+  return describe(std::make_exception_ptr(exception));
+}
+
+TEST(OutOfMemory, IsWhatTheAllocatorTheRuntimeAndTheLibrariesSayOfIt) {
+  EXPECT_TRUE(is_out_of_memory(c10::OutOfMemoryError(kHere, "CUDA out of memory. Tried to allocate 2 GiB")));
+  EXPECT_TRUE(is_out_of_memory(c10::AcceleratorError(kHere, 2, "CUDA error: cudaErrorMemoryAllocation")));
+  for (const char* text :
+       {"CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "ncclAllReduce failed: unhandled cuda error (Cuda failure 2 'out of memory')"}) {
+    EXPECT_TRUE(is_out_of_memory(c10::Error(kHere, text))) << text;
+    EXPECT_EQ(failure_of(c10::Error(kHere, text)).exit_code, 69) << text;
+    EXPECT_THAT(failure_of(c10::Error(kHere, text)).message, HasSubstr("out of device memory: ")) << text;
+  }
+}
+
+TEST(OutOfMemory, IsNothingElse) {
+  EXPECT_FALSE(is_out_of_memory(kIllegalAddress));
+  for (const char* text : {"shape '[2]' is invalid for input of size 3", "cuDNN error: CUDNN_STATUS_BAD_PARAM",
+                           "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`"}) {
+    EXPECT_FALSE(is_out_of_memory(c10::Error(kHere, text))) << text;
+    EXPECT_EQ(failure_of(c10::Error(kHere, text)).exit_code, 70) << text;
+  }
+}
+
+TEST(Failure, OfTheGpuIsADeviceErrorInOneLine) {
+  const Failure failure = failure_of(kIllegalAddress);
+  EXPECT_EQ(failure.exit_code, 69);
+  EXPECT_EQ(failure.message, "the GPU has failed: CUDA error: an illegal memory access was encountered");
+}
+
+// ---- exceptions that nobody can catch
+
+void use_the_gpu() { throw kIllegalAddress; }
+
+struct UsesTheGpuWhenDestroyed {
+  ~UsesTheGpuWhenDestroyed() { use_the_gpu(); }  // noexcept, as that of LibTorch's tensors
+};
+
+TEST(TerminateDeathTest, SaysWhatADestructorThrewAndLeavesWithItsExitCode) {
+  EXPECT_EXIT(
+      {
+        report_when_terminated();
+        const UsesTheGpuWhenDestroyed broken;
+      },
+      ::testing::ExitedWithCode(69), "error: the GPU has failed: CUDA error: an illegal memory access was encountered");
+}
+
+TEST(TerminateDeathTest, SaysWhatAThreadThrew) {
+  EXPECT_EXIT(
+      {
+        report_when_terminated();
+        std::thread([] { throw DataError("x.h5 is damaged"); }).join();
+      },
+      ::testing::ExitedWithCode(65), "error: x.h5 is damaged");
+}
+
+TEST(TerminateDeathTest, SaysNothingAgainThatAnotherRankHasSaid) {
+  EXPECT_EXIT(
+      {
+        report_when_terminated();
+        std::thread([] { throw AgreedFailure{65}; }).join();
+      },
+      ::testing::ExitedWithCode(65), "^$");
+}
+
+TEST(TerminateDeathTest, WithoutAnExceptionIsAnInternalError) {
+  EXPECT_EXIT(
+      {
+        report_when_terminated();
+        std::terminate();
+      },
+      ::testing::ExitedWithCode(70), "error: internal error: ");
+}
+
+}  // namespace
+}  // namespace dtrain::dist
