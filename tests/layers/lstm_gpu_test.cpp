@@ -13,9 +13,26 @@ LstmLayer layer_on_gpu() {
   return {weight({32, 6}), weight({32, 8}), weight({32}), weight({32})};
 }
 
+// LibTorch's default lets cuDNN's LSTM use TF32, and cuBLAS not: lstm_cell and lstm then differ in the fourth digit.
+void allow_tf32(bool allowed) {
+  at::globalContext().setAllowTF32CuBLAS(allowed);
+  at::globalContext().setAllowTF32CuDNN(allowed);
+}
+
+// As a run in bf16 sets it.
+TEST(LstmOnAGpu, UnderTf32TheCellIsNearTheSequence) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  allow_tf32(true);
+  const LstmLayer layer = layer_on_gpu();
+  const at::Tensor rows = at::randn({1, 3, 6}).cuda(), h = at::zeros({3, 8}).cuda(), c = at::zeros({3, 8}).cuda();
+  const auto [h_next, c_next] = run_lstm_cell(layer, rows[0], h, c);
+  EXPECT_TRUE(at::allclose(h_next, run_lstm(layer, rows, h, c).states[0], 1e-3, 1e-3));
+}
+
 // In float16 a state of 1e5 would be infinite.
 TEST(LstmOnAGpu, UnderBf16AutocastIsThatOfFloat32) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  allow_tf32(false);
   const LstmLayer layer = layer_on_gpu();
   const at::Tensor rows = at::randn({5, 3, 6}).cuda(), h = at::zeros({3, 8}).cuda(), c = at::full({3, 8}, 1e5).cuda();
   const LstmResult expected = run_lstm(layer, rows, h, c);

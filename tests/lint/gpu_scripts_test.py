@@ -3,20 +3,67 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import tree
 
+sys.path.append(str(tree.ROOT / "tests/gpu"))
+import judge  # noqa: E402
+
 SMI = "echo '0, Fake GPU, GPU-1, 0000:01:00.0, 24576 MiB, 580.0, 8.6'"
-DTRAIN = """if [ "$1" = --version ]; then echo dtrain 0.0.0; exit 0; fi
-while [ $# != 0 ]; do case $1 in --name) name=$2 ;; --amp) amp=$2 ;; predict) predict=1 ;; --out) out=$2 ;; esac; shift; done
-[ -z "$predict" ] || { printf 'id,class\\n%s' "${ROWS-1,2}" >"$out"; [ "${ROWS-1,2}" ]; exit $((80 * $?)); }
-[ "$amp" != "${FAILING:-none}" ] || { echo "loss is NaN"; exit 79; }
-mkdir -p "runs/$name"
-for rate in 100 300 200; do echo "{\\"step\\": 1, \\"loss\\": 0.5${DRIFT:+${name##*-}}, \\"samples_per_second\\": $rate}"
-done >"runs/$name/metrics.jsonl"
-echo '{"split": "test", "metrics": {"mae": 4}}' >>"runs/$name/metrics.jsonl"
+# A dtrain that trains nothing. The environment says how it fails.
+DTRAIN = r"""#!/usr/bin/env python3
+import http.server, json, os, pathlib, sys, threading, time
+
+words = sys.argv[1:]
+fault = os.environ.get
+def flag(name, default=""):
+    return words[words.index(name) + 1] if name in words else default
+if words == ["--version"]:
+    print("dtrain 0.0.0")
+    sys.exit(0)
+if words[0] == "synth":
+    sys.exit(0)
+if words[0] == "eval":
+    pathlib.Path(flag("--json")).write_text(json.dumps({"samples": 2, "metrics": {"mae": float(fault("EVALUATED", 4))}}))
+    sys.exit(0)
+if words[0] == "predict":
+    rows = int(fault("ROWS", 2))
+    pathlib.Path(flag("--out")).write_text("id,class\n" + "1,2\n" * rows)
+    sys.exit(0 if rows else 80)
+if flag("--batch-size") == "100000":
+    print("error: out of memory on cuda:0 with a micro-batch of 100000 samples: use --batch-size 50000")
+    sys.exit(int(fault("OOM_CODE", 69)))
+name = flag("--name")
+if flag("--amp") == fault("FAILING"):
+    print("error: the loss is NaN")
+    sys.exit(79)
+run = pathlib.Path("runs") / name
+run.mkdir(parents=True)
+steps = int(flag("--train.max_steps", "8"))
+loss = float(fault("FLAT", 0)) or None
+drift = float(fault("DRIFT", 0)) * ("deterministic-2" in name or name.endswith("-g"))
+records = [{"kind": "step", "step": step, "loss": loss or 1 / step + drift, "samples_per_second": 100.0 * (step % 3 + 1), "memory_used_bytes": 5}
+           for step in range(16 if "--resume" in words else 1, steps + 1)]
+records.append({"kind": "eval", "split": "test", "metrics": {"mae": 4}})
+(run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+if name == "metrics":
+    page = "".join(line + "\n" for line in ("dtrain_steps_total{rank=\"0\"} 60", "dtrain_gpus{rank=\"0\"} " + fault("GPUS", "1"),
+        "dtrain_loss{split=\"train\"} 0.1", "dtrain_gpu_memory_used_bytes 1e9", "dtrain_gpu_memory_total_bytes 2e10",
+        "dtrain_gpu_temperature_celsius 60", "dtrain_device_memory_bytes{kind=\"allocated\"} 1e8",
+        "dtrain_device_memory_bytes{kind=\"peak\"} 2e8", "dtrain_gpu_utilization_ratio 0.9"))
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(page.encode())
+    server = http.server.HTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    pathlib.Path("runs/targets").mkdir()
+    pathlib.Path("runs/targets/metrics.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{server.server_port}"]}]))
+    time.sleep(1.5)
 """
 
 
@@ -28,7 +75,8 @@ class GpuRun(unittest.TestCase):
         self.bundle = self.folder / "bundle"
         tests = [{"name": "t", "command": ["{mpirun}", "-np", "2", "{bin}/kernel_test"], "environment": {}, "timeout": 60}]
         self.script(self.bundle / "run", 'exec "$@"')
-        self.script(self.bundle / "bin/dtrain", DTRAIN)
+        self.script(self.bundle / "bin/dtrain", "")
+        (self.bundle / "bin/dtrain").write_text(DTRAIN)
         self.script(self.folder / "python", "exit 0")
         self.script(self.bundle / "bin/mpirun", 'shift 2; exec "$@"')
         self.script(self.bundle / "bin/kernel_test", "exit 0")
@@ -62,12 +110,14 @@ class GpuRun(unittest.TestCase):
         self.assertEqual(report["version"], "dtrain 0.0.0")
         self.assertEqual([t["result"] for t in report["tests"]], ["passed"])
         self.assertEqual([t["name"] for t in report["trainings"]],
-                         ["fp32", "tf32", "fp16", "bf16", "fp32 on 2 ranks", "classify", "pointer", "sequence", "module", "deterministic, twice"])
-        self.assertEqual([t["predicted_rows"] for t in report["trainings"][5:9]], [1] * 4)
+                         ["fp32", "tf32", "fp16", "bf16", "fp32 on 2 ranks",
+                          *("as on the CPU: " + c for c in ("plain", "checkpointing", "accumulate 4", "shared batch norm", "sgd, clip and ema")),
+                          "classify", "pointer", "sequence", "module", "deterministic, twice", "metrics", "out of memory"])
+        self.assertEqual([t["predicted_rows"] for t in report["trainings"][10:14]], [2] * 4)
         self.assertEqual({e["samples_per_second"] for e in report["throughput"]}, {200})
         self.assertEqual(len(report["throughput"]), 9)
         self.assertEqual(report["trainings"][0]["evaluations"]["test"]["mae"], 4)
-        self.assertEqual(report["counts"], {"passed": 20, "failed": 0, "skipped": 0, "not run": 0})
+        self.assertEqual(report["counts"], {"passed": 27, "failed": 0, "skipped": 0, "not run": 0})
 
     def test_a_failure_is_reported(self):
         self.script(self.folder / "smi/nvidia-smi", SMI)
@@ -84,20 +134,67 @@ class GpuRun(unittest.TestCase):
         return {t["name"]: t["output"] for t in report["trainings"] if t["result"] == "failed"}
 
     def test_a_failing_prediction_is_named(self):
-        failed = self.failures(ROWS="")
+        failed = self.failures(ROWS="0")
         self.assertEqual(list(failed), ["classify", "pointer", "sequence", "module"])
         self.assertIn("predict: ", failed["pointer"])
 
-    def test_deterministic_runs_with_different_losses_fail(self):
-        failed = self.failures(DRIFT="1")
-        self.assertEqual(list(failed), ["deterministic, twice"])
-        self.assertIn("0.51, 0.51, 0.51], then [0.52,", failed["deterministic, twice"])
+    def test_predictions_of_some_samples_fail(self):
+        failed = self.failures(ROWS="1")
+        self.assertEqual(list(failed), ["classify", "pointer", "sequence", "module"])
+        self.assertIn("predict: 1 rows for 2 samples", failed["pointer"])
+
+    def test_an_evaluation_that_is_not_that_of_the_training_fails(self):
+        failed = self.failures(EVALUATED="4.5")
+        self.assertEqual(list(failed), ["classify", "pointer", "sequence", "module"])
+        self.assertIn("eval and training differ: {'mae': (4.5, 4)}", failed["module"])
+
+    def test_losses_that_are_not_those_of_the_cpu_or_of_the_first_run_fail(self):
+        failed = self.failures(DRIFT="0.01")
+        self.assertEqual(len([name for name in failed if name.startswith("as on the CPU")]), 5)
+        self.assertIn("GPU and CPU: the losses differ in step 1", failed["as on the CPU: plain"])
+        self.assertIn("two runs: the losses differ in step 1", failed["deterministic, twice"])
+        self.assertEqual(len(failed), 6)
+
+    def test_a_training_that_learns_nothing_fails(self):
+        failed = self.failures(FLAT="0.5")
+        self.assertIn("nothing was learned: the loss was 0.5 and is 0.5", failed["fp32"])
+        self.assertNotIn("sequence", failed)  # whose phases have losses of their own
+
+    def test_metrics_without_a_gpu_fail(self):
+        failed = self.failures(GPUS="0")
+        self.assertEqual(list(failed), ["metrics"])
+        self.assertIn("dtrain_gpus is 0.0, not 1", failed["metrics"])
+
+    def test_out_of_memory_must_end_with_its_exit_code(self):
+        failed = self.failures(OOM_CODE="70")
+        self.assertEqual(failed, {"out of memory": "exit code 70, not 69"})
 
     def test_a_python_without_torch_fails_only_module(self):
         self.script(self.folder / "python", "echo no torch; exit 1")
         failed = self.failures()
         self.assertEqual(list(failed), ["module"])
         self.assertIn("torch.jit.script: no torch", failed["module"])
+
+
+class Judge(unittest.TestCase):
+    STEPS = [{"kind": "step", "step": i, "loss": 1 / i, "samples_per_second": 9.0, "memory_used_bytes": 1} for i in range(1, 9)]
+
+    def test_a_training_without_steps_or_with_a_loss_that_is_not_finite(self):
+        self.assertEqual(judge.training(self.STEPS), [])
+        self.assertEqual(judge.training([]), ["metrics.jsonl has no step"])
+        self.assertIn("not finite", judge.training([*self.STEPS, {**self.STEPS[0], "loss": None}])[0])
+        self.assertIn("samples_per_second", judge.training([*self.STEPS, {**self.STEPS[-1], "samples_per_second": 0}])[0])
+        self.assertIn("the test split", judge.training([*self.STEPS, {"kind": "eval", "split": "test", "metrics": {"mae": None}}])[0])
+
+    def test_equal_losses_are_of_the_same_steps(self):
+        self.assertEqual(judge.equal_losses("x", {1: 2.0}, {1: 2.0}), [])
+        self.assertEqual(judge.equal_losses("x", {1: 2.001}, {1: 2.0}, 1e-3), [])
+        self.assertIn("differ in step 1", judge.equal_losses("x", {1: 2.003}, {1: 2.0}, 1e-3)[0])
+        self.assertIn("steps [1] and [1, 2]", judge.equal_losses("x", {1: 2.0}, {1: 2.0, 2: 1.0})[0])
+        self.assertIn("steps [] and []", judge.equal_losses("x", {}, {})[0])
+
+    def test_an_empty_page_has_none_of_the_series(self):
+        self.assertEqual(len(judge.metrics_page("", 60)), 9)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,88 @@
+"""Judges what a program on a GPU has written, because an exit code of 0 says little. Every function returns a list of problems as
+text, which is empty if all is well. Pure: tests/lint/gpu_scripts_test.py runs them without a GPU."""
+import math
+import re
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def training(records, learns=True):
+    """The records of metrics.jsonl of one training. learns: the loss must have fallen."""
+    steps = [r for r in records if r.get("kind") == "step"]
+    if not steps:
+        return ["metrics.jsonl has no step"]
+    problems = []
+    losses = [r.get("loss") for r in steps]
+    if not all(is_number(loss) for loss in losses):
+        return [f"losses that are not finite: {losses}"]
+    quarter = max(1, len(losses) // 4)
+    first, last = sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
+    if learns and len(losses) > 1 and not last < first:
+        problems.append(f"nothing was learned: the loss was {first:.4g} and is {last:.4g}")
+    for name in ("samples_per_second", "memory_used_bytes"):
+        if not all(is_number(r.get(name)) and r[name] > 0 for r in steps[1:]):
+            problems.append(f"{name} is not positive everywhere: {[r.get(name) for r in steps]}")
+    for record in records:
+        bad = {name: value for name, value in record.get("metrics", {}).items() if not is_number(value)}
+        if bad:
+            problems.append(f"metrics of the {record.get('split')} split that are not finite: {bad}")
+    return problems
+
+
+def losses_by_step(records):
+    return {r["step"]: r["loss"] for r in records if r.get("kind") == "step"}
+
+
+def equal_losses(what, a, b, tolerance=0.0):
+    """Two {step: loss}: the same steps, and losses that differ by at most this share."""
+    if not a or sorted(a) != sorted(b):
+        return [f"{what}: steps {sorted(a)} and {sorted(b)}"]
+    different = [step for step in sorted(a)
+                 if not (is_number(a[step]) and is_number(b[step]) and abs(a[step] - b[step]) <= tolerance * abs(b[step]))]
+    if not different:
+        return []
+    return [f"{what}: the losses differ in step {different[0]}: {[a[s] for s in sorted(a)]}, then {[b[s] for s in sorted(b)]}"]
+
+
+def evaluation(report, trained):
+    """The JSON of `dtrain eval` and the metrics of the test split that the training measured with the same weights."""
+    mine = report.get("metrics", {})
+    if not mine or sorted(mine) != sorted(trained):
+        return [f"eval has the metrics {sorted(mine)}, the training {sorted(trained)}"]
+    different = {name: (mine[name], trained[name]) for name in mine
+                 if not (is_number(mine[name]) and abs(mine[name] - trained[name]) <= 1e-2 * max(0.1, abs(trained[name])))}
+    return [f"eval and training differ: {different}"] if different else []
+
+
+def metrics_page(page, steps):
+    """A page of the Prometheus endpoint, scraped after the last step."""
+    def value(name, *labels):
+        for line in page.splitlines():
+            if re.match(name + r"[{ ]", line) and all(label in line for label in labels):
+                return float(line.rsplit(" ", 1)[1])
+        return None
+    problems = []
+    wanted = {"dtrain_steps_total": steps, "dtrain_gpus": 1}
+    for name, number in wanted.items():
+        if value(name) != number:
+            problems.append(f"{name} is {value(name)}, not {number}")
+    for name, *labels in (("dtrain_loss", 'split="train"'), ("dtrain_gpu_memory_used_bytes",), ("dtrain_gpu_memory_total_bytes",),
+                          ("dtrain_gpu_temperature_celsius",), ("dtrain_device_memory_bytes", 'kind="allocated"'),
+                          ("dtrain_device_memory_bytes", 'kind="peak"')):
+        number = value(name, *labels)
+        if not is_number(number) or number <= 0:
+            problems.append(f"{name}{labels or ''} is {number}")
+    utilization = value("dtrain_gpu_utilization_ratio")
+    if utilization is None or not 0 <= utilization <= 1:
+        problems.append(f"dtrain_gpu_utilization_ratio is {utilization}")
+    return problems
+
+
+def out_of_memory(code, output):
+    problems = [] if code == 69 else [f"exit code {code}, not 69"]
+    for text in ("out of memory on cuda:0 with a micro-batch of", "--batch-size"):
+        if text not in output:
+            problems.append(f"{text!r} is not in the output: {output[-500:]}")
+    return problems
