@@ -65,7 +65,7 @@ int run_inspect(const Arguments& arguments) {
   if (is_archive(path)) return inspect_module(path, trial);
   const bool folder = std::filesystem::is_directory(path);
   std::fputs(
-      (folder ? checkpoint::inspect_checkpoint(job::find_checkpoint(path), verify) : data::inspect_data(path, verify))
+      (folder ? checkpoint::inspect_checkpoint(job::find_checkpoint(path), verify) : data::inspect_data(data::probe(path), verify))
           .c_str(),
       stdout);
   return 0;

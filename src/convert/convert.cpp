@@ -295,8 +295,8 @@ void assemble(const std::string& name, const ConvertOptions& options, const RawS
   data::Writer::Extras extras;
   extras.attributes = set.attributes();
   extras.attributes["source"] = name;
-  extras.attributes["samples_quarantined"] = std::to_string(summary.quarantined.size());
-  if (schema.task == "headpose") extras.attributes["samples_beyond_range"] = std::to_string(summary.beyond_range);
+  extras.attributes["samples_quarantined"] = static_cast<int64_t>(summary.quarantined.size());
+  if (schema.task == "headpose") extras.attributes["samples_beyond_range"] = summary.beyond_range;
   if (!set.classes().empty()) extras.attributes["class_names"] = join(set.classes(), "\n");
   std::map<std::string, int64_t> group_ids;
   for (const int64_t i : kept) {

@@ -12,9 +12,7 @@ data::Schema head_pose_schema(int size) {
           .checksum = 0};
 }
 
-std::map<std::string, std::string> head_pose_attributes() {
-  return {{"target_names", "yaw,pitch,roll"}, {"target_unit", "degree"}};
-}
+data::Attributes head_pose_attributes() { return {{"target_names", "yaw,pitch,roll"}, {"target_unit", "degree"}}; }
 
 std::vector<std::byte> to_target(const HeadPose& pose) {
   const float angles[] = {static_cast<float>(pose.yaw), static_cast<float>(pose.pitch), static_cast<float>(pose.roll)};
@@ -24,7 +22,7 @@ std::vector<std::byte> to_target(const HeadPose& pose) {
 
 data::Schema HeadPoseSet::schema() const { return head_pose_schema(size_); }
 
-std::map<std::string, std::string> HeadPoseSet::attributes() const { return head_pose_attributes(); }
+data::Attributes HeadPoseSet::attributes() const { return head_pose_attributes(); }
 
 Record HeadPoseSet::read(size_t sample) const {
   const LabeledImage labeled = read_picture(samples_[sample], size_);

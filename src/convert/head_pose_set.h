@@ -22,7 +22,7 @@ class HeadPoseSet : public RawSet {
   const std::vector<RawSample>& samples() const override { return samples_; }
   data::Schema schema() const override;
   Record read(size_t sample) const override;
-  std::map<std::string, std::string> attributes() const override;
+  data::Attributes attributes() const override;
   double usual_val_share() const override { return 0; }
 
  protected:
@@ -36,7 +36,7 @@ class HeadPoseSet : public RawSet {
 
 // Schema, file attributes and stored target of head-pose samples, both converted and generated.
 data::Schema head_pose_schema(int size);
-std::map<std::string, std::string> head_pose_attributes();
+data::Attributes head_pose_attributes();
 std::vector<std::byte> to_target(const HeadPose&);
 
 // The crop around landmarks, given as a matrix of 2 (or more) × N. First Hopenet's rectangle with k = 0.2: the

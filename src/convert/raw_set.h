@@ -8,12 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/parallel.h"
+#include "data/attributes.h"
 #include "data/store.h"
 
 namespace dtrain::convert {
@@ -38,8 +38,8 @@ class RawSet {
   virtual data::Schema schema() const = 0;                    // without samples and checksum, which are 0
   // Throws DataError with the reason; callers add the sample's name.
   virtual Record read(size_t sample) const = 0;
-  virtual std::map<std::string, std::string> attributes() const { return {}; }  // root attributes of the file
-  virtual std::vector<std::string> classes() const { return {}; }               // names by label, sorted
+  virtual data::Attributes attributes() const { return {}; }       // root attributes of the file
+  virtual std::vector<std::string> classes() const { return {}; }  // names by label, sorted
   // The groups of the test split if the data set's protocol defines them, otherwise empty.
   virtual std::vector<std::string> test_groups() const { return {}; }
   virtual bool all_test() const { return false; }  // whether the set is used for testing only

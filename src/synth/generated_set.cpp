@@ -26,8 +26,8 @@ class GeneratedSet : public convert::RawSet {
   const std::vector<convert::RawSample>& samples() const override { return samples_; }
   data::Schema schema() const override { return schema_; }
   std::vector<std::string> classes() const override { return classes_; }
-  std::map<std::string, std::string> attributes() const override {
-    return schema_.task == "headpose" ? convert::head_pose_attributes() : std::map<std::string, std::string>{};
+  data::Attributes attributes() const override {
+    return schema_.task == "headpose" ? convert::head_pose_attributes() : data::Attributes{};
   }
   double usual_val_share() const override { return schema_.task == "headpose" ? 0 : 0.1; }
   convert::Record read(size_t sample) const override { return draw_(index_[sample], samples_[sample].label); }

@@ -116,7 +116,7 @@ void write_hdf5(const convert::RawSet& set, const SynthOptions& options, const R
   data::Writer::Extras extras;
   extras.attributes = set.attributes();
   extras.attributes["source"] = "synth";
-  extras.attributes["seed"] = std::to_string(options.seed);
+  extras.attributes["seed"] = options.seed;
   if (!set.classes().empty()) extras.attributes["class_names"] = join(set.classes(), "\n");
   std::map<std::string, int64_t> group_ids;
   for (const convert::RawSample& sample : set.samples()) {

@@ -33,7 +33,8 @@ def samples(path):
             return [group["values"][a:b] for a, b in zip(at, at[1:])]
 
         splits = {name: sorted(names[i] for i in ids[:]) for name, ids in f["splits"].items()}
-        return dict(zip(names, zip(rows(f["inputs"]), rows(f["targets"])))), splits, dict(f.attrs)
+        attributes = {name: runner.text(value) for name, value in f.attrs.items()}
+        return dict(zip(names, zip(rows(f["inputs"]), rows(f["targets"])))), splits, attributes
 
 
 def every_dtype_order_and_version_of_npy(folder):

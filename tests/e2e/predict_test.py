@@ -56,7 +56,7 @@ def targets_of(path, split):
     with h5py.File(path) as f:
         ids = f[f"splits/{split}"][:]
         if isinstance(f["targets"], h5py.Dataset):
-            return ids, list(f["targets"][:][ids]), f.attrs.get("class_names", "").split("\n")
+            return ids, list(f["targets"][:][ids]), runner.text(f.attrs.get("class_names", "")).split("\n")
         values, offsets = f["targets/values"][:], f["targets/offsets"][:]
         return ids, [values[offsets[i]:offsets[i + 1]] for i in ids], []
 

@@ -146,6 +146,7 @@ def dataset_of_classes(folder, samples=SAMPLES):
         del f["targets"]
         f["targets"] = np.digitize(yaw, np.quantile(yaw, [0.3, 0.6])).astype(np.int64)
         f.attrs["task"], f.attrs["class_names"] = "classify", "\n".join(Classify.CLASSES)
+        del f.attrs["attributes_checksum"]  # which covered the task of before
 
 
 PICTURES = {"model.image_size": SIZE, "augment.hflip": False, "augment.crop_scale": 1, "augment.brightness": 0, "augment.contrast": 0,
@@ -336,7 +337,7 @@ def dataset_of_sequences(folder, dtype):
     with h5py.File(folder / "d.h5", "r+") as f:
         train_on_all(f)
         rows = [sample.to(dtype) for sample in samples_of_rows(f, "inputs")]
-        targets, classes = torch.from_numpy(f["targets"][...]), len(f.attrs["class_names"].split("\n"))
+        targets, classes = torch.from_numpy(f["targets"][...]), len(runner.text(f.attrs["class_names"]).split("\n"))
     return nn.utils.rnn.pad_sequence(rows, batch_first=True), torch.tensor([len(r) for r in rows]), targets, classes
 
 

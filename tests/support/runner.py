@@ -134,6 +134,11 @@ def ledger(result):
     return result.output.rsplit("ledger ", 1)[1].split()[0]
 
 
+def text(attribute):
+    """A text attribute of a data file as str: h5py gives bytes for text of a fixed length."""
+    return attribute.decode() if isinstance(attribute, bytes) else attribute
+
+
 def synth(path, samples, size=32, seed=1):
     run(["synth", "headpose", "--samples", samples, "--size", size, "--seed", seed, "--out", path]).expect(0)
     return path

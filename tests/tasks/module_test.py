@@ -265,7 +265,7 @@ def python_answers(script, path):
     with h5py.File(path) as f, torch.no_grad():
         ids = f["splits/test"][:]
         targets = f["targets"][:][ids]
-        classes = f.attrs.get("class_names", "").split("\n")
+        classes = runner.text(f.attrs.get("class_names", "")).split("\n")
         if isinstance(f["inputs"], h5py.Group):
             values, offsets = f["inputs/values"][:], f["inputs/offsets"][:]
             samples = [torch.tensor(values[offsets[i]:offsets[i + 1]])[None] for i in ids]

@@ -20,13 +20,12 @@ namespace {
 class FileStore : public Store {
  public:
   explicit FileStore(const Layout& layout) : layout_(layout) {
-    if (const int code = file_.open(layout.file, O_RDONLY)) {
+    data::check(layout);
+    // O_NONBLOCK: if a pipe has taken the file's place, opening it does not wait for a writer.
+    if (const int code = file_.open(layout.file, O_RDONLY | O_NONBLOCK)) {
       throw DataError(str(layout.file.string(), " cannot be opened: ", std::strerror(code)));
     }
-    struct stat info {};
-    if (::fstat(file_.get(), &info) != 0 || info.st_size != layout.file_bytes) {
-      throw DataError(str(layout.file.string(), " changed while it was being opened"));
-    }
+    if (identity() != layout.identity) throw DataError(str(layout.file.string(), " changed while it was being opened"));
     if (schema().input.variable()) {
       input_offsets_ = row_offsets(layout_.inputs, layout_.input_offsets, schema().input, "/inputs");
     }
@@ -73,7 +72,7 @@ class FileStore : public Store {
 
   std::string attribute(const std::string& name) const override {
     const auto found = layout_.attributes.find(name);
-    return found == layout_.attributes.end() ? "" : found->second;
+    return found == layout_.attributes.end() ? "" : text_of(found->second);
   }
 
   void verify() const override {
@@ -98,6 +97,14 @@ class FileStore : public Store {
   }
 
  private:
+  FileIdentity identity() const {
+    struct stat info {};
+    if (::fstat(file_.get(), &info) != 0) {
+      throw DataError(str(path().string(), " cannot be examined: ", std::strerror(errno)));
+    }
+    return identity_of(info);
+  }
+
   std::string where(const std::string& dataset, int64_t id) const {
     return str(path().string(), "#", id, ": ", dataset);
   }

@@ -15,11 +15,14 @@
 
 namespace dtrain::data {
 
-std::unique_ptr<Store> open_file(const std::filesystem::path& file);  // calls probe() in this process
-std::unique_ptr<Store> open_file(const Layout& layout);               // does not use the HDF5 library
+// Checks the layout and opens its file, without the HDF5 library.
+std::unique_ptr<Store> open_file(const Layout& layout);
+// Calls probe() in this process.
+std::unique_ptr<Store> open_file(const std::filesystem::path& file);
 
 // The report of `dtrain inspect`, one aligned line per fact: schema, counts, sizes, splits, ranges of the targets,
-// checksum, attributes. With `verify` it also calls Store::verify(). Throws DataError as open_file() and verify() do.
-std::string inspect_data(const std::filesystem::path& file, bool verify);
+// checksum, attributes. With `verify` it also calls Store::verify(), and says what no checksum covers. Throws DataError
+// as open_file() and verify() do.
+std::string inspect_data(const Layout& layout, bool verify);
 
 }  // namespace dtrain::data

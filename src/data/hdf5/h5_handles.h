@@ -71,11 +71,13 @@ inline int errno_in(const std::string& text) {
   return place == std::string::npos ? 0 : std::atoi(text.c_str() + place + kBefore.size());
 }
 
-// File access properties: no file locks (they fail on NFS and Lustre), and large objects aligned to pages.
+// File access properties: no file locks (they fail on NFS and Lustre), large objects aligned to pages, and the metadata
+// format of HDF5 1.8, which has checksums and allows attributes of more than 64 KiB.
 inline Handle file_access() {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_file_locking(access.get(), /*use_file_locking=*/false, /*ignore_when_disabled=*/true);
   H5Pset_alignment(access.get(), 4096, 4096);
+  H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18);
   return access;
 }
 

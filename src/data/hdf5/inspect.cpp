@@ -121,12 +121,11 @@ int64_t count_groups(const Store& store) {
 
 }  // namespace
 
-std::string inspect_data(const std::filesystem::path& file, bool verify) {
-  const Layout layout = probe(file);
+std::string inspect_data(const Layout& layout, bool verify) {
   const std::unique_ptr<Store> store = open_file(layout);
   const Schema& schema = store->schema();
   std::string text;
-  text += line("file", str(file.string(), ", ", human_bytes(static_cast<double>(layout.file_bytes))));
+  text += line("file", str(layout.file.string(), ", ", human_bytes(static_cast<double>(layout.identity.bytes))));
   text += line("format", str("dtrain HDF5, version ", kFormatVersion));
   text += line("task", schema.task);
   text += line("samples", human_count(schema.samples));
@@ -140,14 +139,23 @@ std::string inspect_data(const std::filesystem::path& file, bool verify) {
   text += line("groups", human_count(count_groups(*store)));
   text += line("first", store->source(0));
   text += line("checksum", hex(schema.checksum));
-  static const std::set<std::string> kShown{"format",   "version",        "task",       "num_samples",
-                                            "checksum", "index_checksum", "class_names"};
+  static const std::set<std::string> kShown{"format",   "version",        "task",        "num_samples",
+                                            "checksum", "index_checksum", "class_names", kAttributesChecksum};
   for (const auto& [name, value] : layout.attributes) {
-    if (kShown.count(name) == 0) text += line("attribute", str(name, " = ", value));
+    if (kShown.count(name) == 0) text += line("attribute", str(name, " = ", text_of(value)));
+  }
+  for (const std::string& name : layout.other_attributes) {
+    text += line("attribute", str(name, " (neither text nor a single number: ignored)"));
   }
   if (verify) {
     store->verify();
     text += line("verified", str("all ", human_count(schema.samples), " samples match their checksums"));
+    const bool covered = layout.attributes.contains(kAttributesChecksum);
+    text +=
+        line(covered ? "verified" : "not covered",
+             covered ? "the attributes match theirs"
+                     : str("by a checksum: the attributes (class names, units). Files that this dtrain writes have `",
+                           kAttributesChecksum, "`"));
   }
   return text;
 }

@@ -6,12 +6,13 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
+#include <optional>
 #include <utility>
 
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/number_text.h"
+#include "core/printable.h"
 #include "data/hdf5/h5_handles.h"
 
 namespace dtrain::data {
@@ -26,11 +27,11 @@ constexpr const char* kConvertAdvice =
   throw DataError(str(file.string(), what));
 }
 
-int64_t regular_file_size(const std::filesystem::path& file) {
+struct stat regular_file(const std::filesystem::path& file) {
   struct stat info {};
   if (::stat(file.c_str(), &info) != 0) refuse(file, str(": ", std::strerror(errno), kConvertAdvice));
   if (!S_ISREG(info.st_mode)) refuse(file, " is not a regular file");
-  return info.st_size;
+  return info;
 }
 
 std::string type_name(hid_t type) {
@@ -54,68 +55,71 @@ std::string shape_text(const std::vector<hsize_t>& shape) {
   return text + "]";
 }
 
-// Writes a root attribute as text to `out`: strings unchanged, numbers in decimal. False for arrays and other types.
-bool attribute_text(hid_t attribute, std::string* out) {
-  const h5::Handle type(H5Aget_type(attribute), H5Tclose);
-  const h5::Handle space(H5Aget_space(attribute), H5Sclose);
-  if (!type || !space || H5Sget_simple_extent_npoints(space.get()) != 1) return false;
-  const H5T_class_t kind = H5Tget_class(type.get());
-  if (kind == H5T_STRING && H5Tis_variable_str(type.get()) > 0) {
+// What every file of dtrain has, and what its converters add. These are opened by name: on a damaged file the library
+// is less likely to crash than when it lists all attributes.
+constexpr const char* kKnownAttributes[] = {"format",
+                                            "version",
+                                            "task",
+                                            "num_samples",
+                                            "checksum",
+                                            "index_checksum",
+                                            "source",
+                                            "class_names",
+                                            "target_names",
+                                            "target_unit",
+                                            kAttributesChecksum,
+                                            "protocol",
+                                            "seed",
+                                            "samples_beyond_range",
+                                            "samples_quarantined"};
+
+std::optional<Attribute> text_attribute(hid_t attribute, hid_t type, hid_t space) {
+  if (H5Tis_variable_str(type) > 0) {  // of an older dtrain, or h5py's str
     char* text = nullptr;
-    if (H5Aread(attribute, type.get(), &text) < 0) return false;
-    *out = text != nullptr ? text : "";
-    H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, &text);
-    return true;
+    if (H5Aread(attribute, type, &text) < 0) return std::nullopt;
+    const std::string copy = text != nullptr ? text : "";
+    H5Dvlen_reclaim(type, space, H5P_DEFAULT, &text);
+    return copy;
   }
-  if (kind == H5T_STRING) {
-    std::string text(H5Tget_size(type.get()), '\0');
-    if (H5Aread(attribute, type.get(), text.data()) < 0) return false;
-    *out = text.substr(0, text.find('\0'));
-    return true;
-  }
-  if (kind == H5T_INTEGER && H5Tget_sign(type.get()) == H5T_SGN_NONE) {
-    uint64_t value = 0;
-    if (H5Aread(attribute, H5T_NATIVE_UINT64, &value) < 0) return false;
-    *out = std::to_string(value);
-    return true;
-  }
-  if (kind == H5T_INTEGER) {
-    int64_t value = 0;
-    if (H5Aread(attribute, H5T_NATIVE_INT64, &value) < 0) return false;
-    *out = std::to_string(value);
-    return true;
-  }
-  if (kind == H5T_FLOAT) {
-    double value = 0;
-    if (H5Aread(attribute, H5T_NATIVE_DOUBLE, &value) < 0) return false;
-    *out = str(value);
-    return true;
-  }
-  return false;
+  std::string text(H5Tget_size(type), '\0');
+  if (H5Aread(attribute, type, text.data()) < 0) return std::nullopt;
+  const char padding = H5Tget_strpad(type) == H5T_STR_SPACEPAD ? ' ' : '\0';
+  text.erase(text.find_last_not_of(padding) + 1);
+  return text;
 }
 
-std::map<std::string, std::string> root_attributes(hid_t root) {
-  std::vector<std::string> names;
-  const auto collect = [](hid_t, const char* name, const H5A_info_t*, void* out) -> herr_t {
-    static_cast<std::vector<std::string>*>(out)->emplace_back(name);
-    return 0;
-  };
-  H5Aiterate2(root, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &names);
-  std::map<std::string, std::string> attributes;
-  for (const std::string& name : names) {
-    const h5::Handle attribute(H5Aopen(root, name.c_str(), H5P_DEFAULT), H5Aclose);
-    std::string text;
-    if (attribute && attribute_text(attribute.get(), &text)) attributes[name] = text;
+template <typename Number>
+std::optional<Attribute> number_attribute(hid_t attribute, hid_t type_in_memory) {
+  Number value{};
+  if (H5Aread(attribute, type_in_memory, &value) < 0) return std::nullopt;
+  return Attribute(value);
+}
+
+// The value of a root attribute; none for an array, for a type that is neither text nor a number, and where it cannot
+// be read.
+std::optional<Attribute> value_of(hid_t attribute) {
+  const h5::Handle type(H5Aget_type(attribute), H5Tclose);
+  const h5::Handle space(H5Aget_space(attribute), H5Sclose);
+  if (!type || !space || H5Sget_simple_extent_npoints(space.get()) != 1) return std::nullopt;
+  switch (H5Tget_class(type.get())) {
+    case H5T_STRING:
+      return text_attribute(attribute, type.get(), space.get());
+    case H5T_INTEGER:
+      return H5Tget_sign(type.get()) == H5T_SGN_NONE ? number_attribute<uint64_t>(attribute, H5T_NATIVE_UINT64)
+                                                     : number_attribute<int64_t>(attribute, H5T_NATIVE_INT64);
+    case H5T_FLOAT:
+      return number_attribute<double>(attribute, H5T_NATIVE_DOUBLE);
+    default:
+      return std::nullopt;
   }
-  return attributes;
 }
 
 class Prober {
  public:
   explicit Prober(const std::filesystem::path& file) {
     layout_.file = file;
-    layout_.file_bytes = regular_file_size(file);
-    if (layout_.file_bytes == 0) refuse(file, " is empty");
+    layout_.identity = identity_of(regular_file(file));
+    if (layout_.identity.bytes == 0) refuse(file, " is empty");
     H5PLset_loading_state(0);  // a file must not make HDF5 load plugins
     if (H5Fis_hdf5(file.c_str()) <= 0) refuse(file, str(" is not an HDF5 file", kConvertAdvice));
     const h5::Handle access = h5::file_access();
@@ -127,26 +131,14 @@ class Prober {
     read_attributes();
     Schema& schema = layout_.schema;
     schema.input = field("/inputs", &layout_.inputs, &layout_.input_offsets);
-    if (!storable_input(schema.input)) {
-      refuse_dataset("/inputs", str("holds samples of ", text_of(schema.input),
-                                    ", must be uint8 [N, H, W, 3], float32 [N, F] or [N, T, F], or a group of samples "
-                                    "with different numbers of rows, float32 [rows, F]"));
-    }
     schema.target = field("/targets", &layout_.targets, &layout_.target_offsets);
-    if (!storable_target(schema.target)) {
-      refuse_dataset("/targets", str("holds samples of ", text_of(schema.target),
-                                     ", must be float32 or int64 [N] or [N, T], or a group of samples with different "
-                                     "numbers of rows, int64 [rows]"));
-    }
-    const auto samples = static_cast<hsize_t>(schema.samples);
-    expect_count("/checksums", contiguous("/checksums", H5T_STD_U64LE, &layout_.checksums)[0], samples);
-    expect_count("/group", contiguous("/group", H5T_STD_I64LE, &layout_.group)[0], samples);
+    contiguous("/checksums", H5T_STD_U64LE, &layout_.checksums);
+    contiguous("/group", H5T_STD_I64LE, &layout_.group);
     expect_group("/source");
     contiguous("/source/bytes", H5T_STD_U8LE, &layout_.source_bytes);
-    expect_count("/source/offsets", contiguous("/source/offsets", H5T_STD_I64LE, &layout_.source_offsets)[0],
-                 samples + 1);
+    contiguous("/source/offsets", H5T_STD_I64LE, &layout_.source_offsets);
     expect_group("/splits");
-    for (const char* name : {"train", "val", "test"}) {
+    for (const char* name : kSplitNames) {
       const std::string path = str("/splits/", name);
       if (H5Lexists(file_.get(), path.c_str(), H5P_DEFAULT) > 0) {
         contiguous(path, H5T_STD_I64LE, &layout_.splits[name]);
@@ -163,34 +155,79 @@ class Prober {
   void read_attributes() {
     const h5::Handle root(H5Gopen2(file_.get(), "/", H5P_DEFAULT), H5Gclose);
     if (!root) refuse(layout_.file, str(" has no readable root group: ", h5::last_error()));
-    layout_.attributes = root_attributes(root.get());
-    const std::map<std::string, std::string>& all = layout_.attributes;
+    find_attributes(root.get());
+    const Attributes& all = layout_.attributes;
     const auto format = all.find("format");
-    if (format == all.end() || format->second != "dtrain") {
-      refuse(layout_.file,
-             str(" is an HDF5 file of another program: the root attribute `format` is ",
-                 format == all.end() ? "missing" : "\"" + format->second + "\"", ", not \"dtrain\"", kConvertAdvice));
+    if (format == all.end() || format->second != Attribute("dtrain")) {
+      const std::string found = format == all.end() ? "missing" : "\"" + printable(text_of(format->second)) + "\"";
+      refuse(layout_.file, str(" is an HDF5 file of another program: the root attribute `format` is ", found,
+                               ", not \"dtrain\"", kConvertAdvice));
     }
     if (const auto version = number<int64_t>("version"); version != kFormatVersion) {
       refuse(layout_.file, str(" has format version ", version, "; this dtrain reads version ", kFormatVersion,
                                ". Convert the raw data again, or use the dtrain that wrote the file"));
     }
     layout_.schema.samples = number<int64_t>("num_samples");
-    if (layout_.schema.samples <= 0) refuse(layout_.file, str(" holds ", layout_.schema.samples, " samples"));
     layout_.schema.checksum = number<uint64_t>("checksum");
     layout_.index_checksum = number<uint64_t>("index_checksum");
     const auto task = all.find("task");
     if (task == all.end()) refuse(layout_.file, " lacks the root attribute `task`");
-    layout_.schema.task = task->second;
+    layout_.schema.task = text_of(task->second);
+  }
+
+  void find_attributes(hid_t root) {
+    hsize_t found = 0;
+    for (const char* name : kKnownAttributes) {
+      if (H5Aexists(root, name) <= 0) continue;
+      read_attribute(root, name);
+      ++found;
+    }
+    H5O_info_t info{};
+    if (H5Oget_info2(root, &info, H5O_INFO_NUM_ATTRS) < 0) {
+      refuse(layout_.file, str(" has root attributes that cannot be counted: ", h5::last_error()));
+    }
+    if (info.num_attrs != found) list_attributes(root);
+  }
+
+  // Finds those with names of others, too.
+  void list_attributes(hid_t root) {
+    std::vector<std::string> names;
+    const auto collect = [](hid_t, const char* name, const H5A_info_t*, void* out) -> herr_t {
+      static_cast<std::vector<std::string>*>(out)->emplace_back(name);
+      return 0;
+    };
+    if (H5Aiterate2(root, H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &names) < 0) {
+      refuse(layout_.file, str(" has root attributes that cannot be listed: ", h5::last_error()));
+    }
+    for (const std::string& name : names) {
+      const bool known =
+          std::find(std::begin(kKnownAttributes), std::end(kKnownAttributes), name) != std::end(kKnownAttributes);
+      if (!known) read_attribute(root, name);
+    }
+  }
+
+  void read_attribute(hid_t root, const std::string& name) {
+    const h5::Handle attribute(H5Aopen(root, name.c_str(), H5P_DEFAULT), H5Aclose);
+    if (!attribute) refuse(layout_.file, str(": the root attribute `", name, "` cannot be read: ", h5::last_error()));
+    const std::optional<Attribute> value = value_of(attribute.get());
+    if (value) {
+      layout_.attributes[name] = *value;
+    } else {
+      layout_.other_attributes.push_back(name);
+    }
   }
 
   template <typename Integer>
   Integer number(const char* name) const {
     const auto found = layout_.attributes.find(name);
     if (found == layout_.attributes.end()) refuse(layout_.file, str(" lacks the root attribute `", name, "`"));
-    const std::string& text = found->second;
-    const std::optional<Integer> value = parse_number<Integer>(text);
-    if (!value) refuse(layout_.file, str(": the root attribute `", name, "` is \"", text, "\", must be an integer"));
+    const bool is_number = !std::holds_alternative<std::string>(found->second);
+    const std::string text = text_of(found->second);
+    const std::optional<Integer> value = is_number ? parse_number<Integer>(text) : std::nullopt;
+    if (!value) {
+      refuse(layout_.file, str(": the root attribute `", name, "` is ", is_number ? "" : "the text \"", printable(text),
+                               is_number ? "" : "\"", ", must be an integer"));
+    }
     return *value;
   }
 
@@ -208,43 +245,33 @@ class Prober {
     if (!group) refuse_dataset(path, "must be a group");
   }
 
-  void expect_count(const std::string& path, hsize_t count, hsize_t expected) const {
-    if (count != expected) {
-      refuse_dataset(path, str("has ", count, " entries, but `num_samples` is ", layout_.schema.samples, ": ", expected,
-                               " are expected"));
-    }
-  }
-
   // Reads a dataset with one entry per sample, or a group with `values` and `offsets` (in rows).
   Field field(const std::string& path, Extent* values, Extent* offsets) const {
     expect_hard_link(path);
     const h5::Handle group(H5Gopen2(file_.get(), path.c_str(), H5P_DEFAULT), H5Gclose);
-    const auto samples = static_cast<hsize_t>(layout_.schema.samples);
     Field result;
     std::vector<hsize_t> shape;
     if (group) {
       shape = contiguous(path + "/values", &result.element, values);
-      expect_count(path + "/offsets", contiguous(path + "/offsets", H5T_STD_I64LE, offsets)[0], samples + 1);
+      contiguous(path + "/offsets", H5T_STD_I64LE, offsets);
       result.shape.push_back(kVariable);
     } else {
       shape = contiguous(path, &result.element, values);
-      expect_count(path, shape[0], samples);
     }
     result.shape.insert(result.shape.end(), shape.begin() + 1, shape.end());
     if (result.row_elements() == 0) refuse_dataset(path, str("has empty samples: shape ", shape_text(shape)));
     return result;
   }
 
-  // A one-dimensional dataset of type `expected`. Returns its shape.
-  std::vector<hsize_t> contiguous(const std::string& path, hid_t expected, Extent* extent) const {
+  // A one-dimensional dataset of type `expected`.
+  void contiguous(const std::string& path, hid_t expected, Extent* extent) const {
     const h5::Handle dataset = open_dataset(path);
     const h5::Handle type(H5Dget_type(dataset.get()), H5Tclose);
     if (H5Tequal(type.get(), expected) <= 0) {
       refuse_dataset(path, str("is ", type_name(type.get()), ", must be ", type_name(expected)));
     }
-    std::vector<hsize_t> shape = place(path, dataset, H5Tget_size(expected), extent);
+    const std::vector<hsize_t> shape = place(path, dataset, H5Tget_size(expected), extent);
     if (shape.size() != 1) refuse_dataset(path, str("has ", shape.size(), " dimensions, must have 1"));
-    return shape;
   }
 
   // A dataset of any supported element type with at least one dimension. Returns its shape.
@@ -298,11 +325,7 @@ class Prober {
     if (bytes == 0) return shape;
     const haddr_t offset = H5Dget_offset(dataset.get());
     if (offset == HADDR_UNDEF) refuse_dataset(path, "was never written");
-    if (offset > static_cast<haddr_t>(layout_.file_bytes) || bytes > layout_.file_bytes - offset) {
-      refuse_dataset(path, str("is at bytes ", offset, " to ", offset + bytes, ", but the file has only ",
-                               layout_.file_bytes, ": it is truncated"));
-    }
-    extent->offset = static_cast<int64_t>(offset);
+    extent->offset = static_cast<int64_t>(offset);  // may be beyond the end of the file
     return shape;
   }
 
@@ -311,6 +334,13 @@ class Prober {
 };
 
 }  // namespace
+
+FileIdentity identity_of(const struct stat& info) {
+  return {.device = static_cast<int64_t>(info.st_dev),
+          .inode = static_cast<int64_t>(info.st_ino),
+          .bytes = info.st_size,
+          .modified_ns = int64_t{1'000'000'000} * info.st_mtim.tv_sec + info.st_mtim.tv_nsec};
+}
 
 std::string hdf5_version() {
   const h5::SilentErrors silent;

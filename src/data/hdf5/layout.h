@@ -1,7 +1,7 @@
 #pragma once
 
 // Where the bytes of a dtrain HDF5 file are. This is all that the HDF5 library is needed for. Layout is plain data, so
-// that probe() could run in a child process (a malicious file can crash the HDF5 library) and send its result back.
+// that a process which a malicious file may crash can send it to the one that trains.
 
 #include <cstdint>
 #include <filesystem>
@@ -9,31 +9,50 @@
 #include <string>
 #include <vector>
 
+#include "data/attributes.h"
 #include "data/schema.h"
+
+struct stat;
 
 namespace dtrain::data {
 
 struct Extent {
   int64_t offset = 0;  // bytes from the start of the file
   int64_t bytes = 0;
+  bool operator==(const Extent&) const = default;
 };
+
+// What tells a file from another at the same path, and from itself before a change.
+struct FileIdentity {
+  int64_t device = 0, inode = 0, bytes = 0;
+  int64_t modified_ns = 0;  // since 1970
+  bool operator==(const FileIdentity&) const = default;
+};
+FileIdentity identity_of(const struct stat&);
 
 struct Layout {
   std::filesystem::path file;
-  int64_t file_bytes = 0;
+  FileIdentity identity;
   Schema schema;
   Extent inputs, targets;                // variable size: of the dataset `values`
   Extent input_offsets, target_offsets;  // variable size only
   Extent checksums, group, source_bytes, source_offsets;
   std::map<std::string, Extent> splits;
-  std::map<std::string, std::string> attributes;  // scalars of the root group, as text
-  uint64_t index_checksum = 0;                    // see index_checksum() below
+  Attributes attributes;                      // of the root group
+  std::vector<std::string> other_attributes;  // names of those that are neither text nor a single number
+  uint64_t index_checksum = 0;                // see index_checksum() below
 };
 
-// Opens the file with the HDF5 library, checks everything that does not require reading samples, and closes it. Throws
-// DataError if the file is missing, is not HDF5, was not written by dtrain, has another version or is truncated, or if
-// a dataset has the wrong type, shape, count or storage (it must be contiguous, inside this file and hard-linked).
+// Opens the file with the HDF5 library, finds everything that a Layout holds, and closes it. Throws DataError if the
+// file is missing, is not HDF5, was not written by dtrain or has another version, or if a dataset has the wrong type or
+// storage (it must be contiguous, inside this file and hard-linked). A damaged file can also crash the library, or make
+// it loop.
 Layout probe(const std::filesystem::path& file);
+
+// Throws DataError unless all parts of a layout agree with each other: every extent is inside the file and as long as
+// the schema says, and the attributes are valid and match their checksum. Pure: it holds for a layout of any origin,
+// and what passes is safe to read samples with.
+void check(const Layout&);
 
 // Chained xxh64 (the first seed is 0, each result seeds the next) of: source bytes; source offsets; groups; name and
 // ids of each split, sorted by name; offsets of the inputs and of the targets (empty, and skipped, if they have a fixed
@@ -45,5 +64,6 @@ uint64_t index_checksum(const std::string& source_bytes, const std::vector<int64
 std::string hdf5_version();  // version of the HDF5 library, such as "1.10.8"
 
 inline constexpr int64_t kFormatVersion = 1;
+inline constexpr const char* kSplitNames[] = {"train", "val", "test"};
 
 }  // namespace dtrain::data

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <functional>
 #include <system_error>
@@ -20,6 +21,8 @@ namespace dtrain::data {
 namespace {
 
 using Shape = std::vector<hsize_t>;
+
+constexpr unsigned kAttributesInHeader = 64;  // with more, the library moves them to a structure that is harder to read
 
 class FileWriter : public Writer {
  public:
@@ -114,8 +117,9 @@ class FileWriter : public Writer {
   // Creates the datasets whose sizes are known. Samples are then written with pwrite at fixed offsets.
   void create_datasets() {
     const h5::SilentErrors silent;
-    const h5::Handle access = h5::file_access();
-    h5::Handle file(H5Fcreate(temporary_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
+    const h5::Handle access = h5::file_access(), creation = without_times(H5P_FILE_CREATE);
+    H5Pset_attr_phase_change(creation.get(), kAttributesInHeader, 0);
+    h5::Handle file(H5Fcreate(temporary_.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose);
     if (!file) fail_hdf5("create");
     create_stored(file, "/inputs", inputs_);
     create_stored(file, "/targets", targets_);
@@ -141,13 +145,19 @@ class FileWriter : public Writer {
     return element == Element::kUint8 ? H5T_STD_U8LE : element == Element::kFloat32 ? H5T_IEEE_F32LE : H5T_STD_I64LE;
   }
 
+  // Without times, equal samples give equal files.
+  static h5::Handle without_times(hid_t properties) {
+    h5::Handle creation(H5Pcreate(properties), H5Pclose);
+    H5Pset_obj_track_times(creation.get(), false);
+    return creation;
+  }
+
   h5::Handle create_dataset(const h5::Handle& file, const std::string& name, hid_t type, const Shape& shape) const {
     const h5::Handle space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), H5Sclose);
-    const h5::Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    const h5::Handle creation = without_times(H5P_DATASET_CREATE);
     H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
     H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
-    H5Pset_obj_track_times(creation.get(), false);  // without times, equal samples give equal files
     h5::Handle dataset(
         H5Dcreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), H5Dclose);
     if (!dataset) fail_hdf5(str("create ", name, " in"));
@@ -187,7 +197,8 @@ class FileWriter : public Writer {
         in_split[static_cast<size_t>(id)] = true;
       }
     }
-    for (const char* name : {"format", "version", "task", "num_samples", "checksum", "index_checksum"}) {
+    for (const char* name :
+         {"format", "version", "task", "num_samples", "checksum", "index_checksum", kAttributesChecksum}) {
       DTRAIN_CHECK(extras.attributes.count(name) == 0, "attribute ", name);
     }
   }
@@ -211,21 +222,22 @@ class FileWriter : public Writer {
     for (const auto& [name, ids] : extras.splits) {
       write_dataset(file, "/splits/" + name, H5T_STD_I64LE, std::as_bytes(std::span(ids)));
     }
-    for (const auto& [name, text] : extras.attributes) write_text(file, name, text);
-    write_text(file, "format", "dtrain");
-    write_text(file, "task", schema_.task);
-    write_number(file, "version", H5T_STD_I64LE, &kFormatVersion);
-    write_number(file, "num_samples", H5T_STD_I64LE, &schema_.samples);
-    const uint64_t checksum = xxh64(std::as_bytes(std::span(checksums_)));
-    write_number(file, "checksum", H5T_STD_U64LE, &checksum);
-    const uint64_t index =
+    Attributes attributes = extras.attributes;
+    attributes["format"] = "dtrain";
+    attributes["task"] = schema_.task;
+    attributes["version"] = kFormatVersion;
+    attributes["num_samples"] = schema_.samples;
+    attributes["checksum"] = xxh64(std::as_bytes(std::span(checksums_)));
+    attributes["index_checksum"] =
         index_checksum(source_bytes, source_offsets, extras.group, extras.splits, inputs_.offsets, targets_.offsets);
-    write_number(file, "index_checksum", H5T_STD_U64LE, &index);
+    attributes[kAttributesChecksum] = attributes_checksum(attributes);
+    for (const auto& [name, value] : attributes) write_attribute(file, name, value);
     if (!file.close()) fail_hdf5("close");
   }
 
   void create_group(const h5::Handle& file, const char* name) const {
-    const h5::Handle group(H5Gcreate2(file.get(), name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
+    const h5::Handle creation = without_times(H5P_GROUP_CREATE);
+    const h5::Handle group(H5Gcreate2(file.get(), name, H5P_DEFAULT, creation.get(), H5P_DEFAULT), H5Gclose);
     if (!group) fail_hdf5(str("create ", name, " in"));
   }
 
@@ -238,16 +250,21 @@ class FileWriter : public Writer {
     if (!dataset.close()) fail_hdf5(str("close ", name, " in"));
   }
 
-  void write_text(const h5::Handle& file, const std::string& name, const std::string& text) const {
-    const h5::Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
-    H5Tset_size(type.get(), H5T_VARIABLE);
-    H5Tset_cset(type.get(), H5T_CSET_UTF8);
-    const char* value = text.c_str();
-    write_attribute(file, name, type.get(), &value);
-  }
-
-  void write_number(const h5::Handle& file, const char* name, hid_t type, const void* value) const {
-    write_attribute(file, name, type, value);
+  void write_attribute(const h5::Handle& file, const std::string& name, const Attribute& value) const {
+    if (const auto* text = std::get_if<std::string>(&value)) {
+      // Of fixed length: to read one of variable length, the library follows addresses in the file.
+      const h5::Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+      H5Tset_size(type.get(), std::max<size_t>(text->size(), 1));
+      H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
+      H5Tset_cset(type.get(), H5T_CSET_UTF8);
+      write_attribute(file, name, type.get(), text->c_str());
+    } else if (const auto* number = std::get_if<int64_t>(&value)) {
+      write_attribute(file, name, H5T_STD_I64LE, number);
+    } else if (const auto* word = std::get_if<uint64_t>(&value)) {
+      write_attribute(file, name, H5T_STD_U64LE, word);
+    } else {
+      write_attribute(file, name, H5T_IEEE_F64LE, &std::get<double>(value));
+    }
   }
 
   void write_attribute(const h5::Handle& file, const std::string& name, hid_t type, const void* value) const {

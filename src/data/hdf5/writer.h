@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "data/attributes.h"
 #include "data/store.h"
 
 namespace dtrain::data {
@@ -34,9 +35,9 @@ class Writer {
     std::map<std::string, std::vector<int64_t>> splits;  // sample ids by name: "train", "val", "test"
     std::vector<std::string> source;                     // one per sample
     std::vector<int64_t> group;                          // one per sample
-    std::map<std::string, std::string> attributes;       // root attributes, as text
+    Attributes attributes;                               // of the root, besides those that the writer adds
   };
-  // Completes the file and moves it to its final name. Requires: every sample was written.
+  // Completes the file and moves it to its final name. Requires: every sample was written, and text has no zero byte.
   virtual void finish(const Extras&) = 0;
 };
 

@@ -1,6 +1,9 @@
 """h5py opens a data file written by dtrain, and its content is exactly what docs/file_formats.md says."""
 
+import ctypes
+import ctypes.util
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -10,6 +13,25 @@ import numpy as np
 
 
 ROWS = [4, 1, 7, 3, 7, 2]
+
+
+def xxh64(data: bytes, seed: int) -> int:
+    function = ctypes.CDLL(ctypes.util.find_library("xxhash")).XXH64
+    function.restype = ctypes.c_uint64
+    return function(data, ctypes.c_size_t(len(data)), ctypes.c_uint64(seed))
+
+
+def attributes_checksum(attributes) -> int:
+    """As docs/file_formats.md specifies it."""
+    forms = {bytes: ("text", bytes), np.int64: ("int64", lambda v: struct.pack("<q", v)),
+             np.uint64: ("uint64", lambda v: struct.pack("<Q", v)), np.float64: ("float64", lambda v: struct.pack("<d", v))}
+    checksum = 0
+    for name in sorted(set(attributes) - {"attributes_checksum"}):
+        value = attributes[name]
+        kind, pack = next(form for type_, form in forms.items() if isinstance(value, type_))
+        for part in (name.encode(), kind.encode(), pack(value)):
+            checksum = xxh64(part, checksum)
+    return checksum
 
 
 def slices(group):
@@ -31,7 +53,7 @@ def check_rows(folder: str) -> None:
                     assert order.dtype == np.int64 and order.tolist() == list(range(ROWS[i]))[::-1]
             else:
                 assert f["targets"].dtype == np.int64 and f["targets"][:].tolist() == [0, 1, 2, 0, 1, 2]
-                assert f.attrs["class_names"].split("\n") == ["walk", "run", "stand still"]
+                assert f.attrs["class_names"].decode().split("\n") == ["walk", "run", "stand still"]
             offset = f["inputs/values"].id.get_offset()
             assert file.read_bytes()[offset + 48 : offset + 60] == f["inputs/values"][4].tobytes()
             for name in ("inputs/values", "inputs/offsets"):
@@ -44,8 +66,9 @@ def main() -> None:
         subprocess.run([sys.argv[1], str(file)], check=True)
         with h5py.File(file) as f:
             n = f.attrs["num_samples"]
-            assert n == 7 and f.attrs["format"] == "dtrain" and f.attrs["version"] == 1 and f.attrs["task"] == "headpose"
-            assert f.attrs["crop"] == "0.6"
+            assert n == 7 and f.attrs["format"] == b"dtrain" and f.attrs["version"] == 1 and f.attrs["task"] == b"headpose"
+            assert f.attrs["crop"] == b"0.6" and f.attrs["share"] == 0.1 and f.attrs["version"].dtype == np.int64
+            assert f.attrs["attributes_checksum"] == attributes_checksum(dict(f.attrs))
             assert f["inputs"].shape == (n, 5, 4, 3) and f["inputs"].dtype == np.uint8
             assert f["targets"].shape == (n, 3) and f["targets"].dtype == np.float32
             expected = np.array([[(i * 7 + k) % 256 for k in range(60)] for i in range(n)], np.uint8)

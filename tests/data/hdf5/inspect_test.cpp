@@ -18,7 +18,7 @@ TEST(InspectData, ReportsTheContent) {
   Writer::Extras extras = testing::extras_of(1200);
   extras.splits = {{"test", {1, 2, 3}}, {"train", {7, 8}}};
   testing::write_data_set(folder / "d.h5", 1200, extras);
-  const std::string text = inspect_data(folder / "d.h5", true);
+  const std::string text = inspect_data(probe(folder / "d.h5"), true);
   for (const char* part :
        {"d.h5", "version 1", "headpose", "samples     1 200", "uint8 [5, 4, 3], 60 B each", "float32 [3]",
         "element 1: -599.500 to 0.000, mean -299.750", "train 2, test 3, 1 195 in none", "groups      600",
@@ -34,10 +34,10 @@ TEST(InspectData, VerifiesOnlyOnRequest) {
   stream.seekp(probe(folder / "d.h5").inputs.offset);
   stream.put('\xff');
   stream.close();
-  const std::string text = inspect_data(folder / "d.h5", false);
+  const std::string text = inspect_data(probe(folder / "d.h5"), false);
   EXPECT_EQ(text.find("match"), std::string::npos);
   EXPECT_NE(text.find("none (training"), std::string::npos) << text;
-  EXPECT_THROW(inspect_data(folder / "d.h5", true), DataError);
+  EXPECT_THROW(inspect_data(probe(folder / "d.h5"), true), DataError);
 }
 
 TEST(InspectData, TheMeanIgnoresNan) {
@@ -48,7 +48,7 @@ TEST(InspectData, TheMeanIgnoresNan) {
     writer->write(id, testing::input_of(id), testing::bytes_of(std::vector<float>{x, 1, NAN}));
   }
   writer->finish(testing::extras_of(4));
-  const std::string text = inspect_data(folder / "d.h5", false);
+  const std::string text = inspect_data(probe(folder / "d.h5"), false);
   for (const char* part : {"element 0: 3.000 to 3.000, mean 3.000", "element 2: no numbers", "6 values are NaN"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }

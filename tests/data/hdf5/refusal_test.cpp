@@ -98,7 +98,7 @@ TEST_F(Refusal, TruncatedAnywhere) {
     EXPECT_THROW(open_file(file), DataError) << "cut to " << kept << " of " << size;
   }
   testing::write_data_set(file, 6, testing::extras_of(6));
-  std::filesystem::resize_file(file, size - 1);
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
   expect_refusal({"truncated"});
 }
 

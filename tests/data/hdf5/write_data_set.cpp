@@ -13,5 +13,6 @@ int main(int count, char** arguments) {
     return 0;
   }
   extras.splits["train"] = {6, 0, 2};
+  extras.attributes["share"] = 0.1;
   dtrain::testing::write_data_set(arguments[1], 7, extras);
 }

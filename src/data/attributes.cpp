@@ -1,0 +1,44 @@
+#include "data/attributes.h"
+
+#include <span>
+#include <string_view>
+
+#include "core/hash.h"
+#include "core/number_text.h"
+
+namespace dtrain::data {
+namespace {
+
+constexpr std::string_view kTypeNames[] = {"text", "int64", "uint64", "float64"};  // in the order of the variant
+
+uint64_t chained(std::string_view text, uint64_t seed) { return xxh64(std::as_bytes(std::span(text)), seed); }
+
+}  // namespace
+
+std::string text_of(const Attribute& attribute) {
+  if (const auto* text = std::get_if<std::string>(&attribute)) return *text;
+  if (const auto* number = std::get_if<int64_t>(&attribute)) return shortest(*number);
+  if (const auto* number = std::get_if<uint64_t>(&attribute)) return shortest(*number);
+  return shortest(std::get<double>(attribute));
+}
+
+uint64_t attributes_checksum(const Attributes& attributes) {
+  uint64_t hash = 0;
+  for (const auto& [name, attribute] : attributes) {
+    if (name == kAttributesChecksum) continue;
+    hash = chained(name, hash);
+    hash = chained(kTypeNames[attribute.index()], hash);
+    if (const auto* text = std::get_if<std::string>(&attribute)) {
+      hash = chained(*text, hash);
+    } else if (const auto* number = std::get_if<int64_t>(&attribute)) {
+      hash = xxh64(std::as_bytes(std::span(number, 1)), hash);
+    } else if (const auto* word = std::get_if<uint64_t>(&attribute)) {
+      hash = xxh64(std::as_bytes(std::span(word, 1)), hash);
+    } else {
+      hash = xxh64(std::as_bytes(std::span(std::get_if<double>(&attribute), 1)), hash);
+    }
+  }
+  return hash;
+}
+
+}  // namespace dtrain::data
