@@ -45,7 +45,7 @@ int eval(job::ProcessContext& process, const Options& options) {
   train::Precision precision{};
   dist::agree(host, [&] {
     if (!options.data.empty()) config.data.file = options.data;
-    data = job::open_data(config.data.file, config);
+    data = job::open_data(process.prober, config.data.file, config);
     job::check_data(*data.store, task, config.data);
     precision = job::choose_precision(how.amp, process.device);
   });

@@ -75,10 +75,10 @@ struct Options {
 // for nothing before, or without one the split of the calibration.
 class Samples {
  public:
-  Samples(const job::TrainedModel& model, const Options& options, int threads)
+  Samples(data::ProbeProcess& prober, const job::TrainedModel& model, const Options& options, int threads)
       : batch_size_(options.batch_size), threads_(threads) {
     const config::Config& config = model.config;
-    data_ = job::open_data(options.data.empty() ? config.data.file : options.data, config);
+    data_ = job::open_data(prober, options.data.empty() ? config.data.file : options.data, config);
     job::check_data(*data_.store, *model.task, config.data);
     spec_ = model.task->samples();
     split_ = !options.split.empty() ? options.split : data_.splits.val.empty() ? "train" : "val";
@@ -161,9 +161,9 @@ void tell(const exporting::Int8Graph& int8, const exporting::Score& before, cons
   }
 }
 
-exporting::Graph int8_graph(const exporting::Graph& graph, const job::TrainedModel& model, const Options& options,
-                            int threads) {
-  const Samples samples(model, options, threads);
+exporting::Graph int8_graph(data::ProbeProcess& prober, const exporting::Graph& graph, const job::TrainedModel& model,
+                            const Options& options, int threads) {
+  const Samples samples(prober, model, options, threads);
   const auto scale = graph.metadata.find("angle_scale");
   const std::optional<double> output_scale = scale == graph.metadata.end() ? 1.0 : parse_number<double>(scale->second);
   if (!output_scale) {
@@ -229,7 +229,7 @@ int export_to(job::ProcessContext& process, const Options& given) {
       const exporting::Weights weights = exporting::read_weights(checkpoint / "model.safetensors", &metadata);
       exporting::Graph graph = exporting::build_graph(weights, metadata);
       if (options.format == "onnx-int8") {
-        graph = int8_graph(graph, *model, options, job::reader_threads(0, process.cores));
+        graph = int8_graph(process.prober, graph, *model, options, job::reader_threads(0, process.cores));
       }
       bytes = exporting::to_onnx(graph);
     }

@@ -12,11 +12,14 @@
 #include "core/printable.h"
 #include "core/strings.h"
 #include "data/hdf5/file_store.h"
+#include "data/hdf5/probe_process.h"
 #include "job/run_folder.h"
 #include "tasks/module/contract.h"
 
 namespace dtrain::cli {
 namespace {
+
+void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
 struct ModuleTrial {
   std::string inputs;
@@ -35,7 +38,7 @@ int inspect_module(const std::string& path, const ModuleTrial& trial) {
       tasks::examine(path, tasks::likely_trials(path, trial.inputs, trial.image_size, trial.features),
                      tasks::ModuleLoss(config::LossName::kMse));
   const std::string text = str("TorchScript ", path, ", SHA-256 ", sha256_hex_of_file(path), "\n", to_text(contract));
-  std::fputs(printable(text, "\n").c_str(), stdout);
+  print(printable(text, "\n"));
   if (contract.defects.empty()) return 0;
   std::fflush(stdout);
   throw DataError(str(path, ": ", contract.defects.size(), contract.defects.size() == 1 ? " defect" : " defects",
@@ -62,12 +65,16 @@ int run_inspect(const Arguments& arguments) {
   if (!parse(app, arguments)) return 0;
   std::error_code error;  // a link that points to itself does not exist either
   if (!std::filesystem::exists(path, error)) throw DataError(str(path, " does not exist"));
+  if (std::filesystem::is_directory(path)) {
+    print(checkpoint::inspect_checkpoint(job::find_checkpoint(path), verify));
+    return 0;
+  }
+  if (!std::filesystem::is_regular_file(path, error)) {
+    throw DataError(str(path, " is a pipe, a socket or a device, must be a file or a folder"));
+  }
   if (is_archive(path)) return inspect_module(path, trial);
-  const bool folder = std::filesystem::is_directory(path);
-  std::fputs(
-      (folder ? checkpoint::inspect_checkpoint(job::find_checkpoint(path), verify) : data::inspect_data(data::probe(path), verify))
-          .c_str(),
-      stdout);
+  data::ProbeProcess prober;
+  print(data::inspect_data(prober.probe(path), verify));
   return 0;
 }
 

@@ -74,7 +74,8 @@ struct Samples {
   bool converted = false;  // an HDF5 file
 };
 
-Samples open_samples(const Options& options, const job::TrainedModel& model, const std::vector<std::string>& files) {
+Samples open_samples(data::ProbeProcess& prober, const Options& options, const job::TrainedModel& model,
+                     const std::vector<std::string>& files) {
   Samples samples;
   const auto hdf5 = std::find_if(files.begin(), files.end(), [](const std::string& f) { return formats::is_hdf5(f); });
   samples.converted = hdf5 != files.end();
@@ -89,7 +90,7 @@ Samples open_samples(const Options& options, const job::TrainedModel& model, con
     throw OutputError(str("--out ", options.out, " is the data file itself"));
   }
   if (samples.converted) {
-    job::DataSet data = job::open_data(files.front(), model.config);
+    job::DataSet data = job::open_data(prober, files.front(), model.config);
     model.task->check(*data.store);
     if (options.split != "all") samples.ids = data.ids(options.split);
     samples.store = std::move(data.store);
@@ -179,7 +180,7 @@ int predict(job::ProcessContext& process, const Options& options) {
   Samples samples;
   train::Precision precision{};
   dist::agree(host, [&] {
-    samples = open_samples(options, model, files);
+    samples = open_samples(process.prober, options, model, files);
     precision = job::choose_precision(how.amp, process.device);
   });
   job::place_on_device(task, precision, process.device);

@@ -11,9 +11,9 @@ const std::vector<int64_t>& DataSet::ids(const std::string& split) const {
   return split == "train" ? splits.train : split == "val" ? splits.val : splits.test;
 }
 
-DataSet open_data(const std::string& file, const config::Config& config) {
+DataSet open_data(data::ProbeProcess& prober, const std::string& file, const config::Config& config) {
   DataSet data;
-  data.store = data::open_file(file);
+  data.store = data::open_file(prober.probe(file));
   data.splits = data::splits(*data.store, config.data.val_share, config.train.seed, config.data.share);
   return data;
 }

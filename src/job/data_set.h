@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "data/hdf5/probe_process.h"
 #include "data/order/splits.h"
 #include "data/store.h"
 #include "tasks/task.h"
@@ -22,9 +23,9 @@ struct DataSet {
   const std::vector<int64_t>& ids(const std::string& split) const;  // of "train", "val" or "test"
 };
 
-// Opens `file` and divides it by the configuration's data.val_share, data.share and train.seed, so that every command
-// sees the splits that training saw. DataError.
-DataSet open_data(const std::string& file, const config::Config&);
+// Opens `file`, its structure in the other process, and divides it by the configuration's data.val_share, data.share and
+// train.seed, so that every command sees the splits that training saw. DataError.
+DataSet open_data(data::ProbeProcess&, const std::string& file, const config::Config&);
 
 // DataError if the file is not for this task or, unless bad samples are skipped, any of its samples is bad.
 void check_data(const data::Store&, tasks::Task&, const config::Data&);

@@ -13,6 +13,7 @@
 namespace dtrain::job {
 
 int launch(const config::Device& options, const std::function<int(ProcessContext&)>& body) {
+  data::ProbeProcess prober;  // forks, which is forbidden after MPI_Init
   dist::MpiSession mpi(nullptr, nullptr);
   const dist::World& world = mpi.world();
   log::set_rank(world.rank, world.size);
@@ -30,7 +31,7 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
       if (!why.empty()) log::warning(why + ". Training on the CPU");
     }
     device::use(device);
-    ProcessContext process{world, mpi, device, cores.threads(), *host};
+    ProcessContext process{world, mpi, device, cores.threads(), *host, prober};
     exit_code = body(process);
   } catch (...) {
     const std::exception_ptr exception = std::current_exception();

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "config/config.h"
+#include "data/hdf5/probe_process.h"
 #include "dist/communicator.h"
 #include "dist/world.h"
 
@@ -18,13 +19,14 @@ struct ProcessContext {
   const dist::World& world;
   dist::MpiSession& mpi;
   at::Device device;
-  int cores;                 // that this rank may use
-  dist::Communicator& host;  // for host tensors
+  int cores;                   // that this rank may use
+  dist::Communicator& host;    // for host tensors
+  data::ProbeProcess& prober;  // opens data files
 };
 
-// Starts MPI, widens the affinity, sets the number of threads, chooses the device and runs `body`. Returns the exit
-// code, the same on all ranks, when `body` has returned everywhere or all ranks have agreed on a failure. On any other
-// failure this rank prints its error and ends the whole job.
+// Forks the process that opens data files, starts MPI, widens the affinity, sets the number of threads, chooses the
+// device and runs `body`. Returns the exit code, the same on all ranks, when `body` has returned everywhere or all
+// ranks have agreed on a failure. On any other failure this rank prints its error and ends the whole job.
 int launch(const config::Device&, const std::function<int(ProcessContext&)>& body);
 
 }  // namespace dtrain::job

@@ -92,7 +92,7 @@ void TrainingJob::open_data() {
   });
   dist::agree(process_.host, [&] {
     if (generated) config_.data.file = quickstart_file(config_).string();
-    data_ = job::open_data(config_.data.file, config_);
+    data_ = job::open_data(process_.prober, config_.data.file, config_);
   });
   loader_threads_ = reader_threads(config_.data.workers, process_.cores);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 // Where the bytes of a dtrain HDF5 file are. This is all that the HDF5 library is needed for. Layout is plain data, so
-// that a process which a malicious file may crash can send it to the one that trains.
+// that a process which a malicious file may crash can send it to the one that trains (probe_process.h).
 
 #include <cstdint>
 #include <filesystem>
@@ -46,7 +46,7 @@ struct Layout {
 // Opens the file with the HDF5 library, finds everything that a Layout holds, and closes it. Throws DataError if the
 // file is missing, is not HDF5, was not written by dtrain or has another version, or if a dataset has the wrong type or
 // storage (it must be contiguous, inside this file and hard-linked). A damaged file can also crash the library, or make
-// it loop.
+// it loop: programs call ProbeProcess::probe() instead, which does this in another process.
 Layout probe(const std::filesystem::path& file);
 
 // Throws DataError unless all parts of a layout agree with each other: every extent is inside the file and as long as
