@@ -55,6 +55,15 @@ std::vector<std::string> class_names(const Store& store) {
   return text.empty() ? std::vector<std::string>() : split(text, '\n');
 }
 
+std::map<std::string, std::string> meaning_of(const Store& store) {
+  std::map<std::string, std::string> meaning;
+  for (const char* name : {"class_names", "target_names", "target_unit"}) {
+    const std::string text = store.attribute(name);
+    if (!text.empty()) meaning[name] = text;
+  }
+  return meaning;
+}
+
 std::string Store::name(int64_t id) const { return str(path().string(), "#", id); }
 
 }  // namespace dtrain::data

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,7 @@ class Store {
   // Reads the whole file on all cores and compares the checksums of each sample, of all samples and of the index.
   // Throws DataError that names the first bad sample and the number of bad samples.
   virtual void verify() const = 0;
+  virtual int64_t modified_ns() const { return 0; }  // when the file was last written, since 1970; 0: unknown
 };
 
 // The values of one sample. Requires: T is the stored element type (float, int64_t or uint8_t).
@@ -55,5 +57,9 @@ uint64_t sample_checksum(std::span<const std::byte> input, std::span<const std::
 int64_t length_of(const Store&, int64_t id);
 
 std::vector<std::string> class_names(const Store&);  // empty if the file has none
+
+// What the numbers of the targets mean: those of the attributes class_names, target_names and target_unit that the file
+// has, by name.
+std::map<std::string, std::string> meaning_of(const Store&);
 
 }  // namespace dtrain::data

@@ -3,11 +3,43 @@
 #include "config/differences.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/printable.h"
 #include "core/strings.h"
 #include "job/batch_choice.h"
 #include "train/training_state.h"
 
 namespace dtrain::job {
+namespace {
+
+// For a message: class names as a list, which may be long.
+std::string shown(const std::map<std::string, std::string>& meaning, const std::string& name) {
+  constexpr size_t kMost = 20;
+  const auto found = meaning.find(name);
+  if (found == meaning.end()) return "none";
+  std::vector<std::string> parts = split(found->second, '\n');
+  const size_t more = parts.size() > kMost ? parts.size() - kMost : 0;
+  parts.resize(parts.size() - more);
+  return printable(join(parts, ", ")) + (more > 0 ? str(" and ", more, " more") : "");
+}
+
+void check_same_meaning(const train::TrainingState& saved, const data::Store& store) {
+  if (!saved.data_meaning) {
+    log::info(str("the checkpoint does not say the class names and units of its data, so they are not compared with ",
+                  store.path().string(), ": an older dtrain saved it"));
+    return;
+  }
+  const std::map<std::string, std::string> now = data::meaning_of(store);
+  for (const char* name : {"class_names", "target_names", "target_unit"}) {
+    const auto before = saved.data_meaning->find(name), after = now.find(name);
+    const bool had = before != saved.data_meaning->end(), has = after != now.end();
+    if (had == has && (!had || before->second == after->second)) continue;
+    throw ConfigError(str("a resumed run keeps its data: `", name, "` of ", store.path().string(), " is ",
+                          shown(now, name), ", and was ", shown(*saved.data_meaning, name),
+                          " when the checkpoint was saved: start a new run"));
+  }
+}
+
+}  // namespace
 
 namespace {
 
@@ -60,6 +92,11 @@ void check_same_data(const checkpoint::Snapshot& snapshot, const data::Store& st
     throw ConfigError(str("a resumed run keeps its data: ", file,
                           " has the samples of the checkpoint's data, divided otherwise into training, validation and "
                           "test: start a new run"));
+  }
+  check_same_meaning(saved, store);
+  if (saved.data_modified_ns != 0 && saved.data_modified_ns != store.modified_ns()) {
+    log::info(str(file, " was written after the checkpoint was saved, or is a copy. Its checksums are those of the ",
+                  "checkpoint's data; data.verify also compares each sample with its own while it is read"));
   }
 }
 

@@ -1,6 +1,9 @@
 #include "tasks/samples.h"
 
+#include <utility>
+
 #include "core/error.h"
+#include "core/printable.h"
 #include "core/strings.h"
 
 namespace dtrain::tasks {
@@ -37,6 +40,15 @@ void check_task(const data::Store& store, std::string_view task) {
   const std::string& found = store.schema().task;
   if (found == task) return;
   throw DataError(str(store.path().string(), " holds samples of task '", found, "', not ", task));
+}
+
+void check_targets(const data::Store& store, const std::string& names, const std::string& unit) {
+  for (const auto& [attribute, expected] : {std::pair("target_names", names), std::pair("target_unit", unit)}) {
+    const std::string found = store.attribute(attribute);
+    if (found.empty() || found == expected) continue;
+    throw DataError(str(store.path().string(), " says in `", attribute, "` that its targets are ", printable(found),
+                        "; the task needs ", expected, ": convert them"));
+  }
 }
 
 void check_class_names(const data::Store& store, const std::vector<std::string>& known) {

@@ -19,6 +19,8 @@ data::SampleSpec row_samples(const config::Config&);
 // How images are scaled and normalized: the keys image_size, mean and std.
 Metadata image_metadata(const data::SampleSpec&);
 
+// DataError if the file says that its targets have other names or another unit. A file need not say it.
+void check_targets(const data::Store&, const std::string& names, const std::string& unit);
 // DataError if the file holds samples of another task.
 void check_task(const data::Store&, std::string_view task);
 // DataError unless the file has the classes `known`, in that order.

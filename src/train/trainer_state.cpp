@@ -82,6 +82,8 @@ checkpoint::Snapshot Trainer::snapshot() {
                                  .evaluation_owed = watched_.evaluation_owed,
                                  .data_checksum = context_.store.schema().checksum,
                                  .splits_checksum = data::checksum(context_.splits),
+                                 .data_meaning = data::meaning_of(context_.store),
+                                 .data_modified_ns = context_.store.modified_ns(),
                                  .config_yaml = config::to_yaml(context_.config),
                                  .torch_version = TORCH_VERSION});
   return snapshot;

@@ -45,6 +45,8 @@ std::string to_json(const TrainingState& s) {
   json["scaler"] = {
       {"scale", s.scaler.scale}, {"growth_tracker", s.scaler.growth_tracker}, {"skipped", s.scaler.skipped}};
   json["data"] = {{"checksum", hex(s.data_checksum)}, {"splits", hex(s.splits_checksum)}};
+  if (s.data_meaning) json["data"]["meaning"] = *s.data_meaning;
+  if (s.data_modified_ns != 0) json["data"]["modified_ns"] = s.data_modified_ns;
   json["torch"] = s.torch_version;
   json["config"] = s.config_yaml;
   return json.dump(2) + "\n";
@@ -68,6 +70,9 @@ TrainingState from_json(const std::string& text) {
     s.scaler = {json.at("scaler").at("scale"), json.at("scaler").at("growth_tracker"), json.at("scaler").at("skipped")};
     s.data_checksum = word(json.at("data").at("checksum"));
     s.splits_checksum = word(json.at("data").at("splits"));
+    const nlohmann::json& data = json.at("data");
+    if (data.contains("meaning")) s.data_meaning = data.at("meaning").get<std::map<std::string, std::string>>();
+    s.data_modified_ns = data.value("modified_ns", int64_t{0});
     s.torch_version = json.at("torch");
     s.config_yaml = json.at("config");
     return s;

@@ -4,6 +4,8 @@
 // compares with its own configuration and data before it trains.
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "train/grad_scaler.h"
@@ -22,6 +24,9 @@ struct TrainingState {
   bool evaluation_owed = false;  // due at this step; the resumed run makes it up, because a request to stop came first
   uint64_t data_checksum = 0;
   uint64_t splits_checksum = 0;  // of the ids in training, validation and test
+  // What the targets mean (data::meaning_of()); none in checkpoints that were saved before it was kept.
+  std::optional<std::map<std::string, std::string>> data_meaning;
+  int64_t data_modified_ns = 0;  // Store::modified_ns(); 0: unknown
   std::string config_yaml;       // resolved, of the run that saved
   std::string torch_version;
 };

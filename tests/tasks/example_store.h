@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -75,10 +76,13 @@ class ExampleStore : public data::Store {
   std::string source(int64_t id) const override { return str("example_", id); }
   int64_t group(int64_t id) const override { return id; }
   std::string attribute(const std::string& name) const override {
+    if (const auto found = attributes.find(name); found != attributes.end()) return found->second;
     const bool classes = schema_.target.element == data::Element::kInt64 && !schema_.target.variable();
     return name == "class_names" && classes ? "ant\nbee\ncat" : "";
   }
   void verify() const override {}
+
+  std::map<std::string, std::string> attributes;  // besides the names of the classes
 
  private:
   data::Schema schema_;

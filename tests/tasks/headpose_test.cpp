@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include "core/error.h"
+#include "support/expect_error.h"
+#include "tasks/example_store.h"
 #include "tasks/task.h"
 
 namespace dtrain::tasks {
@@ -61,6 +64,18 @@ TEST(Headpose, CropsWithTheRatioOfTheConfiguration) {
   EXPECT_EQ(make_task(config, {})->samples().crop_ratio, 1);
   config.augment.crop_ratio = 1.5;
   EXPECT_EQ(make_task(config, {})->samples().crop_ratio, 1.5f);
+}
+
+TEST(Headpose, RefusesTargetsOfAnotherOrderOrUnit) {
+  const auto task = make_task(small(), {});
+  ExampleStore store("headpose", {data::Element::kUint8, {36, 32, 3}}, {data::Element::kFloat32, {3}}, 4);
+  EXPECT_NO_THROW(task->check(store));
+  store.attributes = {{"target_names", "yaw,pitch,roll"}, {"target_unit", "degree"}};
+  EXPECT_NO_THROW(task->check(store));
+  store.attributes["target_unit"] = "radian";
+  testing::expect_error<DataError>([&] { task->check(store); }, {"example.h5", "`target_unit`", "radian", "degree"});
+  store.attributes = {{"target_names", "pitch,yaw,roll"}};
+  testing::expect_error<DataError>([&] { task->check(store); }, {"`target_names`", "pitch,yaw,roll"});
 }
 
 TEST(Headpose, TrainsEveryNetworkOfTheTable) {

@@ -21,6 +21,8 @@ TrainingState example() {
           .evaluation_owed = true,
           .data_checksum = 0xffffffffffffffffULL,
           .splits_checksum = 0x8000000000000001ULL,
+          .data_meaning = {{{"class_names", "a\nü"}, {"target_unit", "degree"}}},
+          .data_modified_ns = 1'700'000'000'123'456'789,
           .config_yaml = "task: headpose\n",
           .torch_version = "2.11.0"};
 }
@@ -44,7 +46,21 @@ TEST(TrainingState, SurvivesJsonBitByBit) {
   EXPECT_TRUE(after.evaluation_owed);
   EXPECT_EQ(after.data_checksum, before.data_checksum);
   EXPECT_EQ(after.splits_checksum, before.splits_checksum);
+  EXPECT_EQ(after.data_meaning, before.data_meaning);
+  EXPECT_EQ(after.data_modified_ns, before.data_modified_ns);
   EXPECT_EQ(after.config_yaml, before.config_yaml);
+}
+
+TEST(TrainingState, AnOlderOneDoesNotSayWhatTheDataMean) {
+  TrainingState state = example();
+  state.data_meaning.reset();
+  state.data_modified_ns = 0;
+  const std::string text = to_json(state);
+  EXPECT_EQ(text.find("meaning"), std::string::npos);
+  EXPECT_EQ(from_json(text).data_meaning, std::nullopt);
+  EXPECT_EQ(from_json(text).data_modified_ns, 0);
+  state.data_meaning.emplace();  // a file without classes and units
+  EXPECT_EQ(from_json(to_json(state)).data_meaning, state.data_meaning);
 }
 
 TEST(TrainingState, KeepsTheNaNOfARunWithoutEvaluation) {

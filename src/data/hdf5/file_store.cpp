@@ -75,6 +75,8 @@ class FileStore : public Store {
     return found == layout_.attributes.end() ? "" : text_of(found->second);
   }
 
+  int64_t modified_ns() const override { return layout_.identity.modified_ns; }
+
   void verify() const override {
     const std::vector<uint64_t> expected = read_all<uint64_t>(layout_.checksums, "/checksums");
     if (xxh64(std::as_bytes(std::span(expected))) != schema().checksum) {

@@ -44,6 +44,7 @@ class HeadposeTask : public Task {
       throw DataError(
           str(store.path().string(), ": head pose needs /inputs uint8 [N, H, W, 3] and /targets float32 [N, 3]"));
     }
+    check_targets(store, "yaw,pitch,roll", "degree");
   }
 
   Loss loss(const data::Batch& batch) override { return loss_of(network_->forward(batch.inputs), batch); }
