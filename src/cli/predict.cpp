@@ -235,6 +235,7 @@ int predict(job::ProcessContext& process, const Options& options) {
     }
   }
 
+  dist::agree(host, [&] { samples.store->check_unchanged(); });
   dist::agree_on_rank0(host, [&] { output->close(); });
   const std::vector<double> latencies = dist::all_gather_values(host, timing.latencies);
   at::Tensor total = at::tensor({bad}, at::kLong);

@@ -42,6 +42,9 @@ class Store {
   // Throws DataError that names the first bad sample and the number of bad samples.
   virtual void verify() const = 0;
   virtual int64_t modified_ns() const { return 0; }  // when the file was last written, since 1970; 0: unknown
+  // Throws DataError if the file was written to or cut since it was opened. A file that was renamed to its path is
+  // another file, and no change of this one.
+  virtual void check_unchanged() const {}
 };
 
 // The values of one sample. Requires: T is the stored element type (float, int64_t or uint8_t).

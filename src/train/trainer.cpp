@@ -101,6 +101,7 @@ TrainResult Trainer::train() {
 
     const Requests requests = exchange_requests();
     const bool last = step_ == context_.batches.total_steps;
+    if (last || step_ % context_.batches.steps_per_epoch == 0) context_.store.check_unchanged();
     const bool evaluates = last || requests.evaluate || triggers_.evaluate.due(step_);
     if (requests.stop && !last) {  // before an evaluation, which may take long: the resumed run makes it up
       watched_.evaluation_owed = evaluates;

@@ -77,6 +77,17 @@ class FileStore : public Store {
 
   int64_t modified_ns() const override { return layout_.identity.modified_ns; }
 
+  void check_unchanged() const override {
+    const FileIdentity now = identity();
+    if (now == layout_.identity) return;
+    const std::string how = now.bytes == layout_.identity.bytes
+                                ? "was written to"
+                                : str("had ", layout_.identity.bytes, " bytes and now has ", now.bytes);
+    throw DataError(str(path().string(), " ", how,
+                        " since it was opened: samples of both contents may have been read. ",
+                        "Write another file and rename it instead, and start again"));
+  }
+
   void verify() const override {
     const std::vector<uint64_t> expected = read_all<uint64_t>(layout_.checksums, "/checksums");
     if (xxh64(std::as_bytes(std::span(expected))) != schema().checksum) {

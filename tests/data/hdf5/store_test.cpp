@@ -151,6 +151,25 @@ TEST(Verify, FindsDamageInEachPart) {
   }
 }
 
+TEST(Store, AFileThatIsOverwrittenIsNoticed) {
+  const TempDir folder;
+  write_data_set(folder / "d.h5", 9, extras_of(9));
+  const std::unique_ptr<Store> store = open_file(folder / "d.h5");
+  EXPECT_NO_THROW(store->check_unchanged());
+  std::filesystem::copy_file(folder / "d.h5", folder / "copy.h5");
+  std::filesystem::rename(folder / "copy.h5", folder / "d.h5");  // another file: this one stays as it was
+  EXPECT_NO_THROW(store->check_unchanged());
+  EXPECT_GT(store->modified_ns(), 0);
+
+  const std::unique_ptr<Store> again = open_file(folder / "d.h5");
+  const auto written = std::filesystem::last_write_time(folder / "d.h5") + std::chrono::milliseconds(5);
+  overwrite(folder / "d.h5", 4000, 'x');
+  std::filesystem::last_write_time(folder / "d.h5", written);  // a disk may keep coarse times
+  expect_error<DataError>([&] { again->check_unchanged(); }, {"d.h5", "was written to since it was opened"});
+  std::filesystem::resize_file(folder / "d.h5", 100);
+  expect_error<DataError>([&] { again->check_unchanged(); }, {"d.h5", "now has 100"});
+}
+
 TEST(Store, AFileThatShrinksWhileInUseIsAnErrorThatNamesTheSample) {
   const TempDir folder;
   write_data_set(folder / "d.h5", 100, extras_of(100));
