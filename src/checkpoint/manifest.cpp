@@ -44,6 +44,10 @@ std::string manifest_text(const Manifest& manifest) { return to_json(manifest).d
 Manifest read_manifest(const std::filesystem::path& path) {
   const std::string file = path.string();
   std::string text;
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    throw CheckpointError(str(file, " is not a regular file"));  // reading a pipe would wait for a writer
+  }
   try {
     text = read_text(path);
   } catch (const Error& e) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <set>
@@ -13,6 +12,7 @@
 #include "core/hash.h"
 #include "core/random.h"
 #include "core/strings.h"
+#include "formats/read_file.h"
 
 namespace dtrain::convert {
 namespace {
@@ -40,13 +40,20 @@ Positions positions(const std::vector<RawSample>& samples) {
   return result;
 }
 
+std::vector<std::string> lines_of(const std::filesystem::path& list) {
+  try {
+    const std::vector<std::byte> bytes = formats::read_file(list);
+    return split({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, '\n');
+  } catch (const DataError& e) {
+    throw DataError(str("cannot read the list ", list.string(), ": ", e.what()));
+  }
+}
+
 // Looks up each name as it is, because a name may contain a dot, and then without its extension.
 void read_list(const std::filesystem::path& file, const std::string& split, const Positions& position,
                std::vector<std::string>& result) {
-  std::ifstream in(file);
-  if (!in) throw DataError(str("cannot read the list ", file.string()));
   int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
+  for (const std::string& line : lines_of(file)) {
     ++number;
     const std::string name = trimmed(line);
     if (name.empty()) continue;

@@ -71,7 +71,13 @@ void check_whole(const std::filesystem::path& file) {
   constexpr size_t kHeader = 128, kTag = 8;
   constexpr uint32_t kCompressed = 15;
   if (text.size() < kHeader) throw DataError(damaged(str("it has ", text.size(), " bytes")));
-  if (text.substr(124, 4) != std::string("\0\1IM", 4)) return;  // not version 5, little endian: libmatio decides
+  const std::string version = text.substr(124, 4);
+  if (version == std::string("\0\2IM", 4) || version == std::string("\2\0MI", 4)) {
+    throw DataError(
+        "a .mat file of MATLAB 7.3, which is HDF5: save it as version 5, with save(..., '-v7') or scipy.io.savemat");
+  }
+  // On a damaged file that it takes for version 4, libmatio asks for memory without end.
+  if (version != std::string("\0\1IM", 4)) throw DataError("not a .mat file of version 5, little endian");
   for (size_t at = kHeader; at < text.size();) {
     uint32_t tag[2] = {0, 0};  // type, bytes
     if (text.size() - at >= kTag) std::memcpy(tag, text.data() + at, kTag);

@@ -29,6 +29,18 @@ TEST(MatFile, RoundTrip) {
   EXPECT_EQ(back.at("pt2d")(0, 1), 2);
 }
 
+// libmatio gives such a file to the HDF5 library, which prints its own errors.
+TEST(MatFile, Version73IsRefusedByName) {
+  const testing::TempDir folder;
+  for (const char* version : {"\0\2IM", "\2\0MI"}) {
+    std::string text = "MATLAB 7.3 MAT-file";
+    text.resize(124, ' ');
+    text.append(version, 4).append(4096, '\0');
+    std::ofstream(folder / "a.mat", std::ios::binary) << text;
+    testing::expect_error<DataError>([&] { read_mat(folder / "a.mat", {"Pose_Para"}); }, {"MATLAB 7.3", "-v7"});
+  }
+}
+
 TEST(MatFile, TruncationIsDetectedAtAnyLength) {
   const testing::TempDir folder;
   write_mat(folder / "whole.mat", kSome);
@@ -71,7 +83,7 @@ TEST(MatFile, RefusesOtherContent) {
   const testing::TempDir folder;
   testing::expect_error<DataError>([&] { read_mat(folder / "none.mat", {"x"}); }, {"no such .mat"});
   std::ofstream(folder / "text.mat") << std::string(500, 'x');
-  testing::expect_error<DataError>([&] { read_mat(folder / "text.mat", {"x"}); }, {"damaged .mat"});
+  testing::expect_error<DataError>([&] { read_mat(folder / "text.mat", {"x"}); }, {"not a .mat file of version 5"});
   testing::expect_error<OutputError>([&] { write_mat(folder / "no/such/folder.mat", kSome); }, {"cannot write"});
 }
 
