@@ -100,7 +100,7 @@ echo "$*" >> {deps}/calls
 
 class Options(unittest.TestCase):
     def test_unknown_ones_are_usage_errors(self):
-        for script in ("launch/bootstrap", "launch/build", "launch/quickstart", "tests/run", "tests/gpu/bundle", "tests/gpu/run",
+        for script in ("launch/bootstrap", "launch/build", "launch/quickstart", "tests/run", "tests/fuzz/run", "tests/gpu/bundle", "tests/gpu/run",
                        "tests/presets/run"):
             result = run(script, "--no-such-option")
             self.assertEqual(result.returncode, 64, f"{script}: {result.stdout}{result.stderr}")
@@ -112,9 +112,11 @@ class Options(unittest.TestCase):
         for options in ([], ["nightly"], ["cpu", "asan"]):
             self.assertEqual(run("tests/presets/run", *options).returncode, 64, options)
         self.assertEqual(run("launch/quickstart", "--prefix").returncode, 64)
+        for options in (["--minutes"], ["--minutes", "0"], ["--seed", "today"]):
+            self.assertEqual(run("tests/fuzz/run", *options).returncode, 64, options)
 
     def test_help_shows_the_usage(self):
-        for script in ("launch/bootstrap", "launch/quickstart", "tests/run"):
+        for script in ("launch/bootstrap", "launch/quickstart", "tests/run", "tests/fuzz/run"):
             result = run(script, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertIn(f"usage: {script}", result.stdout)
