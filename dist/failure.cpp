@@ -5,8 +5,11 @@
 #include <atomic>
 #include <exception>
 #include <new>
+#include <optional>
+#include <vector>
 
 #include "core/error.h"
+#include "core/library_text.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "dist/agree.h"
@@ -16,7 +19,17 @@ namespace dtrain::dist {
 namespace {
 
 // LibTorch's messages have several lines; the later ones are indented as in our own messages.
-std::string indented(const std::string& message) { return join(split(message, '\n'), "\n  "); }
+std::string indented(const std::string& message) {
+  std::vector<std::string> lines = split(message, '\n');
+  lines.front() = torch_message(lines.front());
+  return join(lines, "\n  ");
+}
+
+Failure out_of_memory(double bytes) {
+  return {DeviceError("").exit_code(),
+          str("out of host memory", bytes > 0 ? str(" for a tensor of ", human_bytes(bytes)) : "",
+              ": use a smaller --batch-size or fewer --workers, or more ranks on more hosts")};
+}
 
 constexpr int kCudaErrorMemoryAllocation = 2;
 
@@ -56,6 +69,9 @@ Failure describe(const std::exception_ptr& exception) {
   } catch (const Error& e) {
     return {e.exit_code(), e.what()};
   } catch (const c10::Error& e) {
+    if (const std::optional<double> bytes = out_of_host_memory(e.what_without_backtrace())) {
+      return out_of_memory(*bytes);
+    }
     if (is_out_of_memory(e)) {
       return {DeviceError("").exit_code(), str("out of device memory: ", indented(e.what_without_backtrace()))};
     }
@@ -64,7 +80,7 @@ Failure describe(const std::exception_ptr& exception) {
     }
     return {70, indented(e.what_without_backtrace())};
   } catch (const std::bad_alloc&) {
-    return {70, "out of host memory: use a smaller --batch-size or fewer --workers"};
+    return out_of_memory(0);
   } catch (const std::exception& e) {
     return {70, e.what()};
   } catch (...) {

@@ -16,8 +16,8 @@ struct Failure {
   std::string message;  // empty: another rank has printed it already (AgreedFailure)
 };
 
-// Never throws an exception of its own. Out of device memory, and a GPU that failed, are reported with the exit code of
-// a DeviceError.
+// Never throws an exception of its own. Out of memory, of a GPU or of the host, and a GPU that failed, have the exit
+// code of a DeviceError.
 Failure describe(const std::exception_ptr&);
 
 // Whether memory of the device is what was missing. LibTorch's allocator has a type of its own for it; where the last

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/hash.h"
+#include "core/library_text.h"
 #include "core/strings.h"
 
 namespace dtrain::checkpoint {
@@ -67,7 +68,7 @@ Manifest read_manifest(const std::filesystem::path& path) {
       manifest.files[name] = {record.at("bytes").get<int64_t>(), record.at("sha256").get<std::string>()};
     }
   } catch (const nlohmann::json::exception& e) {
-    throw CheckpointError(str(file, " is damaged: ", e.what()));
+    throw CheckpointError(str(file, " is damaged: ", json_defect(e.what())));
   }
   if (manifest_text(manifest) != text)
     throw CheckpointError(str(file, " is damaged: it does not match its own SHA-256"));

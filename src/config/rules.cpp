@@ -95,10 +95,14 @@ std::vector<Problem> broken_rules(const Config& c, const Places& places, const s
 
 void throw_problems(const std::vector<Problem>& problems) {
   if (problems.empty()) return;
+  constexpr size_t kShown = 50;
   std::vector<std::string> lines;
-  for (const Problem& problem : problems) lines.push_back(problem.where + ": " + problem.what);
-  if (lines.size() == 1) throw ConfigError(lines[0]);
-  throw ConfigError(str(lines.size(), " problems in the configuration:\n  ", join(lines, "\n  ")));
+  for (const Problem& problem : problems) {
+    if (lines.size() < kShown) lines.push_back(problem.where + ": " + problem.what);
+  }
+  if (problems.size() == 1) throw ConfigError(lines[0]);
+  if (problems.size() > kShown) lines.push_back(str("and ", problems.size() - kShown, " more"));
+  throw ConfigError(str(problems.size(), " problems in the configuration:\n  ", join(lines, "\n  ")));
 }
 
 }  // namespace dtrain::config

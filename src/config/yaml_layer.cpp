@@ -1,3 +1,4 @@
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
@@ -171,6 +172,9 @@ std::vector<std::string> apply_yaml(ConfigBuilder& builder, std::string_view tex
     } else {
       walk.map(document, "");
     }
+  } catch (const YAML::DeepRecursion& error) {
+    builder.add_problem(walk.place(error.mark),
+                        str("nested too deeply (", error.depth(), " levels); a config has two"));
   } catch (const YAML::Exception& error) {
     builder.add_problem(walk.place(error.mark), str("not YAML: ", error.msg, advice(text, error.mark)));
   }

@@ -25,6 +25,24 @@ std::string yaml_error(const std::string& text) {
   return "no error";
 }
 
+TEST(BadYaml, TooDeepANestingSaysSo) {
+  for (const std::string& text : {std::string(3000, '['), "a: " + std::string(3000, '{')}) {
+    const std::string error = yaml_error(text);
+    EXPECT_THAT(error, ::testing::StartsWith("c.yaml:1:"));
+    EXPECT_THAT(error, ::testing::ContainsRegex("nested too deeply .[0-9]+ levels.; a config has two"));
+  }
+}
+
+TEST(BadYaml, AtMostFiftyProblemsAreListed) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "key_" + std::to_string(i) + ": 1\n";
+  const std::string error = yaml_error(text);
+  EXPECT_THAT(error, ::testing::StartsWith("1000 problems in the configuration:\n  c.yaml:1:1: unknown key 'key_0'"));
+  EXPECT_THAT(error, ::testing::HasSubstr("'key_49'"));
+  EXPECT_THAT(error, ::testing::Not(::testing::HasSubstr("'key_50'")));
+  EXPECT_THAT(error, ::testing::EndsWith("\n  and 950 more"));
+}
+
 TEST(BadYaml, EachMistakeHasItsLine) {
   const std::vector<Case> cases = {
       {"optimiser: {lr: 1}", "c.yaml:1:13: unknown key 'optimiser.lr'; did you mean 'optimizer.lr'?"},

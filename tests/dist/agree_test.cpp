@@ -1,7 +1,9 @@
 #include "dist/agree.h"
 
 #include <c10/util/Exception.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <new>
@@ -13,6 +15,9 @@
 
 namespace dtrain::dist {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 int code_of(const std::function<void()>& call) {
   try {
@@ -47,9 +52,24 @@ TEST(Describe, GivesEachExceptionItsMessageAndExitCode) {
   EXPECT_EQ(of(std::runtime_error("plain")).exit_code, 70);
   EXPECT_EQ(of(std::runtime_error("plain")).message, "plain");
   EXPECT_EQ(of(c10::OutOfMemoryError({__func__, __FILE__, 1}, "too much")).exit_code, 69);
-  EXPECT_EQ(of(std::bad_alloc()).message, "out of host memory: use a smaller --batch-size or fewer --workers");
+  EXPECT_THAT(of(std::bad_alloc()).message, HasSubstr("out of host memory: use a smaller --batch-size"));
+  EXPECT_EQ(of(std::bad_alloc()).exit_code, 69);
+  EXPECT_EQ(of(c10::Error({__func__, __FILE__, 1}, "[enforce fail at a.cc:1] x == y. It failed.\nmore")).message,
+            "It failed.\n  more");
   EXPECT_EQ(of(AgreedFailure{74}).exit_code, 74);
   EXPECT_TRUE(of(AgreedFailure{74}).message.empty());
+}
+
+TEST(Describe, AFullHostMemoryIsNoInternalError) {
+  try {
+    at::empty({int64_t{1} << 55}, at::kChar);
+    FAIL() << "32 PiB were allocated";
+  } catch (...) {
+    const Failure failure = describe(std::current_exception());
+    EXPECT_EQ(failure.exit_code, 69);
+    EXPECT_THAT(failure.message, HasSubstr("out of host memory for a tensor of 32.0 PiB: use a smaller --batch-size"));
+    EXPECT_THAT(failure.message, Not(HasSubstr("enforce fail")));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+#include "core/library_text.h"
+
+#include "core/number_text.h"
+#include "core/strings.h"
+
+namespace dtrain {
+namespace {
+
+// The text between the first `begin` and the next `end`; "" if there is none.
+std::string_view between(std::string_view text, std::string_view begin, std::string_view end) {
+  const size_t from = text.find(begin);
+  if (from == std::string_view::npos) return {};
+  const std::string_view rest = text.substr(from + begin.size());
+  const size_t to = rest.find(end);
+  return to == std::string_view::npos ? std::string_view() : rest.substr(0, to);
+}
+
+}  // namespace
+
+// "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error while parsing ...",
+// "[json.exception.out_of_range.403] key 'step' not found", "[json.exception.type_error.302] type must be ...".
+std::string json_defect(std::string_view what) {
+  if (const std::string_view key = between(what, "key '", "' not found"); !key.empty()) {
+    return str("there is no '", key, "'");
+  }
+  if (what.find("type_error") != std::string_view::npos) return "a value has another type than it must have";
+  const std::string_view place = between(what, "parse error at ", ":");
+  return str("not valid JSON", place.empty() ? "" : " at ", place);
+}
+
+std::string torch_message(std::string_view what) {
+  what = what.substr(0, what.find('\n'));
+  if (const size_t end = what.find(". "); what.starts_with("[enforce fail at ") && end != std::string_view::npos) {
+    what.remove_prefix(end + 2);
+  }
+  return std::string(trimmed(what));
+}
+
+std::optional<double> out_of_host_memory(std::string_view what) {
+  if (what.find("DefaultCPUAllocator: ") == std::string_view::npos) return std::nullopt;
+  const std::string_view bytes = between(what, "tried to allocate ", " bytes");
+  return parse_number<double>(bytes).value_or(0);
+}
+
+}  // namespace dtrain

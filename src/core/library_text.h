@@ -1,0 +1,23 @@
+#pragma once
+
+// The messages of libraries in the words of dtrain. What a library says of a user's file is for its own developers: it
+// names the library's files, its exceptions, and pieces of the input. Pure functions of the text.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace dtrain {
+
+// What nlohmann::json's exception says: "not valid JSON at line 3, column 7", "there is no 'step'", or "a value has
+// another type than it must have".
+std::string json_defect(std::string_view what);
+
+// LibTorch's message: its first line, without "[enforce fail at FILE:LINE] CONDITION. ".
+std::string torch_message(std::string_view what);
+
+// The size of the tensor that LibTorch's CPU allocator had no memory for, in bytes (0 if the message does not say it);
+// nullopt if `what` says something else.
+std::optional<double> out_of_host_memory(std::string_view what);
+
+}  // namespace dtrain
