@@ -48,6 +48,18 @@ void refuse_several_processes(const dtrain::cli::Command& command) {
                                        " were started: give it without mpirun or srun"));
 }
 
+// A path in the place of a command: what the user can do with it.
+[[noreturn]] void refuse_path(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    throw dtrain::UsageError(dtrain::str(path, " is a folder, not a command: `dtrain convert NAME ", path,
+                                         "` makes a data file of raw data, `dtrain --resume ", path,
+                                         "` continues a run, `dtrain inspect ", path, "` shows what is in a run"));
+  }
+  throw dtrain::UsageError(dtrain::str(path, " is a file, not a command: `dtrain --dataset ", path,
+                                       "` trains on a data file, `dtrain inspect ", path,
+                                       "` shows what is in it; a config is named FILE.yaml"));
+}
+
 // A first word that is neither a flag nor a config file is a command; without one, dtrain trains.
 int dispatch(Arguments arguments) {
   if (!arguments.empty() && (arguments[0] == "--version" || arguments[0] == "-v")) {
@@ -75,6 +87,8 @@ int dispatch(Arguments arguments) {
     }
     names.emplace_back(command.name);
   }
+  std::error_code unknown;
+  if (std::filesystem::exists(arguments[0], unknown)) refuse_path(arguments[0]);
   const std::string near = dtrain::nearest(arguments[0], names);
   throw dtrain::UsageError(dtrain::str("unknown command '", arguments[0], "'",
                                        near.empty() ? "" : dtrain::str("; did you mean '", near, "'?"),

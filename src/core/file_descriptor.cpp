@@ -91,8 +91,7 @@ void fail_to_write(std::string_view operation, const std::filesystem::path& path
   switch (code) {
     case ENOSPC:
     case EDQUOT:
-      // Which option it is depends on what is written: --run.folder for a run, --out for every other command.
-      advice = "free some space, or choose another --out or --run.folder";
+      advice = "free some space, or write to another disk";
       break;
     case EFBIG:
       advice = "raise the limit (ulimit -f), or choose a file system for files of this size";
@@ -102,9 +101,13 @@ void fail_to_write(std::string_view operation, const std::filesystem::path& path
     case EPERM:
       advice = "choose a folder that you may write to";
       break;
-    case ENOENT:
-      advice = "create its folder first";
+    case ENOENT: {
+      // In /proc and its like nothing can be created, though the folder is there.
+      std::error_code unknown;
+      const bool possible = operation != "create folder" && !std::filesystem::exists(path.parent_path(), unknown);
+      advice = possible ? "create its folder first" : "nothing can be created there: choose another folder";
       break;
+    }
     case EPIPE:
       advice = "its reader is gone";
       break;

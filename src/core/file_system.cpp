@@ -18,21 +18,24 @@ namespace dtrain {
 namespace {
 
 // Creates or replaces `path` and fsyncs it. Calls `moved` after each piece but the last, when the piece
-// has reached the disk.
+// has reached the disk. `when_full`: as in fail_to_write().
 void write_pieces(const std::filesystem::path& path, std::span<const std::byte> bytes, size_t piece_bytes,
-                  const std::function<void()>& moved) {
+                  const std::function<void()>& moved, std::string_view when_full = {}) {
   FileDescriptor file;
-  if (const int code = file.open(path, O_WRONLY | O_CREAT | O_TRUNC)) fail_to_write("create", path, code);
+  const auto check = [&](const char* operation, int code) {
+    if (code != 0) fail_to_write(operation, path, code, when_full);
+  };
+  check("create", file.open(path, O_WRONLY | O_CREAT | O_TRUNC));
   while (!bytes.empty()) {
     const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), piece_bytes));
-    if (const int code = file.write_all(piece)) fail_to_write("write", path, code);
+    check("write", file.write_all(piece));
     bytes = bytes.subspan(piece.size());
     if (bytes.empty()) break;
-    if (::fdatasync(file.get()) != 0) fail_to_write("fsync", path, errno);
+    check("fsync", ::fdatasync(file.get()) == 0 ? 0 : errno);
     moved();
   }
-  if (const int code = file.sync()) fail_to_write("fsync", path, code);
-  if (const int code = file.close()) fail_to_write("close", path, code);
+  check("fsync", file.sync());
+  check("close", file.close());
 }
 
 class RealFileSystem : public FileSystem {
@@ -66,10 +69,11 @@ class RealFileSystem : public FileSystem {
 
 class MovingFiles : public FileSystem {
  public:
-  MovingFiles(std::function<void()> moved, size_t piece_bytes) : moved_(std::move(moved)), piece_bytes_(piece_bytes) {}
+  MovingFiles(std::function<void()> moved, std::string when_full, size_t piece_bytes)
+      : moved_(std::move(moved)), when_full_(std::move(when_full)), piece_bytes_(piece_bytes) {}
 
   void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) override {
-    write_pieces(path, bytes, piece_bytes_, moved_);
+    write_pieces(path, bytes, piece_bytes_, moved_, when_full_);
     moved_();
   }
   void sync_folder(const std::filesystem::path& folder) override {
@@ -91,6 +95,7 @@ class MovingFiles : public FileSystem {
 
  private:
   const std::function<void()> moved_;
+  const std::string when_full_;
   const size_t piece_bytes_;
 };
 
@@ -101,9 +106,9 @@ FileSystem& real_file_system() {
   return files;
 }
 
-std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, int64_t piece_bytes) {
+std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, std::string when_full, int64_t piece_bytes) {
   DTRAIN_CHECK(moved && piece_bytes > 0);
-  return std::make_unique<MovingFiles>(std::move(moved), static_cast<size_t>(piece_bytes));
+  return std::make_unique<MovingFiles>(std::move(moved), std::move(when_full), static_cast<size_t>(piece_bytes));
 }
 
 void write_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view text) {

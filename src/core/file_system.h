@@ -32,7 +32,9 @@ FileSystem& real_file_system();
 // The real file system for a process that a watchdog observes, so that a slow disk is not taken for a hang. `moved` is
 // called on the calling thread after each operation, and within a long write each time that `piece_bytes` more have
 // reached the disk itself: a write is quick until the disk's cache is full, and then the fsync takes long.
-std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, int64_t piece_bytes = int64_t{64} << 20);
+// `when_full`: the advice of the error on a full disk, as in fail_to_write().
+std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, std::string when_full = {},
+                                              int64_t piece_bytes = int64_t{64} << 20);
 
 // Writes `text` so that after a crash at any moment `path` has its old content or the new one, whole: it is written
 // under a temporary name and then put in place.

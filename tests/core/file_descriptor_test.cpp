@@ -137,7 +137,7 @@ TEST(FailToWrite, SaysWhatToDo) {
     }
   };
   EXPECT_THAT(message(ENOSPC), HasSubstr("cannot write a/b: No space left on device: free some space"));
-  EXPECT_THAT(message(EDQUOT), HasSubstr("--out or --run.folder"));
+  EXPECT_THAT(message(EDQUOT), HasSubstr("free some space, or write to another disk"));
   EXPECT_THAT(message(EFBIG), HasSubstr("ulimit -f"));
   EXPECT_THAT(message(EACCES), HasSubstr("choose a folder that you may write to"));
   EXPECT_EQ(message(EIO), str("cannot write a/b: ", std::strerror(EIO)));

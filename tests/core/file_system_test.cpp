@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "core/error.h"
+#include "support/expect_error.h"
 #include "support/temp_dir.h"
 
 namespace dtrain {
@@ -38,7 +39,7 @@ TEST(WriteDurably, AFullDiskIsNamed) {
     real_file_system().write_durably("/dev/full", std::as_bytes(std::span("x", 1)));
     FAIL() << "writing to a full device succeeded";
   } catch (const OutputError& e) {
-    for (const char* text : {"No space left", "/dev/full", "--out", "--run.folder"}) {
+    for (const char* text : {"No space left", "/dev/full", "free some space", "another disk"}) {
       EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
     }
     EXPECT_EQ(e.exit_code(), 73);
@@ -48,7 +49,7 @@ TEST(WriteDurably, AFullDiskIsNamed) {
 TEST(MovingFiles, ReportEachPieceAndEachOperation) {
   const testing::TempDir folder;
   int reports = 0;
-  const auto files = make_moving_files([&] { ++reports; }, 10);
+  const auto files = make_moving_files([&] { ++reports; }, "choose another --run.folder", 10);
   const std::string text = "in pieces of ten bytes: 35 of them.";
   files->write_durably(folder / "f", std::as_bytes(std::span(text)));
   EXPECT_EQ(read_text(folder / "f"), text);
@@ -61,7 +62,8 @@ TEST(MovingFiles, ReportEachPieceAndEachOperation) {
   files->remove_all(folder / "d");
   EXPECT_EQ(reports, 9);
   EXPECT_FALSE(std::filesystem::exists(folder / "d"));
-  EXPECT_THROW(files->write_durably("/dev/full", std::as_bytes(std::span(text))), OutputError);
+  testing::expect_error<OutputError>([&] { files->write_durably("/dev/full", std::as_bytes(std::span(text))); },
+                                     {"No space left on device: choose another --run.folder"});
 }
 
 TEST(CheckNewFile, RefusesWhatARenameWouldDestroy) {
