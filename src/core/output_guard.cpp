@@ -1,0 +1,126 @@
+#include "core/output_guard.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file_system.h"
+#include "core/strings.h"
+
+namespace dtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAdvice = ". Nothing replaces it, not even --force: give the output another name";
+
+using Identity = std::pair<dev_t, ino_t>;  // of a file: the same through every link to it
+
+std::optional<Identity> identity(const fs::path& path) {
+  struct stat status {};
+  if (path.empty() || ::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return Identity{status.st_dev, status.st_ino};
+}
+
+// Without links and dots, whether or not it exists.
+fs::path resolved(const fs::path& path) {
+  std::error_code code;
+  const fs::path full = fs::absolute(link_target(path), code);
+  const fs::path canonical = fs::weakly_canonical(full, code);
+  return code ? full.lexically_normal() : canonical;
+}
+
+// Calls visit(folder) for each folder above a resolved path, the nearest first, until it returns true.
+template <typename Visit>
+bool any_above(const fs::path& path, const Visit& visit) {
+  for (fs::path folder = path.parent_path(); !folder.empty(); folder = folder.parent_path()) {
+    if (visit(folder)) return true;
+    if (folder == folder.parent_path()) break;
+  }
+  return false;
+}
+
+bool there(const fs::path& path) {
+  std::error_code code;
+  return fs::exists(fs::symlink_status(path, code));
+}
+
+// Whether a file of this identity is in the folder, at any depth. Links to folders are followed, each folder once.
+bool contains(const fs::path& folder, const Identity& file, std::set<Identity>& visited) {
+  const std::optional<Identity> own = identity(folder);
+  if (!own || !visited.insert(*own).second) return false;
+  std::error_code code;
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
+    std::error_code unknown;
+    if (at->is_directory(unknown) ? contains(at->path(), file, visited) : identity(at->path()) == file) return true;
+  }
+  return false;
+}
+
+bool is_checkpoint(const fs::path& folder) {
+  return there(folder / "MANIFEST.json") && there(folder / "model.safetensors");
+}
+
+bool is_run(const fs::path& folder) {
+  return there(folder / "config.yaml") &&
+         (there(folder / "environment.json") || there(folder / ".lock") || there(folder / "checkpoints"));
+}
+
+bool is_maintained(std::string_view name) {
+  constexpr std::array<std::string_view, 7> kNames = {"config.yaml", "metrics.jsonl", "log.txt",    "environment.json",
+                                                      ".lock",       "loss.svg",      "checkpoints"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end() || name.starts_with("events.out.tfevents");
+}
+
+void refuse_runs(const fs::path& out, const fs::path& real) {
+  any_above(real, [&](const fs::path& folder) {
+    if (is_checkpoint(folder) || (folder.filename() == "checkpoints" && is_run(folder.parent_path()))) {
+      throw OutputError(str(out.string(), " is among the checkpoints of a run (", folder.string(),
+                            "), which only training writes", kAdvice, " outside of that folder"));
+    }
+    return false;
+  });
+  if (is_maintained(real.filename().string()) && is_run(real.parent_path())) {
+    throw OutputError(
+        str(out.string(), " is a file that the run ", real.parent_path().string(), " maintains", kAdvice));
+  }
+}
+
+}  // namespace
+
+void protect(const fs::path& out, const Inputs& inputs, const IsEarlierOutput& is_earlier_output) {
+  if (out.empty()) return;
+  const fs::path real = resolved(out);
+  const std::optional<Identity> own = identity(real);
+  std::error_code code;
+  const bool is_folder = fs::is_directory(real, code);
+  std::vector<fs::path> all = inputs.files;
+  all.insert(all.end(), inputs.folders.begin(), inputs.folders.end());
+  for (const fs::path& input : all) {
+    if (!own) break;
+    if (input.empty()) continue;
+    if (identity(input) == own) {
+      throw OutputError(str(out.string(), out == input ? " is" : str(" is the same file as ", input.string(), ","),
+                            " an input of this command", kAdvice));
+    }
+    if (is_folder && any_above(resolved(input), [&](const fs::path& folder) { return identity(folder) == own; })) {
+      throw OutputError(str(input.string(), ", an input of this command, is in ", out.string(), kAdvice));
+    }
+  }
+  refuse_runs(out, real);
+  if (!own || is_folder) return;
+  for (const fs::path& folder : inputs.folders) {
+    std::set<Identity> visited;
+    if (!contains(folder, *own, visited) || (is_earlier_output && is_earlier_output(real))) continue;
+    throw OutputError(str(out.string(), " is a file of ", folder.string(), ", which this command reads", kAdvice));
+  }
+}
+
+}  // namespace dtrain

@@ -1,0 +1,31 @@
+#pragma once
+
+// Keeps a command from writing over what it reads, over the raw data of a folder, over checkpoints, and over the files
+// that a run maintains. All commands ask protect() for each file that they write; --force does not change its answer.
+//
+// Paths are compared by the file that they lead to, so links and hard links are found too. Thread-safety: pure but for
+// the file system.
+
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+namespace dtrain {
+
+// What a command reads.
+struct Inputs {
+  std::vector<std::filesystem::path> files;    // data, pictures, a TorchScript file, lists; missing ones are ignored
+  std::vector<std::filesystem::path> folders;  // of raw data, or a checkpoint: no file in it may be replaced
+};
+
+// Whether an earlier command wrote the file. Such a file is no raw data, though it is in a folder of raw data.
+using IsEarlierOutput = std::function<bool(const std::filesystem::path&)>;
+
+// To be called before the work whose result goes to `out`, a file or folder that need not exist; "" is nothing. Throws
+// OutputError if `out`
+//   - is one of the inputs, or a folder that has one of them in it;
+//   - is an existing file in one of the folders, unless it is an earlier output;
+//   - is in a checkpoint or in the checkpoints of a run, or is a file that a run maintains.
+void protect(const std::filesystem::path& out, const Inputs& inputs, const IsEarlierOutput& is_earlier_output = {});
+
+}  // namespace dtrain
