@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "checkpoint/pickle_file.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/utf8.h"
@@ -295,6 +296,7 @@ int64_t dtype_bytes(std::string_view dtype) {
 }
 
 uint64_t header_length(std::span<const std::byte> first8, uint64_t file_bytes, const std::string& file) {
+  if (pickle_of(first8) != Pickle::kNone) throw CheckpointError(pickle_advice(file));
   if (first8.size() < 8) {
     throw CheckpointError(
         str(file, ": not a safetensors file: ", file_bytes, " bytes, too short for a header's length"));

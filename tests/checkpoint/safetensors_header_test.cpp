@@ -109,6 +109,19 @@ TEST(SafetensorsRefusal, HeaderBeyondTheFormatsLimit) { expect_refusal(file_of("
 TEST(SafetensorsRefusal, HeaderLengthNearTheLimitOfItsType) {
   expect_refusal(file_of("{}", 0, ~0ull), {"at most 100000000"});
 }
+TEST(SafetensorsRefusal, AFileOfTorchSaveIsNamedWithTheWayOut) {
+  for (const std::string& beginning :
+       {std::string("PK\x03\x04\x00\x00\x08\x08", 8), std::string("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46")}) {
+    const auto bytes = std::as_bytes(std::span(beginning));
+    expect_error<CheckpointError>(
+        [&] {
+          from_safetensors({bytes.begin(), bytes.end()}, "my \"net\".pth");
+        },
+        {"is a file of torch.save", "runs code", "\n  import torch, safetensors.torch as s\n  s.save_file(",
+         "torch.load(\"my \\\"net\\\".pth\", map_location=\"cpu\", weights_only=True)",
+         "\"my \\\"net\\\".safetensors\")"});
+  }
+}
 TEST(SafetensorsRefusal, HeaderLongerThanTheFile) { expect_refusal(file_of("{}", 0, 3), {"truncated"}); }
 TEST(SafetensorsRefusal, EmptyHeader) { expect_refusal(file_of("", 0), {"begin with '{'"}); }
 TEST(SafetensorsRefusal, HeaderThatIsNotAnObject) { expect_refusal(file_of("[]", 0), {"begin with '{'"}); }

@@ -6,9 +6,12 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 
 import h5py
 import numpy as np
+import torch
+import torchvision
 from PIL import Image
 
 import runner
@@ -114,6 +117,7 @@ def unwritable_run_folder(folder):
     (folder / "runs").write_text("a file where the folder should be")
     one_message(runner.train(folder, np=2), 73, "cannot create folder runs")
     assert (folder / "runs").read_text() == "a file where the folder should be"
+    one_message(runner.train(folder, run__folder="/proc/x"), 73, "cannot create folder /proc/x", "choose another folder")
 
 
 def an_existing_name_is_never_overwritten(folder):
@@ -158,6 +162,59 @@ def resume_with_another_network(folder):
         train_ids[0], test_ids[0] = test_ids[0], train_ids[0]
     one_message(runner.train(folder, "--resume", "auto"), 78, "divided otherwise")
     assert fingerprint(folder / "runs/r") == before
+
+
+def weights_of_torch_save(folder):
+    """Pickle is refused, and the two lines that the error prints convert it."""
+    runner.synth(folder / "d.h5", 40)
+    network = torchvision.models.resnet18(num_classes=3)
+    torch.save(network.state_dict(), folder / "resnet 18.pth")
+    torch.save(network.state_dict(), folder / "old.pt", _use_new_zipfile_serialization=False)
+    for name in ["resnet 18.pth", "old.pt"]:
+        result = runner.train(folder, model__name="resnet18", model__init=name, train__max_steps=1)
+        one_message(result, 74, f"{name} is a file of torch.save", "runs code", "import torch")
+        lines = [line.strip() for line in result.output.splitlines() if line.startswith("  ") and ("import" in line or "save_file" in line)]
+        assert len(lines) == 2, result.output
+        subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=folder, check=True)
+        converted = (folder / name).with_suffix(".safetensors").name
+        runner.train(folder, model__name="resnet18", model__init=converted, train__max_steps=1, run__name=name[:3]).expect(0, "loaded 122 tensors")
+    for name in ["resnet 18.pth", "old.pt"]:
+        for result in [runner.train(folder, task="module", model__file=name), runner.run(["inspect", name], cwd=folder)]:
+            one_message(result, 65, f"{name} is not a TorchScript file", "torch.jit.script", "import torch", "save_file")
+            assert "enforce fail" not in result.output and "Pytorch" not in result.output, result.output
+
+
+def library_texts_are_not_shown(folder):
+    runner.synth(folder / "d.h5", 40)
+    runner.train(folder, train__epochs=1).expect(0)
+    checkpoint = next((folder / "runs/r/checkpoints").iterdir())
+    manifest = (checkpoint / "MANIFEST.json").read_text()
+    for damaged in [manifest[:60], manifest.replace('"step"', '"stap"'), "\0\1\2", "[]"]:
+        (checkpoint / "MANIFEST.json").write_text(damaged)
+        for words in [["inspect", checkpoint], ["eval", checkpoint], ["export", checkpoint, "--format", "onnx"]]:
+            result = runner.run(words, cwd=folder)
+            one_message(result, 74, "MANIFEST.json is damaged")
+            assert "json.exception" not in result.output, result.output
+    (folder / "zip.pt").write_bytes(b"PK\x03\x04" + bytes(200))
+    (folder / "a.yaml").write_text("task: " + "[" * 5000)
+    (folder / "b.yaml").write_text("".join(f"key_{i}: 1\n" for i in range(900)))
+    result = runner.train(folder, task="module", model__file="zip.pt", run__name="z")
+    one_message(result, 65, "zip.pt is not a TorchScript file")
+    assert "enforce fail" not in result.output and "Pytorch" not in result.output, result.output
+    one_message(runner.run(["a.yaml"], cwd=folder), 78, "a.yaml:1:", "nested too deeply")
+    result = runner.run(["b.yaml"], cwd=folder)
+    one_message(result, 78, "900 problems in the configuration", "and 850 more")
+    assert len(result.output.splitlines()) == 52, result.output
+
+
+def a_network_that_does_not_fit_into_the_memory(folder):
+    """The weights of one layer need 64 GiB, and the process may map 48."""
+    runner.run(["synth", "pointer", "--samples", 40, "--out", "d.h5"], cwd=folder).expect(0)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (48 << 30, 48 << 30))
+    words = runner.command(["--task", "pointer", "--data.file", "d.h5", "--model.hidden", "65536", "--metrics.enabled", "false", "--run.name", "r"])
+    done = subprocess.run(words, cwd=folder, env=runner.environment(), preexec_fn=limit, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 69, done
+    assert "out of host memory for a tensor of 64.0 GiB" in done.stderr and "enforce fail" not in done.stderr, done.stderr
 
 
 def a_requested_gpu_that_does_not_exist(folder):
@@ -380,7 +437,7 @@ runner.main([missing_data, a_metric_without_a_validation_split, a_link_to_itself
              a_corrupt_sample, zero_samples,
              more_ranks_than_samples_train_with_a_warning, unwritable_run_folder,
              an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_requested_gpu_that_does_not_exist,
-             weights_of_another_shape, a_loss_that_is_not_finite, a_name_that_the_program_reserves,
+             weights_of_torch_save, library_texts_are_not_shown, a_network_that_does_not_fit_into_the_memory, weights_of_another_shape, a_loss_that_is_not_finite, a_name_that_the_program_reserves,
              pictures_that_are_not_regular_files, folders_of_pictures, folders_of_sequences, files_of_sets,
              a_conversion_continues_after_a_full_disk, sequences_damaged_after_conversion, orders_damaged_after_conversion,
              pictures_with_a_class_that_does_not_exist, data_of_another_kind,

@@ -5,7 +5,9 @@
 
 #include <set>
 
+#include "checkpoint/pickle_file.h"
 #include "core/error.h"
+#include "core/library_text.h"
 #include "core/strings.h"
 #include "tasks/module/recurrent_weights.h"
 
@@ -31,6 +33,19 @@ void mirror(const torch::jit::Module& script, torch::nn::Module& node, Seen& see
   }
 }
 
+// `what`: LibTorch's message. It helps the user where it is about the code, but not where it is about the archive.
+std::string why_not(const std::filesystem::path& file, const std::string& what) {
+  using checkpoint::Pickle;
+  const Pickle kind = checkpoint::pickle_of(file);
+  const std::string message = torch_message(what);
+  const bool about_code = kind == Pickle::kZip && !message.starts_with("PytorchStreamReader");
+  const std::string text = str(file.string(), " is not a TorchScript file", about_code ? " (" + message + ")" : "",
+                               ": save it with torch.jit.script(network).save(\"FILE.pt\")");
+  // torch.save writes such an archive too, but without the constants of code.
+  const bool is_saved = kind == Pickle::kPlain || what.find("constants.pkl") != std::string::npos;
+  return is_saved ? str(text, ". ", checkpoint::pickle_advice(file.string())) : text;
+}
+
 std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& file) {
   if (!std::filesystem::is_regular_file(file)) {
     throw DataError(str(file.string(), ": there is no such TorchScript file (model.file)"));
@@ -40,9 +55,7 @@ std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& fil
     return std::make_unique<torch::jit::Module>(torch::jit::load(file.string(), at::kCPU));
   } catch (const std::exception& error) {
     const auto* own = dynamic_cast<const c10::Error*>(&error);
-    const std::string what = own != nullptr ? own->what_without_backtrace() : error.what();
-    throw DataError(str(file.string(), " is not a TorchScript file (", split(what, '\n').front(),
-                        "): save it with torch.jit.script(network).save(\"FILE.pt\"); torch.save writes another kind"));
+    throw DataError(why_not(file, own != nullptr ? own->what_without_backtrace() : error.what()));
   }
 }
 
