@@ -1,4 +1,5 @@
-
+#include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -40,6 +41,51 @@ std::string metadata_lines(const SafetensorsHeader& header) {
   return text;
 }
 
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
+  return "[" + join(sizes, ", ") + "]";
+}
+
+struct Layer {
+  std::string name;
+  std::vector<std::string> tensors;  // "weight [64, 32, 3, 3]"
+  int64_t parameters = 0;
+};
+
+// The statistics of batch norm are no parameters. A tensor belongs to the layer that its name begins with.
+std::vector<Layer> layers_of(const SafetensorsHeader& header) {
+  std::vector<Layer> layers;
+  std::map<std::string, size_t> index;  // in `layers`, by name
+  for (const TensorEntry& entry : header.tensors) {
+    const size_t dot = entry.name.rfind('.');
+    const std::string own = entry.name.substr(dot == std::string::npos ? 0 : dot + 1);
+    if (own == "running_mean" || own == "running_var" || own == "num_batches_tracked") continue;
+    const std::string name = dot == std::string::npos ? "-" : entry.name.substr(0, dot);
+    const auto [at, is_new] = index.emplace(name, layers.size());
+    if (is_new) layers.push_back({.name = name, .tensors = {}});
+    Layer& layer = layers[at->second];
+    layer.tensors.push_back(own + " " + shape_text(entry.shape));
+    layer.parameters += static_cast<int64_t>(entry.end - entry.begin) / dtype_bytes(entry.dtype);
+  }
+  return layers;
+}
+
+std::string layer_lines(const SafetensorsHeader& header) {
+  std::string text;
+  size_t width = 0;
+  int64_t parameters = 0;
+  const std::vector<Layer> layers = layers_of(header);
+  for (const Layer& layer : layers) width = std::max(width, layer.name.size());
+  for (const Layer& layer : layers) {
+    std::string count = human_count(layer.parameters);
+    count.insert(0, 11 - std::min<size_t>(11, count.size()), ' ');
+    text += line("layer", str(padded(layer.name, width), " ", count, "  ", join(layer.tensors, ", ")));
+    parameters += layer.parameters;
+  }
+  return text + line("network", str(human_count(parameters), " parameters in ", layers.size(), " layers"));
+}
+
 std::string inspect_file(const std::filesystem::path& path) {
   const SafetensorsHeader header = read_header(path);
   std::string text =
@@ -48,9 +94,7 @@ std::string inspect_file(const std::filesystem::path& path) {
   size_t width = 0;
   for (const TensorEntry& entry : header.tensors) width = std::max(width, entry.name.size());
   for (const TensorEntry& entry : header.tensors) {
-    std::vector<std::string> sizes;
-    for (const int64_t size : entry.shape) sizes.push_back(std::to_string(size));
-    text += line("tensor", str(padded(entry.name, width), "  ", padded(entry.dtype, 4), "  [", join(sizes, ", "), "]"));
+    text += line("tensor", str(padded(entry.name, width), "  ", padded(entry.dtype, 4), "  ", shape_text(entry.shape)));
   }
   return text;
 }
@@ -70,7 +114,8 @@ std::string inspect_checkpoint(const std::filesystem::path& path, bool verify) {
     text += line("file",
                  str(padded(name, 22), " ", padded(human_bytes(static_cast<double>(record.bytes)), 10), " ", holds));
   }
-  text += metadata_lines(read_header(path / "model.safetensors"));
+  const SafetensorsHeader network = read_header(path / "model.safetensors");
+  text += metadata_lines(network) + layer_lines(network);
   if (verify) {
     Store::verify(path);
     text += line("verified", str("all ", manifest.files.size(), " files match their SHA-256"));

@@ -15,6 +15,8 @@
 namespace dtrain::checkpoint {
 namespace {
 
+constexpr const char* kStateName = "state.json";
+
 // Names in the checkpoint folder. Whatever has another name is never touched.
 //   step_00001234                     a checkpoint
 //   step_00001234.old-<16 hex>        one that another of the same step is replacing
@@ -90,7 +92,7 @@ void write_files(FileSystem& files, const std::filesystem::path& folder, const S
   };
   write("model.safetensors", to_safetensors(snapshot.model, snapshot.model_metadata));
   write("optimizer.safetensors", to_safetensors(snapshot.optimizer));
-  write("state.json", std::as_bytes(std::span(snapshot.state_json)));
+  write(kStateName, std::as_bytes(std::span(snapshot.state_json)));
   for (int rank = 0; rank < snapshot.world_size; ++rank) {
     write(rank_file(rank), to_safetensors(snapshot.ranks[static_cast<size_t>(rank)]));
   }
@@ -99,29 +101,31 @@ void write_files(FileSystem& files, const std::filesystem::path& folder, const S
   files.sync_folder(folder);
 }
 
+void verify_file(const std::filesystem::path& path, const FileRecord& record) {
+  std::error_code error;
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
+  if (error) throw CheckpointError(str(path.string(), ": ", error.message()));
+  if (bytes != record.bytes) {
+    throw CheckpointError(str(path.string(), " has ", bytes, " bytes; the manifest says ", record.bytes));
+  }
+  std::string sha256;
+  try {
+    sha256 = sha256_hex_of_file(path);
+  } catch (const Error& e) {
+    throw CheckpointError(e.what());
+  }
+  if (sha256 != record.sha256) {
+    throw CheckpointError(str(path.string(), " is damaged: its SHA-256 is not the manifest's"));
+  }
+}
+
 Manifest verified(const std::filesystem::path& checkpoint) {
   const Manifest manifest = read_manifest(checkpoint / kManifestName);
   const std::optional<Name> name = parse_name(checkpoint.filename().string());
   if (name && name->step != manifest.step) {
     throw CheckpointError(str(checkpoint.string(), " is of step ", manifest.step, " by its manifest"));
   }
-  for (const auto& [file, record] : manifest.files) {
-    const std::filesystem::path path = checkpoint / file;
-    std::error_code error;
-    const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
-    if (error) throw CheckpointError(str(path.string(), ": ", error.message()));
-    if (bytes != record.bytes) {
-      throw CheckpointError(str(path.string(), " has ", bytes, " bytes; the manifest says ", record.bytes));
-    }
-    std::string sha256;
-    try {
-      sha256 = sha256_hex_of_file(path);
-    } catch (const Error& e) {
-      throw CheckpointError(e.what());
-    }
-    if (sha256 != record.sha256)
-      throw CheckpointError(str(path.string(), " is damaged: its SHA-256 is not the manifest's"));
-  }
+  for (const auto& [file, record] : manifest.files) verify_file(checkpoint / file, record);
   return manifest;
 }
 
@@ -184,6 +188,23 @@ std::optional<std::filesystem::path> Store::newest(std::vector<Skipped>* skipped
   return std::nullopt;
 }
 
+std::vector<std::pair<int64_t, std::filesystem::path>> Store::list() const {
+  std::vector<std::pair<int64_t, std::filesystem::path>> found;
+  for (const auto& [name, path] : entries(folder_)) {
+    if (name.kind == Name::kCheckpoint) found.emplace_back(name.step, path);
+  }
+  return found;
+}
+
+std::filesystem::path Store::folder_of(int64_t step) const { return folder_ / folder_name(step); }
+
+std::string Store::read_state(const std::filesystem::path& checkpoint) {
+  const Manifest manifest = read_manifest(checkpoint / kManifestName);
+  const std::filesystem::path file = checkpoint / kStateName;
+  verify_file(file, manifest.files.at(kStateName));
+  return read_or_throw(file);
+}
+
 void Store::verify(const std::filesystem::path& checkpoint) { verified(checkpoint); }
 
 Snapshot Store::load(const std::filesystem::path& checkpoint) {
@@ -195,7 +216,7 @@ Snapshot Store::load(const std::filesystem::path& checkpoint) {
   snapshot.model = std::move(model.tensors);
   snapshot.model_metadata = std::move(model.metadata);
   snapshot.optimizer = read_safetensors(checkpoint / "optimizer.safetensors").tensors;
-  snapshot.state_json = read_or_throw(checkpoint / "state.json");
+  snapshot.state_json = read_or_throw(checkpoint / kStateName);
   for (int rank = 0; rank < manifest.world_size; ++rank) {
     snapshot.ranks.push_back(read_safetensors(checkpoint / rank_file(rank)).tensors);
   }

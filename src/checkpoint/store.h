@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/safetensors.h"
@@ -52,6 +53,10 @@ class Store {
   // The checkpoint of the highest step that verifies. `skipped`, which may be null, receives the damaged
   // ones of higher steps.
   std::optional<std::filesystem::path> newest(std::vector<Skipped>* skipped) const;
+  std::vector<std::pair<int64_t, std::filesystem::path>> list() const;  // step and folder, not verified, newest first
+  std::filesystem::path folder_of(int64_t step) const;                  // whether or not it is there
+  // state.json, compared with its SHA-256 in the manifest; reads no other file. CheckpointError.
+  static std::string read_state(const std::filesystem::path& checkpoint);
   static void verify(const std::filesystem::path& checkpoint);    // throws CheckpointError with the damaged file
   static Snapshot load(const std::filesystem::path& checkpoint);  // verifies first
 

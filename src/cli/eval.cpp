@@ -25,7 +25,8 @@ namespace dtrain::cli {
 namespace {
 
 struct Options {
-  std::string path, data, split = "test", on_bad_sample, json;
+  job::CheckpointName checkpoint;
+  std::string data, split = "test", on_bad_sample, json;
   bool force = false;
   int64_t worst = 10;
   InferenceOptions inference;
@@ -35,7 +36,7 @@ int eval(job::ProcessContext& process, const Options& options) {
   dist::Communicator& host = process.host;
   const InferenceOptions& how = options.inference;
   dist::agree_on_rank0(host, [&] { check_output(options.json, options.force); });
-  job::TrainedModel loaded = job::load_model(host, options.path,
+  job::TrainedModel loaded = job::load_model(host, options.checkpoint,
                                              {.module_file = how.module_file,
                                               .on_bad_sample = value_named<config::OnBadSample>(options.on_bad_sample),
                                               .device = process.device});
@@ -44,8 +45,8 @@ int eval(job::ProcessContext& process, const Options& options) {
   job::DataSet data;
   train::Precision precision{};
   dist::agree(host, [&] {
-    if (!options.data.empty()) config.data.file = options.data;
-    data = job::open_data(process.prober, config.data.file, config);
+    data = job::open_data(process.prober, loaded, options.data);
+    config.data.file = data.store->path().string();
     job::check_data(*data.store, task, config.data);
     precision = job::choose_precision(how.amp, process.device);
   });
@@ -70,6 +71,7 @@ int eval(job::ProcessContext& process, const Options& options) {
                           " were left out; why is said above"));
     }
     EvalReport report{.checkpoint = loaded.checkpoint,
+                      .chosen = loaded.chosen,
                       .data = config.data.file,
                       .protocol = data.store->attribute("protocol"),
                       .task = str(config.task),
@@ -100,8 +102,8 @@ int eval(job::ProcessContext& process, const Options& options) {
 int run_eval(const Arguments& arguments) {
   CLI::App app("metrics of a checkpoint on a split", "dtrain eval");
   Options options;
-  app.add_option("CHECKPOINT", options.path, "a checkpoint folder or a run folder (its newest checkpoint)")->required();
-  app.add_option("--data", options.data, "a dtrain HDF5 file; default: the one it was trained on");
+  add_checkpoint_options(app, &options.checkpoint);
+  app.add_option("--data", options.data, "a dtrain HDF5 file; default: the one it was trained on, by its checksum");
   app.add_option("--split", options.split, "train, val or test")
       ->check(CLI::IsMember({"train", "val", "test"}))
       ->capture_default_str();

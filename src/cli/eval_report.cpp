@@ -70,7 +70,7 @@ std::string to_text(const Table& table, size_t most_columns) {
 std::string to_text(const EvalReport& r) {
   std::string text;
   const auto line = [&](const std::string& name, const std::string& value) { text += left(name, 12) + value + "\n"; };
-  line("checkpoint", r.checkpoint);
+  line("checkpoint", r.chosen.empty() ? r.checkpoint : str(r.checkpoint, " (", r.chosen, ")"));
   line("network", str(r.task, ", ", r.network, ", ", r.precision));
   line("data", str(r.data, ", ", r.stats.split, " split, ", human_count(r.stats.samples), " samples"));
   if (!r.protocol.empty()) line("protocol", r.protocol);
@@ -94,6 +94,7 @@ std::string to_text(const EvalReport& r) {
 std::string to_json(const EvalReport& r) {
   Json json;
   json["checkpoint"] = r.checkpoint;
+  if (!r.chosen.empty()) json["chosen"] = r.chosen;
   json["task"] = r.task;
   json["network"] = r.network;
   json["precision"] = r.precision;

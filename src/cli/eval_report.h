@@ -11,7 +11,8 @@
 namespace dtrain::cli {
 
 struct EvalReport {
-  std::string checkpoint, data, protocol, task, network, precision;  // protocol: how the data were chosen; may be empty
+  std::string checkpoint, chosen;                        // chosen: how, among the checkpoints of its run; may be empty
+  std::string data, protocol, task, network, precision;  // protocol: how the data were chosen; may be empty
   monitoring::EvalStats stats;
   struct Worst {
     int64_t id = 0;

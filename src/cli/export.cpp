@@ -19,6 +19,7 @@
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/number_text.h"
+#include "core/output_guard.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
 #include "dist/agree.h"
@@ -27,8 +28,8 @@
 #include "export/onnx_file.h"
 #include "export/weights.h"
 #include "job/data_set.h"
+#include "job/find_checkpoint.h"
 #include "job/process_context.h"
-#include "job/run_folder.h"
 #include "job/signals.h"
 #include "job/trained_model.h"
 #include "tasks/module/script_network.h"
@@ -66,7 +67,8 @@ const std::map<std::string, std::string> kSuffix = {
     {"safetensors", ".safetensors"}, {"onnx", ".onnx"}, {"onnx-int8", "-int8.onnx"}, {"torchscript", ".pt"}};
 
 struct Options {
-  std::string path, format, out, data, module_file, split;
+  job::CheckpointName checkpoint;
+  std::string format, out, data, module_file, split;
   int64_t samples = 256, batch_size = 32;
   bool force = false;
 };
@@ -78,7 +80,8 @@ class Samples {
   Samples(data::ProbeProcess& prober, const job::TrainedModel& model, const Options& options, int threads)
       : batch_size_(options.batch_size), threads_(threads) {
     const config::Config& config = model.config;
-    data_ = job::open_data(prober, options.data.empty() ? config.data.file : options.data, config);
+    data_ = job::open_data(prober, model, options.data);
+    protect(options.out, {.files = {data_.store->path()}, .folders = {}});
     job::check_data(*data_.store, *model.task, config.data);
     spec_ = model.task->samples();
     split_ = !options.split.empty() ? options.split : data_.splits.val.empty() ? "train" : "val";
@@ -207,16 +210,18 @@ std::string check(Options* options, const fs::path& checkpoint) {
 int export_to(job::ProcessContext& process, const Options& given) {
   Options options = given;
   fs::path checkpoint;
-  std::string network;
+  std::string network, chosen;
   dist::agree_on_rank0(process.host, [&] {
-    checkpoint = job::find_checkpoint(options.path);
+    const job::FoundCheckpoint found = job::find_checkpoint(options.checkpoint);
+    checkpoint = found.folder;
+    if (!found.chosen.empty()) chosen = str(" (", found.chosen, ")");
     checkpoint::Store::verify(checkpoint);
     network = check(&options, checkpoint);
   });
   std::optional<job::TrainedModel> model;
   if (options.format == "onnx-int8" || options.format == "torchscript") {
-    model =
-        job::load_model(process.host, checkpoint.string(), {.module_file = options.module_file, .on_bad_sample = {}});
+    model = job::load_model(process.host, {.path = checkpoint.string(), .choice = ""},
+                            {.module_file = options.module_file, .on_bad_sample = {}});
   }
   dist::agree_on_rank0(process.host, [&] {
     std::string bytes;
@@ -238,7 +243,7 @@ int export_to(job::ProcessContext& process, const Options& given) {
     job::install_stop_signals();  // so that no half-written file is left behind
     write_atomically(real_file_system(), out, bytes);
     log::plain(str("wrote ", options.out, ": ", network, " as ", options.format, ", ",
-                   human_bytes(static_cast<double>(bytes.size())), ", from ", checkpoint.string()));
+                   human_bytes(static_cast<double>(bytes.size())), ", from ", checkpoint.string(), chosen));
   });
   return 0;
 }
@@ -248,7 +253,7 @@ int export_to(job::ProcessContext& process, const Options& given) {
 int run_export(const Arguments& arguments) {
   CLI::App app(kAbout, "dtrain export");
   Options options;
-  app.add_option("CHECKPOINT", options.path, "a checkpoint folder or a run folder (its newest checkpoint)")->required();
+  add_checkpoint_options(app, &options.checkpoint);
   app.add_option("--format", options.format, "safetensors, onnx, onnx-int8 or torchscript")
       ->check(CLI::IsMember({"safetensors", "onnx", "onnx-int8", "torchscript"}))
       ->required();

@@ -1,9 +1,8 @@
 #include <CLI/CLI.hpp>
-#include <array>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
+#include "checkpoint/pickle_file.h"
 #include "checkpoint/store.h"
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -13,7 +12,8 @@
 #include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "data/hdf5/probe_process.h"
-#include "job/run_folder.h"
+#include "job/find_checkpoint.h"
+#include "job/inspect_run.h"
 #include "tasks/module/contract.h"
 
 namespace dtrain::cli {
@@ -26,13 +26,6 @@ struct ModuleTrial {
   int64_t image_size = 224, features = 0;
 };
 
-// TorchScript files are zip archives.
-bool is_archive(const std::string& path) {
-  std::array<char, 4> bytes{};
-  std::ifstream in(path, std::ios::binary);
-  return in.read(bytes.data(), bytes.size()) && std::string_view(bytes.data(), bytes.size()) == "PK\x03\x04";
-}
-
 int inspect_module(const std::string& path, const ModuleTrial& trial) {
   const tasks::Contract contract =
       tasks::examine(path, tasks::likely_trials(path, trial.inputs, trial.image_size, trial.features),
@@ -43,6 +36,20 @@ int inspect_module(const std::string& path, const ModuleTrial& trial) {
   std::fflush(stdout);
   throw DataError(str(path, ": ", contract.defects.size(), contract.defects.size() == 1 ? " defect" : " defects",
                       " that would stop its training"));
+}
+
+// A checkpoint; or a run: the list of its checkpoints, and then its newest one that verifies.
+int inspect_folder(const std::string& path, bool verify) {
+  if (job::is_checkpoint(path)) {
+    std::fputs(checkpoint::inspect_checkpoint(path, verify).c_str(), stdout);
+    return 0;
+  }
+  const job::RunReport run = job::inspect_run(path, verify);
+  std::fputs((run.text + checkpoint::inspect_checkpoint(run.newest, verify)).c_str(), stdout);
+  if (!verify || run.damaged == 0) return 0;
+  std::fflush(stdout);
+  throw CheckpointError(str(path, ": ", run.damaged, run.damaged == 1 ? " checkpoint is" : " checkpoints are",
+                            " damaged; the lines above say how"));
 }
 
 }  // namespace
@@ -65,14 +72,11 @@ int run_inspect(const Arguments& arguments) {
   if (!parse(app, arguments)) return 0;
   std::error_code error;  // a link that points to itself does not exist either
   if (!std::filesystem::exists(path, error)) throw DataError(str(path, " does not exist"));
-  if (std::filesystem::is_directory(path)) {
-    print(checkpoint::inspect_checkpoint(job::find_checkpoint(path), verify));
-    return 0;
-  }
+  if (std::filesystem::is_directory(path)) return inspect_folder(path, verify);
   if (!std::filesystem::is_regular_file(path, error)) {
     throw DataError(str(path, " is a pipe, a socket or a device, must be a file or a folder"));
   }
-  if (is_archive(path)) return inspect_module(path, trial);
+  if (checkpoint::pickle_of(path) != checkpoint::Pickle::kNone) return inspect_module(path, trial);
   data::ProbeProcess prober;
   print(data::inspect_data(prober.probe(path), verify));
   return 0;

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/wrap.h"
+#include "job/find_checkpoint.h"
 #include "job/process_context.h"
 
 namespace dtrain::cli {
@@ -61,6 +62,12 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& e) {
     throw UsageError(str(app.get_name(), ": ", e.what(), " (", app.get_name(), " --help)"));
   }
+}
+
+void add_checkpoint_options(CLI::App& app, job::CheckpointName* name) {
+  app.add_option("RUN|CHECKPOINT", name->path, "a run folder, or the folder of one of its checkpoints")->required();
+  app.add_option("--checkpoint", name->choice,
+                 "of a run: best (by its validation), newest, or that of a step, such as 1200 (default: newest)");
 }
 
 void InferenceOptions::add_to(CLI::App& app) {

@@ -14,8 +14,9 @@ namespace CLI {
 class App;
 }
 namespace dtrain::job {
+struct CheckpointName;
 struct ProcessContext;
-}
+}  // namespace dtrain::job
 
 namespace dtrain::cli {
 
@@ -27,6 +28,9 @@ struct ListedFlags {
   std::vector<ManualFlag> flags;
 };
 inline const std::string kListFlags("\0flags", 6);
+
+// The positional RUN|CHECKPOINT and --checkpoint of the commands that take one.
+void add_checkpoint_options(CLI::App&, job::CheckpointName*);
 
 // How a checkpoint is run, not what it is run on.
 struct InferenceOptions {

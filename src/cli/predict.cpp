@@ -39,7 +39,8 @@ static_assert(std::is_same_v<tasks::Row, std::vector<Cell>>);
 using Clock = std::chrono::steady_clock;
 
 struct Options {
-  std::string path, out, format = "csv", split = "all";
+  job::CheckpointName checkpoint;
+  std::string out, format = "csv", split = "all", layout;
   bool force = false;
   std::vector<std::string> inputs;
   InferenceOptions inference;
@@ -173,7 +174,7 @@ int predict(job::ProcessContext& process, const Options& options) {
   dist::agree_on_rank0(host, [&] { check_output(options.out, options.force); });
   // A bad sample becomes a row with the reason, also where it would have ended the training.
   const job::TrainedModel model = job::load_model(
-      host, options.path,
+      host, options.checkpoint,
       {.module_file = how.module_file, .on_bad_sample = config::OnBadSample::kSkip, .device = process.device});
   tasks::Task& task = *model.task;
   const std::vector<std::string> files = agreed_inputs(host, options, model);
@@ -243,6 +244,7 @@ int predict(job::ProcessContext& process, const Options& options) {
   bad = total.item<int64_t>();
   dist::agree_on_rank0(host, [&] {
     log::plain(speed_report({.checkpoint = model.checkpoint,
+                             .chosen = model.chosen,
                              .samples = turns.count,
                              .bad = bad,
                              .batch_size = how.batch_size,
@@ -259,7 +261,7 @@ int predict(job::ProcessContext& process, const Options& options) {
 int run_predict(const Arguments& arguments) {
   CLI::App app("predictions of a checkpoint, as CSV or JSON lines", "dtrain predict");
   Options options;
-  app.add_option("CHECKPOINT", options.path, "a checkpoint folder or a run folder (its newest checkpoint)")->required();
+  add_checkpoint_options(app, &options.checkpoint);
   app.add_option("INPUT", options.inputs, "files, folders, patterns, or one dtrain HDF5 file")->required();
   app.add_option("--out", options.out, "file to write, whole or not at all; default: the standard output");
   app.add_flag("--force", options.force, "replace an existing file");

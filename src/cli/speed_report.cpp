@@ -22,9 +22,10 @@ Percentiles percentiles(std::vector<double> values) {
 }
 
 std::string speed_report(const SpeedReport& r) {
-  std::string text = str("checkpoint  ", r.checkpoint, "\ninputs      ", human_count(r.samples),
-                         r.bad > 0 ? str(", ", human_count(r.bad), " of them bad") : "", "\nwarm-up     first batch ",
-                         milliseconds(r.timing.warm_up), "\n");
+  std::string text =
+      str("checkpoint  ", r.checkpoint, r.chosen.empty() ? "" : str(" (", r.chosen, ")"), "\ninputs      ",
+          human_count(r.samples), r.bad > 0 ? str(", ", human_count(r.bad), " of them bad") : "",
+          "\nwarm-up     first batch ", milliseconds(r.timing.warm_up), "\n");
   if (r.latencies.empty()) return text + "speed       no batch after the first to measure\n";
   const Percentiles p = percentiles(r.latencies);
   return text + str("speed       ", fixed(static_cast<double>(r.timing.rest_samples) / r.timing.rest, 1),

@@ -22,7 +22,7 @@ struct Timing {
 };
 
 struct SpeedReport {
-  std::string checkpoint;
+  std::string checkpoint, chosen;  // as in EvalReport
   int64_t samples = 0, bad = 0, batch_size = 0;
   int ranks = 1;
   Timing timing;                  // of rank 0

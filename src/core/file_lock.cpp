@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -41,12 +42,18 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& in_use,
     return;
   }
   const int code = errno;
-  const std::string other = holder(file_);
-  file_.close();
-  if (code == EWOULDBLOCK) throw OutputError(str(in_use, other, ": ", advice));
+  if (code == EWOULDBLOCK) throw OutputError(str(in_use, holder(file_), ": ", advice));
   // NFS without its lock service, or Lustre mounted without flock.
   log::warning(str("cannot lock ", path.string(), " (", std::strerror(code),
                    "): nothing keeps a second process from writing there at the same time"));
+}
+
+bool FileLock::is_at(const std::filesystem::path& path) const {
+  struct stat held {
+  }, there{};
+  if (::fstat(file_.get(), &held) != 0) return true;
+  if (::stat(path.c_str(), &there) != 0) return errno != ENOENT && errno != ENOTDIR && errno != ESTALE;
+  return held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }
 
 }  // namespace dtrain

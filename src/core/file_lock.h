@@ -17,8 +17,12 @@ class FileLock {
   FileLock() = default;  // holds nothing
   // Creates the file if needed and takes the lock without waiting. Throws OutputError if another FileLock holds it, in
   // this process or another ("IN_USE (process 12 on HOST): ADVICE"), or if the file cannot be opened. On a file system
-  // without locks it warns and holds nothing.
+  // without locks it warns and holds only the file.
   FileLock(const std::filesystem::path& path, const std::string& in_use, const std::string& advice);
+
+  // Whether `path` still leads to the file that was opened. False if it or a folder above it was removed, moved, or
+  // made again by someone else; true if that is not known now.
+  bool is_at(const std::filesystem::path& path) const;
 
  private:
   FileDescriptor file_;

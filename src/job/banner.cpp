@@ -1,11 +1,19 @@
 #include "job/banner.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/strings.h"
 #include "job/version.h"
 
 namespace dtrain::job {
+namespace {
+
+std::string absolute(const std::string& path) {
+  return path.empty() ? "" : std::filesystem::absolute(path).lexically_normal().string();
+}
+
+}  // namespace
 
 std::string to_json(const RankPlace& p) {
   return nlohmann::json{{"node", p.node},
@@ -73,10 +81,11 @@ std::string environment_json(const BannerFacts& f, const std::vector<RankPlace>&
   json["ranks"] = nlohmann::ordered_json::array();
   for (const RankPlace& rank : ranks) json["ranks"].push_back(nlohmann::ordered_json::parse(to_json(rank)));
   json["data"] = f.data_file;
+  json["absolute_paths"] = {{"data", absolute(f.data_file)}, {"module_file", absolute(f.module_file)}};
   json["parameters"] = f.parameters;
   json["global_batch"] = f.batches.global_batch;
   json["resumed"] = f.resumed;
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace dtrain::job

@@ -20,7 +20,7 @@ std::string to_json(const RankPlace&);
 RankPlace place_from_json(const std::string&);
 
 struct BannerFacts {
-  std::string precision, task, network, data_file, run_folder, config_source, config_hash, communicator;
+  std::string precision, task, network, data_file, module_file, run_folder, config_source, config_hash, communicator;
   int64_t parameters = 0;
   int64_t train = 0, val = 0, test = 0;
   train::BatchArithmetic batches;

@@ -1,7 +1,12 @@
 #include "job/data_set.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "data/loader/sample_check.h"
 
@@ -16,6 +21,33 @@ DataSet open_data(data::ProbeProcess& prober, const std::string& file, const con
   data.store = data::open_file(prober.probe(file));
   data.splits = data::splits(*data.store, config.data.val_share, config.train.seed, config.data.share);
   return data;
+}
+
+DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::string>& places, uint64_t checksum,
+                         const config::Config& config) {
+  std::vector<std::string> reasons;
+  for (const std::string& place : places) {
+    std::error_code unknown;
+    if (!std::filesystem::exists(place, unknown)) continue;
+    try {
+      DataSet data = open_data(prober, place, config);
+      if (data.store->schema().checksum == checksum) {
+        if (place != places.front()) {
+          log::info(str("the data of the run is ", place, ": ", places.front(),
+                        reasons.empty() ? " is not there" : " is another data set"));
+        }
+        return data;
+      }
+      reasons.push_back(str(place, " has another checksum than the data that the run was trained on"));
+    } catch (const DataError& error) {
+      reasons.emplace_back(error.what());
+    }
+  }
+  if (reasons.empty()) {
+    throw DataError(str("the data of the run is not there. Looked for: ", join(places, ", "),
+                        ". Name the file with --data (train: --data.file)"));
+  }
+  throw DataError(str(join(reasons, "; "), ". Another file can be named with --data (train: --data.file)"));
 }
 
 void check_data(const data::Store& store, tasks::Task& task, const config::Data& config) {

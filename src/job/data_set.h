@@ -23,9 +23,14 @@ struct DataSet {
   const std::vector<int64_t>& ids(const std::string& split) const;  // of "train", "val" or "test"
 };
 
-// Opens `file`, its structure in the other process, and divides it by the configuration's data.val_share, data.share and
-// train.seed, so that every command sees the splits that training saw. DataError.
+// Opens `file`, its structure in the other process, and divides it by the configuration's data.val_share, data.share
+// and train.seed, so that every command sees the splits that training saw. DataError.
 DataSet open_data(data::ProbeProcess&, const std::string& file, const config::Config&);
+
+// The data of a run, opened likewise from the first of `places` (job/run_paths.h) whose checksum is `checksum`. Logs
+// which one it is unless it is the first. DataError that names the places where there is something, and what.
+DataSet open_data_of_run(data::ProbeProcess&, const std::vector<std::string>& places, uint64_t checksum,
+                         const config::Config&);
 
 // DataError if the file is not for this task or, unless bad samples are skipped, any of its samples is bad.
 void check_data(const data::Store&, tasks::Task&, const config::Data&);

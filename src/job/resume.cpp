@@ -9,6 +9,11 @@
 #include "train/training_state.h"
 
 namespace dtrain::job {
+
+config::SavedConfig saved_config(const checkpoint::Snapshot& snapshot) {
+  return config::saved_config(train::from_json(snapshot.state_json).config_yaml, "the checkpoint's config");
+}
+
 namespace {
 
 // For a message: class names as a list, which may be long.
@@ -39,13 +44,9 @@ void check_same_meaning(const train::TrainingState& saved, const data::Store& st
   }
 }
 
-}  // namespace
-
-namespace {
-
 config::Config merged(const config::Loaded& loaded, const checkpoint::Snapshot& snapshot) {
   const train::TrainingState state = train::from_json(snapshot.state_json);
-  const config::SavedConfig saved = config::saved_config(state.config_yaml, "the checkpoint's config");
+  const config::SavedConfig saved = saved_config(snapshot);
   if (!saved.notice.empty()) log::info(saved.notice);
   config::Config merged = saved.config;
   config::copy_keys(loaded.config, merged, loaded.given);

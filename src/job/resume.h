@@ -13,6 +13,9 @@
 
 namespace dtrain::job {
 
+// The configuration of the run that saved the checkpoint.
+config::SavedConfig saved_config(const checkpoint::Snapshot&);
+
 struct Resolved {
   config::Config config;
   std::string batch_decided_by;  // for the banner

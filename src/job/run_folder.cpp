@@ -7,11 +7,14 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "job/find_checkpoint.h"
 
 namespace dtrain::job {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kLock = ".lock";
 
 std::string now_text() {
   const std::time_t now = Clock::Wall::to_time_t(real_clock().wall());
@@ -32,18 +35,8 @@ void check_name(const std::string& name) {
 
 // Taken before its checkpoints are read: another process that trains the run may be writing one.
 FileLock lock_run(const fs::path& run) {
-  return FileLock(run / ".lock", str("run ", run.string(), " is being trained"),
+  return FileLock(run / kLock, str("run ", run.string(), " is being trained"),
                   "wait for it to end, or give another --name");
-}
-
-// Only reads. A checkpoint that does not verify is reported and skipped.
-std::optional<fs::path> newest_checkpoint(const fs::path& run, bool* damaged = nullptr) {
-  if (!fs::is_directory(run / "checkpoints")) return std::nullopt;
-  std::vector<checkpoint::Skipped> skipped;
-  const auto found = checkpoint::Store(run / "checkpoints", real_file_system(), 1).newest(&skipped);
-  for (const auto& [folder, reason] : skipped) log::warning(str("skipped checkpoint ", folder.string(), ": ", reason));
-  if (damaged) *damaged = !skipped.empty();
-  return found;
 }
 
 // --resume auto with a name alone, often in the wrong folder: the demo would be trained in place of the run.
@@ -57,19 +50,6 @@ ConfigError nothing_to_resume(const fs::path& run) {
 }
 
 }  // namespace
-
-fs::path find_checkpoint(const fs::path& path) {
-  if (!fs::is_directory(path)) {
-    throw CheckpointError(str(path.string(), fs::exists(path)
-                                                 ? ": is a file; name the folder of the checkpoint or of the run"
-                                                 : ": there is no such folder"));
-  }
-  if (fs::exists(path / "MANIFEST.json")) return path;
-  const auto newest = newest_checkpoint(path);
-  if (!newest)
-    throw CheckpointError(str(path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
-  return *newest;
-}
 
 RunPlan plan_run(const config::Config& config, bool may_start) {
   const fs::path runs = config.run.folder;
@@ -94,11 +74,11 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
     const fs::path given = fs::path(config.run.resume).lexically_normal();
     const fs::path path = given.has_filename() ? given : given.parent_path();
     if (!fs::is_directory(path)) throw CheckpointError(str("--resume ", path.string(), ": there is no such folder"));
-    const bool is_checkpoint = fs::exists(path / "MANIFEST.json");
-    const fs::path run = is_checkpoint ? fs::absolute(path).parent_path().parent_path() : path;
+    const bool is_one = is_checkpoint(path);
+    const fs::path run = is_one ? fs::absolute(path).parent_path().parent_path() : path;
     if (plan.name.empty()) plan.name = fs::absolute(run).filename().string();
     if (fs::is_directory(runs / plan.name)) plan.lock = lock_run(runs / plan.name);
-    plan.checkpoint = is_checkpoint ? path : newest_checkpoint(path);
+    plan.checkpoint = is_one ? path : newest_checkpoint(path);
     if (!plan.checkpoint) {
       throw CheckpointError(
           str("--resume ", path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
@@ -135,6 +115,17 @@ void create_run(RunPlan& plan, const config::Config& config, const std::string& 
   log::open_file((plan.folder / "log.txt").string());
   write_atomically(files, plan.folder / "config.yaml", config::to_yaml(config));
   write_atomically(files, plan.folder / "environment.json", environment_json);
+}
+
+void check_run_folder(const RunPlan& plan) {
+  if (plan.lock.is_at(plan.folder / kLock)) return;
+  std::error_code unknown;
+  const bool other = fs::exists(plan.folder, unknown);
+  throw OutputError(str("the run folder ", plan.folder.string(),
+                        other ? " is no longer the one of this job" : " is gone",
+                        ": it was removed or moved while this job trained in it. Nothing more is saved: start the run "
+                        "again",
+                        other ? " under another --name" : ""));
 }
 
 }  // namespace dtrain::job

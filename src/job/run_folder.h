@@ -28,12 +28,12 @@ struct RunPlan {
 // CheckpointError: --resume PATH without a checkpoint that verifies. Checkpoints that are skipped are logged.
 RunPlan plan_run(const config::Config&, bool may_start);
 
-// The checkpoint that `path` names: itself, or the newest one of a run folder that verifies. Checkpoints that are
-// skipped are logged. CheckpointError: there is none.
-std::filesystem::path find_checkpoint(const std::filesystem::path&);
-
 // Rank 0 only: creates and locks the folder, opens log.txt, writes config.yaml and environment.json. OutputError, also
 // if another process has created the folder since plan_run().
 void create_run(RunPlan&, const config::Config&, const std::string& environment_json, FileSystem&);
+
+// Rank 0 only, once the run is created: OutputError if the folder of the run, or its lock, is no longer the one of this
+// job. A folder that was removed would be made again by the next save, and a second job could start in it.
+void check_run_folder(const RunPlan&);
 
 }  // namespace dtrain::job

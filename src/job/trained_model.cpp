@@ -4,13 +4,13 @@
 #include <optional>
 
 #include "checkpoint/store.h"
-#include "config/load.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "dist/agree.h"
-#include "job/run_folder.h"
+#include "dist/object_collectives.h"
+#include "job/resume.h"
 #include "models/load_weights.h"
 #include "train/broadcast_snapshot.h"
 #include "train/training_state.h"
@@ -20,8 +20,7 @@ namespace {
 
 // The metadata override the configuration: they say what the weights belong to.
 config::Config config_of(const checkpoint::Snapshot& snapshot) {
-  const config::SavedConfig saved =
-      config::saved_config(train::from_json(snapshot.state_json).config_yaml, "the checkpoint's config");
+  const config::SavedConfig saved = saved_config(snapshot);
   if (!saved.notice.empty()) log::info(saved.notice);
   config::Config config = saved.config;
   const config::Config named = tasks::config_of(snapshot.model_metadata);
@@ -34,18 +33,32 @@ config::Config config_of(const checkpoint::Snapshot& snapshot) {
 }
 
 // The weights belong to the code in exactly that file. Checked before any of the code runs.
-void check_module_file(const std::string& file, const checkpoint::Metadata& metadata) {
-  const auto expected = metadata.find("module_sha256");
-  if (expected == metadata.end()) return;
+void check_module_file(const std::string& file, const std::string& sha256) {
   if (!std::filesystem::is_regular_file(file)) {
     throw CheckpointError(
         str("the network is the TorchScript file ", file, ", which is not there: name it with --module"));
   }
   const std::string found = sha256_hex_of_file(file);
-  if (found != expected->second) {
-    throw CheckpointError(str(file, " is another file (SHA-256 ", found, ") than the one that was trained (",
-                              expected->second, "): name that one with --module"));
+  if (found != sha256) {
+    throw CheckpointError(str(file, " is another file (SHA-256 ", found, ") than the one that was trained (", sha256,
+                              "): name that one with --module"));
   }
+}
+
+// The TorchScript file of the network: the one that is given, or the one that the run names, wherever it is now.
+std::string module_file(const std::string& given, const TrainedModel& model) {
+  const std::string& named = model.config.model.file;
+  const auto expected = model.metadata.find("module_sha256");
+  if (expected == model.metadata.end()) return given.empty() ? named : given;
+  if (given.empty()) {
+    for (const std::string& place : places_of(named, model.paths, model.paths.module_file)) {
+      if (!std::filesystem::is_regular_file(place) || sha256_hex_of_file(place) != expected->second) continue;
+      if (place != named) log::info(str("the TorchScript file of the run is ", place));
+      return place;
+    }
+  }
+  check_module_file(given.empty() ? named : given, expected->second);
+  return given;
 }
 
 }  // namespace
@@ -56,27 +69,38 @@ void check_module_option(const std::string& module_file, const checkpoint::Metad
   throw UsageError(str("--module names the TorchScript file of task module; ", network->second, " is dtrain's"));
 }
 
-TrainedModel load_model(dist::Communicator& host, const std::string& path, const Changes& changes) {
+TrainedModel load_model(dist::Communicator& host, const CheckpointName& name, const Changes& changes) {
   TrainedModel loaded;
   std::optional<checkpoint::Snapshot> snapshot;
+  std::string paths;
   dist::agree_on_rank0(host, [&] {
-    loaded.checkpoint = find_checkpoint(path).string();
-    snapshot = checkpoint::Store::load(loaded.checkpoint);
+    const FoundCheckpoint found = find_checkpoint(name);
+    loaded.checkpoint = found.folder.string();
+    loaded.chosen = found.chosen;
+    snapshot = checkpoint::Store::load(found.folder);
+    paths = to_text(run_paths_of(found.folder, saved_config(*snapshot).config.run.folder));
   });
   snapshot = train::broadcast_snapshot(host, snapshot);
+  loaded.paths = run_paths_from(dist::broadcast_object(host, paths));
   dist::agree(host, [&] {
     loaded.metadata = snapshot->model_metadata;
     loaded.config = config_of(*snapshot);
+    loaded.data_checksum = train::from_json(snapshot->state_json).data_checksum;
     check_module_option(changes.module_file, loaded.metadata);
-    if (!changes.module_file.empty()) loaded.config.model.file = changes.module_file;
+    loaded.config.model.file = module_file(changes.module_file, loaded);
     loaded.config.device.type = changes.device.is_cuda() ? config::DeviceType::kCuda : config::DeviceType::kCpu;
     if (changes.on_bad_sample) loaded.config.data.on_bad_sample = *changes.on_bad_sample;
-    check_module_file(loaded.config.model.file, loaded.metadata);
     loaded.task = tasks::make_task(loaded.config, tasks::facts_of(loaded.metadata));
     models::load_all(loaded.task->model(), snapshot->model);
     loaded.task->model().eval();
   });
   return loaded;
+}
+
+DataSet open_data(data::ProbeProcess& prober, const TrainedModel& model, const std::string& file) {
+  if (!file.empty()) return open_data(prober, file, model.config);
+  const std::vector<std::string> places = places_of(model.config.data.file, model.paths, model.paths.data);
+  return open_data_of_run(prober, places, model.data_checksum, model.config);
 }
 
 }  // namespace dtrain::job

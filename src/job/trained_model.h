@@ -5,6 +5,7 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,20 +13,26 @@
 #include "checkpoint/safetensors.h"
 #include "config/config.h"
 #include "dist/communicator.h"
+#include "job/data_set.h"
+#include "job/find_checkpoint.h"
+#include "job/run_paths.h"
 #include "tasks/task.h"
 
 namespace dtrain::job {
 
 struct TrainedModel {
-  std::string checkpoint;  // its folder, as rank 0 found it
+  std::string checkpoint;  // rank 0: its folder
+  std::string chosen;      // rank 0: how it was chosen among those of the run, as FoundCheckpoint says it
   checkpoint::Metadata metadata;
   config::Config config;              // of the run that saved it, with the task and network that the metadata name
   std::unique_ptr<tasks::Task> task;  // with the checkpoint's weights, on the CPU, in eval mode
+  RunPaths paths;                     // of the run that it is from
+  uint64_t data_checksum = 0;         // of the data that it was trained on
 };
 
 // What differs from the training run; "" or none: the same.
 struct Changes {
-  std::string module_file;  // where the TorchScript file of a task `module` is now
+  std::string module_file;  // where the TorchScript file of a task `module` is now; "": look for it
   std::optional<config::OnBadSample> on_bad_sample = std::nullopt;
   at::Device device = at::kCPU;  // where it will run; a TorchScript file may not fit every kind of device
 };
@@ -33,8 +40,12 @@ struct Changes {
 // UsageError where --module is given for one of dtrain's own networks, by the metadata of its checkpoint.
 void check_module_option(const std::string& module_file, const checkpoint::Metadata&);
 
-// `path`: a checkpoint folder, or a run folder (its newest checkpoint that verifies). Collective: rank 0 alone reads
-// the folder, and an error of any rank is agreed on. CheckpointError: none that verifies, or one of another network.
-TrainedModel load_model(dist::Communicator& host, const std::string& path, const Changes& = {});
+// Collective: rank 0 alone reads the folder, and an error of any rank is agreed on. Errors: those of find_checkpoint();
+// CheckpointError for one of another network, and where the TorchScript file is not found.
+TrainedModel load_model(dist::Communicator& host, const CheckpointName&, const Changes& = {});
+
+// The data set `file` or, if that is "", the one that the model was trained on, wherever it is now. An explicit file is
+// never replaced. Not collective. DataError.
+DataSet open_data(data::ProbeProcess&, const TrainedModel&, const std::string& file);
 
 }  // namespace dtrain::job

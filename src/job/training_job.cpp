@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <thread>
@@ -36,6 +37,7 @@
 #include "monitoring/tensorboard_sink.h"
 #include "train/broadcast_snapshot.h"
 #include "train/phases.h"
+#include "train/training_state.h"
 
 namespace dtrain::job {
 namespace {
@@ -68,13 +70,17 @@ TrainingJob::~TrainingJob() = default;
 void TrainingJob::plan() {
   dist::Communicator& host = process_.host;
   if (!dry_run_) {
+    std::string paths = to_text(RunPaths{});
     dist::agree_on_rank0(host, [&] {
       plan_ = plan_run(loaded_.config, /*may_start=*/!loaded_.is_demo);
-      if (plan_.checkpoint) snapshot_ = checkpoint::Store::load(*plan_.checkpoint);
+      if (!plan_.checkpoint) return;
+      snapshot_ = checkpoint::Store::load(*plan_.checkpoint);
+      paths = to_text(run_paths_of(*plan_.checkpoint, saved_config(*snapshot_).config.run.folder));
     });
     plan_.name = dist::broadcast_object(host, plan_.name);
     plan_.folder = std::filesystem::path(loaded_.config.run.folder) / plan_.name;
     snapshot_ = train::broadcast_snapshot(host, snapshot_);
+    paths_ = run_paths_from(dist::broadcast_object(host, paths));
   }
   dist::agree(host, [&] {
     Resolved resolved = resolve(loaded_, snapshot_, process_.world.size);
@@ -92,9 +98,18 @@ void TrainingJob::open_data() {
   });
   dist::agree(process_.host, [&] {
     if (generated) config_.data.file = quickstart_file(config_).string();
-    data_ = job::open_data(process_.prober, config_.data.file, config_);
+    data_ = open_own_data();
   });
   loader_threads_ = reader_threads(config_.data.workers, process_.cores);
+}
+
+// A file that is named now is taken as it is; a resumed run's own may have to be looked for.
+DataSet TrainingJob::open_own_data() const {
+  const std::string& file = config_.data.file;
+  const bool given = std::count(loaded_.given.begin(), loaded_.given.end(), "data.file") > 0;
+  if (!snapshot_ || given) return job::open_data(process_.prober, file, config_);
+  return open_data_of_run(process_.prober, places_of(file, paths_, paths_.data),
+                          train::from_json(snapshot_->state_json).data_checksum, config_);
 }
 
 void TrainingJob::make_task() {
@@ -233,7 +248,8 @@ BannerFacts TrainingJob::facts() const {
       .precision = config_.train.amp == config::AmpMode::kAuto ? str(precision, " (auto)") : precision,
       .task = str(config_.task),
       .network = str(config_.model.name),
-      .data_file = config_.data.file,
+      .data_file = data_.store->path().string(),
+      .module_file = config_.model.file,
       .run_folder = dry_run_ ? "" : plan_.folder.string(),
       .config_source = loaded_.source,
       .config_hash = config::hash(config_),
@@ -308,7 +324,8 @@ train::TrainContext TrainingJob::train_context(checkpoint::Store* checkpoints,
               [this](const Error& error) {
                 log::error(error.what());
                 process_.mpi.abort(error.exit_code());
-              }};
+              },
+          .check_run_folder = [this] { job::check_run_folder(plan_); }};
 }
 
 void TrainingJob::run() {

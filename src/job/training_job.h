@@ -23,6 +23,7 @@
 #include "job/data_set.h"
 #include "job/process_context.h"
 #include "job/run_folder.h"
+#include "job/run_paths.h"
 #include "monitoring/sink.h"
 #include "monitoring/targets_file.h"
 #include "tasks/task.h"
@@ -54,6 +55,7 @@ class TrainingJob {
 
  private:
   bool is_rank0() const { return process_.host.rank() == 0; }
+  DataSet open_own_data() const;
   void check_task();
   void check_splits() const;
   void load_initial_weights();
@@ -67,6 +69,7 @@ class TrainingJob {
   const bool dry_run_;
   RunPlan plan_;
   std::optional<checkpoint::Snapshot> snapshot_;  // of the checkpoint that is resumed
+  RunPaths paths_;                                // of the run that it is from
   config::Config config_;                         // resolved
   std::string batch_decided_by_;
   DataSet data_;

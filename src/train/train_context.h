@@ -43,6 +43,9 @@ struct TrainContext {
   // Called when the GPU has failed, while everything that belongs to it still lives; should end the process, because
   // LibTorch's destructors throw from then on. May be empty: run() then throws the error.
   std::function<void(const Error&)> device_failed = {};
+  // Called on rank 0 before each save and at each step line: throws OutputError, which ends the run on all ranks, if
+  // the run folder is no longer there. May be empty.
+  std::function<void()> check_run_folder = {};
   const Clock& clock = real_clock();  // for intervals in minutes
 };
 

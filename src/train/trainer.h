@@ -73,6 +73,7 @@ class Trainer {
   // trainer_report.cpp
   void report(monitoring::StepStats&);
   std::vector<monitoring::CollectiveStats> collectives() const;
+  void check_run_folder();                                               // OutputError; collective
   void check_samples_are_left(int64_t bad_samples) const;                // DataError
   void check_losses();                                                   // NumericsError that names samples; collective
   void check_finite(const monitoring::StepStats&, int64_t skipped_now);  // NumericsError; collective
@@ -114,9 +115,10 @@ class Trainer {
   Consumption consumption_;
   ReportWindow window_;
   SkippedSteps skipped_;
-  double device_memory_;     // bytes of the device in all
-  int64_t step_ = 0;         // optimizer steps done
-  int64_t saved_step_ = -1;  // of the newest checkpoint, written or resumed by this process
+  double device_memory_;         // bytes of the device in all
+  int64_t step_ = 0;             // optimizer steps done
+  int64_t saved_step_ = -1;      // of the newest checkpoint, written or resumed by this process
+  int64_t evaluated_step_ = -1;  // at which result_.validation was measured
   double loss_ = std::numeric_limits<double>::quiet_NaN();  // reported last
   std::chrono::steady_clock::time_point started_;
   TrainResult result_;

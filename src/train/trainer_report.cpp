@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "device/device.h"
+#include "dist/agree.h"
 #include "train/evaluate.h"
 #include "train/norm_buffers.h"
 #include "train/trainer.h"
@@ -54,7 +55,16 @@ void Trainer::report(StepStats& stats) {
     check_samples_are_left(stats.bad_samples);
   }
   for (const auto& sink : context_.sinks) sink->record(stats);
-  if (stats.logging) check_finite(stats, skipped_now);
+  if (!stats.logging) return;
+  check_finite(stats, skipped_now);
+  check_run_folder();
+}
+
+void Trainer::check_run_folder() {
+  if (context_.config.run.name.empty()) return;
+  dist::agree_on_rank0(context_.host, [&] {
+    if (context_.check_run_folder) context_.check_run_folder();
+  });
 }
 
 // Every kind of operation that has run.
@@ -113,6 +123,7 @@ void Trainer::evaluate_and_watch() {
   const monitoring::EvalStats stats = evaluate_split(context_.splits.val, "val");
   set_train_mode();
   result_.validation = stats.metrics;
+  evaluated_step_ = step_;
   for (const auto& sink : context_.sinks) {
     sink->record(stats);
     sink->state(monitoring::RunState::kTraining);

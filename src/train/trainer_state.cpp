@@ -72,20 +72,22 @@ checkpoint::Snapshot Trainer::snapshot() {
   for (size_t rank = 0; rank < states.size(); ++rank) {
     snapshot.ranks.push_back(checkpoint::from_safetensors(states[rank], str("state of rank ", rank)).tensors);
   }
-  snapshot.state_json = to_json({.step = step_,
-                                 .global_batch = context_.batches.global_batch,
-                                 .ledger = ledger,
-                                 .metric = watched_.metric.name,
-                                 .watch = watched_.watch,
-                                 .plateau = watched_.plateau,
-                                 .scaler = scaler_.state(),
-                                 .evaluation_owed = watched_.evaluation_owed,
-                                 .data_checksum = context_.store.schema().checksum,
-                                 .splits_checksum = data::checksum(context_.splits),
-                                 .data_meaning = data::meaning_of(context_.store),
-                                 .data_modified_ns = context_.store.modified_ns(),
-                                 .config_yaml = config::to_yaml(context_.config),
-                                 .torch_version = TORCH_VERSION});
+  snapshot.state_json =
+      to_json({.step = step_,
+               .global_batch = context_.batches.global_batch,
+               .ledger = ledger,
+               .metric = watched_.metric.name,
+               .watch = watched_.watch,
+               .plateau = watched_.plateau,
+               .scaler = scaler_.state(),
+               .evaluation = evaluated_step_ == step_ ? result_.validation : decltype(result_.validation)(),
+               .evaluation_owed = watched_.evaluation_owed,
+               .data_checksum = context_.store.schema().checksum,
+               .splits_checksum = data::checksum(context_.splits),
+               .data_meaning = data::meaning_of(context_.store),
+               .data_modified_ns = context_.store.modified_ns(),
+               .config_yaml = config::to_yaml(context_.config),
+               .torch_version = TORCH_VERSION});
   return snapshot;
 }
 
@@ -99,8 +101,14 @@ void Trainer::save(const char* why) {
   const auto began = std::chrono::steady_clock::now();
   const checkpoint::Snapshot saved = snapshot();
   dist::agree_on_rank0(context_.host, [&] {
-    const std::filesystem::path folder = context_.checkpoints->save(saved);
-    log::info(str("saved ", folder.string(), " (", why, ")"));
+    if (context_.check_run_folder) context_.check_run_folder();
+    try {
+      const std::filesystem::path folder = context_.checkpoints->save(saved);
+      log::info(str("saved ", folder.string(), " (", why, ")"));
+    } catch (const OutputError&) {
+      if (context_.check_run_folder) context_.check_run_folder();  // the reason, if the folder went while saving
+      throw;
+    }
   });
   tracker_.leave();
   saved_step_ = step_;

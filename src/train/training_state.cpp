@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/library_text.h"
 #include "core/number_text.h"
 #include "core/strings.h"
 
@@ -13,7 +14,7 @@ namespace {
 constexpr int kVersion = 3;
 
 // Many readers of JSON take numbers as doubles, so 64-bit words are written as hexadecimal text.
-uint64_t word(const nlohmann::json& json) {
+uint64_t word(const nlohmann::ordered_json& json) {
   const auto text = json.get<std::string>();
   const std::optional<uint64_t> value = parse_hex(text);
   if (!value) throw CheckpointError(str("state.json has '", text, "' in the place of a hexadecimal number"));
@@ -24,7 +25,7 @@ uint64_t word(const nlohmann::json& json) {
 nlohmann::ordered_json number(double value) {
   return std::isnan(value) ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
 }
-double number(const nlohmann::json& json) { return json.is_null() ? kNoMetric : json.get<double>(); }
+double number(const nlohmann::ordered_json& json) { return json.is_null() ? kNoMetric : json.get<double>(); }
 
 }  // namespace
 
@@ -37,6 +38,7 @@ std::string to_json(const TrainingState& s) {
   json["metric"] = s.metric;
   json["best"] = number(s.watch.best);
   json["best_step"] = s.watch.best_step;
+  for (const auto& [name, value] : s.evaluation) json["evaluation"][name] = number(value);
   json["evaluation_owed"] = s.evaluation_owed;
   json["early_stop"] = {{"bar", number(s.watch.bar)}, {"stale", s.watch.evaluations_without_improvement}};
   json["plateau"] = {{"best", number(s.plateau.best)},
@@ -54,7 +56,7 @@ std::string to_json(const TrainingState& s) {
 
 TrainingState from_json(const std::string& text) {
   try {
-    const nlohmann::json json = nlohmann::json::parse(text);
+    const auto json = nlohmann::ordered_json::parse(text);
     if (json.at("version") != kVersion)
       throw CheckpointError(str("state.json has version ", json.at("version").dump(), ", not ", kVersion));
     TrainingState s;
@@ -63,9 +65,12 @@ TrainingState from_json(const std::string& text) {
     s.ledger = word(json.at("ledger"));
     s.metric = json.at("metric");
     s.evaluation_owed = json.at("evaluation_owed");
+    if (const auto evaluation = json.find("evaluation"); evaluation != json.end()) {
+      for (const auto& [name, value] : evaluation->items()) s.evaluation.emplace_back(name, number(value));
+    }
     s.watch = {number(json.at("best")), json.at("best_step"), number(json.at("early_stop").at("bar")),
                json.at("early_stop").at("stale")};
-    const nlohmann::json& plateau = json.at("plateau");
+    const nlohmann::ordered_json& plateau = json.at("plateau");
     s.plateau = {number(plateau.at("best")), plateau.at("bad"), plateau.at("factor")};
     s.scaler = {json.at("scaler").at("scale"), json.at("scaler").at("growth_tracker"), json.at("scaler").at("skipped")};
     s.data_checksum = word(json.at("data").at("checksum"));
@@ -77,7 +82,7 @@ TrainingState from_json(const std::string& text) {
     s.config_yaml = json.at("config");
     return s;
   } catch (const nlohmann::json::exception& e) {
-    throw CheckpointError(str("state.json cannot be read: ", e.what()));
+    throw CheckpointError(str("state.json is damaged: ", json_defect(e.what())));
   }
 }
 

@@ -7,6 +7,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "train/grad_scaler.h"
 #include "train/metric_watch.h"
@@ -21,6 +23,8 @@ struct TrainingState {
   MetricWatch watch;
   Plateau plateau;
   GradScaler::State scaler;
+  // All validation metrics, measured at this step; empty: none were (older checkpoints do not say it).
+  std::vector<std::pair<std::string, double>> evaluation;
   bool evaluation_owed = false;  // due at this step; the resumed run makes it up, because a request to stop came first
   uint64_t data_checksum = 0;
   uint64_t splits_checksum = 0;  // of the ids in training, validation and test

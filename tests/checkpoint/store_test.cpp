@@ -159,6 +159,42 @@ TEST(CheckpointStore, AManifestOfAnotherStepOrOtherFilesIsRefused) {
   EXPECT_NO_THROW(Store::verify(folder / "best")) << "a copy with a name that the user chose is fine";
 }
 
+TEST(CheckpointStore, ListsFoldersAndReadsAStateAlone) {
+  const TempDir folder;
+  Store store = real_store(folder.path());
+  store.save(snapshot_of(2));
+  const std::filesystem::path newer = store.save(snapshot_of(10));
+  std::filesystem::create_directory(folder / "step_00000011.tmp-0123456789abcdef");
+  std::filesystem::create_directory(folder / "other");
+  ASSERT_EQ(store.list().size(), 2u);
+  EXPECT_EQ(store.list()[0], std::pair(int64_t{10}, newer));
+  EXPECT_EQ(store.list()[1].first, 2);
+  EXPECT_EQ(store.folder_of(2), folder / "step_00000002");
+  flip(newer / "model.safetensors", 900);  // of no importance to the state
+  EXPECT_EQ(Store::read_state(newer), "{\"step\": 10}");
+  flip(newer / "state.json", 3);
+  expect_error<CheckpointError>([&] { Store::read_state(newer); }, {"state.json is damaged"});
+  std::filesystem::remove(newer / "state.json");
+  expect_error<CheckpointError>([&] { Store::read_state(newer); }, {"state.json"});
+}
+
+TEST(CheckpointStore, ADamagedManifestIsDescribedInOurWords) {
+  const TempDir folder;
+  const std::filesystem::path path = real_store(folder.path()).save(snapshot_of(1));
+  for (const auto& [text, says] : std::vector<std::pair<std::string, std::string>>{
+           {"{\n  \"a\": ", "MANIFEST.json is damaged: not valid JSON at line 2, column 8"},
+           {"{}", "MANIFEST.json is damaged: there is no 'format'"},
+           {"[1]", "MANIFEST.json is damaged: a value has another type"}}) {
+    std::ofstream(path / "MANIFEST.json") << text;
+    expect_error<CheckpointError>([&] { Store::verify(path); }, {says});
+    try {
+      Store::verify(path);
+    } catch (const CheckpointError& error) {
+      EXPECT_EQ(std::string(error.what()).find("json.exception"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(CheckpointStore, NeverTouchesOtherNames) {
   const TempDir folder;
   const Names foreign{"best",
@@ -216,8 +252,9 @@ TEST(InspectCheckpoint, ListsTheFilesOfAFolderAndVerifies) {
   Store store = real_store(folder.path());
   const std::filesystem::path path = store.save(snapshot_of(1234));
   const std::string text = inspect_checkpoint(path, true);
-  for (const char* part : {"1 234", "world size  2", "model.safetensors", "2 tensors, 25 elements of F32, I64",
-                           "network = headpose_cnn", "all 5 files match"}) {
+  for (const char* part :
+       {"1 234", "world size  2", "model.safetensors", "2 tensors, 25 elements of F32, I64", "network = headpose_cnn",
+        "all 5 files match", "conv          24  weight [2, 3, 2, 2]", "24 parameters in 1 layers"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
   flip(path / "state.json", 3);

@@ -16,6 +16,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 EvalReport example() {
   EvalReport report{.checkpoint = "runs/x/checkpoints/step_00000100",
+                    .chosen = "best: top1 0.9000",
                     .data = "d.h5",
                     .protocol = "AFLW2000: within 99 degrees",
                     .task = "classify",
@@ -55,6 +56,7 @@ TEST(EvalReport, LeavesAConfusionMatrixOfManyClassesToTheJson) {
 
 TEST(EvalReport, KeepsTheOrderOfTheMetricsAndNamesTheWorst) {
   const std::string text = to_text(example());
+  EXPECT_THAT(text, HasSubstr("checkpoint  runs/x/checkpoints/step_00000100 (best: top1 0.9000)\n"));
   EXPECT_LT(text.find("loss  "), text.find("zeta  "));
   EXPECT_LT(text.find("zeta  "), text.find("alpha  "));
   EXPECT_THAT(text, HasSubstr("protocol    AFLW2000: within 99 degrees"));

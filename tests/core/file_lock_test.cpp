@@ -57,6 +57,22 @@ TEST(FileLock, EndsWithItsProcess) {
   ::close(ready[1]);
 }
 
+TEST(FileLock, KnowsWhetherItsFileIsStillThere) {
+  const testing::TempDir folder;
+  namespace fs = std::filesystem;
+  fs::create_directory(folder / "run");
+  const FileLock held(folder / "run/lock", "it is in use", "wait");
+  EXPECT_TRUE(held.is_at(folder / "run/lock"));
+  fs::rename(folder / "run", folder / "moved");
+  EXPECT_FALSE(held.is_at(folder / "run/lock"));
+  EXPECT_TRUE(held.is_at(folder / "moved/lock"));
+  fs::create_directory(folder / "run");
+  const FileLock second(folder / "run/lock", "it is in use", "wait");
+  EXPECT_FALSE(held.is_at(folder / "run/lock")) << "another file of that name";
+  fs::remove_all(folder / "moved");
+  EXPECT_FALSE(held.is_at(folder / "moved/lock"));
+}
+
 TEST(FileLock, ReportsAFileThatCannotBeCreated) {
   const testing::TempDir folder;
   EXPECT_THAT(refusal(folder / "none/lock"), HasSubstr("cannot open "));

@@ -30,6 +30,8 @@ def help_fits_a_terminal(folder):
         for line in runner.run(arguments).expect(0).output.splitlines():
             assert len(line) <= 80, (arguments, line)
     own = runner.run(["train", "--help"]).output
+    for command in ["eval", "predict", "export"]:
+        assert "RUN|CHECKPOINT" in runner.run([command, "--help"]).output.split("Options:")[0], command
     for word in ["--batch-size ", "--resume ", "--print-config", "--dry-run", "CONFIG.yaml", "dtrain --help", "docs/configuration.md"]:
         assert word in own, word
 
@@ -145,7 +147,11 @@ def unknown_commands(folder):
     runner.run(["trian"], cwd=folder).expect(64, "did you mean 'train'")
     runner.run(["bench"], cwd=folder).expect(64, "unknown command 'bench'")
     runner.run(["convert", "imagenet", "."], cwd=folder).expect(64, "300wlp")
-    runner.run(["eval"], cwd=folder).expect(64)
+    runner.run(["eval"], cwd=folder).expect(64, "RUN|CHECKPOINT")
+    (folder / "photos").mkdir()
+    (folder / "d.h5").touch()
+    runner.run(["photos"], cwd=folder).expect(64, "photos is a folder, not a command", "dtrain convert NAME photos", "dtrain --resume photos")
+    runner.run(["d.h5"], cwd=folder).expect(64, "d.h5 is a file, not a command", "dtrain --dataset d.h5")
 
 
 def commands_of_one_process_refuse_several(folder):

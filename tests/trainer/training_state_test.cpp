@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "support/expect_error.h"
 
 namespace dtrain::train {
 namespace {
@@ -18,6 +19,7 @@ TrainingState example() {
           .watch = {.best = 0.1 + 0.2, .best_step = 100, .bar = 0.7, .evaluations_without_improvement = 2},
           .plateau = {.best = 1.0 / 3, .evaluations_without_improvement = 4, .factor = 0.1},
           .scaler = {65536, 17, 3},
+          .evaluation = {{"loss", 0.1 + 0.2}, {"accuracy", std::nan("")}, {"b", 1}},
           .evaluation_owed = true,
           .data_checksum = 0xffffffffffffffffULL,
           .splits_checksum = 0x8000000000000001ULL,
@@ -43,6 +45,9 @@ TEST(TrainingState, SurvivesJsonBitByBit) {
   EXPECT_EQ(after.scaler.scale, 65536);
   EXPECT_EQ(after.scaler.growth_tracker, 17);
   EXPECT_EQ(after.scaler.skipped, 3);
+  ASSERT_EQ(after.evaluation.size(), 3u);
+  EXPECT_EQ(after.evaluation[0], before.evaluation[0]) << "in the order of the task";
+  EXPECT_TRUE(std::isnan(after.evaluation[1].second));
   EXPECT_TRUE(after.evaluation_owed);
   EXPECT_EQ(after.data_checksum, before.data_checksum);
   EXPECT_EQ(after.splits_checksum, before.splits_checksum);
@@ -69,6 +74,14 @@ TEST(TrainingState, KeepsTheNaNOfARunWithoutEvaluation) {
   EXPECT_TRUE(std::isnan(from_json(to_json(state)).watch.best));
 }
 
+TEST(TrainingState, OfAnOlderCheckpointHasNoEvaluation) {
+  TrainingState state = example();
+  state.evaluation.clear();
+  const std::string text = to_json(state);
+  EXPECT_EQ(text.find("\"evaluation\""), std::string::npos);
+  EXPECT_TRUE(from_json(text).evaluation.empty());
+}
+
 TEST(TrainingState, ATextThatCannotBeReadIsACheckpointError) {
   const std::string good = to_json(example());
   EXPECT_THROW(from_json(""), CheckpointError);
@@ -80,6 +93,9 @@ TEST(TrainingState, ATextThatCannotBeReadIsACheckpointError) {
   std::string malformed = good;
   malformed.replace(malformed.find("fedcba98"), 8, "zzzzzzzz");
   EXPECT_THROW(from_json(malformed), CheckpointError);
+  testing::expect_error<CheckpointError>([] { from_json("{\"version\": 3"); },
+                                         {"state.json is damaged: not valid JSON at line 1"});
+  testing::expect_error<CheckpointError>([] { from_json("{\"version\": 3}"); }, {"there is no 'step'"});
 }
 
 }  // namespace

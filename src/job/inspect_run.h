@@ -1,0 +1,21 @@
+#pragma once
+
+// The checkpoints of a run as `dtrain inspect RUN` lists them.
+
+#include <filesystem>
+#include <string>
+
+namespace dtrain::job {
+
+struct RunReport {
+  std::string
+      text;  // one line per checkpoint, newest first: its value of the watched metric; which is newest, and best
+  int damaged = 0;
+  std::filesystem::path newest;  // the newest one that verifies
+};
+
+// With `verify`, all files of all checkpoints are read; without it, their manifests and states alone.
+// CheckpointError: no checkpoint that verifies.
+RunReport inspect_run(const std::filesystem::path& run, bool verify);
+
+}  // namespace dtrain::job
