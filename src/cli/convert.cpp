@@ -3,6 +3,7 @@
 
 #include "catalog/catalog.h"
 #include "cli/commands.h"
+#include "cli/earlier_output.h"
 #include "cli/options.h"
 #include "cli/progress_line.h"
 #include "convert/convert.h"
@@ -10,6 +11,7 @@
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"
+#include "core/output_guard.h"
 #include "core/printable.h"
 #include "core/strings.h"
 #include "job/signals.h"
@@ -109,6 +111,17 @@ int interrupted(const std::filesystem::path& out) {
   return job::kExitInterrupted;
 }
 
+// OUT and what is written beside it: not over the source, nor over the lists of the splits.
+void protect_inputs(const convert::ConvertOptions& options) {
+  const convert::SplitOptions& split = options.split;
+  Inputs inputs{.files = {split.train_list, split.val_list, split.test_list}, .folders = {}};
+  (std::filesystem::is_directory(options.source) ? inputs.folders : inputs.files).push_back(options.source);
+  for (const std::filesystem::path& out :
+       {options.out, convert::quarantine_file(options.out), convert::partial_folder(options.out)}) {
+    protect(out, inputs, is_earlier_output);
+  }
+}
+
 }  // namespace
 
 int run_convert(const Arguments& arguments) {
@@ -144,6 +157,7 @@ int run_convert(const Arguments& arguments) {
   }
   options.out = link_target(out.empty() ? "data/" + name + ".h5" : out);
   options.split.shares_given = app.count("--test-share") + app.count("--val-share") > 0;
+  protect_inputs(options);
 
   convert::ConvertSummary summary;
   const bool finished = run_interruptible([&](const ReportProgress& report) {

@@ -12,6 +12,7 @@
 #include "cli/row_output.h"
 #include "core/error.h"
 #include "core/file_system.h"
+#include "core/output_guard.h"
 #include "core/strings.h"
 #include "dist/agree.h"
 #include "job/data_set.h"
@@ -35,7 +36,10 @@ struct Options {
 int eval(job::ProcessContext& process, const Options& options) {
   dist::Communicator& host = process.host;
   const InferenceOptions& how = options.inference;
-  dist::agree_on_rank0(host, [&] { check_output(options.json, options.force); });
+  dist::agree_on_rank0(host, [&] {
+    protect(options.json, {.files = {options.data, how.module_file}, .folders = {}});
+    check_output(options.json, options.force);
+  });
   job::TrainedModel loaded = job::load_model(host, options.checkpoint,
                                              {.module_file = how.module_file,
                                               .on_bad_sample = value_named<config::OnBadSample>(options.on_bad_sample),
@@ -49,6 +53,9 @@ int eval(job::ProcessContext& process, const Options& options) {
     config.data.file = data.store->path().string();
     job::check_data(*data.store, task, config.data);
     precision = job::choose_precision(how.amp, process.device);
+  });
+  dist::agree_on_rank0(host, [&] {
+    protect(options.json, {.files = {config.data.file, config.model.file}, .folders = {loaded.checkpoint}});
   });
   const std::vector<int64_t>& ids = data.ids(options.split);
   dist::agree(host, [&] {

@@ -202,6 +202,10 @@ std::string check(Options* options, const fs::path& checkpoint) {
   }
   if (options->out.empty()) options->out = network + kSuffix.at(options->format);
   options->out = link_target(options->out);
+  const auto module_file = metadata.find("module_file");
+  protect(options->out,
+          {.files = {options->data, options->module_file, module_file == metadata.end() ? "" : module_file->second},
+           .folders = {checkpoint}});
   check_new_file(options->out, options->force);
   return network;
 }
@@ -228,6 +232,7 @@ int export_to(job::ProcessContext& process, const Options& given) {
     if (options.format == "safetensors") {
       bytes = read_text(checkpoint / "model.safetensors");
     } else if (options.format == "torchscript") {
+      protect(options.out, {.files = {model->config.model.file}, .folders = {}});
       bytes = torchscript(*model);
     } else {
       exporting::Metadata metadata;

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "cli/commands.h"
+#include "cli/earlier_output.h"
 #include "cli/options.h"
 #include "cli/row_output.h"
 #include "cli/rows_text.h"
@@ -18,6 +19,7 @@
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"
+#include "core/output_guard.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
 #include "data/order/shard.h"
@@ -45,6 +47,17 @@ struct Options {
   std::vector<std::string> inputs;
   InferenceOptions inference;
 };
+
+// Of what the command names; `more` is what that stands for.
+Inputs inputs_of(const Options& options, const std::vector<std::string>& more) {
+  Inputs inputs{.files = {options.inference.module_file}, .folders = {}};
+  inputs.files.insert(inputs.files.end(), more.begin(), more.end());
+  for (const std::string& input : options.inputs) {
+    std::error_code code;
+    (std::filesystem::is_directory(input, code) ? inputs.folders : inputs.files).emplace_back(input);
+  }
+  return inputs;
+}
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -171,7 +184,10 @@ Chunk rows_of(const data::Store& store, std::span<const int64_t> planned, const 
 int predict(job::ProcessContext& process, const Options& options) {
   dist::Communicator& host = process.host;
   const InferenceOptions& how = options.inference;
-  dist::agree_on_rank0(host, [&] { check_output(options.out, options.force); });
+  dist::agree_on_rank0(host, [&] {
+    protect(options.out, inputs_of(options, {}), is_earlier_output);
+    check_output(options.out, options.force);
+  });
   // A bad sample becomes a row with the reason, also where it would have ended the training.
   const job::TrainedModel model = job::load_model(
       host, options.checkpoint,
@@ -180,6 +196,10 @@ int predict(job::ProcessContext& process, const Options& options) {
   const std::vector<std::string> files = agreed_inputs(host, options, model);
   Samples samples;
   train::Precision precision{};
+  dist::agree_on_rank0(host, [&] {
+    protect(options.out, {.files = {model.config.model.file}, .folders = {model.checkpoint}});
+    protect(options.out, inputs_of(options, files), is_earlier_output);
+  });
   dist::agree(host, [&] {
     samples = open_samples(process.prober, options, model, files);
     precision = job::choose_precision(how.amp, process.device);

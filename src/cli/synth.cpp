@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"
+#include "core/output_guard.h"
 #include "core/printable.h"
 #include "core/strings.h"
 #include "data/order/splits.h"
@@ -65,6 +66,7 @@ int run_synth(const Arguments& arguments) {
     throw UsageError("--max-length is of pointer, not " + task);
   if (options.size != 0 && !pictures) throw UsageError("--size is of pictures; TASK " + task + " has none");
   options.out = link_target(out.empty() ? default_out(task, options.layout) : out);
+  protect(options.out, {});
 
   synth::SynthSummary summary;
   if (!run_interruptible([&](const ReportProgress& report) { summary = synth::synth(task, options, report); })) {

@@ -219,7 +219,7 @@ ConvertSummary summarise(const RawSet& set, const std::vector<std::string>& spli
 }
 
 void write_quarantine(const fs::path& out, ConvertSummary& summary) {
-  const fs::path file = out.string() + ".quarantine.json";
+  const fs::path file = quarantine_file(out);
   if (summary.quarantined.empty()) {
     std::error_code ignored;
     fs::remove(file, ignored);  // the list of an earlier conversion
@@ -322,6 +322,7 @@ void assemble(const std::string& name, const ConvertOptions& options, const RawS
 }  // namespace
 
 fs::path partial_folder(const fs::path& out) { return out.string() + ".partial"; }
+fs::path quarantine_file(const fs::path& out) { return out.string() + ".quarantine.json"; }
 
 ConvertSummary convert(const std::string& name, const ConvertOptions& options, const ReportProgress& progress,
                        const std::function<void(const ConvertPlan&)>& begin) {

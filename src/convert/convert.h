@@ -63,8 +63,9 @@ struct ConvertSummary {
   double seconds = 0;
 };
 
-// The spool of a conversion that can be resumed.
+// What is written beside OUT: the spool of a conversion that can be resumed, and the list of damaged samples.
 std::filesystem::path partial_folder(const std::filesystem::path& out);
+std::filesystem::path quarantine_file(const std::filesystem::path& out);
 
 // Calls `begin` once, before anything is written, even if there is not enough space. Calls `progress` on the calling
 // thread several times a second and at the end of each stage (listing, reading, writing); an exception from it stops

@@ -99,9 +99,11 @@ Spool::~Spool() {
   if (!useful) discard();
 }
 
+// Nothing but its own files, and the folder if it is empty then: others may have put theirs there.
 void Spool::discard() noexcept {
   std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
+  for (const char* name : {"samples", "journal", "lock"}) std::filesystem::remove(folder_ / name, ignored);
+  std::filesystem::remove(folder_, ignored);
 }
 
 void Spool::start_again(const std::string& header) {
@@ -186,7 +188,7 @@ std::vector<std::byte> Spool::read(int64_t sample) const {
 
 void Spool::remove() {
   bytes_.close();
-  real_file_system().remove_all(folder_);
+  discard();
   journal_.close();
 }
 

@@ -1,0 +1,15 @@
+#pragma once
+
+// Recognizes what dtrain itself has written, for protect() (core/output_guard.h): a file in a folder of raw data may be
+// replaced with --force if it is no raw data but the result of an earlier command. What `export` writes does not lie in
+// such folders, so it is not recognized.
+
+#include <filesystem>
+
+namespace dtrain::cli {
+
+// Whether the file is a dtrain HDF5 file, rows of `predict`, a report of `eval`, or a list of quarantined samples.
+// Judged by its content alone. False for a file that cannot be read.
+bool is_earlier_output(const std::filesystem::path&);
+
+}  // namespace dtrain::cli

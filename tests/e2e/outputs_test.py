@@ -1,0 +1,147 @@
+"""No command writes over what it reads, over checkpoints or over the files of a run, --force or not."""
+
+import hashlib
+import os
+import shutil
+
+import numpy as np
+import torch
+from PIL import Image
+
+import runner
+
+
+def content(folder):
+    """Hashes of all files, but for the lock, which names the process that acquired it last."""
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+            for p in sorted(folder.rglob("*")) if p.is_file() and not p.is_symlink() and p.name != ".lock"}
+
+
+def refused(folder, words, *texts, force=True):
+    """Exit code 73 with one message, and no file is changed or made."""
+    before = content(folder)
+    result = runner.run([*words, *(["--force"] if force else [])], cwd=folder).expect(73, *texts)
+    assert result.output.count("error:") == 1, result.output
+    after = content(folder)
+    assert before == after, set(before.items()) ^ set(after.items())
+
+
+def trained(folder, **options):
+    runner.synth(folder / "d.h5", 40)
+    runner.train(folder, train__epochs=1, **options).expect(0)
+    return next((folder / "runs/r/checkpoints").iterdir())
+
+
+def pictures(folder):
+    for label in "ab":
+        (folder / label).mkdir(parents=True)
+        for i in range(6):
+            Image.fromarray(np.full((40, 40, 3), 20 * i, np.uint8)).save(folder / label / f"{i}.jpg")
+
+
+def sets(path):
+    rng = np.random.default_rng(1)
+    np.savez(path, features=rng.random((12, 5, 7)), order=np.stack([rng.permutation(5) for _ in range(12)]))
+
+
+def convert_keeps_its_source(folder):
+    sets(folder / "x.npz")
+    for force in (True, False):
+        refused(folder, ["convert", "pointer", "x.npz", "--out", "x.npz"], "x.npz is an input of this command", force=force)
+    os.link(folder / "x.npz", folder / "hard.npz")
+    (folder / "soft.npz").symlink_to("x.npz")
+    for name in ["hard.npz", "soft.npz", "./x.npz", str(folder / "x.npz")]:
+        refused(folder, ["convert", "pointer", "x.npz", "--out", name], "an input of this command")
+    pictures(folder / "ci")
+    refused(folder, ["convert", "images", "ci", "--out", "ci/a/0.jpg"], "ci/a/0.jpg is a file of ci, which this command reads")
+    os.link(folder / "ci/b/1.jpg", folder / "hard.jpg")
+    refused(folder, ["convert", "images", "ci", "--out", "hard.jpg"], "hard.jpg is a file of ci")
+    (folder / "train.txt").write_text("a/0\na/1\nb/0\nb/1\n")
+    refused(folder, ["convert", "images", "ci", "--train-list", "train.txt", "--out", "train.txt"], "train.txt is an input")
+    (folder / "o.h5.quarantine.json").write_text("a/0\nb/0\n")
+    refused(folder, ["convert", "images", "ci", "--train-list", "o.h5.quarantine.json", "--out", "o.h5"], "quarantine.json is an input")
+
+
+def an_earlier_conversion_in_the_source_may_be_replaced(folder):
+    pictures(folder / "ci")
+    words = ["convert", "images", "ci", "--size", 32, "--out", "ci/d.h5"]
+    runner.run(words, cwd=folder).expect(0)
+    runner.run(words, cwd=folder).expect(73, "exists", "--force")
+    runner.run([*words, "--force"], cwd=folder).expect(0)
+    (folder / "ci/other.h5").write_bytes(b"\x89HDF\r\n\x1a\n and something else")
+    refused(folder, ["convert", "images", "ci", "--out", "ci/other.h5"], "ci/other.h5 is a file of ci")
+
+
+def the_folder_of_a_conversion_is_never_emptied_of_other_files(folder):
+    pictures(folder / "ci")
+    (folder / "d.h5.partial").mkdir()
+    (folder / "d.h5.partial/mine.txt").write_text("mine")
+    runner.run(["convert", "images", "ci", "--size", 32, "--out", "d.h5"], cwd=folder).expect(0)
+    assert [p.name for p in (folder / "d.h5.partial").iterdir()] == ["mine.txt"]
+    pictures(folder / "e.h5.partial")
+    refused(folder, ["convert", "images", "e.h5.partial", "--out", "e.h5"], "e.h5.partial is an input")
+
+
+def predict_and_eval_keep_what_they_read(folder):
+    checkpoint = trained(folder)
+    pictures(folder / "photos")
+    shutil.copy(folder / "photos/a/1.jpg", folder / "z.jpg")
+    for force in (True, False):
+        refused(folder, ["predict", "runs/r", "z.jpg", "--out", "z.jpg"], "z.jpg is an input", force=force)
+        refused(folder, ["predict", "runs/r", "d.h5", "--out", "d.h5"], "d.h5 is an input", force=force)
+        refused(folder, ["eval", "runs/r", "--data", "d.h5", "--json", "d.h5"], "d.h5 is an input", force=force)
+    refused(folder, ["eval", "runs/r", "--json", "d.h5"], "d.h5 is an input")  # the data that it finds by itself
+    refused(folder, ["predict", "runs/r", "z*.jpg", "--out", "z.jpg"], "z.jpg is an input")
+    for words in [["predict", "runs/r", "photos", "--out", "photos/b/2.jpg"], ["predict", "runs/r", "photos/b", "photos/a", "--out", "photos/b/2.jpg"]]:
+        refused(folder, words, "2.jpg is a")
+    os.link(checkpoint / "model.safetensors", folder / "weights")
+    refused(folder, ["eval", "runs/r", "--json", "weights"], "weights is a file of")
+    rows = ["predict", "runs/r", "photos", "--out", "photos/rows.csv"]
+    runner.run(rows, cwd=folder).expect(0)
+    runner.run([*rows, "--force"], cwd=folder).expect(0)
+    (folder / "photos/notes.csv").write_text("input,label\na.jpg,1\n")
+    refused(folder, [*rows[:-1], "photos/notes.csv"], "photos/notes.csv is a file of photos")
+    runner.run(["eval", "runs/r", "--json", "runs/r/eval.json"], cwd=folder).expect(0)
+    runner.run(["eval", "runs/r", "--json", "runs/r/eval.json", "--force"], cwd=folder).expect(0)
+
+
+def checkpoints_and_the_files_of_a_run_are_kept(folder):
+    checkpoint = trained(folder)
+    weights = checkpoint.relative_to(folder) / "model.safetensors"
+    pictures(folder / "ci")
+    (folder / "link").symlink_to(folder / "runs/r")
+    outs = [str(weights), str(checkpoint.relative_to(folder) / "new"), "runs/r/checkpoints/new", "link/checkpoints/new"]
+    maintained = ["runs/r/config.yaml", "runs/r/metrics.jsonl", "runs/r/log.txt", "runs/r/environment.json", "runs/r/.lock", "link/log.txt"]
+    events = next((folder / "runs/r").glob("events.out.tfevents.*")).relative_to(folder)
+    for command in [["export", "runs/r", "--format", "safetensors", "--out"], ["export", "runs/r", "--format", "onnx", "--out"],
+                    ["predict", "runs/r", "d.h5", "--out"], ["eval", "runs/r", "--json"], ["convert", "images", "ci", "--out"],
+                    ["synth", "pointer", "--out"]]:
+        for out in outs[:2] if command[0] != "export" else outs:
+            refused(folder, [*command, out], "is among the checkpoints of a run")
+        for out in [*maintained[:1], str(events)] if command[0] != "export" else [*maintained, str(events)]:
+            refused(folder, [*command, out], "is a file that the run", "maintains")
+    os.link(folder / weights, folder / "hard.safetensors")
+    refused(folder, ["export", "runs/r", "--format", "safetensors", "--out", "hard.safetensors"], "hard.safetensors is a file of")
+    runner.run(["export", "runs/r", "--format", "safetensors", "--out", "runs/r/net.safetensors"], cwd=folder).expect(0)
+
+
+def export_keeps_the_torchscript_file(folder):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.fc(x.mean([2, 3]))
+
+    torch.jit.script(Net()).save(str(folder / "net.pt"))
+    trained(folder, task="module", model__file="net.pt", model__name=None)
+    for form in ["torchscript", "safetensors"]:
+        refused(folder, ["export", "runs/r", "--format", form, "--out", "net.pt"], "net.pt is an input")
+    refused(folder, ["predict", "runs/r", "d.h5", "--out", "net.pt"], "net.pt is an input")
+    runner.run(["export", "runs/r", "--format", "torchscript", "--out", "out.pt"], cwd=folder).expect(0)
+
+
+runner.main([convert_keeps_its_source, an_earlier_conversion_in_the_source_may_be_replaced,
+             the_folder_of_a_conversion_is_never_emptied_of_other_files, predict_and_eval_keep_what_they_read,
+             checkpoints_and_the_files_of_a_run_are_kept, export_keeps_the_torchscript_file])
