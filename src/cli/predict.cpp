@@ -88,6 +88,19 @@ struct Samples {
   bool converted = false;  // an HDF5 file
 };
 
+void check_layout(const Options& options, const job::TrainedModel& model) {
+  if (options.layout.empty() || model.metadata.at("task") == "headpose") return;
+  throw UsageError(str("--layout is of task headpose; this network's is ", model.metadata.at("task")));
+}
+
+void tell_how_heads_are_found(const Options& options, const job::TrainedModel& model) {
+  if (!options.layout.empty() || model.metadata.at("task") != "headpose") return;
+  log::info(
+      "each picture is taken as the crop of one head, and its middle square is used. The pictures of a published set "
+      "need --layout 300wlp, aflw2000 or biwi, which crops them as `dtrain convert` does. Crop other photos first: "
+      "src/tasks/headpose/README.md says how");
+}
+
 Samples open_samples(data::ProbeProcess& prober, const Options& options, const job::TrainedModel& model,
                      const std::vector<std::string>& files) {
   Samples samples;
@@ -99,9 +112,9 @@ Samples open_samples(data::ProbeProcess& prober, const Options& options, const j
   if (!samples.converted && options.split != "all") {
     throw UsageError(str("--split is of a dtrain HDF5 file; ", files.front(), " is none"));
   }
-  std::error_code none;
-  if (samples.converted && std::filesystem::equivalent(files.front(), options.out, none)) {
-    throw OutputError(str("--out ", options.out, " is the data file itself"));
+  if (samples.converted && !options.layout.empty()) {
+    throw UsageError(
+        str("--layout is of raw pictures; ", files.front(), " is a data file, whose pictures are cropped"));
   }
   if (samples.converted) {
     job::DataSet data = job::open_data(prober, files.front(), model.config);
@@ -109,7 +122,8 @@ Samples open_samples(data::ProbeProcess& prober, const Options& options, const j
     if (options.split != "all") samples.ids = data.ids(options.split);
     samples.store = std::move(data.store);
   } else {
-    samples.store = convert::open_files(file_metadata(model), files);
+    samples.store = convert::open_files(file_metadata(model), files, options.layout);
+    tell_how_heads_are_found(options, model);
   }
   if (options.split == "all") {
     samples.ids.resize(static_cast<size_t>(samples.store->schema().samples));
@@ -201,6 +215,7 @@ int predict(job::ProcessContext& process, const Options& options) {
     protect(options.out, inputs_of(options, files), is_earlier_output);
   });
   dist::agree(host, [&] {
+    check_layout(options, model);
     samples = open_samples(process.prober, options, model, files);
     precision = job::choose_precision(how.amp, process.device);
   });
@@ -291,6 +306,10 @@ int run_predict(const Arguments& arguments) {
   app.add_option("--split", options.split, "of an HDF5 file: train, val, test or all")
       ->check(CLI::IsMember({"train", "val", "test", "all"}))
       ->capture_default_str();
+  app.add_option("--layout", options.layout,
+                 str("of head-pose photos: the published set (", join(convert::head_layouts(), ", "),
+                     ") by whose annotations, beside the pictures, the head is cropped; default: pictures of one head"))
+      ->check(CLI::IsMember(convert::head_layouts()));
   options.inference.add_to(app);
   if (!parse(app, arguments)) return 0;
   return launch(options.inference, [&](job::ProcessContext& process) { return predict(process, options); });

@@ -28,6 +28,18 @@ bool two_digits(const std::string& name) {
   return name.size() == 2 && name.find_first_not_of("0123456789") == std::string::npos;
 }
 
+BiwiPose pose_beside(const fs::path& picture) {
+  const std::string file = picture.filename().string();
+  const size_t end = file.rfind(kPicture);
+  if (end == std::string::npos) throw DataError("its name is not that of a frame, frame_NNNNN_rgb.png");
+  return read_biwi_pose(picture.parent_path() / (file.substr(0, end) + kPose));
+}
+
+formats::Image crop(const fs::path& picture, const BiwiPose& pose, int size) {
+  const formats::Box box = head_box(pose, read_biwi_calibration(picture.parent_path() / "rgb.cal"));
+  return formats::resample(formats::read_image(picture), box, size, size);
+}
+
 class Biwi : public HeadPoseSet {
  public:
   Biwi(fs::path folder, int size, const std::vector<std::string>& test)
@@ -66,13 +78,10 @@ class Biwi : public HeadPoseSet {
  protected:
   LabeledImage read_picture(const RawSample& sample, int size) const override {
     const fs::path picture = folder_ / sample.name;
-    const std::string file = picture.filename().string();
-    const fs::path pose_file = picture.parent_path() / (file.substr(0, file.rfind(kPicture)) + kPose);
     if (!fs::exists(picture)) throw DataError("there is a pose file, but no picture");
-    const BiwiPose pose = read_biwi_pose(pose_file);
-    const formats::Box box = head_box(pose, read_biwi_calibration(picture.parent_path() / "rgb.cal"));
+    const BiwiPose pose = pose_beside(picture);
     const HeadPose angles = head_pose(pose.rotation);
-    return {formats::resample(formats::read_image(picture), box, size, size), angles};
+    return {crop(picture, pose, size), angles};
   }
 
  private:
@@ -101,6 +110,8 @@ std::string biwi_person(const std::string& sequence) {
   const auto found = kPersons.find(sequence);
   return found == kPersons.end() ? sequence : found->second;
 }
+
+formats::Image biwi_head(const fs::path& picture, int size) { return crop(picture, pose_beside(picture), size); }
 
 std::unique_ptr<RawSet> open_biwi(const fs::path& folder, int size, const std::vector<std::string>& test) {
   const fs::path inner = fs::is_directory(folder / "hpdb") ? folder / "hpdb" : folder;

@@ -113,12 +113,21 @@ FileSample bad(const std::string& name, const std::string& reason) {
   return {.name = name, .rows = 1, .read = [reason]() -> std::vector<std::byte> { throw DataError(reason); }};
 }
 
-std::vector<FileSample> pictures(const std::vector<fs::path>& files, int size) {
+using ReadPicture = std::function<formats::Image(const fs::path&, int size)>;
+
+formats::Image bare_photo(const fs::path& file, int size) { return stored_photo(formats::read_file(file), size); }
+
+// `layout` "": pictures as they are.
+ReadPicture reader_of(const std::string& layout) {
+  if (layout.empty()) return bare_photo;
+  return layout == "biwi" ? biwi_head : landmark_head;
+}
+
+std::vector<FileSample> pictures(const std::vector<fs::path>& files, int size, const ReadPicture& read) {
   std::vector<FileSample> samples;
   for (const fs::path& file : files) {
-    samples.push_back({.name = file.string(), .rows = 1, .read = [file, size] {
-                         return bytes_of(stored_photo(formats::read_file(file), size).rgb);
-                       }});
+    samples.push_back(
+        {.name = file.string(), .rows = 1, .read = [file, size, read] { return bytes_of(read(file, size).rgb); }});
   }
   return samples;
 }
@@ -184,11 +193,17 @@ std::vector<std::string> raw_extensions(const Metadata& metadata) {
   return formats::kPictureExtensions;
 }
 
-std::unique_ptr<data::Store> open_files(const Metadata& metadata, const std::vector<std::string>& names) {
+const std::vector<std::string>& head_layouts() {
+  static const std::vector<std::string> layouts = {"300wlp", "aflw2000", "biwi"};
+  return layouts;
+}
+
+std::unique_ptr<data::Store> open_files(const Metadata& metadata, const std::vector<std::string>& names,
+                                        const std::string& layout) {
   if (names.empty()) throw DataError("no files are given");
   for (const std::string& name : names) {
     std::error_code code;  // files may be missing on this machine if another one listed them
-    if (!fs::exists(name, code)) throw DataError("no such file or folder: " + name);
+    if (!fs::exists(fs::symlink_status(name, code))) throw DataError("no such file or folder: " + name);
     if (!formats::is_hdf5(name)) continue;
     throw DataError(str(name, " is an HDF5 file, not a raw one ending in ", join(raw_extensions(metadata), ", "),
                         ". Give a dtrain data file alone, without other files"));
@@ -205,7 +220,7 @@ std::unique_ptr<data::Store> open_files(const Metadata& metadata, const std::vec
   const auto size =
       static_cast<int>(number_of(metadata, metadata.contains("stored_size") ? "stored_size" : "image_size"));
   const data::Schema schema = task_of(metadata) == "headpose" ? head_pose_schema(size) : image_schema(size);
-  return std::make_unique<FilesStore>(schema, metadata, files.front(), pictures(files, size));
+  return std::make_unique<FilesStore>(schema, metadata, files.front(), pictures(files, size, reader_of(layout)));
 }
 
 }  // namespace dtrain::convert

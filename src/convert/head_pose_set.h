@@ -2,6 +2,7 @@
 
 // The common part of the three published head-pose sets: pictures cropped to the head, with three angles as targets.
 
+#include <filesystem>
 #include <vector>
 
 #include "convert/head_pose.h"
@@ -38,6 +39,11 @@ class HeadPoseSet : public RawSet {
 data::Schema head_pose_schema(int size);
 data::Attributes head_pose_attributes();
 std::vector<std::byte> to_target(const HeadPose&);
+
+// The head in a picture of 300W-LP or AFLW2000, or of BIWI, cropped and scaled to size × size as their converters do
+// it: by the annotation beside the picture, of which the angles are not needed. DataError.
+formats::Image landmark_head(const std::filesystem::path& picture, int size);
+formats::Image biwi_head(const std::filesystem::path& picture, int size);
 
 // The crop around landmarks, given as a matrix of 2 (or more) × N. First Hopenet's rectangle with k = 0.2: the
 // landmarks' bounding box, extended by 0.6 k on both sides and below and by 2 k above. Then the square with its longer

@@ -40,6 +40,17 @@ const formats::Matrix& points_of(const formats::Matrices& mat) {
   throw DataError("its .mat has neither pt2d nor pt3d_68");
 }
 
+// The .mat file beside a picture.
+formats::Matrices annotation_of(fs::path picture, const std::vector<std::string>& names) {
+  const fs::path annotation = picture.replace_extension(".mat");
+  if (!fs::exists(annotation)) throw DataError(str("no ", annotation.filename().string(), " next to it"));
+  return formats::read_mat(annotation, names);
+}
+
+formats::Image crop(const fs::path& picture, const formats::Matrices& mat, int size) {
+  return formats::resample(formats::read_image(picture), landmark_box(points_of(mat)), size, size);
+}
+
 class LandmarkSet : public HeadPoseSet {
  public:
   LandmarkSet(fs::path folder, int size) : HeadPoseSet(size), folder_(std::move(folder)) {}
@@ -47,14 +58,10 @@ class LandmarkSet : public HeadPoseSet {
  protected:
   LabeledImage read_picture(const RawSample& sample, int size) const override {
     const fs::path picture = folder_ / sample.name;
-    fs::path annotation = picture;
-    annotation.replace_extension(".mat");
     if (!fs::exists(picture)) throw DataError("there is a .mat file, but no picture with that name");
-    if (!fs::exists(annotation)) throw DataError(str("no ", annotation.filename().string(), " next to it"));
-    const formats::Matrices mat = formats::read_mat(annotation, {"Pose_Para", "pt2d", "pt3d_68"});
+    const formats::Matrices mat = annotation_of(picture, {"Pose_Para", "pt2d", "pt3d_68"});
     const HeadPose pose = pose_of(mat);
-    const formats::Box box = landmark_box(points_of(mat));
-    return {formats::resample(formats::read_image(picture), box, size, size), pose};
+    return {crop(picture, mat, size), pose};
   }
 
   // Pictures, and .mat files without one, so that neither is silently ignored. Empty if the folder does not exist.
@@ -148,6 +155,10 @@ formats::Box landmark_box(const formats::Matrix& points) {
   top -= 2 * k * height, bottom += 0.6 * k * height;
   const double x = (left + right) / 2, y = (top + bottom) / 2, half = std::max(right - left, bottom - top) / 2;
   return {.left = x - half, .top = y - half, .right = x + half, .bottom = y + half};
+}
+
+formats::Image landmark_head(const fs::path& picture, int size) {
+  return crop(picture, annotation_of(picture, {"pt2d", "pt3d_68"}), size);
 }
 
 std::unique_ptr<RawSet> open_300wlp(const fs::path& folder, int size) {

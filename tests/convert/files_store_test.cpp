@@ -22,8 +22,9 @@ namespace fs = std::filesystem;
 using testing::expect_error;
 using Metadata = std::map<std::string, std::string>;
 
-std::unique_ptr<data::Store> opened(const Metadata& metadata, const std::vector<std::string>& inputs) {
-  return open_files(metadata, formats::list_files(inputs, raw_extensions(metadata)));
+std::unique_ptr<data::Store> opened(const Metadata& metadata, const std::vector<std::string>& inputs,
+                                    const std::string& layout = "") {
+  return open_files(metadata, formats::list_files(inputs, raw_extensions(metadata)), layout);
 }
 
 class FilesStore : public ::testing::Test {
@@ -31,15 +32,16 @@ class FilesStore : public ::testing::Test {
   std::string path(const std::string& name) const { return (files / name).string(); }
 
   // Checks that every raw file gives the same bytes as the converted file.
-  void expect_as_converted(const Metadata& metadata, const std::string& source, const std::string& converter,
-                           int size) const {
+  void expect_as_converted(const Metadata& metadata, const std::string& source, const std::string& converter, int size,
+                           const std::string& layout = "") const {
     ConvertOptions o;
     o.source = files / source;
     o.out = files / "o.h5";
     o.size = size;
+    o.force = true;
     convert(converter, o);
     const auto stored = data::open_file(files / "o.h5");
-    const auto raw = opened(metadata, {path(source)});
+    const auto raw = opened(metadata, {path(source)}, layout);
     ASSERT_EQ(raw->schema().samples, stored->schema().samples);
     EXPECT_EQ(raw->schema().input, stored->schema().input);
     EXPECT_EQ(raw->schema().target, stored->schema().target);
@@ -65,6 +67,42 @@ TEST_F(FilesStore, PicturesEqualConvertedOnes) {
   EXPECT_EQ(data::read_target_as<int64_t>(*raw, 0), std::vector<int64_t>{-1});
   const auto heads = opened({{"task", "headpose"}, {"image_size", "28"}}, {path("raw")});
   EXPECT_TRUE(std::isnan(data::read_target_as<float>(*heads, 0)[2]));
+}
+
+TEST_F(FilesStore, HeadsOfAPublishedSetEqualConvertedOnes) {
+  const Metadata metadata{{"task", "headpose"}, {"image_size", "28"}, {"stored_size", "40"}};
+  synth::synth("headpose", {.layout = "300wlp", .out = files / "lp", .samples = 12, .size = 96});
+  expect_as_converted(metadata, "lp", "300wlp", 40, "300wlp");
+  expect_as_converted(metadata, "lp/AFW", "aflw2000", 40, "aflw2000");
+  synth::synth("headpose", {.layout = "biwi", .out = files / "kinect", .samples = 12, .size = 96});
+  expect_as_converted(metadata, "kinect", "biwi", 40, "biwi");
+
+  const auto bare = opened(metadata, {path("lp")}), cropped = opened(metadata, {path("lp")}, "300wlp");
+  std::vector<std::byte> a(static_cast<size_t>(bare->input_bytes(0))), b(a.size());
+  bare->read_input(0, a);
+  cropped->read_input(0, b);
+  EXPECT_NE(a, b);
+
+  fs::remove(fs::path(cropped->source(0)).replace_extension(".mat"));
+  expect_error<DataError>([&] { cropped->read_input(0, b); }, {cropped->source(0), ".mat next to it"});
+  const auto wrong = opened(metadata, {path("lp")}, "biwi");
+  expect_error<DataError>([&] { wrong->read_input(0, b); }, {"its name is not that of a frame"});
+}
+
+TEST_F(FilesStore, ALinkThatLeadsNowhereIsABadSample) {
+  synth::synth("sequence", {.layout = "npy", .out = files / "raw", .samples = 3});
+  fs::create_symlink("gone", files / "raw/zz.npy");
+  fs::create_symlink("gone", files / "gone.png");
+  fs::create_symlink("gone", files / "gone.npz");
+  const auto fails = [](const data::Store& store, int64_t id) {
+    std::vector<std::byte> out(static_cast<size_t>(store.input_bytes(id)));
+    expect_error<DataError>([&] { store.read_input(id, out); }, {store.source(id), "No such file"});
+  };
+  const auto sequences = opened({{"task", "sequence"}, {"features", "6"}}, {path("raw")});
+  ASSERT_EQ(sequences->schema().samples, 4);
+  fails(*sequences, 3);
+  fails(*opened({{"task", "classify"}, {"image_size", "8"}}, {path("gone.png")}), 0);
+  fails(*opened({{"task", "pointer"}}, {path("gone.npz")}), 0);
 }
 
 TEST_F(FilesStore, SequencesEqualConvertedOnes) {

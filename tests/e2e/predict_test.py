@@ -1,6 +1,5 @@
 """dtrain predict: rows of text for data files and raw files, from any number of ranks, and its messages when something is wrong."""
 
-import contextlib
 import csv
 import io
 import json
@@ -95,7 +94,7 @@ def metrics_of(task, rows, targets, names):
         return {"accuracy": share, "macro_f1": f1}
     found = {"top1": share, "precision": precision, "recall": recall, "f1": f1}
     if len(names) > 5:
-        found["top5"] = np.mean([target in map(int, row["top_classes"].split()) for row, target in zip(rows, targets)])
+        found["top5"] = np.mean([names[target] in row["top_classes"].split(";") for row, target in zip(rows, targets)])
     return found
 
 
@@ -209,32 +208,83 @@ def the_rows_of_a_split_give_its_metrics(folder):
     assert predict(folder, ["d.h5", "--split", "test", "--batch-size", "4"])[0] == out
 
 
-@contextlib.contextmanager
-def one_core():
-    """Runs all processes on one core, so that every rank has one thread: on some CPUs sums depend on the number of threads."""
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)
-
-
 def any_number_of_ranks_gives_the_same_bytes(folder):
-    with one_core():
-        compare_numbers_of_ranks(folder)
-
-
-def compare_numbers_of_ranks(folder):
+    """With the same number of threads per rank: on some CPUs sums depend on it."""
     trained(folder, 47)
+    for threads in ["1", "2"]:
+        compare_numbers_of_ranks(folder, ["--threads", threads])
+
+
+def compare_numbers_of_ranks(folder, threads):
     for extra, worlds in [(["--batch-size", "5"], [1, 2, 3]), (["--batch-size", "5", "--format", "jsonl"], [3]),
                           (["--split", "val", "--batch-size", "64"], [3])]:  # the last one is a single batch, so that two ranks have none
-        alone = predict(folder, ["d.h5", *extra])[0]
+        alone = predict(folder, ["d.h5", *extra, *threads])[0]
         for ranks in worlds:
-            predict(folder, ["d.h5", *extra, "--out", f"{ranks}.txt", "--force"], np=ranks)
+            predict(folder, ["d.h5", *extra, *threads, "--out", f"{ranks}.txt", "--force"], np=ranks)
             assert (folder / f"{ranks}.txt").read_text() == alone, (ranks, extra)
         names = [json.loads(line)["input"] if "jsonl" in extra else line.split(",")[0] for line in alone.splitlines()]
         assert "--split" in extra or len(set(names)) == len(names) == 47 + ("jsonl" not in extra), names
+
+
+def any_number_of_threads_gives_nearly_the_same(folder):
+    """1e-5 between different numbers of threads per rank, for predict and eval; eval with the same ones repeats itself."""
+    trained(folder, 47)
+    rows = {threads: angles(table(predict(folder, ["d.h5", "--threads", threads, "--batch-size", "5"])[0])) for threads in ("1", "2", "3")}
+    reports = {threads: evaluated(folder, "--threads", threads)["metrics"] for threads in ("1", "2", "3")}
+    assert reports["1"] == evaluated(folder, "--threads", "1")["metrics"]
+    for threads in ("2", "3"):
+        assert np.allclose(rows["1"], rows[threads], rtol=1e-5, atol=1e-5), np.abs(rows["1"] - rows[threads]).max()
+        for name, value in reports["1"].items():
+            assert abs(reports[threads][name] - value) <= 1e-5 * max(1, value), (threads, name)
+    runner.run(["predict", "runs/r", "d.h5", "--threads", "-1"], cwd=folder).expect(64, "--threads")
+
+
+def heads_are_cropped_as_by_the_converter(folder):
+    """Rows from the raw pictures of each published layout equal those from the converted file, byte by byte but for the names."""
+    for layout, synthetic, raw in [("300wlp", "300wlp", "lp"), ("biwi", "biwi", "kinect")]:
+        runner.run(["synth", "headpose", "--layout", synthetic, "--samples", 48, "--size", 120, "--out", raw], cwd=folder).expect(0)
+        runner.run(["convert", layout, raw, "--out", f"{raw}.h5", "--size", 48], cwd=folder).expect(0, "wrote")
+    shutil.copytree(folder / "lp/AFW", folder / "flat")  # one folder of pictures: AFLW2000's layout
+    runner.run(["convert", "aflw2000", "flat", "--out", "flat.h5", "--size", 48], cwd=folder).expect(0)
+    runner.run(runner.flags({**runner.SMALL, "data.file": "lp.h5", "train.epochs": 1, "run.name": "r"}), cwd=folder).expect(0, "finished: all")
+    for layout, raw in [("300wlp", "lp"), ("biwi", "kinect"), ("aflw2000", "flat")]:
+        stored = {row["input"]: row for row in table(predict(folder, [f"{raw}.h5", "--threads", "1", "--batch-size", "1"])[0])}
+        out, talk = predict(folder, [raw, "--layout", layout, "--threads", "1", "--batch-size", "1"])
+        assert "taken as the crop of one head" not in talk, talk
+        rows = table(out)
+        assert len(rows) == len(stored) > 4, (len(rows), len(stored))
+        for row in rows:
+            other = stored[row["input"].removeprefix(raw + "/")]
+            assert [row[name] for name in ANGLES] == [other[name] for name in ANGLES] and row["error"] == "", (row, other)
+        bare, talk = predict(folder, [raw, "--threads", "1", "--batch-size", "1"], np=2)
+        assert talk.count("each picture is taken as the crop of one head") == 1 and "--layout 300wlp, aflw2000 or biwi" in talk, talk
+        assert np.abs(angles(rows) - angles(table(bare))).max() > 1e-3, "the crop makes no difference"
+    # One picture; one without its annotation; and where the option has no meaning.
+    picture = sorted((folder / "lp/AFW").glob("*.jpg"))[0]
+    assert len(table(predict(folder, [str(picture), "--layout", "aflw2000"])[0])) == 1
+    picture.with_suffix(".mat").unlink()
+    out, _ = predict(folder, ["lp/AFW", "--layout", "300wlp"], code=65)
+    assert [row["input"] for row in table(out) if row["error"]] == [f"lp/AFW/{picture.name}"] and f"no {picture.stem}.mat next to it" in out, out
+    out, _ = predict(folder, ["flat", "--layout", "biwi"], code=65)
+    assert "is not that of a frame" in out, out
+    _, talk = predict(folder, ["lp.h5", "--layout", "300wlp"], code=64)
+    assert "--layout is of raw pictures" in talk, talk
+    runner.run(["predict", "runs/r", "lp", "--layout", "300w"], cwd=folder).expect(64, "--layout")
+
+
+def a_link_that_leads_nowhere_is_one_row(folder):
+    trained(folder, 24)
+    (folder / "photos").mkdir()
+    runner.run(["synth", "classify", "--layout", "images", "--samples", 20, "--size", 32, "--out", "pics"], cwd=folder).expect(0)
+    for i, path in enumerate(sorted((folder / "pics").rglob("*.png"))[:3]):
+        shutil.copy(path, folder / "photos" / f"{i}.png")
+    (folder / "photos/1b.png").symlink_to("gone.png")
+    for inputs in [["photos"], ["photos/*.png"]]:
+        out, talk = predict(folder, inputs, np=2, code=65)
+        rows = table(out)
+        assert [row["input"] for row in rows] == ["photos/0.png", "photos/1.png", "photos/1b.png", "photos/2.png"], rows
+        assert [bool(row["error"]) for row in rows] == [False, False, True, False] and "No such file" in rows[2]["error"], rows
+        assert "1 of 4 inputs could not be predicted" in talk, talk
 
 
 def standard_output_has_only_rows(folder):
@@ -295,12 +345,13 @@ def failing_outputs_are_reported(folder):
         assert talk.count("No space left on device") == 1, talk
         _, talk = predict(folder, ["d.h5", "--out", "none/rows.csv"], np=np_, code=73)
         assert "none/rows.csv" in talk and "create its folder first" in talk, talk
-        for taken in ["old.csv", "d.h5"]:
-            _, talk = predict(folder, ["d.h5", "--out", taken], np=np_, code=73)
-            assert f"{taken} exists" in talk and "--force" in talk, talk
+        _, talk = predict(folder, ["d.h5", "--out", "old.csv"], np=np_, code=73)
+        assert "old.csv exists" in talk and "--force" in talk, talk
+        _, talk = predict(folder, ["d.h5", "--out", "d.h5"], np=np_, code=73)
+        assert talk.count("d.h5 is an input of this command") == 1, talk
     _, talk = predict(folder, ["d.h5", "--out", "runs"], code=73)
     assert "is a folder" in talk
-    runner.run(["eval", "runs/r", "--json", "d.h5"], cwd=folder).expect(73, "d.h5 exists")
+    runner.run(["eval", "runs/r", "--json", "old.csv"], cwd=folder).expect(73, "old.csv exists")
     # The reader closes the pipe: one message, no death by signal, no hang.
     with subprocess.Popen(runner.command(["predict", "runs/r", "d.h5", "--batch-size", "1"]), cwd=folder, env=runner.environment(),
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -345,6 +396,7 @@ def wrong_arguments_are_reported(folder):
     assert "text.h5" in talk
 
 
-runner.main([the_rows_of_a_split_give_its_metrics, any_number_of_ranks_gives_the_same_bytes,
+runner.main([the_rows_of_a_split_give_its_metrics, any_number_of_ranks_gives_the_same_bytes, any_number_of_threads_gives_nearly_the_same,
+             heads_are_cropped_as_by_the_converter, a_link_that_leads_nowhere_is_one_row,
              standard_output_has_only_rows, names_of_any_kind_are_preserved, classify_is_the_same_from_pictures,
              sequence_is_the_same_from_npy, pointer_is_the_same_from_npz, failing_outputs_are_reported, wrong_arguments_are_reported])

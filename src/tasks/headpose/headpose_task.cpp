@@ -21,8 +21,9 @@ constexpr size_t kBins = kEdges.size() + 1;
 
 class HeadposeTask : public Task {
  public:
-  explicit HeadposeTask(const config::Config& config)
+  HeadposeTask(const config::Config& config, const DataFacts& facts)
       : config_(config),
+        facts_(facts),
         network_(models::make_network(str(config::network_of(config)), {.outputs = 3,
                                                                         .dropout = config::dropout_of(config),
                                                                         .seed = config.train.seed,
@@ -106,6 +107,7 @@ class HeadposeTask : public Task {
 
   Metadata metadata() const override {
     Metadata metadata = image_metadata(spec_);
+    metadata.merge(to_metadata(facts_));  // stored_size: raw photos are scaled twice, as those of a data file are
     metadata.insert({{"task", "headpose"},
                      {"network", str(config::network_of(config_))},
                      {"outputs", "yaw,pitch,roll"},
@@ -131,6 +133,7 @@ class HeadposeTask : public Task {
   }
 
   config::Config config_;
+  DataFacts facts_;
   std::shared_ptr<models::Network> network_;
   data::SampleSpec spec_;
   at::Tensor edges_;  // kEdges on the device of the last batch
@@ -138,8 +141,8 @@ class HeadposeTask : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> make_headpose(const config::Config& config, const DataFacts&) {
-  return std::make_unique<HeadposeTask>(config);
+std::unique_ptr<Task> make_headpose(const config::Config& config, const DataFacts& facts) {
+  return std::make_unique<HeadposeTask>(config, facts);
 }
 
 }  // namespace dtrain::tasks
