@@ -76,6 +76,10 @@ void InferenceOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--workers", workers, "reader threads per rank; 0: from the cores of the rank")
       ->check(CLI::Range(0, 1024));
+  app.add_option("--threads", threads,
+                 "threads per rank for the network on a CPU; 0: its share of the cores. The same number gives the same "
+                 "results to the last bit, others within 1e-5")
+      ->check(CLI::Range(0, 4096));
   const auto set_amp = [this](const std::string& name) {
     amp = value_named<config::AmpMode>(name).value_or(config::AmpMode::kFp32);  // off: fp32
   };
@@ -93,6 +97,7 @@ int launch(const InferenceOptions& options, const std::function<int(job::Process
   std::signal(SIGPIPE, SIG_IGN);
   config::Device device;
   device.type = options.device;
+  device.threads = options.threads;
   return job::launch(device, body);
 }
 

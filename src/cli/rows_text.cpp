@@ -38,6 +38,16 @@ std::string listed(const std::vector<Element>& elements, const char* separator, 
   return out;
 }
 
+// A text in a list: the semicolon ends it.
+std::string listed_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == ';' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 struct CsvCell {
   std::string operator()(double value) const { return number(value); }
   std::string operator()(int64_t value) const { return number(value); }
@@ -45,6 +55,9 @@ struct CsvCell {
   template <typename Element>
   std::string operator()(const std::vector<Element>& list) const {
     return listed(list, " ", [](Element e) { return number(e); });
+  }
+  std::string operator()(const std::vector<std::string>& list) const {
+    return csv_field(listed(list, ";", listed_text));
   }
 };
 
@@ -55,6 +68,9 @@ struct JsonCell {
   template <typename Element>
   std::string operator()(const std::vector<Element>& list) const {
     return "[" + listed(list, ", ", [](Element e) { return json_number(e); }) + "]";
+  }
+  std::string operator()(const std::vector<std::string>& list) const {
+    return "[" + listed(list, ", ", json_text) + "]";
   }
 };
 

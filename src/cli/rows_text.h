@@ -11,7 +11,8 @@
 
 namespace dtrain::cli {
 
-using Cell = std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>>;
+using Cell =
+    std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>, std::vector<std::string>>;
 
 enum class RowFormat { kCsv, kJsonLines };
 
@@ -21,9 +22,10 @@ class RowWriter {
 
   // CSV: "input,<columns>,error\n". JSON lines have none.
   std::string header() const;
-  // `cells`: one per column. CSV writes a list as its elements with blanks between, and an empty error; JSON writes a
-  // list as an array, a number that is not finite as null, and no error. Bytes that are not UTF-8 stay as they are in
-  // CSV and become U+FFFD in JSON, which must be UTF-8.
+  // `cells`: one per column. CSV writes the numbers of a list with blanks between, its texts with semicolons between
+  // (\; and \\ stand for a semicolon and a backslash in a text), and an empty error. JSON writes a list as an array, a
+  // number that is not finite as null, and no error. Bytes that are not UTF-8 stay as they are in CSV and become U+FFFD
+  // in JSON, which must be UTF-8.
   std::string row(std::string_view input, const std::vector<Cell>& cells) const;
   std::string error(std::string_view input, std::string_view what) const;
 

@@ -25,7 +25,8 @@
 
 namespace dtrain::tasks {
 
-using Value = std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>>;
+using Value =
+    std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>, std::vector<std::string>>;
 using Row = std::vector<Value>;
 
 class Task {

@@ -26,6 +26,15 @@ TEST(Csv, ListsAreElementsWithBlanks) {
   EXPECT_EQ(writer.row("s", {std::vector<int64_t>{}, std::vector<double>{}}), "s,,,\n");
 }
 
+TEST(Csv, ListsOfTextAreElementsWithSemicolons) {
+  const RowWriter writer(RowFormat::kCsv, {"names"});
+  const std::vector<std::string> names{"great cat", "a;b", "c\\", "d,e"};
+  EXPECT_EQ(writer.row("s", {names}), "s,\"great cat;a\\;b;c\\\\;d,e\",\n");
+  EXPECT_EQ(writer.row("s", {std::vector<std::string>{"a", "b"}}), "s,a;b,\n");
+  const RowWriter lines(RowFormat::kJsonLines, {"names"});
+  EXPECT_EQ(nlohmann::json::parse(lines.row("s", {names}))["names"], names);
+}
+
 TEST(Csv, AnErrorHasItsOwnColumn) {
   const RowWriter writer(RowFormat::kCsv, {"a", "b"});
   EXPECT_EQ(writer.error("x.jpg", "x.jpg: cut off, \"really\""), "x.jpg,,,\"x.jpg: cut off, \"\"really\"\"\"\n");

@@ -86,9 +86,12 @@ TEST(Classify, TheLossDividedByItsWeightIsTorchsMean) {
       const std::vector<Row> rows = task->predict(batch);  // its probabilities give the logits, up to a constant
       at::Tensor logits = at::empty({5, 3}, at::kDouble);
       for (int64_t i = 0; i < 5; ++i) {
-        const auto& order = std::get<std::vector<int64_t>>(rows[static_cast<size_t>(i)][2]);
+        const auto& order = std::get<std::vector<std::string>>(rows[static_cast<size_t>(i)][2]);
         const auto& shares = std::get<std::vector<double>>(rows[static_cast<size_t>(i)][3]);
-        for (size_t k = 0; k < 3; ++k) logits[i][order[k]] = std::log(shares[k]);
+        for (size_t k = 0; k < 3; ++k) {
+          const auto number = std::find(kThree.begin(), kThree.end(), order[k]) - kThree.begin();
+          logits[i][number] = std::log(shares[k]);
+        }
       }
       const at::Tensor mean = at::cross_entropy_loss(logits, batch.targets, at::tensor(values, at::kDouble),
                                                      at::Reduction::Mean, -100, smoothing);
@@ -134,12 +137,12 @@ TEST(Classify, CountsTheTopFiveOfSixClassesAndMore) {
   const std::vector<Row> rows = task->predict(batch);
   double top1 = 0, top5 = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
-    const auto& order = std::get<std::vector<int64_t>>(rows[i][2]);
+    const auto& order = std::get<std::vector<std::string>>(rows[i][2]);
     ASSERT_EQ(order.size(), 5u);
-    const int64_t target = batch.targets[static_cast<int64_t>(i)].item<int64_t>();
+    const std::string target(1, static_cast<char>('a' + batch.targets[static_cast<int64_t>(i)].item<int64_t>()));
     top1 += order[0] == target ? 1 : 0;
     top5 += std::find(order.begin(), order.end(), target) != order.end() ? 1 : 0;
-    EXPECT_EQ(std::get<std::string>(rows[i][0]), std::string(1, static_cast<char>('a' + order[0])));
+    EXPECT_EQ(std::get<std::string>(rows[i][0]), order[0]);
     EXPECT_EQ(std::get<double>(rows[i][1]), std::get<std::vector<double>>(rows[i][3])[0]);
   }
   EXPECT_LT(top5, 8) << "choose another seed: nothing is left out of the five";

@@ -127,8 +127,10 @@ class ClassifyTask : public Task {
     const int64_t* first = classes.const_data_ptr<int64_t>();
     std::vector<Row> rows;
     for (int64_t i = 0; i < batch.samples(); ++i, share += top, first += top) {
-      rows.push_back({facts_.classes[static_cast<size_t>(*first)], *share, std::vector<int64_t>(first, first + top),
-                      std::vector<double>(share, share + top)});
+      std::vector<std::string> names;
+      for (int64_t rank = 0; rank < top; ++rank) names.push_back(facts_.classes[static_cast<size_t>(first[rank])]);
+      const std::string best = names.front();
+      rows.push_back({best, *share, std::move(names), std::vector<double>(share, share + top)});
     }
     return rows;
   }
