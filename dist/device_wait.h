@@ -1,7 +1,7 @@
 #pragma once
 
 // How the host waits for a GPU whose work includes collectives. A collective that a network error has stopped spins on
-// the device forever, and a plain wait would never learn of the error: NCCL tells it only to who asks.
+// the device forever, and a plain wait would never learn of the error: NCCL reports it only when asked.
 
 #include <torch/types.h>
 
@@ -16,7 +16,7 @@ namespace dtrain::dist {
 // ignored) has failed meanwhile. Does nothing on the CPU.
 void wait_for_device(at::Device, std::initializer_list<Communicator*> communicators);
 
-// The same for anything that `passed` tells.
+// The same, until `passed` returns true.
 void wait_until(const std::function<bool()>& passed, std::initializer_list<Communicator*> communicators);
 
 }  // namespace dtrain::dist

@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <new>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "core/error.h"
 #include "core/library_text.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "device/device.h"
 #include "dist/agree.h"
 #include "dist/world.h"
 
@@ -33,18 +36,32 @@ Failure out_of_memory(double bytes) {
 
 constexpr int kCudaErrorMemoryAllocation = 2;
 
+// A GPU that has failed also fails calls of its libraries, whose errors have no type of their own.
+bool is_of_cuda(const c10::Error& error) {
+  constexpr std::array<std::string_view, 3> kSigns = {"CUDA error", "cuDNN error", "CUDA out of memory"};
+  const std::string_view text = error.what_without_backtrace();
+  return std::any_of(kSigns.begin(), kSigns.end(),
+                     [text](std::string_view sign) { return text.find(sign) != text.npos; });
+}
+
+constexpr auto kTimeToReport = std::chrono::seconds(10);
+
 [[noreturn]] void report_and_leave() noexcept {
   static std::atomic<bool> reporting = false;
   Failure failure{70, "internal error: std::terminate was called without an exception"};
   if (const std::exception_ptr exception = std::current_exception()) failure = describe(exception);
-  if (!reporting.exchange(true) && !failure.message.empty()) log::error(failure.message);
+  if (reporting.exchange(true)) {
+    std::this_thread::sleep_for(kTimeToReport);  // another thread prints its message now, and ends the process
+  } else if (!failure.message.empty()) {
+    log::error(failure.message);
+  }
   abort_job(failure.exit_code);
 }
 
 }  // namespace
 
 bool says_out_of_memory(std::string_view text) {
-  constexpr std::array<std::string_view, 3> kSigns = {"out of memory", "_ALLOC_FAILED",
+  constexpr std::array<std::string_view, 4> kSigns = {"out of memory", "_ALLOC_FAILED", "_ALLOCATION_FAILED",
                                                       "CUBLAS_STATUS_NOT_INITIALIZED"};
   return std::any_of(kSigns.begin(), kSigns.end(),
                      [text](std::string_view sign) { return text.find(sign) != text.npos; });
@@ -57,7 +74,11 @@ bool is_out_of_memory(const c10::Error& error) {
          says_out_of_memory(error.what_without_backtrace());
 }
 
-std::string first_line(const c10::Error& error) { return split(error.what_without_backtrace(), '\n').front(); }
+bool says_failed(const c10::Error& error) {
+  return dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr && !is_out_of_memory(error);
+}
+
+std::string first_line(const c10::Error& error) { return torch_message(error.what_without_backtrace()); }
 
 void report_when_terminated() { std::set_terminate(report_and_leave); }
 
@@ -72,11 +93,11 @@ Failure describe(const std::exception_ptr& exception) {
     if (const std::optional<double> bytes = out_of_host_memory(e.what_without_backtrace())) {
       return out_of_memory(*bytes);
     }
+    if (says_failed(e) || (is_of_cuda(e) && !device::works(at::kCUDA))) {
+      return {DeviceError("").exit_code(), str("the GPU has failed: ", first_line(e))};
+    }
     if (is_out_of_memory(e)) {
       return {DeviceError("").exit_code(), str("out of device memory: ", indented(e.what_without_backtrace()))};
-    }
-    if (dynamic_cast<const c10::AcceleratorError*>(&e) != nullptr) {
-      return {DeviceError("").exit_code(), str("the GPU has failed: ", first_line(e))};
     }
     return {70, indented(e.what_without_backtrace())};
   } catch (const std::bad_alloc&) {

@@ -25,7 +25,11 @@ Failure describe(const std::exception_ptr&);
 bool is_out_of_memory(const c10::Error&);
 bool says_out_of_memory(std::string_view text);
 
-// The first line of LibTorch's message: what happened, without advice that is meant for programmers.
+// Whether the type of the error says that the GPU has failed: nothing works on it any more in this process. Errors of
+// cuBLAS and cuDNN, and those that passed through TorchScript, do not say it: device::works() does.
+bool says_failed(const c10::Error&);
+
+// The one line of LibTorch's message that says what happened, without advice that is meant for programmers.
 std::string first_line(const c10::Error&);
 
 // From now on std::terminate prints the exception that nobody could catch (thrown while another one passes, or by a

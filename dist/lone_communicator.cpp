@@ -38,7 +38,7 @@ class LoneCommunicator final : public Communicator {
   std::string_view name() const override { return "none"; }
 
  private:
-  // As of the other communicators, it is wait() that throws.
+  // As with the other communicators, wait() throws, not this.
   Work done() {
     return Work([this] { check(); });
   }

@@ -1,6 +1,7 @@
 #include "dist/make_communicator.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -119,16 +120,18 @@ std::unique_ptr<Communicator> make_host_communicator(const World& world) {
   return host;
 }
 
-std::unique_ptr<Communicator> make_gradient_communicator(const config::Dist& dist, const World& world,
-                                                         at::Device device) {
+void order_nccl_communicators() { ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); }
+
+std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host, const config::Dist& dist,
+                                                         const World& world, at::Device device) {
   DTRAIN_CHECK(device.is_cpu() || device.has_index(), "a GPU needs an index");
-  std::unique_ptr<Communicator> host = make_host_communicator(world);
-  const BackendChoice choice = choose_backend(dist.backend, devices_by_rank(*host, world, device), nccl_available());
+  const BackendChoice choice = choose_backend(dist.backend, devices_by_rank(host, world, device), nccl_available());
   if (world.rank == 0 && !choice.warning.empty()) log::warning(choice.warning);
   if (!choice.backend) return make_lone_communicator();
-  if (choice.backend == config::Backend::kNccl) return make_nccl_communicator(std::move(host), device);
-  if (choice.backend == config::Backend::kStaged) return make_staged_communicator(std::move(host), device);
-  return host;
+  std::unique_ptr<Communicator> own = make_host_communicator(world);
+  if (choice.backend == config::Backend::kNccl) return make_nccl_communicator(std::move(own), device);
+  if (choice.backend == config::Backend::kStaged) return make_staged_communicator(std::move(own), device);
+  return own;
 }
 
 }  // namespace dtrain::dist

@@ -19,8 +19,16 @@ std::unique_ptr<Communicator> make_host_communicator(const World&);
 
 // A communicator for gradients on `device`: none where there is one rank; mpi for the CPU; nccl if every rank has a GPU
 // of its own; staged (through the host) if ranks share one GPU or LibTorch's NCCL is missing, with a one-line warning
-// from rank 0. `dist.backend` overrides this; DeviceError or ConfigError if what it asks for is impossible. Collective.
-std::unique_ptr<Communicator> make_gradient_communicator(const config::Dist&, const World&, at::Device device);
+// from rank 0. `dist.backend` overrides this; DeviceError or ConfigError if what it asks for is impossible. The ranks
+// describe their devices over `host`, so that the new communicator has carried nothing yet. Collective.
+std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host, const config::Dist&, const World&,
+                                                         at::Device device);
+
+// Call it before the first NCCL communicator of the process if operations of several will be in flight on one GPU (the
+// buckets and the statistics of batch norm): NCCL then runs them in the order in which the host issued them, which is
+// the same on all ranks. Otherwise one GPU could run A before B and another B before A, and both would wait forever if
+// A and B do not fit on a GPU together. Sets NCCL_LAUNCH_ORDER_IMPLICIT, unless the user has.
+void order_nccl_communicators();
 
 // What a rank computes on. uuid and bus_id are empty for the CPU.
 struct RankDevice {

@@ -5,7 +5,6 @@
 #include <nccl.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -121,9 +120,13 @@ class NcclCommunicator final : public Communicator {
 
   void abort(std::string_view reason) noexcept override {
     host_->abort(reason);
-    const std::lock_guard lock(mutex_);
-    if (reason_.empty()) reason_ = reason;
-    if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
+    ncclComm_t comm = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (reason_.empty()) reason_ = reason;
+      comm = std::exchange(comm_, nullptr);
+    }
+    if (comm) ncclCommAbort(comm);  // may take long, and check() must not wait for it
   }
 
   std::string_view name() const override { return "nccl"; }
@@ -254,8 +257,6 @@ class NcclCommunicator final : public Communicator {
 };
 
 }  // namespace
-
-void order_nccl_communicators() { ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); }
 
 std::string nccl_versions() {
   int loaded = 0;

@@ -15,12 +15,6 @@
 namespace dtrain::dist {
 
 bool nccl_available();
-// Call it before the first NCCL communicator of the process if operations of several will be in flight on one GPU (the
-// buckets and the statistics of batch norm): NCCL then runs them in the order in which the host issued them, which is
-// the same on all ranks. Otherwise one GPU could run A before B and another B before A, and both would wait forever if
-// A and B do not fit on a GPU together. Sets NCCL_LAUNCH_ORDER_IMPLICIT, unless the user has.
-void order_nccl_communicators();
-
 std::string nccl_versions();  // "2.28.9", both of the header and of the library if they differ; "none" without it
 
 // Owns `host`, which carries NCCL's unique id and the barriers. DeviceError if the NCCL at run time is not the version

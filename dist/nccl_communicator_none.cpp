@@ -14,7 +14,6 @@ namespace {
 
 }  // namespace
 
-void order_nccl_communicators() {}
 std::string nccl_versions() { return "none"; }
 bool nccl_available() { return false; }
 std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator>, at::Device) { refuse(); }

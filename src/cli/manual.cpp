@@ -177,7 +177,9 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
            {0, "success"},
            {64, "unknown command or wrong use"},
            {65, "data is missing or damaged"},
-           {69, "the requested device does not exist, or is out of memory"},
+           {69,
+            "the requested device does not exist, has failed or is out of memory, or its driver is too old; or the "
+            "host is out of memory"},
            {70, "an internal error"},
            {73, "the run folder or an output file cannot be written, or another process trains this run"},
            {74, "no valid checkpoint, or a checkpoint of another network"},

@@ -46,7 +46,8 @@ std::vector<Option> dist_keys(Dist& dist) {
   return {
       {.path = "dist.backend",
        .target = &dist.backend,
-       .text = "how gradients travel; auto: nccl with one GPU per rank, staged with shared GPUs, mpi on CPUs"},
+       .text = "how gradients travel; auto: none for one rank, nccl with one GPU per rank, staged with shared GPUs, "
+               "mpi on CPUs"},
       {.path = "dist.timeout",
        .target = &dist.timeout,
        .text = "a rank without progress for this long ends the job",

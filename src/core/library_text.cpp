@@ -15,6 +15,17 @@ std::string_view between(std::string_view text, std::string_view begin, std::str
   return to == std::string_view::npos ? std::string_view() : rest.substr(0, to);
 }
 
+// "The following operation failed in the TorchScript interpreter.", lines of code, then "RuntimeError: " with the
+// operator's message, or what a `raise` of the script says. From there on; all of a text that is not of this kind.
+std::string_view reason_in_script(std::string_view what) {
+  if (!what.starts_with("The following operation failed")) return what;
+  constexpr std::string_view kError = "\nRuntimeError: ";
+  if (const size_t at = what.rfind(kError); at != std::string_view::npos) return what.substr(at + kError.size());
+  const size_t end = what.find_last_not_of(" \n");
+  const size_t before = what.find_last_of('\n', end);
+  return before == std::string_view::npos ? what : what.substr(before + 1);
+}
+
 }  // namespace
 
 // "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error while parsing ...",
@@ -29,6 +40,7 @@ std::string json_defect(std::string_view what) {
 }
 
 std::string torch_message(std::string_view what) {
+  what = reason_in_script(what);
   what = what.substr(0, what.find('\n'));
   if (const size_t end = what.find(". "); what.starts_with("[enforce fail at ") && end != std::string_view::npos) {
     what.remove_prefix(end + 2);

@@ -13,7 +13,8 @@ namespace dtrain {
 // another type than it must have".
 std::string json_defect(std::string_view what);
 
-// LibTorch's message: its first line, without "[enforce fail at FILE:LINE] CONDITION. ".
+// LibTorch's message: its first line, without "[enforce fail at FILE:LINE] CONDITION. ". Where an operator failed in
+// TorchScript's interpreter, whose message begins with pages of code: the line of the operator's error.
 std::string torch_message(std::string_view what);
 
 // The size of the tensor that LibTorch's CPU allocator had no memory for, in bytes (0 if the message does not say it);

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <string_view>
+#include <system_error>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -31,25 +33,39 @@ at::Device choose(const config::Device& options, int local_rank) {
 }
 
 std::string unusable_gpu(const Driver& driver, int needed) {
+  if (!driver.device_file) return "";
   const auto version = [](int cuda) { return str(cuda / 1000, ".", cuda % 1000 / 10); };
   if (driver.cuda == 0) {
-    return driver.device_file ? "there is a GPU, but the library of its driver (libcuda.so.1) is missing: a container "
-                                "needs NVIDIA's runtime (docker run --gpus all)"
-                              : "";
+    return "there is a GPU, but the library of its driver (libcuda.so.1) is missing: a container needs NVIDIA's "
+           "runtime (docker run --gpus all)";
   }
   if (driver.cuda / 1000 < needed / 1000) {  // within a major version any driver will do
     return str("there is a GPU, but its driver", driver.version.empty() ? "" : " " + driver.version,
                " is too old: it supports CUDA ", version(driver.cuda), ", and dtrain needs ", version(needed),
                " (driver 580 or newer)");
   }
-  return driver.device_file ? "there is a GPU, but CUDA finds none: check `nvidia-smi` and CUDA_VISIBLE_DEVICES" : "";
+  return "there is a GPU, but CUDA finds none: check `nvidia-smi` and CUDA_VISIBLE_DEVICES";
+}
+
+bool has_gpu_file(const std::filesystem::path& folder) {
+  std::error_code failed;
+  for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    constexpr std::string_view kGpu = "nvidia";  // beside nvidiactl, nvidia-uvm, ...
+    const bool numbered = name.starts_with(kGpu) && name.size() > kGpu.size() &&
+                          name.find_first_not_of("0123456789", kGpu.size()) == std::string::npos;
+    if (numbered || name == "dxg") return true;
+  }
+  return false;
 }
 
 void check_capability(const Properties& gpu) {
   constexpr int kOldest = 75;  // CUDA 13 compiles for no older one, and LibTorch has no code for one
   if (gpu.capability >= kOldest) return;
   throw DeviceError(str("the ", gpu.name, " has compute capability ", gpu.capability / 10, ".", gpu.capability % 10,
-                        ", and dtrain needs ", kOldest / 10, ".", kOldest % 10, " or newer: use --device.type cpu"));
+                        ", and dtrain needs ", kOldest / 10, ".", kOldest % 10,
+                        " or newer: hide it with CUDA_VISIBLE_DEVICES, or use --device.type cpu"));
 }
 
 void use(at::Device device) {

@@ -9,6 +9,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include "config/config.h"
@@ -27,11 +28,14 @@ int gpu_count();  // usable GPUs of this process; 0 in a build without CUDA
 
 // What is known of NVIDIA's driver on a machine.
 struct Driver {
-  bool device_file = false;  // /dev/nvidia0: there is a GPU
+  bool device_file = false;  // has_gpu_file("/dev"): there is a GPU
   int cuda = 0;              // the newest CUDA that it supports, 12080 for 12.8; 0: its library libcuda.so.1 is missing
   std::string version = {};  // "570.133.07"; "" if it does not say
 };
 Driver find_driver();
+
+// Whether a folder, /dev, has the file of a GPU: nvidia0, nvidia3 (a container may have any), ...; dxg under Windows.
+bool has_gpu_file(const std::filesystem::path& folder);
 
 // Why the GPU of a machine on which gpu_count() is 0 cannot be used; "" if there is no sign of a GPU. `needed`: the
 // version of CUDA that dtrain is built for. Pure.
@@ -47,6 +51,10 @@ void check_capability(const Properties&);
 at::Device choose(const config::Device&, int local_rank);
 
 void use(at::Device);  // makes it the current device of the calling thread
+
+// Waits for what the device does. False: the GPU has failed, and nothing works on it in this process. at::kCUDA without
+// a number is the current GPU of the calling thread. True on the CPU and without a GPU. Never throws.
+bool works(at::Device) noexcept;
 
 // DeviceError if there is no such device. On a GPU this asks the driver, which takes milliseconds: not for each step.
 Properties properties(at::Device);

@@ -1,7 +1,6 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <span>
@@ -29,9 +28,9 @@ int gpu_count() {
 }
 
 Driver find_driver() {
-  Driver driver{.device_file = ::access("/dev/nvidia0", F_OK) == 0};
+  Driver driver{.device_file = has_gpu_file("/dev")};
   if (cudaDriverGetVersion(&driver.cuda) != cudaSuccess) driver.cuda = 0;
-  cudaGetLastError();  // or the next call would report it
+  cudaGetLastError();  // clears the error, or the next check would report it
   // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.07  ..."
   std::ifstream about("/proc/driver/nvidia/version");
   for (std::string word; about >> word && driver.version.empty();) {
@@ -41,6 +40,12 @@ Driver find_driver() {
 }
 
 std::string unusable_gpu() { return unusable_gpu(find_driver(), CUDART_VERSION); }
+
+bool works(at::Device device) noexcept {
+  if (!device.is_cuda() || gpu_count() == 0) return true;
+  if (device.has_index() && cudaSetDevice(device.index()) != cudaSuccess) return false;
+  return cudaDeviceSynchronize() == cudaSuccess;
+}
 
 Properties gpu_properties(int index) {
   cudaDeviceProp gpu{};

@@ -28,7 +28,7 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
     dist::agree(*host, [&] { device = device::choose(options, world.local_rank); });
     if (world.rank == 0 && device.is_cpu() && options.type == config::DeviceType::kAuto) {
       const std::string why = device::unusable_gpu();
-      if (!why.empty()) log::warning(why + ". Training on the CPU");
+      if (!why.empty()) log::warning(why + ". The CPU is used");
     }
     device::use(device);
     ProcessContext process{world, mpi, device, cores.threads(), *host, prober};

@@ -18,7 +18,6 @@
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
 #include "dist/make_communicator.h"
-#include "dist/nccl_communicator.h"
 #include "dist/object_collectives.h"
 #include "job/batch_choice.h"
 #include "job/placement.h"
@@ -50,22 +49,16 @@ std::vector<RankPlace> gather_places(dist::Communicator& host, const RankPlace& 
   return places;
 }
 
-// ": WHAT" if the communicator has failed; a stall of the whole job may be no more than its consequence.
-std::string problem_of(dist::Communicator* communicator) {
-  try {
-    if (communicator != nullptr) communicator->check();
-  } catch (const std::exception& error) {
-    return str(". The communicator of the gradients says: ", error.what());
-  }
-  return "";
-}
-
 }  // namespace
 
 TrainingJob::TrainingJob(ProcessContext& process, config::Loaded loaded, bool dry_run)
     : process_(process), loaded_(std::move(loaded)), dry_run_(dry_run) {}
 
-TrainingJob::~TrainingJob() = default;
+// The watchdog outlives the communicators, and must not ask one that is being destroyed: ending it may take long.
+TrainingJob::~TrainingJob() {
+  const std::lock_guard lock(asked_mutex_);
+  asked_.clear();
+}
 
 void TrainingJob::plan() {
   dist::Communicator& host = process_.host;
@@ -185,9 +178,10 @@ void TrainingJob::place_on_device() {
 
 void TrainingJob::connect() {
   const auto end_job = [this](const std::string& message) {
-    log::error(message + problem_of(gradients_in_use_));
-    process_.mpi.abort(
-        CommError("").exit_code());  // ends the process: NCCL's own abort may wait for the training thread
+    log::error(message);  // first: it is known, and the answers are not
+    report_failed_communicators();
+    // Ends the process: NCCL's own abort may wait for the training thread.
+    process_.mpi.abort(CommError("").exit_code());
   };
   watchdog_ = std::make_unique<dist::Watchdog>(process_.world, config_.dist.timeout, end_job);
   // The disk may take longer than dist.timeout: bytes that reach it count as progress.
@@ -197,10 +191,13 @@ void TrainingJob::connect() {
   // Batch norm's sums travel during forward and backward, beside the buckets: over a communicator of their own.
   const bool shares_statistics = config_.train.sync_batch_norm && process_.world.size > 1;
   if (shares_statistics) dist::order_nccl_communicators();
-  gradients_ = dist::make_gradient_communicator(config_.dist, process_.world, process_.device);
-  gradients_in_use_ = gradients_.get();
+  gradients_ = dist::make_gradient_communicator(process_.host, config_.dist, process_.world, process_.device);
   if (shares_statistics) {
-    statistics_ = dist::make_gradient_communicator(config_.dist, process_.world, process_.device);
+    statistics_ = dist::make_gradient_communicator(process_.host, config_.dist, process_.world, process_.device);
+  }
+  {
+    const std::lock_guard lock(asked_mutex_);
+    asked_ = {{"gradients", gradients_.get()}, {"statistics", statistics_.get()}};
   }
   const size_t samples = data_.splits.train.size();
   if (is_rank0() && static_cast<size_t>(process_.world.size) > samples) {
@@ -208,6 +205,18 @@ void TrainingJob::connect() {
         str("more ranks (", process_.world.size, ") than training samples (", samples, "): some ranks only wait"));
   }
   watchdog_->progress("start", 0);
+}
+
+// A stall of the whole job may be no more than the consequence of a dead link, which one of them alone may know of.
+void TrainingJob::report_failed_communicators() {
+  const std::lock_guard lock(asked_mutex_);
+  for (const auto& [name, communicator] : asked_) {
+    try {
+      if (communicator != nullptr) communicator->check();
+    } catch (const std::exception& error) {
+      log::error(str("the communicator of the ", name, " says: ", error.what()));
+    }
+  }
 }
 
 void TrainingJob::open_metrics() {
@@ -320,11 +329,7 @@ train::TrainContext TrainingJob::train_context(checkpoint::Store* checkpoints,
           .sinks = sinks_,
           .stop_requested = stop_requested,
           .progress = [this](const char* phase, int64_t step) { watchdog_->progress(phase, step); },
-          .device_failed =
-              [this](const Error& error) {
-                log::error(error.what());
-                process_.mpi.abort(error.exit_code());
-              },
+          .device_failed = [this](const Error& error) { end_process(error); },
           .check_run_folder = [this] { job::check_run_folder(plan_); }};
 }
 
@@ -338,24 +343,34 @@ void TrainingJob::run() {
   if (is_rank0() && !dry_run_) {
     checkpoints.emplace(plan_.folder / "checkpoints", *files_, config_.checkpoint.keep_last);
   }
-  const auto say_failed = [this] {
-    for (const auto& sink : sinks_) sink->state(monitoring::RunState::kFailed);
-  };
   try {
     train::Trainer trainer(train_context(checkpoints ? &*checkpoints : nullptr, stop_requested));
     if (snapshot_) dist::agree(process_.host, [&] { trainer.resume(*snapshot_); });
     snapshot_.reset();
     outcome_ = trainer.run();
   } catch (const c10::Error& e) {  // of what lives as long as the run: buckets, moments
+    const auto failure = train::device_failure(
+        e, batches_, {process_.device, static_cast<double>(device_.memory_bytes), device::works(process_.device)},
+        "before the first step");
+    if (failure && failure->lost) end_process(failure->error);
     say_failed();
-    const auto error = train::device_error(e, batches_, process_.device, "before the first step");
-    if (error) throw *error;
+    if (failure) throw failure->error;
     throw;
   } catch (...) {
     say_failed();
     throw;
   }
   watchdog_->close();
+}
+
+void TrainingJob::end_process(const Error& error) {
+  log::error(error.what());
+  say_failed();
+  process_.mpi.abort(error.exit_code());
+}
+
+void TrainingJob::say_failed() {
+  for (const auto& sink : sinks_) sink->state(monitoring::RunState::kFailed);
 }
 
 std::string TrainingJob::last_line() const {

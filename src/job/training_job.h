@@ -9,8 +9,10 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/store.h"
@@ -62,6 +64,9 @@ class TrainingJob {
   BannerFacts facts() const;
   void write_targets(const std::vector<RankPlace>&);
   train::TrainContext train_context(checkpoint::Store*, const std::atomic<bool>& stop_requested);
+  void report_failed_communicators();           // on the watchdog's thread
+  void say_failed();                            // to all sinks
+  [[noreturn]] void end_process(const Error&);  // before anything that belongs to a failed GPU is destroyed
   std::string last_line() const;
 
   ProcessContext& process_;
@@ -82,8 +87,9 @@ class TrainingJob {
   std::unique_ptr<dist::Watchdog> watchdog_;
   std::unique_ptr<FileSystem> files_;  // whose progress the watchdog sees
   std::unique_ptr<dist::Communicator> gradients_;
-  std::atomic<dist::Communicator*> gradients_in_use_ = nullptr;  // the same, for the watchdog's thread
-  std::unique_ptr<dist::Communicator> statistics_;               // of batch norm; null where they are not shared
+  std::unique_ptr<dist::Communicator> statistics_;  // of batch norm; null where they are not shared
+  std::mutex asked_mutex_;
+  std::vector<std::pair<const char*, dist::Communicator*>> asked_;  // both by name, for the watchdog's thread
   monitoring::Sinks sinks_;
   std::string metrics_address_;
   std::unique_ptr<monitoring::TargetsFile> targets_;  // rank 0

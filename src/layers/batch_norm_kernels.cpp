@@ -79,7 +79,7 @@ struct Lanes {
 
 template <typename T>
 std::vector<T> vector_of(const at::Tensor& tensor) {
-  const at::Tensor values = tensor.to(at::kCPU, c10::CppTypeToScalarType<T>::value).contiguous();
+  const at::Tensor values = tensor.to(c10::CppTypeToScalarType<T>::value).contiguous();
   return {values.const_data_ptr<T>(), values.const_data_ptr<T>() + values.numel()};
 }
 

@@ -27,6 +27,11 @@ BatchArithmetic batch_arithmetic(const config::Train& train, int64_t ranks, int6
   return b;
 }
 
+int64_t largest_micro_batch(const BatchArithmetic& b) {
+  const int64_t share = (std::min(b.global_batch, b.samples) + b.ranks - 1) / b.ranks;
+  return std::max<int64_t>(1, std::min(b.batch_size, share));
+}
+
 std::string describe(const BatchArithmetic& b) {
   std::string text = str("global batch ", b.global_batch,
                          b.global_batch == b.ranks * b.batch_size * b.accumulate ? " = " : " <= ", b.ranks,

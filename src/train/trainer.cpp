@@ -79,16 +79,21 @@ TrainResult Trainer::run() {
   try {
     return train();
   } catch (const c10::Error& e) {
-    const auto phase = static_cast<size_t>(tracker_.current());
-    const std::optional<DeviceError> error =
-        device_error(e, context_.batches, context_.device,
-                     str("in step ", step_ + 1, phase < monitoring::kPhases ? ", phase " : "",
-                         phase < monitoring::kPhases ? monitoring::kPhaseNames[phase] : ""));
-    if (!error) throw;
+    const std::optional<DeviceFailure> failure =
+        device_failure(e, context_.batches, {context_.device, device_memory_, device::works(context_.device)}, where());
+    if (!failure) throw;
     // Nothing that belongs to a failed GPU can be freed: that throws again, where nobody can catch it.
-    if (context_.device_failed && !dist::is_out_of_memory(e)) context_.device_failed(*error);
-    throw *error;
+    if (context_.device_failed && failure->lost) context_.device_failed(failure->error);
+    throw failure->error;
   }
+}
+
+std::string Trainer::where() const {
+  const Phase phase = tracker_.current();
+  const bool in_step = phase != Phase::kEval && phase != Phase::kCheckpoint && phase != Phase::kCount;
+  return str(in_step ? "in step " : "after step ", in_step ? begun_step_ : step_,
+             phase == Phase::kCount ? "" : ", phase ",
+             phase == Phase::kCount ? "" : monitoring::kPhaseNames[static_cast<size_t>(phase)]);
 }
 
 // ---- the run ------------------------------------------------------------------------------------------------------
@@ -188,6 +193,7 @@ StepStats Trainer::step() {
   dist::GradientReducer& reducer = phases_.reducer();
   StepStats stats;
   stats.micro_steps = 0;
+  begun_step_ = step_ + 1;
   int64_t power = 0;
 
   bool last = false;
@@ -281,11 +287,11 @@ void Trainer::read_device(StepStats& stats) {
 namespace {
 
 std::string smaller_batch(const BatchArithmetic& b) {
-  if (b.batch_size == 1) {
+  if (largest_micro_batch(b) == 1) {
     return "the micro-batch cannot be smaller: use --model.checkpointing true (convolutional networks), --amp bf16, or "
            "a smaller network";
   }
-  const int64_t smaller = b.batch_size / 2;
+  const int64_t smaller = largest_micro_batch(b) / 2;
   const int64_t accumulate = (b.global_batch + b.ranks * smaller - 1) / (b.ranks * smaller);
   return dtrain::str(
       "use --batch-size ", smaller, " --accumulate ", accumulate,
@@ -295,22 +301,28 @@ std::string smaller_batch(const BatchArithmetic& b) {
 
 }  // namespace
 
-std::optional<DeviceError> device_error(const c10::Error& error, const BatchArithmetic& b, at::Device device,
-                                        const std::string& where) {
-  if (dist::is_out_of_memory(error)) {
-    // The allocator's message is long, and repeats what is said here; one of a library names the library.
-    const bool by_allocator = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
-    return DeviceError(dtrain::str(
-        "out of memory on ", device, " with a micro-batch of ", b.batch_size,
-        b.batch_size == 1 ? " sample" : " samples", by_allocator ? "" : " (" + dist::first_line(error) + ")", " (peak ",
-        human_bytes(static_cast<double>(device::memory_use(device).peak)), " of ",
-        human_bytes(static_cast<double>(device::properties(device).memory_bytes)), "): ", smaller_batch(b)));
+std::optional<DeviceFailure> device_failure(const c10::Error& error, const BatchArithmetic& b, const DeviceState& state,
+                                            const std::string& where) {
+  const at::Device device = state.device;
+  const std::string why = dist::first_line(error);
+  // First: what a library cannot allocate on a GPU that has failed is not a matter of memory.
+  if (dist::says_failed(error) || !state.works) {
+    return DeviceFailure{DeviceError(dtrain::str(device, " has failed ", where, ": ", why,
+                                                 ". An earlier kernel may be the cause: CUDA_LAUNCH_BLOCKING=1 shows "
+                                                 "which. `dmesg` has the driver's message (Xid); --resume auto "
+                                                 "continues from the newest checkpoint")),
+                         /*lost=*/true};
   }
-  if (dynamic_cast<const c10::AcceleratorError*>(&error) == nullptr) return std::nullopt;
-  return DeviceError(dtrain::str(device, " has failed ", where, ": ", dist::first_line(error),
-                                 ". An earlier kernel may be the cause: CUDA_LAUNCH_BLOCKING=1 shows which. `dmesg` "
-                                 "has the driver's message (Xid); "
-                                 "--resume auto continues from the newest checkpoint"));
+  if (!dist::is_out_of_memory(error)) return std::nullopt;
+  // The allocator's message is long, and repeats what is said here; one of a library names the library.
+  const bool by_allocator = why.starts_with("CUDA out of memory");
+  const int64_t samples = largest_micro_batch(b);
+  return DeviceFailure{
+      DeviceError(dtrain::str("out of memory on ", device, " with a micro-batch of ", samples,
+                              samples == 1 ? " sample" : " samples", by_allocator ? "" : " (" + why + ")", " (peak ",
+                              human_bytes(static_cast<double>(device::memory_use(device).peak)), " of ",
+                              human_bytes(state.memory_bytes), "): ", smaller_batch(b))),
+      /*lost=*/false};
 }
 
 }  // namespace dtrain::train

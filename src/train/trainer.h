@@ -39,7 +39,7 @@ struct TrainingState;
 class Trainer {
  public:
   // Throws what the parts throw, such as ConfigError for an unknown train.metric. On a GPU without enough memory for
-  // gradients and moments that is an error of LibTorch, see device_error().
+  // gradients and moments that is an error of LibTorch, see device_failure().
   explicit Trainer(TrainContext);
   ~Trainer();
 
@@ -50,7 +50,7 @@ class Trainer {
 
   // Trains to the end of the run, to an early stop, or until a rank is requested to stop; call it once.
   // DataError: no training sample can be read. NumericsError: the loss or gradient is not finite, on all ranks alike.
-  // DeviceError: device_error(). And what the communicators throw.
+  // DeviceError: device_failure(). And what the communicators throw.
   TrainResult run();
 
  private:
@@ -66,6 +66,7 @@ class Trainer {
   void read_device(monitoring::StepStats&);  // the one synchronization with the device, on logging steps only
   TrainResult conclude();
   std::string reason_to_stop() const;
+  std::string where() const;  // "in step 3, phase forward"
   void set_train_mode();
   int64_t epoch_of(int64_t step) const { return step / context_.batches.steps_per_epoch; }
   bool stops_early() const { return watched_.watch.wants_to_stop(context_.config.train.patience); }
@@ -117,6 +118,7 @@ class Trainer {
   SkippedSteps skipped_;
   double device_memory_;         // bytes of the device in all
   int64_t step_ = 0;             // optimizer steps done
+  int64_t begun_step_ = 0;       // the step that began last, counted from 1
   int64_t saved_step_ = -1;      // of the newest checkpoint, written or resumed by this process
   int64_t evaluated_step_ = -1;  // at which result_.validation was measured
   double loss_ = std::numeric_limits<double>::quiet_NaN();  // reported last
@@ -124,10 +126,21 @@ class Trainer {
   TrainResult result_;
 };
 
-// What an error of LibTorch means for the device, if it is about that. Memory is full: names the micro-batch, the peak,
-// and the flags that train the same with half of the memory. The GPU has failed (`where`: in which step and phase, for
-// the message): it does not recover in this process.
-std::optional<DeviceError> device_error(const c10::Error&, const BatchArithmetic&, at::Device,
-                                        const std::string& where);
+struct DeviceState {
+  at::Device device;
+  double memory_bytes = 0;  // of the device in all
+  bool works = true;        // device::works()
+};
+
+struct DeviceFailure {
+  DeviceError error;
+  bool lost = false;  // the GPU has failed, and does not recover in this process
+};
+
+// What an error of LibTorch means for the device, if it is about that. The GPU has failed (`where`: in which step and
+// phase, for the message). Or its memory is full: names the micro-batch, the peak, and the flags that train the same
+// with half of the memory. Asks a failed GPU nothing.
+std::optional<DeviceFailure> device_failure(const c10::Error&, const BatchArithmetic&, const DeviceState&,
+                                            const std::string& where);
 
 }  // namespace dtrain::train

@@ -25,6 +25,15 @@ TEST(LibraryText, LeavesOutThePlaceInLibTorch) {
   EXPECT_EQ(torch_message("Unknown builtin op: a.b."), "Unknown builtin op: a.b.");
 }
 
+TEST(LibraryText, FindsTheReasonBehindTheCodeOfAScript) {
+  const std::string code =
+      "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call "
+      "last):\n  File \"n.py\", line 3, in forward\n    return x @ x\n           ~~~~~ <--- HERE\n";
+  EXPECT_EQ(torch_message(code + "RuntimeError: CUDA error: an illegal memory access\nSearch for `cudaError'\n"),
+            "CUDA error: an illegal memory access");
+  EXPECT_EQ(torch_message(code + "builtins.ValueError: no rows\n\n"), "builtins.ValueError: no rows");
+}
+
 TEST(LibraryText, FindsAFullHostMemory) {
   const std::string what =
       "[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate memory: you "

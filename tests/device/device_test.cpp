@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <string>
+#include <vector>
+
 #include "core/error.h"
+#include "support/temp_dir.h"
 
 namespace dtrain::device {
 namespace {
@@ -38,12 +43,29 @@ TEST(Driver, ThatIsTooOldIsNamedWithWhatIsNeeded) {
 TEST(Driver, ThatIsNewEnoughIsNotTheCause) {
   EXPECT_THAT(unusable_gpu({.device_file = true, .cuda = 13000}, 13020), ::testing::HasSubstr("CUDA_VISIBLE_DEVICES"));
   EXPECT_EQ(unusable_gpu({.device_file = false, .cuda = 13000}, 13000), "") << "a driver without a GPU";
+  EXPECT_EQ(unusable_gpu({.device_file = false, .cuda = 12080}, 13000), "") << "an old driver without a GPU";
 }
 
 TEST(Driver, WithoutItsLibraryPointsToTheContainer) {
   EXPECT_THAT(unusable_gpu({.device_file = true}, 13000), ::testing::HasSubstr("--gpus all"));
   EXPECT_EQ(unusable_gpu({}, 13000), "") << "no sign of a GPU";
 }
+
+// `docker run --gpus device=3` shows a container /dev/nvidia3 alone.
+TEST(Driver, HasAFileForEachGpu) {
+  const auto finds = [](const std::vector<std::string>& files) {
+    const testing::TempDir folder;
+    for (const std::string& file : files) std::ofstream(folder / file);
+    return has_gpu_file(folder.path());
+  };
+  EXPECT_TRUE(finds({"null", "nvidiactl", "nvidia3"}));
+  EXPECT_TRUE(finds({"nvidia10"}));
+  EXPECT_TRUE(finds({"dxg"}));
+  EXPECT_FALSE(finds({"null", "nvidia", "nvidiactl", "nvidia-uvm", "nvidia-caps1", "nvidia3x"}));
+  EXPECT_FALSE(has_gpu_file("/no/such/folder"));
+}
+
+TEST(Device, TheCpuAlwaysWorks) { EXPECT_TRUE(works(at::kCPU)); }
 
 TEST(Device, AGpuWithoutCodeIsRefusedByName) {
   EXPECT_NO_THROW(check_capability({.name = "NVIDIA T4", .capability = 75}));
@@ -52,7 +74,8 @@ TEST(Device, AGpuWithoutCodeIsRefusedByName) {
     ADD_FAILURE() << "accepted";
   } catch (const DeviceError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("the NVIDIA GeForce GTX 1080 Ti has compute capability 6.1, and"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("7.5 or newer: use --device.type cpu"));
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("7.5 or newer: hide it with CUDA_VISIBLE_DEVICES, or use --device.type cpu"));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "core/error.h"
@@ -30,7 +31,8 @@ TEST(OutOfMemory, IsWhatTheAllocatorTheRuntimeAndTheLibrariesSayOfIt) {
   for (const char* text :
        {"CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
         "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
-        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
         "ncclAllReduce failed: unhandled cuda error (Cuda failure 2 'out of memory')"}) {
     EXPECT_TRUE(is_out_of_memory(c10::Error(kHere, text))) << text;
     EXPECT_EQ(failure_of(c10::Error(kHere, text)).exit_code, 69) << text;
@@ -40,6 +42,8 @@ TEST(OutOfMemory, IsWhatTheAllocatorTheRuntimeAndTheLibrariesSayOfIt) {
 
 TEST(OutOfMemory, IsNothingElse) {
   EXPECT_FALSE(is_out_of_memory(kIllegalAddress));
+  EXPECT_TRUE(says_failed(kIllegalAddress));
+  EXPECT_FALSE(says_failed(c10::AcceleratorError(kHere, 2, "CUDA error: cudaErrorMemoryAllocation")));
   for (const char* text : {"shape '[2]' is invalid for input of size 3", "cuDNN error: CUDNN_STATUS_BAD_PARAM",
                            "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`"}) {
     EXPECT_FALSE(is_out_of_memory(c10::Error(kHere, text))) << text;
@@ -75,6 +79,21 @@ TEST(TerminateDeathTest, SaysWhatAThreadThrew) {
       {
         report_when_terminated();
         std::thread([] { throw DataError("x.h5 is damaged"); }).join();
+      },
+      ::testing::ExitedWithCode(65), "error: x.h5 is damaged");
+}
+
+TEST(TerminateDeathTest, OfTwoThreadsAtOnceDoesNotLoseTheMessage) {
+  EXPECT_EXIT(
+      {
+        report_when_terminated();
+        std::atomic<int> ready = 0;
+        const auto fail = [&ready] {
+          for (++ready; ready < 2;) std::this_thread::yield();
+          throw DataError("x.h5 is damaged");
+        };
+        std::thread other(fail);
+        std::thread(fail).join();
       },
       ::testing::ExitedWithCode(65), "error: x.h5 is damaged");
 }

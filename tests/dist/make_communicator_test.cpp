@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "core/error.h"
@@ -23,6 +24,17 @@ std::string refusal(Backend backend, const std::vector<RankDevice>& devices, boo
     return error.what();
   }
   return "";
+}
+
+TEST(NcclOrder, IsSetUnlessTheUserHas) {
+  constexpr const char* kName = "NCCL_LAUNCH_ORDER_IMPLICIT";
+  ::unsetenv(kName);
+  order_nccl_communicators();
+  EXPECT_STREQ(std::getenv(kName), "1");
+  ::setenv(kName, "0", /*overwrite=*/1);
+  order_nccl_communicators();
+  EXPECT_STREQ(std::getenv(kName), "0");
+  ::unsetenv(kName);
 }
 
 TEST(ChooseBackend, AutoTakesTheFastestThatWorks) {

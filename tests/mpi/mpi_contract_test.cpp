@@ -109,14 +109,17 @@ TEST(MpiCommunicator, RefusesTensorsThatItCannotTransfer) {
   comm->barrier();  // the communicator still works
 }
 
-TEST(MakeGradientCommunicator, IsMpiOnTheCpuUnlessTheConfigSaysOtherwise) {
+TEST(MakeGradientCommunicator, IsMpiForRanksOnTheCpuUnlessTheConfigSaysOtherwise) {
   const World world = world_of_test();
+  const std::unique_ptr<Communicator> host = make_host_communicator(world);
   config::Dist dist;
-  EXPECT_EQ(make_gradient_communicator(dist, world, at::kCPU)->name(), "mpi");
+  const std::unique_ptr<Communicator> mpi = make_gradient_communicator(*host, dist, world, at::kCPU);
+  EXPECT_EQ(mpi->name(), world.size == 1 ? "none" : "mpi");
+  for (const Carried& carried : mpi->traffic()) EXPECT_EQ(carried.bytes, 0) << "the choice went over another one";
   dist.backend = config::Backend::kStaged;
-  EXPECT_EQ(make_gradient_communicator(dist, world, at::kCPU)->name(), "staged");
+  EXPECT_EQ(make_gradient_communicator(*host, dist, world, at::kCPU)->name(), "staged");
   dist.backend = config::Backend::kNccl;
-  EXPECT_THROW(make_gradient_communicator(dist, world, at::kCPU), DeviceError);
+  EXPECT_THROW(make_gradient_communicator(*host, dist, world, at::kCPU), DeviceError);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // Finds, on the CPU, the operations that would make the host wait for a GPU: those that read a value of a tensor, those
 // whose result has a size that depends on values, and copies to the host that are not asynchronous. On the CPU a copy
 // to the training's device looks like one to the host; the code copies to its device asynchronously, so the two differ.
+// A copy into a tensor of the host, host.copy_(device), cannot be seen on the CPU: there it is like every other copy_.
 // Counts what the calling thread runs, backward too. (A test on a GPU asks CUDA itself: step_sync_gpu_test.cpp.)
 
 #include <ATen/record_function.h>
@@ -43,8 +44,9 @@ class SyncCounter {
     return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
   }
 
-  static bool waits(const at::RecordFunction& call) {
-    static constexpr std::array<std::string_view, 10> kNames = {"aten::_local_scalar_dense",
+  // `inside_operator`: an ATen operator runs the call. There, to() changes the type on the device of the tensor.
+  static bool waits(const at::RecordFunction& call, bool inside_operator) {
+    static constexpr std::array<std::string_view, 14> kNames = {"aten::_local_scalar_dense",
                                                                 "aten::item",
                                                                 "aten::is_nonzero",
                                                                 "aten::nonzero",
@@ -52,11 +54,23 @@ class SyncCounter {
                                                                 "aten::equal",
                                                                 "aten::_unique",
                                                                 "aten::_unique2",
+                                                                "aten::unique_dim",
+                                                                "aten::unique_consecutive",
+                                                                "aten::unique_dim_consecutive",
+                                                                "aten::allclose",
                                                                 "aten::bincount",
                                                                 "aten::tolist"};
     const std::string_view name = call.name();
     if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) return true;
-    return name == "aten::to" && copies_to_host(call.inputs());
+    return (name == "aten::to" && !inside_operator && copies_to_host(call.inputs())) ||
+           (name == "aten::repeat_interleave" && sums_repeats(call.inputs()));
+  }
+
+  // repeat_interleave(repeats, output_size), repeat_interleave(self, repeats, dim, output_size): without its size, the
+  // result is as long as the sum of a tensor of repeats.
+  static bool sums_repeats(c10::ArrayRef<const c10::IValue> inputs) {
+    const bool by_tensor = inputs.size() == 2 || (inputs.size() == 4 && inputs[1].isTensor());
+    return by_tensor && inputs.back().isNone();
   }
 
   // to(self, device, dtype, non_blocking, ...), to(self, dtype, layout, device, pin_memory, non_blocking, ...)
@@ -75,7 +89,8 @@ class SyncCounter {
     const bool expected = std::any_of(self->open_.begin(), self->open_.end(), reads_on_the_cpu_alone);
     // item() is counted once, not again as what it calls
     const bool counted = !self->open_.empty() && self->open_.back() == "aten::item";
-    if (!expected && !counted && waits(call)) {
+    const bool inside_operator = !self->open_.empty() && self->open_.back().starts_with("aten::");
+    if (!expected && !counted && waits(call, inside_operator)) {
       std::string path;
       for (const std::string& outer : self->open_) path += outer + " > ";
       self->found_.push_back(path + name);

@@ -7,9 +7,11 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "dist/failure.h"
 #include "support/temp_dir.h"
 #include "tasks/example_store.h"
 #include "tasks/module/contract.h"
+#include "tasks/module/script_network.h"
 #include "tasks/task.h"
 
 namespace dtrain::tasks {
@@ -95,6 +97,35 @@ TEST_F(ModuleTest, IsJudgedForTheDeviceThatTheConfigurationNames) {
     ADD_FAILURE() << "accepted for a GPU";
   } catch (const DataError& error) {
     EXPECT_THAT(error.what(), HasSubstr("does not move with the module: register it as a buffer"));
+  }
+}
+
+// TorchScript's interpreter hides the type of every error.
+TEST_F(ModuleTest, AFullGpuIsRecognized) {
+  torch::jit::Module script("Network");
+  script.register_parameter("weight", at::randn({4, 3}).requires_grad_(), /*is_buffer=*/false);
+  script.define("def forward(self, x):\n  assert False, \"CUDA out of memory. Tried to allocate 2 GiB\"\n  return x\n");
+  const std::filesystem::path file = folder_ / "full.pt";
+  script.save(file.string());
+  ScriptNetwork network(file);
+  try {
+    network.forward({at::ones({2, 4})});
+    ADD_FAILURE() << "no error";
+  } catch (const c10::Error& error) {
+    EXPECT_TRUE(dist::is_out_of_memory(error)) << error.what_without_backtrace();
+    EXPECT_THAT(dist::first_line(error), HasSubstr("CUDA out of memory. Tried to allocate 2 GiB"));
+    EXPECT_EQ(dist::describe(std::current_exception()).exit_code, 69);
+  }
+}
+
+TEST_F(ModuleTest, AnOperatorThatFailsIsNamedByItsReason) {
+  ScriptNetwork network(saved(""));
+  try {
+    network.forward({at::ones({2, 3, 5})});
+    ADD_FAILURE() << "no error";
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(dist::first_line(error), HasSubstr("mat1 and mat2 shapes cannot be multiplied"));
+    EXPECT_EQ(dist::describe(std::current_exception()).exit_code, 70);
   }
 }
 

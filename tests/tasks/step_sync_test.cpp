@@ -69,6 +69,14 @@ TEST(SyncCounter, SeesEachKindOfWait) {
   EXPECT_THAT(found_in([&] { x.index({x > 2}); }), Contains(HasSubstr("aten::nonzero")));
   EXPECT_THAT(found_in([&] { x.masked_select(x > 2); }), Contains(HasSubstr("aten::masked_select")));
   EXPECT_THAT(found_in([&] { x.equal(x.clone()); }), Contains("aten::equal"));
+  EXPECT_THAT(found_in([&] { x.allclose(x.clone()); }), Contains("aten::allclose"));
+  EXPECT_THAT(found_in([&] { at::unique_dim(x, 0); }), Contains("aten::unique_dim"));
+  EXPECT_THAT(found_in([&] { at::unique_consecutive(x); }), Contains("aten::unique_consecutive"));
+  const at::Tensor repeats = at::tensor({1, 2, 3}, at::kLong);
+  EXPECT_THAT(found_in([&] { at::repeat_interleave(repeats); }), Contains("aten::repeat_interleave"));
+  EXPECT_THAT(found_in([&] { x.narrow(0, 0, 3).repeat_interleave(repeats, 0); }), Contains("aten::repeat_interleave"));
+  EXPECT_THAT(found_in([&] { x.narrow(0, 0, 3).repeat_interleave(repeats, 0, 6); }), IsEmpty()) << "the size is known";
+  EXPECT_THAT(found_in([&] { x.repeat_interleave(2); }), IsEmpty());
   EXPECT_THAT(found_in([&] { x.to(at::kCPU); }), Contains("aten::to"));
   EXPECT_THAT(found_in([&] { x.to(at::Device(at::kCPU), at::kDouble); }), Contains("aten::to"));
   EXPECT_THAT(found_in([&] { x.to(at::Device(at::kCPU), /*non_blocking=*/true); }), IsEmpty()) << "to the device";

@@ -64,9 +64,10 @@ inline std::vector<std::pair<std::string, config::Config>> step_cases() {
 }
 
 // Trains one rank; calls measured(true) before the second step and measured(false) after step 1 + kMeasuredSteps. The
-// first and the last step, which log, are outside.
+// first and the last step, which log, are outside. `device_failed`: as in TrainContext.
 inline train::TrainResult train_measured(config::Config config, at::Device device, train::Precision precision,
-                                         const std::function<void(bool)>& measured) {
+                                         const std::function<void(bool)>& measured,
+                                         const std::function<void(const Error&)>& device_failed = {}) {
   if (catalog::row(config.task).network_from_file) config.model.file = module_file().string();
   const Example example = example_for(config);
   const std::unique_ptr<Task> task = make_task(config, example.facts);
@@ -95,12 +96,14 @@ inline train::TrainResult train_measured(config::Config config, at::Device devic
                           .checkpoints = nullptr,
                           .sinks = sinks,
                           .stop_requested = stop,
-                          .progress = [&](const char* phase, int64_t step) {
-                            if (std::string_view(phase) != "data_wait" || step == began) return;
-                            began = step;
-                            if (step == 1) measured(true);
-                            if (step == 1 + kMeasuredSteps) measured(false);
-                          }});
+                          .progress =
+                              [&](const char* phase, int64_t step) {
+                                if (std::string_view(phase) != "data_wait" || step == began) return;
+                                began = step;
+                                if (step == 1) measured(true);
+                                if (step == 1 + kMeasuredSteps) measured(false);
+                              },
+                          .device_failed = device_failed});
   return trainer.run();
 }
 

@@ -34,6 +34,13 @@ TEST(BatchArithmetic, AccumulationIsDerivedAndMayNotDivide) {
   EXPECT_NE(describe(b).find("global batch 100 <= "), std::string::npos) << describe(b);
 }
 
+TEST(BatchArithmetic, TheLargestMicroBatchIsOneThatOccurs) {
+  EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(32, 2, 0), 4, 1000)), 32);
+  EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(100000, 1, 0), 1, 3200)), 3200);
+  EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(100000, 1, 0), 3, 3200)), 1067);
+  EXPECT_EQ(largest_micro_batch(batch_arithmetic(train(64, 0, 32), 2, 1000)), 16);
+}
+
 TEST(BatchArithmetic, MicroStepsCoverTheLargestShare) {
   EXPECT_EQ(micro_steps(128, 2, 32), 2);
   EXPECT_EQ(micro_steps(129, 2, 32), 3);

@@ -27,7 +27,16 @@ namespace dtrain::train {
 // full GPU does, have a loss that is not finite (of all samples, or of one), learn nothing, and train in two phases.
 class ToyTask : public tasks::Task {
  public:
-  enum class Fault { kNone, kOutOfMemory, kLibraryOutOfMemory, kDeviceLost, kNotFinite, kOneBadSample, kNoProgress };
+  enum class Fault {
+    kNone,
+    kOutOfMemory,
+    kLibraryOutOfMemory,
+    kDeviceLost,
+    kDeviceLostInEvaluation,
+    kNotFinite,
+    kOneBadSample,
+    kNoProgress
+  };
   struct Options {
     Fault fault = Fault::kNone;
     bool batch_norm = false, phases = false;
@@ -61,9 +70,7 @@ class ToyTask : public tasks::Task {
     if (options_.fault == Fault::kLibraryOutOfMemory) {
       TORCH_CHECK(false, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`");
     }
-    if (options_.fault == Fault::kDeviceLost && seen.size() == 3) {
-      throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, 700, "CUDA error: illegal memory access\nSearch for");
-    }
+    if (options_.fault == Fault::kDeviceLost && seen.size() == 3) lose_device();
     at::Tensor each = (forward(batch.inputs) - batch.targets).square().sum(1) * 1e-6;
     if (options_.fault == Fault::kNotFinite) each = each * std::numeric_limits<double>::infinity();
     if (options_.fault == Fault::kOneBadSample) {
@@ -74,6 +81,7 @@ class ToyTask : public tasks::Task {
   }
   double planned_weight(int64_t samples) const override { return static_cast<double>(samples); }
   tasks::Counted count(const data::Batch& batch) override {
+    if (options_.fault == Fault::kDeviceLostInEvaluation) lose_device();
     const at::Tensor errors = (forward(batch.inputs) - batch.targets).abs().sum(1).to(at::kDouble);
     return {{{"error", errors.sum()}, {"samples", at::full({}, batch.samples(), errors.options())}}, errors};
   }
@@ -104,6 +112,10 @@ class ToyTask : public tasks::Task {
   std::vector<std::vector<int64_t>> seen;  // ids of each micro-batch
 
  private:
+  [[noreturn]] static void lose_device() {
+    throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, 700, "CUDA error: illegal memory access\nSearch for");
+  }
+
   Options options_;
   std::shared_ptr<torch::nn::Module> module_ = std::make_shared<torch::nn::Module>();  // as modules() asks
   at::Tensor weight_, bias_;

@@ -97,6 +97,38 @@ TEST(Trainer, AGpuThatFailsIsReportedWithStepAndPhaseBeforeAnythingIsDestroyed) 
   EXPECT_EQ(r.device_failed, r.error) << "the process can end while everything lives";
 }
 
+TEST(Trainer, AGpuThatFailsInAnEvaluationIsReportedAfterTheLastStep) {
+  const RankRun r = run(1, small(8), ToyTask::Fault::kDeviceLostInEvaluation)[0];
+  EXPECT_EQ(r.error_code, 69);
+  EXPECT_THAT(r.error, HasSubstr("has failed after step 3, phase eval: CUDA error: illegal memory access. "));
+  EXPECT_EQ(r.device_failed, r.error);
+}
+
+// After a kernel that failed, cuBLAS says that it cannot be initialized, or that it cannot run.
+TEST(DeviceFailure, OfALibraryIsThatOfTheGpuOnceNothingWorksOnIt) {
+  const BatchArithmetic batches = batch_arithmetic(small(8).train, 1, 17);
+  const auto failure = [&](const char* text, bool works) {
+    const c10::Error error({__func__, __FILE__, __LINE__}, text);
+    return device_failure(error, batches, {{at::kCUDA, 1}, /*memory_bytes=*/8e9, works}, "in step 2");
+  };
+  for (const char* text : {"CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+                           "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`"}) {
+    const std::optional<DeviceFailure> lost = failure(text, /*works=*/false);
+    ASSERT_TRUE(lost) << text;
+    EXPECT_TRUE(lost->lost);
+    EXPECT_THAT(lost->error.what(), HasSubstr(std::string("cuda:1 has failed in step 2: ") + text));
+  }
+  EXPECT_FALSE(failure("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`", /*works=*/true));
+}
+
+TEST(Trainer, OutOfMemoryNamesABatchThatOccurs) {
+  config::Config config = small(100);
+  config.train.global_batch = 0;  // 100, of 17 samples
+  const RankRun r = run(1, config, ToyTask::Fault::kOutOfMemory)[0];
+  EXPECT_THAT(r.error, HasSubstr("micro-batch of 17 samples"));
+  EXPECT_THAT(r.error, HasSubstr("--batch-size 8 --accumulate 13 --train.global_batch 100, "));
+}
+
 TEST(Trainer, ReportsWhatItsCommunicatorsCarried) {
   const std::vector<RankRun> runs = run(2, small(4));
   for (const RankRun& r : runs) {

@@ -51,7 +51,8 @@ class CudaStage final : public DeviceStage {
     Buffer& buffer = buffers_[next_buffer_];
     next_buffer_ = (next_buffer_ + 1) % buffers_.size();
     if (buffer.block.numel() < packed.bytes()) {
-      copy_stream_.synchronize();  // a dropped batch may still be copied into the old block
+      // A dropped batch may still be copied into the old block, which the allocator must not give away before that.
+      buffer.block.record_stream(copy_stream_);
       allocate(buffer, packed.bytes() + packed.bytes() / 4);
     }
     buffer.consumed.block(copy_stream_);  // wait for the kernels that read the previous batch

@@ -59,6 +59,18 @@ std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& fil
   }
 }
 
+// The interpreter throws what an operator throws as a std::runtime_error with the same text. As an error of LibTorch it
+// is treated as that of any network: a full GPU, for example.
+torch::jit::IValue run(torch::jit::Module& script, const std::vector<at::Tensor>& inputs) {
+  try {
+    return script.forward({inputs.begin(), inputs.end()});
+  } catch (const c10::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    TORCH_CHECK(false, error.what());
+  }
+}
+
 }  // namespace
 
 ScriptNetwork::ScriptNetwork(const std::filesystem::path& file)
@@ -72,7 +84,7 @@ ScriptNetwork::~ScriptNetwork() = default;
 
 at::Tensor ScriptNetwork::forward(const std::vector<at::Tensor>& inputs) {
   const torch::jit::GraphOptimizerEnabledGuard interpreter_only(false);
-  const torch::jit::IValue output = script_->forward({inputs.begin(), inputs.end()});
+  const torch::jit::IValue output = run(*script_, inputs);
   if (!output.isTensor()) {
     throw DataError(str("forward() returns ", output.tagKind(), "; it must return one tensor"));
   }

@@ -26,7 +26,8 @@ class ScriptNetwork : public torch::nn::Module {
   explicit ScriptNetwork(const std::filesystem::path& file);
   ~ScriptNetwork() override;
 
-  at::Tensor forward(const std::vector<at::Tensor>& inputs);  // DataError when it does not return one tensor
+  // DataError when it does not return one tensor; c10::Error when an operator fails.
+  at::Tensor forward(const std::vector<at::Tensor>& inputs);
   struct Arguments {
     int64_t required = 0, most = 0;
     bool accept(int64_t given) const { return required <= given && given <= most; }
