@@ -10,7 +10,6 @@
 #include "config/config.h"
 #include "device/device.h"
 #include "dist/make_communicator.h"
-#include "dist/nccl_communicator.h"
 #include "tests/dist/communicator_contract.h"
 #include "tests/mpi/world_of_test.h"
 
@@ -32,8 +31,14 @@ bool each_has_its_own() { return world_of_test().size <= static_cast<int>(torch:
 std::unique_ptr<Communicator> make(const std::string& backend) {
   config::Dist dist;
   dist.backend = value_named<config::Backend>(backend == "nccl" && !each_has_its_own() ? "auto" : backend).value();
-  return make_gradient_communicator(dist, world_of_test(), device_of_rank());
+  return make_gradient_communicator(*make_host_communicator(world_of_test()), dist, world_of_test(), device_of_rank());
 }
+
+// NCCL reads its variables once, at the first communicator of the process.
+class OrderedNccl : public ::testing::Environment {
+  void SetUp() override { order_nccl_communicators(); }
+};
+[[maybe_unused]] const ::testing::Environment* const kOrdered = ::testing::AddGlobalTestEnvironment(new OrderedNccl);
 
 class GpuContract : public ::testing::TestWithParam<std::tuple<std::string, contract::Case>> {};
 
@@ -56,7 +61,8 @@ TEST(GpuCommunicator, IsNcclWhereEveryRankHasItsOwnGpu) {
   if (!each_has_its_own()) {
     config::Dist dist;
     dist.backend = config::Backend::kNccl;
-    EXPECT_THROW(make_gradient_communicator(dist, world_of_test(), device_of_rank()), ConfigError);
+    const std::unique_ptr<Communicator> host = make_host_communicator(world_of_test());
+    EXPECT_THROW(make_gradient_communicator(*host, dist, world_of_test(), device_of_rank()), ConfigError);
   }
   EXPECT_THROW(make("mpi"), ConfigError);
 }
@@ -64,7 +70,6 @@ TEST(GpuCommunicator, IsNcclWhereEveryRankHasItsOwnGpu) {
 // The buckets and batch norm's sums: both in flight on a busy GPU, issued in one order on all ranks.
 TEST(GpuCommunicator, TwoInFlightOnABusyGpuDoNotWaitForEachOther) {
   if (without_gpu()) GTEST_SKIP() << "no GPU";
-  order_nccl_communicators();
   const auto gradients = make("nccl"), statistics = make("nccl");
   const c10::DeviceGuard guard(device_of_rank());
   const at::Tensor busy = at::ones({1024, 1024}, at::TensorOptions(at::kFloat).device(device_of_rank()));

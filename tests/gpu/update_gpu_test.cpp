@@ -116,7 +116,9 @@ TEST_F(UpdateOnAGpu, IsThatOfTheCpuWithEachOptimizer) {
         EXPECT_EQ(on_gpu.growth_tracker, state.growth_tracker) << step;
         EXPECT_EQ(on_gpu.skipped, step < 3 ? 0 : 1) << step;
         EXPECT_EQ(sides[1].scaler.found_inf().item<float>(), step == 3 ? 1 : 0) << step;
-        if (step != 3) EXPECT_LE(difference(sides[1].scaler.norm(), sides[0].scaler.norm()), bound(dtype)) << step;
+        if (step != 3) {
+          EXPECT_LE(difference(sides[1].scaler.norm(), sides[0].scaler.norm()), bound(dtype)) << step;
+        }
         for (size_t i = 0; i < here.parameters.size(); ++i) {
           EXPECT_LE(difference(there.parameters[i].tensor, here.parameters[i].tensor), bound(at::kFloat))
               << here.parameters[i].name << " at step " << step;

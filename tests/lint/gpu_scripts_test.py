@@ -193,6 +193,17 @@ class Judge(unittest.TestCase):
         self.assertIn("steps [1] and [1, 2]", judge.equal_losses("x", {1: 2.0}, {1: 2.0, 2: 1.0})[0])
         self.assertIn("steps [] and []", judge.equal_losses("x", {}, {})[0])
 
+    def test_an_evaluation_may_flip_two_samples(self):
+        trained = {"loss": 0.5, "top1": 0.8}
+
+        def judged(**metrics):
+            return judge.evaluation({"samples": 200, "metrics": {**trained, **metrics}}, trained)
+        self.assertEqual(judged(), [])
+        self.assertEqual(judged(top1=0.81, loss=0.504), [])
+        self.assertIn("top1", judged(top1=0.815)[0])
+        self.assertIn("loss", judged(loss=0.506)[0])
+        self.assertIn("eval has the metrics", judge.evaluation({"samples": 200, "metrics": {"loss": 0.5}}, trained)[0])
+
     def test_an_empty_page_has_none_of_the_series(self):
         self.assertEqual(len(judge.metrics_page("", 60)), 9)
 
