@@ -3,7 +3,7 @@
 # .cpp files include. CUDA_SOURCES are built only with DTRAIN_CUDA, CPU_SOURCES (a *_none.cpp) only without.
 
 add_library(dtrain_flags INTERFACE)
-# Clang only builds the fuzzers (preset fuzz): what it warns about besides is not looked at.
+# Clang only builds the fuzzers (preset fuzz): its other warnings are ignored.
 target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wall -Wextra -Wconversion -Werror -Wno-psabi>)
 # Shared __host__ __device__ functions must round identically: no implicit fused multiply-add.
 target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>

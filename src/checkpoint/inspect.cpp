@@ -41,19 +41,13 @@ std::string metadata_lines(const SafetensorsHeader& header) {
   return text;
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
-  return "[" + join(sizes, ", ") + "]";
-}
-
 struct Layer {
   std::string name;
   std::vector<std::string> tensors;  // "weight [64, 32, 3, 3]"
   int64_t parameters = 0;
 };
 
-// The statistics of batch norm are no parameters. A tensor belongs to the layer that its name begins with.
+// The statistics of batch norm are not parameters. A tensor belongs to the layer that its name begins with.
 std::vector<Layer> layers_of(const SafetensorsHeader& header) {
   std::vector<Layer> layers;
   std::map<std::string, size_t> index;  // in `layers`, by name
@@ -83,7 +77,8 @@ std::string layer_lines(const SafetensorsHeader& header) {
     text += line("layer", str(padded(layer.name, width), " ", count, "  ", join(layer.tensors, ", ")));
     parameters += layer.parameters;
   }
-  return text + line("network", str(human_count(parameters), " parameters in ", layers.size(), " layers"));
+  return text + line("network", str(human_count(parameters), " parameters in ", layers.size(),
+                                    layers.size() == 1 ? " layer" : " layers"));
 }
 
 std::string inspect_file(const std::filesystem::path& path) {

@@ -52,8 +52,8 @@ Loaded load(const std::vector<std::string>& arguments, const std::filesystem::pa
 Config from_yaml(std::string_view text, std::string_view name);  // strict, over the defaults; ConfigError
 
 // The configuration that a run saved, of this version or an earlier one: keys that do nothing for its task and the
-// former units of intervals are accepted, and the latter listed. A key that it lacks did not exist then, and has the
-// value that stands for what dtrain did before. ConfigError.
+// former units of intervals are accepted, and the latter listed. `optimizer.decay_norms_and_biases`, if missing, is
+// true, as before it existed; other missing keys have their default. ConfigError.
 struct SavedConfig {
   Config config;
   std::string notice;  // for the log; "": none

@@ -31,7 +31,7 @@ bool two_digits(const std::string& name) {
 BiwiPose pose_beside(const fs::path& picture) {
   const std::string file = picture.filename().string();
   const size_t end = file.rfind(kPicture);
-  if (end == std::string::npos) throw DataError("its name is not that of a frame, frame_NNNNN_rgb.png");
+  if (end == std::string::npos) throw DataError("its name is not frame_NNNNN_rgb.png");
   return read_biwi_pose(picture.parent_path() / (file.substr(0, end) + kPose));
 }
 

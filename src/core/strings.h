@@ -41,6 +41,14 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 std::vector<std::string> split(std::string_view text, char separator);  // empty parts are kept
 std::string_view trimmed(std::string_view text);                        // without spaces at its ends
 
+// "[120, 6]": the sizes of the dimensions of an array. Requires: `Sizes` is a range of integers.
+template <typename Sizes>
+std::string shape_text(const Sizes& sizes) {
+  std::string text;
+  for (const auto size : sizes) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
+}
+
 // The candidate with the smallest edit distance to `word`, if `word` is likely to be a typo of it; else "".
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 

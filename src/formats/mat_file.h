@@ -1,7 +1,8 @@
 #pragma once
 
 // Reads and writes named numeric matrices in MATLAB .mat files (version 5, compressed, as in 300W-LP and AFLW2000).
-// Other versions are refused: 7.3 is HDF5, which damaged files can crash, and so is libmatio's reader of version 4.
+// Other versions are refused: 7.3 is HDF5, and a damaged file can crash that library; for a damaged file that looks
+// like version 4, libmatio allocates memory without end.
 // Errors: DataError with the reason (damaged, not numeric); OutputError if writing fails. Thread-safety: all functions
 // may be called from any thread; one lock protects libmatio, which is not documented as thread-safe.
 

@@ -178,11 +178,7 @@ std::string NpyHeader::type() const {
   return str(name, item_bytes * 8);
 }
 
-std::string NpyHeader::shape_text() const {
-  std::vector<std::string> sizes;
-  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
-  return "[" + join(sizes, ", ") + "]";
-}
+std::string NpyHeader::shape_text() const { return dtrain::shape_text(shape); }
 
 NpyHeader parse_npy_header(std::span<const std::byte> begin, NpyElements wanted) {
   const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());

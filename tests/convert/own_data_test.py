@@ -103,7 +103,7 @@ def arrays_are_converted_and_trained_on(folder):
     convert(folder).expect(0, "240 samples of 6 numbers (test 24, train 192, val 24)")
     runner.run(["inspect", "a.h5", "--verify"], cwd=folder).expect(0)
     with h5py.File(folder / "a.h5") as f:
-        assert np.array_equal(f["inputs"][:], x) and np.array_equal(f["targets"][:], y) and f.attrs["task"] == "module"
+        assert np.array_equal(f["inputs"][:], x) and np.array_equal(f["targets"][:], y) and runner.text(f.attrs["task"]) == "module"
     learns(folder, "a.h5", "numbers", "mae", lambda mae: mae < 0.4, **MODULE, model__file="net.pt")
     out = runner.run(["predict", "runs/numbers", "a.h5", "--out", "p.csv"], cwd=folder).expect(0)
     with open(folder / "p.csv", newline="") as f:

@@ -24,6 +24,12 @@ TEST(Human, SizesDurationsCounts) {
   EXPECT_EQ(human_count(123), "123");
 }
 
+TEST(ShapeText, ListsTheSizes) {
+  EXPECT_EQ(shape_text(std::vector<int64_t>{}), "[]");
+  EXPECT_EQ(shape_text(std::vector<int64_t>{-1}), "[-1]");
+  EXPECT_EQ(shape_text(std::vector<uint64_t>{120, 0, uint64_t(-1)}), "[120, 0, 18446744073709551615]");
+}
+
 TEST(Split, KeepsEmptyParts) {
   EXPECT_EQ(split("a.b..c", '.'), (std::vector<std::string>{"a", "b", "", "c"}));
   EXPECT_EQ(split("", '.'), (std::vector<std::string>{""}));

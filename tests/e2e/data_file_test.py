@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -22,16 +23,23 @@ def one_message(result, code, *texts):
     return result
 
 
-def probe_processes():
-    """The process ids of all helpers on this machine."""
+def probe_processes(folder):
+    """The process ids of the helpers of commands that ran in this folder. One that has ended has no folder, though it is still listed."""
     found = set()
     for entry in pathlib.Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and (entry / "comm").read_text().strip() == "dtrain-probe":
+            if entry.name.isdigit() and (entry / "comm").read_text().strip() == "dtrain-probe" and (entry / "cwd").samefile(folder):
                 found.add(int(entry.name))
         except OSError:
             continue
     return found
+
+
+def no_helper_is_left(folder):
+    end = time.monotonic() + 10
+    while probe_processes(folder) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not probe_processes(folder), "a helper was left"
 
 
 def as_older_dtrain_wrote_it(new, old):
@@ -48,7 +56,7 @@ def as_older_dtrain_wrote_it(new, old):
 
 
 def with_damaged_attributes(source):
-    """Copies, in each of which one byte is changed: the version of the type of one attribute."""
+    """Copies, in each of which one byte is changed: the version of the type of one attribute; the size of a text of variable length."""
     with h5py.File(source) as f:
         names = list(f.attrs)
     whole = source.read_bytes()
@@ -56,6 +64,8 @@ def with_damaged_attributes(source):
         key = name.encode() + b"\0"
         at = whole.index(key) + (len(key) + 7) // 8 * 8
         yield whole[:at] + b"\xff" + whole[at + 1:]
+    at = whole.index(b"GCOL") + 16 + 8 + 5  # of the eight bytes of the size of the first object of the global heap, the sixth
+    yield whole[:at] + b"\xff" + whole[at + 1:]
 
 
 def every_command_refuses_a_file_that_the_library_cannot_survive(folder):
@@ -63,7 +73,6 @@ def every_command_refuses_a_file_that_the_library_cannot_survive(folder):
     as_older_dtrain_wrote_it(folder / "new.h5", folder / "d.h5")
     runner.train(folder, train__epochs=1).expect(0, "finished: all")  # older files stay readable
     runner.run(["inspect", "d.h5", "--verify"], cwd=folder).expect(0, "not covered by a checksum: the attributes")
-    before = probe_processes()
     crashing = None
     for damaged in with_damaged_attributes(folder / "d.h5"):
         (folder / "bad.h5").write_bytes(damaged)
@@ -78,22 +87,18 @@ def every_command_refuses_a_file_that_the_library_cannot_survive(folder):
     for np_ in (None, 2):
         one_message(runner.train(folder, np=np_, data__file="bad.h5", run__name="x"), 65, "bad.h5")
     assert not (folder / "runs/x").exists()
-    assert probe_processes() <= before, "a helper was left"
+    no_helper_is_left(folder)
 
 
 def the_helper_ends_with_a_job_that_is_killed(folder):
     runner.synth(folder / "d.h5", 40)
     options = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.epochs": 100000}
-    before = probe_processes()
     with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
         running.wait_for("step 3/")
-        assert len(probe_processes() - before) == 2, "one for each rank"
+        assert len(probe_processes(folder)) == 2, "one for each rank"
         os.kill(running.ranks()[1], signal.SIGKILL)
         running.wait(60)
-    end = time.monotonic() + 10
-    while probe_processes() - before and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not probe_processes() - before
+    no_helper_is_left(folder)
 
 
 def a_file_that_is_overwritten_while_it_is_trained_on(folder):
@@ -104,15 +109,19 @@ def a_file_that_is_overwritten_while_it_is_trained_on(folder):
         options = {**runner.SMALL, "data.file": "d.h5", "run.name": name, "train.epochs": 100000}
         with runner.Running(runner.flags(options), np=np_, cwd=folder) as running:
             running.wait_for("step 7/")
-            shutil.copyfile(folder / "other.h5", folder / "d.h5")  # into the same file
+            with open(folder / "d.h5", "r+b") as f:
+                f.write((folder / "other.h5").read_bytes())  # as many bytes, and never fewer
             running.wait(60).expect(65, "d.h5 was written to since it was opened")
         shutil.rmtree(folder / "runs")
     # A file that is renamed to the path is another one: the run keeps the one that it opened.
-    options = {**runner.SMALL, "data.file": "d.h5", "run.name": "s", "train.epochs": 6, "data.val_share": 0}
+    options = {**runner.SMALL, "data.file": "d.h5", "run.name": "s", "train.epochs": 100000, "data.val_share": 0}
     with runner.Running(runner.flags(options), cwd=folder) as running:
         running.wait_for("step 7/")
         os.replace(folder / "other.h5", folder / "d.h5")
-        running.wait(120).expect(0, "finished: all")
+        now = int(re.findall(r"^epoch (\d+)/", running.output(), re.MULTILINE)[-1])
+        running.wait_for(f"epoch {now + 3}/")
+        running.process.send_signal(signal.SIGTERM)
+        running.wait(60).expect(75)
 
 
 def attributes_that_were_changed(folder):

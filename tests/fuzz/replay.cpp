@@ -1,7 +1,7 @@
 // Runs a fuzz target without libFuzzer: on its examples, on the inputs that once failed, and on mutants of both.
 //
 // usage: fuzz_NAME [--seed S] [--mutants N] [--cases FOLDER] [--write-examples FOLDER]
-// The input that ends the process is named on the error output; with --seed it can be made again.
+// The input that ends the process, or takes longer than 20 s, is named on the error output; --seed makes it again.
 
 #include <unistd.h>
 
@@ -22,6 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr unsigned kSecondsOfAnInput = 20;
+
 char current[300] = "";  // read by the signal handler
 
 extern "C" void name_input(int signal) {
@@ -34,7 +36,9 @@ extern "C" void name_input(int signal) {
 
 void run(const std::string& name, const std::string& input) {
   std::snprintf(current, sizeof current, "%s", name.c_str());
+  ::alarm(kSecondsOfAnInput);
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
+  ::alarm(0);
 }
 
 std::vector<std::pair<std::string, std::string>> inputs_of(const fs::path& cases) {
@@ -71,7 +75,7 @@ int main(int count, char** arguments) {
       return 64;
     }
   }
-  for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL}) std::signal(signal, name_input);
+  for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGALRM}) std::signal(signal, name_input);
   const auto inputs = inputs_of(cases);
   if (!examples.empty()) {
     fs::create_directories(examples);

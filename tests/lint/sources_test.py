@@ -10,7 +10,7 @@ RULES = {
     "environment": (r"\b(secure_)?getenv\s*\(", CODE, r"^(dist/world\.cpp|src/config/)", "ask World or the config"),
     "exit": (r"(?<![\w.>])(std::)?(quick_)?exit\s*\(", CODE, r"^$", "throw; main returns the code"),
     # A forked process must not run the destructors of its parent.
-    "_exit": (r"\b_[Ee]xit\s*\(", CODE, r"^(dist/world|src/data/hdf5/probe_process)\.cpp", "throw; only MpiSession::abort exits immediately"),
+    "_exit": (r"\b_[Ee]xit\s*\(", CODE, r"^(dist/world|src/data/hdf5/probe_process)\.cpp", "throw; only abort_job() (dist/world.h) and the forks of probe_process.cpp exit immediately"),
     "abort": (r"(?<![\w.>])(std::)?abort\s*\(\s*\)", CODE, r"^$", "throw"),
     "static initializer": (r"\bconst bool registered\b", CODE, r"^$", "use a .def list"),
 }

@@ -68,7 +68,8 @@ class LayoutCheck {
     if (field.variable()) {
       expect_inside(path + "/values", values);
       if (values.bytes % row_bytes != 0) {
-        refuse_dataset(path + "/values", str("has ", values.bytes, " bytes, which are no whole rows of ", row_bytes));
+        refuse_dataset(path + "/values",
+                       str("has ", values.bytes, " bytes, which is not a whole number of rows of ", row_bytes));
       }
       expect_words(path + "/offsets", offsets, schema_.samples + 1);
     } else {
@@ -101,7 +102,10 @@ class LayoutCheck {
 
   void expect_words(const std::string& path, const Extent& extent, int64_t words) const {
     expect_inside(path, extent);
-    if (extent.bytes % kWord != 0 || extent.bytes / kWord != words) refuse_entries(path, extent.bytes / kWord, words);
+    if (extent.bytes % kWord != 0) {
+      refuse_dataset(path, str("has ", extent.bytes, " bytes, which is not a multiple of ", kWord));
+    }
+    if (extent.bytes / kWord != words) refuse_entries(path, extent.bytes / kWord, words);
   }
 
   [[noreturn]] void refuse_entries(const std::string& path, int64_t entries, int64_t expected) const {
@@ -110,6 +114,11 @@ class LayoutCheck {
   }
 
   void check_attributes() const {
+    for (const char* name : {"class_names", "target_names", "target_unit", kAttributesChecksum}) {
+      const auto& others = layout_.other_attributes;
+      if (std::find(others.begin(), others.end(), name) == others.end()) continue;
+      refuse(str(": the root attribute `", name, "` is neither text nor a single number: an array, or not readable"));
+    }
     for (const auto& [name, attribute] : layout_.attributes) {
       const auto* text = std::get_if<std::string>(&attribute);
       if (text == nullptr) continue;
@@ -140,8 +149,10 @@ class LayoutCheck {
     if (joined == layout_.attributes.end()) return;
     const auto* text = std::get_if<std::string>(&joined->second);
     if (text == nullptr) refuse(": the root attribute `class_names` must be text");
+    if (text->empty()) return;  // no names
     std::set<std::string> seen;
     for (const std::string& name : split(*text, '\n')) {
+      if (name.empty()) refuse(": `class_names` has an empty name (is there a line feed at its end?)");
       if (!seen.insert(name).second) {
         refuse(str(": `class_names` has the class ", printable(name), " twice: two classes cannot share a name"));
       }

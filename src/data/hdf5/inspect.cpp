@@ -102,7 +102,7 @@ std::string target_lines(const Store& store) {
 std::string splits_text(const Store& store, const Layout& layout) {
   int64_t in_none = store.schema().samples;
   std::vector<std::string> parts;
-  for (const char* name : {"train", "val", "test"}) {
+  for (const char* name : kSplitNames) {
     if (layout.splits.count(name) == 0) continue;
     const auto count = static_cast<int64_t>(store.split(name).size());
     parts.push_back(str(name, " ", human_count(count)));

@@ -49,12 +49,6 @@ std::string type_name(hid_t type) {
   }
 }
 
-std::string shape_text(const std::vector<hsize_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
 // What every file of dtrain has, and what its converters add. These are opened by name: on a damaged file the library
 // is less likely to crash than when it lists all attributes.
 constexpr const char* kKnownAttributes[] = {"format",
@@ -178,7 +172,11 @@ class Prober {
   void find_attributes(hid_t root) {
     hsize_t found = 0;
     for (const char* name : kKnownAttributes) {
-      if (H5Aexists(root, name) <= 0) continue;
+      const htri_t exists = H5Aexists(root, name);
+      if (exists < 0) {
+        refuse(layout_.file, str(": the root attribute `", name, "` cannot be looked up: ", h5::last_error()));
+      }
+      if (exists == 0) continue;
       read_attribute(root, name);
       ++found;
     }

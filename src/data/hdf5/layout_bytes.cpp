@@ -11,6 +11,8 @@ namespace dtrain::data {
 namespace {
 
 // One function describes the fields; with an Encoder it encodes them, with a Decoder it decodes them.
+constexpr size_t kLeastBytes = sizeof(uint64_t);  // of an encoded integer, string or entry of a map
+
 class Encoder {
  public:
   std::string bytes;
@@ -19,10 +21,10 @@ class Encoder {
   requires std::is_arithmetic_v<Number>
   void field(Number& value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); }
   void field(std::string& text) {
-    size(text.size());
+    size(text.size(), 1);
     bytes += text;
   }
-  size_t size(size_t count) {
+  size_t size(size_t count, size_t) {
     uint64_t word = count;
     field(word);
     return count;
@@ -36,12 +38,12 @@ class Decoder {
   template <typename Number>
   requires std::is_arithmetic_v<Number>
   void field(Number& value) { std::memcpy(&value, take(sizeof value).data(), sizeof value); }
-  void field(std::string& text) { text = take(size(0)); }
-  // Of a list whose elements have at least one byte each.
-  size_t size(size_t) {
+  void field(std::string& text) { text = take(size(0, 1)); }
+  // Of a list whose elements have at least `least_bytes` each, so that a false size allocates little.
+  size_t size(size_t, size_t least_bytes) {
     uint64_t word = 0;
     field(word);
-    if (word > rest_.size()) throw DataError("it ends early");
+    if (word > rest_.size() / least_bytes) throw DataError("it ends early");
     return word;
   }
   void finish() const {
@@ -71,7 +73,7 @@ void field(Stream& stream, Field& of_sample) {
   stream.field(element);
   if (element < 0 || element > static_cast<int64_t>(Element::kInt64)) throw DataError("it has an unknown element type");
   of_sample.element = static_cast<Element>(element);
-  of_sample.shape.resize(stream.size(of_sample.shape.size()));
+  of_sample.shape.resize(stream.size(of_sample.shape.size(), kLeastBytes));
   for (int64_t& size : of_sample.shape) stream.field(size);
 }
 
@@ -101,7 +103,7 @@ void field(Stream& stream, Attribute& attribute) {
 
 template <typename Value>
 void map_field(Encoder& stream, std::map<std::string, Value>& map) {
-  stream.size(map.size());
+  stream.size(map.size(), kLeastBytes);
   for (auto& [name, value] : map) {
     std::string copy = name;
     stream.field(copy);
@@ -110,7 +112,7 @@ void map_field(Encoder& stream, std::map<std::string, Value>& map) {
 }
 template <typename Value>
 void map_field(Decoder& stream, std::map<std::string, Value>& map) {
-  for (size_t i = stream.size(0); i > 0; --i) {
+  for (size_t i = stream.size(0, kLeastBytes); i > 0; --i) {
     std::string name;
     stream.field(name);
     field(stream, map[name]);
@@ -134,7 +136,7 @@ void field(Stream& stream, Layout& layout) {
   }
   map_field(stream, layout.splits);
   map_field(stream, layout.attributes);
-  layout.other_attributes.resize(stream.size(layout.other_attributes.size()));
+  layout.other_attributes.resize(stream.size(layout.other_attributes.size(), kLeastBytes));
   for (std::string& name : layout.other_attributes) stream.field(name);
   stream.field(layout.index_checksum);
 }

@@ -15,9 +15,9 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
-#include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -32,8 +32,9 @@ constexpr int kRequests = STDERR_FILENO + 1;  // the helper's socket
 constexpr uint64_t kMostReplyBytes = uint64_t{64} << 20;
 constexpr std::chrono::seconds kHelperDelay{10};  // how much later than its worker's limit the helper answers at most
 
-// The first byte of a reply; what follows it is a layout, the message of a DataError, or why the worker ended.
-enum Kind : char { kLayout = 'L', kRefused = 'R', kDied = 'D' };
+// The first byte of a reply; what follows it is a layout, the message of a DataError, why the worker ended and what the
+// cause can be, or which system call failed.
+enum Kind : char { kLayout = 'L', kRefused = 'R', kDied = 'D', kNotRun = 'E' };
 
 // ---- messages: the number of bytes, then the bytes ----------------------------------------------------------------
 // Returns 0 or the errno. Not write(2): without a reader it would send SIGPIPE.
@@ -68,7 +69,17 @@ void die_with(pid_t parent) {
   if (::getppid() != parent) ::_exit(0);
 }
 
+// The reply about a worker that ended in the way that `how` says. `other_cause` ends with "or ", if there is one.
+std::string died(const std::string& how, std::string_view other_cause = {}) {
+  return str(static_cast<char>(kDied), how, ": ", other_cause, "the file is damaged, or was made to do this");
+}
+
+std::string not_run(std::string_view call, int code) {
+  return str(static_cast<char>(kNotRun), call, ": ", std::strerror(code));
+}
+
 // ---- the worker ---------------------------------------------------------------------------------------------------
+// 0: unknown, because /proc is not mounted.
 int64_t address_space_bytes() {
   int64_t pages = 0;
   if (std::FILE* const file = std::fopen("/proc/self/statm", "r")) {
@@ -90,12 +101,14 @@ void limit(int resource, rlim_t value) {
   ::close(kRequests);
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, static_cast<rlim_t>(limits.processor.count()));
-  limit(RLIMIT_AS, static_cast<rlim_t>(address_space_bytes() + limits.bytes));
+  if (const int64_t used = address_space_bytes(); used > 0) {
+    limit(RLIMIT_AS, static_cast<rlim_t>(used + limits.bytes));
+  }
   std::string reply;
   try {
     reply = static_cast<char>(kLayout) + encode(probe(file));
   } catch (const std::bad_alloc&) {
-    reply = str(static_cast<char>(kDied), "needed more than ", human_bytes(static_cast<double>(limits.bytes)));
+    reply = died(str("needed more than ", human_bytes(static_cast<double>(limits.bytes))));
   } catch (const std::exception& e) {
     reply = static_cast<char>(kRefused) + std::string(e.what());
   }
@@ -104,37 +117,60 @@ void limit(int resource, rlim_t value) {
 }
 
 // ---- the helper ---------------------------------------------------------------------------------------------------
-// What the worker wrote until it ended; none if it took longer than `wall` or wrote more than a reply can have.
-std::optional<std::string> read_to_end(int in, std::chrono::seconds wall) {
+// What the worker wrote, and why no more was read.
+struct Output {
+  enum End { kClosed, kTooLate, kTooLong, kFailed } end = kClosed;
+  std::string text;  // all of it if `end` is kClosed
+  int code = 0;      // errno if `end` is kFailed
+};
+
+Output read_to_end(int in, std::chrono::seconds wall) {
   const Clock::time_point end = Clock::now() + wall;
-  std::string text;
+  Output output;
   std::array<char, 65536> piece;
-  while (text.size() <= kMostReplyBytes) {
+  while (output.text.size() <= kMostReplyBytes) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
     pollfd ready{.fd = in, .events = POLLIN, .revents = 0};
     const int count = left <= 0 ? 0 : ::poll(&ready, 1, static_cast<int>(left) + 1);
-    if (count == 0) return std::nullopt;
+    if (count == 0) {
+      output.end = Output::kTooLate;
+      return output;
+    }
     const ssize_t got = count < 0 ? -1 : ::read(in, piece.data(), piece.size());
-    if (got == 0) return text;
-    if (got > 0) text.append(piece.data(), static_cast<size_t>(got));
-    if (got < 0 && errno != EINTR) return std::nullopt;
+    if (got == 0) return output;
+    if (got > 0) output.text.append(piece.data(), static_cast<size_t>(got));
+    if (got < 0 && errno != EINTR) {
+      output.end = Output::kFailed;
+      output.code = errno;
+      return output;
+    }
   }
-  return std::nullopt;
+  output.end = Output::kTooLong;
+  return output;
 }
 
-std::string reason(int status, bool too_late, const ProbeLimits& limits) {
-  const std::string died(1, kDied);
-  if (too_late) return str(died, "did not end within ", limits.wall.count(), " s");
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
-    return str(died, "did not end within ", limits.processor.count(), " s of processor time");
+// The reply if the worker sent none. `status`: as waitpid() gives it.
+std::string reason(int status, const Output& output, const ProbeLimits& limits) {
+  if (output.end == Output::kFailed) return not_run("read from the process that opens it", output.code);
+  if (output.end == Output::kTooLong) {
+    return died(str("sent more than ", human_bytes(static_cast<double>(kMostReplyBytes))));
   }
-  if (WIFSIGNALED(status)) return str(died, "crashed (", ::strsignal(WTERMSIG(status)), ")");
-  return str(died, "ended early (exit code ", WEXITSTATUS(status), ")");
+  if (output.end == Output::kTooLate) {
+    return died(str("did not end within ", limits.wall.count(), " s"), "its disk does not answer, or ");
+  }
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
+    return died(str("did not end within ", limits.processor.count(), " s of processor time"));
+  }
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+    return died("was killed", "the machine is out of memory, or ");
+  }
+  if (WIFSIGNALED(status)) return died(str("crashed (", ::strsignal(WTERMSIG(status)), ")"));
+  return died(str("ended early (exit code ", WEXITSTATUS(status), ")"));
 }
 
 std::string reply_about(const std::string& file, const ProbeLimits& limits, const ProbeProcess::Probe& probe) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return str(static_cast<char>(kDied), "had no pipe (", std::strerror(errno), ")");
+  if (::pipe2(ends, O_CLOEXEC) != 0) return not_run("create a pipe", errno);
   FileDescriptor in(ends[0]), out(ends[1]);
   const pid_t helper = ::getpid(), worker = ::fork();
   if (worker == 0) {
@@ -142,15 +178,16 @@ std::string reply_about(const std::string& file, const ProbeLimits& limits, cons
     in.close();
     work(file, limits, probe, out.get());
   }
-  if (worker < 0) return str(static_cast<char>(kDied), "could not be started (", std::strerror(errno), ")");
+  if (worker < 0) return not_run("start a process", errno);
   out.close();
-  const std::optional<std::string> text = read_to_end(in.get(), limits.wall);
-  if (!text) ::kill(worker, SIGKILL);
+  Output output = read_to_end(in.get(), limits.wall);
+  if (output.end != Output::kClosed) ::kill(worker, SIGKILL);
   int status = 0;
   while (::waitpid(worker, &status, 0) < 0 && errno == EINTR) {
   }
-  if (text && !text->empty() && WIFEXITED(status) && WEXITSTATUS(status) == 0) return *text;
-  return reason(status, !text, limits);
+  const bool replied = output.end == Output::kClosed && !output.text.empty();
+  if (replied && WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::move(output.text);
+  return reason(status, output, limits);
 }
 
 // Leaves to this process only what the helper needs. Its standard streams go: whatever the HDF5 library or malloc
@@ -239,9 +276,9 @@ Layout ProbeProcess::probe(const std::filesystem::path& file) {
   const std::string_view rest = std::string_view(reply).substr(1);
   if (reply[0] == kLayout) return decode(rest, file);
   if (reply[0] == kRefused) throw DataError(std::string(rest));
+  if (reply[0] == kNotRun) throw Error(str("cannot open ", file.string(), ": cannot ", rest));
   throw DataError(str(file.string(), ": the process in which the HDF5 library read its structure ", rest,
-                      ": the file is damaged, or was made to do this. Get an intact copy, or make it again with "
-                      "`dtrain convert`"));
+                      ". Get an intact copy, or make it again with `dtrain convert`"));
 }
 
 }  // namespace dtrain::data

@@ -40,7 +40,7 @@ class ProbeProcess {
   ProbeProcess& operator=(const ProbeProcess&) = delete;
 
   // data::probe(file) in a worker. DataError as it throws, and for a file that crashed the worker or reached one of its
-  // limits; the next call has a new worker. Error if there is no helper.
+  // limits; the next call has a new worker. Error if there is no helper, or if it cannot start a worker.
   Layout probe(const std::filesystem::path& file);
 
   int helper() const { return helper_; }  // its process id; -1: it could not be started

@@ -190,7 +190,8 @@ class FileWriter : public Writer {
     for (size_t id = 0; id < samples; ++id) DTRAIN_CHECK(written_[id], "sample ", id, " was not written");
     std::vector<bool> in_split(samples);
     for (const auto& [name, ids] : extras.splits) {
-      DTRAIN_CHECK(name == "train" || name == "val" || name == "test", "split ", name);
+      const bool known = std::find(std::begin(kSplitNames), std::end(kSplitNames), name) != std::end(kSplitNames);
+      DTRAIN_CHECK(known, "split ", name);
       for (const int64_t id : ids) {
         DTRAIN_CHECK(id >= 0 && id < schema_.samples && !in_split[static_cast<size_t>(id)], "sample ", id, " in ",
                      name);

@@ -11,12 +11,6 @@ namespace {
 
 constexpr int64_t kNotCounted = -1;  // the loader pads targets with it
 
-std::string shape_text(at::IntArrayRef sizes) {
-  std::vector<std::string> parts;
-  for (const int64_t size : sizes) parts.push_back(str(size));
-  return "[" + join(parts, ", ") + "]";
-}
-
 std::vector<int64_t> without_ones(at::IntArrayRef sizes) {
   std::vector<int64_t> rest;
   std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(rest), [](int64_t size) { return size != 1; });

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
+#include <fstream>
 #include <functional>
 
 #include "core/error.h"
+#include "core/file_system.h"
 #include "data/hdf5/data_set.h"
 #include "data/hdf5/file_store.h"
 #include "data/hdf5/h5_handles.h"
@@ -174,6 +176,39 @@ TEST_F(StoredAttributes, NumbersThatAreTextAreRefused) {
   forget_checksum();
   put_text("num_samples", "6");
   expect_refusal("`num_samples` is the text \"6\", must be an integer");
+}
+
+TEST_F(StoredAttributes, KnownNamesOfListsAreRefused) {
+  const int64_t list[2] = {1, 2};
+  put("target_unit", H5T_NATIVE_INT64, list, 2);
+  expect_refusal("`target_unit` is neither text nor a single number");
+  forget_checksum();
+  expect_refusal("`target_unit` is neither text nor a single number");
+  change([](hid_t handle) { H5Adelete(handle, "target_unit"); });
+  EXPECT_NO_THROW(open_file(file));
+  put(kAttributesChecksum, H5T_NATIVE_INT64, list, 2);
+  expect_refusal("`attributes_checksum` is neither text nor a single number");
+}
+
+// In the first metadata format, which has no checksums, each attribute is found by decoding those before it.
+TEST_F(StoredAttributes, OneThatCannotBeDecodedIsNotTakenForAbsent) {
+  constexpr const char* kDamaged = "target_unit";
+  {
+    const h5::Handle handle(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
+    for (const char* name : {"format", kDamaged}) {
+      const h5::Handle space(H5Screate(H5S_SCALAR), H5Sclose), type = text_type(6);
+      const h5::Handle attribute(H5Acreate2(handle.get(), name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
+                                 H5Aclose);
+      ASSERT_GE(H5Awrite(attribute.get(), type.get(), "dtrain"), 0);
+    }
+  }
+  std::string bytes = read_text(file);
+  const size_t name = bytes.find(kDamaged);
+  ASSERT_NE(name, std::string::npos);
+  ASSERT_EQ(bytes[name - 8], 1) << "the version of the message that holds the attribute";
+  bytes[name - 8] = 0x77;
+  std::ofstream(file, std::ios::binary) << bytes;
+  expect_refusal("the root attribute `version` cannot be looked up");
 }
 
 TEST_F(StoredAttributes, ListsAreIgnoredOnlyWhereNothingCoversThem) {

@@ -3,6 +3,7 @@
 #include "data/hdf5/layout.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <functional>
 #include <limits>
@@ -66,6 +67,26 @@ TEST_F(LayoutOf, BytesThatAreNoneAreRefused) {
     expect_error<DataError>([&] { decode(whole.substr(0, kept), "x.h5"); }, {"x.h5"});
   }
   expect_error<DataError>([&] { decode(whole + '\0', "x.h5"); }, {"1 bytes follow"});
+}
+
+// A list of strings, each of which takes 32 bytes of memory, that claims one for each byte that follows.
+TEST_F(LayoutOf, BytesThatClaimManyEntriesAllocateLittle) {
+  Layout layout = images;
+  layout.other_attributes.clear();
+  std::string bytes = encode(layout);
+  constexpr size_t kAfterTheEntries = 8;  // the index checksum
+  constexpr uint64_t kClaimed = 16 << 20;
+  bytes.resize(bytes.size() - kAfterTheEntries - sizeof kClaimed);
+  bytes.append(reinterpret_cast<const char*>(&kClaimed), sizeof kClaimed);
+  bytes.append(kClaimed, '\0');
+  const auto most_kib = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const int64_t before = most_kib();
+  expect_error<DataError>([&] { decode(bytes, "x.h5"); }, {"it ends early"});
+  EXPECT_LT(most_kib() - before, 100 << 10) << "KiB";
 }
 
 // Whatever the bytes say, the result is a DataError or a store that reads all its samples.
@@ -139,15 +160,16 @@ TEST_F(LayoutOf, SizesThatDoNotFitTheSchemaAreRefused) {
   expect_refusal(
       images, [&](Layout& l) { l.checksums.bytes -= 8; }, "/checksums has 5 entries");
   expect_refusal(
-      images, [&](Layout& l) { l.group.bytes -= 4; }, "/group has 5 entries");
+      images, [&](Layout& l) { l.group.bytes -= 4; }, "/group has 44 bytes, which is not a multiple of 8");
   expect_refusal(
       images, [&](Layout& l) { l.source_offsets.bytes -= 8; }, "/source/offsets has 6 entries");
   expect_refusal(
-      images, [&](Layout& l) { l.splits["train"].bytes = 12; }, "/splits/train");
+      images, [&](Layout& l) { l.splits["train"].bytes = 12; },
+      "/splits/train has 12 bytes, which is not a multiple of 8");
   expect_refusal(
       images, [&](Layout& l) { l.splits["../x"] = {}; }, "not a split");
   expect_refusal(
-      rows, [&](Layout& l) { l.inputs.bytes -= 4; }, "no whole rows of 12");
+      rows, [&](Layout& l) { l.inputs.bytes -= 4; }, "which is not a whole number of rows of 12");
   expect_refusal(
       rows, [&](Layout& l) { l.target_offsets.bytes = 48; }, "/targets/offsets has 6 entries");
 }
@@ -160,6 +182,9 @@ TEST_F(LayoutOf, AttributesThatAreNotValidAreRefused) {
     };
   };
   expect_refusal(rows, with("class_names", "a\nb\na"), "the class a twice");
+  expect_refusal(rows, with("class_names", "walk\nrun\n"), "`class_names` has an empty name");
+  expect_refusal(rows, with("class_names", "walk\n\nrun"), "`class_names` has an empty name");
+  expect_refusal(rows, with("class_names", "\n"), "`class_names` has an empty name");
   expect_refusal(rows, with("class_names", "a\n\xff\xfe"), "`class_names` is not UTF-8");
   expect_refusal(rows, with("class_names", std::string("a\nb\0c", 5)), "`class_names` has a zero byte");
   expect_refusal(rows, with("class_names", int64_t{3}), "`class_names` must be text");
@@ -178,6 +203,22 @@ TEST_F(LayoutOf, AttributesThatAreNotValidAreRefused) {
   older.attributes.erase(kAttributesChecksum);
   older.other_attributes = {"list"};
   EXPECT_NO_THROW(check(older));
+  older.attributes["class_names"] = "";
+  EXPECT_NO_THROW(check(older)) << "no names";
+}
+
+// They would be ignored: the names of the targets, or the checksum.
+TEST_F(LayoutOf, KnownAttributesThatAreListsAreRefused) {
+  for (const std::string name : {"class_names", "target_names", "target_unit", kAttributesChecksum}) {
+    for (const bool covered : {false, true}) {
+      const auto as_list = [&](Layout& l) {
+        l.attributes.erase(name);
+        if (!covered) l.attributes.erase(kAttributesChecksum);
+        l.other_attributes = {"list", name};
+      };
+      expect_refusal(rows, as_list, "`" + name + "` is neither text nor a single number: an array");
+    }
+  }
 }
 
 TEST_F(LayoutOf, AnEmptyTrainingSplitIsRefused) {

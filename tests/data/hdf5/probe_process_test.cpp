@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "data/hdf5/layout_bytes.h"
 #include "data/hdf5/row_set.h"
@@ -45,10 +47,9 @@ class Probing : public ::testing::Test {
   Probing() { testing::write_data_set(folder / "d.h5", 6, extras_of(6)); }
 
   // bad.h5 is refused with `parts` and its name; then d.h5 is opened as if nothing had happened.
-  void expect_death(const std::function<void()>& misbehave, std::vector<std::string> parts) {
+  void expect_death(const std::function<void()>& misbehave, std::vector<std::string> parts, ProbeLimits limits = {}) {
     parts.emplace_back("bad.h5");
-    ProbeProcess prober({.processor = std::chrono::seconds(1), .wall = std::chrono::seconds(3), .bytes = 256 << 20},
-                        probe_that(misbehave));
+    ProbeProcess prober(limits, probe_that(misbehave));
     expect_error<DataError>([&] { prober.probe(folder / "bad.h5"); }, parts);
     EXPECT_EQ(prober.probe(folder / "d.h5").schema.samples, 6);
   }
@@ -79,8 +80,12 @@ TEST_F(Probing, RefusalsKeepTheirMessages) {
 }
 
 TEST_F(Probing, ACrashIsAnErrorThatNamesTheFile) {
-  expect_death([] { ::raise(SIGSEGV); }, {"crashed (Segmentation fault)", "damaged"});
-  expect_death([] { ::raise(SIGKILL); }, {"crashed (Killed)"});
+  const auto crash = [] {
+    std::signal(SIGSEGV, SIG_DFL);  // AddressSanitizer handles it
+    ::raise(SIGSEGV);
+  };
+  expect_death(crash, {"crashed (Segmentation fault): the file is damaged"});
+  expect_death([] { ::raise(SIGKILL); }, {"was killed: the machine is out of memory, or the file is damaged"});
   expect_death([] { ::_exit(3); }, {"ended early (exit code 3)"});
   expect_death([] { ::_exit(0); }, {"ended early"});
 }
@@ -92,9 +97,18 @@ TEST_F(Probing, ALoopEnds) {
         while (forever) {
         }
       },
-      {"did not end within 1 s of processor time"});
-  expect_death([] { std::this_thread::sleep_for(std::chrono::hours(1)); }, {"did not end within 3 s"});
+      {"did not end within 1 s of processor time: the file is damaged"},
+      {.processor = std::chrono::seconds(1), .wall = std::chrono::seconds(60)});
+  expect_death([] { std::this_thread::sleep_for(std::chrono::hours(1)); },
+               {"did not end within 3 s: its disk does not answer, or the file is damaged"},
+               {.wall = std::chrono::seconds(3)});
 }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr const char* kOutOfMemory = "the process in which the HDF5 library read its structure";  // ends in its own way
+#else
+constexpr const char* kOutOfMemory = "needed more than 256.0 MiB: the file is damaged";
+#endif
 
 TEST_F(Probing, MemoryIsLimited) {
   expect_death(
@@ -102,7 +116,30 @@ TEST_F(Probing, MemoryIsLimited) {
         std::vector<std::vector<char>> kept;
         while (true) kept.emplace_back(8 << 20, 'x');
       },
-      {"the process in which the HDF5 library read its structure"});  // a sanitizer ends it in its own way
+      {kOutOfMemory}, {.bytes = 256 << 20});
+}
+
+TEST_F(Probing, TheSizeOfAReplyIsLimited) {
+  expect_death([] { throw DataError(std::string((64 << 20) + 1, 'x')); }, {"sent more than 64.0 MiB: the file"});
+}
+
+// As on a machine without descriptors or processes left: no fault of the file.
+TEST_F(Probing, AWorkerThatCannotBeStartedIsNoFaultOfTheFile) {
+  ProbeProcess prober;
+  prober.probe(folder / "d.h5");  // from now on the helper has what it needs
+  rlimit before{};
+  ASSERT_EQ(::prlimit(prober.helper(), RLIMIT_NOFILE, nullptr, &before), 0);
+  const rlimit few{.rlim_cur = 4, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::prlimit(prober.helper(), RLIMIT_NOFILE, &few, nullptr), 0);
+  try {
+    prober.probe(folder / "d.h5");
+    ADD_FAILURE() << "it had no pipe";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.exit_code(), 70) << e.what();
+    EXPECT_EQ(e.what(), str("cannot open ", (folder / "d.h5").string(), ": cannot create a pipe: Too many open files"));
+  }
+  ASSERT_EQ(::prlimit(prober.helper(), RLIMIT_NOFILE, &before, nullptr), 0);
+  EXPECT_EQ(prober.probe(folder / "d.h5").schema.samples, 6);
 }
 
 TEST_F(Probing, WhatTheLibraryPrintsDoesNotReachTheUser) {
@@ -124,10 +161,10 @@ TEST_F(Probing, LeavesNoDescriptorAndNoProcess) {
   const int64_t before = open_descriptors();
   const int leaked = ::open("/dev/null", O_RDONLY);  // as a shell may leave one open
   {
-    ProbeProcess prober({}, probe_that([] { throw DataError(std::to_string(open_descriptors())); }));
+    ProbeProcess prober({}, probe_that([] { throw DataError(str("open: ", open_descriptors(), ".")); }));
     EXPECT_EQ(open_descriptors(), before + 2);
     // Standard streams, and the pipe for the reply.
-    expect_error<DataError>([&] { prober.probe(folder / "bad.h5"); }, {"4"});
+    expect_error<DataError>([&] { prober.probe(folder / "bad.h5"); }, {"open: 4."});
     for (int i = 0; i < 20; ++i) prober.probe(folder / "d.h5");
     EXPECT_EQ(open_descriptors(), before + 2);
   }
