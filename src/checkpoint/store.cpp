@@ -139,7 +139,7 @@ Store::Store(std::filesystem::path folder, FileSystem& files, int64_t keep_last)
 std::filesystem::path Store::save(const Snapshot& snapshot) {
   DTRAIN_CHECK(snapshot.step >= 0 && snapshot.world_size >= 1 &&
                snapshot.ranks.size() == static_cast<size_t>(snapshot.world_size));
-  files_.create_folders(folder_);
+  files_.create_folder(folder_);  // not its parents: a run folder that was removed must not appear again
   if (!std::exchange(tidied_, true)) tidy();
 
   const std::filesystem::path target = folder_ / folder_name(snapshot.step);
@@ -148,7 +148,7 @@ std::filesystem::path Store::save(const Snapshot& snapshot) {
   const bool replaces = std::filesystem::exists(target);
   bool moved_aside = false;
   try {
-    files_.create_folders(temporary);
+    files_.create_folder(temporary);
     write_files(files_, temporary, snapshot);
     if (replaces) files_.rename(target, old);
     moved_aside = replaces;

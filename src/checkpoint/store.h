@@ -39,7 +39,7 @@ struct Skipped {
 
 class Store {
  public:
-  // Keeps the checkpoints of a run in `folder`, which save() creates. Borrows `files`.
+  // Keeps the checkpoints of a run in `folder`, which save() creates; its parent must exist. Borrows `files`.
   Store(std::filesystem::path folder, FileSystem& files, int64_t keep_last);
 
   // Writes and verifies a checkpoint, and returns its folder. Then deletes all but the keep_last newest checkpoints and

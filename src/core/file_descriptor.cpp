@@ -102,6 +102,7 @@ void fail_to_write(std::string_view operation, const std::filesystem::path& path
       advice = "choose a folder that you may write to";
       break;
     case ENOENT: {
+      if (!operation.starts_with("create")) break;  // what was there is gone
       // In /proc and its like nothing can be created, though the folder is there.
       std::error_code unknown;
       const bool possible = operation != "create folder" && !std::filesystem::exists(path.parent_path(), unknown);

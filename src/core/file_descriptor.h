@@ -44,7 +44,8 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// Throws OutputError: "cannot OPERATION PATH: errno's text", followed by what the user can do about it. `when_full`, if
+// Throws OutputError: "cannot OPERATION PATH: errno's text", followed by what the user can do about it. An operation
+// that creates a file or folder begins with "create": the advice for ENOENT is for these alone. `when_full`, if
 // not empty, replaces the advice for a full disk and for a file that is too large: it can name the option that chooses
 // the disk.
 [[noreturn]] void fail_to_write(std::string_view operation, const std::filesystem::path& path, int code,

@@ -32,7 +32,7 @@ std::string holder(const FileDescriptor& file) {
 }  // namespace
 
 FileLock::FileLock(const std::filesystem::path& path, const std::string& in_use, const std::string& advice) {
-  if (const int code = file_.open(path, O_RDWR | O_CREAT, 0666)) fail_to_write("open", path, code);
+  if (const int code = file_.open(path, O_RDWR | O_CREAT, 0666)) fail_to_write("create", path, code);
   int result = 0;
   do {
     result = ::flock(file_.get(), LOCK_EX | LOCK_NB);
@@ -51,7 +51,7 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& in_use,
 bool FileLock::is_at(const std::filesystem::path& path) const {
   struct stat held {
   }, there{};
-  if (::fstat(file_.get(), &held) != 0) return true;
+  if (::fstat(file_.get(), &held) != 0) return errno != ESTALE;  // what NFS says about a file that was removed
   if (::stat(path.c_str(), &there) != 0) return errno != ENOENT && errno != ENOTDIR && errno != ESTALE;
   return held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }

@@ -60,6 +60,12 @@ class RealFileSystem : public FileSystem {
     if (code) fail_to_write("create folder", folder, code.value());
   }
 
+  void create_folder(const std::filesystem::path& folder) override {
+    std::error_code code;
+    std::filesystem::create_directory(folder, code);
+    if (code) fail_to_write("create", folder, code.value());
+  }
+
   void remove_all(const std::filesystem::path& path) override {
     std::error_code code;
     std::filesystem::remove_all(path, code);
@@ -86,6 +92,10 @@ class MovingFiles : public FileSystem {
   }
   void create_folders(const std::filesystem::path& folder) override {
     real_file_system().create_folders(folder);
+    moved_();
+  }
+  void create_folder(const std::filesystem::path& folder) override {
+    real_file_system().create_folder(folder);
     moved_();
   }
   void remove_all(const std::filesystem::path& path) override {

@@ -23,7 +23,8 @@ class FileSystem {
   virtual void write_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) = 0;
   virtual void sync_folder(const std::filesystem::path& folder) = 0;
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
-  virtual void create_folders(const std::filesystem::path& folder) = 0;
+  virtual void create_folders(const std::filesystem::path& folder) = 0;  // its parents, too
+  virtual void create_folder(const std::filesystem::path& folder) = 0;   // its parent must exist; it may exist
   virtual void remove_all(const std::filesystem::path& path) = 0;
 };
 

@@ -40,6 +40,10 @@ class FaultyFileSystem : public FileSystem {
     if (fails()) throw OutputError("cannot create folder");
     real_file_system().create_folders(folder);
   }
+  void create_folder(const std::filesystem::path& folder) override {
+    if (fails()) throw OutputError("cannot create folder");
+    real_file_system().create_folder(folder);
+  }
   void remove_all(const std::filesystem::path& path) override {
     if (!fails()) return real_file_system().remove_all(path);
     if (calls_ == fail_at_ && std::filesystem::exists(path)) {  // removes a part of it

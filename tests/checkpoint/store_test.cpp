@@ -38,6 +38,7 @@ void flip(const std::filesystem::path& file, int64_t bit) {
 
 TEST(CheckpointStore, LoadsWhatWasSaved) {
   const TempDir folder;
+  std::filesystem::create_directory(folder / "run");
   Store store = real_store(folder / "run/checkpoints");
   const std::filesystem::path path = store.save(snapshot_of(1234, 3));
   EXPECT_EQ(path, folder / "run/checkpoints/step_00001234");
@@ -45,6 +46,19 @@ TEST(CheckpointStore, LoadsWhatWasSaved) {
                                    "rank_1.safetensors", "rank_2.safetensors", "state.json"}));
   expect_equal(Store::load(path), snapshot_of(1234, 3));
   EXPECT_EQ(store.newest(nullptr), path);
+}
+
+// So that the trainer notices a run folder that was removed.
+TEST(CheckpointStore, DoesNotMakeTheRunFolderAgain) {
+  const TempDir folder;
+  std::filesystem::create_directory(folder / "run");
+  Store store = real_store(folder / "run/checkpoints");
+  store.save(snapshot_of(1));
+  std::filesystem::remove_all(folder / "run/checkpoints");
+  EXPECT_NO_THROW(store.save(snapshot_of(2)));
+  std::filesystem::remove_all(folder / "run");
+  expect_error<OutputError>([&] { store.save(snapshot_of(3)); }, {"run/checkpoints: No such file or directory"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
 TEST(CheckpointStore, AnAbsentOrEmptyFolderHasNone) {
@@ -254,7 +268,7 @@ TEST(InspectCheckpoint, ListsTheFilesOfAFolderAndVerifies) {
   const std::string text = inspect_checkpoint(path, true);
   for (const char* part :
        {"1 234", "world size  2", "model.safetensors", "2 tensors, 25 elements of F32, I64", "network = headpose_cnn",
-        "all 5 files match", "conv          24  weight [2, 3, 2, 2]", "24 parameters in 1 layers"}) {
+        "all 5 files match", "conv          24  weight [2, 3, 2, 2]", "24 parameters in 1 layer\n"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
   flip(path / "state.json", 3);

@@ -141,8 +141,31 @@ TEST(FailToWrite, SaysWhatToDo) {
   EXPECT_THAT(message(EFBIG), HasSubstr("ulimit -f"));
   EXPECT_THAT(message(EACCES), HasSubstr("choose a folder that you may write to"));
   EXPECT_EQ(message(EIO), str("cannot write a/b: ", std::strerror(EIO)));
+  EXPECT_EQ(message(ENOENT), str("cannot write a/b: ", std::strerror(ENOENT)));
   testing::expect_error<OutputError>([] { fail_to_write("write", "a", ENOSPC, "buy a disk"); },
                                      {"No space left on device: buy a disk"});
+}
+
+TEST(FailToWrite, SaysWhyNothingCanBeCreated) {
+  const testing::TempDir folder;
+  const auto fails = [&](const char* operation, const std::string& name, const std::vector<std::string>& parts) {
+    testing::expect_error<OutputError>([&] { fail_to_write(operation, folder / name, ENOENT); }, parts);
+  };
+  fails("create", "none/f", {"none/f: No such file or directory: create its folder first"});
+  fails("create", "f", {"nothing can be created there: choose another folder"});
+  fails("create folder", "none/d", {"nothing can be created there: choose another folder"});
+  const auto without_advice = [&](const char* operation, const std::string& name) {
+    try {
+      fail_to_write(operation, folder / name, ENOENT);
+    } catch (const OutputError& e) {
+      EXPECT_EQ(std::string(e.what()),
+                str("cannot ", operation, " ", (folder / name).string(), ": No such file or directory"));
+    }
+  };
+  for (const char* operation : {"rename to", "open", "open folder", "remove"}) {
+    without_advice(operation, "f");
+    without_advice(operation, "none/f");
+  }
 }
 
 }  // namespace

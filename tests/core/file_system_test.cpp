@@ -21,6 +21,7 @@ class FailingRename : public FileSystem {
     throw OutputError("cannot rename");
   }
   void create_folders(const std::filesystem::path& folder) override { real_file_system().create_folders(folder); }
+  void create_folder(const std::filesystem::path& folder) override { real_file_system().create_folder(folder); }
   void remove_all(const std::filesystem::path& path) override { real_file_system().remove_all(path); }
 };
 
@@ -46,6 +47,19 @@ TEST(WriteDurably, AFullDiskIsNamed) {
   }
 }
 
+TEST(CreateFolder, CreatesOneLevel) {
+  const testing::TempDir folder;
+  FileSystem& files = real_file_system();
+  testing::expect_error<OutputError>([&] { files.create_folder(folder / "a/b"); }, {"a/b", "No such file"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+  for (int i = 0; i < 2; ++i) files.create_folder(folder / "a");
+  files.create_folder(folder / "a/b");
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "a/b"));
+  std::filesystem::remove(folder / "a/b");
+  files.write_durably(folder / "a/b", {});
+  testing::expect_error<OutputError>([&] { files.create_folder(folder / "a/b"); }, {"a/b"});
+}
+
 TEST(MovingFiles, ReportEachPieceAndEachOperation) {
   const testing::TempDir folder;
   int reports = 0;
@@ -57,10 +71,11 @@ TEST(MovingFiles, ReportEachPieceAndEachOperation) {
   files->write_durably(folder / "g", std::as_bytes(std::span(text)).first(10));
   EXPECT_EQ(reports, 5);
   files->create_folders(folder / "d/e");
+  files->create_folder(folder / "d/e/f");
   files->rename(folder / "f", folder / "d/f");
   files->sync_folder(folder / "d");
   files->remove_all(folder / "d");
-  EXPECT_EQ(reports, 9);
+  EXPECT_EQ(reports, 10);
   EXPECT_FALSE(std::filesystem::exists(folder / "d"));
   testing::expect_error<OutputError>([&] { files->write_durably("/dev/full", std::as_bytes(std::span(text))); },
                                      {"No space left on device: choose another --run.folder"});
