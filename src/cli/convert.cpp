@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
 
 #include "catalog/catalog.h"
 #include "cli/commands.h"
@@ -14,6 +15,7 @@
 #include "core/output_guard.h"
 #include "core/printable.h"
 #include "core/strings.h"
+#include "data/hdf5/probe_process.h"
 #include "job/signals.h"
 
 namespace dtrain::cli {
@@ -116,9 +118,10 @@ void protect_inputs(const convert::ConvertOptions& options) {
   const convert::SplitOptions& split = options.split;
   Inputs inputs{.files = {split.train_list, split.val_list, split.test_list}, .folders = {}};
   (std::filesystem::is_directory(options.source) ? inputs.folders : inputs.files).push_back(options.source);
+  data::ProbeProcess prober;
   for (const std::filesystem::path& out :
        {options.out, convert::quarantine_file(options.out), convert::partial_folder(options.out)}) {
-    protect(out, inputs, is_earlier_output);
+    protect(out, inputs, std::bind_front(is_earlier_output, std::ref(prober)));
   }
 }
 

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "data/hdf5/layout.h"
 #include "formats/list_files.h"
 
 namespace dtrain::cli {
@@ -19,19 +18,19 @@ bool is_rows_header(std::string_view line) { return line.starts_with("input,") &
 constexpr std::array<std::string_view, 3> kBeginnings = {"{\"input\": \"", "{\n  \"checkpoint\": \"",
                                                          "{\n  \"file\": \""};
 
-bool is_data_file(const std::filesystem::path& file) {
+bool is_data_file(data::ProbeProcess& prober, const std::filesystem::path& file) {
   try {
-    data::probe(file);
+    prober.probe(file);
     return true;
-  } catch (const Error&) {
+  } catch (const DataError&) {
     return false;
   }
 }
 
 }  // namespace
 
-bool is_earlier_output(const std::filesystem::path& file) {
-  if (formats::is_hdf5(file)) return is_data_file(file);
+bool is_earlier_output(data::ProbeProcess& prober, const std::filesystem::path& file) {
+  if (formats::is_hdf5(file)) return is_data_file(prober, file);
   std::string text(4096, '\0');
   std::ifstream in(file, std::ios::binary);
   in.read(text.data(), static_cast<std::streamsize>(text.size()));

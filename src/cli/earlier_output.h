@@ -6,10 +6,12 @@
 
 #include <filesystem>
 
+#include "data/hdf5/probe_process.h"
+
 namespace dtrain::cli {
 
 // Whether the file is a dtrain HDF5 file, rows of `predict`, a report of `eval`, or a list of quarantined samples.
-// Judged by its content alone. False for a file that cannot be read.
-bool is_earlier_output(const std::filesystem::path&);
+// Judged by its content alone; `prober` opens HDF5 files. False for a file that cannot be read.
+bool is_earlier_output(data::ProbeProcess& prober, const std::filesystem::path& file);
 
 }  // namespace dtrain::cli

@@ -36,9 +36,10 @@ struct Options {
 int eval(job::ProcessContext& process, const Options& options) {
   dist::Communicator& host = process.host;
   const InferenceOptions& how = options.inference;
+  const std::filesystem::path json = is_standard_output(options.json) ? "" : options.json;
   dist::agree_on_rank0(host, [&] {
-    protect(options.json, {.files = {options.data, how.module_file}, .folders = {}});
-    check_output(options.json, options.force);
+    protect(json, {.files = {options.data, how.module_file}, .folders = {}});
+    check_output(json, options.force);
   });
   job::TrainedModel loaded = job::load_model(host, options.checkpoint,
                                              {.module_file = how.module_file,
@@ -55,7 +56,7 @@ int eval(job::ProcessContext& process, const Options& options) {
     precision = job::choose_precision(how.amp, process.device);
   });
   dist::agree_on_rank0(host, [&] {
-    protect(options.json, {.files = {config.data.file, config.model.file}, .folders = {loaded.checkpoint}});
+    protect(json, {.files = {config.data.file, config.model.file}, .folders = {loaded.checkpoint}});
   });
   const std::vector<int64_t>& ids = data.ids(options.split);
   dist::agree(host, [&] {

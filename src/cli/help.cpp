@@ -23,15 +23,16 @@ constexpr const char* kMore =
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"train", "[CONFIG.yaml] [--section.key VALUE]...", "train (the default command)", run_train},
-      {"eval", "RUN|CHECKPOINT [--data FILE] [--split NAME]", "metrics of a checkpoint on a split", run_eval},
+      {"eval", "RUN|CHECKPOINT [--checkpoint NAME] [--data FILE] [--split NAME]", "metrics of a checkpoint on a split",
+       run_eval},
       {"predict", "RUN|CHECKPOINT INPUT... [--out FILE] [--format csv|jsonl]", "predictions as rows of text",
        run_predict},
       {"export", "RUN|CHECKPOINT --format safetensors|onnx|onnx-int8|torchscript [--out FILE]",
        "a file that other programs open", run_export},
       {"convert", "NAME SOURCE [--out FILE]", "raw data to one dtrain HDF5 file", run_convert, /*alone=*/true},
       {"synth", "TASK [--layout NAME] [--out FILE]", "generated data, as files or as HDF5", run_synth, /*alone=*/true},
-      {"inspect", "FILE|CHECKPOINT|MODEL.pt [--verify]", "what is in a data file, a checkpoint or a TorchScript file",
-       run_inspect, /*alone=*/true},
+      {"inspect", "FILE|RUN|CHECKPOINT|MODEL.pt [--verify]",
+       "what is in a data file, a run, a checkpoint or a TorchScript file", run_inspect, /*alone=*/true},
   };
   return all;
 }

@@ -41,11 +41,11 @@ int inspect_module(const std::string& path, const ModuleTrial& trial) {
 // A checkpoint; or a run: the list of its checkpoints, and then its newest one that verifies.
 int inspect_folder(const std::string& path, bool verify) {
   if (job::is_checkpoint(path)) {
-    std::fputs(checkpoint::inspect_checkpoint(path, verify).c_str(), stdout);
+    print(checkpoint::inspect_checkpoint(path, verify));
     return 0;
   }
   const job::RunReport run = job::inspect_run(path, verify);
-  std::fputs((run.text + checkpoint::inspect_checkpoint(run.newest, verify)).c_str(), stdout);
+  print(run.text + checkpoint::inspect_checkpoint(run.newest, verify));
   if (!verify || run.damaged == 0) return 0;
   std::fflush(stdout);
   throw CheckpointError(str(path, ": ", run.damaged, run.damaged == 1 ? " checkpoint is" : " checkpoints are",
@@ -55,7 +55,7 @@ int inspect_folder(const std::string& path, bool verify) {
 }  // namespace
 
 int run_inspect(const Arguments& arguments) {
-  CLI::App app("what is in a data file, a checkpoint or a TorchScript file", "dtrain inspect");
+  CLI::App app("what is in a data file, a run, a checkpoint or a TorchScript file", "dtrain inspect");
   std::string path;
   bool verify = false;
   ModuleTrial trial;
@@ -72,9 +72,9 @@ int run_inspect(const Arguments& arguments) {
   if (!parse(app, arguments)) return 0;
   std::error_code error;  // a link that points to itself does not exist either
   if (!std::filesystem::exists(path, error)) throw DataError(str(path, " does not exist"));
-  if (std::filesystem::is_directory(path)) return inspect_folder(path, verify);
+  if (std::filesystem::is_directory(path, error)) return inspect_folder(path, verify);
   if (!std::filesystem::is_regular_file(path, error)) {
-    throw DataError(str(path, " is a pipe, a socket or a device, must be a file or a folder"));
+    throw DataError(str(path, " is a pipe, a socket or a device; it must be a file or a folder"));
   }
   if (checkpoint::pickle_of(path) != checkpoint::Pickle::kNone) return inspect_module(path, trial);
   data::ProbeProcess prober;

@@ -67,7 +67,8 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
 void add_checkpoint_options(CLI::App& app, job::CheckpointName* name) {
   app.add_option("RUN|CHECKPOINT", name->path, "a run folder, or the folder of one of its checkpoints")->required();
   app.add_option("--checkpoint", name->choice,
-                 "of a run: best (by its validation), newest, or that of a step, such as 1200 (default: newest)");
+                 "which checkpoint of a run: best (by the validation metric), newest, or a step such as 1200 (default: "
+                 "newest)");
 }
 
 void InferenceOptions::add_to(CLI::App& app) {
@@ -76,9 +77,10 @@ void InferenceOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--workers", workers, "reader threads per rank; 0: from the cores of the rank")
       ->check(CLI::Range(0, 1024));
-  app.add_option("--threads", threads,
-                 "threads per rank for the network on a CPU; 0: its share of the cores. The same number gives the same "
-                 "results to the last bit, others within 1e-5")
+  app.add_option(
+         "--threads", threads,
+         "CPU threads per rank for the network; 0: its share of the cores. On CPUs of one kind, the same number "
+         "gives the same predictions to the last bit, another number within 1e-5")
       ->check(CLI::Range(0, 4096));
   const auto set_amp = [this](const std::string& name) {
     amp = value_named<config::AmpMode>(name).value_or(config::AmpMode::kFp32);  // off: fp32

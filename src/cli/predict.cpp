@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <numeric>
+#include <set>
 #include <type_traits>
 
 #include "cli/commands.h"
@@ -56,6 +58,11 @@ Inputs inputs_of(const Options& options, const std::vector<std::string>& more) {
     std::error_code code;
     (std::filesystem::is_directory(input, code) ? inputs.folders : inputs.files).emplace_back(input);
   }
+  if (!options.layout.empty()) {  // the annotations beside the pictures are read too
+    std::set<std::filesystem::path> folders;
+    for (const std::string& file : more) folders.insert(std::filesystem::absolute(file).parent_path());
+    inputs.folders.insert(inputs.folders.end(), folders.begin(), folders.end());
+  }
   return inputs;
 }
 
@@ -90,15 +97,16 @@ struct Samples {
 
 void check_layout(const Options& options, const job::TrainedModel& model) {
   if (options.layout.empty() || model.metadata.at("task") == "headpose") return;
-  throw UsageError(str("--layout is of task headpose; this network's is ", model.metadata.at("task")));
+  throw UsageError(str("--layout is for task headpose; this network was trained for task ", model.metadata.at("task")));
 }
 
 void tell_how_heads_are_found(const Options& options, const job::TrainedModel& model) {
   if (!options.layout.empty() || model.metadata.at("task") != "headpose") return;
   log::info(
       "each picture is taken as the crop of one head, and its middle square is used. The pictures of a published set "
-      "need --layout 300wlp, aflw2000 or biwi, which crops them as `dtrain convert` does. Crop other photos first: "
-      "src/tasks/headpose/README.md says how");
+      "need --layout 300wlp, aflw2000 or biwi, which crops them as `dtrain convert` does. Crop other photos to a "
+      "square "
+      "around the head first");
 }
 
 Samples open_samples(data::ProbeProcess& prober, const Options& options, const job::TrainedModel& model,
@@ -110,11 +118,11 @@ Samples open_samples(data::ProbeProcess& prober, const Options& options, const j
     throw DataError(str(*hdf5, " is a data file among ", files.size(), " inputs: predict one data file alone"));
   }
   if (!samples.converted && options.split != "all") {
-    throw UsageError(str("--split is of a dtrain HDF5 file; ", files.front(), " is none"));
+    throw UsageError(str("--split is for a dtrain HDF5 file; ", files.front(), " is not one"));
   }
   if (samples.converted && !options.layout.empty()) {
     throw UsageError(
-        str("--layout is of raw pictures; ", files.front(), " is a data file, whose pictures are cropped"));
+        str("--layout is for raw pictures; the pictures of the data file ", files.front(), " are already cropped"));
   }
   if (samples.converted) {
     job::DataSet data = job::open_data(prober, files.front(), model.config);
@@ -198,9 +206,11 @@ Chunk rows_of(const data::Store& store, std::span<const int64_t> planned, const 
 int predict(job::ProcessContext& process, const Options& options) {
   dist::Communicator& host = process.host;
   const InferenceOptions& how = options.inference;
+  const std::filesystem::path out = is_standard_output(options.out) ? "" : options.out;
+  const IsEarlierOutput earlier = std::bind_front(is_earlier_output, std::ref(process.prober));
   dist::agree_on_rank0(host, [&] {
-    protect(options.out, inputs_of(options, {}), is_earlier_output);
-    check_output(options.out, options.force);
+    protect(out, inputs_of(options, {}), earlier);
+    check_output(out, options.force);
   });
   // A bad sample becomes a row with the reason, also where it would have ended the training.
   const job::TrainedModel model = job::load_model(
@@ -211,8 +221,8 @@ int predict(job::ProcessContext& process, const Options& options) {
   Samples samples;
   train::Precision precision{};
   dist::agree_on_rank0(host, [&] {
-    protect(options.out, {.files = {model.config.model.file}, .folders = {model.checkpoint}});
-    protect(options.out, inputs_of(options, files), is_earlier_output);
+    protect(out, {.files = {model.config.model.file}, .folders = {model.checkpoint}});
+    protect(out, inputs_of(options, files), earlier);
   });
   dist::agree(host, [&] {
     check_layout(options, model);
@@ -307,8 +317,9 @@ int run_predict(const Arguments& arguments) {
       ->check(CLI::IsMember({"train", "val", "test", "all"}))
       ->capture_default_str();
   app.add_option("--layout", options.layout,
-                 str("of head-pose photos: the published set (", join(convert::head_layouts(), ", "),
-                     ") by whose annotations, beside the pictures, the head is cropped; default: pictures of one head"))
+                 str("head-pose photos: the published set (", join(convert::head_layouts(), ", "),
+                     ") they are from; its annotations beside the pictures give the crop. Default: each picture is the "
+                     "crop of one head"))
       ->check(CLI::IsMember(convert::head_layouts()));
   options.inference.add_to(app);
   if (!parse(app, arguments)) return 0;

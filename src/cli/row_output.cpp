@@ -11,8 +11,10 @@ namespace dtrain::cli {
 
 namespace fs = std::filesystem;
 
+bool is_standard_output(const fs::path& path) { return path.empty() || path == "-"; }
+
 RowOutput::RowOutput(const fs::path& path) : path_(path) {
-  if (path_.empty() || path_ == "-") {
+  if (is_standard_output(path_)) {
     path_ = "the standard output";
     file_ = FileDescriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
     if (!file_.is_open()) fail_to_write("open", path_, errno);

@@ -11,9 +11,11 @@
 
 namespace dtrain::cli {
 
+bool is_standard_output(const std::filesystem::path&);  // "" or "-"
+
 class RowOutput {
  public:
-  // "" or "-" is the standard output. A device or a pipe (/dev/null, a named pipe) is written directly.
+  // A device or a pipe (/dev/null, a named pipe) is written directly.
   explicit RowOutput(const std::filesystem::path& path);
   ~RowOutput();  // without close(), removes the temporary file and leaves `path` as it was
   RowOutput(const RowOutput&) = delete;

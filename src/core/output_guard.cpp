@@ -61,6 +61,10 @@ bool contains(const fs::path& folder, const Identity& file, std::set<Identity>& 
     std::error_code unknown;
     if (at->is_directory(unknown) ? contains(at->path(), file, visited) : identity(at->path()) == file) return true;
   }
+  if (code) {
+    throw OutputError(str("cannot list ", folder.string(), " (", code.message(),
+                          "), which may hold the file to be replaced: give the output another name"));
+  }
   return false;
 }
 
@@ -115,7 +119,7 @@ void protect(const fs::path& out, const Inputs& inputs, const IsEarlierOutput& i
     }
   }
   refuse_runs(out, real);
-  if (!own || is_folder) return;
+  if (!own || !fs::is_regular_file(real, code)) return;  // writing to a pipe or a device replaces nothing
   for (const fs::path& folder : inputs.folders) {
     std::set<Identity> visited;
     if (!contains(folder, *own, visited) || (is_earlier_output && is_earlier_output(real))) continue;

@@ -3,9 +3,9 @@
 import hashlib
 import os
 import shutil
+import subprocess
 
 import numpy as np
-import torch
 from PIL import Image
 
 import runner
@@ -68,6 +68,9 @@ def an_earlier_conversion_in_the_source_may_be_replaced(folder):
     runner.run(words, cwd=folder).expect(0)
     runner.run(words, cwd=folder).expect(73, "exists", "--force")
     runner.run([*words, "--force"], cwd=folder).expect(0)
+    (folder / "ci/a/6.jpg").write_bytes(b"no picture")  # now there is a list of quarantined samples too
+    for _ in range(2):
+        runner.run([*words, "--force"], cwd=folder).expect(0, "d.h5.quarantine.json")
     (folder / "ci/other.h5").write_bytes(b"\x89HDF\r\n\x1a\n and something else")
     refused(folder, ["convert", "images", "ci", "--out", "ci/other.h5"], "ci/other.h5 is a file of ci")
 
@@ -101,8 +104,26 @@ def predict_and_eval_keep_what_they_read(folder):
     runner.run([*rows, "--force"], cwd=folder).expect(0)
     (folder / "photos/notes.csv").write_text("input,label\na.jpg,1\n")
     refused(folder, [*rows[:-1], "photos/notes.csv"], "photos/notes.csv is a file of photos")
+    # A pipe among the inputs: writing to it replaces nothing.
+    os.mkfifo(folder / "photos/pipe")
+    reader = subprocess.Popen(["cat", "photos/pipe"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    runner.run(["predict", "runs/r", "photos", "--out", "photos/pipe"], cwd=folder, timeout=60).expect(0)
+    assert reader.communicate(timeout=60)[0].count("\n") == 13
+    os.remove(folder / "photos/pipe")
+    # "-" is the standard output, in the folder of a checkpoint too.
+    runner.run(["eval", ".", "--data", folder / "d.h5", "--json", "-"], cwd=checkpoint).expect(0)
+    runner.run(["predict", ".", folder / "z.jpg", "--out", "-"], cwd=checkpoint).expect(0)
+    assert not (checkpoint / "-").exists()
     runner.run(["eval", "runs/r", "--json", "runs/r/eval.json"], cwd=folder).expect(0)
     runner.run(["eval", "runs/r", "--json", "runs/r/eval.json", "--force"], cwd=folder).expect(0)
+
+
+def predict_keeps_the_annotations_that_it_reads(folder):
+    trained(folder)
+    runner.run(["synth", "headpose", "--layout", "300wlp", "--samples", 4, "--size", 48, "--out", "lp"], cwd=folder).expect(0)
+    picture = sorted((folder / "lp").rglob("*.jpg"))[0].relative_to(folder)
+    for named in [picture, f"{picture.parent}/*.jpg", picture.parent]:
+        refused(folder, ["predict", "runs/r", named, "--layout", "300wlp", "--out", picture.with_suffix(".mat")], "which this command reads")
 
 
 def checkpoints_and_the_files_of_a_run_are_kept(folder):
@@ -126,15 +147,7 @@ def checkpoints_and_the_files_of_a_run_are_kept(folder):
 
 
 def export_keeps_the_torchscript_file(folder):
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = torch.nn.Linear(3, 3)
-
-        def forward(self, x):
-            return self.fc(x.mean([2, 3]))
-
-    torch.jit.script(Net()).save(str(folder / "net.pt"))
+    runner.save_script_network(folder / "net.pt")
     trained(folder, task="module", model__file="net.pt", model__name=None)
     for form in ["torchscript", "safetensors"]:
         refused(folder, ["export", "runs/r", "--format", form, "--out", "net.pt"], "net.pt is an input")
@@ -144,4 +157,5 @@ def export_keeps_the_torchscript_file(folder):
 
 runner.main([convert_keeps_its_source, an_earlier_conversion_in_the_source_may_be_replaced,
              the_folder_of_a_conversion_is_never_emptied_of_other_files, predict_and_eval_keep_what_they_read,
+             predict_keeps_the_annotations_that_it_reads,
              checkpoints_and_the_files_of_a_run_are_kept, export_keeps_the_torchscript_file])

@@ -139,6 +139,21 @@ def text(attribute):
     return attribute.decode() if isinstance(attribute, bytes) else attribute
 
 
+def save_script_network(path):
+    """A TorchScript network for pictures, with three outputs."""
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.fc(x.mean([2, 3]))
+
+    torch.jit.script(Net()).save(str(path))
+
+
 def synth(path, samples, size=32, seed=1):
     run(["synth", "headpose", "--samples", samples, "--size", size, "--seed", seed, "--out", path]).expect(0)
     return path
