@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <system_error>
 
 #include "core/error.h"
@@ -25,6 +26,7 @@ DataSet open_data(data::ProbeProcess& prober, const std::string& file, const con
 
 DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::string>& places, uint64_t checksum,
                          const config::Config& config) {
+  std::map<std::string, std::string> refused;  // by place
   std::vector<std::string> reasons;
   for (const std::string& place : places) {
     std::error_code unknown;
@@ -33,21 +35,23 @@ DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::stri
       DataSet data = open_data(prober, place, config);
       if (data.store->schema().checksum == checksum) {
         if (place != places.front()) {
-          log::info(str("the data of the run is ", place, ": ", places.front(),
-                        reasons.empty() ? " is not there" : " is another data set"));
+          const auto why = refused.find(places.front());
+          log::info(str("the data of the run is ", place, ": ",
+                        why == refused.end() ? places.front() + " is not there" : why->second));
         }
         return data;
       }
-      reasons.push_back(str(place, " has another checksum than the data that the run was trained on"));
+      refused[place] = str(place, " has another checksum than the data that the run was trained on");
     } catch (const DataError& error) {
-      reasons.emplace_back(error.what());
+      refused[place] = error.what();
     }
+    reasons.push_back(refused[place]);
   }
   if (reasons.empty()) {
     throw DataError(str("the data of the run is not there. Looked for: ", join(places, ", "),
                         ". Name the file with --data (train: --data.file)"));
   }
-  throw DataError(str(join(reasons, "; "), ". Another file can be named with --data (train: --data.file)"));
+  throw DataError(str(join(reasons, "; "), ". Name the right file with --data (train: --data.file)"));
 }
 
 void check_data(const data::Store& store, tasks::Task& task, const config::Data& config) {

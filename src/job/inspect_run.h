@@ -14,7 +14,8 @@ struct RunReport {
   std::filesystem::path newest;  // the newest one that verifies
 };
 
-// With `verify`, all files of all checkpoints are read; without it, their manifests and states alone.
+// With `verify`, all files of all checkpoints are read; without it, those of the newest one, and manifest and state of
+// the others.
 // CheckpointError: no checkpoint that verifies.
 RunReport inspect_run(const std::filesystem::path& run, bool verify);
 

@@ -122,10 +122,9 @@ void check_run_folder(const RunPlan& plan) {
   std::error_code unknown;
   const bool other = fs::exists(plan.folder, unknown);
   throw OutputError(str("the run folder ", plan.folder.string(),
-                        other ? " is no longer the one of this job" : " is gone",
-                        ": it was removed or moved while this job trained in it. Nothing more is saved: start the run "
-                        "again",
-                        other ? " under another --name" : ""));
+                        other ? " is no longer the one of this job: it, or its .lock, was removed, moved or replaced"
+                              : " is gone: it was removed or moved while this job trained in it",
+                        ". Nothing more is saved: start the run again", other ? " under another --name" : ""));
 }
 
 }  // namespace dtrain::job

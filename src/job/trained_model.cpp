@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "checkpoint/store.h"
 #include "core/error.h"
@@ -32,9 +33,23 @@ config::Config config_of(const checkpoint::Snapshot& snapshot) {
   return config;
 }
 
+bool is_file(const std::string& path) {
+  std::error_code unknown;  // such as a folder that may not be entered
+  return std::filesystem::is_regular_file(path, unknown);
+}
+
+// False for a file that cannot be read, too.
+bool has_sha256(const std::string& file, const std::string& sha256) {
+  try {
+    return is_file(file) && sha256_hex_of_file(file) == sha256;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // The weights belong to the code in exactly that file. Checked before any of the code runs.
 void check_module_file(const std::string& file, const std::string& sha256) {
-  if (!std::filesystem::is_regular_file(file)) {
+  if (!is_file(file)) {
     throw CheckpointError(
         str("the network is the TorchScript file ", file, ", which is not there: name it with --module"));
   }
@@ -52,7 +67,7 @@ std::string module_file(const std::string& given, const TrainedModel& model) {
   if (expected == model.metadata.end()) return given.empty() ? named : given;
   if (given.empty()) {
     for (const std::string& place : places_of(named, model.paths, model.paths.module_file)) {
-      if (!std::filesystem::is_regular_file(place) || sha256_hex_of_file(place) != expected->second) continue;
+      if (!has_sha256(place, expected->second)) continue;
       if (place != named) log::info(str("the TorchScript file of the run is ", place));
       return place;
     }

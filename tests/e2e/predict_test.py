@@ -266,9 +266,9 @@ def heads_are_cropped_as_by_the_converter(folder):
     out, _ = predict(folder, ["lp/AFW", "--layout", "300wlp"], code=65)
     assert [row["input"] for row in table(out) if row["error"]] == [f"lp/AFW/{picture.name}"] and f"no {picture.stem}.mat next to it" in out, out
     out, _ = predict(folder, ["flat", "--layout", "biwi"], code=65)
-    assert "is not that of a frame" in out, out
+    assert "its name is not frame_NNNNN_rgb.png" in out, out
     _, talk = predict(folder, ["lp.h5", "--layout", "300wlp"], code=64)
-    assert "--layout is of raw pictures" in talk, talk
+    assert "--layout is for raw pictures" in talk, talk
     runner.run(["predict", "runs/r", "lp", "--layout", "300w"], cwd=folder).expect(64, "--layout")
 
 

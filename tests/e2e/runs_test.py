@@ -5,8 +5,6 @@ import os
 import shutil
 import signal
 
-import torch
-
 import runner
 
 ENDLESS = {"train.max_steps": 100000, "train.epochs": 100000, "data.val_share": 0}
@@ -104,8 +102,8 @@ def the_data_is_found_from_another_folder(folder):
     assert str(project) not in (project / "runs/r/config.yaml").read_text()
     expected = json.loads(evaluated(project, "--json", "-").output)["metrics"]
 
-    def found(place, run=run):
-        told = f"the data of the run is {place}"
+    def found(place, run=run, why="d.h5 is not there"):
+        told = f"the data of the run is {place}: {why}"
         evaluated(elsewhere, "--json", "report.json", "--force", cwd=elsewhere, run=run).expect(0, told)
         report = json.loads((elsewhere / "report.json").read_text())
         assert report["data"] == str(place) and report["metrics"] == expected, report
@@ -113,16 +111,21 @@ def the_data_is_found_from_another_folder(folder):
 
     found(project / "d.h5")
     runner.synth(elsewhere / "d.h5", 40, seed=2)  # a file of that name with other samples is not the run's
-    found(project / "d.h5")
+    other = "d.h5 has another checksum than the data that the run was trained on"
+    found(project / "d.h5", why=other)
     # The run is moved together with its data; then the data alone is back where it was.
     project.rename(folder / "moved")
     run = str(folder / "moved/runs/r")
-    found(folder / "moved/d.h5", run=run)
+    found(folder / "moved/d.h5", run=run, why=other)
     (folder / "moved/d.h5").rename(folder / "moved/runs/r/d.h5")
-    found(folder / "moved/runs/r/d.h5", run=run)
+    found(folder / "moved/runs/r/d.h5", run=run, why=other)
     project.mkdir()
     (folder / "moved/runs/r/d.h5").rename(project / "d.h5")
+    found(project / "d.h5", run=run, why=other)
+    # The first place has nothing, the second has another data set.
+    (elsewhere / "d.h5").rename(folder / "moved/d.h5")
     found(project / "d.h5", run=run)
+    (folder / "moved/d.h5").rename(elsewhere / "d.h5")
     # An explicit file is never replaced, and where there is none, all places are named.
     evaluated(elsewhere, "--data", "none.h5", code=65, cwd=elsewhere, run=run).expect(65, "none.h5")
     report = json.loads(evaluated(elsewhere, "--data", "d.h5", "--json", "-", cwd=elsewhere, run=run).output)
@@ -149,22 +152,16 @@ def a_run_is_resumed_from_another_folder(folder):
 
 
 def a_torchscript_file_is_found_from_another_folder(folder):
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = torch.nn.Linear(3, 3)
-
-        def forward(self, x):
-            return self.fc(x.mean([2, 3]))
-
     project, elsewhere = folder / "project", folder / "elsewhere"
     project.mkdir(), elsewhere.mkdir()
-    torch.jit.script(Net()).save(str(project / "net.pt"))
+    runner.save_script_network(project / "net.pt")
     runner.synth(project / "d.h5", 40)
     runner.train(project, task="module", model__file="net.pt", train__epochs=1).expect(0)
     run = project / "runs/r"
     runner.run(["predict", run, project / "d.h5", "--out", "rows.csv"], np=2, cwd=elsewhere).expect(0, f"the TorchScript file of the run is {project}/net.pt")
     (project / "net.pt").unlink()
+    runner.run(["predict", run, project / "d.h5"], cwd=elsewhere).expect(74, "name it with --module")
+    (project / "net.pt").symlink_to("net.pt")  # a place about which the system gives an error
     runner.run(["predict", run, project / "d.h5"], cwd=elsewhere).expect(74, "name it with --module")
 
 

@@ -14,14 +14,15 @@ namespace {
 constexpr const char* kDecay = "optimizer.decay_norms_and_biases";
 
 // A checkpoint whose configuration has the lines of `config`, but those with `left_out`.
-checkpoint::Snapshot saved(const config::Config& config, const std::string& left_out = "") {
+checkpoint::Snapshot saved(config::Config config, const std::string& left_out = "") {
+  config.train.global_batch = 32;  // as in every saved run
   std::string yaml;
   for (const std::string& line : split(config::to_yaml(config), '\n')) {
     if (left_out.empty() || line.find(left_out + ":") == std::string::npos) yaml += line + "\n";
   }
   train::TrainingState state;
   state.step = 3;
-  state.global_batch = 32;
+  state.global_batch = config.train.global_batch;
   state.config_yaml = yaml;
   checkpoint::Snapshot snapshot;
   snapshot.state_json = train::to_json(state);
