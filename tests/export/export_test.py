@@ -165,7 +165,7 @@ def torchvision_loads_the_weights_and_gives_the_same_outputs(folder):
         assert len(rows) == len(images)
         ours = np.array([row["top_probabilities"] for row in rows])
         with h5py.File(data) as f:
-            names = f.attrs["class_names"].split("\n")
+            names = runner.text(f.attrs["class_names"]).split("\n")
         check_close(f"{network} in dtrain predict", ours,
                     np.take_along_axis(shares, np.array([[names.index(name) for name in row["top_classes"]] for row in rows]), 1))
         check_close(f"{network}: the best classes", ours, -np.sort(-shares, 1)[:, :ours.shape[1]])
