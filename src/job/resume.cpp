@@ -51,7 +51,10 @@ config::Config merged(const config::Loaded& loaded, const checkpoint::Snapshot& 
   config::Config merged = saved.config;
   config::copy_keys(loaded.config, merged, loaded.given);
   if (merged.train.global_batch == 0) merged.train.global_batch = state.global_batch;
+  // Name, folder and progress are those of this start.
+  const config::Interval log_every = merged.run.log_every;
   merged.run = loaded.config.run;
+  merged.run.log_every = log_every;
   if (!loaded.gives("train.accumulate")) merged.train.accumulate = 0;  // derived again for this world size
   const std::vector<std::string> fixed = config::fixed_differences(saved.config, merged);
   if (!fixed.empty()) {
@@ -59,7 +62,8 @@ config::Config merged(const config::Loaded& loaded, const checkpoint::Snapshot& 
                           " out, or start a new run"));
   }
   for (const std::string& difference : config::differences(saved.config, merged)) {
-    if (!difference.starts_with("train.accumulate:")) log::info("resumed with " + difference);
+    const bool of_this_start = difference.starts_with("run.") && !difference.starts_with("run.log_every:");
+    if (!of_this_start && !difference.starts_with("train.accumulate:")) log::info("resumed with " + difference);
   }
   return merged;
 }

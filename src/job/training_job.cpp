@@ -144,8 +144,8 @@ bool TrainingJob::is_beyond_its_end() const { return snapshot_ && snapshot_->ste
 int TrainingJob::leave_unchanged() const {
   const config::Train& train = config_.train;
   const bool by_steps = train.max_steps > 0 && train.max_steps == batches_.total_steps;
-  log::plain(str("run ", plan_.folder.string(), " is at step ", snapshot_->step, ", already beyond step ",
-                 batches_.total_steps, ", where train.", by_steps ? "max_steps " : "epochs ",
+  log::plain(str(plan_.existed ? "run " + plan_.folder.string() : "the checkpoint", " is at step ", snapshot_->step,
+                 ", already beyond step ", batches_.total_steps, ", where train.", by_steps ? "max_steps " : "epochs ",
                  by_steps ? train.max_steps : train.epochs, " ends it: nothing is changed"));
   return 0;
 }
@@ -260,7 +260,7 @@ BannerFacts TrainingJob::facts() const {
       .data_file = data_.store->path().string(),
       .module_file = config_.model.file,
       .run_folder = dry_run_ ? "" : plan_.folder.string(),
-      .config_source = loaded_.source,
+      .config_source = snapshot_ ? "that of the checkpoint" : loaded_.source,
       .config_hash = config::hash(config_),
       .communicator = std::string(gradients_->name()),
       .parameters = parameters,

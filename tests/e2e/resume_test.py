@@ -218,6 +218,9 @@ def runs_of_earlier_versions_load_and_resume(folder):
     result = runner.run(["--name", "r", "--resume", "auto", "--epochs", 4, "--pointer.teacher_forcing_end", 1, "--metrics.port", 0], cwd=folder).expect(
         0, notice, "resumed with train.epochs: 2 -> 4", "finished: all")
     assert result.output.count(notice) == 1, result.output
+    # The step lines keep their interval, and nothing else of `run` is a difference.
+    assert "config     that of the checkpoint" in result.output and "resumed with run." not in result.output, result.output
+    assert yaml.safe_load((folder / "runs/r/config.yaml").read_text())["run"]["log_every"] == "1step"
     # Given again, the same text is input like any other: it is refused.
     (folder / "old.yaml").write_text(as_earlier_versions_saved_it(saved))
     runner.run(["old.yaml", "--name", "n"], cwd=folder).expect(78, "old.yaml:", "1steps or 1sec", "augment.hflip: does nothing for task pointer")
