@@ -1,6 +1,5 @@
 #include "convert/spool.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -76,13 +75,14 @@ Spool::Spool(const std::filesystem::path& folder, uint64_t fingerprint, int64_t 
              const std::function<int64_t(int64_t)>& version_of)
     : folder_(folder), outcomes_(static_cast<size_t>(samples)) {
   real_file_system().create_folders(folder_);
+  for (const char* name : {"lock", "journal", "samples"}) check_own_file(folder_ / name);
   in_use_ = FileLock(folder_ / "lock", folder_.string() + " is in use by another conversion",
                      "wait for it or give another --out");
-  check(journal_.open(folder_ / "journal", O_RDWR | O_CREAT), "open", folder_ / "journal");
+  journal_ = open_own_file(folder_ / "journal", "open");
   bool fresh = false;
   try {
     fresh = ::lseek(journal_.get(), 0, SEEK_END) == 0;
-    check(bytes_.open(folder_ / "samples", O_RDWR | O_CREAT), "open", folder_ / "samples");
+    bytes_ = open_own_file(folder_ / "samples", "open");
     const std::string header = str("dtrain conversion 3, settings ", hex(fingerprint), ", ", samples, " samples");
     if (!resume(header, version_of)) start_again(header);
   } catch (...) {

@@ -9,8 +9,8 @@
 // bytes do not match their journal line, if they were damaged, or if their source has changed. The destructor keeps the
 // folder only if it has samples that need not be converted again.
 //
-// Errors: OutputError (full disk, not writable, used by another conversion). Thread-safety: all methods except remove()
-// may be called from any thread, for different samples.
+// Errors: OutputError (full disk, not writable, used by another conversion, a link among its files). Thread-safety: all
+// methods except remove() may be called from any thread, for different samples.
 
 #include <atomic>
 #include <cstddef>

@@ -1,6 +1,7 @@
 #include "core/file_descriptor.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,6 +32,19 @@ int move_all(std::span<Byte> bytes, const Call& call) noexcept {
     bytes = bytes.subspan(static_cast<size_t>(moved));
   }
   return 0;
+}
+
+void refuse_other_files(const std::filesystem::path& path, const struct stat& status) {
+  std::string what;
+  if (S_ISLNK(status.st_mode)) {
+    what = "is a symbolic link";
+  } else if (S_ISREG(status.st_mode) && status.st_nlink > 1) {
+    what = str("has ", status.st_nlink, " names (hard links)");
+  } else if (!S_ISREG(status.st_mode)) {
+    what = "is not a regular file";
+  }
+  if (what.empty()) return;
+  throw OutputError(str(path.string(), " ", what, ", but dtrain writes only to a file of its own here: remove it"));
 }
 
 }  // namespace
@@ -118,6 +132,24 @@ void fail_to_write(std::string_view operation, const std::filesystem::path& path
   if (!when_full.empty() && (code == ENOSPC || code == EDQUOT || code == EFBIG)) advice = when_full;
   throw OutputError(
       str("cannot ", operation, " ", path.string(), ": ", std::strerror(code), advice.empty() ? "" : ": ", advice));
+}
+
+FileDescriptor open_own_file(const std::filesystem::path& path, std::string_view operation, unsigned mode) {
+  check_own_file(path);
+  FileDescriptor file;
+  // O_NONBLOCK and the second check: what is there may have been replaced just now.
+  if (const int code = file.open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode)) {
+    fail_to_write(operation, path, code);
+  }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail_to_write(operation, path, errno);
+  refuse_other_files(path, status);
+  return file;
+}
+
+void check_own_file(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0) refuse_other_files(path, status);
 }
 
 }  // namespace dtrain

@@ -51,4 +51,11 @@ class FileDescriptor {
 [[noreturn]] void fail_to_write(std::string_view operation, const std::filesystem::path& path, int code,
                                 std::string_view when_full = {});
 
+// A file that only dtrain writes, such as a lock or a journal: opened for reading and writing, and created if needed.
+// Nothing else may be at `path`, because what is written would change another file. OutputError if it is a link, has
+// further names (hard links), is not a regular file, or cannot be opened.
+FileDescriptor open_own_file(const std::filesystem::path& path, std::string_view operation, unsigned mode = 0644);
+// The same question about a file that is opened later, or by a library. A missing file is right.
+void check_own_file(const std::filesystem::path& path);
+
 }  // namespace dtrain

@@ -1,6 +1,5 @@
 #include "core/file_lock.h"
 
-#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,7 +31,7 @@ std::string holder(const FileDescriptor& file) {
 }  // namespace
 
 FileLock::FileLock(const std::filesystem::path& path, const std::string& in_use, const std::string& advice) {
-  if (const int code = file_.open(path, O_RDWR | O_CREAT, 0666)) fail_to_write("create", path, code);
+  file_ = open_own_file(path, "create", 0666);
   int result = 0;
   do {
     result = ::flock(file_.get(), LOCK_EX | LOCK_NB);

@@ -42,6 +42,22 @@ TEST(Spool, ResumesWithTheFinishedSamples) {
   EXPECT_EQ(spool.read(3), both);
 }
 
+TEST(Spool, WritesToNoOtherFile) {
+  const testing::TempDir folder;
+  std::ofstream(folder / "source") << "source";
+  for (const char* name : {"lock", "journal", "samples"}) {
+    for (const bool hard : {true, false}) {
+      std::filesystem::create_directory(folder / "s");
+      const auto link = folder / "s" / name;
+      hard ? std::filesystem::create_hard_link(folder / "source", link)
+           : std::filesystem::create_symlink(folder / "source", link);
+      testing::expect_error<OutputError>([&] { Spool(folder / "s", 7, 4); }, {name, "a file of its own"});
+      EXPECT_EQ(std::filesystem::file_size(folder / "source"), 6U);
+      EXPECT_EQ(std::filesystem::remove_all(folder / "s"), 2U) << "the link is kept, and nothing is made beside it";
+    }
+  }
+}
+
 TEST(Spool, IgnoresAnIncompleteLastLine) {
   const testing::TempDir folder;
   fill(folder / "s");

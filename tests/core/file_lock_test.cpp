@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -71,6 +73,22 @@ TEST(FileLock, KnowsWhetherItsFileIsStillThere) {
   EXPECT_FALSE(held.is_at(folder / "run/lock")) << "another file of that name";
   fs::remove_all(folder / "moved");
   EXPECT_FALSE(held.is_at(folder / "moved/lock"));
+}
+
+TEST(FileLock, WritesToNoOtherFile) {
+  const testing::TempDir folder;
+  namespace fs = std::filesystem;
+  std::ofstream(folder / "data") << "data";
+  fs::create_symlink(folder / "data", folder / "soft");
+  fs::create_symlink(folder / "gone", folder / "dangling");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(folder / "soft"), HasSubstr("soft is a symbolic link, but dtrain writes only to a file of its"));
+  EXPECT_THAT(refusal(folder / "dangling"), HasSubstr("dangling is a symbolic link"));
+  EXPECT_THAT(refusal(folder / "pipe"), HasSubstr("pipe is not a regular file"));
+  fs::create_hard_link(folder / "data", folder / "hard");
+  EXPECT_THAT(refusal(folder / "hard"), HasSubstr("hard has 2 names (hard links)"));
+  EXPECT_EQ(fs::file_size(folder / "data"), 4U);
+  EXPECT_FALSE(fs::exists(folder / "gone"));
 }
 
 TEST(FileLock, ReportsAFileThatCannotBeCreated) {

@@ -60,6 +60,13 @@ def convert_keeps_its_source(folder):
     refused(folder, ["convert", "images", "ci", "--train-list", "train.txt", "--out", "train.txt"], "train.txt is an input")
     (folder / "o.h5.quarantine.json").write_text("a/0\nb/0\n")
     refused(folder, ["convert", "images", "ci", "--train-list", "o.h5.quarantine.json", "--out", "o.h5"], "quarantine.json is an input")
+    for name in ["lock", "journal", "samples"]:  # the source is also a file of the folder that OUT is made in
+        partial = folder / "p.h5.partial" / name
+        partial.parent.mkdir(exist_ok=True)
+        for link, text in [(os.link, "names (hard links)"), (os.symlink, "is a symbolic link")]:
+            link(folder / "x.npz", partial)
+            refused(folder, ["convert", "pointer", "x.npz", "--out", "p.h5"], f"p.h5.partial/{name}", text)
+            partial.unlink()
 
 
 def an_earlier_conversion_in_the_source_may_be_replaced(folder):
