@@ -34,11 +34,11 @@ int move_all(std::span<Byte> bytes, const Call& call) noexcept {
   return 0;
 }
 
-void refuse_other_files(const std::filesystem::path& path, const struct stat& status) {
+void refuse_other_files(const std::filesystem::path& path, const struct stat& status, Names names) {
   std::string what;
   if (S_ISLNK(status.st_mode)) {
     what = "is a symbolic link";
-  } else if (S_ISREG(status.st_mode) && status.st_nlink > 1) {
+  } else if (S_ISREG(status.st_mode) && status.st_nlink > 1 && names == Names::kOne) {
     what = str("has ", status.st_nlink, " names (hard links)");
   } else if (!S_ISREG(status.st_mode)) {
     what = "is not a regular file";
@@ -134,8 +134,9 @@ void fail_to_write(std::string_view operation, const std::filesystem::path& path
       str("cannot ", operation, " ", path.string(), ": ", std::strerror(code), advice.empty() ? "" : ": ", advice));
 }
 
-FileDescriptor open_own_file(const std::filesystem::path& path, std::string_view operation, unsigned mode) {
-  check_own_file(path);
+FileDescriptor open_own_file(const std::filesystem::path& path, std::string_view operation, Names names,
+                             unsigned mode) {
+  check_own_file(path, names);
   FileDescriptor file;
   // O_NONBLOCK and the second check: what is there may have been replaced just now.
   if (const int code = file.open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode)) {
@@ -143,13 +144,13 @@ FileDescriptor open_own_file(const std::filesystem::path& path, std::string_view
   }
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail_to_write(operation, path, errno);
-  refuse_other_files(path, status);
+  refuse_other_files(path, status, names);
   return file;
 }
 
-void check_own_file(const std::filesystem::path& path) {
+void check_own_file(const std::filesystem::path& path, Names names) {
   struct stat status {};
-  if (::lstat(path.c_str(), &status) == 0) refuse_other_files(path, status);
+  if (::lstat(path.c_str(), &status) == 0) refuse_other_files(path, status, names);
 }
 
 }  // namespace dtrain

@@ -54,8 +54,10 @@ class FileDescriptor {
 // A file that only dtrain writes, such as a lock or a journal: opened for reading and writing, and created if needed.
 // Nothing else may be at `path`, because what is written would change another file. OutputError if it is a link, has
 // further names (hard links), is not a regular file, or cannot be opened.
-FileDescriptor open_own_file(const std::filesystem::path& path, std::string_view operation, unsigned mode = 0644);
+enum class Names { kOne, kMany };  // kMany: hard links are allowed
+FileDescriptor open_own_file(const std::filesystem::path& path, std::string_view operation, Names = Names::kOne,
+                             unsigned mode = 0644);
 // The same question about a file that is opened later, or by a library. A missing file is right.
-void check_own_file(const std::filesystem::path& path);
+void check_own_file(const std::filesystem::path& path, Names = Names::kOne);
 
 }  // namespace dtrain

@@ -1,5 +1,6 @@
 #include "core/file_lock.h"
 
+#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -16,10 +18,21 @@
 namespace dtrain {
 namespace {
 
+constexpr std::string_view kBeginning = "process ";
+
 // Writes this process into the lock file. A failure is ignored: the text is only for the message of another process.
 void name_holder(const FileDescriptor& file) {
-  const std::string text = str("process ", ::getpid(), " on ", host_name());
+  const std::string text = str(kBeginning, ::getpid(), " on ", host_name());
   if (::ftruncate(file.get(), 0) == 0) static_cast<void>(file.write_all_at(std::as_bytes(std::span(text)), 0));
+}
+
+// Whether the file has the text of a lock.
+bool is_lock(const std::filesystem::path& path) {
+  FileDescriptor file;
+  std::array<char, kBeginning.size()> text{};
+  if (file.open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK) != 0) return false;
+  return ::pread(file.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
+         std::string_view(text.data(), text.size()) == kBeginning;
 }
 
 std::string holder(const FileDescriptor& file) {
@@ -31,7 +44,9 @@ std::string holder(const FileDescriptor& file) {
 }  // namespace
 
 FileLock::FileLock(const std::filesystem::path& path, const std::string& in_use, const std::string& advice) {
-  file_ = open_own_file(path, "create", 0666);
+  // A backup may have made hard links of the whole folder. Another file than a lock keeps its content.
+  const Names names = is_lock(path) ? Names::kMany : Names::kOne;
+  file_ = open_own_file(path, "create", names, 0666);
   int result = 0;
   do {
     result = ::flock(file_.get(), LOCK_EX | LOCK_NB);

@@ -83,17 +83,30 @@ bool is_maintained(std::string_view name) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() || name.starts_with("events.out.tfevents");
 }
 
-void refuse_runs(const fs::path& out, const fs::path& real) {
-  any_above(real, [&](const fs::path& folder) {
-    if (is_checkpoint(folder) || (folder.filename() == "checkpoints" && is_run(folder.parent_path()))) {
-      throw OutputError(str(out.string(), " is among the checkpoints of a run (", folder.string(),
-                            "), which only training writes", kAdvice, " outside of that folder"));
-    }
-    return false;
-  });
-  if (is_maintained(real.filename().string()) && is_run(real.parent_path())) {
-    throw OutputError(
-        str(out.string(), " is a file that the run ", real.parent_path().string(), " maintains", kAdvice));
+// The checkpoint, or the folder of the checkpoints of a run, that a path is in; "": none. Both the path and what it
+// leads to: the checkpoints of a run may be a link to another disk.
+fs::path checkpoints_above(const fs::path& path, const fs::path& real) {
+  fs::path found;
+  const auto visit = [&](const fs::path& folder) {
+    const bool is = is_checkpoint(folder) || (folder.filename() == "checkpoints" && is_run(folder.parent_path()));
+    if (is) found = folder;
+    return is;
+  };
+  std::error_code code;
+  if (!any_above(real, visit)) any_above(fs::absolute(path, code).lexically_normal(), visit);
+  return found;
+}
+
+bool is_of_run(const fs::path& path) { return is_maintained(path.filename().string()) && is_run(path.parent_path()); }
+
+void refuse_runs(const fs::path& out, const fs::path& real, bool is_folder) {
+  if (const fs::path folder = checkpoints_above(out, real); !folder.empty()) {
+    throw OutputError(str(out.string(), " is among the checkpoints of a run (", folder.string(),
+                          "), which only training writes", kAdvice, " outside of that folder"));
+  }
+  if (is_of_run(real)) {
+    throw OutputError(str(out.string(), is_folder ? " is a folder" : " is a file", " that the run ",
+                          real.parent_path().string(), " maintains", kAdvice));
   }
 }
 
@@ -115,16 +128,28 @@ void protect(const fs::path& out, const Inputs& inputs, const IsEarlierOutput& i
                             " an input of this command", kAdvice));
     }
     if (is_folder && any_above(resolved(input), [&](const fs::path& folder) { return identity(folder) == own; })) {
-      throw OutputError(str(input.string(), ", an input of this command, is in ", out.string(), kAdvice));
+      throw OutputError(str(out.string(), " holds ", input.string(), ", an input of this command", kAdvice));
     }
   }
-  refuse_runs(out, real);
+  refuse_runs(out, real, is_folder);
   if (!own || !fs::is_regular_file(real, code)) return;  // writing to a pipe or a device replaces nothing
   for (const fs::path& folder : inputs.folders) {
     std::set<Identity> visited;
     if (!contains(folder, *own, visited) || (is_earlier_output && is_earlier_output(real))) continue;
     throw OutputError(str(out.string(), " is a file of ", folder.string(), ", which this command reads", kAdvice));
   }
+}
+
+void protect_other_runs(const fs::path& folder) {
+  const fs::path real = resolved(folder);
+  fs::path other = checkpoints_above(folder, real);
+  std::error_code code;
+  for (const fs::path& path : {real, fs::absolute(folder, code).lexically_normal()}) {
+    if (other.empty() && is_of_run(path)) other = path.parent_path();
+  }
+  if (other.empty()) return;
+  throw OutputError(str(folder.string(), " is among the files of another run (", other.string(),
+                        "), which this one would change: choose another --run.folder or --name"));
 }
 
 }  // namespace dtrain

@@ -28,4 +28,8 @@ using IsEarlierOutput = std::function<bool(const std::filesystem::path&)>;
 //   - is in a checkpoint or in the checkpoints of a run, or is a file that a run maintains.
 void protect(const std::filesystem::path& out, const Inputs& inputs, const IsEarlierOutput& is_earlier_output = {});
 
+// The same for the folder of a run, before anything is written there: OutputError if it is in a checkpoint, among the
+// checkpoints of another run, or named as what another run maintains in its folder.
+void protect_other_runs(const std::filesystem::path& folder);
+
 }  // namespace dtrain

@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/output_guard.h"
 #include "core/strings.h"
 #include "job/find_checkpoint.h"
 
@@ -15,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLock = ".lock";
+constexpr const char* kCheckpoints = "checkpoints";
 
 std::string now_text() {
   const std::time_t now = Clock::Wall::to_time_t(real_clock().wall());
@@ -25,6 +27,17 @@ std::string now_text() {
   return text;
 }
 
+// What is at the place of the run; one that cannot be reached could not be written either.
+fs::file_status status_of(const fs::path& run) {
+  std::error_code code;
+  const fs::file_status status = fs::status(run, code);
+  if (!fs::status_known(status) && code) fail_to_write("use the run folder", run, code.value());
+  return status;
+}
+
+bool is_folder(const fs::path& run) { return fs::is_directory(status_of(run)); }
+bool is_there(const fs::path& run) { return fs::exists(status_of(run)); }
+
 // The name becomes part of paths: it must not leave the folder of the runs.
 void check_name(const std::string& name) {
   if (name.size() > 200 || name.starts_with("-") || name.starts_with(".") ||
@@ -33,15 +46,27 @@ void check_name(const std::string& name) {
   }
 }
 
+// A link in the folder of a run can lead to a file that is not the run's, or to the checkpoints of another run, which
+// this one would remove as its own older ones. Checkpoints on another disk are allowed.
+void check_own_files(const fs::path& run) {
+  for (const char* name : {"log.txt", "metrics.jsonl"}) check_own_file(run / name, Names::kMany);
+  std::error_code unknown;
+  if (fs::is_symlink(fs::symlink_status(run / kCheckpoints, unknown))) {
+    protect_other_runs(fs::weakly_canonical(run / kCheckpoints, unknown));
+  }
+}
+
 // Taken before its checkpoints are read: another process that trains the run may be writing one.
 FileLock lock_run(const fs::path& run) {
+  protect_other_runs(run);
+  check_own_files(run);
   return FileLock(run / kLock, str("run ", run.string(), " is being trained"),
                   "wait for it to end, or give another --name");
 }
 
 // --resume auto with a name alone, often in the wrong folder: the demo would be trained in place of the run.
 ConfigError nothing_to_resume(const fs::path& run) {
-  const bool there = fs::is_directory(run);
+  const bool there = is_folder(run);
   return ConfigError(str("--resume auto: ", fs::absolute(run).lexically_normal().string(),
                          there ? " has no checkpoint yet" : " does not exist", ", and no task, data or config (",
                          fs::absolute("dtrain.yaml").string(), " is not there) says what to start: ",
@@ -61,7 +86,7 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
       throw ConfigError(
           "--resume auto needs --name NAME: it continues that run, or starts it if it does not exist yet");
     }
-    if (fs::is_directory(runs / plan.name)) plan.lock = lock_run(runs / plan.name);
+    if (is_folder(runs / plan.name)) plan.lock = lock_run(runs / plan.name);
     bool damaged = false;
     plan.checkpoint = newest_checkpoint(runs / plan.name, &damaged);
     if (!plan.checkpoint && damaged) {
@@ -73,25 +98,33 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
   } else if (!config.run.resume.empty()) {
     const fs::path given = fs::path(config.run.resume).lexically_normal();
     const fs::path path = given.has_filename() ? given : given.parent_path();
-    if (!fs::is_directory(path)) throw CheckpointError(str("--resume ", path.string(), ": there is no such folder"));
+    std::error_code code;
+    if (!fs::is_directory(path, code)) {
+      const bool missing = code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory;
+      throw CheckpointError(str("--resume ", path.string(), ": ",
+                                missing ? "there is no such folder"
+                                : code  ? code.message()
+                                        : "it is not a folder: give that of a run or a checkpoint"));
+    }
     const bool is_one = is_checkpoint(path);
     const fs::path run = is_one ? fs::absolute(path).parent_path().parent_path() : path;
     if (plan.name.empty()) plan.name = fs::absolute(run).filename().string();
-    if (fs::is_directory(runs / plan.name)) plan.lock = lock_run(runs / plan.name);
+    if (is_folder(runs / plan.name)) plan.lock = lock_run(runs / plan.name);
     plan.checkpoint = is_one ? path : newest_checkpoint(path);
     if (!plan.checkpoint) {
       throw CheckpointError(
           str("--resume ", path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
     }
     const auto newest = newest_checkpoint(runs / plan.name);
-    if (newest && fs::weakly_canonical(*newest) != fs::weakly_canonical(*plan.checkpoint)) {
+    if (newest && !fs::equivalent(*newest, *plan.checkpoint, code)) {
       throw OutputError(str("run ", plan.name, " has a newer checkpoint, ", newest->string(),
                             ": give another --name to branch off from ", plan.checkpoint->string()));
     }
   }
   if (plan.name.empty()) plan.name = str(config.task, "-", now_text());
   plan.folder = runs / plan.name;
-  plan.existed = fs::exists(plan.folder);
+  protect_other_runs(plan.folder);
+  plan.existed = is_there(plan.folder);
   if (plan.existed && config.run.resume.empty()) {
     throw OutputError(str("run ", plan.folder.string(),
                           " exists and is never overwritten: --resume auto continues it, another --name "
@@ -111,7 +144,8 @@ void create_run(RunPlan& plan, const config::Config& config, const std::string& 
     }
     plan.lock = lock_run(plan.folder);
   }
-  files.create_folders(plan.folder / "checkpoints");
+  check_own_files(plan.folder);
+  files.create_folders(plan.folder / kCheckpoints);
   log::open_file((plan.folder / "log.txt").string());
   write_atomically(files, plan.folder / "config.yaml", config::to_yaml(config));
   write_atomically(files, plan.folder / "environment.json", environment_json);

@@ -80,7 +80,8 @@ TEST_F(Protect, AFileOfAFolderUnlessItIsAnEarlierOutput) {
 
 TEST_F(Protect, AFolderWithAnInputInIt) {
   const fs::path source = write("d.h5.partial/a/0.jpg").parent_path();
-  refused(folder / "d.h5.partial", {.files = {}, .folders = {source}}, {"an input of this command, is in", "partial"});
+  refused(folder / "d.h5.partial", {.files = {}, .folders = {source}},
+          {"partial holds", "an input of this command. Nothing"});
   refused(folder / "d.h5.partial", {.files = {}, .folders = {folder / "d.h5.partial"}}, {"is an input"});
   protect(folder / "d.h5.partial", {.files = {}, .folders = {folder.path()}});
 }
@@ -101,6 +102,19 @@ TEST_F(Protect, CheckpointsAndTheFilesOfARun) {
   refused(folder / "copied/model.safetensors", {}, {"is among the checkpoints"});
   for (const char* name : {"runs/r/eval.json", "runs/r/net.onnx", "log.txt", "checkpoints/x"})
     protect(folder / name, {});
+}
+
+TEST_F(Protect, OtherRunsFromANewRun) {
+  make_run();
+  fs::create_directory_symlink(folder / "runs/r", folder / "link");
+  for (const char* name : {"runs/r/checkpoints", "runs/r/checkpoints/new", "link/checkpoints/new", "runs/r/log.txt",
+                           "runs/r/checkpoints/step_00000004/new"}) {
+    expect_error<OutputError>([&] { protect_other_runs(folder / name); }, {name, "among the files of another run"});
+  }
+  for (const char* name : {"runs/r", "runs/new", "runs/r/new", "runs/checkpoints", "checkpoints/new"}) {
+    protect_other_runs(folder / name);
+  }
+  refused(folder / "runs/r/checkpoints", {}, {"is a folder that the run"});
 }
 
 }  // namespace

@@ -162,7 +162,36 @@ def export_keeps_the_torchscript_file(folder):
     runner.run(["export", "runs/r", "--format", "torchscript", "--out", "out.pt"], cwd=folder).expect(0)
 
 
+def a_run_writes_to_nothing_of_others(folder):
+    trained(folder)
+    train = ["--dataset", "d.h5", "--task", "headpose"]
+    (folder / "runs/v").mkdir()
+    for link, name, text in [(os.link, ".lock", "names (hard links)"), (os.symlink, ".lock", "is a symbolic link"),
+                             (os.symlink, "log.txt", "is a symbolic link"), (os.symlink, "metrics.jsonl", "is a symbolic link")]:
+        link(folder / "d.h5", folder / "runs/v" / name)
+        refused(folder, [*train, "--name", "v", "--resume", "auto"], f"runs/v/{name}", text, force=False)
+        (folder / "runs/v" / name).unlink()
+    (folder / "runs/v/checkpoints").symlink_to(folder / "runs/r/checkpoints")
+    refused(folder, [*train, "--name", "v", "--resume", "auto"], "runs/r/checkpoints is among the files of another run", force=False)
+    # Checkpoints on another disk, and a backup by hard links, are no obstacle.
+    shutil.copytree(folder / "runs/r", folder / "backup", copy_function=os.link)
+    (folder / "runs/r/checkpoints").rename(folder / "disk")
+    (folder / "runs/r/checkpoints").symlink_to(folder / "disk")
+    runner.train(folder, "--resume", "auto", train__epochs=2).expect(0, "finished: all")
+    assert len(list((folder / "disk").iterdir())) >= 1 and (folder / "runs/r/checkpoints").is_symlink()
+    for words in [["--run.folder", "runs/r/checkpoints", "--name", "x"], ["--run.folder", "runs/r", "--name", "checkpoints", "--resume", "auto"]]:
+        refused(folder, [*train, *words], "is among the files of another run", force=False)
+
+
+def an_output_that_holds_an_input_is_named(folder):
+    trained(folder)
+    pictures(folder / "photos")
+    refused(folder, ["predict", "runs/r", "photos", "--out", "."], ". holds ", ", an input of this command. Nothing replaces it")
+    refused(folder, ["predict", "runs/r", "photos", "--out", "runs/r/checkpoints"], "runs/r/checkpoints is a folder that the run")
+
+
 runner.main([convert_keeps_its_source, an_earlier_conversion_in_the_source_may_be_replaced,
              the_folder_of_a_conversion_is_never_emptied_of_other_files, predict_and_eval_keep_what_they_read,
              predict_keeps_the_annotations_that_it_reads,
-             checkpoints_and_the_files_of_a_run_are_kept, export_keeps_the_torchscript_file])
+             checkpoints_and_the_files_of_a_run_are_kept, export_keeps_the_torchscript_file,
+             a_run_writes_to_nothing_of_others, an_output_that_holds_an_input_is_named])
