@@ -6,14 +6,17 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <system_error>
 #include <utility>
 
 #include "core/check.h"
+#include "core/error.h"
 #include "core/file_system.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/number_text.h"
+#include "core/strings.h"
 #include "data/store.h"
 
 namespace dtrain::convert {
@@ -22,6 +25,11 @@ namespace {
 // Throws OutputError if `code` is an error.
 void check(int code, std::string_view operation, const std::filesystem::path& path) {
   if (code == 0) return;
+  if (code == EFBIG) {
+    throw OutputError(
+        str("cannot ", operation, " ", path.string(), ": ", std::strerror(code),
+            ": the finished samples are kept; raise the limit (ulimit -f) and run the same command again"));
+  }
   fail_to_write(operation, path, code, "the finished samples are kept; free some space and run the same command again");
 }
 

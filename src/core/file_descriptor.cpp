@@ -129,7 +129,7 @@ void fail_to_write(std::string_view operation, const std::filesystem::path& path
     default:
       break;
   }
-  if (!when_full.empty() && (code == ENOSPC || code == EDQUOT || code == EFBIG)) advice = when_full;
+  if (!when_full.empty() && (code == ENOSPC || code == EDQUOT)) advice = when_full;
   throw OutputError(
       str("cannot ", operation, " ", path.string(), ": ", std::strerror(code), advice.empty() ? "" : ": ", advice));
 }

@@ -46,8 +46,7 @@ class FileDescriptor {
 
 // Throws OutputError: "cannot OPERATION PATH: errno's text", followed by what the user can do about it. An operation
 // that creates a file or folder begins with "create": the advice for ENOENT is for these alone. `when_full`, if
-// not empty, replaces the advice for a full disk and for a file that is too large: it can name the option that chooses
-// the disk.
+// not empty, replaces the advice for a full disk: it can name the option that chooses the disk.
 [[noreturn]] void fail_to_write(std::string_view operation, const std::filesystem::path& path, int code,
                                 std::string_view when_full = {});
 

@@ -144,6 +144,8 @@ TEST(FailToWrite, SaysWhatToDo) {
   EXPECT_EQ(message(ENOENT), str("cannot write a/b: ", std::strerror(ENOENT)));
   testing::expect_error<OutputError>([] { fail_to_write("write", "a", ENOSPC, "buy a disk"); },
                                      {"No space left on device: buy a disk"});
+  testing::expect_error<OutputError>([] { fail_to_write("write", "a", EFBIG, "buy a disk"); },
+                                     {"File too large: raise the limit (ulimit -f)"});
 }
 
 TEST(FailToWrite, SaysWhyNothingCanBeCreated) {
