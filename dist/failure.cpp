@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <thread>
@@ -100,6 +101,8 @@ Failure describe(const std::exception_ptr& exception) {
       return {DeviceError("").exit_code(), str("out of device memory: ", indented(e.what_without_backtrace()))};
     }
     return {70, indented(e.what_without_backtrace())};
+  } catch (const std::filesystem::filesystem_error& e) {
+    return {DataError("").exit_code(), str("cannot use ", e.path1().string(), ": ", e.code().message())};
   } catch (const std::bad_alloc&) {
     return out_of_memory(0);
   } catch (const std::exception& e) {

@@ -158,6 +158,7 @@ int run_convert(const Arguments& arguments) {
   if (app.count("--size") > 0 && known != nullptr && known->size == 0) {
     throw UsageError(str("--size is of pictures that are scaled, and ", name, " has none"));
   }
+  if (app.count("--out") > 0 && out.empty()) throw UsageError("--out is empty: give it a name, or leave it out");
   options.out = link_target(out.empty() ? "data/" + name + ".h5" : out);
   options.split.shares_given = app.count("--test-share") + app.count("--val-share") > 0;
   protect_inputs(options);

@@ -71,7 +71,10 @@ int run_inspect(const Arguments& arguments) {
       ->check(CLI::Range(0, 1 << 20));
   if (!parse(app, arguments)) return 0;
   std::error_code error;  // a link that points to itself does not exist either
-  if (!std::filesystem::exists(path, error)) throw DataError(str(path, " does not exist"));
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  const bool loop = error == std::errc::too_many_symbolic_link_levels;
+  if (!std::filesystem::status_known(status) && !loop) throw DataError(str("cannot use ", path, ": ", error.message()));
+  if (!std::filesystem::exists(status)) throw DataError(str(path, " does not exist"));
   if (std::filesystem::is_directory(path, error)) return inspect_folder(path, verify);
   if (!std::filesystem::is_regular_file(path, error)) {
     throw DataError(str(path, " is a pipe, a socket or a device; it must be a file or a folder"));

@@ -65,6 +65,7 @@ int run_synth(const Arguments& arguments) {
   if (app.count("--max-length") > 0 && chosen.sample != catalog::Sample::kSet)
     throw UsageError("--max-length is of pointer, not " + task);
   if (options.size != 0 && !pictures) throw UsageError("--size is of pictures; TASK " + task + " has none");
+  if (app.count("--out") > 0 && out.empty()) throw UsageError("--out is empty: give it a name, or leave it out");
   options.out = link_target(out.empty() ? default_out(task, options.layout) : out);
   protect(options.out, {});
 

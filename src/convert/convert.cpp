@@ -32,11 +32,13 @@ std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptio
                                      const ReportProgress& report) {
   const catalog::DataSet& kind = *catalog::data_set_named(name);
   const catalog::Task& task = catalog::row(catalog::task_named(kind.task));
+  const fs::file_status status = fs::status(options.source);  // throws if it cannot be known
+  const bool is_there = fs::exists(status);
   if (kind.folder.empty()) {
-    if (!fs::exists(options.source)) throw DataError(str("no such file: ", options.source.string()));
-  } else if (!fs::is_directory(options.source)) {
+    if (!is_there) throw DataError(str("no such file: ", options.source.string()));
+  } else if (!fs::is_directory(status)) {
     throw DataError(str(
-        fs::exists(options.source) ? "not a folder: " : "no such folder: ", options.source.string(),
+        is_there ? "not a folder: " : "no such folder: ", options.source.string(),
         task.classes ? " (the folder with one subfolder for each class)" : " (the folder of the published data set)"));
   }
   if (name == "arrays") return open_arrays(options.source, options.task.empty() ? kind.task : options.task);

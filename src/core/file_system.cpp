@@ -143,8 +143,9 @@ void put_in_place(FileSystem& files, const std::filesystem::path& temporary, con
 }
 
 void check_output(const std::filesystem::path& path, bool replace) {
-  std::error_code none;
-  const std::filesystem::file_status status = std::filesystem::status(path, none);
+  std::error_code code;
+  const std::filesystem::file_status status = std::filesystem::status(path, code);
+  if (!std::filesystem::status_known(status)) fail_to_write("use", path, code.value());
   if (std::filesystem::is_directory(status)) throw OutputError(str(path.string(), " is a folder, not a file"));
   if (!replace && std::filesystem::is_regular_file(status)) {
     throw OutputError(str(path.string(), " exists: --force replaces it, another name keeps it"));
@@ -166,7 +167,10 @@ std::filesystem::path link_target(std::filesystem::path path) {
   std::error_code code;
   for (int links = 0; links < 40; ++links) {  // the limit of Linux
     if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, code))) break;
-    path = path.parent_path() / std::filesystem::read_symlink(path, code);  // an absolute link replaces the whole
+    std::filesystem::path target = path.parent_path() / std::filesystem::read_symlink(path, code);  // or absolute
+    // A link of /proc to a pipe leads there, though its text is no path.
+    if (!std::filesystem::exists(target, code) && std::filesystem::exists(path, code)) break;
+    path = std::move(target);
   }
   return path;
 }

@@ -46,8 +46,8 @@ void write_atomically(FileSystem& files, const std::filesystem::path& path, std:
 std::filesystem::path temporary_name(const std::filesystem::path& path);
 void put_in_place(FileSystem& files, const std::filesystem::path& temporary, const std::filesystem::path& path);
 
-// To be called before the work whose result goes to `path`. Throws OutputError if `path` is a folder or, without
-// `replace`, an existing file. Devices and pipes are allowed.
+// To be called before the work whose result goes to `path`. Throws OutputError if `path` is a folder, cannot be reached
+// or, without `replace`, is an existing file. Devices and pipes are allowed.
 void check_output(const std::filesystem::path& path, bool replace);
 // The same for a file that is written atomically: the rename would destroy a device or a pipe, so they are refused.
 void check_new_file(const std::filesystem::path& path, bool replace);

@@ -9,6 +9,7 @@
 #include "convert/stored_sample.h"
 #include "core/check.h"
 #include "core/error.h"
+#include "core/file_descriptor.h"
 #include "core/file_system.h"
 #include "core/parallel.h"
 #include "core/strings.h"
@@ -43,10 +44,13 @@ void check(const catalog::Task& task, const SynthOptions& options, int64_t sampl
   if (options.max_length < kShortestSet || options.max_length > kLongestSet) {
     throw UsageError(str("--max-length ", options.max_length, " is not between ", kShortestSet, " and ", kLongestSet));
   }
-  if (!std::filesystem::exists(options.out)) return;
   const bool folder = makes_folder(options.layout);
+  std::error_code code;
+  const std::filesystem::file_status status = std::filesystem::status(options.out, code);
+  if (!std::filesystem::status_known(status)) fail_to_write("use", options.out, code.value());
+  if (!std::filesystem::exists(status)) return;
   if (!folder) check_new_file(options.out, /*replace=*/true);
-  if (folder ? !std::filesystem::is_directory(options.out) || !std::filesystem::is_empty(options.out)
+  if (folder ? !std::filesystem::is_directory(status) || !std::filesystem::is_empty(options.out, code)
              : !options.force) {
     throw OutputError(str(
         options.out.string(), " exists",

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <thread>
 
 #include "core/error.h"
@@ -55,6 +56,18 @@ TEST(Failure, OfTheGpuIsADeviceErrorInOneLine) {
   const Failure failure = failure_of(kIllegalAddress);
   EXPECT_EQ(failure.exit_code, 69);
   EXPECT_EQ(failure.message, "the GPU has failed: CUDA error: an illegal memory access was encountered");
+}
+
+TEST(Failure, OfAPathThatCannotBeUsedNamesItAndTheReason) {
+  const std::string name(300, 'x');
+  Failure failure{};
+  try {
+    static_cast<void>(std::filesystem::exists(name));
+  } catch (...) {
+    failure = describe(std::current_exception());
+  }
+  EXPECT_EQ(failure.exit_code, 65);
+  EXPECT_EQ(failure.message, "cannot use " + name + ": File name too long");
 }
 
 // ---- exceptions that nobody can catch

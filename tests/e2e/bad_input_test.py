@@ -341,10 +341,26 @@ def a_conversion_continues_after_a_full_disk(folder):
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
     words = runner.command(["convert", "sequence", "d", "--out", "d.h5"])
     done = subprocess.run(words, cwd=folder, preexec_fn=limit, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 73 and "run the same command again" in done.stderr and not (folder / "d.h5").exists(), done
+    assert done.returncode == 73 and "raise the limit (ulimit -f) and run the same command again" in done.stderr and "free" not in done.stderr.split("error:")[1] and not (folder / "d.h5").exists(), done
     runner.run(["convert", "sequence", "d", "--out", "d.h5"], cwd=folder).expect(0)
     runner.run(["convert", "sequence", "d", "--out", "e.h5"], cwd=folder).expect(0)
     assert (folder / "d.h5").read_bytes() == (folder / "e.h5").read_bytes() and not (folder / "d.h5.partial").exists()
+
+
+def paths_that_cannot_be_used(folder):
+    name = "x" * 300
+    raw_sequences(folder / "d")
+    runner.synth(folder / "d.h5", 40)
+    for words, code in [(["convert", "images", name], 65), (["convert", "pointer", name], 65), (["inspect", name], 65),
+                        (["convert", "sequence", "d", "--out", name], 73), (["synth", "pointer", "--out", name], 73),
+                        (["synth", "sequence", "--layout", "npy", "--out", name], 73), (["--resume", name], 74),
+                        (["--dataset", "d.h5", "--run.folder", name, "--name", "r"], 73)]:
+        one_message(runner.run(words, cwd=folder), code, "File name too long")
+    one_message(runner.run(["--resume", "d.h5"], cwd=folder), 74, "d.h5: it is not a folder")
+    for command in (["convert", "sequence", "d"], ["synth", "pointer"]):
+        one_message(runner.run([*command, "--out", ""], cwd=folder), 64, "--out is empty")
+        # The standard output is a pipe here.
+        one_message(runner.run([*command, "--out", "/dev/stdout"], cwd=folder), 73, "is a device or a pipe")
 
 
 def train_rows(folder, task, file, name, *more, np=None, **options):
@@ -439,6 +455,6 @@ runner.main([missing_data, a_metric_without_a_validation_split, a_link_to_itself
              an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_requested_gpu_that_does_not_exist,
              weights_of_torch_save, library_texts_are_not_shown, a_network_that_does_not_fit_into_the_memory, weights_of_another_shape, a_loss_that_is_not_finite, a_name_that_the_program_reserves,
              pictures_that_are_not_regular_files, folders_of_pictures, folders_of_sequences, files_of_sets,
-             a_conversion_continues_after_a_full_disk, sequences_damaged_after_conversion, orders_damaged_after_conversion,
+             a_conversion_continues_after_a_full_disk, paths_that_cannot_be_used, sequences_damaged_after_conversion, orders_damaged_after_conversion,
              pictures_with_a_class_that_does_not_exist, data_of_another_kind,
              a_password_that_others_can_read])

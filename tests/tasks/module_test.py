@@ -401,6 +401,8 @@ def a_run_refuses_what_it_cannot_train(folder):
     train(65, "'phase' is ComplexFloat, which checkpoints cannot store", model_file="complex.pt")
     train(65, "text.pt is not a TorchScript file", model_file="text.pt")
     train(65, "none.pt: there is no such TorchScript file", model_file="none.pt")
+    (folder / "folder.pt").mkdir()
+    train(65, "folder.pt: it is not a regular file", model_file="folder.pt")
     train(78, "model.file", model_file="")
     train(78, "--dataset FILE", data_file="")
     train(78, "--train.freeze_batch_norm: train.freeze_batch_norm: does nothing for task module with network torchscript", train_freeze_batch_norm=True)

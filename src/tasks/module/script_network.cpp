@@ -47,8 +47,14 @@ std::string why_not(const std::filesystem::path& file, const std::string& what) 
 }
 
 std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& file) {
-  if (!std::filesystem::is_regular_file(file)) {
-    throw DataError(str(file.string(), ": there is no such TorchScript file (model.file)"));
+  std::error_code code;
+  const std::filesystem::file_status status = std::filesystem::status(file, code);
+  if (!std::filesystem::is_regular_file(status)) {
+    throw DataError(str(file.string(), ": ",
+                        std::filesystem::exists(status)         ? "it is not a regular file"
+                        : std::filesystem::status_known(status) ? "there is no such TorchScript file"
+                                                                : code.message(),
+                        " (model.file)"));
   }
   try {
     // Onto the CPU: loading onto a GPU would also put constants of the code there, which nothing moves later.
