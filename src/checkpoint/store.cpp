@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 #include <string_view>
+#include <system_error>
 
 #include "checkpoint/manifest.h"
 #include "core/check.h"
@@ -139,7 +140,12 @@ Store::Store(std::filesystem::path folder, FileSystem& files, int64_t keep_last)
 std::filesystem::path Store::save(const Snapshot& snapshot) {
   DTRAIN_CHECK(snapshot.step >= 0 && snapshot.world_size >= 1 &&
                snapshot.ranks.size() == static_cast<size_t>(snapshot.world_size));
+  std::error_code unknown;
+  const bool removed = tidied_ && !std::filesystem::exists(folder_, unknown);
   files_.create_folder(folder_);  // not its parents: a run folder that was removed must not appear again
+  if (removed) {
+    log::warning(str(folder_.string(), " was removed or moved, with the checkpoints in it. It is made again"));
+  }
   if (!std::exchange(tidied_, true)) tidy();
 
   const std::filesystem::path target = folder_ / folder_name(snapshot.step);

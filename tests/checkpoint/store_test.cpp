@@ -55,9 +55,15 @@ TEST(CheckpointStore, DoesNotMakeTheRunFolderAgain) {
   Store store = real_store(folder / "run/checkpoints");
   store.save(snapshot_of(1));
   std::filesystem::remove_all(folder / "run/checkpoints");
+  ::testing::internal::CaptureStderr();
   EXPECT_NO_THROW(store.save(snapshot_of(2)));
+  store.save(snapshot_of(3));
+  const std::string warned = ::testing::internal::GetCapturedStderr();
+  const size_t at = warned.find("run/checkpoints was removed or moved");
+  EXPECT_NE(at, std::string::npos) << warned;
+  EXPECT_EQ(warned.find("was removed", at + 25), std::string::npos) << "once: " << warned;
   std::filesystem::remove_all(folder / "run");
-  expect_error<OutputError>([&] { store.save(snapshot_of(3)); }, {"run/checkpoints: No such file or directory"});
+  expect_error<OutputError>([&] { store.save(snapshot_of(4)); }, {"run/checkpoints: No such file or directory"});
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
