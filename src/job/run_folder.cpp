@@ -5,6 +5,7 @@
 #include "config/print.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/file_descriptor.h"
 #include "core/log.h"
 #include "core/output_guard.h"
 #include "core/strings.h"
