@@ -27,7 +27,8 @@ def xxhash_module():
         module = types.ModuleType("xxhash")
 
         def xxh64_intdigest(data, seed=0):
-            data = data.encode() if isinstance(data, str) else data
+            if not isinstance(data, bytes):  # as the package does
+                raise TypeError(f"xxhash takes bytes, not {type(data).__name__}")
             return library.XXH64(data, len(data), seed)
 
         module.xxh64_intdigest = xxh64_intdigest
