@@ -57,30 +57,44 @@ const Option* find_flag(const std::vector<Option>& options, std::string_view fla
   return found == options.end() ? nullptr : &*found;
 }
 
-std::string nearest_key(std::string_view word, const std::vector<Option>& options) {
-  if (word.size() > 64) return "";  // too long for a mistyped key
-  const std::string_view last = word.substr(word.rfind('.') + 1);
+std::string underscored(std::string_view name) {
+  std::string text(name);
+  std::ranges::replace(text, '-', '_');
+  return text;
+}
+
+std::string nearest_key(std::string_view name, const std::vector<Option>& options) {
+  if (name.size() > 64) return "";  // too long for a mistyped key
+  const std::string word = underscored(name);
+  const std::string last = word.substr(word.rfind('.') + 1);
+  const bool has_section = word.find('.') != std::string::npos;
   // The right name in the wrong section, or an alias: "train.lr", "lr".
   std::vector<std::string> same;
   for (const Option& option : options) {
-    if (option.key() == last || option.alias == last) same.push_back(option.path);
+    if (option.key() == last || underscored(option.alias) == last) same.push_back(option.path);
   }
   if (same.size() == 1) return same[0];
-  if (const std::string_view meant = key_called(last); same.empty() && !meant.empty()) return std::string(meant);
-  std::vector<std::string> paths, keys;
+  if (!same.empty()) return nearest(word, same);
+  if (const std::string_view meant = key_called(last); !meant.empty()) return std::string(meant);
+  std::vector<std::string> spellings, paths;  // paths[i] is what spellings[i] means
   for (const Option& option : options) {
+    spellings.push_back(option.path);
     paths.push_back(option.path);
-    if (option.alias == option.section()) paths.push_back(option.alias);
-    keys.push_back(option.key());
+    if (option.alias != option.section()) continue;
+    spellings.push_back(option.alias);
+    paths.push_back(option.alias);
   }
-  const std::string path = nearest(word, same.empty() ? paths : same);
-  if (!path.empty() || word.find('.') != std::string_view::npos) return path;
   // A mistyped key without its section. Only if it can mean one key alone, and not for short words, which are near too
   // many keys.
-  if (word.size() < 4) return "";
-  const std::string key = nearest(word, keys);
-  if (key.empty() || std::count(keys.begin(), keys.end(), key) != 1) return "";
-  return paths[static_cast<size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin())];
+  for (const Option& option : options) {
+    if (has_section || word.size() < 4) break;
+    const auto namesakes = std::ranges::count_if(options, [&](const Option& o) { return o.key() == option.key(); });
+    spellings.push_back(option.key());
+    paths.push_back(namesakes == 1 ? option.path : "");
+  }
+  const std::string near = nearest(word, spellings);
+  if (near.empty()) return "";
+  return paths[static_cast<size_t>(std::ranges::find(spellings, near) - spellings.begin())];
 }
 
 }  // namespace dtrain::config

@@ -46,8 +46,10 @@ class ConfigBuilder {
 // The option that a flag (without its dashes) names, by path or alias; nullptr: none.
 const Option* find_flag(const std::vector<Option>&, std::string_view flag);
 
-// The key that `word` is probably a misspelling of; "" if none is near.
-std::string nearest_key(std::string_view word, const std::vector<Option>&);
+std::string underscored(std::string_view name);  // with '_' for '-', as in the keys
+
+// The key that `name` is probably a misspelling of, with '-' as good as '_'; "" if none is near.
+std::string nearest_key(std::string_view name, const std::vector<Option>&);
 
 // Adds the keys of one YAML document. Problems are added to the builder, each with name:line:col; nothing in `text`
 // makes this throw. Returns the paths of the keys that it set or tried to set, each once.

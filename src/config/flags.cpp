@@ -14,19 +14,22 @@ std::string unknown_flag(const std::string& name, const std::vector<Option>& opt
                          const std::vector<std::string>& other_flags) {
   std::vector<std::string> whole;  // the keys with this ending: "patience" is train.patience and schedule.patience
   for (const Option& option : options) {
-    if (option.path.ends_with("." + name) || option.path == key_called(name))
+    if (option.path.ends_with("." + underscored(name)) || option.path == key_called(name))
       whole.push_back("'--" + (option.alias.empty() ? option.path : option.alias) + "'");
   }
   if (!whole.empty()) return "unknown flag; did you mean " + join(whole, " or ") + "?";
   if (const std::string_view advice = advice_about(name); !advice.empty()) return str("unknown flag; ", advice);
-  std::vector<std::string> flags = other_flags;
+  const std::string key = nearest_key(name, options);
+  std::string near = key.empty() ? "" : "--" + key;
   for (const Option& option : options) {
-    if (!option.alias.empty()) flags.push_back("--" + option.alias);
+    if (option.path == key && !option.alias.empty() && name.find('.') == std::string::npos) near = "--" + option.alias;
   }
-  std::string near = name.size() > 64 ? "" : nearest("--" + name, flags);
-  if (near.empty()) {
-    const std::string key = nearest_key(name, options);
-    if (!key.empty()) near = "--" + key;
+  if (near.empty() && name.size() <= 64) {
+    std::vector<std::string> flags = other_flags;
+    for (const Option& option : options) {
+      if (!option.alias.empty()) flags.push_back("--" + option.alias);
+    }
+    near = nearest("--" + name, flags);
   }
   return str("unknown flag; ", near.empty() ? "`dtrain --help all` lists all flags" : "did you mean '" + near + "'?");
 }

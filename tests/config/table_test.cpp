@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "config/config_builder.h"
 #include "config/load.h"
 #include "config/print.h"
 #include "config/rules.h"
@@ -69,6 +70,21 @@ std::vector<std::string> run_with(const Option& option) {
   }
   ADD_FAILURE() << "no run uses " << option.path;
   return {};
+}
+
+TEST(Table, AMistypedKeyWithoutItsSectionSuggestsTheKey) {
+  Config defaults;
+  const std::vector<Option> options = describe(defaults);
+  for (const Option& option : options) {
+    const std::string key = option.key();
+    const bool shared = std::ranges::count_if(options, [&](const Option& o) { return o.key() == key; }) > 1;
+    std::string dashed = key, shorter = key;
+    std::ranges::replace(dashed, '_', '-');
+    shorter.erase(key.size() / 2, 1);
+    EXPECT_EQ(nearest_key(dashed, options), shared ? "" : option.path) << dashed;
+    // Words of two or three letters are near too many keys.
+    EXPECT_EQ(nearest_key(shorter, options), shared || shorter.size() < 4 ? "" : option.path) << shorter;
+  }
 }
 
 TEST(Table, EveryKeyIsReachableByFlagAndByYaml) {
