@@ -24,7 +24,7 @@ double padding_waste(int64_t rows, int64_t cells) {
 void Consumption::add(const data::Batch& batch) {
   for (const int64_t id : batch.ids) ledger_.add(batch.epoch, id);
   samples_seen_ += batch.samples();
-  if (batch.samples() > 0 && batch.lengths.defined()) {
+  if (batch.samples() > 0 && batch.lengths.defined() && batch.inputs.dim() > 2) {  // [N, F] has no time
     rows_ += batch.rows;
     cells_ += batch.inputs.size(0) * batch.inputs.size(1);
   }

@@ -74,6 +74,17 @@ TEST(Consumption, ReportsThePaddingOfAllRanksSinceTheLastReport) {
   });
 }
 
+TEST(Consumption, RowsThatAreNoSequencesHaveNoPadding) {
+  dist::run_thread_world(1, [](dist::Communicator& comm) {
+    Consumption mine;
+    data::Batch batch = batch_of({0, 1, 2});  // [N, F]
+    batch.lengths = at::ones({3}, at::kLong);
+    batch.rows = 3;
+    mine.add(batch);
+    EXPECT_TRUE(std::isnan(mine.report(comm, {}).padding_waste));
+  });
+}
+
 TEST(Consumption, CountsABadSampleOnceThoughSeveralRanksMetIt) {
   dist::run_thread_world(3, [](dist::Communicator& comm) {
     Consumption mine;
