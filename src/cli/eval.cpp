@@ -1,10 +1,7 @@
 // `dtrain eval`: metrics of a checkpoint on a split. The checkpoint holds all that is needed; there is no config.
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <csignal>
-#include <cstdio>
-#include <cstring>
+#include <memory>
 
 #include "cli/commands.h"
 #include "cli/eval_report.h"
@@ -59,9 +56,13 @@ int eval(job::ProcessContext& process, const Options& options) {
     protect(json, {.files = {config.data.file, config.model.file}, .folders = {loaded.checkpoint}});
   });
   const std::vector<int64_t>& ids = data.ids(options.split);
+  std::unique_ptr<RowOutput> json_output;  // opened before the work, which would be lost where it cannot be written
   dist::agree(host, [&] {
     if (ids.empty())
       throw DataError(str(config.data.file, " has no samples in its ", options.split, " split (try --split)"));
+  });
+  dist::agree_on_rank0(host, [&] {
+    if (!options.json.empty()) json_output = std::make_unique<RowOutput>(options.json);
   });
   job::place_on_device(task, precision, process.device);
   const train::Evaluation evaluation = train::evaluate(task, *data.store, ids, options.split,
@@ -94,13 +95,14 @@ int eval(job::ProcessContext& process, const Options& options) {
     for (const train::WorstSample& sample : evaluation.worst) {
       report.worst.push_back({sample.id, sample.error, data.store->source(sample.id)});
     }
-    if (options.json != "-" && (std::fputs(to_text(report).c_str(), stdout) < 0 || std::fflush(stdout) != 0)) {
-      throw OutputError(str("cannot write the standard output: ", std::strerror(errno)));
+    if (options.json != "-") {
+      RowOutput out("-");
+      out.write(to_text(report));
+      out.close();
     }
-    if (options.json.empty()) return;
-    RowOutput out(options.json);
-    out.write(to_json(report));
-    out.close();
+    if (!json_output) return;
+    json_output->write(to_json(report));
+    json_output->close();
   });
   return 0;
 }

@@ -121,6 +121,12 @@ def predict_and_eval_keep_what_they_read(folder):
     runner.run(["eval", ".", "--data", folder / "d.h5", "--json", "-"], cwd=checkpoint).expect(0)
     runner.run(["predict", ".", folder / "z.jpg", "--out", "-"], cwd=checkpoint).expect(0)
     assert not (checkpoint / "-").exists()
+    refused(folder, ["eval", "runs/r", "--json", "nodir/x.json"], "nodir/x.json", "No such file or directory")
+    with open("/dev/full", "w") as full:
+        lost = subprocess.run(runner.command(["eval", "runs/r"]), cwd=folder, env=runner.environment(), stdout=full,
+                              stderr=subprocess.PIPE, text=True, timeout=120)
+    assert lost.returncode == 73 and lost.stderr.count("error:") == 1, lost
+    assert "standard output" in lost.stderr and "No space left on device" in lost.stderr, lost
     runner.run(["eval", "runs/r", "--json", "runs/r/eval.json"], cwd=folder).expect(0)
     runner.run(["eval", "runs/r", "--json", "runs/r/eval.json", "--force"], cwd=folder).expect(0)
 
