@@ -29,7 +29,7 @@ class LayoutCheck {
     expect_words("/source/offsets", layout_.source_offsets, schema_.samples + 1);
     for (const auto& [name, extent] : layout_.splits) {
       if (std::find(std::begin(kSplitNames), std::end(kSplitNames), name) == std::end(kSplitNames)) {
-        refuse(str(": /splits/", name, " is not a split"));
+        refuse(not_a_split(name));
       }
       expect_words("/splits/" + name, extent, extent.bytes / kWord);
     }
@@ -164,6 +164,13 @@ class LayoutCheck {
 };
 
 }  // namespace
+
+std::string not_a_split(const std::string& name) {
+  const std::vector<std::string> known(std::begin(kSplitNames), std::end(kSplitNames));
+  const std::string near = nearest(name, known);
+  return str(": /splits/", printable(name), " is not a split: train, val and test are known",
+             near.empty() ? "" : "; did you mean '" + near + "'?");
+}
 
 void check(const Layout& layout) { LayoutCheck(layout).run(); }
 

@@ -13,6 +13,7 @@
 #include "core/hash.h"
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "core/strings.h"
 #include "data/hdf5/h5_handles.h"
 
 namespace dtrain::data {
@@ -25,6 +26,15 @@ constexpr const char* kConvertAdvice =
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& what) {
   throw DataError(str(file.string(), what));
+}
+
+[[noreturn]] void refuse_unopened(const std::filesystem::path& file, const std::string& reason) {
+  const bool newer = reason.find("exceeds high bound") != std::string::npos;  // "superblock version exceeds high bound"
+  refuse(file,
+         str(" cannot be opened: ", reason,
+             newer ? ". It was written in the format of a newer HDF5 (h5py: libver=\"latest\"); write it again with "
+                     "libver=\"earliest\""
+                   : ""));
 }
 
 struct stat regular_file(const std::filesystem::path& file) {
@@ -118,7 +128,7 @@ class Prober {
     if (H5Fis_hdf5(file.c_str()) <= 0) refuse(file, str(" is not an HDF5 file", kConvertAdvice));
     const h5::Handle access = h5::file_access();
     file_ = h5::Handle(H5Fopen(file.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
-    if (!file_) refuse(file, str(" cannot be opened: ", h5::last_error()));
+    if (!file_) refuse_unopened(file, h5::last_error());
   }
 
   Layout run() {
@@ -132,6 +142,7 @@ class Prober {
     contiguous("/source/bytes", H5T_STD_U8LE, &layout_.source_bytes);
     contiguous("/source/offsets", H5T_STD_I64LE, &layout_.source_offsets);
     expect_group("/splits");
+    refuse_unknown_splits();
     for (const char* name : kSplitNames) {
       const std::string path = str("/splits/", name);
       if (H5Lexists(file_.get(), path.c_str(), H5P_DEFAULT) > 0) {
@@ -167,6 +178,22 @@ class Prober {
     const auto task = all.find("task");
     if (task == all.end()) refuse(layout_.file, " lacks the root attribute `task`");
     layout_.schema.task = text_of(task->second);
+  }
+
+  // A misspelled split would be ignored, and its samples would be in the training split.
+  void refuse_unknown_splits() const {
+    const h5::Handle group(H5Gopen2(file_.get(), "/splits", H5P_DEFAULT), H5Gclose);
+    std::vector<std::string> names;
+    const auto collect = [](hid_t, const char* name, const H5L_info_t*, void* out) -> herr_t {
+      static_cast<std::vector<std::string>*>(out)->emplace_back(name);
+      return 0;
+    };
+    if (!group || H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect, &names) < 0) {
+      refuse_dataset("/splits", str("cannot be listed: ", h5::last_error()));
+    }
+    for (const std::string& name : names) {
+      if (std::ranges::find(kSplitNames, name) == std::end(kSplitNames)) refuse(layout_.file, not_a_split(name));
+    }
   }
 
   void find_attributes(hid_t root) {
@@ -281,7 +308,10 @@ class Prober {
     const auto* found = std::find_if(std::begin(known), std::end(known),
                                      [&](const auto& entry) { return H5Tequal(type.get(), entry.first) > 0; });
     if (found == std::end(known)) {
-      refuse_dataset(path, str("is ", type_name(type.get()), ", must be uint8, float32 or int64"));
+      const bool inputs = path.starts_with("/inputs");
+      refuse(layout_.file, str(": ", path, " is ", type_name(type.get()), ", must be ",
+                               inputs ? "uint8 or float32" : "float32 or int64",
+                               ". Make the file again with `dtrain convert`, or write that type"));
     }
     *element = found->second;
     std::vector<hsize_t> shape = place(path, dataset, static_cast<hsize_t>(size_of(*element)), extent);

@@ -65,5 +65,6 @@ std::string hdf5_version();  // version of the HDF5 library, such as "1.10.8"
 
 inline constexpr int64_t kFormatVersion = 1;
 inline constexpr const char* kSplitNames[] = {"train", "val", "test"};
+std::string not_a_split(const std::string& name);  // ": /splits/NAME is not a split: ..."
 
 }  // namespace dtrain::data

@@ -90,6 +90,27 @@ TEST_F(Refusal, NotHdf5) {
   expect_refusal({"not an HDF5 file", "dtrain convert"});
 }
 
+TEST_F(Refusal, FormatOfANewerHdf5) {
+  const h5::Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
+  h5::Handle newer(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
+  ASSERT_TRUE(newer.close());
+  expect_refusal({"newer HDF5", "libver=\"earliest\""});
+}
+
+TEST_F(Refusal, InputsAndTargetsOfAnotherType) {
+  replace("/targets", H5T_IEEE_F64LE, {6, 3});
+  expect_refusal({"/targets is float64, must be float32 or int64", "or write that type"});
+  replace("/inputs", H5T_IEEE_F64LE, {6, 3});
+  expect_refusal({"/inputs is float64, must be uint8 or float32", "or write that type"});
+}
+
+TEST_F(Refusal, UnknownSplit) {
+  const int64_t ids[] = {4};
+  replace("/splits/valid", H5T_STD_I64LE, {1}, ids);
+  expect_refusal({"/splits/valid is not a split: train, val and test are known; did you mean 'val'?"});
+}
+
 TEST_F(Refusal, TruncatedAnywhere) {
   const uintmax_t size = std::filesystem::file_size(file);
   for (uintmax_t kept = 0; kept < size; kept += size / 97) {
