@@ -1,6 +1,8 @@
 #include "tasks/facts.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "config/differences.h"
@@ -10,6 +12,9 @@
 
 namespace dtrain::tasks {
 namespace {
+
+constexpr int64_t kLargestImage = 4096;      // as model.image_size
+constexpr int64_t kLargestStored = 1 << 16;  // the arrays of a user may have larger pictures than a network takes
 
 const std::string* find(const Metadata& metadata, const std::string& key) {
   const auto found = metadata.find(key);
@@ -26,6 +31,28 @@ Number number(const Metadata& metadata, const std::string& key, Number otherwise
                               std::is_integral_v<Number> ? "count" : "number from 0"));
   }
   return *value;
+}
+
+int64_t pixels(const Metadata& metadata, const std::string& key, int64_t otherwise, int64_t most) {
+  const auto value = number<int64_t>(metadata, key, otherwise);
+  if (find(metadata, key) != nullptr && (value < 1 || value > most)) {
+    throw CheckpointError(str("model.safetensors says ", key, " ", value, ", which is not from 1 to ", most));
+  }
+  return value;
+}
+
+// "0.485,0.456,0.406": of red, green and blue, where the metadata have it.
+void check_colors(const Metadata& metadata, const std::string& key, double above) {
+  const std::string* text = find(metadata, key);
+  if (text == nullptr) return;
+  const std::vector<std::string> parts = split(*text, ',');
+  const bool valid = parts.size() == 3 && std::ranges::all_of(parts, [&](const std::string& part) {
+                       const std::optional<double> value = parse_number<double>(part);
+                       return value && std::isfinite(*value) && *value > above;
+                     });
+  if (valid) return;
+  throw CheckpointError(str("model.safetensors says ", key, " '", *text, "', which is not three numbers",
+                            std::isfinite(above) ? str(" above ", above) : ""));
 }
 
 const std::string& required(const Metadata& metadata, const std::string& key) {
@@ -77,7 +104,7 @@ DataFacts facts_of(const Metadata& metadata) {
   DataFacts facts;
   facts.features = number<int64_t>(metadata, "features", 0);
   facts.longest = number<int64_t>(metadata, "longest", 0);
-  facts.stored_size = number<int64_t>(metadata, "stored_size", 0);
+  facts.stored_size = pixels(metadata, "stored_size", 0, kLargestStored);
   if (const std::string* names = find(metadata, "class_names")) facts.classes = names_in(*names);
   return facts;
 }
@@ -95,7 +122,9 @@ config::Config config_of(const Metadata& metadata) {
   config::Config config;
   config::set(config, "task.name", required(metadata, "task"));
   config::set(config, "model.name", required(metadata, "network"));
-  config.model.image_size = number(metadata, "image_size", config.model.image_size);
+  config.model.image_size = pixels(metadata, "image_size", config.model.image_size, kLargestImage);
+  check_colors(metadata, "mean", -std::numeric_limits<double>::infinity());
+  check_colors(metadata, "std", 0);
   config.model.hidden = number(metadata, "hidden", config.model.hidden);
   config.augment = {.hflip = false, .crop_scale = 1, .brightness = 0, .contrast = 0, .saturation = 0, .hue = 0};
   // Evaluations of a sequence network use them as well.

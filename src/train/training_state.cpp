@@ -27,6 +27,19 @@ nlohmann::ordered_json number(double value) {
 }
 double number(const nlohmann::ordered_json& json) { return json.is_null() ? kNoMetric : json.get<double>(); }
 
+// A number of steps or samples. Those of a run stay far below the bound, and sums and doubles are exact up to it.
+int64_t count(const nlohmann::ordered_json& json, const char* name, int64_t least) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  const nlohmann::ordered_json& value = json.at(name);
+  const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(kMost)
+                                               : value.get<int64_t>() <= kMost;
+  if (!fits || value.get<int64_t>() < least) {
+    throw CheckpointError(
+        str("state.json has ", name, " ", value.dump(), ", which is not a whole number from ", least, " to ", kMost));
+  }
+  return value.get<int64_t>();
+}
+
 }  // namespace
 
 std::string to_json(const TrainingState& s) {
@@ -60,8 +73,8 @@ TrainingState from_json(const std::string& text) {
     if (json.at("version") != kVersion)
       throw CheckpointError(str("state.json has version ", json.at("version").dump(), ", not ", kVersion));
     TrainingState s;
-    s.step = json.at("step");
-    s.global_batch = json.at("global_batch");
+    s.step = count(json, "step", 0);
+    s.global_batch = count(json, "global_batch", 0);
     s.ledger = word(json.at("ledger"));
     s.metric = json.at("metric");
     s.evaluation_owed = json.at("evaluation_owed");

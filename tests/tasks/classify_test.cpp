@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "data/loader/sample_check.h"
+#include "support/expect_error.h"
 #include "support/memory_store.h"
 #include "tasks/classify/class_weights.h"
 #include "tasks/task.h"
@@ -214,6 +215,29 @@ TEST(Classify, NeedsTwoClasses) {
   };
   EXPECT_THAT(made({"cat"}), HasSubstr("the data have one, cat: `dtrain convert images DIR`"));
   EXPECT_THAT(made({}), HasSubstr("none (no class_names)"));
+}
+
+TEST(ConfigOf, MetadataOutOfRangeAreACheckpointError) {
+  const Metadata good{{"task", "classify"},  {"network", "resnet18"}, {"image_size", "32"},
+                      {"stored_size", "40"}, {"mean", "0,0.5,1"},     {"std", "0.25,0.25,0.25"}};
+  EXPECT_EQ(config_of(good).model.image_size, 32);
+  EXPECT_EQ(facts_of(good).stored_size, 40);
+  for (const auto& [key, value] : Metadata{{"image_size", "4097"}, {"stored_size", "65537"}, {"mean", "0,0.5"}}) {
+    for (const std::string& wrong : {value, std::string("0"), std::string("x")}) {
+      Metadata metadata = good;
+      metadata[key] = wrong;
+      const auto read = [&] {
+        config_of(metadata);
+        facts_of(metadata);
+      };
+      testing::expect_error<CheckpointError>(read, {"model.safetensors says " + key});
+    }
+  }
+  for (const char* wrong : {"0,0.25,0.25", "x,1,1", "1,1", "1,1,1,1", "-1,1,1", "inf,1,1"}) {
+    Metadata metadata = good;
+    metadata["std"] = wrong;
+    testing::expect_error<CheckpointError>([&] { config_of(metadata); }, {"says std", "not three numbers above 0"});
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/error.h"
 #include "support/expect_error.h"
@@ -95,6 +96,14 @@ TEST(TrainingState, ATextThatCannotBeReadIsACheckpointError) {
   EXPECT_THROW(from_json(malformed), CheckpointError);
   testing::expect_error<CheckpointError>([] { from_json("{\"version\": 3"); },
                                          {"state.json is damaged: not valid JSON at line 1"});
+  for (const auto& [from, to] :
+       {std::pair("\"step\": 123", "\"step\": -1"), std::pair("\"step\": 123", "\"step\": 9223372036854775807"),
+        std::pair("\"step\": 123", "\"step\": 18446744073709551615"),
+        std::pair("\"global_batch\": 256", "\"global_batch\": -1")}) {
+    std::string wrong = good;
+    wrong.replace(wrong.find(from), std::string(from).size(), to);
+    testing::expect_error<CheckpointError>([&] { from_json(wrong); }, {"state.json has", "not a whole number from"});
+  }
   testing::expect_error<CheckpointError>([] { from_json("{\"version\": 3}"); }, {"there is no 'step'"});
 }
 
