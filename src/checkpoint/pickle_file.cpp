@@ -36,7 +36,9 @@ Pickle pickle_of(const std::filesystem::path& file) {
 }
 
 std::string pickle_advice(const std::string& file) {
-  const std::string converted = std::filesystem::path(file).replace_extension(".safetensors").string();
+  std::filesystem::path place = std::filesystem::path(file).replace_extension(".safetensors");
+  if (place == file) place.replace_extension(".converted.safetensors");  // its name is wrong; keep the file
+  const std::string converted = place.string();
   return str(file,
              " is a file of torch.save (or TorchScript): pickle, and loading that runs code. Convert its weights in ",
              "Python and give the result instead:\n  import torch, safetensors.torch as s\n",

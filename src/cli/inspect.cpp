@@ -59,7 +59,9 @@ int run_inspect(const Arguments& arguments) {
   std::string path;
   bool verify = false;
   ModuleTrial trial;
-  app.add_option("PATH", path, "a dtrain HDF5 file, a checkpoint or run folder, or a TorchScript file (which is run)")
+  app.add_option(
+         "PATH", path,
+         "a dtrain HDF5 file, a checkpoint or run folder, a safetensors file, or a TorchScript file (which is run)")
       ->required();
   app.add_flag("--verify", verify, "read all of it and compare the checksums");
   app.add_option("--inputs", trial.inputs, "TorchScript: what forward() is given; default: by its first weight")
@@ -80,6 +82,10 @@ int run_inspect(const Arguments& arguments) {
     throw DataError(str(path, " is a pipe, a socket or a device; it must be a file or a folder"));
   }
   if (checkpoint::pickle_of(path) != checkpoint::Pickle::kNone) return inspect_module(path, trial);
+  if (path.ends_with(".safetensors")) {
+    print(checkpoint::inspect_checkpoint(path, verify));
+    return 0;
+  }
   data::ProbeProcess prober;
   print(data::inspect_data(prober.probe(path), verify));
   return 0;

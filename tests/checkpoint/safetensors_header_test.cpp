@@ -120,6 +120,11 @@ TEST(SafetensorsRefusal, AFileOfTorchSaveIsNamedWithTheWayOut) {
         {"is a file of torch.save", "runs code", "\n  import torch, safetensors.torch as s\n  s.save_file(",
          "torch.load(\"my \\\"net\\\".pth\", map_location=\"cpu\", weights_only=True)",
          "\"my \\\"net\\\".safetensors\")"});
+    expect_error<CheckpointError>(
+        [&] {
+          from_safetensors({bytes.begin(), bytes.end()}, "net.safetensors");
+        },
+        {"torch.load(\"net.safetensors\"", "\"net.converted.safetensors\")"});
   }
 }
 TEST(SafetensorsRefusal, HeaderLongerThanTheFile) { expect_refusal(file_of("{}", 0, 3), {"truncated"}); }

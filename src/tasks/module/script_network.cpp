@@ -43,7 +43,7 @@ std::string why_not(const std::filesystem::path& file, const std::string& what) 
                                ": save it with torch.jit.script(network).save(\"FILE.pt\")");
   // torch.save writes such an archive too, but without the constants of code.
   const bool is_saved = kind == Pickle::kPlain || what.find("constants.pkl") != std::string::npos;
-  return is_saved ? str(text, ". ", checkpoint::pickle_advice(file.string())) : text;
+  return is_saved ? text + ". torch.save, which wrote this file, stores weights without the code of the network" : text;
 }
 
 std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& file) {
