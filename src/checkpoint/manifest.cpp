@@ -76,8 +76,8 @@ Manifest read_manifest(const std::filesystem::path& path) {
     throw CheckpointError(str(file, " has step ", manifest.step, " and world_size ", manifest.world_size));
   }
   if (manifest.files.size() != static_cast<size_t>(manifest.world_size) + 3) {
-    throw CheckpointError(str(file, " lists ", manifest.files.size(), " files; ", manifest.world_size, " ranks need ",
-                              manifest.world_size + 3));
+    throw CheckpointError(str(file, " lists ", manifest.files.size(), " files; ", manifest.world_size,
+                              manifest.world_size == 1 ? " rank needs " : " ranks need ", manifest.world_size + 3));
   }
   for (const std::string& name : file_names(manifest.world_size)) {
     if (manifest.files.count(name) == 0) throw CheckpointError(str(file, " does not list ", name));

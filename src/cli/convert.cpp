@@ -51,10 +51,12 @@ constexpr size_t kQuarantinedShown = 5;
 
 std::string count(int64_t n, const char* what) { return str(human_count(n), " ", what); }
 
+std::string estimated(double bytes) { return bytes < (1 << 20) ? "less than 1 MiB" : "about " + human_bytes(bytes); }
+
 void tell(const convert::ConvertPlan& plan, const std::string& out) {
   std::string text =
-      str("converting ", count(plan.samples, "samples"), " into ", out, ": about ", human_bytes(plan.output_bytes),
-          " (", human_bytes(plan.working_bytes), " needed while it is made)");
+      str("converting ", count(plan.samples, "samples"), " into ", out, ": ", estimated(plan.output_bytes), " (",
+          estimated(plan.working_bytes), " needed while it is made)");
   if (plan.free_bytes > 0) text += ", " + human_bytes(plan.free_bytes) + " free on that disk";
   log::info(text);
 }

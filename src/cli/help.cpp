@@ -54,7 +54,8 @@ std::string general_help(bool all) {
   text += str("\nflags of train", all ? ":\n" : ", those of every day [default]:\n",
               all ? "" : config::alias_help_text() + "\n", train_flags(),
               help_entry("--version", "of dtrain and of all libraries", 18),
-              help_entry("--manual WHAT", "print the completion for bash or zsh, or the man page", 18), "\n");
+              help_entry("--manual WHAT", "print the completion for a shell (bash, zsh) or the manual page (man)", 18),
+              "\n");
   return text + (all ? config::help_text() : kMore);
 }
 

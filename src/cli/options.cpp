@@ -59,6 +59,10 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   } catch (const CLI::CallForHelp&) {
     std::fputs(app.help().c_str(), stdout);
     return false;
+  } catch (const CLI::ExtrasError&) {
+    const std::vector<std::string> unknown = app.remaining();  // in the given order; e.what() has the opposite one
+    throw UsageError(str(app.get_name(), ": ", unknown.size() == 1 ? "this argument was" : "these arguments were",
+                         " not expected: ", join(unknown, " "), " (", app.get_name(), " --help)"));
   } catch (const CLI::ParseError& e) {
     throw UsageError(str(app.get_name(), ": ", e.what(), " (", app.get_name(), " --help)"));
   }
@@ -85,7 +89,7 @@ void InferenceOptions::add_to(CLI::App& app) {
   const auto set_amp = [this](const std::string& name) {
     amp = value_named<config::AmpMode>(name).value_or(config::AmpMode::kFp32);  // off: fp32
   };
-  app.add_option_function<std::string>("--amp", set_amp, "fp32, tf32, bf16, fp16 or auto")
+  app.add_option_function<std::string>("--amp", set_amp, "fp32, tf32, bf16, fp16, auto or off (fp32)")
       ->check(CLI::IsMember({"fp32", "tf32", "bf16", "fp16", "auto", "off"}))
       ->default_str(str(amp));
   const auto set_device = [this](const std::string& name) { device = *value_named<config::DeviceType>(name); };

@@ -79,10 +79,11 @@ int run_synth(const Arguments& arguments) {
   std::string text = str("wrote ", options.out.string(), ": ", human_count(summary.samples), " ", chosen.sample, "s");
   if (pictures) text += str(" of ", summary.size, " pixels");
   if (!parts.empty()) text += str(" (", join(parts, ", "), ")");
+  text += str(", ", human_duration(summary.seconds));
   if (options.layout != "hdf5") {
     text += str(". Convert them: dtrain convert ", converter_of(options.layout), " ", options.out.string());
   }
-  log::plain(printable(str(text, ", ", human_duration(summary.seconds))));
+  log::plain(printable(text));
   return 0;
 }
 

@@ -58,7 +58,8 @@ std::vector<std::string> list_files(const std::vector<std::string>& inputs,
   const auto add = [&](const std::string& path) {
     std::error_code code;
     if (!fs::exists(fs::symlink_status(path, code))) {
-      throw DataError(str("no such file or folder: ", path, code ? ": " + code.message() : ""));
+      throw DataError(str("no such file or folder: ", path,
+                          code && code != std::errc::no_such_file_or_directory ? ": " + code.message() : ""));
     }
     const bool folder = fs::is_directory(path, code);
     for (const std::string& file : folder ? files_below(path, extensions) : std::vector<std::string>{path}) {

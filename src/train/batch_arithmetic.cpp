@@ -38,7 +38,7 @@ std::string describe(const BatchArithmetic& b) {
                          b.ranks == 1 ? " rank × " : " ranks × ", b.batch_size, " × accumulate ", b.accumulate, "; ",
                          human_count(b.steps_per_epoch), b.steps_per_epoch == 1 ? " step" : " steps", " per epoch of ",
                          human_count(b.samples), " samples");
-  if (b.tail > 0) text += str(", the last one with ", b.tail);
+  if (b.tail > 0 && b.steps_per_epoch > 1) text += str(", the last one with ", b.tail);
   return text;
 }
 

@@ -121,6 +121,7 @@ def predict_and_eval_keep_what_they_read(folder):
     runner.run(["eval", ".", "--data", folder / "d.h5", "--json", "-"], cwd=checkpoint).expect(0)
     runner.run(["predict", ".", folder / "z.jpg", "--out", "-"], cwd=checkpoint).expect(0)
     assert not (checkpoint / "-").exists()
+    runner.run(["eval", "runs/r", "--device.type", "cpu"], cwd=folder).expect(64, "not expected: --device.type cpu")
     refused(folder, ["eval", "runs/r", "--json", "nodir/x.json"], "nodir/x.json", "No such file or directory")
     with open("/dev/full", "w") as full:
         lost = subprocess.run(runner.command(["eval", "runs/r"]), cwd=folder, env=runner.environment(), stdout=full,

@@ -67,7 +67,7 @@ TEST_F(ListFiles, NoFilesIsAnError) {
   make("d/notes.txt");
   EXPECT_THAT(failure({at("d")}), HasSubstr("has no files that end in .jpg, .png"));
   EXPECT_THAT(failure({at("*.gif")}), HasSubstr("nothing matches"));
-  EXPECT_THAT(failure({make("good.jpg"), "none.jpg"}), HasSubstr("no such file or folder: none.jpg"));
+  EXPECT_THAT(failure({make("good.jpg"), "none.jpg"}), ::testing::EndsWith("no such file or folder: none.jpg"));
 }
 
 TEST_F(ListFiles, IgnoresLinksToParentFolders) {

@@ -51,6 +51,7 @@ TEST(BatchArithmetic, MicroStepsCoverTheLargestShare) {
 TEST(BatchArithmetic, OneStepIsNotSteps) {
   EXPECT_NE(describe(batch_arithmetic(train(32, 1, 0), 1, 32)).find("; 1 step per epoch of 32 samples"),
             std::string::npos);
+  EXPECT_EQ(describe(batch_arithmetic(train(32, 1, 0), 1, 20)).find("the last one"), std::string::npos);
   EXPECT_NE(describe(batch_arithmetic(train(32, 1, 0), 1, 33)).find("; 2 steps per epoch of 33 samples"),
             std::string::npos);
 }
