@@ -77,8 +77,8 @@ int run_inspect(const Arguments& arguments) {
   const bool loop = error == std::errc::too_many_symbolic_link_levels;
   if (!std::filesystem::status_known(status) && !loop) throw DataError(str("cannot use ", path, ": ", error.message()));
   if (!std::filesystem::exists(status)) throw DataError(str(path, " does not exist"));
-  if (std::filesystem::is_directory(path, error)) return inspect_folder(path, verify);
-  if (!std::filesystem::is_regular_file(path, error)) {
+  if (std::filesystem::is_directory(status)) return inspect_folder(path, verify);
+  if (!std::filesystem::is_regular_file(status)) {
     throw DataError(str(path, " is a pipe, a socket or a device; it must be a file or a folder"));
   }
   if (checkpoint::pickle_of(path) != checkpoint::Pickle::kNone) return inspect_module(path, trial);

@@ -105,8 +105,7 @@ void tell_how_heads_are_found(const Options& options, const job::TrainedModel& m
   log::info(
       "each picture is taken as the crop of one head, and its middle square is used. The pictures of a published set "
       "need --layout 300wlp, aflw2000 or biwi, which crops them as `dtrain convert` does. Crop other photos to a "
-      "square "
-      "around the head first");
+      "square around the head first");
 }
 
 Samples open_samples(data::ProbeProcess& prober, const Options& options, const job::TrainedModel& model,

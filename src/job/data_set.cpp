@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <system_error>
 
 #include "core/error.h"
@@ -26,26 +25,22 @@ DataSet open_data(data::ProbeProcess& prober, const std::string& file, const con
 
 DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::string>& places, uint64_t checksum,
                          const config::Config& config) {
-  std::map<std::string, std::string> refused;  // by place
-  std::vector<std::string> reasons;
+  std::vector<std::string> reasons;  // of the places where there is something
+  std::string why_not_first = places.front() + " is not there";
   for (const std::string& place : places) {
     std::error_code unknown;
     if (!std::filesystem::exists(place, unknown)) continue;
     try {
       DataSet data = open_data(prober, place, config);
       if (data.store->schema().checksum == checksum) {
-        if (place != places.front()) {
-          const auto why = refused.find(places.front());
-          log::info(str("the data of the run is ", place, ": ",
-                        why == refused.end() ? places.front() + " is not there" : why->second));
-        }
+        if (place != places.front()) log::info(str("the data of the run is ", place, ": ", why_not_first));
         return data;
       }
-      refused[place] = str(place, " has another checksum than the data that the run was trained on");
+      reasons.push_back(str(place, " has another checksum than the data that the run was trained on"));
     } catch (const DataError& error) {
-      refused[place] = error.what();
+      reasons.emplace_back(error.what());
     }
-    reasons.push_back(refused[place]);
+    if (place == places.front()) why_not_first = reasons.back();
   }
   if (reasons.empty()) {
     throw DataError(str("the data of the run is not there. Looked for: ", join(places, ", "),
