@@ -125,6 +125,12 @@ void protect_inputs(const convert::ConvertOptions& options) {
        {options.out, convert::quarantine_file(options.out), convert::partial_folder(options.out)}) {
     protect(out, inputs, std::bind_front(is_earlier_output, std::ref(prober)));
   }
+  // The user has named OUT, but not this file beside it.
+  const std::filesystem::path list = convert::quarantine_file(options.out);
+  if (!options.force && is_there(list) && !is_earlier_output(prober, list)) {
+    throw OutputError(str(list.string(), " exists and was not written by dtrain: the list of damaged samples would ",
+                          "replace it. Move it, give --out another name, or replace it with --force"));
+  }
 }
 
 }  // namespace

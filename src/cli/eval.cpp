@@ -51,17 +51,13 @@ int eval(job::ProcessContext& process, const Options& options) {
     config.data.file = data.store->path().string();
     job::check_data(*data.store, task, config.data);
     precision = job::choose_precision(how.amp, process.device);
-  });
-  dist::agree_on_rank0(host, [&] {
-    protect(json, {.files = {config.data.file, config.model.file}, .folders = {loaded.checkpoint}});
+    if (data.ids(options.split).empty())
+      throw DataError(str(config.data.file, " has no samples in its ", options.split, " split (try --split)"));
   });
   const std::vector<int64_t>& ids = data.ids(options.split);
   std::unique_ptr<RowOutput> json_output;  // opened before the work, which would be lost where it cannot be written
-  dist::agree(host, [&] {
-    if (ids.empty())
-      throw DataError(str(config.data.file, " has no samples in its ", options.split, " split (try --split)"));
-  });
   dist::agree_on_rank0(host, [&] {
+    protect(json, {.files = {config.data.file, config.model.file}, .folders = {loaded.checkpoint}});
     if (!options.json.empty()) json_output = std::make_unique<RowOutput>(options.json);
   });
   job::place_on_device(task, precision, process.device);

@@ -36,8 +36,11 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 
 }  // namespace
 
-std::string to_text(const Table& table, size_t most_columns) {
-  std::string text = table.name + "\n";
+std::string to_text(const Table& given, size_t most_columns) {
+  Table table = given;  // with the names as they are shown, which decide the widths
+  for (std::string& name : table.columns) name = printable(name);
+  for (std::string& name : table.rows) name = printable(name);
+  std::string text = printable(table.name) + "\n";
   const bool square = table.columns == table.rows;
   if (square && table.columns.size() > most_columns) {
     return text + str("  ", table.rows.size(), " x ", table.columns.size(), ": see --json FILE\n");

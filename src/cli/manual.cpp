@@ -175,19 +175,23 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
          ".SH EXIT STATUS\n";
   for (const auto& [code, text] : std::initializer_list<std::pair<int, const char*>>{
            {0, "success"},
-           {64, "unknown command or wrong use"},
+           {64, "unknown command or wrong use, or a limit of the system that is too low"},
            {65, "data is missing or damaged"},
            {69,
             "the requested device does not exist, has failed or is out of memory, or its driver is too old; or the "
             "host is out of memory"},
            {70, "an internal error"},
-           {73, "the run folder or an output file cannot be written, or another process trains this run"},
-           {74, "no valid checkpoint, or a checkpoint of another network"},
+           {73,
+            "the run folder or an output file cannot be written, is gone, or would replace an input or a file of "
+            "another run; or another process trains this run"},
+           {74, "no valid checkpoint, none of that step, or no best one; or a checkpoint of another network"},
            {75, "stopped on request after saving: run it again"},
            {76, "a rank died or hung, or the network failed"},
            {78, "configuration: unknown keys, wrong values"},
            {79, "the loss is not finite"},
-           {130, "interrupted; no partial file remains"}}) {
+           {130,
+            "`convert`, `synth` or `predict` was interrupted (Ctrl-C, SIGTERM); no partial file remains, and `convert` "
+            "continues where it stopped. The other commands end by the signal itself"}}) {
     out << ".TP\n" << code << "\n" << text << "\n";
   }
   return out.str();

@@ -47,6 +47,22 @@ ListedFlags listed(const CLI::App& app) {
   return listed;
 }
 
+// The flags nearest to those that are unknown. A key of the configuration has the flag in its first or last part.
+std::string suggestion(const CLI::App& app, const std::vector<std::string>& unknown) {
+  std::vector<std::string> known, near;
+  for (const ManualFlag& flag : listed(app).flags) known.insert(known.end(), flag.names.begin(), flag.names.end());
+  for (const std::string& argument : unknown) {
+    if (!argument.starts_with("--") || argument.size() > 64) continue;
+    const std::string name = argument.substr(0, argument.find('='));
+    const size_t dot = name.find('.');
+    std::string found = nearest(name, known);
+    if (found.empty() && dot != std::string::npos) found = nearest(name.substr(0, dot), known);
+    if (found.empty() && dot != std::string::npos) found = nearest("--" + name.substr(dot + 1), known);
+    if (!found.empty()) near.push_back("'" + found + "'");
+  }
+  return near.empty() ? "" : "; did you mean " + join(near, " and ") + "?";
+}
+
 }  // namespace
 
 bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
@@ -62,7 +78,8 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   } catch (const CLI::ExtrasError&) {
     const std::vector<std::string> unknown = app.remaining();  // in the given order; e.what() has the opposite one
     throw UsageError(str(app.get_name(), ": ", unknown.size() == 1 ? "this argument was" : "these arguments were",
-                         " not expected: ", join(unknown, " "), " (", app.get_name(), " --help)"));
+                         " not expected: ", join(unknown, " "), suggestion(app, unknown), " (", app.get_name(),
+                         " --help)"));
   } catch (const CLI::ParseError& e) {
     throw UsageError(str(app.get_name(), ": ", e.what(), " (", app.get_name(), " --help)"));
   }

@@ -30,21 +30,16 @@ std::string in_folder(const fs::path& folder, const std::string& file) {
   return (folder / file).lexically_normal().string();
 }
 
-// False as well for a path that cannot be examined (a link to itself, a folder without permission):
-// opening it says why.
-bool there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
 // The text of a config file; the reason why it cannot be read is added to `builder`.
 std::optional<std::string> read_config(ConfigBuilder& builder, const fs::path& path, const std::string& name) {
   constexpr std::uintmax_t kLargest = 1 << 20;
   std::error_code code;
-  if (!fs::exists(path, code)) {
+  if (!is_there(path)) {
     builder.add_problem(name, "no such config file; `dtrain --print-config` prints one to start from");
   } else if (!fs::is_regular_file(path, code)) {
     builder.add_problem(name, "is not a file; expected a config in YAML");
+  } else if (name.ends_with(".h5") || name.ends_with(".hdf5")) {
+    builder.add_problem(name, "is a data file, not a config in YAML; `--dataset " + name + "` trains on it");
   } else if (fs::file_size(path, code) > kLargest) {
     builder.add_problem(name, "is larger than 1 MiB; expected a config in YAML");
   } else {
@@ -67,7 +62,7 @@ const catalog::DataSet* resolve_dataset(ConfigBuilder& builder, Flag& flag, cons
     flag.value = in_folder(folder, "data/" + set->name + ".h5");
     return set;
   }
-  const bool like_a_path = flag.value.find_first_of("./") != std::string::npos || there(folder / flag.value);
+  const bool like_a_path = flag.value.find_first_of("./") != std::string::npos || is_there(folder / flag.value);
   if (!like_a_path) {
     const std::vector<std::string> known = catalog::trainable_data_sets();
     const std::string near = flag.value.size() > 64 ? "" : nearest(flag.value, known);
@@ -88,7 +83,7 @@ class Layers {
       if (flag.path == "task.name") task_ = flag.value;
     }
     file_ = line.config_file;
-    if (file_.empty() && fs::exists(folder_ / "dtrain.yaml")) file_ = "dtrain.yaml";
+    if (file_.empty() && is_there(folder_ / "dtrain.yaml")) file_ = "dtrain.yaml";
     loaded_.is_demo = file_.empty() && !names_data_ && task_.empty();
   }
 
@@ -199,7 +194,7 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
   layers.batch();
   if (options.check_dataset) refuse_folder(layers.builder, folder);
   Loaded loaded = std::move(layers).loaded();
-  if (options.check_dataset && dataset != nullptr && !there(loaded.config.data.file)) {
+  if (options.check_dataset && dataset != nullptr && !is_there(loaded.config.data.file)) {
     const bool one_file = dataset->folder.empty();
     throw DataError(str(loaded.config.data.file, " does not exist: make it with `dtrain convert ", dataset->name,
                         one_file ? " FILE.npz`" : " DIR`"));

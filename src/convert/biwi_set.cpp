@@ -5,6 +5,7 @@
 #include "convert/biwi_files.h"
 #include "convert/head_pose_set.h"
 #include "core/error.h"
+#include "core/file_system.h"
 #include "core/strings.h"
 #include "formats/list_files.h"
 
@@ -78,7 +79,7 @@ class Biwi : public HeadPoseSet {
  protected:
   LabeledImage read_picture(const RawSample& sample, int size) const override {
     const fs::path picture = folder_ / sample.name;
-    if (!fs::exists(picture)) throw DataError("there is a pose file, but no picture");
+    if (!is_there(picture)) throw DataError("there is a pose file, but no picture");
     const BiwiPose pose = pose_beside(picture);
     const HeadPose angles = head_pose(pose.rotation);
     return {crop(picture, pose, size), angles};
@@ -94,7 +95,7 @@ class Biwi : public HeadPoseSet {
       if (name.ends_with("_rgb.png") || name.ends_with("_rgb.jpg")) names.insert(name);
       if (!name.ends_with(kPose)) continue;
       const std::string stem = name.substr(0, name.size() - std::string(kPose).size()) + kPicture;
-      names.insert(fs::exists(folder / (stem + ".jpg")) ? stem + ".jpg" : stem + ".png");
+      names.insert(is_there(folder / (stem + ".jpg")) ? stem + ".jpg" : stem + ".png");
     }
     return names;
   }

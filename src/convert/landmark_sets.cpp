@@ -10,6 +10,7 @@
 
 #include "convert/head_pose_set.h"
 #include "core/error.h"
+#include "core/file_system.h"
 #include "core/strings.h"
 #include "formats/list_files.h"
 #include "formats/mat_file.h"
@@ -43,7 +44,7 @@ const formats::Matrix& points_of(const formats::Matrices& mat) {
 // The .mat file beside a picture.
 formats::Matrices annotation_of(fs::path picture, const std::vector<std::string>& names) {
   const fs::path annotation = picture.replace_extension(".mat");
-  if (!fs::exists(annotation)) throw DataError(str("no ", annotation.filename().string(), " next to it"));
+  if (!is_there(annotation)) throw DataError(str("no ", annotation.filename().string(), " next to it"));
   return formats::read_mat(annotation, names);
 }
 
@@ -58,7 +59,7 @@ class LandmarkSet : public HeadPoseSet {
  protected:
   LabeledImage read_picture(const RawSample& sample, int size) const override {
     const fs::path picture = folder_ / sample.name;
-    if (!fs::exists(picture)) throw DataError("there is a .mat file, but no picture with that name");
+    if (!is_there(picture)) throw DataError("there is a .mat file, but no picture with that name");
     const formats::Matrices mat = annotation_of(picture, {"Pose_Para", "pt2d", "pt3d_68"});
     const HeadPose pose = pose_of(mat);
     return {crop(picture, mat, size), pose};
@@ -75,7 +76,7 @@ class LandmarkSet : public HeadPoseSet {
       if (extension == ".jpg" || extension == ".png") names.insert((sub_folder / name).string());
       if (extension != ".mat") continue;
       fs::path picture = path;
-      const bool png = fs::exists(picture.replace_extension(".png"));
+      const bool png = is_there(picture.replace_extension(".png"));
       names.insert((sub_folder / name.stem()).string() + (png ? ".png" : ".jpg"));
     }
     return names;

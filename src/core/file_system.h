@@ -55,6 +55,10 @@ void check_new_file(const std::filesystem::path& path, bool replace);
 // replace the link.
 std::filesystem::path link_target(std::filesystem::path path);
 
+// Whether something is at the path, or at the end of its links. False also where that cannot be known (a link to
+// itself, a folder without permission): opening the path says why.
+bool is_there(const std::filesystem::path& path);
+
 std::string read_text(const std::filesystem::path& path);  // throws Error when it cannot be read
 
 }  // namespace dtrain

@@ -135,7 +135,7 @@ Matrix to_matrix(const matvar_t& variable) {
 Matrices read_mat(const std::filesystem::path& file, const std::vector<std::string>& names) {
   const std::lock_guard guard(matio_lock);
   quiet_matio();
-  if (!std::filesystem::exists(file)) throw DataError("no such .mat file");
+  if (!is_there(file)) throw DataError("no such .mat file");
   if (!std::filesystem::is_regular_file(file)) throw DataError("the .mat file is not a regular file");
   check_file_bytes(std::filesystem::file_size(file), kMostMatBytes);
   check_whole(file);

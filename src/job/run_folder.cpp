@@ -37,7 +37,7 @@ fs::file_status status_of(const fs::path& run) {
 }
 
 bool is_folder(const fs::path& run) { return fs::is_directory(status_of(run)); }
-bool is_there(const fs::path& run) { return fs::exists(status_of(run)); }
+bool run_is_there(const fs::path& run) { return fs::exists(status_of(run)); }
 
 // The name becomes part of paths: it must not leave the folder of the runs.
 void check_name(const std::string& name) {
@@ -125,7 +125,7 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
   if (plan.name.empty()) plan.name = str(config.task, "-", now_text());
   plan.folder = runs / plan.name;
   protect_other_runs(plan.folder);
-  plan.existed = is_there(plan.folder);
+  plan.existed = run_is_there(plan.folder);
   if (plan.existed && config.run.resume.empty()) {
     throw OutputError(str("run ", plan.folder.string(),
                           " exists and is never overwritten: --resume auto continues it, another --name "

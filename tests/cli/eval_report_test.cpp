@@ -41,6 +41,14 @@ TEST(EvalReport, AlignsATableByCharacters) {
             "  b             -        0\n");
 }
 
+TEST(EvalReport, AlignsNamesByTheirEscapes) {
+  EXPECT_EQ(to_text(Table{"per class", {"a\tb"}, {"\x1b[1m", "b"}, {{1}, {2}}}),
+            "per class\n"
+            "           a\\tb\n"
+            "  \\x1b[1m     1\n"
+            "  b           2\n");
+}
+
 TEST(EvalReport, LeavesAConfusionMatrixOfManyClassesToTheJson) {
   Table matrix{.name = "confusion", .columns = {}, .rows = {}, .cells = {}};
   for (int i = 0; i < 21; ++i) {

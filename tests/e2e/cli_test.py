@@ -87,6 +87,11 @@ def the_manual_page_names_every_flag(folder):
     plain = re.sub(r"\s+", " ", done.stdout)
     for part in ["dtrain - distributed training", "mpirun -np N", "--optimizer.lr", "--lr", "FLAGS OF eval", "--split", "EXIT STATUS", "./dtrain.yaml"]:
         assert part in plain, part
+    readme = (runner.SOURCE / "README.md").read_text()
+    codes = re.findall(r"^\| (\d+) \| (.*) \|$", readme[readme.index("| exit code |"):], re.M)
+    assert len(codes) == 12, codes
+    for code, meaning in codes:
+        assert f" {code} {meaning} " in plain[plain.index("EXIT STATUS"):] + " ", (code, meaning)
     missing = {flag for flag in flags_of("train") if flag not in done.stdout.replace("\u2010", "-")}
     assert not missing, missing
 
@@ -152,6 +157,11 @@ def unknown_commands(folder):
     (folder / "d.h5").touch()
     runner.run(["photos"], cwd=folder).expect(64, "photos is a folder, not a command", "dtrain convert NAME photos", "dtrain --resume photos")
     runner.run(["d.h5"], cwd=folder).expect(64, "d.h5 is a file, not a command", "dtrain --dataset d.h5")
+
+
+def data_in_the_place_of_a_config(folder):
+    (folder / "d.h5").touch()
+    runner.run(["train", "d.h5"], cwd=folder).expect(78, "d.h5: is a data file, not a config in YAML; `--dataset d.h5` trains on it")
 
 
 def commands_of_one_process_refuse_several(folder):
@@ -246,7 +256,7 @@ runner.main([help_names_every_command_and_section, help_fits_a_terminal, bash_co
              zsh_completion_has_the_same_flags, the_manual_page_names_every_flag, the_installed_prefix_completes_and_has_its_page,
              what_is_no_manual_is_refused, keys_of_other_tasks_are_refused_where_they_are_given, words_of_other_trainers_get_a_hint,
              a_letter_is_no_unit_of_an_interval, version_names_all_libraries, the_heap_is_tcmalloc, print_config_is_valid_input, all_typos_at_once,
-             typos_are_reported_once_under_mpirun, unknown_commands,
+             typos_are_reported_once_under_mpirun, unknown_commands, data_in_the_place_of_a_config,
              commands_of_one_process_refuse_several, lost_output_is_reported, closed_standard_streams_do_not_corrupt_files, options_that_do_not_apply_are_refused,
              dry_run_ends_at_step_1_and_writes_nothing,
              a_config_in_the_folder_is_used])

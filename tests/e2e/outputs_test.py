@@ -60,6 +60,8 @@ def convert_keeps_its_source(folder):
     refused(folder, ["convert", "images", "ci", "--train-list", "train.txt", "--out", "train.txt"], "train.txt is an input")
     (folder / "o.h5.quarantine.json").write_text("a/0\nb/0\n")
     refused(folder, ["convert", "images", "ci", "--train-list", "o.h5.quarantine.json", "--out", "o.h5"], "quarantine.json is an input")
+    # Another file of that name is the user's.
+    refused(folder, ["convert", "images", "ci", "--out", "o.h5"], "o.h5.quarantine.json exists and was not written by dtrain", force=False)
     for name in ["lock", "journal", "samples"]:  # the source is also a file of the folder that OUT is made in
         partial = folder / "p.h5.partial" / name
         partial.parent.mkdir(exist_ok=True)
@@ -121,7 +123,9 @@ def predict_and_eval_keep_what_they_read(folder):
     runner.run(["eval", ".", "--data", folder / "d.h5", "--json", "-"], cwd=checkpoint).expect(0)
     runner.run(["predict", ".", folder / "z.jpg", "--out", "-"], cwd=checkpoint).expect(0)
     assert not (checkpoint / "-").exists()
-    runner.run(["eval", "runs/r", "--device.type", "cpu"], cwd=folder).expect(64, "not expected: --device.type cpu")
+    runner.run(["eval", "runs/r", "--device.type", "cpu"], cwd=folder).expect(64, "not expected: --device.type cpu; did you mean '--device'?")
+    runner.run(["predict", "runs/r", "d.h5", "--spit=val"], cwd=folder).expect(64, "did you mean '--split'? (dtrain predict --help)")
+    runner.run(["export", "runs/r", "--format", "onnx", "--zzz", "8"], cwd=folder).expect(64, "not expected: --zzz 8 (dtrain export --help)")
     refused(folder, ["eval", "runs/r", "--json", "nodir/x.json"], "nodir/x.json", "No such file or directory")
     with open("/dev/full", "w") as full:
         lost = subprocess.run(runner.command(["eval", "runs/r"]), cwd=folder, env=runner.environment(), stdout=full,
