@@ -30,7 +30,6 @@ BARS = {
     "pointer": ("position_accuracy", 0.97, True),
     "sequence": ("accuracy", 0.95, True),
 }
-FILES = {task: "quickstart.h5" if task == "headpose" else f"quickstart_{task}.h5" for task in BARS}
 
 
 def without_inputs(file):
@@ -63,7 +62,7 @@ def learn(options, task, folder):
     metric, bar, more = BARS[task]
     value = test["metrics"][metric]
     return {"task": task, "metric": metric, "value": value, "bar": bar, "reached": value >= bar if more else value <= bar,
-            "without_inputs": without_inputs(next((folder / "data").glob(FILES[task]))), "seconds": seconds, "steps": test["step"]}
+            "without_inputs": without_inputs(next((folder / "data").iterdir())), "seconds": seconds, "steps": test["step"]}
 
 
 def main():
@@ -78,7 +77,9 @@ def main():
     print(f"{'task':10}{'metric':20}{'test':>9}{'bar':>9}{'no input':>10}{'steps':>8}{'seconds':>9}")
     with tempfile.TemporaryDirectory() as folder:
         for task in options.tasks.split(","):
-            row = learn(options, task, pathlib.Path(folder))
+            own = pathlib.Path(folder, task)  # one task generates one file
+            own.mkdir()
+            row = learn(options, task, own)
             rows.append(row)
             blind = "-" if row["without_inputs"] is None else f"{row['without_inputs']:.4f}"
             print(f"{row['task']:10}{row['metric']:20}{row['value']:9.4f}{row['bar']:9.4f}{blind:>10}{row['steps']:8}{row['seconds']:9.1f}"

@@ -11,6 +11,9 @@ import sys
 
 import runner
 
+sys.path.insert(0, str(runner.SOURCE / "bench"))
+import learning  # noqa: E402  (bench/learning.py)
+
 # task: (flags that shorten the run, metric of the test split, its minimum, its maximum)
 TASKS = {
     "classify": ({"train.epochs": 2}, "top1", 0.85, None),
@@ -29,7 +32,9 @@ def learn(task):
         last = runner.metrics(folder / "runs/r", "eval")[-1]
         assert last["split"] == "test", last
         reached = last["metrics"][metric]
-        print(f"        {task}: {metric} {reached:.4f} in {result.seconds:.0f} s")
+        blind = learning.without_inputs(next((folder / "data").iterdir()))
+        print(f"        {task}: {metric} {reached:.4f} (without the inputs: {blind}) in {result.seconds:.0f} s")
+        assert blind is None or (reached > blind if learning.BARS[task][2] else reached < blind), (reached, blind)
         assert at_least is None or reached >= at_least, (reached, at_least)
         assert at_most is None or reached <= at_most, (reached, at_most)
 
