@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include "core/error.h"
@@ -44,24 +45,89 @@ void quiet_matio() {
   matio_message.clear();
 }
 
-bool decompresses(std::string_view bytes) {
+// The start of a variable, which has its header, and the size of all of it.
+struct VariableBytes {
+  std::string begin;
+  size_t bytes = 0;
+};
+
+constexpr size_t kBegin = 4096;
+
+// nullopt: zlib reports an error, or the end is missing.
+std::optional<VariableBytes> decompressed(std::string_view bytes) {
   z_stream stream{};
   if (inflateInit(&stream) != Z_OK) throw Error("zlib cannot be started");
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
-  std::array<Bytef, 16384> rest;  // the output is ignored
+  std::array<char, 16384> output;
+  VariableBytes variable;
   int state = Z_OK;
   while (state == Z_OK) {
-    stream.next_out = rest.data();
-    stream.avail_out = rest.size();
+    stream.next_out = reinterpret_cast<Bytef*>(output.data());
+    stream.avail_out = output.size();
     state = inflate(&stream, Z_NO_FLUSH);
+    const size_t got = output.size() - stream.avail_out;
+    if (variable.begin.size() < kBegin) variable.begin.append(output.data(), std::min(got, kBegin));
+    variable.bytes += got;
   }
   inflateEnd(&stream);
-  return state == Z_STREAM_END;
+  if (state != Z_STREAM_END) return std::nullopt;
+  return variable;
 }
 
 std::string damaged(const std::string& what) {
   return str("damaged .mat file: ", what, matio_message.empty() ? "" : " (" + matio_message + ")");
+}
+
+// One element of the format: its type, and its bytes, which begin at `at`.
+struct Element {
+  uint32_t type = 0, bytes = 0;
+  size_t at = 0, next = 0;  // where its bytes begin, and the element after it
+};
+
+Element element_at(std::string_view text, size_t at) {
+  constexpr size_t kTag = 8, kAligned = 8;
+  uint32_t words[2] = {0, 0};
+  if (at > text.size() || text.size() - at < kTag) throw DataError(damaged("the header of a variable is cut"));
+  std::memcpy(words, text.data() + at, kTag);
+  if (const uint32_t bytes = words[0] >> 16; bytes != 0) {
+    if (bytes > 4) throw DataError(damaged("the header of a variable is wrong"));
+    return {words[0] & 0xffff, bytes, at + 4, at + kTag};
+  }
+  const size_t padded = (size_t{words[1]} + kAligned - 1) / kAligned * kAligned;
+  return {words[0], words[1], at + kTag, at + kTag + padded};
+}
+
+// libmatio trusts the lengths in the header of a variable, and asks for as much memory: gigabytes for a file of 300
+// bytes. `begin`: the variable with its tag.
+void check_header(const VariableBytes& variable) {
+  constexpr uint32_t kMatrix = 14, kInt8 = 1, kInt32 = 5, kUint32 = 6, kNested = 3, kSparse = 5;
+  constexpr size_t kMostDimensions = 32, kTag = 8;
+  const std::string_view begin = variable.begin;
+  if (element_at(begin, 0).type != kMatrix) return;  // libmatio passes over it
+  const Element flags = element_at(begin, kTag), sizes = element_at(begin, flags.next);
+  if (flags.type != kUint32 || flags.bytes != 8 || sizes.type != kInt32 || sizes.bytes > kMostDimensions * 4 ||
+      sizes.at + sizes.bytes > begin.size()) {
+    throw DataError(damaged("the header of a variable is wrong"));
+  }
+  const Element name = element_at(begin, sizes.next);
+  if (name.type != kInt8 || name.at + name.bytes > variable.bytes) {
+    throw DataError(damaged("the name of a variable is longer than the variable"));
+  }
+  constexpr size_t kVeryMany = size_t{1} << 40;
+  size_t elements = 1;
+  for (size_t i = 0; i < sizes.bytes / 4; ++i) {
+    uint32_t size = 0;
+    std::memcpy(&size, begin.data() + sizes.at + 4 * i, sizeof size);
+    elements = std::min(kVeryMany, elements * std::min<size_t>(size, kVeryMany >> 20));
+  }
+  // A number takes a byte or more. Cells and structures hold variables, each of which has a tag; of a sparse array only
+  // some elements are stored.
+  const auto kind = static_cast<unsigned char>(begin[flags.at]);
+  const size_t each = kind <= kNested ? kTag : 1;
+  if (kind != kSparse && elements > variable.bytes / each) {
+    throw DataError(damaged("a variable is implausibly large"));
+  }
 }
 
 // For variables whose compressed bytes are truncated or changed, libmatio silently returns zeros, which are plausible
@@ -82,10 +148,15 @@ void check_whole(const std::filesystem::path& file) {
     uint32_t tag[2] = {0, 0};  // type, bytes
     if (text.size() - at >= kTag) std::memcpy(tag, text.data() + at, kTag);
     if (text.size() - at < kTag || text.size() - at - kTag < tag[1]) throw DataError(damaged("it is truncated"));
-    if (tag[0] == kCompressed && !decompresses(std::string_view(text).substr(at + kTag, tag[1]))) {
-      throw DataError(damaged("a variable cannot be decompressed"));
+    const size_t end = at + kTag + tag[1];
+    if (tag[0] == kCompressed) {
+      const std::optional<VariableBytes> variable = decompressed(std::string_view(text).substr(at + kTag, tag[1]));
+      if (!variable) throw DataError(damaged("a variable cannot be decompressed"));
+      check_header(*variable);
+    } else {
+      check_header({text.substr(at, std::min(kBegin, end - at)), end - at});
     }
-    at += kTag + tag[1];
+    at = end;
   }
 }
 

@@ -96,6 +96,30 @@ TEST(MatFile, AllocatesNoMemoryForImplausibleSizes) {
   testing::expect_error<DataError>([&] { read_mat(folder / "b.mat", {"x"}); }, {"1.0 TiB", "at most"});
 }
 
+// libmatio would ask for as much memory as the header of a variable names.
+TEST(MatFile, RefusesHeadersThatPromiseMoreThanTheFileHolds) {
+  const testing::TempDir folder;
+  const auto words = [](std::initializer_list<uint32_t> values) {
+    return std::string(reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(uint32_t));
+  };
+  const auto expect_refused = [&](const std::string& element, const char* why) {
+    std::string file(124, ' ');
+    file += std::string("\0\1IM", 4) + words({14, static_cast<uint32_t>(element.size())}) + element;
+    std::ofstream(folder / "x.mat", std::ios::binary) << file;
+    testing::expect_error<DataError>([&] { read_mat(folder / "x.mat", {"x"}); }, {why});
+  };
+  const std::string flags = words({6, 8, 7, 0}), name = words({1 | 1 << 16, 'x'}), data = words({7, 4, 0, 0});
+  const auto sizes = [&](uint32_t rows, uint32_t columns) { return words({5, 8, rows, columns}); };
+  expect_refused(flags + sizes(1, 1) + words({1, 0x6f005009}) + data, "the name of a variable is longer");
+  expect_refused(flags + sizes(3000, 3000) + name + data, "implausibly large");
+  expect_refused(words({6, 8, 2, 0}) + sizes(4, 4) + name + data, "implausibly large");  // a structure
+  expect_refused(flags + words({5, 4000}) + name + data, "the header of a variable is wrong");
+  expect_refused(flags + words({5 | 128 << 16, 1}) + name + data, "the header of a variable is wrong");
+  expect_refused(flags + words({5, 100, 1}), "the header of a variable is wrong");
+  expect_refused(flags, "the header of a variable is cut");
+  expect_refused(words({9, 8, 7, 0}) + sizes(1, 1) + name + data, "the header of a variable is wrong");
+}
+
 TEST(MatFile, ManyThreadsCanRead) {
   const testing::TempDir folder;
   write_mat(folder / "a.mat", kSome);
