@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <latch>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace dtrain::data {
 namespace {
@@ -116,17 +118,19 @@ TEST(ReadAhead, WakeCallsMakeAgain) {
 }
 
 TEST(ReadAhead, CanBeDestroyedWithWorkLeft) {
+  static constexpr int64_t kItems = 60000;  // a minute of work: the destructor does not wait for it
   std::atomic<int64_t> done = 0;
   std::latch first(1);
   {
     Pool pool(1, 2,
-              {[] { return std::make_unique<Squares>(0, 1000000); },
+              {[] { return std::make_unique<Squares>(0, kItems); },
                [&](Squares&, int64_t, int) {
                  if (++done == 1) first.count_down();
+                 std::this_thread::sleep_for(std::chrono::milliseconds(1));
                }});
     first.wait();
   }
-  EXPECT_LT(done, 1000000);
+  EXPECT_LT(done, kItems);
 }
 
 }  // namespace
