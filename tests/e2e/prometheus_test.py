@@ -8,9 +8,9 @@ invented steps: for work on the dashboard."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,12 +32,6 @@ class Failure(Exception):
     pass
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def adapted_config(folder, runs):
     """The shipped prometheus.yml, with the paths and the password of this test and with shorter intervals."""
     config = yaml.safe_load((shipped.MONITORING / "prometheus" / "prometheus.yml").read_text())
@@ -55,13 +49,24 @@ def adapted_config(folder, runs):
 
 
 class Prometheus:
+    """A server on a port that it chooses itself: a port that was free a moment ago may be taken when the server binds it."""
+
     def __init__(self, folder, config, cwd=None):
-        self.url = f"http://127.0.0.1:{free_port()}"
         self.log = folder / "prometheus.log"
         self.process = subprocess.Popen(
-            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
-             f"--web.listen-address={self.url.removeprefix('http://')}"],
+            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}", "--web.listen-address=127.0.0.1:0"],
             stdout=self.log.open("w"), stderr=subprocess.STDOUT, cwd=cwd)
+        self.url = f"http://{self.address(seconds=60)}"
+
+    def address(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and self.process.poll() is None:
+            listening = re.search(r'msg="Listening on" address=(\S+)', self.log.read_text())
+            if listening:
+                return listening[1]
+            time.sleep(0.1)
+        self.process.kill()
+        raise Failure(f"Prometheus does not listen:\n{self.log.read_text()}")
 
     def query(self, expr):
         url = f"{self.url}/api/v1/query?" + urllib.parse.urlencode({"query": expr})
