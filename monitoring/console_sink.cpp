@@ -32,13 +32,9 @@ constexpr std::array<PhaseWord, kPhases> kPhaseWords = {{{Phase::kDataWait, "dat
                                                          {Phase::kCheckpoint, "save", false},
                                                          {Phase::kEval, "eval", false}}};
 
-// "249.8 = data 1.2 + fwd 80.1 + ...", in milliseconds: means over the same steps, so that the parts add
-// up to the total.
+// "250.2 = data 1.2 + fwd 80.1 + ... + other 0.4", in milliseconds: the wall time and its parts.
 std::string time_split(const StepStats& s) {
-  double total = 0;
-  for (const double seconds : s.phase_seconds) total += seconds;
-  if (total <= 0) return fixed(s.step_seconds * 1e3, 1);
-  std::string text = fixed(total * 1e3, 1) + " =";
+  std::string text = fixed(s.step_seconds * 1e3, 1) + " =";
   bool first = true;
   for (const PhaseWord& part : kPhaseWords) {
     const double ms = s.phase_seconds[static_cast<size_t>(part.phase)] * 1e3;
@@ -47,7 +43,7 @@ std::string time_split(const StepStats& s) {
     if (part.phase == Phase::kAllReduceWait) text += " (exposed)";
     first = false;
   }
-  return text;
+  return text + " + other " + fixed(std::max(0.0, s.other_seconds) * 1e3, 1);
 }
 
 std::string memory(const StepStats& s) {

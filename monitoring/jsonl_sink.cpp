@@ -1,7 +1,9 @@
 #include "monitoring/jsonl_sink.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "core/clock.h"
 #include "core/file_system.h"
@@ -48,6 +50,34 @@ void cut_after(const std::filesystem::path& file, int64_t step) {
   if (changed) write_atomically(real_file_system(), file, kept);
 }
 
+Json phases_json(const PhaseSeconds& seconds) {
+  Json phases = Json::object();
+  for (size_t i = 0; i < kPhases; ++i) put(phases, kPhaseNames[i], seconds[i]);
+  return phases;
+}
+
+// Of very many ranks those that wait least for the others: they are the ones that the others wait for.
+Json ranks_json(const std::vector<StepTimes>& ranks) {
+  constexpr size_t kAll = 64, kSlowest = 8;
+  std::vector<size_t> order(ranks.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (ranks.size() > kAll) {
+    std::partial_sort(order.begin(), order.begin() + kSlowest, order.end(), [&](size_t a, size_t b) {
+      return ranks[a].of(Phase::kAllReduceWait) < ranks[b].of(Phase::kAllReduceWait);
+    });
+    order.resize(kSlowest);
+  }
+  Json list = Json::array();
+  for (const size_t rank : order) {
+    Json j{{"rank", rank}};
+    put(j, "step_seconds", ranks[rank].wall);
+    j["phase_seconds"] = phases_json(ranks[rank].phases);
+    put(j, "other_seconds", ranks[rank].other());
+    list.push_back(std::move(j));
+  }
+  return list;
+}
+
 class JsonLines : public Sink {
  public:
   JsonLines(const std::filesystem::path& file, int64_t resumed_step)
@@ -67,9 +97,9 @@ class JsonLines : public Sink {
     j["micro_steps"] = s.micro_steps;
     put(j, "samples_per_second", s.samples_per_second);
     put(j, "step_seconds", s.step_seconds);
-    Json phases = Json::object();
-    for (size_t i = 0; i < kPhases; ++i) put(phases, kPhaseNames[i], s.phase_seconds[i]);
-    j["phase_seconds"] = phases;
+    j["phase_seconds"] = phases_json(s.phase_seconds);
+    put(j, "other_seconds", s.other_seconds);
+    if (!s.ranks.empty()) j["ranks"] = ranks_json(s.ranks);
     put(j, "eta_seconds", s.eta_seconds);
     j["bytes_reduced"] = s.bytes_reduced;
     j["loader_bytes"] = s.loader_bytes;
@@ -101,6 +131,24 @@ class JsonLines : public Sink {
     Json j = begin("checkpoint");
     j["step"] = step;
     put(j, "seconds", seconds);
+    write(j);
+  }
+
+  void verdict(const VerdictRecord& v) override {
+    Json j = begin("verdict");
+    j["text"] = v.text;
+    if (!v.also.empty()) j["also"] = v.also;
+    j["causes"] = Json::array();
+    for (const VerdictRecord::Cause& cause : v.causes) {
+      Json c{{"cause", cause.name}, {"rank", cause.rank}};
+      put(c, "gain", cause.gain);
+      put(c, "error", cause.error);
+      c["setting"] = cause.setting;
+      c["evidence"] = cause.evidence;
+      c["otherwise"] = cause.otherwise;
+      j["causes"].push_back(std::move(c));
+    }
+    j["not_measured"] = v.not_measured;
     write(j);
   }
 

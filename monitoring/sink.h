@@ -9,6 +9,7 @@
 
 #include "core/named_enum.h"
 #include "monitoring/step_stats.h"
+#include "monitoring/verdict_record.h"
 
 namespace dtrain::monitoring {
 
@@ -25,7 +26,8 @@ class Sink {
   virtual void record(const StepStats&) = 0;  // after each optimizer step
   virtual void record(const EvalStats&) = 0;  // after each evaluation
   virtual void checkpoint_saved(int64_t /*step*/, double /*seconds*/) {}
-  virtual void state(RunState) {}  // what the run does now
+  virtual void state(RunState) {}                // what the run does now
+  virtual void verdict(const VerdictRecord&) {}  // on rank 0: every minute, on request, and at the end
 };
 
 using Sinks = std::vector<std::unique_ptr<Sink>>;

@@ -4,7 +4,6 @@
 // bytes. Loss, norm and samples are of all ranks, times and memory of this rank. NaN means unknown: only logging steps
 // read the device.
 
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -13,14 +12,9 @@
 #include <vector>
 
 #include "core/table.h"
+#include "monitoring/step_times.h"
 
 namespace dtrain::monitoring {
-
-enum class Phase { kDataWait, kH2d, kForward, kBackward, kAllReduceWait, kOptimizer, kCheckpoint, kEval, kCount };
-inline constexpr size_t kPhases = static_cast<size_t>(Phase::kCount);
-// The label values of dtrain_phase_seconds_total and the keys of metrics.jsonl.
-inline constexpr std::array<const char*, kPhases> kPhaseNames = {
-    "data_wait", "h2d", "forward", "backward", "allreduce_wait", "optimizer", "checkpoint", "eval"};
 
 // What one communicator has carried by one kind of operation, since the start of the process.
 struct CollectiveStats {
@@ -39,10 +33,11 @@ struct StepStats {
   bool logging = false;  // a logging step, at which the values that come from the device are known
   double loss = kUnknown, grad_norm = kUnknown, loss_scale = kUnknown;
   double learning_rate = 0;
-  int64_t skipped_total = 0;  // steps skipped so far because a gradient was not finite; known at logging steps
-  double step_seconds = 0;
-  std::array<double, kPhases> phase_seconds{};  // mean per step since the last logging step
-  double samples_per_second = kUnknown;         // all ranks, since the last logging step
+  int64_t skipped_total = 0;     // steps skipped so far because a gradient was not finite; known at logging steps
+  double step_seconds = 0;       // wall time; at logging steps the mean since the last one
+  PhaseSeconds phase_seconds{};  // mean per step since the last logging step
+  double other_seconds = 0;      // likewise, in no phase
+  double samples_per_second = kUnknown;  // all ranks, since the last logging step
   double eta_seconds = kUnknown;
   int64_t bytes_reduced = 0;
   int64_t loader_bytes = 0;  // read since the last step
@@ -52,8 +47,9 @@ struct StepStats {
   int64_t allocator_retries = 0, out_of_memory = 0;  // of the allocator so far; known at logging steps
   std::vector<CollectiveStats> collectives = {};     // known at logging steps
   uint64_t ledger = 0;                               // checksum of the samples used so far; known at logging steps
-  double padding_waste = kUnknown;  // share of padding in the rows of all ranks since the last logging step
-  int64_t bad_samples = 0;          // left out so far by data.on_bad_sample skip, all ranks
+  double padding_waste = kUnknown;    // share of padding in the rows of all ranks since the last logging step
+  int64_t bad_samples = 0;            // left out so far by data.on_bad_sample skip, all ranks
+  std::vector<StepTimes> ranks = {};  // by rank, on rank 0: the steps that have ended since the last logging step
 };
 
 struct EvalStats {

@@ -1,36 +1,40 @@
 #pragma once
 
-// What limited the speed of a run, judged from the time that its ranks spent in each phase: the last line
-// of a run. Pure.
+// What held a run back most, and what it would gain without that: the line that a run ends with. Only what is worth a
+// change speaks: a gain above 3 %, and above twice its own standard error, over at least 20 steps after warm-up. Below
+// that the verdict is that nothing is worth changing. What could not be measured is named. Pure.
 
-#include <array>
-#include <cstdint>
-#include <span>
 #include <string>
+#include <vector>
 
-#include "monitoring/step_stats.h"
+#include "diagnose/evidence.h"
+#include "diagnose/finding.h"
+#include "monitoring/verdict_record.h"
 
 namespace dtrain::diagnose {
 
-using PhaseSeconds = std::array<double, monitoring::kPhases>;
+inline constexpr double kLeastGain = 0.03;
+inline constexpr size_t kFewestSteps = 20;
+inline constexpr size_t kMostFindings = 3;  // one verdict and two runners-up
 
 struct Verdict {
-  enum class Kind { kCompute, kData, kTransfer, kCommunication, kOptimizer, kUnknown } kind = Kind::kUnknown;
-  double share = 0;  // of the training time of the worst rank, 0 to 1
-  int worst_rank = 0;
-  std::string text;  // "verdict: data-bound 62 % (8.1 of 13.0 ms waiting, worst rank 1): set --data.workers 8"
+  std::vector<Finding> findings;  // that speak, the largest gain first; the first one is the verdict
+  std::vector<std::string> not_measured;
+  std::string text;  // "verdict: data-bound on decode, rank 1: 8.1 of 13.0 ms waiting; +38 % with --data.workers 8"
+  std::vector<std::string> also;  // the runners-up, worded in the same way
 };
 
-// What the advice depends on.
-struct Settings {
-  int64_t workers = 1;  // reader threads per rank
-  int64_t cores = 1;    // cores that a rank may use
-  bool gpu = false;
-  bool images = true;  // false: samples are rows
-  bool hue = true;     // the augmentation changes the hue of images
-};
+Verdict judge(const RunEvidence&);
 
-// `ranks`: for each rank, the seconds in each phase over `steps` optimizer steps.
-Verdict verdict(std::span<const PhaseSeconds> ranks, int64_t steps, const Settings&);
+// "data-bound on decode, rank 1: 8.1 of 13.0 ms waiting; +38 % with --data.workers 8"
+std::string text_of(const Finding&);
+std::string text_of(const Verdict&);  // one line, and one for each runner-up; without a line break at the end
+
+monitoring::VerdictRecord record_of(const Verdict&, int64_t step);
+
+// How well the ranks work together, as MPI users know it: "parallel efficiency 82 % = load balance 95 % x communication
+// efficiency 86 %" (the metrics of the POP centre of excellence). Load balance: the mean over the slowest rank's time
+// outside of communication; communication efficiency: that time over the step's. "" for one rank, or without steps.
+std::string efficiency_text(const RunEvidence&);
 
 }  // namespace dtrain::diagnose

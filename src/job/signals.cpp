@@ -5,7 +5,7 @@
 namespace dtrain::job {
 namespace {
 
-std::atomic<bool> stop_requested{false};
+std::atomic<bool> stop_requested{false}, verdict_requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
 
 extern "C" void request_stop(int signal) {
@@ -13,9 +13,11 @@ extern "C" void request_stop(int signal) {
   if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
 }
 
-void handle(int signal) {
+extern "C" void request_verdict(int) { verdict_requested.store(true); }
+
+void handle(int signal, void (*handler)(int) = request_stop) {
   struct sigaction action {};
-  action.sa_handler = request_stop;
+  action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   struct sigaction before {};
@@ -27,6 +29,11 @@ void handle(int signal) {
 }  // namespace
 
 void remember_early_stop() { handle(SIGUSR1); }
+
+std::atomic<bool>& install_verdict_signal() {
+  handle(SIGUSR2, request_verdict);
+  return verdict_requested;
+}
 
 const std::atomic<bool>& install_stop_signals() {
   for (const int signal : {SIGUSR1, SIGTERM, SIGINT, SIGHUP}) handle(signal);

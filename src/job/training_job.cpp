@@ -328,6 +328,7 @@ train::TrainContext TrainingJob::train_context(checkpoint::Store* checkpoints,
           .checkpoints = checkpoints,
           .sinks = sinks_,
           .stop_requested = stop_requested,
+          .verdict_requested = &install_verdict_signal(),
           .progress = [this](const char* phase, int64_t step) { watchdog_->progress(phase, step); },
           .device_failed = [this](const Error& error) { end_process(error); },
           .check_run_folder = [this] { job::check_run_folder(plan_); }};
@@ -383,16 +384,13 @@ std::string TrainingJob::last_line() const {
 }
 
 int TrainingJob::conclude() {
-  const diagnose::Verdict verdict =
-      diagnose::verdict(dist::all_gather_object(process_.host, outcome_.phases), outcome_.own_steps,
-                        {.workers = loader_threads_,
-                         .cores = process_.cores,
-                         .gpu = process_.device.is_cuda(),
-                         .images = task_->samples().kind == data::SampleSpec::Kind::kImage,
-                         .hue = config_.augment.hue > 0});
   dist::agree_on_rank0(process_.host, [&] {
+    const diagnose::Verdict verdict = diagnose::judge(outcome_.evidence);
+    for (const auto& sink : sinks_) sink->verdict(diagnose::record_of(verdict, outcome_.steps));
     if (!dry_run_) write_run_plot(plan_.folder, task_->metrics());
-    log::plain(verdict.text);
+    log::plain(diagnose::text_of(verdict));
+    const std::string efficiency = diagnose::efficiency_text(outcome_.evidence);
+    if (!efficiency.empty()) log::plain(efficiency);
     log::plain(last_line());
   });
   for (const auto& sink : sinks_) sink->state(monitoring::RunState::kFinished);

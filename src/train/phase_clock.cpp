@@ -8,28 +8,44 @@
 namespace dtrain::train {
 
 using monitoring::Phase;
+using monitoring::StepTimes;
 
 void PhaseClock::stop() { enter(Phase::kCount); }
 
 void PhaseClock::enter(Phase next) {
-  const auto now = std::chrono::steady_clock::now();
-  if (current_ != Phase::kCount && device_.is_cpu()) {
-    totals_[static_cast<size_t>(current_)] += std::chrono::duration<double>(now - since_).count();
+  const bool begins_step = std::exchange(step_begins_, false);
+  if (device_.is_cpu()) {
+    const auto now = std::chrono::steady_clock::now();
+    add(current_, std::chrono::duration<double>(now - since_).count());
+    since_ = now;
+    if (begins_step) end_step();
   }
   current_ = next;
-  since_ = now;
   if (device_.is_cpu()) return;
   c10::Event event(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
   event.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
-  marks_.push_back({std::move(event), next});
+  if (begins_step && marks_.empty()) end_step();  // nothing is before the first mark
+  marks_.push_back({std::move(event), next, begins_step});
+}
+
+void PhaseClock::add(Phase phase, double seconds) {
+  if (step_) step_->wall += seconds;
+  if (phase == Phase::kCount) return;
+  totals_[static_cast<size_t>(phase)] += seconds;
+  if (step_) step_->phases[static_cast<size_t>(phase)] += seconds;
+}
+
+void PhaseClock::end_step() {
+  constexpr size_t kMost = 4096;
+  if (step_) ended_.push_back(*step_);
+  if (ended_.size() > kMost) ended_.erase(ended_.begin(), ended_.begin() + kMost / 2);
+  step_ = StepTimes{};
 }
 
 void PhaseClock::drain() {
   while (marks_.size() >= 2 && marks_[1].event.query()) {
-    const Phase phase = marks_[0].phase;
-    if (phase != Phase::kCount) {
-      totals_[static_cast<size_t>(phase)] += marks_[0].event.elapsedTime(marks_[1].event) * 1e-3;
-    }
+    add(marks_[0].phase, marks_[0].event.elapsedTime(marks_[1].event) * 1e-3);
+    if (marks_[1].begins_step) end_step();
     marks_.pop_front();
   }
 }
@@ -38,5 +54,7 @@ void PhaseClock::synchronize() {
   if (!marks_.empty()) marks_.back().event.synchronize();
   drain();
 }
+
+std::vector<StepTimes> PhaseClock::take_steps() { return std::exchange(ended_, {}); }
 
 }  // namespace dtrain::train

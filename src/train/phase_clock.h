@@ -5,42 +5,54 @@
 // that the device has already passed. So the time of a phase is the device's time: a host that runs ahead and waits for
 // a batch while the device is busy loses nothing; only what leaves the device idle counts as data wait.
 //
+// It also keeps the times of each step by itself, with the time that no phase covers: take_steps().
+//
 // Thread-safety: none; the training thread owns it.
 
 #include <torch/types.h>
 
-#include <array>
 #include <chrono>
 #include <deque>
+#include <optional>
+#include <vector>
 
-#include "monitoring/step_stats.h"
+#include "monitoring/step_times.h"
 
 namespace dtrain::train {
 
 class PhaseClock {
  public:
-  using Seconds = std::array<double, monitoring::kPhases>;
+  using Seconds = monitoring::PhaseSeconds;
 
   explicit PhaseClock(at::Device device) : device_(device) {}
 
-  void enter(monitoring::Phase);  // ends the previous phase
-  void stop();                    // no phase runs until the next enter()
+  void enter(monitoring::Phase);              // ends the previous phase
+  void stop();                                // no phase runs until the next enter()
+  void begin_step() { step_begins_ = true; }  // with the next enter(), which ends the previous step
 
   void drain();                                      // adds the times of events that the device has passed; never waits
   void synchronize();                                // waits for the device, then drains: for logging steps
   const Seconds& totals() const { return totals_; }  // by phase, since construction, as far as drained
+  // The steps that have ended since the last call, in order, as far as drained; without the older of very many.
+  std::vector<monitoring::StepTimes> take_steps();
 
  private:
   struct Mark {
     c10::Event event;
     monitoring::Phase phase;  // begins at the event; kCount: none
+    bool begins_step;
   };
+  void add(monitoring::Phase, double seconds);  // time that has passed in the phase; kCount: in none
+  void end_step();
 
   at::Device device_;
   monitoring::Phase current_ = monitoring::Phase::kCount;
   std::chrono::steady_clock::time_point since_;  // when the current phase began, on the CPU
   std::deque<Mark> marks_;                       // not drained yet, in order
   Seconds totals_{};
+  bool step_begins_ = false;
+  std::optional<monitoring::StepTimes> step_;  // the one that runs, as far as drained; none before the first
+  std::vector<monitoring::StepTimes> ended_;   // not taken yet
 };
 
 }  // namespace dtrain::train

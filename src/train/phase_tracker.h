@@ -25,8 +25,9 @@ class PhaseTracker {
 
   void set_step(int64_t step) { step_ = step; }  // optimizer steps done, for the next announcements
 
-  void enter(monitoring::Phase);  // ends the previous phase
-  void leave();                   // no phase runs until the next enter()
+  void begin_step() { clock_.begin_step(); }  // with the next enter()
+  void enter(monitoring::Phase);              // ends the previous phase
+  void leave();                               // no phase runs until the next enter()
 
   // This rank now waits for other ranks, until the next enter() or proceed(). Its time still counts for the phase.
   void wait_for_others();

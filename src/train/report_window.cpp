@@ -19,10 +19,11 @@ void ReportWindow::add(monitoring::StepStats& stats, int64_t bytes_read) {
 void ReportWindow::summarize(monitoring::StepStats& stats, Time now, const PhaseClock::Seconds& phases) const {
   const auto steps = static_cast<double>(stats.step - first_step_);
   const double seconds = std::chrono::duration<double>(now - began_).count();
+  stats.step_seconds = stats.other_seconds = seconds / steps;
   for (size_t phase = 0; phase < phases.size(); ++phase) {
     stats.phase_seconds[phase] = (phases[phase] - phases_[phase]) / steps;
+    stats.other_seconds -= stats.phase_seconds[phase];
   }
-  stats.step_seconds = seconds / steps;
   stats.samples_per_second = static_cast<double>(samples_) / seconds;
   stats.eta_seconds = static_cast<double>(stats.total_steps - stats.step) * seconds / steps;
 }

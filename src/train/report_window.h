@@ -22,7 +22,7 @@ class ReportWindow {
   // Adds a step, and sets the bytes that the loader read for it. `bytes_read`: by the loader since it was made.
   void add(monitoring::StepStats&, int64_t bytes_read);
 
-  // Sets, of the last step added: step_seconds and phase_seconds (means over the steps of the window),
+  // Sets, of the last step added: step_seconds, phase_seconds and other_seconds (means over the window),
   // samples_per_second and eta_seconds.
   void summarize(monitoring::StepStats&, Time now, const PhaseClock::Seconds& phases) const;
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Turns the requests of single ranks (stop, save, evaluate, log now) into actions of all ranks at the same step
-// boundary. The exchange runs beside the step: the requests of one boundary are granted at the next one, so no step
-// waits for it.
+// Turns the requests of single ranks (stop, save, evaluate, log, verdict now) into actions of all ranks at the same
+// step boundary. The exchange runs beside the step: the requests of one boundary are granted at the next one, so no
+// step waits for it.
 //
 // Thread-safety: none; the training thread owns it. Ownership: borrows the communicator, for CPU tensors.
 
@@ -17,6 +17,7 @@ struct Requests {
   bool save = false;  // these three: the minutes of an interval are over, see IntervalTrigger
   bool evaluate = false;
   bool log = false;
+  bool verdict = false;  // a signal asked for the verdict so far
 };
 
 class StepAgreement {
@@ -33,7 +34,7 @@ class StepAgreement {
  private:
   dist::Communicator& host_;
   Requests granted_;
-  at::Tensor flags_;  // [4] int64
+  at::Tensor flags_;  // [5] int64
   dist::Work pending_;
   bool in_flight_ = false;
 };

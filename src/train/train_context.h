@@ -39,6 +39,7 @@ struct TrainContext {
   checkpoint::Store* checkpoints;  // rank 0's; nullptr on the other ranks, and if config.run.name is empty (no saving)
   monitoring::Sinks& sinks;        // each one receives every step and evaluation
   const std::atomic<bool>& stop_requested;  // may be set from a signal handler: save, then stop
+  std::atomic<bool>* verdict_requested;     // likewise: judge the run so far; nullptr: nobody asks
   PhaseTracker::Watchdog progress;          // receives the phase and the step of this rank; may be empty
   // Called when the GPU has failed, while everything that belongs to it still lives; should end the process, because
   // LibTorch's destructors throw from then on. May be empty: run() then throws the error.

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "diagnose/evidence.h"
 #include "monitoring/step_stats.h"
-#include "train/phase_clock.h"
 
 namespace dtrain::train {
 
@@ -23,7 +23,7 @@ struct TrainResult {
   int64_t bad_samples = 0;  // different samples that were left out, over all ranks
   double padding_waste = monitoring::StepStats::kUnknown;  // share of padding in all batches of this process
   std::vector<std::pair<std::string, double>> validation;  // all metrics of the last evaluation
-  PhaseClock::Seconds phases{};                            // seconds of this rank by phase
+  diagnose::RunEvidence evidence;                          // rank 0: for the verdict
   double seconds = 0;                                      // of the whole loop
 };
 

@@ -62,6 +62,7 @@ Trainer::Trainer(TrainContext context)
       triggers_{trigger(context_.config.checkpoint.every, context_),
                 trigger(context_.config.train.eval_every, context_), trigger(context_.config.run.log_every, context_)},
       watched_{.metric = watched_metric(context_.task, context_.config.train.metric), .watch = {}, .plateau = {}},
+      measurements_(context_.host),
       device_memory_(static_cast<double>(device::properties(context_.device).memory_bytes)) {
   DTRAIN_CHECK(context_.checkpoints || context_.host.rank() != 0 || context_.config.run.name.empty(), "run '",
                context_.config.run.name, "' has no folder for its checkpoints");
@@ -153,10 +154,12 @@ void Trainer::enter_task_phase() {
 
 Requests Trainer::exchange_requests() {
   tracker_.wait_for_others();
-  return agreement_.exchange({.stop = context_.stop_requested.load(),
-                              .save = triggers_.save.request(),
-                              .evaluate = triggers_.evaluate.request(),
-                              .log = triggers_.log.request()});
+  return agreement_.exchange(
+      {.stop = context_.stop_requested.load(),
+       .save = triggers_.save.request(),
+       .evaluate = triggers_.evaluate.request(),
+       .log = triggers_.log.request(),
+       .verdict = context_.verdict_requested != nullptr && context_.verdict_requested->exchange(false)});
 }
 
 std::string Trainer::reason_to_stop() const {
@@ -182,7 +185,8 @@ TrainResult Trainer::conclude() {
   result_.padding_waste = padding_waste(consumed.rows, consumed.cells);
   result_.metric = watched_.metric.name;
   result_.best = watched_.watch.best;
-  result_.phases = tracker_.clock().totals();
+  measurements_.gather(tracker_.clock().take_steps());
+  result_.evidence = evidence_of(context_, measurements_, result_.padding_waste);
   result_.seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();
   return result_;
 }
@@ -194,6 +198,7 @@ StepStats Trainer::step() {
   StepStats stats;
   stats.micro_steps = 0;
   begun_step_ = step_ + 1;
+  tracker_.begin_step();
   int64_t power = 0;
 
   bool last = false;
@@ -262,8 +267,8 @@ double Trainer::next_learning_rate() const {
 }
 
 bool Trainer::logs_step() const {
-  return result_.own_steps == 1 || agreement_.granted().log || triggers_.log.due(step_) ||
-         step_ == context_.batches.total_steps;
+  return result_.own_steps == 1 || agreement_.granted().log || agreement_.granted().verdict ||
+         triggers_.log.due(step_) || step_ == context_.batches.total_steps;
 }
 
 void Trainer::read_device(StepStats& stats) {

@@ -25,6 +25,7 @@
 #include "train/phase_tracker.h"
 #include "train/phases.h"
 #include "train/report_window.h"
+#include "train/run_measurements.h"
 #include "train/shared_statistics.h"
 #include "train/skipped_steps.h"
 #include "train/step_agreement.h"
@@ -37,6 +38,8 @@ namespace dtrain::train {
 struct TrainingState;
 
 class Trainer {
+  using SteadyTime = std::chrono::steady_clock::time_point;
+
  public:
   // Throws what the parts throw, such as ConfigError for an unknown train.metric. On a GPU without enough memory for
   // gradients and moments that is an error of LibTorch, see device_failure().
@@ -73,6 +76,7 @@ class Trainer {
 
   // trainer_report.cpp
   void report(monitoring::StepStats&);
+  void judge_so_far();  // rank 0: to the sinks each minute, and to people on request
   std::vector<monitoring::CollectiveStats> collectives() const;
   void check_run_folder();                                               // OutputError; collective
   void check_samples_are_left(int64_t bad_samples) const;                // DataError
@@ -115,6 +119,9 @@ class Trainer {
   Watched watched_;
   Consumption consumption_;
   ReportWindow window_;
+  RunMeasurements measurements_;
+  SteadyTime next_verdict_{};                                        // when rank 0 judges the run again
+  double padding_waste_ = std::numeric_limits<double>::quiet_NaN();  // reported last
   SkippedSteps skipped_;
   double device_memory_;         // bytes of the device in all
   int64_t step_ = 0;             // optimizer steps done

@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "device/device.h"
+#include "diagnose/verdict.h"
 #include "dist/agree.h"
 #include "train/evaluate.h"
 #include "train/norm_buffers.h"
@@ -49,6 +50,9 @@ void Trainer::report(StepStats& stats) {
     stats.ledger = consumed.totals.ledger;
     stats.bad_samples = consumed.totals.bad_samples;
     stats.padding_waste = consumed.padding_waste;
+    padding_waste_ = consumed.padding_waste;
+    measurements_.gather(clock.take_steps());
+    stats.ranks = measurements_.window();
     skipped_now = skipped_.update(stats.skipped_total, step_);
     window_.begin(step_, now, clock.totals());
     triggers_.log.restart();
@@ -56,8 +60,20 @@ void Trainer::report(StepStats& stats) {
   }
   for (const auto& sink : context_.sinks) sink->record(stats);
   if (!stats.logging) return;
+  judge_so_far();
   check_finite(stats, skipped_now);
   check_run_folder();
+}
+
+void Trainer::judge_so_far() {
+  constexpr auto kInterval = std::chrono::minutes(1);
+  const bool asked = agreement_.granted().verdict;
+  const auto now = SteadyClock::now();
+  if (context_.host.rank() != 0 || (!asked && now < next_verdict_)) return;
+  next_verdict_ = now + kInterval;
+  const diagnose::Verdict verdict = diagnose::judge(evidence_of(context_, measurements_, padding_waste_));
+  if (asked) log::plain(diagnose::text_of(verdict));
+  for (const auto& sink : context_.sinks) sink->verdict(diagnose::record_of(verdict, step_));
 }
 
 void Trainer::check_run_folder() {

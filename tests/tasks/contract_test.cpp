@@ -323,6 +323,7 @@ std::vector<at::Tensor> trained(config::Config config, const Example& example, i
                             .checkpoints = nullptr,
                             .sinks = sinks,
                             .stop_requested = stop,
+                            .verdict_requested = nullptr,
                             .progress = [](const char*, int64_t) {}});
     trainer.run();
     if (comm.rank() != 0) return;

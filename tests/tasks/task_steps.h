@@ -96,6 +96,7 @@ inline train::TrainResult train_measured(config::Config config, at::Device devic
                           .checkpoints = nullptr,
                           .sinks = sinks,
                           .stop_requested = stop,
+                          .verdict_requested = nullptr,
                           .progress =
                               [&](const char* phase, int64_t step) {
                                 if (std::string_view(phase) != "data_wait" || step == began) return;

@@ -33,5 +33,37 @@ TEST(PhaseClock, CountsTheTimeOfEachPhaseAndNoneInBetween) {
   EXPECT_DOUBLE_EQ(sum, forward + backward);
 }
 
+TEST(PhaseClock, AStepLastsUntilTheNextOneBegins) {
+  PhaseClock clock(at::kCPU);
+  const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  clock.enter(Phase::kEval);  // before the first step
+  wait();
+  clock.stop();
+  for (int step = 0; step < 3; ++step) {
+    clock.begin_step();
+    clock.enter(Phase::kDataWait);
+    wait();
+    clock.enter(Phase::kForward);
+    clock.stop();
+    wait();  // in no phase
+    if (step == 1) {
+      clock.enter(Phase::kCheckpoint);
+      wait();
+      clock.stop();
+    }
+  }
+  const std::vector<monitoring::StepTimes> steps = clock.take_steps();
+  ASSERT_EQ(steps.size(), 2u) << "the third has not ended";
+  for (const monitoring::StepTimes& step : steps) {
+    EXPECT_EQ(step.of(Phase::kEval), 0);
+    EXPECT_GE(step.of(Phase::kDataWait), 0.020);
+    EXPECT_GE(step.other(), 0.020);
+    EXPECT_NEAR(step.wall, step.in_phases() + step.other(), 1e-12);
+  }
+  EXPECT_EQ(steps[0].of(Phase::kCheckpoint), 0);
+  EXPECT_GE(steps[1].of(Phase::kCheckpoint), 0.020);
+  EXPECT_TRUE(clock.take_steps().empty());
+}
+
 }  // namespace
 }  // namespace dtrain::train

@@ -40,6 +40,7 @@ TEST(ReportWindow, GivesMeansAndRatesOfItsSteps) {
   EXPECT_EQ(stats.eta_seconds, 88 * 4);
   EXPECT_EQ(stats.phase_seconds[static_cast<size_t>(Phase::kForward)], 1.5);
   EXPECT_EQ(stats.phase_seconds[static_cast<size_t>(Phase::kBackward)], 0);
+  EXPECT_EQ(stats.other_seconds, 2.5);
 }
 
 TEST(ReportWindow, ForgetsTheStepsOfTheWindowBefore) {

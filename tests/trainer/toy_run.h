@@ -219,6 +219,7 @@ inline std::vector<RankRun> run(const Scenario& setup) {
                        .checkpoints = checkpoints.get(),
                        .sinks = sinks,
                        .stop_requested = stop,
+                       .verdict_requested = nullptr,
                        .progress =
                            [&](const char* phase, int64_t step) {
                              if (mine.places.empty() || mine.places.back() != phase) mine.places.emplace_back(phase);

@@ -1,0 +1,30 @@
+#pragma once
+
+// Where the time of one optimizer step of one rank went. Times are in seconds; on a GPU they are the device's own. A
+// step lasts from its first phase to the first phase of the next step, so that what follows it (report, evaluation,
+// checkpoint) belongs to it, and what no phase covers is known too. Plain values, which travel between ranks.
+
+#include <array>
+#include <cstddef>
+#include <numeric>
+
+namespace dtrain::monitoring {
+
+enum class Phase { kDataWait, kH2d, kForward, kBackward, kAllReduceWait, kOptimizer, kCheckpoint, kEval, kCount };
+inline constexpr size_t kPhases = static_cast<size_t>(Phase::kCount);
+// The label values of dtrain_phase_seconds_total and the keys of metrics.jsonl.
+inline constexpr std::array<const char*, kPhases> kPhaseNames = {
+    "data_wait", "h2d", "forward", "backward", "allreduce_wait", "optimizer", "checkpoint", "eval"};
+
+using PhaseSeconds = std::array<double, kPhases>;
+
+struct StepTimes {
+  PhaseSeconds phases{};
+  double wall = 0;  // of the whole step
+
+  double of(Phase phase) const { return phases[static_cast<size_t>(phase)]; }
+  double in_phases() const { return std::accumulate(phases.begin(), phases.end(), 0.0); }
+  double other() const { return wall - in_phases(); }  // in no phase
+};
+
+}  // namespace dtrain::monitoring

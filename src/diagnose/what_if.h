@@ -1,0 +1,43 @@
+#pragma once
+
+// What a run would gain if some of its time were saved: the steps that were measured, played again with shorter phases.
+// In data-parallel training the gradients of a step meet when the last rank arrives, so time that is saved on a rank
+// that others do not wait for gains nothing. (The idea of replaying measured steps: Lin et al., "Understanding
+// Stragglers in Large Model Training Using What-if Analysis", OSDI 2025.) Pure functions.
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "monitoring/step_times.h"
+
+namespace dtrain::diagnose {
+
+// The steps of one rank, in order; all ranks have the same number of them.
+using Steps = std::vector<monitoring::StepTimes>;
+
+struct Gain {
+  double ratio = 0;  // more steps per second: 0.25 is 25 % more
+  double error = 0;  // its standard error, by a block jackknife: it counts what changes from step to step
+};
+
+// A step in the time that all ranks share: it ends when the gradients have met. What a rank does after that (optimizer,
+// evaluation, checkpoint) belongs to the next one.
+struct Cycle {
+  double own = 0;   // what the rank did before its gradients were complete
+  double wait = 0;  // for the other ranks and for the network
+};
+// By rank, by cycle; one cycle less than there are steps.
+std::vector<std::vector<Cycle>> cycles_of(const std::vector<Steps>& ranks);
+
+// Seconds of the network in each cycle: the wait of the rank that waited least, which was the last to arrive.
+std::vector<double> network_seconds(const std::vector<std::vector<Cycle>>& cycles);
+
+// A measured step, and the phases that it would have had.
+using Change = std::function<void(size_t rank, size_t step, monitoring::StepTimes&)>;
+
+// The gain if the phases of each step were as `change` leaves them (the wall time follows from them by itself), and the
+// network took `network` of its time. Zero for fewer than two steps.
+Gain gain_of(const std::vector<Steps>& ranks, const Change& change, double network = 1);
+
+}  // namespace dtrain::diagnose

@@ -1,0 +1,63 @@
+#include "train/run_measurements.h"
+
+#include <gtest/gtest.h>
+
+#include "support/thread_world.h"
+
+namespace dtrain::train {
+namespace {
+
+using monitoring::Phase;
+using monitoring::StepTimes;
+
+StepTimes step(double forward, double wall) {
+  StepTimes s;
+  s.phases[static_cast<size_t>(Phase::kForward)] = forward;
+  s.wall = wall;
+  return s;
+}
+
+std::vector<StepTimes> steps(int rank, int begin, int end) {
+  std::vector<StepTimes> all;
+  for (int i = begin; i < end; ++i) all.push_back(step(100 * rank + i, 1000));
+  return all;
+}
+
+TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
+  dist::run_thread_world(3, [](dist::Communicator& comm) {
+    RunMeasurements measured(comm);
+    measured.gather(steps(comm.rank(), 0, 3));  // warm-up
+    EXPECT_TRUE(measured.window().empty());
+    measured.gather(steps(comm.rank(), 3, 7));  // two of warm-up
+    measured.gather({});                        // a logging step right after another
+    measured.gather(steps(comm.rank(), 7, 10));
+    if (comm.rank() != 0) {
+      EXPECT_TRUE(measured.steps().empty());
+      EXPECT_TRUE(measured.window().empty());
+      return;
+    }
+    ASSERT_EQ(measured.steps().size(), 3u);
+    for (int rank = 0; rank < 3; ++rank) {
+      const diagnose::Steps& of_rank = measured.steps()[static_cast<size_t>(rank)];
+      ASSERT_EQ(of_rank.size(), 5u);
+      for (int i = 0; i < 5; ++i) EXPECT_EQ(of_rank[static_cast<size_t>(i)].of(Phase::kForward), 100 * rank + 5 + i);
+      EXPECT_EQ(measured.window()[static_cast<size_t>(rank)].of(Phase::kForward), 100 * rank + 8);
+      EXPECT_EQ(measured.window()[static_cast<size_t>(rank)].wall, 1000);
+    }
+  });
+}
+
+TEST(RunMeasurements, OnlyTheNewestStepsAreKept) {
+  dist::run_thread_world(1, [](dist::Communicator& comm) {
+    RunMeasurements measured(comm);
+    for (int i = 0; i < 40; ++i) measured.gather(steps(0, 100 * i, 100 * (i + 1)));
+    ASSERT_EQ(measured.steps()[0].size(), 500u);
+    EXPECT_EQ(measured.steps()[0].back().of(Phase::kForward), 3999);
+    measured.gather(steps(0, 4000, 9000));  // more than are kept, at once
+    ASSERT_EQ(measured.steps()[0].size(), 500u);
+    EXPECT_EQ(measured.steps()[0].front().of(Phase::kForward), 8500);
+  });
+}
+
+}  // namespace
+}  // namespace dtrain::train
