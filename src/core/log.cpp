@@ -17,6 +17,7 @@ struct State {
   std::mutex mutex;
   int rank = 0;
   int world_size = 1;
+  int quiet = 0;  // how many Quiet live
   std::shared_ptr<spdlog::sinks::stderr_sink_mt> console = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   std::shared_ptr<spdlog::sinks::basic_file_sink_mt> file;
 };
@@ -29,7 +30,7 @@ State& state() {
 void write(spdlog::level::level_enum level, std::string_view message, bool decorated, bool to_console = true) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  if (s.rank != 0 && level < spdlog::level::warn) return;
+  if ((s.rank != 0 || s.quiet > 0) && level < spdlog::level::warn) return;
   std::string text;
   if (decorated && level >= spdlog::level::warn) {
     if (s.world_size > 1) text += "[rank " + std::to_string(s.rank) + "] ";
@@ -71,6 +72,16 @@ void open_file(const std::string& path) {
 void close_file() {
   const std::lock_guard lock(state().mutex);
   state().file.reset();
+}
+
+Quiet::Quiet() {
+  const std::lock_guard lock(state().mutex);
+  ++state().quiet;
+}
+
+Quiet::~Quiet() {
+  const std::lock_guard lock(state().mutex);
+  --state().quiet;
 }
 
 void info(std::string_view message) { write(spdlog::level::info, message, true); }
