@@ -8,6 +8,7 @@
 #include <map>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/random.h"
 
@@ -18,8 +19,6 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 constexpr int64_t kExtraElements = 2;  // sums of loss and weight, behind the gradients of the last bucket
-
-double seconds_since(Steady::time_point start) { return std::chrono::duration<double>(Steady::now() - start).count(); }
 
 void check_parameters(const std::vector<NamedParameter>& parameters) {
   DTRAIN_CHECK(!parameters.empty(), "There is nothing to train.");

@@ -18,6 +18,7 @@
 #include "cli/rows_text.h"
 #include "cli/speed_report.h"
 #include "convert/files_store.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"
@@ -65,8 +66,6 @@ Inputs inputs_of(const Options& options, const std::vector<std::string>& more) {
   }
   return inputs;
 }
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // What raw files must be. The inputs of a TorchScript network are pictures or sequences.
 checkpoint::Metadata file_metadata(const job::TrainedModel& model) {

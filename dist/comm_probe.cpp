@@ -1,0 +1,277 @@
+#include "dist/comm_probe.h"
+
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "dist/device_wait.h"
+
+namespace dtrain::dist {
+namespace {
+
+constexpr int kFewestRepetitions = 3;
+constexpr size_t kFewestSizes = 2;
+
+using SteadyClock = std::chrono::steady_clock;
+
+// One operation of one size on this rank, with its tensors.
+struct Case {
+  Collective operation;
+  int64_t elements;  // that this rank passes
+  at::Tensor out, in;
+};
+
+// The memory of one operation, for its largest case; the smaller ones use its beginning.
+class Cases {
+ public:
+  Cases(Communicator& comm, at::Device device, Collective operation, int64_t largest)
+      : operation_(operation), ranks_(comm.size()) {
+    const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
+    const int64_t values = elements_of(largest);
+    switch (operation) {
+      case Collective::kAllReduce:
+        out_ = comm.allocate({values}, options);  // as the buckets of gradients
+        break;
+      case Collective::kBroadcast:
+        out_ = at::empty({values}, options);
+        break;
+      case Collective::kAllGather:
+        in_ = at::empty({values}, options);
+        out_ = at::empty({values * ranks_}, options);
+        break;
+      case Collective::kReduceScatter:
+        in_ = at::empty({values * ranks_}, options);
+        out_ = at::empty({values}, options);
+        break;
+      case Collective::kBarrier:
+      case Collective::kCount:
+        break;
+    }
+    if (out_.defined()) out_.zero_();  // sums of zeros stay zeros, however often; and the pages are there
+    if (in_.defined()) in_.zero_();
+  }
+
+  Case of(int64_t bytes) const {
+    const int64_t values = elements_of(bytes);
+    const auto first = [](const at::Tensor& tensor, int64_t count) {
+      return tensor.defined() ? tensor.narrow(0, 0, count) : tensor;
+    };
+    return {operation_, values, first(out_, operation_ == Collective::kAllGather ? values * ranks_ : values),
+            first(in_, operation_ == Collective::kReduceScatter ? values * ranks_ : values)};
+  }
+
+  int64_t bytes_of(int64_t elements) const { return elements * 4 * (is_shared() ? ranks_ : 1); }
+
+ private:
+  bool is_shared() const { return operation_ == Collective::kAllGather || operation_ == Collective::kReduceScatter; }
+  int64_t elements_of(int64_t bytes) const {
+    if (operation_ == Collective::kBarrier) return 0;
+    return std::max<int64_t>(1, bytes / 4 / (is_shared() ? ranks_ : 1));
+  }
+
+  const Collective operation_;
+  const int64_t ranks_;
+  at::Tensor out_, in_;
+};
+
+void run(Communicator& comm, const Case& one) {
+  switch (one.operation) {
+    case Collective::kAllReduce:
+      return comm.all_reduce(one.out, ReduceOp::kSum).wait();
+    case Collective::kReduceScatter:
+      return comm.reduce_scatter(one.out, one.in).wait();
+    case Collective::kAllGather:
+      return comm.all_gather(one.out, one.in).wait();
+    case Collective::kBroadcast:
+      return comm.broadcast(one.out, 0).wait();
+    case Collective::kBarrier:
+      return comm.barrier();
+    case Collective::kCount:
+      break;
+  }
+}
+
+// Seconds of one operation: from the moment at which the device is free for it until its result is there.
+double timed(Communicator& comm, at::Device device, const Case& one) {
+  if (device.is_cpu() || one.operation == Collective::kBarrier) {
+    const auto began = SteadyClock::now();
+    run(comm, one);
+    return seconds_since(began);
+  }
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  c10::Event begin(device.type(), c10::EventFlag::BACKEND_DEFAULT), end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+  begin.record(guard.getStream(device));
+  run(comm, one);
+  end.record(guard.getStream(device));
+  wait_until([&] { return end.query(); }, {&comm});
+  return begin.elapsedTime(end) * 1e-3;
+}
+
+// Runs the operation on known values and counts those that are wrong on this rank. Leaves zeros, which further sums do
+// not change.
+int64_t count_wrong(Communicator& comm, const Case& one) {
+  if (!one.out.defined()) {
+    run(comm, one);
+    return 0;
+  }
+  const auto ranks = static_cast<double>(comm.size());
+  const auto own = static_cast<double>(comm.rank() + 1);
+  const bool is_root = comm.rank() == 0;
+  at::Tensor expected;
+  if (one.operation == Collective::kAllGather) {
+    one.in.fill_(own);
+    one.out.zero_();
+    expected = at::arange(1, ranks + 1, one.out.options()).repeat_interleave(one.elements);
+  } else if (one.operation == Collective::kBroadcast) {
+    one.out.fill_(is_root ? 3 : 0);
+    expected = at::full({}, 3, one.out.options());
+  } else {
+    (one.in.defined() ? one.in : one.out).fill_(own);
+    expected = at::full({}, ranks * (ranks + 1) / 2, one.out.options());
+  }
+  run(comm, one);
+  const int64_t wrong = (one.out != expected).sum().item<int64_t>();
+  one.out.zero_();
+  if (one.in.defined()) one.in.zero_();
+  return wrong;
+}
+
+// The largest value of any rank, for each of them.
+std::vector<double> largest_of_ranks(Communicator& comm, at::Device device, const std::vector<double>& mine) {
+  at::Tensor values = at::tensor(mine, at::kDouble).to(device);
+  comm.all_reduce(values, ReduceOp::kMax).wait();
+  const at::Tensor read = values.to(at::kCPU);
+  const double* begin = read.const_data_ptr<double>();
+  return {begin, begin + read.numel()};
+}
+
+struct Measured {
+  Case what;
+  ProbedSize result;
+  double estimate = 0;  // seconds of the first operation of this size that was timed
+  std::vector<double> seconds = {};
+};
+
+// The sizes of one operation for which there is time, each run twice: once to prepare, once to know about how long it
+// takes. All ranks decide alike, by the slowest of them.
+std::vector<Measured> prepare(Communicator& comm, at::Device device, Collective operation, const ProbeOptions& options,
+                              double budget) {
+  std::vector<int64_t> sizes = options.sizes;
+  if (operation == Collective::kBarrier) sizes = {0};
+  DTRAIN_CHECK(!sizes.empty() && std::is_sorted(sizes.begin(), sizes.end()), "sizes of a probe, ascending");
+  std::vector<Measured> all;
+  const auto began = SteadyClock::now();
+  double elapsed = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (all.size() >= kFewestSizes) {
+      const double next = all.back().estimate * static_cast<double>(sizes[i]) / static_cast<double>(sizes[i - 1]);
+      if (elapsed + (kFewestRepetitions + 2) * next > budget) break;
+    }
+    const Cases memory(comm, device, operation, sizes[i]);
+    Measured one{.what = memory.of(sizes[i]), .result = {.operation = operation}};
+    if (!all.empty() && all.back().result.elements == one.what.elements) continue;  // rounded to the one before
+    one.result.elements = one.what.elements;
+    one.result.bytes = memory.bytes_of(one.what.elements);
+    if (options.check_values) {
+      one.result.wrong = count_wrong(comm, one.what);
+    } else {
+      run(comm, one.what);
+    }
+    const std::vector<double> agreed = largest_of_ranks(
+        comm, device, {timed(comm, device, one.what), seconds_since(began), static_cast<double>(one.result.wrong)});
+    one.estimate = agreed[0];
+    elapsed = agreed[1];
+    one.result.wrong = static_cast<int64_t>(agreed[2]);
+    one.what.out.reset();
+    one.what.in.reset();
+    all.push_back(std::move(one));
+  }
+  const Cases memory(comm, device, operation, all.back().result.bytes);
+  for (Measured& one : all) one.what = memory.of(one.result.bytes);
+  return all;
+}
+
+}  // namespace
+
+std::vector<int> plan_repetitions(std::span<const double> seconds, double budget, int most) {
+  std::vector<int> repetitions;
+  const double share = budget / static_cast<double>(std::max<size_t>(1, seconds.size()));
+  for (const double one : seconds) {
+    const double fitting = one > 0 ? share / one : most;
+    repetitions.push_back(
+        static_cast<int>(std::clamp(fitting, static_cast<double>(kFewestRepetitions), static_cast<double>(most))));
+  }
+  return repetitions;
+}
+
+std::vector<ProbedSize> probe(Communicator& comm, at::Device device, const ProbeOptions& options) {
+  const at::NoGradGuard no_grad;
+  const auto began = SteadyClock::now();
+  const double share = options.seconds / static_cast<double>(std::max<size_t>(1, options.operations.size()));
+  std::vector<Measured> all;
+  for (const Collective operation : options.operations) {
+    for (Measured& one : prepare(comm, device, operation, options, share)) all.push_back(std::move(one));
+  }
+  const double left = options.seconds - largest_of_ranks(comm, device, {seconds_since(began)})[0];
+  std::vector<double> estimates;
+  for (const Measured& one : all) estimates.push_back(one.estimate);
+  const std::vector<int> planned = plan_repetitions(estimates, left, options.most_repetitions);
+
+  // A size with fewer repetitions than others takes part in some rounds, evenly spread.
+  const int64_t rounds = planned.empty() ? 0 : *std::max_element(planned.begin(), planned.end());
+  std::vector<double> times;
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      if ((round + 1) * planned[i] / rounds == round * planned[i] / rounds) continue;
+      times.push_back(timed(comm, device, all[i].what));
+    }
+  }
+  if (!times.empty()) times = largest_of_ranks(comm, device, times);
+
+  auto next = times.begin();
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      if ((round + 1) * planned[i] / rounds == round * planned[i] / rounds) continue;
+      all[i].seconds.push_back(*next++);
+    }
+  }
+  std::vector<ProbedSize> results;
+  for (Measured& one : all) {
+    one.result.seconds = spread_of(std::move(one.seconds));
+    results.push_back(std::move(one.result));
+  }
+  return results;
+}
+
+CostFit probe_all_reduce(Communicator& comm, at::Device device, double seconds) {
+  if (comm.size() == 1) return {};
+  ProbeOptions options{.seconds = seconds, .most_repetitions = 50};
+  for (int64_t bytes = 4; bytes <= 16 << 20; bytes *= 4) options.sizes.push_back(bytes);
+  return fit_cost(probe(comm, device, options), Collective::kAllReduce);
+}
+
+CostFit fit_cost(std::span<const ProbedSize> sizes, Collective operation) {
+  std::vector<CostSample> samples;
+  for (const ProbedSize& one : sizes) {
+    if (one.operation == operation) samples.push_back({static_cast<double>(one.bytes), one.seconds.median});
+  }
+  return fit_cost(samples);
+}
+
+double algorithm_bandwidth(const ProbedSize& one) { return static_cast<double>(one.bytes) / one.seconds.median; }
+
+double bus_bandwidth(const ProbedSize& one, int ranks) {
+  const double others = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+  double factor = 1;  // broadcast: all of it leaves the root
+  if (one.operation == Collective::kAllReduce) factor = 2 * others;
+  if (one.operation == Collective::kAllGather || one.operation == Collective::kReduceScatter) factor = others;
+  return factor * algorithm_bandwidth(one);
+}
+
+}  // namespace dtrain::dist

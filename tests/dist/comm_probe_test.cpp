@@ -1,0 +1,143 @@
+#include "dist/comm_probe.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "dist/lone_communicator.h"
+#include "support/thread_world.h"
+
+namespace dtrain::dist {
+namespace {
+
+using enum Collective;
+
+constexpr std::array<Collective, 4> kOnTensors = {kAllReduce, kReduceScatter, kAllGather, kBroadcast};
+
+// Passes everything to another communicator, and does with it what a bad network does.
+class BadNetwork : public Communicator {
+ public:
+  explicit BadNetwork(Communicator& inner) : Communicator(inner.rank(), inner.size()), inner_(inner) {}
+  bool corrupts = false;
+  double seconds_per_byte = 0;
+  std::vector<int64_t> sizes;  // in bytes, of all_reduce
+
+  Work all_reduce(at::Tensor inout, ReduceOp op) override {
+    inner_.all_reduce(inout, op).wait();
+    if (inout.scalar_type() != at::kFloat) return {};
+    sizes.push_back(static_cast<int64_t>(inout.nbytes()));
+    std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(inout.nbytes()) * seconds_per_byte));
+    if (corrupts && rank() == 1) inout.select(0, inout.numel() - 1).add_(1);
+    return {};
+  }
+  Work reduce_scatter(at::Tensor out, at::Tensor in) override { return inner_.reduce_scatter(out, in); }
+  Work all_gather(at::Tensor out, at::Tensor in) override { return inner_.all_gather(out, in); }
+  Work broadcast(at::Tensor inout, int root) override { return inner_.broadcast(inout, root); }
+  void barrier() override { inner_.barrier(); }
+  void abort(std::string_view reason) noexcept override { inner_.abort(reason); }
+  std::string_view name() const override { return "bad"; }
+
+ private:
+  Communicator& inner_;
+};
+
+TEST(CommProbe, MeasuresEverySizeOfEveryOperation) {
+  std::mutex mutex;
+  std::vector<std::vector<ProbedSize>> of_ranks;
+  run_thread_world(3, [&](Communicator& comm) {
+    ProbeOptions options{.operations = {kOnTensors.begin(), kOnTensors.end()},
+                         .sizes = {4, 600, 6000},
+                         .seconds = 0.2,
+                         .most_repetitions = 8,
+                         .check_values = true};
+    options.operations.push_back(kBarrier);
+    const std::vector<ProbedSize> sizes = probe(comm, at::kCPU, options);
+    const std::lock_guard lock(mutex);
+    of_ranks.push_back(sizes);
+  });
+  for (const auto& sizes : of_ranks) {
+    ASSERT_EQ(sizes.size(), 4 * 3 + 1u);
+    size_t i = 0;
+    for (const Collective operation : kOnTensors) {
+      const bool shared = operation == kAllGather || operation == kReduceScatter;
+      for (const int64_t bytes : {shared ? 12 : 4, 600, 6000}) {
+        EXPECT_EQ(sizes[i].operation, operation);
+        EXPECT_EQ(sizes[i].bytes, bytes);
+        EXPECT_EQ(sizes[i].elements, bytes / 4 / (shared ? 3 : 1));
+        EXPECT_EQ(sizes[i].wrong, 0) << kCollectiveNames[static_cast<size_t>(operation)] << " of " << bytes;
+        EXPECT_GE(sizes[i].seconds.count, 3);
+        EXPECT_GT(sizes[i].seconds.low, 0);
+        EXPECT_EQ(sizes[i].seconds.median, of_ranks[0][i].seconds.median) << "the ranks agree";
+        ++i;
+      }
+    }
+    EXPECT_EQ(sizes.back().operation, kBarrier);
+    EXPECT_EQ(sizes.back().bytes, 0);
+  }
+}
+
+TEST(CommProbe, FindsWrongValuesOfAnyRank) {
+  run_thread_world(2, [](Communicator& comm) {
+    BadNetwork network(comm);
+    network.corrupts = true;
+    const std::vector<ProbedSize> sizes =
+        probe(network, at::kCPU, {.sizes = {64, 256}, .seconds = 0.01, .check_values = true});
+    ASSERT_EQ(sizes.size(), 2u);
+    for (const ProbedSize& one : sizes) EXPECT_EQ(one.wrong, 1);
+  });
+}
+
+TEST(CommProbe, LeavesOutTheSizesForWhichThereIsNoTime) {
+  run_thread_world(2, [](Communicator& comm) {
+    BadNetwork network(comm);
+    network.seconds_per_byte = 1e-7;  // 10 MB/s
+    const std::vector<ProbedSize> sizes =
+        probe(network, at::kCPU, {.sizes = {4, 4000, 40'000, 400'000, 4'000'000, 40'000'000}, .seconds = 0.1});
+    ASSERT_GE(sizes.size(), 2u);
+    EXPECT_LT(sizes.back().bytes, 400'000) << "40 ms for one operation do not fit five times";
+    EXPECT_LT(std::accumulate(network.sizes.begin(), network.sizes.end(), int64_t{0}), 4'000'000) << "0.4 s";
+  });
+}
+
+TEST(CommProbe, TheFitIsThatOfTheNetwork) {
+  run_thread_world(2, [](Communicator& comm) {
+    BadNetwork network(comm);
+    network.seconds_per_byte = 1e-8;  // 100 MB/s, much slower than threads are
+    const CostFit fit = probe_all_reduce(network, at::kCPU);
+    EXPECT_GT(fit.seconds_per_byte, 0.9e-8);
+    EXPECT_LT(fit.seconds_per_byte, 3e-8) << "this machine may be busy";
+    EXPECT_GT(fit.latency, 0);
+  });
+}
+
+TEST(CommProbe, OnOneRankNothingTravels) {
+  const std::unique_ptr<Communicator> lone = make_lone_communicator();
+  const CostFit fit = probe_all_reduce(*lone, at::kCPU);
+  EXPECT_EQ(fit.latency, 0);
+  EXPECT_EQ(fit.seconds_per_byte, 0);
+}
+
+TEST(CommProbe, BandwidthsAreThoseOfNcclTests) {
+  const auto of = [](Collective operation) {
+    return ProbedSize{.operation = operation, .bytes = 1'000'000, .seconds = spread_of({1e-3})};
+  };
+  for (const Collective operation : kOnTensors) EXPECT_DOUBLE_EQ(algorithm_bandwidth(of(operation)), 1e9);
+  EXPECT_DOUBLE_EQ(bus_bandwidth(of(kAllReduce), 4), 1.5e9);  // 2 (n - 1) / n
+  EXPECT_DOUBLE_EQ(bus_bandwidth(of(kAllGather), 4), 0.75e9);
+  EXPECT_DOUBLE_EQ(bus_bandwidth(of(kReduceScatter), 4), 0.75e9);
+  EXPECT_DOUBLE_EQ(bus_bandwidth(of(kBroadcast), 4), 1e9);
+}
+
+TEST(PlanRepetitions, SharesTheTimeAndKeepsTheLimits) {
+  const std::vector<double> seconds = {1e-6, 1e-3, 0.1, 0};
+  EXPECT_EQ(plan_repetitions(seconds, 0.08, 100), (std::vector<int>{100, 20, 3, 100}));
+  EXPECT_EQ(plan_repetitions(seconds, -1, 100), (std::vector<int>{3, 3, 3, 100}));
+  EXPECT_TRUE(plan_repetitions({}, 1, 10).empty());
+}
+
+}  // namespace
+}  // namespace dtrain::dist
