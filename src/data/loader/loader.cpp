@@ -165,9 +165,12 @@ class Loader::Impl {
   }
 
   int64_t steps_per_epoch() const { return plan_.steps_per_epoch(); }
-  int64_t bytes_read() const {
-    int64_t sum = 0;
-    for (const SampleReader& reader : readers_) sum += reader.bytes_read();
+  LoaderStats stats() const {
+    LoaderStats sum;
+    for (const SampleReader& reader : readers_) sum += reader.stats();
+    const auto [front, room] = pool_->waited();
+    sum.wait_seconds = front;
+    sum.full_seconds = room;
     return sum;
   }
   int queue_depth() const { return pool_->ready(); }
@@ -230,7 +233,7 @@ Batch Loader::next(const std::function<void()>& arrived) { return impl_->next(ar
 bool Loader::done() const { return impl_->done(); }
 void Loader::seek(int64_t step) { impl_->seek(step); }
 int64_t Loader::steps_per_epoch() const { return impl_->steps_per_epoch(); }
-int64_t Loader::bytes_read() const { return impl_->bytes_read(); }
+LoaderStats Loader::stats() const { return impl_->stats(); }
 int Loader::queue_depth() const { return impl_->queue_depth(); }
 const std::set<int64_t>& Loader::bad_ids() const { return impl_->bad_ids(); }
 

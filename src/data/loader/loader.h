@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "data/batch.h"
+#include "data/loader/loader_stats.h"
 #include "data/order/shard.h"
 #include "data/sample_spec.h"
 #include "data/store.h"
@@ -66,7 +67,8 @@ class Loader {
   bool done() const;        // whether options.steps steps are consumed
   void seek(int64_t step);  // next() continues with the first micro-step of optimizer step `step`
   int64_t steps_per_epoch() const;
-  int64_t bytes_read() const;                // bytes read from the store since construction
+  LoaderStats stats() const;  // since construction; any thread may call it
+  int64_t bytes_read() const { return stats().bytes; }
   int queue_depth() const;                   // number of batches that are ready
   const std::set<int64_t>& bad_ids() const;  // samples left out so far (skip_bad)
 

@@ -6,10 +6,12 @@
 //
 // `Job` is any type with `int64_t items() const`, whose value must not change. Errors: front() throws what make() or
 // work() threw, once that job is the first one (if several items of a job fail, the error of the lowest item).
-// Thread-safety: one thread at a time calls the public methods; it must not be a worker.
+// Thread-safety: one thread at a time calls the public methods, and it must not be a worker. Any thread may call
+// waited() as well.
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -17,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -45,6 +48,13 @@ class ReadAhead {
   std::unique_ptr<Job> take();  // removes the job that front() returned
   void wake();                  // call this when make() may return a job again
   int ready() const;            // number of finished jobs that are not taken
+
+  struct Waited {          // in seconds, since construction, waits that go on included
+    double for_front = 0;  // front() for the first job
+    double for_room = 0;   // the workers, all of them together, while `depth` jobs were made and all items claimed
+  };
+  Waited waited() const;
+
   // Stops the workers, passes the jobs that were not taken to `reset`, and continues. `reset` may change what make()
   // returns, for example to start from another position.
   void restart(const std::function<void(Jobs)>& reset);
@@ -64,7 +74,9 @@ class ReadAhead {
   };
   void run(std::stop_token, int thread);
   std::exception_ptr work_on(const Claim&, int thread, int64_t* item);
-  Claim claim();  // requires the lock; slot is null if there is no work
+  void note_wait_for_room(int thread, bool waits);  // requires the lock
+  Claim claim();                                    // requires the lock; slot is null if there is no work
+  bool is_full() const { return static_cast<int>(slots_.size()) >= depth_; }  // requires the lock
   void make_job();
 
   const int depth_;
@@ -75,6 +87,11 @@ class ReadAhead {
   std::deque<Slot> slots_;            // a deque, so that changes at its ends keep references valid
   int busy_ = 0;                      // number of threads with a claim
   bool exhausted_ = false;            // make() returned null
+  using Clock = std::chrono::steady_clock;
+  // Times of the waits that are over, and when each wait that goes on began: for_room by worker.
+  Clock::duration for_front_{}, for_room_{};
+  std::optional<Clock::time_point> front_since_;
+  std::vector<std::optional<Clock::time_point>> room_since_;
   std::atomic<bool> cancelled_ = false;
   const int thread_count_;
   std::vector<std::jthread> threads_;  // last, because they use the members above
@@ -82,7 +99,10 @@ class ReadAhead {
 
 template <typename Job>
 ReadAhead<Job>::ReadAhead(int threads, int depth, Functions functions)
-    : depth_(std::max(1, depth)), functions_(std::move(functions)), thread_count_(std::max(1, threads)) {
+    : depth_(std::max(1, depth)),
+      functions_(std::move(functions)),
+      room_since_(static_cast<size_t>(std::max(1, threads))),
+      thread_count_(std::max(1, threads)) {
   for (int i = 0; i < thread_count_; ++i) {
     threads_.emplace_back([this, i](std::stop_token stop) { run(stop, i); });
   }
@@ -100,7 +120,12 @@ void ReadAhead<Job>::run(std::stop_token stop, int thread) {
   std::unique_lock lock(mutex_);
   while (true) {
     Claim mine;
-    work_.wait(lock, stop, [&] { return !cancelled_ && (mine = claim()).slot != nullptr; });
+    const auto finds_work = [&] {
+      if (!cancelled_) mine = claim();
+      note_wait_for_room(thread, mine.slot == nullptr && is_full());
+      return mine.slot != nullptr;
+    };
+    work_.wait(lock, stop, finds_work);
     if (stop.stop_requested()) return;
     ++busy_;
     lock.unlock();
@@ -116,6 +141,26 @@ void ReadAhead<Job>::run(std::stop_token stop, int thread) {
     }
     if (slot.complete() || busy_ == 0) done_.notify_all();
   }
+}
+
+template <typename Job>
+void ReadAhead<Job>::note_wait_for_room(int thread, bool waits) {
+  std::optional<Clock::time_point>& since = room_since_[static_cast<size_t>(thread)];
+  if (waits == since.has_value()) return;
+  const Clock::time_point now = Clock::now();
+  if (!waits) for_room_ += now - *since;
+  since = waits ? std::optional(now) : std::nullopt;
+}
+
+template <typename Job>
+typename ReadAhead<Job>::Waited ReadAhead<Job>::waited() const {
+  const std::scoped_lock lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  Clock::duration front = for_front_, room = for_room_;
+  if (front_since_) front += now - *front_since_;
+  for (const auto& since : room_since_) room += since ? now - *since : Clock::duration{};
+  const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
+  return {seconds(front), seconds(room)};
 }
 
 // Called without the lock. Sets `item` to the item at which it stopped.
@@ -143,7 +188,7 @@ typename ReadAhead<Job>::Claim ReadAhead<Job>::claim() {
       slot.claimed += std::min(run, left);
       return {&slot, begin, slot.claimed};
     }
-    if (exhausted_ || static_cast<int>(slots_.size()) >= depth_) return {};
+    if (exhausted_ || is_full()) return {};
     make_job();
   }
 }
@@ -168,7 +213,12 @@ void ReadAhead<Job>::make_job() {
 template <typename Job>
 Job& ReadAhead<Job>::front() {
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [&] { return !slots_.empty() && slots_.front().complete(); });
+  const auto is_ready = [&] { return !slots_.empty() && slots_.front().complete(); };
+  if (!is_ready()) {
+    front_since_ = Clock::now();
+    done_.wait(lock, is_ready);
+    for_front_ += Clock::now() - *std::exchange(front_since_, std::nullopt);
+  }
   if (slots_.front().error) std::rethrow_exception(slots_.front().error);
   return *slots_.front().job;
 }

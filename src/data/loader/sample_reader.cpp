@@ -19,11 +19,12 @@ SampleReader::SampleReader(const Store& store, const SampleSpec& spec, ReadOptio
 
 void SampleReader::read(PendingBatch& job, int64_t item) {
   const int64_t id = job.batch.ids[static_cast<size_t>(item)];
+  StageClock clock(counters_);
   try {
     if (decoder_) {
-      read_image(job, item, id);
+      read_image(job, item, id, clock);
     } else {
-      read_rows(job, item, id);
+      read_rows(job, item, id, clock);
     }
   } catch (const DataError& error) {  // the message already names FILE#SAMPLE
     leave_out(job, item, error.what());
@@ -34,7 +35,7 @@ void SampleReader::read(PendingBatch& job, int64_t item) {
   }
 }
 
-void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id) {
+void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id, StageClock& clock) {
   const SampleAugment augment = options_.augment ? draw(spec_, options_.seed, job.batch.epoch, id, shape_)
                                                  : centre_crop(shape_, spec_.centre_share);
   // Must come before anything that can throw: the device processes this sample even if it is left out later.
@@ -42,32 +43,39 @@ void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id) {
   const std::span<std::byte> pixels = job.inputs ? job.input_place(item) : std::as_writable_bytes(std::span(image_));
   const auto stored = decoder_->read(store_, id, pixels);
   const std::span<std::byte> target = read_target(job, item, id);
-  count_and_verify(id, stored, target);
+  counters_.add_sample(static_cast<int64_t>(stored.size() + target.size()));
+  clock.has_read();
+  verify(id, stored, target);
   refuse_bad_target(id, target);
+  clock.has_decoded();
   if (augment.flip) {
     auto* values = reinterpret_cast<float*>(target.data());  // float32 if there are signs, see check_loadable()
     for (size_t i = 0; i < spec_.target_flip_sign.size(); ++i) values[i] *= spec_.target_flip_sign[i];
   }
   if (!job.augments) {
     (*augmenter_)(image_.data(), augment, job.batch.inputs.data_ptr<float>() + item * job.batch.inputs.stride(0));
+    clock.has_augmented();
   }
 }
 
-void SampleReader::read_rows(PendingBatch& job, int64_t item, int64_t id) {
+void SampleReader::read_rows(PendingBatch& job, int64_t item, int64_t id, StageClock& clock) {
   job.lengths[item] = length_of(store_, id);
   refuse(id, length_defect(store_, spec_, id));
   const std::span<std::byte> all = job.input_place(item);
   const std::span<std::byte> input = all.first(static_cast<size_t>(store_.input_bytes(id)));
   store_.read_input(id, input);
-  std::memset(all.data() + input.size(), 0, all.size() - input.size());
   const std::span<std::byte> target = read_target(job, item, id);
-  count_and_verify(id, input, target);
+  counters_.add_sample(static_cast<int64_t>(input.size() + target.size()));
+  clock.has_read();
+  std::memset(all.data() + input.size(), 0, all.size() - input.size());
+  verify(id, input, target);
   refuse_bad_target(id, target);
   const std::span values(reinterpret_cast<const float*>(input.data()), input.size() / sizeof(float));
   if (const int64_t bad = first_not_finite(values); bad >= 0) {
     const int64_t columns = schema_.input.shape.back();
     refuse(id, str("row ", bad / columns, ", column ", bad % columns, " is ", values[static_cast<size_t>(bad)]));
   }
+  clock.has_decoded();
 }
 
 std::span<std::byte> SampleReader::read_target(PendingBatch& job, int64_t item, int64_t id) const {
@@ -78,8 +86,7 @@ std::span<std::byte> SampleReader::read_target(PendingBatch& job, int64_t item, 
   return target;
 }
 
-void SampleReader::count_and_verify(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) {
-  bytes_read_.fetch_add(static_cast<int64_t>(input.size() + target.size()), std::memory_order_relaxed);
+void SampleReader::verify(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) const {
   if (options_.verify && sample_checksum(input, target) != store_.checksum(id)) {
     throw DataError(str(store_.name(id), ": the checksum does not match: the file has changed since it was written (",
                         store_.source(id), "). Restore it from a copy, or make it again with `dtrain convert`."));

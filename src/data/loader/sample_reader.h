@@ -2,9 +2,8 @@
 
 // Reads one sample from the store into its place in a batch. Images are decoded and, on the CPU, augmented; rows are
 // read directly into the padded batch. Checks the checksum (if requested) and that row values are finite.
-// Thread-safety: one reader per thread; any thread may call bytes_read(). Ownership: borrows the Store and the spec.
+// Thread-safety: one reader per thread; any thread may call stats(). Ownership: borrows the Store and the spec.
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "data/augment/augmenter.h"
 #include "data/loader/decode.h"
 #include "data/loader/pending_batch.h"
+#include "data/loader/stage_clock.h"
 
 namespace dtrain::data {
 
@@ -35,14 +35,14 @@ class SampleReader {
   // Reads sample `item` of the batch. Throws DataError that names FILE#SAMPLE; with skip_bad, leaves the sample out of
   // the batch instead.
   void read(PendingBatch&, int64_t item);
-  int64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }  // stored bytes since construction
+  LoaderStats stats() const { return counters_.stats(); }  // since construction, of this reader
 
  private:
-  void read_image(PendingBatch&, int64_t item, int64_t id);
-  void read_rows(PendingBatch&, int64_t item, int64_t id);
+  void read_image(PendingBatch&, int64_t item, int64_t id, StageClock&);
+  void read_rows(PendingBatch&, int64_t item, int64_t id, StageClock&);
   // Pads with -1 if the size is variable. Returns the sample's own part.
   std::span<std::byte> read_target(PendingBatch&, int64_t item, int64_t id) const;
-  void count_and_verify(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target);
+  void verify(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) const;
   void refuse_bad_target(int64_t id, std::span<const std::byte> target) const;
   void leave_out(PendingBatch&, int64_t item, const std::string& message) const;
   void refuse(int64_t id, const std::string& what) const;  // throws DataError unless `what` is empty
@@ -51,7 +51,7 @@ class SampleReader {
   const Schema& schema_;
   const SampleSpec& spec_;
   const ReadOptions options_;
-  std::atomic<int64_t> bytes_read_ = 0;
+  ReaderCounters counters_;
   // Images only.
   ImageShape shape_;
   std::unique_ptr<Decoder> decoder_;

@@ -1,0 +1,62 @@
+#pragma once
+
+// The counters of one reader thread, for LoaderStats. A StageClock reads the time when a sample begins and at the end
+// of each of its stages. Thread-safety: one thread writes, any thread may read.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "data/loader/loader_stats.h"
+
+namespace dtrain::data {
+
+class ReaderCounters {
+ public:
+  using Nanoseconds = std::atomic<int64_t>;
+
+  void add_sample(int64_t bytes) {
+    add(samples_, 1);
+    add(bytes_, bytes);
+  }
+  LoaderStats stats() const {
+    const auto seconds = [](const Nanoseconds& total) { return static_cast<double>(total.load(kRelaxed)) * 1e-9; };
+    return {.samples = samples_.load(kRelaxed),
+            .bytes = bytes_.load(kRelaxed),
+            .read_seconds = seconds(read_),
+            .decode_seconds = seconds(decode_),
+            .augment_seconds = seconds(augment_)};
+  }
+
+ private:
+  friend class StageClock;
+  static constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
+  // Cheaper than fetch_add(), which is for several writers.
+  static void add(std::atomic<int64_t>& total, int64_t value) { total.store(total.load(kRelaxed) + value, kRelaxed); }
+
+  std::atomic<int64_t> samples_ = 0, bytes_ = 0;
+  Nanoseconds read_ = 0, decode_ = 0, augment_ = 0;
+};
+
+// Each method ends a stage and begins the next one. A sample that cannot be read counts up to its last whole stage.
+class StageClock {
+ public:
+  explicit StageClock(ReaderCounters& counters) : counters_(counters), began_(Clock::now()) {}
+  void has_read() { lap(counters_.read_); }
+  void has_decoded() { lap(counters_.decode_); }
+  void has_augmented() { lap(counters_.augment_); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void lap(ReaderCounters::Nanoseconds& total) {
+    const Clock::time_point now = Clock::now();
+    ReaderCounters::add(total, std::chrono::duration_cast<std::chrono::nanoseconds>(now - began_).count());
+    began_ = now;
+  }
+
+  ReaderCounters& counters_;
+  Clock::time_point began_;
+};
+
+}  // namespace dtrain::data

@@ -1,0 +1,151 @@
+// What the loader counts (loader_stats.h), and batches that are given again (replay.h).
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "data/loader/loader.h"
+#include "data/loader/loading.h"
+#include "data/loader/replay.h"
+#include "support/memory_store.h"
+#include "support/row_store.h"
+
+namespace dtrain::data {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::all_ids;
+using testing::MemoryStore;
+using testing::options_of;
+using testing::RowStore;
+
+SampleSpec pictures(int64_t side) {
+  SampleSpec spec;
+  spec.image_size = side;
+  spec.target_flip_sign = {-1, 1, -1};
+  return spec;
+}
+
+SampleSpec rows() {
+  SampleSpec spec;
+  spec.kind = SampleSpec::Kind::kRows;
+  return spec;
+}
+
+// A sample takes this long to read.
+class SlowStore : public MemoryStore {
+ public:
+  SlowStore(int64_t samples, std::chrono::milliseconds time) : MemoryStore(samples, 4, 4), time_(time) {}
+  void read_input(int64_t id, std::span<std::byte> out) const override {
+    std::this_thread::sleep_for(time_);
+    MemoryStore::read_input(id, out);
+  }
+
+ private:
+  const std::chrono::milliseconds time_;
+};
+
+TEST(LoaderStats, CountsSamplesBytesAndStages) {
+  const MemoryStore store(64, 32, 32);
+  Loader loader(store, all_ids(64), pictures(64), options_of(8, 8, /*steps=*/8), {0, 1});
+  while (!loader.done()) loader.next();
+  const LoaderStats stats = loader.stats();
+  EXPECT_EQ(stats.samples, 64);
+  EXPECT_EQ(stats.bytes, 64 * (32 * 32 * 3 + 12));
+  EXPECT_EQ(stats.bytes, loader.bytes_read());
+  EXPECT_GT(stats.read_seconds, 0);
+  EXPECT_GT(stats.decode_seconds, 0);
+  EXPECT_GT(stats.augment_seconds, stats.decode_seconds) << "only this stage computes on every pixel";
+  EXPECT_DOUBLE_EQ(stats.service_seconds(), stats.read_seconds + stats.decode_seconds + stats.augment_seconds);
+}
+
+TEST(LoaderStats, RowsAreNotAugmented) {
+  const RowStore store(32, /*longest=*/20, /*orders=*/false);
+  Loader loader(store, all_ids(32), rows(), options_of(8, 8, /*steps=*/4), {0, 1});
+  while (!loader.done()) loader.next();
+  const LoaderStats stats = loader.stats();
+  EXPECT_EQ(stats.samples, 32);
+  EXPECT_GT(stats.read_seconds, 0);
+  EXPECT_GT(stats.decode_seconds, 0) << "the check of values";
+  EXPECT_EQ(stats.augment_seconds, 0);
+}
+
+TEST(LoaderStats, ASlowDiskShowsInReadAndWait) {
+  const SlowStore store(16, 5ms);
+  Loader loader(store, all_ids(16), pictures(4), options_of(4, 4, /*steps=*/4, /*threads=*/1), {0, 1});
+  while (!loader.done()) loader.next();
+  const LoaderStats stats = loader.stats();
+  EXPECT_GE(stats.read_seconds, 16 * 0.005);
+  EXPECT_GT(stats.wait_seconds, 0.5 * stats.read_seconds) << "the consumer had nothing else to do";
+  EXPECT_LT(stats.full_seconds, 0.5 * stats.read_seconds);
+  EXPECT_LT(stats.augment_seconds, 0.5 * stats.read_seconds);
+}
+
+TEST(LoaderStats, ASlowConsumerShowsInFull) {
+  const MemoryStore store(64, 4, 4);
+  Loader loader(store, all_ids(64), pictures(4), options_of(4, 4, /*steps=*/-1, /*threads=*/2, /*prefetch=*/2), {0, 1});
+  loader.next();
+  while (loader.queue_depth() < 2) std::this_thread::sleep_for(1ms);
+  const LoaderStats before = loader.stats();
+  std::this_thread::sleep_for(50ms);
+  const LoaderStats now = loader.stats() - before;  // of waits that go on
+  EXPECT_GT(now.full_seconds, 1.9 * 0.050) << "two readers";
+  EXPECT_EQ(now.wait_seconds, 0);
+  EXPECT_EQ(now.samples, 0);
+  for (int i = 0; i < 8; ++i) {
+    std::this_thread::sleep_for(5ms);
+    loader.next();
+  }
+  EXPECT_GT((loader.stats() - before).full_seconds, now.full_seconds) << "of waits that are over";
+}
+
+// After the last batch there is nothing to make room for.
+TEST(LoaderStats, TheEndIsNotFull) {
+  const MemoryStore store(8, 4, 4);
+  Loader loader(store, all_ids(8), pictures(4), options_of(4, 4, /*steps=*/2, /*threads=*/2, /*prefetch=*/8), {0, 1});
+  while (!loader.done()) loader.next();
+  const double full = loader.stats().full_seconds;
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(loader.stats().full_seconds, full);
+}
+
+TEST(LoaderStats, AreSumsAndDifferences) {
+  LoaderStats sum{.samples = 3, .bytes = 10, .read_seconds = 1, .full_seconds = 4};
+  const LoaderStats more{.samples = 1, .bytes = 2, .read_seconds = 0.5, .decode_seconds = 0.25, .wait_seconds = 2};
+  sum += more;
+  EXPECT_EQ(sum.samples, 4);
+  EXPECT_EQ(sum.read_seconds, 1.5);
+  EXPECT_EQ(sum.decode_seconds, 0.25);
+  const LoaderStats first = sum - more;
+  EXPECT_EQ(first.bytes, 10);
+  EXPECT_EQ(first.read_seconds, 1);
+  EXPECT_EQ(first.wait_seconds, 0);
+  EXPECT_EQ(first.full_seconds, 4);
+}
+
+TEST(Replay, GivesWholeStepsAgainAndAgain) {
+  const MemoryStore store(64, 4, 4);
+  // Global batches of 10 in micro-batches of 4: three micro-steps.
+  Loader loader(store, all_ids(64), pictures(4), options_of(4, 10, /*steps=*/-1), {0, 1});
+  loader.seek(1);
+  Replay replay(loader, 2);
+  ASSERT_EQ(replay.batches(), 6u);
+  EXPECT_EQ(loader.next().step, 3) << "the loader goes on behind them";
+  std::vector<std::vector<int64_t>> ids;
+  for (int i = 0; i < 6; ++i) {
+    const Batch& batch = replay.next();
+    EXPECT_EQ(batch.step, 1 + i / 3);
+    EXPECT_EQ(batch.micro, i % 3);
+    ids.push_back(batch.ids);
+  }
+  for (int i = 0; i < 8; ++i) {
+    const Batch& batch = replay.next();
+    EXPECT_EQ(batch.ids, ids[static_cast<size_t>(i % 6)]);
+    ASSERT_EQ(batch.inputs.size(0), batch.samples());
+    EXPECT_EQ(batch.targets[0][0].item<float>(), MemoryStore::target(batch.ids[0], 0)) << "the same samples";
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::data
