@@ -56,6 +56,10 @@ void use(at::Device);  // makes it the current device of the calling thread
 // a number is the current GPU of the calling thread. True on the CPU and without a GPU. Never throws.
 bool works(at::Device) noexcept;
 
+// Keeps the current stream of the device busy for about so long, and returns at once: what is issued meanwhile then
+// runs without the gaps of a host that is late. Does nothing on the CPU.
+void hold(at::Device, double seconds);
+
 // DeviceError if there is no such device. On a GPU this asks the driver, which takes milliseconds: not for each step.
 Properties properties(at::Device);
 Properties gpu_properties(int index);  // the part that CUDA answers: properties() of GPU `index`

@@ -1,3 +1,4 @@
+#include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
@@ -45,6 +46,13 @@ bool works(at::Device device) noexcept {
   if (!device.is_cuda() || gpu_count() == 0) return true;
   if (device.has_index() && cudaSetDevice(device.index()) != cudaSuccess) return false;
   return cudaDeviceSynchronize() == cudaSuccess;
+}
+
+void hold(at::Device device, double seconds) {
+  int kilohertz = 0;
+  if (!device.is_cuda() || cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, device.index()) != cudaSuccess)
+    return;
+  at::cuda::sleep(static_cast<int64_t>(seconds * 1e3 * kilohertz));
 }
 
 Properties gpu_properties(int index) {

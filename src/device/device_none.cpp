@@ -10,6 +10,7 @@ int gpu_count() { return 0; }
 Driver find_driver() { return {}; }
 std::string unusable_gpu() { return ""; }
 bool works(at::Device) noexcept { return true; }
+void hold(at::Device, double) {}
 
 Properties gpu_properties(int index) {
   throw DeviceError(str("there is no GPU ", index, ": this dtrain was built without GPU code"));

@@ -42,6 +42,14 @@ Optimizer::Optimizer(const config::Optimizer& options, std::vector<dist::NamedPa
   }
 }
 
+int64_t Optimizer::bytes() const {
+  int64_t bytes = 0;
+  for (const auto* moments : {&first_, &second_}) {
+    for (const at::Tensor& moment : *moments) bytes += static_cast<int64_t>(moment.nbytes());
+  }
+  return bytes;
+}
+
 void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf) {
   const at::NoGradGuard no_grad;
   std::map<GroupKey, Group> groups;

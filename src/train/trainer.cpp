@@ -11,6 +11,7 @@
 #include "models/freeze.h"
 #include "train/clip.h"
 #include "train/evaluate.h"
+#include "train/loader_options.h"
 #include "train/schedule.h"
 
 namespace dtrain::train {
@@ -19,21 +20,6 @@ namespace {
 using monitoring::Phase;
 using monitoring::StepStats;
 using SteadyClock = std::chrono::steady_clock;
-
-data::LoaderOptions loader_options(const TrainContext& context) {
-  const config::Config& config = context.config;
-  const bool overfits = config.train.overfit_batches > 0;  // the same batches again and again
-  return {.batch_size = context.batches.batch_size,
-          .global_batch = context.batches.global_batch,
-          .shuffle = !overfits,
-          .augment = !overfits,
-          .seed = config.train.seed,
-          .threads = context.loader_threads,
-          .prefetch = static_cast<int>(config.data.prefetch),
-          .verify = config.data.verify,
-          .skip_bad = config.data.skips_bad_samples(),
-          .device = context.device};
-}
 
 IntervalTrigger trigger(const config::Interval& interval, const TrainContext& context) {
   return {interval, context.batches.steps_per_epoch, context.clock, /*keeps_time=*/context.host.rank() == 0};
@@ -48,7 +34,8 @@ at::Tensor rate_tensor(double rate, at::Device device) {
 
 Trainer::Trainer(TrainContext context)
     : context_(std::move(context)),
-      loader_(context_.store, context_.splits.train, context_.task.samples(), loader_options(context_),
+      loader_(context_.store, context_.splits.train, context_.task.samples(),
+              loader_options(context_.config, context_.batches, context_.loader_threads, context_.device),
               {context_.host.rank(), context_.host.size()}),
       scaler_(context_.config.amp, needs_loss_scaling(context_.precision), context_.device,
               parameter_dtype(context_.precision)),

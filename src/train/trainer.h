@@ -21,6 +21,7 @@
 #include "train/consumption.h"
 #include "train/grad_scaler.h"
 #include "train/interval_trigger.h"
+#include "train/measured_steps.h"
 #include "train/metric_watch.h"
 #include "train/phase_tracker.h"
 #include "train/phases.h"
@@ -55,6 +56,14 @@ class Trainer {
   // DataError: no training sample can be read. NumericsError: the loss or gradient is not finite, on all ranks alike.
   // DeviceError: device_failure(). And what the communicators throw.
   TrainResult run();
+
+  // For measurements, in place of run(): trains `steps` optimizer steps, without reports, evaluations and checkpoints.
+  // It may be called again. Errors of the device are those of LibTorch. Collective.
+  MeasuredSteps measure(int64_t steps);
+  // Runs forward and backward of the next micro-batch, and puts it back. No gradient is sent: a rank whose memory is
+  // full throws here, where no other rank waits for it (but for the sums of train.sync_batch_norm). Collective,
+  // as measure() is.
+  StepMemory measure_memory();
 
  private:
   // trainer.cpp

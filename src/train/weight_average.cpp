@@ -25,6 +25,12 @@ WeightAverage::WeightAverage(const torch::nn::Module& module, double decay) : de
   if (!weights_.empty()) updates_ = at::zeros({}, at::TensorOptions(weights_[0].device()).dtype(at::kFloat));
 }
 
+int64_t WeightAverage::bytes() const {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : average_) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
 void WeightAverage::update(const at::Tensor& found_inf) {
   if (!enabled() || weights_.empty()) return;
   const at::NoGradGuard no_grad;

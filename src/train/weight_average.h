@@ -9,6 +9,7 @@
 
 #include <torch/nn/module.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "checkpoint/safetensors.h"
@@ -20,6 +21,7 @@ class WeightAverage {
   WeightAverage(const torch::nn::Module&, double decay);  // 0: not enabled, nothing below has an effect
 
   bool enabled() const { return decay_ > 0; }
+  int64_t bytes() const;  // of the average, on the device
   // After each optimizer step. `found_inf`: float32 scalar on the device; 1 if the step was skipped.
   void update(const at::Tensor& found_inf);
 

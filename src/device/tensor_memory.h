@@ -1,0 +1,30 @@
+#pragma once
+
+// The memory of the tensors that a piece of code makes: its peak, counted allocation by allocation, so that it is exact
+// and the same each time, where the resident memory of a process also has what was used before and is not given back.
+//
+// Counts what the calling thread allocates, and what autograd's threads allocate for it. Buffers of libraries such as
+// oneDNN and cuDNN are not tensors and are not counted. LibTorch reports only while a TensorMemory lives, so all other
+// code pays nothing. Thread-safety: one at a time per thread.
+
+#include <cstdint>
+#include <memory>
+
+namespace dtrain::device {
+
+class TensorMemory {
+ public:
+  TensorMemory();
+  ~TensorMemory();
+  TensorMemory(const TensorMemory&) = delete;
+  TensorMemory& operator=(const TensorMemory&) = delete;
+
+  int64_t held() const;  // bytes that were allocated since construction and are not freed yet
+  int64_t peak() const;  // the most that was held
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dtrain::device

@@ -1,0 +1,20 @@
+#include "train/loader_options.h"
+
+namespace dtrain::train {
+
+data::LoaderOptions loader_options(const config::Config& config, const BatchArithmetic& batches, int threads,
+                                   at::Device device) {
+  const bool overfits = config.train.overfit_batches > 0;  // the same batches again and again
+  return {.batch_size = batches.batch_size,
+          .global_batch = batches.global_batch,
+          .shuffle = !overfits,
+          .augment = !overfits,
+          .seed = config.train.seed,
+          .threads = threads,
+          .prefetch = static_cast<int>(config.data.prefetch),
+          .verify = config.data.verify,
+          .skip_bad = config.data.skips_bad_samples(),
+          .device = device};
+}
+
+}  // namespace dtrain::train

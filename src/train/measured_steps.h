@@ -1,0 +1,37 @@
+#pragma once
+
+// What Trainer::measure() returns: steps of a run without what surrounds them, and the memory that they take. Plain
+// values of one rank, in seconds and bytes.
+
+#include <cstdint>
+#include <numeric>
+
+#include "data/loader/loader_stats.h"
+#include "train/phase_clock.h"
+
+namespace dtrain::train {
+
+struct MeasuredSteps {
+  int64_t steps = 0;
+  int64_t samples = 0;                  // of all ranks
+  double seconds = 0;                   // of all steps together, on the wall clock
+  PhaseClock::Seconds phase_seconds{};  // of all steps together
+  data::LoaderStats loader = {};        // what it did meanwhile
+
+  // What no phase has counted: waiting for the agreement of a step boundary, and the loop itself.
+  double other_seconds() const { return seconds - std::accumulate(phase_seconds.begin(), phase_seconds.end(), 0.0); }
+};
+
+// What stays in memory from step to step, and what a step adds to it.
+struct StepMemory {
+  int64_t weights = 0;      // parameters and buffers of the network
+  int64_t gradients = 0;    // their flat buckets
+  int64_t moments = 0;      // of the optimizer
+  int64_t average = 0;      // of the weights (train.ema)
+  int64_t activations = 0;  // the most that forward and backward of a micro-batch hold beside all else
+  int64_t batch = 0;        // the micro-batch itself, as the loader gives it; data.prefetch more of them are read ahead
+
+  int64_t total() const { return weights + gradients + moments + average + activations + batch; }
+};
+
+}  // namespace dtrain::train

@@ -1,0 +1,64 @@
+#include "device/tensor_memory.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+namespace dtrain::device {
+namespace {
+
+constexpr int64_t kKiB = 1024;
+
+at::Tensor bytes(int64_t count) { return at::empty({count}, at::kByte); }
+
+TEST(TensorMemoryTest, CountsWhatIsHeldAndTheMostOfIt) {
+  const TensorMemory memory;
+  EXPECT_EQ(memory.peak(), 0);
+  at::Tensor a = bytes(64 * kKiB);
+  at::Tensor b = bytes(32 * kKiB);
+  EXPECT_EQ(memory.held(), 96 * kKiB);
+  a.reset();
+  EXPECT_EQ(memory.held(), 32 * kKiB);
+  EXPECT_EQ(memory.peak(), 96 * kKiB);
+  const at::Tensor c = bytes(48 * kKiB);
+  EXPECT_EQ(memory.held(), 80 * kKiB);
+  EXPECT_EQ(memory.peak(), 96 * kKiB);
+}
+
+TEST(TensorMemoryTest, WhatIsOlderDoesNotCount) {
+  at::Tensor old = bytes(64 * kKiB);
+  const TensorMemory memory;
+  old.reset();
+  EXPECT_EQ(memory.held(), 0);
+  const at::Tensor mine = bytes(8 * kKiB);
+  EXPECT_EQ(memory.peak(), 8 * kKiB);
+}
+
+TEST(TensorMemoryTest, WhatComesLaterDoesNotCount) {
+  at::Tensor during;
+  {
+    const TensorMemory memory;
+    during = bytes(8 * kKiB);
+    EXPECT_EQ(memory.held(), 8 * kKiB);
+  }
+  const at::Tensor after = bytes(64 * kKiB);
+  during.reset();
+  const TensorMemory again;
+  EXPECT_EQ(again.peak(), 0);
+}
+
+// The graph holds the input of the square until backward has used it.
+TEST(TensorMemoryTest, CountsWhatAGraphHoldsForItsBackward) {
+  const at::Tensor x = at::ones({16 * kKiB}, at::kFloat).requires_grad_(true);
+  const int64_t each = 4 * 16 * kKiB;
+  const TensorMemory memory;
+  const at::Tensor y = ((x * 2).square() * 3).sum();
+  EXPECT_GE(memory.peak(), 2 * each);
+  EXPECT_GE(memory.held(), each);
+  EXPECT_LT(memory.held(), 2 * each) << "x * 2 is kept, its square is not";
+  y.backward();
+  EXPECT_LT(memory.held(), 2 * each) << "the gradient of x remains, and no more";
+  EXPECT_LE(memory.peak(), 4 * each);
+}
+
+}  // namespace
+}  // namespace dtrain::device

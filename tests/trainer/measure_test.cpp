@@ -1,0 +1,133 @@
+// Steps and memory of a run measured without what surrounds its steps, with threads as ranks.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "trainer/toy_run.h"
+
+namespace dtrain::train {
+namespace {
+
+// What one rank has for a Trainer, and a body that uses it.
+struct Rank {
+  Trainer& trainer;
+  ToyTask& task;
+  Record& record;
+};
+
+void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy,
+                  const std::function<void(Rank)>& body) {
+  const testing::MemoryStore store(22, 8, 8);
+  data::Splits splits;
+  splits.train.resize(17);
+  std::iota(splits.train.begin(), splits.train.end(), 0);
+  splits.val = {17, 18, 19, 20, 21};
+  dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
+    at::set_num_threads(1);
+    ToyTask task(toy);
+    const BatchArithmetic batches = batch_arithmetic(config.train, ranks, 17);
+    monitoring::Sinks sinks;
+    sinks.push_back(std::make_unique<Record>());
+    auto& record = static_cast<Record&>(*sinks.front());
+    const std::atomic<bool> never = false;
+    Trainer trainer({.config = config,
+                     .batches = batches,
+                     .task = task,
+                     .store = store,
+                     .splits = splits,
+                     .device = at::kCPU,
+                     .precision = Precision::kFp32,
+                     .loader_threads = 1,
+                     .gradients = comm,
+                     .host = comm,
+                     .statistics = nullptr,
+                     .checkpoints = nullptr,
+                     .sinks = sinks,
+                     .stop_requested = never,
+                     .progress = {}});
+    body({trainer, task, record});
+  });
+}
+
+TEST(Measure, RunsStepsWithoutWhatSurroundsThem) {
+  config::Config config = small(2);
+  config.run.log_every = {.steps = 1};
+  with_trainer(2, config, {}, [](Rank rank) {
+    const MeasuredSteps first = rank.trainer.measure(3);  // an epoch: 8, 8 and 1 samples
+    EXPECT_EQ(first.steps, 3);
+    EXPECT_EQ(first.samples, 17);
+    double phases = 0;
+    for (const double seconds : first.phase_seconds) phases += seconds;
+    EXPECT_GT(phases, 0);
+    EXPECT_NEAR(first.other_seconds(), first.seconds - phases, 1e-12);
+    EXPECT_GE(first.other_seconds(), 0) << "a phase cannot take longer than the step";
+    EXPECT_GT(first.loader.samples, 0);
+    const size_t seen = rank.task.seen.size();
+    // Beyond the two epochs of the run there is no end, no evaluation and no save.
+    const MeasuredSteps more = rank.trainer.measure(7);
+    EXPECT_EQ(more.samples, 2 * 17 + 8);
+    EXPECT_GT(rank.task.seen.size(), seen);
+    EXPECT_TRUE(rank.record.steps.empty());
+    EXPECT_TRUE(rank.record.evals.empty());
+    EXPECT_TRUE(rank.record.saved.empty());
+  });
+}
+
+TEST(Measure, MemoryIsExactAndDoesNotMoveTheRun) {
+  config::Config config = small(4);
+  config.train.ema = 0.9;
+  std::mutex mutex;
+  std::vector<StepMemory> of_ranks;
+  with_trainer(2, config, {.batch_norm = true}, [&](Rank rank) {
+    const StepMemory memory = rank.trainer.measure_memory();
+    const StepMemory again = rank.trainer.measure_memory();
+    EXPECT_EQ(memory.activations, again.activations) << "the same work takes the same memory";
+    rank.trainer.measure(1);
+    ASSERT_EQ(rank.task.seen.size(), 3u);
+    EXPECT_EQ(rank.task.seen[0], rank.task.seen[1]);
+    EXPECT_EQ(rank.task.seen[0], rank.task.seen[2]) << "the first step has the samples that were measured";
+    EXPECT_EQ(rank.trainer.measure_memory().moments, memory.moments);
+    const std::lock_guard lock(mutex);
+    of_ranks.push_back(memory);
+  });
+  for (const StepMemory& memory : of_ranks) {
+    // weight, bias, a 3×3 convolution of 3 to 2 channels, and batch norm with its statistics
+    const int64_t parameters = 4 * (3 + 3 + 2 * 3 * 9 + 2 + 2);
+    EXPECT_GE(memory.weights, parameters + 4 * 2 * 2);
+    EXPECT_LT(memory.weights, parameters + 4 * 2 * 2 + 64) << "and the count of its batches";
+    EXPECT_GE(memory.gradients, parameters);
+    EXPECT_EQ(memory.moments, 2 * parameters) << "AdamW has two";
+    EXPECT_EQ(memory.average, parameters);
+    EXPECT_EQ(memory.batch, 4 * (3 * 8 * 8 * 4 + 3 * 4)) << "4 pictures of 8×8, and their targets";
+    // Backward needs at least the outputs of the convolution and of the norm: 4 × 2 × 6 × 6 each.
+    EXPECT_GE(memory.activations, 2 * 4 * (4 * 2 * 6 * 6));
+    EXPECT_LT(memory.activations, 64 * 1024);
+    EXPECT_EQ(memory.total(),
+              memory.weights + memory.gradients + memory.moments + memory.average + memory.activations + memory.batch);
+  }
+}
+
+TEST(Measure, ALargerBatchHoldsMoreActivations) {
+  std::vector<int64_t> activations;
+  for (const int64_t batch : {2, 4, 8}) {
+    with_trainer(1, small(batch), {.batch_norm = true},
+                 [&](Rank rank) { activations.push_back(rank.trainer.measure_memory().activations); });
+  }
+  EXPECT_GT(activations[1], 1.5 * static_cast<double>(activations[0]));
+  EXPECT_GT(activations[2], 1.5 * static_cast<double>(activations[1]));
+}
+
+// No other rank waits for the one whose memory is full: both come back.
+TEST(Measure, FullMemoryIsAnErrorOfTheRankAlone) {
+  std::atomic<int> full = 0;
+  with_trainer(2, small(4), {.fault = ToyTask::Fault::kOutOfMemory}, [&](Rank rank) {
+    EXPECT_THROW(rank.trainer.measure_memory(), c10::OutOfMemoryError);
+    ++full;
+  });
+  EXPECT_EQ(full, 2);
+}
+
+}  // namespace
+}  // namespace dtrain::train
