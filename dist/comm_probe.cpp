@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/clock.h"
+#include "core/stopwatch.h"
 #include "dist/device_wait.h"
 
 namespace dtrain::dist {
@@ -170,7 +170,10 @@ std::vector<Measured> prepare(Communicator& comm, at::Device device, Collective 
   double elapsed = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (all.size() >= kFewestSizes) {
-      const double next = all.back().estimate * static_cast<double>(sizes[i]) / static_cast<double>(sizes[i - 1]);
+      // Below this size latency decides, and a message that is four times as large takes hardly longer.
+      constexpr int64_t kMostlyLatency = 64 << 10;
+      const double growth = static_cast<double>(sizes[i]) / static_cast<double>(sizes[i - 1]);
+      const double next = all.back().estimate * (sizes[i] <= kMostlyLatency ? 1 : growth);
       if (elapsed + (kFewestRepetitions + 2) * next > budget) break;
     }
     const Cases memory(comm, device, operation, sizes[i]);

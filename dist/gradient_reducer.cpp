@@ -8,9 +8,9 @@
 #include <map>
 
 #include "core/check.h"
-#include "core/clock.h"
 #include "core/log.h"
 #include "core/random.h"
+#include "core/stopwatch.h"
 
 namespace dtrain::dist {
 

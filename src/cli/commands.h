@@ -17,6 +17,12 @@ int run_export(const Arguments&);
 int run_convert(const Arguments&);
 int run_synth(const Arguments&);
 int run_inspect(const Arguments&);
+int run_bench(const Arguments&);
+int run_bench_data(const Arguments&);
+int run_bench_comm(const Arguments&);
+int run_bench_step(const Arguments&);
+
+inline constexpr int kExitFound = 1;  // the command works, and found what blocks, or a gate failed
 
 struct Command {
   const char* name;

@@ -175,6 +175,8 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
          ".SH EXIT STATUS\n";
   for (const auto& [code, text] : std::initializer_list<std::pair<int, const char*>>{
            {0, "success"},
+           {1,
+            "`doctor` found something that blocks, `bench comm` received wrong values, or a gate of `report` failed"},
            {64, "unknown command or wrong use, or a limit of the system that is too low"},
            {65, "data is missing or damaged"},
            {69,

@@ -85,6 +85,22 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   }
 }
 
+std::optional<config::Loaded> parse_with_config(CLI::App& app, const std::vector<std::string>& arguments,
+                                                bool check_dataset) {
+  app.allow_extras();
+  app.description(wrap(app.get_description(), kHelpWidth));
+  app.footer(
+      wrap("CONFIG.yaml and the keys of the configuration are those of `dtrain train`: --section.key VALUE, "
+           "--dataset, --task, --batch-size, ... (`dtrain train --help`).",
+           kHelpWidth));
+  if (!parse(app, arguments)) return std::nullopt;
+  std::vector<std::string> own_flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) own_flags.push_back("--" + name);
+  }
+  return config::load(app.remaining(), ".", {.other_flags = own_flags, .check_dataset = check_dataset});
+}
+
 void add_checkpoint_options(CLI::App& app, job::CheckpointName* name) {
   app.add_option("RUN|CHECKPOINT", name->path, "a run folder, or the folder of one of its checkpoints")->required();
   app.add_option("--checkpoint", name->choice,

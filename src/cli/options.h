@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/manual.h"
 #include "config/choices.h"
+#include "config/load.h"
 
 namespace CLI {
 class App;
@@ -23,6 +25,12 @@ namespace dtrain::cli {
 // Parses the arguments of a command. False: --help was given and has been printed. UsageError otherwise, with CLI11's
 // own text (its exit codes are not ours). Throws ListedFlags for kListFlags, which no command line can hold.
 bool parse(CLI::App& app, const std::vector<std::string>& arguments);
+
+// The same for a command that works on a run: what the app does not know is the configuration, `[CONFIG.yaml]
+// [--section.key VALUE]...` as of `dtrain train`. nullopt: --help. Errors as of config::load(). With `check_dataset`,
+// the file of --dataset NAME has to exist.
+std::optional<config::Loaded> parse_with_config(CLI::App& app, const std::vector<std::string>& arguments,
+                                                bool check_dataset = true);
 
 struct ListedFlags {
   std::vector<ManualFlag> flags;

@@ -26,11 +26,6 @@ inline const Clock& real_clock() {
   return clock;
 }
 
-// Seconds from `began` until now, on the machine's own clock: for code that only measures a duration.
-inline double seconds_since(Clock::Steady::time_point began) {
-  return std::chrono::duration<double>(Clock::Steady::now() - began).count();
-}
-
 // Seconds since 1970, with fractions: the time in metrics and events.
 inline double unix_seconds(const Clock& clock = real_clock()) {
   return std::chrono::duration<double>(clock.wall().time_since_epoch()).count();

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/quiet_log.h"
 
 namespace dtrain::log {
 namespace {

@@ -21,13 +21,4 @@ void to_file(std::string_view message);  // rank 0's log.txt only, for what the 
 void warning(std::string_view message);  // any rank
 void error(std::string_view message);    // any rank
 
-// While one lives, info() and plain() print nothing: for work that is repeated and says the same each time.
-class Quiet {
- public:
-  Quiet();
-  ~Quiet();
-  Quiet(const Quiet&) = delete;
-  Quiet& operator=(const Quiet&) = delete;
-};
-
 }  // namespace dtrain::log

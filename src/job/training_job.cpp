@@ -312,10 +312,11 @@ void TrainingJob::write_targets(const std::vector<RankPlace>& places) {
   monitoring::write_prometheus_config(*files_, targets_->path().parent_path());
 }
 
-train::TrainContext TrainingJob::train_context(checkpoint::Store* checkpoints,
+train::TrainContext TrainingJob::train_context(const config::Config& config, const train::BatchArithmetic& batches,
+                                               checkpoint::Store* checkpoints,
                                                const std::atomic<bool>& stop_requested) {
-  return {.config = config_,
-          .batches = batches_,
+  return {.config = config,
+          .batches = batches,
           .task = *task_,
           .store = *data_.store,
           .splits = data_.splits,
@@ -345,7 +346,7 @@ void TrainingJob::run() {
     checkpoints.emplace(plan_.folder / "checkpoints", *files_, config_.checkpoint.keep_last);
   }
   try {
-    train::Trainer trainer(train_context(checkpoints ? &*checkpoints : nullptr, stop_requested));
+    train::Trainer trainer(train_context(config_, batches_, checkpoints ? &*checkpoints : nullptr, stop_requested));
     if (snapshot_) dist::agree(process_.host, [&] { trainer.resume(*snapshot_); });
     snapshot_.reset();
     outcome_ = trainer.run();
@@ -363,6 +364,18 @@ void TrainingJob::run() {
   }
   watchdog_->close();
 }
+
+std::unique_ptr<train::Trainer> TrainingJob::make_trainer(int64_t batch_size, int64_t accumulate) {
+  static const std::atomic<bool> never_stops = false;
+  trial_config_ = config_;
+  trial_config_.train.batch_size = batch_size;
+  trial_config_.train.accumulate = accumulate;
+  trial_config_.train.global_batch = batch_size * accumulate * process_.world.size;
+  trial_batches_ = train::batch_arithmetic(trial_config_.train, process_.world.size, batches_.samples);
+  return std::make_unique<train::Trainer>(train_context(trial_config_, trial_batches_, nullptr, never_stops));
+}
+
+void TrainingJob::end_watch() { watchdog_->close(); }
 
 void TrainingJob::end_process(const Error& error) {
   log::error(error.what());

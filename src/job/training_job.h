@@ -55,6 +55,21 @@ class TrainingJob {
   void run();                      // trains, evaluates and saves
   int conclude();                  // the verdict and the last line; returns the exit code
 
+  // For measurements, after connect() and in place of the verbs below it: a trainer of this run with other batches, one
+  // at a time. It has no run folder and no sinks. end_watch() when the last one is destroyed. Both are collective.
+  std::unique_ptr<train::Trainer> make_trainer(int64_t batch_size, int64_t accumulate);
+  void end_watch();
+
+  // What the verbs so far have made.
+  const config::Config& config() const { return config_; }
+  const DataSet& data() const { return data_; }                       // open_data()
+  tasks::Task& task() const { return *task_; }                        // make_task()
+  const train::BatchArithmetic& batches() const { return batches_; }  // make_task()
+  train::Precision precision() const { return precision_; }           // make_task()
+  int loader_threads() const { return loader_threads_; }              // open_data()
+  dist::Communicator& gradients() const { return *gradients_; }       // connect()
+  ProcessContext& process() const { return process_; }
+
  private:
   bool is_rank0() const { return process_.host.rank() == 0; }
   DataSet open_own_data() const;
@@ -63,7 +78,8 @@ class TrainingJob {
   void load_initial_weights();
   BannerFacts facts() const;
   void write_targets(const std::vector<RankPlace>&);
-  train::TrainContext train_context(checkpoint::Store*, const std::atomic<bool>& stop_requested);
+  train::TrainContext train_context(const config::Config&, const train::BatchArithmetic&, checkpoint::Store*,
+                                    const std::atomic<bool>& stop_requested);
   void report_failed_communicators();           // on the watchdog's thread
   void say_failed();                            // to all sinks
   [[noreturn]] void end_process(const Error&);  // before anything that belongs to a failed GPU is destroyed
@@ -94,6 +110,8 @@ class TrainingJob {
   std::string metrics_address_;
   std::unique_ptr<monitoring::TargetsFile> targets_;  // rank 0
   train::TrainResult outcome_;
+  config::Config trial_config_;  // of the last make_trainer()
+  train::BatchArithmetic trial_batches_;
 };
 
 }  // namespace dtrain::job

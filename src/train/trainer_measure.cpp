@@ -1,6 +1,6 @@
 // Steps and memory of a run, measured without what surrounds its steps. Part of trainer.h.
 
-#include "core/clock.h"
+#include "core/stopwatch.h"
 #include "device/tensor_memory.h"
 #include "train/trainer.h"
 

@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+#include "core/quiet_log.h"
+
 namespace dtrain {
 namespace {
 

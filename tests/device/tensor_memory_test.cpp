@@ -57,7 +57,7 @@ TEST(TensorMemoryTest, CountsWhatAGraphHoldsForItsBackward) {
   EXPECT_LT(memory.held(), 2 * each) << "x * 2 is kept, its square is not";
   y.backward();
   EXPECT_LT(memory.held(), 2 * each) << "the gradient of x remains, and no more";
-  EXPECT_LE(memory.peak(), 4 * each);
+  EXPECT_LT(memory.peak(), 6 * each);
 }
 
 }  // namespace

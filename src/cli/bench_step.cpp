@@ -1,0 +1,327 @@
+// `dtrain bench step`: the training step of a run by batch size.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/table_output.h"
+#include "core/printable.h"
+#include "core/spread.h"
+#include "core/strings.h"
+#include "core/text_table.h"
+#include "job/step_probe.h"
+
+namespace dtrain::cli {
+namespace {
+
+using job::StepProbe;
+using monitoring::Phase;
+using Json = nlohmann::ordered_json;
+
+// What happens in a step; the other phases are of a whole run.
+constexpr std::array<std::pair<Phase, const char*>, 6> kShown = {{{Phase::kDataWait, "data"},
+                                                                  {Phase::kH2d, "h2d"},
+                                                                  {Phase::kForward, "fwd"},
+                                                                  {Phase::kBackward, "bwd"},
+                                                                  {Phase::kAllReduceWait, "comm"},
+                                                                  {Phase::kOptimizer, "opt"}}};
+constexpr size_t kMostRanks = 8;  // rows of the table
+
+struct Options {
+  std::vector<int64_t> batch_sizes;  // empty: around that of the run
+  int rounds = 3;
+  job::StepProbeOptions probe;
+  TableOutput output;
+};
+
+// Means per optimizer step of one rank, or over ranks, over all rounds.
+struct Times {
+  double step = 0, other = 0;
+  train::PhaseClock::Seconds phases{};
+  double own() const { return step - phases[static_cast<size_t>(Phase::kAllReduceWait)]; }
+};
+
+// One batch size.
+struct Row {
+  int64_t batch_size = 0;
+  std::string out_of_memory;
+  std::vector<StepProbe> rounds = {};
+};
+
+struct Results {
+  std::vector<Row> rows;
+  std::string network, precision, device, data;
+  int ranks = 1;
+  int64_t accumulate = 1, samples = 0;
+  std::vector<int64_t> left_out;  // batch sizes for which there are not enough samples
+};
+
+Times mean_of(const std::vector<train::MeasuredSteps>& measured) {
+  Times mean;
+  double steps = 0;
+  for (const train::MeasuredSteps& one : measured) steps += static_cast<double>(one.steps);
+  for (const train::MeasuredSteps& one : measured) {
+    mean.step += one.seconds / steps;
+    mean.other += one.other_seconds() / steps;
+    for (size_t phase = 0; phase < mean.phases.size(); ++phase) mean.phases[phase] += one.phase_seconds[phase] / steps;
+  }
+  return mean;
+}
+
+std::vector<train::MeasuredSteps> of_rank(const Row& row, size_t rank) {
+  std::vector<train::MeasuredSteps> measured;
+  for (const StepProbe& round : row.rounds) measured.push_back(round.ranks[rank]);
+  return measured;
+}
+
+Times of_all_ranks(const Row& row) {
+  std::vector<train::MeasuredSteps> measured;
+  for (const StepProbe& round : row.rounds) measured.insert(measured.end(), round.ranks.begin(), round.ranks.end());
+  return mean_of(measured);
+}
+
+Spread spread_over(const Row& row, double (StepProbe::*value)() const) {
+  std::vector<double> values;
+  for (const StepProbe& round : row.rounds) values.push_back((round.*value)());
+  return spread_of(std::move(values));
+}
+
+double kernel_seconds(const Row& row) {
+  std::vector<double> values;
+  for (const StepProbe& round : row.rounds) values.push_back(round.kernel_seconds);
+  return median_of(std::move(values));
+}
+
+std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 2); }
+
+void add_times(TextRow& row, const Times& times) {
+  row.push_back(milliseconds(times.step));
+  for (const auto& [phase, name] : kShown) row.push_back(milliseconds(times.phases[static_cast<size_t>(phase)]));
+  row.push_back(milliseconds(times.other));
+}
+
+// The ranks that take longest for their own work, at most kMostRanks of them, in their order.
+std::vector<size_t> ranks_to_show(const Row& row, size_t ranks) {
+  std::vector<size_t> shown(ranks);
+  for (size_t rank = 0; rank < ranks; ++rank) shown[rank] = rank;
+  if (ranks <= kMostRanks) return shown;
+  const auto own = [&](size_t rank) { return mean_of(of_rank(row, rank)).own(); };
+  std::stable_sort(shown.begin(), shown.end(), [&](size_t a, size_t b) { return own(a) > own(b); });
+  shown.resize(kMostRanks);
+  std::sort(shown.begin(), shown.end());
+  return shown;
+}
+
+std::string phase_table(const Results& results) {
+  const bool gpu = results.device != "cpu";
+  TextRow header = {"batch", "rank", "samples/s", "min", "max", "step"};
+  for (const auto& [phase, name] : kShown) header.emplace_back(name);
+  header.emplace_back("other");
+  if (gpu) header.insert(header.end(), {"kernels", "gap"});
+  std::vector<TextRow> rows;
+  for (const Row& row : results.rows) {
+    if (!row.out_of_memory.empty()) {
+      rows.push_back({str(row.batch_size), "", "out of memory"});
+      continue;
+    }
+    const Spread rate = spread_over(row, &StepProbe::samples_per_second);
+    TextRow all = {str(row.batch_size), results.ranks == 1 ? "0" : "all", fixed(rate.median, 1), fixed(rate.low, 1),
+                   fixed(rate.high, 1)};
+    add_times(all, of_all_ranks(row));
+    if (gpu) {
+      all.push_back(milliseconds(kernel_seconds(row)));
+      all.push_back(milliseconds(spread_over(row, &StepProbe::launch_gap_seconds).median));
+    }
+    rows.push_back(std::move(all));
+    if (results.ranks == 1) continue;
+    for (const size_t rank : ranks_to_show(row, static_cast<size_t>(results.ranks))) {
+      TextRow one = {"", str(rank), "", "", ""};
+      add_times(one, mean_of(of_rank(row, rank)));
+      rows.push_back(std::move(one));
+    }
+  }
+  return text_table(header, rows);
+}
+
+std::string memory_table(const Results& results) {
+  std::vector<TextRow> rows;
+  for (const Row& row : results.rows) {
+    if (!row.out_of_memory.empty()) continue;
+    const train::StepMemory& memory = row.rounds.front().memory;
+    TextRow cells = {str(row.batch_size)};
+    for (const int64_t bytes : {memory.weights, memory.gradients, memory.moments, memory.average, memory.activations,
+                                memory.batch, memory.total(), row.rounds.back().process_memory}) {
+      cells.push_back(human_bytes(static_cast<double>(bytes)));
+    }
+    rows.push_back(std::move(cells));
+  }
+  return text_table(
+      {"batch", "weights", "gradients", "moments", "average", "activations", "batch data", "sum", "process"}, rows);
+}
+
+std::string text_of(const Results& results) {
+  std::string text = str(
+      results.network, ", ", results.precision, ", ", printable(results.data), "; ", results.ranks,
+      results.ranks == 1 ? " rank" : " ranks", " on ", results.device, ", accumulate ", results.accumulate,
+      "\nTimes in ms per optimizer step, means; samples/s of all ranks, median of the rounds\n", phase_table(results));
+  for (const Row& row : results.rows) {
+    if (!row.out_of_memory.empty()) text += str("batch ", row.batch_size, ": ", row.out_of_memory, "\n");
+  }
+  const bool any =
+      std::any_of(results.rows.begin(), results.rows.end(), [](const Row& r) { return r.out_of_memory.empty(); });
+  if (any) {
+    text += str("\nMemory of a rank; activations: the most that one micro-batch holds; process: the most so far, ",
+                results.device == "cpu" ? "all else included" : "as LibTorch reserves it", "\n", memory_table(results));
+  }
+  if (!results.left_out.empty()) {
+    std::vector<std::string> sizes;
+    for (const int64_t size : results.left_out) sizes.push_back(str(size));
+    text +=
+        str("left out: batches of ", join(sizes, ", "), ": ", results.ranks, results.ranks == 1 ? " rank" : " ranks",
+            " would need more than the ", human_count(results.samples), " training samples\n");
+  }
+  return text;
+}
+
+Json json_of(const Times& times) {
+  Json phases;
+  for (size_t phase = 0; phase < times.phases.size(); ++phase)
+    phases[monitoring::kPhaseNames[phase]] = times.phases[phase];
+  return {{"step_seconds", times.step}, {"phase_seconds", std::move(phases)}, {"other_seconds", times.other}};
+}
+
+Json json_of(const Row& row, const Results& results) {
+  Json json = {{"batch_size", row.batch_size}, {"out_of_memory", row.out_of_memory}};
+  if (!row.out_of_memory.empty()) return json;
+  const Spread rate = spread_over(row, &StepProbe::samples_per_second);
+  const train::StepMemory& memory = row.rounds.front().memory;
+  json["global_batch"] = row.batch_size * results.accumulate * results.ranks;
+  json["samples_per_second"] = {{"median", rate.median}, {"min", rate.low}, {"max", rate.high}, {"rounds", rate.count}};
+  json.update(json_of(of_all_ranks(row)));
+  json["kernel_seconds"] = kernel_seconds(row);
+  json["launch_gap_seconds"] = spread_over(row, &StepProbe::launch_gap_seconds).median;
+  json["memory_bytes"] = {{"weights", memory.weights},
+                          {"gradients", memory.gradients},
+                          {"moments", memory.moments},
+                          {"average", memory.average},
+                          {"activations", memory.activations},
+                          {"batch", memory.batch},
+                          {"process", row.rounds.back().process_memory}};
+  json["ranks"] = Json::array();
+  for (size_t rank = 0; rank < static_cast<size_t>(results.ranks); ++rank) {
+    Json one = {{"rank", rank}};
+    one.update(json_of(mean_of(of_rank(row, rank))));
+    json["ranks"].push_back(std::move(one));
+  }
+  return json;
+}
+
+std::string json_of(const Results& results) {
+  Json rows = Json::array();
+  for (const Row& row : results.rows) rows.push_back(json_of(row, results));
+  return Json{{"bench", "step"},
+              {"network", results.network},
+              {"precision", results.precision},
+              {"data", results.data},
+              {"device", results.device},
+              {"ranks", results.ranks},
+              {"accumulate", results.accumulate},
+              {"left_out", results.left_out},
+              {"rows", std::move(rows)}}
+             .dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) +
+         "\n";
+}
+
+// The batch sizes to measure; those that need more samples than there are go to `left_out`.
+std::vector<Row> rows_of(const Options& options, const job::TrainingJob& job, std::vector<int64_t>& left_out) {
+  const int64_t most = job.batches().samples / job.process().world.size;
+  std::vector<Row> rows;
+  const std::vector<int64_t> sizes =
+      options.batch_sizes.empty() ? job::batch_sizes_around(job.batches().batch_size, most) : options.batch_sizes;
+  for (const int64_t size : sizes) {
+    if (size > most) {
+      left_out.push_back(size);
+    } else {
+      rows.push_back({.batch_size = size, .out_of_memory = ""});
+    }
+  }
+  return rows;
+}
+
+int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& options) {
+  job::TrainingJob job(process, loaded, /*dry_run=*/true);
+  job.plan();
+  job.open_data();
+  job.make_task();
+  Results results{.rows = {},
+                  .network = str(job.config().model.name),
+                  .precision = train::to_string(job.precision()),
+                  .device = process.device.is_cpu() ? "cpu" : process.device.str(),
+                  .data = job.config().data.file,
+                  .ranks = process.world.size,
+                  .accumulate = job.batches().accumulate,
+                  .samples = job.batches().samples,
+                  .left_out = {}};
+  results.rows = rows_of(options, job, results.left_out);
+  options.output.open(process.host, {.files = {results.data, job.config().model.file}, .folders = {}});
+  job.place_on_device();
+  job.connect();
+  for (int round = 0; round < options.rounds; ++round) {
+    for (Row& row : results.rows) {
+      if (!row.out_of_memory.empty()) continue;
+      job::StepProbeOptions probe = options.probe;
+      probe.batch_size = row.batch_size;
+      probe.accumulate = results.accumulate;
+      StepProbe measured = job::probe_step(job, probe);
+      row.out_of_memory = measured.out_of_memory;
+      if (measured.measured()) row.rounds.push_back(std::move(measured));
+    }
+  }
+  job.end_watch();
+  options.output.write(
+      process.host, [&] { return text_of(results); }, [&] { return json_of(results); });
+  return 0;
+}
+
+}  // namespace
+
+int run_bench_step(const Arguments& arguments) {
+  CLI::App app(
+      "the training step of a run by batch size: phases of every rank, samples per second, memory by kind, and on a "
+      "GPU "
+      "the time of its kernels and the gap in which it waits for the host. Nothing is written but quick-start data",
+      "dtrain bench step");
+  Options options;
+  constexpr int64_t kMost = int64_t{1} << 30;
+  app.add_option(
+         "--batch-sizes", options.batch_sizes,
+         "samples per rank and micro-step, joined by commas (default: 1/4, 1/2, 1, 2 and 4 times that of the run)")
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{1}, kMost));
+  app.add_option("--rounds", options.rounds, "how often each is measured")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--steps", options.probe.steps, "optimizer steps of each measurement, after the warm-up")
+      ->check(CLI::Range(int64_t{2}, kMost))
+      ->capture_default_str();
+  app.add_option("--warm-steps", options.probe.warm_steps, "steps before them")
+      ->check(CLI::Range(int64_t{1}, kMost))
+      ->capture_default_str();
+  app.add_option("--seconds", options.probe.seconds, "of each measurement; fewer steps where they would take longer")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  options.output.add_to(app);
+  const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);
+  if (!loaded) return 0;
+  std::sort(options.batch_sizes.begin(), options.batch_sizes.end());
+  options.batch_sizes.erase(std::unique(options.batch_sizes.begin(), options.batch_sizes.end()),
+                            options.batch_sizes.end());
+  return job::launch(loaded->config.device,
+                     [&](job::ProcessContext& process) { return bench(process, *loaded, options); });
+}
+
+}  // namespace dtrain::cli

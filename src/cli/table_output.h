@@ -1,0 +1,38 @@
+#pragma once
+
+// Where a command puts what it measured: a table for people on the standard output, and with --json all of it for
+// programs, into a file or (`-`) on the standard output, alone. Rank 0 writes.
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cli/row_output.h"
+#include "core/output_guard.h"
+#include "dist/communicator.h"
+
+namespace CLI {
+class App;
+}
+
+namespace dtrain::cli {
+
+class TableOutput {
+ public:
+  void add_to(CLI::App&);  // --json and --force
+
+  // Before the work, which would be lost where the file cannot be written. OutputError. Collective.
+  void open(dist::Communicator& host, const Inputs& inputs = {});
+
+  // Both texts end with a line break; rank 0 makes the one that is needed. Collective.
+  void write(dist::Communicator& host, const std::function<std::string()>& table,
+             const std::function<std::string()>& json);
+
+ private:
+  std::string json_;
+  bool force_ = false;
+  std::unique_ptr<RowOutput> file_;
+};
+
+}  // namespace dtrain::cli

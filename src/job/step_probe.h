@@ -1,0 +1,50 @@
+#pragma once
+
+// Measures the optimizer step of a run: phases of every rank, samples per second, memory by kind. The run needs no
+// folder for it, and nothing is written. `dtrain bench step` shows it, `dtrain tune` looks for its best and
+// `dtrain plan` calculates from it.
+//
+// A rank whose memory is full for a batch size ends that measurement on all ranks, not the job, unless it happens while
+// the other ranks wait for its gradients. Other errors are those of a training. Thread-safety: the training thread.
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "job/training_job.h"
+#include "train/measured_steps.h"
+
+namespace dtrain::job {
+
+struct StepProbeOptions {
+  int64_t batch_size = 0;  // samples per rank and micro-step; 0: that of the run
+  int64_t accumulate = 0;  // micro-steps per optimizer step; 0: as many as the run has
+  int64_t warm_steps = 3;  // not timed; at least 1
+  int64_t steps = 20;      // timed; fewer where they would take longer than `seconds`, but two or more
+  double seconds = 3;
+};
+
+struct StepProbe {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+  int64_t batch_size = 0, accumulate = 0;
+  std::string out_of_memory;                // what could not be allocated, and where; "": it was measured
+  std::vector<train::MeasuredSteps> ranks;  // by rank; equal numbers of steps and samples
+  train::StepMemory memory;                 // of the rank that needs the most
+  int64_t process_memory = 0;               // the most that one process used so far, of its device
+  double kernel_seconds = kUnknown;         // of one step on the slowest GPU: its kernels without gaps between them
+
+  bool measured() const { return out_of_memory.empty(); }
+  double step_seconds() const;        // mean of the slowest rank
+  double samples_per_second() const;  // of all ranks together
+  double launch_gap_seconds() const;  // of one step: the GPU waits for the host to launch kernels; NaN on the CPU
+};
+
+// Requires: the job has done all its verbs up to connect(). Collective; every rank gets the same result.
+StepProbe probe_step(TrainingJob&, const StepProbeOptions&);
+
+// The batch sizes to measure by default: 1/4, 1/2, 1, 2 and 4 times `batch_size`, at most `most`, each once. Pure.
+std::vector<int64_t> batch_sizes_around(int64_t batch_size, int64_t most);
+
+}  // namespace dtrain::job
