@@ -1,4 +1,8 @@
 #include "config/differences.h"
+
+#include <algorithm>
+#include <array>
+
 #include "config/table.h"
 #include "core/check.h"
 #include "core/strings.h"
@@ -54,6 +58,19 @@ void set(Config& config, std::string_view path, std::string_view text) {
     return;
   }
   DTRAIN_CHECK(false, "key ", path);
+}
+
+std::string keys_in_common(const Config& config) {
+  static constexpr std::array kOwn = {"data.file", "data.workers", "data.prefetch", "device.threads"};
+  Config copy = config;
+  std::string text;
+  for (const Option& option : describe(copy)) {
+    const std::string section = option.section();
+    if (section == "metrics" || (section == "run" && option.path != "run.log_every")) continue;
+    if (std::ranges::find(kOwn, option.path) != kOwn.end()) continue;
+    text += str(option.path, "=", value_text(option), "\n");
+  }
+  return text;
 }
 
 void copy_keys(const Config& from, Config& to, const std::vector<std::string>& paths) {

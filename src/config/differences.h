@@ -17,6 +17,10 @@ std::vector<std::string> differences(const Config& saved, const Config& now);  /
 
 void set(Config&, std::string_view path, std::string_view text);  // one key; ConfigError if it cannot have this value
 
+// The keys that all ranks of a run must have in common, as lines "train.epochs=30": all but those of a rank's own
+// machine (where its data file lies, its threads, its addresses) and those of the run folder, which only rank 0 uses.
+std::string keys_in_common(const Config&);
+
 // Copies the values of these keys, e.g. of those given when a run is resumed.
 void copy_keys(const Config& from, Config& to, const std::vector<std::string>& paths);
 

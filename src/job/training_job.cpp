@@ -24,6 +24,7 @@
 #include "job/quickstart.h"
 #include "job/resume.h"
 #include "job/run_plot.h"
+#include "job/same_start.h"
 #include "job/signals.h"
 #include "job/version.h"
 #include "models/load_weights.h"
@@ -62,6 +63,7 @@ TrainingJob::~TrainingJob() {
 
 void TrainingJob::plan() {
   dist::Communicator& host = process_.host;
+  check_same_start(host, process_.world, loaded_.config, dry_run_);
   if (!dry_run_) {
     std::string paths = to_text(RunPaths{});
     dist::agree_on_rank0(host, [&] {
@@ -82,6 +84,8 @@ void TrainingJob::plan() {
     config_.run.name = plan_.name;
     config_.model.name = config::network_of(config_);  // what is saved must not change with a later default
   });
+  // A resumed run keeps the keys that are not given now, and a value that is a default may be given to some ranks only.
+  if (snapshot_) check_same_start(host, process_.world, config_, dry_run_);
 }
 
 void TrainingJob::open_data() {
@@ -93,6 +97,7 @@ void TrainingJob::open_data() {
     if (generated) config_.data.file = quickstart_file(config_).string();
     data_ = open_own_data();
   });
+  check_same_data(process_.host, process_.world, config_.data.file, data_.store->schema().checksum);
   loader_threads_ = reader_threads(config_.data.workers, process_.cores);
 }
 
