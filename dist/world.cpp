@@ -124,6 +124,11 @@ int launcher_rank_hint() {
 
 int launcher_size_hint() { return under_mpirun() ? number("OMPI_COMM_WORLD_SIZE", 1) : tasks_of_step(); }
 
+std::string library_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
 MpiSession::MpiSession(int* argc, char*** argv) {
   // Read before MPI_Init, which sets variables of its own.
   const int tasks = tasks_of_step();

@@ -22,6 +22,10 @@ struct World {
 int launcher_rank_hint();
 int launcher_size_hint();
 
+// The value of an environment variable by which users steer a library below dtrain (NCCL_P2P_DISABLE), for `doctor`; ""
+// if it is not set. dtrain itself is steered by its configuration alone.
+std::string library_variable(const char* name);
+
 std::string mpi_library_version();  // "Open MPI v4.1.4"; also before MPI_Init
 
 // Throws CommError with MPI's own text unless `code` is MPI_SUCCESS. `call` names the MPI function.

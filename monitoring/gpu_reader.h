@@ -23,12 +23,19 @@ struct GpuReading {
   uint64_t throttle_mask = 0;                              // NVML's clocks event reasons
 };
 
+// What does not change while a GPU runs.
+struct GpuSettings {
+  std::optional<bool> persistence;                         // the driver stays loaded while nothing uses the GPU
+  std::optional<double> power_limit, default_power_limit;  // watts: in force now; of the card as it was delivered
+};
+
 class GpuReader {
  public:
   virtual ~GpuReader() = default;
   virtual std::string name() const = 0;          // "NVIDIA GeForce RTX 3090"
   virtual std::string uuid() const = 0;          // "GPU-...", as dcgm-exporter labels it
   virtual std::optional<GpuReading> read() = 0;  // nullopt: the GPU is lost
+  virtual GpuSettings settings() { return {}; }  // those that the card reports
 };
 
 struct OpenedReader {

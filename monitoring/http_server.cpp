@@ -77,6 +77,15 @@ size_t most_connections() {
 
 }  // namespace
 
+std::string why_not_served(const std::string& address, int port) {
+  try {
+    listening_socket(address, port);
+    return "";
+  } catch (const std::exception& problem) {
+    return problem.what();
+  }
+}
+
 class HttpServer::Impl {
  public:
   Impl(const std::string& address, int port, std::vector<Page> pages, std::optional<BasicAuth> auth)

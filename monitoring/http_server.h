@@ -34,4 +34,7 @@ class HttpServer {
   std::unique_ptr<Impl> impl_;
 };
 
+// Why an HttpServer could not listen there now ("Address already in use"); "" if it could.
+std::string why_not_served(const std::string& address, int port);
+
 }  // namespace dtrain::monitoring

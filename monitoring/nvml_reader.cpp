@@ -26,6 +26,9 @@ struct Nvml {
   // Deprecated, but every driver has it.
   nvmlReturn_t (*temperature)(nvmlDevice_t, nvmlTemperatureSensors_t, unsigned int*) = nullptr;
   decltype(&nvmlDeviceGetCurrentClocksEventReasons) throttle = nullptr;
+  decltype(&nvmlDeviceGetPersistenceMode) persistence = nullptr;
+  decltype(&nvmlDeviceGetEnforcedPowerLimit) power_limit = nullptr;
+  decltype(&nvmlDeviceGetPowerManagementDefaultLimit) default_power_limit = nullptr;
 };
 
 template <typename Function>
@@ -49,6 +52,9 @@ Nvml find_all(void* library) {
   find(library, n.temperature, "nvmlDeviceGetTemperature");
   find(library, n.throttle, "nvmlDeviceGetCurrentClocksEventReasons");
   if (n.throttle == nullptr) find(library, n.throttle, "nvmlDeviceGetCurrentClocksThrottleReasons");  // driver < 535
+  find(library, n.persistence, "nvmlDeviceGetPersistenceMode");
+  find(library, n.power_limit, "nvmlDeviceGetEnforcedPowerLimit");
+  find(library, n.default_power_limit, "nvmlDeviceGetPowerManagementDefaultLimit");
   return n;
 }
 
@@ -83,6 +89,15 @@ class NvmlReader : public GpuReader {
     if (unsigned long long mask = 0; ok(nvml_.throttle, &mask)) r.throttle_mask = mask;
     if (lost_) return std::nullopt;
     return r;
+  }
+
+  GpuSettings settings() override {
+    GpuSettings s;
+    lost_ = false;
+    if (nvmlEnableState_t on{}; ok(nvml_.persistence, &on)) s.persistence = on == NVML_FEATURE_ENABLED;
+    if (unsigned mw = 0; ok(nvml_.power_limit, &mw)) s.power_limit = mw * 1e-3;
+    if (unsigned mw = 0; ok(nvml_.default_power_limit, &mw)) s.default_power_limit = mw * 1e-3;
+    return s;
   }
 
  private:

@@ -21,6 +21,7 @@ int run_bench(const Arguments&);
 int run_bench_data(const Arguments&);
 int run_bench_comm(const Arguments&);
 int run_bench_step(const Arguments&);
+int run_doctor(const Arguments&);
 
 inline constexpr int kExitFound = 1;  // the command works, and found what blocks, or a gate failed
 

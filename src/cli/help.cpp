@@ -35,6 +35,8 @@ const std::vector<Command>& commands() {
        "what is in a data file, a run, a checkpoint or a TorchScript file", run_inspect, /*alone=*/true},
       {"bench", "data|comm|step [CONFIG.yaml] [--section.key VALUE]...",
        "measures one part of a run alone: its loader, its communicators or its step", run_bench},
+      {"doctor", "[CONFIG.yaml] [--section.key VALUE]... [--json FILE]",
+       "checks the machine and the launch for the run that the same arguments would start", run_doctor},
   };
   return all;
 }

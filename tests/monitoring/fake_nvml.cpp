@@ -60,5 +60,15 @@ nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t, unsigned lo
   *reasons = 0x44;
   return NVML_SUCCESS;
 }
+// Persistence mode is off; this card does not say which power limit it was delivered with.
+nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t, nvmlEnableState_t* mode) {
+  *mode = NVML_FEATURE_DISABLED;
+  return NVML_SUCCESS;
+}
+nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t, unsigned int* milliwatts) {
+  *milliwatts = 280000;
+  return NVML_SUCCESS;
+}
+nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t, unsigned int*) { return NVML_ERROR_NOT_SUPPORTED; }
 
 }  // extern "C"

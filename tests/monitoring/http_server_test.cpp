@@ -132,6 +132,8 @@ TEST(HttpServer, SaysWhyItCannotListen) {
   const HttpServer first("127.0.0.1", 0, pages(), {});
   expect_error<std::runtime_error>([&] { HttpServer("127.0.0.1", first.port(), pages(), {}); },
                                    {"Address already in use"});
+  EXPECT_EQ(why_not_served("127.0.0.1", first.port()), "Address already in use");
+  EXPECT_EQ(why_not_served("127.0.0.1", 0), "");
   expect_error<std::runtime_error>([&] { HttpServer("192.0.2.1", 0, pages(), {}); },
                                    {"Cannot assign requested address"});
   for (const char* name : {"", "localhost", "[::1]", "127.0.0.1 ", "127.1"}) {

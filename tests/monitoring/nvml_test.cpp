@@ -35,6 +35,15 @@ TEST(Nvml, ReadsTheGpuOfThePciBusId) {
   EXPECT_EQ(fake<int (*)()>("fake_open_sessions")(), 0);
 }
 
+TEST(Nvml, SettingsThatTheCardReports) {
+  const OpenedReader opened = open_nvml("0000:65:00.0", FAKE_NVML);
+  ASSERT_TRUE(opened.reader);
+  const GpuSettings settings = opened.reader->settings();
+  EXPECT_EQ(settings.persistence, false);
+  EXPECT_EQ(settings.power_limit, 280);
+  EXPECT_FALSE(settings.default_power_limit) << "not supported by this card";
+}
+
 TEST(Nvml, ALostGpuHasNoReading) {
   const OpenedReader opened = open_nvml("0000:65:00.0", FAKE_NVML);
   ASSERT_TRUE(opened.reader);

@@ -1,0 +1,184 @@
+// Whether the ranks were started alike, and what the run needs of the network.
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/number_text.h"
+#include "core/strings.h"
+#include "doctor/checks.h"
+#include "job/same_start.h"
+
+namespace dtrain::doctor {
+namespace {
+
+constexpr double kClockSkew = 0.1;  // seconds: less is not seen in logs and traces
+
+std::vector<job::RankStart> starts_of(const Launch& launch) {
+  std::vector<job::RankStart> starts;
+  for (const RankFacts& rank : launch.ranks) {
+    starts.push_back({.node = rank.node,
+                      .program = parse_hex(rank.program_hash).value_or(0),
+                      .keys = rank.keys,
+                      .data = parse_hex(rank.data_checksum).value_or(0)});
+  }
+  return starts;
+}
+
+Outcome check_program(const Launch& launch) {
+  Outcome outcome;
+  const std::vector<job::RankStart> starts = starts_of(launch);
+  for (size_t rank = 0; rank < starts.size(); ++rank) {
+    if (starts[rank].program == 0) outcome.unchecked.push_back(str("rank ", rank, " cannot read its own binary"));
+    const std::string difference = job::other_program(starts, rank);
+    if (difference.empty()) continue;
+    Finding& finding = outcome.add(
+        Severity::kBlocks, "the ranks run different programs: their results and their messages may not fit together",
+        str(difference, " (", launch.ranks[rank].program, ")"),
+        str("copy ", launch.first().program, " of ", launch.first().node,
+            " to every host, or start one by its full path"));
+    blame(finding, launch.ranks[rank]);
+  }
+  return outcome;
+}
+
+Outcome check_configuration(const Launch& launch) {
+  Outcome outcome;
+  const std::vector<job::RankStart> starts = starts_of(launch);
+  for (size_t rank = 1; rank < starts.size(); ++rank) {
+    const std::string difference = job::other_config(starts, rank);
+    if (difference.empty()) continue;
+    blame(outcome.add(Severity::kBlocks, "the ranks have different configurations", difference,
+                      "give all ranks the same flags and the same config file"),
+          launch.ranks[rank]);
+  }
+  return outcome;
+}
+
+Outcome check_data(const Launch& launch) {
+  Outcome outcome;
+  const std::vector<job::RankStart> starts = starts_of(launch);
+  for (size_t rank = 0; rank < starts.size(); ++rank) {
+    const RankFacts& facts = launch.ranks[rank];
+    if (!facts.data_problem.empty()) {
+      blame(outcome.add(Severity::kBlocks, "the data cannot be used", facts.data_problem,
+                        "name the file with --data.file, and copy it to every host that lacks it"),
+            facts);
+    } else if (facts.data_file.empty()) {
+      outcome.unchecked.emplace_back(launch.config.run.resume.empty()
+                                         ? "no data file is named; the quick start would generate one"
+                                         : "a resumed run takes its data from the checkpoint");
+    } else if (!launch.first().data_checksum.empty()) {
+      const std::string difference = job::other_data(starts, rank);
+      if (difference.empty()) continue;
+      blame(outcome.add(Severity::kBlocks, "the ranks would train on different data", difference,
+                        str("copy ", launch.first().data_file, " of ", launch.first().node, " to every host")),
+            facts);
+    }
+  }
+  return outcome;
+}
+
+Outcome check_task(const Launch& launch) {
+  Outcome outcome;
+  const RankFacts& first = launch.first();
+  if (!first.network_refused.empty()) {
+    blame(outcome.add(Severity::kBlocks, "the task cannot be trained on these data with this configuration",
+                      first.network_refused,
+                      str("dtrain inspect ", first.data_file,
+                          " shows what is in the file; --task, --model.name and --data.file choose")),
+          first);
+  } else if (!first.network) {
+    outcome.unchecked.push_back(first.network_problem);
+  }
+  return outcome;
+}
+
+Outcome check_libraries(const Launch& launch) {
+  Outcome outcome;
+  for (const RankFacts& rank : launch.ranks) {
+    if (rank.versions == launch.first().versions) continue;
+    blame(outcome.add(Severity::kSlows, "the ranks use different versions of libraries: results may differ",
+                      str(rank.versions, "; rank 0: ", launch.first().versions),
+                      "install the same packages on every host, and check LD_LIBRARY_PATH"),
+          rank);
+  }
+  return outcome;
+}
+
+Outcome check_clocks(const Launch& launch) {
+  Outcome outcome;
+  for (const RankFacts& rank : launch.ranks) {
+    // What the measurement itself could not tell apart is no skew.
+    if (std::abs(rank.clock_offset) < kClockSkew + rank.clock_spread) continue;
+    Finding& finding = outcome.add(
+        Severity::kNote, "the hosts' clocks differ: lines of their logs, metrics and file times do not fit together",
+        str("its clock is ", fixed(std::abs(rank.clock_offset), 2), " s ",
+            rank.clock_offset > 0 ? "ahead of" : "behind", " that of rank 0"),
+        "sudo chronyc makestep");
+    blame(finding, rank);
+  }
+  if (launch.ranks.size() == 1) outcome.unchecked.emplace_back("one rank");
+  return outcome;
+}
+
+Outcome check_port(const Launch& launch) {
+  Outcome outcome;
+  for (const RankFacts& rank : launch.ranks) {
+    if (rank.port.empty()) {
+      outcome.unchecked.emplace_back("metrics.enabled is false");
+    } else if (!rank.port_problem.empty()) {
+      const bool taken = rank.port_problem.find("in use") != std::string::npos;
+      Finding& finding = outcome.add(
+          Severity::kNote,
+          taken ? "the port for metrics is taken: the rank would use a free one, which runs/targets/ names"
+                : "the rank cannot serve its metrics",
+          str(rank.port, ": ", rank.port_problem),
+          taken ? "--metrics.port 9600, or another range" : "--metrics.bind 127.0.0.1, or another address of the host");
+      blame(finding, rank);
+    }
+  }
+  return outcome;
+}
+
+bool is_local_bridge(const std::string& name) {
+  return name.starts_with("docker") || name.starts_with("virbr") || name.starts_with("br-") ||
+         name.starts_with("cni") || name.starts_with("lxcbr");
+}
+
+// MPI and NCCL try each interface that is up. A bridge to containers has an address, and leads to no other host.
+Outcome check_networks(const Launch& launch) {
+  Outcome outcome;
+  const std::vector<Host> hosts = hosts_of(launch);
+  if (hosts.size() == 1) {
+    outcome.unchecked.emplace_back("one host");
+    return outcome;
+  }
+  for (const Host& host : hosts) {
+    const auto& names = host.machine().network_interfaces;
+    if (!names) {
+      outcome.unchecked.push_back(unseen(launch, host.name));
+      continue;
+    }
+    const auto bridge = std::find_if(names->begin(), names->end(), is_local_bridge);
+    const auto& variables = host.ranks.front()->variables;
+    const bool chosen =
+        variables.contains("OMPI_MCA_btl_tcp_if_include") || variables.contains("OMPI_MCA_btl_tcp_if_exclude");
+    if (bridge == names->end() || chosen) continue;
+    blame(
+        outcome.add(Severity::kNote, "MPI and NCCL may try to reach other hosts over a bridge for containers, and hang",
+                    str("the host has ", *bridge),
+                    str("export OMPI_MCA_btl_tcp_if_exclude=lo,", *bridge, " NCCL_SOCKET_IFNAME=^lo,", *bridge)),
+        host);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+Checks start_checks() {
+  return {{"same program", check_program}, {"same configuration", check_configuration}, {"same data", check_data},
+          {"task and data", check_task},   {"same libraries", check_libraries},         {"clock skew", check_clocks},
+          {"metrics port", check_port},    {"network interfaces", check_networks}};
+}
+
+}  // namespace dtrain::doctor

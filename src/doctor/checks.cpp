@@ -1,0 +1,118 @@
+#include "doctor/checks.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/strings.h"
+
+namespace dtrain::doctor {
+namespace {
+
+template <typename T>
+void add_new(std::vector<T>& all, const std::vector<T>& more) {
+  for (const T& one : more) {
+    if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
+  }
+}
+
+bool same_text(const Finding& a, const Finding& b) {
+  return std::tie(a.check, a.severity, a.cause, a.evidence, a.fix) ==
+         std::tie(b.check, b.severity, b.cause, b.evidence, b.fix);
+}
+
+// A fault of all hosts is one finding, not one of each.
+void merge(std::vector<Finding>& all, const Finding& finding) {
+  for (Finding& known : all) {
+    if (!same_text(known, finding)) continue;
+    add_new(known.ranks, finding.ranks);
+    add_new(known.hosts, finding.hosts);
+    return;
+  }
+  all.push_back(finding);
+}
+
+}  // namespace
+
+bool Launch::has_gpus() const {
+  return std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.gpu.has_value(); });
+}
+
+int Host::threads() const {
+  int sum = 0;
+  for (const RankFacts* rank : ranks) sum += rank->threads;
+  return sum;
+}
+
+int Host::readers() const {
+  int sum = 0;
+  for (const RankFacts* rank : ranks) sum += rank->readers;
+  return sum;
+}
+
+int Host::busy_threads() const {
+  const auto count = static_cast<int>(ranks.size());
+  return ranks.front()->gpu ? count + readers() : std::max(count, threads());
+}
+
+int Host::cores() const {
+  std::set<int> cores;
+  for (const RankFacts* rank : ranks) {
+    if (!rank->machine.allowed_cores) return 0;
+    cores.insert(rank->machine.allowed_cores->begin(), rank->machine.allowed_cores->end());
+  }
+  return static_cast<int>(cores.size());
+}
+
+std::vector<Host> hosts_of(const Launch& launch) {
+  std::vector<Host> hosts;
+  std::map<int, size_t> places;
+  for (const RankFacts& rank : launch.ranks) {
+    const auto [place, is_new] = places.emplace(rank.host, hosts.size());
+    if (is_new) hosts.push_back({rank.node, {}});
+    hosts[place->second].ranks.push_back(&rank);
+  }
+  return hosts;
+}
+
+bool Diagnosis::blocks() const {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& finding) { return finding.severity == Severity::kBlocks; });
+}
+
+Diagnosis examine(const Launch& launch) {
+  Diagnosis diagnosis;
+  for (const Checks& subject : {start_checks(), device_checks(), core_checks(), limit_checks(), file_checks()}) {
+    for (const Check& check : subject) {
+      Outcome outcome = check.judge(launch);
+      for (Finding& finding : outcome.findings) {
+        finding.check = check.name;
+        merge(diagnosis.findings, finding);
+      }
+      std::vector<std::string> reasons;
+      add_new(reasons, outcome.unchecked);
+      for (const std::string& why : reasons) diagnosis.unchecked.push_back({check.name, why});
+      if (outcome.findings.empty() && outcome.unchecked.empty()) diagnosis.right.emplace_back(check.name);
+    }
+  }
+  std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.severity < b.severity; });
+  return diagnosis;
+}
+
+void blame(Finding& finding, const RankFacts& rank) {
+  add_new(finding.ranks, {rank.rank});
+  add_new(finding.hosts, {rank.node});
+}
+
+void blame(Finding& finding, const Host& host) { add_new(finding.hosts, {host.name}); }
+
+std::string bytes(int64_t count) { return human_bytes(static_cast<double>(count)); }
+
+std::string unseen(const Launch& launch, const std::string& host) {
+  constexpr size_t kMostNamed = 4;
+  return hosts_of(launch).size() > kMostNamed ? "not visible on some hosts" : "not visible on " + host;
+}
+
+}  // namespace dtrain::doctor

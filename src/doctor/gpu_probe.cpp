@@ -1,0 +1,64 @@
+#include "doctor/gpu_probe.h"
+
+#include "core/strings.h"
+#include "device/copy_probe.h"
+#include "device/device.h"
+#include "machine/facts.h"
+#include "monitoring/gpu_reader.h"
+
+namespace dtrain::doctor {
+namespace {
+
+std::optional<double> known(double value) { return value == value ? std::optional(value) : std::nullopt; }  // not NaN
+
+void ask_nvml(GpuFacts& gpu) {
+  const monitoring::OpenedReader opened = monitoring::open_nvml(gpu.bus_id);
+  if (!opened.reader) return;
+  const monitoring::GpuSettings settings = opened.reader->settings();
+  gpu.persistence = settings.persistence;
+  gpu.power_limit = settings.power_limit;
+  gpu.default_power_limit = settings.default_power_limit;
+  const std::optional<monitoring::GpuReading> reading = opened.reader->read();
+  if (!reading) return;
+  gpu.temperature = known(reading->temperature);
+  if (const auto used = known(reading->memory_used)) gpu.used_memory = static_cast<int64_t>(*used);
+  for (const auto& [bit, name] : monitoring::kThrottleReasons) {
+    if ((reading->throttle_mask & bit) != 0) gpu.throttled_by.emplace_back(name);
+  }
+}
+
+class RealGpus : public GpuProbe {
+ public:
+  int count() override { return device::gpu_count(); }
+  std::string problem() override { return count() == 0 ? device::unusable_gpu() : ""; }
+
+  int choose(const config::Device& options, int local_rank) override {
+    const at::Device device = device::choose(options, local_rank);
+    return device.is_cuda() ? device.index() : -1;
+  }
+
+  GpuFacts examine(int index) override {
+    const device::Properties known = device::gpu_properties(index);
+    GpuFacts gpu;
+    gpu.name = known.name;
+    gpu.uuid = known.uuid;
+    gpu.bus_id = known.pci_bus_id;
+    gpu.memory = known.memory_bytes;
+    ask_nvml(gpu);  // before the copies take memory
+    for (int other = 0; other < count(); ++other) {
+      if (other == index) continue;
+      const device::CopyTrial trial = device::try_peer_copy(index, other);
+      gpu.peers.push_back({device::gpu_properties(other).pci_bus_id, str(trial.result), trial.error});
+      if (trial.result == device::CopyResult::kHangs) return gpu;  // the GPU cannot be used by this process again
+    }
+    gpu.host_copy_rate = device::host_copy_rate(index);
+    gpu.link = machine::read_pcie_link(gpu.bus_id);
+    return gpu;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<GpuProbe> make_gpu_probe() { return std::make_unique<RealGpus>(); }
+
+}  // namespace dtrain::doctor
