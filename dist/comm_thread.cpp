@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "core/thread_name.h"
 
 namespace dtrain::dist {
 
@@ -43,6 +44,7 @@ void CommThread::throw_if_failed() const {
 }
 
 void CommThread::run(const std::function<void()>& begin) {
+  name_this_thread(kCommThread);
   try {
     if (begin) begin();
   } catch (const std::exception& error) {

@@ -13,6 +13,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "core/thread_name.h"
 #include "dist/stall_detector.h"
 
 namespace dtrain::dist {
@@ -99,7 +100,10 @@ class Watchdog::Impl {
         detector_(world.rank, world.size, timeout, period_, clock),
         channel_(std::make_unique<Channel>(world.size)),
         goodbye_sent_(static_cast<size_t>(world.size)) {
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this] {
+      name_this_thread(kServiceThread);
+      run();
+    });
   }
 
   ~Impl() {

@@ -22,6 +22,7 @@
 #include "core/file_descriptor.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "core/thread_name.h"
 #include "monitoring/http_connection.h"
 #include "monitoring/http_pages.h"
 
@@ -94,7 +95,10 @@ class HttpServer::Impl {
         port_(port_of(listener_.get())),
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!wake_.is_open()) throw system_problem();
-    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      name_this_thread(kServiceThread);
+      run(stop);
+    });
   }
 
   ~Impl() {

@@ -28,17 +28,16 @@ int worst_of(const std::vector<double>& seconds) {
   return static_cast<int>(std::max_element(seconds.begin(), seconds.end()) - seconds.begin());
 }
 
-// The cores of a host are wanted by its ranks and by other processes; each has a part in the waiting.
+// The network waits for a core while other threads run: those of other processes, and the readers of the ranks, whose
+// work has to be done in any case.
 double part_of_others(const RunEvidence& run, const RankEvidence& rank) {
   const HostUse& host = run.hosts[static_cast<size_t>(rank.host)];
-  double ranks_cpu = 0;
-  for (const RankEvidence& other : run.ranks) {
-    if (other.host == rank.host && std::isfinite(other.cores.cpu)) ranks_cpu += other.cores.cpu;
-  }
   if (!(host.others_cpu > 0)) return 0;
-  // What a rank waits for is what does not fit beside it.
-  const double idle = std::max(0.0, host.cores * mean_wall(rank.steps) - ranks_cpu - host.others_cpu);
-  return host.others_cpu / (host.others_cpu + idle);
+  double beside = 0;
+  for (const RankEvidence& other : run.ranks) {
+    if (other.host == rank.host && std::isfinite(other.cores.side_cpu)) beside += other.cores.side_cpu;
+  }
+  return host.others_cpu / (host.others_cpu + beside);
 }
 
 void add_oversubscribed(const RunEvidence& run, std::vector<Finding>& found) {

@@ -27,9 +27,10 @@ struct LoaderUse {
 };
 
 struct CoreUse {
-  double cores = kUnknown;  // that the rank may use; shared with `ranks_on_host` if there are fewer cores than ranks
-  int compute_threads = 1;  // of the network's operators
-  double cpu = kUnknown;    // of all threads of the rank
+  double cores = kUnknown;     // that the rank may use; shared with `ranks_on_host` if there are fewer cores than ranks
+  int compute_threads = 1;     // of the network's operators
+  double cpu = kUnknown;       // of all threads of the rank
+  double side_cpu = kUnknown;  // of them those that do not compute: readers, communication
   double run_delay = kUnknown;  // the thread of the network that waited longest for a core, though it could have run
   double throttled = kUnknown;  // stopped by the limit of the control group
 };

@@ -198,6 +198,15 @@ class CounterReader::Impl {
     counters.run_delay_seconds = delay;
   }
 
+  std::string name_of_thread(const fs::path& task) {
+    FileDescriptor file;
+    ++system_calls_;
+    if (file.open(task / "comm", O_RDONLY) != 0) return {};
+    std::string name(read(file));
+    if (name.ends_with('\n')) name.pop_back();
+    return name;
+  }
+
   void list_threads() {
     std::error_code failed;
     system_calls_ += 3;  // open, getdents until it is empty
@@ -207,6 +216,7 @@ class CounterReader::Impl {
       if (!id || threads_.contains(*id)) continue;
       Thread thread;
       thread.last.id = *id;
+      thread.last.name = name_of_thread(entry->path());
       ++system_calls_;
       if (thread.file.open(entry->path() / "schedstat", O_RDONLY) != 0) continue;
       if (parse(read(thread.file), thread.last)) threads_.emplace(*id, std::move(thread));

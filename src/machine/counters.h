@@ -11,12 +11,14 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace dtrain::machine {
 
 struct ThreadTime {
   int id = 0;                                     // of the kernel; gettid()
+  std::string name;                               // as it was when the thread was first seen
   double cpu_seconds = 0, run_delay_seconds = 0;  // running; ready to run, but without a core
 };
 

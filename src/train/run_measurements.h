@@ -1,15 +1,19 @@
 #pragma once
 
-// What the ranks have measured of their steps, gathered at logging steps to rank 0: the evidence for the verdict. The
-// first steps of a process are left out, because they allocate memory and start threads, and of very long runs the
-// newest steps are kept. Thread-safety: none; the training thread owns it. Ownership: borrows the communicator.
+// What the ranks have measured of their steps and of their machines, gathered at logging steps to rank 0: the evidence
+// for the verdict. The first steps of a process are left out, because they allocate memory and start threads, and of
+// very long runs the newest steps are kept. Thread-safety: none; the training thread owns it. Ownership: borrows the
+// communicator.
 
 #include <cstdint>
+#include <deque>
+#include <string>
 #include <vector>
 
 #include "diagnose/evidence.h"
 #include "dist/communicator.h"
 #include "monitoring/step_times.h"
+#include "train/resource_meter.h"
 #include "train/train_context.h"
 
 namespace dtrain::train {
@@ -18,25 +22,39 @@ class RunMeasurements {
  public:
   static constexpr size_t kWarmUpSteps = 5;
 
+  // What all ranks measured between two logging steps, by rank.
+  struct Window {
+    size_t steps = 0;
+    std::vector<ResourceSample> ranks;
+  };
+
   explicit RunMeasurements(dist::Communicator& host);
 
-  // The steps that this rank has ended since the last call; every rank has ended the same. Collective.
-  void gather(const std::vector<monitoring::StepTimes>& own);
+  // The steps that this rank has ended since the last call; every rank has ended the same. `resources`: over the same
+  // time. Collective.
+  void gather(const std::vector<monitoring::StepTimes>& own, const ResourceSample& resources);
 
   // By rank, of the same steps. Rank 0 knows those of all ranks, other ranks nothing.
   const std::vector<diagnose::Steps>& steps() const { return steps_; }
+  // The windows that those steps are of. Rank 0.
+  const std::deque<Window>& windows() const { return windows_; }
   // The means over the last gathered steps, by rank; none where no step had ended. Rank 0.
-  const std::vector<monitoring::StepTimes>& window() const { return window_; }
+  const std::vector<monitoring::StepTimes>& last() const { return last_; }
 
  private:
+  void keep(const std::vector<monitoring::StepTimes>& all, size_t count);
+
   dist::Communicator& host_;
   size_t most_;      // steps that are kept
   size_t left_out_;  // of warm-up, still to come
   std::vector<diagnose::Steps> steps_;
-  std::vector<monitoring::StepTimes> window_;
+  std::deque<Window> windows_;
+  std::vector<monitoring::StepTimes> last_;
 };
 
-// What diagnose::judge() takes. `padding_waste`: Consumption::Report. Rank 0; empty on the others.
-diagnose::RunEvidence evidence_of(const TrainContext&, const RunMeasurements&, double padding_waste);
+// What diagnose::judge() takes. `nodes`: the host names of the ranks; `padding_waste`: Consumption::Report. Rank 0;
+// empty on the others.
+diagnose::RunEvidence evidence_of(const TrainContext&, const RunMeasurements&, const std::vector<std::string>& nodes,
+                                  double padding_waste);
 
 }  // namespace dtrain::train

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "checkpoint/store.h"
 #include "config/config.h"
@@ -33,6 +34,8 @@ struct TrainContext {
   at::Device device;
   Precision precision;
   int loader_threads;              // of this rank
+  int cores, host_cores;           // that this rank may use; of its host
+  std::string node;                // its host's name
   dist::Communicator& gradients;   // carries tensors of `device`
   dist::Communicator& host;        // carries CPU tensors
   dist::Communicator* statistics;  // tensors of `device`, for train.sync_batch_norm; nullptr: not synchronized

@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "dist/device_wait.h"
 #include "dist/failure.h"
+#include "dist/object_collectives.h"
 #include "layers/dropout.h"
 #include "models/freeze.h"
 #include "train/clip.h"
@@ -50,6 +51,7 @@ Trainer::Trainer(TrainContext context)
                 trigger(context_.config.train.eval_every, context_), trigger(context_.config.run.log_every, context_)},
       watched_{.metric = watched_metric(context_.task, context_.config.train.metric), .watch = {}, .plateau = {}},
       measurements_(context_.host),
+      meter_(context_.cores),
       device_memory_(static_cast<double>(device::properties(context_.device).memory_bytes)) {
   DTRAIN_CHECK(context_.checkpoints || context_.host.rank() != 0 || context_.config.run.name.empty(), "run '",
                context_.config.run.name, "' has no folder for its checkpoints");
@@ -118,6 +120,7 @@ TrainResult Trainer::train() {
 
 void Trainer::begin() {
   started_ = SteadyClock::now();
+  nodes_ = dist::all_gather_object(context_.host, context_.node);
   for (IntervalTrigger* trigger : {&triggers_.save, &triggers_.evaluate, &triggers_.log}) trigger->restart();
   window_.begin(step_, started_, tracker_.clock().totals());
   tracker_.set_step(step_);
@@ -172,8 +175,8 @@ TrainResult Trainer::conclude() {
   result_.padding_waste = padding_waste(consumed.rows, consumed.cells);
   result_.metric = watched_.metric.name;
   result_.best = watched_.watch.best;
-  measurements_.gather(tracker_.clock().take_steps());
-  result_.evidence = evidence_of(context_, measurements_, result_.padding_waste);
+  measurements_.gather(tracker_.clock().take_steps(), meter_.sample(loader_.stats()));
+  result_.evidence = evidence_of(context_, measurements_, nodes_, result_.padding_waste);
   result_.seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();
   return result_;
 }

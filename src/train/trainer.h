@@ -26,6 +26,7 @@
 #include "train/phase_tracker.h"
 #include "train/phases.h"
 #include "train/report_window.h"
+#include "train/resource_meter.h"
 #include "train/run_measurements.h"
 #include "train/shared_statistics.h"
 #include "train/skipped_steps.h"
@@ -128,7 +129,9 @@ class Trainer {
   Watched watched_;
   Consumption consumption_;
   ReportWindow window_;
+  std::vector<std::string> nodes_;  // host names by rank, known when the run begins
   RunMeasurements measurements_;
+  ResourceMeter meter_;
   SteadyTime next_verdict_{};                                        // when rank 0 judges the run again
   double padding_waste_ = std::numeric_limits<double>::quiet_NaN();  // reported last
   SkippedSteps skipped_;

@@ -51,8 +51,8 @@ void Trainer::report(StepStats& stats) {
     stats.bad_samples = consumed.totals.bad_samples;
     stats.padding_waste = consumed.padding_waste;
     padding_waste_ = consumed.padding_waste;
-    measurements_.gather(clock.take_steps());
-    stats.ranks = measurements_.window();
+    measurements_.gather(clock.take_steps(), meter_.sample(loader_.stats()));
+    stats.ranks = measurements_.last();
     skipped_now = skipped_.update(stats.skipped_total, step_);
     window_.begin(step_, now, clock.totals());
     triggers_.log.restart();
@@ -71,7 +71,7 @@ void Trainer::judge_so_far() {
   const auto now = SteadyClock::now();
   if (context_.host.rank() != 0 || (!asked && now < next_verdict_)) return;
   next_verdict_ = now + kInterval;
-  const diagnose::Verdict verdict = diagnose::judge(evidence_of(context_, measurements_, padding_waste_));
+  const diagnose::Verdict verdict = diagnose::judge(evidence_of(context_, measurements_, nodes_, padding_waste_));
   if (asked) log::plain(diagnose::text_of(verdict));
   for (const auto& sink : context_.sinks) sink->verdict(diagnose::record_of(verdict, step_));
 }

@@ -42,7 +42,7 @@ inline RunEvidence healthy_run(size_t ranks = 1, size_t steps = 100) {
       evidence.steps.push_back(step);
     }
     evidence.loader = {.threads = 1, .samples = 32, .read = 0.001, .decode = 0, .augment = 0.02};
-    evidence.cores = {.cores = 1, .cpu = 0.095, .run_delay = 0.0005, .throttled = 0};
+    evidence.cores = {.cores = 1, .cpu = 0.095, .side_cpu = 0.005, .run_delay = 0.0005, .throttled = 0};
     evidence.memory_growth = 0;
     run.ranks.push_back(evidence);
   }

@@ -41,7 +41,8 @@ TEST(ProcessCounters, OfAMadeTree) {
       .file("/proc/self/io",
             "rchar: 4000\nwchar: 1\nsyscr: 8\nsyscw: 1\nread_bytes: 512\nwrite_bytes: 1024\ncancelled_write_bytes: 0\n")
       .file("/proc/self/task/7/schedstat", "2000000000 500000000 12\n")
-      .file("/proc/self/task/8/schedstat", "1000000000 250000000 12\n");
+      .file("/proc/self/task/8/schedstat", "1000000000 250000000 12\n")
+      .file("/proc/self/task/8/comm", "dt-reader\n");
   CounterReader reader(tree.root());
   ProcessCounters counters = reader.process();
   const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
@@ -50,6 +51,8 @@ TEST(ProcessCounters, OfAMadeTree) {
   EXPECT_EQ(counters.threads, 2);
   ASSERT_EQ(counters.by_thread.size(), 2u);
   EXPECT_EQ(counters.by_thread[1].id, 8);
+  EXPECT_EQ(counters.by_thread[0].name, "");
+  EXPECT_EQ(counters.by_thread[1].name, "dt-reader");
   EXPECT_DOUBLE_EQ(counters.by_thread[1].cpu_seconds, 1);
   EXPECT_EQ(counters.minor_faults, 1000);
   EXPECT_EQ(counters.major_faults, 5);

@@ -40,12 +40,16 @@ void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy,
                      .device = at::kCPU,
                      .precision = Precision::kFp32,
                      .loader_threads = 1,
+                     .cores = 1,
+                     .host_cores = 1,
+                     .node = "here",
                      .gradients = comm,
                      .host = comm,
                      .statistics = nullptr,
                      .checkpoints = nullptr,
                      .sinks = sinks,
                      .stop_requested = never,
+                     .verdict_requested = nullptr,
                      .progress = {}});
     body({trainer, task, record});
   });

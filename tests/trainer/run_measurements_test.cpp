@@ -23,17 +23,19 @@ std::vector<StepTimes> steps(int rank, int begin, int end) {
   return all;
 }
 
+ResourceSample used(int rank) { return {.seconds = 1, .cpu = 10.0 + rank, .host_busy = 50}; }
+
 TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
   dist::run_thread_world(3, [](dist::Communicator& comm) {
     RunMeasurements measured(comm);
-    measured.gather(steps(comm.rank(), 0, 3));  // warm-up
-    EXPECT_TRUE(measured.window().empty());
-    measured.gather(steps(comm.rank(), 3, 7));  // two of warm-up
-    measured.gather({});                        // a logging step right after another
-    measured.gather(steps(comm.rank(), 7, 10));
+    measured.gather(steps(comm.rank(), 0, 3), used(comm.rank()));  // warm-up
+    EXPECT_TRUE(measured.last().empty());
+    measured.gather(steps(comm.rank(), 3, 7), used(comm.rank()));  // two of warm-up
+    measured.gather({}, used(comm.rank()));                        // a logging step right after another
+    measured.gather(steps(comm.rank(), 7, 10), used(comm.rank()));
     if (comm.rank() != 0) {
       EXPECT_TRUE(measured.steps().empty());
-      EXPECT_TRUE(measured.window().empty());
+      EXPECT_TRUE(measured.last().empty());
       return;
     }
     ASSERT_EQ(measured.steps().size(), 3u);
@@ -41,19 +43,22 @@ TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
       const diagnose::Steps& of_rank = measured.steps()[static_cast<size_t>(rank)];
       ASSERT_EQ(of_rank.size(), 5u);
       for (int i = 0; i < 5; ++i) EXPECT_EQ(of_rank[static_cast<size_t>(i)].of(Phase::kForward), 100 * rank + 5 + i);
-      EXPECT_EQ(measured.window()[static_cast<size_t>(rank)].of(Phase::kForward), 100 * rank + 8);
-      EXPECT_EQ(measured.window()[static_cast<size_t>(rank)].wall, 1000);
+      EXPECT_EQ(measured.last()[static_cast<size_t>(rank)].of(Phase::kForward), 100 * rank + 8);
+      EXPECT_EQ(measured.last()[static_cast<size_t>(rank)].wall, 1000);
     }
+    ASSERT_EQ(measured.windows().size(), 1u) << "not those in which the warm-up was";
+    EXPECT_EQ(measured.windows()[0].steps, 3u);
+    EXPECT_EQ(measured.windows()[0].ranks[2].cpu, 12);
   });
 }
 
 TEST(RunMeasurements, OnlyTheNewestStepsAreKept) {
   dist::run_thread_world(1, [](dist::Communicator& comm) {
     RunMeasurements measured(comm);
-    for (int i = 0; i < 40; ++i) measured.gather(steps(0, 100 * i, 100 * (i + 1)));
+    for (int i = 0; i < 40; ++i) measured.gather(steps(0, 100 * i, 100 * (i + 1)), used(0));
     ASSERT_EQ(measured.steps()[0].size(), 500u);
     EXPECT_EQ(measured.steps()[0].back().of(Phase::kForward), 3999);
-    measured.gather(steps(0, 4000, 9000));  // more than are kept, at once
+    measured.gather(steps(0, 4000, 9000), used(0));  // more than are kept, at once
     ASSERT_EQ(measured.steps()[0].size(), 500u);
     EXPECT_EQ(measured.steps()[0].front().of(Phase::kForward), 8500);
   });

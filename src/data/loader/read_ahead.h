@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/thread_name.h"
 
 namespace dtrain::data {
 
@@ -117,6 +118,7 @@ ReadAhead<Job>::~ReadAhead() {
 
 template <typename Job>
 void ReadAhead<Job>::run(std::stop_token stop, int thread) {
+  name_this_thread(kReaderThread);
   std::unique_lock lock(mutex_);
   while (true) {
     Claim mine;
