@@ -7,8 +7,10 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <string_view>
+#include <thread>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -41,21 +43,34 @@ std::string holder(const FileDescriptor& file) {
   return size > 0 ? str(" (", std::string(text.data(), static_cast<size_t>(size)), ")") : "";
 }
 
+// Takes the lock without waiting: 0 or the errno.
+int try_once(const FileDescriptor& file, int kind) {
+  while (::flock(file.get(), kind | LOCK_NB) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+// is_locked() in another process may hold the lock at this moment.
+int take(const FileDescriptor& file, int kind) {
+  for (int tries = 0; tries < 20; ++tries) {
+    if (const int code = try_once(file, kind); code != EWOULDBLOCK) return code;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return try_once(file, kind);
+}
+
 }  // namespace
 
 FileLock::FileLock(const std::filesystem::path& path, const std::string& in_use, const std::string& advice) {
   // A backup may have made hard links of the whole folder. Another file than a lock keeps its content.
   const Names names = is_lock(path) ? Names::kMany : Names::kOne;
   file_ = open_own_file(path, "create", names, 0666);
-  int result = 0;
-  do {
-    result = ::flock(file_.get(), LOCK_EX | LOCK_NB);
-  } while (result != 0 && errno == EINTR);
-  if (result == 0) {
+  const int code = take(file_, LOCK_EX);
+  if (code == 0) {
     name_holder(file_);
     return;
   }
-  const int code = errno;
   if (code == EWOULDBLOCK) throw OutputError(str(in_use, holder(file_), ": ", advice));
   // NFS without its lock service, or Lustre mounted without flock.
   log::warning(str("cannot lock ", path.string(), " (", std::strerror(code),
@@ -68,6 +83,12 @@ bool FileLock::is_at(const std::filesystem::path& path) const {
   if (::fstat(file_.get(), &held) != 0) return errno != ESTALE;  // what NFS says about a file that was removed
   if (::stat(path.c_str(), &there) != 0) return errno != ENOENT && errno != ENOTDIR && errno != ESTALE;
   return held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+}
+
+bool is_locked(const std::filesystem::path& path) {
+  FileDescriptor file;
+  if (file.open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK) != 0) return false;
+  return try_once(file, LOCK_SH) == EWOULDBLOCK;  // closing the file releases the lock
 }
 
 }  // namespace dtrain

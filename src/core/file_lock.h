@@ -28,4 +28,8 @@ class FileLock {
   FileDescriptor file_;
 };
 
+// Whether a FileLock on `path` is held, by any process. False if there is no such file, or if that cannot be known. It
+// does not write, and holds the lock itself only for the time of a system call, which FileLock waits for.
+bool is_locked(const std::filesystem::path& path);
+
 }  // namespace dtrain

@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <fstream>
+#include <thread>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -73,6 +75,31 @@ TEST(FileLock, KnowsWhetherItsFileIsStillThere) {
   EXPECT_FALSE(held.is_at(folder / "run/lock")) << "another file of that name";
   fs::remove_all(folder / "moved");
   EXPECT_FALSE(held.is_at(folder / "moved/lock"));
+}
+
+TEST(FileLock, CanBeSeenToBeHeld) {
+  const testing::TempDir folder;
+  EXPECT_FALSE(is_locked(folder / "lock")) << "there is none";
+  EXPECT_FALSE(std::filesystem::exists(folder / "lock")) << "looking makes no file";
+  {
+    const FileLock held(folder / "lock", "it is in use", "wait");
+    EXPECT_TRUE(is_locked(folder / "lock"));
+    EXPECT_TRUE(is_locked(folder / "lock"));
+  }
+  EXPECT_FALSE(is_locked(folder / "lock"));
+  EXPECT_EQ(refusal(folder / "lock"), "") << "looking leaves no lock";
+}
+
+TEST(FileLock, WaitsForThoseWhoOnlyLook) {
+  const testing::TempDir folder;
+  { const FileLock made(folder / "lock", "it is in use", "wait"); }
+  std::atomic<bool> stop = false;
+  std::thread looking([&] {
+    while (!stop) is_locked(folder / "lock");
+  });
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(refusal(folder / "lock"), "");
+  stop = true;
+  looking.join();
 }
 
 TEST(FileLock, WritesToNoOtherFile) {
