@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/config.h"
@@ -20,6 +21,10 @@ void set(Config&, std::string_view path, std::string_view text);  // one key; Co
 // The keys that all ranks of a run must have in common, as lines "train.epochs=30": all but those of a rank's own
 // machine (where its data file lies, its threads, its addresses) and those of the run folder, which only rank 0 uses.
 std::string keys_in_common(const Config&);
+
+// The values in the text of a config by dotted name, in its order and as they are written there: known keys or not, so
+// that runs of different versions can be compared. Empty for a text that is no YAML of sections.
+std::vector<std::pair<std::string, std::string>> values_in(std::string_view text);
 
 // Copies the values of these keys, e.g. of those given when a run is resumed.
 void copy_keys(const Config& from, Config& to, const std::vector<std::string>& paths);

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "config/config_builder.h"
+#include "config/differences.h"
 #include "config/synonyms.h"
 #include "core/strings.h"
 
@@ -179,6 +180,27 @@ std::vector<std::string> apply_yaml(ConfigBuilder& builder, std::string_view tex
     builder.add_problem(walk.place(error.mark), str("not YAML: ", error.msg, advice(text, error.mark)));
   }
   return std::move(walk).paths();
+}
+
+std::vector<std::pair<std::string, std::string>> values_in(std::string_view text) {
+  constexpr size_t kMost = 2000;  // aliases make a short text long
+  std::vector<std::pair<std::string, std::string>> values;
+  if (!place_of_bad_character(text, "").empty()) return values;
+  try {
+    const YAML::Node document = one_document(std::string(text));
+    if (!document.IsDefined() || !document.IsMap()) return values;
+    for (const auto& section : document) {
+      if (!section.first.IsScalar() || !section.second.IsMap()) continue;
+      for (const auto& entry : section.second) {
+        if (values.size() == kMost) return values;
+        if (!entry.first.IsScalar() || !entry.second.IsScalar()) continue;
+        values.emplace_back(section.first.Scalar() + "." + entry.first.Scalar(), entry.second.Scalar());
+      }
+    }
+  } catch (const YAML::Exception&) {
+    values.clear();
+  }
+  return values;
 }
 
 }  // namespace dtrain::config

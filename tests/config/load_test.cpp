@@ -330,6 +330,22 @@ TEST(Differences, AGlobalBatchLeftOpenIsTheSavedOne) {
   EXPECT_THAT(fixed_differences(now, saved), ElementsAre("train.global_batch"));
 }
 
+TEST(Values, OfAnyConfigAreReadByName) {
+  using Pair = std::pair<std::string, std::string>;
+  EXPECT_THAT(values_in("train:\n  epochs: 4   # passes\n  later_key: [1, 2]\nnew: {a: \"x # y\", b: }\n7: 8\n"),
+              ElementsAre(Pair("train.epochs", "4"), Pair("new.a", "x # y")));
+  const std::vector<Pair> all = values_in(to_yaml(Config{}));
+  EXPECT_THAT(all, ::testing::Contains(Pair("train.epochs", "30")));
+  for (const char* text : {"", "a", "- a", "a: b", "a: [", "\x01", "\xff", "a: {b: 1}\n---\nc: {d: 1}"}) {
+    EXPECT_THAT(values_in(text), IsEmpty()) << text;
+  }
+  std::string many = "a: &a {";
+  for (int i = 0; i < 1000; ++i) many += str("k", i, ": 1, ");
+  many += "}\n";
+  for (int i = 0; i < 1000; ++i) many += str("b", i, ": *a\n");
+  EXPECT_EQ(values_in(many).size(), 2000U) << "aliases make a short text long";
+}
+
 TEST(CopyKeys, CopiesOnlyThose) {
   Config from, to;
   from.train.epochs = 4;
