@@ -1,0 +1,31 @@
+#pragma once
+
+// Takes the lines of a metrics.jsonl one by one, in the order of the file, and adds what they say to RunRecords. Memory
+// is bounded however long the run was: neighboring windows of steps are joined when there are too many.
+// Thread-safety: one thread.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "report/run_records.h"
+
+namespace dtrain::report {
+
+class RecordAdder {
+ public:
+  explicit RecordAdder(RunRecords& records) : records_(records) {}  // borrows them
+  void line(std::string_view text, bool whole);                     // `whole`: it ended with a newline
+  void finish(bool growing);                                        // names in `gaps` what was left out
+  const std::string& last_state() const { return last_state_; }
+
+ private:
+  void add(StepWindow);
+  void add(Evaluation);
+
+  RunRecords& records_;
+  std::string last_state_;
+  int64_t lines_ = 0, damaged_ = 0, first_damaged_ = 0, cut_ = 0, out_of_order_ = 0, unknown_ = 0;
+};
+
+}  // namespace dtrain::report

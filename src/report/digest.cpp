@@ -1,0 +1,204 @@
+#include "report/digest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/number_text.h"
+#include "core/strings.h"
+
+namespace dtrain::report {
+namespace {
+
+using monitoring::Phase;
+
+constexpr int64_t kWarmUpSteps = 20;
+constexpr size_t kFewest = 4;
+constexpr size_t kMostSlow = 8;
+
+constexpr std::array<const char*, kParts> kPartNames = {"waiting for data", "copy",          "forward",
+                                                        "backward",         "communication", "optimizer",
+                                                        "checkpoint",       "evaluation",    "other"};
+
+double part(const Parts& parts, Phase phase) { return parts[static_cast<size_t>(phase)]; }
+
+// What the wall time of a step has beyond its phases; older files do not say it.
+double other_of(const StepWindow& window) {
+  if (std::isfinite(window.other_seconds)) return std::max(0.0, window.other_seconds);
+  double sum = 0;
+  for (const double seconds : window.phase_seconds) sum += seconds;
+  return std::isfinite(window.step_seconds) ? std::max(0.0, window.step_seconds - sum) : 0;
+}
+
+double larger(double a, double b) { return std::isnan(a) || b > a ? b : a; }
+
+// Means over steps, of what is known.
+class Sum {
+ public:
+  void add(double value, double weight) {
+    if (!std::isfinite(value)) return;
+    sum_ += value * weight;
+    weight_ += weight;
+  }
+  double mean() const { return weight_ > 0 ? sum_ / weight_ : kUnknown; }
+
+ private:
+  double sum_ = 0, weight_ = 0;
+};
+
+struct RankSums {
+  std::array<Sum, kParts> parts;
+  Sum queue, run_delay, cores, threads, utilization, power;
+  double memory = kUnknown, celsius = kUnknown;
+
+  void add(const RankWindow& w, double steps) {
+    const Parts own = parts_of(w.phase_seconds, w.other_seconds);
+    for (size_t i = 0; i < kParts; ++i) parts[i].add(own[i], steps);
+    queue.add(w.queue, steps);
+    run_delay.add(w.run_delay_seconds, steps);
+    cores.add(w.cores, steps);
+    threads.add(w.threads, steps);
+    utilization.add(w.gpu_utilization, steps);
+    power.add(w.gpu_power_watts, steps);
+    memory = larger(memory, w.memory_bytes);
+    celsius = larger(celsius, w.gpu_celsius);
+  }
+
+  RankDigest result(int64_t rank) const {
+    RankDigest digest{.rank = rank,
+                      .queue = queue.mean(),
+                      .run_delay_seconds = run_delay.mean(),
+                      .cores = cores.mean(),
+                      .threads = threads.mean(),
+                      .memory_bytes = memory,
+                      .gpu_utilization = utilization.mean(),
+                      .gpu_power_watts = power.mean(),
+                      .gpu_celsius = celsius};
+    for (size_t i = 0; i < kParts; ++i) digest.seconds[i] = std::isnan(parts[i].mean()) ? 0 : parts[i].mean();
+    digest.computing = part(digest.seconds, Phase::kForward) + part(digest.seconds, Phase::kBackward) +
+                       part(digest.seconds, Phase::kOptimizer);
+    return digest;
+  }
+};
+
+void add_ranks(const RunRecords& run, Digest& digest) {
+  std::map<int64_t, RankSums> sums;
+  for (const StepWindow* window : after_warm_up(run.steps)) {
+    for (const RankWindow& rank : window->ranks) sums[rank.rank].add(rank, static_cast<double>(window->count));
+  }
+  double sum = 0, largest = 0;
+  for (const auto& [rank, of_rank] : sums) {
+    digest.ranks.push_back(of_rank.result(rank));
+    sum += digest.ranks.back().computing;
+    largest = std::max(largest, digest.ranks.back().computing);
+  }
+  if (largest > 0) digest.load_balance = sum / static_cast<double>(sums.size()) / largest;
+}
+
+// The median of each part over the windows, in seconds per step.
+Parts usual_parts(const std::vector<const StepWindow*>& windows) {
+  Parts usual{};
+  for (size_t i = 0; i < kParts; ++i) {
+    std::vector<double> values;
+    for (const StepWindow* w : windows) values.push_back(parts_of(*w)[i]);
+    usual[i] = values.empty() ? 0 : median(std::move(values));
+  }
+  return usual;
+}
+
+void add_slow(const RunRecords& run, Digest& digest) {
+  const Parts usual = usual_parts(after_warm_up(run.steps));
+  for (const StepWindow& window : run.slowest) {
+    const bool slower = window.step_seconds > 1.1 * digest.step_seconds;
+    if (!slower || digest.slow.size() == kMostSlow) break;
+    const Parts own = parts_of(window);
+    size_t worst = 0;
+    for (size_t i = 0; i < kParts; ++i) {
+      if (own[i] - usual[i] > own[worst] - usual[worst]) worst = i;
+    }
+    digest.slow.push_back({.first = window.step - window.count + 1,
+                           .last = window.step,
+                           .step_seconds = window.step_seconds,
+                           .usual_seconds = digest.step_seconds,
+                           .cause = str(part_name(worst), " +", fixed(1e3 * (own[worst] - usual[worst]), 1), " ms")});
+  }
+}
+
+void add_progress(const RunRecords& run, Digest& digest) {
+  const Environment& e = run.environment;
+  digest.step = run.last_step;
+  digest.planned_steps = e.total_steps;
+  const double per_epoch = static_cast<double>(e.steps_per_epoch);
+  if (per_epoch > 0) {
+    digest.planned_epochs = static_cast<int64_t>(std::ceil(static_cast<double>(e.total_steps) / per_epoch));
+    digest.epochs = static_cast<double>(run.last_step) / per_epoch;
+    if (run.last_step >= e.total_steps) digest.epochs = static_cast<double>(digest.planned_epochs);
+    return;
+  }
+  digest.planned_epochs = parse_number<int64_t>(run.setting("train.epochs")).value_or(0);
+  const bool done = run.state == RunState::kFinished && digest.planned_epochs > 0;
+  digest.epochs = static_cast<double>(done ? digest.planned_epochs : run.steps.empty() ? 0 : run.steps.back().epoch);
+}
+
+}  // namespace
+
+const char* part_name(size_t part) { return kPartNames.at(part); }
+
+Parts parts_of(const PhaseSeconds& phases, double other_seconds) {
+  Parts parts{};
+  std::copy(phases.begin(), phases.end(), parts.begin());
+  parts.back() = std::isfinite(other_seconds) ? std::max(0.0, other_seconds) : 0;
+  return parts;
+}
+
+Parts parts_of(const StepWindow& window) { return parts_of(window.phase_seconds, other_of(window)); }
+
+double median(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return !std::isfinite(value); });
+  if (values.empty()) return kUnknown;
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+std::vector<const StepWindow*> after_warm_up(const std::vector<StepWindow>& windows) {
+  std::vector<const StepWindow*> kept;
+  for (const StepWindow& window : windows) {
+    if (window.step - window.count >= kWarmUpSteps) kept.push_back(&window);
+  }
+  if (kept.size() >= kFewest) return kept;
+  kept.clear();
+  for (size_t i = windows.size() > 1 ? 1 : 0; i < windows.size(); ++i) kept.push_back(&windows[i]);
+  return kept;
+}
+
+Digest digest(const RunRecords& run) {
+  Digest digest;
+  std::vector<double> step_seconds;
+  for (const StepWindow* window : after_warm_up(run.steps)) {
+    if (std::isfinite(window->samples_per_second)) digest.speeds.push_back(window->samples_per_second);
+    step_seconds.push_back(window->step_seconds);
+  }
+  digest.samples_per_second = median(digest.speeds);
+  digest.step_seconds = median(std::move(step_seconds));
+  digest.seconds = run.last_time - run.first_time;
+  for (const StepWindow& window : run.steps) {
+    const Parts parts = parts_of(window);
+    for (size_t i = 0; i < kParts; ++i) {
+      digest.parts[i] += parts[i] * static_cast<double>(window.count);
+      digest.parts_total += parts[i] * static_cast<double>(window.count);
+    }
+    digest.memory_bytes = larger(digest.memory_bytes, window.memory_bytes);
+    digest.memory_total_bytes = larger(digest.memory_total_bytes, window.memory_total_bytes);
+  }
+  add_ranks(run, digest);
+  add_slow(run, digest);
+  add_progress(run, digest);
+  for (const Evaluation& evaluation : run.evaluations) {
+    if (evaluation.split == "val") digest.last_val = &evaluation;
+    if (evaluation.split == "test") digest.last_test = &evaluation;
+  }
+  return digest;
+}
+
+}  // namespace dtrain::report

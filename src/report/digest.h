@@ -1,0 +1,60 @@
+#pragma once
+
+// What a reader of a report wants to know first, computed from the records of a run. Pure.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "report/run_records.h"
+
+namespace dtrain::report {
+
+// The phases as people see them: those of metrics.jsonl, and what no phase covers.
+inline constexpr size_t kParts = monitoring::kPhases + 1;
+using Parts = std::array<double, kParts>;
+const char* part_name(size_t part);  // "waiting for data", "forward", ..., "other"
+Parts parts_of(const PhaseSeconds&, double other_seconds);
+Parts parts_of(const StepWindow&);  // the rest of the wall time is `other`, also where the file does not say it
+
+struct RankDigest {
+  int64_t rank = 0;
+  Parts seconds{};       // per step
+  double computing = 0;  // forward + backward + optimizer, per step
+  double queue = kUnknown, run_delay_seconds = kUnknown, cores = kUnknown, threads = kUnknown;
+  double memory_bytes = kUnknown;                                                         // the most
+  double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown;  // means; celsius: the most
+};
+
+struct SlowWindow {
+  int64_t first = 0, last = 0;                 // steps
+  double step_seconds = 0, usual_seconds = 0;  // usual: the median of all windows
+  std::string cause;                           // the part that exceeds its median most, and by how much
+};
+
+struct Digest {
+  double samples_per_second = kUnknown;  // the median of `speeds`
+  std::vector<double> speeds;            // of the windows after warm-up
+  double step_seconds = kUnknown;        // likewise
+  double seconds = kUnknown;             // from the first record to the last
+  Parts parts{};                         // of rank 0, in seconds over the whole run
+  double parts_total = 0;
+  std::vector<RankDigest> ranks;                                  // by rank; empty in older files
+  double load_balance = kUnknown;                                 // mean ÷ largest computing time of a rank
+  std::vector<SlowWindow> slow;                                   // longest first
+  double memory_bytes = kUnknown, memory_total_bytes = kUnknown;  // the most
+  double epochs = 0;                                              // done, with fractions
+  int64_t planned_epochs = 0, step = 0, planned_steps = 0;        // 0: unknown
+  const Evaluation* last_val = nullptr;                           // in the records, which must live as long
+  const Evaluation* last_test = nullptr;
+};
+
+Digest digest(const RunRecords&);
+
+double median(std::vector<double> values);  // NaN of none; values that are not finite do not count
+
+// The windows after warm-up: without the first one and those of the first 20 steps, as long as four are left.
+std::vector<const StepWindow*> after_warm_up(const std::vector<StepWindow>&);
+
+}  // namespace dtrain::report

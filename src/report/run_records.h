@@ -1,0 +1,132 @@
+#pragma once
+
+// What a run folder tells about its run, as plain values: for `dtrain report`, `dtrain ls` and the live page. The files
+// may be half written, still growing, older or newer than this program, or made by others: what is missing or damaged
+// is left out and named in `gaps`, and sizes are bounded, so that no file can crash the reader or use up the memory.
+// Numbers that a file does not have are NaN. Reads only; writes nothing. Thread-safety: pure but for the file system.
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/table.h"
+#include "monitoring/step_stats.h"
+#include "report/run_state.h"
+
+namespace dtrain::report {
+
+inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+using PhaseSeconds = std::array<double, monitoring::kPhases>;
+
+// One rank between two records: means per optimizer step, and the last reading where the name says no time.
+struct RankWindow {
+  int64_t rank = 0;
+  double step_seconds = kUnknown, other_seconds = kUnknown;
+  PhaseSeconds phase_seconds{};
+  double read_seconds = kUnknown, decode_seconds = kUnknown, augment_seconds = kUnknown;
+  double loader_bytes = kUnknown, queue = kUnknown;  // of the loader; queue: share of its batches that are ready
+  double run_delay_seconds = kUnknown, cores = kUnknown, threads = kUnknown, memory_bytes = kUnknown;
+  double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown, gpu_clock_hertz = kUnknown;
+};
+
+// A `step` record: means over the `count` optimizer steps that end with `step`.
+struct StepWindow {
+  int64_t step = 0, count = 1, epoch = 0;
+  double time = kUnknown;  // seconds since 1970
+  double loss = kUnknown, learning_rate = kUnknown, grad_norm = kUnknown, loss_scale = kUnknown;
+  double samples_per_second = kUnknown, step_seconds = kUnknown, other_seconds = kUnknown;
+  double memory_bytes = kUnknown, memory_total_bytes = kUnknown;
+  PhaseSeconds phase_seconds{};        // of rank 0
+  std::vector<RankWindow> ranks = {};  // in the order of the file; none in older files
+};
+
+struct Evaluation {
+  int64_t step = 0, epoch = 0, samples = 0;
+  double time = kUnknown, seconds = kUnknown;
+  std::string split = {};
+  std::vector<std::pair<std::string, double>> metrics = {};  // in the order of the task
+  std::vector<Table> tables = {};                            // only of the last evaluation of a split
+
+  double metric(std::string_view name) const;  // NaN: it has none of this name
+};
+
+struct Cause {
+  std::string cause = {}, setting = {}, evidence = {};
+  int64_t rank = -1;  // -1: none
+  double share = kUnknown, gain = kUnknown, error = kUnknown;
+};
+
+struct Verdict {
+  int64_t step = 0;
+  std::string text = {};           // "" while there is none
+  std::vector<Cause> causes = {};  // the first is the verdict
+  std::vector<std::string> not_measured = {};
+};
+
+struct RankPlace {
+  std::string node = {}, device = {};
+  double memory_bytes = kUnknown;
+  int64_t cores = 0, threads = 0, loader_threads = 0;
+};
+
+struct MetricKind {
+  std::string name = {}, unit = {};
+  bool known = false;  // whether higher_is_better is known
+  bool higher_is_better = false;
+};
+
+// environment.json; "" and 0 where it does not say.
+struct Environment {
+  std::string versions, config_hash, precision, communicator, data, resumed, task, network, metric;
+  int64_t world_size = 0, parameters = 0, global_batch = 0;
+  int64_t steps_per_epoch = 0, total_steps = 0, train = 0, val = 0, test = 0;
+  std::vector<RankPlace> ranks;
+  std::vector<MetricKind> metrics;  // of the task, in its order
+};
+
+struct CheckpointFolder {
+  std::string name = {};
+  int64_t step = 0, bytes = 0;
+};
+
+struct RunRecords {
+  std::filesystem::path folder;
+  std::string name;
+  RunState state = RunState::kNothing;
+  std::vector<std::pair<std::string, std::string>> config;  // config.yaml by dotted name, in its order
+  Environment environment;
+  std::vector<StepWindow> steps;              // ascending; of a long run, neighbors are joined
+  std::vector<StepWindow> slowest;            // the windows with the longest steps, never joined; longest first
+  std::vector<Evaluation> evaluations;        // ascending by step
+  Verdict verdict;                            // the last one
+  std::vector<CheckpointFolder> checkpoints;  // newest first; by name and size, not verified
+  int64_t last_step = 0;                      // of all records; a step between two step lines has none of its own
+  int64_t saves = 0;                          // checkpoint records
+  double save_seconds = 0;                    // of them all
+  double first_time = kUnknown, last_time = kUnknown;
+  std::string reason;            // why it ended, as the last line of the log says it; "" if it does not
+  double best_value = kUnknown;  // of the watched metric, by the newest checkpoint
+  int64_t best_step = -1;
+  std::string best_metric;
+  std::vector<std::string> gaps;  // in words: what is missing, damaged or unknown
+
+  std::string setting(std::string_view key) const;  // of config; "": it has none
+};
+
+// Reads the whole run. `own`: the caller trained it, and still holds its lock. DataError if `folder` is no run: with
+// what it is instead.
+RunRecords read_run(const std::filesystem::path& folder, bool own = false);
+
+// The records of a metrics.jsonl from its text, for tests and the fuzzer. `growing`: a cut last line is expected.
+void add_records(RunRecords&, std::string_view text, bool growing = false);
+
+// What is known of a metric by its name, for runs whose environment.json does not say it.
+MetricKind kind_of_metric(const RunRecords&, std::string_view name);
+
+}  // namespace dtrain::report

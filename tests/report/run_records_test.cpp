@@ -1,0 +1,250 @@
+// Runs as they are found: whole, half written, growing, older, newer, damaged.
+
+#include "report/run_records.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/file_lock.h"
+#include "report/digest.h"
+#include "run_folder.h"
+#include "support/expect_error.h"
+
+namespace dtrain::report {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::expect_error;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::RunFolder;
+namespace fs = std::filesystem;
+
+TEST(RunRecords, OfAWholeRun) {
+  const RunFolder run;
+  run.whole_run();
+  const RunRecords records = read_run(run.path());
+  EXPECT_THAT(records.gaps, IsEmpty());
+  EXPECT_EQ(records.state, RunState::kFinished);
+  EXPECT_EQ(records.reason, "all 400 steps are done");
+  EXPECT_EQ(records.name, "r");
+  EXPECT_EQ(records.steps.size(), 40U);
+  EXPECT_EQ(records.steps[1].count, 10);
+  EXPECT_EQ(records.last_step, 400);
+  EXPECT_EQ(records.verdict.text, "verdict: compute-bound 90 %") << "from the log, as of a version without the record";
+  EXPECT_EQ(records.best_metric, "mae");
+  EXPECT_DOUBLE_EQ(records.best_value, 6);
+  EXPECT_EQ(records.best_step, 400);
+  EXPECT_EQ(records.setting("train.epochs"), "4");
+  EXPECT_EQ(records.environment.ranks.size(), 2U);
+  EXPECT_EQ(records.evaluations.size(), 5U);
+}
+
+TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
+  const std::string text =
+      R"({"kind":"verdict","step":2,"text":"verdict: data-bound on decode","causes":[{"cause":"decode","rank":1,"share":0.6,)"
+      R"("gain":0.38,"error":0.02,"setting":"--data.workers 8","evidence":"8 of 13"},{"gain":null}],)"
+      R"("not_measured":["copy: no GPU clock", 7]})";
+  RunRecords records;
+  const std::string line =
+      R"({"kind":"step","step":2,"other_seconds":0.004,"ranks":[{"rank":0,"step_seconds":0.1,"phase_seconds":{"forward":0.03},)"
+      R"("other_seconds":0.002,"loader":{"read_seconds":0.01,"queue":0.75},"cpu":{"cores":0.9,"threads":3},"memory_bytes":5,)"
+      R"("gpu":{"utilization":0.5,"temperature_celsius":70},"new":[1]},{"rank":1},"x",{"rank":-1},{"rank":"a"}]})";
+  add_records(records, line + "\n" + text + "\n");
+  ASSERT_EQ(records.steps.size(), 1U);
+  const StepWindow& window = records.steps[0];
+  EXPECT_DOUBLE_EQ(window.other_seconds, 0.004);
+  ASSERT_EQ(window.ranks.size(), 2U) << "what is no rank is left out";
+  EXPECT_DOUBLE_EQ(window.ranks[0].queue, 0.75);
+  EXPECT_DOUBLE_EQ(window.ranks[0].gpu_celsius, 70);
+  EXPECT_TRUE(std::isnan(window.ranks[1].memory_bytes));
+  EXPECT_EQ(records.verdict.causes.size(), 2U);
+  EXPECT_EQ(records.verdict.causes[0].setting, "--data.workers 8");
+  EXPECT_TRUE(std::isnan(records.verdict.causes[1].gain));
+  EXPECT_THAT(records.verdict.not_measured, ElementsAre("copy: no GPU clock", ""));
+}
+
+TEST(RunRecords, DamageIsLeftOutAndNamed) {
+  const RunFolder run;
+  run.whole_run();
+  run.record("{\"kind\": \"step\", \"step\":");
+  run.record("[1, 2]");
+  run.record(R"({"kind":"step","step":10,"loss":1})");  // goes back in time
+  run.record(R"({"kind":"telemetry","step":401})");     // of a later version
+  run.record(
+      R"({"kind":"eval","step":402,"split":"val","metrics":{"mae":"five"},"tables":[{"name":"t","columns":["a"],"rows":["b"],"cells":[[1,2]]}, 3]})");
+  run.write("environment.json", "{]");
+  run.write("config.yaml", "\x01");
+  const RunRecords records = read_run(run.path());
+  EXPECT_EQ(records.steps.size(), 40U);
+  EXPECT_THAT(records.gaps, Contains(HasSubstr("2 lines are no record and left out (the first: line 48)")));
+  EXPECT_THAT(records.gaps, Contains(HasSubstr("1 step records that go back in time")));
+  EXPECT_THAT(records.gaps, Contains(HasSubstr("1 records of kinds that this version does not know")));
+  EXPECT_THAT(records.gaps, Contains("environment.json is damaged: it is no JSON object"));
+  EXPECT_THAT(records.gaps, Contains("config.yaml is damaged: it has no settings"));
+  EXPECT_TRUE(records.evaluations.back().tables.empty());
+  EXPECT_TRUE(std::isnan(records.evaluations.back().metric("mae")));
+}
+
+TEST(RunRecords, ACutLastLineIsAGapUnlessTheRunGrows) {
+  const std::string text = "{\"kind\":\"step\",\"step\":1,\"loss\":2}\n{\"kind\":\"step\",\"st";
+  RunRecords ended, growing;
+  add_records(ended, text);
+  add_records(growing, text, /*growing=*/true);
+  EXPECT_EQ(ended.steps.size(), 1U);
+  EXPECT_THAT(ended.gaps, ElementsAre(HasSubstr("cut and left out")));
+  EXPECT_THAT(growing.gaps, IsEmpty());
+}
+
+TEST(RunRecords, StatesOfRuns) {
+  const RunFolder run;
+  run.environment();
+  EXPECT_EQ(read_run(run.path()).state, RunState::kNothing);
+  EXPECT_THAT(read_run(run.path()).gaps, Contains("metrics.jsonl is not there"));
+  run.record(R"({"kind":"state","time":1000,"step":0,"state":"training"})");
+  run.step(10);
+  EXPECT_EQ(read_run(run.path()).state, RunState::kCrashed);
+  {
+    const FileLock held(run.path() / ".lock", "it is trained", "wait");
+    EXPECT_EQ(read_run(run.path()).state, RunState::kRunning);
+    EXPECT_EQ(read_run(run.path(), /*own=*/true).state, RunState::kCrashed);
+  }
+  run.record(R"({"kind":"state","time":1011,"step":12,"state":"finished"})");
+  EXPECT_EQ(read_run(run.path()).state, RunState::kStopped) << "12 of 400 steps";
+  run.record(R"({"kind":"state","time":1012,"step":400,"state":"finished"})");
+  EXPECT_EQ(read_run(run.path()).state, RunState::kFinished);
+  run.record(R"({"kind":"state","time":1013,"step":400,"state":"failed"})");
+  EXPECT_EQ(read_run(run.path()).state, RunState::kFailed);
+}
+
+TEST(RunRecords, WhatIsNoRun) {
+  const testing::TempDir folder;
+  expect_error<DataError>([&] { read_run(folder / "none"); }, {"none does not exist"});
+  std::ofstream(folder / "file") << "x";
+  expect_error<DataError>([&] { read_run(folder / "file"); }, {"file is a file; name the folder of a run"});
+  fs::create_directory(folder / "empty");
+  expect_error<DataError>([&] { read_run(folder / "empty"); }, {"is no run folder"});
+  fs::create_directories(folder / "runs/a/checkpoints/step_00000001");
+  std::ofstream(folder / "runs/a/metrics.jsonl") << "";
+  expect_error<DataError>([&] { read_run(folder / "runs"); }, {"holds runs (a); name one of them"});
+  std::ofstream(folder / "runs/a/checkpoints/step_00000001/MANIFEST.json") << "{}";
+  expect_error<DataError>([&] { read_run(folder / "runs/a/checkpoints/step_00000001"); }, {"is a checkpoint"});
+  EXPECT_EQ(read_run(folder / "runs/a/").name, "a");
+}
+
+TEST(RunRecords, FilesThatAreNoFiles) {
+  const RunFolder run;
+  run.environment();
+  ASSERT_EQ(::mkfifo((run.path() / "metrics.jsonl").c_str(), 0600), 0);
+  fs::create_directory(run.path() / "log.txt");
+  fs::remove(run.path() / "config.yaml");
+  fs::create_symlink("/dev/zero", run.path() / "config.yaml");
+  const RunRecords records = read_run(run.path());
+  EXPECT_THAT(records.gaps, Contains("metrics.jsonl is not a regular file"));
+  EXPECT_THAT(records.gaps, Contains("config.yaml is not a regular file"));
+}
+
+TEST(RunRecords, ALongRunTakesBoundedMemory) {
+  std::string text;
+  for (int64_t step = 1; step <= 30000; ++step) {
+    text += str(R"({"kind":"step","step":)", step, R"(,"loss":)", step % 2, R"(,"step_seconds":)",
+                step == 777 ? 9 : 0.1, R"(,"samples_per_second":100,"phase_seconds":{"forward":0.1}})", "\n");
+    text += str(R"({"kind":"eval","split":"val","step":)", step, R"(,"metrics":{"mae":)", 30001 - step,
+                R"(},"tables":[{"name":"t","columns":["a"],"rows":["b"],"cells":[[1]]}]})", "\n");
+  }
+  RunRecords records;
+  add_records(records, text);
+  EXPECT_LE(records.steps.size(), 2000U);
+  EXPECT_GE(records.steps.size(), 1000U);
+  EXPECT_EQ(records.steps.back().step, 30000);
+  int64_t steps = 0;
+  double loss = 0;
+  for (const StepWindow& window : records.steps) {
+    steps += window.count;
+    loss += window.loss * static_cast<double>(window.count);
+  }
+  EXPECT_EQ(steps, 30000);
+  EXPECT_NEAR(loss / 30000, 0.5, 1e-9);
+  ASSERT_FALSE(records.slowest.empty());
+  EXPECT_EQ(records.slowest[0].step, 777) << "the slowest steps are not joined with others";
+  EXPECT_LE(records.evaluations.size(), 2000U);
+  EXPECT_EQ(records.evaluations.back().step, 30000);
+  EXPECT_EQ(records.evaluations.back().tables.size(), 1U);
+}
+
+TEST(RunRecords, HostileLinesNeitherCrashNorHang) {
+  const std::string deep(200000, '[');
+  std::string text = deep + "\n" + R"({"kind":"step","step":1e300})" + "\n" + R"({"kind":"step","step":-5,"loss":1})" +
+                     "\n" + R"({"kind":7,"step":"x","time":"y"})" + "\n" +
+                     R"({"kind":"step","step":1,"phase_seconds":[],"ranks":{"a":1}})" + "\n" +
+                     R"({"kind":"eval","metrics":[],"tables":{},"split":[]})" + "\n" +
+                     R"({"kind":"verdict","causes":{"a":1}})" + "\n\n\xff\xfe\n";
+  text += R"({"kind":"eval","split":"val","step":2,"metrics":{"mae":null,"mae_text":"inf"},"tables":[{"columns":[")" +
+          std::string(100000, 'x') + R"("],"rows":[1],"cells":[[1]]}]})" + "\n";
+  RunRecords records;
+  add_records(records, text);
+  ASSERT_EQ(records.steps.size(), 1U);
+  EXPECT_EQ(records.steps[0].step, 1);
+  EXPECT_TRUE(std::isinf(records.evaluations.back().metric("mae")));
+  EXPECT_LE(records.evaluations.back().tables.at(0).columns[0].size(), 300U);
+  EXPECT_NO_THROW(digest(records));
+}
+
+TEST(RunRecords, TheBestValueIsThatOfTheNewestCheckpoint) {
+  const RunFolder run;
+  run.whole_run();
+  run.write("checkpoints/step_00000300/state.json", R"({"metric":"mae","best":1,"best_step":300})");
+  run.write("checkpoints/step_00000400/state.json", R"({"metric":"mae","best":4.5,"best_step":350})");
+  run.write("checkpoints/step_00000400/model.safetensors", std::string(1000, 'x'));
+  run.write("checkpoints/other/state.json", "{}");
+  const RunRecords records = read_run(run.path());
+  EXPECT_DOUBLE_EQ(records.best_value, 4.5);
+  EXPECT_EQ(records.best_step, 350);
+  ASSERT_EQ(records.checkpoints.size(), 2U);
+  EXPECT_EQ(records.checkpoints[0].step, 400);
+  EXPECT_GT(records.checkpoints[0].bytes, 1000);
+}
+
+TEST(Digest, WhereTheTimeWent) {
+  const RunFolder run;
+  run.whole_run();
+  const RunRecords records = read_run(run.path());
+  const Digest known = digest(records);
+  EXPECT_EQ(known.planned_epochs, 4);
+  EXPECT_DOUBLE_EQ(known.epochs, 4);
+  EXPECT_DOUBLE_EQ(known.step_seconds, 0.1);
+  EXPECT_EQ(known.speeds.size(), 38U) << "without those of the first 20 steps";
+  EXPECT_NEAR(known.parts[3] / known.parts_total, 0.6, 1e-9) << "backward";
+  EXPECT_NEAR(known.parts.back() / known.parts_total, 0.05, 1e-9) << "what no phase covers";
+  EXPECT_TRUE(known.slow.empty());
+  ASSERT_NE(known.last_test, nullptr);
+  EXPECT_DOUBLE_EQ(known.last_test->metric("mae"), 6.5);
+}
+
+TEST(Digest, RanksAndSlowSteps) {
+  RunRecords records;
+  std::string text;
+  for (int step = 1; step <= 200; ++step) {
+    const double backward = step == 150 ? 0.25 : 0.05;
+    text += str(R"({"kind":"step","step":)", step, R"(,"step_seconds":)", backward + 0.03,
+                R"(,"phase_seconds":{"forward":0.03,"backward":)", backward,
+                R"(},"ranks":[{"rank":0,"phase_seconds":{"forward":0.03,"backward":0.05}},)",
+                R"({"rank":1,"phase_seconds":{"forward":0.03,"backward":0.09}}]})", "\n");
+  }
+  add_records(records, text);
+  const Digest known = digest(records);
+  ASSERT_EQ(known.ranks.size(), 2U);
+  EXPECT_NEAR(known.ranks[1].computing, 0.12, 1e-9);
+  EXPECT_NEAR(known.load_balance, 0.10 / 0.12, 1e-9);
+  ASSERT_EQ(known.slow.size(), 1U);
+  EXPECT_EQ(known.slow[0].last, 150);
+  EXPECT_EQ(known.slow[0].cause, "backward +200.0 ms");
+}
+
+}  // namespace
+}  // namespace dtrain::report
