@@ -6,7 +6,7 @@ usage: bench/learning.py [--dtrain build/src/dtrain] [--tasks classify,headpose,
 
 Prints the metrics of the test split (samples that were never trained on) next to their bars, what the best answer without looking
 at the inputs would reach (the mean of the training targets, the most frequent class), and the seconds of the whole command:
-generating the data, training, validation after each epoch, the final test. Needs the Python of .deps/venv (h5py). --curves copies the plot that dtrain draws
+generating the data, training, validation after each epoch, the final test. Needs the Python of .deps/venv (h5py). --curves writes the curves
 of each run to FOLDER/learning_TASK.svg.
 """
 
@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -58,7 +57,8 @@ def learn(options, task, folder):
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     test = [r for r in records if r["kind"] == "eval" and r["split"] == "test"][-1]
     if options.curves:
-        shutil.copyfile(run / "loss.svg", options.curves / f"learning_{task}.svg")
+        picture = (options.curves / f"learning_{task}.svg").resolve()
+        subprocess.run([str(options.dtrain.resolve()), "report", str(run), "--text", "--svg", str(picture), "--force"], check=True, stdout=subprocess.DEVNULL)
     metric, bar, more = BARS[task]
     value = test["metrics"][metric]
     return {"task": task, "metric": metric, "value": value, "bar": bar, "reached": value >= bar if more else value <= bar,

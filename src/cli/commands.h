@@ -22,6 +22,8 @@ int run_bench_data(const Arguments&);
 int run_bench_comm(const Arguments&);
 int run_bench_step(const Arguments&);
 int run_doctor(const Arguments&);
+int run_report(const Arguments&);
+int run_ls(const Arguments&);
 
 inline constexpr int kExitFound = 1;  // the command works, and found what blocks, or a gate failed
 

@@ -37,6 +37,9 @@ const std::vector<Command>& commands() {
        "measures one part of a run alone: its loader, its communicators or its step", run_bench},
       {"doctor", "[CONFIG.yaml] [--section.key VALUE]... [--json FILE]",
        "checks the machine and the launch for the run that the same arguments would start", run_doctor},
+      {"report", "RUN [RUN2] [--out FILE] [--text] [--max-regression PERCENT]",
+       "a run, or two beside each other, as a page with plots", run_report, /*alone=*/true},
+      {"ls", "[FOLDER]", "the runs in a folder, one line each", run_ls, /*alone=*/true},
   };
   return all;
 }

@@ -79,7 +79,7 @@ bool is_run(const fs::path& folder) {
 
 bool is_maintained(std::string_view name) {
   constexpr std::array<std::string_view, 7> kNames = {"config.yaml", "metrics.jsonl", "log.txt",    "environment.json",
-                                                      ".lock",       "loss.svg",      "checkpoints"};
+                                                      ".lock",       "report.html",   "checkpoints"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end() || name.starts_with("events.out.tfevents");
 }
 

@@ -75,6 +75,8 @@ std::string environment_json(const BannerFacts& f, const std::vector<RankPlace>&
   nlohmann::ordered_json json;
   json["versions"] = version_text();
   json["config_hash"] = f.config_hash;
+  json["task"] = f.task;
+  json["network"] = f.network;
   json["precision"] = f.precision;
   json["communicator"] = f.communicator;
   json["world_size"] = ranks.size();
@@ -84,6 +86,15 @@ std::string environment_json(const BannerFacts& f, const std::vector<RankPlace>&
   json["absolute_paths"] = {{"data", absolute(f.data_file)}, {"module_file", absolute(f.module_file)}};
   json["parameters"] = f.parameters;
   json["global_batch"] = f.batches.global_batch;
+  json["steps_per_epoch"] = f.batches.steps_per_epoch;
+  json["total_steps"] = f.batches.total_steps;
+  json["samples"] = {{"train", f.train}, {"val", f.val}, {"test", f.test}};
+  json["metric"] = f.metric;
+  json["metrics"] = nlohmann::ordered_json::array();
+  for (const tasks::MetricSpec& metric : f.metrics) {
+    json["metrics"].push_back(
+        {{"name", metric.name}, {"unit", metric.unit}, {"higher_is_better", metric.higher_is_better}});
+  }
   json["resumed"] = f.resumed;
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

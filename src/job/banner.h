@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/store.h"
+#include "tasks/metrics.h"
 #include "train/batch_arithmetic.h"
 
 namespace dtrain::job {
@@ -24,12 +25,14 @@ struct BannerFacts {
   int64_t parameters = 0;
   int64_t train = 0, val = 0, test = 0;
   train::BatchArithmetic batches;
-  double data_share = 1;         // data.share
-  std::string batch_decided_by;  // which key, and where it was set
-  std::string rate_advice;       // "": the learning rate is for this global batch
-  int64_t overfit_batches = 0;   // of train.overfit_batches
-  std::string resumed;           // "step 120 of runs/x/checkpoints/step_00000120", "" for a fresh start
-  int launcher_pid = 0;          // 0: not under mpirun
+  std::vector<tasks::MetricSpec> metrics;  // of the task
+  std::string metric;                      // the watched one
+  double data_share = 1;                   // data.share
+  std::string batch_decided_by;            // which key, and where it was set
+  std::string rate_advice;                 // "": the learning rate is for this global batch
+  int64_t overfit_batches = 0;             // of train.overfit_batches
+  std::string resumed;                     // "step 120 of runs/x/checkpoints/step_00000120", "" for a fresh start
+  int launcher_pid = 0;                    // 0: not under mpirun
 };
 
 std::string banner(const BannerFacts&, const std::vector<RankPlace>&);

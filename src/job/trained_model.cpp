@@ -76,6 +76,32 @@ std::string module_file(const std::string& given, const TrainedModel& model) {
   return given;
 }
 
+checkpoint::Snapshot read_checkpoint(const CheckpointName& name, TrainedModel& loaded) {
+  const FoundCheckpoint found = find_checkpoint(name);
+  loaded.checkpoint = found.folder.string();
+  loaded.chosen = found.chosen;
+  checkpoint::Snapshot snapshot = checkpoint::Store::load(found.folder);
+  loaded.paths = run_paths_of(found.folder, saved_config(snapshot).config.run.folder);
+  return snapshot;
+}
+
+// The task with the weights of the snapshot.
+void make_model(TrainedModel& loaded, const checkpoint::Snapshot& snapshot, const Changes& changes) {
+  loaded.metadata = snapshot.model_metadata;
+  loaded.config = config_of(snapshot);
+  loaded.data_checksum = train::from_json(snapshot.state_json).data_checksum;
+  check_module_option(changes.module_file, loaded.metadata);
+  if (!changes.looks_for_code && changes.module_file.empty() && catalog::row(loaded.config.task).network_from_file) {
+    throw CheckpointError("the network is a TorchScript file, which is code: name the file with --module to run it");
+  }
+  loaded.config.model.file = module_file(changes.module_file, loaded);
+  loaded.config.device.type = changes.device.is_cuda() ? config::DeviceType::kCuda : config::DeviceType::kCpu;
+  if (changes.on_bad_sample) loaded.config.data.on_bad_sample = *changes.on_bad_sample;
+  loaded.task = tasks::make_task(loaded.config, tasks::facts_of(loaded.metadata));
+  models::load_all(loaded.task->model(), snapshot.model);
+  loaded.task->model().eval();
+}
+
 }  // namespace
 
 void check_module_option(const std::string& module_file, const checkpoint::Metadata& metadata) {
@@ -87,28 +113,17 @@ void check_module_option(const std::string& module_file, const checkpoint::Metad
 TrainedModel load_model(dist::Communicator& host, const CheckpointName& name, const Changes& changes) {
   TrainedModel loaded;
   std::optional<checkpoint::Snapshot> snapshot;
-  std::string paths;
-  dist::agree_on_rank0(host, [&] {
-    const FoundCheckpoint found = find_checkpoint(name);
-    loaded.checkpoint = found.folder.string();
-    loaded.chosen = found.chosen;
-    snapshot = checkpoint::Store::load(found.folder);
-    paths = to_text(run_paths_of(found.folder, saved_config(*snapshot).config.run.folder));
-  });
+  dist::agree_on_rank0(host, [&] { snapshot = read_checkpoint(name, loaded); });
   snapshot = train::broadcast_snapshot(host, snapshot);
-  loaded.paths = run_paths_from(dist::broadcast_object(host, paths));
-  dist::agree(host, [&] {
-    loaded.metadata = snapshot->model_metadata;
-    loaded.config = config_of(*snapshot);
-    loaded.data_checksum = train::from_json(snapshot->state_json).data_checksum;
-    check_module_option(changes.module_file, loaded.metadata);
-    loaded.config.model.file = module_file(changes.module_file, loaded);
-    loaded.config.device.type = changes.device.is_cuda() ? config::DeviceType::kCuda : config::DeviceType::kCpu;
-    if (changes.on_bad_sample) loaded.config.data.on_bad_sample = *changes.on_bad_sample;
-    loaded.task = tasks::make_task(loaded.config, tasks::facts_of(loaded.metadata));
-    models::load_all(loaded.task->model(), snapshot->model);
-    loaded.task->model().eval();
-  });
+  loaded.paths = run_paths_from(dist::broadcast_object(host, to_text(loaded.paths)));
+  dist::agree(host, [&] { make_model(loaded, *snapshot, changes); });
+  return loaded;
+}
+
+TrainedModel load_model_alone(const CheckpointName& name, const Changes& changes) {
+  TrainedModel loaded;
+  const checkpoint::Snapshot snapshot = read_checkpoint(name, loaded);
+  make_model(loaded, snapshot, changes);
   return loaded;
 }
 

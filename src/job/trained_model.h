@@ -35,6 +35,7 @@ struct Changes {
   std::string module_file;  // where the TorchScript file of a task `module` is now; "": look for it
   std::optional<config::OnBadSample> on_bad_sample = std::nullopt;
   at::Device device = at::kCPU;  // where it will run; a TorchScript file may not fit every kind of device
+  bool looks_for_code = true;    // false: CheckpointError for a TorchScript network unless module_file names its file
 };
 
 // UsageError where --module is given for one of dtrain's own networks, by the metadata of its checkpoint.
@@ -43,6 +44,9 @@ void check_module_option(const std::string& module_file, const checkpoint::Metad
 // Collective: rank 0 alone reads the folder, and an error of any rank is agreed on. Errors: those of find_checkpoint();
 // CheckpointError for one of another network, and where the TorchScript file is not found.
 TrainedModel load_model(dist::Communicator& host, const CheckpointName&, const Changes& = {});
+
+// The same for a process without other ranks, which prints nothing.
+TrainedModel load_model_alone(const CheckpointName&, const Changes& = {});
 
 // The data set `file` or, if that is "", the one that the model was trained on, wherever it is now. An explicit file is
 // never replaced. Not collective. DataError.

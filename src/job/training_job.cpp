@@ -17,13 +17,14 @@
 #include "device/device.h"
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
+#include "dist/failure.h"
 #include "dist/make_communicator.h"
 #include "dist/object_collectives.h"
 #include "job/batch_choice.h"
 #include "job/placement.h"
 #include "job/quickstart.h"
 #include "job/resume.h"
-#include "job/run_plot.h"
+#include "job/run_report.h"
 #include "job/same_start.h"
 #include "job/signals.h"
 #include "job/version.h"
@@ -48,6 +49,16 @@ std::vector<RankPlace> gather_places(dist::Communicator& host, const RankPlace& 
     places.push_back(place_from_json(theirs));
   }
   return places;
+}
+
+// Without a report the run is as complete as with it.
+void write_report(data::ProbeProcess& prober, const std::filesystem::path& run, const std::string& code) {
+  try {
+    write_own_report(prober, run, code);
+  } catch (...) {
+    log::warning(str("the report of ", run.string(), " could not be written: ",
+                     dist::describe(std::current_exception()).message, ". `dtrain report` writes it later"));
+  }
 }
 
 }  // namespace
@@ -273,6 +284,8 @@ BannerFacts TrainingJob::facts() const {
       .val = static_cast<int64_t>(data_.splits.val.size()),
       .test = static_cast<int64_t>(data_.splits.test.size()),
       .batches = batches_,
+      .metrics = task_->metrics(),
+      .metric = train::watched_metric(*task_, config_.train.metric).name,
       .data_share = config_.data.share,
       .batch_decided_by = batch_decided_by_,
       .rate_advice = snapshot_ ? "" : rate_advice(loaded_, config_.optimizer.lr, batches_.global_batch),
@@ -408,13 +421,13 @@ int TrainingJob::conclude() {
   dist::agree_on_rank0(process_.host, [&] {
     const diagnose::Verdict verdict = diagnose::judge(outcome_.evidence);
     for (const auto& sink : sinks_) sink->verdict(diagnose::record_of(verdict, outcome_.steps));
-    if (!dry_run_) write_run_plot(plan_.folder, task_->metrics());
     log::plain(diagnose::text_of(verdict));
     const std::string efficiency = diagnose::efficiency_text(outcome_.evidence);
     if (!efficiency.empty()) log::plain(efficiency);
     log::plain(last_line());
   });
   for (const auto& sink : sinks_) sink->state(monitoring::RunState::kFinished);
+  if (is_rank0() && !dry_run_) write_report(process_.prober, plan_.folder, config_.model.file);
   if (!dry_run_ && config_.metrics.linger_seconds > 0 && outcome_.exit_code == 0) {
     std::this_thread::sleep_for(std::chrono::duration<double>(config_.metrics.linger_seconds));
   }

@@ -36,7 +36,7 @@ struct Counted {
 struct MetricSpec {
   std::string name;  // e.g. "mae_yaw"
   bool higher_is_better = false;
-  std::string unit = {};  // e.g. "degrees": metrics of one unit share an axis of the plot; "": of the loss alone
+  std::string unit = {};  // e.g. "degrees": metrics of one unit share a chart; "": of the loss alone
   bool primary = false;   // one of a task's metrics: it chooses the best checkpoint unless train.metric names another
 };
 inline MetricSpec share_metric(std::string name) {  // accuracy, precision, F1, ...: 1 is perfect

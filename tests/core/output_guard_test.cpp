@@ -88,7 +88,7 @@ TEST_F(Protect, AFolderWithAnInputInIt) {
 
 TEST_F(Protect, CheckpointsAndTheFilesOfARun) {
   make_run();
-  for (const char* name : {"config.yaml", "metrics.jsonl", "log.txt", "environment.json", ".lock", "loss.svg",
+  for (const char* name : {"config.yaml", "metrics.jsonl", "log.txt", "environment.json", ".lock", "report.html",
                            "events.out.tfevents.1.host", "../../runs/r/log.txt"}) {
     refused(folder / "runs/r" / name, {}, {"is a file that the run", "runs/r maintains"});
   }

@@ -78,7 +78,7 @@ def head_pose_from_the_300w_lp_layout(folder):
         result = running.wait(60).expect(0, "mae_yaw", "mae_pitch", "mae_roll", "verdict: ")
     assert result.output.count("test epoch 2/2 | loss ") == 1
     run = folder / "runs/main"
-    for name in ["config.yaml", "log.txt", "metrics.jsonl", "environment.json", "loss.svg"]:
+    for name in ["config.yaml", "log.txt", "metrics.jsonl", "environment.json", "report.html"]:
         assert (run / name).stat().st_size > 0, name
     assert list(run.glob("events.out.tfevents.*"))
     assert not (folder / "runs/targets/main.json").exists()

@@ -1,0 +1,147 @@
+// `dtrain report`: a run, or two beside each other, as a card for the terminal, a page, JSON or a picture.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/row_output.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/file_system.h"
+#include "core/output_guard.h"
+#include "core/printable.h"
+#include "core/strings.h"
+#include "data/hdf5/probe_process.h"
+#include "job/run_report.h"
+#include "report/card.h"
+#include "report/curves.h"
+#include "report/digest.h"
+#include "report/page.h"
+#include "report/regression.h"
+#include "report/run_records.h"
+
+namespace dtrain::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kComparisonName = "comparison.html";  // in the folder of the second run
+constexpr double kUsualLimit = 0.05;                        // for the judgment where no gate is asked for
+
+struct Options {
+  std::vector<std::string> runs;
+  std::string out, json, svg, module_file;
+  std::optional<double> max_regression;  // percent
+  bool text = false, force = false;
+
+  double limit() const { return max_regression ? *max_regression / 100 : kUsualLimit; }
+  bool to_standard_output() const { return json == "-" || out == "-"; }  // which then holds nothing else
+  bool writes_page() const { return !text && json != "-"; }
+};
+
+// Where the page goes without --out. It may be replaced: only this command and the run itself write it.
+fs::path own_page(const fs::path& run, const char* name) { return run / name; }
+
+bool is_own_page(const fs::path& out, const fs::path& own) {
+  std::error_code unknown;
+  return out.empty() || fs::weakly_canonical(out, unknown) == fs::weakly_canonical(own, unknown);
+}
+
+void check_outputs(const Options& options, const fs::path& own) {
+  const Inputs inputs{.files = {options.module_file}, .folders = {}};
+  for (const std::string& given : {options.svg, options.json, is_own_page(options.out, own) ? "" : options.out}) {
+    const fs::path file = is_standard_output(given) ? "" : given;
+    protect(file, inputs);
+    check_output(file, options.force);
+  }
+}
+
+void write(const fs::path& path, const std::string& text) {
+  RowOutput out(path);
+  out.write(text);
+  out.close();
+}
+
+void write_page(const fs::path& path, const std::string& html) {
+  write(path, html);
+  if (path == "-") return;
+  const std::string line = str("report: ", path.string(), " (", human_bytes(static_cast<double>(html.size())), ")");
+  write("-", printable(line) + "\n");
+}
+
+int report_of_one(const Options& options, data::ProbeProcess& prober) {
+  report::RunRecords run = report::read_run(options.runs[0]);
+  const fs::path own = own_page(run.folder, job::kReportName);
+  check_outputs(options, own);
+  const report::Digest digest = report::digest(run);
+  if (!options.to_standard_output()) write("-", report::card(run, digest, unix_seconds()));
+  report::ContactSheet sheet;
+  if (!options.text) sheet = job::contact_sheet_or_gap(prober, run, options.module_file);
+  if (!options.svg.empty()) write(options.svg, report::standalone_svg(run.name, report::learning_curves(run)));
+  if (!options.json.empty()) write(options.json, report::report_json(run, digest, sheet));
+  if (!options.writes_page()) return 0;
+  write_page(options.out.empty() ? own : fs::path(options.out), report::page(run, digest, sheet, unix_seconds()));
+  return 0;
+}
+
+int report_of_two(const Options& options) {
+  const report::RunRecords first = report::read_run(options.runs[0]), second = report::read_run(options.runs[1]);
+  const fs::path own = own_page(second.folder, kComparisonName);
+  check_outputs(options, own);
+  const report::Digest of_first = report::digest(first), of_second = report::digest(second);
+  const report::Known a{first, of_first}, b{second, of_second};
+  const double limit = options.limit();
+  const std::vector<report::Regression> all = report::regressions(first, of_first, second, of_second, limit);
+  if (!options.to_standard_output()) write("-", report::comparison_text(a, b, all, limit));
+  if (!options.svg.empty()) {
+    write(options.svg,
+          report::standalone_svg(first.name + " and " + second.name, report::common_curves(first, second)));
+  }
+  if (!options.json.empty()) write(options.json, report::comparison_json(a, b, all, limit));
+  if (options.writes_page()) {
+    write_page(options.out.empty() ? own : fs::path(options.out),
+               report::comparison_page(a, b, all, limit, unix_seconds()));
+  }
+  const bool worse = std::any_of(all.begin(), all.end(),
+                                 [](const report::Regression& r) { return r.judgment == report::Judgment::kWorse; });
+  return options.max_regression && worse ? 1 : 0;
+}
+
+}  // namespace
+
+int run_report(const Arguments& arguments) {
+  CLI::App app("a run, or two beside each other, as a page and a card", "dtrain report");
+  Options options;
+  app.add_option("RUN", options.runs, "a run folder, finished or not; of two, the second is compared with the first")
+      ->required()
+      ->expected(1, 2);
+  app.add_option("--out", options.out, "the page; default: RUN/report.html, of two runs RUN2/comparison.html");
+  CLI::Option* text = app.add_flag("--text", options.text, "only the card for the terminal, no page");
+  app.get_option("--out")->excludes(text);
+  app.add_option("--json", options.json, "write the numbers as JSON to this file; -: to the standard output, alone");
+  app.add_option("--svg", options.svg, "write the curves as a picture to this file");
+  app.add_option("--max-regression", options.max_regression,
+                 "with two runs: exit code 1 if the throughput or the validation metric of the second is worse by more "
+                 "than so many percent, and by more than the noise of both")
+      ->check(CLI::Range(0.0, 100.0));
+  app.add_option("--module", options.module_file,
+                 "task module: its TorchScript file, which is code, to be run on the samples of the page");
+  app.add_flag("--force", options.force, "replace existing files");
+  if (!parse(app, arguments)) return 0;
+  if (options.max_regression && options.runs.size() != 2) {
+    throw UsageError("dtrain report: --max-regression compares two runs: name both (dtrain report --help)");
+  }
+  if (options.json == "-" && options.out == "-") {
+    throw UsageError("dtrain report: --json - and --out - both want the standard output: give one of them a file");
+  }
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe becomes an error of write()
+  if (options.runs.size() == 2) return report_of_two(options);
+  data::ProbeProcess prober;  // before there are threads
+  return report_of_one(options, prober);
+}
+
+}  // namespace dtrain::cli
