@@ -1,9 +1,5 @@
 #include "monitoring/console_sink.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -12,6 +8,7 @@
 #include <vector>
 
 #include "core/log.h"
+#include "core/progress_line.h"
 #include "core/strings.h"
 
 namespace dtrain::monitoring {
@@ -80,8 +77,7 @@ class Lines : public Sink {
   int64_t epochs_ = 0;
 };
 
-// Drawn on stderr, where log lines go too. Between logging steps it repeats the last known loss and rate. Everything
-// else that this sink prints starts on a new line.
+// Between logging steps it repeats the last known loss and rate. Other lines are printed above it.
 class Bar : public Sink {
  public:
   explicit Bar(const Clock& clock) : clock_(clock) {}
@@ -92,9 +88,8 @@ class Bar : public Sink {
       known_ = s;
       log::to_file(step_line(s));
     }
-    const Clock::Steady::time_point now = clock_.now();
     const bool last = s.total_steps > 0 && s.step >= s.total_steps;
-    if (drawn_at_ && !last && now - *drawn_at_ < std::chrono::milliseconds(100)) return;
+    if (!last && !is_due()) return;
     StepStats shown = s;
     if (!s.logging) {
       shown.loss = known_.loss;
@@ -102,30 +97,42 @@ class Bar : public Sink {
       shown.eta_seconds = known_.eta_seconds;
     }
     epochs_ = s.epochs;
-    std::fprintf(stderr, "\r%s\033[K", progress_bar(shown, columns() - 1).c_str());
-    std::fflush(stderr);
-    drawn_at_ = now;
+    draw(progress_bar(shown, terminal_columns() - 1));
+    if (last) end_line();
   }
   void record(const EvalStats& e) override {
-    end_line();
+    remove_line();
     log::plain(eval_line(e, epochs_));
   }
-  void state(RunState) override { end_line(); }
+  void progress(const Progress& p) override {
+    if (p.done == 0) began_ = clock_.now();
+    if (!is_due()) return;
+    draw(dtrain::progress_bar(p, std::chrono::duration<double>(clock_.now() - began_).count(), terminal_columns() - 1));
+  }
+  void state(RunState state) override {
+    if (state == RunState::kFinished || state == RunState::kFailed) remove_line();
+  }
 
  private:
-  static int columns() {
-    winsize size{};
-    return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
+  bool is_due() const { return !drawn_at_ || clock_.now() - *drawn_at_ >= std::chrono::milliseconds(100); }
+  void draw(const std::string& line) {
+    log::status(line);
+    drawn_at_ = clock_.now();
   }
   void end_line() {
-    if (drawn_at_) std::fputc('\n', stderr);
+    log::end_status();
+    drawn_at_.reset();
+  }
+  void remove_line() {
+    log::status("");
     drawn_at_.reset();
   }
 
   const Clock& clock_;
   StepStats known_;
   int64_t epochs_ = 0;
-  std::optional<Clock::Steady::time_point> drawn_at_;  // nullopt: the bar's line has ended
+  Clock::Steady::time_point began_;                    // the evaluation under way
+  std::optional<Clock::Steady::time_point> drawn_at_;  // nullopt: there is no bar
 };
 
 }  // namespace
@@ -152,21 +159,12 @@ std::string eval_line(const EvalStats& e, int64_t epochs) {
 }
 
 std::string progress_bar(const StepStats& s, int columns) {
-  const std::string head = "epoch " + of(s.epoch + 1, s.epochs) + " ";
-  std::string tail = " " + of(s.step, s.total_steps);
+  const std::string head = "epoch " + of(s.epoch + 1, s.epochs);
+  std::string tail = of(s.step, s.total_steps);
   if (!std::isnan(s.loss)) tail += "  loss " + fixed(s.loss, 4);
   if (!std::isnan(s.samples_per_second)) tail += "  " + fixed(s.samples_per_second, 1) + " samples/s";
   if (!std::isnan(s.eta_seconds)) tail += "  eta " + human_duration(s.eta_seconds);
-  const size_t width = static_cast<size_t>(std::max(columns, 1)), used = head.size() + tail.size() + 2;
-  const size_t room = used < width ? std::min<size_t>(width - used, 40) : 0;
-  std::string line = head;
-  if (room >= 5 && s.total_steps > 0) {
-    const auto filled =
-        static_cast<size_t>(std::clamp<int64_t>(s.step, 0, s.total_steps)) * room / static_cast<size_t>(s.total_steps);
-    line += "[" + std::string(filled, '#') + std::string(room - filled, '-') + "]";
-  }
-  line += tail;
-  return line.substr(0, width);
+  return bar_line(head, s.step, s.total_steps, tail, columns);
 }
 
 std::unique_ptr<Sink> make_console_sink(bool bar, const Clock& clock) {

@@ -13,7 +13,7 @@
 namespace dtrain::monitoring {
 
 // A sink that prints lines, or with `bar` a progress bar that is redrawn in place at most ten times a second of
-// `clock`, which must outlive the sink. For rank 0 only.
+// `clock`, which must outlive the sink; an evaluation has a bar of its own. For rank 0 only.
 std::unique_ptr<Sink> make_console_sink(bool bar, const Clock& clock = real_clock());
 
 // "epoch 1/50 | step 120/4078 | loss 0.1234 | ...". The step counts optimizer steps of the whole run, as checkpoint

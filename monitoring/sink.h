@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/named_enum.h"
+#include "core/parallel.h"
 #include "monitoring/step_stats.h"
 #include "monitoring/verdict_record.h"
 
@@ -27,6 +28,7 @@ class Sink {
   virtual void record(const EvalStats&) = 0;  // after each evaluation
   virtual void checkpoint_saved(int64_t /*step*/, double /*seconds*/) {}
   virtual void state(RunState) {}                // what the run does now
+  virtual void progress(const Progress&) {}      // of an evaluation, after each batch
   virtual void verdict(const VerdictRecord&) {}  // on rank 0: every minute, on request, and at the end
 };
 

@@ -96,7 +96,7 @@ std::string inspect_file(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::string inspect_checkpoint(const std::filesystem::path& path, bool verify) {
+std::string inspect_checkpoint(const std::filesystem::path& path, bool verify, const ReportProgress& report) {
   if (!std::filesystem::is_directory(path)) return inspect_file(path);
   const std::filesystem::path manifest_path = path / kManifestName;
   const Manifest manifest = read_manifest(manifest_path);
@@ -112,7 +112,7 @@ std::string inspect_checkpoint(const std::filesystem::path& path, bool verify) {
   const SafetensorsHeader network = read_header(path / "model.safetensors");
   text += metadata_lines(network) + layer_lines(network);
   if (verify) {
-    Store::verify(path);
+    Store::verify(path, report);
     text += line("verified", str("all ", manifest.files.size(), " files match their SHA-256"));
   }
   return text;

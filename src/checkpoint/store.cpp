@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <random>
 #include <string_view>
@@ -102,7 +103,8 @@ void write_files(FileSystem& files, const std::filesystem::path& folder, const S
   files.sync_folder(folder);
 }
 
-void verify_file(const std::filesystem::path& path, const FileRecord& record) {
+void verify_file(const std::filesystem::path& path, const FileRecord& record,
+                 const std::function<void(int64_t)>& read = {}) {
   std::error_code error;
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
   if (error) throw CheckpointError(str(path.string(), ": ", error.message()));
@@ -111,7 +113,7 @@ void verify_file(const std::filesystem::path& path, const FileRecord& record) {
   }
   std::string sha256;
   try {
-    sha256 = sha256_hex_of_file(path);
+    sha256 = sha256_hex_of_file(path, read);
   } catch (const Error& e) {
     throw CheckpointError(e.what());
   }
@@ -120,13 +122,19 @@ void verify_file(const std::filesystem::path& path, const FileRecord& record) {
   }
 }
 
-Manifest verified(const std::filesystem::path& checkpoint) {
+Manifest verified(const std::filesystem::path& checkpoint, const ReportProgress& report = {}) {
   const Manifest manifest = read_manifest(checkpoint / kManifestName);
   const std::optional<Name> name = parse_name(checkpoint.filename().string());
   if (name && name->step != manifest.step) {
     throw CheckpointError(str(checkpoint.string(), " is of step ", manifest.step, " by its manifest"));
   }
-  for (const auto& [file, record] : manifest.files) verify_file(checkpoint / file, record);
+  Progress progress{.stage = "verifying", .unit = Progress::Unit::kBytes};
+  for (const auto& [file, record] : manifest.files) progress.total += record.bytes;
+  const auto read = [&](int64_t bytes) {
+    progress.done += bytes;
+    if (report) report(progress);
+  };
+  for (const auto& [file, record] : manifest.files) verify_file(checkpoint / file, record, read);
   return manifest;
 }
 
@@ -211,7 +219,9 @@ std::string Store::read_state(const std::filesystem::path& checkpoint) {
   return read_or_throw(file);
 }
 
-void Store::verify(const std::filesystem::path& checkpoint) { verified(checkpoint); }
+void Store::verify(const std::filesystem::path& checkpoint, const ReportProgress& report) {
+  verified(checkpoint, report);
+}
 
 Snapshot Store::load(const std::filesystem::path& checkpoint) {
   const Manifest manifest = verified(checkpoint);

@@ -17,6 +17,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "core/file_system.h"
+#include "core/parallel.h"
 
 namespace dtrain::checkpoint {
 
@@ -57,7 +58,8 @@ class Store {
   std::filesystem::path folder_of(int64_t step) const;                  // whether or not it is there
   // state.json, compared with its SHA-256 in the manifest; reads no other file. CheckpointError.
   static std::string read_state(const std::filesystem::path& checkpoint);
-  static void verify(const std::filesystem::path& checkpoint);    // throws CheckpointError with the damaged file
+  // Throws CheckpointError with the damaged file. Reports bytes.
+  static void verify(const std::filesystem::path& checkpoint, const ReportProgress& report = {});
   static Snapshot load(const std::filesystem::path& checkpoint);  // verifies first
 
  private:
@@ -73,6 +75,6 @@ class Store {
 
 // `path` is the folder of a checkpoint or one .safetensors file. With `verify`, every file of a folder is compared with
 // its SHA-256 in the manifest. Throws CheckpointError.
-std::string inspect_checkpoint(const std::filesystem::path& path, bool verify);
+std::string inspect_checkpoint(const std::filesystem::path& path, bool verify, const ReportProgress& report = {});
 
 }  // namespace dtrain::checkpoint

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/output_guard.h"
+#include "core/progress_line.h"
 #include "core/strings.h"
 #include "dist/agree.h"
 #include "job/data_set.h"
@@ -61,13 +62,16 @@ int eval(job::ProcessContext& process, const Options& options) {
     if (!options.json.empty()) json_output = std::make_unique<RowOutput>(options.json);
   });
   job::place_on_device(task, precision, process.device);
+  ProgressLine line(ProgressLine::Last::kOfLongWork);
   const train::Evaluation evaluation = train::evaluate(task, *data.store, ids, options.split,
                                                        {.batch_size = how.batch_size,
                                                         .threads = job::reader_threads(how.workers, process.cores),
                                                         .skip_bad = config.data.skips_bad_samples(),
                                                         .precision = precision,
                                                         .device = process.device,
-                                                        .worst = options.worst},
+                                                        .worst = options.worst,
+                                                        .report = [&](const Progress& p) { line.show(p); },
+                                                        .stage = "evaluating"},
                                                        host);
 
   dist::agree_on_rank0(host, [&] {

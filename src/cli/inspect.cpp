@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/printable.h"
+#include "core/progress_line.h"
 #include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "data/hdf5/probe_process.h"
@@ -39,13 +40,13 @@ int inspect_module(const std::string& path, const ModuleTrial& trial) {
 }
 
 // A checkpoint; or a run: the list of its checkpoints, and then its newest one that verifies.
-int inspect_folder(const std::string& path, bool verify) {
+int inspect_folder(const std::string& path, bool verify, const ReportProgress& report) {
   if (job::is_checkpoint(path)) {
-    print(checkpoint::inspect_checkpoint(path, verify));
+    print(checkpoint::inspect_checkpoint(path, verify, report));
     return 0;
   }
-  const job::RunReport run = job::inspect_run(path, verify);
-  print(run.text + checkpoint::inspect_checkpoint(run.newest, verify));
+  const job::RunReport run = job::inspect_run(path, verify, report);
+  print(run.text + checkpoint::inspect_checkpoint(run.newest, verify, report));
   if (!verify || run.damaged == 0) return 0;
   std::fflush(stdout);
   throw CheckpointError(str(path, ": ", run.damaged, run.damaged == 1 ? " checkpoint is" : " checkpoints are",
@@ -77,7 +78,9 @@ int run_inspect(const Arguments& arguments) {
   const bool loop = error == std::errc::too_many_symbolic_link_levels;
   if (!std::filesystem::status_known(status) && !loop) throw DataError(str("cannot use ", path, ": ", error.message()));
   if (!std::filesystem::exists(status)) throw DataError(str(path, " does not exist"));
-  if (std::filesystem::is_directory(status)) return inspect_folder(path, verify);
+  ProgressLine line(ProgressLine::Last::kOfLongWork);
+  const ReportProgress report = [&](const Progress& progress) { line.show(progress); };
+  if (std::filesystem::is_directory(status)) return inspect_folder(path, verify, report);
   if (!std::filesystem::is_regular_file(status)) {
     throw DataError(str(path, " is a pipe, a socket or a device; it must be a file or a folder"));
   }
@@ -87,7 +90,7 @@ int run_inspect(const Arguments& arguments) {
     return 0;
   }
   data::ProbeProcess prober;
-  print(data::inspect_data(prober.probe(path), verify));
+  print(data::inspect_data(prober.probe(path), verify, report));
   return 0;
 }
 

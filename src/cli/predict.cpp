@@ -2,12 +2,15 @@
 // Each rank predicts a share of every step. Rank 0 writes the rows of a step before the next step, so that memory stays
 // bounded and the output needs no shared file system.
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <type_traits>
 
@@ -22,6 +25,7 @@
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/output_guard.h"
+#include "core/progress_line.h"
 #include "core/stopwatch.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
@@ -251,8 +255,12 @@ int predict(job::ProcessContext& process, const Options& options) {
     pass.device = process.device;
     loader = std::make_unique<data::Loader>(*samples.store, own_ids, spec, pass, data::Shard{});
   });
+  // Rows on the same terminal show the progress themselves.
+  const bool rows_are_shown = is_standard_output(options.out) && ::isatty(STDOUT_FILENO) != 0;
+  std::optional<ProgressLine> line;
+  if (!rows_are_shown) line.emplace(ProgressLine::Last::kOfLongWork);
   Timing timing;
-  int64_t bad = 0;
+  int64_t bad = 0, done = 0;
   for (int64_t step = 0; step < turns.steps(); ++step) {
     const auto begin = Clock::now();
     const data::Range mine = turns.positions(step);
@@ -270,6 +278,8 @@ int predict(job::ProcessContext& process, const Options& options) {
       for (const std::string& text : texts) output->write(text);
     });
     bad += chunk.bad;
+    done += turns.samples(step);
+    if (line) line->show({"predicting", done, turns.count});
     if (step == 0) {
       timing.warm_up = seconds_since(begin);
     } else {

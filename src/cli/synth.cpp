@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "cli/commands.h"
+#include "cli/interruptible.h"
 #include "cli/options.h"
-#include "cli/progress_line.h"
 #include "core/error.h"
 #include "core/file_system.h"
 #include "core/log.h"

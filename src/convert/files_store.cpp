@@ -93,7 +93,7 @@ class FilesStore : public data::Store {
     const auto found = metadata_.find(name);
     return found == metadata_.end() ? "" : found->second;
   }
-  void verify() const override {
+  void verify(const ReportProgress&) const override {
     for (int64_t id = 0; id < schema_.samples; ++id) static_cast<void>(checksum(id));
   }
 

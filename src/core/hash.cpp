@@ -38,7 +38,7 @@ std::string sha256_hex(std::span<const std::byte> bytes) {
   return hash.hex();
 }
 
-std::string sha256_hex_of_file(const std::filesystem::path& path) {
+std::string sha256_hex_of_file(const std::filesystem::path& path, const std::function<void(int64_t)>& read) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(str("cannot read ", path.string()));
   Sha256 hash;
@@ -46,6 +46,7 @@ std::string sha256_hex_of_file(const std::filesystem::path& path) {
   while (in) {
     in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
     hash.update(buffer.data(), static_cast<size_t>(in.gcount()));
+    if (read) read(static_cast<int64_t>(in.gcount()));
   }
   if (in.bad()) throw Error(str("cannot read ", path.string()));
   return hash.hex();

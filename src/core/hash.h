@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -13,6 +14,7 @@ namespace dtrain {
 
 uint64_t xxh64(std::span<const std::byte> bytes, uint64_t seed = 0);
 std::string sha256_hex(std::span<const std::byte> bytes);
-std::string sha256_hex_of_file(const std::filesystem::path& path);  // throws Error when it cannot be read
+// Throws Error when it cannot be read. `read` is called with the bytes of each piece, a MiB or less.
+std::string sha256_hex_of_file(const std::filesystem::path& path, const std::function<void(int64_t)>& read = {});
 
 }  // namespace dtrain

@@ -4,6 +4,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdio>
 #include <memory>
 #include <mutex>
 
@@ -21,6 +22,7 @@ struct State {
   int quiet = 0;  // how many Quiet live
   std::shared_ptr<spdlog::sinks::stderr_sink_mt> console = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   std::shared_ptr<spdlog::sinks::basic_file_sink_mt> file;
+  std::string status;  // the line at the bottom of the terminal; "": none
 };
 
 State& state() {
@@ -28,7 +30,11 @@ State& state() {
   return *instance;
 }
 
-void write(spdlog::level::level_enum level, std::string_view message, bool decorated, bool to_console = true) {
+enum class To { kBoth, kConsole, kFile };
+
+constexpr const char* kEraseLine = "\r\033[K";
+
+void write(spdlog::level::level_enum level, std::string_view message, bool decorated, To to = To::kBoth) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if ((s.rank != 0 || s.quiet > 0) && level < spdlog::level::warn) return;
@@ -42,7 +48,9 @@ void write(spdlog::level::level_enum level, std::string_view message, bool decor
   const spdlog::details::log_msg record("dtrain", level, text);
   for (const std::shared_ptr<spdlog::sinks::sink>& sink : {std::static_pointer_cast<spdlog::sinks::sink>(s.console),
                                                            std::static_pointer_cast<spdlog::sinks::sink>(s.file)}) {
-    if (!sink || (!to_console && sink == s.console)) continue;
+    const bool console = sink == s.console;
+    if (!sink || to == (console ? To::kFile : To::kConsole)) continue;
+    if (console && !s.status.empty()) std::fputs(kEraseLine, stderr);
     try {
       sink->set_pattern(pattern);
       sink->log(record);
@@ -50,6 +58,7 @@ void write(spdlog::level::level_enum level, std::string_view message, bool decor
     } catch (const spdlog::spdlog_ex&) {
       // A log line that cannot be written must not end training. A full disk is reported by metrics and checkpoints.
     }
+    if (console && !s.status.empty()) std::fputs(s.status.c_str(), stderr);
   }
 }
 
@@ -87,8 +96,25 @@ Quiet::~Quiet() {
 
 void info(std::string_view message) { write(spdlog::level::info, message, true); }
 void plain(std::string_view message) { write(spdlog::level::info, message, false); }
-void to_file(std::string_view message) { write(spdlog::level::info, message, false, /*to_console=*/false); }
+void to_file(std::string_view message) { write(spdlog::level::info, message, false, To::kFile); }
+void to_console(std::string_view message) { write(spdlog::level::info, message, false, To::kConsole); }
 void warning(std::string_view message) { write(spdlog::level::warn, message, true); }
 void error(std::string_view message) { write(spdlog::level::err, message, true); }
+
+void status(std::string_view text) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (s.rank != 0 || (text.empty() && s.status.empty())) return;
+  s.status = text;
+  std::fputs(("\r" + s.status + "\033[K").c_str(), stderr);  // not erased first, which would flicker
+  std::fflush(stderr);
+}
+
+void end_status() {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (!s.status.empty()) std::fputs("\n", stderr);
+  s.status.clear();
+}
 
 }  // namespace dtrain::log

@@ -15,10 +15,16 @@ void set_rank(int rank, int world_size);  // until it is called: rank 0 of 1
 void open_file(const std::string& path);  // appends; throws OutputError
 void close_file();
 
-void info(std::string_view message);     // rank 0 only
-void plain(std::string_view message);    // rank 0 only, without time and level: banner, step lines, tables
-void to_file(std::string_view message);  // rank 0's log.txt only, for what the terminal shows as a progress bar
-void warning(std::string_view message);  // any rank
-void error(std::string_view message);    // any rank
+void info(std::string_view message);        // rank 0 only
+void plain(std::string_view message);       // rank 0 only, without time and level: banner, step lines, tables
+void to_file(std::string_view message);     // rank 0's log.txt only, for what the terminal shows as a progress bar
+void to_console(std::string_view message);  // rank 0's terminal only, as plain(); for progress, which no file needs
+void warning(std::string_view message);     // any rank
+void error(std::string_view message);       // any rank
+
+// Rank 0's line at the bottom of a terminal, such as a progress bar, which is rewritten in place: messages are printed
+// above it. `text` must fit into the width of the terminal, and is shown as it is; "" removes the line.
+void status(std::string_view text);
+void end_status();  // leaves the line as it is; what comes next begins below it
 
 }  // namespace dtrain::log

@@ -24,7 +24,7 @@ void parallel_for(int64_t count, int threads, const std::function<void(int64_t)>
   std::exception_ptr error;
 
   const auto report_progress = [&] {
-    if (report) report({start.stage, start.done + done, start.done + count, start.resumed});
+    if (report) report({start.stage, start.done + done, start.done + count, start.resumed, start.unit});
   };
   const auto run = [&] {
     try {

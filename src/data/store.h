@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/parallel.h"
 #include "data/schema.h"
 
 namespace dtrain::data {
@@ -40,7 +41,7 @@ class Store {
   virtual std::string attribute(const std::string& name) const = 0;  // root attribute as text; "" if absent
   // Reads the whole file on all cores and compares the checksums of each sample, of all samples and of the index.
   // Throws DataError that names the first bad sample and the number of bad samples.
-  virtual void verify() const = 0;
+  virtual void verify(const ReportProgress& report = {}) const = 0;
   virtual int64_t modified_ns() const { return 0; }  // when the file was last written, since 1970; 0: unknown
   // Throws DataError if the file was written to or cut since it was opened. A file that was renamed to its path is
   // another file, and no change of this one.

@@ -27,7 +27,7 @@ std::string line(std::string label, const std::string& value) {
 
 }  // namespace
 
-RunReport inspect_run(const fs::path& run, bool verify) {
+RunReport inspect_run(const fs::path& run, bool verify, const ReportProgress& report_progress) {
   const fs::path newest = find_checkpoint({.path = run.string(), .choice = "newest"}).folder;
   const train::TrainingState last = read_state(newest);
   RunReport report{.text = line("run", run.string()), .damaged = 0, .newest = newest};
@@ -35,7 +35,8 @@ RunReport inspect_run(const fs::path& run, bool verify) {
   for (const auto& [step, folder] : checkpoint::Store(run / "checkpoints", real_file_system(), 1).list()) {
     std::string says;
     try {
-      if (verify && folder != newest) checkpoint::Store::verify(folder);  // the newest one is verified already
+      if (verify && folder != newest)
+        checkpoint::Store::verify(folder, report_progress);  // the newest one is verified already
       says = measured(read_state(folder));
     } catch (const CheckpointError& error) {
       ++report.damaged;

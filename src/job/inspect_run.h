@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "core/parallel.h"
+
 namespace dtrain::job {
 
 struct RunReport {
@@ -15,6 +17,6 @@ struct RunReport {
 
 // With `verify`, all files of all checkpoints are read; without it, those of the newest one, and manifest and state of
 // the others. CheckpointError: no checkpoint that verifies.
-RunReport inspect_run(const std::filesystem::path& run, bool verify);
+RunReport inspect_run(const std::filesystem::path& run, bool verify, const ReportProgress& report = {});
 
 }  // namespace dtrain::job

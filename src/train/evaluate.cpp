@@ -125,8 +125,15 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
   task.model().eval();
   tasks::Counts counts;
   Errors errors;
+  int64_t taken = 0;  // samples of this rank
+  const auto report = [&] {
+    const int64_t done = loader.done() ? stats.samples : std::min(stats.samples, taken * host.size());
+    if (options.report) options.report({options.stage, done, stats.samples});
+  };
+  report();
   while (!loader.done()) {
     data::Batch batch = loader.next();
+    taken += batch.samples() + static_cast<int64_t>(batch.left_out.size());
     if (batch.samples() > 0) {
       to_precision(batch, options.precision);
       const layers::AutocastGuard autocast = autocast_for(options.precision, options.device);
@@ -138,6 +145,7 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
       }
     }
     if (tracker) tracker->proceed();
+    report();
   }
   store.check_unchanged();
   if (tracker) tracker->wait_for_others();

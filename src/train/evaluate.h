@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "core/parallel.h"
 #include "data/store.h"
 #include "dist/communicator.h"
 #include "monitoring/step_stats.h"
@@ -24,7 +25,9 @@ struct EvaluateOptions {
   bool skip_bad = false;  // leave out samples that cannot be read
   Precision precision = Precision::kFp32;
   at::Device device = at::kCPU;
-  int64_t worst = 0;  // the number of samples with the largest errors to name
+  int64_t worst = 0;           // the number of samples with the largest errors to name
+  ReportProgress report = {};  // of all ranks, estimated from this one; called before the first batch and after each
+  const char* stage = "";      // for the reports
 };
 
 struct WorstSample {

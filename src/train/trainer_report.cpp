@@ -175,7 +175,12 @@ monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, c
                       .verify = context_.config.data.verify,
                       .skip_bad = context_.config.data.skips_bad_samples(),
                       .precision = context_.precision,
-                      .device = context_.device},
+                      .device = context_.device,
+                      .report =
+                          [this](const Progress& progress) {
+                            for (const auto& sink : context_.sinks) sink->progress(progress);
+                          },
+                      .stage = split},
                      context_.host, &tracker_)
                 .stats;
   }

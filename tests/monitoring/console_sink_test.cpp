@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
 
 #include "core/file_system.h"
@@ -110,6 +111,34 @@ TEST(ConsoleSink, TheBarIsRedrawnAtMostTenTimesASecond) {
   }
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\r'), 10) << text;
+}
+
+TEST(ConsoleSink, AnEvaluationHasABarOfItsOwn) {
+  const dtrain::testing::FakeClock clock;
+  ::testing::internal::CaptureStderr();
+  {
+    const auto sink = make_console_sink(/*bar=*/true, clock);
+    sink->record(sample_step());
+    clock.advance(std::chrono::seconds(1));
+    for (int64_t done = 0; done <= 400; done += 100) {
+      sink->progress({"val", done, 400});
+      clock.advance(std::chrono::seconds(1));
+    }
+    sink->record(sample_eval());
+    sink->record(sample_step());
+    sink->state(RunState::kFinished);
+  }
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("\rval ["), std::string::npos) << text;
+  EXPECT_NE(text.find("] 200/400  50 %  100.0 samples/s  eta 2.0s"), std::string::npos) << text;
+  EXPECT_NE(text.find("\033[Kval epoch 1/50 | loss 0.0123"), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("\r\033[K")) << "what follows has the whole line" << text;
+}
+
+TEST(ConsoleSink, LinesSayNothingOfAnEvaluationThatRuns) {
+  ::testing::internal::CaptureStderr();
+  make_console_sink(/*bar=*/false)->progress({"val", 100, 400});
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ class ExampleStore : public data::Store {
     const bool classes = schema_.target.element == data::Element::kInt64 && !schema_.target.variable();
     return name == "class_names" && classes ? "ant\nbee\ncat" : "";
   }
-  void verify() const override {}
+  void verify(const ReportProgress&) const override {}
 
   std::map<std::string, std::string> attributes;  // besides the names of the classes
 

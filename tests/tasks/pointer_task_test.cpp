@@ -42,7 +42,7 @@ class SetStore : public data::Store {
   std::string source(int64_t id) const override { return dtrain::str("sets.npz#", id); }
   int64_t group(int64_t id) const override { return id; }
   std::string attribute(const std::string&) const override { return ""; }
-  void verify() const override {}
+  void verify(const ReportProgress&) const override {}
 
  private:
   const std::vector<int64_t>& of(int64_t id) const { return orders_[static_cast<size_t>(id)]; }

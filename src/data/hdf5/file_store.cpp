@@ -88,7 +88,7 @@ class FileStore : public Store {
                         "Write another file and rename it instead, and start again"));
   }
 
-  void verify() const override {
+  void verify(const ReportProgress& report) const override {
     const std::vector<uint64_t> expected = read_all<uint64_t>(layout_.checksums, "/checksums");
     if (xxh64(std::as_bytes(std::span(expected))) != schema().checksum) {
       throw DataError(
@@ -102,7 +102,7 @@ class FileStore : public Store {
                           ": /source, /group, /splits or the offsets of /inputs or /targets do not match the root "
                           "attribute `index_checksum`: the file is damaged"));
     }
-    const std::vector<int64_t> bad = damaged(expected);
+    const std::vector<int64_t> bad = damaged(expected, report);
     if (!bad.empty()) {
       throw DataError(str(where("sample", bad[0]), " (", source(bad[0]), ") does not match its checksum; ", bad.size(),
                           " of ", schema().samples, " samples are damaged. Convert the raw data again"));
@@ -212,12 +212,12 @@ class FileStore : public Store {
   }
 
   // Ids of the samples that do not match their checksums, sorted.
-  std::vector<int64_t> damaged(const std::vector<uint64_t>& expected) const {
+  std::vector<int64_t> damaged(const std::vector<uint64_t>& expected, const ReportProgress& report) const {
     constexpr int64_t kRun = 16;  // samples that reuse one pair of buffers
     const int64_t samples = schema().samples;
     std::mutex mutex;
     std::vector<int64_t> bad;  // guarded by mutex
-    parallel_for((samples - 1) / kRun + 1, /*threads=*/0, [&](int64_t run) {
+    const auto verify_run = [&](int64_t run) {
       std::vector<std::byte> input, target;
       for (int64_t id = run * kRun; id < std::min(samples, (run + 1) * kRun); ++id) {
         input.resize(static_cast<size_t>(input_bytes(id)));
@@ -228,7 +228,11 @@ class FileStore : public Store {
         const std::lock_guard lock(mutex);
         bad.push_back(id);
       }
-    });
+    };
+    const auto report_samples = [&](const Progress& runs) {
+      if (report) report({"verifying", std::min(samples, runs.done * kRun), samples});
+    };
+    parallel_for((samples - 1) / kRun + 1, /*threads=*/0, verify_run, report_samples);
     std::sort(bad.begin(), bad.end());
     return bad;
   }

@@ -23,6 +23,6 @@ std::unique_ptr<Store> open_file(const std::filesystem::path& file);
 // The report of `dtrain inspect`, one aligned line per fact: schema, counts, sizes, splits, ranges of the targets,
 // checksum, attributes. With `verify` it also calls Store::verify(), and says what no checksum covers. Throws DataError
 // as open_file() and verify() do.
-std::string inspect_data(const Layout& layout, bool verify);
+std::string inspect_data(const Layout& layout, bool verify, const ReportProgress& report = {});
 
 }  // namespace dtrain::data

@@ -121,7 +121,7 @@ int64_t count_groups(const Store& store) {
 
 }  // namespace
 
-std::string inspect_data(const Layout& layout, bool verify) {
+std::string inspect_data(const Layout& layout, bool verify, const ReportProgress& report) {
   const std::unique_ptr<Store> store = open_file(layout);
   const Schema& schema = store->schema();
   std::string text;
@@ -148,7 +148,7 @@ std::string inspect_data(const Layout& layout, bool verify) {
     text += line("attribute", str(name, " (neither text nor a single number: ignored)"));
   }
   if (verify) {
-    store->verify();
+    store->verify(report);
     text += line("verified", str("all ", human_count(schema.samples), " samples match their checksums"));
     const bool covered = layout.attributes.contains(kAttributesChecksum);
     text +=

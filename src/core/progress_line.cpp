@@ -1,0 +1,118 @@
+#include "core/progress_line.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/log.h"
+#include "core/strings.h"
+
+namespace dtrain {
+namespace {
+
+constexpr std::chrono::seconds kBetweenLines{5};
+constexpr std::chrono::milliseconds kBetweenBars{100};
+constexpr int64_t kNotYet = 20;  // samples before a rate is meaningful
+constexpr size_t kLongestBar = 40, kShortestBar = 5;
+
+std::string amount(const Progress& progress, int64_t value) {
+  return progress.unit == Progress::Unit::kBytes ? human_bytes(static_cast<double>(value)) : human_count(value);
+}
+
+double share_of(const Progress& progress) {
+  return progress.total > 0 ? 100.0 * static_cast<double>(progress.done) / static_cast<double>(progress.total) : 100;
+}
+
+// Per second; 0: not known yet.
+double rate_of(const Progress& progress, double seconds) {
+  const int64_t fresh = progress.done - progress.resumed;
+  return fresh < kNotYet || seconds <= 0 ? 0 : static_cast<double>(fresh) / seconds;
+}
+
+std::string rate_text(const Progress& progress, double rate) {
+  return progress.unit == Progress::Unit::kBytes ? human_bytes(rate) + "/s" : fixed(rate, 1) + " samples/s";
+}
+
+double left_of(const Progress& progress, double rate) {
+  return static_cast<double>(progress.total - progress.done) / rate;
+}
+
+}  // namespace
+
+bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) != 0; }
+
+int terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
+}
+
+ProgressLine::ProgressLine(Last last_line, bool terminal, const Clock& clock)
+    : last_line_(last_line), terminal_(terminal), clock_(clock), reported_(clock.now()) {}
+
+ProgressLine::~ProgressLine() {
+  if (terminal_) log::end_status();
+}
+
+void ProgressLine::begin_stage(const Progress& progress, Clock::Steady::time_point now) {
+  if (terminal_) log::end_status();
+  stage_ = progress.stage;
+  start_ = reported_;  // the first report of a stage comes after a part of it
+  shown_at_ = now;
+  shown_ = false;
+}
+
+void ProgressLine::show(const Progress& progress) {
+  const auto now = clock_.now();
+  if (stage_ != progress.stage || progress.done < done_) begin_stage(progress, now);
+  done_ = progress.done;
+  reported_ = now;
+  const bool end = progress.done >= progress.total;
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  if (terminal_) {
+    if (shown_ && !end && now - shown_at_ < kBetweenBars) return;
+    log::status(progress_bar(progress, seconds, terminal_columns() - 1));
+    if (end) log::end_status();
+  } else {
+    if (!end && now - shown_at_ < kBetweenLines) return;
+    if (end && !shown_ && last_line_ == Last::kOfLongWork) return;
+    log::to_console(progress_text(progress, seconds));
+  }
+  shown_ = true;
+  shown_at_ = now;
+}
+
+std::string progress_text(const Progress& progress, double seconds) {
+  std::string text = str(progress.stage, " ", amount(progress, progress.done), " of ", amount(progress, progress.total),
+                         " (", fixed(share_of(progress), 1), " %)");
+  const double rate = rate_of(progress, seconds);
+  if (rate <= 0) return text;
+  text += str(", ", rate_text(progress, rate), ", ");
+  return text + (progress.done < progress.total ? human_duration(left_of(progress, rate)) + " left"
+                                                : "took " + human_duration(seconds));
+}
+
+std::string progress_bar(const Progress& progress, double seconds, int columns) {
+  std::string tail = str(amount(progress, progress.done), "/", amount(progress, progress.total), "  ",
+                         fixed(share_of(progress), 0), " %");
+  if (const double rate = rate_of(progress, seconds); rate > 0) {
+    tail += "  " + rate_text(progress, rate);
+    tail += progress.done < progress.total ? "  eta " + human_duration(left_of(progress, rate))
+                                           : "  took " + human_duration(seconds);
+  }
+  return bar_line(progress.stage, progress.done, progress.total, tail, columns);
+}
+
+std::string bar_line(const std::string& head, int64_t done, int64_t total, const std::string& tail, int columns) {
+  const size_t width = static_cast<size_t>(std::max(columns, 1)), used = head.size() + tail.size() + 4;
+  const size_t room = used < width ? std::min(width - used, kLongestBar) : 0;
+  std::string line = head + " ";
+  if (room >= kShortestBar && total > 0) {
+    const double share = static_cast<double>(std::clamp<int64_t>(done, 0, total)) / static_cast<double>(total);
+    const auto filled = static_cast<size_t>(share * static_cast<double>(room));
+    line += "[" + std::string(filled, '#') + std::string(room - filled, '-') + "] ";
+  }
+  return (line + tail).substr(0, width);
+}
+
+}  // namespace dtrain
