@@ -89,6 +89,17 @@ std::string_view path_of(std::string_view target) {
 
 }  // namespace
 
+// For browsers. A page may load scripts, styles and data from this server only, and nobody may show it in a frame; what
+// it shows is neither stored nor named to other sites. (`data:` is the empty icon of a page.)
+constexpr std::pair<const char*, const char*> kSecurityHeaders[] = {
+    {"Content-Security-Policy",
+     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+     "form-action 'none'; frame-ancestors 'none'"},
+    {"X-Content-Type-Options", "nosniff"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"Cache-Control", "no-store"}};
+
 class HttpPages::Impl final : public httplib::Server {
  public:
   Impl(std::vector<Page> pages, std::optional<BasicAuth> auth) : pages_(std::move(pages)), auth_(std::move(auth)) {
@@ -118,6 +129,7 @@ class HttpPages::Impl final : public httplib::Server {
 
  private:
   void answer(const httplib::Request& request, httplib::Response& response) const {
+    for (const auto& [name, value] : kSecurityHeaders) response.set_header(name, value);
     if (auth_ && !auth_->accepts(request.get_header_value("Authorization"))) {
       response.status = 401;
       response.set_header("WWW-Authenticate", R"(Basic realm="dtrain", charset="UTF-8")");
@@ -134,7 +146,7 @@ class HttpPages::Impl final : public httplib::Server {
       response.status = 404;
       return;
     }
-    response.set_content(page->body(), page->content_type);
+    response.set_content(page->body(request.params), page->content_type);
   }
 
   const std::vector<Page> pages_;

@@ -1,9 +1,11 @@
 #pragma once
 
 // Read-only pages, and the responses to requests for them: text in, text out, without a socket. cpp-httplib parses the
-// requests and writes the responses (HTTP/1.1, GET and HEAD, keep-alive, gzip).
+// requests and writes the responses (HTTP/1.1, GET and HEAD, keep-alive, gzip). Every response tells a browser to load
+// nothing from elsewhere, to run no script but the pages', and to keep no copy.
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,11 +16,14 @@
 
 namespace dtrain::monitoring {
 
+// The names and values of a request's "?name=value", decoded.
+using Query = std::multimap<std::string, std::string>;
+
 // A page that GET and HEAD find at `path` ("/metrics"). `body` is called for each request; if it throws, the client
 // receives status 500.
 struct Page {
   std::string path, content_type;
-  std::function<std::string()> body;
+  std::function<std::string(const Query&)> body;
 };
 
 // Thread-safety: none; one thread owns it.

@@ -10,6 +10,7 @@
 #include <array>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/log.h"
@@ -41,7 +42,7 @@ void raise_to(Counter& counter, double total) { counter.Increment(std::max(0.0, 
 class Exporter : public PrometheusSink {
  public:
   Exporter(const config::Metrics& metrics, const Identity& id, std::unique_ptr<GpuReader> reader,
-           const std::optional<BasicAuth>& auth)
+           const std::optional<BasicAuth>& auth, std::vector<Page> pages)
       : labels_{{"job_id", id.job_id}, {"rank", str(id.rank)}, {"local_rank", str(id.local_rank)}, {"node", id.node}},
         global_(id.rank == 0) {
     add_info("dtrain_build_info", "Versions that this process runs", id.build);
@@ -54,12 +55,13 @@ class Exporter : public PrometheusSink {
     }
     state(RunState::kStarting);
     const int64_t port = metrics.port == 0 ? 0 : metrics.port + id.local_rank;
-    const Page page{"/metrics", "text/plain; version=0.0.4; charset=utf-8",
-                    [registry = registry_] { return prometheus::TextSerializer().Serialize(registry->Collect()); }};
-    endpoint_ = open_endpoint(metrics.bind, port, {page}, auth, id.node, id.rank);
+    pages.push_back({"/metrics", "text/plain; version=0.0.4; charset=utf-8", [registry = registry_](const Query&) {
+                       return prometheus::TextSerializer().Serialize(registry->Collect());
+                     }});
+    endpoint_ = open_endpoint(metrics.bind, port, pages, auth, id.node, id.rank);
     const bool local = metrics.bind.starts_with("127.") || metrics.bind == "::1";
     if (endpoint_.server && !local && !auth) {
-      log::info(str("metrics are served on ", metrics.bind,
+      log::info(str("the metrics, and the page of the run with its log, are served on ", metrics.bind,
                     " without a password: keep the port inside your network, or set --metrics.auth_file"));
     }
   }
@@ -230,19 +232,20 @@ class Exporter : public PrometheusSink {
 }  // namespace
 
 std::unique_ptr<PrometheusSink> make_prometheus_sink(const config::Metrics& metrics, const Identity& identity,
-                                                     std::unique_ptr<GpuReader> reader) {
+                                                     std::unique_ptr<GpuReader> reader, std::vector<Page> more) {
   std::optional<BasicAuth> auth;
   if (!metrics.auth_file.empty()) auth.emplace(metrics.auth_file);
-  return std::make_unique<Exporter>(metrics, identity, std::move(reader), auth);
+  return std::make_unique<Exporter>(metrics, identity, std::move(reader), auth, std::move(more));
 }
 
-std::unique_ptr<PrometheusSink> make_prometheus_sink(const config::Metrics& metrics, const Identity& identity) {
+std::unique_ptr<PrometheusSink> make_prometheus_sink(const config::Metrics& metrics, const Identity& identity,
+                                                     std::vector<Page> more) {
   OpenedReader opened;
   if (!identity.gpu_pci_bus_id.empty()) {
     opened = open_nvml(identity.gpu_pci_bus_id);
     if (!opened.reader) log::info(str("the metrics have no readings of the GPU: ", opened.problem));
   }
-  return make_prometheus_sink(metrics, identity, std::move(opened.reader));
+  return make_prometheus_sink(metrics, identity, std::move(opened.reader), std::move(more));
 }
 
 }  // namespace dtrain::monitoring

@@ -7,9 +7,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "monitoring/gpu_reader.h"
+#include "monitoring/http_pages.h"
 #include "monitoring/sink.h"
 
 namespace dtrain::monitoring {
@@ -21,7 +23,7 @@ struct Identity {
   std::string node;                          // host name
   std::map<std::string, std::string> build;  // dtrain_build_info: version, git_commit, torch, cuda, nccl, mpi
   std::map<std::string, std::string> job;    // dtrain_job_info: task, model, dataset, config_hash, world_size
-  std::string gpu_pci_bus_id;                // "" on the CPU
+  std::string gpu_pci_bus_id = "";           // "" on the CPU
 };
 
 // Thread-safety: all calls come from one thread; scrapes may come at any time. The destructor closes the endpoint.
@@ -35,10 +37,12 @@ class PrometheusSink : public Sink {
 
 // Listens on metrics.bind at metrics.port + local_rank, or on a free port if that one is in use (endpoint.h). Reads the
 // GPU of gpu_pci_bus_id with NVML every metrics.gpu_interval seconds. Throws ConfigError if metrics.auth_file is
-// refused, and for nothing else that the machine lacks: without a port or NVML a warning says so.
-std::unique_ptr<PrometheusSink> make_prometheus_sink(const config::Metrics&, const Identity&);
+// refused, and for nothing else that the machine lacks: without a port or NVML a warning says so. `more`: pages that
+// the endpoint serves beside /metrics.
+std::unique_ptr<PrometheusSink> make_prometheus_sink(const config::Metrics&, const Identity&,
+                                                     std::vector<Page> more = {});
 // The same with another reader of the GPU; null: no GPU.
 std::unique_ptr<PrometheusSink> make_prometheus_sink(const config::Metrics&, const Identity&,
-                                                     std::unique_ptr<GpuReader>);
+                                                     std::unique_ptr<GpuReader>, std::vector<Page> more = {});
 
 }  // namespace dtrain::monitoring

@@ -81,7 +81,9 @@ std::vector<Option> device_keys(Device& device) {
 
 std::vector<Option> metrics_keys(Metrics& metrics) {
   return {
-      {.path = "metrics.enabled", .target = &metrics.enabled, .text = "serve Prometheus metrics over HTTP"},
+      {.path = "metrics.enabled",
+       .target = &metrics.enabled,
+       .text = "serve Prometheus metrics and the live page over HTTP"},
       {.path = "metrics.bind",
        .target = &metrics.bind,
        .text = "IPv4 or IPv6 address to listen on; 0.0.0.0 and :: are reachable from other machines"},

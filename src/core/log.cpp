@@ -5,8 +5,10 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "core/error.h"
 #include "core/printable.h"
@@ -22,6 +24,7 @@ struct State {
   int quiet = 0;  // how many Quiet live
   std::shared_ptr<spdlog::sinks::stderr_sink_mt> console = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   std::shared_ptr<spdlog::sinks::basic_file_sink_mt> file;
+  std::function<void(std::string_view)> tap;
   std::string status;  // the line at the bottom of the terminal; "": none
 };
 
@@ -45,6 +48,7 @@ void write(spdlog::level::level_enum level, std::string_view message, bool decor
   }
   text += decorated ? printable_message(message) : printable(message, "\n\t");
   const std::string pattern = decorated && level < spdlog::level::warn ? "[%Y-%m-%d %H:%M:%S] %v" : "%v";
+  if (s.tap && to != To::kConsole) s.tap(text);
   const spdlog::details::log_msg record("dtrain", level, text);
   for (const std::shared_ptr<spdlog::sinks::sink>& sink : {std::static_pointer_cast<spdlog::sinks::sink>(s.console),
                                                            std::static_pointer_cast<spdlog::sinks::sink>(s.file)}) {
@@ -92,6 +96,16 @@ Quiet::Quiet() {
 Quiet::~Quiet() {
   const std::lock_guard lock(state().mutex);
   --state().quiet;
+}
+
+Tap::Tap(std::function<void(std::string_view)> tap) {
+  const std::lock_guard lock(state().mutex);
+  state().tap = std::move(tap);
+}
+
+Tap::~Tap() {
+  const std::lock_guard lock(state().mutex);
+  state().tap = nullptr;
 }
 
 void info(std::string_view message) { write(spdlog::level::info, message, true); }

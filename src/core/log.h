@@ -6,6 +6,7 @@
 // headers conflict with the copy inside LibTorch.
 // Thread-safety: all functions may be called from any thread after set_rank().
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,16 @@ namespace dtrain::log {
 void set_rank(int rank, int world_size);  // until it is called: rank 0 of 1
 void open_file(const std::string& path);  // appends; throws OutputError
 void close_file();
+
+// While it lives, `tap` receives each line that this process logs, as log.txt has it but without the time, one after
+// the other. `tap` may be called by any thread; it must return soon and must not log.
+class Tap {
+ public:
+  explicit Tap(std::function<void(std::string_view line)> tap);
+  ~Tap();
+  Tap(const Tap&) = delete;
+  Tap& operator=(const Tap&) = delete;
+};
 
 void info(std::string_view message);        // rank 0 only
 void plain(std::string_view message);       // rank 0 only, without time and level: banner, step lines, tables

@@ -48,6 +48,7 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
              p.loader_threads, p.loader_threads == 1 ? " reader" : " readers",
              p.metrics_address.empty() ? "" : ", metrics http://" + p.metrics_address + "/metrics"));
   }
+  if (!ranks.front().metrics_address.empty()) line("live page", "http://" + ranks.front().metrics_address + "/");
   line("config", f.config_source);
   line("task", str(f.task, ", network ", f.network, ", ", human_count(f.parameters), " parameters, ", f.precision));
   if (ranks.size() > 1) line("gradients", f.communicator);

@@ -235,6 +235,32 @@ void TrainingJob::report_failed_communicators() {
   }
 }
 
+// Rank 0 serves the page of the run; the others say where it is.
+std::vector<monitoring::Page> TrainingJob::make_page() {
+  if (!is_rank0()) {
+    signpost_.emplace(plan_.name, process_.world.rank);
+    return {signpost_->page()};
+  }
+  auto page = std::make_unique<monitoring::LivePage>(
+      plan_.name, monitoring::LivePage::Facts{{"task", str(config_.task)},
+                                              {"network", str(config_.model.name)},
+                                              {"data", std::filesystem::path(config_.data.file).filename().string()},
+                                              {"precision", train::to_string(precision_)},
+                                              {"batch", describe(batches_)}});
+  live_page_ = page.get();
+  page_log_.emplace([this](std::string_view line) { live_page_->log_line(line); });
+  sinks_.push_back(std::move(page));
+  return live_page_->pages();
+}
+
+void TrainingJob::complete_page(const std::vector<RankPlace>& places) {
+  if (signpost_) signpost_->point_to(places.front().metrics_address);
+  if (live_page_ == nullptr) return;
+  std::vector<monitoring::RankFacts> facts;
+  for (const RankPlace& p : places) facts.push_back({p.node, p.device, p.cores, p.loader_threads});
+  live_page_->places(std::move(facts));
+}
+
 void TrainingJob::open_metrics() {
   if (!config_.metrics.enabled) return;
   if (dry_run_) {  // serves nothing, but reports a file that the run would refuse
@@ -245,19 +271,22 @@ void TrainingJob::open_metrics() {
   }
   const dist::World& world = process_.world;
   std::unique_ptr<monitoring::PrometheusSink> prometheus;
+  const std::vector<monitoring::Page> page = make_page();
   dist::agree(process_.host, [&] {  // a rank may refuse its metrics.auth_file
     prometheus = monitoring::make_prometheus_sink(
-        config_.metrics, {.job_id = plan_.name,
-                          .rank = world.rank,
-                          .local_rank = world.local_rank,
-                          .node = world.node,
-                          .build = build_labels(),
-                          .job = {{"task", str(config_.task)},
-                                  {"model", str(config_.model.name)},
-                                  {"dataset", std::filesystem::path(config_.data.file).filename().string()},
-                                  {"config_hash", config::hash(config_)},
-                                  {"world_size", str(world.size)}},
-                          .gpu_pci_bus_id = device_.pci_bus_id});
+        config_.metrics,
+        {.job_id = plan_.name,
+         .rank = world.rank,
+         .local_rank = world.local_rank,
+         .node = world.node,
+         .build = build_labels(),
+         .job = {{"task", str(config_.task)},
+                 {"model", str(config_.model.name)},
+                 {"dataset", std::filesystem::path(config_.data.file).filename().string()},
+                 {"config_hash", config::hash(config_)},
+                 {"world_size", str(world.size)}},
+         .gpu_pci_bus_id = device_.pci_bus_id},
+        page);
     watchdog_->progress("all_reduce", 0);
   });
   metrics_address_ = prometheus->address();
@@ -300,6 +329,7 @@ void TrainingJob::announce() {
   const std::vector<RankPlace> places = gather_places(
       process_.host, {world.node, device_.name, device_.pci_bus_id, metrics_address_, device_.memory_bytes,
                       world.local_rank, process_.cores, at::get_num_threads(), loader_threads_});
+  complete_page(places);
   watchdog_->progress(is_rank0() ? "start" : "all_reduce", 0);  // the others wait for rank 0
   dist::agree_on_rank0(process_.host, [&] {
     const BannerFacts known = facts();

@@ -18,6 +18,7 @@
 #include "checkpoint/store.h"
 #include "config/load.h"
 #include "core/file_system.h"
+#include "core/log.h"
 #include "device/device.h"
 #include "dist/communicator.h"
 #include "dist/watchdog.h"
@@ -26,6 +27,8 @@
 #include "job/process_context.h"
 #include "job/run_folder.h"
 #include "job/run_paths.h"
+#include "monitoring/live_page.h"
+#include "monitoring/signpost_page.h"
 #include "monitoring/sink.h"
 #include "monitoring/targets_file.h"
 #include "tasks/task.h"
@@ -76,6 +79,8 @@ class TrainingJob {
   void check_task();
   void check_splits() const;
   void load_initial_weights();
+  std::vector<monitoring::Page> make_page();
+  void complete_page(const std::vector<RankPlace>&);
   BannerFacts facts() const;
   void write_targets(const std::vector<RankPlace>&);
   train::TrainContext train_context(const config::Config&, const train::BatchArithmetic&, checkpoint::Store*,
@@ -108,6 +113,9 @@ class TrainingJob {
   std::vector<std::pair<const char*, dist::Communicator*>> asked_;  // both by name, for the watchdog's thread
   monitoring::Sinks sinks_;
   std::string metrics_address_;
+  monitoring::LivePage* live_page_ = nullptr;         // one of the sinks; rank 0, with metrics.enabled
+  std::optional<log::Tap> page_log_;                  // the lines for it
+  std::optional<monitoring::SignpostPage> signpost_;  // the other ranks
   std::unique_ptr<monitoring::TargetsFile> targets_;  // rank 0
   train::TrainResult outcome_;
   config::Config trial_config_;  // of the last make_trainer()

@@ -1,16 +1,24 @@
-// The real sinks of one rank with invented steps, for tests of the dashboard and the rules without a training run.
-// `exposition_demo RANK RUNS_FOLDER SECONDS [gpu]` writes RUNS/demo/{metrics.jsonl, events.out.tfevents.*} and
-// RUNS/targets/demo.RANK.json, prints its address, and serves metrics for SECONDS.
+// The real sinks of one rank with invented steps, for tests of the dashboards, the rules and the page without a
+// training run. `exposition_demo RANK RUNS_FOLDER SECONDS [gpu] [job=NAME] [fault=KIND]` writes
+// RUNS/NAME/{metrics.jsonl, events.out.tfevents.*} and RUNS/targets/NAME.RANK.json (NAME: demo), prints its address,
+// and serves metrics for SECONDS. A fault begins with the 30th step, after three seconds: nan, scale, skips, starved,
+// slow (rank 1), heat (with gpu) or stalled.
 
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/log.h"
+#include "monitoring/console_sink.h"
 #include "monitoring/jsonl_sink.h"
+#include "monitoring/live_page.h"
 #include "monitoring/prometheus_sink.h"
 #include "monitoring/targets_file.h"
 #include "monitoring/tensorboard_sink.h"
@@ -19,18 +27,33 @@ using namespace dtrain::monitoring;
 
 namespace {
 
+constexpr int64_t kFaultBegins = 30;
+
 class SteadyGpu : public GpuReader {
  public:
+  explicit SteadyGpu(bool hot) : throttled_(hot ? 0x44 : 0x4) {}
   std::string name() const override { return "Demo GPU"; }
   std::string uuid() const override { return "GPU-demo"; }
   std::optional<GpuReading> read() override {
     energy_ += 300;
-    return GpuReading{0.95, 0.6, 8e9, 24e9, 300, energy_, 1.7e9, 9.5e9, 70, 0x4};
+    return GpuReading{0.95, 0.6, 8e9, 24e9, 300, energy_, 1.7e9, 9.5e9, 70, throttled_};
   }
 
  private:
+  const uint64_t throttled_;
   double energy_ = 0;
 };
+
+void add_fault(StepStats& s, std::string_view fault, int rank) {
+  if (s.step < kFaultBegins) return;
+  double& waited = s.phase_seconds[static_cast<size_t>(Phase::kDataWait)];
+  double& forward = s.phase_seconds[static_cast<size_t>(Phase::kForward)];
+  if (fault == "nan") s.loss = std::numeric_limits<double>::quiet_NaN();
+  if (fault == "scale") s.loss_scale = 0.25;
+  if (fault == "skips") s.skipped_total = s.step / 4;
+  if (fault == "starved") waited = 0.08;
+  if (fault == "slow" && rank == 1) forward = 0.2;
+}
 
 StepStats step(int64_t i) {
   StepStats s;
@@ -60,41 +83,88 @@ StepStats step(int64_t i) {
   return s;
 }
 
+// What only the page shows: both ranks, the log and the verdict.
+void show_more(LivePage& page, const StepStats& s, bool gpu) {
+  if (!s.logging) return;
+  std::vector<RankStats> ranks(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    RankStats& r = ranks[static_cast<size_t>(rank)];
+    r.rank = rank;
+    r.step_seconds = s.step_seconds;
+    r.phase_seconds = s.phase_seconds;
+    r.queue = 0.75;
+    r.run_delay_seconds = 0.002 * rank;
+    r.memory_used = s.memory_used;
+    if (!gpu) continue;
+    r.gpu_utilization = 0.95;
+    r.power = 300;
+    r.temperature = 70;
+    r.sm_clock = 1.7e9;
+  }
+  page.ranks(std::move(ranks));
+  page.verdict("verdict: compute-bound: 80 of 100 ms in forward and backward");
+  dtrain::log::to_file(step_line(s));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 4) return std::fprintf(stderr, "usage: exposition_demo RANK RUNS_FOLDER SECONDS [gpu]\n"), 64;
+  if (argc < 4) {
+    return std::fprintf(stderr, "usage: exposition_demo RANK RUNS_FOLDER SECONDS [gpu] [job=NAME] [fault=KIND]\n"), 64;
+  }
   const int rank = std::atoi(argv[1]);
   const std::filesystem::path runs = argv[2];
   const double seconds = std::atof(argv[3]);
-  const bool gpu = argc > 4;
+  bool gpu = false;
+  std::string job = "demo", fault;
+  for (int i = 4; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    gpu |= word == "gpu";
+    if (word.starts_with("job=")) job = word.substr(4);
+    if (word.starts_with("fault=")) fault = word.substr(6);
+  }
   dtrain::log::set_rank(rank, 2);
-  std::filesystem::create_directories(runs / "demo");
+  std::filesystem::create_directories(runs / job);
   dtrain::config::Metrics metrics;
   metrics.port = 0;
   metrics.gpu_interval = 0.5;
-  Identity id{"demo", rank, rank, "localhost", {{"version", "0.1.0"}, {"torch", "2.11.0"}}, {{"task", "headpose"}}, ""};
-  if (gpu) id.gpu_pci_bus_id = "0000:65:00.0";
-  auto endpoint = make_prometheus_sink(metrics, id, gpu ? std::make_unique<SteadyGpu>() : nullptr);
-  TargetsFile targets(runs, "demo." + std::to_string(rank), {{endpoint->address(), id.node, rank}});
+  Identity id{.job_id = job,
+              .rank = rank,
+              .local_rank = rank,
+              .node = "localhost",
+              .build = {{"version", "0.1.0"}, {"torch", "2.11.0"}},
+              .job = {{"task", "headpose"}},
+              .gpu_pci_bus_id = gpu ? "0000:65:00.0" : ""};
+  LivePage page(job, {{"task", "headpose"}, {"network", "headpose_cnn"}});
+  page.places({{"localhost", gpu ? "Demo GPU" : "cpu", 4, 2}, {"localhost", gpu ? "Demo GPU" : "cpu", 4, 2}});
+  const dtrain::log::Tap tap([&](std::string_view line) { page.log_line(line); });
+  auto endpoint = make_prometheus_sink(metrics, id, gpu ? std::make_unique<SteadyGpu>(fault == "heat") : nullptr,
+                                       rank == 0 ? page.pages() : std::vector<Page>{});
+  TargetsFile targets(runs, job + "." + std::to_string(rank), {{endpoint->address(), id.node, rank}});
   std::printf("%s\n", endpoint->address().c_str());
   std::fflush(stdout);
   std::vector<Sink*> sinks = {endpoint.get()};
   Sinks files;
   if (rank == 0) {
-    files.push_back(make_jsonl_sink(runs / "demo" / "metrics.jsonl", 0));
-    files.push_back(make_tensorboard_sink(runs / "demo"));
+    files.push_back(make_jsonl_sink(runs / job / "metrics.jsonl", 0));
+    files.push_back(make_tensorboard_sink(runs / job));
     for (const auto& file : files) sinks.push_back(file.get());
+    sinks.push_back(&page);
   }
   for (Sink* sink : sinks) sink->state(RunState::kTraining);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (int64_t i = 1; i <= 20 || std::chrono::steady_clock::now() < end; ++i) {
+    const bool stalled = fault == "stalled" && i >= kFaultBegins;
+    StepStats stats = step(i);
+    add_fault(stats, fault, rank);
     for (Sink* sink : sinks) {
-      sink->record(step(i));
+      if (stalled) continue;
+      sink->record(stats);
       if (i % 10 == 0)
         sink->record(EvalStats{i, 0, "val", {{"loss", 0.1}, {"mae", 6.0}, {"mae_yaw", 7.0}}, {}, 100, 0.5});
       if (i % 10 == 0) sink->checkpoint_saved(i, 0.25);
     }
+    if (rank == 0 && !stalled) show_more(page, stats, gpu);
     if (seconds > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   for (Sink* sink : sinks) sink->state(RunState::kFinished);

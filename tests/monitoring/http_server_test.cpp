@@ -32,9 +32,15 @@ const std::string& large_body() {
 }
 
 std::vector<Page> pages() {
-  return {{"/metrics", "text/plain; version=0.0.4; charset=utf-8", [] { return std::string(1000, 'm'); }},
-          {"/large", "application/octet-stream", large_body},
-          {"/broken", "text/plain", []() -> std::string { throw std::runtime_error("no page today"); }}};
+  return {{"/metrics", "text/plain; version=0.0.4; charset=utf-8", [](const Query&) { return std::string(1000, 'm'); }},
+          {"/large", "application/octet-stream", [](const Query&) { return large_body(); }},
+          {"/echo", "text/plain",
+           [](const Query& query) {
+             std::string text;
+             for (const auto& [name, value] : query) text += name + "=" + value + ";";
+             return text;
+           }},
+          {"/broken", "text/plain", [](const Query&) -> std::string { throw std::runtime_error("no page today"); }}};
 }
 
 std::string address_of(const HttpServer& server) { return str("127.0.0.1:", server.port()); }
@@ -78,6 +84,30 @@ TEST(HttpServer, ServesItsPagesAndNothingElse) {
     const Reply refused = HttpClient(address_of(server)).get("/metrics", "", method);
     EXPECT_EQ(refused.status, 405) << method;
     EXPECT_EQ(refused.headers.at("allow"), "GET, HEAD");
+  }
+}
+
+TEST(HttpServer, GivesAPageItsQuery) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  HttpClient client(address_of(server));
+  EXPECT_EQ(client.get("/echo").body, "");
+  EXPECT_EQ(client.get("/echo?since=12").body, "since=12;");
+  EXPECT_EQ(client.get("/echo?b=%3Cb%3E&a=1+2&a").body, "a=1 2;a=;b=<b>;");
+  EXPECT_EQ(client.get(str("http://", address_of(server), "/echo?since=3")).body, "since=3;");
+}
+
+TEST(HttpServer, TellsBrowsersWhatAPageMayDo) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  HttpClient client(address_of(server));
+  for (const char* path : {"/metrics", "/none", "/broken"}) {
+    const auto headers = client.get(path).headers;
+    const std::string policy = headers.at("content-security-policy");
+    for (const char* rule : {"default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"})
+      EXPECT_NE(policy.find(rule), std::string::npos) << path << policy;
+    EXPECT_EQ(policy.find("unsafe"), std::string::npos);
+    EXPECT_EQ(headers.at("x-content-type-options"), "nosniff") << path;
+    EXPECT_EQ(headers.at("referrer-policy"), "no-referrer") << path;
+    EXPECT_EQ(headers.at("cache-control"), "no-store") << path;
   }
 }
 

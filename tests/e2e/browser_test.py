@@ -1,0 +1,118 @@
+"""The live page in a headless Chromium at 375 and 1440 pixels, light and dark: no console errors, text with the contrast of WCAG AA,
+nothing wider than the screen, names that are text and not markup, and a word when the server has gone. The numbers are invented
+(exposition_demo). With DTRAIN_PICTURES set to a folder, it keeps a picture of each."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import chromium
+import runner
+
+DEMO = os.environ["DTRAIN_BUILD"] + "/tests/monitoring/exposition_demo"
+NAME = '<img src=x onerror="document.title=1">&amp;'  # as the name of a run
+
+# Each text on the page with its size and the contrast of its color to what is behind it.
+CONTRASTS = """(() => {
+  const parts = color => { const [r, g, b, a = 1] = color.match(/[\\d.]+/g).map(Number); return {r, g, b, a}; };
+  const light = c => [c.r, c.g, c.b].map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+      .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+  const behind = element => {
+    for (let e = element; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor); if (c.a === 1) return c; }
+    return {r: 255, g: 255, b: 255};
+  };
+  const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.textContent.trim(), owner = walker.currentNode.parentElement;
+    if (!text || ['SCRIPT', 'NOSCRIPT', 'STYLE'].includes(owner.tagName) || owner.getClientRects().length === 0) continue;
+    const style = getComputedStyle(owner), [a, b] = [light(parts(owner.closest('svg') ? style.fill : style.color)), light(behind(owner))];
+    found.push([text, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)]);
+  }
+  return found;
+})()"""
+
+
+def demo(folder, *words):
+    process = subprocess.Popen([DEMO, "0", str(folder / "runs"), "600", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return process, f"http://{process.stdout.readline().strip()}/"
+
+
+def keep(tab, name):
+    if "DTRAIN_PICTURES" in os.environ:
+        tab.picture(pathlib.Path(os.environ["DTRAIN_PICTURES"]) / f"{name}.png")
+
+
+def the_page_is_readable_everywhere(folder):
+    process, url = demo(folder, "gpu")
+    browser = chromium.Browser(folder / "profile")
+    try:
+        time.sleep(3)  # some history
+        for width in (375, 1440):
+            for scheme in ("light", "dark"):
+                tab = chromium.Tab(browser, url, width, scheme=scheme)
+                tab.wait_for("document.getElementById('state').textContent === 'training'")
+                tab.wait_for("document.querySelectorAll('#loss path').length >= 2 && document.querySelectorAll('#phases path.area').length >= 6")
+                before = tab.evaluate("document.getElementById('position').textContent")
+                tab.wait_for(f"document.getElementById('position').textContent !== {before!r}", 5)  # by itself
+                assert tab.evaluate("document.querySelectorAll('#ranks tbody tr').length") == 2
+                assert "70 °C" in tab.evaluate("document.getElementById('ranks').textContent")
+                assert "compute-bound" in tab.evaluate("document.getElementById('verdict').textContent")
+                assert tab.evaluate("document.querySelectorAll('#log li').length") > 1
+                wide = tab.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, f"the page is {wide} pixels wide on a screen of {width}"
+                contrasts = tab.evaluate(CONTRASTS)
+                assert len(contrasts) > 60, len(contrasts)
+                low = [(text, round(value, 2)) for text, value in contrasts if value < 4.5]
+                assert not low, f"{width} {scheme}: contrast below 4.5: {low}"
+                tab.evaluate("document.getElementById('logarithmic').click()")
+                box = tab.evaluate("(r => [r.x + r.width / 2, r.y + r.height / 2])(document.querySelector('#loss svg').getBoundingClientRect())")
+                tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
+                tab.wait_for("document.getElementById('loss').textContent.includes('step ')", 5)
+                keep(tab, f"page-{width}-{scheme}")
+                assert not tab.errors(), tab.errors()
+    finally:
+        browser.close()
+        process.kill()
+        process.wait()
+
+
+def names_are_text(folder):
+    process, url = demo(folder, "job=" + NAME.replace("/", ""))
+    browser = chromium.Browser(folder / "profile")
+    try:
+        tab = chromium.Tab(browser, url, 375)
+        tab.wait_for("document.querySelectorAll('#loss path').length >= 1")
+        assert tab.evaluate("document.getElementById('run').textContent") == NAME
+        assert tab.evaluate("document.querySelectorAll('img, body script').length") == 0
+        assert NAME in tab.evaluate("document.title")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 375
+        assert not tab.errors(), tab.errors()
+    finally:
+        browser.close()
+        process.kill()
+        process.wait()
+
+
+def a_lost_server_is_said(folder):
+    process, url = demo(folder)
+    browser = chromium.Browser(folder / "profile")
+    try:
+        tab = chromium.Tab(browser, url, 1440)
+        tab.wait_for("document.getElementById('state').textContent === 'training'")
+        assert tab.evaluate("document.getElementById('lost').hidden")
+        process.kill()
+        process.wait()
+        text = tab.wait_for("!document.getElementById('lost').hidden && document.getElementById('lost').textContent", 20)
+        assert text.startswith("connection lost, last update ") and any(c.isdigit() for c in text), text
+        assert tab.evaluate("document.querySelectorAll('#loss path').length") >= 1, "what was known stays"
+        keep(tab, "page-lost")
+    finally:
+        browser.close()
+
+
+if chromium.program() is None:
+    print("skipped: no Chromium (launch/bootstrap --tests installs it)")
+    sys.exit(77)
+runner.main([the_page_is_readable_everywhere, names_are_text, a_lost_server_is_said])
