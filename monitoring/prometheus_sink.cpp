@@ -15,6 +15,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "monitoring/disk_metrics.h"
 #include "monitoring/endpoint.h"
 #include "monitoring/gpu_metrics.h"
 
@@ -53,6 +54,7 @@ class Exporter : public PrometheusSink {
       auto gpu = std::make_unique<GpuMetrics>(*registry_, labels_, id.gpu_pci_bus_id, *reader);
       gpu_ = std::make_unique<GpuPoller>(std::move(reader), std::move(gpu), metrics.gpu_interval);
     }
+    if (global_ && !id.run_folder.empty()) disk_.emplace(*registry_, labels_, id.run_folder);
     state(RunState::kStarting);
     const int64_t port = metrics.port == 0 ? 0 : metrics.port + id.local_rank;
     pages.push_back({"/metrics", "text/plain; version=0.0.4; charset=utf-8", [registry = registry_](const Query&) {
@@ -226,6 +228,7 @@ class Exporter : public PrometheusSink {
   prometheus::Family<Gauge>*loss_family_ = nullptr, *eval_family_ = nullptr;
 
   std::unique_ptr<GpuPoller> gpu_;
+  std::optional<DiskMetrics> disk_;
   Endpoint endpoint_;  // last: closed before the rest is destroyed
 };
 

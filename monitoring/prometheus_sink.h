@@ -24,6 +24,7 @@ struct Identity {
   std::map<std::string, std::string> build;  // dtrain_build_info: version, git_commit, torch, cuda, nccl, mpi
   std::map<std::string, std::string> job;    // dtrain_job_info: task, model, dataset, config_hash, world_size
   std::string gpu_pci_bus_id = "";           // "" on the CPU
+  std::string run_folder = "";               // rank 0 exports how full its disk is; "": it does not
 };
 
 // Thread-safety: all calls come from one thread; scrapes may come at any time. The destructor closes the endpoint.

@@ -285,7 +285,8 @@ void TrainingJob::open_metrics() {
                  {"dataset", std::filesystem::path(config_.data.file).filename().string()},
                  {"config_hash", config::hash(config_)},
                  {"world_size", str(world.size)}},
-         .gpu_pci_bus_id = device_.pci_bus_id},
+         .gpu_pci_bus_id = device_.pci_bus_id,
+         .run_folder = plan_.folder.string()},
         page);
     watchdog_->progress("all_reduce", 0);
   });

@@ -1,35 +1,30 @@
 """A real Prometheus server, with the shipped configuration and rules and with a password, scrapes a real run on two ranks, and
-each expression of the dashboard and of the rules returns data. At its clean end the run removes the targets file, and Prometheus
-forgets the targets. Then an installed program writes a configuration that works as it is.
+each expression of the dashboards and of the rules returns data. At its clean end the run removes the targets file, and Prometheus
+forgets the targets. The same again for invented steps on GPUs beside a dcgm-exporter, where no expression may say that there is none.
+Then an installed program writes a configuration that works as it is.
 
 DTRAIN is the binary to test. Without it DTRAIN_DEMO (tests/monitoring/exposition_demo.cpp) is used instead, as two processes with
-invented steps: for work on the dashboard."""
+invented steps: for work on the dashboards."""
 
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.parse
 import urllib.request
 
 import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "monitoring"))
 import board as shipped  # noqa: E402
+from prometheus_server import Exposition, Failure, Prometheus, hurried_config  # noqa: E402
 
 LINGER = 30  # seconds that the endpoints stay after the last step, for the last scrapes
 USER, PASSWORD = "dtrain", "a: long password"
-
-
-class Failure(Exception):
-    pass
 
 
 def adapted_config(folder, runs):
@@ -46,48 +41,6 @@ def adapted_config(folder, runs):
     path = folder / "prometheus.yml"
     path.write_text(yaml.safe_dump(config))
     return path
-
-
-class Prometheus:
-    """A server on a port that it chooses itself: a port that was free a moment ago may be taken when the server binds it."""
-
-    def __init__(self, folder, config, cwd=None):
-        self.log = folder / "prometheus.log"
-        self.process = subprocess.Popen(
-            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}", "--web.listen-address=127.0.0.1:0"],
-            stdout=self.log.open("w"), stderr=subprocess.STDOUT, cwd=cwd)
-        self.url = f"http://{self.address(seconds=60)}"
-
-    def address(self, seconds):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and self.process.poll() is None:
-            listening = re.search(r'msg="Listening on" address=(\S+)', self.log.read_text())
-            if listening:
-                return listening[1]
-            time.sleep(0.1)
-        self.process.kill()
-        raise Failure(f"Prometheus does not listen:\n{self.log.read_text()}")
-
-    def query(self, expr):
-        url = f"{self.url}/api/v1/query?" + urllib.parse.urlencode({"query": expr})
-        try:
-            with urllib.request.urlopen(url, timeout=30) as reply:
-                return json.load(reply)["data"]["result"]
-        except urllib.error.HTTPError as error:
-            raise Failure(f"{expr}: {error.read().decode()}") from None
-
-    def wait_until(self, what, condition, seconds):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if self.process.poll() is not None:
-                raise Failure(f"Prometheus ended:\n{self.log.read_text()}")
-            try:
-                if condition():
-                    return
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                pass  # Prometheus is still starting
-            time.sleep(0.5)
-        raise Failure(f"{what}: not within {seconds} s")
 
 
 def start_run(folder, runs):
@@ -162,7 +115,7 @@ def the_configuration_of_a_run_folder_is_ready_to_use(folder):
         end([run], server)
 
 
-def a_dashboard_and_rules_have_data(folder):
+def dashboards_and_rules_have_data(folder):
     runs = folder / "runs"
     processes, targets = start_run(folder, runs)
     server = None
@@ -179,7 +132,7 @@ def a_dashboard_and_rules_have_data(folder):
         for target in targets:
             if not target.exists():
                 raise Failure(f"{target} is missing while the run continues")
-        expressions = shipped.dashboard_expressions(shipped.load_board()) + shipped.rule_expressions()
+        expressions = shipped.dashboard_expressions() + shipped.rule_expressions()
         lacking = expressions
 
         def all_return_data():
@@ -194,7 +147,7 @@ def a_dashboard_and_rules_have_data(folder):
         except Failure as failure:
             raise Failure(f"{failure}; no data for:\n" + "\n".join(f"  {w}: {e}" for w, e in lacking)) from None
         check_labels(server)
-        print(f"{len(expressions)} expressions of the dashboard and the rules return data")
+        print(f"{len(expressions)} expressions of the dashboards and the rules return data")
 
         for process in processes:
             code = process.wait(timeout=300)
@@ -208,11 +161,58 @@ def a_dashboard_and_rules_have_data(folder):
         end(processes, server)
 
 
+# Of dcgm-exporter 4: the host's label was `Hostname` in versions before. One GPU that both ranks use, and one of nobody.
+DCGM = "".join(f'{name}{{gpu="{i}",UUID="{uuid}",pci_bus_id="0000:65:00.{i}",device="nvidia{i}",modelName="Demo GPU",{host}="localhost"}} {value}\n'
+               for name, value in [("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", 0.4), ("DCGM_FI_PROF_DRAM_ACTIVE", 0.3),
+                                   ("DCGM_FI_DEV_MEMORY_TEMP", 80), ("DCGM_FI_DEV_XID_ERRORS", 31)]
+               for i, (uuid, host) in enumerate([("GPU-demo", "hostname"), ("GPU-other", "Hostname")]))
+
+
+def gpus_and_dcgm_exporter_have_data(folder):
+    runs = folder / "runs"
+    demo = os.environ["DTRAIN_BUILD"] + "/tests/monitoring/exposition_demo" if "DTRAIN" in os.environ else os.environ["DTRAIN_DEMO"]
+    exporter = Exposition(DCGM)
+    log = (folder / "run.log").open("w")
+    processes = [subprocess.Popen([demo, str(rank), str(runs), "300", "gpu"], stdout=log, stderr=subprocess.STDOUT) for rank in (0, 1)]
+    server = None
+    try:
+        config = hurried_config(folder, [runs], yaml.safe_load(shipped.RULES.read_text()))
+        text = yaml.safe_load(config.read_text())
+        text["scrape_configs"].append({"job_name": "dcgm", "static_configs": [{"targets": [exporter.address]}]})
+        config.write_text(yaml.safe_dump(text))
+        server = Prometheus(folder, config)
+        expressions = shipped.dashboard_expressions("10s")
+        lacking = [expr for _, expr in expressions]
+
+        def all_return_data():
+            nonlocal lacking
+            lacking = [f"{where}: {expr}" for where, expr in expressions
+                       if not (found := server.query(expr)) or any("no GPU" in str(s) or "no dcgm-exporter" in str(s) for s in found)]
+            return not lacking
+
+        try:
+            server.wait_until("every expression returns data of the GPU", all_return_data, 120)
+        except Failure as failure:
+            raise Failure(f"{failure}; no data for:\n" + "\n".join(lacking)) from None
+        (tensor,) = [expr for where, expr in expressions if where.endswith("'Tensor cores'")]
+        found = {s["metric"]["rank"]: (s["metric"]["UUID"], float(s["value"][1])) for s in server.query(tensor)}
+        if found != {"0": ("GPU-demo", 0.4), "1": ("GPU-demo", 0.4)}:
+            raise Failure(f"the series of dcgm-exporter are not those of the ranks' GPU: {found}")
+        print("with GPUs and dcgm-exporter no expression falls back")
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        exporter.close()
+        if server is not None:
+            server.end()
+
+
 def main():
     if not shutil.which("prometheus"):
         print("prometheus is missing (launch/bootstrap --tests installs it)")
         return 77
-    tests = [a_dashboard_and_rules_have_data] + ([the_configuration_of_a_run_folder_is_ready_to_use] if "DTRAIN" in os.environ else [])
+    tests = [dashboards_and_rules_have_data, gpus_and_dcgm_exporter_have_data] + ([the_configuration_of_a_run_folder_is_ready_to_use] if "DTRAIN" in os.environ else [])
     for test in tests:
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)

@@ -1,5 +1,5 @@
-"""The dashboard and its provisioning, as far as they can be checked without Grafana: the layout, the data source, and that
-each series that it asks for is in a real page of the real sink."""
+"""The dashboards and their provisioning, as far as they can be checked without Grafana: that they are what make_dashboards.py writes,
+their layout and data source, and that each series that they ask for is in a real page of the real sink."""
 
 import contextlib
 import os
@@ -82,20 +82,35 @@ def documented(names):
         check(f"`{name}`" in text or f"`{name}{{" in text, f"docs/metrics.md does not describe {name}")
 
 
-board = shipped.load_board()
-check_layout(board)
+def check_up_to_date():
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, shipped.MONITORING / "grafana" / "make_dashboards.py", folder], check=True)
+        made = {path.name: path.read_text() for path in pathlib.Path(folder).glob("*.json")}
+    there = {path.name: path.read_text() for path in shipped.DASHBOARDS.glob("*.json")}
+    check(made == there, "the dashboards are not what monitoring/grafana/make_dashboards.py writes: run it")
+
+
+boards = shipped.load_boards()
+check_up_to_date()
 check_provisioning()
-check("__inputs" not in board and "DS_PROMETHEUS" not in shipped.BOARD.read_text(), "__inputs belongs to Grafana's import page")
-check(board["id"] is None and board["uid"] == "dtrain", "a provisioned board has a fixed uid and no id")
-variables = {v["name"]: v for v in board["templating"]["list"]}
-check(variables["datasource"]["type"] == "datasource" and variables["datasource"]["query"] == "prometheus", "variable datasource")
-check({"job_id", "rank"} <= set(variables), "variables job_id and rank")
+check({name: board["uid"] for name, board in boards.items()} == {"training": "dtrain", "ranks": "dtrain-ranks", "gpus": "dtrain-gpus"},
+      "three boards with fixed uids")
+variables = {}
+for name, board in boards.items():
+    check_layout(board)
+    check("__inputs" not in board and "DS_PROMETHEUS" not in str(board), f"{name}: __inputs belongs to Grafana's import page")
+    check(board["id"] is None, f"{name}: a provisioned board has no id")
+    own = {v["name"]: v for v in board["templating"]["list"]}
+    check(own["datasource"]["type"] == "datasource" and own["datasource"]["query"] == "prometheus", f"{name}: variable datasource")
+    used = {word for word in ("job_id", "rank") if any(f"${word}" in t["expr"] for p in board["panels"] for t in p.get("targets", []))}
+    check(used <= set(own), f"{name}: lacks a variable among {used}")
+    variables |= own
 
 with page("gpu") as text:
     exported = series_names(text)
 check(any(name.startswith("dtrain_gpu_") for name in exported), "the demo exports GPU series")
-asked = shipped.dashboard_expressions(board) + shipped.rule_expressions()
-check(len(asked) > 40, f"only {len(asked)} expressions found")
+asked = shipped.dashboard_expressions() + shipped.rule_expressions()
+check(len(asked) > 70, f"only {len(asked)} expressions found")
 for where, expr in asked:
     names = shipped.metric_names(expr)
     check(names or "up{" in expr, f"{where} asks for no series: {expr}")

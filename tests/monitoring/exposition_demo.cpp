@@ -134,7 +134,8 @@ int main(int argc, char** argv) {
               .node = "localhost",
               .build = {{"version", "0.1.0"}, {"torch", "2.11.0"}},
               .job = {{"task", "headpose"}},
-              .gpu_pci_bus_id = gpu ? "0000:65:00.0" : ""};
+              .gpu_pci_bus_id = gpu ? "0000:65:00.0" : "",
+              .run_folder = (runs / job).string()};
   LivePage page(job, {{"task", "headpose"}, {"network", "headpose_cnn"}});
   page.places({{"localhost", gpu ? "Demo GPU" : "cpu", 4, 2}, {"localhost", gpu ? "Demo GPU" : "cpu", 4, 2}});
   const dtrain::log::Tap tap([&](std::string_view line) { page.log_line(line); });

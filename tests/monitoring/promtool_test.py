@@ -40,7 +40,7 @@ with tempfile.TemporaryDirectory() as folder:
     # Every expression of the board as a recording rule: promtool names the one that does not parse.
     wrapped = {"groups": [{"name": "board", "rules": [
         {"record": f"expression_{i}", "expr": expr, "labels": {"panel": where}}
-        for i, (where, expr) in enumerate(shipped.dashboard_expressions(shipped.load_board()))]}]}
+        for i, (where, expr) in enumerate(shipped.dashboard_expressions())]}]}
     rules = os.path.join(folder, "board.json")
     pathlib.Path(rules).write_text(json.dumps(wrapped))
     promtool("check", "rules", rules)

@@ -1,0 +1,49 @@
+#include "monitoring/disk_metrics.h"
+
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+#include <sys/statvfs.h>
+
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+namespace dtrain::monitoring {
+
+std::optional<DiskSpace> disk_space(std::filesystem::path path) {
+  if (path.empty()) path = ".";
+  path = std::filesystem::absolute(path);
+  struct statvfs info {};
+  while (::statvfs(path.c_str(), &info) != 0) {
+    if (errno != ENOENT || path == path.root_path()) return std::nullopt;
+    path = path.parent_path();
+  }
+  const auto block = static_cast<double>(info.f_frsize);
+  return DiskSpace{static_cast<double>(info.f_bavail) * block, static_cast<double>(info.f_blocks) * block};
+}
+
+DiskMetrics::DiskMetrics(prometheus::Registry& registry, const std::map<std::string, std::string>& labels,
+                         std::filesystem::path folder, double interval) {
+  const auto gauge = [&](const char* name, const char* help) {
+    return &prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
+  };
+  prometheus::Gauge* free = gauge("dtrain_disk_free_bytes", "What can still be written to the disk of the run folder");
+  prometheus::Gauge* size = gauge("dtrain_disk_size_bytes", "Size of the disk of the run folder");
+  const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(interval));
+  thread_ = std::jthread([=, folder = std::move(folder)](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    while (!stop.stop_requested()) {
+      if (const auto space = disk_space(folder)) {
+        free->Set(space->free);
+        size->Set(space->size);
+      }
+      std::unique_lock lock(mutex);
+      wake.wait_for(lock, stop, pause, [] { return false; });
+    }
+  });
+}
+
+}  // namespace dtrain::monitoring
