@@ -1,9 +1,7 @@
 #include "monitoring/jsonl_sink.h"
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "core/clock.h"
 #include "core/file_system.h"
@@ -56,26 +54,36 @@ Json phases_json(const PhaseSeconds& seconds) {
   return phases;
 }
 
-// Of very many ranks those that wait least for the others: they are the ones that the others wait for.
-Json ranks_json(const std::vector<StepTimes>& ranks) {
-  constexpr size_t kAll = 64, kSlowest = 8;
-  std::vector<size_t> order(ranks.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  if (ranks.size() > kAll) {
-    std::partial_sort(order.begin(), order.begin() + kSlowest, order.end(), [&](size_t a, size_t b) {
-      return ranks[a].of(Phase::kAllReduceWait) < ranks[b].of(Phase::kAllReduceWait);
-    });
-    order.resize(kSlowest);
-  }
-  Json list = Json::array();
-  for (const size_t rank : order) {
-    Json j{{"rank", rank}};
-    put(j, "step_seconds", ranks[rank].wall);
-    j["phase_seconds"] = phases_json(ranks[rank].phases);
-    put(j, "other_seconds", ranks[rank].other());
-    list.push_back(std::move(j));
-  }
-  return list;
+void put_if_known(Json& object, const char* name, double value) {
+  if (!std::isnan(value)) put(object, name, value);
+}
+
+Json rank_json(const RankStats& r) {
+  Json j{{"rank", r.rank}};
+  put(j, "step_seconds", r.times.wall);
+  j["phase_seconds"] = phases_json(r.times.phases);
+  put(j, "other_seconds", r.times.other());
+  Json loader = Json::object();
+  put_if_known(loader, "samples", r.samples);
+  put_if_known(loader, "bytes", r.bytes);
+  put_if_known(loader, "read_seconds", r.read_seconds);
+  put_if_known(loader, "decode_seconds", r.decode_seconds);
+  put_if_known(loader, "augment_seconds", r.augment_seconds);
+  put_if_known(loader, "queue", r.queue);
+  if (!loader.empty()) j["loader"] = loader;
+  Json cpu = Json::object();
+  put_if_known(cpu, "run_delay_seconds", r.run_delay_seconds);
+  put_if_known(cpu, "cores", r.cores);
+  put_if_known(cpu, "threads", r.threads);
+  if (!cpu.empty()) j["cpu"] = cpu;
+  put_if_known(j, "memory_bytes", r.memory_used);
+  Json gpu = Json::object();
+  put_if_known(gpu, "utilization", r.gpu_utilization);
+  put_if_known(gpu, "power_watts", r.power);
+  put_if_known(gpu, "temperature_celsius", r.temperature);
+  put_if_known(gpu, "sm_clock_hertz", r.sm_clock);
+  if (!gpu.empty()) j["gpu"] = gpu;
+  return j;
 }
 
 class JsonLines : public Sink {
@@ -99,7 +107,8 @@ class JsonLines : public Sink {
     put(j, "step_seconds", s.step_seconds);
     j["phase_seconds"] = phases_json(s.phase_seconds);
     put(j, "other_seconds", s.other_seconds);
-    if (!s.ranks.empty()) j["ranks"] = ranks_json(s.ranks);
+    if (!s.ranks.empty()) j["ranks"] = Json::array();
+    for (const RankStats& rank : s.ranks) j["ranks"].push_back(rank_json(rank));
     put(j, "eta_seconds", s.eta_seconds);
     j["bytes_reduced"] = s.bytes_reduced;
     j["loader_bytes"] = s.loader_bytes;

@@ -112,8 +112,8 @@ Json evaluation_json(const Evaluation& e) {
 
 Json rank_json(const RankStats& r) {
   return {{"rank", r.rank},
-          {"step_seconds", number(r.step_seconds)},
-          {"phase_seconds", numbers(r.phase_seconds)},
+          {"step_seconds", number(r.times.wall)},
+          {"phase_seconds", numbers(r.times.phases)},
           {"queue", number(r.queue)},
           {"run_delay_seconds", number(r.run_delay_seconds)},
           {"memory_used", number(r.memory_used)},
@@ -167,6 +167,7 @@ class LivePage::State {
       position.bad_samples = s.bad_samples;
       position.eta_seconds = s.eta_seconds;
       mine_.points.push_back(point_of(s, position.time));
+      if (!s.ranks.empty()) mine_.ranks = s.ranks;
     }
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock.owns_lock()) hand_over();
@@ -192,7 +193,6 @@ class LivePage::State {
     now_.places = std::move(places);
     placed_at_ = ++number_;
   }
-  void set_ranks(std::vector<RankStats> ranks) { now_.ranks = std::move(ranks); }
   void set_verdict(std::string text) { now_.verdict = std::move(text); }
 
   void add_line(std::string_view line) {
@@ -229,11 +229,14 @@ class LivePage::State {
   struct Waiting {
     Position position;
     std::vector<Point> points;
+    std::optional<std::vector<RankStats>> ranks;
   };
 
   // Under mutex_.
   void hand_over() {
     now_.position = mine_.position;
+    if (mine_.ranks) now_.ranks = std::move(*mine_.ranks);
+    mine_.ranks.reset();
     for (const Point& point : mine_.points) {
       now_.newest = point;
       points_.add(++number_, point);
@@ -374,11 +377,9 @@ void LivePage::places(std::vector<RankFacts> places) {
   state_->change([&](State& s) { s.set_places(std::move(places)); });
 }
 
-void LivePage::ranks(std::vector<RankStats> ranks) {
-  state_->change([&](State& s) { s.set_ranks(std::move(ranks)); });
-}
-
-void LivePage::verdict(std::string text) {
+void LivePage::verdict(const VerdictRecord& verdict) {
+  std::string text = verdict.text;
+  for (const std::string& also : verdict.also) text += "\n" + also;
   state_->change([&](State& s) { s.set_verdict(std::move(text)); });
 }
 

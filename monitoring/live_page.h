@@ -5,7 +5,7 @@
 // what is new. The page itself is three static files (monitoring/page/) that load nothing from elsewhere. The history
 // is bounded by thinning, however long the run is.
 //
-// Thread-safety: as a Sink, plus ranks() and verdict(): all calls come from one thread, which at a step never waits for
+// Thread-safety: as a Sink, plus places(): all calls come from one thread, which at a step never waits for
 // the server. log_line() may be called from any thread, and the pages at any time.
 
 #include <memory>
@@ -40,6 +40,7 @@ class LivePage : public Sink {
   void record(const EvalStats&) override;
   void checkpoint_saved(int64_t step, double seconds) override;
   void state(RunState) override;
+  void verdict(const VerdictRecord&) override;
 
   // What an earlier process of the same run recorded at `time` (seconds since 1970), the oldest first: for the curves
   // of a resumed run. To be called before the first record().
@@ -47,8 +48,6 @@ class LivePage : public Sink {
   void earlier(const EvalStats&, double time);
 
   void places(std::vector<RankFacts>);  // by rank; once, when they are known
-  void ranks(std::vector<RankStats>);   // replaces those before
-  void verdict(std::string text);       // the newest
   void log_line(std::string_view line);
 
  private:

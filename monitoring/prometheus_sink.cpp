@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -92,6 +93,8 @@ class Exporter : public PrometheusSink {
     for (size_t i = 0; i < static_cast<size_t>(Phase::kCheckpoint); ++i) {
       phases_[i]->Increment(std::max(0.0, s.phase_seconds[i]) * steps);
     }
+    other_->Increment(std::max(0.0, s.other_seconds) * steps);
+    if (s.own) record_resources(*s.own, steps);
     memory_used_->Set(s.memory_used);
     memory_total_->Set(s.memory_total);
     allocated_->Set(s.memory_used);
@@ -122,6 +125,22 @@ class Exporter : public PrometheusSink {
     gauge("dtrain_last_checkpoint_step", "Optimizer step of the last checkpoint saved").Set(static_cast<double>(step));
     gauge("dtrain_last_checkpoint_timestamp_seconds", "When the last checkpoint was saved").Set(unix_seconds());
     gauge("dtrain_last_checkpoint_duration_seconds", "How long the last checkpoint took to save").Set(seconds);
+  }
+
+  void verdict(const VerdictRecord& verdict) override {
+    if (!global_) return;
+    auto& family = prometheus::BuildGauge()
+                       .Name("dtrain_verdict_gain_ratio")
+                       .Help("What the run would gain without this cause, as a ratio; NaN: not computable")
+                       .Register(*registry_);
+    for (Gauge* old : verdict_) family.Remove(old);
+    verdict_.clear();
+    for (const VerdictRecord::Cause& cause : verdict.causes) {
+      Labels labels = with(with(labels_, "cause", cause.name), "setting", cause.setting);
+      labels["slow_rank"] = cause.rank < 0 ? "" : str(cause.rank);
+      verdict_.push_back(&family.Add(labels));
+      verdict_.back()->Set(cause.gain);
+    }
   }
 
   void state(RunState state) override {
@@ -158,6 +177,8 @@ class Exporter : public PrometheusSink {
       phases_[i] = &counter("dtrain_phase_seconds_total", "Time of this rank in each phase of its steps",
                             {{"phase", kPhaseNames[i]}});
     }
+    other_ =
+        &counter("dtrain_phase_seconds_total", "Time of this rank in each phase of its steps", {{"phase", "other"}});
     last_step_ = &gauge("dtrain_last_step_timestamp_seconds", "When the last optimizer step ended");
     last_step_->Set(unix_seconds());  // the start counts as progress
     reduced_ = &counter("dtrain_reduced_bytes_total", "Gradient bytes given to all-reduce by this rank");
@@ -187,6 +208,23 @@ class Exporter : public PrometheusSink {
     loss_scale_->Set(StepStats::kUnknown);
     eval_family_ =
         &prometheus::BuildGauge().Name("dtrain_eval_metric").Help("Metric of the last evaluation").Register(*registry_);
+  }
+
+  // Of the means per step, those that were measured.
+  void record_resources(const RankStats& own, double steps) {
+    const auto add = [&](const char* name, const char* help, double mean, const Labels& labels) {
+      if (mean > 0) counter(name, help, labels).Increment(mean * steps);
+    };
+    constexpr const char* kLoaderSeconds = "dtrain_loader_seconds_total";
+    constexpr const char* kLoaderHelp = "Time of the reader threads in each stage, summed over them";
+    add(kLoaderSeconds, kLoaderHelp, own.read_seconds, {{"stage", "read"}});
+    add(kLoaderSeconds, kLoaderHelp, own.decode_seconds, {{"stage", "decode"}});
+    add(kLoaderSeconds, kLoaderHelp, own.augment_seconds, {{"stage", "augment"}});
+    add("dtrain_run_delay_seconds_total", "Time in which the thread of the network could run, but had no core",
+        own.run_delay_seconds, {});
+    if (!std::isnan(own.queue)) {
+      gauge("dtrain_loader_queue_ratio", "Mean share of data.prefetch that was ready").Set(own.queue);
+    }
   }
 
   void record_collective(const CollectiveStats& c) {
@@ -220,6 +258,8 @@ class Exporter : public PrometheusSink {
   Counter *steps_ = nullptr, *samples_ = nullptr, *epochs_ = nullptr, *skips_ = nullptr;
   Counter *reduced_ = nullptr, *loader_bytes_ = nullptr, *retries_ = nullptr, *out_of_memory_ = nullptr;
   std::array<Counter*, kPhases> phases_{};
+  Counter* other_ = nullptr;     // in no phase
+  std::vector<Gauge*> verdict_;  // of the newest one
   Histogram* step_duration_ = nullptr;
   Gauge *last_step_ = nullptr, *loader_queue_ = nullptr, *memory_used_ = nullptr, *memory_total_ = nullptr;
   Gauge *allocated_ = nullptr, *reserved_ = nullptr, *peak_ = nullptr;

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/table.h"
+#include "monitoring/rank_stats.h"
 #include "monitoring/step_times.h"
 
 namespace dtrain::monitoring {
@@ -49,7 +51,8 @@ struct StepStats {
   uint64_t ledger = 0;                               // checksum of the samples used so far; known at logging steps
   double padding_waste = kUnknown;    // share of padding in the rows of all ranks since the last logging step
   int64_t bad_samples = 0;            // left out so far by data.on_bad_sample skip, all ranks
-  std::vector<StepTimes> ranks = {};  // by rank, on rank 0: the steps that have ended since the last logging step
+  std::optional<RankStats> own = {};  // of this rank, at logging steps
+  std::vector<RankStats> ranks = {};  // on rank 0 at logging steps: of very many ranks the slowest
 };
 
 struct EvalStats {

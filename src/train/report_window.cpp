@@ -8,12 +8,15 @@ void ReportWindow::begin(int64_t step, Time now, const PhaseClock::Seconds& phas
   first_step_ = step;
   began_ = now;
   phases_ = phases;
-  samples_ = 0;
+  steps_ = samples_ = 0;
+  queue_ = 0;
 }
 
 void ReportWindow::add(monitoring::StepStats& stats, int64_t bytes_read) {
   stats.loader_bytes = bytes_read - std::exchange(bytes_read_, bytes_read);
   samples_ += stats.samples;
+  ++steps_;
+  queue_ += stats.loader_queue;
 }
 
 void ReportWindow::summarize(monitoring::StepStats& stats, Time now, const PhaseClock::Seconds& phases) const {

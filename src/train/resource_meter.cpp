@@ -52,6 +52,8 @@ ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
                         .host_steal = growth(machine.steal_seconds, machine_.steal_seconds),
                         .major_faults = growth(process.major_faults, process_.major_faults)};
   if (process.resident_bytes) sample.resident_bytes = static_cast<double>(*process.resident_bytes);
+  sample.cores = cores_;
+  if (process.threads) sample.threads = *process.threads;
   if (!process.by_thread.empty()) sample.reader_cpu = sample.compute_cpu = sample.run_delay = 0;
   for (const ThreadTime& thread : process.by_thread) {
     const ThreadTime used = since(thread, process_.by_thread);

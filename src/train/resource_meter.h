@@ -23,7 +23,10 @@ struct ResourceSample {
   double throttled = kUnknown;                           // by the limit of the control group, per core that it may use
   double host_busy = kUnknown, host_steal = kUnknown;    // seconds of all cores of the host together
   double major_faults = kUnknown;
-  double resident_bytes = kUnknown;  // now
+  double resident_bytes = kUnknown;             // now
+  double device_bytes = kUnknown;               // of the device, now; on the CPU the resident set
+  double cores = kUnknown, threads = kUnknown;  // that it may use; that it has now
+  double queue = kUnknown;                      // mean share of the read-ahead that was ready
 };
 
 class ResourceMeter {

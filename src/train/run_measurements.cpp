@@ -28,6 +28,31 @@ StepTimes mean_of(const StepTimes* begin, size_t count) {
   return mean;
 }
 
+monitoring::RankStats stats_of(size_t rank, const StepTimes& times, const ResourceSample& used, double steps) {
+  return {.rank = static_cast<int>(rank),
+          .times = times,
+          .samples = used.samples / steps,
+          .bytes = used.bytes / steps,
+          .read_seconds = used.read / steps,
+          .decode_seconds = used.decode / steps,
+          .augment_seconds = used.augment / steps,
+          .queue = used.queue,
+          .run_delay_seconds = used.run_delay / steps,
+          .cores = used.cores,
+          .threads = used.threads,
+          .memory_used = used.device_bytes};
+}
+
+// Those that the others wait for.
+void keep_slowest(std::vector<monitoring::RankStats>& ranks) {
+  constexpr size_t kAll = 64, kSlowest = 8;
+  if (ranks.size() <= kAll) return;
+  std::partial_sort(ranks.begin(), ranks.begin() + kSlowest, ranks.end(), [](const auto& a, const auto& b) {
+    return a.times.of(monitoring::Phase::kAllReduceWait) < b.times.of(monitoring::Phase::kAllReduceWait);
+  });
+  ranks.resize(kSlowest);
+}
+
 // Of the steps that were measured, the share that the phase follows: checkpoints or evaluations per step.
 double share_with(const diagnose::Steps& steps, monitoring::Phase phase) {
   if (steps.empty()) return 0;
@@ -54,8 +79,20 @@ void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSa
   const auto ranks = static_cast<size_t>(host_.size());
   DTRAIN_CHECK(all.size() % ranks == 0, all.size(), " steps of ", ranks, " ranks");
   last_.clear();
+  own_.reset();
+  if (!all.empty()) {
+    const size_t count = all.size() / ranks;
+    const auto rank = static_cast<size_t>(host_.rank());
+    own_ = stats_of(rank, mean_of(all.data() + rank * count, count), resources, static_cast<double>(own.size()));
+  }
   if (host_.rank() != 0 || all.empty()) return;
-  keep(all, all.size() / ranks);
+  const size_t count = all.size() / ranks;
+  keep(all, count);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    last_.push_back(
+        stats_of(rank, mean_of(all.data() + rank * count, count), samples[rank], static_cast<double>(own.size())));
+  }
+  keep_slowest(last_);
   // Of the window in which the warm-up ends, the machine's part is not known.
   if (warm_up == 0) windows_.push_back({own.size(), samples});
   size_t kept = 0;
@@ -69,7 +106,6 @@ void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSa
 void RunMeasurements::keep(const std::vector<StepTimes>& all, size_t count) {
   for (size_t rank = 0; rank < steps_.size(); ++rank) {
     const StepTimes* first = all.data() + rank * count;
-    last_.push_back(mean_of(first, count));
     diagnose::Steps& steps = steps_[rank];
     steps.insert(steps.end(), first, first + count);
     if (steps.size() > most_) steps.erase(steps.begin(), steps.end() - static_cast<std::ptrdiff_t>(most_));

@@ -7,12 +7,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "diagnose/evidence.h"
 #include "dist/communicator.h"
-#include "monitoring/step_times.h"
+#include "monitoring/rank_stats.h"
 #include "train/resource_meter.h"
 #include "train/train_context.h"
 
@@ -38,8 +39,10 @@ class RunMeasurements {
   const std::vector<diagnose::Steps>& steps() const { return steps_; }
   // The windows that those steps are of. Rank 0.
   const std::deque<Window>& windows() const { return windows_; }
-  // The means over the last gathered steps, by rank; none where no step had ended. Rank 0.
-  const std::vector<monitoring::StepTimes>& last() const { return last_; }
+  // The means over the last gathered steps, by rank; none where no step had ended. Of more than 64 ranks those 8 that
+  // wait least for the others: they are the ones that the others wait for. Rank 0.
+  const std::vector<monitoring::RankStats>& last() const { return last_; }
+  const std::optional<monitoring::RankStats>& own() const { return own_; }  // of this rank, on every rank
 
  private:
   void keep(const std::vector<monitoring::StepTimes>& all, size_t count);
@@ -49,7 +52,8 @@ class RunMeasurements {
   size_t left_out_;  // of warm-up, still to come
   std::vector<diagnose::Steps> steps_;
   std::deque<Window> windows_;
-  std::vector<monitoring::StepTimes> last_;
+  std::vector<monitoring::RankStats> last_;
+  std::optional<monitoring::RankStats> own_;
 };
 
 // What diagnose::judge() takes. `nodes`: the host names of the ranks; `padding_waste`: Consumption::Report. Rank 0;

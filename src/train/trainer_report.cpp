@@ -51,8 +51,12 @@ void Trainer::report(StepStats& stats) {
     stats.bad_samples = consumed.totals.bad_samples;
     stats.padding_waste = consumed.padding_waste;
     padding_waste_ = consumed.padding_waste;
-    measurements_.gather(clock.take_steps(), meter_.sample(loader_.stats()));
+    ResourceSample used = meter_.sample(loader_.stats());
+    used.device_bytes = stats.memory_used;
+    used.queue = window_.mean_queue() / static_cast<double>(context_.config.data.prefetch);
+    measurements_.gather(clock.take_steps(), used);
     stats.ranks = measurements_.last();
+    stats.own = measurements_.own();
     skipped_now = skipped_.update(stats.skipped_total, step_);
     window_.begin(step_, now, clock.totals());
     triggers_.log.restart();

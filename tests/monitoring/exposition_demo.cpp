@@ -83,15 +83,12 @@ StepStats step(int64_t i) {
   return s;
 }
 
-// What only the page shows: both ranks, the log and the verdict.
-void show_more(LivePage& page, const StepStats& s, bool gpu) {
-  if (!s.logging) return;
+std::vector<RankStats> both_ranks(const StepStats& s, bool gpu) {
   std::vector<RankStats> ranks(2);
   for (int rank = 0; rank < 2; ++rank) {
     RankStats& r = ranks[static_cast<size_t>(rank)];
     r.rank = rank;
-    r.step_seconds = s.step_seconds;
-    r.phase_seconds = s.phase_seconds;
+    r.times = {.phases = s.phase_seconds, .wall = s.step_seconds};
     r.queue = 0.75;
     r.run_delay_seconds = 0.002 * rank;
     r.memory_used = s.memory_used;
@@ -101,8 +98,13 @@ void show_more(LivePage& page, const StepStats& s, bool gpu) {
     r.temperature = 70;
     r.sm_clock = 1.7e9;
   }
-  page.ranks(std::move(ranks));
-  page.verdict("verdict: compute-bound: 80 of 100 ms in forward and backward");
+  return ranks;
+}
+
+// What only the page shows: the log and the verdict.
+void show_more(LivePage& page, const StepStats& s) {
+  if (!s.logging) return;
+  page.verdict({.step = s.step, .text = "verdict: compute-bound: 80 of 100 ms in forward and backward"});
   dtrain::log::to_file(step_line(s));
 }
 
@@ -158,6 +160,7 @@ int main(int argc, char** argv) {
     const bool stalled = fault == "stalled" && i >= kFaultBegins;
     StepStats stats = step(i);
     add_fault(stats, fault, rank);
+    if (rank == 0 && stats.logging) stats.ranks = both_ranks(stats, gpu);
     for (Sink* sink : sinks) {
       if (stalled) continue;
       sink->record(stats);
@@ -165,7 +168,7 @@ int main(int argc, char** argv) {
         sink->record(EvalStats{i, 0, "val", {{"loss", 0.1}, {"mae", 6.0}, {"mae_yaw", 7.0}}, {}, 100, 0.5});
       if (i % 10 == 0) sink->checkpoint_saved(i, 0.25);
     }
-    if (rank == 0 && !stalled) show_more(page, stats, gpu);
+    if (rank == 0 && !stalled) show_more(page, stats);
     if (seconds > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   for (Sink* sink : sinks) sink->state(RunState::kFinished);

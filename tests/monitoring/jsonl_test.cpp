@@ -53,6 +53,11 @@ TEST(JsonLines, EveryKindOfRecord) {
   EXPECT_EQ(all[1]["loss"], 0.1234);
   EXPECT_EQ(all[1]["phase_seconds"]["backward"], 0.1502);
   EXPECT_EQ(all[1]["ledger"], "fedcba9876543210");
+  ASSERT_EQ(all[1]["ranks"].size(), 2u);
+  EXPECT_EQ(all[1]["ranks"][1]["rank"], 1);
+  EXPECT_EQ(all[1]["ranks"][1]["phase_seconds"]["data_wait"], 0.03);
+  EXPECT_EQ(all[1]["ranks"][1]["loader"], json::parse(R"({"queue": 0.5})")) << "what was not measured is left out";
+  EXPECT_FALSE(all[1]["ranks"][1].contains("gpu"));
   EXPECT_EQ(all[2]["kind"], "eval");
   EXPECT_EQ(all[2]["metrics"]["mae_yaw"], 7.1);
   EXPECT_EQ(all[3]["kind"], "checkpoint");

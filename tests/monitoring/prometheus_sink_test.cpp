@@ -91,6 +91,42 @@ TEST(PrometheusSink, ServesTheNumbersOfAStep) {
   EXPECT_EQ(page.find("dtrain_gpu_"), std::string::npos) << "no GPU, no GPU series";
 }
 
+TEST(PrometheusSink, WhereTheTimeOfARankWent) {
+  const auto sink = make_prometheus_sink(any_port(), rank(1));
+  StepStats s = sample_step();
+  s.step = 10;
+  s.own = RankStats{.rank = 1, .read_seconds = 0.5, .augment_seconds = 0.25, .queue = 0.75, .run_delay_seconds = 0.125};
+  sink->record(s);
+  const std::string page = scrape(sink->address());
+  EXPECT_EQ(value_of(page, "dtrain_phase_seconds_total", "phase=\"other\""), "0.002");
+  EXPECT_EQ(value_of(page, "dtrain_loader_seconds_total", "stage=\"read\""), "5");
+  EXPECT_EQ(value_of(page, "dtrain_loader_seconds_total", "stage=\"augment\""), "2.5");
+  EXPECT_EQ(value_of(page, "dtrain_loader_seconds_total", "stage=\"decode\""), "") << "not measured";
+  EXPECT_EQ(value_of(page, "dtrain_run_delay_seconds_total"), "1.25");
+  EXPECT_EQ(value_of(page, "dtrain_loader_queue_ratio"), "0.75");
+}
+
+TEST(PrometheusSink, AVerdictTakesThePlaceOfTheOneBefore) {
+  const auto sink = make_prometheus_sink(any_port(), rank(0));
+  const auto cause = [](const char* name, int slow, double gain) {
+    VerdictRecord::Cause made;
+    made.name = name;
+    made.rank = slow;
+    made.gain = gain;
+    made.setting = "--data.workers 8";
+    return made;
+  };
+  sink->verdict({.step = 100, .text = "", .causes = {cause("decode", 1, 0.25), cause("late-rank", 1, 0.5)}});
+  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_verdict_gain_ratio", "cause=\"late-rank\""), "0.5");
+  sink->verdict({.step = 200, .text = "", .causes = {cause("decode", -1, std::numeric_limits<double>::quiet_NaN())}});
+  const std::string page = scrape(sink->address());
+  EXPECT_EQ(value_of(page, "dtrain_verdict_gain_ratio", "cause=\"late-rank\""), "");
+  EXPECT_EQ(value_of(page, "dtrain_verdict_gain_ratio", "setting=\"--data.workers 8\",slow_rank=\"\""), "Nan");
+  const auto other = make_prometheus_sink(any_port(), rank(1));
+  other->verdict({.step = 100, .text = "", .causes = {cause("decode", 1, 0.25)}});
+  EXPECT_EQ(value_of(scrape(other->address()), "dtrain_verdict_gain_ratio"), "") << "rank 0 alone exports it";
+}
+
 TEST(PrometheusSink, CollectivesAndTheAllocatorByKind) {
   const auto sink = make_prometheus_sink(any_port(), rank(1));
   StepStats s = sample_step();

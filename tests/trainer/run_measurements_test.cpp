@@ -23,7 +23,9 @@ std::vector<StepTimes> steps(int rank, int begin, int end) {
   return all;
 }
 
-ResourceSample used(int rank) { return {.seconds = 1, .cpu = 10.0 + rank, .host_busy = 50}; }
+ResourceSample used(int rank) {
+  return {.seconds = 1, .samples = 12, .cpu = 10.0 + rank, .host_busy = 50, .queue = 0.5};
+}
 
 TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
   dist::run_thread_world(3, [](dist::Communicator& comm) {
@@ -43,12 +45,29 @@ TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
       const diagnose::Steps& of_rank = measured.steps()[static_cast<size_t>(rank)];
       ASSERT_EQ(of_rank.size(), 5u);
       for (int i = 0; i < 5; ++i) EXPECT_EQ(of_rank[static_cast<size_t>(i)].of(Phase::kForward), 100 * rank + 5 + i);
-      EXPECT_EQ(measured.last()[static_cast<size_t>(rank)].of(Phase::kForward), 100 * rank + 8);
-      EXPECT_EQ(measured.last()[static_cast<size_t>(rank)].wall, 1000);
+      const monitoring::RankStats& last = measured.last()[static_cast<size_t>(rank)];
+      EXPECT_EQ(last.rank, rank);
+      EXPECT_EQ(last.times.of(Phase::kForward), 100 * rank + 8);
+      EXPECT_EQ(last.times.wall, 1000);
+      EXPECT_EQ(last.samples, 4) << "per step";
+      EXPECT_EQ(last.queue, 0.5);
     }
     ASSERT_EQ(measured.windows().size(), 1u) << "not those in which the warm-up was";
     EXPECT_EQ(measured.windows()[0].steps, 3u);
     EXPECT_EQ(measured.windows()[0].ranks[2].cpu, 12);
+  });
+}
+
+TEST(RunMeasurements, OfVeryManyRanksThoseAreShownThatTheOthersWaitFor) {
+  dist::run_thread_world(65, [](dist::Communicator& comm) {
+    RunMeasurements measured(comm);
+    std::vector<StepTimes> own(10);
+    for (StepTimes& s : own) s.phases[static_cast<size_t>(Phase::kAllReduceWait)] = (comm.rank() * 7) % 65;
+    measured.gather(own, used(comm.rank()));
+    if (comm.rank() != 0) return;
+    std::vector<double> waits;
+    for (const monitoring::RankStats& rank : measured.last()) waits.push_back(rank.times.of(Phase::kAllReduceWait));
+    EXPECT_EQ(waits, (std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7}));
   });
 }
 
