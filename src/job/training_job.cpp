@@ -21,6 +21,7 @@
 #include "dist/make_communicator.h"
 #include "dist/object_collectives.h"
 #include "job/batch_choice.h"
+#include "job/page_history.h"
 #include "job/placement.h"
 #include "job/quickstart.h"
 #include "job/resume.h"
@@ -339,6 +340,7 @@ void TrainingJob::announce() {
       write_targets(places);
       sinks_.push_back(monitoring::make_jsonl_sink(plan_.folder / "metrics.jsonl", snapshot_ ? snapshot_->step : 0));
       sinks_.push_back(monitoring::make_tensorboard_sink(plan_.folder));
+      if (snapshot_ && live_page_ != nullptr) show_earlier(*live_page_, plan_.folder);
     }
     const bool bar =
         config_.run.progress == config::Progress::kBar ||
