@@ -3,7 +3,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/printable.h"
+#include "core/html_text.h"
 #include "core/strings.h"
 
 namespace dtrain::monitoring {

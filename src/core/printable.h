@@ -20,7 +20,4 @@ std::string printable(std::string_view text, std::string_view kept = "");
 // own messages continue, so that a quoted name cannot start a line at the left edge. Tabs are kept.
 std::string printable_message(std::string_view text);
 
-// printable(text) for the text or a quoted attribute of an HTML page: &, <, >, " and ' become references.
-std::string html_text(std::string_view text);
-
 }  // namespace dtrain

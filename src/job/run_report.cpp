@@ -13,7 +13,7 @@
 #include "job/placement.h"
 #include "job/trained_model.h"
 #include "report/digest.h"
-#include "report/html_text.h"
+#include "report/page_data.h"
 
 namespace dtrain::job {
 namespace {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/html_text.h"
 #include "core/printable.h"
 #include "core/strings.h"
 #include "core/text_table.h"
 #include "report/card.h"
 #include "report/chart.h"
 #include "report/curves.h"
-#include "report/html_text.h"
 #include "report/page.h"
 #include "report/page_parts.h"
 

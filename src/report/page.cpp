@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/html_text.h"
 #include "core/strings.h"
 #include "report/card.h"
 #include "report/chart.h"
 #include "report/curves.h"
-#include "report/html_text.h"
 #include "report/page_parts.h"
 
 namespace dtrain::report {

@@ -5,9 +5,10 @@
 #include <ctime>
 
 #include "core/check.h"
+#include "core/html_text.h"
 #include "core/strings.h"
-#include "report/html_text.h"
 #include "report/page.h"
+#include "report/page_data.h"
 
 namespace dtrain::report {
 

@@ -9,29 +9,11 @@ import sys
 import time
 
 import chromium
+import readable_page
 import runner
 
 DEMO = os.environ["DTRAIN_BUILD"] + "/tests/monitoring/exposition_demo"
 NAME = '<img src=x onerror="document.title=1">&amp;'  # as the name of a run
-
-# Each text on the page with its size and the contrast of its color to what is behind it.
-CONTRASTS = """(() => {
-  const parts = color => { const [r, g, b, a = 1] = color.match(/[\\d.]+/g).map(Number); return {r, g, b, a}; };
-  const light = c => [c.r, c.g, c.b].map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
-      .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
-  const behind = element => {
-    for (let e = element; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor); if (c.a === 1) return c; }
-    return {r: 255, g: 255, b: 255};
-  };
-  const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const text = walker.currentNode.textContent.trim(), owner = walker.currentNode.parentElement;
-    if (!text || ['SCRIPT', 'NOSCRIPT', 'STYLE'].includes(owner.tagName) || owner.getClientRects().length === 0) continue;
-    const style = getComputedStyle(owner), [a, b] = [light(parts(owner.closest('svg') ? style.fill : style.color)), light(behind(owner))];
-    found.push([text, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)]);
-  }
-  return found;
-})()"""
 
 
 def demo(folder, *words):
@@ -60,12 +42,7 @@ def the_page_is_readable_everywhere(folder):
                 assert "70 °C" in tab.evaluate("document.getElementById('ranks').textContent")
                 assert "compute-bound" in tab.evaluate("document.getElementById('verdict').textContent")
                 assert tab.evaluate("document.querySelectorAll('#log li').length") > 1
-                wide = tab.evaluate("document.documentElement.scrollWidth")
-                assert wide <= width, f"the page is {wide} pixels wide on a screen of {width}"
-                contrasts = tab.evaluate(CONTRASTS)
-                assert len(contrasts) > 60, len(contrasts)
-                low = [(text, round(value, 2)) for text, value in contrasts if value < 4.5]
-                assert not low, f"{width} {scheme}: contrast below 4.5: {low}"
+                readable_page.check(tab, width, least_texts=60)
                 tab.evaluate("document.getElementById('logarithmic').click()")
                 box = tab.evaluate("(r => [r.x + r.width / 2, r.y + r.height / 2])(document.querySelector('#loss svg').getBoundingClientRect())")
                 tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])

@@ -1,27 +1,11 @@
 // Nothing that others named can become a part of the page.
 
-#include "report/html_text.h"
+#include "report/page_data.h"
 
 #include <gtest/gtest.h>
 
-#include "core/utf8.h"
-
 namespace dtrain::report {
 namespace {
-
-TEST(HtmlText, EscapesWhatHasAMeaning) {
-  EXPECT_EQ(html_text("<script>alert('1')</script>"), "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;");
-  EXPECT_EQ(html_text("\" onload=\"x"), "&quot; onload=&quot;x");
-  EXPECT_EQ(html_text("a & b"), "a &amp; b");
-  EXPECT_EQ(html_text("Bär 日本 🙂"), "Bär 日本 🙂");
-}
-
-TEST(HtmlText, ShowsWhatCannotBeSeen) {
-  EXPECT_EQ(html_text("a\n\x1b[31m\x7f"), "a\\n\\x1b[31m\\x7f");
-  EXPECT_EQ(html_text(std::string_view("a\0b", 3)), "a\\x00b");
-  EXPECT_EQ(html_text("\xff\xc0<"), "\\xff\\xc0&lt;");
-  EXPECT_EQ(html_text("gnp.\u202egpj"), "gnp.\ufffdgpj") << "reverses the text behind it";
-}
 
 TEST(ScriptJson, CannotEndItsElement) {
   EXPECT_EQ(script_json(R"({"a":"</script><!--"})"), R"({"a":"\u003c/script\u003e\u003c!--"})");
