@@ -107,7 +107,9 @@ void GpuPoller::run() {
       return;
     }
     const Clock::time_point now = Clock::now();
-    metrics_->update(*reading, std::chrono::duration<double>(now - last).count());
+    const double seconds = std::chrono::duration<double>(now - last).count();
+    metrics_->update(*reading, seconds);
+    window_.add(*reading, seconds);
     last = now;
     std::unique_lock lock(mutex_);
     if (wake_.wait_for(lock, std::chrono::duration<double>(interval_), [this] { return stop_; })) return;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "monitoring/gpu_reader.h"
+#include "monitoring/gpu_window.h"
 
 namespace prometheus {
 class Registry;
@@ -39,6 +40,7 @@ class GpuPoller {
  public:
   GpuPoller(std::unique_ptr<GpuReader>, std::unique_ptr<GpuMetrics>, double interval);
   ~GpuPoller();
+  GpuUse take() { return window_.take(); }  // since the last call
 
  private:
   void run();
@@ -46,6 +48,7 @@ class GpuPoller {
   std::unique_ptr<GpuReader> reader_;
   std::unique_ptr<GpuMetrics> metrics_;
   double interval_;
+  GpuWindow window_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;

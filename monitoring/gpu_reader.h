@@ -19,6 +19,7 @@ struct GpuReading {
   double power = kUnknown;                                 // watts
   double energy = kUnknown;                                // joules since the driver was loaded
   double sm_clock = kUnknown, memory_clock = kUnknown;     // hertz
+  double highest_sm_clock = kUnknown;                      // hertz, that the card allows
   double temperature = kUnknown;                           // degrees Celsius
   uint64_t throttle_mask = 0;                              // NVML's clocks event reasons
 };

@@ -80,6 +80,7 @@ Json rank_json(const RankStats& r) {
   Json gpu = Json::object();
   put_if_known(gpu, "utilization", r.gpu_utilization);
   put_if_known(gpu, "power_watts", r.power);
+  put_if_known(gpu, "energy_joules", r.energy);
   put_if_known(gpu, "temperature_celsius", r.temperature);
   put_if_known(gpu, "sm_clock_hertz", r.sm_clock);
   if (!gpu.empty()) j["gpu"] = gpu;

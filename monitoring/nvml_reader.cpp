@@ -23,6 +23,7 @@ struct Nvml {
   decltype(&nvmlDeviceGetPowerUsage) power = nullptr;
   decltype(&nvmlDeviceGetTotalEnergyConsumption) energy = nullptr;
   decltype(&nvmlDeviceGetClockInfo) clock = nullptr;
+  decltype(&nvmlDeviceGetMaxClockInfo) highest_clock = nullptr;
   // Deprecated, but every driver has it.
   nvmlReturn_t (*temperature)(nvmlDevice_t, nvmlTemperatureSensors_t, unsigned int*) = nullptr;
   decltype(&nvmlDeviceGetCurrentClocksEventReasons) throttle = nullptr;
@@ -49,6 +50,7 @@ Nvml find_all(void* library) {
   find(library, n.power, "nvmlDeviceGetPowerUsage");
   find(library, n.energy, "nvmlDeviceGetTotalEnergyConsumption");
   find(library, n.clock, "nvmlDeviceGetClockInfo");
+  find(library, n.highest_clock, "nvmlDeviceGetMaxClockInfo");
   find(library, n.temperature, "nvmlDeviceGetTemperature");
   find(library, n.throttle, "nvmlDeviceGetCurrentClocksEventReasons");
   if (n.throttle == nullptr) find(library, n.throttle, "nvmlDeviceGetCurrentClocksThrottleReasons");  // driver < 535
@@ -85,6 +87,7 @@ class NvmlReader : public GpuReader {
     if (unsigned long long mj = 0; ok(nvml_.energy, &mj)) r.energy = static_cast<double>(mj) * 1e-3;
     if (unsigned mhz = 0; ok(nvml_.clock, NVML_CLOCK_SM, &mhz)) r.sm_clock = mhz * 1e6;
     if (unsigned mhz = 0; ok(nvml_.clock, NVML_CLOCK_MEM, &mhz)) r.memory_clock = mhz * 1e6;
+    if (unsigned mhz = 0; ok(nvml_.highest_clock, NVML_CLOCK_SM, &mhz)) r.highest_sm_clock = mhz * 1e6;
     if (unsigned celsius = 0; ok(nvml_.temperature, NVML_TEMPERATURE_GPU, &celsius)) r.temperature = celsius;
     if (unsigned long long mask = 0; ok(nvml_.throttle, &mask)) r.throttle_mask = mask;
     if (lost_) return std::nullopt;

@@ -70,6 +70,7 @@ class Exporter : public PrometheusSink {
   }
 
   std::string address() const override { return endpoint_.address; }
+  GpuUse take_gpu_use() override { return gpu_ ? gpu_->take() : GpuUse{}; }
 
   void restore(int64_t steps, int64_t samples) override {
     raise_to(*steps_, static_cast<double>(steps));

@@ -11,6 +11,7 @@
 
 #include "config/config.h"
 #include "monitoring/gpu_reader.h"
+#include "monitoring/gpu_window.h"
 #include "monitoring/http_pages.h"
 #include "monitoring/sink.h"
 
@@ -34,6 +35,7 @@ class PrometheusSink : public Sink {
   virtual std::string address() const = 0;
   // After a resume and before the first step: the counters continue from where the checkpoint was saved.
   virtual void restore(int64_t steps, int64_t samples) = 0;
+  virtual GpuUse take_gpu_use() = 0;  // what the sensors of the GPU said since the last call; nothing without a GPU
 };
 
 // Listens on metrics.bind at metrics.port + local_rank, or on a free port if that one is in use (endpoint.h). Reads the

@@ -19,7 +19,7 @@ struct RankFacts {
 struct RankStats {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   int rank = 0;
-  StepTimes times;
+  StepTimes times = {};
   // Of the loader: seconds summed over its threads.
   double samples = kUnknown, bytes = kUnknown;
   double read_seconds = kUnknown, decode_seconds = kUnknown, augment_seconds = kUnknown;
@@ -29,6 +29,7 @@ struct RankStats {
   double memory_used = kUnknown;                // bytes of the device now; on the CPU the resident set
   double gpu_utilization = kUnknown;            // 0 to 1
   double power = kUnknown;                      // watts
+  double energy = kUnknown;                     // joules per step
   double temperature = kUnknown;                // degrees Celsius
   double sm_clock = kUnknown;                   // hertz
 };

@@ -12,17 +12,17 @@ namespace dtrain::monitoring {
 
 struct VerdictRecord {
   struct Cause {
-    std::string name;                                         // "decode", as diagnose/finding.h lists them
+    std::string name = {};                                    // "decode", as diagnose/finding.h lists them
     int rank = -1;                                            // -1: all alike
     double gain = std::numeric_limits<double>::quiet_NaN();   // 0.38: 38 % more steps per second; NaN: not computable
     double error = std::numeric_limits<double>::quiet_NaN();  // standard error of the gain
-    std::string setting, evidence, otherwise;                 // as in Finding
+    std::string setting = {}, evidence = {}, otherwise = {};  // as in Finding
   };
   int64_t step = 0;
-  std::string text;               // "verdict: ..."
-  std::vector<std::string> also;  // the runners-up, as text
-  std::vector<Cause> causes;      // the first is the verdict; none: nothing is worth changing
-  std::vector<std::string> not_measured;
+  std::string text = {};               // "verdict: ..."
+  std::vector<std::string> also = {};  // the runners-up, as text
+  std::vector<Cause> causes = {};      // the first is the verdict; none: nothing is worth changing
+  std::vector<std::string> not_measured = {};
 };
 
 }  // namespace dtrain::monitoring

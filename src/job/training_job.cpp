@@ -293,6 +293,9 @@ void TrainingJob::open_metrics() {
   });
   metrics_address_ = prometheus->address();
   if (snapshot_) prometheus->restore(snapshot_->step, snapshot_->step * batches_.global_batch);
+  if (process_.device.is_cuda()) {
+    take_gpu_use_ = [sink = prometheus.get()] { return sink->take_gpu_use(); };
+  }
   sinks_.push_back(std::move(prometheus));
 }
 
@@ -386,7 +389,8 @@ train::TrainContext TrainingJob::train_context(const config::Config& config, con
           .verdict_requested = &install_verdict_signal(),
           .progress = [this](const char* phase, int64_t step) { watchdog_->progress(phase, step); },
           .device_failed = [this](const Error& error) { end_process(error); },
-          .check_run_folder = [this] { job::check_run_folder(plan_); }};
+          .check_run_folder = [this] { job::check_run_folder(plan_); },
+          .take_gpu_use = take_gpu_use_};
 }
 
 void TrainingJob::run() {

@@ -8,6 +8,7 @@
 // thread alone. Ownership: borrows the process, owns everything else.
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -113,6 +114,7 @@ class TrainingJob {
   std::vector<std::pair<const char*, dist::Communicator*>> asked_;  // both by name, for the watchdog's thread
   monitoring::Sinks sinks_;
   std::string metrics_address_;
+  std::function<monitoring::GpuUse()> take_gpu_use_;  // from one of the sinks; a GPU, with metrics.enabled
   monitoring::LivePage* live_page_ = nullptr;         // one of the sinks; rank 0, with metrics.enabled
   std::optional<log::Tap> page_log_;                  // the lines for it
   std::optional<monitoring::SignpostPage> signpost_;  // the other ranks

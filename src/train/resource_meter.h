@@ -8,6 +8,7 @@
 
 #include "data/loader/loader_stats.h"
 #include "machine/counters.h"
+#include "monitoring/gpu_window.h"
 
 namespace dtrain::train {
 
@@ -27,6 +28,7 @@ struct ResourceSample {
   double device_bytes = kUnknown;               // of the device, now; on the CPU the resident set
   double cores = kUnknown, threads = kUnknown;  // that it may use; that it has now
   double queue = kUnknown;                      // mean share of the read-ahead that was ready
+  monitoring::GpuUse gpu = {};
 };
 
 class ResourceMeter {

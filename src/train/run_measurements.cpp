@@ -40,7 +40,12 @@ monitoring::RankStats stats_of(size_t rank, const StepTimes& times, const Resour
           .run_delay_seconds = used.run_delay / steps,
           .cores = used.cores,
           .threads = used.threads,
-          .memory_used = used.device_bytes};
+          .memory_used = used.device_bytes,
+          .gpu_utilization = used.gpu.utilization,
+          .power = used.gpu.power,
+          .energy = used.gpu.energy / steps,
+          .temperature = used.gpu.temperature,
+          .sm_clock = used.gpu.sm_clock};
 }
 
 // Those that the others wait for.

@@ -17,6 +17,7 @@
 #include "data/order/splits.h"
 #include "data/store.h"
 #include "dist/communicator.h"
+#include "monitoring/gpu_window.h"
 #include "monitoring/sink.h"
 #include "tasks/task.h"
 #include "train/batch_arithmetic.h"
@@ -50,7 +51,8 @@ struct TrainContext {
   // Called on rank 0 before each save and at each step line: throws OutputError, which ends the run on all ranks, if
   // the run folder is no longer there. May be empty.
   std::function<void()> check_run_folder = {};
-  const Clock& clock = real_clock();  // for intervals in minutes
+  std::function<monitoring::GpuUse()> take_gpu_use = {};  // what the sensors said since the last call; may be empty
+  const Clock& clock = real_clock();                      // for intervals in minutes
 };
 
 }  // namespace dtrain::train

@@ -36,7 +36,17 @@ class SteadyGpu : public GpuReader {
   std::string uuid() const override { return "GPU-demo"; }
   std::optional<GpuReading> read() override {
     energy_ += 300;
-    return GpuReading{0.95, 0.6, 8e9, 24e9, 300, energy_, 1.7e9, 9.5e9, 70, throttled_};
+    return GpuReading{.utilization = 0.95,
+                      .memory_utilization = 0.6,
+                      .memory_used = 8e9,
+                      .memory_total = 24e9,
+                      .power = 300,
+                      .energy = energy_,
+                      .sm_clock = 1.7e9,
+                      .memory_clock = 9.5e9,
+                      .highest_sm_clock = 2.1e9,
+                      .temperature = 70,
+                      .throttle_mask = throttled_};
   }
 
  private:

@@ -56,6 +56,10 @@ nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t, nvmlClockType_t type, unsigned
   *mhz = type == NVML_CLOCK_SM ? 1695 : 9501;
   return NVML_SUCCESS;
 }
+nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t, nvmlClockType_t, unsigned int* mhz) {
+  *mhz = 2100;
+  return NVML_SUCCESS;
+}
 nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t, unsigned long long* reasons) {
   *reasons = 0x44;
   return NVML_SUCCESS;

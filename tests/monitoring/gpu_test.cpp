@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "monitoring/gpu_metrics.h"
@@ -83,6 +84,41 @@ TEST(GpuMetrics, ADriverReloadDoesNotReduceTheEnergy) {
     metrics.update(r, 1);
   }
   EXPECT_EQ(value_of(page(registry), "dtrain_gpu_energy_joules_total"), "125");
+}
+
+TEST(GpuWindow, MeansAndSumsSinceTheLastCall) {
+  GpuWindow window;
+  EXPECT_TRUE(std::isnan(window.take().power)) << "no reading yet";
+  GpuReading r = reading();  // 342.5 W, 71 degrees, 1000 J
+  r.highest_sm_clock = 2.1e9;
+  r.throttle_mask = 0x4;
+  window.add(r, 1);
+  r.power = 312.5;
+  r.temperature = 65;
+  r.energy = 1900;
+  r.throttle_mask = 0x40;
+  window.add(r, 3);
+  GpuUse use = window.take();
+  EXPECT_EQ(use.seconds, 4);
+  EXPECT_EQ(use.power, 320);
+  EXPECT_EQ(use.temperature, 71) << "the highest";
+  EXPECT_EQ(use.energy, 900) << "since the first reading";
+  EXPECT_EQ(use.highest_sm_clock, 2.1e9);
+  EXPECT_EQ(use.slowed_by_power, 1);
+  EXPECT_EQ(use.slowed_by_heat, 3);
+  r.energy = 2000;
+  window.add(r, 1);
+  use = window.take();
+  EXPECT_EQ(use.energy, 100) << "since the last call";
+  EXPECT_EQ(use.temperature, 65);
+  r.utilization = GpuReading::kUnknown;
+  r.throttle_mask = 0x8;  // does not say why
+  r.energy = 5;           // the driver was loaded again
+  window.add(r, 2);
+  use = window.take();
+  EXPECT_TRUE(std::isnan(use.utilization));
+  EXPECT_EQ(use.energy, 0);
+  EXPECT_EQ(use.slowed_by_heat, 2);
 }
 
 TEST(GpuPoller, ReadsUntilTheGpuIsLostAndLogsIt) {

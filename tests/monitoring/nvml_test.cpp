@@ -27,6 +27,7 @@ TEST(Nvml, ReadsTheGpuOfThePciBusId) {
     EXPECT_EQ(r->memory_total, 24e9);
     EXPECT_DOUBLE_EQ(r->power, 342.5);
     EXPECT_EQ(r->sm_clock, 1695e6);
+    EXPECT_EQ(r->highest_sm_clock, 2100e6);
     EXPECT_EQ(r->memory_clock, 9501e6);
     EXPECT_EQ(r->throttle_mask, 0x44u) << "found by its older name";
     EXPECT_TRUE(std::isnan(r->energy)) << "not supported by this card";
