@@ -132,8 +132,8 @@ Verdict verdict_in(const Json& json) {
     verdict.causes.push_back({.cause = text_in(cause, "cause"),
                               .setting = text_in(cause, "setting"),
                               .evidence = text_in(cause, "evidence"),
+                              .otherwise = text_in(cause, "otherwise"),
                               .rank = count_in(cause, "rank", -1),
-                              .share = number_in(cause, "share"),
                               .gain = number_in(cause, "gain"),
                               .error = number_in(cause, "error")});
   }

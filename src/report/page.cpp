@@ -65,14 +65,14 @@ std::string verdict_section(const RunRecords& run, const Digest& digest) {
   html += str("<p class=\"verdict\">", verdict.text.empty() ? "There is no verdict yet." : html_text(verdict.text),
               "</p>\n");
   if (!verdict.causes.empty()) {
-    Rows rows({"cause", "rank", "share", "predicted gain", "setting", "evidence"}, /*left_columns=*/6);
+    Rows rows({"cause", "rank", "predicted gain", "setting", "evidence"}, /*left_columns=*/5);
     for (const Cause& cause : verdict.causes) {
       const std::string gain =
           std::isnan(cause.gain)
               ? "-"
               : "+" + percent(cause.gain, 0) + (std::isnan(cause.error) ? "" : " ± " + fixed(100 * cause.error, 0));
-      rows.add({html_text(cause.cause), cause.rank < 0 ? "-" : str(cause.rank), percent(cause.share, 0), gain,
-                cause.setting.empty() ? "-" : "<code>" + html_text(cause.setting) + "</code>",
+      rows.add({html_text(cause.cause), cause.rank < 0 ? "-" : str(cause.rank), gain,
+                cause.setting.empty() ? html_text(cause.otherwise) : "<code>" + html_text(cause.setting) + "</code>",
                 html_text(cause.evidence)});
     }
     html += rows.html();

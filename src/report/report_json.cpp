@@ -73,10 +73,10 @@ Json verdict_json(const Verdict& verdict) {
   for (const Cause& c : verdict.causes) {
     json["causes"].push_back({{"cause", c.cause},
                               {"rank", c.rank},
-                              {"share", number(c.share)},
                               {"gain", number(c.gain)},
                               {"error", number(c.error)},
                               {"setting", c.setting},
+                              {"otherwise", c.otherwise},
                               {"evidence", c.evidence}});
   }
   return json;

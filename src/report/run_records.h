@@ -58,8 +58,9 @@ struct Evaluation {
 
 struct Cause {
   std::string cause = {}, setting = {}, evidence = {};
-  int64_t rank = -1;  // -1: none
-  double share = kUnknown, gain = kUnknown, error = kUnknown;
+  std::string otherwise = {};  // what brings the gain where no setting does: "without them"
+  int64_t rank = -1;           // -1: none
+  double gain = kUnknown, error = kUnknown;
 };
 
 struct Verdict {

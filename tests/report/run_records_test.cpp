@@ -47,8 +47,8 @@ TEST(RunRecords, OfAWholeRun) {
 
 TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   const std::string text =
-      R"({"kind":"verdict","step":2,"text":"verdict: data-bound on decode","causes":[{"cause":"decode","rank":1,"share":0.6,)"
-      R"("gain":0.38,"error":0.02,"setting":"--data.workers 8","evidence":"8 of 13"},{"gain":null}],)"
+      R"({"kind":"verdict","step":2,"text":"verdict: data-bound on decode","causes":[{"cause":"decode","rank":1,)"
+      R"("gain":0.38,"error":0.02,"setting":"--data.workers 8","otherwise":"with less","evidence":"8 of 13"},{"gain":null}],)"
       R"("not_measured":["copy: no GPU clock", 7]})";
   RunRecords records;
   const std::string line =
@@ -65,6 +65,7 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   EXPECT_TRUE(std::isnan(window.ranks[1].memory_bytes));
   EXPECT_EQ(records.verdict.causes.size(), 2U);
   EXPECT_EQ(records.verdict.causes[0].setting, "--data.workers 8");
+  EXPECT_EQ(records.verdict.causes[0].otherwise, "with less");
   EXPECT_TRUE(std::isnan(records.verdict.causes[1].gain));
   EXPECT_THAT(records.verdict.not_measured, ElementsAre("copy: no GPU clock", ""));
 }
