@@ -20,7 +20,6 @@
 namespace dtrain::cli {
 namespace {
 
-
 struct Options {
   std::string json;
   bool force = false;

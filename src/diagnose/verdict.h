@@ -33,7 +33,7 @@ std::string text_of(const Verdict&);  // one line, and one for each runner-up; w
 monitoring::VerdictRecord record_of(const Verdict&, int64_t step);
 
 // How well the ranks work together, as MPI users know it: "parallel efficiency 82 % = load balance 95 % x communication
-// efficiency 86 %" (the metrics of the POP centre of excellence). Load balance: the mean over the slowest rank's time
+// efficiency 86 %" (the metrics of the POP project, pop-coe.eu). Load balance: the mean over the slowest rank's time
 // outside of communication; communication efficiency: that time over the step's. "" for one rank, or without steps.
 std::string efficiency_text(const RunEvidence&);
 

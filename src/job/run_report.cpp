@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/file_system.h"
+#include "core/quiet_log.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
 #include "dist/failure.h"
@@ -149,6 +150,7 @@ report::ContactSheet contact_sheet_or_gap(data::ProbeProcess& prober, report::Ru
 }
 
 void write_own_report(data::ProbeProcess& prober, const std::filesystem::path& folder, const std::string& code) {
+  const log::Quiet quiet;  // where the data were found has been said
   report::RunRecords run = report::read_run(folder, /*own=*/true);
   report::ContactSheet sheet;
   if (!run.checkpoints.empty() && run.checkpoints.front().bytes > kLargestCheckpoint) {

@@ -277,7 +277,7 @@ void RecordAdder::finish(bool growing) {
     gap(str(damaged_, damaged_ == 1 ? " line is" : " lines are", " no record and left out (the first: line ",
             first_damaged_, ")"));
   }
-  if (cut_ > 0 && !growing) gap("its last line, or one that is far too long, is cut and left out");
+  if (cut_ > 0 && !growing) gap("a line that is cut or far too long is left out");
   if (out_of_order_ > 0) gap(str(out_of_order_, " step records that go back in time are left out"));
   if (unknown_ > 0) gap(str(unknown_, " records of kinds that this version does not know are left out"));
 }

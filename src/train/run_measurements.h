@@ -2,8 +2,7 @@
 
 // What the ranks have measured of their steps and of their machines, gathered at logging steps to rank 0: the evidence
 // for the verdict. The first steps of a process are left out, because they allocate memory and start threads, and of
-// very long runs the newest steps are kept. Thread-safety: none; the training thread owns it. Ownership: borrows the
-// communicator.
+// very long runs the newest steps are kept. Borrows the communicator. Thread-safety: none; the training thread owns it.
 
 #include <cstdint>
 #include <deque>

@@ -90,7 +90,7 @@ def the_manual_page_names_every_flag(folder):
         assert part in plain, part
     readme = (runner.SOURCE / "README.md").read_text()
     codes = re.findall(r"^\| (\d+) \| (.*) \|$", readme[readme.index("| exit code |"):], re.M)
-    assert len(codes) == 12, codes
+    assert len(codes) == 13, codes
     for code, meaning in codes:
         assert f" {code} {meaning} " in plain[plain.index("EXIT STATUS"):] + " ", (code, meaning)
     missing = {flag for flag in flags_of("train") if flag not in done.stdout.replace("\u2010", "-")}
@@ -151,7 +151,7 @@ def typos_are_reported_once_under_mpirun(folder):
 
 def unknown_commands(folder):
     runner.run(["trian"], cwd=folder).expect(64, "did you mean 'train'")
-    runner.run(["bench"], cwd=folder).expect(64, "unknown command 'bench'")
+    runner.run(["benchmark"], cwd=folder).expect(64, "unknown command 'benchmark'")
     runner.run(["convert", "imagenet", "."], cwd=folder).expect(64, "300wlp")
     runner.run(["eval"], cwd=folder).expect(64, "RUN|CHECKPOINT")
     (folder / "photos").mkdir()

@@ -103,7 +103,7 @@ def files(folder):
     expect(doctor(folder, data__file="none.h5"), 1, "same data", "blocks", "none.h5")
     (folder / "bad.h5").write_bytes(b"no data")
     expect(doctor(folder, data__file="bad.h5"), 1, "same data", "blocks", "bad.h5")
-    expect(doctor(folder, task="classify"), 1, "task and data", "blocks", "d.h5", [0])
+    expect(doctor(folder, task="classify"), 1, "task and data", "blocks", "needs two classes", [0])
     with open(folder / "d.h5", "rb") as writer:
         fcntl.flock(writer, fcntl.LOCK_EX)
         expect(doctor(folder), 0, "HDF5 locks", "note", "d.h5", [0, 1])

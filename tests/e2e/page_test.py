@@ -105,8 +105,9 @@ def disconnect(address, stop, counts):
             with socket.create_connection(address, timeout=10) as client:
                 turn += 1
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, not an orderly end
-                client.sendall([b"GET /state.json HTTP/1.1\r\n\r\n", b"GET / HT", b"GET /live.js HTTP/1.1\r\n\r\n" * 5, b""][turn % 4])
-                if turn % 3 == 0:
+                request = [b"GET /state.json HTTP/1.1\r\n\r\n", b"GET / HT", b"GET /live.js HTTP/1.1\r\n\r\n" * 5, b""][turn % 4]
+                client.sendall(request)
+                if turn % 3 == 0 and request.endswith(b"\r\n\r\n"):
                     client.recv(100)
                 counts["done"] += 1
         except OSError:
@@ -115,9 +116,9 @@ def disconnect(address, stop, counts):
 
 
 def browsers_that_disconnect(folder):
-    with start(folder, run__name="alone") as running:
+    with start(folder, run__name="alone", train__epochs=100) as running:
         running.wait(400).expect(0)
-    with start(folder) as running:
+    with start(folder, train__epochs=100) as running:
         address = page_of(running).removeprefix("http://").rstrip("/").split(":")
         stop, counts = threading.Event(), {"done": 0, "refused": 0}
         thread = threading.Thread(target=disconnect, args=((address[0], int(address[1])), stop, counts))

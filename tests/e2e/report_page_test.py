@@ -35,6 +35,7 @@ def of_a_task(task):
         runner.run(["synth", task, "--samples", 160, *size, "--out", folder / "d.h5"]).expect(0)
         more = ["--model.image_size", 48] if size else []
         more += ["--model.name", "mobilenet_v2"] if task == "classify" else []
+        more += ["--sequence.encoder_epochs", 1, "--sequence.classifier_epochs", 1] if task == "sequence" else []
         words = ["--task", task, "--data.file", "d.h5", "--name", "a_name_that_is_rather_long_" + "x" * 60, "--batch-size", 8, "--epochs", 4, "--run.log_every", 1,
                  "--metrics.enabled", "false", *more]
         runner.run(words, cwd=folder, np=2).expect(0)

@@ -23,7 +23,7 @@ def trained(folder, task, **more):
         runner.save_script_network(folder / "net.pt")
         keys["model.file"] = "net.pt"
     pictures = task in ("headpose", "classify", "module")
-    runner.run(["synth", "headpose" if task == "module" else task, "--samples", 96, *(["--size", 32] if pictures else []),
+    runner.run(["synth", "headpose" if task == "module" else task, "--samples", 160, *(["--size", 32] if pictures else []),
                 "--out", folder / "d.h5"]).expect(0)
     if pictures:
         keys["model.image_size"] = 32
@@ -72,9 +72,11 @@ def without_its_data_the_rest_is_shown(folder):
     shutil.rmtree(folder / "runs/r/checkpoints")
     (folder / "runs/r/environment.json").unlink()
     (folder / "runs/r/metrics.jsonl").write_bytes((folder / "runs/r/metrics.jsonl").read_bytes()[:-20])
-    result = runner.run(["report", "runs/r"], cwd=folder).expect(0, "environment.json is not there", "cut and left out")
+    result = runner.run(["report", "runs/r"], cwd=folder).expect(0, "environment.json is not there", "a line that is cut")
     assert "error" not in result.output, result.output
     (folder / "runs/r/metrics.jsonl").unlink()
+    runner.run(["report", "runs/r"], cwd=folder).expect(65, "is no run folder: it has neither metrics.jsonl nor environment.json nor checkpoints")
+    (folder / "runs/r/checkpoints").mkdir()
     runner.run(["report", "runs/r"], cwd=folder).expect(0, "no metrics", "metrics.jsonl is not there")
     runner.run(["ls"], cwd=folder).expect(0, "no metrics")
 

@@ -98,7 +98,7 @@ TEST(RunRecords, ACutLastLineIsAGapUnlessTheRunGrows) {
   add_records(ended, text);
   add_records(growing, text, /*growing=*/true);
   EXPECT_EQ(ended.steps.size(), 1U);
-  EXPECT_THAT(ended.gaps, ElementsAre(HasSubstr("cut and left out")));
+  EXPECT_THAT(ended.gaps, ElementsAre(HasSubstr("a line that is cut")));
   EXPECT_THAT(growing.gaps, IsEmpty());
 }
 

@@ -99,7 +99,7 @@ class MemoryStore : public data::Store {
   std::string source(int64_t id) const override { return str("sample_", id, ".png"); }
   int64_t group(int64_t id) const override { return id; }
   std::string attribute(const std::string&) const override { return ""; }
-  void verify() const override {}
+  void verify(const ReportProgress&) const override {}
 
  private:
   data::Schema schema_;

@@ -72,7 +72,7 @@ class RowStore : public data::Store {
   std::string source(int64_t id) const override { return str("walks/", id, ".npy"); }
   int64_t group(int64_t id) const override { return id; }
   std::string attribute(const std::string&) const override { return ""; }
-  void verify() const override {}
+  void verify(const ReportProgress&) const override {}
 
  private:
   data::Schema schema_;
