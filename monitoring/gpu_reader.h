@@ -48,11 +48,16 @@ struct OpenedReader {
 OpenedReader open_nvml(const std::string& pci_bus_id, const std::string& library = "libnvidia-ml.so.1");
 
 // NVML's bits and their label values. `idle` and the application clocks are not throttling, and are left out.
+enum class ThrottledBy { kPower, kHeat, kEither };  // a hardware slowdown alone does not say which
 struct ThrottleReason {
   uint64_t bit;
   const char* name;
+  ThrottledBy by;
 };
-inline constexpr ThrottleReason kThrottleReasons[] = {
-    {0x4, "sw_power_cap"}, {0x8, "hw_slowdown"}, {0x20, "sw_thermal"}, {0x40, "hw_thermal"}, {0x80, "hw_power_brake"}};
+inline constexpr ThrottleReason kThrottleReasons[] = {{0x4, "sw_power_cap", ThrottledBy::kPower},
+                                                      {0x8, "hw_slowdown", ThrottledBy::kEither},
+                                                      {0x20, "sw_thermal", ThrottledBy::kHeat},
+                                                      {0x40, "hw_thermal", ThrottledBy::kHeat},
+                                                      {0x80, "hw_power_brake", ThrottledBy::kPower}};
 
 }  // namespace dtrain::monitoring

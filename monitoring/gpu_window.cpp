@@ -7,8 +7,11 @@
 namespace dtrain::monitoring {
 namespace {
 
-// NVML's bits of kThrottleReasons.
-constexpr uint64_t kByPower = 0x4 | 0x80, kByHeat = 0x20 | 0x40, kByEither = 0x8;
+bool is_throttled(const GpuReading& reading, ThrottledBy by) {
+  return std::ranges::any_of(kThrottleReasons, [&](const ThrottleReason& reason) {
+    return reason.by == by && (reading.throttle_mask & reason.bit) != 0;
+  });
+}
 
 }  // namespace
 
@@ -28,9 +31,10 @@ void GpuWindow::add(const GpuReading& r, double seconds) {
   sm_clock_.add(r.sm_clock, seconds);
   use_.temperature = std::fmax(use_.temperature, r.temperature);
   use_.highest_sm_clock = r.highest_sm_clock;
-  // A hardware slowdown alone does not say which of the two it is: heat is the common one.
-  if ((r.throttle_mask & kByPower) != 0) use_.slowed_by_power += seconds;
-  if ((r.throttle_mask & kByHeat) != 0 || (r.throttle_mask & (kByEither | kByPower)) == kByEither) {
+  const bool by_power = is_throttled(r, ThrottledBy::kPower);
+  if (by_power) use_.slowed_by_power += seconds;
+  // Of the two that a hardware slowdown may be, heat is the common one.
+  if (is_throttled(r, ThrottledBy::kHeat) || (!by_power && is_throttled(r, ThrottledBy::kEither))) {
     use_.slowed_by_heat += seconds;
   }
   // The card counts from the load of its driver, and starts again at 0 after a reload.

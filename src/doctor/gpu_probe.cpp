@@ -22,8 +22,8 @@ void ask_nvml(GpuFacts& gpu) {
   if (!reading) return;
   gpu.temperature = known(reading->temperature);
   if (const auto used = known(reading->memory_used)) gpu.used_memory = static_cast<int64_t>(*used);
-  for (const auto& [bit, name] : monitoring::kThrottleReasons) {
-    if ((reading->throttle_mask & bit) != 0) gpu.throttled_by.emplace_back(name);
+  for (const monitoring::ThrottleReason& reason : monitoring::kThrottleReasons) {
+    if ((reading->throttle_mask & reason.bit) != 0) gpu.throttled_by.emplace_back(reason.name);
   }
 }
 
