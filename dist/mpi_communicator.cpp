@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/stopwatch.h"
 #include "dist/backoff.h"
 #include "dist/comm_thread.h"
 #include "dist/world.h"
@@ -246,7 +247,7 @@ class MpiCommunicator final : public Communicator {
       const auto began = std::chrono::steady_clock::now();
       try {
         operation();
-        meter_.add(kind, bytes, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+        meter_.add(kind, bytes, seconds_since(began));
       } catch (...) {
         broken_ = true;
         static_cast<void>(new std::vector<at::Tensor>(tensors));

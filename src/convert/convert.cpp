@@ -17,6 +17,7 @@
 #include "core/file_system.h"
 #include "core/hash.h"
 #include "core/parallel.h"
+#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "data/hdf5/writer.h"
 
@@ -351,7 +352,7 @@ ConvertSummary convert(const std::string& name, const ConvertOptions& options, c
   }
   assemble(name, options, *set, splits, spool, progress, summary);
   spool.remove();
-  summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  summary.seconds = seconds_since(start);
   return summary;
 }
 

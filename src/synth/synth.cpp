@@ -12,6 +12,7 @@
 #include "core/file_descriptor.h"
 #include "core/file_system.h"
 #include "core/parallel.h"
+#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "data/hdf5/writer.h"
 #include "synth/layouts.h"
@@ -205,7 +206,7 @@ SynthSummary synth(const std::string& name, const SynthOptions& options, const R
       write_class_folders(*set, options.out, options.threads, progress);
   }
   if (folder) folder->complete();
-  summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  summary.seconds = seconds_since(start);
   return summary;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/number_text.h"
+#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "data/loader/loader.h"
 #include "dist/object_collectives.h"
@@ -163,7 +164,7 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
     }
   }
   if (options.worst > 0) result.worst = worst_over_ranks(errors, options.worst, host);
-  stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  stats.seconds = seconds_since(begin);
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include "config/print.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "dist/agree.h"
 #include "dist/object_collectives.h"
@@ -113,7 +114,7 @@ void Trainer::save(const char* why) {
   tracker_.leave();
   saved_step_ = step_;
   triggers_.save.restart();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  const double seconds = seconds_since(began);
   for (const auto& sink : context_.sinks) {
     sink->checkpoint_saved(step_, seconds);
     sink->state(monitoring::RunState::kTraining);
