@@ -8,19 +8,18 @@ void ReportWindow::begin(int64_t step, Time now, const PhaseClock::Seconds& phas
   first_step_ = step;
   began_ = now;
   phases_ = phases;
-  steps_ = samples_ = 0;
+  samples_ = 0;
   queue_ = 0;
 }
 
 void ReportWindow::add(monitoring::StepStats& stats, int64_t bytes_read) {
   stats.loader_bytes = bytes_read - std::exchange(bytes_read_, bytes_read);
   samples_ += stats.samples;
-  ++steps_;
   queue_ += stats.loader_queue;
 }
 
 void ReportWindow::summarize(monitoring::StepStats& stats, Time now, const PhaseClock::Seconds& phases) const {
-  const auto steps = static_cast<double>(stats.step - first_step_);
+  const double steps = steps_until(stats);
   const double seconds = std::chrono::duration<double>(now - began_).count();
   stats.step_seconds = stats.other_seconds = seconds / steps;
   for (size_t phase = 0; phase < phases.size(); ++phase) {

@@ -4,7 +4,6 @@
 // loop, after each step line, and after each evaluation, so that no line counts an evaluation as training time. The
 // caller reads the clocks. Pure values.
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -27,15 +26,16 @@ class ReportWindow {
   // samples_per_second and eta_seconds.
   void summarize(monitoring::StepStats&, Time now, const PhaseClock::Seconds& phases) const;
 
-  double mean_queue() const {
-    return queue_ / static_cast<double>(std::max<int64_t>(steps_, 1));
-  }  // batches that were ready after a step
+  // Batches that were ready after a step of the window, whose last one is `last`: the mean.
+  double mean_queue(const monitoring::StepStats& last) const { return queue_ / steps_until(last); }
 
  private:
+  double steps_until(const monitoring::StepStats& last) const { return static_cast<double>(last.step - first_step_); }
+
   int64_t first_step_ = 0;
   Time began_{};
   PhaseClock::Seconds phases_{};  // when the window began
-  int64_t steps_ = 0, samples_ = 0;
+  int64_t samples_ = 0;
   double queue_ = 0;        // summed over steps
   int64_t bytes_read_ = 0;  // until the last step
 };

@@ -53,7 +53,7 @@ void Trainer::report(StepStats& stats) {
     padding_waste_ = consumed.padding_waste;
     ResourceSample used = meter_.sample(loader_.stats());
     used.device_bytes = stats.memory_used;
-    used.queue = window_.mean_queue() / static_cast<double>(context_.config.data.prefetch);
+    used.queue = window_.mean_queue(stats) / static_cast<double>(context_.config.data.prefetch);
     if (context_.take_gpu_use) used.gpu = context_.take_gpu_use();
     measurements_.gather(clock.take_steps(), used);
     stats.ranks = measurements_.last();

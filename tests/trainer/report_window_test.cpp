@@ -31,10 +31,13 @@ TEST(ReportWindow, GivesMeansAndRatesOfItsSteps) {
   ReportWindow window;
   window.begin(10, at(1000), forward(50));
   StepStats stats = step_of(11, 64);
+  stats.loader_queue = 4;
   window.add(stats, 0);
   stats = step_of(12, 16);
+  stats.loader_queue = 1;
   window.add(stats, 0);
   window.summarize(stats, at(1008), forward(53));
+  EXPECT_EQ(window.mean_queue(stats), 2.5);
   EXPECT_EQ(stats.step_seconds, 4);
   EXPECT_EQ(stats.samples_per_second, 10);
   EXPECT_EQ(stats.eta_seconds, 88 * 4);
