@@ -2,7 +2,6 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,6 +77,20 @@ Properties properties(at::Device device) {
   return {.name = "CPU", .memory_bytes = pages * ::sysconf(_SC_PAGE_SIZE)};
 }
 
+namespace {
+
+// Not ru_maxrss of getrusage(), in which a process begins with what its parent had when it started it.
+int64_t peak_resident_bytes() {
+  constexpr std::string_view kName = "VmHWM:";
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(kName)) return std::strtoll(line.c_str() + kName.size(), nullptr, 10) * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
 MemoryUse memory_use(at::Device device) {
   if (device.is_cuda()) {
     const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(device.index());
@@ -87,9 +100,11 @@ MemoryUse memory_use(at::Device device) {
   int64_t pages = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> pages >> resident;
   resident *= ::sysconf(_SC_PAGE_SIZE);
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return {.allocated = resident, .reserved = resident, .peak = std::max(resident, int64_t{usage.ru_maxrss} * 1024)};
+  return {.allocated = resident, .reserved = resident, .peak = std::max(resident, peak_resident_bytes())};
+}
+
+void give_back_memory(at::Device device) {
+  if (device.is_cuda()) at::getDeviceAllocator(at::kCUDA)->emptyCache();
 }
 
 void set_determinism(bool deterministic, bool cudnn_benchmark) {

@@ -74,6 +74,9 @@ struct MemoryUse {
 };
 MemoryUse memory_use(at::Device);
 
+// Gives memory that LibTorch keeps for later tensors back to the GPU, for other processes. Does nothing on the CPU.
+void give_back_memory(at::Device);
+
 // Sets LibTorch's switches for the whole process; call it before the first operator runs. With `deterministic` every
 // operator gives the same bits each time (LibTorch throws an error that names an operator without such a form), and
 // cudnn_benchmark is ignored. Otherwise `cudnn_benchmark` lets cuDNN measure its algorithms and take the fastest.
