@@ -151,7 +151,7 @@ class Bench {
 
  private:
   void measure(Row& cold, Row& warm) {
-    drop_file();
+    if (options_.cold) drop_file();
     const at::Device device = job_.process().device;
     data::Loader loader(*job_.data().store, job_.data().splits.train, job_.task().samples(),
                         train::loader_options(job_.config(), job_.batches(), cold.threads, device),

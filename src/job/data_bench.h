@@ -17,6 +17,7 @@ struct DataBenchOptions {
   std::vector<int> threads;  // reader threads per rank to compare
   int rounds = 3;
   double seconds = 1;  // of one measurement
+  bool cold = true;    // false: the page cache keeps what it has, and there are no cold rates
 };
 
 struct LoadingRate {

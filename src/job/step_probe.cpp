@@ -77,6 +77,7 @@ void measure(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& 
   dist::Communicator& host = job.process().host;
   const int64_t warm = std::max<int64_t>(1, options.warm_steps);
   trainer.measure(1);  // makes what stays: thread pools, connections, and algorithms that are chosen once
+  if (options.steps == 0) return;
   const train::MeasuredSteps last_warm = trainer.measure(std::max<int64_t>(1, warm - 1));
   const double expected = largest_of_ranks(host, last_warm.seconds / static_cast<double>(last_warm.steps));
   const int64_t steps = steps_within(options.seconds, expected, options.steps);
@@ -113,7 +114,10 @@ StepProbe probe_step(TrainingJob& job, const StepProbeOptions& options) {
   std::unique_ptr<train::Trainer> trainer;
   train::StepMemory mine;
   probe.out_of_memory = out_of_memory(host, [&] {
-    trainer = job.make_trainer(probe.batch_size, probe.accumulate);
+    trainer = job.make_trainer({.batch_size = probe.batch_size,
+                                .accumulate = probe.accumulate,
+                                .prefetch = options.prefetch,
+                                .loader_threads = options.loader_threads});
     mine = trainer->measure_memory();
   });
   if (!probe.measured()) return probe;

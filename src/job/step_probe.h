@@ -20,8 +20,12 @@ namespace dtrain::job {
 struct StepProbeOptions {
   int64_t batch_size = 0;  // samples per rank and micro-step; 0: that of the run
   int64_t accumulate = 0;  // micro-steps per optimizer step; 0: as many as the run has
+  int64_t prefetch = 0;    // micro-batches read ahead; 0: as many as the run has
+  int loader_threads = 0;  // per rank; 0: as many as the run has
   int64_t warm_steps = 3;  // not timed; at least 1
-  int64_t steps = 20;      // timed; fewer where they would take longer than `seconds`, but two or more
+  // Timed steps; fewer where they would take longer than `seconds`, but two or more. 0: only the memory is measured,
+  // and one step is made, for what a process allocates in it.
+  int64_t steps = 20;
   double seconds = 3;
 };
 
@@ -30,7 +34,7 @@ struct StepProbe {
 
   int64_t batch_size = 0, accumulate = 0;
   std::string out_of_memory;                // what could not be allocated, and where; "": it was measured
-  std::vector<train::MeasuredSteps> ranks;  // by rank; equal numbers of steps and samples
+  std::vector<train::MeasuredSteps> ranks;  // by rank; equal numbers of steps and samples. None without timed steps
   train::StepMemory memory;                 // of the rank that needs the most
   int64_t process_memory = 0;               // the most that one process used so far, of its device
   double kernel_seconds = kUnknown;         // of one step on the slowest GPU: its kernels without gaps between them

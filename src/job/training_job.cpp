@@ -423,14 +423,25 @@ void TrainingJob::run() {
   watchdog_->close();
 }
 
-std::unique_ptr<train::Trainer> TrainingJob::make_trainer(int64_t batch_size, int64_t accumulate) {
+std::unique_ptr<train::Trainer> TrainingJob::make_trainer(const Trial& trial) {
   static const std::atomic<bool> never_stops = false;
   trial_config_ = config_;
-  trial_config_.train.batch_size = batch_size;
-  trial_config_.train.accumulate = accumulate;
-  trial_config_.train.global_batch = batch_size * accumulate * process_.world.size;
+  trial_config_.train.batch_size = trial.batch_size;
+  trial_config_.train.accumulate = trial.accumulate;
+  trial_config_.train.global_batch = trial.batch_size * trial.accumulate * process_.world.size;
+  if (trial.prefetch > 0) trial_config_.data.prefetch = trial.prefetch;
   trial_batches_ = train::batch_arithmetic(trial_config_.train, process_.world.size, batches_.samples);
-  return std::make_unique<train::Trainer>(train_context(trial_config_, trial_batches_, nullptr, never_stops));
+  train::TrainContext context = train_context(trial_config_, trial_batches_, nullptr, never_stops);
+  if (trial.loader_threads > 0) context.loader_threads = trial.loader_threads;
+  return std::make_unique<train::Trainer>(std::move(context));
+}
+
+void TrainingJob::keep_longest(int64_t samples) {
+  std::vector<int64_t>& ids = data_.splits.train;
+  std::stable_sort(ids.begin(), ids.end(),
+                   [&](int64_t a, int64_t b) { return data_.store->input_rows(a) > data_.store->input_rows(b); });
+  if (static_cast<size_t>(samples) < ids.size()) ids.resize(static_cast<size_t>(samples));
+  batches_.samples = static_cast<int64_t>(ids.size());
 }
 
 void TrainingJob::end_watch() { watchdog_->close(); }

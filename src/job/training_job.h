@@ -61,8 +61,15 @@ class TrainingJob {
 
   // For measurements, after connect() and in place of the verbs below it: a trainer of this run with other batches, one
   // at a time. It has no run folder and no sinks. end_watch() when the last one is destroyed. Both are collective.
-  std::unique_ptr<train::Trainer> make_trainer(int64_t batch_size, int64_t accumulate);
+  struct Trial {
+    int64_t batch_size = 0, accumulate = 1;
+    int64_t prefetch = 0;    // 0: that of the run
+    int loader_threads = 0;  // 0: those of the run
+  };
+  std::unique_ptr<train::Trainer> make_trainer(const Trial&);
   void end_watch();
+  // After make_task(): the training samples are from now on the `samples` longest ones, whose batches need most memory.
+  void keep_longest(int64_t samples);
 
   // What the verbs so far have made.
   const config::Config& config() const { return config_; }

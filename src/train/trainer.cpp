@@ -251,13 +251,14 @@ void Trainer::forward_backward(data::Batch batch, int64_t power) {
 }
 
 double Trainer::next_learning_rate() const {
+  if (given_rate_) return *given_rate_;
   const config::Config& config = context_.config;
   return watched_.plateau.factor * learning_rate(config.schedule, config.optimizer.lr, step_,
                                                  context_.batches.total_steps, context_.batches.steps_per_epoch);
 }
 
 bool Trainer::logs_step() const {
-  return result_.own_steps == 1 || agreement_.granted().log || agreement_.granted().verdict ||
+  return given_rate_ || result_.own_steps == 1 || agreement_.granted().log || agreement_.granted().verdict ||
          triggers_.log.due(step_) || step_ == context_.batches.total_steps;
 }
 

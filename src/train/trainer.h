@@ -61,6 +61,9 @@ class Trainer {
   // For measurements, in place of run(): trains `steps` optimizer steps, without reports, evaluations and checkpoints.
   // It may be called again. Errors of the device are those of LibTorch. Collective.
   MeasuredSteps measure(int64_t steps);
+  // One optimizer step at this learning rate, whatever the schedule says. Returns the loss of its samples before the
+  // step, which may not be finite. Collective.
+  double step_at(double learning_rate);
   // Runs forward and backward of the next micro-batch, and puts it back. No gradient is sent: a rank whose memory is
   // full throws here, where no other rank waits for it (but for the sums of train.sync_batch_norm). Collective,
   // as measure() is.
@@ -135,11 +138,12 @@ class Trainer {
   SteadyTime next_verdict_{};                                        // when rank 0 judges the run again
   double padding_waste_ = std::numeric_limits<double>::quiet_NaN();  // reported last
   SkippedSteps skipped_;
-  double device_memory_;         // bytes of the device in all
-  int64_t step_ = 0;             // optimizer steps done
-  int64_t begun_step_ = 0;       // the step that began last, counted from 1
-  int64_t saved_step_ = -1;      // of the newest checkpoint, written or resumed by this process
-  int64_t evaluated_step_ = -1;  // at which result_.validation was measured
+  double device_memory_;              // bytes of the device in all
+  int64_t step_ = 0;                  // optimizer steps done
+  int64_t begun_step_ = 0;            // the step that began last, counted from 1
+  int64_t saved_step_ = -1;           // of the newest checkpoint, written or resumed by this process
+  std::optional<double> given_rate_;  // of step_at()
+  int64_t evaluated_step_ = -1;       // at which result_.validation was measured
   double loss_ = std::numeric_limits<double>::quiet_NaN();  // reported last
   std::chrono::steady_clock::time_point started_;
   TrainResult result_;

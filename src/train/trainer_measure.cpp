@@ -40,6 +40,16 @@ MeasuredSteps Trainer::measure(int64_t steps) {
   return measured;
 }
 
+double Trainer::step_at(double learning_rate) {
+  given_rate_ = learning_rate;
+  enter_task_phase();
+  monitoring::StepStats stats = step();
+  exchange_requests();
+  agreement_.settle();
+  given_rate_.reset();
+  return stats.loss;
+}
+
 StepMemory Trainer::measure_memory() {
   enter_task_phase();
   StepMemory memory;

@@ -134,5 +134,23 @@ TEST(Measure, FullMemoryIsAnErrorOfTheRankAlone) {
   EXPECT_EQ(full, 2);
 }
 
+TEST(StepAt, TakesTheGivenRateAndReturnsTheLoss) {
+  const config::Config config = small(2);
+  with_trainer(2, config, {}, [](Rank rank) {
+    const auto epoch_at = [&](double rate) {
+      double losses = 0;
+      for (int step = 0; step < 3; ++step) losses += rank.trainer.step_at(rate);
+      return losses;
+    };
+    const double first = epoch_at(1e-12);
+    EXPECT_GT(first, 0);
+    EXPECT_NEAR(epoch_at(1e-12) / first, 1, 0.3) << "a rate that changes nothing; the epoch has another order";
+    for (int epoch = 0; epoch < 30; ++epoch) epoch_at(0.01);
+    EXPECT_LT(epoch_at(0.01), first) << "it trains at this rate";
+    const MeasuredSteps after = rank.trainer.measure(2);  // with the rate of the schedule again
+    EXPECT_EQ(after.steps, 2);
+  });
+}
+
 }  // namespace
 }  // namespace dtrain::train
