@@ -136,6 +136,7 @@ struct Dist {
 
 struct Device {
   DeviceType type = DeviceType::kAuto;
+  std::string preset;   // settings for a GPU of the table in catalog/gpus.h: its name, or auto; empty: none
   int64_t threads = 0;  // CPU threads per rank; 0: cores it may use ÷ ranks on them
   bool cudnn_benchmark = true;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "catalog/gpus.h"
 #include "config/table.h"
 #include "core/error.h"
 #include "core/strings.h"
@@ -43,6 +44,18 @@ void only_keys_in_scope(Rules& rules, const Config& config, const Places& places
                str(option.path, ": does nothing for task ", config.task, " with network ", name_of(network_of(config)),
                    "; it is for ", option.scope.text, ": leave it out"));
   }
+}
+
+std::string wrong_preset(const std::string& name) {
+  if (name.empty() || name == "auto") return "";
+  if (const catalog::Gpu* gpu = catalog::gpu_named(name)) {
+    return gpu->is_supported() ? "" : catalog::unsupported_gpu(*gpu);
+  }
+  std::vector<std::string> known = catalog::gpu_names();
+  known.insert(known.begin(), "auto");
+  const std::string near = name.size() > 64 ? "" : nearest(name, known);
+  return str(in_quotes(name), " is not one of ", join(known, ", "),
+             near.empty() ? "" : str("; did you mean '", near, "'?"));
 }
 
 }  // namespace
@@ -88,6 +101,9 @@ std::vector<Problem> broken_rules(const Config& c, const Places& places, const s
              {"train.accumulate", "train.global_batch"},
              str("train.accumulate: ", c.train.accumulate, " micro-steps are more than the ", c.train.global_batch,
                  " samples of train.global_batch"));
+  if (const std::string wrong = wrong_preset(c.device.preset); !wrong.empty()) {
+    rules.must(false, {"device.preset"}, "device.preset: " + wrong);
+  }
   only_keys_in_scope(rules, c, places, given);
   rules.must(!c.metrics.bind.empty(), {"metrics.bind"}, "metrics.bind: is empty; 127.0.0.1 is this host only");
   return rules.broken;

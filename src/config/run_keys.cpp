@@ -1,6 +1,8 @@
 // The run: its folder, checkpoints, ranks, devices and metrics.
 
+#include "catalog/gpus.h"
 #include "config/keys.h"
+#include "core/strings.h"
 
 namespace dtrain::config {
 
@@ -69,6 +71,12 @@ std::vector<Option> dist_keys(Dist& dist) {
 std::vector<Option> device_keys(Device& device) {
   return {
       {.path = "device.type", .target = &device.type, .text = "auto: GPUs if there are any"},
+      {.path = "device.preset",
+       .alias = "preset",
+       .target = &device.preset,
+       .text = str("for keys that nobody sets: batch size and precision for a GPU, computed from its memory; auto: the "
+                   "GPU that is used; ",
+                   join(catalog::gpu_names(), ", "))},
       {.path = "device.threads",
        .target = &device.threads,
        .text = "CPU threads per rank; 0: available cores ÷ ranks that share them",

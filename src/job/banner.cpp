@@ -57,6 +57,7 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
                    " validation, ", human_count(f.test), " test samples"));
   line("batch", describe(f.batches));
   line("decided by", f.batch_decided_by);
+  if (!f.preset.empty()) line("preset", f.preset);
   if (!f.rate_advice.empty()) line("rate", f.rate_advice);
   if (f.overfit_batches > 0) {
     line("overfit", str("the same ", f.batches.steps_per_epoch,

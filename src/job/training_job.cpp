@@ -23,6 +23,7 @@
 #include "job/batch_choice.h"
 #include "job/page_history.h"
 #include "job/placement.h"
+#include "job/preset.h"
 #include "job/quickstart.h"
 #include "job/resume.h"
 #include "job/run_report.h"
@@ -88,6 +89,9 @@ void TrainingJob::plan() {
     plan_.folder = std::filesystem::path(loaded_.config.run.folder) / plan_.name;
     snapshot_ = train::broadcast_snapshot(host, snapshot_);
     paths_ = run_paths_from(dist::broadcast_object(host, paths));
+  }
+  if (!loaded_.config.device.preset.empty() && !snapshot_) {
+    preset_ = apply_preset(host, process_.device, loaded_);
   }
   dist::agree(host, [&] {
     Resolved resolved = resolve(loaded_, snapshot_, process_.world.size);
@@ -322,6 +326,7 @@ BannerFacts TrainingJob::facts() const {
       .metric = train::watched_metric(*task_, config_.train.metric).name,
       .data_share = config_.data.share,
       .batch_decided_by = batch_decided_by_,
+      .preset = preset_,
       .rate_advice = snapshot_ ? "" : rate_advice(loaded_, config_.optimizer.lr, batches_.global_batch),
       .overfit_batches = config_.train.overfit_batches,
       .resumed = snapshot_ && plan_.checkpoint ? str("step ", snapshot_->step, " of ", plan_.checkpoint->string()) : "",

@@ -106,6 +106,7 @@ class TrainingJob {
   RunPaths paths_;                                // of the run that it is from
   config::Config config_;                         // resolved
   std::string batch_decided_by_;
+  std::string preset_;  // what it set, for the banner
   DataSet data_;
   std::unique_ptr<tasks::Task> task_;
   std::vector<std::string> initial_;  // what was taken from model.init, for the log

@@ -1,0 +1,168 @@
+#include "job/preset.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "catalog/gpus.h"
+#include "config/differences.h"
+#include "core/strings.h"
+#include "device/device.h"
+#include "dist/object_collectives.h"
+#include "train/batch_arithmetic.h"
+
+namespace dtrain::job {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+constexpr double kContext = 700 * kMiB;  // of CUDA, cuBLAS and cuDNN, before the first tensor
+constexpr double kUsed = 0.8;            // of the rest: libraries' buffers, fragments, the longest samples
+constexpr int64_t kMostPictures = 256, kMostRows = 512;  // a GPU gains little from more
+constexpr int64_t kTooFew = 8;                           // samples; then activations are recomputed
+
+// In MiB, with float32 weights and AdamW: memory_bytes of `dtrain bench step --task TASK --model.name NETWORK
+// --model.image_size 224 --batch-sizes 1,2 --json -` on a CPU, with --amp fp32, --amp bf16 and --model.checkpointing
+// true; a sample is the difference of both batches. Pictures have 224 pixels there, sets and rows the lengths of the
+// quick starts (--batch-sizes 32,64).
+struct Measured {
+  const char* network;
+  double fixed, sample, half_sample, checkpointed_sample;  // checkpointed: with 32 bits; 0: it has none
+};
+constexpr std::array<Measured, 7> kMeasured = {{{"headpose_cnn", 26.0, 32.7, 21.0, 28.1},
+                                                {"mobilenet_v2", 34.3, 75.7, 37.8, 23.0},
+                                                {"resnet18", 170.7, 21.2, 12.0, 4.6},
+                                                {"resnet50", 359.2, 81.5, 42.1, 24.0},
+                                                {"simple_cnn", 393.5, 19.7, 12.9, 3.6},
+                                                {"pointer_network", 18.3, 0.18, 0.13, 0},
+                                                {"cnn_lstm", 14.8, 0.79, 0.55, 0}}};
+constexpr double kReferencePixels = 224;
+
+bool is_picture(const config::Config& config) { return catalog::row(config.task).sample == catalog::Sample::kPicture; }
+
+// As much as fits of the rank's share of the global batch, in equal parts.
+int64_t share_that_fits(int64_t global_batch, int64_t ranks, int64_t most) {
+  const int64_t share = (global_batch + ranks - 1) / ranks;
+  const int64_t parts = (share + most - 1) / most;
+  return (share + parts - 1) / parts;
+}
+
+// Sets a key unless the user did.
+class Setter {
+ public:
+  Setter(const config::Loaded& loaded, Preset& preset) : loaded_(loaded), preset_(preset) {}
+
+  void set(const std::string& path, const std::string& value) {
+    if (loaded_.gives(path)) {
+      const auto place = loaded_.places.find(path);
+      kept.push_back(str(path, " (", place == loaded_.places.end() ? "given" : place->second, ")"));
+      return;
+    }
+    preset_.keys.emplace_back(path, value);
+    done.push_back(path + " " + value);
+  }
+
+  std::vector<std::string> done, kept;
+
+ private:
+  const config::Loaded& loaded_;
+  Preset& preset_;
+};
+
+struct RankCard {  // travels between ranks
+  std::array<char, 64> name{};
+  int64_t memory_bytes = 0;
+  int capability = 0;
+};
+
+RankCard card_of(at::Device device) {
+  const device::Properties properties = device::properties(device);
+  RankCard card{.memory_bytes = properties.memory_bytes, .capability = properties.capability};
+  std::strncpy(card.name.data(), properties.name.c_str(), card.name.size() - 1);
+  return card;
+}
+
+}  // namespace
+
+std::optional<MemoryNeed> memory_need(const config::Config& config, bool half, bool checkpointing) {
+  const std::string_view network = name_of(config::network_of(config));
+  const auto found = std::ranges::find_if(kMeasured, [&](const Measured& one) { return one.network == network; });
+  if (found == kMeasured.end()) return std::nullopt;
+  double sample = half ? found->half_sample : found->sample;
+  if (checkpointing && found->checkpointed_sample > 0) sample *= found->checkpointed_sample / found->sample;
+  if (is_picture(config)) {
+    sample *= std::pow(static_cast<double>(config.model.image_size) / kReferencePixels, 2);
+  } else {
+    sample *= static_cast<double>(config.model.hidden) / 256;
+  }
+  return MemoryNeed{.fixed = found->fixed * kMiB, .sample = sample * kMiB};
+}
+
+int64_t fitting_batch(const MemoryNeed& need, int64_t memory_bytes) {
+  const double room = kUsed * (static_cast<double>(memory_bytes) - kContext) - need.fixed;
+  return room < need.sample ? 0 : static_cast<int64_t>(room / need.sample);
+}
+
+Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks, int device_capability) {
+  Preset preset;
+  Setter setter(loaded, preset);
+  const config::Config& config = loaded.config;
+  const bool bf16 = card.capability >= 80;
+  const std::string amp = bf16 ? "bf16" : "fp16";
+  const bool can = device_capability >= (bf16 ? 80 : 75);
+  if (can) setter.set("train.amp", amp);
+
+  const bool half = can && (!loaded.gives("train.amp") || config.train.amp == config::AmpMode::kAuto ||
+                            config.train.amp == config::AmpMode::kBf16 || config.train.amp == config::AmpMode::kFp16);
+  bool recomputes = config.model.checkpointing;
+  std::optional<MemoryNeed> need = memory_need(config, half, recomputes);
+  if (need && fitting_batch(*need, card.memory_bytes) < kTooFew && !recomputes && is_picture(config) &&
+      !loaded.gives("model.checkpointing")) {
+    setter.set("model.checkpointing", "true");
+    recomputes = true;
+    need = memory_need(config, half, recomputes);
+  }
+  std::string why_no_batch = need ? "" : "the network is not in the table";
+  const int64_t fitting = need ? fitting_batch(*need, card.memory_bytes) : 0;
+  if (need && fitting == 0) why_no_batch = "not even one sample may fit";
+  if (config.train.global_batch > 0 && config.train.accumulate > 0) {
+    why_no_batch = "train.global_batch and train.accumulate decide it";
+  } else if (fitting > 0) {
+    const int64_t most = std::min(fitting, is_picture(config) ? kMostPictures : kMostRows);
+    const int64_t batch = config.train.global_batch > 0
+                              ? share_that_fits(config.train.global_batch, ranks, most)
+                              : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most)));
+    setter.set("train.batch_size", str(batch));
+  }
+  preset.text = str(
+      card.name, " (", human_bytes(static_cast<double>(card.memory_bytes)),
+      "; estimated, `dtrain tune` measures): ", setter.done.empty() ? "nothing set" : "sets " + join(setter.done, ", "),
+      setter.kept.empty() ? "" : "; kept " + join(setter.kept, ", "),
+      why_no_batch.empty() ? "" : "; no batch size: " + why_no_batch);
+  return preset;
+}
+
+std::string apply_preset(dist::Communicator& host, at::Device device, config::Loaded& loaded) {
+  const std::string& name = loaded.config.device.preset;
+  const std::vector<RankCard> cards = dist::all_gather_object(host, card_of(device));
+  const RankCard& least = *std::ranges::min_element(cards, {}, &RankCard::memory_bytes);
+  const int capability = std::ranges::min_element(cards, {}, &RankCard::capability)->capability;
+  Card card{.name = least.name.data(), .memory_bytes = least.memory_bytes, .capability = capability};
+  if (name == "auto") {
+    if (capability == 0) return "auto: the run uses no GPU, so nothing is set";
+    const catalog::Gpu* known = catalog::find_gpu(card.name, card.memory_bytes);
+    if (known != nullptr) card.name = known->name;
+  } else {
+    const catalog::Gpu& gpu = *catalog::gpu_named(name);
+    card = {.name = name, .memory_bytes = gpu.memory_bytes(), .capability = gpu.capability};
+  }
+  const Preset preset = preset_for(card, loaded, host.size(), capability);
+  for (const auto& [path, value] : preset.keys) {
+    config::set(loaded.config, path, value);
+    loaded.places[path] = "preset " + card.name;
+  }
+  return preset.text;
+}
+
+}  // namespace dtrain::job

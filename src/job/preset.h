@@ -1,0 +1,56 @@
+#pragma once
+
+// device.preset: settings for a GPU where neither the user's file nor a flag has any. The batch is computed from the
+// memory of the card and from the memory that a sample of each network needs, which was measured on a CPU: it is
+// estimated, and `dtrain tune` finds the real one. The same estimate is where tune begins to search.
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/load.h"
+
+namespace dtrain::dist {
+class Communicator;
+}
+
+namespace dtrain::job {
+
+// What a training step needs, in bytes: fixed + batch × sample.
+struct MemoryNeed {
+  double fixed = 0;   // weights, gradients, moments
+  double sample = 0;  // activations, and the sample itself
+  double of(double batch) const { return fixed + batch * sample; }
+};
+
+// With 16-bit activations (fp16, bf16) or 32-bit ones. nullopt: the network is the user's, and unknown. Pure.
+std::optional<MemoryNeed> memory_need(const config::Config&, bool half, bool checkpointing);
+
+// The samples of a micro-step that should fit into so much memory of a GPU; 0: none does. Pure.
+int64_t fitting_batch(const MemoryNeed&, int64_t memory_bytes);
+
+// The card that the preset is for: of the table, or the one in the machine.
+struct Card {
+  std::string name;
+  int64_t memory_bytes = 0;
+  int capability = 0;
+};
+
+struct Preset {
+  std::vector<std::pair<std::string, std::string>> keys;  // path and value
+  std::string text;                                       // for the banner: what was set, and what was not and why
+};
+
+// What the preset gives to a run of so many ranks that `loaded` describes. `device_capability`: of the device that the
+// run uses (0: a CPU), which may be another than the card's. Pure.
+Preset preset_for(const Card&, const config::Loaded&, int64_t ranks, int device_capability);
+
+// Puts the values of device.preset into loaded.config, and their origin into loaded.places. The same on every rank:
+// `auto` is the GPU with the least memory. Returns the text for the banner. Collective.
+std::string apply_preset(dist::Communicator& host, at::Device, config::Loaded& loaded);
+
+}  // namespace dtrain::job
