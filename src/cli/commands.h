@@ -21,6 +21,7 @@ int run_bench(const Arguments&);
 int run_bench_data(const Arguments&);
 int run_bench_comm(const Arguments&);
 int run_bench_step(const Arguments&);
+int run_tune(const Arguments&);
 int run_doctor(const Arguments&);
 int run_report(const Arguments&);
 int run_ls(const Arguments&);

@@ -33,6 +33,8 @@ const std::vector<Command>& commands() {
       {"synth", "TASK [--layout NAME] [--out FILE]", "generated data, as files or as HDF5", run_synth, /*alone=*/true},
       {"inspect", "FILE|RUN|CHECKPOINT|MODEL.pt [--verify]",
        "what is in a data file, a run, a checkpoint or a TorchScript file", run_inspect, /*alone=*/true},
+      {"tune", "[CONFIG.yaml] [--minutes N] [--lr] [--section.key VALUE]...",
+       "tries settings of a run, and writes a config with those that train most samples per second", run_tune},
       {"bench", "data|comm|step [CONFIG.yaml] [--section.key VALUE]...",
        "measures one part of a run alone: its loader, its communicators or its step", run_bench},
       {"doctor", "[CONFIG.yaml] [--section.key VALUE]... [--json FILE]",

@@ -181,7 +181,7 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
            {65, "data is missing or damaged"},
            {69,
             "the requested device does not exist, has failed or is out of memory, or its driver is too old; or the "
-            "host is out of memory"},
+            "host is out of memory, or `tune` finds no batch that fits"},
            {70, "an internal error"},
            {73,
             "the run folder or an output file cannot be written, is gone, or would replace an input or a file of "
@@ -192,8 +192,8 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
            {78, "configuration: unknown keys, wrong values"},
            {79, "the loss is not finite"},
            {130,
-            "`convert`, `synth` or `predict` was interrupted (Ctrl-C, SIGTERM); no partial file remains, and `convert` "
-            "continues where it stopped. The other commands end by the signal itself"}}) {
+            "`convert`, `synth`, `predict` or `tune` was interrupted (Ctrl-C, SIGTERM); no partial file remains, and "
+            "`convert` continues where it stopped. The other commands end by the signal itself"}}) {
     out << ".TP\n" << code << "\n" << text << "\n";
   }
   return out.str();

@@ -20,7 +20,8 @@ namespace dtrain::cli {
 
 class TableOutput {
  public:
-  void add_to(CLI::App&);  // --json and --force
+  void add_to(CLI::App&);                // --json and --force
+  bool force() const { return force_; }  // for other files that the command writes
 
   // Before the work, which would be lost where the file cannot be written. OutputError. Collective.
   void open(dist::Communicator& host, const Inputs& inputs = {});

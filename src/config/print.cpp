@@ -1,6 +1,8 @@
 // A Config as YAML, and the table as help and as docs/configuration.md.
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <span>
 #include <sstream>
 
@@ -68,22 +70,37 @@ std::string sentence(std::string text) {
   return text;
 }
 
-}  // namespace
-
-std::string to_yaml(const Config& config) {
+// The keys that the run uses and that have a comment, which may be empty.
+std::string yaml_of(const Config& config, const std::function<std::optional<std::string>(const Option&)>& comment_of) {
   Config copy = config;
   std::ostringstream out;
   std::string section;
   for (const Option& option : describe(copy)) {
-    if (!option.scope.holds(config)) continue;
+    const std::optional<std::string> comment = option.scope.holds(config) ? comment_of(option) : std::nullopt;
+    if (!comment) continue;
     if (option.section() != section) {
       out << (section.empty() ? "" : "\n") << option.section() << ":\n";
       section = option.section();
     }
     const std::string line = str("  ", option.key(), ": ", yaml_scalar(option));
-    out << padded(line, 32) << "  # " << option.text << "\n";
+    out << (comment->empty() ? line : padded(line, 32) + "  # " + *comment) << "\n";
   }
   return out.str();
+}
+
+}  // namespace
+
+std::string to_yaml(const Config& config) {
+  return yaml_of(config, [](const Option& option) { return std::optional(option.text); });
+}
+
+std::string to_yaml(const Config& config, const std::vector<std::string>& keys,
+                    const std::map<std::string, std::string, std::less<>>& comments) {
+  return yaml_of(config, [&](const Option& option) -> std::optional<std::string> {
+    if (std::ranges::find(keys, option.path) == keys.end()) return std::nullopt;
+    const auto found = comments.find(option.path);
+    return found == comments.end() ? "" : found->second;
+  });
 }
 
 std::string hash(const Config& config) {

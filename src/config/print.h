@@ -2,7 +2,10 @@
 
 // Everything that is printed from the table of keys: a config as YAML, the help, and docs/configuration.md. Pure.
 
+#include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 
@@ -10,6 +13,10 @@ namespace dtrain::config {
 
 // The keys that the run uses, in the order of the table. Can be loaded again.
 std::string to_yaml(const Config&);
+
+// Only these keys, of those that the run uses, in the order of the table; the comments by key.
+std::string to_yaml(const Config&, const std::vector<std::string>& keys,
+                    const std::map<std::string, std::string, std::less<>>& comments);
 
 // 16 hexadecimal digits that are equal where all keys are but those of `run`: the name and folder of a run are not part
 // of what it trains.

@@ -9,10 +9,10 @@ namespace dtrain {
 
 // How much of a long task is done.
 struct Progress {
-  enum class Unit { kSamples, kBytes };
-  const char* stage = "";       // the part of the task that runs: "reading", then "writing"
-  int64_t done = 0, total = 0;  // of the unit
-  int64_t resumed = 0;          // those of `done` that an earlier, interrupted run did
+  enum class Unit { kSamples, kBytes, kTrials };  // trials take different times: they have no rate
+  const char* stage = "";                         // the part of the task that runs: "reading", then "writing"
+  int64_t done = 0, total = 0;                    // of the unit
+  int64_t resumed = 0;                            // those of `done` that an earlier, interrupted run did
   Unit unit = Unit::kSamples;
 };
 using ReportProgress = std::function<void(const Progress&)>;

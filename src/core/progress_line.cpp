@@ -26,6 +26,7 @@ double share_of(const Progress& progress) {
 
 // Per second; 0: not known yet.
 double rate_of(const Progress& progress, double seconds) {
+  if (progress.unit == Progress::Unit::kTrials) return 0;
   const int64_t fresh = progress.done - progress.resumed;
   return fresh < kNotYet || seconds <= 0 ? 0 : static_cast<double>(fresh) / seconds;
 }

@@ -41,6 +41,11 @@ TEST(ProgressText, CountsBytes) {
             "verifying [##########------------------------------] 1.0 GiB/4.0 GiB  25 %  512.0 MiB/s  eta 6.0s");
 }
 
+TEST(ProgressText, GivesTrialsNoRate) {
+  const Progress progress{"batch", 30, 40, 0, Progress::Unit::kTrials};
+  EXPECT_EQ(progress_text(progress, 2), "batch 30 of 40 (75.0 %)");
+}
+
 TEST(ProgressBar, FitsAnyTerminal) {
   const Progress progress{"reading", 1000, 4000};
   EXPECT_EQ(progress_bar(progress, 2, 200),

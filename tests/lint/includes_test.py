@@ -22,7 +22,7 @@ def table_of_design():
 
 MAY_INCLUDE = table_of_design()
 TORCH = re.compile(r"(torch|ATen|c10)/")
-WITH_TORCH = {"device", "dist", "data", "checkpoint", "layers", "models", "tasks", "export", "train", "diagnose", "job", "doctor", "cli"}
+WITH_TORCH = {"device", "dist", "data", "checkpoint", "layers", "models", "tasks", "export", "train", "diagnose", "job", "tune", "doctor", "cli"}
 # third party: where alone its headers may be included
 ONLY_IN = {
     r"mpi\.h$": "dist/", r"nccl\.h$": "dist/", r"(hdf5|H5(?!public)\w+)\.h$": "src/data/hdf5/", r"prometheus/": "monitoring/",

@@ -1,0 +1,113 @@
+// `dtrain tune`: the settings of a run that train most samples per second, as a config.
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/table_output.h"
+#include "core/error.h"
+#include "core/file_system.h"
+#include "core/progress_line.h"
+#include "core/strings.h"
+#include "dist/agree.h"
+#include "job/process_context.h"
+#include "job/signals.h"
+#include "tune/memory_trial.h"
+#include "tune/patch.h"
+#include "tune/tune_report.h"
+
+namespace dtrain::cli {
+namespace {
+
+struct Options {
+  tune::TuneOptions search;
+  std::string out;  // "": named for the config
+  std::string command;
+  TableOutput output;
+};
+
+// Before the work, which would be lost where the file cannot be written. Collective.
+void check_patch(dist::Communicator& host, const config::Loaded& loaded, const Options& options) {
+  dist::agree_on_rank0(host, [&] {
+    protect(options.out, {.files = {loaded.config.data.file, loaded.config.model.file}, .folders = {}});
+    check_new_file(options.out, options.output.force());
+  });
+}
+
+int find(job::ProcessContext& process, const config::Loaded& loaded, Options& options) {
+  options.output.open(process.host, {.files = {loaded.config.data.file, loaded.config.model.file}, .folders = {}});
+  check_patch(process.host, loaded, options);
+  const std::atomic<bool>& stop = job::install_stop_signals();
+  std::optional<ProgressLine> line;
+  if (stderr_is_terminal() && !process.world.launched) line.emplace(ProgressLine::Last::kOfLongWork);
+  const tune::TuneResult result = tune::tune(process, loaded, options.search, stop, [&](const Progress& progress) {
+    if (line) line->show(progress);
+  });
+  line.reset();
+  const std::string patch = result.interrupted ? "" : options.out;
+  dist::agree_on_rank0(process.host, [&] {
+    if (!patch.empty()) {
+      write_atomically(real_file_system(), link_target(patch), tune::patch_text(result, loaded, options.command));
+    }
+  });
+  options.output.write(
+      process.host, [&] { return tune::text_of(result, patch); }, [&] { return tune::json_of(result, patch); });
+  return result.interrupted ? job::kExitInterrupted : 0;
+}
+
+// The first argument that is a config; "": ./dtrain.yaml or an embedded one.
+std::string config_among(const Arguments& arguments) {
+  for (const std::string& argument : arguments) {
+    const bool is_config = argument.ends_with(".yaml") || argument.ends_with(".yml");
+    if (is_config && !argument.starts_with("-")) return argument;
+  }
+  return "";
+}
+
+}  // namespace
+
+int run_tune(const Arguments& arguments) {
+  if (!arguments.empty() && arguments[0] == tune::kMemoryTrial) return tune::run_memory_trial(arguments);
+  CLI::App app(
+      "finds the settings with which a run trains most samples per second, by trying them: the largest batch that fits "
+      "into memory, precision, memory format, checkpointing, the batch, reader threads and read-ahead. The global "
+      "batch "
+      "stays as it is. Writes a config with them; keys that flags set are left alone. Nothing else is written but "
+      "quick-start data",
+      "dtrain tune");
+  Options options;
+  app.add_option("--minutes", options.search.minutes, "about how long it may take")
+      ->check(CLI::Range(0.01, 10000.0))
+      ->capture_default_str();
+  app.add_option("--seconds", options.search.seconds, "of the longest measurement of one candidate")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  app.add_option("--memory-budget", options.search.memory_budget,
+                 "memory that a rank may use, as 800MiB or 12GiB (default: its share of what the GPU has, or, on the "
+                 "CPU, of what the host and its control group have left)")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+  app.add_flag("--free-global-batch", options.search.free_global_batch,
+               "let the global batch change with the batch; the learning rate may have to change with it");
+  app.add_flag("--lr", options.search.range_test,
+               "test learning rates too: the rate rises exponentially until the loss does (the rate itself is set by "
+               "--optimizer.lr)");
+  app.add_option("--out", options.out, "the config to write (default: CONFIG.tuned.yaml in the current folder)");
+  options.output.add_to(app);
+  const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);
+  if (!loaded) return 0;
+  if (!loaded->config.run.resume.empty()) {
+    throw UsageError(
+        "dtrain tune tries the settings of a new run: leave --resume out. A run that is resumed takes "
+        "--batch-size, --workers and --amp from the command line");
+  }
+  if (options.out.empty()) options.out = tune::patch_file(config_among(arguments));
+  options.command = "dtrain tune" + (arguments.empty() ? "" : " " + join(arguments, " "));
+  std::signal(SIGPIPE, SIG_IGN);
+  return job::launch(loaded->config.device,
+                     [&](job::ProcessContext& process) { return find(process, *loaded, options); });
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,47 @@
+#include "tune/memory_budget.h"
+
+#include <algorithm>
+
+#include "device/device.h"
+#include "dist/object_collectives.h"
+#include "machine/facts.h"
+
+namespace dtrain::tune {
+namespace {
+
+constexpr double kUsed = 0.9;   // the rest is for evaluations, checkpoints and other processes
+constexpr int64_t kBeyond = 2;  // times the budget that a trial may use, if the host has it
+
+}  // namespace
+
+int64_t share_of_memory(int64_t usable, int64_t sharing) {
+  return static_cast<int64_t>(kUsed * static_cast<double>(usable)) / std::max<int64_t>(1, sharing);
+}
+
+Budget agree_on_budget(job::ProcessContext& process, int64_t given) {
+  const dist::World& world = process.world;
+  const int64_t devices = process.device.is_cpu() ? 1 : std::max(1, device::gpu_count());
+  const int64_t sharing = (world.local_size + devices - 1) / devices;
+  const int64_t host =
+      machine::usable_memory(machine::read_facts()).value_or(device::properties(at::kCPU).memory_bytes);
+  Budget budget;
+  budget.first_on_device = world.local_rank < devices;
+  budget.host_bytes = share_of_memory(host, 1);
+  if (process.device.is_cpu()) {
+    budget.of_what = "the host's memory";
+    budget.bytes = share_of_memory(host, sharing);
+  } else {
+    const device::Properties gpu = device::properties(process.device);
+    budget.of_what = "the memory of the " + gpu.name;
+    budget.bytes = share_of_memory(gpu.memory_bytes, sharing);
+  }
+  if (given > 0) budget.bytes = given;
+  const std::vector<int64_t> all = dist::all_gather_object(process.host, budget.bytes);
+  budget.bytes = *std::min_element(all.begin(), all.end());
+  const bool on_host = process.device.is_cpu();
+  budget.kill_bytes = on_host ? std::min(kBeyond * budget.bytes, budget.host_bytes) : budget.host_bytes;
+  budget.kill_bytes = std::max(budget.kill_bytes, on_host ? std::min(budget.bytes, budget.host_bytes) : int64_t{0});
+  return budget;
+}
+
+}  // namespace dtrain::tune

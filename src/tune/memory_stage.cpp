@@ -1,0 +1,207 @@
+#include "tune/memory_stage.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/stopwatch.h"
+#include "core/strings.h"
+#include "dist/agree.h"
+#include "dist/object_collectives.h"
+#include "job/preset.h"
+#include "tune/memory_trial.h"
+
+namespace dtrain::tune {
+namespace {
+
+constexpr double kShare = 0.35, kShareOfOthers = 0.2;  // of the minutes, for a search
+constexpr double kShortestTrial = 30;                  // seconds: a process needs some only to start
+
+bool has_half(config::AmpMode amp) { return amp == config::AmpMode::kBf16 || amp == config::AmpMode::kFp16; }
+
+struct SharedTrial {  // of a rank; travels to the others
+  bool tried = false, fits = false, ended = false;
+  double bytes = 0, batch_bytes = 0, sample_bytes = 0;
+};
+
+// The process of this rank; nothing is tried where a lower rank has the same device.
+SharedTrial try_here(Session& session, const Settings& settings, double seconds, std::string& why) {
+  const Budget& budget = session.budget;
+  if (!budget.first_on_device) return {};
+  config::Config config = session.result.config;
+  apply(settings, config);
+  const at::Device device = session.process().device;
+  const MemoryTrialOptions options{.batch_size = settings.batch_size,
+                                   .gpu = device.is_cpu() ? -1 : int{device.index()},
+                                   .threads = at::get_num_threads(),
+                                   .kill_bytes = settings.batch_size == 1 ? budget.host_bytes : budget.kill_bytes,
+                                   .seconds = seconds};
+  const MemoryTrial trial = try_memory(config, options, [&] { return session.stop().load(); });
+  why = trial.out_of_memory;
+  const bool known = trial.out_of_memory.empty();
+  return {.tried = true,
+          .fits = known && trial.process_bytes <= budget.bytes,
+          .ended = trial.stopped || trial.too_long,
+          .bytes = known ? static_cast<double>(trial.process_bytes) : std::nan(""),
+          .batch_bytes = static_cast<double>(trial.memory.batch),
+          .sample_bytes = static_cast<double>(trial.memory.activations + trial.memory.batch) /
+                          static_cast<double>(settings.batch_size)};
+}
+
+void add_row(Session& session, const Settings& settings, const BatchTrial& trial) {
+  Row row{.stage = Stage::kMemory,
+          .settings = settings,
+          .accumulate = session.accumulate_of(settings.batch_size),
+          .memory_bytes = trial.bytes,
+          .note = trial.fits ? "fits" : trial.why};
+  if (!trial.fits && row.note.empty()) row.note = "more than the budget";
+  log::info(str(name_of(row.stage), ": batch ", trial.batch, ": ",
+                std::isnan(trial.bytes) ? "" : human_bytes(trial.bytes) + ", ", row.note));
+  session.result.rows.push_back(std::move(row));
+}
+
+std::optional<BatchTrial> try_batch(Session& session, Settings settings, int64_t batch, double seconds) {
+  if (session.stopped()) return std::nullopt;
+  settings.batch_size = batch;
+  dist::Communicator& host = session.process().host;
+  SharedTrial mine;
+  std::string why;
+  std::exception_ptr failure;
+  try {
+    mine = try_here(session, settings, seconds, why);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  dist::agree(host, [&] {
+    if (failure) std::rethrow_exception(failure);
+  });
+  const std::vector<SharedTrial> all = dist::all_gather_object(host, mine);
+  const std::vector<std::string> reasons = dist::all_gather_object(host, why);
+  BatchTrial worst{.batch = batch, .fits = true, .bytes = 0};
+  double batch_bytes = 0;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].ended) return std::nullopt;
+    if (!all[rank].tried) continue;
+    worst.fits = worst.fits && all[rank].fits;
+    if (!(all[rank].bytes <= worst.bytes)) worst.bytes = all[rank].bytes + worst.bytes * 0;  // one NaN makes it NaN
+    if (worst.why.empty()) worst.why = reasons[rank];
+    batch_bytes = std::max(batch_bytes, all[rank].batch_bytes);
+    if (!(worst.sample_bytes >= all[rank].sample_bytes)) worst.sample_bytes = all[rank].sample_bytes;
+  }
+  if (worst.fits) {
+    session.process_bytes = worst.bytes;
+    session.batch_bytes = batch_bytes;
+  }
+  add_row(session, settings, worst);
+  return worst;
+}
+
+// Not even one sample fits as it is given: with activations that are recomputed, then in a smaller type as well.
+bool finds_room_otherwise(Session& session) {
+  Settings other = session.result.given;
+  const config::AmpMode smallest = precisions(other.amp, session.process().device.type(), session.capability).front();
+  const auto fits = [&] {
+    session.result.largest = search_memory(session, other, 1, kShareOfOthers * session.minutes_in_seconds());
+    if (session.result.largest.batch > 0) session.result.found = other;
+    return session.result.largest.batch > 0 || session.stopped();
+  };
+  if (session.freedom.checkpointing && !other.checkpointing) {
+    other.checkpointing = true;
+    if (fits()) return true;
+  }
+  if (!session.freedom.amp || smallest == other.amp) return false;
+  other.amp = smallest;
+  return fits();
+}
+
+// What the tensors of one sample need, counted on the host: a GPU only says that its memory is full.
+std::string needed_for_one(const Session& session, Settings settings, int threads) {
+  settings.batch_size = 1;
+  settings.amp = config::AmpMode::kFp32;
+  config::Config config = session.result.config;
+  apply(settings, config);
+  const MemoryTrial trial =
+      try_memory(config, {.batch_size = 1, .threads = threads, .kill_bytes = session.budget.host_bytes}, nullptr);
+  if (!trial.out_of_memory.empty() || trial.stopped || trial.too_long) return trial.out_of_memory;
+  const train::StepMemory& m = trial.memory;
+  const auto shown = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  return str("its tensors need ", shown(m.total()), " in fp32 (weights ", shown(m.weights), ", gradients ",
+             shown(m.gradients), ", moments ", shown(m.moments), ", activations of one sample ", shown(m.activations),
+             ")");
+}
+
+[[noreturn]] void fail_nothing_fits(Session& session) {
+  dist::agree_on_rank0(session.process().host, [&] {
+    const TuneResult& result = session.result;
+    const BatchTrial& trial = result.largest.trials.back();
+    std::string needed = str("it needs ", human_bytes(trial.bytes));
+    if (std::isnan(trial.bytes)) {
+      needed =
+          session.process().device.is_cpu() ? trial.why : needed_for_one(session, result.given, at::get_num_threads());
+    }
+    throw DeviceError(str("a batch of one sample of ", result.config.model.name, " does not fit into the ",
+                          human_bytes(result.budget_bytes), " of ", session.budget.of_what,
+                          " that a rank may use: ", needed,
+                          ". Use a smaller network or model.image_size, "
+                          "optimizer.name sgd, fewer ranks on the device, a device with more memory",
+                          session.options().memory_budget > 0 ? ", or a larger --memory-budget" : ""));
+  });
+  throw Error("a failure that all ranks agreed on did not end the command");
+}
+
+}  // namespace
+
+LargestBatch search_memory(Session& session, const Settings& settings, int64_t start, double seconds) {
+  const auto began = std::chrono::steady_clock::now();
+  size_t tried = 0;
+  bool any_fits = false;
+  return tune::find_largest_batch(
+      BatchSearch{.start = start, .most = session.most, .limit_bytes = session.result.budget_bytes},
+      [&](int64_t batch) -> std::optional<BatchTrial> {
+        const double rest = dist::all_gather_object(session.process().host, seconds - seconds_since(began)).front();
+        if (rest <= 0 && any_fits) return std::nullopt;
+        session.show("memory", tried, tried + 1);
+        ++tried;
+        const auto trial = try_batch(session, settings, batch, std::max({rest, session.left(), kShortestTrial}));
+        any_fits = any_fits || (trial && trial->fits);
+        return trial;
+      });
+}
+
+void find_largest_batch(Session& session) {
+  TuneResult& result = session.result;
+  dist::Communicator& host = session.process().host;
+  int64_t start = result.given.batch_size;
+  const auto need = job::memory_need(result.config, has_half(result.given.amp), result.given.checkpointing);
+  if (!session.process().device.is_cpu() && need) {
+    start = std::max(start, job::fitting_batch(*need, session.budget.bytes));
+  }
+  result.largest = search_memory(session, result.given, start, kShare * session.minutes_in_seconds());
+  if (session.stopped()) return;
+  dist::agree_on_rank0(host, [&] {
+    if (result.largest.batch == 0 && result.largest.end == LargestBatch::End::kStopped) {
+      throw Error(str("no batch that fits into memory was found from ", start, " on: a trial could not end in the ",
+                      human_duration(session.minutes_in_seconds()),
+                      " of --minutes. Give more of them, or begin with a smaller train.batch_size"));
+    }
+    if (!session.freedom.batch_size && result.largest.batch > 0 && result.largest.batch < result.given.batch_size) {
+      throw DeviceError(str("a batch of ", result.given.batch_size, " does not fit into the ",
+                            human_bytes(result.budget_bytes), " of ", session.budget.of_what, " that a rank may use; ",
+                            result.largest.batch, " does. Leave --batch-size out, and tune finds it"));
+    }
+  });
+  result.given_fits = result.given.batch_size <= result.largest.batch;
+  if (result.largest.batch == 0 && !finds_room_otherwise(session)) fail_nothing_fits(session);
+  if (result.largest.batch == 0) return;  // interrupted
+  result.found.batch_size = std::min(result.given.batch_size, result.largest.batch);
+  result.accumulate = session.accumulate_of(result.found.batch_size);
+}
+
+}  // namespace dtrain::tune

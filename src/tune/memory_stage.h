@@ -1,0 +1,21 @@
+#pragma once
+
+// The stage of `dtrain tune` that finds the largest batch. Every batch size is tried by a process on each device of the
+// job (memory_trial.h), and all ranks go on with the worst answer. Collective.
+
+#include <cstdint>
+
+#include "tune/largest_batch.h"
+#include "tune/session.h"
+
+namespace dtrain::tune {
+
+// For the given settings; where not even one sample fits with them, for others that need less. Sets the largest batch
+// and the found settings of the result. DeviceError if nothing fits, and for a batch size that a flag sets and that
+// does not fit.
+void find_largest_batch(Session&);
+
+// The search for other settings, from `start` on, for about so many seconds, or until one batch fits or none is left.
+LargestBatch search_memory(Session&, const Settings&, int64_t start, double seconds);
+
+}  // namespace dtrain::tune

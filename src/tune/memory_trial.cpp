@@ -1,0 +1,132 @@
+#include "tune/memory_trial.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "config/load.h"
+#include "config/print.h"
+#include "core/child_process.h"
+#include "core/error.h"
+#include "core/number_text.h"
+#include "core/strings.h"
+#include "dist/lone_process.h"
+#include "job/process_context.h"
+#include "job/step_probe.h"
+#include "job/training_job.h"
+
+namespace dtrain::tune {
+namespace {
+
+using Json = nlohmann::json;
+using train::StepMemory;
+
+constexpr std::array<std::pair<const char*, int64_t StepMemory::*>, 6> kKinds = {
+    {{"weights", &StepMemory::weights},
+     {"gradients", &StepMemory::gradients},
+     {"moments", &StepMemory::moments},
+     {"average", &StepMemory::average},
+     {"activations", &StepMemory::activations},
+     {"batch", &StepMemory::batch}}};
+
+int measure(job::ProcessContext& process, const config::Config& config, int64_t batch_size) {
+  config::Loaded loaded;
+  loaded.config = config;
+  job::TrainingJob job(process, loaded, /*dry_run=*/true);
+  job.plan();
+  job.open_data();
+  job.make_task();
+  job.keep_longest(batch_size);
+  job.place_on_device();
+  job.connect();
+  const job::StepProbe probe = job::probe_step(job, {.batch_size = batch_size, .accumulate = 1, .steps = 0});
+  job.end_watch();
+  Json result = {{"out_of_memory", probe.out_of_memory}, {"process", probe.process_memory}};
+  for (const auto& [name, kind] : kKinds) result[name] = probe.memory.*kind;
+  std::cout << result.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) << std::endl;
+  return 0;
+}
+
+// The last line that says something: where the process failed it is its error.
+std::string last_line(const std::string& text) {
+  std::string last;
+  for (const std::string& line : split(text, '\n')) {
+    if (!trimmed(line).empty()) last = trimmed(line);
+  }
+  return last;
+}
+
+MemoryTrial result_of(const ChildEnd& end) {
+  MemoryTrial trial;
+  try {
+    const Json result = Json::parse(end.output);
+    trial.out_of_memory = result.at("out_of_memory").get<std::string>();
+    trial.process_bytes = result.at("process").get<int64_t>();
+    for (const auto& [name, kind] : kKinds) trial.memory.*kind = result.at(name).get<int64_t>();
+  } catch (const Json::exception&) {
+    throw Error(str("a trial of memory ended without a result: ", last_line(end.errors)));
+  }
+  return trial;
+}
+
+}  // namespace
+
+MemoryTrial try_memory(const config::Config& config, const MemoryTrialOptions& options,
+                       const std::function<bool()>& stop) {
+  config::Config alone = config;
+  alone.device.threads = options.threads;
+  if (options.gpu < 0) alone.device.type = config::DeviceType::kCpu;
+  alone.dist.backend = config::Backend::kAuto;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const ChildEnd end =
+      run_child({program, "tune", kMemoryTrial, str(::getpid()), str(options.batch_size)},
+                dist::environment_of_lone_process(dist::environment(), options.gpu), config::to_yaml(alone),
+                {.seconds = options.seconds, .resident_bytes = options.kill_bytes}, stop);
+  MemoryTrial trial;
+  switch (end.why) {
+    case ChildEnd::Why::kStopped:
+      trial.stopped = true;
+      return trial;
+    case ChildEnd::Why::kTooLong:
+      trial.too_long = true;
+      return trial;
+    case ChildEnd::Why::kTooLarge:
+      trial.out_of_memory = str("it used more than ", human_bytes(static_cast<double>(options.kill_bytes)));
+      return trial;
+    case ChildEnd::Why::kSignaled:
+      if (end.code != SIGKILL) {
+        throw Error(str("a trial of memory with a batch of ", options.batch_size, " was ended by signal ", end.code,
+                        ": ", last_line(end.errors)));
+      }
+      trial.out_of_memory = "the kernel ended it: the host's memory is full";
+      return trial;
+    case ChildEnd::Why::kExited:
+      break;
+  }
+  if (end.code == DeviceError("").exit_code()) {
+    trial.out_of_memory = last_line(end.errors);
+    return trial;
+  }
+  if (end.code != 0) throw Error(str("a trial of memory failed: ", last_line(end.errors)), end.code);
+  return result_of(end);
+}
+
+int run_memory_trial(const std::vector<std::string>& arguments) {
+  const std::optional<int64_t> parent = arguments.size() == 3 ? parse_number<int64_t>(arguments[1]) : std::nullopt;
+  const std::optional<int64_t> batch_size = parent ? parse_number<int64_t>(arguments[2]) : std::nullopt;
+  if (!batch_size || *batch_size < 1) throw UsageError(str(kMemoryTrial, " is for dtrain itself: use `dtrain tune`"));
+  if (!end_with_parent(*parent)) return 1;
+  const std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  const config::Config config = config::from_yaml(text, "the configuration of the trial");
+  return job::launch(config.device,
+                     [&](job::ProcessContext& process) { return measure(process, config, *batch_size); });
+}
+
+}  // namespace dtrain::tune

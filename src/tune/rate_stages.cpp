@@ -1,0 +1,220 @@
+#include "tune/rate_stages.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "core/quiet_log.h"
+#include "core/stopwatch.h"
+#include "core/strings.h"
+#include "dist/object_collectives.h"
+#include "job/data_bench.h"
+#include "tune/memory_stage.h"
+
+namespace dtrain::tune {
+namespace {
+
+// Shares of the time that is left when a stage begins; what one does not need is there for the next.
+constexpr double kOfNetwork = 0.35, kOfMemoryAgain = 0.35, kOfBatch = 0.45, kOfLoadingAlone = 0.1, kOfLoader = 0.5;
+constexpr double kFirstLook = 0.1;  // seconds
+constexpr int kRounds = 3;          // of the comparison
+constexpr double kStepsOfRound = 6;
+
+// Of loading alone, by reader threads; adds rows.
+std::vector<LoadingSpeed> loading_speeds(Session& session) {
+  const Settings& found = session.result.found;
+  const auto own = static_cast<int>(found.workers);
+  const int cores = dist::all_gather_object(session.process().host, session.process().cores).front();
+  const std::vector<int> threads = session.freedom.workers ? job::threads_to_compare(cores, own) : std::vector{own};
+  const double each = std::clamp(kOfLoadingAlone * session.left() / static_cast<double>(2 * threads.size()), 0.05, 0.5);
+  session.show("loader", 0, threads.size());
+  const job::DataBench bench =
+      job::bench_data(session.job_for(found), {.threads = threads, .rounds = 1, .seconds = each, .cold = false});
+  std::vector<LoadingSpeed> speeds;
+  for (const job::LoadingRate& rate : bench.rates) {
+    if (rate.threads == 0 || rate.cold) continue;
+    speeds.push_back({rate.threads, rate.samples_per_second.median});
+    Row row{.stage = Stage::kLoader,
+            .settings = found,
+            .accumulate = session.result.accumulate,
+            .samples_per_second = rate.samples_per_second.median,
+            .seconds = each,
+            .note = "loading alone"};
+    row.settings.workers = rate.threads;
+    session.result.rows.push_back(std::move(row));
+  }
+  return speeds;
+}
+
+// Numbers of batches to read ahead. On the CPU they take memory of the same budget.
+std::vector<int64_t> prefetch_candidates(const Session& session, int64_t given, bool on_cpu) {
+  std::vector<int64_t> ahead = {given};
+  for (const int64_t prefetch : {2, 4, 8}) {
+    const double more = static_cast<double>(prefetch - given) * session.batch_bytes;
+    const bool fits = !on_cpu || session.process_bytes + more <= session.result.budget_bytes;
+    if (session.freedom.prefetch && prefetch != given && fits) ahead.push_back(prefetch);
+  }
+  return ahead;
+}
+
+void add_result_row(Session& session, const Settings& settings, int64_t accumulate, const std::optional<Spread>& rate,
+                    const char* note) {
+  if (!rate) return;
+  session.result.rows.push_back({.stage = Stage::kResult,
+                                 .settings = settings,
+                                 .accumulate = accumulate,
+                                 .samples_per_second = rate->median,
+                                 .chosen = settings == session.result.found,
+                                 .note = note});
+}
+
+}  // namespace
+
+void choose_network(Session& session) {
+  TuneResult& result = session.result;
+  if (session.stopped()) return;
+  const bool memory_is_short = result.largest.end == LargestBatch::End::kLimit;
+  const std::vector<Settings> candidates = network_candidates(
+      result.found, session.freedom, precisions(result.found.amp, session.process().device.type(), session.capability),
+      memory_is_short);
+  if (session.freedom.checkpointing && !memory_is_short && !result.found.checkpointing) {
+    result.left_out.push_back("model.checkpointing: all batches fit without it, and it costs time");
+  }
+  // One short look says how long a trial takes.
+  const std::optional<double> first = session.rate_of(Stage::kNetwork, result.found, kFirstLook);
+  if (!first) return;
+  session.rate = *first;
+  if (candidates.size() < 2) return;
+  std::vector<double> costs;
+  for (const Settings& one : candidates) costs.push_back(differences(one, result.given));
+  const auto chosen = session.choose(Stage::kNetwork, candidates, costs, kOfNetwork * session.left(), 1);
+  if (!chosen) return;
+  const bool other_memory = chosen->amp != result.found.amp || chosen->checkpointing != result.found.checkpointing;
+  result.found = *chosen;
+  if (!other_memory || !session.freedom.batch_size || !memory_is_short || session.stopped()) return;
+  session.leave_job();  // its memory is for the trials
+  LargestBatch largest = search_memory(session, result.found, result.largest.batch, kOfMemoryAgain * session.left());
+  if (largest.batch > 0) result.largest = std::move(largest);
+  result.found.batch_size = std::min(result.found.batch_size, result.largest.batch);
+}
+
+void choose_batch(Session& session) {
+  TuneResult& result = session.result;
+  if (session.stopped() || !session.freedom.batch_size) return;
+  const int64_t share =
+      session.options().free_global_batch ? 0 : (result.global_batch + result.ranks - 1) / result.ranks;
+  std::vector<Settings> candidates;
+  std::vector<double> costs;
+  double ratios = 0;
+  for (const int64_t batch : batch_candidates(share, result.largest.batch, result.found.batch_size)) {
+    candidates.push_back(result.found);
+    candidates.back().batch_size = batch;
+    costs.push_back(static_cast<double>(batch));
+    ratios += static_cast<double>(batch) / static_cast<double>(result.found.batch_size);
+  }
+  if (candidates.size() < 2) return;
+  const double ratio = std::max(0.2, ratios / static_cast<double>(candidates.size()));
+  if (const auto chosen = session.choose(Stage::kBatch, candidates, costs, kOfBatch * session.left(), ratio)) {
+    result.found = *chosen;
+    result.accumulate = session.accumulate_of(result.found.batch_size);
+  }
+}
+
+void choose_loader(Session& session) {
+  TuneResult& result = session.result;
+  if (session.stopped() || session.left() <= 0 || (!session.freedom.workers && !session.freedom.prefetch)) return;
+  const std::vector<LoadingSpeed> speeds = loading_speeds(session);
+  const std::vector<int64_t> ahead =
+      prefetch_candidates(session, result.found.prefetch, session.process().device.is_cpu());
+  std::vector<Settings> candidates = {result.found};
+  for (const int workers : worker_candidates(speeds, session.rate, static_cast<int>(result.found.workers))) {
+    for (const int64_t prefetch : ahead) {
+      Settings one = result.found;
+      if (session.freedom.workers) one.workers = workers;
+      one.prefetch = prefetch;
+      if (std::ranges::find(candidates, one) == candidates.end()) candidates.push_back(one);
+    }
+  }
+  if (candidates.size() < 2) return;
+  std::vector<double> costs;  // a thread is more than a batch in memory
+  for (const Settings& one : candidates) costs.push_back(static_cast<double>(1000 * one.workers + one.prefetch));
+  if (const auto chosen = session.choose(Stage::kLoader, candidates, costs, kOfLoader * session.left(), 1)) {
+    result.found = *chosen;
+  }
+}
+
+void compare(Session& session) {
+  TuneResult& result = session.result;
+  if (session.stopped() || !(session.rate > 0)) return;
+  const bool differs = !(result.found == result.given);
+  const double steps = (result.given_fits && differs ? 2 : 1) * kRounds * kStepsOfRound;
+  const double seconds = steps * static_cast<double>(result.found_global_batch()) / session.rate;
+  const bool whole_fit = seconds <= session.left();
+  std::vector<double> given, found;
+  const auto add = [&](const Settings& settings, int64_t accumulate, std::vector<double>& rates) {
+    if (const auto rate = session.whole_step_rate(settings, whole_fit ? accumulate : 1)) rates.push_back(*rate);
+  };
+  for (int round = 0; round < kRounds; ++round) {
+    if (session.stopped() || (round > 0 && session.left() <= 0)) break;
+    session.show("result", static_cast<size_t>(round), kRounds);
+    if (result.given_fits) add(result.given, result.given_accumulate, given);
+    if (differs) add(result.found, result.accumulate, found);
+  }
+  if (!given.empty()) result.given_rate = spread_of(given);
+  if (!differs) {
+    result.found_rate = result.given_rate;
+  } else if (!found.empty()) {
+    result.found_rate = spread_of(found);
+  }
+  const Settings tried = result.found;
+  const int64_t accumulate = result.accumulate;
+  const std::optional<Spread> tried_rate = result.found_rate;
+  const bool slower = result.given_rate && tried_rate && tried_rate->median < (1 - kAsGood) * result.given_rate->median;
+  if (slower) {  // beside each other they are the other way round than in the trials
+    result.found = result.given;
+    result.accumulate = result.given_accumulate;
+    result.found_rate = result.given_rate;
+  }
+  add_result_row(session, result.given, result.given_accumulate, result.given_rate, "as given");
+  if (differs) add_result_row(session, tried, accumulate, tried_rate, slower ? "found, but slower" : "found");
+}
+
+void test_rates(Session& session) {
+  if (session.stopped()) return;
+  constexpr int64_t kSteps = 100, kFewest = 20;
+  TuneResult& result = session.result;
+  const bool adam = result.config.optimizer.name != config::OptimizerName::kSgd;
+  const double first = adam ? 1e-7 : 1e-5, last = adam ? 1 : 10;
+  session.leave_job();  // a network that the trials have trained says nothing about rates
+  const auto trainer = session.job_for(result.found)
+                           .make_trainer({.batch_size = result.found.batch_size,
+                                          .accumulate = result.accumulate,
+                                          .prefetch = result.found.prefetch,
+                                          .loader_threads = static_cast<int>(result.found.workers)});
+  const log::Quiet quiet;
+  trainer->step_at(first);  // makes what is made once
+  const auto began = std::chrono::steady_clock::now();
+  trainer->step_at(first);
+  const double step = std::max(1e-6, seconds_since(began));
+  const double fitting = session.left_in_all() / dist::all_gather_object(session.process().host, step).front();
+  if (fitting < static_cast<double>(kFewest)) {
+    result.left_out.push_back(str("the range test of the learning rate: ", kFewest, " steps of ", human_duration(step),
+                                  " do not fit into --minutes"));
+    return;
+  }
+  const int64_t steps = std::min(kSteps, static_cast<int64_t>(std::min(fitting, 1e6)));
+  const std::vector<double> rates = exponential_rates(first, last, steps);
+  RangeTest test{.given = result.config.optimizer.lr};
+  Divergence divergence(steps);
+  for (const double rate : rates) {
+    if (session.stopped()) return;
+    session.show("rate", test.rates.size(), static_cast<size_t>(steps));
+    test.rates.push_back(rate);
+    test.losses.push_back(trainer->step_at(rate));  // the same on all ranks
+    if (divergence.add(test.losses.back())) break;
+  }
+  test.suggestion = suggest_rate(rates, test.losses);  // with all rates, which say how far apart the steps are
+  result.range_test = std::move(test);
+}
+
+}  // namespace dtrain::tune

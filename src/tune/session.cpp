@@ -1,0 +1,169 @@
+#include "tune/session.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "core/log.h"
+#include "core/quiet_log.h"
+#include "core/stopwatch.h"
+#include "core/strings.h"
+#include "device/device.h"
+#include "dist/object_collectives.h"
+#include "job/step_probe.h"
+#include "train/batch_arithmetic.h"
+
+namespace dtrain::tune {
+namespace {
+
+using job::StepProbe;
+using monitoring::Phase;
+
+constexpr int64_t kMostSteps = 1000;
+constexpr double kOfTuning = 0.75;  // of the minutes, if the range test has the rest
+
+// Of a micro-step of the slowest rank.
+double micro_seconds(const StepProbe& probe) {
+  double slowest = 0;
+  for (const train::MeasuredSteps& rank : probe.ranks) {
+    double own = 0;
+    for (const Phase phase : {Phase::kDataWait, Phase::kH2d, Phase::kForward, Phase::kBackward}) {
+      own += rank.phase_seconds[static_cast<size_t>(phase)];
+    }
+    slowest = std::max(slowest, own / static_cast<double>(rank.steps));
+  }
+  return slowest;
+}
+
+// In samples/s of all ranks, with so many micro-steps in place of the one that was measured.
+double rate_with(const StepProbe& probe, int64_t batch_size, int64_t accumulate) {
+  const double step = step_seconds_with(accumulate, probe.step_seconds(), micro_seconds(probe));
+  const auto ranks = static_cast<int64_t>(probe.ranks.size());
+  return static_cast<double>(batch_size * accumulate * ranks) / step;
+}
+
+RoundLimits round_limits(double overhead, double longest) {
+  const double shortest = std::clamp(0.5 * overhead, 0.1, 1.0);
+  return {.overhead = overhead, .shortest = std::min(shortest, longest), .longest = longest};
+}
+
+}  // namespace
+
+Session::Session(job::ProcessContext& process, const config::Loaded& loaded, const TuneOptions& options,
+                 const std::atomic<bool>& stop, const ReportProgress& report)
+    : process_(process), loaded_(loaded), options_(options), stop_(stop), report_(report) {}
+
+Session::~Session() = default;
+
+double Session::left_in_all() {
+  return dist::all_gather_object(process_.host, minutes_in_seconds() - seconds_since(began_)).front();
+}
+
+double Session::left() { return left_in_all() - (options_.range_test ? (1 - kOfTuning) * minutes_in_seconds() : 0); }
+
+bool Session::stopped() {
+  if (result.interrupted) return true;
+  const std::vector<int> asked = dist::all_gather_object(process_.host, int{stop_.load()});
+  result.interrupted = std::ranges::find(asked, 1) != asked.end();
+  return result.interrupted;
+}
+
+void Session::show(const char* stage, size_t done, size_t all) {
+  if (process_.world.rank != 0) return;
+  report_({.stage = stage,
+           .done = static_cast<int64_t>(done),
+           .total = static_cast<int64_t>(std::max(done, all)),
+           .unit = Progress::Unit::kTrials});
+}
+
+int64_t Session::accumulate_of(int64_t batch_size) const {
+  return options_.free_global_batch ? 1 : train::micro_steps(result.global_batch, result.ranks, batch_size);
+}
+
+job::TrainingJob& Session::job_for(const Settings& settings) {
+  if (job_ && job_settings_.same_network(settings)) return *job_;
+  leave_job();
+  const log::Quiet quiet;  // it says the same each time
+  config::Loaded loaded = loaded_;
+  apply(settings, loaded.config);
+  job_ = std::make_unique<job::TrainingJob>(process_, loaded, /*dry_run=*/true);
+  job_->plan();
+  job_->open_data();
+  job_->make_task();
+  job_->place_on_device();
+  job_->connect();
+  job_settings_ = settings;
+  return *job_;
+}
+
+void Session::leave_job() {
+  if (!job_) return;
+  job_->end_watch();
+  job_.reset();
+  device::give_back_memory(process_.device);
+}
+
+std::optional<double> Session::rate_of(Stage stage, const Settings& settings, double seconds) {
+  if (stopped() || (left() <= 0 && rate > 0)) return std::nullopt;  // one rate is needed in any case
+  const auto began = std::chrono::steady_clock::now();
+  const StepProbe probe = job::probe_step(job_for(settings), {.batch_size = settings.batch_size,
+                                                              .accumulate = 1,
+                                                              .prefetch = settings.prefetch,
+                                                              .loader_threads = static_cast<int>(settings.workers),
+                                                              .warm_steps = 2,
+                                                              .steps = kMostSteps,
+                                                              .seconds = seconds});
+  if (!probe.measured()) {
+    log::info(str(stage, ": ", text_of(settings), ": ", probe.out_of_memory));
+    return std::nan("");
+  }
+  const double timed = probe.step_seconds() * static_cast<double>(probe.ranks.front().steps);
+  overhead_ = dist::all_gather_object(process_.host, std::max(0.0, seconds_since(began) - timed)).front();
+  const double samples_per_second = rate_with(probe, settings.batch_size, accumulate_of(settings.batch_size));
+  log::info(str(stage, ": ", text_of(settings), ": ", fixed(samples_per_second, 1), " samples/s"));
+  return samples_per_second;
+}
+
+std::optional<double> Session::whole_step_rate(const Settings& settings, int64_t accumulate) {
+  const StepProbe probe = job::probe_step(job_for(settings), {.batch_size = settings.batch_size,
+                                                              .accumulate = accumulate,
+                                                              .prefetch = settings.prefetch,
+                                                              .loader_threads = static_cast<int>(settings.workers),
+                                                              .warm_steps = 1,
+                                                              .steps = kMostSteps,
+                                                              .seconds = options_.seconds / 2});
+  if (!probe.measured()) return std::nullopt;
+  const int64_t whole = accumulate_of(settings.batch_size);
+  return accumulate == whole ? probe.samples_per_second() : rate_with(probe, settings.batch_size, whole);
+}
+
+std::optional<Settings> Session::choose(Stage stage, const std::vector<Settings>& candidates,
+                                        const std::vector<double>& costs, double seconds, double batch_ratio) {
+  const std::vector<Round> rounds =
+      plan_rounds(candidates.size(), seconds, round_limits(overhead_ * batch_ratio, options_.seconds));
+  size_t done = 0, all = 0;
+  for (const Round& round : rounds) all += round.choices;
+  const std::string name{name_of(stage)};
+  const Halving halving = halve(costs, rounds, kAsGood, [&](size_t index, double timed) {
+    show(name.c_str(), done++, all);
+    return rate_of(stage, candidates[index], timed);
+  });
+  for (const Candidate& one : halving.candidates) {
+    result.rows.push_back({.stage = stage,
+                           .settings = candidates[one.index],
+                           .accumulate = accumulate_of(candidates[one.index].batch_size),
+                           .samples_per_second = one.rate,
+                           .seconds = one.seconds,
+                           .chosen = one.index == halving.winner,
+                           .note = std::isnan(one.rate) ? "out of memory" : ""});
+    if (one.index == halving.winner) rate = one.rate;
+  }
+  if (!halving.stopped && !rounds.empty() && rounds.front().choices < candidates.size()) {
+    result.left_out.push_back(str(stage, ": ", candidates.size() - rounds.front().choices, " of ", candidates.size(),
+                                  " candidates, for which --minutes do not suffice"));
+  }
+  if (!halving.winner) return std::nullopt;
+  return candidates[*halving.winner];
+}
+
+}  // namespace dtrain::tune

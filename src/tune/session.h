@@ -1,0 +1,74 @@
+#pragma once
+
+// What the stages of `dtrain tune` share: the run with the settings that a stage wants to try, the time that is left,
+// and the rows of what was tried. Every method is collective, and gives the same on all ranks. Thread-safety: the
+// training thread. Ownership: borrows all that the constructor gets; owns the trial's job.
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "job/training_job.h"
+#include "tune/choose.h"
+#include "tune/memory_budget.h"
+#include "tune/tuner.h"
+
+namespace dtrain::tune {
+
+class Session {
+ public:
+  Session(job::ProcessContext&, const config::Loaded&, const TuneOptions&, const std::atomic<bool>& stop,
+          const ReportProgress&);
+  ~Session();
+
+  // ---- time and agreement: rank 0's clock is that of all ----
+  double minutes_in_seconds() const { return 60 * options_.minutes; }
+  double left();  // seconds for the tuning; the range test has a part of the minutes for itself
+  double left_in_all();
+  bool stopped();  // a signal asked any rank to stop; the result is marked
+  void show(const char* stage, size_t done, size_t all);
+
+  // ---- the run ----
+  int64_t accumulate_of(int64_t batch_size) const;
+  job::TrainingJob& job_for(const Settings&);  // up to connect(); it is kept for settings with the same network
+  void leave_job();                            // its memory is given back
+
+  // ---- rates ----
+  // In samples/s, of steps with one micro-step, for accumulate_of() of them. NaN: the settings cannot be used. nullopt:
+  // no time is left though a rate is known, or a signal asked to stop.
+  std::optional<double> rate_of(Stage, const Settings&, double seconds);
+  // Of steps with so many micro-steps. nullopt: the settings cannot be used.
+  std::optional<double> whole_step_rate(const Settings&, int64_t accumulate);
+  // Successive halving over the candidates within `seconds`; adds their rows. `batch_ratio`: their batches to the last
+  // one that was measured. nullopt: nothing was measured.
+  std::optional<Settings> choose(Stage, const std::vector<Settings>& candidates, const std::vector<double>& costs,
+                                 double seconds, double batch_ratio);
+
+  TuneResult result;
+  Freedom freedom;
+  Budget budget;
+  int64_t most = 1;          // the largest micro-batch that the run can use
+  int capability = 0;        // of the device; the least of all ranks
+  double batch_bytes = 0;    // of a batch that is read ahead, at the largest size that fits
+  double process_bytes = 0;  // at that size
+  double rate = 0;           // of the last choice
+  const TuneOptions& options() const { return options_; }
+  const std::atomic<bool>& stop() const { return stop_; }
+  job::ProcessContext& process() const { return process_; }
+  config::Loaded& loaded() { return loaded_; }
+
+ private:
+  job::ProcessContext& process_;
+  config::Loaded loaded_;
+  const TuneOptions& options_;
+  const std::atomic<bool>& stop_;
+  const ReportProgress& report_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::unique_ptr<job::TrainingJob> job_;
+  Settings job_settings_;
+  double overhead_ = 1;  // seconds of the last trial beside its measurement
+};
+
+}  // namespace dtrain::tune

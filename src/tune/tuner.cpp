@@ -1,0 +1,83 @@
+#include "tune/tuner.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/quiet_log.h"
+#include "core/stopwatch.h"
+#include "device/device.h"
+#include "dist/object_collectives.h"
+#include "job/preset.h"
+#include "tune/memory_stage.h"
+#include "tune/rate_stages.h"
+#include "tune/session.h"
+
+namespace dtrain::tune {
+namespace {
+
+// The run as it is given, and what of it may be changed.
+void look(Session& session) {
+  job::ProcessContext& process = session.process();
+  dist::Communicator& host = process.host;
+  config::Loaded& loaded = session.loaded();
+  TuneResult& result = session.result;
+  if (!loaded.config.device.preset.empty()) job::apply_preset(host, process.device, loaded);
+  loaded.config.device.preset.clear();  // its values are there now, and must not take the place of those that are tried
+  job::TrainingJob job(process, loaded, /*dry_run=*/true);
+  {
+    const log::Quiet quiet;
+    job.plan();
+    job.open_data();
+    job.make_task();
+  }
+  const device::Properties device = device::properties(process.device);
+  const std::vector<int> capabilities = dist::all_gather_object(host, device.capability);
+  session.capability = *std::min_element(capabilities.begin(), capabilities.end());
+  result.config = job.config();
+  result.config.train.accumulate = 0;  // follows from the global batch
+  result.device = process.device.is_cpu() ? "cpu" : device.name;
+  result.ranks = process.world.size;
+  result.global_batch = job.batches().global_batch;
+  result.samples = job.batches().samples;
+  result.keeps_global_batch = !session.options().free_global_batch;
+  loaded.config = result.config;  // whatever a trial makes of it: the same run
+  loaded.overruled = {};
+  session.freedom = freedom_of(loaded);
+  const int64_t share = (std::min(result.global_batch, result.samples) + result.ranks - 1) / result.ranks;
+  session.most = std::max<int64_t>(1, session.options().free_global_batch ? result.samples / result.ranks : share);
+  // What ranks may have otherwise than rank 0 is tried as rank 0 has it.
+  const int workers = dist::all_gather_object(host, job.loader_threads()).front();
+  const train::Precision precision = dist::all_gather_object(host, job.precision()).front();
+  result.given = {.batch_size = std::min(result.config.train.batch_size, session.most),
+                  .amp = *value_named<config::AmpMode>(train::to_string(precision)),
+                  .channels_last = result.config.model.channels_last,
+                  .checkpointing = result.config.model.checkpointing,
+                  .workers = workers,
+                  .prefetch = result.config.data.prefetch};
+  if (!session.freedom.batch_size) session.most = result.given.batch_size;
+  result.found = result.given;
+  result.given_accumulate = result.accumulate = session.accumulate_of(result.given.batch_size);
+  session.budget = agree_on_budget(process, session.options().memory_budget);
+  result.budget_bytes = static_cast<double>(session.budget.bytes);
+  for (const std::string& kept : session.freedom.kept) result.left_out.push_back(kept + ": given by a flag");
+}
+
+}  // namespace
+
+TuneResult tune(job::ProcessContext& process, const config::Loaded& loaded, const TuneOptions& options,
+                const std::atomic<bool>& stop, const ReportProgress& report) {
+  const auto began = std::chrono::steady_clock::now();
+  Session session(process, loaded, options, stop, report);
+  look(session);
+  find_largest_batch(session);
+  choose_network(session);
+  choose_batch(session);
+  choose_loader(session);
+  compare(session);
+  if (options.range_test) test_rates(session);
+  session.leave_job();
+  session.result.seconds = seconds_since(began);
+  return std::move(session.result);
+}
+
+}  // namespace dtrain::tune

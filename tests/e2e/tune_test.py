@@ -1,0 +1,177 @@
+"""dtrain tune: the largest batch within a budget, settings that are as good or better than what was given, a config that trains, on one rank
+and two, and what it says when nothing fits, the time is short, or somebody ends it."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import time
+
+import runner
+
+# Flags keep these as they are: fewer stages, for a short test.
+LOADER = runner.flags({"data.workers": 1, "data.prefetch": 4})
+NETWORK = runner.flags({"train.amp": "fp32", "model.channels_last": True, "model.checkpointing": False})
+KEYS = {"data.file": "d.h5", "model.image_size": 32, "metrics.port": 0, "data.workers": 1}
+
+
+def write_config(folder, **more):
+    """A config file: its keys are where tune begins, not what it keeps."""
+    keys = {**KEYS, **{key.replace("__", "."): value for key, value in more.items()}}
+    lines = []
+    for section in dict.fromkeys(key.split(".")[0] for key in keys):
+        lines.append(f"{section}:")
+        for key, value in keys.items():
+            if key.split(".")[0] == section:
+                lines.append(f"  {key.split('.', 1)[1]}: {json.dumps(value)}")
+    (folder / "my.yaml").write_text("\n".join(lines) + "\n")
+
+
+def tune(folder, *arguments, np=None, code=0):
+    """Returns the text and the JSON of `dtrain tune my.yaml`."""
+    words = ["tune", "my.yaml", "--seconds", 0.1, *arguments, "--json", "out.json", "--force"]
+    done = subprocess.run(runner.command(words, np), cwd=folder, env=runner.environment(), stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=200)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    return done.stdout, json.loads((folder / "out.json").read_text())
+
+
+def check_rows(found):
+    """What holds of every result."""
+    assert found["command"] == "tune" and not found["interrupted"]
+    memory = [row for row in found["rows"] if row["stage"] == "memory"]
+    fitting = [row["train.batch_size"] for row in memory if row["note"] == "fits"]
+    assert memory and found["largest_batch"]["batch_size"] == max(fitting), found["rows"]
+    for row in memory:
+        assert (row["note"] == "fits") == (row["memory_bytes"] is not None and row["memory_bytes"] <= found["budget_bytes"]), row
+    for row in found["rows"]:
+        if row["stage"] in ("network", "batch", "loader") and row["note"] == "":
+            assert row["samples_per_second"] > 0 and row["train.batch_size"] <= found["largest_batch"]["batch_size"], row
+    for stage in ("network", "batch"):
+        assert sum(row["chosen"] for row in found["rows"] if row["stage"] == stage) <= 1
+    assert found["found"]["train.batch_size"] <= found["largest_batch"]["batch_size"]
+    assert found["found_samples_per_second"]["median"] > 0
+
+
+def finds_what_fits_and_writes_a_config(folder):
+    runner.synth(folder / "d.h5", 700)
+    write_config(folder, train__batch_size=4, train__global_batch=512, train__epochs=1, optimizer__lr=0.003)
+    # What the process takes alone is measured first, so that the budget cuts between 1 and 512 samples.
+    text, found = tune(folder, "--minutes", 0.02, *NETWORK, *LOADER, "--memory-budget", "64GiB")
+    small = int(found["rows"][0]["memory_bytes"])
+    assert found["rows"][0]["train.batch_size"] == 4 and small > 100 << 20
+    text, found = tune(folder, "--minutes", 2, "--amp", "fp32", "--memory-budget", small + (60 << 20))
+    check_rows(found)
+    assert found["largest_batch"]["end"] == "limit" and 4 < found["largest_batch"]["batch_size"] < 512, found["largest_batch"]
+    assert any(row["stage"] == "memory" and row["note"] != "fits" for row in found["rows"]), "the bisect saw both sides"
+    assert found["found_global_batch"] == 512 == found["global_batch"]
+    assert found["found"]["train.amp"] == "fp32" and any("--amp" in one for one in found["left_out"]), "a flag is kept"
+    batch, accumulate = found["found"]["train.batch_size"], found["found_accumulate"]
+    assert (accumulate - 1) * batch < 512 <= accumulate * batch, (batch, accumulate)
+    assert "largest batch that fits into" in text and "my.tuned.yaml" in text
+    tuned = (folder / "my.tuned.yaml").read_text()
+    assert f"batch_size: {batch} " in tuned and "global_batch: 512" in tuned and "lr: 0.003" in tuned, tuned
+    runner.run(["my.tuned.yaml", "--dry-run"], cwd=folder).expect(0, f"1 rank × {batch} × accumulate {accumulate}")
+    assert not (folder / "runs").exists(), "nothing else is written"
+
+
+def two_ranks_agree(folder):
+    runner.synth(folder / "d.h5", 300)
+    write_config(folder, train__batch_size=8, train__global_batch=64)
+    text, found = tune(folder, "--minutes", 2, *NETWORK, np=2)
+    check_rows(found)
+    assert found["ranks"] == 2 and found["largest_batch"] == {"batch_size": 32, "end": "all fit", "trials": found["largest_batch"]["trials"]}
+    stages = {row["stage"] for row in found["rows"]}
+    assert stages == {"memory", "batch", "loader", "result"}, stages
+    runner.run(["my.tuned.yaml", "--dry-run"], np=2, cwd=folder).expect(0, "global batch 64")
+
+
+def suggests_a_learning_rate(folder):
+    runner.synth(folder / "d.h5", 300)
+    write_config(folder, train__batch_size=32)
+    text, found = tune(folder, "--minutes", 2, "--lr", *NETWORK, *LOADER, "--batch-size", 32)
+    test = found["range_test"]
+    assert len(test["rates"]) == len(test["losses"]) >= 20 and test["rates"] == sorted(test["rates"]), test
+    assert abs(test["rates"][0] / 1e-7 - 1) < 1e-6 and test["losses"][0] > 0
+    assert test["suggestion"] is not None and 1e-5 < test["suggestion"]["rate"] < 0.3, test["suggestion"]
+    assert "the loss falls fastest at" in text
+    lines = [line for line in (folder / "my.tuned.yaml").read_text().splitlines() if line.strip().startswith("lr:")]
+    assert abs(float(lines[0].split()[1]) / test["suggestion"]["rate"] - 1) < 1e-9 and "was 0.001" in lines[0]
+
+
+def what_does_not_fit_is_explained(folder):
+    runner.synth(folder / "d.h5", 60)
+    write_config(folder, train__batch_size=4)
+    result = runner.run(["tune", "my.yaml", "--memory-budget", "20MiB", "--minutes", 0.1], cwd=folder)
+    result.expect(69, "a batch of one sample of headpose_cnn does not fit into the 20.0 MiB of the host's memory", "it needs", "--memory-budget")
+    assert not (folder / "my.tuned.yaml").exists()
+
+
+def ends_with_what_it_has_on_ctrl_c(folder):
+    runner.synth(folder / "d.h5", 300)
+    write_config(folder, train__batch_size=4, train__global_batch=128)
+    with runner.Running(["tune", "my.yaml", "--minutes", 5, "--json", "out.json"], cwd=folder) as running:
+        running.wait_for("memory: batch 4: ")
+        running.wait_for("network: ")
+        running.process.send_signal(signal.SIGINT)
+        result = running.wait(60)
+    result.expect(130, "interrupted: this is what was found so far")
+    found = json.loads((folder / "out.json").read_text())
+    assert found["interrupted"] and found["rows"][0]["stage"] == "memory" and found["patch"] == ""
+    assert not (folder / "my.tuned.yaml").exists()
+    # In the middle of a trial of memory: its process ends too.
+    with runner.Running(["tune", "my.yaml", "--minutes", 5], cwd=folder) as running:
+        child = None
+        end = time.monotonic() + 60
+        while child is None and time.monotonic() < end:
+            child = trial_of(running.process.pid)
+            time.sleep(0.01)
+        assert child, "a process for a trial was seen"
+        running.process.send_signal(signal.SIGINT)
+        running.wait(60).expect(130, "interrupted")
+        assert not pathlib.Path(f"/proc/{child}").exists()
+
+
+def trial_of(parent):
+    """The process id of a trial of memory that `parent` has started; None: there is none."""
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and f"\0--memory-trial\0{parent}\0" in (entry / "cmdline").read_text():
+                return int(entry.name)
+        except OSError:
+            continue
+    return None
+
+
+def bad_input_is_explained(folder):
+    runner.run(["tune", "--help"], cwd=folder).expect(0, "--minutes", "--memory-budget", "--lr", "CONFIG.yaml")
+    runner.synth(folder / "d.h5", 40)
+    write_config(folder, train__batch_size=4)
+    runner.run(["tune", "my.yaml", "--minute", 3], cwd=folder).expect(78, "--minutes")
+    runner.run(["tune", "my.yaml", "--minutes", "soon"], cwd=folder).expect(64, "--minutes")
+    runner.run(["tune", "my.yaml", "--memory-budget", "much"], cwd=folder).expect(64, "--memory-budget")
+    runner.run(["tune", "my.yaml", "--resume", "runs/x"], cwd=folder).expect(64, "--resume")
+    runner.run(["tune", "none.yaml"], cwd=folder).expect(78, "none.yaml")
+    runner.run(["tune", "--memory-trial", 1], cwd=folder).expect(64, "dtrain tune")
+    (folder / "my.tuned.yaml").write_text("mine")
+    runner.run(["tune", "my.yaml", "--minutes", 0.05], cwd=folder).expect(73, "my.tuned.yaml", "--force")
+    assert (folder / "my.tuned.yaml").read_text() == "mine"
+    runner.run(["tune", "my.yaml", "--out", "d.h5", "--force"], cwd=folder).expect(73, "d.h5")
+
+
+def presets_set_what_nobody_sets(folder):
+    runner.synth(folder / "d.h5", 60)
+    keys = {"data.file": "d.h5", "model.image_size": 32, "metrics.port": 0, "data.workers": 1}
+    done = runner.run(["--dry-run", "--preset", "rtx3060", *runner.flags(keys)], cwd=folder)
+    done.expect(0, "preset     rtx3060 (11.8 GiB; estimated", "sets train.batch_size 256", "global batch 256")
+    runner.run(["--dry-run", "--preset", "rtx3060", "--batch-size", 8, *runner.flags(keys)], cwd=folder).expect(
+        0, "kept train.batch_size (--batch-size)", "global batch 8 ")
+    runner.run(["--dry-run", "--preset", "auto", "--device.type", "cpu", *runner.flags(keys)], cwd=folder).expect(
+        0, "preset     auto: the run uses no GPU, so nothing is set", "global batch 32 ")
+    runner.run(["--dry-run", "--preset", "v100", *runner.flags(keys)], cwd=folder).expect(78, "V100", "CUDA 12")
+    runner.run(["--dry-run", "--preset", "rtx309", *runner.flags(keys)], cwd=folder).expect(78, "did you mean 'rtx3090'")
+
+
+if __name__ == "__main__":
+    runner.main([finds_what_fits_and_writes_a_config, two_ranks_agree, suggests_a_learning_rate, what_does_not_fit_is_explained,
+                 ends_with_what_it_has_on_ctrl_c, bad_input_is_explained, presets_set_what_nobody_sets])

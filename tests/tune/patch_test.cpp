@@ -1,0 +1,104 @@
+// The config that tune writes: it loads again, and trains what was asked for with what was found.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tune/patch.h"
+#include "tune/tune_report.h"
+
+namespace dtrain::tune {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Tuned {
+  config::Loaded loaded;
+  TuneResult result;
+};
+
+Tuned tuned(const std::vector<std::string>& arguments) {
+  Tuned t{config::load(arguments, "/nonexistent", {.other_flags = {}, .check_dataset = false}), {}};
+  t.result.config = t.loaded.config;
+  t.result.config.train.accumulate = 0;
+  t.result.device = "cpu";
+  t.result.ranks = 2;
+  t.result.global_batch = 256;
+  t.result.samples = 1000;
+  t.result.given = {.batch_size = 32, .workers = 1, .prefetch = 4};
+  t.result.found = {
+      .batch_size = 64, .amp = config::AmpMode::kBf16, .channels_last = false, .workers = 2, .prefetch = 2};
+  t.result.accumulate = 2;
+  t.result.given_rate = Spread{.median = 400, .low = 390, .high = 410, .count = 3};
+  t.result.found_rate = Spread{.median = 500, .low = 490, .high = 510, .count = 3};
+  return t;
+}
+
+TEST(Patch, LoadsAgainAndKeepsTheGlobalBatch) {
+  const Tuned t =
+      tuned({"--data.file", "d.h5", "--optimizer.lr", "0.004", "--accumulate", "4", "--epochs", "7", "--name", "mine"});
+  const std::string text = patch_text(t.result, t.loaded, "dtrain tune");
+  const config::Config config = config::from_yaml(text, "patch");
+  EXPECT_EQ(config.train.batch_size, 64);
+  EXPECT_EQ(config.train.global_batch, 256);
+  EXPECT_EQ(config.train.accumulate, 0) << "it follows from both";
+  EXPECT_EQ(config.train.amp, config::AmpMode::kBf16);
+  EXPECT_FALSE(config.model.channels_last);
+  EXPECT_EQ(config.data.workers, 2);
+  EXPECT_EQ(config.data.prefetch, 2);
+  EXPECT_EQ(config.data.file, "d.h5");
+  EXPECT_EQ(config.optimizer.lr, 0.004);
+  EXPECT_EQ(config.train.epochs, 7);
+  EXPECT_EQ(config.run.name, "mine");
+  EXPECT_THAT(text, HasSubstr("tuned: was 32"));
+  EXPECT_THAT(text, HasSubstr("500.0 samples/s in place of 400.0 (+25.0 %)"));
+  EXPECT_THAT(text, Not(HasSubstr("weight_decay"))) << "defaults stay defaults";
+}
+
+TEST(Patch, HasTheSuggestedRateAndAFreeGlobalBatch) {
+  Tuned t = tuned({"--data.file", "d.h5"});
+  t.result.range_test = RangeTest{.rates = {1e-4, 1e-3}, .losses = {1, 2}, .given = 1e-3};
+  EXPECT_THAT(patch_text(t.result, t.loaded, "dtrain tune"), Not(HasSubstr("lr:"))) << "no suggestion";
+  t.result.range_test->suggestion = RateSuggestion{.rate = 0.0125, .lowest = 0.1, .fall = 0.4};
+  t.result.keeps_global_batch = false;
+  t.result.accumulate = 1;
+  const config::Config config = config::from_yaml(patch_text(t.result, t.loaded, "dtrain tune"), "patch");
+  EXPECT_EQ(config.optimizer.lr, 0.0125);
+  EXPECT_EQ(config.train.global_batch, 128);
+}
+
+TEST(Patch, HasNoKeyThatDoesNothing) {
+  const Tuned t = tuned({"--data.file", "d.h5", "--task", "pointer"});
+  const std::string text = patch_text(t.result, t.loaded, "dtrain tune");
+  EXPECT_THAT(text, Not(HasSubstr("channels_last")));
+  EXPECT_EQ(config::from_yaml(text, "patch").train.batch_size, 64);
+}
+
+TEST(Patch, CannotBeBrokenByNames) {
+  const Tuned t = tuned({"--data.file", "a\"b: #.h5"});
+  const config::Config config =
+      config::from_yaml(patch_text(t.result, t.loaded, "dtrain tune\nmodel: {name: resnet50}"), "patch");
+  EXPECT_EQ(config.data.file, "a\"b: #.h5");
+  EXPECT_EQ(config.model.name, catalog::NetworkId::kAuto);
+}
+
+TEST(PatchFile, IsNamedForTheConfig) {
+  EXPECT_EQ(patch_file("configs/my.yaml"), "my.tuned.yaml");
+  EXPECT_EQ(patch_file(""), "dtrain.tuned.yaml");
+}
+
+TEST(TuneReport, SaysWhatWasFound) {
+  Tuned t = tuned({"--data.file", "d.h5"});
+  t.result.largest = {.batch = 100, .end = LargestBatch::End::kLimit, .trials = {{.batch = 100, .fits = true}}};
+  t.result.rows = {{.stage = Stage::kBatch, .settings = t.result.found, .samples_per_second = 512.34, .chosen = true}};
+  const std::string text = text_of(t.result, "my.tuned.yaml");
+  EXPECT_THAT(text, HasSubstr("512.3"));
+  EXPECT_THAT(text, HasSubstr("(+25.0 %)"));
+  EXPECT_THAT(text, HasSubstr("`dtrain my.tuned.yaml` trains with it"));
+  t.result.interrupted = true;
+  EXPECT_THAT(text_of(t.result, ""), HasSubstr("interrupted"));
+  EXPECT_THAT(json_of(t.result, ""), HasSubstr("\"interrupted\": true"));
+}
+
+}  // namespace
+}  // namespace dtrain::tune
