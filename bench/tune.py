@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""What `dtrain tune` finds against an exhaustive sweep of the same settings: the share of the best rate, and of the sweep's time.
+
+usage: bench/tune.py [--seed S] [--tasks headpose,classify,pointer,sequence] [--minutes M] [--seconds T] [--rounds R]
+                     [--dtrain build/src/dtrain] [--results FILE]
+
+For each task, `dtrain bench step` measures every combination of precision, memory format, batch, reader threads and read-ahead by
+whole optimizer steps, in an order that the seed gives, R times over the whole sweep, so that a disturbance does not hit one
+combination alone. Then tune runs for M minutes at most. Its settings are looked up in the sweep: what counts is what the sweep says of
+them, not what tune says. Every task adds a line to FILE (JSON). Bar: 95 % of the best in 15 % of the time.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+
+# Small enough for a CPU, large enough that the settings matter.
+TASKS = {
+    "headpose": {"samples": 1500, "keys": {"model.image_size": 64, "train.batch_size": 32, "train.global_batch": 128}},
+    "classify": {"samples": 1500, "keys": {"model.image_size": 64, "train.batch_size": 32, "train.global_batch": 128}},
+    "pointer": {"samples": 4000, "keys": {"train.batch_size": 32, "train.global_batch": 256}},
+    "sequence": {"samples": 1500, "keys": {"train.batch_size": 32, "train.global_batch": 128}},
+}
+PICTURES = ("headpose", "classify")
+
+
+def flags(keys):
+    return [word for key, value in keys.items() for word in ("--" + key, str(value).lower() if isinstance(value, bool) else str(value))]
+
+
+def settings_of(task, cores):
+    """All combinations, as keys of the configuration; batches are equal parts of the global batch."""
+    share = TASKS[task]["keys"]["train.global_batch"]
+    choices = {
+        "train.amp": ["fp32", "bf16"],
+        "model.channels_last": [True, False] if task in PICTURES else [None],
+        "train.batch_size": [share // parts for parts in (1, 2, 4, 8, 16)],
+        "data.workers": sorted({1, cores}),
+        "data.prefetch": [2, 4, 8],
+    }
+    for values in itertools.product(*choices.values()):
+        yield {key: value for key, value in zip(choices, values) if value is not None}
+
+
+def run(command, folder, keys, *arguments):
+    """The JSON of a command, and the seconds that it took."""
+    began = time.monotonic()
+    done = subprocess.run([*command, *arguments, "--json", "-", *flags(keys)], cwd=folder, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(done.args)}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout), time.monotonic() - began
+
+
+def sweep(options, folder, task, order):
+    """Samples/s of every combination, and the seconds of all of it."""
+    rates, began = {}, time.monotonic()
+    for _ in range(options.rounds):
+        order_now = list(order)
+        options.random.shuffle(order_now)
+        for index, settings in enumerate(order_now):
+            keys = {**base_keys(task), **settings}
+            found, _ = run([options.dtrain, "bench", "step"], folder, keys, "--batch-sizes", str(settings["train.batch_size"]),
+                           "--rounds", "1", "--seconds", str(options.seconds), "--steps", "1000")
+            row = found["rows"][0]
+            if not row["out_of_memory"]:
+                rates.setdefault(key_of(settings), []).append(row["samples_per_second"]["median"])
+            print(f"\r{task}: {index + 1} of {len(order_now)}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return {key: statistics.median(values) for key, values in rates.items()}, time.monotonic() - began
+
+
+def base_keys(task):
+    return {"data.file": f"{task}.h5", "task.name": task, **TASKS[task]["keys"]}
+
+
+def key_of(settings):
+    return tuple(sorted(settings.items()))
+
+
+def nearest(found, settings, rates):
+    """The combination of the sweep with these settings: of read-ahead, reader threads and batches, the nearest that it has."""
+    def distance(other):
+        return (sum(found[key] != other[key] for key in ("train.amp", "model.channels_last") if key in other),
+                *(abs(found[key] - other[key]) for key in ("train.batch_size", "data.workers", "data.prefetch")))
+    return min((one for one in settings if key_of(one) in rates), key=distance)
+
+
+def measure(options, task):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        subprocess.run([options.dtrain, "synth", task, "--samples", str(TASKS[task]["samples"]), "--seed", str(options.seed), "--out",
+                        f"{task}.h5"], cwd=folder, check=True, capture_output=True)
+        config = ["task: " + task]
+        for section in ("data", "model", "train"):
+            keys = {key: value for key, value in base_keys(task).items() if key.startswith(section + ".")}
+            if keys:
+                config += [f"{section}:", *(f"  {key.split('.')[1]}: {value}" for key, value in keys.items())]
+        (folder / "task.yaml").write_text("\n".join(config) + "\n")
+        settings = list(settings_of(task, options.cores))
+        rates, sweep_seconds = sweep(options, folder, task, settings)
+        minutes = options.minutes or 0.15 * sweep_seconds / 60
+        tuned, tune_seconds = run([options.dtrain, "tune", "task.yaml"], folder, {}, "--minutes", f"{minutes:.3f}", "--force")
+        chosen = nearest(tuned["found"], settings, rates)
+        best = max(rates, key=rates.get)
+        return {
+            "task": task, "seed": options.seed, "combinations": len(settings), "rounds": options.rounds,
+            "best": dict(best), "best_rate": rates[best], "found": tuned["found"], "looked_up": chosen, "found_rate": rates[key_of(chosen)],
+            "given_rate": rates.get(key_of(nearest(tuned["given"], settings, rates))),
+            "share_of_best": rates[key_of(chosen)] / rates[best], "sweep_seconds": sweep_seconds, "tune_seconds": tune_seconds,
+            "share_of_time": tune_seconds / sweep_seconds,
+        }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tasks", default=",".join(TASKS), type=lambda text: text.split(","))
+    parser.add_argument("--minutes", type=float, default=0, help="of tune; 0: 15 %% of what the sweep took")
+    parser.add_argument("--seconds", type=float, default=1, help="of each measurement of the sweep")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="the most reader threads")
+    parser.add_argument("--dtrain", default=str(TOP / "build/src/dtrain"))
+    parser.add_argument("--results", type=pathlib.Path)
+    options = parser.parse_args()
+    options.random = random.Random(options.seed)
+    rows = []
+    for task in options.tasks:
+        rows.append(measure(options, task))
+        if options.results:
+            with options.results.open("a") as out:
+                out.write(json.dumps(rows[-1]) + "\n")
+    print("| task | combinations | as given | best of the sweep | found by tune | share of best | tune / sweep, s | share of time |")
+    print("|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        print(f"| {row['task']} | {row['combinations']} | {row['given_rate']:.1f} | {row['best_rate']:.1f} | {row['found_rate']:.1f} | "
+              f"{100 * row['share_of_best']:.1f} % | {row['tune_seconds']:.0f} / {row['sweep_seconds']:.0f} | {100 * row['share_of_time']:.1f} % |")
+
+
+if __name__ == "__main__":
+    main()
