@@ -1,0 +1,40 @@
+#pragma once
+
+// The events of all ranks as a Chrome trace: the JSON of the "Trace Event Format", which ui.perfetto.dev and
+// chrome://tracing open. A rank is a process, a thread a thread; times are in microseconds since `origin`. The file is
+// trace_header(), the lines of each rank, and trace_footer(). Pure: what is written goes to a function.
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trace/clock_map.h"
+#include "trace/recorder.h"
+
+namespace dtrain::trace {
+
+struct RankTrace {
+  int rank = 0;
+  std::string name;           // of the process: "rank 1: node7, cpu"
+  Time began = 0, ended = 0;  // of the recording, on the own clock; what began earlier is left out
+  ClockMap clock = {};
+  std::vector<TrackEvents> tracks = {};
+  std::string bucket_track = {};  // the name of the track of the communicator that carries buckets alone; "": none
+};
+
+using Facts = std::vector<std::pair<std::string, std::string>>;  // about the run, by name
+
+std::string trace_header(const Facts&);
+std::string trace_footer();
+
+// Calls `write` with pieces of text of about `piece_bytes` or less, each of whole lines. `first`: this rank's lines
+// follow the header, not another rank's.
+void write_rank(const RankTrace&, Time origin, bool first, const std::function<void(std::string_view)>& write,
+                size_t piece_bytes = size_t{1} << 20);
+
+// What a line takes, for an estimate before anything is recorded.
+inline constexpr double kBytesPerEvent = 170;
+
+}  // namespace dtrain::trace

@@ -1,0 +1,201 @@
+#include "trace/timeline.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string_view>
+
+#include "core/strings.h"
+
+namespace dtrain::trace {
+namespace {
+
+constexpr std::string_view kFirstPhase = "data_wait";         // of a micro-step
+constexpr std::string_view kAfterLastOne = "allreduce_wait";  // the phase after the last micro-step
+
+const char* category_of(Kind kind) {
+  switch (kind) {
+    case Kind::kPhase:
+      return "phase";
+    case Kind::kStep:
+      return "step";
+    case Kind::kStage:
+      return "loader";
+    case Kind::kOperation:
+      return "communication";
+    case Kind::kBackward:
+      return "backward operator";
+    case Kind::kOperator:
+      return "operator";
+    case Kind::kKernel:
+      return "kernel";
+    case Kind::kReady:
+    case Kind::kSent:
+      return "bucket";
+    case Kind::kCounter:
+      break;
+  }
+  return "counter";
+}
+
+bool lasts(Kind kind) {
+  return kind == Kind::kPhase || kind == Kind::kStage || kind == Kind::kOperation || kind == Kind::kOperator ||
+         kind == Kind::kBackward || kind == Kind::kKernel;
+}
+
+std::vector<Event> of_kind(std::span<const Event> events, Kind kind) {
+  std::vector<Event> some;
+  std::copy_if(events.begin(), events.end(), std::back_inserter(some), [&](const Event& e) { return e.kind == kind; });
+  return some;
+}
+
+Slice slice_of(const Event& event) { return {category_of(event.kind), event.name, event.begin, event.end, event}; }
+
+// Each ends where the next one begins, the last one with the last phase.
+std::vector<Slice> steps_of(const std::vector<Event>& marks, Time end) {
+  std::vector<Slice> steps;
+  for (size_t i = 0; i < marks.size(); ++i) {
+    const Time until = i + 1 < marks.size() ? marks[i + 1].begin : end;
+    if (until <= marks[i].begin) continue;
+    steps.push_back({"step", str("step ", marks[i].a), marks[i].begin, until, marks[i]});
+  }
+  return steps;
+}
+
+// Those of one step, whose phases these are, in order.
+void add_micro_steps(std::span<const Event> phases, const Slice& step, std::vector<Slice>& slices) {
+  int64_t micro = 0;
+  const Event* first = nullptr;
+  const auto close = [&](Time end) {
+    if (first == nullptr) return;
+    slices.push_back(
+        {"micro-step",
+         str("micro-step ", micro),
+         first->begin,
+         end,
+         {.name = "", .begin = first->begin, .end = end, .kind = Kind::kStep, .a = step.event.a, .b = micro}});
+    ++micro;
+    first = nullptr;
+  };
+  for (const Event& phase : phases) {
+    const std::string_view name = phase.name;
+    if (name == kFirstPhase || name == kAfterLastOne) close(phase.begin);
+    if (name == kFirstPhase) first = &phase;
+  }
+}
+
+}  // namespace
+
+void nest(std::vector<Slice>& slices) {
+  std::stable_sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
+  std::vector<Time> open;  // the ends of the slices that the current one is in
+  for (Slice& slice : slices) {
+    while (!open.empty() && open.back() <= slice.begin) open.pop_back();
+    if (!open.empty()) slice.end = std::min(slice.end, open.back());
+    open.push_back(slice.end);
+  }
+}
+
+std::vector<Slice> training_slices(std::span<const Event> events) {
+  const std::vector<Event> marks = of_kind(events, Kind::kStep), phases = of_kind(events, Kind::kPhase);
+  if (marks.empty() || phases.empty()) return {};
+  const Time from = marks.front().begin, until = phases.back().end;
+  std::vector<Slice> slices = steps_of(marks, until);
+  for (const Slice& step : std::vector<Slice>(slices)) {
+    const auto in_step = [&](const Event& phase) { return phase.begin >= step.begin && phase.begin < step.end; };
+    std::vector<Event> own;
+    std::copy_if(phases.begin(), phases.end(), std::back_inserter(own), in_step);
+    add_micro_steps(own, step, slices);
+    for (Event& phase : own) {
+      phase.a = step.event.a;
+      slices.push_back(slice_of(phase));
+    }
+  }
+  for (const Event& event : events) {
+    const bool is_operator = event.kind == Kind::kOperator || event.kind == Kind::kBackward;
+    if (is_operator && event.begin >= from && event.begin < until) slices.push_back(slice_of(event));
+  }
+  nest(slices);
+  return slices;
+}
+
+std::vector<Slice> loader_slices(std::span<const Event> events) {
+  std::vector<Slice> slices;
+  size_t batch = 0;  // its slice, once there is one
+  int64_t sample = -1;
+  for (const Event& event : events) {
+    if (event.kind != Kind::kStage) continue;
+    if (sample < 0 || slices[batch].event.a != event.a || slices[batch].event.b != event.b) {
+      batch = slices.size();
+      sample = -1;
+      slices.push_back({"batch", str("batch ", event.a, ".", event.b), event.begin, event.end, event});
+      slices[batch].event.c = 0;
+    }
+    slices[batch].end = std::max(slices[batch].end, event.end);
+    if (event.c != sample) ++slices[batch].event.c;
+    sample = event.c;
+    slices.push_back(slice_of(event));
+  }
+  nest(slices);
+  return slices;
+}
+
+std::vector<Slice> plain_slices(std::span<const Event> events) {
+  std::vector<Slice> slices;
+  for (const Event& event : events) {
+    if (lasts(event.kind)) slices.push_back(slice_of(event));
+  }
+  nest(slices);
+  return slices;
+}
+
+std::vector<BucketTimes> buckets_of(std::span<const Event> reducer, std::span<const Event> operations,
+                                    std::span<const Event> steps) {
+  std::vector<BucketTimes> buckets;
+  std::map<int64_t, Time> ready;  // by bucket, not sent yet
+  const std::vector<Event> marks = of_kind(steps, Kind::kStep);
+  for (const Event& event : reducer) {
+    if (event.kind == Kind::kReady) ready[event.a] = event.begin;
+    if (event.kind != Kind::kSent) continue;
+    const auto after = std::upper_bound(marks.begin(), marks.end(), event.begin,
+                                        [](Time time, const Event& mark) { return time < mark.begin; });
+    const auto was_ready = ready.find(event.a);
+    buckets.push_back({.bucket = event.a,
+                       .bytes = event.b,
+                       .step = after == marks.begin() ? 0 : std::prev(after)->a,
+                       .ready = was_ready == ready.end() ? 0 : was_ready->second,
+                       .sent = event.begin});
+    if (was_ready != ready.end()) ready.erase(was_ready);
+  }
+  const std::vector<Event> carried = of_kind(operations, Kind::kOperation);
+  const bool are_theirs = std::equal(carried.begin(), carried.end(), buckets.begin(), buckets.end(),
+                                     [](const Event& o, const BucketTimes& b) { return o.a == b.bytes; });
+  for (size_t i = 0; are_theirs && i < buckets.size(); ++i) {
+    buckets[i].began = carried[i].begin;
+    buckets[i].ended = carried[i].end;
+  }
+  return buckets;
+}
+
+std::vector<FlowEnds> operator_flows(const TrackEvents& forward, std::span<const TrackEvents> all) {
+  std::map<int64_t, const Event*> by_sequence;  // of those, the one that began last
+  for (const Event& event : forward.events) {
+    if (event.kind != Kind::kOperator || event.a < 0) continue;
+    const Event*& known = by_sequence[event.a];
+    if (known == nullptr || known->begin < event.begin) known = &event;
+  }
+  std::vector<FlowEnds> flows;
+  for (size_t track = 0; track < all.size(); ++track) {
+    for (const Event& event : all[track].events) {
+      if (event.kind != Kind::kBackward) continue;
+      const auto known = by_sequence.find(event.a);
+      if (known == by_sequence.end() || known->second->end > event.begin) continue;
+      flows.push_back({*known->second, event, track});
+    }
+  }
+  return flows;
+}
+
+}  // namespace dtrain::trace
