@@ -7,14 +7,15 @@
 #include <thread>
 
 #include "config/differences.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/number_text.h"
 #include "core/strings.h"
 #include "device/device.h"
+#include "dist/clock_offsets.h"
 #include "dist/failure.h"
 #include "dist/nccl_communicator.h"
 #include "dist/object_collectives.h"
-#include "doctor/clock_offsets.h"
 #include "doctor/other_load.h"
 #include "job/data_set.h"
 #include "job/quickstart.h"
@@ -174,9 +175,10 @@ std::vector<RankFacts> collect(job::ProcessContext& process, const config::Confi
   facts.host = world.host;
   facts.node = world.node;
   observe_load(process.host, facts);
-  const ClockOffset offset = clock_offsets(process.host)[static_cast<size_t>(world.rank)];
+  const dist::ClockOffset offset =
+      dist::clock_offsets(process.host, [] { return unix_seconds(); })[static_cast<size_t>(world.rank)];
   facts.clock_offset = offset.seconds;
-  facts.clock_spread = offset.spread;
+  facts.clock_spread = offset.error;
   facts.machine = machine::read_facts();
   facts.machine.free_shared_memory = early.free_shared_memory;
   facts.threads = at::get_num_threads();

@@ -53,7 +53,7 @@ struct RankFacts {
   std::string nccl, driver;                      // versions; "": none
   std::string keys;                              // config::keys_in_common()
   std::map<std::string, std::string> variables;  // of libraries, those that are set
-  double clock_offset = 0, clock_spread = 0;     // seconds ahead of rank 0's clock, and the spread of the measurements
+  double clock_offset = 0, clock_spread = 0;     // seconds ahead of rank 0's clock, and by which that may be wrong
   std::string port, port_problem;                // "127.0.0.1:9500", why it cannot be listened on; "": metrics are off
 
   // Of the device.
