@@ -188,7 +188,7 @@ class GradientReducer::Impl {
       return report(i, "received two gradients in one micro-step; its bucket may have left after the first");
     ready_[i] = true;
     if (!agreed_ || !views_[i].defined()) return;
-    --buckets_[bucket_of_[i]].pending;
+    if (--buckets_[bucket_of_[i]].pending == 0 && options_.track) note(trace::Kind::kReady, "ready", bucket_of_[i]);
     size_t filled = next_;
     while (filled < buckets_.size() && buckets_[filled].pending == 0) ++filled;
     launch_through(filled);
@@ -198,8 +198,19 @@ class GradientReducer::Impl {
   void launch_through(size_t end) {
     for (; next_ < end; ++next_) {
       if (next_ == 0) seconds_to_first_bucket_ = seconds_since(armed_at_);
+      if (options_.track) note(trace::Kind::kSent, "sent", next_);
       buckets_[next_].work = gradients_.all_reduce(buckets_[next_].buffer, ReduceOp::kSum);
     }
+  }
+
+  void note(trace::Kind kind, const char* what, size_t bucket) const {
+    const trace::Time now = trace::now();
+    options_.track->add({.name = what,
+                         .begin = now,
+                         .end = now,
+                         .kind = kind,
+                         .a = static_cast<int64_t>(bucket),
+                         .b = static_cast<int64_t>(buckets_[bucket].buffer.nbytes())});
   }
 
   void report(size_t i, std::string_view what) {

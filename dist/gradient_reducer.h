@@ -24,6 +24,7 @@
 
 #include "dist/buckets.h"
 #include "dist/communicator.h"
+#include "trace/recorder.h"
 
 namespace dtrain::dist {
 
@@ -37,7 +38,8 @@ class GradientReducer {
   struct Options {
     int64_t cap_bytes = 25 << 20;
     int64_t first_bytes = 1 << 20;
-    bool name_unused = true;  // rank 0 warns about parameters that receive no gradient
+    bool name_unused = true;        // rank 0 warns about parameters that receive no gradient
+    trace::Track* track = nullptr;  // receives when each bucket is ready and when it is sent
   };
   // `gradients` carries the buckets; `host` (CPU tensors) serves to agree on the parameters in use.
   // Parameters are float32 or float64 leaves on one device, dense in memory, each listed once. CommError if

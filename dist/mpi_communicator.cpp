@@ -3,7 +3,6 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -244,10 +243,10 @@ class MpiCommunicator final : public Communicator {
   Work run(Collective kind, int64_t bytes, std::vector<at::Tensor> tensors, std::function<void()> operation) {
     for (const at::Tensor& tensor : tensors) check_tensor(tensor);
     return thread_->submit([=, this, tensors = std::move(tensors), operation = std::move(operation)] {
-      const auto began = std::chrono::steady_clock::now();
+      const trace::Time began = trace::now();
       try {
         operation();
-        meter_.add(kind, bytes, seconds_since(began));
+        meter_.add(kind, bytes, began, trace::now());
       } catch (...) {
         broken_ = true;
         static_cast<void>(new std::vector<at::Tensor>(tensors));

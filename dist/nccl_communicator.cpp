@@ -141,12 +141,25 @@ class NcclCommunicator final : public Communicator {
     return totals;
   }
 
+  // Times of the device are placed on the host's clock by a point that it passes now.
+  void record(trace::Track* track) override {
+    drain();
+    const Mark now = side_.run(
+        {}, [] {}, /*timed=*/true);
+    for (Backoff backoff; !now.passed(); backoff.wait()) throw_if_failed();
+    const std::lock_guard lock(in_flight_mutex_);
+    record_began_ = now;
+    record_origin_ = trace::now();
+    meter_.record(track);
+  }
+
  private:
   struct InFlight {
     Collective kind;
     int64_t bytes;
     Mark begun, done;
   };
+  static trace::Time nanoseconds(double seconds) { return static_cast<trace::Time>(seconds * 1e9); }
   static size_t count(const at::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
   cudaStream_t stream() const { return static_cast<cudaStream_t>(side_.stream().native_handle()); }
 
@@ -187,7 +200,8 @@ class NcclCommunicator final : public Communicator {
     const std::lock_guard lock(in_flight_mutex_);
     for (; !in_flight_.empty() && in_flight_.front().done.passed(); in_flight_.pop_front()) {
       const InFlight& ended = in_flight_.front();
-      meter_.add(ended.kind, ended.bytes, ended.begun.seconds_until(ended.done));
+      const trace::Time began = record_origin_ + nanoseconds(record_began_.seconds_until(ended.begun));
+      meter_.add(ended.kind, ended.bytes, began, began + nanoseconds(ended.begun.seconds_until(ended.done)));
     }
   }
 
@@ -251,7 +265,9 @@ class NcclCommunicator final : public Communicator {
   SideStream side_;
   std::mutex in_flight_mutex_;
   std::deque<InFlight> in_flight_;  // not counted yet, in the order of issue
-  mutable std::mutex mutex_;        // of comm_ and reason_; held only around calls that do not block
+  Mark record_began_;               // passed by the device when the host's clock was at record_origin_
+  trace::Time record_origin_ = 0;
+  mutable std::mutex mutex_;  // of comm_ and reason_; held only around calls that do not block
   ncclComm_t comm_ = nullptr;
   std::string reason_;
 };

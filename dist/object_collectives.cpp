@@ -1,5 +1,7 @@
 #include "dist/object_collectives.h"
 
+#include "core/check.h"
+
 namespace dtrain::dist {
 namespace {
 
@@ -52,6 +54,35 @@ std::vector<std::string> all_gather_object(Communicator& comm, const std::string
   std::vector<std::string> all;
   for (const Bytes& theirs : all_gather_object(comm, bytes_of(text))) all.push_back(text_of(theirs));
   return all;
+}
+
+void stream_to_rank0(Communicator& comm, int from, const std::function<void(const TakePiece&)>& produce,
+                     const TakePiece& receive) {
+  if (from == 0) {
+    if (comm.rank() == 0) produce(receive);
+    return;
+  }
+  const at::Tensor size = at::zeros({1}, at::kLong);
+  if (comm.rank() == from) {
+    produce([&](std::string_view piece) {
+      DTRAIN_CHECK(!piece.empty());
+      size.fill_(static_cast<int64_t>(piece.size()));
+      comm.broadcast(size, from).wait();
+      const at::Tensor text =
+          at::from_blob(const_cast<char*>(piece.data()), {static_cast<int64_t>(piece.size())}, at::kByte);
+      comm.broadcast(text, from).wait();
+    });
+    comm.broadcast(size.zero_(), from).wait();
+    return;
+  }
+  std::string piece;
+  while (true) {
+    comm.broadcast(size, from).wait();
+    piece.resize(static_cast<size_t>(size.item<int64_t>()));
+    if (piece.empty()) return;
+    comm.broadcast(at::from_blob(piece.data(), {static_cast<int64_t>(piece.size())}, at::kByte), from).wait();
+    if (comm.rank() == 0) receive(piece);
+  }
 }
 
 }  // namespace dtrain::dist

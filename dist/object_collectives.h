@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -24,6 +26,13 @@ std::string broadcast_object(Communicator&, const std::string& text);
 // The objects of all ranks, by rank, on every rank.
 std::vector<Bytes> all_gather_object(Communicator&, const Bytes& bytes);
 std::vector<std::string> all_gather_object(Communicator&, const std::string& text);
+
+// Text that rank `from` makes reaches rank 0 in pieces, so that no rank has to hold all of it. On rank `from`,
+// `produce` calls the function that it receives with one piece after the other, none of them empty; on rank 0,
+// `receive` takes them in this order. (On their way all ranks see them.)
+using TakePiece = std::function<void(std::string_view)>;
+void stream_to_rank0(Communicator&, int from, const std::function<void(const TakePiece&)>& produce,
+                     const TakePiece& receive);
 
 // The lists of all ranks as one list, in rank order.
 template <typename T>

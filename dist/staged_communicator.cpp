@@ -58,6 +58,7 @@ class StagedCommunicator final : public Communicator {
     host_->check();
   }
   Traffic traffic() override { return host_->traffic(); }
+  void record(trace::Track* track) override { host_->record(track); }
 
  private:
   at::Tensor host_like(const at::Tensor& tensor) const {

@@ -1,11 +1,13 @@
 #pragma once
 
-// How much a communicator has carried, and how long that took: the dtrain_collective_* metrics.
+// How much a communicator has carried, and how long that took: for the dtrain_collective_* metrics and for traces.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+
+#include "trace/recorder.h"
 
 namespace dtrain::dist {
 
@@ -23,11 +25,23 @@ using Traffic = std::array<Carried, kCollectives>;  // by Collective, since the 
 // Thread-safety: all methods may be called from any thread.
 class TrafficMeter {
  public:
-  void add(Collective operation, int64_t bytes, double seconds) {
+  void add(Collective operation, int64_t bytes, trace::Time began, trace::Time ended) {
+    const double seconds = 1e-9 * static_cast<double>(ended - began);
     const std::lock_guard lock(mutex_);
+    if (track_) {
+      track_->add({.name = kCollectiveNames[static_cast<size_t>(operation)],
+                   .begin = began,
+                   .end = ended,
+                   .kind = trace::Kind::kOperation,
+                   .a = bytes});
+    }
     Carried& sum = totals_[static_cast<size_t>(operation)];
     sum.bytes += bytes;
     sum.seconds += seconds;
+  }
+  void record(trace::Track* track) {  // from now on; nullptr: no longer
+    const std::lock_guard lock(mutex_);
+    track_ = track;
   }
   Traffic totals() const {
     const std::lock_guard lock(mutex_);
@@ -37,6 +51,7 @@ class TrafficMeter {
  private:
   mutable std::mutex mutex_;
   Traffic totals_{};
+  trace::Track* track_ = nullptr;
 };
 
 }  // namespace dtrain::dist

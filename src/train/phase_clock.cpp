@@ -44,7 +44,9 @@ void PhaseClock::end_step() {
 
 void PhaseClock::drain() {
   while (marks_.size() >= 2 && marks_[1].event.query()) {
-    add(marks_[0].phase, marks_[0].event.elapsedTime(marks_[1].event) * 1e-3);
+    const double seconds = marks_[0].event.elapsedTime(marks_[1].event) * 1e-3;
+    add(marks_[0].phase, seconds);
+    if (trace_began_ && track_->on()) add_to_trace(marks_[0], seconds);
     if (marks_[1].begins_step) end_step();
     marks_.pop_front();
   }
@@ -53,6 +55,23 @@ void PhaseClock::drain() {
 void PhaseClock::synchronize() {
   if (!marks_.empty()) marks_.back().event.synchronize();
   drain();
+  if (track_ != nullptr && track_->on() && !trace_began_) begin_trace();
+}
+
+void PhaseClock::begin_trace() {
+  trace_began_.emplace(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
+  trace_began_->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  trace_began_->synchronize();
+  trace_origin_ = trace::now();
+}
+
+void PhaseClock::add_to_trace(const Mark& mark, double seconds) {
+  if (mark.phase == Phase::kCount) return;
+  const auto begin = trace_origin_ + static_cast<trace::Time>(trace_began_->elapsedTime(mark.event) * 1e6);
+  track_->add({.name = monitoring::kPhaseNames[static_cast<size_t>(mark.phase)],
+               .begin = begin,
+               .end = begin + static_cast<trace::Time>(seconds * 1e9),
+               .kind = trace::Kind::kPhase});
 }
 
 std::vector<StepTimes> PhaseClock::take_steps() { return std::exchange(ended_, {}); }

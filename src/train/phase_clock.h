@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "monitoring/step_times.h"
+#include "trace/recorder.h"
 
 namespace dtrain::train {
 
@@ -36,6 +37,9 @@ class PhaseClock {
   // The steps that have ended since the last call, in order, as far as drained; without the older of very many.
   std::vector<monitoring::StepTimes> take_steps();
 
+  // On a GPU each phase of the device becomes an event of the track, from the first synchronize() on that finds it on.
+  void record(trace::Track* track) { track_ = track; }
+
  private:
   struct Mark {
     c10::Event event;
@@ -44,6 +48,8 @@ class PhaseClock {
   };
   void add(monitoring::Phase, double seconds);  // time that has passed in the phase; kCount: in none
   void end_step();
+  void begin_trace();                              // the device does nothing now
+  void add_to_trace(const Mark&, double seconds);  // the phase that began there took so long
 
   at::Device device_;
   monitoring::Phase current_ = monitoring::Phase::kCount;
@@ -53,6 +59,9 @@ class PhaseClock {
   bool step_begins_ = false;
   std::optional<monitoring::StepTimes> step_;  // the one that runs, as far as drained; none before the first
   std::vector<monitoring::StepTimes> ended_;   // not taken yet
+  trace::Track* track_ = nullptr;
+  std::optional<c10::Event> trace_began_;  // passed by the device when the host's clock was at trace_origin_
+  trace::Time trace_origin_ = 0;
 };
 
 }  // namespace dtrain::train

@@ -13,11 +13,20 @@ const char* name_of(Phase phase) { return monitoring::kPhaseNames[static_cast<si
 
 }  // namespace
 
-PhaseTracker::PhaseTracker(at::Device device, Watchdog watchdog) : clock_(device), watchdog_(std::move(watchdog)) {}
+PhaseTracker::PhaseTracker(at::Device device, Watchdog watchdog, trace::Recorder* recorder)
+    : clock_(device), watchdog_(std::move(watchdog)), trace_(recorder) {
+  if (recorder && !device.is_cpu()) clock_.record(recorder->track(device.str() + " phases", trace::kDevicePlace));
+}
+
+void PhaseTracker::begin_step() {
+  clock_.begin_step();
+  trace_.begin_step(step_ + 1);
+}
 
 void PhaseTracker::enter(Phase phase) {
   current_ = phase;
   clock_.enter(phase);
+  trace_.enter(name_of(phase));
   range_.begin(name_of(phase));
   tell_watchdog(phase == Phase::kAllReduceWait ? kWaitsForOthers : name_of(phase));
 }
@@ -25,9 +34,12 @@ void PhaseTracker::enter(Phase phase) {
 void PhaseTracker::leave() {
   current_ = Phase::kCount;
   clock_.stop();
+  trace_.leave();
   clock_.drain();
   range_.end();
 }
+
+void PhaseTracker::end_steps() { trace_.leave(); }
 
 void PhaseTracker::wait_for_others() { tell_watchdog(kWaitsForOthers); }
 

@@ -1,9 +1,10 @@
 #pragma once
 
-// Where the training thread is. Each phase of a step is announced once, by enter(), and three listeners receive it: the
-// clock begins a new interval (phase_clock.h), the watchdog sees that this rank moves (dist/watchdog.h), and a profiler
-// sees a named range (device/profiler_range.h). All of them use the names of monitoring::kPhaseNames, with one
-// exception: to the watchdog a rank that waits for other ranks is in "all_reduce", whatever its phase.
+// Where the training thread is. Each phase of a step is announced once, by enter(), and four listeners receive it: the
+// clock begins a new interval (phase_clock.h), the watchdog sees that this rank moves (dist/watchdog.h), a profiler
+// sees a named range (device/profiler_range.h), and a trace an event (phase_trace.h). All of them use the names of
+// monitoring::kPhaseNames, with one exception: to the watchdog a rank that waits for other ranks is in "all_reduce",
+// whatever its phase.
 //
 // Thread-safety: the training thread calls everything. While it waits in backward(), autograd's thread may call
 // wait_for_others() and proceed(). Nothing here waits for the device.
@@ -14,6 +15,7 @@
 #include "device/profiler_range.h"
 #include "monitoring/step_stats.h"
 #include "train/phase_clock.h"
+#include "train/phase_trace.h"
 
 namespace dtrain::train {
 
@@ -21,13 +23,14 @@ class PhaseTracker {
  public:
   using Watchdog = std::function<void(const char* phase, int64_t step)>;  // `phase` is a string literal
 
-  explicit PhaseTracker(at::Device, Watchdog watchdog = {});
+  explicit PhaseTracker(at::Device, Watchdog watchdog = {}, trace::Recorder* recorder = nullptr);
 
   void set_step(int64_t step) { step_ = step; }  // optimizer steps done, for the next announcements
 
-  void begin_step() { clock_.begin_step(); }  // with the next enter()
-  void enter(monitoring::Phase);              // ends the previous phase
-  void leave();                               // no phase runs until the next enter()
+  void begin_step();              // with the next enter()
+  void enter(monitoring::Phase);  // ends the previous phase
+  void leave();                   // no phase runs until the next enter()
+  void end_steps();               // for a trace: the last step ends here
 
   // This rank now waits for other ranks, until the next enter() or proceed(). Its time still counts for the phase.
   void wait_for_others();
@@ -43,6 +46,7 @@ class PhaseTracker {
   PhaseClock clock_;
   Watchdog watchdog_;
   device::ProfilerRange range_;
+  PhaseTrace trace_;
   monitoring::Phase current_ = monitoring::Phase::kCount;
   int64_t step_ = 0;
 };

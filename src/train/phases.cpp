@@ -49,8 +49,14 @@ void check_phases(tasks::Task& task, const config::Config& config) {
   for (const tasks::Phase& phase : phases_of(task, config.train.epochs)) enter_phase(task, phase, config.model.freeze);
 }
 
-Phases::Phases(tasks::Task& task, const config::Config& config, dist::Communicator& gradients, dist::Communicator& host)
-    : task_(task), config_(config), gradients_(gradients), host_(host), phases_(phases_of(task, config.train.epochs)) {}
+Phases::Phases(tasks::Task& task, const config::Config& config, dist::Communicator& gradients, dist::Communicator& host,
+               trace::Recorder* recorder)
+    : task_(task),
+      config_(config),
+      gradients_(gradients),
+      host_(host),
+      phases_(phases_of(task, config.train.epochs)),
+      buckets_(recorder ? recorder->track(trace::kBuckets, 0) : nullptr) {}
 
 std::vector<dist::NamedParameter> Phases::set_up(const tasks::Phase& phase) {
   Trained trained = enter_phase(task_, phase, config_.model.freeze);
@@ -77,7 +83,8 @@ void Phases::enter(int64_t epoch) {
       std::move(parameters), gradients_, host_,
       dist::GradientReducer::Options{.cap_bytes = static_cast<int64_t>(config_.dist.bucket_mb * (1 << 20)),
                                      .first_bytes = static_cast<int64_t>(config_.dist.first_bucket_mb * (1 << 20)),
-                                     .name_unused = first_time});
+                                     .name_unused = first_time,
+                                     .track = buckets_});
   current_ = std::move(next);
 }
 

@@ -24,7 +24,8 @@ namespace dtrain::train {
 
 class Phases {
  public:
-  Phases(tasks::Task&, const config::Config&, dist::Communicator& gradients, dist::Communicator& host);
+  Phases(tasks::Task&, const config::Config&, dist::Communicator& gradients, dist::Communicator& host,
+         trace::Recorder* recorder = nullptr);
 
   // Collective where the phase changes; otherwise nothing happens. Error if the phase has nothing to train.
   void enter(int64_t epoch);
@@ -46,6 +47,7 @@ class Phases {
   dist::Communicator& host_;
   std::vector<tasks::Phase> phases_;     // of the run, in order
   std::optional<tasks::Phase> current_;  // none: enter() has to set it up
+  trace::Track* buckets_;                // of the reducers, in a trace
   size_t frozen_ = 0;                    // parameters that model.freeze names
   std::set<std::string> entered_;        // so far: what no gradient reaches is said the first time only
   std::unique_ptr<dist::GradientReducer> reducer_;

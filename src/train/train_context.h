@@ -20,6 +20,7 @@
 #include "monitoring/gpu_window.h"
 #include "monitoring/sink.h"
 #include "tasks/task.h"
+#include "trace/recorder.h"
 #include "train/batch_arithmetic.h"
 #include "train/phase_tracker.h"
 #include "train/precision.h"
@@ -53,6 +54,7 @@ struct TrainContext {
   std::function<void()> check_run_folder = {};
   std::function<monitoring::GpuUse()> take_gpu_use = {};  // what the sensors said since the last call; may be empty
   const Clock& clock = real_clock();                      // for intervals in minutes
+  trace::Recorder* recorder = nullptr;                    // records what the threads do; nullptr: nothing does
 };
 
 }  // namespace dtrain::train

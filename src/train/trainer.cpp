@@ -31,19 +31,25 @@ at::Tensor rate_tensor(double rate, at::Device device) {
   return at::full({}, rate, at::TensorOptions().device(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
 }
 
+data::LoaderOptions traced(data::LoaderOptions options, trace::Recorder* recorder) {
+  options.recorder = recorder;
+  return options;
+}
+
 }  // namespace
 
 Trainer::Trainer(TrainContext context)
     : context_(std::move(context)),
       loader_(context_.store, context_.splits.train, context_.task.samples(),
-              loader_options(context_.config, context_.batches, context_.loader_threads, context_.device),
+              traced(loader_options(context_.config, context_.batches, context_.loader_threads, context_.device),
+                     context_.recorder),
               {context_.host.rank(), context_.host.size()}),
       scaler_(context_.config.amp, needs_loss_scaling(context_.precision), context_.device,
               parameter_dtype(context_.precision)),
-      phases_(context_.task, context_.config, context_.gradients, context_.host),
+      phases_(context_.task, context_.config, context_.gradients, context_.host, context_.recorder),
       average_(context_.task.model(), context_.config.train.ema),
       bad_losses_(context_.device),
-      tracker_(context_.device, context_.progress),
+      tracker_(context_.device, context_.progress, context_.recorder),
       shared_statistics_(context_.statistics, context_.store.schema(), context_.task.samples(), context_.device,
                          tracker_),
       agreement_(context_.host),

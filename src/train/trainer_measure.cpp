@@ -30,6 +30,7 @@ MeasuredSteps Trainer::measure(int64_t steps) {
     measured.samples += step().samples;
     exchange_requests();  // every step of a run ends with it
   }
+  tracker_.end_steps();
   clock.synchronize();
   measured.seconds = seconds_since(began);
   agreement_.settle();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/strings.h"
 #include "support/thread_world.h"
 
 namespace dtrain::dist {
@@ -45,6 +46,36 @@ TEST(ObjectCollectives, ValuesAreGatheredByRank) {
     EXPECT_EQ(all_gather_values(comm, std::vector<int>(static_cast<size_t>(comm.rank()), comm.rank())),
               (std::vector<int>{1, 2, 2}));
     EXPECT_TRUE(all_gather_values(comm, std::vector<double>()).empty());
+  });
+}
+
+TEST(ObjectCollectives, TextOfEachRankReachesRankZeroInPieces) {
+  run_thread_world(3, [](Communicator& comm) {
+    std::string received;
+    for (int from = 0; from < comm.size(); ++from) {
+      stream_to_rank0(
+          comm, from,
+          [&](const TakePiece& send) {
+            EXPECT_EQ(comm.rank(), from);
+            for (int piece = 0; piece < from * 2 + 1; ++piece) {
+              send(std::string(1000 * static_cast<size_t>(from) + 1, static_cast<char>('a' + piece)));
+            }
+          },
+          [&](std::string_view piece) {
+            EXPECT_EQ(comm.rank(), 0);
+            received += str(piece.front(), piece.size(), " ");
+          });
+    }
+    EXPECT_EQ(received, comm.rank() == 0 ? "a1 a1001 b1001 c1001 a2001 b2001 c2001 d2001 e2001 " : "");
+  });
+}
+
+TEST(ObjectCollectives, ARankMayHaveNoText) {
+  run_thread_world(2, [](Communicator& comm) {
+    for (int from = 0; from < 2; ++from) {
+      stream_to_rank0(
+          comm, from, [](const TakePiece&) {}, [](std::string_view) { ADD_FAILURE(); });
+    }
   });
 }
 

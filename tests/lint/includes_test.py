@@ -139,7 +139,7 @@ class Includes(unittest.TestCase):
 
     def test_the_table_is_read(self):
         self.assertEqual(MAY_INCLUDE["core"], set())
-        self.assertEqual(MAY_INCLUDE["data"], {"core"})
+        self.assertEqual(MAY_INCLUDE["data"], {"core", "trace"})
         self.assertNotIn("synth", MAY_INCLUDE["data"])
         self.assertIn("synth", MAY_INCLUDE["cli"])
         self.assertIn("models", MAY_INCLUDE["tasks"])

@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "core/error.h"
+#include "core/strings.h"
 #include "support/thread_world.h"
 
 namespace dtrain::dist {
@@ -343,6 +348,44 @@ TEST(GradientReducer, MixesFloatAndDouble) {
       EXPECT_TRUE(b.grad().equal(at::full({3}, 2.0, at::kDouble)));
       EXPECT_EQ(reducer.loss_sum().item<double>(), 6);
       reducer.zero();
+    }
+  });
+}
+
+TEST(GradientReducer, TellsATraceWhenEachBucketIsReadyAndSent) {
+  run_thread_world(2, [](Communicator& world) {
+    trace::Recorder recorder;
+    GradientReducer::Options options = kOneEach;
+    options.track = recorder.track(trace::kBuckets, 0);
+    trace::Track* carried = recorder.track("gradients", 1);
+    const Toy toy;
+    GradientReducer reducer(toy.named(), world, world, options);
+    step(reducer, [&] { toy.backward(1); });  // the ranks agree on the parameters here
+    reducer.zero();
+    world.record(carried);
+    recorder.start(0, 100);
+    step(reducer, [&] { toy.backward(1); });
+    recorder.stop();
+    world.record(nullptr);
+    step(reducer, [&] { toy.backward(1); });
+    std::vector<std::string> buckets;
+    std::vector<int64_t> bytes;
+    std::map<int64_t, trace::Time> ready;
+    const std::vector<trace::TrackEvents> tracks = recorder.events();
+    for (const trace::Event& event : tracks[0].events) {
+      if (event.kind == trace::Kind::kReady) ready[event.a] = event.begin;
+      if (event.kind != trace::Kind::kSent) continue;
+      buckets.push_back(str(event.a));
+      bytes.push_back(event.b);
+      ASSERT_TRUE(ready.contains(event.a));
+      EXPECT_LE(ready[event.a], event.begin);
+    }
+    EXPECT_THAT(buckets, ElementsAre("0", "1", "2")) << "sent in one order on all ranks";
+    const std::vector<trace::Event>& operations = tracks[1].events;
+    ASSERT_EQ(operations.size(), 3u) << "only while it was recorded";
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(operations[i].a, bytes[i]);
+      EXPECT_STREQ(operations[i].name, "all_reduce");
     }
   });
 }

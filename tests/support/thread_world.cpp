@@ -1,6 +1,5 @@
 #include "support/thread_world.h"
 
-#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -192,9 +191,9 @@ class ThreadCommunicator : public Communicator {
     try {
       const Kind kind = request.kind;
       const auto bytes = static_cast<int64_t>(request.in.nbytes());
-      const auto began = std::chrono::steady_clock::now();
+      const trace::Time began = trace::now();
       meeting_.meet(rank(), std::move(request));
-      meter_.add(kind, bytes, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+      meter_.add(kind, bytes, began, trace::now());
     } catch (const CommError&) {
       return Work([error = std::current_exception()] { std::rethrow_exception(error); });
     }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 
 #include "trainer/toy_run.h"
@@ -15,10 +16,11 @@ struct Rank {
   Trainer& trainer;
   ToyTask& task;
   Record& record;
+  int rank;
 };
 
-void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy,
-                  const std::function<void(Rank)>& body) {
+void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy, const std::function<void(Rank)>& body,
+                  const std::vector<trace::Recorder*>& recorders = {}) {
   const testing::MemoryStore store(22, 8, 8);
   data::Splits splits;
   splits.train.resize(17);
@@ -50,8 +52,9 @@ void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy,
                      .sinks = sinks,
                      .stop_requested = never,
                      .verdict_requested = nullptr,
-                     .progress = {}});
-    body({trainer, task, record});
+                     .progress = {},
+                     .recorder = recorders.empty() ? nullptr : recorders[static_cast<size_t>(comm.rank())]});
+    body({trainer, task, record, comm.rank()});
   });
 }
 
@@ -150,6 +153,42 @@ TEST(StepAt, TakesTheGivenRateAndReturnsTheLoss) {
     const MeasuredSteps after = rank.trainer.measure(2);  // with the rate of the schedule again
     EXPECT_EQ(after.steps, 2);
   });
+}
+
+TEST(Measure, ATraceHasEveryStepAndReadsEverySample) {
+  std::array<trace::Recorder, 2> recorders;
+  const auto counted = [](const trace::Recorder& recorder, const std::string& track, trace::Kind kind) {
+    int64_t count = 0;
+    for (const trace::TrackEvents& one : recorder.events()) {
+      EXPECT_EQ(one.left_out, 0u) << one.name;
+      if (one.name != track) continue;
+      count +=
+          std::count_if(one.events.begin(), one.events.end(), [&](const trace::Event& e) { return e.kind == kind; });
+    }
+    return count;
+  };
+  with_trainer(2, small(4), {},
+               [&](Rank rank) {
+                 rank.trainer.measure(2);
+                 trace::Recorder& own = recorders[static_cast<size_t>(rank.rank)];
+                 EXPECT_EQ(own.counted(), 0u) << "it was not started";
+                 own.start(0, 1000);
+                 const MeasuredSteps measured = rank.trainer.measure(6);
+                 own.stop();
+                 EXPECT_EQ(counted(own, trace::kTrainingThread, trace::Kind::kStep), 6);
+                 EXPECT_EQ(counted(own, trace::kBuckets, trace::Kind::kSent), 6);
+                 // The reader runs ahead: a little more or less than what the steps took.
+                 EXPECT_GE(counted(own, "loader 0", trace::Kind::kStage), 3);
+                 double phases = 0;
+                 for (const trace::TrackEvents& track : own.events()) {
+                   if (track.name != trace::kTrainingThread) continue;
+                   for (const trace::Event& event : track.events)
+                     phases += 1e-9 * static_cast<double>(event.end - event.begin);
+                 }
+                 EXPECT_LE(phases, measured.seconds);
+                 EXPECT_GT(phases, 0.5 * (measured.seconds - measured.other_seconds()));
+               },
+               {&recorders[0], &recorders[1]});
 }
 
 }  // namespace

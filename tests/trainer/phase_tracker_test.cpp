@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -74,6 +75,56 @@ TEST(PhaseTracker, NeedsNoWatchdog) {
   tracker.enter(Phase::kForward);
   tracker.wait_for_others();
   EXPECT_EQ(tracker.current(), Phase::kForward);
+}
+
+// A step of a traced run; the phase after it belongs to no step yet.
+void step(PhaseTracker& tracker, int64_t done) {
+  tracker.set_step(done);
+  tracker.begin_step();
+  for (const Phase phase : {Phase::kDataWait, Phase::kForward, Phase::kBackward, Phase::kOptimizer})
+    tracker.enter(phase);
+  tracker.leave();
+}
+
+TEST(PhaseTracker, TellsATraceEachPhaseWithoutGaps) {
+  trace::Recorder recorder;
+  PhaseTracker tracker(at::kCPU, {}, &recorder);
+  step(tracker, 3);
+  recorder.start(0, 100);
+  step(tracker, 4);
+  step(tracker, 5);
+  tracker.end_steps();
+  recorder.stop();
+  step(tracker, 6);
+  const std::vector<trace::TrackEvents> tracks = recorder.events();
+  ASSERT_EQ(tracks.size(), 1u);
+  EXPECT_EQ(tracks[0].name, trace::kTrainingThread);
+  std::vector<std::string> names;
+  std::vector<int64_t> numbers;
+  std::optional<trace::Time> end;
+  for (const trace::Event& event : tracks[0].events) {
+    if (event.kind == trace::Kind::kStep) {
+      numbers.push_back(event.a);
+      EXPECT_TRUE(!end || *end == event.begin);
+      continue;
+    }
+    names.emplace_back(event.name);
+    if (end) {
+      EXPECT_EQ(event.begin, *end) << event.name;
+    }
+    end = event.end;
+  }
+  EXPECT_THAT(numbers, ElementsAre(5, 6)) << "counted from 1";
+  EXPECT_THAT(names, ElementsAre("data_wait", "forward", "backward", "optimizer", "other", "data_wait", "forward",
+                                 "backward", "optimizer", "other"));
+}
+
+TEST(PhaseTracker, WithoutARecordingATraceReceivesNothing) {
+  trace::Recorder recorder;
+  PhaseTracker tracker(at::kCPU, {}, &recorder);
+  for (int64_t i = 0; i < 100; ++i) step(tracker, i);
+  EXPECT_EQ(recorder.counted(), 0u);
+  EXPECT_TRUE(recorder.events()[0].events.empty());
 }
 
 }  // namespace

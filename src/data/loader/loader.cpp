@@ -118,8 +118,12 @@ class Loader::Impl {
       stage_ = make_device_stage(options_.device, {spec_, image, plan_.largest(), expected});
     }
     if (stage_) blocks_.emplace(*stage_, std::max(1, options_.prefetch) + 2, expected);
-    for (int i = 0; i < std::max(1, options_.threads); ++i)
-      readers_.emplace_back(store_, spec_, read_options(options_));
+    for (int i = 0; i < std::max(1, options_.threads); ++i) {
+      trace::Track* track =
+          options_.recorder ? options_.recorder->track(str("loader ", i), trace::kLoaderPlace + i) : nullptr;
+      readers_.emplace_back(store_, spec_, read_options(options_), track);
+    }
+    if (options_.recorder) ready_ = options_.recorder->track(trace::kCounters, 0);
     pool_ = std::make_unique<Pool>(options_.threads, options_.prefetch,
                                    Pool::Functions{[this] { return make(); },
                                                    [this](PendingBatch& job, int64_t item, int thread) {
@@ -130,6 +134,7 @@ class Loader::Impl {
   Batch next(const std::function<void()>& arrived) {
     DTRAIN_CHECK(!done(), "Loader::next() after the last of ", options_.steps, " optimizer steps");
     if (stage_ && blocks_->reclaim()) pool_->wake();
+    if (ready_ && ready_->on()) note_ready();
     PendingBatch& front = pool_->front();
     if (stage_ && front.items() > 0) {
       if (arrived) arrived();
@@ -203,6 +208,11 @@ class Loader::Impl {
     return job;
   }
 
+  void note_ready() const {
+    const trace::Time now = trace::now();
+    ready_->add({.name = "batches ready", .begin = now, .end = now, .kind = trace::Kind::kCounter, .a = queue_depth()});
+  }
+
   void begin_copy(PendingBatch& job) {
     auto copy = stage_->begin(job.host, job.packed);
     job.begun = true;
@@ -216,6 +226,7 @@ class Loader::Impl {
   MicroStep consumed_;                // what next() returns next
   std::deque<SampleReader> readers_;  // one per thread
   BadSamples bad_samples_;
+  trace::Track* ready_ = nullptr;
   std::optional<HostBlocks> blocks_;    // only with a stage; lives longer than it, which may still copy from a block
   std::unique_ptr<DeviceStage> stage_;  // null: the readers write the tensors directly
   std::unique_ptr<Pool> pool_;          // last, because its threads use the members above

@@ -28,6 +28,7 @@
 #include "data/order/shard.h"
 #include "data/sample_spec.h"
 #include "data/store.h"
+#include "trace/recorder.h"
 
 namespace dtrain::data {
 
@@ -44,6 +45,7 @@ struct LoaderOptions {
   bool skip_bad = false;      // leaves a bad sample out of its batch instead of throwing
   bool check_targets = true;  // with skip_bad: a sample with an invalid target is bad, too
   at::Device device = at::kCPU;
+  trace::Recorder* recorder = nullptr;  // records what the reader threads do
 };
 
 // One pass over `samples` samples in their order, without augmentation, by `ranks` ranks: evaluation and prediction.

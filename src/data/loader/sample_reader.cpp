@@ -8,8 +8,8 @@
 
 namespace dtrain::data {
 
-SampleReader::SampleReader(const Store& store, const SampleSpec& spec, ReadOptions options)
-    : store_(store), schema_(store.schema()), spec_(spec), options_(options) {
+SampleReader::SampleReader(const Store& store, const SampleSpec& spec, ReadOptions options, trace::Track* track)
+    : store_(store), schema_(store.schema()), spec_(spec), options_(options), track_(track) {
   if (spec.kind != SampleSpec::Kind::kImage) return;
   decoder_ = make_decoder(store);
   shape_ = {schema_.input.shape[0], schema_.input.shape[1]};
@@ -19,7 +19,7 @@ SampleReader::SampleReader(const Store& store, const SampleSpec& spec, ReadOptio
 
 void SampleReader::read(PendingBatch& job, int64_t item) {
   const int64_t id = job.batch.ids[static_cast<size_t>(item)];
-  StageClock clock(counters_);
+  StageClock clock(counters_, track_, {job.batch.step, job.batch.micro, id});
   try {
     if (decoder_) {
       read_image(job, item, id, clock);

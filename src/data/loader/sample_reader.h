@@ -30,7 +30,7 @@ struct ReadOptions {
 class SampleReader {
  public:
   // Throws DataError if the spec is for images and the store has none.
-  SampleReader(const Store&, const SampleSpec&, ReadOptions);
+  SampleReader(const Store&, const SampleSpec&, ReadOptions, trace::Track* = nullptr);
 
   // Reads sample `item` of the batch. Throws DataError that names FILE#SAMPLE; with skip_bad, leaves the sample out of
   // the batch instead.
@@ -52,6 +52,7 @@ class SampleReader {
   const SampleSpec& spec_;
   const ReadOptions options_;
   ReaderCounters counters_;
+  trace::Track* const track_;
   // Images only.
   ImageShape shape_;
   std::unique_ptr<Decoder> decoder_;

@@ -1,13 +1,14 @@
 #pragma once
 
 // The counters of one reader thread, for LoaderStats. A StageClock reads the time when a sample begins and at the end
-// of each of its stages. Thread-safety: one thread writes, any thread may read.
+// of each of its stages, and adds an event for each to a trace. Thread-safety: one thread writes, any thread may read.
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 
 #include "data/loader/loader_stats.h"
+#include "trace/recorder.h"
 
 namespace dtrain::data {
 
@@ -41,21 +42,37 @@ class ReaderCounters {
 // Each method ends a stage and begins the next one. A sample that cannot be read counts up to its last whole stage.
 class StageClock {
  public:
-  explicit StageClock(ReaderCounters& counters) : counters_(counters), began_(Clock::now()) {}
-  void has_read() { lap(counters_.read_); }
-  void has_decoded() { lap(counters_.decode_); }
-  void has_augmented() { lap(counters_.augment_); }
+  struct Sample {  // for the trace
+    int64_t step, micro, id;
+  };
+  // `track`: nullptr, or where a trace has this thread.
+  StageClock(ReaderCounters& counters, trace::Track* track, Sample sample)
+      : counters_(counters), track_(track), sample_(sample), began_(Clock::now()) {}
+  void has_read() { lap(counters_.read_, "read"); }
+  void has_decoded() { lap(counters_.decode_, "decode"); }
+  void has_augmented() { lap(counters_.augment_, "augment"); }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  void lap(ReaderCounters::Nanoseconds& total) {
+  void lap(ReaderCounters::Nanoseconds& total, const char* stage) {
     const Clock::time_point now = Clock::now();
     ReaderCounters::add(total, std::chrono::duration_cast<std::chrono::nanoseconds>(now - began_).count());
+    if (track_) {
+      track_->add({.name = stage,
+                   .begin = trace::time_of(began_),
+                   .end = trace::time_of(now),
+                   .kind = trace::Kind::kStage,
+                   .a = sample_.step + 1,
+                   .b = sample_.micro,
+                   .c = sample_.id});
+    }
     began_ = now;
   }
 
   ReaderCounters& counters_;
+  trace::Track* track_;
+  Sample sample_;
   Clock::time_point began_;
 };
 
