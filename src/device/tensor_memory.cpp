@@ -8,6 +8,7 @@
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 namespace dtrain::device {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 // LibTorch's own interface for memory profilers. Memory that was allocated before is freed without being counted.
 class Counter final : public c10::MemoryReportingInfoBase {
  public:
+  explicit Counter(TensorMemory::Listener listener) : listener_(std::move(listener)) {}
+
   bool memoryProfilingEnabled() const override { return true; }
 
   void reportMemoryUsage(void* pointer, int64_t bytes, size_t, size_t, c10::Device) override {
@@ -23,8 +26,10 @@ class Counter final : public c10::MemoryReportingInfoBase {
       sizes_[pointer] = bytes;
       held_ += bytes;
       peak_ = std::max(peak_, held_);
+      if (listener_) listener_(pointer, bytes, held_);
     } else if (const auto known = sizes_.find(pointer); known != sizes_.end()) {
       held_ -= known->second;
+      if (listener_) listener_(pointer, -known->second, held_);
       sizes_.erase(known);
     }
   }
@@ -39,6 +44,7 @@ class Counter final : public c10::MemoryReportingInfoBase {
   }
 
  private:
+  const TensorMemory::Listener listener_;
   mutable std::mutex mutex_;  // autograd's threads report, too
   std::unordered_map<void*, int64_t> sizes_;
   int64_t held_ = 0, peak_ = 0;
@@ -63,14 +69,16 @@ class WithoutWarnings {
 
 class TensorMemory::Impl {
  public:
-  const std::shared_ptr<Counter> counter = std::make_shared<Counter>();
+  explicit Impl(Listener listener) : counter(std::make_shared<Counter>(std::move(listener))) {}
+
+  const std::shared_ptr<Counter> counter;
 
  private:
   const WithoutWarnings quiet_;
   const c10::DebugInfoGuard guard_{c10::DebugInfoKind::PROFILER_STATE, counter};
 };
 
-TensorMemory::TensorMemory() : impl_(std::make_unique<Impl>()) {}
+TensorMemory::TensorMemory(Listener listener) : impl_(std::make_unique<Impl>(std::move(listener))) {}
 TensorMemory::~TensorMemory() = default;
 int64_t TensorMemory::held() const { return impl_->counter->held(); }
 int64_t TensorMemory::peak() const { return impl_->counter->peak(); }

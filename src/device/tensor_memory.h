@@ -8,13 +8,18 @@
 // code pays nothing. Thread-safety: one at a time per thread.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace dtrain::device {
 
 class TensorMemory {
  public:
-  TensorMemory();
+  // Each change of what is counted: memory at the address is allocated, or (bytes < 0) freed, after which `held` bytes
+  // are held. Called on the thread that allocates or frees, one call at a time; it must not allocate tensors.
+  using Listener = std::function<void(const void* address, int64_t bytes, int64_t held)>;
+
+  explicit TensorMemory(Listener = {});
   ~TensorMemory();
   TensorMemory(const TensorMemory&) = delete;
   TensorMemory& operator=(const TensorMemory&) = delete;

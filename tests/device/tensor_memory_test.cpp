@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <utility>
+#include <vector>
+
 namespace dtrain::device {
 namespace {
 
@@ -58,6 +61,24 @@ TEST(TensorMemoryTest, CountsWhatAGraphHoldsForItsBackward) {
   y.backward();
   EXPECT_LT(memory.held(), 2 * each) << "the gradient of x remains, and no more";
   EXPECT_LT(memory.peak(), 6 * each);
+}
+
+TEST(TensorMemoryTest, TellsAListenerEachChange) {
+  at::Tensor old = bytes(64 * kKiB);
+  std::vector<std::pair<int64_t, int64_t>> changes;
+  std::vector<const void*> addresses;
+  const TensorMemory memory([&](const void* address, int64_t changed, int64_t held) {
+    changes.emplace_back(changed, held);
+    addresses.push_back(address);
+  });
+  at::Tensor a = bytes(16 * kKiB);
+  const at::Tensor b = bytes(8 * kKiB);
+  a.reset();
+  old.reset();
+  EXPECT_EQ(changes, (std::vector<std::pair<int64_t, int64_t>>{
+                         {16 * kKiB, 16 * kKiB}, {8 * kKiB, 24 * kKiB}, {-16 * kKiB, 8 * kKiB}}));
+  EXPECT_EQ(addresses[0], addresses[2]);
+  EXPECT_NE(addresses[0], addresses[1]);
 }
 
 }  // namespace
