@@ -54,4 +54,21 @@ std::optional<double> out_of_host_memory(std::string_view what) {
   return parse_number<double>(bytes).value_or(0);
 }
 
+// "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of ..."
+double bytes_out_of_device_memory(std::string_view what) {
+  const std::string_view size = between(what, "Tried to allocate ", "iB");
+  if (size.size() < 3) return 0;
+  const double number = parse_number<double>(trimmed(size.substr(0, size.size() - 1))).value_or(0);
+  switch (size.back()) {
+    case 'K':
+      return number * 1024;
+    case 'M':
+      return number * 1024 * 1024;
+    case 'G':
+      return number * 1024 * 1024 * 1024;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace dtrain

@@ -21,4 +21,7 @@ std::string torch_message(std::string_view what);
 // nullopt if `what` says something else.
 std::optional<double> out_of_host_memory(std::string_view what);
 
+// The size of what the allocator of a GPU had no memory for, in bytes; 0 if the message does not say it.
+double bytes_out_of_device_memory(std::string_view what);
+
 }  // namespace dtrain

@@ -23,30 +23,45 @@ namespace {
 constexpr int64_t kFewestSteps = 2;
 constexpr double kLongestHold = 2;  // seconds
 
-// What a rank could not allocate, for the table; rethrows an error that is about something else.
-std::string missing_memory(const std::exception_ptr& error) {
+// What a rank could not allocate.
+struct Missing {
+  std::string what = "the host's memory is full";  // for the table
+  double bytes = 0;                                // 0: not known
+};
+
+// Rethrows an error that is about something else.
+Missing missing_memory(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::bad_alloc&) {
-    return "the host's memory is full";
+    return {};
   } catch (const c10::Error& e) {
     if (const std::optional<double> bytes = out_of_host_memory(e.what_without_backtrace())) {
-      return *bytes > 0 ? str("no host memory for a tensor of ", human_bytes(*bytes)) : "the host's memory is full";
+      if (*bytes == 0) return {};
+      return {str("no host memory for a tensor of ", human_bytes(*bytes)), *bytes};
     }
-    if (dist::is_out_of_memory(e)) return dist::first_line(e);
+    if (dist::is_out_of_memory(e)) {
+      return {dist::first_line(e), bytes_out_of_device_memory(e.what_without_backtrace())};
+    }
     throw;
   }
 }
 
 // Runs `work` on all ranks, which may find its memory full but not wait for another rank after that. Returns what the
-// first such rank says; "" if there is none. Collective.
+// first such rank says, with advice; "" if there is none. Collective.
 template <typename Work>
-std::string out_of_memory(dist::Communicator& host, const Work& work) {
-  std::string mine;
+std::string out_of_memory(const TrainingJob& job, const Work& work) {
+  dist::Communicator& host = job.process().host;
+  std::optional<Missing> missing;
   try {
     work();
   } catch (...) {
-    mine = missing_memory(std::current_exception());
+    missing = missing_memory(std::current_exception());
+  }
+  std::string mine;
+  if (missing) {
+    const std::string advice = job.memory_advice(missing->bytes);
+    mine = missing->what + (advice.empty() ? "" : ": " + advice);
   }
   const std::vector<std::string> all = dist::all_gather_object(host, mine);
   for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -113,7 +128,7 @@ StepProbe probe_step(TrainingJob& job, const StepProbeOptions& options) {
   probe.accumulate = options.accumulate > 0 ? options.accumulate : job.batches().accumulate;
   std::unique_ptr<train::Trainer> trainer;
   train::StepMemory mine;
-  probe.out_of_memory = out_of_memory(host, [&] {
+  probe.out_of_memory = out_of_memory(job, [&] {
     trainer = job.make_trainer({.batch_size = probe.batch_size,
                                 .accumulate = probe.accumulate,
                                 .prefetch = options.prefetch,
@@ -122,7 +137,7 @@ StepProbe probe_step(TrainingJob& job, const StepProbeOptions& options) {
   });
   if (!probe.measured()) return probe;
   if (host.size() == 1) {
-    probe.out_of_memory = out_of_memory(host, [&] { measure(job, *trainer, options, probe); });
+    probe.out_of_memory = out_of_memory(job, [&] { measure(job, *trainer, options, probe); });
     if (!probe.measured()) probe.ranks.clear();
   } else {
     measure(job, *trainer, options, probe);

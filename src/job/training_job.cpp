@@ -21,6 +21,7 @@
 #include "dist/make_communicator.h"
 #include "dist/object_collectives.h"
 #include "job/batch_choice.h"
+#include "job/memory_advice.h"
 #include "job/page_history.h"
 #include "job/placement.h"
 #include "job/preset.h"
@@ -395,7 +396,8 @@ train::TrainContext TrainingJob::train_context(const config::Config& config, con
           .progress = [this](const char* phase, int64_t step) { watchdog_->progress(phase, step); },
           .device_failed = [this](const Error& error) { end_process(error); },
           .check_run_folder = [this] { job::check_run_folder(plan_); },
-          .take_gpu_use = take_gpu_use_};
+          .take_gpu_use = take_gpu_use_,
+          .memory_advice = [this, &batches](double requested) { return memory_advice(batches, requested); }};
 }
 
 void TrainingJob::run() {
@@ -414,9 +416,7 @@ void TrainingJob::run() {
     snapshot_.reset();
     outcome_ = trainer.run();
   } catch (const c10::Error& e) {  // of what lives as long as the run: buckets, moments
-    const auto failure = train::device_failure(
-        e, batches_, {process_.device, static_cast<double>(device_.memory_bytes), device::works(process_.device)},
-        "before the first step");
+    const auto failure = device_failure(e, batches_, "before the first step");
     if (failure && failure->lost) end_process(failure->error);
     say_failed();
     if (failure) throw failure->error;
@@ -438,6 +438,7 @@ std::unique_ptr<train::Trainer> TrainingJob::make_trainer(const Trial& trial) {
   trial_batches_ = train::batch_arithmetic(trial_config_.train, process_.world.size, batches_.samples);
   train::TrainContext context = train_context(trial_config_, trial_batches_, nullptr, never_stops);
   if (trial.loader_threads > 0) context.loader_threads = trial.loader_threads;
+  context.recorder = trial.recorder;
   return std::make_unique<train::Trainer>(std::move(context));
 }
 
@@ -450,6 +451,31 @@ void TrainingJob::keep_longest(int64_t samples) {
 }
 
 void TrainingJob::end_watch() { watchdog_->close(); }
+
+std::optional<train::DeviceFailure> TrainingJob::device_failure(const c10::Error& error,
+                                                                const train::BatchArithmetic& batches,
+                                                                const std::string& where) const {
+  return train::device_failure(error, batches,
+                               {.device = process_.device,
+                                .memory_bytes = static_cast<double>(device_.memory_bytes),
+                                .works = device::works(process_.device),
+                                .advice = [&](double requested) { return memory_advice(batches, requested); }},
+                               where);
+}
+
+void TrainingJob::throw_device_failure(const c10::Error& error) const {
+  const auto failure = device_failure(error, trial_batches_, "in a measured step");
+  if (failure) throw failure->error;
+}
+
+std::string TrainingJob::memory_advice(const train::BatchArithmetic& batches, double requested) const {
+  const int sharing = process_.device.is_cpu() ? process_.world.local_size : 1;  // ranks in the same memory
+  return job::memory_advice(config_, data_, batches, precision_,
+                            {.device = process_.device,
+                             .capability = device_.capability,
+                             .capacity = static_cast<double>(device_.memory_bytes) / sharing,
+                             .requested = requested});
+}
 
 void TrainingJob::end_process(const Error& error) {
   log::error(error.what());

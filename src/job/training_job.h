@@ -63,22 +63,28 @@ class TrainingJob {
   // at a time. It has no run folder and no sinks. end_watch() when the last one is destroyed. Both are collective.
   struct Trial {
     int64_t batch_size = 0, accumulate = 1;
-    int64_t prefetch = 0;    // 0: that of the run
-    int loader_threads = 0;  // 0: those of the run
+    int64_t prefetch = 0;                 // 0: that of the run
+    int loader_threads = 0;               // 0: those of the run
+    trace::Recorder* recorder = nullptr;  // of what its threads do
   };
   std::unique_ptr<train::Trainer> make_trainer(const Trial&);
   void end_watch();
   // After make_task(): the training samples are from now on the `samples` longest ones, whose batches need most memory.
   void keep_longest(int64_t samples);
+  // Throws the DeviceError of a training if the error is about the device or its memory; returns otherwise.
+  void throw_device_failure(const c10::Error&) const;
+  // What to change when memory is full for the last trainer; see job/memory_advice.h. Not collective.
+  std::string memory_advice(double requested) const { return memory_advice(trial_batches_, requested); }
 
   // What the verbs so far have made.
   const config::Config& config() const { return config_; }
-  const DataSet& data() const { return data_; }                       // open_data()
-  tasks::Task& task() const { return *task_; }                        // make_task()
-  const train::BatchArithmetic& batches() const { return batches_; }  // make_task()
-  train::Precision precision() const { return precision_; }           // make_task()
-  int loader_threads() const { return loader_threads_; }              // open_data()
-  dist::Communicator& gradients() const { return *gradients_; }       // connect()
+  const DataSet& data() const { return data_; }                         // open_data()
+  tasks::Task& task() const { return *task_; }                          // make_task()
+  const train::BatchArithmetic& batches() const { return batches_; }    // make_task()
+  train::Precision precision() const { return precision_; }             // make_task()
+  int loader_threads() const { return loader_threads_; }                // open_data()
+  dist::Communicator& gradients() const { return *gradients_; }         // connect()
+  dist::Communicator* statistics() const { return statistics_.get(); }  // connect(); null where they are not shared
   ProcessContext& process() const { return process_; }
 
  private:
@@ -93,6 +99,9 @@ class TrainingJob {
   void write_targets(const std::vector<RankPlace>&);
   train::TrainContext train_context(const config::Config&, const train::BatchArithmetic&, checkpoint::Store*,
                                     const std::atomic<bool>& stop_requested);
+  std::optional<train::DeviceFailure> device_failure(const c10::Error&, const train::BatchArithmetic&,
+                                                     const std::string& where) const;
+  std::string memory_advice(const train::BatchArithmetic&, double requested) const;
   void report_failed_communicators();           // on the watchdog's thread
   void say_failed();                            // to all sinks
   [[noreturn]] void end_process(const Error&);  // before anything that belongs to a failed GPU is destroyed

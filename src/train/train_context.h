@@ -27,6 +27,10 @@
 
 namespace dtrain::train {
 
+// What to change when memory is full, given the bytes that could not be allocated (0: not known); "" if that is not
+// known. Takes seconds, and never throws.
+using MemoryAdvice = std::function<std::string(double requested)>;
+
 struct TrainContext {
   const config::Config& config;
   const BatchArithmetic& batches;
@@ -53,6 +57,7 @@ struct TrainContext {
   // the run folder is no longer there. May be empty.
   std::function<void()> check_run_folder = {};
   std::function<monitoring::GpuUse()> take_gpu_use = {};  // what the sensors said since the last call; may be empty
+  MemoryAdvice memory_advice = {};                        // may be empty
   const Clock& clock = real_clock();                      // for intervals in minutes
   trace::Recorder* recorder = nullptr;                    // records what the threads do; nullptr: nothing does
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/library_text.h"
 #include "core/strings.h"
 #include "device/device.h"
 #include "dist/device_wait.h"
@@ -75,8 +76,9 @@ TrainResult Trainer::run() {
   try {
     return train();
   } catch (const c10::Error& e) {
-    const std::optional<DeviceFailure> failure =
-        device_failure(e, context_.batches, {context_.device, device_memory_, device::works(context_.device)}, where());
+    const std::optional<DeviceFailure> failure = device_failure(
+        e, context_.batches, {context_.device, device_memory_, device::works(context_.device), context_.memory_advice},
+        where());
     if (!failure) throw;
     // Nothing that belongs to a failed GPU can be freed: that throws again, where nobody can catch it.
     if (context_.device_failed && failure->lost) context_.device_failed(failure->error);
@@ -315,15 +317,21 @@ std::optional<DeviceFailure> device_failure(const c10::Error& error, const Batch
                                                  "continues from the newest checkpoint")),
                          /*lost=*/true};
   }
-  if (!dist::is_out_of_memory(error)) return std::nullopt;
+  const std::optional<double> of_host =
+      device.is_cpu() ? out_of_host_memory(error.what_without_backtrace()) : std::nullopt;
+  if (!of_host && !dist::is_out_of_memory(error)) return std::nullopt;
   // The allocator's message is long, and repeats what is said here; one of a library names the library.
-  const bool by_allocator = why.starts_with("CUDA out of memory");
+  const bool by_allocator = of_host || why.starts_with("CUDA out of memory");
+  const double requested = of_host.value_or(bytes_out_of_device_memory(error.what_without_backtrace()));
   const int64_t samples = largest_micro_batch(b);
+  const std::string advice = state.advice ? state.advice(requested) : "";
   return DeviceFailure{
-      DeviceError(dtrain::str("out of memory on ", device, " with a micro-batch of ", samples,
-                              samples == 1 ? " sample" : " samples", by_allocator ? "" : " (" + why + ")", " (peak ",
+      DeviceError(dtrain::str("out of ", of_host ? "host memory" : dtrain::str("memory on ", device),
+                              requested > 0 ? dtrain::str(" for a tensor of ", human_bytes(requested)) : "",
+                              " with a micro-batch of ", samples, samples == 1 ? " sample" : " samples",
+                              by_allocator ? "" : " (" + why + ")", " (peak ",
                               human_bytes(static_cast<double>(device::memory_use(device).peak)), " of ",
-                              human_bytes(state.memory_bytes), "): ", smaller_batch(b))),
+                              human_bytes(state.memory_bytes), "): ", advice.empty() ? smaller_batch(b) : advice)),
       /*lost=*/false};
 }
 

@@ -151,8 +151,9 @@ class Trainer {
 
 struct DeviceState {
   at::Device device;
-  double memory_bytes = 0;  // of the device in all
-  bool works = true;        // device::works()
+  double memory_bytes = 0;   // of the device in all
+  bool works = true;         // device::works()
+  MemoryAdvice advice = {};  // TrainContext::memory_advice
 };
 
 struct DeviceFailure {
@@ -161,8 +162,8 @@ struct DeviceFailure {
 };
 
 // What an error of LibTorch means for the device, if it is about that. The GPU has failed (`where`: in which step and
-// phase, for the message). Or its memory is full: names the micro-batch, the peak, and the flags that train the same
-// with half of the memory. Asks a failed GPU nothing.
+// phase, for the message). Or its memory is full (on the CPU, that of the host): names the micro-batch, the peak, and
+// the advice, or without one the flags that train the same with half of the memory. Asks a failed GPU nothing.
 std::optional<DeviceFailure> device_failure(const c10::Error&, const BatchArithmetic&, const DeviceState&,
                                             const std::string& where);
 

@@ -43,5 +43,15 @@ TEST(LibraryText, FindsAFullHostMemory) {
   EXPECT_EQ(out_of_host_memory("CUDA out of memory"), std::nullopt);
 }
 
+TEST(LibraryText, FindsWhatAGpuHadNoMemoryFor) {
+  EXPECT_EQ(bytes_out_of_device_memory(
+                "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 23.6 GiB"),
+            2.5 * 1024 * 1024 * 1024);
+  EXPECT_EQ(bytes_out_of_device_memory("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0"), 20.0 * 1024 * 1024);
+  EXPECT_EQ(bytes_out_of_device_memory("CUDA out of memory. Tried to allocate 512.00 KiB. GPU 0"), 512.0 * 1024);
+  EXPECT_EQ(bytes_out_of_device_memory("CUDA error: out of memory"), 0);
+  EXPECT_EQ(bytes_out_of_device_memory("Tried to allocate iB"), 0);
+}
+
 }  // namespace
 }  // namespace dtrain

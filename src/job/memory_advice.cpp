@@ -1,0 +1,173 @@
+#include "job/memory_advice.h"
+
+#include <c10/util/Exception.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <memory>
+
+#include "core/quiet_log.h"
+#include "core/stopwatch.h"
+#include "data/loader/loader.h"
+#include "device/tensor_memory.h"
+#include "layers/dropout.h"
+#include "tasks/task.h"
+
+namespace dtrain::job {
+namespace {
+
+using train::MemoryNeed;
+using train::Precision;
+
+// Two sizes, because a part of the memory does not depend on the batch. Where a batch norm has one value of each
+// channel in a sample, one sample is too few.
+constexpr int64_t kFewSamples[] = {1, 2};
+constexpr double kPatience = 10;  // seconds: a network that is slower is tried without changes only
+
+template <typename Tensors>
+int64_t bytes_of(const Tensors& tensors) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+// Training samples, the longest first: those that a full memory is full of.
+std::vector<int64_t> largest_samples(const DataSet& data, int64_t count) {
+  std::vector<int64_t> ids = data.splits.train;
+  const auto longer = [&](int64_t a, int64_t b) { return data.store->input_bytes(a) > data.store->input_bytes(b); };
+  const auto middle = ids.begin() + std::min<int64_t>(count, static_cast<int64_t>(ids.size()));
+  std::partial_sort(ids.begin(), middle, ids.end(), longer);
+  ids.erase(middle, ids.end());
+  return ids;
+}
+
+// One network as the configuration makes it, on the CPU.
+class Trial {
+ public:
+  Trial(const config::Config& config, const DataSet& data)
+      : data_(data),
+        seed_(config.train.seed),
+        task_(tasks::make_task(config, tasks::facts_of(*data.store, data.splits.train))) {
+    task_->check(*data.store);
+    task_->enter(task_->phase(0));
+    task_->model().train();
+  }
+
+  tasks::Task& task() { return *task_; }
+
+  // Of one sample, by forward and backward of a few.
+  double activations_per_sample(bool autocast) {
+    try {
+      return difference_at(kFewSamples[0], autocast);
+    } catch (const c10::Error&) {
+      return difference_at(kFewSamples[1], autocast);
+    }
+  }
+
+  int64_t batch_bytes_per_sample() {
+    const data::Batch batch = load(largest_samples(data_, 1));
+    return bytes_of(std::vector{batch.inputs, batch.targets});
+  }
+
+ private:
+  // What one sample more than `few` needs more.
+  double difference_at(int64_t few, bool autocast) {
+    const std::vector<int64_t> ids = largest_samples(data_, few + 1);
+    const int64_t larger = peak_of(ids, autocast);
+    if (static_cast<int64_t>(ids.size()) <= few) return static_cast<double>(larger) / static_cast<double>(ids.size());
+    return static_cast<double>(larger - peak_of({ids.begin(), ids.end() - 1}, autocast));
+  }
+
+  data::Batch load(const std::vector<int64_t>& ids) {
+    const auto count = static_cast<int64_t>(ids.size());
+    data::Loader loader(*data_.store, ids, task_->samples(), data::one_pass(count, count), {0, 1});
+    return loader.next();
+  }
+
+  int64_t peak_of(const std::vector<int64_t>& ids, bool autocast) {
+    const data::Batch batch = load(ids);
+    for (const at::Tensor& parameter : task_->model().parameters()) parameter.mutable_grad() = at::Tensor();
+    const layers::RandomScope randomness({seed_, 0, layers::ids_on(at::kCPU, batch.ids)});
+    const device::TensorMemory tensors;
+    const tasks::Loss loss = [&] {
+      const layers::AutocastGuard guard = train::autocast_for(autocast ? Precision::kBf16 : Precision::kFp32, at::kCPU);
+      return task_->loss(batch);
+    }();
+    loss.sum.backward();
+    return tensors.peak();
+  }
+
+  const DataSet& data_;
+  const uint64_t seed_;
+  std::unique_ptr<tasks::Task> task_;
+};
+
+double activations_with(const config::Config& config, const DataSet& data, bool autocast) {
+  try {
+    return Trial(config, data).activations_per_sample(autocast);
+  } catch (...) {  // a task without this change, or no memory: nothing is predicted
+    return MemoryNeed::kUnknown;
+  }
+}
+
+bool is_low(Precision precision) { return precision == Precision::kBf16 || precision == Precision::kFp16; }
+
+constexpr int kAmpere = 80;  // has bfloat16
+
+}  // namespace
+
+MemoryNeed memory_need(const config::Config& config, const DataSet& data, const train::BatchArithmetic& batches,
+                       Precision precision, const FullMemory& full) {
+  const log::Quiet quiet;
+  MemoryNeed need{.step = {}, .batches = batches, .missing = full.requested};
+  const auto samples = static_cast<double>(train::largest_micro_batch(batches));
+  const auto of_micro_batch = [&](double bytes) { return static_cast<int64_t>(std::max(0.0, bytes) * samples); };
+  double seconds = 0;
+  {
+    Trial now(config, data);
+    torch::nn::Module& model = now.task().model();
+    std::vector<at::Tensor> trained;
+    for (const at::Tensor& parameter : model.parameters()) {
+      if (parameter.requires_grad()) trained.push_back(parameter);
+    }
+    const bool sgd = config.optimizer.name == config::OptimizerName::kSgd;
+    const int64_t moments = !sgd ? 2 : config.optimizer.momentum > 0 ? 1 : 0;
+    need.step.weights = bytes_of(model.parameters()) + bytes_of(model.buffers());
+    need.step.gradients = bytes_of(trained);
+    need.step.moments = moments * need.step.gradients;
+    need.step.average = config.train.ema > 0 ? bytes_of(model.parameters()) : 0;
+    need.step.batch = of_micro_batch(static_cast<double>(now.batch_bytes_per_sample()));
+    const auto began = std::chrono::steady_clock::now();
+    need.step.activations = of_micro_batch(now.activations_per_sample(is_low(precision)));
+    seconds = seconds_since(began);
+    need.keeps_moments = moments > 0;
+    need.keeps_average = config.train.ema > 0;
+  }
+  need.read_ahead = full.device.is_cpu() ? config.data.prefetch : 0;
+  need.missing = std::max(need.missing, need.total() - full.capacity);
+  if (seconds > kPatience) return need;
+  if (!config.model.checkpointing) {
+    config::Config changed = config;
+    changed.model.checkpointing = true;
+    need.activations_checkpointed = samples * activations_with(changed, data, is_low(precision));
+  }
+  if (!is_low(precision) && precision != Precision::kFp64) {
+    need.amp = full.device.is_cpu() || full.capability >= kAmpere ? "bf16" : "fp16";
+    need.activations_amp = samples * activations_with(config, data, /*autocast=*/true);
+  }
+  return need;
+}
+
+std::string memory_advice(const config::Config& config, const DataSet& data, const train::BatchArithmetic& batches,
+                          Precision precision, const FullMemory& full) noexcept {
+  try {
+    return train::describe(memory_need(config, data, batches, precision, full));
+  } catch (...) {
+    return "";
+  }
+}
+
+}  // namespace dtrain::job

@@ -1,0 +1,32 @@
+#pragma once
+
+// What to tell a run whose memory is full: what its step needs, and what three changes would save. What activations
+// need is measured on the CPU with a few samples, with and without each change, so that it is known for a batch that
+// does not fit.
+
+#include <string>
+
+#include "config/config.h"
+#include "job/data_set.h"
+#include "train/batch_arithmetic.h"
+#include "train/memory_remedies.h"
+#include "train/precision.h"
+
+namespace dtrain::job {
+
+struct FullMemory {
+  at::Device device;
+  int capability = 0;    // of a GPU: which precisions it has
+  double capacity = 0;   // bytes that this rank may use at most
+  double requested = 0;  // bytes that could not be allocated; 0: not known
+};
+
+// Of a run whose task trains on `data`. `bfloat16` where autocast is to be tried. Errors as of a training.
+train::MemoryNeed memory_need(const config::Config&, const DataSet&, const train::BatchArithmetic&, train::Precision,
+                              const FullMemory&);
+
+// train::describe() of it; "" if it cannot be measured, for example because there is no memory for that either.
+std::string memory_advice(const config::Config&, const DataSet&, const train::BatchArithmetic&, train::Precision,
+                          const FullMemory&) noexcept;
+
+}  // namespace dtrain::job
