@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/step_table.h"
 #include "cli/table_output.h"
 #include "core/printable.h"
 #include "core/spread.h"
@@ -18,16 +18,8 @@ namespace dtrain::cli {
 namespace {
 
 using job::StepProbe;
-using monitoring::Phase;
 using Json = nlohmann::ordered_json;
 
-// What happens in a step; the other phases are of a whole run.
-constexpr std::array<std::pair<Phase, const char*>, 6> kShown = {{{Phase::kDataWait, "data"},
-                                                                  {Phase::kH2d, "h2d"},
-                                                                  {Phase::kForward, "fwd"},
-                                                                  {Phase::kBackward, "bwd"},
-                                                                  {Phase::kAllReduceWait, "comm"},
-                                                                  {Phase::kOptimizer, "opt"}}};
 constexpr size_t kMostRanks = 8;  // rows of the table
 
 struct Options {
@@ -35,13 +27,6 @@ struct Options {
   int rounds = 3;
   job::StepProbeOptions probe;
   TableOutput output;
-};
-
-// Means per optimizer step of one rank, or over ranks, over all rounds.
-struct Times {
-  double step = 0, other = 0;
-  train::PhaseClock::Seconds phases{};
-  double own() const { return step - phases[static_cast<size_t>(Phase::kAllReduceWait)]; }
 };
 
 // One batch size.
@@ -59,25 +44,13 @@ struct Results {
   std::vector<int64_t> left_out;  // batch sizes for which there are not enough samples
 };
 
-Times mean_of(const std::vector<train::MeasuredSteps>& measured) {
-  Times mean;
-  double steps = 0;
-  for (const train::MeasuredSteps& one : measured) steps += static_cast<double>(one.steps);
-  for (const train::MeasuredSteps& one : measured) {
-    mean.step += one.seconds / steps;
-    mean.other += one.other_seconds() / steps;
-    for (size_t phase = 0; phase < mean.phases.size(); ++phase) mean.phases[phase] += one.phase_seconds[phase] / steps;
-  }
-  return mean;
-}
-
 std::vector<train::MeasuredSteps> of_rank(const Row& row, size_t rank) {
   std::vector<train::MeasuredSteps> measured;
   for (const StepProbe& round : row.rounds) measured.push_back(round.ranks[rank]);
   return measured;
 }
 
-Times of_all_ranks(const Row& row) {
+MeanStep of_all_ranks(const Row& row) {
   std::vector<train::MeasuredSteps> measured;
   for (const StepProbe& round : row.rounds) measured.insert(measured.end(), round.ranks.begin(), round.ranks.end());
   return mean_of(measured);
@@ -95,14 +68,6 @@ double kernel_seconds(const Row& row) {
   return median_of(std::move(values));
 }
 
-std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 2); }
-
-void add_times(TextRow& row, const Times& times) {
-  row.push_back(milliseconds(times.step));
-  for (const auto& [phase, name] : kShown) row.push_back(milliseconds(times.phases[static_cast<size_t>(phase)]));
-  row.push_back(milliseconds(times.other));
-}
-
 // The ranks that take longest for their own work, at most kMostRanks of them, in their order.
 std::vector<size_t> ranks_to_show(const Row& row, size_t ranks) {
   std::vector<size_t> shown(ranks);
@@ -117,9 +82,8 @@ std::vector<size_t> ranks_to_show(const Row& row, size_t ranks) {
 
 std::string phase_table(const Results& results) {
   const bool gpu = results.device != "cpu";
-  TextRow header = {"batch", "rank", "samples/s", "min", "max", "step"};
-  for (const auto& [phase, name] : kShown) header.emplace_back(name);
-  header.emplace_back("other");
+  TextRow header = {"batch", "rank", "samples/s", "min", "max"};
+  add_headings(header);
   if (gpu) header.insert(header.end(), {"kernels", "gap"});
   std::vector<TextRow> rows;
   for (const Row& row : results.rows) {
@@ -186,13 +150,6 @@ std::string text_of(const Results& results) {
   return text;
 }
 
-Json json_of(const Times& times) {
-  Json phases;
-  for (size_t phase = 0; phase < times.phases.size(); ++phase)
-    phases[monitoring::kPhaseNames[phase]] = times.phases[phase];
-  return {{"step_seconds", times.step}, {"phase_seconds", std::move(phases)}, {"other_seconds", times.other}};
-}
-
 Json json_of(const Row& row, const Results& results) {
   Json json = {{"batch_size", row.batch_size}, {"out_of_memory", row.out_of_memory}};
   if (!row.out_of_memory.empty()) return json;
@@ -200,20 +157,15 @@ Json json_of(const Row& row, const Results& results) {
   const train::StepMemory& memory = row.rounds.front().memory;
   json["global_batch"] = row.batch_size * results.accumulate * results.ranks;
   json["samples_per_second"] = {{"median", rate.median}, {"min", rate.low}, {"max", rate.high}, {"rounds", rate.count}};
-  json.update(json_of(of_all_ranks(row)));
+  json.update(Json::parse(to_json(of_all_ranks(row))));
   json["kernel_seconds"] = kernel_seconds(row);
   json["launch_gap_seconds"] = spread_over(row, &StepProbe::launch_gap_seconds).median;
-  json["memory_bytes"] = {{"weights", memory.weights},
-                          {"gradients", memory.gradients},
-                          {"moments", memory.moments},
-                          {"average", memory.average},
-                          {"activations", memory.activations},
-                          {"batch", memory.batch},
-                          {"process", row.rounds.back().process_memory}};
+  json["memory_bytes"] = Json::parse(to_json(memory));
+  json["memory_bytes"]["process"] = row.rounds.back().process_memory;
   json["ranks"] = Json::array();
   for (size_t rank = 0; rank < static_cast<size_t>(results.ranks); ++rank) {
     Json one = {{"rank", rank}};
-    one.update(json_of(mean_of(of_rank(row, rank))));
+    one.update(Json::parse(to_json(mean_of(of_rank(row, rank)))));
     json["ranks"].push_back(std::move(one));
   }
   return json;

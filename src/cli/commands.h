@@ -25,6 +25,7 @@ int run_tune(const Arguments&);
 int run_doctor(const Arguments&);
 int run_report(const Arguments&);
 int run_ls(const Arguments&);
+int run_trace(const Arguments&);
 
 inline constexpr int kExitFound = 1;  // the command works, and found what blocks, or a gate failed
 

@@ -37,6 +37,8 @@ const std::vector<Command>& commands() {
        "tries settings of a run, and writes a config with those that train most samples per second", run_tune},
       {"bench", "data|comm|step [CONFIG.yaml] [--section.key VALUE]...",
        "measures one part of a run alone: its loader, its communicators or its step", run_bench},
+      {"trace", "[CONFIG.yaml] [--section.key VALUE]... [--steps N] [--operators] [--memory] [--out FILE]",
+       "steps of all ranks on one clock, for ui.perfetto.dev; which operators hold the memory", run_trace},
       {"doctor", "[CONFIG.yaml] [--section.key VALUE]... [--json FILE]",
        "checks the machine and the launch for the run that the same arguments would start", run_doctor},
       {"report", "RUN [RUN2] [--out FILE] [--text] [--max-regression PERCENT]",

@@ -30,6 +30,10 @@ class TableOutput {
   void write(dist::Communicator& host, const std::function<std::string()>& table,
              const std::function<std::string()>& json);
 
+  // For other files of the command.
+  bool replaces() const { return force_; }           // --force
+  const std::string& file() const { return json_; }  // --json
+
  private:
   std::string json_;
   bool force_ = false;

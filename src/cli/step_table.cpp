@@ -1,0 +1,68 @@
+#include "cli/step_table.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/strings.h"
+
+namespace dtrain::cli {
+namespace {
+
+using monitoring::Phase;
+
+// What happens in a step; the other phases are of a whole run.
+constexpr std::array<std::pair<Phase, const char*>, 6> kShown = {{{Phase::kDataWait, "data"},
+                                                                  {Phase::kH2d, "h2d"},
+                                                                  {Phase::kForward, "fwd"},
+                                                                  {Phase::kBackward, "bwd"},
+                                                                  {Phase::kAllReduceWait, "comm"},
+                                                                  {Phase::kOptimizer, "opt"}}};
+
+}  // namespace
+
+double MeanStep::own() const { return step - phases[static_cast<size_t>(Phase::kAllReduceWait)]; }
+
+MeanStep mean_of(const std::vector<train::MeasuredSteps>& measured) {
+  MeanStep mean;
+  double steps = 0;
+  for (const train::MeasuredSteps& one : measured) steps += static_cast<double>(one.steps);
+  for (const train::MeasuredSteps& one : measured) {
+    mean.step += one.seconds / steps;
+    mean.other += one.other_seconds() / steps;
+    for (size_t phase = 0; phase < mean.phases.size(); ++phase) mean.phases[phase] += one.phase_seconds[phase] / steps;
+  }
+  return mean;
+}
+
+std::string milliseconds(double seconds) { return fixed(seconds * 1e3, 2); }
+
+void add_headings(TextRow& header) {
+  header.emplace_back("step");
+  for (const auto& [phase, name] : kShown) header.emplace_back(name);
+  header.emplace_back("other");
+}
+
+void add_times(TextRow& row, const MeanStep& times) {
+  row.push_back(milliseconds(times.step));
+  for (const auto& [phase, name] : kShown) row.push_back(milliseconds(times.phases[static_cast<size_t>(phase)]));
+  row.push_back(milliseconds(times.other));
+}
+
+std::string to_json(const MeanStep& times) {
+  nlohmann::ordered_json phases;
+  for (size_t phase = 0; phase < times.phases.size(); ++phase)
+    phases[monitoring::kPhaseNames[phase]] = times.phases[phase];
+  return nlohmann::ordered_json{
+      {"step_seconds", times.step}, {"phase_seconds", std::move(phases)}, {"other_seconds", times.other}}
+      .dump();
+}
+
+std::string to_json(const train::StepMemory& memory) {
+  return nlohmann::ordered_json{{"weights", memory.weights},         {"gradients", memory.gradients},
+                                {"moments", memory.moments},         {"average", memory.average},
+                                {"activations", memory.activations}, {"batch", memory.batch}}
+      .dump();
+}
+
+}  // namespace dtrain::cli
