@@ -1,11 +1,15 @@
 #include "dist/gradient_reducer.h"
 
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/autograd.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 
 #include "core/check.h"
 #include "core/log.h"
@@ -47,6 +51,26 @@ uint64_t fingerprint(const std::vector<NamedParameter>& parameters, const Gradie
   return hash;
 }
 
+// A moment of the device's time: now on the CPU; on a GPU, when it has done what was issued before.
+class Moment {
+ public:
+  explicit Moment(at::Device device) {
+    if (device.is_cpu()) return;
+    event_.emplace(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+    event_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  }
+  // From this moment to a later one; waits for it.
+  double seconds_until(const Moment& later) const {
+    if (!event_) return std::chrono::duration<double>(later.at_ - at_).count();
+    later.event_->synchronize();
+    return event_->elapsedTime(*later.event_) * 1e-3;
+  }
+
+ private:
+  Steady::time_point at_ = Steady::now();
+  std::optional<c10::Event> event_;
+};
+
 struct Hook : torch::autograd::PostAccumulateGradHook {
   explicit Hook(std::function<void()> call) : call_(std::move(call)) {}
   void operator()(const torch::autograd::Variable&) override { call_(); }
@@ -85,7 +109,12 @@ class GradientReducer::Impl {
     if (!last) return;
     armed_at_ = Steady::now();
     next_ = 0;
-    for (InFlightBucket& bucket : buckets_) bucket.pending = bucket.params.size();
+    backward_began_.reset();
+    backward_ended_.reset();
+    for (InFlightBucket& bucket : buckets_) {
+      bucket.pending = bucket.params.size();
+      bucket.full.reset();
+    }
     if (agreed_ && !has_samples) launch_through(buckets_.size());  // nothing more will arrive, and other ranks wait
   }
 
@@ -95,10 +124,12 @@ class GradientReducer::Impl {
     const at::NoGradGuard no_grad;
     extras_.select(0, 0).add_(sum.detach().reshape({}));
     extras_.select(0, 1).add_(weight.detach().reshape({}));
+    if (timed_ && mode_ == Mode::kArmed) backward_began_.emplace(extras_.device());
   }
 
   void finish() {
     DTRAIN_CHECK(mode_ == Mode::kArmed, "finish() without arm(true).");
+    if (timed_ && has_samples_) backward_ended_.emplace(extras_.device());
     check_arrivals();
     if (!agreed_) agree_on_parameters();
     launch_through(buckets_.size());
@@ -119,16 +150,30 @@ class GradientReducer::Impl {
     return bytes;
   }
 
+  std::vector<BucketTime> bucket_times() const {
+    if (!backward_began_ || !backward_ended_) return {};
+    const double backward = backward_began_->seconds_until(*backward_ended_);
+    std::vector<BucketTime> times;
+    for (const InFlightBucket& bucket : buckets_) {
+      if (!bucket.full || backward <= 0) return {};  // sent by finish(), as in the first step
+      const double share = backward_began_->seconds_until(*bucket.full) / backward;
+      times.push_back({static_cast<int64_t>(bucket.buffer.nbytes()), std::clamp(share, 0.0, 1.0)});
+    }
+    return times;
+  }
+
   std::vector<at::Tensor> flat_;
   at::Tensor totals_;
   double seconds_to_first_bucket_ = 0;
+  bool timed_ = false;
 
  private:
   enum class Mode { kIdle, kAccumulating, kArmed };
   struct InFlightBucket {  // a bucket and the operation that sums it over ranks
     at::Tensor buffer;
     std::vector<size_t> params;
-    size_t pending = 0;  // parameters whose gradient of the last micro-step has not arrived yet
+    size_t pending = 0;               // parameters whose gradient of the last micro-step has not arrived yet
+    std::optional<Moment> full = {};  // if steps are timed
     Work work;
   };
 
@@ -188,7 +233,11 @@ class GradientReducer::Impl {
       return report(i, "received two gradients in one micro-step; its bucket may have left after the first");
     ready_[i] = true;
     if (!agreed_ || !views_[i].defined()) return;
-    if (--buckets_[bucket_of_[i]].pending == 0 && options_.track) note(trace::Kind::kReady, "ready", bucket_of_[i]);
+    InFlightBucket& bucket = buckets_[bucket_of_[i]];
+    if (--bucket.pending == 0) {
+      if (timed_) bucket.full.emplace(bucket.buffer.device());
+      if (options_.track) note(trace::Kind::kReady, "ready", bucket_of_[i]);
+    }
     size_t filled = next_;
     while (filled < buckets_.size() && buckets_[filled].pending == 0) ++filled;
     launch_through(filled);
@@ -294,6 +343,7 @@ class GradientReducer::Impl {
   bool agreed_ = false, has_samples_ = false, sampled_ = false;  // this micro-step; any of this optimizer step
   size_t next_ = 0;                                              // bucket to be sent next
   Steady::time_point armed_at_;
+  std::optional<Moment> backward_began_, backward_ended_;  // of the last micro-step, if steps are timed
   std::string problem_;  // the first deviation, thrown by finish(): an exception must not cross autograd's threads
 };
 
@@ -310,5 +360,7 @@ at::Tensor GradientReducer::loss_sum() const { return impl_->totals_.select(0, 0
 at::Tensor GradientReducer::weight_sum() const { return impl_->totals_.select(0, 1); }
 int64_t GradientReducer::bytes_per_step() const { return impl_->bytes_per_step(); }
 double GradientReducer::seconds_to_first_bucket() const { return impl_->seconds_to_first_bucket_; }
+void GradientReducer::time_buckets(bool on) { impl_->timed_ = on; }
+std::vector<BucketTime> GradientReducer::bucket_times() const { return impl_->bucket_times(); }
 
 }  // namespace dtrain::dist

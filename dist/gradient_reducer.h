@@ -33,6 +33,12 @@ struct NamedParameter {
   at::Tensor tensor;  // leaf with requires_grad
 };
 
+// A bucket in one step, and when its last gradient was there: after which share of the last backward pass.
+struct BucketTime {
+  int64_t bytes = 0;
+  double ready = 1;
+};
+
 class GradientReducer {
  public:
   struct Options {
@@ -64,6 +70,11 @@ class GradientReducer {
   at::Tensor weight_sum() const;
   int64_t bytes_per_step() const;          // sent by this rank into all_reduce
   double seconds_to_first_bucket() const;  // from arm(true) to the launch of the first bucket, on the host's clock
+
+  // For measurements: whether the following steps note when their buckets are full, on the clock of the device.
+  void time_buckets(bool on);
+  // Of the last step, in the order of sending; waits for the device. Empty if it was not timed, or had no samples.
+  std::vector<BucketTime> bucket_times() const;
 
  private:
   class Impl;

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "core/library_text.h"
 #include "core/quiet_log.h"
@@ -21,6 +23,7 @@ namespace dtrain::job {
 namespace {
 
 constexpr int64_t kFewestSteps = 2;
+constexpr int64_t kBucketSteps = 3;
 constexpr double kLongestHold = 2;  // seconds
 
 // What a rank could not allocate.
@@ -88,6 +91,19 @@ double time_of_kernels(train::Trainer& trainer, at::Device device, double step_s
   return held.seconds - held.other_seconds();
 }
 
+std::vector<dist::BucketTime> of_first_rank_with_any(dist::Communicator& host,
+                                                     const std::vector<dist::BucketTime>& mine) {
+  const auto bytes = std::as_bytes(std::span(mine));
+  std::vector<dist::BucketTime> found;
+  for (const dist::Bytes& theirs : dist::all_gather_object(host, dist::Bytes(bytes.begin(), bytes.end()))) {
+    if (theirs.empty()) continue;
+    found.resize(theirs.size() / sizeof(dist::BucketTime));
+    std::memcpy(found.data(), theirs.data(), theirs.size());
+    break;
+  }
+  return found;
+}
+
 void measure(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& options, StepProbe& probe) {
   dist::Communicator& host = job.process().host;
   const int64_t warm = std::max<int64_t>(1, options.warm_steps);
@@ -99,6 +115,7 @@ void measure(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& 
   probe.ranks = dist::all_gather_object(host, trainer.measure(steps));
   const at::Device device = job.process().device;
   if (!device.is_cpu()) probe.kernel_seconds = largest_of_ranks(host, time_of_kernels(trainer, device, expected));
+  probe.buckets = of_first_rank_with_any(host, trainer.time_buckets(kBucketSteps));
 }
 
 }  // namespace

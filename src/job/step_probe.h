@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/gradient_reducer.h"
 #include "job/training_job.h"
 #include "train/measured_steps.h"
 
@@ -38,6 +39,7 @@ struct StepProbe {
   train::StepMemory memory;                 // of the rank that needs the most
   int64_t process_memory = 0;               // the most that one process used so far, of its device
   double kernel_seconds = kUnknown;         // of one step on the slowest GPU: its kernels without gaps between them
+  std::vector<dist::BucketTime> buckets;    // of gradients, in the order of sending, on the first rank with samples
 
   bool measured() const { return out_of_memory.empty(); }
   double step_seconds() const;        // mean of the slowest rank

@@ -17,6 +17,9 @@ struct MeasuredSteps {
   double seconds = 0;                   // of all steps together, on the wall clock
   PhaseClock::Seconds phase_seconds{};  // of all steps together
   data::LoaderStats loader = {};        // what it did meanwhile
+  // Of a step's time without waiting for other ranks: one standard deviation from step to step. Single steps that
+  // something has delayed do not count: it is made from the median distance to the median.
+  double own_deviation = 0;
 
   // What no phase has counted: waiting for the agreement of a step boundary, and the loop itself.
   double other_seconds() const { return seconds - std::accumulate(phase_seconds.begin(), phase_seconds.end(), 0.0); }

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "data/batch.h"
 #include "data/loader/loader.h"
+#include "dist/gradient_reducer.h"
 #include "train/bad_loss.h"
 #include "train/consumption.h"
 #include "train/grad_scaler.h"
@@ -61,9 +62,16 @@ class Trainer {
   // For measurements, in place of run(): trains `steps` optimizer steps, without reports, evaluations and checkpoints.
   // It may be called again. Errors of the device are those of LibTorch. Collective.
   MeasuredSteps measure(int64_t steps);
+<<<<<<< HEAD
   // One optimizer step at this learning rate, whatever the schedule says. Returns the loss of its samples before the
   // step, which may not be finite. Collective.
   double step_at(double learning_rate);
+||||||| parent of c7f329b (Measure when each gradient bucket is full, and how steps vary)
+=======
+  // Trains `steps` more, and returns the buckets of gradients in the order of sending, each with the median of when it
+  // was full. Empty if this rank had no samples in them. Collective, as measure() is.
+  std::vector<dist::BucketTime> time_buckets(int64_t steps);
+>>>>>>> c7f329b (Measure when each gradient bucket is full, and how steps vary)
   // Runs forward and backward of the next micro-batch, and puts it back. No gradient is sent: a rank whose memory is
   // full throws here, where no other rank waits for it (but for the sums of train.sync_batch_norm). Collective,
   // as measure() is.

@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
+
+#include <chrono>
+#include <thread>
 
 #include <map>
 #include <string>
@@ -124,6 +128,49 @@ TEST(GradientReducer, OnlyTheLastMicroStepSendsInOneOrderWhileBackwardRuns) {
     EXPECT_EQ(reducer.weight_sum().item<double>(), 4);
     reducer.zero();
     EXPECT_EQ(reducer.loss_sum().item<double>(), 10) << "readable until the next finish()";
+  });
+}
+
+// What passes the gradient on after a wait, so that backward takes known time between two parameters.
+struct SlowBackward : torch::autograd::Function<SlowBackward> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x.clone(); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list& gradients) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    return gradients;
+  }
+};
+
+TEST(GradientReducer, BucketsAreTimedIfAsked) {
+  run_thread_world(2, [](Communicator& world) {
+    const Toy toy;
+    GradientReducer reducer(toy.named(), world, world, kOneEach);
+    const auto backward = [&] {
+      // From c, which is used last, to a, with a wait after c and another after b.
+      const at::Tensor first = SlowBackward::apply(toy.a.sum());
+      const at::Tensor second = SlowBackward::apply(first * toy.b.sum());
+      reducer.add_loss(one(), one());
+      (second * toy.c.sum()).backward();
+    };
+    step(reducer, backward);
+    EXPECT_THAT(reducer.bucket_times(), ElementsAre()) << "nobody asked";
+    reducer.time_buckets(true);
+    step(reducer, backward);
+    const std::vector<BucketTime> times = reducer.bucket_times();
+    ASSERT_EQ(times.size(), 3u);
+    EXPECT_EQ(times[0].bytes, 5 * 8);
+    EXPECT_EQ(times[2].bytes, (3 + 2) * 8) << "with the sums of loss and weight";
+    EXPECT_LT(times[0].ready, 0.35);
+    EXPECT_NEAR(times[1].ready, 0.5, 0.2);
+    EXPECT_GT(times[2].ready, 0.8);
+    EXPECT_LE(times[2].ready, 1);
+
+    reducer.arm(true, /*has_samples=*/false);
+    reducer.finish();
+    EXPECT_THAT(reducer.bucket_times(), ElementsAre()) << "no backward pass";
+    reducer.time_buckets(false);
+    step(reducer, backward);
+    EXPECT_THAT(reducer.bucket_times(), ElementsAre());
   });
 }
 

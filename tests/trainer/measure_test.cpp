@@ -127,6 +127,36 @@ TEST(Measure, ActivationsGrowWithTheBatch) {
   EXPECT_EQ(activations[2] - activations[1], 2 * two_samples);
 }
 
+TEST(Measure, BucketsAreThoseThatAreSent) {
+  config::Config config = small(4);
+  config.dist.bucket_mb = config.dist.first_bucket_mb = 1.0 / (1 << 20);  // every parameter a bucket of its own
+  with_trainer(2, config, {.batch_norm = true}, [](Rank rank) {
+    EXPECT_TRUE(rank.trainer.time_buckets(1).empty()) << "the first step sends its buckets at its end";
+    const std::vector<dist::BucketTime> buckets = rank.trainer.time_buckets(3);
+    ASSERT_EQ(buckets.size(), 5u);
+    int64_t bytes = 0;
+    double before = 0;
+    for (const dist::BucketTime& bucket : buckets) {
+      bytes += bucket.bytes;
+      EXPECT_GE(bucket.ready, 0);
+      EXPECT_LE(bucket.ready, 1);
+      before = std::max(before, bucket.ready);
+    }
+    EXPECT_GT(before, 0.5) << "the last gradient is there near the end of backward";
+    EXPECT_EQ(bytes, rank.trainer.measure_memory().gradients);
+  });
+}
+
+TEST(Measure, TheDeviationIsThatOfTheRanksOwnTime) {
+  with_trainer(1, small(4), {}, [](Rank rank) {
+    rank.trainer.measure(2);
+    EXPECT_EQ(rank.trainer.measure(1).own_deviation, 0) << "of one step there is none";
+    const MeasuredSteps steps = rank.trainer.measure(12);
+    EXPECT_GT(steps.own_deviation, 0);
+    EXPECT_LT(steps.own_deviation, steps.seconds / 12);
+  });
+}
+
 // No other rank waits for the one whose memory is full: both come back.
 TEST(Measure, FullMemoryIsAnErrorOfTheRankAlone) {
   std::atomic<int> full = 0;
