@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
@@ -12,6 +13,7 @@
 #include "core/spread.h"
 #include "core/strings.h"
 #include "core/text_table.h"
+#include "job/plan_inputs.h"
 #include "job/step_probe.h"
 
 namespace dtrain::cli {
@@ -41,7 +43,10 @@ struct Results {
   std::string network, precision, device, data;
   int ranks = 1;
   int64_t accumulate = 1, samples = 0;
-  std::vector<int64_t> left_out;  // batch sizes for which there are not enough samples
+  int64_t prefetch = 0;
+  int threads = 1;                 // of the loader, on each rank
+  std::vector<double> statistics;  // bytes of batch norm's sums in a micro-step
+  std::vector<int64_t> left_out;   // batch sizes for which there are not enough samples
 };
 
 std::vector<train::MeasuredSteps> of_rank(const Row& row, size_t rank) {
@@ -66,6 +71,17 @@ double kernel_seconds(const Row& row) {
   std::vector<double> values;
   for (const StepProbe& round : row.rounds) values.push_back(round.kernel_seconds);
   return median_of(std::move(values));
+}
+
+// Of all rounds; only the loader's time and the deviation are means.
+plan::MeasuredBatch mean_micro_step(const Row& row, int threads) {
+  plan::MeasuredBatch mean;
+  for (const StepProbe& round : row.rounds) {
+    const plan::MeasuredBatch one = job::measured_batch(round, threads);
+    mean.load += one.load / static_cast<double>(row.rounds.size());
+    mean.deviation += one.deviation / static_cast<double>(row.rounds.size());
+  }
+  return mean;
 }
 
 // The ranks that take longest for their own work, at most kMostRanks of them, in their order.
@@ -162,6 +178,10 @@ Json json_of(const Row& row, const Results& results) {
   json["launch_gap_seconds"] = spread_over(row, &StepProbe::launch_gap_seconds).median;
   json["memory_bytes"] = Json::parse(to_json(memory));
   json["memory_bytes"]["process"] = row.rounds.back().process_memory;
+  const plan::MeasuredBatch one_micro = mean_micro_step(row, results.threads);
+  const auto micro_steps = static_cast<double>(results.accumulate);
+  json["load_seconds"] = one_micro.load * micro_steps;
+  json["deviation_seconds"] = one_micro.deviation * std::sqrt(micro_steps);
   json["ranks"] = Json::array();
   for (size_t rank = 0; rank < static_cast<size_t>(results.ranks); ++rank) {
     Json one = {{"rank", rank}};
@@ -169,6 +189,18 @@ Json json_of(const Row& row, const Results& results) {
     json["ranks"].push_back(std::move(one));
   }
   return json;
+}
+
+// Of the largest batch that was measured: the shares hardly depend on it, and are exacter there.
+Json buckets_of(const Results& results) {
+  Json buckets = Json::array();
+  for (auto row = results.rows.rbegin(); row != results.rows.rend() && buckets.empty(); ++row) {
+    if (row->rounds.empty()) continue;
+    for (const dist::BucketTime& bucket : row->rounds.back().buckets) {
+      buckets.push_back({{"bytes", bucket.bytes}, {"ready", bucket.ready}});
+    }
+  }
+  return buckets;
 }
 
 std::string json_of(const Results& results) {
@@ -181,6 +213,10 @@ std::string json_of(const Results& results) {
               {"device", results.device},
               {"ranks", results.ranks},
               {"accumulate", results.accumulate},
+              {"samples", results.samples},
+              {"prefetch", results.prefetch},
+              {"gradient_buckets", buckets_of(results)},
+              {"statistics_bytes", results.statistics},
               {"left_out", results.left_out},
               {"rows", std::move(rows)}}
              .dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) +
@@ -216,6 +252,9 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
                   .ranks = process.world.size,
                   .accumulate = job.batches().accumulate,
                   .samples = job.batches().samples,
+                  .prefetch = job.config().data.prefetch,
+                  .threads = job.loader_threads(),
+                  .statistics = job::statistics_bytes(job),
                   .left_out = {}};
   results.rows = rows_of(options, job, results.left_out);
   options.output.open(process.host, {.files = {results.data, job.config().model.file}, .folders = {}});

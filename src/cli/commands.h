@@ -23,6 +23,7 @@ int run_bench_comm(const Arguments&);
 int run_bench_step(const Arguments&);
 int run_tune(const Arguments&);
 int run_doctor(const Arguments&);
+int run_plan(const Arguments&);
 int run_report(const Arguments&);
 int run_ls(const Arguments&);
 int run_trace(const Arguments&);

@@ -41,6 +41,8 @@ const std::vector<Command>& commands() {
        "steps of all ranks on one clock, for ui.perfetto.dev; which operators hold the memory", run_trace},
       {"doctor", "[CONFIG.yaml] [--section.key VALUE]... [--json FILE]",
        "checks the machine and the launch for the run that the same arguments would start", run_doctor},
+      {"plan", "[CONFIG.yaml] [--section.key VALUE]... --ranks 8,64,512 [--interconnect NAME]",
+       "what a run would be on other numbers of ranks: batches, memory, bytes on the wire, time", run_plan},
       {"report", "RUN [RUN2] [--out FILE] [--text] [--max-regression PERCENT]",
        "a run, or two beside each other, as a page with plots", run_report, /*alone=*/true},
       {"ls", "[FOLDER]", "the runs in a folder, one line each", run_ls, /*alone=*/true},

@@ -9,6 +9,7 @@
 #include "job/comm_bench.h"
 #include "job/data_bench.h"
 #include "job/emulation.h"
+#include "job/plan_inputs.h"
 #include "job/step_probe.h"
 
 namespace dtrain::job {
@@ -94,6 +95,37 @@ TEST(StepProbe, TheSlowestRankDecides) {
   EXPECT_NEAR(probe.launch_gap_seconds(), 0.05, 1e-12);
   probe.kernel_seconds = 0.21;
   EXPECT_EQ(probe.launch_gap_seconds(), 0);
+}
+
+TEST(MeasuredBatch, IsOfOneMicroStepOnOneRank) {
+  StepProbe probe;
+  probe.batch_size = 16;
+  probe.accumulate = 2;
+  for (const double seconds : {1.0, 3.0}) {
+    train::MeasuredSteps rank = steps_of(10, 320, 60);
+    rank.phase_seconds[static_cast<size_t>(monitoring::Phase::kForward)] = 10 * seconds;
+    rank.phase_seconds[static_cast<size_t>(monitoring::Phase::kOptimizer)] = 5;
+    rank.phase_seconds[static_cast<size_t>(monitoring::Phase::kAllReduceWait)] = 20;
+    rank.loader = {.samples = 100, .read_seconds = 2, .decode_seconds = 5, .augment_seconds = 3};
+    rank.own_deviation = 0.2;
+    probe.ranks.push_back(rank);
+  }
+  const plan::MeasuredBatch batch = measured_batch(probe, /*threads=*/2);
+  EXPECT_EQ(batch.samples, 16);
+  EXPECT_DOUBLE_EQ(batch.forward, 1) << "2 s a step on average, for two micro-steps";
+  EXPECT_DOUBLE_EQ(batch.optimizer, 0.5);
+  EXPECT_DOUBLE_EQ(batch.other, 6 - 2 - 0.5 - 2) << "waiting for other ranks is no time of its own";
+  EXPECT_DOUBLE_EQ(batch.load, 0.1 * 16 / 2);
+  EXPECT_NEAR(batch.deviation, 0.2 / std::sqrt(2.0), 1e-12);
+  EXPECT_DOUBLE_EQ(batch.step, 6);
+}
+
+TEST(Thinned, KeepsTheEnds) {
+  const std::vector<int64_t> sizes = {1, 2, 3, 4, 5, 6, 7};
+  EXPECT_THAT(thinned(sizes, 3), ElementsAre(1, 4, 7));
+  EXPECT_THAT(thinned(sizes, 2), ElementsAre(1, 7));
+  EXPECT_THAT(thinned(sizes, 7), ElementsAre(1, 2, 3, 4, 5, 6, 7));
+  EXPECT_THAT(thinned(sizes, 9), ElementsAre(1, 2, 3, 4, 5, 6, 7));
 }
 
 TEST(BestRate, IsTheFastestWarmLoader) {

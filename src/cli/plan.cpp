@@ -1,0 +1,196 @@
+// `dtrain plan`: what a run would be on other numbers of ranks, without running it there.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/plan_report.h"
+#include "cli/table_output.h"
+#include "core/error.h"
+#include "core/number_text.h"
+#include "core/printable.h"
+#include "core/strings.h"
+#include "dist/agree.h"
+#include "job/batch_choice.h"
+#include "job/plan_inputs.h"
+#include "plan/cards.h"
+
+namespace dtrain::cli {
+namespace {
+
+constexpr size_t kMostSizes = 5;  // of micro-batches that are measured
+
+struct Options {
+  std::vector<int64_t> ranks = {1, 2, 4, 8};
+  int64_t ranks_per_node = 0;  // 0: 8, or as the link is
+  std::string interconnect, speed = "measured", card, scaling, measured;
+  job::StepProbeOptions probe = {.batch_size = 0, .accumulate = 1, .warm_steps = 3, .steps = 12, .seconds = 2};
+  TableOutput output;
+};
+
+double speed_of(const std::string& text) {
+  if (text == "measured") return 1;
+  const auto factor = parse_number<double>(text);
+  if (!factor || !(*factor >= 1e-3 && *factor <= 1e6)) {
+    throw UsageError(str("--device-speed ", printable(text),
+                         ": 'measured', or how many times as fast as this device the planned one computes, from 0.001 "
+                         "to 1000000"));
+  }
+  return *factor;
+}
+
+plan::Scaling chosen_scaling(const Options& options, const config::Train& train) {
+  if (options.scaling.empty()) return plan::scaling_of(train);
+  return options.scaling == "keep" ? plan::Scaling::kKeep : plan::Scaling::kGrow;
+}
+
+// The fabric that the ranks would have; `measured` is the link between those that run now, if there are several.
+plan::Fabric fabric_of(const Options& options, const plan::Interconnect& links, bool gpus) {
+  using plan::LinkKind;
+  const auto of_gpus = [](const plan::Link& link) {
+    return link.kind == LinkKind::kNvlink || link.kind == LinkKind::kPcie;
+  };
+  plan::Fabric fabric{.inside = links.inside,
+                      .between = links.between,
+                      .ranks_per_node = options.ranks_per_node,
+                      .library = gpus || of_gpus(links.inside) ? plan::Library::kNccl : plan::Library::kMpi};
+  const bool is_flat = links.inside.kind == LinkKind::kGiven && links.between.kind == LinkKind::kGiven;
+  // A link that was measured or given is one between two ranks, wherever they are.
+  if (fabric.ranks_per_node == 0) fabric.ranks_per_node = is_flat ? 1 : 8;
+  return fabric;
+}
+
+void complete(PlanReport& report, const Options& options, const std::optional<plan::Link>& measured) {
+  const bool gpus = report.run.on_gpu() || !options.card.empty();
+  const std::string asked = options.interconnect.empty() && measured ? measured->name : options.interconnect;
+  report.interconnect = plan::parse_interconnect(asked, measured ? &*measured : nullptr, gpus);
+  plan::Assumptions& assumptions = report.request.assumptions;
+  assumptions.fabric = fabric_of(options, report.interconnect, gpus);
+  assumptions.speed = speed_of(options.speed);
+  assumptions.contention = plan::contention_of(assumptions.fabric.library);
+  report.request.ranks = options.ranks;
+  if (!options.card.empty()) {
+    report.request.memory_bytes = plan::card_named(options.card).bytes();
+    report.request.memory_name = options.card;
+  }
+  report.rows = plan::make_plan(report.run, report.request);
+}
+
+void check_network(const plan::MeasuredRun& run, const config::Config& config) {
+  const std::string network = str(config::network_of(config));
+  if (run.network == network) return;
+  throw ConfigError(str("--measured ", printable(run.source), " is of ", printable(run.network),
+                        ", and the configuration has ", network,
+                        ": give the configuration that was measured, or its --task and --model.name"));
+}
+
+PlanReport from_file(const config::Loaded& loaded, const Options& options) {
+  PlanReport report{.run = plan::read_measured_run(options.measured), .interconnect = {}, .request = {}};
+  check_network(report.run, loaded.config);
+  const config::Train train = job::choose_batch(loaded.config.train, loaded, 1, /*resumed=*/false).train;
+  report.scaling = chosen_scaling(options, train);
+  report.request.train = plan::scaled(train, report.scaling);
+  complete(report, options, std::nullopt);
+  return report;
+}
+
+PlanReport measured_here(job::ProcessContext& process, const config::Loaded& loaded, const Options& options,
+                         TableOutput& output) {
+  job::TrainingJob job(process, loaded, /*dry_run=*/true);
+  job.plan();
+  const config::Train train = job.config().train;  // before the batches of these ranks are put into it
+  job.open_data();
+  job.make_task();
+  output.open(process.host, {.files = {job.config().data.file, job.config().model.file}, .folders = {}});
+  PlanReport report{.run = {}, .interconnect = {}, .request = {}};
+  report.scaling = chosen_scaling(options, train);
+  report.request.train = plan::scaled(train, report.scaling);
+  const std::vector<int64_t> sizes =
+      job::thinned(plan::sizes_needed(report.request.train, options.ranks, job.batches().samples), kMostSizes);
+  job.place_on_device();
+  job.connect();
+  const std::optional<plan::Link> link = job::measure_link(job);
+  report.run = job::measure_run(job, sizes, options.probe);
+  job.end_watch();
+  complete(report, options, link);
+  return report;
+}
+
+// What is wrong with the flags is said before anything is measured. `has_link`: there are ranks to measure one between.
+void check_flags(const Options& options, bool has_link) {
+  speed_of(options.speed);
+  if (!options.card.empty()) plan::card_named(options.card);
+  const plan::Link any{.name = "measured", .bytes_per_second = 1};
+  plan::parse_interconnect(options.interconnect, has_link ? &any : nullptr, /*gpus=*/true);
+}
+
+void add_flags(CLI::App& app, Options& options) {
+  app.add_option("--ranks", options.ranks, "numbers of ranks to plan for, joined by commas")
+      ->allow_extra_args(false)
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--ranks-per-node", options.ranks_per_node, "ranks that share a node and its network (default: 8)")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--interconnect", options.interconnect,
+                 "INSIDE+BETWEEN: the link inside a node and the one between nodes, or one of them: a name such as "
+                 "nvlink4, pcie4, pcie4-host, shm, 25gbe, ib400, a number of them (4xib100), ALPHA,BETA (µs of a "
+                 "message, GB/s), or measured: between the ranks of this mpirun, which is the default there "
+                 "(docs/planning.md lists the names)");
+  app.add_option("--device-speed", options.speed,
+                 "how many times as fast as this device the planned ones compute; measured: as fast")
+      ->capture_default_str();
+  app.add_option("--card", options.card,
+                 "check that the memory fits a card, such as rtx3090, a100, h100; its ranks use NCCL");
+  app.add_option("--scaling", options.scaling,
+                 "keep: the global batch stays, by fewer or smaller micro-steps; grow: each rank keeps its batch "
+                 "(default: keep where the configuration sets train.global_batch)")
+      ->check(CLI::IsMember({"keep", "grow"}));
+  app.add_option("--measured", options.measured,
+                 "plan from this file of `dtrain bench step --json FILE`, of another machine, and measure nothing");
+  app.add_option("--steps", options.probe.steps, "optimizer steps to measure for each size of micro-batch")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 30))
+      ->capture_default_str();
+  app.add_option("--seconds", options.probe.seconds, "at most, for each size; fewer steps where they would take longer")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  options.output.add_to(app);
+}
+
+}  // namespace
+
+int run_plan(const Arguments& arguments) {
+  CLI::App app(
+      "what a run would be on other numbers of ranks: its batches, memory, bytes on the wire, time and efficiency, "
+      "predicted from steps that are measured here and from a named interconnect. Nothing is trained, and nothing "
+      "written but quick-start data. Exit code 1: one of these runs would not fit or makes no sense",
+      "dtrain plan");
+  Options options;
+  add_flags(app, options);
+  // A plan from a file needs no data.
+  const bool measures = std::ranges::none_of(
+      arguments, [](const std::string& word) { return word == "--measured" || word.starts_with("--measured="); });
+  const std::optional<config::Loaded> loaded = parse_with_config(app, arguments, /*check_dataset=*/measures);
+  if (!loaded) return 0;
+  config::Device device = loaded->config.device;
+  if (!options.measured.empty()) device.type = config::DeviceType::kCpu;  // only calculates
+  return job::launch(device, [&](job::ProcessContext& process) {
+    PlanReport report;
+    dist::agree(process.host, [&] {
+      check_flags(options, process.world.size > 1 && options.measured.empty());
+      if (!options.measured.empty()) report = from_file(*loaded, options);
+    });
+    if (options.measured.empty()) {
+      report = measured_here(process, *loaded, options, options.output);
+    } else {
+      options.output.open(process.host, {.files = {options.measured}, .folders = {}});
+    }
+    options.output.write(
+        process.host, [&] { return plan_text(report); }, [&] { return plan_json(report); });
+    return report.is_blocked() ? kExitFound : 0;
+  });
+}
+
+}  // namespace dtrain::cli

@@ -1,0 +1,118 @@
+#include "job/plan_inputs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "dist/comm_probe.h"
+#include "layers/batch_norm.h"
+
+namespace dtrain::job {
+namespace {
+
+constexpr double kLinkSeconds = 1;
+
+double mean_phase(const StepProbe& probe, monitoring::Phase phase) {
+  double sum = 0, steps = 0;
+  for (const train::MeasuredSteps& rank : probe.ranks) {
+    sum += rank.phase_seconds[static_cast<size_t>(phase)];
+    steps += static_cast<double>(rank.steps);
+  }
+  return sum / steps;
+}
+
+}  // namespace
+
+plan::MeasuredBatch measured_batch(const StepProbe& probe, int threads) {
+  using monitoring::Phase;
+  const auto micro_steps = static_cast<double>(probe.accumulate), size = static_cast<double>(probe.batch_size);
+  plan::MeasuredBatch batch{.samples = probe.batch_size,
+                            .data = mean_phase(probe, Phase::kDataWait) / micro_steps,
+                            .h2d = mean_phase(probe, Phase::kH2d) / micro_steps,
+                            .forward = mean_phase(probe, Phase::kForward) / micro_steps,
+                            .backward = mean_phase(probe, Phase::kBackward) / micro_steps,
+                            .optimizer = mean_phase(probe, Phase::kOptimizer),
+                            .step = probe.step_seconds(),
+                            .memory = probe.memory};
+  const auto ranks = static_cast<double>(probe.ranks.size());
+  data::LoaderStats loader;
+  double steps = 0, other = 0;
+  for (const train::MeasuredSteps& rank : probe.ranks) {
+    loader += rank.loader;
+    steps += static_cast<double>(rank.steps);
+    other += rank.other_seconds();
+    batch.deviation += rank.own_deviation / std::sqrt(micro_steps) / ranks;
+  }
+  batch.other = other / steps;
+  if (loader.samples > 0) {
+    batch.load = loader.service_seconds() / static_cast<double>(loader.samples) * size / std::max(1, threads);
+  }
+  return batch;
+}
+
+std::vector<double> statistics_bytes(const TrainingJob& job) {
+  std::vector<double> bytes;
+  if (!job.config().train.sync_batch_norm) return bytes;
+  for (const auto& module : job.task().model().modules(/*include_self=*/false)) {
+    const auto* norm = dynamic_cast<const layers::BatchNormImpl*>(module.get());
+    if (norm == nullptr || norm->frozen()) continue;
+    const auto channels = static_cast<double>(norm->running_mean.numel());
+    bytes.push_back(8 * (1 + 2 * channels));  // count, sums, sums of squares
+    bytes.push_back(8 * 2 * channels);        // of gradients
+  }
+  return bytes;
+}
+
+std::vector<int64_t> thinned(std::span<const int64_t> sizes, size_t most) {
+  if (sizes.size() <= most || most < 2) return {sizes.begin(), sizes.end()};
+  std::vector<int64_t> chosen;
+  for (size_t i = 0; i < most; ++i) chosen.push_back(sizes[i * (sizes.size() - 1) / (most - 1)]);
+  return chosen;
+}
+
+plan::MeasuredRun measure_run(TrainingJob& job, std::span<const int64_t> sizes, const StepProbeOptions& options) {
+  plan::MeasuredRun run{.source = "here",
+                        .network = str(job.config().model.name),
+                        .precision = train::to_string(job.precision()),
+                        .device = job.process().device.is_cpu() ? "cpu" : job.process().device.str(),
+                        .data = job.config().data.file,
+                        .ranks = job.process().world.size,
+                        .samples = job.batches().samples,
+                        .prefetch = job.config().data.prefetch,
+                        .micro_steps = 1,
+                        .statistics = statistics_bytes(job)};
+  std::string missing;
+  const int64_t most = std::max<int64_t>(1, run.samples / run.ranks);  // all ranks have a whole micro-batch
+  for (const int64_t size : sizes) {
+    if (size > most && size != sizes.front()) continue;
+    StepProbeOptions one = options;
+    one.batch_size = std::min(size, most);
+    one.accumulate = 1;
+    const StepProbe probe = probe_step(job, one);
+    if (!probe.measured()) {
+      missing = str("a micro-batch of ", size, ": ", probe.out_of_memory);
+      continue;
+    }
+    run.batches.push_back(measured_batch(probe, job.loader_threads()));
+    if (!probe.buckets.empty()) run.buckets.clear();
+    for (const dist::BucketTime& bucket : probe.buckets) {
+      run.buckets.push_back({static_cast<double>(bucket.bytes), bucket.ready});
+    }
+  }
+  if (run.batches.empty()) {
+    throw DeviceError(
+        str("nothing could be measured here, ", missing,
+            ". Measure the step where there is more memory (dtrain bench step --json FILE), and plan from "
+            "that (--measured FILE)"));
+  }
+  return run;
+}
+
+std::optional<plan::Link> measure_link(TrainingJob& job) {
+  const int ranks = job.process().world.size;
+  if (ranks == 1) return std::nullopt;
+  return plan::link_of_fit(dist::probe_all_reduce(job.gradients(), job.process().device, kLinkSeconds), ranks);
+}
+
+}  // namespace dtrain::job

@@ -1,0 +1,140 @@
+#include "plan/all_reduce_cost.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace dtrain::plan {
+namespace {
+
+enum Algorithm { kRing, kTree, kAlgorithms };
+enum Protocol { kLowLatency, kLowLatency128, kSimple, kProtocols };
+constexpr std::array<Algorithm, 2> kAllAlgorithms = {kRing, kTree};
+constexpr std::array<Protocol, 3> kAllProtocols = {kLowLatency, kLowLatency128, kSimple};
+
+// NCCL's latencies in µs: of an operation, and of each hop over NVLink, PCIe and a network.
+using ByProtocol = std::array<double, kProtocols>;
+constexpr std::array<ByProtocol, kAlgorithms> kBase = {{{6.6, 14, 8.4}, {6.8, 14, 8.4}}};
+constexpr std::array<ByProtocol, kAlgorithms> kNvlinkHop = {{{0.6, 1.9, 3.4}, {0.6, 1.25, 4}}};
+constexpr std::array<ByProtocol, kAlgorithms> kPcieHop = {{{1, 2.5, 5.7}, {1, 1.9, 4}}};
+constexpr std::array<ByProtocol, kAlgorithms> kNetworkHop = {{{2.7, 4, 14}, {5, 8.5, 14}}};
+constexpr ByProtocol kPayload = {0.5, 120.0 / 128, 1};  // share of the bandwidth: the rest are flags
+constexpr double kRingPlateau = 1.4;                    // of a large ring between nodes
+constexpr double kTreeShare = 0.92;                     // of the bandwidth of a ring
+
+double hop_seconds(const Link& link, Algorithm algorithm, Protocol protocol) {
+  switch (link.kind) {
+    case LinkKind::kNvlink:
+      return kNvlinkHop[algorithm][protocol] * 1e-6;
+    case LinkKind::kPcie:
+      return kPcieHop[algorithm][protocol] * 1e-6;
+    case LinkKind::kNetwork:
+      return kNetworkHop[algorithm][protocol] * 1e-6;
+    case LinkKind::kHost:
+    case LinkKind::kGiven:
+      break;
+  }
+  return link.hop_seconds;
+}
+
+// Trees do not fill the links with messages of medium size, from which NCCL takes half of their bandwidth.
+double filled_by_tree(double bytes) {
+  struct Knot {
+    double log2_bytes, share;
+  };
+  constexpr std::array<Knot, 5> kKnots = {{{12, 0.9}, {17, 0.5}, {22, 0.5}, {27, 0.9}, {28, 1}}};
+  const double at = std::log2(std::max(bytes, 1.0));
+  if (at <= kKnots.front().log2_bytes) return kKnots.front().share;
+  for (size_t i = 1; i < kKnots.size(); ++i) {
+    const Knot &low = kKnots[i - 1], &high = kKnots[i];
+    if (at <= high.log2_bytes) {
+      return low.share + (high.share - low.share) * (at - low.log2_bytes) / (high.log2_bytes - low.log2_bytes);
+    }
+  }
+  return 1;
+}
+
+struct Shape {
+  double ranks, nodes, per_node;
+  bool is_one_node() const { return nodes == 1; }
+};
+
+Shape shape_of(const Fabric& fabric, int64_t ranks) {
+  const auto n = static_cast<double>(ranks), nodes = static_cast<double>(fabric.nodes(ranks));
+  return {n, nodes, n / nodes};
+}
+
+// Of one rank inside a node, while all of its ranks send.
+double inside_bandwidth(const Fabric& fabric, const Shape& shape) {
+  return fabric.inside.bytes_per_second / (fabric.inside.shared ? shape.per_node : 1);
+}
+
+// Of a ring or a tree through all ranks: its slowest link. Between nodes it is that of a whole node, which one chain of
+// messages enters and leaves.
+double chain_bandwidth(const Fabric& fabric, const Shape& shape) {
+  const double between =
+      shape.is_one_node() ? std::numeric_limits<double>::infinity() : fabric.between.bytes_per_second;
+  if (shape.per_node <= 1) return between;
+  return std::min(inside_bandwidth(fabric, shape), between);
+}
+
+double by_nccl(const Fabric& fabric, const Shape& shape, double bytes, Algorithm algorithm, Protocol protocol) {
+  const double inside = hop_seconds(fabric.inside, algorithm, protocol);
+  const double between = hop_seconds(fabric.between, algorithm, protocol);
+  const bool is_given = (shape.is_one_node() ? fabric.inside : fabric.between).kind == LinkKind::kGiven;
+  double latency = is_given ? 0 : kBase[algorithm][protocol] * 1e-6;  // a measured hop has its share of it
+  const double bandwidth = chain_bandwidth(fabric, shape) * kPayload[protocol];
+  if (algorithm == kRing) {
+    const double steps = 2 * (shape.ranks - 1), between_steps = 2 * (shape.nodes - 1);
+    latency += (steps - between_steps) * inside + between_steps * between;
+    if (protocol == kSimple && !shape.is_one_node() && !is_given && bytes >= shape.ranks * 4096)
+      latency *= kRingPlateau;
+    return latency + steps / shape.ranks * bytes / bandwidth;
+  }
+  latency += 2 * ((shape.per_node - 1) * inside + std::log2(shape.nodes) * between);
+  return latency + 2 * bytes / (bandwidth * kTreeShare * filled_by_tree(bytes));
+}
+
+bool is_possible(const Fabric& fabric, Protocol protocol) {
+  if (fabric.inside.kind == LinkKind::kGiven || fabric.between.kind == LinkKind::kGiven) return protocol == kSimple;
+  return protocol != kLowLatency128 || fabric.inside.kind == LinkKind::kNvlink;
+}
+
+double fastest_of_nccl(const Fabric& fabric, const Shape& shape, double bytes) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const Protocol protocol : kAllProtocols) {
+    if (!is_possible(fabric, protocol)) continue;
+    for (const Algorithm algorithm : kAllAlgorithms) {
+      best = std::min(best, by_nccl(fabric, shape, bytes, algorithm, protocol));
+    }
+  }
+  return best;
+}
+
+// Two rounds; in each, every rank sends 1/n of the bytes to each other rank, all at once.
+double by_mpi(const Fabric& fabric, const Shape& shape, double bytes) {
+  const double slice = bytes / shape.ranks;
+  const double to_node = shape.per_node - 1, to_others = shape.ranks - shape.per_node;
+  const double inside = to_node * slice / inside_bandwidth(fabric, shape);
+  const double between = shape.per_node * to_others * slice / fabric.between.bytes_per_second;
+  const double hop_inside = hop_seconds(fabric.inside, kRing, kSimple);
+  const double hop_between = fabric.between.hop_seconds;  // NCCL's hops are those of GPUs
+  return 2 * (std::max(inside, between) + to_node * hop_inside + to_others * hop_between);
+}
+
+}  // namespace
+
+double all_reduce_seconds(const Fabric& fabric, int64_t ranks, double bytes) {
+  if (ranks <= 1) return 0;
+  const Shape shape = shape_of(fabric, ranks);
+  return fabric.library == Library::kMpi ? by_mpi(fabric, shape, bytes) : fastest_of_nccl(fabric, shape, bytes);
+}
+
+double all_reduce_sent(int64_t ranks, double bytes) {
+  if (ranks <= 1) return 0;
+  const auto n = static_cast<double>(ranks);
+  return 2 * (n - 1) / n * bytes;
+}
+
+}  // namespace dtrain::plan

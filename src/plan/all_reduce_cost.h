@@ -1,0 +1,30 @@
+#pragma once
+
+// The time of one all-reduce on ranks of several nodes, by the α-β model with the algorithms of the library that would
+// carry it. NCCL chooses, by size, between a ring and a tree and between three protocols; its own estimate of each is
+// calculated here with its own constants. dtrain's MPI communicator exchanges slices directly between all ranks
+// (dist/mpi_communicator.cpp), so that with several ranks on a node more bytes leave the node than in a ring. Pure.
+
+#include <cstdint>
+
+#include "plan/links.h"
+
+namespace dtrain::plan {
+
+enum class Library { kNccl, kMpi };
+
+struct Fabric {
+  Link inside, between;
+  int64_t ranks_per_node = 1;
+  Library library = Library::kNccl;
+
+  int64_t nodes(int64_t ranks) const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
+};
+
+// Of one all-reduce of `bytes` from each rank; 0 on one rank, where nothing travels.
+double all_reduce_seconds(const Fabric&, int64_t ranks, double bytes);
+
+// What each rank sends for it: 2 (n - 1) / n of the bytes, by any of the algorithms that move the least.
+double all_reduce_sent(int64_t ranks, double bytes);
+
+}  // namespace dtrain::plan

@@ -1,0 +1,49 @@
+#pragma once
+
+// What a plan calculates from: the steps of a run, measured by job/step_probe.h here, or read from the JSON that
+// `dtrain bench step --json` wrote on another machine. Plain values.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "plan/overlap.h"
+#include "train/measured_steps.h"
+
+namespace dtrain::plan {
+
+// Micro-steps of one size on one rank, in seconds. Means, without the time in which the rank waited for others.
+struct MeasuredBatch {
+  int64_t samples = 0;  // of a micro-step
+  double data = 0, h2d = 0, forward = 0, backward = 0;
+  double load = 0;                  // that the loader needs for a micro-batch, however long the rank waited for it
+  double deviation = 0;             // of its own time from micro-step to micro-step: one standard deviation
+  double optimizer = 0, other = 0;  // of an optimizer step
+  double step = 0;                  // the whole of it, with all waiting
+  train::StepMemory memory = {};
+};
+
+struct MeasuredRun {
+  std::string source;  // "here", or the file
+  std::string network, precision, device, data;
+  int64_t ranks = 1;                        // that it was measured on
+  int64_t samples = 0;                      // of the training split
+  int64_t prefetch = 0;                     // batches that are read ahead
+  int64_t micro_steps = 1;                  // of the optimizer steps that were measured
+  std::vector<MeasuredBatch> batches = {};  // by size, ascending, each size once; never empty
+  std::vector<Bucket> buckets = {};         // of gradients, in the order of sending
+  std::vector<double> statistics = {};      // bytes of each sum of batch norm's, of one micro-step
+  bool on_gpu() const { return device != "cpu"; }
+};
+
+// At any size: in a straight line between the two sizes beside it. Beyond the measured sizes, in proportion from one
+// size alone; from several, on the line through the two at that end, but no less than in proportion for fewer samples,
+// and no more than that for more.
+MeasuredBatch at_size(const MeasuredRun&, int64_t samples);
+bool was_measured(const MeasuredRun&, int64_t samples);
+
+// DataError that says what is missing or wrong in the file.
+MeasuredRun read_measured_run(const std::filesystem::path& file);
+
+}  // namespace dtrain::plan

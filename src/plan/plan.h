@@ -1,0 +1,63 @@
+#pragma once
+
+// What a run would be on other numbers of ranks: its batches, steps, time, memory and bytes on the wire. The batches
+// are those that the run itself would have (train/batch_arithmetic.h). Pure.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "plan/forecast.h"
+#include "train/batch_arithmetic.h"
+
+namespace dtrain::plan {
+
+// What more ranks do to the global batch: it stays, in fewer or smaller micro-steps, or it grows with them.
+enum class Scaling { kKeep, kGrow };
+
+// A run whose configuration fixes the global batch keeps it.
+Scaling scaling_of(const config::Train&);
+
+// The train section of the same run where `scaling` decides. `kGrow`: batch_size and the micro-steps that one rank
+// would need for the global batch stay those of each rank. `kKeep`: the global batch stays that of one rank.
+config::Train scaled(const config::Train&, Scaling);
+
+// The samples of each micro-step of the rank that has the most of a step of `samples`, in order.
+std::vector<int64_t> micro_batches(const train::BatchArithmetic&, int64_t samples);
+
+// The sizes of micro-steps that plans for these ranks need, ascending: what has to be measured.
+std::vector<int64_t> sizes_needed(const config::Train&, std::span<const int64_t> ranks, int64_t samples);
+
+// Bytes that a rank sends in an optimizer step.
+struct Sent {
+  double gradients = 0, statistics = 0, host = 0;
+};
+
+struct Row {
+  train::BatchArithmetic batches;
+  int64_t nodes = 1;
+  StepForecast step = {};    // of a full step
+  double epoch_seconds = 0;  // of training alone
+  double samples_per_second = 0;
+  double efficiency = 1;  // samples per second and rank, in relation to those of one rank alone
+  Sent sent = {};
+  train::StepMemory memory = {};  // of the rank that needs most; `batch` with those that are read ahead
+  bool estimated = false;         // a micro-step has a size that was not measured
+  std::string blocked = {};       // why such a run makes no sense or does not fit; "": it does
+  std::vector<std::string> notes = {};
+};
+
+struct Request {
+  config::Train train;  // of the resolved configuration
+  std::vector<int64_t> ranks;
+  Assumptions assumptions;
+  int64_t memory_bytes = 0;  // of the planned device; 0: not known
+  std::string memory_name;   // for the message
+};
+
+// In the order of `ranks`.
+std::vector<Row> make_plan(const MeasuredRun&, const Request&);
+
+}  // namespace dtrain::plan
