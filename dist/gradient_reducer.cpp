@@ -1,26 +1,18 @@
 #include "dist/gradient_reducer.h"
 
-#include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/autograd.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
-#include <chrono>
 #include <map>
-#include <optional>
 
 #include "core/check.h"
 #include "core/log.h"
 #include "core/random.h"
-#include "core/stopwatch.h"
 
 namespace dtrain::dist {
 
 namespace {
-
-using Steady = std::chrono::steady_clock;
 
 constexpr int64_t kExtraElements = 2;  // sums of loss and weight, behind the gradients of the last bucket
 
@@ -50,26 +42,6 @@ uint64_t fingerprint(const std::vector<NamedParameter>& parameters, const Gradie
   }
   return hash;
 }
-
-// A moment of the device's time: now on the CPU; on a GPU, when it has done what was issued before.
-class Moment {
- public:
-  explicit Moment(at::Device device) {
-    if (device.is_cpu()) return;
-    event_.emplace(device.type(), c10::EventFlag::BACKEND_DEFAULT);
-    event_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-  }
-  // From this moment to a later one; waits for it.
-  double seconds_until(const Moment& later) const {
-    if (!event_) return std::chrono::duration<double>(later.at_ - at_).count();
-    later.event_->synchronize();
-    return event_->elapsedTime(*later.event_) * 1e-3;
-  }
-
- private:
-  Steady::time_point at_ = Steady::now();
-  std::optional<c10::Event> event_;
-};
 
 struct Hook : torch::autograd::PostAccumulateGradHook {
   explicit Hook(std::function<void()> call) : call_(std::move(call)) {}
@@ -106,15 +78,10 @@ class GradientReducer::Impl {
     has_samples_ = has_samples;
     sampled_ = sampled_ || has_samples;
     ready_.assign(all_.size(), false);
+    times_.reset();
     if (!last) return;
-    armed_at_ = Steady::now();
     next_ = 0;
-    backward_began_.reset();
-    backward_ended_.reset();
-    for (InFlightBucket& bucket : buckets_) {
-      bucket.pending = bucket.params.size();
-      bucket.full.reset();
-    }
+    for (InFlightBucket& bucket : buckets_) bucket.pending = bucket.params.size();
     if (agreed_ && !has_samples) launch_through(buckets_.size());  // nothing more will arrive, and other ranks wait
   }
 
@@ -124,12 +91,11 @@ class GradientReducer::Impl {
     const at::NoGradGuard no_grad;
     extras_.select(0, 0).add_(sum.detach().reshape({}));
     extras_.select(0, 1).add_(weight.detach().reshape({}));
-    if (timed_ && mode_ == Mode::kArmed) backward_began_.emplace(extras_.device());
   }
 
   void finish() {
     DTRAIN_CHECK(mode_ == Mode::kArmed, "finish() without arm(true).");
-    if (timed_ && has_samples_) backward_ended_.emplace(extras_.device());
+    times_.end(device());
     check_arrivals();
     if (!agreed_) agree_on_parameters();
     launch_through(buckets_.size());
@@ -138,6 +104,10 @@ class GradientReducer::Impl {
     totals_.copy_(extras_);
     mode_ = Mode::kIdle;
     sampled_ = false;
+  }
+
+  void begin_backward() {
+    if (mode_ == Mode::kArmed) times_.begin(device());
   }
 
   void zero() {
@@ -151,29 +121,24 @@ class GradientReducer::Impl {
   }
 
   std::vector<BucketTime> bucket_times() const {
-    if (!backward_began_ || !backward_ended_) return {};
-    const double backward = backward_began_->seconds_until(*backward_ended_);
+    const std::vector<double> shares = times_.shares(buckets_.size());
     std::vector<BucketTime> times;
-    for (const InFlightBucket& bucket : buckets_) {
-      if (!bucket.full || backward <= 0) return {};  // sent by finish(), as in the first step
-      const double share = backward_began_->seconds_until(*bucket.full) / backward;
-      times.push_back({static_cast<int64_t>(bucket.buffer.nbytes()), std::clamp(share, 0.0, 1.0)});
+    for (size_t i = 0; i < shares.size(); ++i) {
+      times.push_back({static_cast<int64_t>(buckets_[i].buffer.nbytes()), shares[i]});
     }
     return times;
   }
 
   std::vector<at::Tensor> flat_;
   at::Tensor totals_;
-  double seconds_to_first_bucket_ = 0;
-  bool timed_ = false;
+  BackwardTimes times_;
 
  private:
   enum class Mode { kIdle, kAccumulating, kArmed };
   struct InFlightBucket {  // a bucket and the operation that sums it over ranks
     at::Tensor buffer;
     std::vector<size_t> params;
-    size_t pending = 0;               // parameters whose gradient of the last micro-step has not arrived yet
-    std::optional<Moment> full = {};  // if steps are timed
+    size_t pending = 0;  // parameters whose gradient of the last micro-step has not arrived yet
     Work work;
   };
 
@@ -192,12 +157,12 @@ class GradientReducer::Impl {
   // Makes zeroed buckets over `chosen` (indices into all_), whose views become the gradients.
   void lay_out(const std::vector<size_t>& chosen) {
     const at::NoGradGuard no_grad;
-    std::vector<ParamInfo> infos;
+    infos_.clear();
     for (const size_t i : chosen) {
       const auto& [name, tensor] = all_[i];
-      infos.push_back({name, tensor.numel(), tensor.scalar_type()});
+      infos_.push_back({name, tensor.numel(), tensor.scalar_type()});
     }
-    const std::vector<Bucket> plan = plan_buckets(infos, options_.cap_bytes, options_.first_bytes);
+    const std::vector<Bucket> plan = plan_buckets(infos_, options_.cap_bytes, options_.first_bytes);
     buckets_.clear();
     flat_.clear();
     views_.assign(all_.size(), at::Tensor());
@@ -233,20 +198,16 @@ class GradientReducer::Impl {
       return report(i, "received two gradients in one micro-step; its bucket may have left after the first");
     ready_[i] = true;
     if (!agreed_ || !views_[i].defined()) return;
-    InFlightBucket& bucket = buckets_[bucket_of_[i]];
-    if (--bucket.pending == 0) {
-      if (timed_) bucket.full.emplace(bucket.buffer.device());
-      if (options_.track) note(trace::Kind::kReady, "ready", bucket_of_[i]);
-    }
+    if (--buckets_[bucket_of_[i]].pending == 0 && options_.track) note(trace::Kind::kReady, "ready", bucket_of_[i]);
     size_t filled = next_;
     while (filled < buckets_.size() && buckets_[filled].pending == 0) ++filled;
+    for (size_t bucket = next_; bucket < filled; ++bucket) times_.ready(device(), bucket, buckets_.size());
     launch_through(filled);
   }
 
   // Sends the buckets before `end`, always in order.
   void launch_through(size_t end) {
     for (; next_ < end; ++next_) {
-      if (next_ == 0) seconds_to_first_bucket_ = seconds_since(armed_at_);
       if (options_.track) note(trace::Kind::kSent, "sent", next_);
       buckets_[next_].work = gradients_.all_reduce(buckets_[next_].buffer, ReduceOp::kSum);
     }
@@ -330,7 +291,10 @@ class GradientReducer::Impl {
     }
   }
 
+  at::Device device() const { return all_[0].tensor.device(); }
+
   const std::vector<NamedParameter> all_;
+  std::vector<ParamInfo> infos_;  // of those in the buckets
   Communicator& gradients_;
   Communicator& host_;
   const Options options_;
@@ -342,8 +306,6 @@ class GradientReducer::Impl {
   Mode mode_ = Mode::kIdle;
   bool agreed_ = false, has_samples_ = false, sampled_ = false;  // this micro-step; any of this optimizer step
   size_t next_ = 0;                                              // bucket to be sent next
-  Steady::time_point armed_at_;
-  std::optional<Moment> backward_began_, backward_ended_;  // of the last micro-step, if steps are timed
   std::string problem_;  // the first deviation, thrown by finish(): an exception must not cross autograd's threads
 };
 
@@ -353,14 +315,19 @@ GradientReducer::GradientReducer(std::vector<NamedParameter> parameters, Communi
 GradientReducer::~GradientReducer() = default;
 void GradientReducer::arm(bool last_micro_step, bool has_samples) { impl_->arm(last_micro_step, has_samples); }
 void GradientReducer::add_loss(const at::Tensor& sum, const at::Tensor& weight) { impl_->add_loss(sum, weight); }
+void GradientReducer::begin_backward() { impl_->begin_backward(); }
 void GradientReducer::finish() { impl_->finish(); }
 void GradientReducer::zero() { impl_->zero(); }
 const std::vector<at::Tensor>& GradientReducer::flat() const { return impl_->flat_; }
 at::Tensor GradientReducer::loss_sum() const { return impl_->totals_.select(0, 0); }
 at::Tensor GradientReducer::weight_sum() const { return impl_->totals_.select(0, 1); }
 int64_t GradientReducer::bytes_per_step() const { return impl_->bytes_per_step(); }
-double GradientReducer::seconds_to_first_bucket() const { return impl_->seconds_to_first_bucket_; }
-void GradientReducer::time_buckets(bool on) { impl_->timed_ = on; }
+const BackwardTimes& GradientReducer::backward_times() const { return impl_->times_; }
+void GradientReducer::time_buckets(bool on) { impl_->times_.note_all(on); }
 std::vector<BucketTime> GradientReducer::bucket_times() const { return impl_->bucket_times(); }
+std::vector<int64_t> GradientReducer::bucket_bytes() const { return impl_->bucket_bytes(); }
+std::vector<int64_t> GradientReducer::bucket_bytes_with(int64_t cap_bytes) const {
+  return impl_->bucket_bytes_with(cap_bytes);
+}
 
 }  // namespace dtrain::dist

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "dist/backward_times.h"
 #include "dist/buckets.h"
 #include "dist/communicator.h"
 #include "trace/recorder.h"
@@ -33,7 +34,7 @@ struct NamedParameter {
   at::Tensor tensor;  // leaf with requires_grad
 };
 
-// A bucket in one step, and when its last gradient was there: after which share of the last backward pass.
+// A bucket in one step, and after which share of the last backward pass it was ready to be sent.
 struct BucketTime {
   int64_t bytes = 0;
   double ready = 1;
@@ -61,6 +62,7 @@ class GradientReducer {
   // Device scalars, accumulated over micro-steps in the gradients' dtype without host synchronization. Call it before
   // backward, because the bucket that carries them may be sent during backward.
   void add_loss(const at::Tensor& sum, const at::Tensor& weight);
+  void begin_backward();  // call it where backward begins; backward_times() counts from here
   // After the last backward: all buckets become sums over ranks (ordered on the current stream). Collective.
   void finish();
   void zero();  // flat buckets and extra elements become zero; the views stay
@@ -68,10 +70,12 @@ class GradientReducer {
   const std::vector<at::Tensor>& flat() const;  // gradient part of each bucket, 1-D, zeros between parameters
   at::Tensor loss_sum() const;                  // device scalars of the last finish(), until the next one
   at::Tensor weight_sum() const;
-  int64_t bytes_per_step() const;          // sent by this rank into all_reduce
-  double seconds_to_first_bucket() const;  // from arm(true) to the launch of the first bucket, on the host's clock
+  int64_t bytes_per_step() const;               // sent by this rank into all_reduce
+  const BackwardTimes& backward_times() const;  // of the last micro-step; of nothing before begin_backward()
+  std::vector<int64_t> bucket_bytes() const;    // by bucket, in the order in which they are sent
+  std::vector<int64_t> bucket_bytes_with(int64_t cap_bytes) const;  // if Options::cap_bytes were this
 
-  // For measurements: whether the following steps note when their buckets are full, on the clock of the device.
+  // For measurements: whether the following steps note when each of their buckets is ready, on the device's clock.
   void time_buckets(bool on);
   // Of the last step, in the order of sending; waits for the device. Empty if it was not timed, or had no samples.
   std::vector<BucketTime> bucket_times() const;

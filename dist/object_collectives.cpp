@@ -2,6 +2,8 @@
 
 #include "core/check.h"
 
+#include <algorithm>
+
 namespace dtrain::dist {
 namespace {
 
@@ -83,6 +85,11 @@ void stream_to_rank0(Communicator& comm, int from, const std::function<void(cons
     comm.broadcast(at::from_blob(piece.data(), {static_cast<int64_t>(piece.size())}, at::kByte), from).wait();
     if (comm.rank() == 0) receive(piece);
   }
+}
+
+double largest_of_ranks(Communicator& comm, double mine) {
+  const std::vector<double> all = all_gather_object(comm, mine);
+  return *std::max_element(all.begin(), all.end());
 }
 
 }  // namespace dtrain::dist

@@ -59,4 +59,7 @@ requires std::is_trivially_copyable_v<T> std::vector<T> all_gather_object(Commun
   return all;
 }
 
+// The largest value of any rank: of durations, that of the slowest one.
+double largest_of_ranks(Communicator&, double mine);
+
 }  // namespace dtrain::dist

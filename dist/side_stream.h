@@ -31,6 +31,9 @@ class Mark {
     if (event_) order_before(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   }
   bool passed() const { return !event_ || event_->query(); }
+  void synchronize() const {  // the host waits until it has passed
+    if (event_) event_->synchronize();
+  }
   // The device's time between the two. Requires: both are timed, and `later` has passed.
   double seconds_until(const Mark& later) const {
     return event_ && later.event_ ? 1e-3 * event_->elapsedTime(*later.event_) : 0;

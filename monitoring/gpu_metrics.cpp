@@ -99,6 +99,7 @@ GpuPoller::~GpuPoller() {
 void GpuPoller::run() {
   using Clock = std::chrono::steady_clock;
   Clock::time_point last = Clock::now();
+  window_.set(reader_->settings());
   while (true) {
     const std::optional<GpuReading> reading = reader_->read();
     if (!reading) {

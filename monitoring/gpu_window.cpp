@@ -13,7 +13,15 @@ bool is_throttled(const GpuReading& reading, ThrottledBy by) {
   });
 }
 
+// A GPU with less to do may lower its clock for that reason.
+constexpr double kWorking = 0.5;
+
 }  // namespace
+
+void GpuWindow::set(const GpuSettings& settings) {
+  const std::lock_guard lock(mutex_);
+  settings_ = settings;
+}
 
 void GpuWindow::Mean::add(double value, double for_seconds) {
   if (std::isnan(value)) return;
@@ -33,6 +41,11 @@ void GpuWindow::add(const GpuReading& r, double seconds) {
   use_.highest_sm_clock = r.highest_sm_clock;
   const bool by_power = is_throttled(r, ThrottledBy::kPower);
   if (by_power) use_.slowed_by_power += seconds;
+  if (r.utilization >= kWorking) {
+    working_sm_clock_.add(r.sm_clock, seconds);
+    const bool slowed = (r.throttle_mask & (kByPower | kByHeat | kByEither)) != 0;
+    if (!slowed) full_sm_clock_ = std::fmax(full_sm_clock_, r.sm_clock);
+  }
   // Of the two that a hardware slowdown may be, heat is the common one.
   if (is_throttled(r, ThrottledBy::kHeat) || (!by_power && is_throttled(r, ThrottledBy::kEither))) {
     use_.slowed_by_heat += seconds;
@@ -50,6 +63,10 @@ GpuUse GpuWindow::take() {
   use.utilization = std::exchange(utilization_, {}).value();
   use.power = std::exchange(power_, {}).value();
   use.sm_clock = std::exchange(sm_clock_, {}).value();
+  use.working_sm_clock = std::exchange(working_sm_clock_, {}).value();
+  use.full_sm_clock = full_sm_clock_;
+  use.power_limit = settings_.power_limit.value_or(GpuUse::kUnknown);
+  use.default_power_limit = settings_.default_power_limit.value_or(GpuUse::kUnknown);
   return use;
 }
 

@@ -13,18 +13,22 @@ namespace dtrain::monitoring {
 // Means over `seconds`, but for what says otherwise. NaN: the card does not report it, or there was no reading.
 struct GpuUse {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  double seconds = 0;                              // that the readings stand for
-  double utilization = kUnknown;                   // share of time with a kernel running, 0 to 1
-  double power = kUnknown;                         // watts
-  double energy = kUnknown;                        // joules, in all
-  double temperature = kUnknown;                   // degrees Celsius, the highest
-  double sm_clock = kUnknown;                      // hertz
-  double highest_sm_clock = kUnknown;              // hertz, that the card allows
-  double slowed_by_power = 0, slowed_by_heat = 0;  // seconds with reduced clocks, in all
+  double seconds = 0;                  // that the readings stand for
+  double utilization = kUnknown;       // share of time with a kernel running, 0 to 1
+  double power = kUnknown;             // watts
+  double energy = kUnknown;            // joules, in all
+  double temperature = kUnknown;       // degrees Celsius, the highest
+  double sm_clock = kUnknown;          // hertz
+  double working_sm_clock = kUnknown;  // hertz, while kernels ran: an idle GPU lowers its clock
+  double full_sm_clock = kUnknown;     // hertz, the fastest of those in this run with nothing that slowed it
+  double highest_sm_clock = kUnknown;  // hertz, that the card allows
+  double slowed_by_power = 0, slowed_by_heat = 0;                 // seconds with reduced clocks, in all
+  double power_limit = kUnknown, default_power_limit = kUnknown;  // watts: in force, of the card as it was delivered
 };
 
 class GpuWindow {
  public:
+  void set(const GpuSettings&);
   void add(const GpuReading&, double seconds);  // a reading that stands for the `seconds` before it
   GpuUse take();                                // and begins again
 
@@ -38,7 +42,9 @@ class GpuWindow {
 
   std::mutex mutex_;
   GpuUse use_;  // what is no mean
-  Mean utilization_, power_, sm_clock_;
+  Mean utilization_, power_, sm_clock_, working_sm_clock_;
+  double full_sm_clock_ = GpuUse::kUnknown;
+  GpuSettings settings_;
   double last_energy_ = GpuUse::kUnknown;  // as the card counts it
 };
 

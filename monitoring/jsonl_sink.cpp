@@ -63,6 +63,7 @@ Json rank_json(const RankStats& r) {
   put(j, "step_seconds", r.times.wall);
   j["phase_seconds"] = phases_json(r.times.phases);
   put(j, "other_seconds", r.times.other());
+  if (r.times.buckets[2] > 0) j["bucket_seconds"] = r.times.buckets;
   Json loader = Json::object();
   put_if_known(loader, "samples", r.samples);
   put_if_known(loader, "bytes", r.bytes);

@@ -20,7 +20,11 @@ using PhaseSeconds = std::array<double, kPhases>;
 
 struct StepTimes {
   PhaseSeconds phases{};
-  double wall = 0;  // of the whole step
+  double wall = 0;    // of the whole step
+  double launch = 0;  // with a GPU: of the host, while it launched forward and backward
+  // From the start of the last backward to the moments at which the first, the middle and the last bucket of gradients
+  // were ready to be sent. 0: it was not sent during backward.
+  std::array<double, 3> buckets{};
 
   double of(Phase phase) const { return phases[static_cast<size_t>(phase)]; }
   double in_phases() const { return std::accumulate(phases.begin(), phases.end(), 0.0); }

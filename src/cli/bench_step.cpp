@@ -46,7 +46,8 @@ struct Results {
   int64_t prefetch = 0;
   int threads = 1;                 // of the loader, on each rank
   std::vector<double> statistics;  // bytes of batch norm's sums in a micro-step
-  std::vector<int64_t> left_out;   // batch sizes for which there are not enough samples
+  bool cached = false;
+  std::vector<int64_t> left_out;  // batch sizes for which there are not enough samples
 };
 
 std::vector<train::MeasuredSteps> of_rank(const Row& row, size_t rank) {
@@ -67,11 +68,13 @@ Spread spread_over(const Row& row, double (StepProbe::*value)() const) {
   return spread_of(std::move(values));
 }
 
-double kernel_seconds(const Row& row) {
+double median_over(const Row& row, double StepProbe::*value) {
   std::vector<double> values;
-  for (const StepProbe& round : row.rounds) values.push_back(round.kernel_seconds);
+  for (const StepProbe& round : row.rounds) values.push_back(round.*value);
   return median_of(std::move(values));
 }
+
+double kernel_seconds(const Row& row) { return median_over(row, &StepProbe::kernel_seconds); }
 
 // Of all rounds; only the loader's time and the deviation are means.
 plan::MeasuredBatch mean_micro_step(const Row& row, int threads) {
@@ -100,6 +103,7 @@ std::string phase_table(const Results& results) {
   const bool gpu = results.device != "cpu";
   TextRow header = {"batch", "rank", "samples/s", "min", "max"};
   add_headings(header);
+  if (results.cached) header.emplace_back("cached");
   if (gpu) header.insert(header.end(), {"kernels", "gap"});
   std::vector<TextRow> rows;
   for (const Row& row : results.rows) {
@@ -111,6 +115,7 @@ std::string phase_table(const Results& results) {
     TextRow all = {str(row.batch_size), results.ranks == 1 ? "0" : "all", fixed(rate.median, 1), fixed(rate.low, 1),
                    fixed(rate.high, 1)};
     add_times(all, of_all_ranks(row));
+    if (results.cached) all.push_back(milliseconds(median_over(row, &StepProbe::cached_seconds)));
     if (gpu) {
       all.push_back(milliseconds(kernel_seconds(row)));
       all.push_back(milliseconds(spread_over(row, &StepProbe::launch_gap_seconds).median));
@@ -152,6 +157,7 @@ std::string text_of(const Results& results) {
   }
   const bool any =
       std::any_of(results.rows.begin(), results.rows.end(), [](const Row& r) { return r.out_of_memory.empty(); });
+  if (results.cached) text += "cached: a step whose batches are in memory, as if loading were free\n";
   if (any) {
     text += str("\nMemory of a rank; activations: the most that one micro-batch holds; process: the most so far, ",
                 results.device == "cpu" ? "all else included" : "as LibTorch reserves it", "\n", memory_table(results));
@@ -174,6 +180,7 @@ Json json_of(const Row& row, const Results& results) {
   json["global_batch"] = row.batch_size * results.accumulate * results.ranks;
   json["samples_per_second"] = {{"median", rate.median}, {"min", rate.low}, {"max", rate.high}, {"rounds", rate.count}};
   json.update(Json::parse(to_json(of_all_ranks(row))));
+  if (results.cached) json["cached_step_seconds"] = median_over(row, &StepProbe::cached_seconds);
   json["kernel_seconds"] = kernel_seconds(row);
   json["launch_gap_seconds"] = spread_over(row, &StepProbe::launch_gap_seconds).median;
   json["memory_bytes"] = Json::parse(to_json(memory));
@@ -255,6 +262,7 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
                   .prefetch = job.config().data.prefetch,
                   .threads = job.loader_threads(),
                   .statistics = job::statistics_bytes(job),
+                  .cached = options.probe.cached,
                   .left_out = {}};
   results.rows = rows_of(options, job, results.left_out);
   options.output.open(process.host, {.files = {results.data, job.config().model.file}, .folders = {}});
@@ -305,6 +313,9 @@ int run_bench_step(const Arguments& arguments) {
   app.add_option("--seconds", options.probe.seconds, "of each measurement; fewer steps where they would take longer")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
+  app.add_flag("--cached", options.probe.cached,
+               "measure also, for as long again, steps whose batches are in memory: what the run would do if loading "
+               "were free");
   options.output.add_to(app);
   const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);
   if (!loaded) return 0;

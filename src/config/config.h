@@ -23,7 +23,8 @@ struct Run {
   std::string folder = "runs";
   Interval log_every = {.steps = 10};  // between step lines
   Progress progress = Progress::kAuto;
-  std::string resume;  // "" | auto | path of a checkpoint folder or of a run folder
+  std::string resume;     // "" | auto | path of a checkpoint folder or of a run folder
+  bool diagnose = false;  // before training, measures for 3 s what the run would do if loading were free
 };
 
 struct Data {

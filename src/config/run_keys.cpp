@@ -25,6 +25,11 @@ std::vector<Option> run_keys(Run& run) {
        .alias = "resume",
        .target = &run.resume,
        .text = "auto: continue the run of this name, or start it; or the path of a checkpoint or run folder"},
+      {.path = "run.diagnose",
+       .alias = "diagnose",
+       .target = &run.diagnose,
+       .text =
+           "measure for 3 seconds, before training, what the run would do if loading were free; the verdict uses it"},
   };
 }
 

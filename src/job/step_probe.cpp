@@ -73,11 +73,6 @@ std::string out_of_memory(const TrainingJob& job, const Work& work) {
   return "";
 }
 
-double largest_of_ranks(dist::Communicator& host, double mine) {
-  const std::vector<double> all = dist::all_gather_object(host, mine);
-  return *std::max_element(all.begin(), all.end());
-}
-
 int64_t steps_within(double seconds, double step_seconds, int64_t most) {
   const double fitting = step_seconds > 0 ? seconds / step_seconds : static_cast<double>(most);
   return std::max(kFewestSteps, static_cast<int64_t>(std::min(fitting, static_cast<double>(most))));
@@ -110,11 +105,15 @@ void measure(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& 
   trainer.measure(1);  // makes what stays: thread pools, connections, and algorithms that are chosen once
   if (options.steps == 0) return;
   const train::MeasuredSteps last_warm = trainer.measure(std::max<int64_t>(1, warm - 1));
-  const double expected = largest_of_ranks(host, last_warm.seconds / static_cast<double>(last_warm.steps));
+  const double expected = dist::largest_of_ranks(host, last_warm.seconds / static_cast<double>(last_warm.steps));
   const int64_t steps = steps_within(options.seconds, expected, options.steps);
   probe.ranks = dist::all_gather_object(host, trainer.measure(steps));
+  if (options.cached) {
+    const train::MeasuredSteps headroom = trainer.measure_headroom(options.seconds);
+    probe.cached_seconds = dist::largest_of_ranks(host, headroom.seconds / static_cast<double>(headroom.steps));
+  }
   const at::Device device = job.process().device;
-  if (!device.is_cpu()) probe.kernel_seconds = largest_of_ranks(host, time_of_kernels(trainer, device, expected));
+  if (!device.is_cpu()) probe.kernel_seconds = dist::largest_of_ranks(host, time_of_kernels(trainer, device, expected));
   probe.buckets = of_first_rank_with_any(host, trainer.time_buckets(kBucketSteps));
 }
 
@@ -163,7 +162,7 @@ StepProbe probe_step(TrainingJob& job, const StepProbeOptions& options) {
   probe.memory = *std::max_element(memory.begin(), memory.end(),
                                    [](const auto& a, const auto& b) { return a.total() < b.total(); });
   const auto used = static_cast<double>(device::memory_use(job.process().device).peak);
-  probe.process_memory = static_cast<int64_t>(largest_of_ranks(host, used));
+  probe.process_memory = static_cast<int64_t>(dist::largest_of_ranks(host, used));
   return probe;
 }
 

@@ -28,6 +28,7 @@ struct StepProbeOptions {
   // and one step is made, for what a process allocates in it.
   int64_t steps = 20;
   double seconds = 3;
+  bool cached = false;  // also measures, for as long again, steps whose batches are in memory
 };
 
 struct StepProbe {
@@ -40,6 +41,7 @@ struct StepProbe {
   int64_t process_memory = 0;               // the most that one process used so far, of its device
   double kernel_seconds = kUnknown;         // of one step on the slowest GPU: its kernels without gaps between them
   std::vector<dist::BucketTime> buckets;    // of gradients, in the order of sending, on the first rank with samples
+  double cached_seconds = kUnknown;         // of one step of the slowest rank, if loading were free
 
   bool measured() const { return out_of_memory.empty(); }
   double step_seconds() const;        // mean of the slowest rank

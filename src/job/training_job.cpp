@@ -46,6 +46,8 @@
 namespace dtrain::job {
 namespace {
 
+constexpr double kHeadroomSeconds = 3;
+
 std::vector<RankPlace> gather_places(dist::Communicator& host, const RankPlace& mine) {
   std::vector<RankPlace> places;
   for (const std::string& theirs : dist::all_gather_object(host, to_json(mine))) {
@@ -397,7 +399,8 @@ train::TrainContext TrainingJob::train_context(const config::Config& config, con
           .device_failed = [this](const Error& error) { end_process(error); },
           .check_run_folder = [this] { job::check_run_folder(plan_); },
           .take_gpu_use = take_gpu_use_,
-          .memory_advice = [this, &batches](double requested) { return memory_advice(batches, requested); }};
+          .memory_advice = [this, &batches](double requested) { return memory_advice(batches, requested); },
+          .headroom_seconds = config.run.diagnose ? kHeadroomSeconds : 0};
 }
 
 void TrainingJob::run() {

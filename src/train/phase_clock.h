@@ -2,22 +2,24 @@
 
 // Splits the time of a step into phases without stopping the device. On the CPU it is a stopwatch. On a GPU each change
 // of phase records an event on the current stream, and drain(), called once per step, reads the times of the events
-// that the device has already passed. So the time of a phase is the device's time: a host that runs ahead and waits for
-// a batch while the device is busy loses nothing; only what leaves the device idle counts as data wait.
+// that the device has already passed (phase_marks.h). So the time of a phase is the device's time: a host that runs
+// ahead and waits for a batch while the device is busy loses nothing; what leaves the device idle counts as data wait.
 //
 // It also keeps the times of each step by itself, with the time that no phase covers: take_steps().
 //
 // Thread-safety: none; the training thread owns it.
 
+#include <c10/core/Event.h>
 #include <torch/types.h>
 
 #include <chrono>
-#include <deque>
 #include <optional>
 #include <vector>
 
 #include "monitoring/step_times.h"
 #include "trace/recorder.h"
+#include "train/phase_marks.h"
+#include "train/step_sums.h"
 
 namespace dtrain::train {
 
@@ -30,37 +32,32 @@ class PhaseClock {
   void enter(monitoring::Phase);              // ends the previous phase
   void stop();                                // no phase runs until the next enter()
   void begin_step() { step_begins_ = true; }  // with the next enter(), which ends the previous step
+  void note_backward(const dist::BackwardTimes& times) { sums_.note_backward(times); }  // of the step; once at most
 
-  void drain();                                      // adds the times of events that the device has passed; never waits
-  void synchronize();                                // waits for the device, then drains: for logging steps
-  const Seconds& totals() const { return totals_; }  // by phase, since construction, as far as drained
+  void drain();        // adds the times of events that the device has passed; never waits
+  void synchronize();  // waits for the device, then drains: for logging steps
+  const Seconds& totals() const { return sums_.totals(); }  // by phase, since construction, as far as drained
   // The steps that have ended since the last call, in order, as far as drained; without the older of very many.
-  std::vector<monitoring::StepTimes> take_steps();
+  std::vector<monitoring::StepTimes> take_steps() { return sums_.take(); }
+  // The step that runs and those that were not taken are not part of what take_steps() gives. Requires: no phase runs.
+  void forget_steps();
 
   // On a GPU each phase of the device becomes an event of the track, from the first synchronize() on that finds it on.
   void record(trace::Track* track) { track_ = track; }
 
  private:
-  struct Mark {
-    c10::Event event;
-    monitoring::Phase phase;  // begins at the event; kCount: none
-    bool begins_step;
-  };
-  void add(monitoring::Phase, double seconds);  // time that has passed in the phase; kCount: in none
-  void end_step();
-  void begin_trace();                              // the device does nothing now
-  void add_to_trace(const Mark&, double seconds);  // the phase that began there took so long
+  using Event = c10::Event;
+  void begin_trace();  // the device does nothing now
+  void add_to_trace(const Event& began, monitoring::Phase, double seconds);
 
   at::Device device_;
   monitoring::Phase current_ = monitoring::Phase::kCount;
   std::chrono::steady_clock::time_point since_;  // when the current phase began, on the CPU
-  std::deque<Mark> marks_;                       // not drained yet, in order
-  Seconds totals_{};
+  PhaseMarks<c10::Event> marks_;                 // on a GPU
+  StepSums sums_;
   bool step_begins_ = false;
-  std::optional<monitoring::StepTimes> step_;  // the one that runs, as far as drained; none before the first
-  std::vector<monitoring::StepTimes> ended_;   // not taken yet
   trace::Track* track_ = nullptr;
-  std::optional<c10::Event> trace_began_;  // passed by the device when the host's clock was at trace_origin_
+  std::optional<Event> trace_began_;  // passed by the device when the host's clock was at trace_origin_
   trace::Time trace_origin_ = 0;
 };
 

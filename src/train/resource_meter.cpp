@@ -1,5 +1,8 @@
 #include "train/resource_meter.h"
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -26,33 +29,58 @@ ThreadTime since(const ThreadTime& now, const std::vector<ThreadTime>& before) {
   return time;
 }
 
+double page_bytes() { return static_cast<double>(::sysconf(_SC_PAGESIZE)); }
+
 bool computes(const std::string& name) {
   return name != kReaderThread && name != kCommThread && name != kServiceThread;
 }
 
+std::array<uint64_t, 16> allowed_cores() {
+  std::array<uint64_t, 16> bits{};
+  cpu_set_t set;
+  static_assert(CPU_SETSIZE == 64 * bits.size());
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return bits;  // more cores than a mask has bits
+  for (size_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) bits[core / 64] |= uint64_t{1} << core % 64;
+  }
+  return bits;
+}
+
 }  // namespace
 
-ResourceMeter::ResourceMeter(int cores)
-    : process_(reader_.process()), machine_(reader_.machine()), cores_(std::max(1, cores)) {}
+ResourceMeter::ResourceMeter(int cores, const std::string& gpu)
+    : process_(reader_.process()), machine_(reader_.machine()), cores_(std::max(1, cores)) {
+  if (!gpu.empty()) link_ = machine::read_pcie_link(gpu);
+}
 
 ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
   const machine::ProcessCounters process = reader_.process();
   const machine::MachineCounters machine = reader_.machine();
   const data::LoaderStats read = loader - loader_;
-  ResourceSample sample{.seconds = process.at - process_.at,
-                        .samples = static_cast<double>(read.samples),
-                        .bytes = static_cast<double>(read.bytes),
-                        .read = read.read_seconds,
-                        .decode = read.decode_seconds,
-                        .augment = read.augment_seconds,
-                        .cpu = growth(process.cpu_seconds, process_.cpu_seconds),
-                        // The kernel adds up what it withheld from each core.
-                        .throttled = growth(machine.throttled_seconds, machine_.throttled_seconds) / cores_,
-                        .host_busy = growth(machine.busy_seconds, machine_.busy_seconds),
-                        .host_steal = growth(machine.steal_seconds, machine_.steal_seconds),
-                        .major_faults = growth(process.major_faults, process_.major_faults)};
+  ResourceSample sample{
+      .seconds = process.at - process_.at,
+      .samples = static_cast<double>(read.samples),
+      .bytes = static_cast<double>(read.bytes),
+      .read = read.read_seconds,
+      .decode = read.decode_seconds,
+      .augment = read.augment_seconds,
+      .few_samples = static_cast<double>(read.few_samples),
+      .few_seconds = read.few_seconds,
+      .cpu = growth(process.cpu_seconds, process_.cpu_seconds),
+      .throttled = growth(machine.throttled_seconds, machine_.throttled_seconds),
+      .host_busy = growth(machine.busy_seconds, machine_.busy_seconds),
+      .host_steal = growth(machine.steal_seconds, machine_.steal_seconds),
+      .host_idle = growth(machine.idle_seconds, machine_.idle_seconds),
+      .swapped_in = page_bytes() * growth(machine.swapped_in_pages, machine_.swapped_in_pages),
+      .read_again = page_bytes() * growth(machine.refaulted_file_pages, machine_.refaulted_file_pages),
+      .disk_bytes = growth(process.read_bytes, process_.read_bytes),
+      .major_faults = growth(process.major_faults, process_.major_faults)};
   if (process.resident_bytes) sample.resident_bytes = static_cast<double>(*process.resident_bytes);
   sample.cores = cores_;
+  sample.allowed_cores = allowed_cores();
+  sample.free_memory = free_memory(process.at);
+  sample.link_width = link_.width.value_or(0);
+  sample.card_width = link_.card_width.value_or(0);
   if (process.threads) sample.threads = *process.threads;
   if (!process.by_thread.empty()) sample.reader_cpu = sample.compute_cpu = sample.run_delay = 0;
   for (const ThreadTime& thread : process.by_thread) {
@@ -66,6 +94,15 @@ ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
   machine_ = machine;
   loader_ = loader;
   return sample;
+}
+
+// Reading it takes about a millisecond.
+double ResourceMeter::free_memory(double now) {
+  constexpr double kInterval = 10;
+  if (free_memory_at_ != 0 && now - free_memory_at_ < kInterval) return free_memory_;
+  free_memory_at_ = now;
+  if (const auto bytes = machine::usable_memory(machine::read_facts())) free_memory_ = static_cast<double>(*bytes);
+  return free_memory_;
 }
 
 }  // namespace dtrain::train

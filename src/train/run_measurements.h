@@ -12,6 +12,8 @@
 
 #include "diagnose/evidence.h"
 #include "dist/communicator.h"
+#include "dist/cost_fit.h"
+#include "dist/gradient_reducer.h"
 #include "monitoring/rank_stats.h"
 #include "train/resource_meter.h"
 #include "train/train_context.h"
@@ -55,9 +57,12 @@ class RunMeasurements {
   std::optional<monitoring::RankStats> own_;
 };
 
-// What diagnose::judge() takes. `nodes`: the host names of the ranks; `padding_waste`: Consumption::Report. Rank 0;
-// empty on the others.
+// What the gradients of a step send. Without a cost it is not known what that takes.
+diagnose::NetworkUse network_use(const dist::GradientReducer&, const std::optional<dist::CostFit>& cost);
+
+// What diagnose::judge() takes, but for what is measured before training. `nodes`: the host names of the ranks;
+// `padding_waste`: Consumption::Report; `done`: optimizer steps of the run. Rank 0; empty on the others.
 diagnose::RunEvidence evidence_of(const TrainContext&, const RunMeasurements&, const std::vector<std::string>& nodes,
-                                  double padding_waste);
+                                  double padding_waste, int64_t done);
 
 }  // namespace dtrain::train

@@ -58,8 +58,10 @@ struct TrainContext {
   std::function<void()> check_run_folder = {};
   std::function<monitoring::GpuUse()> take_gpu_use = {};  // what the sensors said since the last call; may be empty
   MemoryAdvice memory_advice = {};                        // may be empty
-  const Clock& clock = real_clock();                      // for intervals in minutes
-  trace::Recorder* recorder = nullptr;                    // records what the threads do; nullptr: nothing does
+  // Before training, what it would do if loading were free is measured for about so long (Trainer::measure_headroom()).
+  double headroom_seconds = 0;
+  const Clock& clock = real_clock();    // for intervals in minutes
+  trace::Recorder* recorder = nullptr;  // records what the threads do; nullptr: nothing does
 };
 
 }  // namespace dtrain::train

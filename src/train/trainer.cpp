@@ -58,7 +58,7 @@ Trainer::Trainer(TrainContext context)
                 trigger(context_.config.train.eval_every, context_), trigger(context_.config.run.log_every, context_)},
       watched_{.metric = watched_metric(context_.task, context_.config.train.metric), .watch = {}, .plateau = {}},
       measurements_(context_.host),
-      meter_(context_.cores),
+      meter_(context_.cores, device::properties(context_.device).pci_bus_id),
       device_memory_(static_cast<double>(device::properties(context_.device).memory_bytes)) {
   DTRAIN_CHECK(context_.checkpoints || context_.host.rank() != 0 || context_.config.run.name.empty(), "run '",
                context_.config.run.name, "' has no folder for its checkpoints");
@@ -127,11 +127,15 @@ TrainResult Trainer::train() {
 }
 
 void Trainer::begin() {
-  started_ = SteadyClock::now();
   nodes_ = dist::all_gather_object(context_.host, context_.node);
+  tracker_.set_step(step_);
+  probe_network();
+  probe_headroom();
+  gradients_before_ = context_.gradients.traffic();
+  if (context_.statistics) statistics_before_ = context_.statistics->traffic();
+  started_ = SteadyClock::now();
   for (IntervalTrigger* trigger : {&triggers_.save, &triggers_.evaluate, &triggers_.log}) trigger->restart();
   window_.begin(step_, started_, tracker_.clock().totals());
-  tracker_.set_step(step_);
   set_state(monitoring::RunState::kTraining);
   if (watched_.evaluation_owed) {
     phases_.enter(epoch_of(step_ - 1));
@@ -183,8 +187,11 @@ TrainResult Trainer::conclude() {
   result_.padding_waste = padding_waste(consumed.rows, consumed.cells);
   result_.metric = watched_.metric.name;
   result_.best = watched_.watch.best;
-  measurements_.gather(tracker_.clock().take_steps(), meter_.sample(loader_.stats()));
-  result_.evidence = evidence_of(context_, measurements_, nodes_, result_.padding_waste);
+  ResourceSample used = meter_.sample(loader_.stats());
+  used.so_far = so_far_;
+  measurements_.gather(tracker_.clock().take_steps(), used);
+  padding_waste_ = result_.padding_waste;
+  result_.evidence = evidence();
   result_.seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();
   return result_;
 }
@@ -202,7 +209,7 @@ StepStats Trainer::step() {
   bool last = false;
   while (!last) {
     tracker_.enter(Phase::kDataWait);
-    data::Batch batch = loader_.next([this] { tracker_.enter(Phase::kH2d); });
+    data::Batch batch = next_batch();
     last = batch.micro + 1 == batch.micro_steps;
     power = loss_power_of_two(context_.task.planned_weight(batch.global_samples), context_.host.size());
     reducer.arm(last, shared_statistics_.runs(batch));
@@ -213,6 +220,7 @@ StepStats Trainer::step() {
 
   tracker_.enter(Phase::kAllReduceWait);
   reducer.finish();
+  tracker_.clock().note_backward(reducer.backward_times());
 
   tracker_.enter(Phase::kOptimizer);
   scaler_.unscale(reducer.flat(), reducer.weight_sum(), power);
@@ -234,6 +242,11 @@ StepStats Trainer::step() {
   return stats;
 }
 
+data::Batch Trainer::next_batch() {
+  if (replay_) return replay_->next();
+  return loader_.next([this] { tracker_.enter(Phase::kH2d); });
+}
+
 void Trainer::forward_backward(data::Batch batch, int64_t power) {
   const bool has_samples = batch.samples() > 0;
   consumption_.add(batch);
@@ -251,6 +264,7 @@ void Trainer::forward_backward(data::Batch batch, int64_t power) {
   }();
 
   tracker_.enter(Phase::kBackward);
+  phases_.reducer().begin_backward();
   if (has_samples) {
     phases_.reducer().add_loss(loss.sum.detach(), loss.weight);
     bad_losses_.note(loss.per_sample, ids);

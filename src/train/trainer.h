@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -17,6 +18,8 @@
 #include "core/error.h"
 #include "data/batch.h"
 #include "data/loader/loader.h"
+#include "data/loader/replay.h"
+#include "dist/cost_fit.h"
 #include "dist/gradient_reducer.h"
 #include "train/bad_loss.h"
 #include "train/consumption.h"
@@ -62,20 +65,19 @@ class Trainer {
   // For measurements, in place of run(): trains `steps` optimizer steps, without reports, evaluations and checkpoints.
   // It may be called again. Errors of the device are those of LibTorch. Collective.
   MeasuredSteps measure(int64_t steps);
-<<<<<<< HEAD
   // One optimizer step at this learning rate, whatever the schedule says. Returns the loss of its samples before the
   // step, which may not be finite. Collective.
   double step_at(double learning_rate);
-||||||| parent of c7f329b (Measure when each gradient bucket is full, and how steps vary)
-=======
   // Trains `steps` more, and returns the buckets of gradients in the order of sending, each with the median of when it
   // was full. Empty if this rank had no samples in them. Collective, as measure() is.
   std::vector<dist::BucketTime> time_buckets(int64_t steps);
->>>>>>> c7f329b (Measure when each gradient bucket is full, and how steps vary)
   // Runs forward and backward of the next micro-batch, and puts it back. No gradient is sent: a rank whose memory is
   // full throws here, where no other rank waits for it (but for the sums of train.sync_batch_norm). Collective,
   // as measure() is.
   StepMemory measure_memory();
+  // For about `seconds`, steps whose batches are in memory already: the rate that a run would have if loading were
+  // free. The training that follows is the same, bit by bit, as without it. Collective.
+  MeasuredSteps measure_headroom(double seconds);
 
  private:
   // trainer.cpp
@@ -84,6 +86,7 @@ class Trainer {
   void enter_task_phase();
   Requests exchange_requests();
   monitoring::StepStats step();
+  data::Batch next_batch();
   void forward_backward(data::Batch, int64_t power_of_two);  // does nothing on a rank that no other waits for
   double next_learning_rate() const;
   bool logs_step() const;                    // whether the last step is a logging step
@@ -95,9 +98,14 @@ class Trainer {
   int64_t epoch_of(int64_t step) const { return step / context_.batches.steps_per_epoch; }
   bool stops_early() const { return watched_.watch.wants_to_stop(context_.config.train.patience); }
 
+  // trainer_measure.cpp
+  void probe_network();   // what an all-reduce of gradients costs; nothing on one rank, and for a very short run
+  void probe_headroom();  // where it is asked for
+
   // trainer_report.cpp
   void report(monitoring::StepStats&);
-  void judge_so_far();  // rank 0: to the sinks each minute, and to people on request
+  diagnose::RunEvidence evidence();  // what was measured so far; rank 0
+  void judge_so_far();               // rank 0: to the sinks each minute, and to people on request
   std::vector<monitoring::CollectiveStats> collectives() const;
   void check_run_folder();                                               // OutputError; collective
   void check_samples_are_left(int64_t bad_samples) const;                // DataError
@@ -115,6 +123,7 @@ class Trainer {
   checkpoint::Snapshot snapshot();
   void resume_watch(const TrainingState&);
   int64_t resume_rank(const checkpoint::NamedTensors& own);  // returns the samples that the rank has seen
+  std::function<void()> keep_state();                        // copies all that a step changes; the result puts it back
   void protect_best();  // the best checkpoint so far is kept when older ones are removed
 
   struct Triggers {
@@ -129,6 +138,7 @@ class Trainer {
 
   TrainContext context_;
   data::Loader loader_;
+  std::optional<data::Replay> replay_;  // takes the place of the loader while headroom is measured
   GradScaler scaler_;
   Phases phases_;
   WeightAverage average_;
@@ -143,6 +153,10 @@ class Trainer {
   std::vector<std::string> nodes_;  // host names by rank, known when the run begins
   RunMeasurements measurements_;
   ResourceMeter meter_;
+  RunTotals so_far_;                                                 // reported last
+  std::optional<dist::CostFit> all_reduce_cost_;                     // probe_network()
+  dist::Traffic gradients_before_{}, statistics_before_{};           // carried before training, by the probes
+  double cached_step_ = std::numeric_limits<double>::quiet_NaN();    // seconds, probe_headroom()
   SteadyTime next_verdict_{};                                        // when rank 0 judges the run again
   double padding_waste_ = std::numeric_limits<double>::quiet_NaN();  // reported last
   SkippedSteps skipped_;

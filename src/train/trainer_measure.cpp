@@ -1,10 +1,17 @@
-// Steps and memory of a run, measured without what surrounds its steps. Part of trainer.h.
+// Steps, memory and network of a run, measured without what surrounds its steps. Part of trainer.h.
 
 #include <cmath>
 
+#include <algorithm>
 #include "core/spread.h"
+
+#include "core/log.h"
 #include "core/stopwatch.h"
+#include "core/strings.h"
 #include "device/tensor_memory.h"
+#include "diagnose/verdict.h"
+#include "dist/comm_probe.h"
+#include "dist/object_collectives.h"
 #include "train/trainer.h"
 
 namespace dtrain::train {
@@ -43,7 +50,7 @@ MeasuredSteps Trainer::measure(int64_t steps) {
   const auto began = SteadyClock::now();
   MeasuredSteps measured{.steps = steps};
   for (int64_t i = 0; i < steps; ++i) {
-    enter_task_phase();
+    if (!replay_) enter_task_phase();  // batches that are replayed are of the phase in which they were taken
     measured.samples += step().samples;
     exchange_requests();  // every step of a run ends with it
   }
@@ -59,7 +66,6 @@ MeasuredSteps Trainer::measure(int64_t steps) {
   return measured;
 }
 
-<<<<<<< HEAD
 double Trainer::step_at(double learning_rate) {
   given_rate_ = learning_rate;
   enter_task_phase();
@@ -70,8 +76,6 @@ double Trainer::step_at(double learning_rate) {
   return stats.loss;
 }
 
-||||||| parent of c7f329b (Measure when each gradient bucket is full, and how steps vary)
-=======
 std::vector<dist::BucketTime> Trainer::time_buckets(int64_t steps) {
   std::vector<dist::BucketTime> buckets;
   std::vector<std::vector<double>> ready;  // by bucket, by step
@@ -92,7 +96,6 @@ std::vector<dist::BucketTime> Trainer::time_buckets(int64_t steps) {
   return buckets;
 }
 
->>>>>>> c7f329b (Measure when each gradient bucket is full, and how steps vary)
 StepMemory Trainer::measure_memory() {
   enter_task_phase();
   StepMemory memory;
@@ -113,6 +116,48 @@ StepMemory Trainer::measure_memory() {
   memory.moments = phases_.optimizer().bytes();
   memory.average = average_.bytes();
   return memory;
+}
+
+MeasuredSteps Trainer::measure_headroom(double seconds) {
+  constexpr int64_t kReplayed = 4;  // steps whose batches are kept in memory
+  constexpr int64_t kFewest = 2, kMost = 100000;
+  phases_.enter(epoch_of(step_));
+  const auto put_back = keep_state();
+  replay_.emplace(loader_, kReplayed);
+  const auto began = SteadyClock::now();
+  measure(1);  // makes what stays
+  const MeasuredSteps few = measure(kFewest);
+  const double step = dist::largest_of_ranks(context_.host, few.seconds / static_cast<double>(few.steps));
+  const double left = dist::largest_of_ranks(context_.host, seconds - seconds_since(began));
+  const MeasuredSteps measured = measure(std::clamp(static_cast<int64_t>(left / std::max(step, 1e-9)), kFewest, kMost));
+  replay_.reset();
+  put_back();
+  tracker_.clock().forget_steps();
+  meter_.sample(loader_.stats());  // the next sample begins here
+  return measured;
+}
+
+void Trainer::probe_headroom() {
+  if (context_.headroom_seconds <= 0 || context_.batches.total_steps - step_ < 2) return;
+  const auto began = SteadyClock::now();
+  const MeasuredSteps measured = measure_headroom(context_.headroom_seconds);
+  const auto steps = static_cast<double>(measured.steps);
+  cached_step_ = dist::largest_of_ranks(context_.host, measured.seconds / steps);
+  log::info(str("with batches from memory a step takes ", fixed(1e3 * cached_step_, 2), " ms, ",
+                fixed(static_cast<double>(measured.samples) / (steps * cached_step_), 1),
+                " samples/s: what the run would do if loading were free (measured in ", fixed(seconds_since(began), 1),
+                " s; it changes nothing in the training)"));
+}
+
+void Trainer::probe_network() {
+  const auto fewest = static_cast<int64_t>(diagnose::kFewestSteps + RunMeasurements::kWarmUpSteps);
+  if (context_.host.size() == 1 || context_.batches.total_steps - step_ < fewest) return;  // no verdict needs it
+  const auto began = SteadyClock::now();
+  tracker_.wait_for_others();
+  all_reduce_cost_ = dist::probe_all_reduce(context_.gradients, context_.device);
+  log::info(str("an all-reduce of gradients takes ", fixed(1e3 * all_reduce_cost_->latency, 3), " ms, and ",
+                fixed(1e3 * all_reduce_cost_->seconds_per_byte * (1 << 20), 3), " ms more for each MiB (measured in ",
+                fixed(seconds_since(began), 1), " s)"));
 }
 
 }  // namespace dtrain::train

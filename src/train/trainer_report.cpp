@@ -55,6 +55,10 @@ void Trainer::report(StepStats& stats) {
     used.device_bytes = stats.memory_used;
     used.queue = window_.mean_queue(stats) / static_cast<double>(context_.config.data.prefetch);
     if (context_.take_gpu_use) used.gpu = context_.take_gpu_use();
+    used.so_far = so_far_ = {.allocator_retries = static_cast<double>(stats.allocator_retries),
+                             .device_peak = stats.memory_peak,
+                             .skipped_steps = static_cast<double>(stats.skipped_total),
+                             .loss_scale = stats.loss_scale};
     measurements_.gather(clock.take_steps(), used);
     stats.ranks = measurements_.last();
     stats.own = measurements_.own();
@@ -76,9 +80,17 @@ void Trainer::judge_so_far() {
   const auto now = SteadyClock::now();
   if (context_.host.rank() != 0 || (!asked && now < next_verdict_)) return;
   next_verdict_ = now + kInterval;
-  const diagnose::Verdict verdict = diagnose::judge(evidence_of(context_, measurements_, nodes_, padding_waste_));
+  const diagnose::Verdict verdict = diagnose::judge(evidence());
   if (asked) log::plain(diagnose::text_of(verdict));
   for (const auto& sink : context_.sinks) sink->verdict(diagnose::record_of(verdict, step_));
+}
+
+diagnose::RunEvidence Trainer::evidence() {
+  diagnose::RunEvidence run = evidence_of(context_, measurements_, nodes_, padding_waste_, step_);
+  if (run.ranks.empty()) return run;
+  run.cached_step = cached_step_;
+  run.network = network_use(phases_.reducer(), all_reduce_cost_);
+  return run;
 }
 
 void Trainer::check_run_folder() {
@@ -91,17 +103,19 @@ void Trainer::check_run_folder() {
 // Every kind of operation that has run.
 std::vector<monitoring::CollectiveStats> Trainer::collectives() const {
   std::vector<monitoring::CollectiveStats> all;
-  const auto add = [&all](const char* name, dist::Communicator* communicator) {
+  const auto add = [&all](const char* name, dist::Communicator* communicator, const dist::Traffic& before) {
     if (communicator == nullptr) return;
     const dist::Traffic traffic = communicator->traffic();
     for (size_t i = 0; i < traffic.size(); ++i) {
-      if (traffic[i].bytes == 0 && traffic[i].seconds == 0) continue;
-      all.push_back({name, dist::kCollectiveNames[i], static_cast<double>(traffic[i].bytes), traffic[i].seconds});
+      const int64_t bytes = traffic[i].bytes - before[i].bytes;
+      const double seconds = traffic[i].seconds - before[i].seconds;
+      if (bytes == 0 && seconds == 0) continue;
+      all.push_back({name, dist::kCollectiveNames[i], static_cast<double>(bytes), seconds});
     }
   };
-  add("gradients", &context_.gradients);
-  add("statistics", context_.statistics);
-  add("host", &context_.host);
+  add("gradients", &context_.gradients, gradients_before_);
+  add("statistics", context_.statistics, statistics_before_);
+  add("host", &context_.host, {});
   return all;
 }
 

@@ -36,6 +36,15 @@ const at::Tensor* find(const NamedTensors& tensors, const std::string& name) {
   return nullptr;
 }
 
+void set_generators(const NamedTensors& states, at::Device device) {
+  for (const auto& [name, tensor] : generators(device)) {
+    const at::Tensor* saved = find(states, name);
+    if (!saved) continue;  // saved on another kind of device
+    at::Generator generator = at::globalContext().defaultGenerator(name == "rng.cpu" ? at::Device(at::kCPU) : device);
+    generator.set_state(*saved);
+  }
+}
+
 // This rank's own running statistics, saved as local.NAME.
 void restore_local_buffers(torch::nn::Module& model, const NamedTensors& own) {
   const at::NoGradGuard no_grad;
@@ -121,6 +130,33 @@ void Trainer::save(const char* why) {
   }
 }
 
+std::function<void()> Trainer::keep_state() {
+  torch::nn::Module& model = context_.task.model();
+  NamedTensors weights;
+  {
+    const WeightAverage::Scope averaged(average_);  // load() takes the average from the module
+    for (const auto& item : model.named_parameters()) weights.emplace_back(item.key(), on_cpu(item.value()));
+    for (const auto& item : model.named_buffers()) weights.emplace_back(item.key(), on_cpu(item.value()));
+  }
+  return [this, weights, average = average_.state(), moments = phases_.optimizer().state(), scaler = scaler_.state(),
+          random = generators(context_.device), consumption = consumption_, loss = loss_, own_steps = result_.own_steps,
+          begun_step = begun_step_, step = step_]() mutable {
+    models::load_all(context_.task.model(), weights);
+    average_.load(average);
+    phases_.optimizer().load(moments);
+    scaler_.load(scaler);
+    set_generators(random, context_.device);
+    bad_losses_ = BadLosses(context_.device);
+    consumption_ = consumption;
+    loss_ = loss;
+    result_.own_steps = own_steps;
+    begun_step_ = begun_step;
+    step_ = step;
+    tracker_.set_step(step_);
+    loader_.seek(step_);
+  };
+}
+
 void Trainer::resume(const checkpoint::Snapshot& snapshot) {
   const TrainingState state = from_json(snapshot.state_json);
   models::load_all(context_.task.model(), snapshot.model);
@@ -145,13 +181,7 @@ void Trainer::resume(const checkpoint::Snapshot& snapshot) {
 
 int64_t Trainer::resume_rank(const NamedTensors& own) {
   restore_local_buffers(context_.task.model(), own);
-  for (const auto& [name, tensor] : generators(context_.device)) {
-    const at::Tensor* saved = find(own, name);
-    if (!saved) continue;  // saved on another kind of device
-    at::Generator generator =
-        at::globalContext().defaultGenerator(name == "rng.cpu" ? at::Device(at::kCPU) : context_.device);
-    generator.set_state(*saved);
-  }
+  set_generators(own, context_.device);
   const at::Tensor* seen = find(own, "samples_seen");
   return seen ? seen->item<int64_t>() : 0;
 }

@@ -194,6 +194,7 @@ TEST(Table, TheShortNamesExist) {
                                                        {"accumulate", "train.accumulate"},
                                                        {"init", "model.init"},
                                                        {"resume", "run.resume"},
+                                                       {"diagnose", "run.diagnose"},
                                                        {"progress", "run.progress"},
                                                        {"task", "task.name"},
                                                        {"name", "run.name"}};

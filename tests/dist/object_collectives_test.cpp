@@ -36,6 +36,7 @@ TEST(ObjectCollectives, ValuesAreGatheredByRank) {
       int rank;
       double seconds;
     };
+    EXPECT_EQ(largest_of_ranks(comm, comm.rank() == 1 ? 7.5 : -comm.rank()), 7.5);
     const std::vector<Place> places = all_gather_object(comm, Place{comm.rank(), 0.5 * comm.rank()});
     ASSERT_EQ(places.size(), 3u);
     for (int rank = 0; rank < 3; ++rank) {

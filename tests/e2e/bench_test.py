@@ -155,6 +155,17 @@ def step_compares_batch_sizes(folder):
     assert not (folder / "runs").exists(), "nothing is written"
 
 
+def step_knows_what_free_loading_would_bring(folder):
+    runner.synth(folder / "d.h5", 60)
+    for np in (None, 2):
+        text, found = bench(folder, "step", "--cached", "--batch-sizes", 8, "--rounds", 1, "--steps", 5, "--seconds", 0.5, np=np)
+        row, = found["rows"]
+        header, rows = rows_below(text, "batch", "samples/s", "cached")
+        near(dict(zip(header, rows[0]))["cached"], row["cached_step_seconds"] * 1e3, 2)
+        assert 0 < row["cached_step_seconds"] < 1
+        assert "as if loading were free" in text
+
+
 def step_has_batch_sizes_of_its_own(folder):
     runner.synth(folder / "d.h5", 60)
     text, found = bench(folder, "step", "--rounds", 1, "--steps", 2, "--warm-steps", 1)
@@ -214,5 +225,5 @@ def bad_input_is_explained(folder):
 
 if __name__ == "__main__":
     runner.main([comm_measures_every_communicator, comm_on_one_rank_says_that_nothing_travels, data_compares_threads,
-                 data_emulates_accelerators, step_compares_batch_sizes, step_has_batch_sizes_of_its_own,
+                 data_emulates_accelerators, step_compares_batch_sizes, step_knows_what_free_loading_would_bring, step_has_batch_sizes_of_its_own,
                  step_ends_the_row_for_which_there_is_no_memory, other_tasks_work, bad_input_is_explained])

@@ -50,6 +50,18 @@ def a_share_of_the_training_samples_is_trained_on(folder):
         runner.train(folder, run__name="wrong", data__share=wrong).expect(78, "data.share", "above 0, up to 1")
 
 
+def measuring_the_headroom_changes_nothing(folder):
+    runner.synth(folder / "d.h5", 60)
+    found = {}
+    for name, flags in [("plain", []), ("measured", ["--diagnose"])]:
+        result = runner.train(folder, *flags, np=2, run__name=name, train__ema=0.9, train__epochs=3).expect(0)
+        assert ("if loading were free" in result.output) == (name == "measured"), result.output
+        steps = [{key: r[key] for key in ("step", "loss", "grad_norm", "learning_rate", "ledger")} for r in runner.metrics(folder / "runs" / name)]
+        found[name] = steps, {key: value.tobytes() for key, value in weights(folder, name).items()}
+    assert found["plain"] == found["measured"]
+    runner.run(["--diagnose", "--dry-run", "--data.file", "d.h5", "--model.image_size", 32, "--batch-size", 8], cwd=folder).expect(0)
+
+
 def averaged_weights_are_saved_and_evaluated_and_resume(folder):
     runner.synth(folder / "d.h5", 60)
     base = dict(train__ema=0.9, optimizer__lr=0.01)
@@ -173,7 +185,7 @@ def evaluation_names_the_worst_samples_and_writes_json(folder):
 
 if __name__ == "__main__":
     runner.main([two_runs_with_the_same_threads_are_equal_bit_by_bit, a_few_batches_are_overfitted,
-                 a_share_of_the_training_samples_is_trained_on,
+                 a_share_of_the_training_samples_is_trained_on, measuring_the_headroom_changes_nothing,
                  averaged_weights_are_saved_and_evaluated_and_resume,
                  phases_averages_and_the_plateau_resume_bit_by_bit, the_last_metrics_are_printed_once,
                  frozen_layers_keep_their_values_and_nothing_to_train_is_an_error,

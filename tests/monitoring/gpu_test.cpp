@@ -86,6 +86,21 @@ TEST(GpuMetrics, ADriverReloadDoesNotReduceTheEnergy) {
   EXPECT_EQ(value_of(page(registry), "dtrain_gpu_energy_joules_total"), "125");
 }
 
+TEST(GpuWindow, ClocksCountWhileKernelsRun) {
+  GpuWindow window;
+  window.set({.persistence = true, .power_limit = 200, .default_power_limit = 250});
+  window.add({.utilization = 1, .sm_clock = 2e9}, 1);
+  window.add({.utilization = 0, .sm_clock = 2e8}, 1);
+  window.add({.utilization = 1, .sm_clock = 1e9, .throttle_mask = 0x48}, 2);
+  const GpuUse use = window.take();
+  EXPECT_DOUBLE_EQ(use.working_sm_clock, 4e9 / 3);
+  EXPECT_DOUBLE_EQ(use.full_sm_clock, 2e9);
+  EXPECT_DOUBLE_EQ(use.power_limit, 200);
+  EXPECT_DOUBLE_EQ(use.default_power_limit, 250);
+  EXPECT_TRUE(std::isnan(window.take().working_sm_clock));
+  EXPECT_DOUBLE_EQ(window.take().full_sm_clock, 2e9) << "of the whole run";
+}
+
 TEST(GpuWindow, MeansAndSumsSinceTheLastCall) {
   GpuWindow window;
   EXPECT_TRUE(std::isnan(window.take().power)) << "no reading yet";

@@ -58,6 +58,8 @@ TEST(JsonLines, EveryKindOfRecord) {
   EXPECT_EQ(all[1]["ranks"][1]["phase_seconds"]["data_wait"], 0.03);
   EXPECT_EQ(all[1]["ranks"][1]["loader"], json::parse(R"({"queue": 0.5})")) << "what was not measured is left out";
   EXPECT_FALSE(all[1]["ranks"][1].contains("gpu"));
+  EXPECT_EQ(all[1]["ranks"][1]["bucket_seconds"], json::parse("[0.01, 0.05, 0.11]"));
+  EXPECT_FALSE(all[1]["ranks"][0].contains("bucket_seconds"));
   EXPECT_EQ(all[2]["kind"], "eval");
   EXPECT_EQ(all[2]["metrics"]["mae_yaw"], 7.1);
   EXPECT_EQ(all[3]["kind"], "checkpoint");

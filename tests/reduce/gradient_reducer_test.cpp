@@ -11,6 +11,10 @@
 #include <string>
 #include <vector>
 
+#include <array>
+#include <chrono>
+#include <thread>
+
 #include "core/error.h"
 #include "core/strings.h"
 #include "support/thread_world.h"
@@ -120,7 +124,6 @@ TEST(GradientReducer, OnlyTheLastMicroStepSendsInOneOrderWhileBackwardRuns) {
     reducer.add_loss(one() * 5, one() * 2);
     toy.backward(10);
     EXPECT_THAT(recorder.sent, ElementsAre(5, 4, 3 + 2)) << "before finish()";
-    EXPECT_GT(reducer.seconds_to_first_bucket(), 0);
     reducer.finish();
     EXPECT_EQ(recorder.sent.size(), 3u);
     EXPECT_TRUE(toy.b.grad().equal(at::full({2, 2}, 2 * (1 + 10) * 2.0, at::kDouble)));
@@ -150,6 +153,7 @@ TEST(GradientReducer, BucketsAreTimedIfAsked) {
       const at::Tensor first = SlowBackward::apply(toy.a.sum());
       const at::Tensor second = SlowBackward::apply(first * toy.b.sum());
       reducer.add_loss(one(), one());
+      reducer.begin_backward();
       (second * toy.c.sum()).backward();
     };
     step(reducer, backward);
@@ -171,6 +175,46 @@ TEST(GradientReducer, BucketsAreTimedIfAsked) {
     reducer.time_buckets(false);
     step(reducer, backward);
     EXPECT_THAT(reducer.bucket_times(), ElementsAre());
+  });
+}
+
+TEST(GradientReducer, TimesItsBucketsFromTheStartOfTheLastBackward) {
+  run_thread_world(2, [](Communicator& world) {
+    const std::array<double, 3> none{};
+    const Toy toy;
+    GradientReducer reducer(toy.named(), world, world, kOneEach);
+    step(reducer, [&] {
+      reducer.begin_backward();
+      toy.backward(1);
+    });
+    EXPECT_EQ(reducer.backward_times().seconds(), none) << "the buckets of the first step are sent by finish()";
+    reducer.arm(false);
+    reducer.begin_backward();
+    toy.backward(1);
+    EXPECT_EQ(reducer.backward_times().seconds(), none) << "nothing is sent";
+    step(reducer, [&] {
+      reducer.begin_backward();
+      std::this_thread::sleep_for(std::chrono::milliseconds(world.rank() == 1 ? 20 : 0));
+      toy.backward(1);
+    });
+    const std::array<double, 3> seconds = reducer.backward_times().seconds();
+    EXPECT_GT(seconds[0], world.rank() == 1 ? 0.020 : 0);
+    EXPECT_LE(seconds[0], seconds[1]);
+    EXPECT_LE(seconds[1], seconds[2]);
+    step(reducer, [&] { toy.backward(1); });
+    EXPECT_EQ(reducer.backward_times().seconds(), none) << "nobody said where backward began";
+    reducer.arm(true, /*has_samples=*/false);
+    EXPECT_EQ(reducer.backward_times().seconds(), none) << "there is no backward";
+    reducer.finish();
+  });
+}
+
+TEST(GradientReducer, KnowsTheBucketsOfOtherSizes) {
+  run_thread_world(1, [](Communicator& world) {
+    const Toy toy;
+    const GradientReducer reducer(toy.named(), world, world, kOneEach);
+    EXPECT_THAT(reducer.bucket_bytes(), ElementsAre(5 * 8, 4 * 8, 3 * 8));
+    EXPECT_THAT(reducer.bucket_bytes_with(1 << 20), ElementsAre(5 * 8, (8 + 3) * 8)) << "aligned to 64 bytes";
   });
 }
 

@@ -171,6 +171,7 @@ struct Scenario {
   Precision precision = Precision::kFp32;
   std::set<int64_t> holes = {};  // samples that cannot be read
   config::Interval log_every = {.steps = 1};
+  double headroom_seconds = 0;  // measured before training
 };
 
 // 22 samples, 17 to train on, in global batches of 8: a tail of 1.
@@ -230,6 +231,7 @@ inline std::vector<RankRun> run(const Scenario& setup) {
                              if (comm.rank() == 0) clock.advance(std::chrono::milliseconds(2));
                            },
                        .device_failed = [&](const Error& e) { mine.device_failed = e.what(); },
+                       .headroom_seconds = setup.headroom_seconds,
                        .clock = clock});
       if (setup.resume) {
         std::optional<checkpoint::Snapshot> snapshot;

@@ -126,8 +126,9 @@ class Loader::Impl {
     if (options_.recorder) ready_ = options_.recorder->track(trace::kCounters, 0);
     pool_ = std::make_unique<Pool>(options_.threads, options_.prefetch,
                                    Pool::Functions{[this] { return make(); },
-                                                   [this](PendingBatch& job, int64_t item, int thread) {
-                                                     readers_[static_cast<size_t>(thread)].read(job, item);
+                                                   [this](PendingBatch& job, int64_t item, Pool::Worker worker) {
+                                                     const bool few = 2 * worker.at_work <= options_.threads;
+                                                     readers_[static_cast<size_t>(worker.thread)].read(job, item, few);
                                                    }});
   }
 

@@ -15,8 +15,12 @@ struct LoaderStats {
   double read_seconds = 0;     // from the store to memory: the disk, or the page cache
   double decode_seconds = 0;   // from stored bytes to values: decoding, checksum, the check of values
   double augment_seconds = 0;  // transforms and normalization on the CPU; with a GPU they run there
-  double wait_seconds = 0;     // in which next() waited for a batch
-  double full_seconds = 0;     // in which reader threads waited, because all of data.prefetch was read ahead
+  // The part of samples and service_seconds() of those that were begun while at most half of the reader threads were at
+  // work. If a sample takes longer while more of them are, they are in each other's way.
+  int64_t few_samples = 0;
+  double few_seconds = 0;
+  double wait_seconds = 0;  // in which next() waited for a batch
+  double full_seconds = 0;  // in which reader threads waited, because all of data.prefetch was read ahead
 
   double service_seconds() const { return read_seconds + decode_seconds + augment_seconds; }  // of all samples
 
@@ -26,6 +30,8 @@ struct LoaderStats {
     read_seconds += other.read_seconds;
     decode_seconds += other.decode_seconds;
     augment_seconds += other.augment_seconds;
+    few_samples += other.few_samples;
+    few_seconds += other.few_seconds;
     wait_seconds += other.wait_seconds;
     full_seconds += other.full_seconds;
     return *this;
@@ -39,6 +45,8 @@ inline LoaderStats operator-(const LoaderStats& now, const LoaderStats& before) 
           .read_seconds = now.read_seconds - before.read_seconds,
           .decode_seconds = now.decode_seconds - before.decode_seconds,
           .augment_seconds = now.augment_seconds - before.augment_seconds,
+          .few_samples = now.few_samples - before.few_samples,
+          .few_seconds = now.few_seconds - before.few_seconds,
           .wait_seconds = now.wait_seconds - before.wait_seconds,
           .full_seconds = now.full_seconds - before.full_seconds};
 }

@@ -35,9 +35,13 @@ class ReadAhead {
  public:
   using Jobs = std::vector<std::unique_ptr<Job>>;
 
+  struct Worker {
+    int thread = 0;
+    int at_work = 1;  // workers that had items of their own when this one began its item, itself included
+  };
   struct Functions {
-    std::function<std::unique_ptr<Job>()> make;  // the next job; null: none until wake(). One call at a time
-    std::function<void(Job&, int64_t item, int thread)> work;  // called by any worker, once per item
+    std::function<std::unique_ptr<Job>()> make;            // the next job; null: none until wake(). One call at a time
+    std::function<void(Job&, int64_t item, Worker)> work;  // called by any worker, once per item
   };
 
   // `depth` is the largest number of jobs that are made and not yet taken.
@@ -86,7 +90,7 @@ class ReadAhead {
   std::condition_variable_any work_;  // signals that there may be items to claim
   std::condition_variable done_;      // signals that a job is finished or that no thread is busy
   std::deque<Slot> slots_;            // a deque, so that changes at its ends keep references valid
-  int busy_ = 0;                      // number of threads with a claim
+  std::atomic<int> busy_ = 0;         // number of threads with a claim; changed under the lock
   bool exhausted_ = false;            // make() returned null
   using Clock = std::chrono::steady_clock;
   // Times of the waits that are over, and when each wait that goes on began: for_room by worker.
@@ -170,7 +174,7 @@ template <typename Job>
 std::exception_ptr ReadAhead<Job>::work_on(const Claim& mine, int thread, int64_t* item) {
   try {
     for (; *item < mine.end && !cancelled_.load(std::memory_order_relaxed); ++*item) {
-      functions_.work(*mine.slot->job, *item, thread);
+      functions_.work(*mine.slot->job, *item, {thread, busy_.load(std::memory_order_relaxed)});
     }
   } catch (...) {
     return std::current_exception();

@@ -17,9 +17,9 @@ SampleReader::SampleReader(const Store& store, const SampleSpec& spec, ReadOptio
   image_.resize(static_cast<size_t>(shape_.bytes()));
 }
 
-void SampleReader::read(PendingBatch& job, int64_t item) {
+void SampleReader::read(PendingBatch& job, int64_t item, bool few) {
   const int64_t id = job.batch.ids[static_cast<size_t>(item)];
-  StageClock clock(counters_, track_, {job.batch.step, job.batch.micro, id});
+  StageClock clock(counters_, few, track_, {job.batch.step, job.batch.micro, id});
   try {
     if (decoder_) {
       read_image(job, item, id, clock);

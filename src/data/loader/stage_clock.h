@@ -19,6 +19,7 @@ class ReaderCounters {
   void add_sample(int64_t bytes) {
     add(samples_, 1);
     add(bytes_, bytes);
+    if (few_) add(few_samples_, 1);
   }
   LoaderStats stats() const {
     const auto seconds = [](const Nanoseconds& total) { return static_cast<double>(total.load(kRelaxed)) * 1e-9; };
@@ -26,7 +27,9 @@ class ReaderCounters {
             .bytes = bytes_.load(kRelaxed),
             .read_seconds = seconds(read_),
             .decode_seconds = seconds(decode_),
-            .augment_seconds = seconds(augment_)};
+            .augment_seconds = seconds(augment_),
+            .few_samples = few_samples_.load(kRelaxed),
+            .few_seconds = seconds(few_service_)};
   }
 
  private:
@@ -35,8 +38,9 @@ class ReaderCounters {
   // Cheaper than fetch_add(), which is for several writers.
   static void add(std::atomic<int64_t>& total, int64_t value) { total.store(total.load(kRelaxed) + value, kRelaxed); }
 
-  std::atomic<int64_t> samples_ = 0, bytes_ = 0;
-  Nanoseconds read_ = 0, decode_ = 0, augment_ = 0;
+  std::atomic<int64_t> samples_ = 0, bytes_ = 0, few_samples_ = 0;
+  Nanoseconds read_ = 0, decode_ = 0, augment_ = 0, few_service_ = 0;
+  bool few_ = false;  // of the sample that is read
 };
 
 // Each method ends a stage and begins the next one. A sample that cannot be read counts up to its last whole stage.
@@ -45,9 +49,11 @@ class StageClock {
   struct Sample {  // for the trace
     int64_t step, micro, id;
   };
-  // `track`: nullptr, or where a trace has this thread.
-  StageClock(ReaderCounters& counters, trace::Track* track, Sample sample)
-      : counters_(counters), track_(track), sample_(sample), began_(Clock::now()) {}
+  // `few`: at most half of the readers are at work. `track`: nullptr, or where a trace has this thread.
+  StageClock(ReaderCounters& counters, bool few, trace::Track* track, Sample sample)
+      : counters_(counters), track_(track), sample_(sample), began_(Clock::now()) {
+    counters_.few_ = few;
+  }
   void has_read() { lap(counters_.read_, "read"); }
   void has_decoded() { lap(counters_.decode_, "decode"); }
   void has_augmented() { lap(counters_.augment_, "augment"); }
@@ -57,7 +63,9 @@ class StageClock {
 
   void lap(ReaderCounters::Nanoseconds& total, const char* stage) {
     const Clock::time_point now = Clock::now();
-    ReaderCounters::add(total, std::chrono::duration_cast<std::chrono::nanoseconds>(now - began_).count());
+    const int64_t passed = std::chrono::duration_cast<std::chrono::nanoseconds>(now - began_).count();
+    ReaderCounters::add(total, passed);
+    if (counters_.few_) ReaderCounters::add(counters_.few_service_, passed);
     if (track_) {
       track_->add({.name = stage,
                    .begin = trace::time_of(began_),

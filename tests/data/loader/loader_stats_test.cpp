@@ -100,6 +100,23 @@ TEST(LoaderStats, ASlowConsumerShowsInFull) {
   EXPECT_GT((loader.stats() - before).full_seconds, now.full_seconds) << "of waits that are over";
 }
 
+TEST(LoaderStats, TellsApartWhatIsReadByFewReaders) {
+  const SlowStore store(64, 2ms);
+  Loader alone(store, all_ids(64), pictures(4), options_of(8, 8, /*steps=*/4, /*threads=*/1), {0, 1});
+  while (!alone.done()) alone.next();
+  EXPECT_EQ(alone.stats().few_samples, 0) << "one reader is all of them";
+  // Jobs of one sample, one after the other: of four readers one is at work.
+  Loader few(store, all_ids(64), pictures(4), options_of(1, 1, /*steps=*/8, /*threads=*/4, /*prefetch=*/1), {0, 1});
+  while (!few.done()) few.next();
+  const LoaderStats stats = few.stats();
+  EXPECT_EQ(stats.few_samples, stats.samples);
+  EXPECT_NEAR(stats.few_seconds, stats.service_seconds(), 1e-9);
+  Loader many(store, all_ids(64), pictures(4), options_of(16, 16, /*steps=*/8, /*threads=*/4, /*prefetch=*/8), {0, 1});
+  while (!many.done()) many.next();
+  EXPECT_LT(many.stats().few_samples, many.stats().samples / 2);
+  EXPECT_LT(many.stats().few_seconds, many.stats().service_seconds() / 2);
+}
+
 // After the last batch there is nothing to make room for.
 TEST(LoaderStats, TheEndIsNotFull) {
   const MemoryStore store(8, 4, 4);
@@ -111,15 +128,25 @@ TEST(LoaderStats, TheEndIsNotFull) {
 }
 
 TEST(LoaderStats, AreSumsAndDifferences) {
-  LoaderStats sum{.samples = 3, .bytes = 10, .read_seconds = 1, .full_seconds = 4};
-  const LoaderStats more{.samples = 1, .bytes = 2, .read_seconds = 0.5, .decode_seconds = 0.25, .wait_seconds = 2};
+  LoaderStats sum{.samples = 3, .bytes = 10, .read_seconds = 1, .few_samples = 2, .few_seconds = 3, .full_seconds = 4};
+  const LoaderStats more{.samples = 1,
+                         .bytes = 2,
+                         .read_seconds = 0.5,
+                         .decode_seconds = 0.25,
+                         .few_samples = 1,
+                         .few_seconds = 0.5,
+                         .wait_seconds = 2};
   sum += more;
   EXPECT_EQ(sum.samples, 4);
   EXPECT_EQ(sum.read_seconds, 1.5);
   EXPECT_EQ(sum.decode_seconds, 0.25);
+  EXPECT_EQ(sum.few_samples, 3);
+  EXPECT_EQ(sum.few_seconds, 3.5);
   const LoaderStats first = sum - more;
   EXPECT_EQ(first.bytes, 10);
   EXPECT_EQ(first.read_seconds, 1);
+  EXPECT_EQ(first.few_samples, 2);
+  EXPECT_EQ(first.few_seconds, 3);
   EXPECT_EQ(first.wait_seconds, 0);
   EXPECT_EQ(first.full_seconds, 4);
 }

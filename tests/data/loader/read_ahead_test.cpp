@@ -20,7 +20,7 @@ struct Squares {
 };
 using Pool = ReadAhead<Squares>;
 
-void square(Squares& job, int64_t item, int) { job.results[static_cast<size_t>(item)] = item * item; }
+void square(Squares& job, int64_t item, Pool::Worker) { job.results[static_cast<size_t>(item)] = item * item; }
 
 // Jobs 0, 1, 2, ... of 0 to 9 items.
 auto counting(int64_t& next, int64_t last) {
@@ -56,7 +56,7 @@ TEST(ReadAhead, IsLimitedByItsDepth) {
                ++made;
                return std::make_unique<Squares>(0, 1);
              },
-             [&](Squares&, int64_t, int) {
+             [&](Squares&, int64_t, Pool::Worker) {
                if (made <= 3) three.count_down();
              }});
   three.wait();
@@ -66,10 +66,10 @@ TEST(ReadAhead, IsLimitedByItsDepth) {
 TEST(ReadAhead, FrontThrowsAnErrorInOrderUntilRestart) {
   int64_t next = 1;
   bool fail = true;
-  Pool pool(4, 5, {counting(next, 1000), [&](Squares& job, int64_t item, int thread) {
+  Pool pool(4, 5, {counting(next, 1000), [&](Squares& job, int64_t item, Pool::Worker worker) {
                      const int64_t number = job.number;
                      if (fail && number == 9 && item >= 2) throw std::runtime_error("item " + std::to_string(item));
-                     square(job, item, thread);
+                     square(job, item, worker);
                    }});
   for (int64_t number = 1; number < 9; ++number) {
     pool.front();
@@ -124,7 +124,7 @@ TEST(ReadAhead, CanBeDestroyedWithWorkLeft) {
   {
     Pool pool(1, 2,
               {[] { return std::make_unique<Squares>(0, kItems); },
-               [&](Squares&, int64_t, int) {
+               [&](Squares&, int64_t, Pool::Worker) {
                  if (++done == 1) first.count_down();
                  std::this_thread::sleep_for(std::chrono::milliseconds(1));
                }});

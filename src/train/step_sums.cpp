@@ -1,0 +1,48 @@
+#include "train/step_sums.h"
+
+#include <cstddef>
+#include <utility>
+
+namespace dtrain::train {
+
+using monitoring::Phase;
+using monitoring::StepTimes;
+
+void StepSums::add(Phase phase, double seconds) {
+  if (step_) step_->wall += seconds;
+  if (phase == Phase::kCount) return;
+  totals_[static_cast<size_t>(phase)] += seconds;
+  if (step_) step_->phases[static_cast<size_t>(phase)] += seconds;
+}
+
+void StepSums::add_launch(Phase phase, double seconds) {
+  if (step_ && (phase == Phase::kForward || phase == Phase::kBackward)) step_->launch += seconds;
+}
+
+void StepSums::end_step() {
+  constexpr size_t kMost = 4096;
+  if (step_) {
+    if (!backwards_.empty()) {
+      step_->buckets = backwards_.front().seconds();
+      backwards_.erase(backwards_.begin());
+    }
+    ended_.push_back(*step_);
+  }
+  if (ended_.size() > kMost) ended_.erase(ended_.begin(), ended_.begin() + kMost / 2);
+  step_ = StepTimes{};
+}
+
+std::vector<StepTimes> StepSums::take() {
+  std::vector<StepTimes> taken;
+  taken.reserve(ended_.capacity());  // of the next ones: no step allocates
+  taken.swap(ended_);
+  return taken;
+}
+
+void StepSums::forget() {
+  step_.reset();
+  ended_.clear();
+  backwards_.clear();
+}
+
+}  // namespace dtrain::train

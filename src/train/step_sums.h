@@ -1,0 +1,32 @@
+#pragma once
+
+// The times of phases and of steps, added up from the intervals that a clock measures. Pure. Thread-safety: none.
+
+#include <optional>
+#include <vector>
+
+#include "dist/backward_times.h"
+#include "monitoring/step_times.h"
+
+namespace dtrain::train {
+
+class StepSums {
+ public:
+  void add(monitoring::Phase, double seconds);         // time that has passed in the phase; kCount: in none
+  void add_launch(monitoring::Phase, double seconds);  // of the host, while the device was given the phase's work
+  void end_step();                                     // and begins the next one
+  // Of a step that runs. It is read when the step ends: a GPU has then passed it.
+  void note_backward(const dist::BackwardTimes& times) { backwards_.push_back(times); }
+
+  const monitoring::PhaseSeconds& totals() const { return totals_; }  // by phase, since construction
+  std::vector<monitoring::StepTimes> take();  // the steps that have ended and were not taken; the newest of very many
+  void forget();                              // the step that runs, and those that were not taken
+
+ private:
+  monitoring::PhaseSeconds totals_{};
+  std::optional<monitoring::StepTimes> step_;  // the one that runs; none before the first
+  std::vector<monitoring::StepTimes> ended_;
+  std::vector<dist::BackwardTimes> backwards_;  // of the steps that run, at most one of each, in order
+};
+
+}  // namespace dtrain::train

@@ -1,0 +1,116 @@
+// What measuring a step costs in memory and in calls of the kernel; bench/measure_overhead.cpp has the time.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <new>
+#include <string>
+
+#include "data/loader/stage_clock.h"
+#include "train/phase_tracker.h"
+#include "train/resource_meter.h"
+
+namespace {
+
+std::atomic<int64_t> allocations = 0;
+
+void* counted(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted(bytes); }
+void* operator new[](std::size_t bytes) { return counted(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace dtrain::train {
+namespace {
+
+using monitoring::Phase;
+
+int64_t allocations_of(const std::function<void()>& work) {
+  const int64_t before = allocations;
+  work();
+  return allocations - before;
+}
+
+// read() and write() of this process so far.
+int64_t transfers() {
+  std::ifstream file("/proc/self/io");
+  int64_t sum = 0, value = 0;
+  for (std::string name; file >> name >> value;) sum += name == "syscr:" || name == "syscw:" ? value : 0;
+  return sum;
+}
+
+int64_t transfers_of(const std::function<void()>& work) {
+  const auto nothing = [] {};
+  const auto around = [](const std::function<void()>& body) {
+    const int64_t before = transfers();
+    body();
+    return transfers() - before;
+  };
+  return around(work) - around(nothing);  // reading the counter counts too
+}
+
+void steps(PhaseTracker& tracker, int count) {
+  for (int i = 0; i < count; ++i) {
+    tracker.begin_step();
+    for (const Phase phase : {Phase::kDataWait, Phase::kForward, Phase::kBackward}) tracker.enter(phase);
+    dist::BackwardTimes times;
+    times.begin(at::kCPU);
+    for (size_t bucket = 0; bucket < 8; ++bucket) times.ready(at::kCPU, bucket, 8);
+    tracker.enter(Phase::kAllReduceWait);
+    tracker.clock().note_backward(times);
+    tracker.enter(Phase::kOptimizer);
+    tracker.leave();
+  }
+}
+
+TEST(MeasureCost, AStepAllocatesNothing) {
+  PhaseTracker tracker(at::kCPU, [](const char*, int64_t) {});
+  steps(tracker, 20);  // until lists are long enough
+  tracker.clock().take_steps();
+  EXPECT_EQ(allocations_of([&] { steps(tracker, 10); }), 0);
+  EXPECT_EQ(tracker.clock().take_steps().size(), 10u);
+}
+
+TEST(MeasureCost, AStepReadsNoFile) {
+  ASSERT_GT(transfers_of([] { std::ifstream("/proc/self/stat").get(); }), 0) << "they are counted";
+  PhaseTracker tracker(at::kCPU, [](const char*, int64_t) {});
+  EXPECT_EQ(transfers_of([&] { steps(tracker, 1000); }), 0);
+}
+
+TEST(MeasureCost, ASampleAllocatesNothing) {
+  data::ReaderCounters counters;
+  EXPECT_EQ(allocations_of([&] {
+              for (int i = 0; i < 1000; ++i) {
+                data::StageClock clock(counters, i % 2 == 0, nullptr, {0, 0, i});
+                counters.add_sample(1);
+                clock.has_read();
+                clock.has_decoded();
+              }
+            }),
+            0);
+  EXPECT_EQ(counters.stats().samples, 1000);
+  EXPECT_EQ(counters.stats().few_samples, 500);
+}
+
+// At logging steps: a few files of the process and of the machine, and two of each thread.
+TEST(MeasureCost, TheMachineIsReadInFewTransfers) {
+  ResourceMeter meter(2);
+  meter.sample({});
+  EXPECT_LT(transfers_of([&] { meter.sample({}); }), 100);
+}
+
+}  // namespace
+}  // namespace dtrain::train
