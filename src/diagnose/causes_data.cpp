@@ -1,4 +1,6 @@
-// Batches that are not ready: which stage of the readers takes the time, and how many readers would keep up.
+// Batches that are not ready: which stage of the readers takes the time, and how many readers would keep up. Readers
+// that are in each other's way (one disk, one memory, one core) take longer for a sample the more of them are at work:
+// then fewer of them may read more.
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +13,6 @@ namespace dtrain::diagnose {
 namespace {
 
 using monitoring::Phase;
-using monitoring::StepTimes;
 
 // Readers whose time is mostly the processor's cannot be more than the cores; those that wait for a disk can.
 constexpr int kMostReaders = 32;
@@ -34,25 +35,43 @@ class ReaderModel {
 
   double share_left(int threads) const {
     if (waits_ <= 0) return 1;
-    const double period = std::max(loader_.service() / threads, by_cores_);
-    return std::clamp((period - without_wait_) / waits_, 0.0, 1.0);
+    return std::clamp((period(threads) - without_wait_) / waits_, 0.0, 1.0);
   }
   bool readers_rest() const { return loader_.service() < kBusyShare * loader_.threads * (without_wait_ + waits_); }
 
-  // The fewest readers after which more of them no longer help.
+  // The number of readers that keeps up best, found by doubling or halving it: the fewest after which more of them no
+  // longer help.
   int enough() const {
     int threads = loader_.threads;
     while (threads * 2 <= kMostReaders && share_left(threads * 2) < share_left(threads) - 0.01) threads *= 2;
+    if (threads != loader_.threads) return threads;
+    while (threads > 1 && period(threads / 2) < 0.97 * period(threads)) threads /= 2;
     return threads;
   }
 
  private:
+  // How many times longer a sample takes with twice the readers at work.
+  double crowding() const {
+    constexpr double kNoise = 1.05, kMost = 4;
+    const double ratio = loader_.many_service / loader_.few_service;
+    return ratio > kNoise ? std::min(ratio, kMost) : 1;  // NaN: not measured
+  }
+  double period(int threads) const {  // of a step whose batch alone decides
+    const double longer = std::pow(crowding(), std::log2(static_cast<double>(threads) / loader_.threads));
+    return std::max(longer * loader_.service() / threads, by_cores_);
+  }
+
   const LoaderUse& loader_;
   double waits_, without_wait_, by_cores_;
 };
 
-Change waits_times(double share) {
-  return [share](size_t, size_t, StepTimes& s) { s.phases[static_cast<size_t>(Phase::kDataWait)] *= share; };
+// The share of its waits that a rank has even if nothing of them is due to loading: no change of the readers makes a
+// step shorter than one whose batch was in memory (its readers take cores from it, too).
+double share_beyond_headroom(const RunEvidence& run, const Steps& steps) {
+  if (!(run.cached_step > 0)) return 0;
+  const double outside = mean_of(steps, Phase::kCheckpoint) + mean_of(steps, Phase::kEval);
+  const double waits = mean_of(steps, Phase::kDataWait), most = mean_wall(steps) - run.cached_step - outside;
+  return waits > 0 ? std::clamp(1 - most / waits, 0.0, 1.0) : 0;
 }
 
 }  // namespace
@@ -68,14 +87,22 @@ std::vector<Finding> data_causes(const RunEvidence& run) {
   found.cause = slowest_stage(worst->loader);
   found.rank = only_rank(run, Phase::kDataWait);
   found.evidence = str(of_step(waits, mean_wall(worst->steps)), " waiting");
+  if (run.cached_step > 0) {
+    found.evidence += str(", ", fixed(1e3 * run.cached_step, 1), " ms with batches from memory");
+  }
+  const double stays = share_beyond_headroom(run, worst->steps);
   const ReaderModel model(*worst);
   const int enough = model.enough();
-  const std::vector<Steps> steps = run.steps();
-  if (enough > worst->loader.threads) {
-    found.gain = gain_of(steps, waits_times(model.share_left(enough)));
+  if (enough != worst->loader.threads) {
+    if (enough < worst->loader.threads) {
+      found.cause = Cause::kReaders;
+      found.evidence += str(", a sample takes ", fixed(worst->loader.many_service / worst->loader.few_service, 1),
+                            " times as long with all readers at work as with half of them");
+    }
+    found.without = Replay{.change = times(Phase::kDataWait, std::max(stays, model.share_left(enough)))};
     found.setting = str("--data.workers ", enough);
   } else {
-    found.gain = gain_of(steps, waits_times(0));
+    found.without = Replay{.change = times(Phase::kDataWait, stays)};
     found.otherwise = model.readers_rest()          ? "if batches came evenly (--data.prefetch)"
                       : found.cause == Cause::kDisk ? "with a faster disk"
                       : found.cause == Cause::kAugment && run.settings.augments_hue

@@ -1,30 +1,20 @@
 // Gradients that all ranks wait for, against what the network was measured to cost when nobody is late.
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
+#include "diagnose/communication.h"
 #include "diagnose/means.h"
 
 namespace dtrain::diagnose {
 namespace {
 
-using monitoring::Phase;
-using monitoring::StepTimes;
-
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value / static_cast<double>(values.size());
-  return sum;
-}
-
-// Twice as many micro-steps per optimizer step: network and optimizer cost half as much per micro-step.
-Gain with_twice_the_micro_steps(const std::vector<Steps>& ranks) {
-  const auto half_of_the_optimizer = [](size_t, size_t, StepTimes& s) {
-    s.phases[static_cast<size_t>(Phase::kOptimizer)] *= 0.5;
-  };
-  return gain_of(ranks, half_of_the_optimizer, /*network=*/0.5);
+// On the CPU messages travel during backward only if a core is free for them.
+bool can_overlap(const RunEvidence& run) {
+  return run.settings.gpu || std::all_of(run.ranks.begin(), run.ranks.end(), [](const RankEvidence& rank) {
+           return rank.cores.cores > rank.cores.compute_threads;
+         });
 }
 
 }  // namespace
@@ -32,22 +22,29 @@ Gain with_twice_the_micro_steps(const std::vector<Steps>& ranks) {
 std::vector<Finding> network_causes(const RunEvidence& run) {
   const std::vector<Steps> ranks = run.steps();
   if (ranks.size() < 2) return {};
-  const std::vector<double> waits = network_seconds(cycles_of(ranks));
-  const double wait = mean(waits);
-  if (!(wait > 0)) return {};
+  const Communication split = communication_of(run);
+  if (!(split.network() > 0)) return {};
   const NetworkUse& net = run.network;
-  const double latency = net.latency * net.messages, transfer = net.seconds_per_byte * net.bytes;
-  const bool known = std::isfinite(latency) && std::isfinite(transfer);
-  Finding found;
-  found.cause = known && transfer > latency ? Cause::kBandwidth : Cause::kLatency;
-  found.evidence = str("all ranks wait ", of_step(wait, mean_wall(ranks[0])), " for gradients");
-  if (known) {
-    found.evidence += str(", ", fixed(net.messages, 0), " messages cost ", fixed(1e3 * (latency + transfer), 1),
-                          " ms when nobody is late");
+  const double step = mean_wall(ranks[0]);
+  std::vector<Finding> found(1);
+  found[0].cause = net.known() && split.transfer > split.latency ? Cause::kBandwidth : Cause::kLatency;
+  found[0].evidence = str("all ranks wait ", of_step(split.network(), step), " for gradients");
+  if (net.known()) {
+    const double cost = net.latency * net.messages + net.seconds_per_byte * net.bytes;
+    found[0].evidence +=
+        str(", ", fixed(net.messages, 0), " messages cost ", fixed(1e3 * cost, 1), " ms when nobody is late");
   }
-  found.gain = with_twice_the_micro_steps(ranks);
-  found.setting = str("--accumulate ", 2 * run.settings.accumulate);
-  return {found};
+  // Of twice as many micro-steps each pays half of it.
+  found[0].without = Replay{.change = {}, .network = 0.5};
+  found[0].setting = str("--accumulate ", 2 * run.settings.accumulate);
+  if (split.overlap > 0 && can_overlap(run)) {
+    found.push_back(
+        {.cause = Cause::kOverlap,
+         .evidence = str(of_step(split.overlap, step), " waiting for gradients that could be sent during backward"),
+         .setting = str("--dist.bucket_mb ", fixed(split.best_mebibytes, 0)),
+         .without = Replay{.change = {}, .network = 1 - split.overlap / split.network()}});
+  }
+  return found;
 }
 
 }  // namespace dtrain::diagnose

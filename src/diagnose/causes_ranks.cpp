@@ -1,7 +1,10 @@
-// Ranks for which the others wait, by their own phases: the wait itself shows only the victims.
+// Ranks for which the others wait, by their own phases: the wait itself shows only the victims. A rank that is slow in
+// every step and ranks that are slow now and then are two questions, and neither may take ordinary noise for an answer:
+// of two equal ranks, one or the other is always last.
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
@@ -13,10 +16,9 @@ namespace {
 using monitoring::Phase;
 using monitoring::StepTimes;
 
-constexpr double kSameRank = 0.6;  // of the steps: then it is one machine that is slow, otherwise it is everywhere
-
 // What a rank computes itself. Waiting for data has causes of its own.
 constexpr std::array kComputing = {Phase::kForward, Phase::kBackward, Phase::kOptimizer};
+constexpr double kManyDeviations = 3;  // a step that takes this much longer than usual is late
 
 double computing(const StepTimes& step) {
   double seconds = 0;
@@ -24,77 +26,139 @@ double computing(const StepTimes& step) {
   return seconds;
 }
 
-// The median of all ranks but one.
-double median_of_others(const std::vector<Steps>& ranks, size_t except, size_t step, Phase phase) {
-  std::vector<double> values;
+double quantile(std::vector<double> values, double share) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+// The median of the means of all ranks but one.
+double mean_of_others(const std::vector<Steps>& ranks, size_t except, Phase phase) {
+  std::vector<double> means;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (rank != except) values.push_back(ranks[rank][step].of(phase));
+    if (rank != except) means.push_back(mean_of(ranks[rank], phase));
   }
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return quantile(std::move(means), 0.5);
 }
 
-// By rank: the share of the steps in which it computed longest.
-std::vector<double> shares_of_lateness(const std::vector<Steps>& ranks) {
-  std::vector<double> shares(ranks.size());
-  const size_t steps = ranks[0].size();
-  for (size_t step = 0; step < steps; ++step) {
-    size_t latest = 0;
-    for (size_t rank = 1; rank < ranks.size(); ++rank) {
-      if (computing(ranks[rank][step]) > computing(ranks[latest][step])) latest = rank;
+// ---- one rank, in every step --------------------------------------------------------------------------------------
+
+size_t slowest_rank(const std::vector<Steps>& ranks) {
+  const auto seconds = [](const Steps& steps) { return mean_computing(steps) + mean_of(steps, Phase::kOptimizer); };
+  const auto slowest = std::max_element(ranks.begin(), ranks.end(),
+                                        [&](const Steps& a, const Steps& b) { return seconds(a) < seconds(b); });
+  return static_cast<size_t>(slowest - ranks.begin());
+}
+
+// How far behind the rank was when its first and its last bucket of gradients were ready: whether all of its backward
+// is slow, or what comes at its beginning or its end. "" where that was not measured.
+std::string behind_at_buckets(const std::vector<Steps>& ranks, size_t late) {
+  std::vector<double> firsts, lasts;
+  double first = 0, last = 0;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    double sum_of_first = 0, sum_of_last = 0, steps = 0;
+    for (const StepTimes& step : ranks[rank]) {
+      if (!(step.buckets[2] > 0)) continue;  // the rank had no samples
+      sum_of_first += step.buckets[0];
+      sum_of_last += step.buckets[2];
+      ++steps;
     }
-    shares[latest] += 1.0 / static_cast<double>(steps);
+    if (steps == 0) return "";
+    if (rank == late) {
+      first = sum_of_first / steps;
+      last = sum_of_last / steps;
+    } else {
+      firsts.push_back(sum_of_first / steps);
+      lasts.push_back(sum_of_last / steps);
+    }
   }
-  return shares;
+  return str(" (", fixed(1e3 * (first - quantile(firsts, 0.5)), 1), " at its first bucket of gradients, ",
+             fixed(1e3 * (last - quantile(lasts, 0.5)), 1), " at its last)");
 }
 
-// Each phase of the rank takes at most as long as on the others.
-Change as_fast_as_others(const std::vector<Steps>& ranks, size_t late) {
-  return [&ranks, late](size_t rank, size_t step, StepTimes& s) {
-    if (rank != late) return;
-    for (const Phase phase : kComputing) {
-      double& seconds = s.phases[static_cast<size_t>(phase)];
-      seconds = std::min(seconds, median_of_others(ranks, late, step, phase));
-    }
-  };
-}
-
-Finding late_rank(const std::vector<Steps>& ranks, size_t late) {
+Finding late_rank(const std::vector<Steps>& ranks) {
+  const size_t late = slowest_rank(ranks);
   Phase slowest = kComputing[0];
   double most = 0;
-  for (const Phase phase : kComputing) {
-    double others = 0;
-    for (size_t step = 0; step < ranks[late].size(); ++step) others += median_of_others(ranks, late, step, phase);
-    const double excess = mean_of(ranks[late], phase) - others / static_cast<double>(ranks[late].size());
-    if (excess > most) {
-      most = excess;
-      slowest = phase;
-    }
+  std::array<double, kComputing.size()> factors{};
+  for (size_t i = 0; i < kComputing.size(); ++i) {
+    const double own = mean_of(ranks[late], kComputing[i]), others = mean_of_others(ranks, late, kComputing[i]);
+    factors[i] = own > others ? others / own : 1;
+    if (own - others <= most) continue;
+    most = own - others;
+    slowest = kComputing[i];
   }
+  const auto as_fast_as_others = [late, factors](size_t rank, size_t, StepTimes& s) {
+    if (rank != late) return;
+    for (size_t i = 0; i < kComputing.size(); ++i) s.phases[static_cast<size_t>(kComputing[i])] *= factors[i];
+  };
   return {.cause = Cause::kLateRank,
           .rank = static_cast<int>(late),
           .evidence = str(of_step(most, mean_wall(ranks[late])), " more in ",
-                          monitoring::kPhaseNames[static_cast<size_t>(slowest)], " than the other ranks"),
-          .gain = gain_of(ranks, as_fast_as_others(ranks, late)),
-          .setting = "",
-          .otherwise = "if its machine kept up (dtrain doctor looks at it)"};
+                          monitoring::kPhaseNames[static_cast<size_t>(slowest)], " than the other ranks",
+                          slowest == Phase::kBackward ? behind_at_buckets(ranks, late) : ""),
+          .otherwise = "if its machine kept up (dtrain doctor looks at it)",
+          .without = Replay{.change = as_fast_as_others}};
 }
 
-Finding rotating_rank(const std::vector<Steps>& ranks) {
-  const auto mean_over_ranks = [&ranks](size_t, size_t step, StepTimes& s) {
-    for (const Phase phase : kComputing) {
-      double sum = 0;
-      for (const Steps& rank : ranks) sum += rank[step].of(phase);
-      s.phases[static_cast<size_t>(phase)] = sum / static_cast<double>(ranks.size());
+// ---- now one rank, now another ------------------------------------------------------------------------------------
+
+// How long a rank usually computes, and the largest time that its noise explains, from its faster steps alone: the late
+// ones may be half of all.
+struct Usual {
+  double seconds = 0, most = 0;
+};
+
+Usual usual_of(const Steps& steps) {
+  // Of a normal distribution 5 % are 1.64, and 25 % are 0.67 deviations below the mean.
+  constexpr double kFifth = 1.645, kQuarter = 0.674;
+  std::vector<double> seconds;
+  for (const StepTimes& step : steps) seconds.push_back(computing(step));
+  const double quarter = quantile(seconds, 0.25), fifth = quantile(seconds, 0.05);
+  const double deviation = (quarter - fifth) / (kFifth - kQuarter);
+  const double middle = quarter + kQuarter * deviation;
+  return {middle, middle + std::max(kManyDeviations * deviation, 0.03 * middle)};
+}
+
+// The rank that most of the lateness is of; -1: it is divided among them. Of two ranks one has half of it by chance.
+int only_late_rank(const std::vector<double>& lateness) {
+  double sum = 0;
+  for (const double seconds : lateness) sum += seconds;
+  const auto most = std::max_element(lateness.begin(), lateness.end());
+  const double share = std::max(0.6, 0.5 + 0.5 / static_cast<double>(lateness.size()));
+  return *most > share * sum ? static_cast<int>(most - lateness.begin()) : -1;
+}
+
+Finding late_now_and_then(const std::vector<Steps>& ranks) {
+  std::vector<Usual> usual;
+  std::vector<double> lateness(ranks.size());
+  double late_steps = 0;
+  for (const Steps& rank : ranks) usual.push_back(usual_of(rank));
+  for (size_t step = 0; step < ranks[0].size(); ++step) {
+    bool any = false;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      const double seconds = computing(ranks[rank][step]);
+      if (seconds <= usual[rank].most) continue;
+      lateness[rank] += seconds - usual[rank].seconds;
+      any = true;
     }
+    if (any) ++late_steps;
+  }
+  const auto as_usual = [usual](size_t rank, size_t, StepTimes& s) {
+    const double seconds = computing(s);
+    if (seconds <= usual[rank].most) return;
+    for (const Phase phase : kComputing) s.phases[static_cast<size_t>(phase)] *= usual[rank].seconds / seconds;
   };
-  return {.cause = Cause::kRotatingRank,
-          .rank = -1,
-          .evidence = "another rank computes longest each time",
-          .gain = gain_of(ranks, mean_over_ranks),
-          .setting = "",
-          .otherwise = "if all ranks were even"};
+  const int rank = only_late_rank(lateness);
+  const double share = late_steps / static_cast<double>(ranks[0].size());
+  return {.cause = rank >= 0 ? Cause::kLateRank : Cause::kRotatingRank,
+          .rank = rank,
+          .evidence = rank >= 0 ? str("it takes longer than usual in ", percent(share), " of the steps")
+                                : str("in ", percent(share),
+                                      " of the steps some rank takes longer than usual, now one, "
+                                      "now another"),
+          .otherwise = rank >= 0 ? "if its machine kept up (dtrain doctor looks at it)" : "if all ranks were even",
+          .without = Replay{.change = as_usual}};
 }
 
 }  // namespace
@@ -102,10 +166,7 @@ Finding rotating_rank(const std::vector<Steps>& ranks) {
 std::vector<Finding> rank_causes(const RunEvidence& run) {
   const std::vector<Steps> ranks = run.steps();
   if (ranks.size() < 2 || ranks[0].empty()) return {};
-  const std::vector<double> shares = shares_of_lateness(ranks);
-  const auto latest = std::max_element(shares.begin(), shares.end());
-  if (*latest < kSameRank) return {rotating_rank(ranks)};
-  return {late_rank(ranks, static_cast<size_t>(latest - shares.begin()))};
+  return {late_rank(ranks), late_now_and_then(ranks)};
 }
 
 }  // namespace dtrain::diagnose

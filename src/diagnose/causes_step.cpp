@@ -15,16 +15,15 @@ using monitoring::StepTimes;
 
 // What an evaluation or a checkpoint may cost, as a share of the time.
 constexpr double kSmallCost = 0.01;
+// A batch of so few samples keeps neither vector units nor threads of a CPU busy.
+constexpr int64_t kFewSamples = 4;
+constexpr int64_t kMostTimesLarger = 16;
 
 const Steps& longest(const RunEvidence& run, Phase phase) {
   return std::max_element(
              run.ranks.begin(), run.ranks.end(),
              [phase](const auto& a, const auto& b) { return mean_of(a.steps, phase) < mean_of(b.steps, phase); })
       ->steps;
-}
-
-Change times(Phase phase, double factor) {
-  return [phase, factor](size_t, size_t, StepTimes& s) { s.phases[static_cast<size_t>(phase)] *= factor; };
 }
 
 // How many times rarer something has to be to cost a small share of the other time.
@@ -34,69 +33,165 @@ void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
   const Steps& steps = longest(run, Phase::kCheckpoint);
   const double seconds = mean_of(steps, Phase::kCheckpoint), step = mean_wall(steps);
   if (seconds <= 0) return;
-  const double rarer = times_rarer(seconds, step - seconds);
+  const double rarer = std::max(1.0, times_rarer(seconds, step - seconds));
   found.push_back({.cause = Cause::kCheckpoint,
-                   .rank = -1,
                    .evidence = str(of_step(seconds, step), " saving"),
-                   .gain = gain_of(run.steps(), times(Phase::kCheckpoint, 1 / rarer)),
-                   .setting = str("--checkpoint.every ", fixed(std::ceil(rarer / run.settings.saves), 0), "steps"),
-                   .otherwise = ""});
-  if (!(run.settings.saves > 0)) found.back().setting = "--checkpoint.every 10min";
+                   .setting = run.settings.saves > 0
+                                  ? str("--checkpoint.every ", fixed(std::ceil(rarer / run.settings.saves), 0), "steps")
+                                  : "--checkpoint.every 10min",
+                   .without = Replay{.change = times(Phase::kCheckpoint, 1 / rarer), .planned = Phase::kCheckpoint}});
 }
 
 void add_evaluations(const RunEvidence& run, std::vector<Finding>& found) {
   const Steps& steps = longest(run, Phase::kEval);
   const double seconds = mean_of(steps, Phase::kEval), step = mean_wall(steps);
-  if (seconds <= 0) return;
-  const double rarer = times_rarer(seconds, step - seconds);
-  const double epochs = rarer / (run.settings.evaluations * run.settings.steps_per_epoch);
+  const double per_epoch = run.settings.evaluations * run.settings.steps_per_epoch;
+  if (seconds <= 0 || !(per_epoch > 0)) return;
+  // Whole epochs, so that the evaluations of different runs compare.
+  const double epochs = std::max(1.0, std::ceil(times_rarer(seconds, step - seconds) / per_epoch));
   found.push_back({.cause = Cause::kEvaluation,
-                   .rank = -1,
                    .evidence = str(of_step(seconds, step), " evaluating"),
-                   .gain = gain_of(run.steps(), times(Phase::kEval, 1 / rarer)),
-                   .setting = str("--train.eval_every ", fixed(std::max(1.0, std::ceil(epochs)), 0), "epochs"),
-                   .otherwise = ""});
+                   .setting = str("--train.eval_every ", fixed(epochs, 0), epochs > 1 ? "epochs" : "epoch"),
+                   .without = Replay{.change = times(Phase::kEval, std::min(1.0, 1 / (epochs * per_epoch))),
+                                     .planned = Phase::kEval}});
 }
 
-// A larger micro-batch does per step what it did for every half of it.
-void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
+void add_optimizer(const RunEvidence& run, std::vector<Finding>& found) {
   const Steps& steps = longest(run, Phase::kOptimizer);
   const double seconds = mean_of(steps, Phase::kOptimizer);
   if (seconds <= 0) return;
   found.push_back({.cause = Cause::kOptimizer,
-                   .rank = -1,
                    .evidence = str(of_step(seconds, mean_wall(steps)), " in the optimizer"),
-                   .gain = gain_of(run.steps(), times(Phase::kOptimizer, 0.5), /*network=*/0.5),
-                   .setting = str("--batch-size ", 2 * run.settings.batch_size),
-                   .otherwise = ""});
+                   .setting = str("--accumulate ", 2 * run.settings.accumulate),
+                   .without = Replay{.change = times(Phase::kOptimizer, 0.5)}});
 }
 
-void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
-  const Steps& steps = longest(run, Phase::kH2d);
-  const double seconds = mean_of(steps, Phase::kH2d);
-  if (seconds <= 0) return;
-  found.push_back({.cause = Cause::kCopy,
-                   .rank = only_rank(run, Phase::kH2d),
-                   .evidence = str(of_step(seconds, mean_wall(steps)), " copying batches to the device"),
-                   .gain = gain_of(run.steps(), times(Phase::kH2d, 0)),
-                   .setting = "",
-                   .otherwise = "if copies were free (dtrain doctor checks the PCIe link)"});
+// ---- small batches ------------------------------------------------------------------------------------------------
+
+// The same samples in steps of `larger` times as many: what is done once per step costs that much less, and forward and
+// backward take `computing` of their time.
+Replay in_larger_batches(int64_t larger, double computing) {
+  const auto change = [part = 1.0 / static_cast<double>(larger), computing](size_t, size_t, StepTimes& s) {
+    s.wall -= (1 - part) * std::max(0.0, s.other());
+    s.phases[static_cast<size_t>(Phase::kOptimizer)] *= part;
+    s.phases[static_cast<size_t>(Phase::kForward)] *= computing;
+    s.phases[static_cast<size_t>(Phase::kBackward)] *= computing;
+  };
+  return {.change = change, .network = 1.0 / static_cast<double>(larger)};
 }
+
+double network_of(const RunEvidence& run) {
+  double least = mean_of(run.ranks[0].steps, Phase::kAllReduceWait);
+  for (const RankEvidence& rank : run.ranks) least = std::min(least, mean_of(rank.steps, Phase::kAllReduceWait));
+  return run.ranks.size() > 1 ? least : 0;
+}
+
+void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
+  if (run.settings.gpu || run.settings.batch_size > kFewSamples) return;
+  const Steps& steps = run.ranks[0].steps;
+  const double once = mean_of(steps, Phase::kOptimizer) + std::max(0.0, mean_other(steps)) + network_of(run);
+  int64_t larger = 2;
+  while (larger < kMostTimesLarger && once / static_cast<double>(larger) > 0.05 * mean_computing(steps)) larger *= 2;
+  found.push_back({.cause = Cause::kSmallBatch,
+                   .evidence = str(of_step(once, mean_wall(steps)), " are the same for any batch, which has ",
+                                   run.settings.batch_size, run.settings.batch_size == 1 ? " sample" : " samples"),
+                   .setting = str("--batch-size ", larger * run.settings.batch_size),
+                   .without = in_larger_batches(larger, 1)});
+}
+
+// A GPU that finishes kernels as fast as the host launches them is idle between them. A larger batch has as many
+// kernels, which take longer. The ranks run the same kernels, so one of them speaks for all.
+void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
+  constexpr double kAsLong = 0.9;  // launching takes this share of forward and backward: the host does not run ahead
+  const RankEvidence& rank = run.ranks[0];
+  const double computing = mean_computing(rank.steps), wall = mean_wall(rank.steps);
+  if (!(rank.gpu.launch > kAsLong * computing) || computing <= 0 || !std::isfinite(rank.gpu.busy)) return;
+  const double waits =
+      mean_of(rank.steps, Phase::kDataWait) + mean_other(rank.steps) + mean_of(rank.steps, Phase::kCheckpoint);
+  const double idle = std::clamp(((1 - rank.gpu.busy) * wall - waits) / computing, 0.0, 1.0);
+  int64_t larger = 2;
+  while (larger < kMostTimesLarger && 1.0 / static_cast<double>(larger) > 1 - idle) larger *= 2;
+  found.push_back({.cause = Cause::kSmallBatch,
+                   .evidence = str(of_step(rank.gpu.launch, wall), " launching kernels, the GPU idle in ",
+                                   percent(idle), " of forward and backward"),
+                   .setting = str("--batch-size ", larger * run.settings.batch_size),
+                   .without = in_larger_batches(larger, std::max(1.0 / static_cast<double>(larger), 1 - idle))});
+}
+
+// ---- devices ------------------------------------------------------------------------------------------------------
+
+void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
+  size_t worst = 0;
+  for (size_t rank = 1; rank < run.ranks.size(); ++rank) {
+    if (mean_of(run.ranks[rank].steps, Phase::kH2d) > mean_of(run.ranks[worst].steps, Phase::kH2d)) worst = rank;
+  }
+  const RankEvidence& evidence = run.ranks[worst];
+  const double seconds = mean_of(evidence.steps, Phase::kH2d);
+  if (seconds <= 0) return;
+  Finding finding{.cause = Cause::kCopy,
+                  .rank = only_rank(run, Phase::kH2d),
+                  .evidence = str(of_step(seconds, mean_wall(evidence.steps)), " copying batches to the device"),
+                  .otherwise = "if copies were free"};
+  const GpuUse& gpu = evidence.gpu;
+  if (gpu.link_width > 0 && gpu.link_width < gpu.card_width) {
+    finding.evidence += str(", over ", gpu.link_width, " of ", gpu.card_width, " PCIe lanes");
+    finding.otherwise = str("in a slot with ", gpu.card_width, " lanes");
+    const double part = static_cast<double>(gpu.link_width) / gpu.card_width;
+    finding.without = Replay{.change = [worst, part](size_t rank, size_t, StepTimes& s) {
+      if (rank == worst) s.phases[static_cast<size_t>(Phase::kH2d)] *= part;
+    }};
+  } else {
+    finding.without = Replay{.change = times(Phase::kH2d, 0)};
+  }
+  found.push_back(std::move(finding));
+}
+
+void add_precision(const RunEvidence& run, std::vector<Finding>& found) {
+  const RankEvidence& rank = run.ranks[0];
+  if (!run.settings.gpu || !rank.gpu.tensor_cores || run.settings.precision != "fp32") return;
+  const double computing = mean_computing(rank.steps), wall = mean_wall(rank.steps);
+  if (computing < 0.5 * wall) return;
+  found.push_back({.cause = Cause::kPrecision,
+                   .evidence = str(of_step(computing, wall), " in forward and backward without tensor cores"),
+                   .setting = "--amp auto",
+                   .otherwise = "(dtrain tune measures what it gains)"});
+}
+
+// ---- wasted work --------------------------------------------------------------------------------------------------
 
 // The network computes padding as it computes values.
 void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
   const double waste = run.settings.padding_waste;
-  if (!(waste > 0)) return;
-  const auto without = [waste](size_t, size_t, StepTimes& s) {
-    s.phases[static_cast<size_t>(Phase::kForward)] *= 1 - waste;
-    s.phases[static_cast<size_t>(Phase::kBackward)] *= 1 - waste;
+  if (!(waste > 0 && waste < 1)) return;
+  // Batches are cut from that many global batches, sorted by length: of twice as many, half as different.
+  const int64_t window = std::max<int64_t>(1, run.settings.length_window), wider = std::max<int64_t>(32, 2 * window);
+  const double left = waste * static_cast<double>(window) / static_cast<double>(wider);
+  const auto without = [cells = (1 - waste) / (1 - left)](size_t, size_t, StepTimes& s) {
+    s.phases[static_cast<size_t>(Phase::kForward)] *= cells;
+    s.phases[static_cast<size_t>(Phase::kBackward)] *= cells;
   };
   found.push_back({.cause = Cause::kPadding,
-                   .rank = -1,
-                   .evidence = str(fixed(100 * waste, 0), " % of the rows are padding"),
-                   .gain = gain_of(run.steps(), without),
-                   .setting = "--data.length_window 64",
-                   .otherwise = ""});
+                   .evidence = str(percent(waste), " of the rows are padding"),
+                   .setting = str("--data.length_window ", wider),
+                   .without = Replay{.change = without}});
+}
+
+// A step whose gradients overflow takes its time and changes nothing.
+void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
+  const LossScale& scale = run.loss_scale;
+  if (!(scale.skipped > 0) || scale.skipped >= 1) return;
+  const auto without = [useful = 1 - scale.skipped](size_t, size_t, StepTimes& s) {
+    s.wall -= (1 - useful) * std::max(0.0, s.other());
+    for (double& seconds : s.phases) seconds *= useful;
+  };
+  found.push_back({.cause = Cause::kLossScale,
+                   .evidence = str(percent(scale.skipped),
+                                   " of the steps are skipped because gradients overflow, at a "
+                                   "loss scale of ",
+                                   scale.now),
+                   .setting = "--amp bf16",
+                   .otherwise = "or a lower --lr",
+                   .without = Replay{.change = without}});
 }
 
 }  // namespace
@@ -104,11 +199,10 @@ void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
 std::vector<Finding> step_causes(const RunEvidence& run) {
   std::vector<Finding> found;
   if (run.ranks.empty()) return found;
-  add_checkpoints(run, found);
-  add_evaluations(run, found);
-  add_small_batch(run, found);
-  add_copies(run, found);
-  add_padding(run, found);
+  for (const auto& add : {add_checkpoints, add_evaluations, add_optimizer, add_small_batch, add_launches, add_copies,
+                          add_precision, add_padding, add_loss_scale}) {
+    add(run, found);
+  }
   return found;
 }
 

@@ -22,41 +22,84 @@ struct LoaderUse {
   double samples = 0, bytes = 0;
   double read = 0, decode = 0, augment = 0;  // summed over the reader threads
   double cpu = kUnknown;                     // of the reader threads
+  // Of one sample, all stages together: begun while at most half of the reader threads were at work, and while more of
+  // them were. If it takes longer with more of them, they are in each other's way.
+  double few_service = kUnknown, many_service = kUnknown;
 
   double service() const { return read + decode + augment; }
 };
 
 struct CoreUse {
-  double cores = kUnknown;     // that the rank may use; shared with `ranks_on_host` if there are fewer cores than ranks
-  int compute_threads = 1;     // of the network's operators
-  double cpu = kUnknown;       // of all threads of the rank
-  double side_cpu = kUnknown;  // of them those that do not compute: readers, communication
+  double cores = kUnknown;      // that the rank may use now
+  int compute_threads = 1;      // of the network's operators
+  double cpu = kUnknown;        // of all threads of the rank
+  double side_cpu = kUnknown;   // of them those that do not compute: readers, communication
   double run_delay = kUnknown;  // the thread of the network that waited longest for a core, though it could have run
-  double throttled = kUnknown;  // stopped by the limit of the control group
+  double throttled = kUnknown;  // stopped by the limit of the control group, of each core that the group ran on
 };
 
 // Of the host that a rank runs on, per step of the run.
 struct HostUse {
   std::string name;
-  double cores = kUnknown;
-  double others_cpu = kUnknown;  // of processes that are not ranks of this job
-  double steal = kUnknown;       // that the hypervisor gave to others, summed over cores
-  double swap_pages = kUnknown, major_faults = kUnknown;
+  double cores = kUnknown;        // of the machine
+  double job_cores = kUnknown;    // those that any rank of this job may use now
+  double others_cpu = kUnknown;   // of processes that are not ranks of this job
+  double idle = kUnknown;         // of all cores together, nothing to run
+  double steal = kUnknown;        // that the hypervisor gave to others, summed over cores
+  double swapped_in = kUnknown;   // bytes
+  double read_again = kUnknown;   // bytes of files that the page cache had dropped shortly before
+  double free_memory = kUnknown;  // bytes that this job can still take, now
+};
+
+// Of the GPU of a rank. Clocks, power and throttling are means over NVML's readings.
+struct GpuUse {
+  double busy = kUnknown;    // share of time with a kernel running
+  double launch = kUnknown;  // seconds in which the host launched forward and backward
+  double clock = kUnknown,
+         full_clock = kUnknown;  // hertz; of the readings in which nothing held it back, or the card's
+  double power_limited = kUnknown, heat_limited = kUnknown;  // share of time with a reduced clock
+  double power_limit = kUnknown, default_power_limit = kUnknown, temperature = kUnknown;  // watts, degrees Celsius
+  double memory_peak = kUnknown, memory_total = kUnknown;                                 // bytes
+  double allocator_retries = kUnknown;                                                    // per step
+  int link_width = 0, card_width = 0;                                                     // PCIe lanes; 0: unknown
+  bool tensor_cores = false;
+};
+
+// The memory of a rank after so many steps.
+struct MemoryPoint {
+  double steps = 0, bytes = 0;
+};
+
+// Of float16 training.
+struct LossScale {
+  double now = kUnknown;
+  double skipped = 0;  // share of the steps that changed nothing
 };
 
 struct RankEvidence {
   Steps steps;  // the newest ones, after warm-up
   LoaderUse loader;
   CoreUse cores;
-  int host = 0;                     // index into RunEvidence::hosts
-  double memory = kUnknown;         // resident now
-  double memory_growth = kUnknown;  // bytes per step, by a straight line through the samples
+  int host = 0;  // index into RunEvidence::hosts
+  GpuUse gpu;
+  std::vector<MemoryPoint> memory;  // resident, in order
+  double disk_bytes = kUnknown;     // read from disks
 };
 
-// What one all-reduce of the gradients costs when nobody is late (dist/cost_fit.h).
+// The buckets that a step sends for a value of dist.bucket_mb: their bytes, in the order in which they are sent.
+struct BucketPlan {
+  double mebibytes = 0;
+  std::vector<double> bytes = {};
+};
+
+// What one all-reduce of the gradients costs when nobody is late (dist/cost_fit.h), and what a step sends.
 struct NetworkUse {
   double latency = kUnknown, seconds_per_byte = kUnknown;
-  double messages = 0, bytes = 0;  // per step: buckets
+  double messages = 0, bytes = 0;       // per step: buckets
+  BucketPlan plan = {};                 // the one that runs
+  std::vector<BucketPlan> others = {};  // that could run instead
+
+  bool known() const { return latency >= 0 && seconds_per_byte >= 0; }
 };
 
 struct Settings {
@@ -64,19 +107,25 @@ struct Settings {
   int64_t workers = 1;  // reader threads per rank
   int64_t threads = 1;  // of the network, per rank
   bool gpu = false;
+  std::string precision = "fp32";
   bool images = true;  // false: samples are rows
   bool augments_hue = false;
   double steps_per_epoch = 1;
-  double saves = 0;        // checkpoints per step
-  double evaluations = 0;  // per step
-  double padding_waste = kUnknown;
+  double saves = 0;                 // checkpoints per step
+  double evaluations = 0;           // per step
+  double padding_waste = kUnknown;  // share of the rows of all batches
+  int64_t length_window = 0;        // data.length_window
+  double epochs = 0;                // that were begun: in the first one every sample is read for the first time
+  double steps_left = kUnknown;     // until the run ends
 };
 
 struct RunEvidence {
   std::vector<RankEvidence> ranks;
   std::vector<HostUse> hosts;
   NetworkUse network;
+  LossScale loss_scale;
   Settings settings;
+  double cached_step = kUnknown;  // seconds of a step whose batches were in memory: as if loading were free
 
   std::vector<Steps> steps() const {
     std::vector<Steps> all;

@@ -3,6 +3,7 @@
 // Means over measured steps, and how evidence is worded: shared by the causes. Pure functions; seconds.
 
 #include <string>
+#include <vector>
 
 #include "diagnose/evidence.h"
 
@@ -11,10 +12,21 @@ namespace dtrain::diagnose {
 double mean_wall(const Steps&);  // 0 without steps
 double mean_of(const Steps&, monitoring::Phase);
 double mean_other(const Steps&);
+double mean_computing(const Steps&);  // forward and backward
 
 // The rank whose phase is at least twice as long as that of every other one; -1: none stands out, or there is one rank.
 int only_rank(const RunEvidence&, monitoring::Phase);
 
+// For evidence that is about one rank: its number, or -1 where there is only one.
+int rank_of(const RunEvidence&, size_t rank);
+
+// A phase takes `factor` of its time in each step.
+Change times(monitoring::Phase, double factor);
+// Rank r computes (forward and backward) `seconds[r]` less per step: first what a step took longer than the rank's fast
+// steps, the rest evenly.
+Change computes_sooner(const std::vector<Steps>& ranks, const std::vector<double>& seconds);
+
+std::string percent(double share);                 // "12 %"
 std::string of_step(double seconds, double step);  // "8.1 of 13.0 ms"
 
 }  // namespace dtrain::diagnose

@@ -13,8 +13,6 @@ namespace {
 
 using monitoring::Phase;
 
-std::string percent(double share) { return str(fixed(100 * share, 0), " %"); }
-
 std::string headline(Cause cause) {
   switch (cause) {
     case Cause::kDisk:
@@ -24,8 +22,12 @@ std::string headline(Cause cause) {
     case Cause::kLatency:
     case Cause::kBandwidth:
       return str("communication-bound on ", cause);
+    case Cause::kOverlap:
+      return "poor overlap";
     case Cause::kReaders:
       return "too many reader threads";
+    case Cause::kPageCache:
+      return "data-bound on the page cache";
     case Cause::kCopy:
       return "copy-bound";
     case Cause::kLateRank:
@@ -40,14 +42,26 @@ std::string headline(Cause cause) {
       return "evaluation-bound";
     case Cause::kSmallBatch:
       return "small batch";
+    case Cause::kPrecision:
+      return "compute-bound in float32";
     case Cause::kPadding:
       return "padding";
     case Cause::kOversubscribed:
       return "cores oversubscribed";
+    case Cause::kBinding:
+      return "bound to too few cores";
     case Cause::kCpuLimit:
       return "CPU limit";
     case Cause::kSteal:
       return "CPU time stolen";
+    case Cause::kPower:
+      return "throttled by power";
+    case Cause::kHeat:
+      return "throttled by heat";
+    case Cause::kLossScale:
+      return "loss scale collapses";
+    case Cause::kMemoryFull:
+      return "close to out of memory";
     case Cause::kMemoryGrowth:
       return "memory grows";
   }
@@ -61,18 +75,24 @@ bool speaks(const Finding& finding) {
 
 double gain_or_zero(const Finding& finding) { return finding.gain ? finding.gain->ratio : 0; }
 
-bool is_of_ranks(Cause cause) { return cause == Cause::kLateRank || cause == Cause::kRotatingRank; }
-bool is_of_cores(Cause cause) {
-  return cause == Cause::kOversubscribed || cause == Cause::kCpuLimit || cause == Cause::kSteal;
-}
-
-// A rank that waits for cores is late because of that: the deeper cause takes the place of the other.
-void keep_deeper_causes(std::vector<Finding>& findings) {
-  const auto deeper =
-      std::find_if(findings.begin(), findings.end(), [](const Finding& f) { return is_of_cores(f.cause); });
-  if (deeper == findings.end()) return;
-  const double explained = 2 * gain_or_zero(*deeper);
-  std::erase_if(findings, [&](const Finding& f) { return is_of_ranks(f.cause) && gain_or_zero(f) < explained; });
+// The same lost time may have several names: a rank is late because its GPU is hot. The deeper one is what to change.
+int depth_of(Cause cause) {
+  switch (cause) {
+    case Cause::kLateRank:
+    case Cause::kRotatingRank:
+      return 0;
+    case Cause::kOversubscribed:
+    case Cause::kBinding:
+    case Cause::kCpuLimit:
+    case Cause::kSteal:
+    case Cause::kPower:
+    case Cause::kHeat:
+    case Cause::kPageCache:
+    case Cause::kSmallBatch:  // of optimizer and messages, which a larger batch pays once
+      return 2;
+    default:
+      return 1;
+  }
 }
 
 std::vector<Finding> all_causes(const RunEvidence& run) {
@@ -84,9 +104,63 @@ std::vector<Finding> all_causes(const RunEvidence& run) {
   return all;
 }
 
+using Findings = std::vector<Finding>;
+
+// What is left to gain once `steps` are as they are.
+void set_gains(Findings& findings, const std::vector<Steps>& steps) {
+  for (Finding& f : findings) {
+    if (f.without) f.gain = gain_of(steps, *f.without);
+  }
+  std::erase_if(findings, [](const Finding& f) { return !speaks(f); });
+}
+
+// Whether `deeper` gains with time that `other` claims. (Halving something leaves half of it to be halved again.)
+bool explains(const Finding& deeper, const Finding& other, const std::vector<Steps>& steps) {
+  if (depth_of(deeper.cause) <= depth_of(other.cause) || !deeper.without || !other.without) return false;
+  const double gain = gain_or_zero(deeper), claimed = gain_or_zero(other);
+  if (gain < 0.5 * claimed) return false;
+  const double left = gain_of(replayed(steps, *deeper.without), *other.without).ratio;
+  return left < claimed - 0.4 * std::min(gain, claimed);
+}
+
+Findings::iterator most_gain(Findings& findings, const std::vector<Steps>& steps) {
+  auto best = std::max_element(findings.begin(), findings.end(),
+                               [](const Finding& a, const Finding& b) { return gain_or_zero(a) < gain_or_zero(b); });
+  for (auto other = findings.begin(); other != findings.end(); ++other) {
+    if (explains(*other, *best, steps)) best = other;
+  }
+  return best;
+}
+
+// The cause that gains most, and then those that gain most after it: time that is gained once is not gained again.
+// What has no gain (memory that runs out) comes last, but has a place.
+Findings chosen(const RunEvidence& run) {
+  Findings left = all_causes(run), limits, found;
+  for (const Finding& f : left) {
+    if (!f.without && !f.gain) limits.push_back(f);
+  }
+  std::erase_if(left, [](const Finding& f) { return !f.without && !f.gain; });
+  std::vector<Steps> steps = run.steps();
+  const size_t most = kMostFindings - (limits.empty() ? 0 : 1);
+  set_gains(left, steps);
+  while (!left.empty() && found.size() < most) {
+    const auto next = most_gain(left, steps);
+    found.push_back(*next);
+    left.erase(next);
+    if (!found.back().without) continue;
+    steps = replayed(steps, *found.back().without);
+    set_gains(left, steps);
+  }
+  for (size_t i = 0; i < limits.size() && found.size() < kMostFindings; ++i) found.push_back(limits[i]);
+  return found;
+}
+
 std::vector<std::string> not_measured(const RunEvidence& run) {
   std::vector<std::string> names;
+  const GpuUse& gpu = run.ranks[0].gpu;
   if (!run.settings.gpu) names.emplace_back("copy and kernel launches: no GPU clock");
+  if (run.settings.gpu && !std::isfinite(gpu.clock))
+    names.emplace_back("power, heat and idle time of the GPU: no NVML");
   if (run.ranks.size() > 1 && !std::isfinite(run.network.latency)) names.emplace_back("the network's own cost");
   const CoreUse& cores = run.ranks[0].cores;
   if (!std::isfinite(cores.run_delay)) names.emplace_back("waiting for cores");
@@ -94,15 +168,21 @@ std::vector<std::string> not_measured(const RunEvidence& run) {
   return names;
 }
 
+// What the run is left with: the limit of its device.
 std::string nothing_to_change(const RunEvidence& run) {
   const auto busiest = std::max_element(run.ranks.begin(), run.ranks.end(), [](const auto& a, const auto& b) {
-    return mean_of(a.steps, Phase::kForward) + mean_of(a.steps, Phase::kBackward) <
-           mean_of(b.steps, Phase::kForward) + mean_of(b.steps, Phase::kBackward);
+    return mean_computing(a.steps) < mean_computing(b.steps);
   });
-  const double step = mean_wall(busiest->steps);
-  const double computing = mean_of(busiest->steps, Phase::kForward) + mean_of(busiest->steps, Phase::kBackward);
-  return str("compute-bound, nothing worth changing: ", percent(computing / step), " of ", fixed(1e3 * step, 1),
-             " ms in forward and backward", run.settings.gpu ? "" : "; a GPU would help most");
+  const double step = mean_wall(busiest->steps), share = mean_computing(busiest->steps) / step;
+  const GpuUse& gpu = busiest->gpu;
+  std::string limit;
+  if (!run.settings.gpu) {
+    limit = "; a GPU would help most";
+  } else if (gpu.power_limited > 0.5) {
+    limit = str("; the GPU runs at its power limit of ", fixed(gpu.power_limit, 0), " W");
+  }
+  return str(share > 0.5 ? "compute-bound, " : "", "nothing worth changing: ", percent(share), " of ",
+             fixed(1e3 * step, 1), " ms in forward and backward", limit);
 }
 
 }  // namespace
@@ -112,7 +192,7 @@ std::string text_of(const Finding& f) {
   if (f.rank >= 0) text += f.cause == Cause::kLateRank ? str(" ", f.rank) : str(", rank ", f.rank);
   text += ": " + f.evidence + ";";
   if (f.gain) text += str(" +", percent(f.gain->ratio));
-  if (!f.setting.empty()) text += " with " + f.setting;
+  if (!f.setting.empty()) text += (f.gain ? " with " : " try ") + f.setting;
   if (!f.otherwise.empty()) text += " " + f.otherwise;
   return text;
 }
@@ -125,22 +205,16 @@ Verdict judge(const RunEvidence& run) {
     return verdict;
   }
   verdict.not_measured = not_measured(run);
-  std::vector<Finding> findings = all_causes(run);
-  std::erase_if(findings, [](const Finding& f) { return !speaks(f); });
-  std::stable_sort(findings.begin(), findings.end(),
-                   [](const Finding& a, const Finding& b) { return gain_or_zero(a) > gain_or_zero(b); });
-  keep_deeper_causes(findings);
-  if (findings.size() > kMostFindings) findings.resize(kMostFindings);
-  const bool has_gain = !findings.empty() && findings[0].gain.has_value();
-  verdict.text = "verdict: " + (has_gain ? text_of(findings[0]) : nothing_to_change(run));
-  for (size_t i = has_gain ? 1 : 0; i < findings.size(); ++i) verdict.also.push_back(text_of(findings[i]));
-  verdict.findings = std::move(findings);
+  verdict.findings = chosen(run);
+  verdict.text = "verdict: " + (verdict.findings.empty() ? nothing_to_change(run) : text_of(verdict.findings[0]));
+  for (size_t i = 1; i < verdict.findings.size(); ++i) verdict.also.push_back(text_of(verdict.findings[i]));
   return verdict;
 }
 
 std::string text_of(const Verdict& verdict) {
   std::string text = verdict.text;
   for (const std::string& also : verdict.also) text += "\n  also " + also;
+  if (!verdict.not_measured.empty()) text += "\n  not measured: " + join(verdict.not_measured, "; ");
   return text;
 }
 

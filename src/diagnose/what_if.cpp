@@ -32,18 +32,35 @@ double ratio(std::span<const double> measured, std::span<const double> changed, 
   return after > 0 ? before / after - 1 : 0;
 }
 
-Gain jackknife(const Times& times) {
-  const size_t cycles = times.measured.size();
-  if (cycles == 0) return {};
+// Where the cycles are cut into blocks: steps that follow each other are alike, so blocks of them are left out, not
+// single ones. A block ends with a planned event, or all are equally long. The first is 0, the last their number.
+std::vector<size_t> block_ends(const std::vector<Steps>& ranks, size_t cycles, Phase planned) {
+  constexpr size_t kMost = 10;
+  std::vector<size_t> events;
+  for (size_t i = 0; planned != Phase::kCount && i < cycles; ++i) {
+    const auto has = [&](const Steps& steps) { return steps[i].of(planned) > 0; };
+    if (std::any_of(ranks.begin(), ranks.end(), has)) events.push_back(i + 1);
+  }
+  const bool rare = events.size() > 1 && events.size() < cycles / 2;
+  const size_t blocks = std::min(kMost, rare ? events.size() : cycles / 2);
+  std::vector<size_t> ends = {0};
+  for (size_t b = 1; b < blocks; ++b) {
+    ends.push_back(rare ? events[b * events.size() / blocks - 1] : b * cycles / blocks);
+  }
+  ends.push_back(cycles);
+  return ends;
+}
+
+Gain jackknife(const Times& times, const std::vector<size_t>& ends) {
+  if (times.measured.empty()) return {};
   const auto without = [&](size_t begin, size_t end) { return ratio(times.measured, times.changed, begin, end); };
   Gain gain{.ratio = without(0, 0), .error = std::numeric_limits<double>::infinity()};
-  // Steps that follow each other are alike: blocks of them are left out, not single ones.
-  const size_t blocks = std::min<size_t>(10, cycles / 2);
+  const size_t blocks = ends.size() - 1;
   if (blocks < 2) return gain;
   std::vector<double> left_out;
   double mean = 0;
   for (size_t b = 0; b < blocks; ++b) {
-    left_out.push_back(without(b * cycles / blocks, (b + 1) * cycles / blocks));
+    left_out.push_back(without(ends[b], ends[b + 1]));
     mean += left_out.back() / static_cast<double>(blocks);
   }
   double sum = 0;
@@ -52,8 +69,8 @@ Gain jackknife(const Times& times) {
   return gain;
 }
 
-std::vector<double> cycle_seconds(const Cycles& cycles, std::span<const double> network) {
-  std::vector<double> seconds(network.begin(), network.end());
+std::vector<double> cycle_seconds(const Cycles& cycles) {
+  std::vector<double> seconds = network_seconds(cycles);
   for (size_t i = 0; i < seconds.size(); ++i) {
     double last = 0;
     for (const std::vector<Cycle>& rank : cycles) last = std::max(last, rank[i].own);
@@ -86,21 +103,27 @@ std::vector<double> network_seconds(const Cycles& cycles) {
   return least;
 }
 
-Gain gain_of(const std::vector<Steps>& ranks, const Change& change, double network) {
-  std::vector<Steps> changed = ranks;
-  for (size_t rank = 0; rank < changed.size(); ++rank) {
-    for (size_t i = 0; i < changed[rank].size(); ++i) {
-      StepTimes& step = changed[rank][i];
+std::vector<Steps> replayed(const std::vector<Steps>& ranks, const Replay& replay) {
+  std::vector<Steps> steps = ranks;
+  for (size_t i = 0; !ranks.empty() && i < ranks[0].size(); ++i) {
+    double network = ranks[0][i].of(Phase::kAllReduceWait);
+    for (const Steps& rank : ranks) network = std::min(network, rank[i].of(Phase::kAllReduceWait));
+    for (size_t rank = 0; rank < steps.size(); ++rank) {
+      StepTimes& step = steps[rank][i];
       const double before = step.in_phases();
-      if (change) change(rank, i, step);
+      if (replay.change) replay.change(rank, i, step);
+      step.phases[static_cast<size_t>(Phase::kAllReduceWait)] -= (1 - replay.network) * network;
       step.wall += step.in_phases() - before;
     }
   }
+  return steps;
+}
+
+Gain gain_of(const std::vector<Steps>& ranks, const Replay& replay) {
   const Cycles cycles = cycles_of(ranks);
-  std::vector<double> waits = network_seconds(cycles);
-  const std::vector<double> measured = cycle_seconds(cycles, waits);
-  for (double& wait : waits) wait *= network;
-  return jackknife({measured, cycle_seconds(cycles_of(changed), waits)});
+  const size_t count = cycles.empty() ? 0 : cycles[0].size();
+  return jackknife({cycle_seconds(cycles), cycle_seconds(cycles_of(replayed(ranks, replay)))},
+                   block_ends(ranks, count, replay.planned));
 }
 
 }  // namespace dtrain::diagnose

@@ -33,11 +33,22 @@ std::vector<std::vector<Cycle>> cycles_of(const std::vector<Steps>& ranks);
 // Seconds of the network in each cycle: the wait of the rank that waited least, which was the last to arrive.
 std::vector<double> network_seconds(const std::vector<std::vector<Cycle>>& cycles);
 
-// A measured step, and the phases that it would have had.
+// A measured step, and the phases that it would have had. The wall time follows from them by itself.
 using Change = std::function<void(size_t rank, size_t step, monitoring::StepTimes&)>;
 
-// The gain if the phases of each step were as `change` leaves them (the wall time follows from them by itself), and the
-// network took `network` of its time. Zero for fewer than two steps.
-Gain gain_of(const std::vector<Steps>& ranks, const Change& change, double network = 1);
+// How the steps would have been without a cause.
+struct Replay {
+  Change change;       // of each step; empty: none
+  double network = 1;  // the share of its time that the network would take
+  // What happens now and then by plan, such as evaluations: the error is that of its duration, not of when it happens.
+  monitoring::Phase planned = monitoring::Phase::kCount;
+};
+std::vector<Steps> replayed(const std::vector<Steps>& ranks, const Replay&);
+
+// The gain of the steps as they would have been over those that were measured. Zero for fewer than two steps.
+Gain gain_of(const std::vector<Steps>& ranks, const Replay&);
+inline Gain gain_of(const std::vector<Steps>& ranks, const Change& change, double network = 1) {
+  return gain_of(ranks, Replay{.change = change, .network = network});
+}
 
 }  // namespace dtrain::diagnose

@@ -1,9 +1,14 @@
 #pragma once
 
-// Runs of made measurements: equal steps of one or several ranks, which a test then disturbs.
+// Runs of made measurements: the steps of ranks that meet at their gradients, with noise, and a fault that a test or a
+// benchmark plants. The clockwork here is not that of the diagnosis: a run is played with the fault and, with the same
+// noise, without it, and the difference is the gain that the diagnosis should have predicted.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
+#include <random>
 #include <vector>
 
 #include "diagnose/evidence.h"
@@ -15,41 +20,105 @@ using monitoring::StepTimes;
 
 constexpr size_t index_of(Phase phase) { return static_cast<size_t>(phase); }
 
-// 100 ms: 30 forward, 60 backward, 5 waiting for gradients, 3 optimizer, 2 in no phase.
-inline StepTimes healthy_step() {
-  StepTimes step;
-  step.phases[index_of(Phase::kForward)] = 0.030;
-  step.phases[index_of(Phase::kBackward)] = 0.060;
-  step.phases[index_of(Phase::kAllReduceWait)] = 0.001;
-  step.phases[index_of(Phase::kOptimizer)] = 0.003;
-  step.wall = step.in_phases() + 0.002;
-  return step;
+using Random = std::mt19937_64;
+
+struct MadeRun {
+  size_t ranks = 2, steps = 100;
+  double noise = 0.01;  // standard deviation of each phase, as a share of it
+  // What a rank does in a step, in seconds: 100 ms in all.
+  double data_wait = 0, h2d = 0.002, forward = 0.030, backward = 0.060, network = 0.003, optimizer = 0.003,
+         other = 0.002;
+  // Makes a rank slow in a step: lengthens its phases, or its time in no phase. May draw from the generator.
+  std::function<void(size_t rank, size_t step, Random&, StepTimes&)> slow = {};
+};
+
+// The steps of all ranks: each rank works, the gradients meet when the last one has come, then the optimizer runs.
+inline std::vector<Steps> play(const MadeRun& made, uint64_t seed) {
+  std::vector<Steps> ranks(made.ranks);
+  std::vector<double> ahead(made.ranks);  // by which each rank has begun the step before the slowest
+  for (size_t i = 0; i < made.steps; ++i) {
+    std::vector<double> arrives;
+    for (size_t rank = 0; rank < made.ranks; ++rank) {
+      Random noise(seed * 1000003 + i * 1009 + rank), own(seed * 7919 + i * 104729 + rank);
+      std::normal_distribution<double> normal(1, made.noise);
+      StepTimes step;
+      const auto set = [&](Phase phase, double seconds) { step.phases[index_of(phase)] = seconds * normal(noise); };
+      set(Phase::kDataWait, made.data_wait);
+      set(Phase::kH2d, made.h2d);
+      set(Phase::kForward, made.forward);
+      set(Phase::kBackward, made.backward);
+      set(Phase::kOptimizer, made.optimizer);
+      step.wall = made.other * normal(noise);  // what no phase has, until the end
+      if (made.slow) made.slow(rank, i, own, step);
+      arrives.push_back(step.of(Phase::kDataWait) + step.of(Phase::kH2d) + step.of(Phase::kForward) +
+                        step.of(Phase::kBackward) - ahead[rank]);
+      ranks[rank].push_back(step);
+    }
+    const double meeting = *std::max_element(arrives.begin(), arrives.end()) + (made.ranks > 1 ? made.network : 0);
+    std::vector<double> ends;
+    for (size_t rank = 0; rank < made.ranks; ++rank) {
+      StepTimes& step = ranks[rank].back();
+      step.phases[index_of(Phase::kAllReduceWait)] = meeting - arrives[rank];
+      step.wall += step.in_phases();
+      ends.push_back(meeting + step.of(Phase::kOptimizer) + step.of(Phase::kEval) + step.of(Phase::kCheckpoint) +
+                     step.other());
+    }
+    const double last = *std::max_element(ends.begin(), ends.end());
+    for (size_t rank = 0; rank < made.ranks; ++rank) ahead[rank] = last - ends[rank];
+  }
+  return ranks;
 }
 
-// `steps` steps with a little noise that has no period.
-inline RunEvidence healthy_run(size_t ranks = 1, size_t steps = 100) {
+inline double seconds_of(const std::vector<Steps>& ranks) {
+  double most = 0;
+  for (const Steps& rank : ranks) {
+    double sum = 0;
+    for (const StepTimes& step : rank) sum += step.wall;
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+// What the machines of such a run measure while nothing is wrong with them.
+inline RunEvidence evidence_of(const MadeRun& made, uint64_t seed = 1) {
   RunEvidence run;
-  run.hosts.push_back({.name = "host", .cores = 2, .others_cpu = 0, .steal = 0});
+  run.hosts.push_back({.name = "host",
+                       .cores = 4,
+                       .job_cores = 4,
+                       .others_cpu = 0.002,
+                       .idle = 0.1,
+                       .steal = 0,
+                       .swapped_in = 0,
+                       .read_again = 0,
+                       .free_memory = 20e9});
   run.network = {.latency = 20e-6, .seconds_per_byte = 1e-10, .messages = 3, .bytes = 4e6};
-  run.settings = {.batch_size = 32, .steps_per_epoch = 100};
-  for (size_t rank = 0; rank < ranks; ++rank) {
+  run.settings.batch_size = 32;
+  run.settings.steps_per_epoch = 100;
+  run.settings.steps_left = 10000;
+  for (Steps& steps : play(made, seed)) {
     RankEvidence evidence;
-    for (size_t i = 0; i < steps; ++i) {
-      StepTimes step = healthy_step();
-      const double noise = 0.001 * std::sin(static_cast<double>(i * i + 7 * rank));
-      step.phases[index_of(Phase::kForward)] += noise;
-      step.wall += noise;
-      evidence.steps.push_back(step);
-    }
-    evidence.loader = {.threads = 1, .samples = 32, .read = 0.001, .decode = 0, .augment = 0.02};
-    evidence.cores = {.cores = 1, .cpu = 0.095, .side_cpu = 0.005, .run_delay = 0.0005, .throttled = 0};
-    evidence.memory_growth = 0;
-    run.ranks.push_back(evidence);
+    evidence.steps = std::move(steps);
+    evidence.loader.samples = 32;
+    evidence.loader.bytes = 32e4;
+    evidence.loader.read = 0.001;
+    evidence.loader.augment = 0.02;
+    evidence.cores.cores = 2;
+    evidence.cores.cpu = 0.095;
+    evidence.cores.side_cpu = 0.005;
+    evidence.cores.run_delay = 0.0005;
+    evidence.cores.throttled = 0;
+    evidence.disk_bytes = 0;
+    for (int i = 1; i <= 10; ++i) evidence.memory.push_back({10.0 * i, 1e9});
+    run.ranks.push_back(std::move(evidence));
   }
   return run;
 }
 
-// Makes a phase of a rank longer in every step; the others wait for it.
+inline RunEvidence healthy_run(size_t ranks = 1, size_t steps = 100) {
+  return evidence_of({.ranks = ranks, .steps = steps, .h2d = 0});
+}
+
+// Makes a phase of a rank longer in every step of a run that was made; the others wait for it.
 inline void lengthen(RunEvidence& run, size_t rank, Phase phase, double seconds) {
   for (size_t r = 0; r < run.ranks.size(); ++r) {
     for (StepTimes& step : run.ranks[r].steps) {

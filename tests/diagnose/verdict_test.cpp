@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "diagnose/made_run.h"
+#include "diagnose/means.h"
 
 namespace dtrain::diagnose {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -18,13 +20,12 @@ Cause cause_of(const RunEvidence& run) {
   return verdict.findings.empty() ? Cause{} : verdict.findings[0].cause;
 }
 
-double gain_in(const RunEvidence& run) { return judge(run).findings.at(0).gain.value().ratio; }
-
 TEST(Verdict, AHealthyRunHasNothingWorthChanging) {
   for (const size_t ranks : {1, 2, 8}) {
     const Verdict verdict = judge(healthy_run(ranks));
     EXPECT_THAT(verdict.findings, IsEmpty()) << verdict.text;
-    EXPECT_THAT(verdict.text, StartsWith("verdict: compute-bound, nothing worth changing: 94 % of 96."));
+    EXPECT_THAT(verdict.text,
+                ContainsRegex("^verdict: compute-bound, nothing worth changing: 9[1-5] % of 9[5-9]\\.. ms in"));
   }
 }
 
@@ -42,20 +43,55 @@ TEST(Verdict, MoreReadersWhereTheyWouldKeepUp) {
   run.ranks[0].loader.read = 0.130;
   run.ranks[0].cores.cpu = 0.096;
   const Verdict verdict = judge(run);
-  EXPECT_THAT(verdict.text,
-              StartsWith("verdict: data-bound on disk: 54.0 of 150.0 ms waiting; +56 % with --data.workers 2"));
+  EXPECT_THAT(verdict.text, ContainsRegex("^verdict: data-bound on disk: 54.0 of 149\\.. ms waiting; .5[67] % with "
+                                          "--data.workers 2"));
 }
 
 TEST(Verdict, NoMoreReadersThanTheCoresCanRun) {
   RunEvidence run = healthy_run();
   lengthen(run, 0, Phase::kDataWait, 0.054);
   run.ranks[0].loader.augment = 0.150;
-  run.ranks[0].cores.cpu = 0.150;  // one core, always busy
+  run.ranks[0].cores.cores = 1;
+  run.ranks[0].cores.cpu = 0.150;  // always busy
   const Verdict verdict = judge(run);
   EXPECT_EQ(verdict.findings[0].cause, Cause::kAugment);
-  EXPECT_THAT(verdict.text, HasSubstr("+56 % with more cores"));
+  EXPECT_THAT(verdict.text, ContainsRegex("5[67] % with more cores"));
   run.ranks[0].cores.cores = 4;
   EXPECT_THAT(judge(run).text, HasSubstr("with --data.workers 2"));
+}
+
+// Four readers of one disk: a sample takes three times as long with all of them as with two.
+TEST(Verdict, FewerReadersWhereTheyAreInEachOthersWay) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, 0.054);
+  LoaderUse& loader = run.ranks[0].loader;
+  loader.threads = 4;
+  loader.read = 4 * 0.150;
+  loader.few_service = 0.006;
+  loader.many_service = 0.018;
+  EXPECT_EQ(cause_of(run), Cause::kReaders);
+  EXPECT_THAT(
+      judge(run).text,
+      ContainsRegex("^verdict: too many reader threads: 54.0 of 149\\.. ms waiting, a sample takes 3.0 times as "
+                    "long with all readers at work as with half of them; .5[67] % with --data.workers 1"));
+  // Where they only share what there is, neither more nor fewer of them help.
+  loader.many_service = 2 * loader.few_service;
+  EXPECT_EQ(cause_of(run), Cause::kDisk);
+  EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk"));
+}
+
+TEST(Verdict, NoGainBeyondTheMeasuredHeadroom) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, 0.054);
+  run.ranks[0].loader.read = 0.130;
+  run.ranks[0].cores.cpu = 0.096;
+  const double step = mean_wall(run.ranks[0].steps);
+  run.cached_step = step - 0.025;
+  EXPECT_THAT(judge(run).text,
+              ContainsRegex("54.0 of 149\\.. ms waiting, 12[34]\\.. ms with batches from memory; .2[01] % "
+                            "with --data.workers 2"));
+  run.cached_step = step - 0.001;  // the waits hide what the cores would do instead
+  EXPECT_THAT(judge(run).findings, IsEmpty());
 }
 
 TEST(Verdict, NamesTheRankWhoseDataTheOthersWaitFor) {
@@ -68,101 +104,117 @@ TEST(Verdict, NamesTheRankWhoseDataTheOthersWaitFor) {
   EXPECT_EQ(verdict.findings[0].rank, 2);
 }
 
-TEST(Verdict, ARankThatIsLateInBackwardIsNamed) {
-  for (const size_t ranks : {2, 5}) {
-    RunEvidence run = healthy_run(ranks);
-    lengthen(run, 1, Phase::kBackward, 0.030);
-    const Verdict verdict = judge(run);
-    ASSERT_EQ(verdict.findings.size(), 1u);
-    EXPECT_EQ(verdict.findings[0].cause, Cause::kLateRank);
-    EXPECT_EQ(verdict.findings[0].rank, 1);
-    EXPECT_NEAR(gain_in(run), 126.0 / 96 - 1, 0.02);
-    EXPECT_THAT(verdict.text, HasSubstr("late rank 1: 30.0 of 126.1 ms more in backward than the other ranks; +3"));
-  }
-}
-
-TEST(Verdict, RanksThatAreLateInTurnAreUneven) {
-  RunEvidence run = healthy_run(2);
-  for (size_t i = 0; i < run.ranks[0].steps.size(); ++i) {
-    for (size_t rank = 0; rank < 2; ++rank) {
-      StepTimes& step = run.ranks[rank].steps[i];
-      step.phases[index_of(i % 2 == rank ? Phase::kForward : Phase::kAllReduceWait)] += 0.040;
-      step.wall += 0.040;
-    }
-  }
-  EXPECT_EQ(cause_of(run), Cause::kRotatingRank);
-}
-
 TEST(Verdict, AllRanksThatWaitForGradientsAreBoundByTheNetwork) {
-  RunEvidence run = healthy_run(3);
-  for (RankEvidence& rank : run.ranks) {
-    for (StepTimes& step : rank.steps) {
-      step.phases[index_of(Phase::kAllReduceWait)] += 0.060;
-      step.wall += 0.060;
-    }
-  }
+  RunEvidence run = evidence_of({.ranks = 3, .network = 0.060});
   run.network = {.latency = 20e-3, .seconds_per_byte = 1e-10, .messages = 3, .bytes = 4e6};
   Verdict verdict = judge(run);
   EXPECT_EQ(verdict.findings[0].cause, Cause::kLatency);
   EXPECT_THAT(verdict.text,
-              HasSubstr("all ranks wait 61.0 of 156.0 ms for gradients, 3 messages cost 60.4 ms when nobody is late"));
-  EXPECT_THAT(verdict.text, HasSubstr("+26 % with --accumulate 2"));
+              ContainsRegex("all ranks wait 6[01]\\.. of 15[7-9]\\.. ms for gradients, 3 messages cost 60.4 "
+                            "ms when nobody is late"));
+  EXPECT_THAT(verdict.text, HasSubstr("% with --accumulate 2"));
   run.network = {.latency = 20e-6, .seconds_per_byte = 1e-8, .messages = 3, .bytes = 6e6};
   EXPECT_EQ(cause_of(run), Cause::kBandwidth);
   run.network = {};
   verdict = judge(run);
   EXPECT_THAT(verdict.not_measured, testing::Contains("the network's own cost"));
+  EXPECT_THAT(text_of(verdict),
+              HasSubstr("\n  not measured: copy and kernel launches: no GPU clock; the network's own"));
 }
 
-TEST(Verdict, CheckpointsAndEvaluationsThatCostTooMuch) {
-  RunEvidence run = healthy_run(2);
-  run.settings.saves = 0.2;
+// One bucket of 32 MB leaves at the end of 60 ms of backward and takes 32 ms; of buckets of 8 MB only the last one is
+// still on its way then.
+TEST(Verdict, BucketsThatWouldTravelDuringBackward) {
+  RunEvidence run = evidence_of({.ranks = 2, .network = 0.032});
   for (RankEvidence& rank : run.ranks) {
-    for (size_t i = 0; i < rank.steps.size(); i += 5) {
-      rank.steps[i].phases[index_of(Phase::kCheckpoint)] += 0.1;
-      rank.steps[i].wall += 0.1;
+    for (StepTimes& step : rank.steps) step.buckets = {0.060, 0.060, 0.060};
+    rank.cores.cores = 1;
+  }
+  run.network = {.latency = 20e-6, .seconds_per_byte = 1e-9, .messages = 1, .bytes = 32e6, .plan = {25, {32e6}}};
+  run.network.others = {{8, {8e6, 8e6, 8e6, 8e6}}, {16, {16e6, 16e6}}};
+  EXPECT_EQ(cause_of(run), Cause::kBandwidth) << "no core is free to send meanwhile";
+  for (RankEvidence& rank : run.ranks) rank.cores.cores = 2;
+  EXPECT_EQ(cause_of(run), Cause::kOverlap);
+  EXPECT_THAT(
+      judge(run).text,
+      ContainsRegex("^verdict: poor overlap: 24.0 of 1[23][0-9]\\.. ms waiting for gradients that could be sent "
+                    "during backward; .2[2-4] % with --dist.bucket_mb 8"));
+}
+
+// What is done once per step is halved by twice the micro-steps, and promised once.
+TEST(Verdict, NetworkAndOptimizerAreNotCountedTwice) {
+  const RunEvidence run = evidence_of({.ranks = 2, .network = 0.020, .optimizer = 0.020});
+  const Verdict verdict = judge(run);
+  ASSERT_GE(verdict.findings.size(), 2u) << text_of(verdict);
+  const double step = mean_wall(run.ranks[0].steps);
+  double left = step;
+  for (const Finding& f : verdict.findings) left /= 1 + f.gain->ratio;
+  EXPECT_NEAR(left, step - 0.5 * (0.020 + 0.020), 0.001);
+}
+
+TEST(Verdict, SaysHowFarBehindARankWasAtItsFirstAndItsLastBucket) {
+  RunEvidence run = healthy_run(3);
+  lengthen(run, 1, Phase::kBackward, 0.030);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const double slow = rank == 1 ? 1 : 0;
+    for (StepTimes& step : run.ranks[rank].steps) {
+      step.buckets = {0.010 + 0.002 * slow, 0.030 + 0.015 * slow, 0.060 + 0.030 * slow};
     }
   }
-  EXPECT_THAT(judge(run).text,
-              StartsWith("verdict: checkpoint-bound: 20.0 of 116.0 ms saving; +20 % with --checkpoint.every 105steps"));
-  run = healthy_run();
-  run.settings.evaluations = 0.1;
-  for (size_t i = 0; i < 100; i += 10) {
-    run.ranks[0].steps[i].phases[index_of(Phase::kEval)] += 0.5;
-    run.ranks[0].steps[i].wall += 0.5;
-  }
-  EXPECT_THAT(judge(run).text, HasSubstr("evaluating; +51 % with --train.eval_every 6epochs"));
+  EXPECT_THAT(judge(run).text, HasSubstr(" ms more in backward than the other ranks (2.0 at its first bucket of "
+                                         "gradients, 30.0 at its last); +3"));
 }
 
-TEST(Verdict, OtherProcessesOnTheCoresAreTheDeeperCauseOfALateRank) {
+TEST(Verdict, RanksAreNamed) {
+  RunEvidence run = healthy_run(5);
+  lengthen(run, 3, Phase::kBackward, 0.030);
+  EXPECT_THAT(judge(run).text,
+              ContainsRegex("^verdict: late rank 3: 30\\.. of 12[789]\\.. ms more in backward than the other "
+                            "ranks; .(29|3.) % if its machine kept up"));
+}
+
+// Evaluations come when they are asked for: that there were few of them says nothing about the gain.
+TEST(Verdict, PlannedEventsAreCertain) {
+  RunEvidence run = healthy_run(1, 60);
+  run.settings.evaluations = 0.05;
+  for (const size_t step : {19, 39, 59}) {
+    run.ranks[0].steps[step].phases[index_of(Phase::kEval)] += 0.3;
+    run.ranks[0].steps[step].wall += 0.3;
+  }
+  EXPECT_THAT(judge(run).text,
+              ContainsRegex("^verdict: evaluation-bound: .* ms evaluating; .1. % with --train.eval_every "));
+}
+
+// A rank that is late because its threads wait for a core is not slow itself.
+TEST(Verdict, TheDeeperCauseTakesThePlaceOfALateRank) {
   RunEvidence run = healthy_run(2);
   lengthen(run, 0, Phase::kBackward, 0.040);
-  run.ranks[0].cores.run_delay = 0.040;
+  run.ranks[0].cores.run_delay = 0.045;
   run.hosts[0].others_cpu = 0.07;
-  run.ranks[0].cores.cpu = run.ranks[1].cores.cpu = 0.095;
   const Verdict verdict = judge(run);
   EXPECT_EQ(verdict.findings[0].cause, Cause::kOversubscribed);
   EXPECT_EQ(verdict.findings[0].rank, 0);
   EXPECT_EQ(verdict.findings.size(), 1u) << verdict.also[0];
-  EXPECT_THAT(verdict.text, HasSubstr("40.0 of 136.0 ms waiting for a core; other processes use 0.5 of 2 cores"));
+  EXPECT_THAT(verdict.text, HasSubstr(" ms waiting for a core; other processes use 0.5 of 4 cores"));
+  run.ranks[0].cores.run_delay = 0.0005;
+  EXPECT_EQ(cause_of(run), Cause::kLateRank);
 }
 
-TEST(Verdict, ALimitOfTheControlGroup) {
+// What a limit says stands beside the gains, and in their place where there are none.
+TEST(Verdict, LimitsHaveAPlace) {
   RunEvidence run = healthy_run();
-  lengthen(run, 0, Phase::kBackward, 0.050);
-  run.ranks[0].cores.throttled = 0.050;
-  EXPECT_EQ(cause_of(run), Cause::kCpuLimit);
-  EXPECT_NEAR(gain_in(run), 146.0 / 96 - 1, 0.02);
-}
-
-TEST(Verdict, GrowingMemoryIsSaidBesideTheVerdict) {
-  RunEvidence run = healthy_run();
-  run.ranks[0].memory_growth = 1 << 20;
-  run.ranks[0].memory = 3.0 * (1 << 30);
+  for (MemoryPoint& point : run.ranks[0].memory) point.bytes += 2e6 * point.steps;
+  EXPECT_THAT(judge(run).text,
+              ContainsRegex("^verdict: memory grows: 1.9 MiB more per step, 1.1 GiB now; the host has no "
+                            "more in 10000 steps"));
+  lengthen(run, 0, Phase::kCheckpoint, 0.05);
+  lengthen(run, 0, Phase::kEval, 0.05);
+  lengthen(run, 0, Phase::kDataWait, 0.05);
+  run.settings.evaluations = run.settings.saves = 1;
   const Verdict verdict = judge(run);
-  EXPECT_THAT(verdict.text, HasSubstr("nothing worth changing"));
-  ASSERT_EQ(verdict.also.size(), 1u);
-  EXPECT_THAT(verdict.also[0], HasSubstr("memory grows: memory grows by 1.0 MiB per step, to 3.0 GiB now"));
+  ASSERT_EQ(verdict.findings.size(), 3u);
+  EXPECT_TRUE(verdict.findings[1].gain.has_value());
+  EXPECT_EQ(verdict.findings[2].cause, Cause::kMemoryGrowth);
 }
 
 // The first half is slow, the second is not: the mean gain is large, but says nothing about the next steps.
@@ -175,6 +227,7 @@ TEST(Verdict, ABurstIsNoVerdict) {
   EXPECT_THAT(judge(run).findings, IsEmpty());
 }
 
+// Each second has one cause: a runner-up gains what is left once the verdict's time is gone.
 TEST(Verdict, AtMostOneVerdictAndTwoRunnersUp) {
   RunEvidence run = healthy_run(2);
   lengthen(run, 0, Phase::kDataWait, 0.05);
@@ -185,14 +238,16 @@ TEST(Verdict, AtMostOneVerdictAndTwoRunnersUp) {
   const Verdict verdict = judge(run);
   EXPECT_EQ(verdict.findings.size(), 3u);
   EXPECT_EQ(verdict.also.size(), 2u);
-  for (size_t i = 1; i < 3; ++i) EXPECT_GE(verdict.findings[i - 1].gain->ratio, verdict.findings[i].gain->ratio);
+  double left = mean_wall(run.ranks[0].steps);
+  for (const Finding& f : verdict.findings) left /= 1 + f.gain->ratio;
+  EXPECT_GT(left, 0.097) << "more was promised than there is";
 }
 
 TEST(Verdict, EfficiencyAsThePopMetrics) {
   EXPECT_EQ(efficiency_text(healthy_run(1)), "");
   RunEvidence run = healthy_run(2);
   lengthen(run, 0, Phase::kBackward, 0.095);
-  EXPECT_EQ(efficiency_text(run), "parallel efficiency 75 % = load balance 75 % x communication efficiency 99 %");
+  EXPECT_EQ(efficiency_text(run), "parallel efficiency 74 % = load balance 75 % x communication efficiency 98 %");
 }
 
 }  // namespace

@@ -1,0 +1,111 @@
+// Each cause on a run that was made with it: it is named with its rank and its setting, with the gain that the run
+// without it has; and a weak one is silent.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "diagnose/made_faults.h"
+#include "diagnose/verdict.h"
+
+namespace dtrain::diagnose {
+namespace {
+
+constexpr int kSeeds = 5;
+
+RunEvidence evidence(const Planted& planted, uint64_t seed) {
+  RunEvidence run = evidence_of(planted.slow, seed);
+  if (planted.measure) planted.measure(run);
+  return run;
+}
+
+double measured_gain(const Planted& planted, uint64_t seed) {
+  return seconds_of(play(planted.slow, seed)) / seconds_of(play(planted.repaired, seed)) - 1;
+}
+
+class MadeFaults : public ::testing::TestWithParam<MadeFault> {};
+
+TEST_P(MadeFaults, SpeakWithRankSettingAndGain) {
+  const MadeFault& fault = GetParam();
+  for (const double strength : {0.09, 0.15, 0.4}) {
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      const Planted planted = fault.plant(strength);
+      const Verdict verdict = judge(evidence(planted, seed));
+      SCOPED_TRACE(testing::Message() << strength << ", seed " << seed << ": " << verdict.text);
+      ASSERT_FALSE(verdict.findings.empty());
+      const Finding& found = verdict.findings[0];
+      EXPECT_EQ(name_of(found.cause), name_of(fault.cause));
+      EXPECT_EQ(found.rank, fault.rank);
+      EXPECT_EQ(found.setting.substr(0, std::string(fault.setting).size()), fault.setting);
+      EXPECT_EQ(found.setting.empty(), std::string(fault.setting).empty());
+      EXPECT_FALSE(found.setting.empty() && found.otherwise.empty());
+      EXPECT_EQ(found.gain.has_value(), fault.has_gain);
+      const double gain = measured_gain(planted, seed);
+      if (fault.has_gain && found.gain) {
+        EXPECT_NEAR(found.gain->ratio, gain, 0.25 * gain);
+      }
+      EXPECT_EQ(verdict.findings.size(), 1u) << "the same time again: " << verdict.also[0];
+    }
+  }
+}
+
+TEST_P(MadeFaults, AreSilentBelowThreePercent) {
+  const MadeFault& fault = GetParam();
+  if (!fault.has_gain) return;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Verdict verdict = judge(evidence(fault.plant(0.015), seed));
+    EXPECT_TRUE(verdict.findings.empty()) << verdict.text;
+  }
+}
+
+std::string name_of_test(const testing::TestParamInfo<MadeFault>& info) {
+  std::string name;
+  for (const char c : std::string(info.param.name)) {
+    if (std::isalnum(static_cast<unsigned char>(c))) name += c;
+  }
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorded, MadeFaults, testing::ValuesIn(recorded_faults()), name_of_test);
+INSTANTIATE_TEST_SUITE_P(Machine, MadeFaults, testing::ValuesIn(machine_faults()), name_of_test);
+
+// Ordinary noise is no cause: of two ranks one is always last.
+TEST(HealthyRuns, SayNothing) {
+  int alarms = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const MadeRun made{
+        .ranks = 1 + seed % 4, .steps = 60 + seed % 3 * 40, .noise = 0.01 + 0.02 * static_cast<double>(seed % 3)};
+    const Verdict verdict = judge(evidence_of(made, seed));
+    if (verdict.findings.empty()) continue;
+    ++alarms;
+    std::printf("seed %d: %s\n", static_cast<int>(seed), verdict.text.c_str());
+  }
+  EXPECT_LE(alarms, 1);
+}
+
+// What a GPU is slow for, that its owner cannot change: it is at its own power limit.
+TEST(HealthyRuns, AGpuAtItsOwnPowerLimitIsNamedInTheVerdictOnly) {
+  RunEvidence run = evidence_of({});
+  set_gpu(run, 0, gpu_readings(1.1, 0x4, 350, 350));
+  const Verdict verdict = judge(run);
+  EXPECT_TRUE(verdict.findings.empty()) << verdict.text;
+  EXPECT_NE(verdict.text.find("the GPU runs at its power limit of 350 W"), std::string::npos) << verdict.text;
+}
+
+TEST(Memory, AJumpIsNoGrowth) {
+  RunEvidence run = evidence_of({});
+  for (size_t i = 5; i < 10; ++i) run.ranks[0].memory[i].bytes += 3e9;
+  EXPECT_TRUE(judge(run).findings.empty()) << judge(run).text;
+}
+
+TEST(Memory, AHostWithoutMoreIsNamed) {
+  RunEvidence run = evidence_of({});
+  run.hosts[0].free_memory = 1e7;
+  EXPECT_EQ(judge(run).findings.at(0).cause, Cause::kMemoryFull);
+  run.hosts[0].free_memory = 1e10;
+  run.hosts[0].swapped_in = 1e6;
+  EXPECT_NE(judge(run).text.find("per second come back from swap"), std::string::npos) << judge(run).text;
+}
+
+}  // namespace
+}  // namespace dtrain::diagnose

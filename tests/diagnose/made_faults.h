@@ -1,0 +1,318 @@
+#pragma once
+
+// Faults planted in made runs (made_run.h), each at a strength: what makes the steps slow, what the machine then
+// measures, and what the verdict should say. Table 2 of bench/diagnosis.py and the unit tests of the causes use them:
+// also those that no machine at hand can have, such as a GPU that is too hot.
+
+#include <string>
+#include <vector>
+
+#include "diagnose/finding.h"
+#include "diagnose/made_run.h"
+#include "monitoring/gpu_window.h"
+
+namespace dtrain::diagnose {
+
+// A run with a fault that costs `gain` of the time of a step of 100 ms.
+struct Planted {
+  MadeRun slow, repaired;  // played with the same noise: the measured gain is the ratio of their times
+  std::function<void(RunEvidence&)> measure = {};  // what the machine says, added to evidence_of(slow)
+};
+
+struct MadeFault {
+  const char* name;
+  Cause cause;
+  int rank;             // -1: all alike
+  const char* setting;  // that the verdict should name begins so; "": none does
+  std::function<Planted(double gain)> plant;
+  bool has_gain = true;  // false: the verdict names a limit, whatever the strength
+};
+
+inline constexpr double kStep = 0.1;  // seconds of a step of MadeRun
+
+// A phase of one rank, or of all (-1), takes so much longer in every step.
+inline Planted longer(int rank, Phase phase, double seconds) {
+  Planted planted;
+  planted.slow.slow = [=](size_t r, size_t, Random&, StepTimes& s) {
+    if (rank < 0 || r == static_cast<size_t>(rank)) s.phases[index_of(phase)] += seconds;
+  };
+  return planted;
+}
+
+// Now and then, after a step: one in `every`.
+inline Planted after_steps(Phase phase, size_t every, double seconds) {
+  Planted planted;
+  planted.slow.slow = [=](size_t, size_t step, Random&, StepTimes& s) {
+    if (step % every == every / 2) s.phases[index_of(phase)] += seconds * static_cast<double>(every);
+  };
+  return planted;
+}
+
+// The threads of all ranks, or of one, wait for a core at random moments, `seconds` per step in the mean.
+inline Planted stalled(int rank, double seconds) {
+  Planted planted;
+  planted.slow.slow = [=](size_t r, size_t, Random& random, StepTimes& s) {
+    if (rank >= 0 && r != static_cast<size_t>(rank)) return;
+    const double stall = std::gamma_distribution<double>(4, seconds / 4)(random);
+    s.phases[index_of(Phase::kForward)] += stall / 3;
+    s.phases[index_of(Phase::kBackward)] += stall * 2 / 3;
+  };
+  return planted;
+}
+
+inline void add_delay(RunEvidence& run, double seconds) {
+  for (RankEvidence& rank : run.ranks) rank.cores.run_delay += seconds;
+}
+
+// Readings of a GPU under load, as NVML gives them, the last half of them with this reason to be slow.
+inline monitoring::GpuUse gpu_readings(double slow, uint64_t reason, double limit, double default_limit) {
+  monitoring::GpuWindow window;
+  window.set({.persistence = true, .power_limit = limit, .default_power_limit = default_limit});
+  constexpr double kClock = 1.8e9;
+  monitoring::GpuReading reading{.utilization = 0.98, .power = 300, .sm_clock = kClock, .temperature = 70};
+  for (int i = 0; i < 5; ++i) window.add(reading, 2);  // before it was slow
+  window.take();
+  reading.sm_clock = kClock / slow;
+  reading.throttle_mask = reason;
+  reading.temperature = reason == 0x4 ? 70 : 93;
+  for (int i = 0; i < 20; ++i) window.add(reading, 2);
+  return window.take();
+}
+
+inline void set_gpu(RunEvidence& run, size_t rank, const monitoring::GpuUse& read) {
+  run.settings.gpu = true;
+  run.settings.precision = "bf16";
+  for (RankEvidence& r : run.ranks) {
+    r.gpu.tensor_cores = true;
+    r.gpu.card_width = r.gpu.link_width = 16;
+    r.gpu.memory_total = 24e9;
+    r.gpu.memory_peak = 12e9;
+    r.gpu.allocator_retries = 0;
+    r.gpu.busy = 0.97;
+    r.gpu.clock = r.gpu.full_clock = 1.8e9;
+    r.gpu.power_limited = r.gpu.heat_limited = 0;
+  }
+  GpuUse& gpu = run.ranks[rank].gpu;
+  gpu.busy = read.utilization;
+  gpu.clock = read.working_sm_clock;
+  gpu.full_clock = read.full_sm_clock;
+  gpu.power_limited = read.slowed_by_power / read.seconds;
+  gpu.heat_limited = read.slowed_by_heat / read.seconds;
+  gpu.power_limit = read.power_limit;
+  gpu.default_power_limit = read.default_power_limit;
+  gpu.temperature = read.temperature;
+}
+
+inline void set_healthy_gpu(RunEvidence& run) { set_gpu(run, 0, gpu_readings(1, 0, 350, 350)); }
+
+// A rank whose GPU has a lower clock. Kernels that wait for memory do not slow down with it: a sixth of the time.
+inline Planted slow_clock(size_t rank, double gain, uint64_t reason, double limit) {
+  constexpr double kComputing = 0.09;
+  const double slow = 1 + gain * kStep / kComputing, clock = 1 + (slow - 1) * 1.2;
+  Planted planted;
+  planted.slow.slow = [=](size_t r, size_t, Random&, StepTimes& s) {
+    if (r != rank) return;
+    s.phases[index_of(Phase::kForward)] *= slow;
+    s.phases[index_of(Phase::kBackward)] *= slow;
+  };
+  planted.measure = [=](RunEvidence& run) { set_gpu(run, rank, gpu_readings(clock, reason, limit, 350)); };
+  return planted;
+}
+
+// The GPU finishes kernels as fast as the host launches them, and a batch of twice the size would keep it busy.
+inline Planted launches(double gain) {
+  Planted planted;
+  MadeRun run;
+  run.h2d = 0;
+  run.network = run.optimizer = run.other = 0.0005;
+  const double computing = run.forward + run.backward, once = run.network + run.optimizer + run.other;
+  const double step = computing + once, busy_part = (step / (1 + gain) - once / 2) / computing;
+  planted.slow = planted.repaired = run;
+  planted.repaired.forward *= busy_part;
+  planted.repaired.backward *= busy_part;
+  planted.repaired.network /= 2;
+  planted.repaired.optimizer /= 2;
+  planted.repaired.other /= 2;
+  planted.measure = [=](RunEvidence& evidence) {
+    set_healthy_gpu(evidence);
+    for (RankEvidence& rank : evidence.ranks) {
+      rank.gpu.launch = computing;
+      rank.gpu.busy = 1 - ((1 - busy_part) * computing + run.other) / step;
+    }
+  };
+  return planted;
+}
+
+inline Planted skipped_steps(double gain) {
+  Planted planted;
+  const double skipped = gain / (1 + gain);
+  planted.repaired.slow = [=](size_t, size_t, Random&, StepTimes& s) {  // the steps of the same work
+    for (double& seconds : s.phases) seconds *= 1 - skipped;
+    s.wall *= 1 - skipped;
+  };
+  planted.repaired.network *= 1 - skipped;
+  planted.measure = [=](RunEvidence& run) {
+    set_healthy_gpu(run);
+    run.settings.precision = "fp16";
+    run.loss_scale = {.now = 0.25, .skipped = skipped};
+  };
+  return planted;
+}
+
+inline Planted rotating(double gain) {
+  Planted planted;
+  planted.slow.slow = [=](size_t r, size_t step, Random&, StepTimes& s) {
+    if (step / 3 % 2 == r) s.phases[index_of(Phase::kForward)] += gain * kStep;
+  };
+  return planted;
+}
+
+inline Planted padded(double gain) {
+  // 90 ms of a step compute rows; a window of 32 leaves a 32nd of the padding.
+  constexpr double kComputing = 0.09;
+  const double cells = 1 + gain * kStep / kComputing;  // for one that is needed
+  Planted planted = {};
+  planted.slow.forward *= cells;
+  planted.slow.backward *= cells;
+  planted.measure = [=](RunEvidence& run) { run.settings.padding_waste = (1 - 1 / cells) / (1 - 1 / (32 * cells)); };
+  return planted;
+}
+
+inline Planted measured(Planted planted, std::function<void(RunEvidence&)> measure) {
+  planted.measure = std::move(measure);
+  return planted;
+}
+
+// Those that the machine of the benchmark cannot have.
+inline std::vector<MadeFault> recorded_faults() {
+  return {
+      {"copy to the GPU", Cause::kCopy, -1, "",
+       [](double gain) {
+         Planted planted = measured(longer(-1, Phase::kH2d, gain * kStep), set_healthy_gpu);
+         planted.slow.h2d = planted.repaired.h2d = 0;
+         return planted;
+       }},
+      {"PCIe: 4 lanes of 16, rank 1", Cause::kCopy, 1, "",
+       [](double gain) {
+         Planted planted = measured(longer(1, Phase::kH2d, gain * kStep), [](RunEvidence& run) {
+           set_healthy_gpu(run);
+           run.ranks[1].gpu.link_width = 4;
+         });
+         planted.slow.h2d = planted.repaired.h2d = gain * kStep / 3;  // four times as long
+         return planted;
+       }},
+      {"launch gap", Cause::kSmallBatch, -1, "--batch-size 64", launches},
+      {"power limit, rank 1", Cause::kPower, 1, "nvidia-smi -pl 350",
+       [](double gain) { return slow_clock(1, gain, 0x4, 200); }},
+      {"heat, rank 0", Cause::kHeat, 0, "", [](double gain) { return slow_clock(0, gain, 0x40, 350); }},
+      {"steal", Cause::kSteal, -1, "",
+       [](double gain) {
+         return measured(stalled(-1, gain * kStep),
+                         [gain](RunEvidence& run) { run.hosts[0].steal = gain * kStep * run.hosts[0].cores; });
+       }},
+      {"loss scale", Cause::kLossScale, -1, "--amp bf16", skipped_steps},
+      {"float32 on tensor cores", Cause::kPrecision, -1, "--amp auto",
+       [](double) {
+         return measured({}, [](RunEvidence& run) {
+           set_healthy_gpu(run);
+           run.settings.precision = "fp32";
+         });
+       },
+       false},
+      {"memory of the GPU, rank 1", Cause::kMemoryFull, 1, "--batch-size 16 --accumulate 2",
+       [](double) {
+         return measured({}, [](RunEvidence& run) {
+           set_healthy_gpu(run);
+           run.ranks[1].gpu.memory_peak = 23.9e9;
+         });
+       },
+       false},
+      {"page cache", Cause::kPageCache, -1, "",
+       [](double gain) {
+         return measured(longer(-1, Phase::kDataWait, gain * kStep), [gain](RunEvidence& run) {
+           run.settings.epochs = 3;
+           run.hosts[0].read_again = 64e4;
+           for (RankEvidence& rank : run.ranks) {
+             rank.disk_bytes = rank.loader.bytes;
+             rank.loader.read = (1 + gain) * kStep - rank.loader.augment;
+           }
+         });
+       }},
+  };
+}
+
+// Those that it can have: table 1 of bench/diagnosis.py has them in real runs.
+inline std::vector<MadeFault> machine_faults() {
+  const auto by_others = [](double gain) {
+    return measured(stalled(-1, gain * kStep), [gain](RunEvidence& run) {
+      add_delay(run, gain * kStep);
+      run.hosts[0].others_cpu = 0.1;
+      for (RankEvidence& rank : run.ranks) rank.cores.side_cpu = 0.001;
+    });
+  };
+  return {
+      {"late in forward, rank 1", Cause::kLateRank, 1, "",
+       [](double g) { return longer(1, Phase::kForward, g * kStep); }},
+      {"late in backward, rank 0", Cause::kLateRank, 0, "",
+       [](double g) { return longer(0, Phase::kBackward, g * kStep); }},
+      {"rotating", Cause::kRotatingRank, -1, "", rotating},
+      {"checkpoints", Cause::kCheckpoint, -1, "--checkpoint.every ",
+       [](double gain) {
+         return measured(after_steps(Phase::kCheckpoint, 10, gain * kStep),
+                         [](RunEvidence& run) { run.settings.saves = 0.1; });
+       }},
+      {"evaluations", Cause::kEvaluation, -1, "--train.eval_every ",
+       [](double gain) {
+         return measured(after_steps(Phase::kEval, 25, gain * kStep),
+                         [](RunEvidence& run) { run.settings.evaluations = 0.04; });
+       }},
+      {"padding", Cause::kPadding, -1, "--data.length_window 32", padded},
+      {"other processes", Cause::kOversubscribed, -1, "", by_others},
+      {"cores that may not be used", Cause::kBinding, -1, "",
+       [](double gain) {
+         return measured(stalled(-1, gain * kStep), [gain](RunEvidence& run) {
+           add_delay(run, gain * kStep);
+           run.hosts[0].job_cores = 1;
+           run.hosts[0].idle = 0.2;
+         });
+       }},
+      {"CPU limit", Cause::kCpuLimit, -1, "",
+       [](double gain) {
+         return measured(stalled(-1, gain * kStep), [gain](RunEvidence& run) {
+           add_delay(run, gain * kStep);
+           for (RankEvidence& rank : run.ranks) rank.cores.throttled = gain * kStep;
+         });
+       }},
+      {"more threads than cores", Cause::kOversubscribed, -1, "--device.threads 2",
+       [](double) {
+         return measured({}, [](RunEvidence& run) {
+           add_delay(run, 0.05);
+           run.hosts[0].others_cpu = 0;
+           for (RankEvidence& rank : run.ranks) rank.cores.compute_threads = 8;
+         });
+       },
+       false},
+      {"memory grows, rank 1", Cause::kMemoryGrowth, 1, "",
+       [](double) {
+         return measured({}, [](RunEvidence& run) {
+           for (MemoryPoint& point : run.ranks[1].memory) point.bytes += 2e6 * point.steps;
+         });
+       },
+       false},
+      {"batch of 1", Cause::kSmallBatch, -1, "--batch-size ",
+       [](double gain) {
+         Planted planted;
+         MadeRun run;
+         run.h2d = run.network = run.other = 0;
+         run.optimizer = gain * 0.09;
+         planted.slow = planted.repaired = run;
+         double larger = 2;  // until it costs little
+         while (larger < 16 && run.optimizer / larger > 0.0045) larger *= 2;
+         planted.repaired.optimizer /= larger;
+         planted.measure = [](RunEvidence& evidence) { evidence.settings.batch_size = 1; };
+         return planted;
+       }},
+  };
+}
+
+}  // namespace dtrain::diagnose
