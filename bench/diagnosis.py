@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """How well the verdict of a run names what holds it back: faults of known size in real runs, and healthy runs.
 
-usage: bench/diagnosis.py [--minutes M] [--seed S] [--dtrain build/src/dtrain] [--faults build/bench/faults/libfaults.so]
-                          [--cases NAME,...] [--tasks headpose,sequence] [--healthy N] [--results FILE] [--report]
+usage: bench/diagnosis.py [--minutes M] [--seed S] [--causes NAME,...] [--tasks headpose,sequence] [--levels weak,edge,full]
+                          [--results FILE] [--dtrain build/src/dtrain] [--build build] [--list]
+       bench/diagnosis.py --report [--update docs/benchmarks.md] [--results FILE]
 
-Each round makes one fault at one strength in a run on 2 ranks, between two healthy runs of the same command, until the minutes
-are over. The gain that a verdict predicts is compared with the measured one: the time of the slow run's steps over that of the
-healthy ones. Strengths are chosen so that the measured gain is near 1.5, 3, and 9 % or more. Every run adds a line to FILE
-(docs/diagnosis.jsonl by default), by seed; --report prints the tables of all lines and runs nothing.
+Makes one fault after the other, each between two healthy runs of the same task on 2 ranks, until the minutes are over. The measured
+gain is the time that the faulty run needs for a sample over that of its two neighbors; where the verdict names a setting, a further run
+tries it, and the gain of that counts. Strengths are calibrated while it runs: from what earlier runs with the fault measured, so that
+the gains come near 1.5 % (weak), 3 % (edge) and 9 to 60 % (full). Each run adds a line to FILE (bench/results/diagnosis.jsonl), and the
+same seed goes on where it stopped. --report prints the tables of all lines and of recorded faults (recorded_faults.cpp); --update writes
+them into the document. Measure on a machine that does nothing else.
 """
 
 import argparse
@@ -16,6 +19,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -24,172 +28,374 @@ import tempfile
 import time
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
-STRENGTHS = {"weak": 0.015, "edge": 0.03, "full": 0.15}  # gains that the fault aims at
-WARM, STEPS = 8, 100
+LEVELS = {"weak": 0.015, "edge": 0.03, "full": None}  # gains to aim at; full: another one each time
+FULL = (0.11, 0.45)
+WARM, STEPS = 10, 60  # the verdict leaves out the first steps, too
+DISTURBED = 0.04  # the two healthy runs beside a fault differ by this share: its gain is not known
 
 TASKS = {
-    "headpose": {"model.image_size": 64, "train.batch_size": 8},
-    "sequence": {"train.batch_size": 8, "sequence.encoder_epochs": 1000},
+    "headpose": {"model.image_size": 48, "train.batch_size": 16, "train.accumulate": 2, "augment.hue": 0},
+    "sequence": {"train.batch_size": 16, "train.accumulate": 2, "sequence.encoder_epochs": 1000},
 }
 COMMON = {
-    "train.max_steps": WARM + STEPS, "train.epochs": 10000, "run.log_every": "10steps", "checkpoint.every": "never", "checkpoint.keep_best": False,
-    "train.eval_every": "10000epochs", "metrics.enabled": False, "run.progress": "lines", "data.workers": 1, "augment.hue": 0,
+    "train.max_steps": WARM + STEPS, "train.epochs": 100000, "run.log_every": "5steps", "checkpoint.every": "never", "checkpoint.keep_best": False,
+    "train.eval_every": "100000epochs", "metrics.enabled": False, "run.progress": "lines", "data.workers": 1,
 }
+MPI = {"OMP_NUM_THREADS": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
+
+# ---- faults ---------------------------------------------------------------------------------------------------------------------
+# A fault is a function of the gain that it aims at and of the healthy run (seconds and samples of a rank per step). It gives what to
+# change: "flags", "fault" (for the preloaded library), "beside" (another process), "prefix" (of the command).
 
 class Case:
-    """A way to make a run slow. `slow(gain, step)` gives what to change so that a step of `step` seconds takes `gain` more:
-    flags, environment, a prefix of the command, or a function that disturbs the running job."""
-
-    def __init__(self, name, causes, slow, rank=None, setting=None, tasks=tuple(TASKS)):
-        self.name, self.causes, self.slow, self.rank, self.setting, self.tasks = name, causes, slow, rank, setting, tasks
+    def __init__(self, name, causes, make, rank=None, setting=None, tasks=tuple(TASKS), levels=tuple(LEVELS), has_gain=True, base=None):
+        self.name, self.causes, self.make, self.rank, self.setting = name, set(causes), make, rank, setting
+        self.tasks, self.levels, self.has_gain, self.base = tasks, levels, has_gain, base or {}
 
 
-def fault(kind, where="", per_step=1):
-    """A fault of the preloaded library that takes `gain` of a step, in `per_step` pieces."""
-    def slow(gain, step):
-        microseconds = max(1, round(1e6 * gain * step / per_step))
-        return {"env": {"DTRAIN_FAULT": f"{kind}:{microseconds}{':' + where if where else ''}"}}
-    return slow
+class Healthy:
+    def __init__(self, seconds, samples):
+        self.seconds, self.samples = seconds, samples  # of a step; samples of one rank
+
+
+def micro(seconds):
+    return max(1, round(1e6 * seconds))
+
+
+def reads(kind, rank="", workers=1):
+    """Reading a step's samples takes `gain` longer than computing it. Reading ahead hides the rest."""
+    def make(gain, healthy):
+        each = (1 + gain) * healthy.seconds / healthy.samples
+        if kind == "read":
+            each *= workers
+        elif kind == "seek":
+            each /= workers
+        return {"fault": f"{kind}:{micro(each)}{rank and ':' + rank}", "flags": {"data.workers": workers}}
+    return make
+
+
+def in_step(kind, rank="", pieces=5):
+    """The step takes `gain` longer, in so many pieces."""
+    return lambda gain, healthy: {"fault": f"{kind}:{micro(gain * healthy.seconds / pieces)}{rank and ':' + rank}"}
 
 
 def flags(**keys):
-    return lambda gain, step: {"flags": {key.replace("__", "."): value for key, value in keys.items()}}
+    return lambda gain, healthy: {"flags": {key.replace("__", "."): value for key, value in keys.items()}}
 
 
 def every(key, cost):
-    """An interval at which something that takes `cost` seconds takes `gain` of the time."""
-    def slow(gain, step):
-        return {"flags": {key: f"{max(1, round(cost / (gain * step)))}steps"}}
-    return slow
+    """An interval at which something that takes `cost` seconds takes `gain` of a step. At most each second step, and at least five times."""
+    def make(gain, healthy):
+        return {"flags": {key: f"{min(STEPS // 5, max(2, round(cost / (gain * healthy.seconds))))}steps"}}
+    return make
 
 
-def busy(gain, step):
+def busy(gain, healthy):
     """Another process on the cores of the ranks, for a share of the time."""
-    return {"beside": ["python3", "-c",
-                       "import time\nwhile True:\n    end = time.perf_counter() + 0.02\n    while time.perf_counter() < end: pass\n"
-                       f"    time.sleep(0.02 * {max(0.0, 0.5 / gain - 1):.4f})"]}
+    share = min(0.98, 2 * gain)
+    return {"beside": [sys.executable, "-c", "import time\nwhile True:\n    end = time.perf_counter() + 0.02\n"
+                       f"    while time.perf_counter() < end: pass\n    time.sleep({0.02 * (1 / share - 1):.5f})"]}
 
 
-def run_once(options, task, folder, name, change):
-    keys = {**COMMON, **TASKS[task], "task": task, "data.file": str(folder / f"{task}.h5"), "run.name": name, **change.get("flags", {})}
-    words = [w for key, value in keys.items() for w in ("--" + key, str(value).lower() if isinstance(value, bool) else str(value))]
-    environment = dict(os.environ, OMP_NUM_THREADS="1", OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none",
-                       OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    command = ["mpirun", "-np", "2"]
-    if change.get("env"):
-        command += ["-x", f"LD_PRELOAD={options.faults}"] + [w for key, value in change["env"].items() for w in ("-x", f"{key}={value}")]
-    command += [str(options.dtrain), *words]
-    beside = [subprocess.Popen(change["beside"])] if "beside" in change else []
-    try:
-        done = subprocess.run(change.get("prefix", []) + command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
-    finally:
-        for process in beside:
-            process.send_signal(signal.SIGTERM)
-            process.wait()
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}\ndiagnosis.py: dtrain ended with {done.returncode}")
-    records = [json.loads(line) for line in (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()]
-    steps = [r for r in records if r["kind"] == "step" and r["step"] > WARM + 2]
-    verdict = [r for r in records if r["kind"] == "verdict"][-1]
-    return {"step_seconds": statistics.median(r["step_seconds"] for r in steps), "mean_seconds": statistics.mean(r["step_seconds"] for r in steps),
-            "verdict": verdict}
+def cpu_limit(gain, healthy):
+    """A control group with less time than two ranks on two cores use. Version 1 or 2, whichever this machine lets us make."""
+    return {"limit": 2 / (1 + gain)}
 
 
 def cases():
+    net = ("headpose",)  # whose kernels the preloaded library knows in both directions
     return [
-        Case("slow disk", {"disk"}, fault("read", per_step=8), setting="--data.workers"),
-        Case("slow disk of rank 1", {"disk"}, fault("read", "1", per_step=8), rank=1, setting="--data.workers"),
-        Case("rank 1 late in forward", {"late_rank"}, fault("forward", "1", per_step=5), rank=1, tasks=("headpose",)),
-        Case("rank 0 late in backward", {"late_rank"}, fault("backward", "0", per_step=5), rank=0, tasks=("headpose",)),
-        Case("another rank late each time", {"rotating_rank", "late_rank"}, fault("forward", "rotate", per_step=5), tasks=("headpose",)),
-        Case("delayed messages", {"latency", "bandwidth"}, fault("message", per_step=4), setting="--accumulate"),
-        Case("another process on the cores", {"oversubscribed"}, busy),
-        Case("checkpoints too often", {"checkpoint"}, every("checkpoint.every", 0.02), setting="--checkpoint.every"),
-        Case("evaluations too often", {"evaluation"}, every("train.eval_every", 0.5), setting="--train.eval_every"),
-        Case("growing memory", {"memory_growth"}, lambda gain, step: {"env": {"DTRAIN_FAULT": "grow:20000:0"}}, rank=0),
+        Case("too few reader threads", {"disk"}, reads("read"), setting=r"--data\.workers [2-9]"),
+        Case("too few, rank 1 alone", {"disk"}, reads("read", "1"), rank=1, setting=r"--data\.workers [2-9]"),
+        Case("slow disk", {"disk"}, reads("disk", workers=2)),
+        Case("slow disk of rank 0", {"disk"}, reads("disk", "0", workers=2), rank=0),
+        Case("too many reader threads", {"readers"}, reads("seek", workers=4), setting=r"--data\.workers [1-3]"),
+        Case("rank 1 late in forward", {"late_rank"}, in_step("forward", "1"), rank=1),
+        Case("rank 0 late in backward", {"late_rank"}, in_step("backward", "0"), rank=0, tasks=net),
+        Case("another rank late each time", {"rotating_rank"}, in_step("forward", "rotate")),
+        Case("batch of 1", {"small_batch"}, flags(train__batch_size=1, train__accumulate=1), setting="--batch-size ", levels=("full",)),
+        Case("delayed messages", {"latency", "bandwidth", "overlap"}, in_step("message", pieces=2), setting="--(accumulate|dist.bucket_mb) "),
+        Case("another process", {"oversubscribed"}, busy),
+        Case("threads for more cores", {"oversubscribed"}, flags(device__threads=4), setting=r"--device\.threads 1", levels=("full",), has_gain=False),
+        Case("bound to one core", {"binding"}, lambda gain, healthy: {"prefix": ["taskset", "-c", "0"]}, levels=("full",)),
+        Case("CPU limit", {"cpu_limit"}, cpu_limit),
+        Case("checkpoints", {"checkpoint"}, every("checkpoint.every", 0.05), setting=r"--checkpoint\.every "),
+        Case("evaluations", {"evaluation"}, every("train.eval_every", 0.3), setting=r"--train\.eval_every "),
+        Case("padding", {"padding"}, flags(data__length_window=0), setting=r"--data\.length_window ", tasks=("sequence",), levels=("full",)),
+        Case("growing memory, rank 0", {"memory_growth"}, lambda gain, healthy: {"fault": f"grow:{round(4000 / healthy.seconds)}:0"}, rank=0,
+             levels=("full",), has_gain=False),
     ]
 
 
-def add(options, line):
-    with options.results.open("a") as out:
-        out.write(json.dumps(line) + "\n")
+# ---- one run --------------------------------------------------------------------------------------------------------------------
+
+class ControlGroup:
+    """A control group of so many cores, removed at the end."""
+
+    def __init__(self, cores):
+        name = f"dtrain_diagnosis_{os.getpid()}"
+        self.folder = pathlib.Path("/sys/fs/cgroup/cpu") / name
+        if not self.folder.parent.exists():
+            self.folder = pathlib.Path("/sys/fs/cgroup") / name
+        self.folder.mkdir()
+        period = 100_000
+        if (self.folder / "cpu.cfs_quota_us").exists():
+            (self.folder / "cpu.cfs_period_us").write_text(str(period))
+            (self.folder / "cpu.cfs_quota_us").write_text(str(round(cores * period)))
+        else:
+            (self.folder / "cpu.max").write_text(f"{round(cores * period)} {period}")
+
+    def prefix(self):
+        return ["sh", "-c", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh"]
+
+    def remove(self):
+        for _ in range(50):
+            try:
+                return self.folder.rmdir()
+            except OSError:
+                time.sleep(0.1)
 
 
-def first_cause(verdict):
-    return verdict["causes"][0] if verdict["causes"] else None
+def can_limit():
+    try:
+        ControlGroup(1).remove()
+        return True
+    except OSError:
+        return False
+
+
+class Bench:
+    def __init__(self, dtrain, build, folder, tasks=tuple(TASKS), samples=2000):
+        self.dtrain, self.faults, self.folder, self.number = dtrain, build / "bench/faults/libfaults.so", folder, 0
+        for task in tasks:
+            size = ["--size", "48"] if task == "headpose" else []
+            subprocess.run([dtrain, "synth", task, "--samples", str(samples), "--out", folder / f"{task}.h5", *size], check=True,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def run(self, task, change=None, more=(), **options):
+        """Trains with the change and further words of a command line. Returns seconds per sample, the verdict and what the healthy run is."""
+        change = change or {}
+        self.number += 1
+        name = f"r{self.number}"
+        keys = {**COMMON, **TASKS[task], "task": task, "data.file": str(self.folder / f"{task}.h5"), "run.name": name, **options, **change.get("flags", {})}
+        words = [w for key, value in keys.items() for w in ("--" + key, str(value).lower() if isinstance(value, bool) else str(value))]
+        preload = ["-x", f"LD_PRELOAD={self.faults}", "-x", f"DTRAIN_FAULT={change['fault']}"] if "fault" in change else []
+        group = ControlGroup(change["limit"]) if "limit" in change else None
+        prefix = [*(group.prefix() if group else []), *change.get("prefix", [])]
+        beside = subprocess.Popen(change["beside"]) if "beside" in change else None
+        command = [*prefix, "mpirun", "-np", "2", *preload, str(self.dtrain), *words, *more]
+        try:
+            done = subprocess.run(command, cwd=self.folder, env={**os.environ, **MPI}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, errors="replace", timeout=600)
+        finally:
+            if beside:
+                beside.send_signal(signal.SIGTERM)
+                beside.wait()
+            if group:
+                group.remove()
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}\ndtrain ended with {done.returncode}")
+        return read_run(self.folder / "runs" / name / "metrics.jsonl")
+
+
+def read_run(file):
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    steps = [r for r in records if r["kind"] == "step" and r["step"] >= WARM]
+    first, last = steps[0], steps[-1]
+    # By the clock of the records: what happens between two steps, such as an evaluation, is in no step.
+    seconds = (last["time"] - first["time"]) / (last["step"] - first["step"])
+    verdict = [r for r in records if r["kind"] == "verdict"][-1]
+    return {"step": seconds, "per_sample": seconds / last["samples"], "samples": last["samples"] / 2, "verdict": verdict,
+            "cause": verdict["causes"][0] if verdict["causes"] else None}
+
+
+# ---- the plan, and its calibration -----------------------------------------------------------------------------------------------
+
+def plan(seed):
+    """(number, case, task, level, gain to aim at), without end; the same for the same seed."""
+    rng = random.Random(seed)
+    everything = [(c, t, level) for c in cases() for t in c.tasks for level in c.levels]
+    number = 0
+    while True:
+        rng.shuffle(everything)
+        for case, task, level in everything:
+            yield number, case, task, level, LEVELS[level] or rng.uniform(*FULL)
+            number += 1
+
+
+def is_wanted(options, case, task, level):
+    return (not options.causes or case.name in options.causes) and task in options.tasks and level in options.levels
+
+
+def factor_of(lines, case, task):
+    """What to multiply the gain with that a fault is asked for, so that it comes out right: from what it has been so far."""
+    ratios = [line["measured"] / line["asked"] for line in lines
+              if line["case"] == case and line["task"] == task and line.get("asked") and line["measured"] > 0.2 * line["asked"]]
+    return min(5.0, max(0.2, 1 / statistics.median(ratios[-5:]))) if ratios else 1.0
 
 
 def measure(options, folder):
-    chosen = [c for c in cases() if not options.cases or c.name in options.cases]
-    randomness = random.Random(options.seed)
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    lines = read_lines(options.results)
+    bench = Bench(options.dtrain, options.build, folder, options.tasks)
     end = time.monotonic() + 60 * options.minutes
-    number = 0
-    healthy = {}
+    healthy = {}  # by task: the last run without a fault, if no other one came after it
 
-    def go(task, change, kind):
-        nonlocal number
-        number += 1
-        result = run_once(options, task, folder, f"r{number}", change)
-        cause = first_cause(result["verdict"])
-        print(f"{kind:40}{task:10}{1e3 * result['mean_seconds']:9.2f} ms  {result['verdict']['text'][9:]}", flush=True)
-        return result, cause
+    def add(line):
+        lines.append(line)
+        with options.results.open("a") as out:
+            out.write(json.dumps({"seed": options.seed, **line}) + "\n")
 
-    while time.monotonic() < end:
-        case = randomness.choice(chosen)
-        task = randomness.choice([t for t in case.tasks if t in options.tasks] or [options.tasks[0]])
-        strength = randomness.choice(list(STRENGTHS))
-        before, cause = go(task, {}, "healthy")
-        add(options, {"seed": options.seed, "case": "healthy", "task": task, "cause": cause, "seconds": before["mean_seconds"]})
-        slow, cause = go(task, case.slow(STRENGTHS[strength], before["mean_seconds"]), f"{case.name} ({strength})")
-        after, own = go(task, {}, "healthy")
-        add(options, {"seed": options.seed, "case": "healthy", "task": task, "cause": own, "seconds": after["mean_seconds"]})
-        base = (before["mean_seconds"] + after["mean_seconds"]) / 2
-        add(options, {"seed": options.seed, "case": case.name, "strength": strength, "task": task, "cause": cause,
-                      "expected": sorted(case.causes), "rank": case.rank, "setting": case.setting, "seconds": slow["mean_seconds"],
-                      "measured": slow["mean_seconds"] / base - 1, "spread": abs(before["mean_seconds"] - after["mean_seconds"]) / base})
-        healthy[task] = base
+    def run_healthy(task):
+        result = bench.run(task)
+        show("healthy", task, result)
+        add({"case": "healthy", "task": task, "cause": result["cause"], "seconds": result["step"]})
+        return result
+
+    done = {line["number"] for line in lines if line["seed"] == options.seed and line["case"] != "healthy"}
+    for number, case, task, level, aim in plan(options.seed):
+        if number in done or not is_wanted(options, case, task, level):
+            continue
+        if time.monotonic() > end:
+            return
+        before = healthy.pop(task, None) or run_healthy(task)
+        asked = aim * factor_of(lines, case.name, task)
+        change = case.make(asked, Healthy(before["step"], before["samples"]))
+        slow = bench.run(task, change)
+        show(f"{case.name} ({level})", task, slow)
+        cause = slow["cause"]
+        setting = cause["setting"] if cause else ""
+        tried = bench.run(task, change, setting.split()) if setting.startswith("--") and case.has_gain and cause["cause"] in case.causes else None
+        after = run_healthy(task)
+        healthy = {task: after}
+        base = (before["per_sample"] + after["per_sample"]) / 2
+        add({"number": number, "case": case.name, "level": level, "task": task, "cause": cause, "seconds": slow["step"], "asked": asked,
+             "measured": slow["per_sample"] / base - 1, "tried": tried and slow["per_sample"] / tried["per_sample"] - 1,
+             "spread": abs(before["per_sample"] - after["per_sample"]) / base})
 
 
-def report(lines):
-    rows = collections.defaultdict(list)
-    for line in lines:
-        rows[line["case"]].append(line)
-    quiet = [line for line in rows.pop("healthy", []) if line["cause"] is None]
-    total = sum(1 for line in lines if line["case"] == "healthy")
-    print(f"healthy runs: {total}, false alarms: {total - len(quiet)}")
-    print(f"{'fault':32}{'runs':>6}{'>= 9 %':>8}{'named':>7}{'rank':>6}{'setting':>9}{'gain error':>12}")
-    for case, of_case in sorted(rows.items()):
-        full = [line for line in of_case if line["measured"] >= 0.09]
-        named = [line for line in full if line["cause"] and line["cause"]["cause"] in line["expected"]]
-        rank = [line for line in named if line["rank"] is None or line["cause"]["rank"] == line["rank"]]
-        setting = [line for line in named if not line["setting"] or line["cause"]["setting"].startswith(line["setting"])]
-        errors = [abs(line["cause"]["gain"] - line["measured"]) / line["measured"] for line in named
-                  if line["cause"]["gain"] is not None and 0.03 <= line["measured"] <= 0.6]
-        error = f"{100 * statistics.median(errors):.0f} %" if errors else "-"
-        print(f"{case:32}{len(of_case):6}{len(full):8}{len(named):7}{len(rank):6}{len(setting):9}{error:>12}")
+def show(what, task, result):
+    print(f"{what:38}{task:10}{1e3 * result['step']:9.1f} ms  {result['verdict']['text'].removeprefix('verdict: ')}", flush=True)
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------------------
+
+def read_lines(file):
+    lines = []
+    for text in file.read_text().splitlines() if file.exists() else []:
+        try:
+            lines.append(json.loads(text))
+        except ValueError:
+            pass  # the last one of a run that was stopped
+    return lines
+
+
+def is_named(line, case):
+    return bool(line["cause"]) and line["cause"]["cause"] in case.causes
+
+
+def gain_error(line, case):
+    """|predicted - measured| / measured; None: no gain was predicted, or the measured one is not known or not of 3 to 60 %."""
+    gain = line["tried"] if line.get("tried") is not None else line["measured"]
+    if not is_named(line, case) or line["cause"].get("gain") is None or line["spread"] > DISTURBED or not 0.03 <= gain <= 0.6:
+        return None
+    return abs(line["cause"]["gain"] - gain) / gain
+
+
+def share(part, whole):
+    return f"{part} of {whole}" if whole else "–"
+
+
+def table_of_runs(lines):
+    by_name = {c.name: c for c in cases()}
+    healthy = [line for line in lines if line["case"] == "healthy"]
+    alarms = [line for line in healthy if line["cause"]]
+    faulty = [(line, by_name[line["case"]]) for line in lines if line["case"] in by_name]
+    rows = ["| fault | runs | ≥ 9 %: named | right rank | right setting | gain: median error | 3 %: named | 1.5 %: silent |", "|---|---|---|---|---|---|---|---|"]
+    total = collections.Counter()
+    all_errors = []
+    for case in by_name.values():
+        own = [line for line, c in faulty if c is case]
+        if not own:
+            continue
+        full = [line for line in own if not case.has_gain or line["measured"] >= 0.09]
+        named = [line for line in full if is_named(line, case)]
+        rank = [line for line in named if case.rank is None or line["cause"]["rank"] == case.rank]
+        setting = [line for line in named if case.setting is None or re.match(case.setting, line["cause"]["setting"])]
+        edge = [line for line in own if line["level"] == "edge"]
+        weak = [line for line in own if line["level"] == "weak" and line["measured"] < 0.02 + line["spread"]]
+        errors = [e for e in (gain_error(line, case) for line in own) if e is not None]
+        all_errors += errors
+        total.update(full=len(full), named=len(named), rank=len(rank), with_rank=len(named) if case.rank is not None else 0,
+                     right_rank=len(rank) if case.rank is not None else 0, with_setting=len(named) if case.setting else 0,
+                     right_setting=len(setting) if case.setting else 0, weak=len(weak), silent=sum(1 for line in weak if not line["cause"]))
+        rows.append(f"| {case.name} | {len(own)} | {share(len(named), len(full))} | {share(len(rank), len(named)) if case.rank is not None else '–'} | "
+                    f"{share(len(setting), len(named)) if case.setting else '–'} | {f'{100 * statistics.median(errors):.0f} %' if errors else '–'} | "
+                    f"{share(sum(1 for line in edge if is_named(line, case)), len(edge))} | {share(sum(1 for line in weak if not line['cause']), len(weak))} |")
+    rows.append(f"| **all** | {len(faulty)} | {share(total['named'], total['full'])} | {share(total['right_rank'], total['with_rank'])} | "
+                f"{share(total['right_setting'], total['with_setting'])} | {f'{100 * statistics.median(all_errors):.0f} %' if all_errors else '–'} | | "
+                f"{share(total['silent'], total['weak'])} |")
+    seeds = sorted({line["seed"] for line in lines})
+    rows += ["", f"Healthy runs: {len(healthy)}, false alarms: {len(alarms)}. Seeds: {', '.join(map(str, seeds))}."]
+    bars = {"named at 9 % or more": total["named"] >= 0.95 * max(1, total["full"]), "rank": total["right_rank"] == total["with_rank"] > 0,
+            "setting": total["right_setting"] >= 0.95 * max(1, total["with_setting"]), "1.5 %": total["silent"] == total["weak"] > 0, "healthy runs": len(healthy) >= 300,
+            "false alarms": len(alarms) <= 1, "gain": bool(all_errors) and statistics.median(all_errors) <= 0.25}
+    rows.append("Bars: " + ", ".join(f"{name} {'met' if met else '**missed**'}" for name, met in bars.items()) + ".")
+    return rows
+
+
+def table_of_records(build, seeds=100):
+    done = subprocess.run([build / "bench/recorded_faults", str(seeds)], check=True, stdout=subprocess.PIPE, text=True)
+    rows = ["| recorded fault | 9 to 50 %: named | right rank | right setting | gain: median error | 3 %: named | 1.5 %: silent |", "|---|---|---|---|---|---|---|"]
+    for line in map(json.loads, done.stdout.splitlines()):
+        if line["fault"] == "healthy":
+            rows += ["", f"Healthy recorded runs: {line['runs']}, false alarms: {line['alarms']}."]
+            continue
+        full, edge, weak = line["full"], line["edge"], line["weak"]
+        rows.append(f"| {line['fault']} | {share(full['named'], full['runs'])} | {share(full['rank'], full['named'])} | {share(full['setting'], full['named'])} | "
+                    f"{'–' if line['gain_error'] < 0 else format(100 * line['gain_error'], '.0f') + ' %'} | {share(edge['named'], edge['runs'])} | "
+                    f"{share(weak['runs'] - weak['named'], weak['runs'])} |")
+    return rows
+
+
+def update(document, rows):
+    begin, end = "<!-- diagnosis: begin -->", "<!-- diagnosis: end -->"
+    text = document.read_text()
+    head, rest = text.split(begin)
+    document.write_text(head + begin + "\n" + "\n".join(rows) + "\n" + end + rest.split(end)[1])
 
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
+    words = lambda text: text.split(",")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--dtrain", type=pathlib.Path, default=TOP / "build/src/dtrain")
-    parser.add_argument("--faults", type=pathlib.Path, default=TOP / "build/bench/faults/libfaults.so")
-    parser.add_argument("--cases", type=lambda text: text.split(","), default=[])
-    parser.add_argument("--tasks", type=lambda text: text.split(","), default=list(TASKS))
-    parser.add_argument("--results", type=pathlib.Path, default=TOP / "docs/diagnosis.jsonl")
+    parser.add_argument("--build", type=pathlib.Path, default=TOP / "build")
+    parser.add_argument("--dtrain", type=pathlib.Path)
+    parser.add_argument("--causes", type=words, default=[])
+    parser.add_argument("--tasks", type=words, default=list(TASKS))
+    parser.add_argument("--levels", type=words, default=list(LEVELS))
+    parser.add_argument("--results", type=pathlib.Path, default=TOP / "bench/results/diagnosis.jsonl")
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--update", type=pathlib.Path)
+    parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
+    options.dtrain = options.dtrain or options.build / "src/dtrain"
+    unknown = [name for name in options.causes if name not in {c.name for c in cases()}]
+    if options.list or unknown:
+        print("\n".join(c.name for c in cases()))
+        sys.exit(f"diagnosis.py: unknown: {', '.join(unknown)}" if unknown else 0)
+    if not any(is_wanted(options, c, t, level) for c in cases() for t in c.tasks for level in c.levels):
+        sys.exit("diagnosis.py: no fault has these tasks and levels")
     if not options.report:
         with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            for task in options.tasks:
-                subprocess.run([options.dtrain, "synth", task, "--samples", "2000", "--out", folder / f"{task}.h5",
-                                *(["--size", "64"] if task == "headpose" else [])], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            measure(options, folder)
-    report([json.loads(line) for line in options.results.read_text().splitlines()])
+            measure(options, pathlib.Path(name))
+    rows = [*table_of_runs(read_lines(options.results)), "", *table_of_records(options.build)]
+    print("\n".join(rows))
+    if options.update:
+        update(options.update, rows)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 // is judged is the one that users run.
 //
 // DTRAIN_FAULT=KIND:MICROSECONDS[:RANK|:rotate]   in that rank, in all of them, or in another one every 0.25 s
-//   read       each read of a sample takes so much longer (a disk, or a network file system)
+//   read       each read of a sample takes so much longer, side by side with others (a network file system)
+//   disk       the same, one after the other: more readers gain nothing
+//   seek       the same, and n readers at a time take n times as long: more readers lose
 //   forward    each convolution or LSTM of the network, forward
 //   backward   the same, backward
 //   message    each message that carries gradients (it sleeps in MPI_Isend)
@@ -12,10 +14,12 @@
 #include <dlfcn.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -64,8 +68,22 @@ bool is_my_turn() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count() / 250 % fault().ranks == fault().rank;
 }
 
-void be_slow() {
-  if (is_my_turn()) std::this_thread::sleep_for(std::chrono::microseconds(fault().microseconds));
+void be_slow(int64_t times = 1) {
+  if (is_my_turn()) std::this_thread::sleep_for(std::chrono::microseconds(times * fault().microseconds));
+}
+
+void read_slowly() {
+  static std::mutex arm;
+  static std::atomic<int> readers = 0;
+  const std::string& kind = fault().kind;
+  if (kind == "read") return be_slow();
+  if (kind != "disk" && kind != "seek") return;
+  const int together = ++readers;
+  {
+    const std::lock_guard lock(arm);
+    be_slow(kind == "seek" ? together : 1);
+  }
+  --readers;
 }
 
 bool is_heavy(std::string_view name) {
@@ -88,7 +106,7 @@ void grow() {
 
 __attribute__((constructor)) void install() {
   const std::string& kind = fault().kind;
-  if (kind == "forward" || kind == "backward") {
+  if (fault().here && (kind == "forward" || kind == "backward")) {
     const at::RecordScope scope = kind == "forward" ? at::RecordScope::FUNCTION : at::RecordScope::BACKWARD_FUNCTION;
     at::addGlobalCallback(at::RecordFunctionCallback(entered).scopes({scope}));
   }
@@ -101,7 +119,7 @@ __attribute__((constructor)) void install() {
 extern "C" ssize_t pread(int file, void* bytes, size_t count, off_t offset) {
   using Pread = ssize_t (*)(int, void*, size_t, off_t);
   static const auto real = reinterpret_cast<Pread>(::dlsym(RTLD_NEXT, "pread"));
-  if (count >= 256 && fault().kind == "read") be_slow();
+  if (count >= 256) read_slowly();
   return real(file, bytes, count, offset);
 }
 extern "C" ssize_t pread64(int file, void* bytes, size_t count, off_t offset) {

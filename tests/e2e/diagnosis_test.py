@@ -1,0 +1,55 @@
+"""The verdict of real runs with a fault that dominates them: ten causes, one short run each (11, of which one needs a control group). bench/diagnosis.py measures how well it does at lower strengths."""
+
+import os
+import pathlib
+import sys
+
+import runner
+
+sys.path.insert(0, str(runner.SOURCE / "bench"))
+import diagnosis  # noqa: E402
+
+# By the name of a case of the benchmark: the gain to plant, and the task. Such gains stand out on a machine that has other things to do.
+FAULTS = {
+    "too few reader threads": (1.5, "headpose"),
+    "too few, rank 1 alone": (1.5, "sequence"),
+    "rank 1 late in forward": (1.0, "headpose"),
+    "rank 0 late in backward": (1.0, "headpose"),
+    "another rank late each time": (1.0, "headpose"),
+    "delayed messages": (1.5, "headpose"),
+    "bound to one core": (1, "headpose"),
+    "CPU limit": (2.0, "headpose"),
+    "checkpoints": (2.0, "sequence"),
+    "evaluations": (3.0, "headpose"),
+    "growing memory, rank 0": (1, "headpose"),
+}
+
+
+def the_verdict_names_faults(folder):
+    bench = diagnosis.Bench(pathlib.Path(runner.DTRAIN), pathlib.Path(os.environ["DTRAIN_BUILD"]), folder, samples=400)
+    short = {"train.max_steps": 40, "run.log_every": "4steps", "train.batch_size": 8, "train.accumulate": 1}
+    smaller = {"headpose": {"model.image_size": 32}, "sequence": {}}
+    healthy = {}
+    wrong = []
+    for case in diagnosis.cases():
+        if case.name not in FAULTS:
+            continue
+        gain, task = FAULTS[case.name]
+        if task not in healthy:
+            run = bench.run(task, **short, **smaller[task])
+            healthy[task] = diagnosis.Healthy(run["step"], run["samples"])
+        change = case.make(gain, healthy[task])
+        if "limit" in change and not diagnosis.can_limit():
+            print(f"{case.name}: not tested, this user cannot make a control group", flush=True)
+            continue
+        verdict = bench.run(task, change, **short, **smaller[task])["verdict"]
+        # What else this machine does may be the first cause, and is one.
+        causes = [c for c in verdict["causes"] if c["cause"] in case.causes or case.has_gain and c["cause"] != "oversubscribed"]
+        right = causes and causes[0]["cause"] in case.causes and (case.rank is None or causes[0]["rank"] == case.rank)
+        print(f"{case.name}: {verdict['text']}", flush=True)
+        if not right:
+            wrong.append(f"{case.name}: {verdict['text']} {verdict.get('also')}")
+    assert not wrong, "\n".join(wrong)
+
+
+runner.main([the_verdict_names_faults])
