@@ -120,6 +120,15 @@ class GradientReducer::Impl {
     return bytes;
   }
 
+  std::vector<int64_t> bucket_bytes() const { return bucket_bytes_with(options_.cap_bytes); }
+  std::vector<int64_t> bucket_bytes_with(int64_t cap_bytes) const {
+    std::vector<int64_t> bytes;
+    for (const Bucket& bucket : plan_buckets(infos_, cap_bytes, options_.first_bytes)) {
+      bytes.push_back(bucket.elements * static_cast<int64_t>(c10::elementSize(bucket.dtype)));
+    }
+    return bytes;
+  }
+
   std::vector<BucketTime> bucket_times() const {
     const std::vector<double> shares = times_.shares(buckets_.size());
     std::vector<BucketTime> times;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/stopwatch.h"
 #include "dist/backoff.h"
 #include "dist/comm_thread.h"
 #include "dist/world.h"

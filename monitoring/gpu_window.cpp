@@ -40,15 +40,13 @@ void GpuWindow::add(const GpuReading& r, double seconds) {
   use_.temperature = std::fmax(use_.temperature, r.temperature);
   use_.highest_sm_clock = r.highest_sm_clock;
   const bool by_power = is_throttled(r, ThrottledBy::kPower);
+  // Of the two that a hardware slowdown may be, heat is the common one.
+  const bool by_heat = is_throttled(r, ThrottledBy::kHeat) || (!by_power && is_throttled(r, ThrottledBy::kEither));
   if (by_power) use_.slowed_by_power += seconds;
+  if (by_heat) use_.slowed_by_heat += seconds;
   if (r.utilization >= kWorking) {
     working_sm_clock_.add(r.sm_clock, seconds);
-    const bool slowed = (r.throttle_mask & (kByPower | kByHeat | kByEither)) != 0;
-    if (!slowed) full_sm_clock_ = std::fmax(full_sm_clock_, r.sm_clock);
-  }
-  // Of the two that a hardware slowdown may be, heat is the common one.
-  if (is_throttled(r, ThrottledBy::kHeat) || (!by_power && is_throttled(r, ThrottledBy::kEither))) {
-    use_.slowed_by_heat += seconds;
+    if (!by_power && !by_heat) full_sm_clock_ = std::fmax(full_sm_clock_, r.sm_clock);
   }
   // The card counts from the load of its driver, and starts again at 0 after a reload.
   if (const double used = std::max(0.0, r.energy - last_energy_); !std::isnan(r.energy - last_energy_)) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "catalog/gpus.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/plan_report.h"
@@ -15,7 +16,6 @@
 #include "dist/agree.h"
 #include "job/batch_choice.h"
 #include "job/plan_inputs.h"
-#include "plan/cards.h"
 
 namespace dtrain::cli {
 namespace {
@@ -39,6 +39,15 @@ double speed_of(const std::string& text) {
                          "to 1000000"));
   }
   return *factor;
+}
+
+const catalog::Gpu& card_named(const std::string& name) {
+  const catalog::Gpu* card = catalog::gpu_named(name);
+  if (card != nullptr) return *card;
+  const std::vector<std::string> names = catalog::gpu_names();
+  const std::string near = nearest(name, names);
+  throw UsageError(str("--card: there is no '", printable(name), "'",
+                       near.empty() ? "" : str("; did you mean '", near, "'?"), " Known are ", join(names, ", ")));
 }
 
 plan::Scaling chosen_scaling(const Options& options, const config::Train& train) {
@@ -72,7 +81,7 @@ void complete(PlanReport& report, const Options& options, const std::optional<pl
   assumptions.contention = plan::contention_of(assumptions.fabric.library);
   report.request.ranks = options.ranks;
   if (!options.card.empty()) {
-    report.request.memory_bytes = plan::card_named(options.card).bytes();
+    report.request.memory_bytes = card_named(options.card).memory_bytes();
     report.request.memory_name = options.card;
   }
   report.rows = plan::make_plan(report.run, report.request);
@@ -121,7 +130,7 @@ PlanReport measured_here(job::ProcessContext& process, const config::Loaded& loa
 // What is wrong with the flags is said before anything is measured. `has_link`: there are ranks to measure one between.
 void check_flags(const Options& options, bool has_link) {
   speed_of(options.speed);
-  if (!options.card.empty()) plan::card_named(options.card);
+  if (!options.card.empty()) card_named(options.card);
   const plan::Link any{.name = "measured", .bytes_per_second = 1};
   plan::parse_interconnect(options.interconnect, has_link ? &any : nullptr, /*gpus=*/true);
 }

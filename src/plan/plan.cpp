@@ -6,7 +6,6 @@
 #include "core/check.h"
 #include "core/strings.h"
 #include "data/order/shard.h"
-#include "plan/cards.h"
 
 namespace dtrain::plan {
 namespace {

@@ -30,6 +30,10 @@ std::vector<int64_t> micro_batches(const train::BatchArithmetic&, int64_t sample
 // The sizes of micro-steps that plans for these ranks need, ascending: what has to be measured.
 std::vector<int64_t> sizes_needed(const config::Train&, std::span<const int64_t> ranks, int64_t samples);
 
+// What a training cannot have of a card's memory: CUDA's context, NCCL's buffers and the workspaces of cuDNN and
+// cuBLAS. Not measured where there is no such card.
+inline constexpr int64_t kReservedBytes = int64_t{1} << 30;
+
 // Bytes that a rank sends in an optimizer step.
 struct Sent {
   double gradients = 0, statistics = 0, host = 0;

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "core/error.h"
-#include "plan/cards.h"
 #include "support/expect_error.h"
 
 namespace dtrain::plan {
@@ -90,11 +89,6 @@ TEST(Links, UnknownOnesAreNamedWithTheNearest) {
   expect_error<UsageError>([] { parse_interconnect("ib100+nvlink4", nullptr, true); }, {"ib100 is in the wrong place"});
   expect_error<UsageError>([] { parse_interconnect("pcie4+nvlink4", nullptr, true); },
                            {"nvlink4 is in the wrong place"});
-}
-
-TEST(Cards, AreFoundByNameOrByTheNearest) {
-  EXPECT_EQ(card_named("rtx3090").bytes(), int64_t{24} << 30);
-  expect_error<UsageError>([] { card_named("rtx3900"); }, {"did you mean 'rtx3090'?"});
 }
 
 }  // namespace
