@@ -14,9 +14,10 @@ namespace dtrain::diagnose {
 std::vector<Finding> data_causes(const RunEvidence&);     // disk, decode, augment, readers
 std::vector<Finding> rank_causes(const RunEvidence&);     // late_rank, rotating_rank
 std::vector<Finding> network_causes(const RunEvidence&);  // latency, bandwidth, overlap
-// checkpoint, evaluation, optimizer, small_batch, copy, precision, padding, loss_scale
+// checkpoint, evaluation, optimizer, small_batch, padding, loss_scale
 std::vector<Finding> step_causes(const RunEvidence&);
-// oversubscribed, binding, cpu_limit, steal, power, heat, memory_growth, memory_full, page_cache
-std::vector<Finding> machine_causes(const RunEvidence&);
+std::vector<Finding> core_causes(const RunEvidence&);    // oversubscribed, binding, cpu_limit, steal
+std::vector<Finding> gpu_causes(const RunEvidence&);     // power, heat, copy, precision
+std::vector<Finding> memory_causes(const RunEvidence&);  // memory_growth, memory_full, page_cache
 
 }  // namespace dtrain::diagnose

@@ -118,45 +118,6 @@ void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
                    .without = in_larger_batches(larger, std::max(1.0 / static_cast<double>(larger), 1 - idle))});
 }
 
-// ---- devices ------------------------------------------------------------------------------------------------------
-
-void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
-  size_t worst = 0;
-  for (size_t rank = 1; rank < run.ranks.size(); ++rank) {
-    if (mean_of(run.ranks[rank].steps, Phase::kH2d) > mean_of(run.ranks[worst].steps, Phase::kH2d)) worst = rank;
-  }
-  const RankEvidence& evidence = run.ranks[worst];
-  const double seconds = mean_of(evidence.steps, Phase::kH2d);
-  if (seconds <= 0) return;
-  Finding finding{.cause = Cause::kCopy,
-                  .rank = only_rank(run, Phase::kH2d),
-                  .evidence = str(of_step(seconds, mean_wall(evidence.steps)), " copying batches to the device"),
-                  .otherwise = "if copies were free"};
-  const GpuUse& gpu = evidence.gpu;
-  if (gpu.link_width > 0 && gpu.link_width < gpu.card_width) {
-    finding.evidence += str(", over ", gpu.link_width, " of ", gpu.card_width, " PCIe lanes");
-    finding.otherwise = str("in a slot with ", gpu.card_width, " lanes");
-    const double part = static_cast<double>(gpu.link_width) / gpu.card_width;
-    finding.without = Replay{.change = [worst, part](size_t rank, size_t, StepTimes& s) {
-      if (rank == worst) s.phases[static_cast<size_t>(Phase::kH2d)] *= part;
-    }};
-  } else {
-    finding.without = Replay{.change = times(Phase::kH2d, 0)};
-  }
-  found.push_back(std::move(finding));
-}
-
-void add_precision(const RunEvidence& run, std::vector<Finding>& found) {
-  const RankEvidence& rank = run.ranks[0];
-  if (!run.settings.gpu || !rank.gpu.tensor_cores || run.settings.precision != "fp32") return;
-  const double computing = mean_computing(rank.steps), wall = mean_wall(rank.steps);
-  if (computing < 0.5 * wall) return;
-  found.push_back({.cause = Cause::kPrecision,
-                   .evidence = str(of_step(computing, wall), " in forward and backward without tensor cores"),
-                   .setting = "--amp auto",
-                   .otherwise = "(dtrain tune measures what it gains)"});
-}
-
 // ---- wasted work --------------------------------------------------------------------------------------------------
 
 // The network computes padding as it computes values.
@@ -199,8 +160,8 @@ void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
 std::vector<Finding> step_causes(const RunEvidence& run) {
   std::vector<Finding> found;
   if (run.ranks.empty()) return found;
-  for (const auto& add : {add_checkpoints, add_evaluations, add_optimizer, add_small_batch, add_launches, add_copies,
-                          add_precision, add_padding, add_loss_scale}) {
+  for (const auto& add :
+       {add_checkpoints, add_evaluations, add_optimizer, add_small_batch, add_launches, add_padding, add_loss_scale}) {
     add(run, found);
   }
   return found;

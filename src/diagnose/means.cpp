@@ -1,6 +1,7 @@
 #include "diagnose/means.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/strings.h"
@@ -45,6 +46,14 @@ int only_rank(const RunEvidence& run, monitoring::Phase phase) {
 }
 
 int rank_of(const RunEvidence& run, size_t rank) { return run.ranks.size() > 1 ? static_cast<int>(rank) : -1; }
+
+const HostUse& host_of(const RunEvidence& run, const RankEvidence& rank) {
+  static const HostUse unknown;
+  const auto host = static_cast<size_t>(rank.host);
+  return host < run.hosts.size() ? run.hosts[host] : unknown;
+}
+
+double or_zero(double value) { return std::isfinite(value) ? value : 0; }
 
 Change times(monitoring::Phase phase, double factor) {
   return [phase, factor](size_t, size_t, monitoring::StepTimes& s) { s.phases[static_cast<size_t>(phase)] *= factor; };

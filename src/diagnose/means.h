@@ -20,6 +20,11 @@ int only_rank(const RunEvidence&, monitoring::Phase);
 // For evidence that is about one rank: its number, or -1 where there is only one.
 int rank_of(const RunEvidence&, size_t rank);
 
+// The host of a rank; one of which nothing is known, where it was not measured.
+const HostUse& host_of(const RunEvidence&, const RankEvidence&);
+
+double or_zero(double value);  // 0 for what was not measured
+
 // A phase takes `factor` of its time in each step.
 Change times(monitoring::Phase, double factor);
 // Rank r computes (forward and backward) `seconds[r]` less per step: first what a step took longer than the rank's fast

@@ -97,7 +97,8 @@ int depth_of(Cause cause) {
 
 std::vector<Finding> all_causes(const RunEvidence& run) {
   std::vector<Finding> all;
-  for (const auto& part : {data_causes, rank_causes, network_causes, step_causes, machine_causes}) {
+  for (const auto& part :
+       {data_causes, rank_causes, network_causes, step_causes, core_causes, gpu_causes, memory_causes}) {
     const std::vector<Finding> found = part(run);
     all.insert(all.end(), found.begin(), found.end());
   }

@@ -1,0 +1,128 @@
+// Cores that a rank had to wait for.
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/strings.h"
+#include "diagnose/causes.h"
+#include "diagnose/means.h"
+
+namespace dtrain::diagnose {
+namespace {
+
+using BySeconds = std::vector<double>;  // by rank, per step
+
+size_t worst_of(const BySeconds& seconds) {
+  return static_cast<size_t>(std::max_element(seconds.begin(), seconds.end()) - seconds.begin());
+}
+
+// Who kept a rank's network from its cores, in seconds per step of the rank.
+struct Waits {
+  double stopped = 0;  // by the limit of the control group
+  double bound = 0;    // idle cores that no rank may use
+  double others = 0;   // other processes
+  double own = 0;      // other threads of this job
+};
+
+// Sums over the ranks of a host.
+struct Job {
+  double side_cpu = 0, waits = 0, threads = 0, ranks = 0;
+};
+
+Job job_on(const RunEvidence& run, int host) {
+  Job job;
+  for (const RankEvidence& rank : run.ranks) {
+    if (rank.host != host) continue;
+    job.side_cpu += or_zero(rank.cores.side_cpu);
+    job.waits += or_zero(rank.cores.run_delay);
+    job.threads += rank.cores.compute_threads;
+    ++job.ranks;
+  }
+  return job;
+}
+
+Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
+  const HostUse& host = host_of(run, rank);
+  const Job job = job_on(run, rank.host);
+  Waits waits;
+  waits.stopped = or_zero(rank.cores.throttled);
+  double left = std::max(0.0, or_zero(rank.cores.run_delay) - waits.stopped);
+  if (host.job_cores < host.cores && host.idle > 0 && job.waits > 0) {
+    waits.bound = left * std::min(1.0, host.idle / job.waits);
+    left -= waits.bound;
+  }
+  // The network waits for a core while other threads run: those of other processes, and the readers of the ranks, whose
+  // work has to be done in any case.
+  if (host.others_cpu > 0) waits.others = left * host.others_cpu / (host.others_cpu + job.side_cpu);
+  waits.own = left - waits.others;
+  return waits;
+}
+
+void add_waits(const RunEvidence& run, Cause cause, const BySeconds& seconds, const std::string& why,
+               const char* otherwise, std::vector<Finding>& found) {
+  const size_t rank = worst_of(seconds);
+  if (!(seconds[rank] > 0)) return;
+  // Where the machine keeps all ranks alike from computing, it is not about one of them.
+  const double least = *std::min_element(seconds.begin(), seconds.end());
+  found.push_back({.cause = cause,
+                   .rank = 2 * least > seconds[rank] ? -1 : rank_of(run, rank),
+                   .evidence = str(of_step(seconds[rank], mean_wall(run.ranks[rank].steps)), why),
+                   .otherwise = otherwise,
+                   .without = Replay{.change = computes_sooner(run.steps(), seconds)}});
+}
+
+// More threads than cores: what is left to do would have to be done by fewer threads, so no gain can be computed.
+void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<Finding>& found) {
+  constexpr double kMuch = 0.1;  // of a step; below it, readers may be the reason
+  const size_t rank = worst_of(own);
+  const RankEvidence& crowded = run.ranks[rank];
+  const HostUse& host = host_of(run, crowded);
+  const Job job = job_on(run, crowded.host);
+  const double step = mean_wall(crowded.steps);
+  if (!(job.threads > host.job_cores) || own[rank] < kMuch * step) return;
+  Finding finding{.cause = Cause::kOversubscribed,
+                  .evidence = str(of_step(own[rank], step), " waiting for a core; ", job.ranks, " ranks have ",
+                                  job.threads, " threads of the network on ", host.job_cores, " cores")};
+  const double fitting = std::max(1.0, std::floor(host.job_cores / job.ranks));
+  if (crowded.cores.compute_threads > fitting) {
+    finding.setting = str("--device.threads ", fitting);
+  } else {
+    finding.otherwise = str("start at most ", host.job_cores, " ranks on this host");
+  }
+  found.push_back(std::move(finding));
+}
+
+}  // namespace
+
+std::vector<Finding> core_causes(const RunEvidence& run) {
+  std::vector<Finding> found;
+  if (run.ranks.empty()) return found;
+  BySeconds stopped, bound, others, own, stolen;
+  for (const RankEvidence& rank : run.ranks) {
+    const Waits waits = waits_of(run, rank);
+    stopped.push_back(waits.stopped);
+    bound.push_back(waits.bound);
+    others.push_back(waits.others);
+    own.push_back(waits.own);
+    const HostUse& host = host_of(run, rank);
+    stolen.push_back(or_zero(host.steal) / std::max(1.0, or_zero(host.cores)));
+  }
+  const RankEvidence& crowded = run.ranks[worst_of(others)];
+  const HostUse& host = host_of(run, crowded);
+  add_waits(run, Cause::kOversubscribed, others,
+            str(" waiting for a core; other processes use ",
+                fixed(or_zero(host.others_cpu) / mean_wall(crowded.steps), 1), " of ", host.cores, " cores"),
+            "without them", found);
+  const HostUse& bound_host = host_of(run, run.ranks[worst_of(bound)]);
+  add_waits(run, Cause::kBinding, bound,
+            str(" waiting for a core; the ranks may use ", bound_host.job_cores, " of ", bound_host.cores, " cores"),
+            "with all cores (mpirun --bind-to none; taskset, cpuset)", found);
+  add_own_threads(run, own, found);
+  add_waits(run, Cause::kCpuLimit, stopped, " stopped by the CPU limit of the control group",
+            "with a higher limit (cpu.max; resources.limits.cpu in Kubernetes)", found);
+  add_waits(run, Cause::kSteal, stolen, " taken by the hypervisor for other machines", "on a machine of its own",
+            found);
+  return found;
+}
+
+}  // namespace dtrain::diagnose
