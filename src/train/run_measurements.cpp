@@ -1,14 +1,8 @@
 #include "train/run_measurements.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <map>
 
 #include "core/check.h"
-#include "device/device.h"
 #include "dist/object_collectives.h"
 
 namespace dtrain::train {
@@ -16,7 +10,6 @@ namespace {
 
 using monitoring::StepTimes;
 
-constexpr int kTensorCores = 70;  // the first compute capability that has them
 // What a verdict looks at, so that it takes milliseconds at any number of ranks.
 constexpr size_t kMostValues = 20000, kMostSteps = 500, kFewestSteps = 40;
 
@@ -63,13 +56,6 @@ void keep_slowest(std::vector<monitoring::RankStats>& ranks) {
     return a.times.of(monitoring::Phase::kAllReduceWait) < b.times.of(monitoring::Phase::kAllReduceWait);
   });
   ranks.resize(kSlowest);
-}
-
-// Of the steps that were measured, the share that the phase follows: checkpoints or evaluations per step.
-double share_with(const diagnose::Steps& steps, monitoring::Phase phase) {
-  if (steps.empty()) return 0;
-  const auto with = std::count_if(steps.begin(), steps.end(), [phase](const StepTimes& s) { return s.of(phase) > 0; });
-  return static_cast<double>(with) / static_cast<double>(steps.size());
 }
 
 }  // namespace
@@ -122,243 +108,6 @@ void RunMeasurements::keep(const std::vector<StepTimes>& all, size_t count) {
     steps.insert(steps.end(), first, first + count);
     if (steps.size() > most_) steps.erase(steps.begin(), steps.end() - static_cast<std::ptrdiff_t>(most_));
   }
-}
-
-namespace {
-
-using Windows = std::deque<RunMeasurements::Window>;
-using CoreMask = decltype(ResourceSample::allowed_cores);
-
-double count_of(const CoreMask& mask, double unknown) {
-  int cores = 0;
-  for (const uint64_t bits : mask) cores += std::popcount(bits);
-  return cores > 0 ? cores : unknown;
-}
-
-std::vector<diagnose::MemoryPoint> memory_of(const Windows& windows, size_t rank) {
-  std::vector<diagnose::MemoryPoint> points;
-  double steps = 0;
-  for (const RunMeasurements::Window& window : windows) {
-    steps += static_cast<double>(window.steps);
-    const double bytes = window.ranks[rank].resident_bytes;
-    if (std::isfinite(bytes)) points.push_back({steps, bytes});
-  }
-  return points;
-}
-
-// A mean over windows in which the GPU was read.
-class TimeMean {
- public:
-  void add(double value, double seconds) {
-    if (!(seconds > 0) || !std::isfinite(value)) return;
-    sum_ += value * seconds;
-    seconds_ += seconds;
-  }
-  double value() const { return seconds_ > 0 ? sum_ / seconds_ : diagnose::kUnknown; }
-
- private:
-  double sum_ = 0, seconds_ = 0;
-};
-
-diagnose::GpuUse gpu_use(const Windows& windows, size_t rank, const diagnose::Steps& steps) {
-  diagnose::GpuUse use;
-  TimeMean busy, clock, power_limited, heat_limited, temperature;
-  double count = 0;
-  for (const RunMeasurements::Window& window : windows) {
-    const ResourceSample& s = window.ranks[rank];
-    count += static_cast<double>(window.steps);
-    busy.add(s.gpu.utilization, s.gpu.seconds);
-    clock.add(s.gpu.working_sm_clock, s.gpu.seconds);
-    power_limited.add(s.gpu.slowed_by_power / s.gpu.seconds, s.gpu.seconds);
-    heat_limited.add(s.gpu.slowed_by_heat / s.gpu.seconds, s.gpu.seconds);
-    temperature.add(s.gpu.temperature, s.gpu.seconds);
-  }
-  use.busy = busy.value();
-  use.clock = clock.value();
-  use.power_limited = power_limited.value();
-  use.heat_limited = heat_limited.value();
-  use.temperature = temperature.value();
-  for (const StepTimes& step : steps) use.launch += step.launch / static_cast<double>(steps.size());
-  if (windows.empty()) return use;
-  const ResourceSample &first = windows.front().ranks[rank], &last = windows.back().ranks[rank];
-  use.full_clock = last.gpu.full_sm_clock;
-  use.power_limit = last.gpu.power_limit;
-  use.default_power_limit = last.gpu.default_power_limit;
-  use.memory_peak = last.so_far.device_peak;
-  use.allocator_retries = (last.so_far.allocator_retries - first.so_far.allocator_retries) / count;
-  use.link_width = last.link_width;
-  use.card_width = last.card_width;
-  return use;
-}
-
-diagnose::LossScale loss_scale_of(const Windows& windows) {
-  diagnose::LossScale scale;
-  if (windows.size() < 2) return scale;
-  double steps = 0;
-  for (size_t i = 1; i < windows.size(); ++i) steps += static_cast<double>(windows[i].steps);
-  const ResourceSample &first = windows.front().ranks[0], &last = windows.back().ranks[0];
-  scale.now = last.so_far.loss_scale;
-  if (steps > 0) scale.skipped = (last.so_far.skipped_steps - first.so_far.skipped_steps) / steps;
-  return scale;
-}
-
-void add_resources(const TrainContext& context, const Windows& windows, size_t rank, diagnose::RankEvidence& evidence) {
-  double steps = 0;
-  ResourceSample sum{.cpu = 0, .reader_cpu = 0, .compute_cpu = 0, .run_delay = 0, .throttled = 0, .disk_bytes = 0};
-  for (const RunMeasurements::Window& window : windows) {
-    const ResourceSample& s = window.ranks[rank];
-    steps += static_cast<double>(window.steps);
-    sum.samples += s.samples;
-    sum.bytes += s.bytes;
-    sum.read += s.read;
-    sum.decode += s.decode;
-    sum.augment += s.augment;
-    sum.few_samples += s.few_samples;
-    sum.few_seconds += s.few_seconds;
-    sum.cpu += s.cpu;
-    sum.reader_cpu += s.reader_cpu;
-    sum.compute_cpu += s.compute_cpu;
-    sum.run_delay += s.run_delay;
-    sum.throttled += s.throttled;
-    sum.disk_bytes += s.disk_bytes;
-  }
-  evidence.loader.threads = context.loader_threads;
-  evidence.cores.cores = context.cores;
-  evidence.cores.compute_threads = at::get_num_threads();
-  if (steps == 0) return;
-  evidence.loader = {.threads = context.loader_threads,
-                     .samples = sum.samples / steps,
-                     .bytes = sum.bytes / steps,
-                     .read = sum.read / steps,
-                     .decode = sum.decode / steps,
-                     .augment = sum.augment / steps,
-                     .cpu = sum.reader_cpu / steps};
-  const double many = sum.samples - sum.few_samples;
-  constexpr double kEnough = 50;  // samples: fewer say little
-  if (sum.few_samples >= kEnough && many >= kEnough) {
-    evidence.loader.few_service = sum.few_seconds / sum.few_samples;
-    evidence.loader.many_service = (sum.read + sum.decode + sum.augment - sum.few_seconds) / many;
-  }
-  evidence.cores.cpu = sum.cpu / steps;
-  evidence.cores.side_cpu = std::max(0.0, sum.cpu - sum.compute_cpu) / steps;
-  evidence.cores.run_delay = sum.run_delay / steps;
-  evidence.cores.throttled = sum.throttled / steps;
-  evidence.cores.cores = count_of(windows.back().ranks[rank].allowed_cores, context.cores);
-  evidence.memory = memory_of(windows, rank);
-  evidence.disk_bytes = sum.disk_bytes / steps;
-  evidence.gpu = gpu_use(windows, rank, evidence.steps);
-}
-
-// What the ranks of a host measured of it, as the first of them saw it; what they did not use themselves, others did.
-diagnose::HostUse host_use(const Windows& windows, const std::vector<size_t>& ranks, int cores) {
-  diagnose::HostUse use;
-  use.cores = cores;
-  double steps = 0, busy = 0, idle = 0, steal = 0, swapped_in = 0, read_again = 0;
-  for (const RunMeasurements::Window& window : windows) {
-    const ResourceSample& first = window.ranks[ranks[0]];
-    steps += static_cast<double>(window.steps);
-    busy += first.host_busy;
-    idle += first.host_idle;
-    steal += first.host_steal;
-    swapped_in += first.swapped_in;
-    read_again += first.read_again;
-    for (const size_t rank : ranks) busy -= window.ranks[rank].cpu;
-  }
-  if (steps == 0) return use;
-  CoreMask allowed{};
-  for (const size_t rank : ranks) {
-    const CoreMask& mask = windows.back().ranks[rank].allowed_cores;
-    for (size_t i = 0; i < mask.size(); ++i) allowed[i] |= mask[i];
-  }
-  use.job_cores = count_of(allowed, diagnose::kUnknown);
-  use.others_cpu = std::isnan(busy) ? busy : std::max(0.0, busy) / steps;
-  use.idle = idle / steps;
-  use.steal = steal / steps;
-  use.swapped_in = swapped_in / steps;
-  use.read_again = read_again / steps;
-  use.free_memory = windows.back().ranks[ranks[0]].free_memory;
-  return use;
-}
-
-// The kernel adds up what it withheld from each core. Ranks of one group read the same sum, and share its cores.
-void divide_throttled_time(const std::vector<size_t>& ranks, const diagnose::HostUse& host,
-                           diagnose::RunEvidence& run) {
-  const auto throttled = [&](size_t rank) -> double& { return run.ranks[rank].cores.throttled; };
-  const auto [least, most] =
-      std::minmax_element(ranks.begin(), ranks.end(), [&](size_t a, size_t b) { return throttled(a) < throttled(b); });
-  const bool one_group = throttled(*least) > 0.8 * throttled(*most);
-  for (const size_t rank : ranks) {
-    throttled(rank) /= std::max(1.0, one_group && host.job_cores > 0 ? host.job_cores : run.ranks[rank].cores.cores);
-  }
-}
-
-void add_hosts(const Windows& windows, const std::vector<std::string>& nodes, int cores, diagnose::RunEvidence& run) {
-  std::map<std::string, std::vector<size_t>> ranks_of;
-  for (size_t rank = 0; rank < run.ranks.size(); ++rank) ranks_of[nodes[rank]].push_back(rank);
-  for (const auto& [name, ranks] : ranks_of) {
-    diagnose::HostUse use = host_use(windows, ranks, cores);
-    use.name = name;
-    for (const size_t rank : ranks) run.ranks[rank].host = static_cast<int>(run.hosts.size());
-    divide_throttled_time(ranks, use, run);
-    run.hosts.push_back(std::move(use));
-  }
-}
-
-}  // namespace
-
-diagnose::NetworkUse network_use(const dist::GradientReducer& reducer, const std::optional<dist::CostFit>& cost) {
-  diagnose::NetworkUse use;
-  if (cost) {
-    use.latency = cost->latency;
-    use.seconds_per_byte = cost->seconds_per_byte;
-  }
-  const auto plan = [](double mebibytes, const std::vector<int64_t>& bytes) {
-    return diagnose::BucketPlan{mebibytes, std::vector<double>(bytes.begin(), bytes.end())};
-  };
-  use.plan = plan(0, reducer.bucket_bytes());
-  use.messages = static_cast<double>(use.plan.bytes.size());
-  use.bytes = static_cast<double>(reducer.bytes_per_step());
-  for (const int mebibytes : {1, 2, 4, 8, 16, 32, 64, 128, 1024}) {
-    use.others.push_back(plan(mebibytes, reducer.bucket_bytes_with(int64_t{mebibytes} << 20)));
-  }
-  return use;
-}
-
-diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurements& measured,
-                                  const std::vector<std::string>& nodes, double padding_waste, int64_t done) {
-  diagnose::RunEvidence run;
-  for (size_t rank = 0; rank < measured.steps().size(); ++rank) {
-    diagnose::RankEvidence evidence;
-    evidence.steps = measured.steps()[rank];
-    add_resources(context, measured.windows(), rank, evidence);
-    run.ranks.push_back(std::move(evidence));
-  }
-  if (run.ranks.empty()) return run;
-  add_hosts(measured.windows(), nodes, context.host_cores, run);
-  const device::Properties device = device::properties(context.device);
-  for (diagnose::RankEvidence& rank : run.ranks) {
-    rank.gpu.memory_total = static_cast<double>(device.memory_bytes);
-    rank.gpu.tensor_cores = device.capability >= kTensorCores;
-  }
-  run.loss_scale = loss_scale_of(measured.windows());
-  const diagnose::Steps& steps = run.ranks[0].steps;
-  const config::Config& config = context.config;
-  run.settings = {.batch_size = context.batches.batch_size,
-                  .accumulate = context.batches.accumulate,
-                  .workers = context.loader_threads,
-                  .threads = at::get_num_threads(),
-                  .gpu = context.device.is_cuda(),
-                  .precision = to_string(context.precision),
-                  .images = context.task.samples().kind == data::SampleSpec::Kind::kImage,
-                  .augments_hue = config.augment.hue > 0,
-                  .steps_per_epoch = static_cast<double>(context.batches.steps_per_epoch),
-                  .saves = share_with(steps, monitoring::Phase::kCheckpoint),
-                  .evaluations = share_with(steps, monitoring::Phase::kEval),
-                  .padding_waste = padding_waste,
-                  .length_window = config.data.length_window,
-                  .epochs = static_cast<double>(done) / static_cast<double>(context.batches.steps_per_epoch),
-                  .steps_left = static_cast<double>(context.batches.total_steps - done)};
-  return run;
 }
 
 }  // namespace dtrain::train

@@ -1,22 +1,18 @@
 #pragma once
 
-// What the ranks have measured of their steps and of their machines, gathered at logging steps to rank 0: the evidence
-// for the verdict. The first steps of a process are left out, because they allocate memory and start threads, and of
-// very long runs the newest steps are kept. Borrows the communicator. Thread-safety: none; the training thread owns it.
+// What the ranks have measured of their steps and of their machines, gathered at logging steps to rank 0. The first
+// steps of a process are left out, because they allocate memory and start threads, and of very long runs the newest
+// steps are kept. Borrows the communicator. Thread-safety: none; the training thread owns it.
 
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "diagnose/evidence.h"
+#include "diagnose/what_if.h"
 #include "dist/communicator.h"
-#include "dist/cost_fit.h"
-#include "dist/gradient_reducer.h"
 #include "monitoring/rank_stats.h"
 #include "train/resource_meter.h"
-#include "train/train_context.h"
 
 namespace dtrain::train {
 
@@ -56,13 +52,5 @@ class RunMeasurements {
   std::vector<monitoring::RankStats> last_;
   std::optional<monitoring::RankStats> own_;
 };
-
-// What the gradients of a step send. Without a cost it is not known what that takes.
-diagnose::NetworkUse network_use(const dist::GradientReducer&, const std::optional<dist::CostFit>& cost);
-
-// What diagnose::judge() takes, but for what is measured before training. `nodes`: the host names of the ranks;
-// `padding_waste`: Consumption::Report; `done`: optimizer steps of the run. Rank 0; empty on the others.
-diagnose::RunEvidence evidence_of(const TrainContext&, const RunMeasurements&, const std::vector<std::string>& nodes,
-                                  double padding_waste, int64_t done);
 
 }  // namespace dtrain::train

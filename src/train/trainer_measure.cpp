@@ -1,11 +1,10 @@
 // Steps, memory and network of a run, measured without what surrounds its steps. Part of trainer.h.
 
+#include <algorithm>
 #include <cmath>
 
-#include <algorithm>
-#include "core/spread.h"
-
 #include "core/log.h"
+#include "core/spread.h"
 #include "core/stopwatch.h"
 #include "core/strings.h"
 #include "device/tensor_memory.h"

@@ -11,6 +11,7 @@
 #include "dist/agree.h"
 #include "train/evaluate.h"
 #include "train/norm_buffers.h"
+#include "train/run_evidence.h"
 #include "train/trainer.h"
 
 namespace dtrain::train {

@@ -13,23 +13,29 @@
 namespace dtrain::device {
 namespace {
 
+config::Device of_type(config::DeviceType type) {
+  config::Device device;
+  device.type = type;
+  return device;
+}
+
 TEST(Device, IsTheCpuWhereTheConfigurationSaysSo) {
-  EXPECT_EQ(choose({.type = config::DeviceType::kCpu}, 3), at::Device(at::kCPU));
+  EXPECT_EQ(choose(of_type(config::DeviceType::kCpu), 3), at::Device(at::kCPU));
 }
 
 TEST(Device, IsTheGpuOfTheRanksNumberOrTheCpuWithoutOne) {
   if (gpu_count() == 0) {
-    EXPECT_EQ(choose({.type = config::DeviceType::kAuto}, 0), at::Device(at::kCPU));
+    EXPECT_EQ(choose(of_type(config::DeviceType::kAuto), 0), at::Device(at::kCPU));
     try {
-      choose({.type = config::DeviceType::kCuda}, 0);
+      choose(of_type(config::DeviceType::kCuda), 0);
       ADD_FAILURE() << "a GPU that is not there was chosen";
     } catch (const DeviceError& error) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr("--device.type cpu"));
     }
     return;
   }
-  EXPECT_EQ(choose({.type = config::DeviceType::kAuto}, 0), at::Device(at::kCUDA, 0));
-  EXPECT_EQ(choose({.type = config::DeviceType::kCuda}, gpu_count()), at::Device(at::kCUDA, 0)) << "ranks share GPUs";
+  EXPECT_EQ(choose(of_type(config::DeviceType::kAuto), 0), at::Device(at::kCUDA, 0));
+  EXPECT_EQ(choose(of_type(config::DeviceType::kCuda), gpu_count()), at::Device(at::kCUDA, 0)) << "ranks share GPUs";
 }
 
 // Drivers older than 580 are common, and hours on the CPU are not what their owners want.

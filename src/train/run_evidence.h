@@ -1,0 +1,27 @@
+#pragma once
+
+// The evidence for the verdict of a run, in the words of diagnose/: what was measured of its steps, its loaders, its
+// machines and its network, and the settings that it runs with.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "diagnose/evidence.h"
+#include "dist/cost_fit.h"
+#include "dist/gradient_reducer.h"
+#include "train/run_measurements.h"
+#include "train/train_context.h"
+
+namespace dtrain::train {
+
+// What the gradients of a step send. Without a cost it is not known what that takes.
+diagnose::NetworkUse network_use(const dist::GradientReducer&, const std::optional<dist::CostFit>& cost);
+
+// What diagnose::judge() takes, but for what is measured before training. `nodes`: the host names of the ranks;
+// `padding_waste`: Consumption::Report; `done`: optimizer steps of the run. Rank 0; empty on the others.
+diagnose::RunEvidence evidence_of(const TrainContext&, const RunMeasurements&, const std::vector<std::string>& nodes,
+                                  double padding_waste, int64_t done);
+
+}  // namespace dtrain::train
