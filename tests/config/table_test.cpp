@@ -29,6 +29,7 @@ std::string other_value(const Option& option) {
   if (option.path == "optimizer.nesterov") return "false";
   if (option.path == "task.name") return "classify";
   if (option.path == "model.name") return "resnet50";
+  if (option.path == "device.preset") return "auto";
   if (is_bool(option)) return value_text(option) == "true" ? "false" : "true";
   if (is_text(option)) {
     const auto* choice = std::get_if<Choice>(&option.target);
@@ -195,6 +196,7 @@ TEST(Table, TheShortNamesExist) {
                                                        {"init", "model.init"},
                                                        {"resume", "run.resume"},
                                                        {"diagnose", "run.diagnose"},
+                                                       {"preset", "device.preset"},
                                                        {"progress", "run.progress"},
                                                        {"task", "task.name"},
                                                        {"name", "run.name"}};

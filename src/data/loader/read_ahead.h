@@ -4,6 +4,9 @@
 // work on the same job: they claim runs of items of the earliest unfinished job, so that the next job is ready soon
 // rather than many jobs late. Idle threads sleep.
 //
+// One job in kHalfEvery is done by half of the threads while the others rest, so that it can be measured whether the
+// threads are in each other's way: while the consumer waits for jobs, all of them would always be at work.
+//
 // `Job` is any type with `int64_t items() const`, whose value must not change. Errors: front() throws what make() or
 // work() threw, once that job is the first one (if several items of a job fail, the error of the lowest item).
 // Thread-safety: one thread at a time calls the public methods, and it must not be a worker. Any thread may call
@@ -34,6 +37,9 @@ template <typename Job>
 class ReadAhead {
  public:
   using Jobs = std::vector<std::unique_ptr<Job>>;
+
+  // The rest costs at most 1 / kHalfEvery of the time, and nothing while jobs are made faster than they are taken.
+  static constexpr int64_t kHalfEvery = 128, kFirstByHalf = 20;
 
   struct Worker {
     int thread = 0;
@@ -71,6 +77,7 @@ class ReadAhead {
     int64_t items = 0, claimed = 0, finished = 0;
     int64_t error_item = 0;
     std::exception_ptr error;
+    bool by_half = false;
     bool complete() const { return finished == items; }
   };
   struct Claim {
@@ -80,7 +87,7 @@ class ReadAhead {
   void run(std::stop_token, int thread);
   std::exception_ptr work_on(const Claim&, int thread, int64_t* item);
   void note_wait_for_room(int thread, bool waits);  // requires the lock
-  Claim claim();                                    // requires the lock; slot is null if there is no work
+  Claim claim(int thread);                          // requires the lock; slot is null if there is no work for it
   bool is_full() const { return static_cast<int>(slots_.size()) >= depth_; }  // requires the lock
   void make_job();
 
@@ -92,6 +99,7 @@ class ReadAhead {
   std::deque<Slot> slots_;            // a deque, so that changes at its ends keep references valid
   std::atomic<int> busy_ = 0;         // number of threads with a claim; changed under the lock
   bool exhausted_ = false;            // make() returned null
+  int64_t jobs_made_ = 0;
   using Clock = std::chrono::steady_clock;
   // Times of the waits that are over, and when each wait that goes on began: for_room by worker.
   Clock::duration for_front_{}, for_room_{};
@@ -127,7 +135,7 @@ void ReadAhead<Job>::run(std::stop_token stop, int thread) {
   while (true) {
     Claim mine;
     const auto finds_work = [&] {
-      if (!cancelled_) mine = claim();
+      if (!cancelled_) mine = claim(thread);
       note_wait_for_room(thread, mine.slot == nullptr && is_full());
       return mine.slot != nullptr;
     };
@@ -146,6 +154,7 @@ void ReadAhead<Job>::run(std::stop_token stop, int thread) {
       slot.error_item = item;
     }
     if (slot.complete() || busy_ == 0) done_.notify_all();
+    if (slot.complete() && slot.by_half) work_.notify_all();
   }
 }
 
@@ -183,9 +192,11 @@ std::exception_ptr ReadAhead<Job>::work_on(const Claim& mine, int thread, int64_
 }
 
 template <typename Job>
-typename ReadAhead<Job>::Claim ReadAhead<Job>::claim() {
+typename ReadAhead<Job>::Claim ReadAhead<Job>::claim(int thread) {
+  const bool of_half = 2 * (thread + 1) <= std::max(2, thread_count_);
   while (true) {
     for (Slot& slot : slots_) {
+      if (slot.by_half && !slot.complete() && !of_half) return {};
       const int64_t left = slot.items - slot.claimed;
       if (left == 0) continue;
       // Half a thread's share per claim: few locks, and no thread waits long for the slowest one.
@@ -211,6 +222,7 @@ void ReadAhead<Job>::make_job() {
     slot.error = std::current_exception();
     exhausted_ = true;
   }
+  slot.by_half = jobs_made_++ % kHalfEvery == kFirstByHalf;
   if (slot.items == 0) done_.notify_all();
   if (slot.items > 1) work_.notify_all();
   slots_.push_back(std::move(slot));

@@ -5,6 +5,9 @@
 #include <atomic>
 #include <chrono>
 #include <latch>
+#include <map>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -45,6 +48,30 @@ TEST(ReadAhead, KeepsTheOrderAndProcessesEachItem) {
       EXPECT_EQ(pool.front_if_ready(), nullptr);
       EXPECT_EQ(pool.ready(), 0);
     }
+  }
+}
+
+// The consumer takes jobs as soon as they are ready, so all threads would be at work all the time.
+TEST(ReadAhead, LetsHalfOfTheThreadsDoAJobAloneNowAndThen) {
+  constexpr int kThreads = 5, kHalf = 2;
+  constexpr int64_t kJobs = 3 * Pool::kHalfEvery;
+  int64_t next = 0;
+  std::mutex mutex;
+  std::map<int64_t, std::set<int>> threads_of;  // by job
+  Pool pool(
+      kThreads, 3,
+      {[&]() -> std::unique_ptr<Squares> { return next < kJobs ? std::make_unique<Squares>(next++, 40) : nullptr; },
+       [&](Squares& job, int64_t item, Pool::Worker worker) {
+         square(job, item, worker);
+         const std::scoped_lock lock(mutex);
+         threads_of[job.number].insert(worker.thread);
+       }});
+  for (int64_t number = 0; number < kJobs; ++number) {
+    ASSERT_EQ(pool.front().number, number);
+    pool.take();
+  }
+  for (int64_t number = Pool::kFirstByHalf; number < kJobs; number += Pool::kHalfEvery) {
+    for (const int thread : threads_of.at(number)) EXPECT_LT(thread, kHalf) << "job " << number;
   }
 }
 
