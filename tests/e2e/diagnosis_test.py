@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import sys
 
 import runner
@@ -11,8 +12,8 @@ import diagnosis  # noqa: E402
 
 # By the name of a case of the benchmark: the gain to plant, and the task. Such gains stand out on a machine that has other things to do.
 FAULTS = {
-    "too few reader threads": (1.5, "headpose"),
-    "too few, rank 1 alone": (1.5, "sequence"),
+    "too few reader threads": (3.0, "headpose"),
+    "too few, rank 1 alone": (3.0, "sequence"),
     "rank 1 late in forward": (1.0, "headpose"),
     "rank 0 late in backward": (1.0, "headpose"),
     "another rank late each time": (1.0, "headpose"),
@@ -23,6 +24,28 @@ FAULTS = {
     "evaluations": (3.0, "headpose"),
     "growing memory, rank 0": (1, "headpose"),
 }
+
+
+# What else this machine does may be the first cause, and is one.
+ENVIRONMENT = {"oversubscribed", "steal", "cpu_limit", "rotating_rank"}
+
+
+def every_setting_can_be_tried(folder):
+    assert diagnosis.keys_of("--batch-size 8 --accumulate 2") == {"train.batch_size": "8", "train.accumulate": "2"}
+    assert diagnosis.keys_of("--data.workers 4") == {"data.workers": "4"}
+    assert diagnosis.keys_of("nvidia-smi -pl 350") is None
+    assert diagnosis.keys_of("") is None
+
+
+def is_right(verdict, case):
+    causes = [c for c in verdict["causes"] if c["cause"] in case.causes or case.has_gain and c["cause"] not in ENVIRONMENT]
+    return (bool(causes) and causes[0]["cause"] in case.causes and (case.rank is None or causes[0]["rank"] == case.rank)
+            and (case.setting is None or re.match(case.setting, causes[0]["setting"]) is not None))
+
+
+def is_disturbed(verdict, case):
+    """The machine had so much else to do that the verdict is about that."""
+    return any(c["cause"] in ENVIRONMENT - case.causes for c in verdict["causes"])
 
 
 def the_verdict_names_faults(folder):
@@ -42,14 +65,15 @@ def the_verdict_names_faults(folder):
         if "limit" in change and not diagnosis.can_limit():
             print(f"{case.name}: not tested, this user cannot make a control group", flush=True)
             continue
-        verdict = bench.run(task, change, **short, **smaller[task])["verdict"]
-        # What else this machine does may be the first cause, and is one.
-        causes = [c for c in verdict["causes"] if c["cause"] in case.causes or case.has_gain and c["cause"] != "oversubscribed"]
-        right = causes and causes[0]["cause"] in case.causes and (case.rank is None or causes[0]["rank"] == case.rank)
-        print(f"{case.name}: {verdict['text']}", flush=True)
-        if not right:
-            wrong.append(f"{case.name}: {verdict['text']} {verdict.get('also')}")
+        for attempt in range(3):
+            verdict = bench.run(task, change, **short, **smaller[task])["verdict"]
+            print(f"{case.name}: {verdict['text']}", flush=True)
+            if is_right(verdict, case):
+                break
+            if not is_disturbed(verdict, case) or attempt == 2:
+                wrong.append(f"{case.name}: {verdict['text']} {verdict.get('also')}")
+                break
     assert not wrong, "\n".join(wrong)
 
 
-runner.main([the_verdict_names_faults])
+runner.main([every_setting_can_be_tried, the_verdict_names_faults])
