@@ -7,8 +7,8 @@ usage: PYTHON bench/diagnosis_torch.py [--gain 0.3] [--rounds 1] [--faults NAME,
 PYTHON is that of an environment of its own with torch 2.11 (CPU), traceml-ai 0.5.0 and "gpuprof[host,torch]" 0.7.1 from PyPI; dtrain
 needs none of them. The script trains headpose_cnn with DistributedDataParallel over gloo. Each fault runs without a tool between two
 healthy runs, which measures its gain, and then once with each tool. A tool names a fault if what it prints as a finding holds the words
-that PyTorch users would need to look at the right thing: a generous rule (see FAULTS), and the same for all. The printed text of every run is
-in FILE, so that the rule can be checked.
+that PyTorch users would need to look at the right thing: a generous rule (see FAULTS), and the same for all; a tool that says the
+same of healthy runs is not ahead for it, so both are counted. The printed text of every run is in FILE, so that the rule can be checked.
 """
 
 import argparse
@@ -24,26 +24,30 @@ import sys
 import tempfile
 import time
 
+import diagnosis
+
 TOP = pathlib.Path(__file__).resolve().parent.parent
 WARM, STEPS = 10, 100
 
-# name: (cause in dtrain, rank, words that name it in the output of a tool)
+# Names of cases of diagnosis.py: (rank, words that name it in the output of a tool).
 FAULTS = {
-    "healthy": (None, None, r"$^"),
-    "too few reader threads": ("disk", None, r"INPUT[- ]BOUND|dataloader|loader|num_workers"),
-    "too few, rank 1 alone": ("disk", 1, r"INPUT STRAGGLER|INPUT[- ]BOUND|dataloader|loader"),
-    "rank 1 late in forward": ("late_rank", 1, r"STRAGGLER|[Rr]ank skew|is late"),
-    "rank 0 late in backward": ("late_rank", 0, r"STRAGGLER|[Rr]ank skew|is late"),
-    "another rank late each time": ("rotating_rank", None, r"STRAGGLER|[Rr]ank skew|is late|variance"),
-    "batch of 1": ("small_batch", None, r"[Ss]mall.batch|batch size|launch"),
-    "delayed messages": ("latency", None, r"comm|allreduce|all-reduce|collective|NCCL"),
-    "another process": ("oversubscribed", None, r"CPU (contention|usage|pegged)|HIGH (PROCESS |SYSTEM )?CPU|noisy|oversubscri"),
-    "threads for more cores": ("oversubscribed", None, r"thread|oversubscri|HIGH (PROCESS |SYSTEM )?CPU"),
-    "bound to one core": ("binding", None, r"affinity|bound to|core"),
-    "checkpoints": ("checkpoint", None, r"[Cc]heckpoint|RESIDUAL"),
-    "evaluations": ("evaluation", None, r"[Ee]valuat|[Vv]alidat|RESIDUAL"),
-    "growing memory, rank 0": ("memory_growth", 0, r"MEMORY (CREEP|RISING)|[Mm]emory (grow|leak|pressure)"),
+    "too few reader threads": (None, r"INPUT[- ]BOUND|dataloader|loader|num_workers"),
+    "too few, rank 1 alone": (1, r"INPUT STRAGGLER|INPUT[- ]BOUND|dataloader|loader"),
+    "rank 1 late in forward": (1, r"STRAGGLER|[Rr]ank skew|is late"),
+    "rank 0 late in backward": (0, r"STRAGGLER|[Rr]ank skew|is late"),
+    "another rank late each time": (None, r"STRAGGLER|[Rr]ank skew|is late|variance"),
+    "batch of 1": (None, r"[Ss]mall.batch|batch size|launch"),
+    "delayed messages": (None, r"comm|allreduce|all-reduce|collective|NCCL"),
+    "another process": (None, r"CPU (contention|usage|pegged)|HIGH (PROCESS |SYSTEM )?CPU|noisy|oversubscri"),
+    "threads for more cores": (None, r"thread|oversubscri|HIGH (PROCESS |SYSTEM )?CPU"),
+    "bound to one core": (None, r"affinity|bound to|core"),
+    "checkpoints": (None, r"[Cc]heckpoint|RESIDUAL"),
+    "evaluations": (None, r"[Ee]valuat|[Vv]alidat|RESIDUAL"),
+    "growing memory, rank 0": (0, r"MEMORY (CREEP|RISING)|[Mm]emory (grow|leak|pressure)"),
 }
+
+
+OF_LOADER = {"too few reader threads", "too few, rank 1 alone"}
 
 
 # ---- the training script, one rank ------------------------------------------------------------------------------------------------
@@ -174,7 +178,7 @@ def run(fault, seconds, tool, gain):
         beside = subprocess.Popen(busy(min(0.98, 2 * gain))) if fault == "another process" else None
         bound = ["taskset", "-c", "0"] if fault == "bound to one core" else []
         if tool == "traceml":
-            command = [*bound, str(pathlib.Path(sys.executable).parent / "traceml"), "run", script[0], "--nproc-per-node", "2", "--", *script[1:]]
+            command = [*bound, str(pathlib.Path(sys.executable).parent / "traceml"), "run", script[0], "--nproc-per-node", "2", "--interval", "1", "--args", *script[1:]]
         else:
             command = [*bound, sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *script]
         try:
@@ -206,36 +210,60 @@ def measure(options):
     for _ in range(options.rounds):
         names = [name for name in FAULTS if not options.faults or name in options.faults]
         rng.shuffle(names)
+        for tool in options.tools:
+            per_sample, text = run("healthy", 0, tool, 0)
+            add({"fault": "healthy", "tool": tool, "per_sample": per_sample, "text": text[-8000:]})
         for fault in names:
             before, _ = run("healthy", 0, "none", 0)
-            seconds = options.gain * before * 16
-            slow, _ = run(fault, (seconds + before * 16) if FAULTS[fault][0] == "disk" else seconds, "none", options.gain)
+            seconds = (options.gain + (fault in OF_LOADER)) * before * 16
+            slow, _ = run(fault, seconds, "none", options.gain)
             after, _ = run("healthy", 0, "none", 0)
             add({"fault": fault, "tool": "none", "per_sample": slow, "measured": slow / ((before + after) / 2) - 1})
             for tool in options.tools:
-                with_tool, text = run(fault, (seconds + before * 16) if FAULTS[fault][0] == "disk" else seconds, tool, options.gain)
+                with_tool, text = run(fault, seconds, tool, options.gain)
                 add({"fault": fault, "tool": tool, "per_sample": with_tool, "text": text[-8000:]})
 
 
+def read_lines(file):
+    return [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
+
+
+def cell(named, of_rank, runs, on_healthy, rank):
+    """A tool that says the same of a healthy run has not named a fault."""
+    return f"{named} of {runs}" + (f" (rank {of_rank})" if rank is not None else "") + (f"; healthy {on_healthy}" if on_healthy else "")
+
+
+def cell_of_tool(lines, tool, fault, rank, words):
+    texts = {which: [line["text"] for line in lines if line["fault"] == which and line["tool"] == tool] for which in (fault, "healthy")}
+    named = {which: [text for text in all_texts if re.search(words, text)] for which, all_texts in texts.items()}
+    of_rank = [text for text in named[fault] if rank is None or re.search(rf"\b[Rr](ank)? ?{rank}\b", text)]
+    return cell(len(named[fault]), len(of_rank), len(texts[fault]), len(named["healthy"]), rank)
+
+
+def cell_of_dtrain(lines, fault, rank):
+    causes = next(case.causes for case in diagnosis.cases() if case.name == fault)
+
+    def names(line):
+        return line["cause"] and line["cause"]["cause"] in causes
+
+    full = [line for line in lines if line["case"] == fault and "failed" not in line and line.get("measured", 1) >= 0.09]
+    of_rank = [line for line in full if names(line) and line["cause"]["rank"] == rank]
+    alarms = [line for line in lines if line["case"] == "healthy" and names(line)]
+    return cell(sum(1 for line in full if names(line)), len(of_rank), len(full), len(alarms), rank)
+
+
 def report(options):
-    lines = [json.loads(text) for text in options.results.read_text().splitlines()]
-    ours = [json.loads(text) for text in options.dtrain_results.read_text().splitlines()] if options.dtrain_results.exists() else []
+    lines, ours = read_lines(options.results), read_lines(options.dtrain_results)
     print("| fault | measured gain | " + " | ".join([*options.tools, "dtrain"]) + " |\n|" + "---|" * (len(options.tools) + 3))
-    for fault, (cause, rank, words) in FAULTS.items():
+    for fault, (rank, words) in FAULTS.items():
         gains = [line["measured"] for line in lines if line["fault"] == fault and line["tool"] == "none"]
         if not gains:
             continue
-        cells = []
-        for tool in options.tools:
-            runs = [line["text"] for line in lines if line["fault"] == fault and line["tool"] == tool]
-            named = [text for text in runs if re.search(words, text)]
-            of_rank = [text for text in named if rank is None or re.search(rf"\b[Rr](ank)? ?{rank}\b", text)]
-            cells.append(f"{len(named)} of {len(runs)}" + (f" (rank {len(of_rank)})" if rank is not None else ""))
-        full = [line for line in ours if line["case"] == fault and line.get("measured", 1) >= 0.09]
-        named = [line for line in full if line["cause"] and (line["cause"]["cause"] == cause)]
-        of_rank = [line for line in named if rank is None or line["cause"]["rank"] == rank]
-        cells.append(f"{len(named)} of {len(full)}" + (f" (rank {len(of_rank)})" if rank is not None else ""))
+        cells = [*(cell_of_tool(lines, tool, fault, rank, words) for tool in options.tools), cell_of_dtrain(ours, fault, rank)]
         print(f"| {fault} | {100 * statistics.median(gains):.0f} % | " + " | ".join(cells) + " |")
+    healthy = len({line["seed"] for line in lines})
+    print(f"\nHealthy runs with each tool: {sum(1 for line in lines if line['fault'] == 'healthy' and line['tool'] == options.tools[0])}, "
+          f"with dtrain: {sum(1 for line in ours if line['case'] == 'healthy')}. Seeds: {healthy}.")
 
 
 def main():
