@@ -103,7 +103,7 @@ std::vector<Row> measure_all() {
   {
     data::ReaderCounters counters;
     rows.push_back(measure("stages of a sample (loader threads)", kSamples, 5000, [&] {
-      data::StageClock clock(counters, /*few=*/true);
+      data::StageClock clock(counters, /*few=*/true, /*track=*/nullptr, {0, 0, 0});
       counters.add_sample(1000);
       clock.has_read();
       clock.has_decoded();
