@@ -88,7 +88,75 @@ def metrics_page(page, steps):
 
 def out_of_memory(code, output):
     problems = [] if code == 69 else [f"exit code {code}, not 69"]
-    for text in ("out of memory on cuda:0 with a micro-batch of", "--batch-size"):
-        if text not in output:
-            problems.append(f"{text!r} is not in the output: {output[-500:]}")
+    for pattern in (r"out of memory on cuda:0( for a tensor of [\d.]+ [KMGT]?i?B)? with a micro-batch of", r"--batch-size \d+",
+                    r"Predicted savings:"):
+        if not re.search(pattern, output):
+            problems.append(f"{pattern!r} is not in the output: {output[-500:]}")
+    return problems
+
+
+def slices_of(content):
+    """{thread: [slices]} of the one rank of a trace, in the format of trace viewers."""
+    threads = {e["tid"]: e["args"]["name"] for e in content["traceEvents"] if e["ph"] == "M" and e["name"] == "thread_name"}
+    slices = {name: [] for name in threads.values()}
+    for event in content["traceEvents"]:
+        if event["ph"] == "X":
+            slices[threads[event["tid"]]].append(event)
+    return slices
+
+
+def end_of(event):
+    return event["ts"] + event["dur"]
+
+
+def kernels_of_a_trace(slices, phases):
+    kernels = [e for events in slices.values() for e in events if e["cat"] == "kernel"]
+    if len(kernels) < 30:
+        return [f"{len(kernels)} kernels in 3 steps"]
+    inside = sum(max(0, min(end_of(k), end_of(p)) - max(k["ts"], p["ts"])) for k in kernels for p in phases)
+    everything = sum(k["dur"] for k in kernels)
+    return [] if inside >= 0.9 * everything else [f"{inside:.0f} of {everything:.0f} us of the kernels are in the phases of the device"]
+
+
+def peaks_of_a_trace(content, peaks):
+    problems = []
+    if [peak["pass"] for peak in peaks] != ["forward", "backward"]:
+        return [f"peaks of {[peak['pass'] for peak in peaks]}, not of forward and backward"]
+    for peak in peaks:
+        held = sum(one["bytes"] for one in peak["held"]) + peak["others_bytes"]
+        if not peak["bytes"] > 0 or held != peak["bytes"]:
+            problems.append(f"{held} of {peak['bytes']} bytes are held at the peak of {peak['pass']}")
+        if not any(one["operator"] for one in peak["held"]):
+            problems.append(f"no operator holds memory at the peak of {peak['pass']}")
+    if not any(e["ph"] == "C" and e["name"] == "tensor memory" for e in content["traceEvents"]):
+        problems.append("there is no counter of tensor memory")
+    return problems
+
+
+def trace(content, summary, flag):
+    """The file and the JSON of `dtrain trace --steps 3 FLAG` on one GPU, where FLAG is --operators or --memory."""
+    slices = slices_of(content)
+    steps = [e for events in slices.values() for e in events if e["cat"] == "step"]
+    if len(steps) != 3:
+        return [f"{len(steps)} steps, not 3"]
+    problems = []
+    begin, end = min(e["ts"] for e in steps), max(end_of(e) for e in steps)
+    phases = slices.get("cuda:0 phases", [])
+    missing = {"forward", "backward", "optimizer"} - {e["name"] for e in phases}
+    if missing:
+        problems.append(f"the device has no phase {', '.join(sorted(missing))}")
+    # The device runs behind the host; where its clock is placed is known to less than a millisecond.
+    outside = [e for e in phases if e["ts"] < begin - 1000 or end_of(e) > end + (end - begin) + 1000]
+    if outside:
+        problems.append(f"a phase of the device is at {outside[0]['ts']} us, the steps are from {begin} to {end}: {outside[0]['name']}")
+    left_out = sum(rank["left_out"] for rank in summary["ranks"])
+    if left_out:
+        problems.append(f"{left_out} events were left out")
+    if flag == "--operators":
+        if not any("CUPTI" in part for part in summary["not_measured"]):
+            problems += kernels_of_a_trace(slices, phases)
+        if not any(e["cat"] == "backward operator" and e["args"].get("module") for events in slices.values() for e in events):
+            problems.append("no operator of the backward pass has a module")
+    else:
+        problems += peaks_of_a_trace(content, summary["ranks"][0].get("peaks", []))
     return problems

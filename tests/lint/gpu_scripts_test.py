@@ -33,8 +33,15 @@ if words[0] == "predict":
     rows = int(fault("ROWS", 2))
     pathlib.Path(flag("--out")).write_text("id,class\n" + "1,2\n" * rows)
     sys.exit(0 if rows else 80)
+if words[0] == "trace":
+    summary, content = json.loads(pathlib.Path(__file__).with_name("trace.json").read_text())
+    summary["ranks"][0]["left_out"] = int(fault("LEFT_OUT", 0))
+    pathlib.Path(flag("--json")).write_text(json.dumps(summary))
+    pathlib.Path(flag("--out")).write_text(json.dumps(content))
+    sys.exit(int(fault("TRACE_CODE", 0)))
 if flag("--batch-size") == "100000":
-    print("error: out of memory on cuda:0 with a micro-batch of 100000 samples: use --batch-size 50000")
+    print("error: out of memory on cuda:0 for a tensor of 47.2 GiB with a micro-batch of 100000 samples (peak 1.0 GiB of 24.0 GiB): "
+          "a step needs 50.0 GiB\\nPredicted savings:\\n  --batch-size 50000 --accumulate 2: -25.0 GiB")
     sys.exit(int(fault("OOM_CODE", 69)))
 name = flag("--name")
 if flag("--amp") == fault("FAILING"):
@@ -67,6 +74,28 @@ if name == "metrics":
 """
 
 
+def made_trace():
+    """The summary and the file of a trace of three steps, with operators and with memory."""
+    events = [{"ph": "M", "name": "thread_name", "pid": 0, "tid": number, "args": {"name": name}}
+              for number, name in enumerate(("training", "cuda:0 phases", "cuda:0 stream 7"), 1)]
+
+    def add(thread, category, name, begin, duration, **args):
+        events.append({"ph": "X", "pid": 0, "tid": thread, "cat": category, "name": name, "ts": begin, "dur": duration, "args": args})
+    for step in range(3):
+        begin = 10000.0 * (step + 1)
+        add(1, "step", f"step {step + 4}", begin, 10000, step=step + 4)
+        add(1, "backward operator", "ConvolutionBackward0", begin + 100, 50, sequence=3, module="conv1")
+        for position, name in enumerate(("forward", "backward", "optimizer")):
+            at = begin + 500 + 3000 * position
+            add(2, "phase", name, at, 3000)
+            for kernel in range(10):
+                add(3, "kernel", "gemm", at + 200 * kernel, 150)
+        events.append({"ph": "C", "pid": 0, "tid": 0, "name": "tensor memory", "ts": begin, "args": {"value": 90}})
+    peaks = [{"pass": name, "bytes": 90, "held": [{"operator": "aten::conv2d", "bytes": 60}, {"operator": "", "bytes": 20}], "others_bytes": 10}
+             for name in ("forward", "backward")]
+    return {"not_measured": [], "ranks": [{"rank": 0, "left_out": 0, "peaks": peaks}]}, {"traceEvents": events}
+
+
 class GpuRun(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -77,6 +106,7 @@ class GpuRun(unittest.TestCase):
         self.script(self.bundle / "run", 'exec "$@"')
         self.script(self.bundle / "bin/dtrain", "")
         (self.bundle / "bin/dtrain").write_text(DTRAIN)
+        (self.bundle / "bin/trace.json").write_text(json.dumps(made_trace()))
         self.script(self.folder / "python", "exit 0")
         self.script(self.bundle / "bin/mpirun", 'shift 2; exec "$@"')
         self.script(self.bundle / "bin/kernel_test", "exit 0")
@@ -112,12 +142,12 @@ class GpuRun(unittest.TestCase):
         self.assertEqual([t["name"] for t in report["trainings"]],
                          ["fp32", "tf32", "fp16", "bf16", "fp32 on 2 ranks",
                           *("as on the CPU: " + c for c in ("plain", "checkpointing", "accumulate 4", "shared batch norm", "sgd, clip and ema")),
-                          "classify", "pointer", "sequence", "module", "deterministic, twice", "metrics", "out of memory"])
+                          "classify", "pointer", "sequence", "module", "deterministic, twice", "metrics", "trace", "out of memory"])
         self.assertEqual([t["predicted_rows"] for t in report["trainings"][10:14]], [2] * 4)
         self.assertEqual({e["samples_per_second"] for e in report["throughput"]}, {200})
         self.assertEqual(len(report["throughput"]), 9)
         self.assertEqual(report["trainings"][0]["evaluations"]["test"]["mae"], 4)
-        self.assertEqual(report["counts"], {"passed": 27, "failed": 0, "skipped": 0, "not run": 0})
+        self.assertEqual(report["counts"], {"passed": 28, "failed": 0, "skipped": 0, "not run": 0})
 
     def test_a_failure_is_reported(self):
         self.script(self.folder / "smi/nvidia-smi", SMI)
@@ -169,6 +199,13 @@ class GpuRun(unittest.TestCase):
         failed = self.failures(OOM_CODE="70")
         self.assertEqual(failed, {"out of memory": "exit code 70, not 69"})
 
+    def test_a_trace_that_fails_or_is_not_whole_is_reported(self):
+        failed = self.failures(LEFT_OUT="3")
+        self.assertEqual(failed, {"trace": "--operators: 3 events were left out"})
+        failed = self.failures(TRACE_CODE="70")
+        self.assertEqual(list(failed), ["trace"])
+        self.assertIn("--operators: ", failed["trace"])
+
     def test_a_python_without_torch_fails_only_module(self):
         self.script(self.folder / "python", "echo no torch; exit 1")
         failed = self.failures()
@@ -203,6 +240,78 @@ class Judge(unittest.TestCase):
         self.assertIn("top1", judged(top1=0.815)[0])
         self.assertIn("loss", judged(loss=0.506)[0])
         self.assertIn("eval has the metrics", judge.evaluation({"samples": 200, "metrics": {"loss": 0.5}}, trained)[0])
+
+    def test_full_memory_names_what_to_change(self):
+        text = "error: out of memory on cuda:0{} with a micro-batch of 8 samples: Predicted savings:\n  --batch-size 4: -1.0 GiB"
+        for tensor in ("", " for a tensor of 47.2 GiB", " for a tensor of 9 B"):
+            self.assertEqual(judge.out_of_memory(69, text.format(tensor)), [])
+        self.assertEqual(len(judge.out_of_memory(69, "error: out of host memory")), 3)
+        self.assertIn("exit code 1", judge.out_of_memory(1, text.format(""))[0])
+
+    def judged_trace(self, flag, change=lambda summary, events: None):
+        summary, content = made_trace()
+        content["traceEvents"] = change(summary, content["traceEvents"]) or content["traceEvents"]
+        return judge.trace(content, summary, flag)
+
+    def test_a_trace_has_steps_and_the_phases_of_the_device(self):
+        def only(chosen):
+            return lambda summary, events: [e for e in events if chosen(e)]
+
+        def moved(by):
+            def change(summary, events):
+                for event in events:
+                    event["ts"] = event.get("ts", 0) + (by if event.get("cat") == "phase" else 0)
+            return change
+
+        def left_out(summary, events):
+            summary["ranks"][0]["left_out"] = 2
+        for flag in ("--operators", "--memory"):
+            self.assertEqual(self.judged_trace(flag), [])
+            self.assertEqual(self.judged_trace(flag, only(lambda e: e["name"] != "step 5")), ["2 steps, not 3"])
+            self.assertEqual(self.judged_trace(flag, left_out), ["2 events were left out"])
+        self.assertEqual(self.judged_trace("--memory", moved(25000)), [], "the device is behind")
+        for by in (-20000, 40000):
+            self.assertIn("a phase of the device is at", self.judged_trace("--memory", moved(by))[0])
+        self.assertEqual(self.judged_trace("--memory", only(lambda e: e["name"] not in ("backward", "optimizer"))),
+                         ["the device has no phase backward, optimizer"])
+
+    def test_a_trace_with_operators_has_kernels_in_the_phases_and_modules(self):
+        def without_kernels(summary, events):
+            return [e for e in events if e.get("cat") != "kernel"]
+
+        def without_permission(summary, events):
+            summary["not_measured"] = ["GPU kernels: CUPTI reports none"]
+            return without_kernels(summary, events)
+
+        def late_kernels(summary, events):
+            for event in events:
+                event["ts"] = event.get("ts", 0) + (5000 if event.get("cat") == "kernel" else 0)
+
+        def without_modules(summary, events):
+            for event in events:
+                event["args"].pop("module", None)
+        self.assertEqual(self.judged_trace("--operators", without_kernels), ["0 kernels in 3 steps"])
+        self.assertEqual(self.judged_trace("--operators", without_permission), [])
+        self.assertIn("us of the kernels are in the phases of the device", self.judged_trace("--operators", late_kernels)[0])
+        self.assertEqual(self.judged_trace("--operators", without_modules), ["no operator of the backward pass has a module"])
+
+    def test_a_trace_with_memory_names_who_holds_it(self):
+        def other_bytes(summary, events):
+            summary["ranks"][0]["peaks"][0]["bytes"] = 100
+
+        def nothing(summary, events):
+            summary["ranks"][0]["peaks"][1].update(bytes=0, held=[], others_bytes=0)
+
+        def no_peaks(summary, events):
+            del summary["ranks"][0]["peaks"]
+
+        def no_counter(summary, events):
+            return [e for e in events if e["ph"] != "C"]
+        self.assertEqual(self.judged_trace("--memory", other_bytes), ["90 of 100 bytes are held at the peak of forward"])
+        self.assertEqual(self.judged_trace("--memory", nothing),
+                         ["0 of 0 bytes are held at the peak of backward", "no operator holds memory at the peak of backward"])
+        self.assertEqual(self.judged_trace("--memory", no_peaks), ["peaks of [], not of forward and backward"])
+        self.assertEqual(self.judged_trace("--memory", no_counter), ["there is no counter of tensor memory"])
 
     def test_an_empty_page_has_none_of_the_series(self):
         self.assertEqual(len(judge.metrics_page("", 60)), 9)
