@@ -68,7 +68,8 @@ class Communicator {
   // device: an operation that a network error has stopped never ends there.
   virtual void check() {}
   virtual Traffic traffic() { return meter_.totals(); }  // of the operations that have ended
-  // Each operation that ends from now on is an event of the track; nullptr: no longer. Nothing may be in flight.
+  // Each operation that ends from now on is an event of the track. Nothing may be in flight. nullptr: no longer, which
+  // neither waits nor throws.
   virtual void record(trace::Track* track) { meter_.record(track); }
 
  protected:
