@@ -466,8 +466,9 @@ std::optional<train::DeviceFailure> TrainingJob::device_failure(const c10::Error
                                where);
 }
 
-void TrainingJob::throw_device_failure(const c10::Error& error) const {
+void TrainingJob::throw_device_failure(const c10::Error& error) {
   const auto failure = device_failure(error, trial_batches_, "in a measured step");
+  if (failure && failure->lost) end_process(failure->error);
   if (failure) throw failure->error;
 }
 

@@ -60,7 +60,7 @@ class TrainingJob {
   int conclude();                  // the verdict and the last line; returns the exit code
 
   // For measurements, after connect() and in place of the verbs below it: a trainer of this run with other batches, one
-  // at a time. It has no run folder and no sinks. end_watch() when the last one is destroyed. Both are collective.
+  // at a time. It has no run folder and no sinks. end_watch() after the last step of the last one. Both are collective.
   struct Trial {
     int64_t batch_size = 0, accumulate = 1;
     int64_t prefetch = 0;                 // 0: that of the run
@@ -71,8 +71,9 @@ class TrainingJob {
   void end_watch();
   // After make_task(): the training samples are from now on the `samples` longest ones, whose batches need most memory.
   void keep_longest(int64_t samples);
-  // Throws the DeviceError of a training if the error is about the device or its memory; returns otherwise.
-  void throw_device_failure(const c10::Error&) const;
+  // Throws the DeviceError of a training if the error is about the memory of the device, and ends the process if the
+  // device has failed; returns otherwise.
+  void throw_device_failure(const c10::Error&);
   // What to change when memory is full for the last trainer; see job/memory_advice.h. Not collective.
   std::string memory_advice(double requested) const { return memory_advice(trial_batches_, requested); }
 
