@@ -146,16 +146,15 @@ class RankLines {
   }
 
   void write_flows() {
-    std::vector<TrackEvents> tracks;
-    const TrackEvents* forward = nullptr;
-    for (const auto& [name, thread] : threads_) tracks.push_back({.name = name, .events = thread.events});
-    for (const TrackEvents& track : tracks) {
-      if (track.name == kTrainingThread) forward = &track;
+    const Thread& training = threads_[kTrainingThread];
+    std::vector<std::span<const Event>> tracks;
+    std::vector<int> numbers;
+    for (const auto& [name, thread] : threads_) {
+      tracks.emplace_back(thread.events);
+      numbers.push_back(thread.number);
     }
-    if (forward == nullptr) return;
-    for (const FlowEnds& ends : operator_flows(*forward, tracks)) {
-      flow("backward", "backward", ends.forward.begin, threads_[kTrainingThread].number, ends.backward.begin,
-           threads_[tracks[ends.track].name].number);
+    for (const FlowEnds& ends : operator_flows(training.events, tracks)) {
+      flow("backward", "backward", ends.forward.begin, training.number, ends.backward.begin, numbers[ends.track]);
     }
   }
 

@@ -99,19 +99,19 @@ void nest(std::vector<Slice>& slices) {
 }
 
 std::vector<Slice> training_slices(std::span<const Event> events) {
-  const std::vector<Event> marks = of_kind(events, Kind::kStep), phases = of_kind(events, Kind::kPhase);
+  const std::vector<Event> marks = of_kind(events, Kind::kStep);
+  std::vector<Event> phases = of_kind(events, Kind::kPhase);
   if (marks.empty() || phases.empty()) return {};
   const Time from = marks.front().begin, until = phases.back().end;
-  std::vector<Slice> slices = steps_of(marks, until);
-  for (const Slice& step : std::vector<Slice>(slices)) {
-    const auto in_step = [&](const Event& phase) { return phase.begin >= step.begin && phase.begin < step.end; };
-    std::vector<Event> own;
-    std::copy_if(phases.begin(), phases.end(), std::back_inserter(own), in_step);
-    add_micro_steps(own, step, slices);
-    for (Event& phase : own) {
-      phase.a = step.event.a;
-      slices.push_back(slice_of(phase));
-    }
+  const std::vector<Slice> steps = steps_of(marks, until);
+  std::vector<Slice> slices = steps;
+  auto next = phases.begin();  // steps and phases are both in order
+  for (const Slice& step : steps) {
+    next = std::find_if(next, phases.end(), [&](const Event& phase) { return phase.begin >= step.begin; });
+    const auto first = next;
+    for (; next != phases.end() && next->begin < step.end; ++next) next->a = step.event.a;
+    add_micro_steps({first, next}, step, slices);
+    std::transform(first, next, std::back_inserter(slices), slice_of);
   }
   for (const Event& event : events) {
     const bool is_operator = event.kind == Kind::kOperator || event.kind == Kind::kBackward;
@@ -179,16 +179,16 @@ std::vector<BucketTimes> buckets_of(std::span<const Event> reducer, std::span<co
   return buckets;
 }
 
-std::vector<FlowEnds> operator_flows(const TrackEvents& forward, std::span<const TrackEvents> all) {
+std::vector<FlowEnds> operator_flows(std::span<const Event> forward, std::span<const std::span<const Event>> all) {
   std::map<int64_t, const Event*> by_sequence;  // of those, the one that began last
-  for (const Event& event : forward.events) {
+  for (const Event& event : forward) {
     if (event.kind != Kind::kOperator || event.a < 0) continue;
     const Event*& known = by_sequence[event.a];
     if (known == nullptr || known->begin < event.begin) known = &event;
   }
   std::vector<FlowEnds> flows;
   for (size_t track = 0; track < all.size(); ++track) {
-    for (const Event& event : all[track].events) {
+    for (const Event& event : all[track]) {
       if (event.kind != Kind::kBackward) continue;
       const auto known = by_sequence.find(event.a);
       if (known == by_sequence.end() || known->second->end > event.begin) continue;

@@ -49,10 +49,10 @@ std::vector<BucketTimes> buckets_of(std::span<const Event> reducer, std::span<co
 // An operator and the one of the backward pass that it causes.
 struct FlowEnds {
   Event forward, backward;
-  size_t track = 0;  // of the backward operator
+  size_t track = 0;  // of the backward operator, in `all`
 };
-// `forward`: the track of the training thread. An operator calls others with the same sequence number: the innermost
-// is where the backward pass leads back to.
-std::vector<FlowEnds> operator_flows(const TrackEvents& forward, std::span<const TrackEvents> all);
+// `forward`: the events of the training thread, to which the sequence numbers belong; `all`: those of each track. An
+// operator calls others with the same sequence number: the innermost is where the backward pass leads back to.
+std::vector<FlowEnds> operator_flows(std::span<const Event> forward, std::span<const std::span<const Event>> all);
 
 }  // namespace dtrain::trace

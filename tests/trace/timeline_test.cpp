@@ -150,14 +150,13 @@ TEST(Buckets, OperationsOfOthersAreNotTaken) {
 }
 
 TEST(OperatorFlows, LeadFromTheInnermostForwardOperatorToItsBackward) {
-  TrackEvents training{.name = kTrainingThread};
-  training.events = {operator_event("aten::convolution", 107, 109, 3), operator_event("aten::conv2d", 106, 110, 3),
-                     operator_event("aten::relu", 111, 112, 4), operator_event("aten::empty", 112, 113, -1),
-                     backward_event("ReluBackward0", 130, 131, 4)};
-  const TrackEvents other{
-      .name = "operators 1",
-      .events = {backward_event("ConvolutionBackward0", 132, 135, 3), backward_event("AccumulateGrad", 136, 137, -1)}};
-  const std::vector<TrackEvents> all = {training, other};
+  const std::vector<Event> training = {
+      operator_event("aten::convolution", 107, 109, 3), operator_event("aten::conv2d", 106, 110, 3),
+      operator_event("aten::relu", 111, 112, 4), operator_event("aten::empty", 112, 113, -1),
+      backward_event("ReluBackward0", 130, 131, 4)};
+  const std::vector<Event> other = {backward_event("ConvolutionBackward0", 132, 135, 3),
+                                    backward_event("AccumulateGrad", 136, 137, -1)};
+  const std::vector<std::span<const Event>> all = {training, other};
   const std::vector<FlowEnds> flows = operator_flows(training, all);
   ASSERT_EQ(flows.size(), 2u);
   EXPECT_STREQ(flows[0].forward.name, "aten::relu");
