@@ -9,6 +9,7 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "core/check.h"
 #include "core/strings.h"
@@ -69,6 +70,7 @@ class OperatorObserver::State {
                       .sequence = fn.seqNr(),
                       .owner = -1,
                       .backward = fn.scope() == at::RecordScope::BACKWARD_FUNCTION};
+    if (operation.backward && fn.forwardThreadId() != training_thread_) operation.sequence = -1;
     const std::lock_guard lock(mutex_);
     operation.module = operation.backward ? module_of_forward(fn) : module_of_inputs(fn, thread);
     if (options_.owners) operation.owner = owner_of(operation, thread);
@@ -143,13 +145,12 @@ class OperatorObserver::State {
       module = thread.running.empty() ? last_module_ : thread.running.back().module;
     }
     // Of operators that call each other the innermost one has the backward: it is asked last.
-    if (fn.seqNr() >= 0 && module) forward_modules_[fn.seqNr()] = module;
+    if (fn.seqNr() >= 0 && module) forward_modules_[{fn.threadId(), fn.seqNr()}] = module;
     return module;
   }
 
   const char* module_of_forward(const at::RecordFunction& fn) const {
-    if (fn.forwardThreadId() != training_thread_) return nullptr;
-    const auto known = forward_modules_.find(fn.seqNr());
+    const auto known = forward_modules_.find({fn.forwardThreadId(), fn.seqNr()});
     return known == forward_modules_.end() ? nullptr : known->second;
   }
 
@@ -174,9 +175,10 @@ class OperatorObserver::State {
   const uint64_t training_thread_;
   mutable std::mutex mutex_;
   std::unordered_map<std::string_view, const char*> names_;
-  std::unordered_map<const void*, const char*> modules_;      // by parameter
-  std::unordered_map<int64_t, const char*> forward_modules_;  // by sequence number
-  const char* last_module_ = nullptr;                         // of operators without parameters
+  std::unordered_map<const void*, const char*> modules_;  // by parameter
+  // By thread and its sequence number: each thread counts for itself.
+  std::map<std::pair<uint64_t, int64_t>, const char*> forward_modules_;
+  const char* last_module_ = nullptr;  // of operators without parameters
   std::vector<Owner> owners_;
   std::map<std::tuple<const char*, const char*, bool>, int32_t> owner_numbers_;
   int other_threads_ = 0;

@@ -38,7 +38,7 @@ enum class Kind : int32_t {
   kSent,       // a bucket goes to the communicator (no duration): a = bucket, b = bytes
   kOperation,  // of a communicator: a = bytes
   kOperator,   // of LibTorch: a = sequence number of its backward; -1: it has none
-  kBackward,   // an operator of the backward pass: a = sequence number of its forward; -1: unknown
+  kBackward,   // an operator of the backward pass: a = sequence number of its forward on the training thread, or -1
   kKernel,     // of a GPU
   kCounter,    // a value from now on (no duration): a
 };

@@ -1,5 +1,7 @@
 #include "device/operator_observer.h"
 
+#include <ATen/SequenceNumber.h>
+#include <ATen/ThreadLocalState.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/conv.h>
@@ -79,6 +81,41 @@ TEST(OperatorObserver, SeesOnlyWhatItsThreadDoesWhileItLives) {
   net.forward(at::ones({2, 3, 8, 8}));
   EXPECT_EQ(recorder.counted(), 0u) << "after it";
   recorder.stop();
+}
+
+// Sequence numbers are of a thread: that of another one does not lead to an operator of this thread.
+TEST(OperatorObserver, KeepsSequenceNumbersOfThreadsApart) {
+  Net net;
+  trace::Recorder recorder;
+  std::vector<trace::Event> events;
+  {
+    const OperatorObserver observer(recorder, net, {.events = true});
+    at::relu(at::ones({1}).requires_grad_()).backward();  // makes the track of this thread
+    recorder.start(0, 10'000);
+    const uint64_t number = at::sequence_number::peek();
+    const at::Tensor here = net.conv->forward(at::ones({2, 3, 8, 8}));
+    at::Tensor there;
+    const at::ThreadLocalState state;  // with the observer
+    std::thread([&] {
+      const at::ThreadLocalStateGuard guard(state);
+      while (at::sequence_number::peek() < number) at::sequence_number::get_and_increment();
+      there = net.fc->forward(at::ones({2, 4}));
+    }).join();
+    here.sum().backward();
+    there.sum().backward();
+    recorder.stop();
+    events = all_events(recorder);
+  }
+  const auto backward = [&](const std::string& name) {
+    return *std::find_if(events.begin(), events.end(), [&](const trace::Event& event) {
+      return event.kind == trace::Kind::kBackward && event.name == name;
+    });
+  };
+  const trace::Event own = backward("ConvolutionBackward0"), other = backward("AddmmBackward0");
+  EXPECT_STREQ(own.detail, "conv");
+  EXPECT_GE(own.a, 0);
+  EXPECT_STREQ(other.detail, "fc");
+  EXPECT_EQ(other.a, -1) << "no arrow leads to it from this thread";
 }
 
 // What an operator allocates through others is its own.
