@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "trace/count_allocations.h"
+#include "support/count_allocations.h"
 
 namespace dtrain::trace {
 namespace {

@@ -2,36 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <new>
 #include <string>
 
 #include "data/loader/stage_clock.h"
+#include "support/count_allocations.h"
 #include "train/phase_tracker.h"
 #include "train/resource_meter.h"
-
-namespace {
-
-std::atomic<int64_t> allocations = 0;
-
-void* counted(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return counted(bytes); }
-void* operator new[](std::size_t bytes) { return counted(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace dtrain::train {
 namespace {
@@ -39,9 +17,9 @@ namespace {
 using monitoring::Phase;
 
 int64_t allocations_of(const std::function<void()>& work) {
-  const int64_t before = allocations;
+  const int64_t before = testing::allocations_of_process();
   work();
-  return allocations - before;
+  return testing::allocations_of_process() - before;
 }
 
 // read() and write() of this process so far.

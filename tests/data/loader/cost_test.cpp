@@ -3,30 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
-#include <new>
 #include <string>
 
 #include "data/hdf5/data_set.h"
 #include "data/hdf5/file_store.h"
 #include "data/hdf5/row_set.h"
 #include "data/loader/loader.h"
+#include "support/count_allocations.h"
 #include "support/temp_dir.h"
-
-namespace {
-std::atomic<int64_t> allocations = 0;
-}
-
-void* operator new(size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace dtrain::data {
 namespace {
@@ -55,11 +41,11 @@ Cost cost(const Store& store, const SampleSpec& spec, int64_t batch_size, int64_
   Loader loader(store, ids, spec, options, {0, 1});
   while (!loader.done()) loader.next();
   // Count from before the seek: here the readers are idle, and during the seek they begin to read ahead.
-  const int64_t allocations_before = allocations, reads_before = read_calls();
+  const int64_t allocations_before = testing::allocations_of_process(), reads_before = read_calls();
   loader.seek(0);
   while (!loader.done()) loader.next();
   const auto samples = static_cast<double>(batch_size * batches);
-  return {static_cast<double>(allocations - allocations_before) / samples,
+  return {static_cast<double>(testing::allocations_of_process() - allocations_before) / samples,
           static_cast<double>(read_calls() - reads_before) / samples};
 }
 
