@@ -10,6 +10,8 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <string>
+#include <thread>
 
 #include "core/error.h"
 #include "core/stopwatch.h"
@@ -69,7 +71,12 @@ TEST(RunChild, EndsWhatTakesTooLongWithAllThatItStarted) {
   const ChildEnd end = shell("sleep 100 & echo $!; wait", "", {.seconds = 0.3});
   EXPECT_EQ(end.why, Why::kTooLong);
   EXPECT_LT(seconds_since(began), 20);
-  EXPECT_FALSE(lives(std::string(trimmed(end.output))));
+  const std::string sleeper(trimmed(end.output));
+  // A signal that was sent is not yet an end.
+  for (const auto asked = std::chrono::steady_clock::now(); lives(sleeper) && seconds_since(asked) < 20;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_FALSE(lives(sleeper));
 }
 
 TEST(RunChild, EndsWhatTakesTooMuchMemory) {
@@ -87,9 +94,9 @@ TEST(RunChild, EndsWhenAsked) {
 TEST(RunChild, WaitsForNoOutputOfOthers) {
   const auto began = std::chrono::steady_clock::now();
   // In a session of its own, it holds the pipes open and is in no group that is ended.
-  const ChildEnd end = shell("setsid sleep 3 & echo done");
+  const ChildEnd end = shell("setsid sleep 30 & echo done");
   EXPECT_EQ(end.output, "done\n");
-  EXPECT_LT(seconds_since(began), 2.5);
+  EXPECT_LT(seconds_since(began), 20);
 }
 
 TEST(RunChild, ThrowsWhatCannotBeStarted) {
