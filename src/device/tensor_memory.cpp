@@ -67,6 +67,12 @@ class WithoutWarnings {
 
 }  // namespace
 
+int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
 class TensorMemory::Impl {
  public:
   explicit Impl(Listener listener) : counter(std::make_shared<Counter>(std::move(listener))) {}

@@ -7,9 +7,12 @@
 // oneDNN and cuDNN are not tensors and are not counted. LibTorch reports only while a TensorMemory lives, so all other
 // code pays nothing. Thread-safety: one at a time per thread.
 
+#include <torch/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace dtrain::device {
 
@@ -31,5 +34,8 @@ class TensorMemory {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Of all of them; memory that they share counts each time. Pure.
+int64_t bytes_of(const std::vector<at::Tensor>&);
 
 }  // namespace dtrain::device

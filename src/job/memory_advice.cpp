@@ -27,13 +27,6 @@ using train::Precision;
 constexpr int64_t kFewSamples[] = {1, 2};
 constexpr double kPatience = 10;  // seconds: a network that is slower is tried without changes only
 
-template <typename Tensors>
-int64_t bytes_of(const Tensors& tensors) {
-  int64_t bytes = 0;
-  for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
-  return bytes;
-}
-
 // Training samples, the longest first: those that a full memory is full of.
 std::vector<int64_t> largest_samples(const DataSet& data, int64_t count) {
   std::vector<int64_t> ids = data.splits.train;
@@ -69,7 +62,7 @@ class Trial {
 
   int64_t batch_bytes_per_sample() {
     const data::Batch batch = load(largest_samples(data_, 1));
-    return bytes_of(std::vector{batch.inputs, batch.targets});
+    return device::bytes_of(std::vector{batch.inputs, batch.targets});
   }
 
  private:
@@ -135,10 +128,10 @@ MemoryNeed memory_need(const config::Config& config, const DataSet& data, const 
     }
     const bool sgd = config.optimizer.name == config::OptimizerName::kSgd;
     const int64_t moments = !sgd ? 2 : config.optimizer.momentum > 0 ? 1 : 0;
-    need.step.weights = bytes_of(model.parameters()) + bytes_of(model.buffers());
-    need.step.gradients = bytes_of(trained);
+    need.step.weights = device::bytes_of(model.parameters()) + device::bytes_of(model.buffers());
+    need.step.gradients = device::bytes_of(trained);
     need.step.moments = moments * need.step.gradients;
-    need.step.average = config.train.ema > 0 ? bytes_of(model.parameters()) : 0;
+    need.step.average = config.train.ema > 0 ? device::bytes_of(model.parameters()) : 0;
     need.step.batch = of_micro_batch(static_cast<double>(now.batch_bytes_per_sample()));
     const auto began = std::chrono::steady_clock::now();
     need.step.activations = of_micro_batch(now.activations_per_sample(is_low(precision)));

@@ -18,13 +18,6 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-template <typename Tensors>
-int64_t bytes_of(const Tensors& tensors) {
-  int64_t bytes = 0;
-  for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
-  return bytes;
-}
-
 // See MeasuredSteps::own_deviation. The first step began before the others were measured, and lasted until then.
 double deviation_of(const std::vector<monitoring::StepTimes>& steps) {
   constexpr double kOfNormalValues = 1.4826;  // standard deviation in relation to the median distance
@@ -99,7 +92,7 @@ StepMemory Trainer::measure_memory() {
   enter_task_phase();
   StepMemory memory;
   const data::Batch batch = loader_.next();  // kept: what the step frees of it is not its own
-  memory.batch = bytes_of(std::vector{batch.inputs, batch.targets});
+  memory.batch = device::bytes_of(std::vector{batch.inputs, batch.targets});
   phases_.reducer().arm(/*last_micro_step=*/false, shared_statistics_.runs(batch));
   {
     const device::TensorMemory tensors;
@@ -110,7 +103,8 @@ StepMemory Trainer::measure_memory() {
   tracker_.leave();
   phases_.reducer().zero();
   loader_.seek(step_);
-  memory.weights = bytes_of(context_.task.model().parameters()) + bytes_of(context_.task.model().buffers());
+  memory.weights =
+      device::bytes_of(context_.task.model().parameters()) + device::bytes_of(context_.task.model().buffers());
   memory.gradients = phases_.reducer().bytes_per_step();
   memory.moments = phases_.optimizer().bytes();
   memory.average = average_.bytes();
