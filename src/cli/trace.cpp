@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -71,6 +72,16 @@ class TraceFile {
   int64_t bytes_ = 0;
 };
 
+// Whether both lead to one file, which need not exist.
+bool is_same_file(const std::filesystem::path& out, const std::filesystem::path& other) {
+  if (is_standard_output(other)) return false;
+  const auto resolved = [](const std::filesystem::path& path) {
+    std::error_code unknown;
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path), unknown);
+  };
+  return resolved(out) == resolved(other);
+}
+
 struct Results {
   TraceSummary summary;
   std::string out, network, precision, data, device;
@@ -112,7 +123,7 @@ std::vector<size_t> ranks_to_show(const Results& results) {
 std::string step_table(const Results& results) {
   TextRow header = {"rank"};
   add_headings(header);
-  header.insert(header.end(), {"events", "left out", "clock +- us"});
+  header.insert(header.end(), {"events", "left out", "clock error us"});
   std::vector<TextRow> rows;
   for (const size_t rank : ranks_to_show(results)) {
     const RankSummary& one = results.summary.ranks[rank];
@@ -218,7 +229,7 @@ int record(job::ProcessContext& process, const config::Loaded& loaded, Options& 
   options.output.open(process.host, inputs);
   dist::agree_on_rank0(process.host, [&] {
     protect(options.out, inputs);
-    check_output(options.out, options.output.replaces());
+    check_output(options.out, options.output.force());
     file.emplace(options.out);
   });
   Results results{.summary = {},
@@ -239,7 +250,6 @@ int record(job::ProcessContext& process, const config::Loaded& loaded, Options& 
       failed = std::current_exception();
     }
   });
-  job.end_watch();
   dist::agree_on_rank0(process.host, [&] {
     if (failed) std::rethrow_exception(failed);
     file->close();
@@ -255,30 +265,33 @@ int record(job::ProcessContext& process, const config::Loaded& loaded, Options& 
 int run_trace(const Arguments& arguments) {
   CLI::App app(
       "optimizer steps of all ranks on one clock, as a Chrome trace: phases, micro-steps, buckets of gradients, loader "
-      "threads, and on request operators and who holds the memory. Trains a few steps from the initial weights and "
-      "keeps nothing of them; nothing is written but the trace, and quick-start data",
+      "threads, and, on request, operators and which of them hold memory. Trains a few steps from the initial weights "
+      "and keeps nothing of them; nothing is written but the trace, and quick-start data",
       "dtrain trace");
   Options options;
   constexpr int64_t kMost = int64_t{1} << 30;
   app.add_option("--steps", options.how.steps, "optimizer steps to record")
       ->check(CLI::Range(int64_t{1}, kMost))
       ->capture_default_str();
-  app.add_option("--warm-steps", options.how.warm_steps, "steps before them")
-      ->check(CLI::Range(int64_t{1}, kMost))
+  app.add_option("--warm-steps", options.how.warm_steps, "steps to run before those that are recorded")
+      ->check(CLI::Range(int64_t{3}, kMost))
       ->capture_default_str();
   app.add_flag("--operators", options.how.operators,
                "record every operator of LibTorch, forward and backward, and on a GPU its kernels");
   app.add_flag("--memory", options.how.memory,
                "show which operators hold the memory at the peaks of forward and backward, and record what is held");
-  app.add_option("--out", options.out, "the file; with .gz at its end it is compressed")->capture_default_str();
-  app.add_option("--max-mib", options.most_mib, "refuse a larger trace, before it is compressed")
+  app.add_option("--out", options.out, "the file to write; a name that ends in .gz is compressed")
+      ->capture_default_str();
+  app.add_option("--max-mib", options.most_mib,
+                 "largest size of the trace in MiB, uncompressed; a larger one is refused before it is recorded")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
   options.output.add_to(app);
   const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);
   if (!loaded) return 0;
   if (is_standard_output(options.out)) throw UsageError("dtrain trace: --out needs a file");
-  if (options.out == options.output.file()) throw UsageError("dtrain trace: --out and --json name the same file");
+  if (is_same_file(options.out, options.output.file()))
+    throw UsageError("dtrain trace: --out and --json name the same file");
   options.how.most_bytes = options.most_mib * (1 << 20);
   return job::launch(loaded->config.device,
                      [&](job::ProcessContext& process) { return record(process, *loaded, options); });

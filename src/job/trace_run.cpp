@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -126,15 +125,17 @@ std::string process_name(const ProcessContext& process) {
                        process.device.is_cpu() ? name : process.device.str() + " " + name));
 }
 
+// `events`: of one step of the rank that has most of them.
 void check_size(const TraceOptions& options, double events, int ranks) {
-  const double size = trace_size(events, options.steps, ranks);
+  const double step = events * ranks * trace::kBytesPerEvent, size = step * static_cast<double>(options.steps);
   if (size <= options.most_bytes) return;
-  const auto fitting = static_cast<int64_t>(static_cast<double>(options.steps) * options.most_bytes / size);
+  const auto fitting = static_cast<int64_t>(options.most_bytes / step);
+  std::string ways = fitting >= 1 ? str("use --steps ", fitting, ", ") : "";
+  if (options.operators) ways += "leave out --operators, ";
   throw UsageError(str("a trace of ", options.steps, options.steps == 1 ? " step" : " steps", " would have about ",
                        human_bytes(size), " (a step of a rank has ", human_count(static_cast<int64_t>(events)),
-                       " events), and the limit is ", human_bytes(options.most_bytes), ": use --steps ",
-                       std::max<int64_t>(1, fitting), options.operators ? ", leave out --operators," : "",
-                       " or raise --max-mib"));
+                       " events), and the limit is ", human_bytes(options.most_bytes), ": ", ways,
+                       ways.empty() ? "" : "or ", "raise --max-mib"));
 }
 
 std::string to_json(const RankSummary& rank) {
@@ -206,13 +207,13 @@ class TraceRun {
     trainer_ = job_.make_trainer(
         {.batch_size = job_.batches().batch_size, .accumulate = job_.batches().accumulate, .recorder = &recorder_});
     summary_.memory = trainer_->measure_memory();  // a rank whose memory is full fails before others wait for it
+    trainer_->measure(std::max<int64_t>(1, options_.warm_steps - 2));  // the first step lays buckets out again
     observe();
-    trainer_->measure(std::max<int64_t>(1, options_.warm_steps - 1));
+    trainer_->measure(1);  // makes the tracks of autograd's threads, so that the next step counts them
     recorder_.start(0, 0);
     trainer_->measure(1);
-    const std::vector<double> counted = dist::all_gather_object(process.host, static_cast<double>(recorder_.counted()));
-    dist::agree(process.host,
-                [&] { check_size(options_, *std::max_element(counted.begin(), counted.end()), process.world.size); });
+    const double events = dist::largest_of_ranks(process.host, static_cast<double>(recorder_.counted()));
+    dist::agree(process.host, [&] { check_size(options_, events, process.world.size); });
 
     trace_.clock.before = trace::now();
     const dist::ClockOffset before = own_offset(process);
@@ -227,7 +228,7 @@ class TraceRun {
     const dist::ClockOffset after = own_offset(process);
     trace_.clock.offset_before = before.seconds;
     trace_.clock.offset_after = after.seconds;
-    summary_.clock_error = trace_.clock.error = std::max(before.error, after.error);
+    summary_.clock_error = std::max(before.error, after.error);
     collect();
   }
 
@@ -313,10 +314,6 @@ class TraceRun {
 
 }  // namespace
 
-double trace_size(double events, int64_t steps, int ranks) {
-  return events * static_cast<double>(steps) * ranks * trace::kBytesPerEvent;
-}
-
 TraceSummary trace_steps(TrainingJob& job, const TraceOptions& options,
                          const std::function<void(std::string_view)>& write) {
   const log::Quiet quiet;
@@ -328,6 +325,7 @@ TraceSummary trace_steps(TrainingJob& job, const TraceOptions& options,
     throw;
   }
   TraceSummary summary = run.share();
+  job.end_watch();  // who writes, or waits for it, makes no progress
   run.write(summary.not_measured, write);
   return summary;
 }

@@ -17,7 +17,7 @@ namespace dtrain::job {
 
 struct TraceOptions {
   int64_t steps = 5;                      // recorded
-  int64_t warm_steps = 3;                 // before them; at least 1
+  int64_t warm_steps = 3;                 // before them; at least 3
   bool operators = false;                 // every operator of LibTorch
   bool memory = false;                    // who holds the memory
   double most_bytes = 512.0 * (1 << 20);  // of the trace; UsageError if it would be larger
@@ -52,11 +52,8 @@ struct TraceSummary {
 };
 
 // `write` receives the text of the trace on rank 0, in pieces. UsageError: it would be too large. Running out of memory
-// is a DeviceError of the rank. Requires: the job has done all its verbs up to connect(). Collective; every rank gets
-// the same result.
+// is a DeviceError of the rank. Requires: the job has done all its verbs up to connect(). Ends the job's watch before
+// it writes. Collective; every rank gets the same result.
 TraceSummary trace_steps(TrainingJob&, const TraceOptions&, const std::function<void(std::string_view)>& write);
-
-// About how large a trace becomes that has `events` events in a step of one rank, in bytes. Pure.
-double trace_size(double events, int64_t steps, int ranks);
 
 }  // namespace dtrain::job

@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import subprocess
+import time
 
 import runner
 
@@ -114,16 +115,16 @@ def one_rank_shows_its_steps(folder):
     # What the phases take is what the command and `bench step` measure.
     rank = summary["ranks"][0]
     mean = sum(s["dur"] for s in steps) * 1e-6 / STEPS
-    assert abs(mean - rank["step_seconds"]) < 0.05 * rank["step_seconds"] + 1e-4, (mean, rank)
+    assert abs(mean - rank["step_seconds"]) < 0.05 * rank["step_seconds"] + 5e-3, (mean, rank)
     forward = sum(p["dur"] for p in found.slices(0, "training", "phase") if p["name"] == "forward") * 1e-6 / STEPS
-    assert abs(forward - rank["phase_seconds"]["forward"]) < 0.02 * forward + 1e-4
+    assert abs(forward - rank["phase_seconds"]["forward"]) < 0.02 * forward + 5e-3
     assert rank["left_out"] == 0 and rank["clock_error_seconds"] == 0
     assert summary["events"] == rank["events"] > 100
     assert not found.slices(0, category="operator"), "on request only"
     assert {c["name"] for c in found.of("C")} == {"batches ready"}
     # A rank that is alone has buckets that nobody carries.
     assert found.of("b") and len(found.of("b")) == len(found.of("n")) == len(found.of("e"))
-    assert not found.slices(0, category="communication") or found.threads
+    assert not found.slices(0, category="communication")
     assert "1 rank sends nothing" in text and "GPU: there is none" in text and "ui.perfetto.dev" in text
     assert found.facts["ranks"] == "1" and "not measured" in found.facts
 
@@ -139,7 +140,7 @@ def ranks_are_on_one_clock(folder):
         check_loader(found, rank)
         assert summary["ranks"][rank]["clock_error_seconds"] < 1e-3
     window = max(s["ts"] + s["dur"] for rank in (0, 1) for s in found.slices(rank, "training"))
-    assert found.end < window + 1e5, "nothing is far outside of the steps"
+    assert found.end < window + 5e6, "nothing is far outside of the steps"
     # A sum over both ranks ends on neither before the other has sent its part: on one clock they overlap.
     buckets = [{(b["args"]["step"], b["args"]["bucket"]): b for b in found.slices(rank, "gradients (mpi)")} for rank in (0, 1)]
     assert set(buckets[0]) == set(buckets[1]) and len(buckets[0]) >= 2 * STEPS, "several buckets in each step"
@@ -200,6 +201,8 @@ def operators_and_memory_on_request(folder):
         memory = summary["ranks"][rank]["memory_bytes"]
         assert memory["average"] > 0 and memory["activations"] > 0
         assert peaks["backward"]["bytes"] < 3 * memory["activations"]
+    size = (folder / "t.json").stat().st_size
+    assert 0.5 < size / (170 * summary["events"]) < 2, (size, summary["events"])  # what --max-mib estimates
     assert "Held at the peak of forward" in text and "Held at the peak of backward" in text and "aten::" in text
 
 
@@ -207,11 +210,26 @@ def other_tasks_are_traced(folder):
     for task in ("sequence", "pointer"):
         runner.run(["synth", task, "--samples", 120, "--out", f"{task}.h5"], cwd=folder).expect(0)
         keys = {"task.name": task, "data.file": f"{task}.h5", "train.batch_size": 8}
-        words = ["trace", "--steps", 2, "--warm-steps", 1, "--memory", "--operators", "--out", f"{task}.json", *runner.flags(keys)]
+        words = ["trace", "--steps", 2, "--warm-steps", 3, "--memory", "--operators", "--out", f"{task}.json", *runner.flags(keys)]
         runner.run(words, cwd=folder).expect(0, "Held at the peak of backward")
         found = Trace(json.loads((folder / f"{task}.json").read_text()))
         found.check_nesting()
         assert len(found.slices(0, "training", "step")) == 2
+
+
+def writing_slowly_is_no_stall(folder):
+    """Who reads the file through a pipe waits for longer than dist.timeout, which ends jobs that make no progress."""
+    runner.synth(folder / "d.h5", 60)
+    os.mkfifo(folder / "slow.json")
+    words = ["trace", "--steps", 2, "--operators", "--out", "slow.json", "--force", *runner.flags({**KEYS, "dist.timeout": 10})]
+    with runner.Running(words, cwd=folder) as job:
+        with open(folder / "slow.json", "rb") as pipe:
+            first = pipe.read(1)
+            time.sleep(25)
+            content = first + pipe.read()
+        assert job.process.wait(60) == 0, job.output()
+    assert len(content) > 2 << 16, "more than a pipe holds"
+    assert len(Trace(json.loads(content)).slices(0, "training", "step")) == 2
 
 
 def bad_input_is_explained(folder):
@@ -225,18 +243,23 @@ def bad_input_is_explained(folder):
     runner.run([*small, "--out", "d.h5", "--force"], cwd=folder).expect(73, "d.h5")
     runner.run([*small, "--out", "nowhere/t.json"], cwd=folder).expect(73, "nowhere")
     runner.run([*small, "--out", "-"], cwd=folder).expect(64, "--out")
-    runner.run([*small, "--out", "x.json", "--json", "x.json"], cwd=folder).expect(64, "the same file")
+    for json_file in ("x.json", "./x.json", folder / "x.json"):
+        runner.run([*small, "--out", "x.json", "--json", json_file], cwd=folder).expect(64, "the same file")
+    runner.run([*small, "--warm-steps", 2], cwd=folder).expect(64, "--warm-steps")
     runner.run([*large, "--steps", 0], cwd=folder).expect(64, "--steps")
     result = runner.run([*large, "--steps", 100000, "--max-mib", 1, "--out", "large.json"], np=2, cwd=folder)
     result.expect(64, "a trace of 100000 steps would have about", "the limit is 1.0 MiB: use --steps")
     fitting = int(re.search(r"use --steps (\d+)", result.output).group(1))
     assert 1 <= fitting < 1000, result.output
+    long_step = runner.flags({**KEYS, "train.batch_size": 2, "train.accumulate": 24})
+    result = runner.run(["trace", "--steps", 1, "--operators", "--max-mib", 1, "--out", "large.json", *long_step], cwd=folder)
+    result.expect(64, "the limit is 1.0 MiB: leave out --operators, or raise --max-mib")
     assert not (folder / "large.json").exists() and not [p for p in folder.iterdir() if "large" in p.name]
     runner.run([*small, "--train.epoch", 3], cwd=folder).expect(78, "train.epochs")
     runner.run(["trace", "--help"], cwd=folder).expect(0, "--operators", "--memory", "CONFIG.yaml")
 
 
-LIMIT = 48 << 30
+LIMIT = 40 << 30
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -287,5 +310,5 @@ def full_memory_names_three_remedies(folder):
 
 
 if __name__ == "__main__":
-    runner.main([one_rank_shows_its_steps, ranks_are_on_one_clock, operators_and_memory_on_request, other_tasks_are_traced,
+    runner.main([one_rank_shows_its_steps, ranks_are_on_one_clock, operators_and_memory_on_request, other_tasks_are_traced, writing_slowly_is_no_stall,
                  bad_input_is_explained, full_memory_names_three_remedies])
