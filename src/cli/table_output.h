@@ -21,7 +21,7 @@ namespace dtrain::cli {
 class TableOutput {
  public:
   void add_to(CLI::App&);                // --json and --force
-  bool force() const { return force_; }  // for other files that the command writes
+  bool force() const { return force_; }  // for other files that the command writes, as is file()
 
   // Before the work, which would be lost where the file cannot be written. OutputError. Collective.
   void open(dist::Communicator& host, const Inputs& inputs = {});
@@ -30,8 +30,6 @@ class TableOutput {
   void write(dist::Communicator& host, const std::function<std::string()>& table,
              const std::function<std::string()>& json);
 
-  // For other files of the command.
-  bool replaces() const { return force_; }           // --force
   const std::string& file() const { return json_; }  // --json
 
  private:

@@ -12,7 +12,6 @@ namespace dtrain::trace {
 struct ClockMap {
   Time before = 0, after = 0;                  // when the offsets were measured, on the own clock
   double offset_before = 0, offset_after = 0;  // seconds that the own clock is ahead
-  double error = 0;                            // seconds by which either offset may be wrong
 
   Time common(Time own) const {
     const double share = after > before ? static_cast<double>(own - before) / static_cast<double>(after - before) : 0.0;

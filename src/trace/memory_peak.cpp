@@ -36,19 +36,17 @@ MemoryPeak peak_within(std::span<const MemoryChange> changes, std::span<const In
   MemoryPeak peak;
   int64_t held = 0;
   size_t next = 0, at = 0;
-  const auto consider = [&](Time time) {
+  const auto consider = [&] {
     if (held <= peak.bytes) return;
     peak.bytes = held;
-    peak.time = time;
     at = next;
   };
   for (const Interval& interval : intervals) {
     while (next < changes.size() && changes[next].time < interval.begin) held += changes[next++].bytes;
-    consider(interval.begin);
+    consider();
     while (next < changes.size() && changes[next].time <= interval.end) {
-      held += changes[next].bytes;
-      const Time time = changes[next++].time;
-      consider(time);
+      held += changes[next++].bytes;
+      consider();
     }
   }
   peak.held = held_after(changes.first(at));

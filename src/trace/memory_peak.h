@@ -28,7 +28,6 @@ struct HeldBy {
 
 struct MemoryPeak {
   int64_t bytes = 0;
-  Time time = 0;
   std::vector<HeldBy> held = {};  // the largest first; the sum is `bytes`
 };
 
