@@ -27,7 +27,7 @@ def help_names_every_command_and_section(folder):
 
 def help_fits_a_terminal(folder):
     for arguments in [["--help"], ["--help", "all"], ["train", "--help"], ["eval", "--help"], ["predict", "--help"], ["export", "--help"], ["inspect", "--help"],
-                      ["doctor", "--help"], ["tune", "--help"], ["bench", "--help"], ["bench", "data", "--help"], ["bench", "comm", "--help"], ["bench", "step", "--help"]]:
+                      ["doctor", "--help"], ["tune", "--help"], ["trace", "--help"], ["plan", "--help"], ["bench", "--help"], ["bench", "data", "--help"], ["bench", "comm", "--help"], ["bench", "step", "--help"]]:
         for line in runner.run(arguments).expect(0).output.splitlines():
             assert len(line) <= 80, (arguments, line)
     own = runner.run(["train", "--help"]).output
