@@ -1,8 +1,8 @@
 #include "dist/object_collectives.h"
 
-#include "core/check.h"
-
 #include <algorithm>
+
+#include "core/check.h"
 
 namespace dtrain::dist {
 namespace {
