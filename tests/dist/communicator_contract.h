@@ -211,6 +211,7 @@ inline void abort_case(Communicator& comm, at::Device device) {
     EXPECT_NE(std::string(error.what()).find("the test asks for it"), std::string::npos) << error.what();
   }
   EXPECT_THROW(comm.barrier(), CommError);
+  EXPECT_NO_THROW(comm.record(nullptr)) << "what ends a recording may be a destructor";
 }
 
 // For communicators that sum half precision in float32 (all but NCCL): 2048 + 1 + 1 is 2048 in float16
