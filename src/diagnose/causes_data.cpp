@@ -78,9 +78,7 @@ double share_beyond_headroom(const RunEvidence& run, const Steps& steps) {
 
 std::vector<Finding> data_causes(const RunEvidence& run) {
   if (run.ranks.empty()) return {};
-  const auto worst = std::max_element(run.ranks.begin(), run.ranks.end(), [](const auto& a, const auto& b) {
-    return mean_of(a.steps, Phase::kDataWait) < mean_of(b.steps, Phase::kDataWait);
-  });
+  const RankEvidence* worst = &run.ranks[worst_rank(run, Phase::kDataWait)];
   const double waits = mean_of(worst->steps, Phase::kDataWait);
   if (waits <= 0) return {};
   Finding found;

@@ -1,7 +1,7 @@
 // GPUs that run slower than they could, that wait for copies, or whose tensor cores are not used.
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
@@ -13,58 +13,96 @@ namespace {
 using monitoring::Phase;
 using monitoring::StepTimes;
 
-// A rank whose GPU computes at a lower clock than it could. Kernels that wait for memory gain less.
-void add_slow_clock(const RunEvidence& run, Cause cause, size_t rank, const std::string& why, Finding fix,
-                    std::vector<Finding>& found) {
-  const GpuUse& gpu = run.ranks[rank].gpu;
-  fix.cause = cause;
-  fix.rank = rank_of(run, rank);
-  fix.evidence = str("clock of ", fixed(gpu.clock * 1e-6, 0), " of ", fixed(gpu.full_clock * 1e-6, 0), " MHz, ", why);
-  fix.without = Replay{.change = [rank, slow = gpu.clock / gpu.full_clock](size_t r, size_t, StepTimes& s) {
-    if (r != rank) return;
-    s.phases[static_cast<size_t>(Phase::kForward)] *= slow;
-    s.phases[static_cast<size_t>(Phase::kBackward)] *= slow;
-  }};
-  found.push_back(std::move(fix));
+using Factors = std::vector<double>;  // by rank: 1 for those that a cause does not hold back
+
+size_t least_of(const Factors& factors) {
+  return static_cast<size_t>(std::min_element(factors.begin(), factors.end()) - factors.begin());
+}
+
+// The one rank that is held back; -1: several are.
+int only_one(const RunEvidence& run, const Factors& factors) {
+  const auto held = std::count_if(factors.begin(), factors.end(), [](double factor) { return factor < 1; });
+  return held == 1 ? rank_of(run, least_of(factors)) : -1;
+}
+
+std::string of_ranks(const Factors& factors) {
+  const auto held = std::count_if(factors.begin(), factors.end(), [](double factor) { return factor < 1; });
+  return held > 1 ? str(" (", held, " of ", factors.size(), " ranks)") : "";
+}
+
+Change shortened(std::vector<Phase> phases, Factors factors) {
+  return [phases = std::move(phases), factors = std::move(factors)](size_t rank, size_t, StepTimes& s) {
+    for (const Phase phase : phases) s.phases[static_cast<size_t>(phase)] *= factors[rank];
+  };
+}
+
+// ---- clocks -------------------------------------------------------------------------------------------------------
+
+constexpr double kOften = 0.2;  // of the time
+
+bool too_hot(const GpuUse& gpu) { return gpu.heat_limited > kOften; }
+
+// At the card's own limit it is as fast as it is sold to be.
+bool capped(const GpuUse& gpu) {
+  return !too_hot(gpu) && gpu.power_limited > kOften && gpu.power_limit < 0.98 * gpu.default_power_limit;
+}
+
+// All ranks whose GPUs one cause holds back gain together: they wait for each other. Kernels that wait for memory gain
+// less than the clock does.
+void add_slow_clocks(const RunEvidence& run, Cause cause, bool (*holds)(const GpuUse&), std::vector<Finding>& found) {
+  Factors factors;
+  for (const RankEvidence& rank : run.ranks) {
+    const GpuUse& gpu = rank.gpu;
+    const bool slow = gpu.clock > 0 && gpu.clock < gpu.full_clock && holds(gpu);
+    factors.push_back(slow ? gpu.clock / gpu.full_clock : 1);
+  }
+  const size_t worst = least_of(factors);
+  if (!(factors[worst] < 1)) return;
+  const GpuUse& gpu = run.ranks[worst].gpu;
+  Finding finding{.cause = cause, .rank = only_one(run, factors)};
+  finding.evidence = str("clock of ", fixed(gpu.clock * 1e-6, 0), " of ", fixed(gpu.full_clock * 1e-6, 0), " MHz, ");
+  if (cause == Cause::kHeat) {
+    finding.evidence +=
+        str("too hot in ", percent(gpu.heat_limited), " of the time (", fixed(gpu.temperature, 0), " C)");
+    finding.otherwise = "with better cooling";
+  } else {
+    finding.evidence += str("at a power limit of ", fixed(gpu.power_limit, 0), " W");
+    finding.setting = str("nvidia-smi -pl ", fixed(gpu.default_power_limit, 0));
+  }
+  finding.evidence += of_ranks(factors);
+  finding.without = Replay{.change = shortened({Phase::kForward, Phase::kBackward}, factors)};
+  found.push_back(std::move(finding));
 }
 
 void add_gpus(const RunEvidence& run, std::vector<Finding>& found) {
-  constexpr double kOften = 0.2;  // of the time
-  for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
-    const GpuUse& gpu = run.ranks[rank].gpu;
-    if (!(gpu.clock > 0 && gpu.clock < gpu.full_clock)) continue;
-    if (gpu.heat_limited > kOften) {
-      add_slow_clock(run, Cause::kHeat, rank,
-                     str("too hot in ", percent(gpu.heat_limited), " of the time (", fixed(gpu.temperature, 0), " C)"),
-                     {.otherwise = "with better cooling"}, found);
-    } else if (gpu.power_limited > kOften && gpu.power_limit < 0.98 * gpu.default_power_limit) {
-      // At the card's own limit it is as fast as it is sold to be.
-      add_slow_clock(run, Cause::kPower, rank, str("at a power limit of ", fixed(gpu.power_limit, 0), " W"),
-                     {.setting = str("nvidia-smi -pl ", fixed(gpu.default_power_limit, 0))}, found);
-    }
-  }
+  add_slow_clocks(run, Cause::kHeat, too_hot, found);
+  add_slow_clocks(run, Cause::kPower, capped, found);
+}
+
+// ---- copies -------------------------------------------------------------------------------------------------------
+
+// The time of a copy over all lanes of the card, as a share of what it takes.
+double part_over_all_lanes(const GpuUse& gpu) {
+  const bool narrow = gpu.link_width > 0 && gpu.link_width < gpu.card_width;
+  return narrow ? static_cast<double>(gpu.link_width) / gpu.card_width : 1;
 }
 
 void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
-  size_t worst = 0;
-  for (size_t rank = 1; rank < run.ranks.size(); ++rank) {
-    if (mean_of(run.ranks[rank].steps, Phase::kH2d) > mean_of(run.ranks[worst].steps, Phase::kH2d)) worst = rank;
-  }
-  const RankEvidence& evidence = run.ranks[worst];
-  const double seconds = mean_of(evidence.steps, Phase::kH2d);
+  const RankEvidence& worst = run.ranks[worst_rank(run, Phase::kH2d)];
+  const double seconds = mean_of(worst.steps, Phase::kH2d);
   if (seconds <= 0) return;
   Finding finding{.cause = Cause::kCopy,
                   .rank = only_rank(run, Phase::kH2d),
-                  .evidence = str(of_step(seconds, mean_wall(evidence.steps)), " copying batches to the device"),
+                  .evidence = str(of_step(seconds, mean_wall(worst.steps)), " copying batches to the device"),
                   .otherwise = "if copies were free"};
-  const GpuUse& gpu = evidence.gpu;
-  if (gpu.link_width > 0 && gpu.link_width < gpu.card_width) {
-    finding.evidence += str(", over ", gpu.link_width, " of ", gpu.card_width, " PCIe lanes");
+  const GpuUse& gpu = worst.gpu;
+  if (part_over_all_lanes(gpu) < 1) {
+    Factors parts;
+    for (const RankEvidence& rank : run.ranks) parts.push_back(part_over_all_lanes(rank.gpu));
+    finding.rank = only_one(run, parts);
+    finding.evidence += str(", over ", gpu.link_width, " of ", gpu.card_width, " PCIe lanes", of_ranks(parts));
     finding.otherwise = str("in a slot with ", gpu.card_width, " lanes");
-    const double part = static_cast<double>(gpu.link_width) / gpu.card_width;
-    finding.without = Replay{.change = [worst, part](size_t rank, size_t, StepTimes& s) {
-      if (rank == worst) s.phases[static_cast<size_t>(Phase::kH2d)] *= part;
-    }};
+    finding.without = Replay{.change = shortened({Phase::kH2d}, parts)};
   } else {
     finding.without = Replay{.change = times(Phase::kH2d, 0)};
   }

@@ -93,9 +93,7 @@ void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
 // The second epoch should find its samples in memory.
 void add_page_cache(const RunEvidence& run, std::vector<Finding>& found) {
   constexpr double kMany = 0.1;  // of the bytes that the readers read
-  const auto worst = std::max_element(run.ranks.begin(), run.ranks.end(), [](const auto& a, const auto& b) {
-    return mean_of(a.steps, Phase::kDataWait) < mean_of(b.steps, Phase::kDataWait);
-  });
+  const RankEvidence* worst = &run.ranks[worst_rank(run, Phase::kDataWait)];
   const LoaderUse& loader = worst->loader;
   const double waits = mean_of(worst->steps, Phase::kDataWait), step = mean_wall(worst->steps);
   const bool again = host_of(run, *worst).read_again > kMany * loader.bytes && worst->disk_bytes > kMany * loader.bytes;

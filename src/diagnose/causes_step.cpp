@@ -19,12 +19,7 @@ constexpr double kSmallCost = 0.01;
 constexpr int64_t kFewSamples = 4;
 constexpr int64_t kMostTimesLarger = 16;
 
-const Steps& longest(const RunEvidence& run, Phase phase) {
-  return std::max_element(
-             run.ranks.begin(), run.ranks.end(),
-             [phase](const auto& a, const auto& b) { return mean_of(a.steps, phase) < mean_of(b.steps, phase); })
-      ->steps;
-}
+const Steps& longest(const RunEvidence& run, Phase phase) { return run.ranks[worst_rank(run, phase)].steps; }
 
 // How many times rarer something has to be to cost a small share of the other time.
 double times_rarer(double seconds, double others) { return std::ceil(seconds / (kSmallCost * others)); }

@@ -34,15 +34,21 @@ double mean_computing(const Steps& steps) {
   return mean_of(steps, monitoring::Phase::kForward) + mean_of(steps, monitoring::Phase::kBackward);
 }
 
+size_t worst_rank(const RunEvidence& run, monitoring::Phase phase) {
+  const auto worst = std::max_element(run.ranks.begin(), run.ranks.end(), [phase](const auto& a, const auto& b) {
+    return mean_of(a.steps, phase) < mean_of(b.steps, phase);
+  });
+  return static_cast<size_t>(worst - run.ranks.begin());
+}
+
 int only_rank(const RunEvidence& run, monitoring::Phase phase) {
-  std::vector<double> means;
-  for (const RankEvidence& rank : run.ranks) means.push_back(mean_of(rank.steps, phase));
-  const auto most = std::max_element(means.begin(), means.end());
-  if (means.size() < 2) return -1;
-  for (auto other = means.begin(); other != means.end(); ++other) {
-    if (other != most && 2 * *other > *most) return -1;
+  if (run.ranks.size() < 2) return -1;
+  const size_t worst = worst_rank(run, phase);
+  const double most = mean_of(run.ranks[worst].steps, phase);
+  for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
+    if (rank != worst && 2 * mean_of(run.ranks[rank].steps, phase) > most) return -1;
   }
-  return static_cast<int>(most - means.begin());
+  return static_cast<int>(worst);
 }
 
 int rank_of(const RunEvidence& run, size_t rank) { return run.ranks.size() > 1 ? static_cast<int>(rank) : -1; }

@@ -14,6 +14,9 @@ double mean_of(const Steps&, monitoring::Phase);
 double mean_other(const Steps&);
 double mean_computing(const Steps&);  // forward and backward
 
+// The rank with the most of a phase, in the mean. Requires: there is a rank.
+size_t worst_rank(const RunEvidence&, monitoring::Phase);
+
 // The rank whose phase is at least twice as long as that of every other one; -1: none stands out, or there is one rank.
 int only_rank(const RunEvidence&, monitoring::Phase);
 

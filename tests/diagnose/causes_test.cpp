@@ -86,7 +86,8 @@ TEST(HealthyRuns, SayNothing) {
 // What a GPU is slow for, that its owner cannot change: it is at its own power limit.
 TEST(HealthyRuns, AGpuAtItsOwnPowerLimitIsNamedInTheVerdictOnly) {
   RunEvidence run = evidence_of({});
-  set_gpu(run, 0, gpu_readings(1.1, 0x4, 350, 350));
+  set_healthy_gpu(run);
+  set_gpu(run.ranks[0], gpu_readings(1.1, 0x4, 350, 350));
   const Verdict verdict = judge(run);
   EXPECT_TRUE(verdict.findings.empty()) << verdict.text;
   EXPECT_NE(verdict.text.find("the GPU runs at its power limit of 350 W"), std::string::npos) << verdict.text;

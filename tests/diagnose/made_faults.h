@@ -79,20 +79,8 @@ inline monitoring::GpuUse gpu_readings(double slow, uint64_t reason, double limi
   return window.take();
 }
 
-inline void set_gpu(RunEvidence& run, size_t rank, const monitoring::GpuUse& read) {
-  run.settings.gpu = true;
-  run.settings.precision = "bf16";
-  for (RankEvidence& r : run.ranks) {
-    r.gpu.tensor_cores = true;
-    r.gpu.card_width = r.gpu.link_width = 16;
-    r.gpu.memory_total = 24e9;
-    r.gpu.memory_peak = 12e9;
-    r.gpu.allocator_retries = 0;
-    r.gpu.busy = 0.97;
-    r.gpu.clock = r.gpu.full_clock = 1.8e9;
-    r.gpu.power_limited = r.gpu.heat_limited = 0;
-  }
-  GpuUse& gpu = run.ranks[rank].gpu;
+inline void set_gpu(RankEvidence& rank, const monitoring::GpuUse& read) {
+  GpuUse& gpu = rank.gpu;
   gpu.busy = read.utilization;
   gpu.clock = read.working_sm_clock;
   gpu.full_clock = read.full_sm_clock;
@@ -103,19 +91,36 @@ inline void set_gpu(RunEvidence& run, size_t rank, const monitoring::GpuUse& rea
   gpu.temperature = read.temperature;
 }
 
-inline void set_healthy_gpu(RunEvidence& run) { set_gpu(run, 0, gpu_readings(1, 0, 350, 350)); }
+inline void set_healthy_gpu(RunEvidence& run) {
+  run.settings.gpu = true;
+  run.settings.precision = "bf16";
+  for (RankEvidence& rank : run.ranks) {
+    rank.gpu.tensor_cores = true;
+    rank.gpu.card_width = rank.gpu.link_width = 16;
+    rank.gpu.memory_total = 24e9;
+    rank.gpu.memory_peak = 12e9;
+    rank.gpu.allocator_retries = 0;
+    set_gpu(rank, gpu_readings(1, 0, 350, 350));
+  }
+}
 
-// A rank whose GPU has a lower clock. Kernels that wait for memory do not slow down with it: a sixth of the time.
-inline Planted slow_clock(size_t rank, double gain, uint64_t reason, double limit) {
+// A rank whose GPU has a lower clock, or all of them (-1). Kernels that wait for memory do not slow down with it: a
+// sixth of the time.
+inline Planted slow_clock(int rank, double gain, uint64_t reason, double limit) {
   constexpr double kComputing = 0.09;
   const double slow = 1 + gain * kStep / kComputing, clock = 1 + (slow - 1) * 1.2;
   Planted planted;
   planted.slow.slow = [=](size_t r, size_t, Random&, StepTimes& s) {
-    if (r != rank) return;
+    if (rank >= 0 && r != static_cast<size_t>(rank)) return;
     s.phases[index_of(Phase::kForward)] *= slow;
     s.phases[index_of(Phase::kBackward)] *= slow;
   };
-  planted.measure = [=](RunEvidence& run) { set_gpu(run, rank, gpu_readings(clock, reason, limit, 350)); };
+  planted.measure = [=](RunEvidence& run) {
+    set_healthy_gpu(run);
+    for (size_t r = 0; r < run.ranks.size(); ++r) {
+      if (rank < 0 || r == static_cast<size_t>(rank)) set_gpu(run.ranks[r], gpu_readings(clock, reason, limit, 350));
+    }
+  };
   return planted;
 }
 
@@ -201,10 +206,22 @@ inline std::vector<MadeFault> recorded_faults() {
          planted.slow.h2d = planted.repaired.h2d = gain * kStep / 3;  // four times as long
          return planted;
        }},
+      {"PCIe: 4 lanes of 16, all ranks", Cause::kCopy, -1, "",
+       [](double gain) {
+         Planted planted = measured(longer(-1, Phase::kH2d, gain * kStep), [](RunEvidence& run) {
+           set_healthy_gpu(run);
+           for (RankEvidence& rank : run.ranks) rank.gpu.link_width = 4;
+         });
+         planted.slow.h2d = planted.repaired.h2d = gain * kStep / 3;
+         return planted;
+       }},
       {"launch gap", Cause::kSmallBatch, -1, "--batch-size 64", launches},
       {"power limit, rank 1", Cause::kPower, 1, "nvidia-smi -pl 350",
        [](double gain) { return slow_clock(1, gain, 0x4, 200); }},
+      {"power limit, all ranks", Cause::kPower, -1, "nvidia-smi -pl 350",
+       [](double gain) { return slow_clock(-1, gain, 0x4, 200); }},
       {"heat, rank 0", Cause::kHeat, 0, "", [](double gain) { return slow_clock(0, gain, 0x40, 350); }},
+      {"heat, all ranks", Cause::kHeat, -1, "", [](double gain) { return slow_clock(-1, gain, 0x40, 350); }},
       {"steal", Cause::kSteal, -1, "",
        [](double gain) {
          return measured(stalled(-1, gain * kStep),
