@@ -52,8 +52,10 @@ Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
     left -= waits.bound;
   }
   // The network waits for a core while other threads run: those of other processes, and the readers of the ranks, whose
-  // work has to be done in any case.
-  if (host.others_cpu > 0) waits.others = left * host.others_cpu / (host.others_cpu + job.side_cpu);
+  // work has to be done in any case. Nobody waits for others longer than they ran.
+  if (host.others_cpu > 0) {
+    waits.others = std::min(host.others_cpu, left * host.others_cpu / (host.others_cpu + job.side_cpu));
+  }
   waits.own = left - waits.others;
   return waits;
 }

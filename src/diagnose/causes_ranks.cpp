@@ -32,16 +32,14 @@ double quantile(std::vector<double> values, double share) {
   return *at;
 }
 
-// The median of the means of all ranks but one.
-double mean_of_others(const std::vector<Steps>& ranks, size_t except, Phase phase) {
+// How fast a rank is that nothing holds back: the median over all ranks, of two ranks the faster one.
+double usual_mean(const std::vector<Steps>& ranks, Phase phase) {
   std::vector<double> means;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (rank != except) means.push_back(mean_of(ranks[rank], phase));
-  }
+  for (const Steps& rank : ranks) means.push_back(mean_of(rank, phase));
   return quantile(std::move(means), 0.5);
 }
 
-// ---- one rank, in every step --------------------------------------------------------------------------------------
+// ---- one rank or one host, in every step --------------------------------------------------------------------------
 
 size_t slowest_rank(const std::vector<Steps>& ranks) {
   const auto seconds = [](const Steps& steps) { return mean_computing(steps) + mean_of(steps, Phase::kOptimizer); };
@@ -76,29 +74,66 @@ std::string behind_at_buckets(const std::vector<Steps>& ranks, size_t late) {
              fixed(1e3 * (last - quantile(lasts, 0.5)), 1), " at its last)");
 }
 
-Finding late_rank(const std::vector<Steps>& ranks) {
-  const size_t late = slowest_rank(ranks);
-  Phase slowest = kComputing[0];
-  double most = 0;
-  std::array<double, kComputing.size()> factors{};
+// By rank: for each phase, the usual time as a share of what it takes there; 1 for ranks of other hosts.
+using Factors = std::vector<std::array<double, kComputing.size()>>;
+
+Factors factors_of(const RunEvidence& run, const std::vector<Steps>& ranks, int host) {
+  Factors factors(ranks.size());
+  for (auto& of_rank : factors) of_rank.fill(1);
   for (size_t i = 0; i < kComputing.size(); ++i) {
-    const double own = mean_of(ranks[late], kComputing[i]), others = mean_of_others(ranks, late, kComputing[i]);
-    factors[i] = own > others ? others / own : 1;
-    if (own - others <= most) continue;
-    most = own - others;
-    slowest = kComputing[i];
+    const double usual = usual_mean(ranks, kComputing[i]);
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      const double own = mean_of(ranks[rank], kComputing[i]);
+      if (run.ranks[rank].host == host && own > usual) factors[rank][i] = usual / own;
+    }
   }
-  const auto as_fast_as_others = [late, factors](size_t rank, size_t, StepTimes& s) {
-    if (rank != late) return;
-    for (size_t i = 0; i < kComputing.size(); ++i) s.phases[static_cast<size_t>(kComputing[i])] *= factors[i];
+  return factors;
+}
+
+// Seconds per step that a rank would gain.
+double lateness(const Steps& steps, const Factors::value_type& factors) {
+  double seconds = 0;
+  for (size_t i = 0; i < kComputing.size(); ++i) seconds += (1 - factors[i]) * mean_of(steps, kComputing[i]);
+  return seconds;
+}
+
+// The machine of several late ranks is what is slow. "" where there is one late rank on the only host.
+std::string text_of_host(const RunEvidence& run, int host, const std::vector<size_t>& late) {
+  const auto of_host = std::count_if(run.ranks.begin(), run.ranks.end(), [&](const auto& r) { return r.host == host; });
+  if (of_host < 2 || (run.hosts.size() < 2 && late.size() < 2)) return "";
+  return str("; ", late.size(), " of ", of_host, " ranks of host ", host_of(run, run.ranks[late[0]]).name,
+             late.size() > 1 ? " are late" : " is late");
+}
+
+// All ranks of a slow machine are late, and wait for each other: they gain together.
+Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks) {
+  const size_t slowest = slowest_rank(ranks);
+  const int host = run.ranks[slowest].host;
+  const Factors factors = factors_of(run, ranks, host);
+  std::vector<size_t> late;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const double seconds = lateness(ranks[rank], factors[rank]);
+    if (rank == slowest || seconds > 0.5 * lateness(ranks[slowest], factors[slowest])) late.push_back(rank);
+  }
+  Phase phase = kComputing[0];
+  double most = 0;
+  for (size_t i = 0; i < kComputing.size(); ++i) {
+    const double more = (1 - factors[slowest][i]) * mean_of(ranks[slowest], kComputing[i]);
+    if (more <= most) continue;
+    most = more;
+    phase = kComputing[i];
+  }
+  const auto as_usual = [factors](size_t rank, size_t, StepTimes& s) {
+    for (size_t i = 0; i < kComputing.size(); ++i) s.phases[static_cast<size_t>(kComputing[i])] *= factors[rank][i];
   };
   return {.cause = Cause::kLateRank,
-          .rank = static_cast<int>(late),
-          .evidence = str(of_step(most, mean_wall(ranks[late])), " more in ",
-                          monitoring::kPhaseNames[static_cast<size_t>(slowest)], " than the other ranks",
-                          slowest == Phase::kBackward ? behind_at_buckets(ranks, late) : ""),
+          .rank = static_cast<int>(late[0]),
+          .evidence =
+              str(of_step(most, mean_wall(ranks[slowest])), " more in ",
+                  monitoring::kPhaseNames[static_cast<size_t>(phase)], " than the other ranks",
+                  phase == Phase::kBackward ? behind_at_buckets(ranks, slowest) : "", text_of_host(run, host, late)),
           .otherwise = "if its machine kept up (dtrain doctor looks at it)",
-          .without = Replay{.change = as_fast_as_others}};
+          .without = Replay{.change = as_usual}};
 }
 
 // ---- now one rank, now another ------------------------------------------------------------------------------------
@@ -131,7 +166,7 @@ int only_late_rank(const std::vector<double>& lateness) {
 
 Finding late_now_and_then(const std::vector<Steps>& ranks) {
   std::vector<Usual> usual;
-  std::vector<double> lateness(ranks.size());
+  std::vector<double> late_seconds(ranks.size());
   double late_steps = 0;
   for (const Steps& rank : ranks) usual.push_back(usual_of(rank));
   for (size_t step = 0; step < ranks[0].size(); ++step) {
@@ -139,7 +174,7 @@ Finding late_now_and_then(const std::vector<Steps>& ranks) {
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       const double seconds = computing(ranks[rank][step]);
       if (seconds <= usual[rank].most) continue;
-      lateness[rank] += seconds - usual[rank].seconds;
+      late_seconds[rank] += seconds - usual[rank].seconds;
       any = true;
     }
     if (any) ++late_steps;
@@ -149,7 +184,7 @@ Finding late_now_and_then(const std::vector<Steps>& ranks) {
     if (seconds <= usual[rank].most) return;
     for (const Phase phase : kComputing) s.phases[static_cast<size_t>(phase)] *= usual[rank].seconds / seconds;
   };
-  const int rank = only_late_rank(lateness);
+  const int rank = only_late_rank(late_seconds);
   const double share = late_steps / static_cast<double>(ranks[0].size());
   return {.cause = rank >= 0 ? Cause::kLateRank : Cause::kRotatingRank,
           .rank = rank,
@@ -166,7 +201,7 @@ Finding late_now_and_then(const std::vector<Steps>& ranks) {
 std::vector<Finding> rank_causes(const RunEvidence& run) {
   const std::vector<Steps> ranks = run.steps();
   if (ranks.size() < 2 || ranks[0].empty()) return {};
-  return {late_rank(ranks), late_now_and_then(ranks)};
+  return {late_rank(run, ranks), late_now_and_then(ranks)};
 }
 
 }  // namespace dtrain::diagnose

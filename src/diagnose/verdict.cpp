@@ -107,6 +107,26 @@ std::vector<Finding> all_causes(const RunEvidence& run) {
 
 using Findings = std::vector<Finding>;
 
+// Such findings would be one line of a table, twice.
+bool same_line(const Finding& a, const Finding& b) {
+  return a.cause == b.cause && a.rank == b.rank && a.setting == b.setting;
+}
+
+// Ranks that are late and messages that are slow because the threads of this job have no cores. Nothing says how much
+// of that is for this reason, so no gain of theirs can be promised.
+bool comes_of_crowding(const Finding& f) {
+  switch (f.cause) {
+    case Cause::kLateRank:
+    case Cause::kRotatingRank:
+    case Cause::kLatency:
+    case Cause::kBandwidth:
+    case Cause::kOverlap:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // What is left to gain once `steps` are as they are.
 void set_gains(Findings& findings, const std::vector<Steps>& steps) {
   for (Finding& f : findings) {
@@ -133,26 +153,39 @@ Findings::iterator most_gain(Findings& findings, const std::vector<Steps>& steps
   return best;
 }
 
-// The cause that gains most, and then those that gain most after it: time that is gained once is not gained again.
-// What has no gain (memory that runs out) comes last, but has a place.
-Findings chosen(const RunEvidence& run) {
-  Findings left = all_causes(run), limits, found;
-  for (const Finding& f : left) {
-    if (!f.without && !f.gain) limits.push_back(f);
+// What has no gain (memory that runs out) comes last, but has a place. It comes first where it is the reason for
+// others.
+struct Limits {
+  Findings first, last;
+};
+
+Limits take_limits(Findings& all) {
+  Limits limits;
+  for (const Finding& f : all) {
+    if (f.without || f.gain) continue;
+    (f.cause == Cause::kOversubscribed ? limits.first : limits.last).push_back(f);
   }
-  std::erase_if(left, [](const Finding& f) { return !f.without && !f.gain; });
+  std::erase_if(all, [](const Finding& f) { return !f.without && !f.gain; });
+  if (!limits.first.empty()) std::erase_if(all, comes_of_crowding);
+  return limits;
+}
+
+// The cause that gains most, and then those that gain most after it: time that is gained once is not gained again.
+Findings chosen(const RunEvidence& run) {
+  Findings left = all_causes(run);
+  const Limits limits = take_limits(left);
+  Findings found = limits.first;
   std::vector<Steps> steps = run.steps();
-  const size_t most = kMostFindings - (limits.empty() ? 0 : 1);
+  const size_t most = kMostFindings - (limits.last.empty() ? 0 : 1);
   set_gains(left, steps);
   while (!left.empty() && found.size() < most) {
-    const auto next = most_gain(left, steps);
-    found.push_back(*next);
-    left.erase(next);
-    if (!found.back().without) continue;
-    steps = replayed(steps, *found.back().without);
+    const Finding next = *most_gain(left, steps);
+    std::erase_if(left, [&](const Finding& f) { return same_line(f, next); });
+    found.push_back(next);
+    steps = replayed(steps, *next.without);
     set_gains(left, steps);
   }
-  for (size_t i = 0; i < limits.size() && found.size() < kMostFindings; ++i) found.push_back(limits[i]);
+  for (size_t i = 0; i < limits.last.size() && found.size() < kMostFindings; ++i) found.push_back(limits.last[i]);
   return found;
 }
 

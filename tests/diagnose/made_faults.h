@@ -272,6 +272,20 @@ inline std::vector<MadeFault> machine_faults() {
        [](double g) { return longer(1, Phase::kForward, g * kStep); }},
       {"late in backward, rank 0", Cause::kLateRank, 0, "",
        [](double g) { return longer(0, Phase::kBackward, g * kStep); }},
+      {"late host of two", Cause::kLateRank, 2, "",
+       [](double gain) {
+         Planted planted;
+         planted.slow.ranks = planted.repaired.ranks = 4;
+         planted.slow.slow = [=](size_t r, size_t, Random&, StepTimes& s) {
+           if (r >= 2) s.phases[index_of(Phase::kBackward)] += gain * kStep;
+         };
+         planted.measure = [](RunEvidence& run) {
+           run.hosts.push_back(run.hosts[0]);
+           run.hosts[1].name = "slow";
+           run.ranks[2].host = run.ranks[3].host = 1;
+         };
+         return planted;
+       }},
       {"rotating", Cause::kRotatingRank, -1, "", rotating},
       {"checkpoints", Cause::kCheckpoint, -1, "--checkpoint.every ",
        [](double gain) {
@@ -301,10 +315,9 @@ inline std::vector<MadeFault> machine_faults() {
          });
        }},
       {"more threads than cores", Cause::kOversubscribed, -1, "--device.threads 2",
-       [](double) {
-         return measured({}, [](RunEvidence& run) {
+       [](double gain) {  // as other processes are seen: a little of them is always there
+         return measured(stalled(-1, gain * kStep), [](RunEvidence& run) {
            add_delay(run, 0.05);
-           run.hosts[0].others_cpu = 0;
            for (RankEvidence& rank : run.ranks) rank.cores.compute_threads = 8;
          });
        },

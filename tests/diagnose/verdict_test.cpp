@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "diagnose/made_run.h"
+#include "diagnose/made_faults.h"
 #include "diagnose/means.h"
 
 namespace dtrain::diagnose {
@@ -171,6 +171,67 @@ TEST(Verdict, RanksAreNamed) {
   EXPECT_THAT(judge(run).text,
               ContainsRegex("^verdict: late rank 3: 30\\.. of 12[789]\\.. ms more in backward than the other "
                             "ranks; .(29|3.) % if its machine kept up"));
+}
+
+// A machine is slow, not one of its ranks.
+TEST(Verdict, ASlowHostIsNamed) {
+  RunEvidence run = healthy_run(4);
+  for (size_t rank = 0; rank < 4; ++rank) {
+    const Phase phase = rank < 2 ? Phase::kAllReduceWait : Phase::kForward;
+    for (StepTimes& step : run.ranks[rank].steps) {
+      step.phases[index_of(phase)] += 0.030;
+      step.wall += 0.030;
+    }
+    run.ranks[rank].host = rank < 2 ? 0 : 1;
+  }
+  run.hosts.push_back(run.hosts[0]);
+  run.hosts[1].name = "node7";
+  const Verdict verdict = judge(run);
+  EXPECT_THAT(verdict.text, HasSubstr(" more in forward than the other ranks; 2 of 2 ranks of host node7 are late; +"));
+  ASSERT_EQ(verdict.findings.size(), 1u) << text_of(verdict);
+  EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.30, 0.05);
+}
+
+// A rank that is slow in every step, and much slower now and then, is one line of the table.
+TEST(Verdict, NoCauseIsNamedTwiceForOneRank) {
+  RunEvidence run = healthy_run(2);
+  lengthen(run, 1, Phase::kBackward, 0.020);
+  for (size_t step = 0; step < 100; step += 7) {
+    for (size_t rank = 0; rank < 2; ++rank) {
+      run.ranks[rank].steps[step].phases[index_of(rank == 1 ? Phase::kForward : Phase::kAllReduceWait)] += 0.3;
+      run.ranks[rank].steps[step].wall += 0.3;
+    }
+  }
+  const Verdict verdict = judge(run);
+  EXPECT_EQ(verdict.findings.size(), 1u) << text_of(verdict);
+  EXPECT_THAT(verdict.text, HasSubstr("late rank 1: "));
+}
+
+// Threads of this job that have no cores make ranks late, now one and now another, and messages slow.
+TEST(Verdict, TooManyOwnThreadsAreNotTheFaultOfRanksOrOfTheNetwork) {
+  for (const int late : {-1, 1}) {
+    RunEvidence run = evidence_of({.ranks = 2, .network = 0.020, .slow = stalled(late, 0.03).slow.slow});
+    for (RankEvidence& rank : run.ranks) {
+      rank.cores.compute_threads = 8;
+      rank.cores.run_delay = 0.03;
+    }
+    const Verdict verdict = judge(run);
+    EXPECT_THAT(verdict.text, ContainsRegex("^verdict: cores oversubscribed: .* 2 ranks have 16 threads of the network "
+                                            "on 4 cores; try --device.threads 2"));
+    EXPECT_EQ(verdict.findings.size(), 1u) << text_of(verdict);
+    for (RankEvidence& rank : run.ranks) rank.cores.compute_threads = 1;
+    EXPECT_NE(judge(run).findings.at(0).cause, Cause::kOversubscribed);
+  }
+}
+
+// A process that ran for 1 ms kept nobody waiting for 40.
+TEST(Verdict, NobodyWaitsForOthersLongerThanTheyRan) {
+  RunEvidence run = healthy_run(2);
+  lengthen(run, 0, Phase::kBackward, 0.040);
+  run.ranks[0].cores.run_delay = 0.045;
+  run.hosts[0].others_cpu = 0.001;
+  for (RankEvidence& rank : run.ranks) rank.cores.side_cpu = 0;
+  EXPECT_EQ(cause_of(run), Cause::kLateRank);
 }
 
 // Evaluations come when they are asked for: that there were few of them says nothing about the gain.
