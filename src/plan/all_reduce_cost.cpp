@@ -55,19 +55,21 @@ double filled_by_tree(double bytes) {
   return 1;
 }
 
+// The last node may have fewer ranks than the others: the full ones are the bottleneck.
 struct Shape {
-  double ranks, nodes, per_node;
+  double ranks, nodes, per_node, on_last;
   bool is_one_node() const { return nodes == 1; }
 };
 
 Shape shape_of(const Fabric& fabric, int64_t ranks) {
-  const auto n = static_cast<double>(ranks), nodes = static_cast<double>(fabric.nodes(ranks));
-  return {n, nodes, n / nodes};
+  const int64_t nodes = fabric.nodes(ranks), before_last = (nodes - 1) * fabric.ranks_per_node;
+  return {static_cast<double>(ranks), static_cast<double>(nodes),
+          static_cast<double>(std::min(ranks, fabric.ranks_per_node)), static_cast<double>(ranks - before_last)};
 }
 
 // Of one rank inside a node, while all of its ranks send.
-double inside_bandwidth(const Fabric& fabric, const Shape& shape) {
-  return fabric.inside.bytes_per_second / (fabric.inside.shared ? shape.per_node : 1);
+double inside_bandwidth(const Fabric& fabric, double on_node) {
+  return fabric.inside.bytes_per_second / (fabric.inside.shared ? on_node : 1);
 }
 
 // Of a ring or a tree through all ranks: its slowest link. Between nodes it is that of a whole node, which one chain of
@@ -76,7 +78,7 @@ double chain_bandwidth(const Fabric& fabric, const Shape& shape) {
   const double between =
       shape.is_one_node() ? std::numeric_limits<double>::infinity() : fabric.between.bytes_per_second;
   if (shape.per_node <= 1) return between;
-  return std::min(inside_bandwidth(fabric, shape), between);
+  return std::min(inside_bandwidth(fabric, shape.per_node), between);
 }
 
 double by_nccl(const Fabric& fabric, const Shape& shape, double bytes, Algorithm algorithm, Protocol protocol) {
@@ -96,28 +98,33 @@ double by_nccl(const Fabric& fabric, const Shape& shape, double bytes, Algorithm
   return latency + 2 * bytes / (bandwidth * kTreeShare * filled_by_tree(bytes));
 }
 
-bool is_possible(const Fabric& fabric, Protocol protocol) {
-  if (fabric.inside.kind == LinkKind::kGiven || fabric.between.kind == LinkKind::kGiven) return protocol == kSimple;
+// A given link has the latency and the bandwidth of a ring, which is what a measurement fits: no shares of protocols
+// and trees on top of them.
+bool is_possible(const Fabric& fabric, const Shape& shape, Algorithm algorithm, Protocol protocol) {
+  const bool is_given = (shape.per_node > 1 && fabric.inside.kind == LinkKind::kGiven) ||
+                        (!shape.is_one_node() && fabric.between.kind == LinkKind::kGiven);
+  if (is_given) return algorithm == kRing && protocol == kSimple;
   return protocol != kLowLatency128 || fabric.inside.kind == LinkKind::kNvlink;
 }
 
 double fastest_of_nccl(const Fabric& fabric, const Shape& shape, double bytes) {
   double best = std::numeric_limits<double>::infinity();
   for (const Protocol protocol : kAllProtocols) {
-    if (!is_possible(fabric, protocol)) continue;
     for (const Algorithm algorithm : kAllAlgorithms) {
+      if (!is_possible(fabric, shape, algorithm, protocol)) continue;
       best = std::min(best, by_nccl(fabric, shape, bytes, algorithm, protocol));
     }
   }
   return best;
 }
 
-// Two rounds; in each, every rank sends 1/n of the bytes to each other rank, all at once.
-double by_mpi(const Fabric& fabric, const Shape& shape, double bytes) {
+// Two rounds; in each, every rank sends 1/n of the bytes to each other rank, all at once. `on_node`: ranks on the node
+// of one that is looked at.
+double by_mpi(const Fabric& fabric, const Shape& shape, double bytes, double on_node) {
   const double slice = bytes / shape.ranks;
-  const double to_node = shape.per_node - 1, to_others = shape.ranks - shape.per_node;
-  const double inside = to_node * slice / inside_bandwidth(fabric, shape);
-  const double between = shape.per_node * to_others * slice / fabric.between.bytes_per_second;
+  const double to_node = on_node - 1, to_others = shape.ranks - on_node;
+  const double inside = to_node * slice / inside_bandwidth(fabric, on_node);
+  const double between = on_node * to_others * slice / fabric.between.bytes_per_second;
   const double hop_inside = hop_seconds(fabric.inside, kRing, kSimple);
   const double hop_between = fabric.between.hop_seconds;  // NCCL's hops are those of GPUs
   return 2 * (std::max(inside, between) + to_node * hop_inside + to_others * hop_between);
@@ -128,7 +135,9 @@ double by_mpi(const Fabric& fabric, const Shape& shape, double bytes) {
 double all_reduce_seconds(const Fabric& fabric, int64_t ranks, double bytes) {
   if (ranks <= 1) return 0;
   const Shape shape = shape_of(fabric, ranks);
-  return fabric.library == Library::kMpi ? by_mpi(fabric, shape, bytes) : fastest_of_nccl(fabric, shape, bytes);
+  if (fabric.library == Library::kNccl) return fastest_of_nccl(fabric, shape, bytes);
+  // A rank on a full node shares its network; one that is alone on its node has more messages to other nodes.
+  return std::max(by_mpi(fabric, shape, bytes, shape.per_node), by_mpi(fabric, shape, bytes, shape.on_last));
 }
 
 double all_reduce_sent(int64_t ranks, double bytes) {

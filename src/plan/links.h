@@ -21,8 +21,8 @@ struct Link {
   // In each direction: of one rank inside a node, of a whole node between nodes. With `shared`, of all ranks of a node
   // together: without peer-to-peer copies their data pass through one memory.
   double bytes_per_second = 0;
-  double hop_seconds =
-      0;  // of one message; NVLink and PCIe and networks of GPUs have those of NCCL's protocols instead
+  // Of one message; NVLink and PCIe and networks of GPUs have those of NCCL's protocols instead.
+  double hop_seconds = 0;
   bool shared = false;
   const char* text = "";  // what it is, for people
 

@@ -76,6 +76,34 @@ TEST(AllReduceCost, AGivenLinkIsTheAlphaBetaModel) {
   EXPECT_NEAR(all_reduce_seconds(mpi, 4, bytes), 6 * 5e-6 + 2 * 3.0 / 4 * bytes / 10e9, 1e-9);
 }
 
+// As many bytes pass through the full node, whatever the last node has.
+TEST(AllReduceCost, ANodeThatIsNotFullMakesNothingFaster) {
+  for (const char* interconnect : {"pcie4-host+ib400", "pcie4-host+10gbe", "nvlink4+ib100"}) {
+    const Fabric f = fabric(interconnect, 8);
+    for (const double bytes : {4.0, 1e6, 1e9}) {
+      const double eight = all_reduce_seconds(f, 8, bytes);
+      for (const int64_t ranks : {9, 12, 17}) {
+        EXPECT_GE(all_reduce_seconds(f, ranks, bytes), eight) << interconnect << " " << ranks << " " << bytes;
+      }
+    }
+  }
+}
+
+// What was measured over NCCL between these ranks is planned for them again, whatever the size.
+TEST(AllReduceCost, AMeasuredLinkGivesBackWhatWasMeasured) {
+  const dist::CostFit fit{.latency = 60e-6, .seconds_per_byte = 1e-10};
+  for (const int64_t ranks : {2, 4, 8, 64}) {
+    const Link link = link_of_fit(fit, ranks);
+    for (const int64_t per_node : {1, 8}) {
+      const Fabric measured{.inside = link, .between = link, .ranks_per_node = per_node, .library = Library::kNccl};
+      for (const double bytes : {4.0, 1e4, 1e6, 1e9}) {
+        EXPECT_NEAR(all_reduce_seconds(measured, ranks, bytes), 60e-6 + bytes * 1e-10, 1e-9 + 1e-12 * bytes)
+            << ranks << " " << bytes;
+      }
+    }
+  }
+}
+
 // Every rank exchanges slices with every other: the ranks of a node send most of them through its one network.
 TEST(AllReduceCost, OfMpiLeavesANodeOncePerRank) {
   const double bytes = 100e6;
@@ -83,6 +111,9 @@ TEST(AllReduceCost, OfMpiLeavesANodeOncePerRank) {
   const double eight = all_reduce_seconds(fabric("shm+10gbe", 8, Library::kMpi), 16, bytes);
   EXPECT_NEAR(alone, 2 * (15.0 / 16 * bytes / 1.2e9 + 15 * 25e-6), 1e-6);
   EXPECT_NEAR(eight, 2 * (8 * 8.0 / 16 * bytes / 1.2e9 + 7 * 3e-6 + 8 * 25e-6), 1e-6);
+  // Eight ranks and four: both networks carry 8 × 4 slices, and the four have more messages to send there.
+  const double twelve = all_reduce_seconds(fabric("shm+10gbe", 8, Library::kMpi), 12, bytes);
+  EXPECT_NEAR(twelve, 2 * (8 * 4.0 / 12 * bytes / 1.2e9 + 3 * 3e-6 + 8 * 25e-6), 1e-6);
 }
 
 }  // namespace
