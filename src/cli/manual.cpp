@@ -177,8 +177,7 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
            {0, "success"},
            {1,
             "`doctor` found something that blocks, `bench comm` received wrong values, a run of `plan` does not fit, "
-            "or a "
-            "gate of `report` failed"},
+            "or a gate of `report` failed"},
            {64, "unknown command or wrong use, or a limit of the system that is too low"},
            {65, "data is missing or damaged"},
            {69,

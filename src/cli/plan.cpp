@@ -43,6 +43,7 @@ double speed_of(const std::string& text) {
 
 const catalog::Gpu& card_named(const std::string& name) {
   const catalog::Gpu* card = catalog::gpu_named(name);
+  if (card != nullptr && !card->is_supported()) throw UsageError("--card: " + catalog::unsupported_gpu(*card));
   if (card != nullptr) return *card;
   const std::vector<std::string> names = catalog::gpu_names();
   const std::string near = nearest(name, names);
@@ -152,7 +153,7 @@ void add_flags(CLI::App& app, Options& options) {
                  "how many times as fast as this device the planned ones compute; measured: as fast")
       ->capture_default_str();
   app.add_option("--card", options.card,
-                 "check that the memory fits a card, such as rtx3090, a100, h100; its ranks use NCCL");
+                 "check that the memory fits a card, such as rtx3090, a100-80, h100; its ranks use NCCL");
   app.add_option("--scaling", options.scaling,
                  "keep: the global batch stays, by fewer or smaller micro-steps; grow: each rank keeps its batch "
                  "(default: keep where the configuration sets train.global_batch)")

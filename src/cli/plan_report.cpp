@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/step_table.h"
 #include "core/printable.h"
 #include "core/strings.h"
 #include "core/text_table.h"
@@ -16,8 +17,6 @@ using plan::Row;
 using plan::StepForecast;
 using Json = nlohmann::ordered_json;
 
-std::string ms(double seconds) { return fixed(seconds * 1e3, seconds < 1 ? 2 : 1); }
-
 std::string count_of(int64_t count, const char* one, const char* many) {
   return str(human_count(count), " ", count == 1 ? one : many);
 }
@@ -29,6 +28,11 @@ std::string link_text(const Link& link, bool is_between) {
                                       : " per rank");
   if (link.kind == plan::LinkKind::kGiven) text += str(", ", fixed(link.hop_seconds * 1e6, 2), " µs a message");
   return text + ")";
+}
+
+// The same link between all ranks, wherever they are: the plan knows of no nodes.
+bool is_flat(const plan::Fabric& fabric) {
+  return fabric.inside.name == fabric.between.name && fabric.ranks_per_node == 1;
 }
 
 std::string fabric_text(const PlanReport& report) {
@@ -84,10 +88,10 @@ std::string time_table(const PlanReport& report) {
   std::vector<TextRow> rows;
   for (const Row& row : report.rows) {
     const train::BatchArithmetic& b = row.batches;
-    rows.push_back({str(b.ranks), str(row.nodes), str(b.global_batch),
-                    marked(train::largest_micro_batch(b), row.estimated), str(b.accumulate), str(b.steps_per_epoch),
-                    ms(row.step.total()), fixed(row.samples_per_second, 1), str(fixed(100 * row.efficiency, 1), " %"),
-                    human_duration(row.epoch_seconds),
+    rows.push_back({str(b.ranks), is_flat(report.request.assumptions.fabric) ? "-" : str(row.nodes),
+                    str(b.global_batch), marked(train::largest_micro_batch(b), row.estimated), str(b.accumulate),
+                    str(b.steps_per_epoch), milliseconds(row.step.total()), fixed(row.samples_per_second, 1),
+                    str(fixed(100 * row.efficiency, 1), " %"), human_duration(row.epoch_seconds),
                     human_duration(row.epoch_seconds * static_cast<double>(b.total_steps) /
                                    static_cast<double>(std::max<int64_t>(1, b.steps_per_epoch)))});
   }
@@ -100,8 +104,9 @@ std::string phase_table(const PlanReport& report) {
   std::vector<TextRow> rows;
   for (const Row& row : report.rows) {
     const StepForecast& s = row.step;
-    rows.push_back({str(row.batches.ranks), ms(s.data), ms(s.h2d), ms(s.forward), ms(s.backward), ms(s.exposed),
-                    ms(s.statistics), ms(s.late), ms(s.optimizer), ms(s.other), ms(s.wire),
+    rows.push_back({str(row.batches.ranks), milliseconds(s.data), milliseconds(s.h2d), milliseconds(s.forward),
+                    milliseconds(s.backward), milliseconds(s.exposed), milliseconds(s.statistics), milliseconds(s.late),
+                    milliseconds(s.optimizer), milliseconds(s.other), milliseconds(s.wire),
                     row.batches.ranks == 1 ? "" : str(fixed(100 * s.hidden, 0), " %"), human_bytes(row.sent.gradients),
                     human_bytes(row.sent.statistics), human_bytes(row.sent.host)});
   }
@@ -134,10 +139,14 @@ std::string remarks(const PlanReport& report) {
   if (std::ranges::any_of(report.rows, &Row::estimated)) {
     text += "~: a micro-batch of this size was not measured; its times lie on a line through those that were\n";
   }
+  for (const auto& [size, missing] : report.run.too_large) {
+    text += str("not measured: a micro-batch of ", size, ", for which the memory did not suffice: ", printable(missing),
+                "\n");
+  }
   for (const Check& check : check_plan(report)) {
     text += str(
         "check: ", count_of(report.run.ranks, "rank", "ranks"), " with ", check.samples, " each took ",
-        ms(check.measured), " ms, the plan for them is ", ms(check.planned), " ms (",
+        milliseconds(check.measured), " ms, the plan for them is ", milliseconds(check.planned), " ms (",
         check.planned >= check.measured ? "+" : "", fixed(100 * (check.planned / check.measured - 1), 1), " %)",
         is_far_off(check) ? ": something else used the cores or the link while it was measured; plan again\n" : "\n");
   }
@@ -226,13 +235,18 @@ std::string plan_text(const PlanReport& report) {
 
 std::string plan_json(const PlanReport& report) {
   const plan::Assumptions& a = report.request.assumptions;
-  Json checks = Json::array(), rows = Json::array(), buckets = Json::array();
+  Json checks = Json::array(), rows = Json::array(), buckets = Json::array(), too_large = Json::array();
   for (const Check& check : check_plan(report)) {
-    checks.push_back(
-        {{"micro_batch", check.samples}, {"measured_seconds", check.measured}, {"planned_seconds", check.planned}});
+    checks.push_back({{"micro_batch", check.samples},
+                      {"measured_seconds", check.measured},
+                      {"planned_seconds", check.planned},
+                      {"far_off", is_far_off(check)}});
   }
   for (const plan::Bucket& bucket : report.run.buckets) {
     buckets.push_back({{"bytes", bucket.bytes}, {"ready", bucket.ready}});
+  }
+  for (const auto& [size, missing] : report.run.too_large) {
+    too_large.push_back({{"micro_batch", size}, {"out_of_memory", missing}});
   }
   for (const Row& row : report.rows) rows.push_back(json_of(row));
   return Json{{"network", report.run.network},
@@ -250,6 +264,7 @@ std::string plan_json(const PlanReport& report) {
               {"device_speed", a.speed},
               {"contention", a.contention},
               {"gradient_buckets", std::move(buckets)},
+              {"too_large", std::move(too_large)},
               {"checks", std::move(checks)},
               {"rows", std::move(rows)}}
              .dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) +

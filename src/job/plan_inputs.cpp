@@ -82,7 +82,6 @@ plan::MeasuredRun measure_run(TrainingJob& job, std::span<const int64_t> sizes, 
                         .prefetch = job.config().data.prefetch,
                         .micro_steps = 1,
                         .statistics = statistics_bytes(job)};
-  std::string missing;
   const int64_t most = std::max<int64_t>(1, run.samples / run.ranks);  // all ranks have a whole micro-batch
   for (const int64_t size : sizes) {
     if (size > most && size != sizes.front()) continue;
@@ -91,7 +90,7 @@ plan::MeasuredRun measure_run(TrainingJob& job, std::span<const int64_t> sizes, 
     one.accumulate = 1;
     const StepProbe probe = probe_step(job, one);
     if (!probe.measured()) {
-      missing = str("a micro-batch of ", size, ": ", probe.out_of_memory);
+      run.too_large.emplace_back(one.batch_size, probe.out_of_memory);
       continue;
     }
     run.batches.push_back(measured_batch(probe, job.loader_threads()));
@@ -101,8 +100,9 @@ plan::MeasuredRun measure_run(TrainingJob& job, std::span<const int64_t> sizes, 
     }
   }
   if (run.batches.empty()) {
+    const auto& [size, missing] = run.too_large.back();
     throw DeviceError(
-        str("nothing could be measured here, ", missing,
+        str("nothing could be measured here, a micro-batch of ", size, ": ", missing,
             ". Measure the step where there is more memory (dtrain bench step --json FILE), and plan from "
             "that (--measured FILE)"));
   }

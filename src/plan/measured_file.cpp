@@ -110,7 +110,10 @@ MeasuredRun read_measured_run(const std::filesystem::path& path) {
                   .prefetch = file.count("prefetch", 0),
                   .micro_steps = file.count("accumulate", 1)};
   for (const Reader& row : file.list("rows")) {
-    if (!row.text("out_of_memory").empty()) continue;
+    if (const std::string missing = row.text("out_of_memory"); !missing.empty()) {
+      run.too_large.emplace_back(row.count("batch_size", 1), missing);
+      continue;
+    }
     run.batches.push_back(batch_of(row, run.micro_steps));
   }
   if (run.batches.empty()) file.fail("has no row that was measured");

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/overlap.h"
@@ -34,6 +35,8 @@ struct MeasuredRun {
   std::vector<MeasuredBatch> batches = {};  // by size, ascending, each size once; never empty
   std::vector<Bucket> buckets = {};         // of gradients, in the order of sending
   std::vector<double> statistics = {};      // bytes of each sum of batch norm's, of one micro-step
+  // Sizes for which there was too little memory, and what was missing.
+  std::vector<std::pair<int64_t, std::string>> too_large = {};
   bool on_gpu() const { return device != "cpu"; }
 };
 

@@ -82,18 +82,21 @@ def keeps_the_global_batch(folder):
 
 def measures_the_link_and_checks_itself(folder):
     runner.synth(folder / "d.h5", 200)
-    for _ in range(3):  # the same ranks on the same machine; what is left of other tests may disturb it
-        text, found = plan(folder, "--steps", 12, "--seconds", 2, "--ranks", "2,4", np=2)
-        (check,) = found["checks"]
-        if 0.5 < check["planned_seconds"] / check["measured_seconds"] < 2:
-            break
+    text, found = plan(folder, *FAST, "--ranks", "2,4", np=2)
+    (check,) = found["checks"]
     assert found["measured_ranks"] == 2 and found["inside"]["name"] == found["between"]["name"] == "measured"
     assert found["library"] == "mpi", found
     assert found["inside"]["bytes_per_second"] > 1e6 and found["inside"]["hop_seconds"] > 0, found["inside"]
     check_rows(found)
     assert check["micro_batch"] == 8
-    assert 0.5 < check["planned_seconds"] / check["measured_seconds"] < 2, check
+    assert check["planned_seconds"] > 0 and check["measured_seconds"] > 0, check
+    # How far off it is depends on what else the machine does; the program has to say so.
+    ratio = check["planned_seconds"] / check["measured_seconds"]
+    assert check["far_off"] == (not 1 / 1.5 <= ratio <= 1.5) == ("plan again" in text), (check, text)
     assert "check: 2 ranks with 8 each took" in text
+    assert [row["nodes"] for row in found["rows"]] == [2, 4] and found["ranks_per_node"] == 1
+    rows = [line.split() for line in text.splitlines() if line.strip().startswith(("2  ", "4  "))]
+    assert rows[0][:2] == ["2", "-"] and rows[1][:2] == ["4", "-"], "the same link between all: there are no nodes"
 
 
 def plans_from_another_machine(folder):
@@ -130,9 +133,12 @@ def what_blocks_is_exit_code_1(folder):
                          "phase_seconds": {"data_wait": 0, "h2d": 0, "forward": 0.1, "backward": 0.2, "optimizer": 0.1},
                          "memory_bytes": {"weights": 1 << 30, "gradients": 1 << 30, "moments": 2 << 30, "average": 0,
                                           "activations": 5 << 30, "batch": 1 << 20}}]}
+    written["rows"].append({"batch_size": 64, "out_of_memory": "the host's memory is full"})
     (folder / "large.json").write_text(json.dumps(written))
     text, found = plan(folder, "--measured", "large.json", "--ranks", 2, "--card", "rtx4060", code=1)
     assert "a rank needs 10.0 GiB (1.0 GiB of it for CUDA and NCCL) of 8.0 GiB of rtx4060: use --batch-size 4" in text
+    assert "not measured: a micro-batch of 64, for which the memory did not suffice: the host's memory is full" in text
+    assert found["too_large"] == [{"micro_batch": 64, "out_of_memory": "the host's memory is full"}]
     plan(folder, "--measured", "large.json", "--ranks", 2, "--card", "rtx3090")
 
 
@@ -143,6 +149,7 @@ def bad_input_is_explained(folder):
     runner.run(["plan", "--interconnect", "nvlnk4"], cwd=folder).expect(64, "did you mean 'nvlink4'")
     runner.run(["plan", "--interconnect", "ib100+nvlink4"], cwd=folder).expect(64, "wrong place")
     runner.run(["plan", "--card", "rtx3900"], cwd=folder).expect(64, "did you mean 'rtx3090'")
+    runner.run(["plan", "--card", "v100"], cwd=folder).expect(64, "--card", "V100", "CUDA 12")
     runner.run(["plan", "--device-speed", "fast"], cwd=folder).expect(64, "--device-speed fast")
     runner.run(["plan", "--scaling", "shrink"], cwd=folder).expect(64, "--scaling")
     runner.run(["plan", "--train.epoch", 3], cwd=folder).expect(78, "train.epochs")

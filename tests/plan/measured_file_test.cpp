@@ -78,7 +78,9 @@ TEST_F(MeasuredFile, IsReadPerMicroStep) {
 TEST_F(MeasuredFile, RowsWithoutMemoryAreLeftOut) {
   Json json = file();
   json["rows"].push_back({{"batch_size", 64}, {"out_of_memory", "full"}});
-  EXPECT_EQ(read(json.dump()).batches.size(), 2u);
+  const MeasuredRun run = read(json.dump());
+  EXPECT_EQ(run.batches.size(), 2u);
+  EXPECT_EQ(run.too_large, (std::vector<std::pair<int64_t, std::string>>{{64, "full"}}));
   json["rows"] = Json::array({json["rows"][2]});
   expect_error<DataError>([&] { read(json.dump()); }, {"no row that was measured"});
 }
