@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/machine.h"
 #include "device/device.h"
 #include "dist/object_collectives.h"
 #include "machine/facts.h"
@@ -18,22 +19,27 @@ int64_t share_of_memory(int64_t usable, int64_t sharing) {
   return static_cast<int64_t>(kUsed * static_cast<double>(usable)) / std::max<int64_t>(1, sharing);
 }
 
+Sharing sharing_of(std::span<const std::string> devices, int rank) {
+  const auto own = devices.begin() + rank;
+  return {.ranks = std::ranges::count(devices, *own), .first = std::ranges::find(devices, *own) == own};
+}
+
 Budget agree_on_budget(job::ProcessContext& process, int64_t given) {
-  const dist::World& world = process.world;
-  const int64_t devices = process.device.is_cpu() ? 1 : std::max(1, device::gpu_count());
-  const int64_t sharing = (world.local_size + devices - 1) / devices;
+  const device::Properties device = device::properties(process.device);
+  // Not the number of GPUs: each rank may see its own alone. A host is known by its name.
+  const std::string own = process.device.is_cpu() ? host_name() : device.uuid;
+  const Sharing sharing = sharing_of(dist::all_gather_object(process.host, own), process.host.rank());
   const int64_t host =
       machine::usable_memory(machine::read_facts()).value_or(device::properties(at::kCPU).memory_bytes);
   Budget budget;
-  budget.first_on_device = world.local_rank < devices;
+  budget.first_on_device = sharing.first;
   budget.host_bytes = share_of_memory(host, 1);
   if (process.device.is_cpu()) {
     budget.of_what = "the host's memory";
-    budget.bytes = share_of_memory(host, sharing);
+    budget.bytes = share_of_memory(host, sharing.ranks);
   } else {
-    const device::Properties gpu = device::properties(process.device);
-    budget.of_what = "the memory of the " + gpu.name;
-    budget.bytes = share_of_memory(gpu.memory_bytes, sharing);
+    budget.of_what = "the memory of the " + device.name;
+    budget.bytes = share_of_memory(device.memory_bytes, sharing.ranks);
   }
   if (given > 0) budget.bytes = given;
   const std::vector<int64_t> all = dist::all_gather_object(process.host, budget.bytes);

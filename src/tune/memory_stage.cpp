@@ -23,6 +23,7 @@ namespace {
 
 constexpr double kShare = 0.35, kShareOfOthers = 0.2;  // of the minutes, for a search
 constexpr double kShortestTrial = 30;                  // seconds: a process needs some only to start
+constexpr double kForTheMessage = 60;                  // seconds to count what one sample needs
 
 bool has_half(config::AmpMode amp) { return amp == config::AmpMode::kBf16 || amp == config::AmpMode::kFp16; }
 
@@ -127,9 +128,11 @@ std::string needed_for_one(const Session& session, Settings settings, int thread
   settings.amp = config::AmpMode::kFp32;
   config::Config config = session.result.config;
   apply(settings, config);
-  const MemoryTrial trial =
-      try_memory(config, {.batch_size = 1, .threads = threads, .kill_bytes = session.budget.host_bytes}, nullptr);
-  if (!trial.out_of_memory.empty() || trial.stopped || trial.too_long) return trial.out_of_memory;
+  const MemoryTrial trial = try_memory(
+      config, {.batch_size = 1, .threads = threads, .kill_bytes = session.budget.host_bytes, .seconds = kForTheMessage},
+      [&] { return session.stop().load(); });
+  if (trial.stopped || trial.too_long) return "what it needs could not be counted";
+  if (!trial.out_of_memory.empty()) return trial.out_of_memory;
   const train::StepMemory& m = trial.memory;
   const auto shown = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
   return str("its tensors need ", shown(m.total()), " in fp32 (weights ", shown(m.weights), ", gradients ",
@@ -140,18 +143,17 @@ std::string needed_for_one(const Session& session, Settings settings, int thread
 [[noreturn]] void fail_nothing_fits(Session& session) {
   dist::agree_on_rank0(session.process().host, [&] {
     const TuneResult& result = session.result;
-    const BatchTrial& trial = result.largest.trials.back();
-    std::string needed = str("it needs ", human_bytes(trial.bytes));
-    if (std::isnan(trial.bytes)) {
-      needed =
-          session.process().device.is_cpu() ? trial.why : needed_for_one(session, result.given, at::get_num_threads());
+    const BatchTrial& trial = last_trial(result.largest);
+    std::string needed = std::isnan(trial.bytes) ? trial.why : str("it needs ", human_bytes(trial.bytes));
+    if (std::isnan(trial.bytes) && !session.process().device.is_cpu()) {
+      needed += str("; ", needed_for_one(session, result.given, at::get_num_threads()));
     }
-    throw DeviceError(str("a batch of one sample of ", result.config.model.name, " does not fit into the ",
-                          human_bytes(result.budget_bytes), " of ", session.budget.of_what,
-                          " that a rank may use: ", needed,
-                          ". Use a smaller network or model.image_size, "
-                          "optimizer.name sgd, fewer ranks on the device, a device with more memory",
-                          session.options().memory_budget > 0 ? ", or a larger --memory-budget" : ""));
+    throw DeviceError(
+        str("a batch of one sample of ", result.config.model.name, " does not fit into the ",
+            human_bytes(result.budget_bytes), " of ", session.budget.of_what, " that a rank may use: ", needed,
+            ". Use a smaller network or model.image_size, optimizer.name sgd, fewer ranks on the device, ",
+            session.options().memory_budget > 0 ? "a device with more memory, or a larger --memory-budget"
+                                                : "or a device with more memory"));
   });
   throw Error("a failure that all ranks agreed on did not end the command");
 }
@@ -175,6 +177,23 @@ LargestBatch search_memory(Session& session, const Settings& settings, int64_t s
       });
 }
 
+LargestBatch search_memory_again(Session& session, const Settings& settings, double seconds) {
+  if (session.freedom.batch_size) return search_memory(session, settings, session.result.largest.batch, seconds);
+  const auto trial = try_batch(session, settings, settings.batch_size, std::max(seconds, kShortestTrial));
+  if (!trial) return {};
+  const bool fits = trial->fits;
+  return {.batch = fits ? trial->batch : 0,
+          .end = fits ? LargestBatch::End::kMost : LargestBatch::End::kLimit,
+          .trials = {*trial}};
+}
+
+const BatchTrial& last_trial(const LargestBatch& search) {
+  if (search.end == LargestBatch::End::kStopped || search.trials.empty()) {
+    throw Error("no trial of memory could end within --minutes: give more of them");
+  }
+  return search.trials.back();
+}
+
 void find_largest_batch(Session& session) {
   TuneResult& result = session.result;
   dist::Communicator& host = session.process().host;
@@ -184,6 +203,7 @@ void find_largest_batch(Session& session) {
     start = std::max(start, job::fitting_batch(*need, session.budget.bytes));
   }
   result.largest = search_memory(session, result.given, start, kShare * session.minutes_in_seconds());
+  session.largest_as_given = result.largest;
   if (session.stopped()) return;
   dist::agree_on_rank0(host, [&] {
     if (result.largest.batch == 0 && result.largest.end == LargestBatch::End::kStopped) {
@@ -191,15 +211,17 @@ void find_largest_batch(Session& session) {
                       human_duration(session.minutes_in_seconds()),
                       " of --minutes. Give more of them, or begin with a smaller train.batch_size"));
     }
-    if (!session.freedom.batch_size && result.largest.batch > 0 && result.largest.batch < result.given.batch_size) {
+  });
+  result.given_fits = result.given.batch_size <= result.largest.batch;
+  if (result.largest.batch == 0 && !finds_room_otherwise(session)) fail_nothing_fits(session);
+  if (result.largest.batch == 0) return;  // interrupted
+  dist::agree_on_rank0(host, [&] {
+    if (!session.freedom.batch_size && result.largest.batch < result.given.batch_size) {
       throw DeviceError(str("a batch of ", result.given.batch_size, " does not fit into the ",
                             human_bytes(result.budget_bytes), " of ", session.budget.of_what, " that a rank may use; ",
                             result.largest.batch, " does. Leave --batch-size out, and tune finds it"));
     }
   });
-  result.given_fits = result.given.batch_size <= result.largest.batch;
-  if (result.largest.batch == 0 && !finds_room_otherwise(session)) fail_nothing_fits(session);
-  if (result.largest.batch == 0) return;  // interrupted
   result.found.batch_size = std::min(result.given.batch_size, result.largest.batch);
   result.accumulate = session.accumulate_of(result.found.batch_size);
 }

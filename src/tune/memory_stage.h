@@ -18,4 +18,11 @@ void find_largest_batch(Session&);
 // The search for other settings, from `start` on, for about so many seconds, or until one batch fits or none is left.
 LargestBatch search_memory(Session&, const Settings&, int64_t start, double seconds);
 
+// The same for another network than the one of result.largest, from its batch on. Where a flag sets the batch size,
+// that one alone is tried: its batch then is that or 0.
+LargestBatch search_memory_again(Session&, const Settings&, double seconds);
+
+// Of a search in which nothing fits. Error if it ended for lack of time before it knew that. Pure.
+const BatchTrial& last_trial(const LargestBatch&);
+
 }  // namespace dtrain::tune

@@ -82,7 +82,8 @@ MemoryTrial try_memory(const config::Config& config, const MemoryTrialOptions& o
                        const std::function<bool()>& stop) {
   config::Config alone = config;
   alone.device.threads = options.threads;
-  if (options.gpu < 0) alone.device.type = config::DeviceType::kCpu;
+  // Never auto: without its GPU the trial would tell of the host's memory.
+  alone.device.type = options.gpu < 0 ? config::DeviceType::kCpu : config::DeviceType::kCuda;
   alone.dist.backend = config::Backend::kAuto;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const ChildEnd end =

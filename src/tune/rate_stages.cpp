@@ -68,6 +68,39 @@ void add_result_row(Session& session, const Settings& settings, int64_t accumula
                                  .note = note});
 }
 
+// From the chosen network to one that is known to fit; `why` goes into the table.
+void go_back_to(Session& session, const Settings& before, const std::string& why) {
+  for (Row& row : session.result.rows) {
+    if (row.stage != Stage::kNetwork) continue;
+    if (row.chosen) row.note = why;
+    row.chosen = row.settings == before;
+    if (row.chosen && row.samples_per_second > 0) session.rate = row.samples_per_second;
+  }
+  session.result.found = before;
+}
+
+// The network that was chosen by its rate may need more memory than the one before: the search for the largest batch
+// again. Rates were measured beside the budget, which on the CPU nothing enforces.
+void keep_if_it_fits(Session& session, const Settings& before) {
+  TuneResult& result = session.result;
+  const double process_bytes = session.process_bytes, batch_bytes = session.batch_bytes;
+  session.leave_job();  // its memory is for the trials
+  LargestBatch largest = search_memory_again(session, result.found, kOfMemoryAgain * session.left());
+  if (largest.batch == 0) {
+    const bool tried = largest.end != LargestBatch::End::kStopped;
+    const std::string why =
+        tried ? "does not fit into memory" : "has a memory that could not be tried within --minutes";
+    if (!session.stopped()) result.left_out.push_back("network: the fastest " + why);
+    session.process_bytes = process_bytes;
+    session.batch_bytes = batch_bytes;
+    go_back_to(session, before, why);
+    return;
+  }
+  result.largest = std::move(largest);
+  result.found.batch_size = std::min(before.batch_size, result.largest.batch);
+  result.accumulate = session.accumulate_of(result.found.batch_size);
+}
+
 }  // namespace
 
 void choose_network(Session& session) {
@@ -89,13 +122,9 @@ void choose_network(Session& session) {
   for (const Settings& one : candidates) costs.push_back(differences(one, result.given));
   const auto chosen = session.choose(Stage::kNetwork, candidates, costs, kOfNetwork * session.left(), 1);
   if (!chosen) return;
-  const bool other_memory = chosen->amp != result.found.amp || chosen->checkpointing != result.found.checkpointing;
+  const Settings before = result.found;
   result.found = *chosen;
-  if (!other_memory || !session.freedom.batch_size || !memory_is_short || session.stopped()) return;
-  session.leave_job();  // its memory is for the trials
-  LargestBatch largest = search_memory(session, result.found, result.largest.batch, kOfMemoryAgain * session.left());
-  if (largest.batch > 0) result.largest = std::move(largest);
-  result.found.batch_size = std::min(result.found.batch_size, result.largest.batch);
+  if (chosen->amp != before.amp || chosen->checkpointing != before.checkpointing) keep_if_it_fits(session, before);
 }
 
 void choose_batch(Session& session) {
@@ -174,6 +203,7 @@ void compare(Session& session) {
     result.found = result.given;
     result.accumulate = result.given_accumulate;
     result.found_rate = result.given_rate;
+    result.largest = session.largest_as_given;
   }
   add_result_row(session, result.given, result.given_accumulate, result.given_rate, "as given");
   if (differs) add_result_row(session, tried, accumulate, tried_rate, slower ? "found, but slower" : "found");

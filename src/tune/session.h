@@ -49,6 +49,7 @@ class Session {
   TuneResult result;
   Freedom freedom;
   Budget budget;
+  LargestBatch largest_as_given;
   int64_t most = 1;          // the largest micro-batch that the run can use
   int capability = 0;        // of the device; the least of all ranks
   double batch_bytes = 0;    // of a batch that is read ahead, at the largest size that fits

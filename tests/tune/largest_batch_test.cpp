@@ -7,10 +7,15 @@
 #include <cmath>
 #include <random>
 
+#include "core/error.h"
+#include "support/expect_error.h"
 #include "tune/largest_batch.h"
+#include "tune/memory_stage.h"
 
 namespace dtrain::tune {
 namespace {
+
+using dtrain::testing::expect_error;
 
 struct Made {
   double fixed = 0, sample = 1;  // bytes
@@ -54,7 +59,7 @@ TEST(LargestBatch, IsFoundFromAnyStart) {
           Made made{.fixed = 500, .sample = 10, .tells_failures = tells};
           made.limit = 500 + 10 * (static_cast<double>(truth) + 0.5);
           const std::string what =
-              (testing::Message() << "most " << most << " truth " << truth << " start " << start).GetString();
+              (::testing::Message() << "most " << most << " truth " << truth << " start " << start).GetString();
           const LargestBatch found = search(made, start, most);
           expect_found(found, std::min(truth, most), most, what.c_str());
           EXPECT_LE(found.trials.size(), 28u) << what;
@@ -124,6 +129,19 @@ TEST(LargestBatch, EndsWithWhatItHasWhenTheTimeIsOver) {
   const LargestBatch none = find_largest_batch({.start = 8, .most = 10}, [](int64_t) { return std::nullopt; });
   EXPECT_EQ(none.batch, 0);
   EXPECT_TRUE(none.trials.empty());
+}
+
+// The first process of a search may run into its time limit.
+TEST(LastTrial, IsNoneOfASearchWithoutTime) {
+  const auto made = [](bool any, LargestBatch::End end) {
+    LargestBatch search{.end = end};
+    if (any) search.trials.push_back({.batch = 1, .why = "full"});
+    return search;
+  };
+  EXPECT_EQ(last_trial(made(true, LargestBatch::End::kLimit)).why, "full");
+  for (const bool any : {false, true}) {
+    expect_error<Error>([&] { last_trial(made(any, LargestBatch::End::kStopped)); }, {"--minutes", "give more"});
+  }
 }
 
 TEST(LargestBatch, TriesNoBatchTwice) {
