@@ -112,6 +112,7 @@ void measure(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& 
     const train::MeasuredSteps headroom = trainer.measure_headroom(options.seconds);
     probe.cached_seconds = dist::largest_of_ranks(host, headroom.seconds / static_cast<double>(headroom.steps));
   }
+  if (!options.details) return;
   const at::Device device = job.process().device;
   if (!device.is_cpu()) probe.kernel_seconds = dist::largest_of_ranks(host, time_of_kernels(trainer, device, expected));
   probe.buckets = of_first_rank_with_any(host, trainer.time_buckets(kBucketSteps));

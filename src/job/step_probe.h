@@ -29,6 +29,7 @@ struct StepProbeOptions {
   int64_t steps = 20;
   double seconds = 3;
   bool cached = false;  // also measures, for as long again, steps whose batches are in memory
+  bool details = true;  // also makes a few steps more, for `kernel_seconds` and `buckets`
 };
 
 struct StepProbe {

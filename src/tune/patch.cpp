@@ -8,6 +8,7 @@
 #include "config/table.h"
 #include "core/printable.h"
 #include "core/strings.h"
+#include "tune/tune_report.h"
 
 namespace dtrain::tune {
 namespace {
@@ -24,15 +25,6 @@ std::vector<std::string> tuned_keys(const TuneResult& result) {
                                    "model.checkpointing", "data.workers",       "data.prefetch"};
   if (result.range_test && result.range_test->suggestion) keys.emplace_back("optimizer.lr");
   return keys;
-}
-
-std::string gain_text(const TuneResult& result) {
-  if (!result.found_rate) return "";
-  const std::string found = str(fixed(result.found_rate->median, 1), " samples/s");
-  if (!result.given_rate || result.found == result.given) return found;
-  const double gain = 100 * (result.found_rate->median / result.given_rate->median - 1);
-  return str(found, " in place of ", fixed(result.given_rate->median, 1), " (", gain < 0 ? "" : "+", fixed(gain, 1),
-             " %)");
 }
 
 }  // namespace
@@ -62,9 +54,12 @@ std::string patch_text(const TuneResult& result, const config::Loaded& loaded, c
   comments["train.amp"] =
       before.at("train.amp") == "auto" ? str("tuned: auto was ", result.given.amp) : comments["train.amp"];
   if (before.at("data.workers") == "0") comments["data.workers"] = str("tuned: 0 was ", result.given.workers);
-  comments["train.global_batch"] = tuned.train.global_batch == result.global_batch
-                                       ? "as it was: other micro-batches accumulate to it"
-                                       : str("was ", result.global_batch, ": optimizer.lr may have to change with it");
+  comments["train.global_batch"] =
+      tuned.train.global_batch == result.global_batch
+          ? "as it was: other micro-batches accumulate to it"
+          : str("was ", result.global_batch,
+                result.range_test && result.range_test->suggestion ? ": optimizer.lr was tested with it"
+                                                                   : ": optimizer.lr may have to change with it");
   const std::string gain = gain_text(result);
   return str(
       "# Made by `", printable(command), "` for ", result.ranks, result.ranks == 1 ? " rank" : " ranks", " on ",

@@ -98,7 +98,7 @@ void keep_if_it_fits(Session& session, const Settings& before) {
   }
   result.largest = std::move(largest);
   result.found.batch_size = std::min(before.batch_size, result.largest.batch);
-  result.accumulate = session.accumulate_of(result.found.batch_size);
+  result.accumulate = result.accumulate_of(result.found.batch_size);
 }
 
 }  // namespace
@@ -130,28 +130,34 @@ void choose_network(Session& session) {
 void choose_batch(Session& session) {
   TuneResult& result = session.result;
   if (session.stopped() || !session.freedom.batch_size) return;
-  const int64_t share =
-      session.options().free_global_batch ? 0 : (result.global_batch + result.ranks - 1) / result.ranks;
+  const int64_t share = result.keeps_global_batch ? result.share() : 0;
+  // What is not given has no odd number: with 48 of 64 samples, a run makes 32 and 32.
+  int64_t& found = result.found.batch_size;
+  if (found != result.given.batch_size) found = result.micro_batch_of(found);
   std::vector<Settings> candidates;
   std::vector<double> costs;
   double ratios = 0;
-  for (const int64_t batch : batch_candidates(share, result.largest.batch, result.found.batch_size)) {
+  for (const int64_t batch : batch_candidates(share, result.largest.batch, found)) {
     candidates.push_back(result.found);
     candidates.back().batch_size = batch;
-    costs.push_back(static_cast<double>(batch));
-    ratios += static_cast<double>(batch) / static_cast<double>(result.found.batch_size);
+    costs.push_back(static_cast<double>(result.micro_batch_of(batch)));
+    ratios += costs.back() / static_cast<double>(result.micro_batch_of(found));
   }
   if (candidates.size() < 2) return;
   const double ratio = std::max(0.2, ratios / static_cast<double>(candidates.size()));
   if (const auto chosen = session.choose(Stage::kBatch, candidates, costs, kOfBatch * session.left(), ratio)) {
     result.found = *chosen;
-    result.accumulate = session.accumulate_of(result.found.batch_size);
+    result.accumulate = result.accumulate_of(result.found.batch_size);
   }
 }
 
 void choose_loader(Session& session) {
   TuneResult& result = session.result;
-  if (session.stopped() || session.left() <= 0 || (!session.freedom.workers && !session.freedom.prefetch)) return;
+  if (session.stopped() || (!session.freedom.workers && !session.freedom.prefetch)) return;
+  if (session.left() <= 0) {
+    result.left_out.emplace_back("loader: all candidates, for which --minutes do not suffice");
+    return;
+  }
   const std::vector<LoadingSpeed> speeds = loading_speeds(session);
   const std::vector<int64_t> ahead =
       prefetch_candidates(session, result.found.prefetch, session.process().device.is_cpu());
@@ -180,14 +186,14 @@ void compare(Session& session) {
   const double seconds = steps * static_cast<double>(result.found_global_batch()) / session.rate;
   const bool whole_fit = seconds <= session.left();
   std::vector<double> given, found;
-  const auto add = [&](const Settings& settings, int64_t accumulate, std::vector<double>& rates) {
-    if (const auto rate = session.whole_step_rate(settings, whole_fit ? accumulate : 1)) rates.push_back(*rate);
+  const auto add = [&](const Settings& settings, std::vector<double>& rates) {
+    if (const auto rate = session.final_rate(settings, whole_fit)) rates.push_back(*rate);
   };
   for (int round = 0; round < kRounds; ++round) {
     if (session.stopped() || (round > 0 && session.left() <= 0)) break;
     session.show("result", static_cast<size_t>(round), kRounds);
-    if (result.given_fits) add(result.given, result.given_accumulate, given);
-    if (differs) add(result.found, result.accumulate, found);
+    if (result.given_fits) add(result.given, given);
+    if (differs) add(result.found, found);
   }
   if (!given.empty()) result.given_rate = spread_of(given);
   if (!differs) {
@@ -217,7 +223,7 @@ void test_rates(Session& session) {
   const double first = adam ? 1e-7 : 1e-5, last = adam ? 1 : 10;
   session.leave_job();  // a network that the trials have trained says nothing about rates
   const auto trainer = session.job_for(result.found)
-                           .make_trainer({.batch_size = result.found.batch_size,
+                           .make_trainer({.batch_size = result.micro_batch_of(result.found.batch_size),
                                           .accumulate = result.accumulate,
                                           .prefetch = result.found.prefetch,
                                           .loader_threads = static_cast<int>(result.found.workers)});

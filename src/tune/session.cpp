@@ -10,8 +10,6 @@
 #include "core/strings.h"
 #include "device/device.h"
 #include "dist/object_collectives.h"
-#include "job/step_probe.h"
-#include "train/batch_arithmetic.h"
 
 namespace dtrain::tune {
 namespace {
@@ -33,13 +31,6 @@ double micro_seconds(const StepProbe& probe) {
     slowest = std::max(slowest, own / static_cast<double>(rank.steps));
   }
   return slowest;
-}
-
-// In samples/s of all ranks, with so many micro-steps in place of the one that was measured.
-double rate_with(const StepProbe& probe, int64_t batch_size, int64_t accumulate) {
-  const double step = step_seconds_with(accumulate, probe.step_seconds(), micro_seconds(probe));
-  const auto ranks = static_cast<int64_t>(probe.ranks.size());
-  return static_cast<double>(batch_size * accumulate * ranks) / step;
 }
 
 RoundLimits round_limits(double overhead, double longest) {
@@ -76,10 +67,6 @@ void Session::show(const char* stage, size_t done, size_t all) {
            .unit = Progress::Unit::kTrials});
 }
 
-int64_t Session::accumulate_of(int64_t batch_size) const {
-  return options_.free_global_batch ? 1 : train::micro_steps(result.global_batch, result.ranks, batch_size);
-}
-
 job::TrainingJob& Session::job_for(const Settings& settings) {
   if (job_ && job_settings_.same_network(settings)) return *job_;
   leave_job();
@@ -103,38 +90,56 @@ void Session::leave_job() {
   device::give_back_memory(process_.device);
 }
 
+StepProbe Session::probe(const Settings& settings, int64_t accumulate, int64_t warm_steps, double seconds) {
+  return job::probe_step(job_for(settings), {.batch_size = result.micro_batch_of(settings.batch_size),
+                                             .accumulate = accumulate,
+                                             .prefetch = settings.prefetch,
+                                             .loader_threads = static_cast<int>(settings.workers),
+                                             .warm_steps = warm_steps,
+                                             .steps = kMostSteps,
+                                             .seconds = seconds,
+                                             .details = false});
+}
+
+double Session::rate_with(const StepProbe& probe, const Settings& settings) const {
+  const int64_t more = result.accumulate_of(settings.batch_size) - probe.accumulate;
+  const double step = step_seconds_with(more + 1, probe.step_seconds(), micro_seconds(probe));
+  return static_cast<double>(result.step_samples_of(settings.batch_size)) / step;
+}
+
 std::optional<double> Session::rate_of(Stage stage, const Settings& settings, double seconds) {
   if (stopped() || (left() <= 0 && rate > 0)) return std::nullopt;  // one rate is needed in any case
   const auto began = std::chrono::steady_clock::now();
-  const StepProbe probe = job::probe_step(job_for(settings), {.batch_size = settings.batch_size,
-                                                              .accumulate = 1,
-                                                              .prefetch = settings.prefetch,
-                                                              .loader_threads = static_cast<int>(settings.workers),
-                                                              .warm_steps = 2,
-                                                              .steps = kMostSteps,
-                                                              .seconds = seconds});
-  if (!probe.measured()) {
-    log::info(str(stage, ": ", text_of(settings), ": ", probe.out_of_memory));
+  const StepProbe measured = probe(settings, /*accumulate=*/1, /*warm_steps=*/2, seconds);
+  if (!measured.measured()) {
+    log::info(str(stage, ": ", text_of(settings), ": ", measured.out_of_memory));
     return std::nan("");
   }
-  const double timed = probe.step_seconds() * static_cast<double>(probe.ranks.front().steps);
+  const double timed = measured.step_seconds() * static_cast<double>(measured.ranks.front().steps);
   overhead_ = dist::all_gather_object(process_.host, std::max(0.0, seconds_since(began) - timed)).front();
-  const double samples_per_second = rate_with(probe, settings.batch_size, accumulate_of(settings.batch_size));
+  const double samples_per_second = rate_with(measured, settings);
   log::info(str(stage, ": ", text_of(settings), ": ", fixed(samples_per_second, 1), " samples/s"));
   return samples_per_second;
 }
 
-std::optional<double> Session::whole_step_rate(const Settings& settings, int64_t accumulate) {
-  const StepProbe probe = job::probe_step(job_for(settings), {.batch_size = settings.batch_size,
-                                                              .accumulate = accumulate,
-                                                              .prefetch = settings.prefetch,
-                                                              .loader_threads = static_cast<int>(settings.workers),
-                                                              .warm_steps = 1,
-                                                              .steps = kMostSteps,
-                                                              .seconds = options_.seconds / 2});
-  if (!probe.measured()) return std::nullopt;
-  const int64_t whole = accumulate_of(settings.batch_size);
-  return accumulate == whole ? probe.samples_per_second() : rate_with(probe, settings.batch_size, whole);
+std::optional<double> Session::final_rate(const Settings& settings, bool whole) {
+  const int64_t accumulate = whole ? result.accumulate_of(settings.batch_size) : 1;
+  const StepProbe measured = probe(settings, accumulate, /*warm_steps=*/1, options_.seconds / 2);
+  if (!measured.measured()) return std::nullopt;
+  return rate_with(measured, settings);
+}
+
+void Session::say_what_is_left_out(Stage stage, size_t candidates, const Halving& halving) {
+  if (stopped()) return;
+  const size_t measured = halving.candidates.size();
+  if (measured < candidates) {
+    result.left_out.push_back(
+        str(stage, ": ", candidates - measured, " of ", candidates, " candidates, for which --minutes do not suffice"));
+  } else if (halving.stopped) {
+    result.left_out.push_back(str(stage,
+                                  ": longer measurements of the best candidates, for which --minutes do not "
+                                  "suffice"));
+  }
 }
 
 std::optional<Settings> Session::choose(Stage stage, const std::vector<Settings>& candidates,
@@ -151,17 +156,14 @@ std::optional<Settings> Session::choose(Stage stage, const std::vector<Settings>
   for (const Candidate& one : halving.candidates) {
     result.rows.push_back({.stage = stage,
                            .settings = candidates[one.index],
-                           .accumulate = accumulate_of(candidates[one.index].batch_size),
+                           .accumulate = result.accumulate_of(candidates[one.index].batch_size),
                            .samples_per_second = one.rate,
                            .seconds = one.seconds,
                            .chosen = one.index == halving.winner,
                            .note = std::isnan(one.rate) ? "out of memory" : ""});
     if (one.index == halving.winner) rate = one.rate;
   }
-  if (!halving.stopped && !rounds.empty() && rounds.front().choices < candidates.size()) {
-    result.left_out.push_back(str(stage, ": ", candidates.size() - rounds.front().choices, " of ", candidates.size(),
-                                  " candidates, for which --minutes do not suffice"));
-  }
+  say_what_is_left_out(stage, candidates.size(), halving);
   if (!halving.winner) return std::nullopt;
   return candidates[*halving.winner];
 }

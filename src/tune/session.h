@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "job/step_probe.h"
 #include "job/training_job.h"
 #include "tune/choose.h"
 #include "tune/memory_budget.h"
@@ -31,16 +32,15 @@ class Session {
   void show(const char* stage, size_t done, size_t all);
 
   // ---- the run ----
-  int64_t accumulate_of(int64_t batch_size) const;
   job::TrainingJob& job_for(const Settings&);  // up to connect(); it is kept for settings with the same network
   void leave_job();                            // its memory is given back
 
   // ---- rates ----
-  // In samples/s, of steps with one micro-step, for accumulate_of() of them. NaN: the settings cannot be used. nullopt:
-  // no time is left though a rate is known, or a signal asked to stop.
+  // In samples/s, of steps with one micro-step, for as many as the run would make. NaN: the settings cannot be used.
+  // nullopt: no time is left though a rate is known, or a signal asked to stop.
   std::optional<double> rate_of(Stage, const Settings&, double seconds);
-  // Of steps with so many micro-steps. nullopt: the settings cannot be used.
-  std::optional<double> whole_step_rate(const Settings&, int64_t accumulate);
+  // The same of `whole` steps, or of one micro-step. nullopt: the settings cannot be used.
+  std::optional<double> final_rate(const Settings&, bool whole);
   // Successive halving over the candidates within `seconds`; adds their rows. `batch_ratio`: their batches to the last
   // one that was measured. nullopt: nothing was measured.
   std::optional<Settings> choose(Stage, const std::vector<Settings>& candidates, const std::vector<double>& costs,
@@ -69,6 +69,10 @@ class Session {
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::unique_ptr<job::TrainingJob> job_;
   Settings job_settings_;
+  job::StepProbe probe(const Settings&, int64_t accumulate, int64_t warm_steps, double seconds);
+  void say_what_is_left_out(Stage, size_t candidates, const Halving&);
+  double rate_with(const job::StepProbe&, const Settings&) const;  // samples/s of the run's steps
+
   double overhead_ = 1;  // seconds of the last trial beside its measurement
 };
 

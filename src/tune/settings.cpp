@@ -97,6 +97,9 @@ std::vector<int64_t> batch_candidates(int64_t share, int64_t most, int64_t given
     for (int64_t parts = (share + most - 1) / most; parts <= share && batches.size() < kMost; parts *= 2) {
       add((share + parts - 1) / parts);
     }
+    // The run cuts its share into equal parts: this one is what is given, by another number.
+    const int64_t given_parts = (share + given - 1) / given;
+    if (given <= most) std::erase(batches, (share + given_parts - 1) / given_parts);
   } else {
     add(most);
     int64_t power = 1;

@@ -48,7 +48,8 @@ std::vector<Settings> network_candidates(const Settings& given, const Freedom&, 
 int differences(const Settings&, const Settings&);
 
 // Samples of a micro-step, the most first, at most `most`, by halves. With a global batch, of which every rank has a
-// share: that share in equal micro-steps; 0: any. `given` is among them unless it is too large.
+// share: that share in equal micro-steps; 0: any. `given` is among them unless it is too large, in place of the one
+// that makes the same micro-steps.
 std::vector<int64_t> batch_candidates(int64_t share_of_global_batch, int64_t most, int64_t given);
 
 // Of reader threads, by the rate that loading alone has with each number of them: those that keep up with `needed`

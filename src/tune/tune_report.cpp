@@ -63,16 +63,16 @@ std::string result_text(const TuneResult& result) {
   if (result.found == result.given) {
     text = "found: nothing better than what is given: " + text_of(result.given);
   } else if (result.given_rate && result.found_rate) {
-    const double gain = 100 * (result.found_rate->median / result.given_rate->median - 1);
-    text += str("\n       ", fixed(result.found_rate->median, 1), " samples/s, as given ",
-                fixed(result.given_rate->median, 1), " (", gain < 0 ? "" : "+", fixed(gain, 1), " %)");
+    text += "\n       " + gain_text(result);
   } else if (!result.given_fits) {
     text += str("\n       what is given does not fit into memory: ", text_of(result.given));
   }
   if (result.found_global_batch() != result.global_batch) {
     const double ratio = static_cast<double>(result.found_global_batch()) / static_cast<double>(result.global_batch);
+    const bool tested = result.range_test && result.range_test->suggestion;
     text += str("\n       global batch ", result.found_global_batch(), " in place of ", result.global_batch,
-                "; for it, linear scaling suggests --lr ", result.config.optimizer.lr * ratio);
+                tested ? "; the learning rate was tested with it"
+                       : str("; for it, linear scaling suggests --lr ", result.config.optimizer.lr * ratio));
   }
   return text + "\n";
 }
@@ -118,6 +118,15 @@ const char* name_of_end(LargestBatch::End end) {
 }
 
 }  // namespace
+
+std::string gain_text(const TuneResult& result) {
+  if (!result.found_rate) return "";
+  const std::string found = str(fixed(result.found_rate->median, 1), " samples/s");
+  if (!result.given_rate || result.found == result.given) return found;
+  const double gain = 100 * (result.found_rate->median / result.given_rate->median - 1);
+  return str(found, " in place of ", fixed(result.given_rate->median, 1), " (", gain < 0 ? "" : "+", fixed(gain, 1),
+             " %)");
+}
 
 std::string text_of(const TuneResult& result, const std::string& patch) {
   std::string text = str(

@@ -10,6 +10,8 @@ namespace dtrain::tune {
 
 // `patch`: the file that was written; "": none.
 std::string text_of(const TuneResult&, const std::string& patch);
+// "500.0 samples/s in place of 400.0 (+25.0 %)"; "": no rate was measured.
+std::string gain_text(const TuneResult&);
 std::string json_of(const TuneResult&, const std::string& patch);
 
 }  // namespace dtrain::tune

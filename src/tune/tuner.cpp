@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "dist/object_collectives.h"
 #include "job/preset.h"
+#include "train/batch_arithmetic.h"
 #include "tune/memory_stage.h"
 #include "tune/rate_stages.h"
 #include "tune/session.h"
@@ -43,8 +44,8 @@ void look(Session& session) {
   loaded.config = result.config;  // whatever a trial makes of it: the same run
   loaded.overruled = {};
   session.freedom = freedom_of(loaded);
-  const int64_t share = (std::min(result.global_batch, result.samples) + result.ranks - 1) / result.ranks;
-  session.most = std::max<int64_t>(1, session.options().free_global_batch ? result.samples / result.ranks : share);
+  session.most =
+      std::max<int64_t>(1, session.options().free_global_batch ? result.samples / result.ranks : result.share());
   // What ranks may have otherwise than rank 0 is tried as rank 0 has it.
   const int workers = dist::all_gather_object(host, job.loader_threads()).front();
   const train::Precision precision = dist::all_gather_object(host, job.precision()).front();
@@ -56,13 +57,27 @@ void look(Session& session) {
                   .prefetch = result.config.data.prefetch};
   if (!session.freedom.batch_size) session.most = result.given.batch_size;
   result.found = result.given;
-  result.given_accumulate = result.accumulate = session.accumulate_of(result.given.batch_size);
+  result.given_accumulate = result.accumulate = result.accumulate_of(result.given.batch_size);
   session.budget = agree_on_budget(process, session.options().memory_budget);
   result.budget_bytes = static_cast<double>(session.budget.bytes);
   for (const std::string& kept : session.freedom.kept) result.left_out.push_back(kept + ": given by a flag");
 }
 
 }  // namespace
+
+int64_t TuneResult::share() const { return (std::min(global_batch, samples) + ranks - 1) / ranks; }
+
+int64_t TuneResult::accumulate_of(int64_t batch_size) const {
+  return keeps_global_batch_with(batch_size) ? train::micro_steps(share(), 1, batch_size) : 1;
+}
+
+int64_t TuneResult::micro_batch_of(int64_t batch_size) const {
+  return keeps_global_batch_with(batch_size) ? train::micro_steps(share(), 1, accumulate_of(batch_size)) : batch_size;
+}
+
+int64_t TuneResult::step_samples_of(int64_t batch_size) const {
+  return keeps_global_batch_with(batch_size) ? std::min(global_batch, samples) : batch_size * ranks;
+}
 
 TuneResult tune(job::ProcessContext& process, const config::Loaded& loaded, const TuneOptions& options,
                 const std::atomic<bool>& stop, const ReportProgress& report) {

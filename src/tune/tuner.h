@@ -74,9 +74,19 @@ struct TuneResult {
   bool interrupted = false;
   double seconds = 0;
 
-  bool keeps_global_batch = true;
+  bool keeps_global_batch = true;  // false: it may change with the batch, but not where the batch is as given
+
+  // How a run with this batch size makes an optimizer step. Its share of the samples is cut into equal micro-batches,
+  // which may be smaller than the batch size: 64 samples with a batch size of 48 are 32 and 32.
+  bool keeps_global_batch_with(int64_t batch_size) const {
+    return keeps_global_batch || batch_size == given.batch_size;
+  }
+  int64_t share() const;                             // samples of a step on the rank that has most, as given
+  int64_t accumulate_of(int64_t batch_size) const;   // micro-steps
+  int64_t micro_batch_of(int64_t batch_size) const;  // samples of the largest of them
+  int64_t step_samples_of(int64_t batch_size) const;
   int64_t found_global_batch() const {
-    return keeps_global_batch ? global_batch : found.batch_size * accumulate * ranks;
+    return keeps_global_batch_with(found.batch_size) ? global_batch : found.batch_size * accumulate * ranks;
   }
 };
 

@@ -62,9 +62,48 @@ TEST(Patch, HasTheSuggestedRateAndAFreeGlobalBatch) {
   t.result.range_test->suggestion = RateSuggestion{.rate = 0.0125, .lowest = 0.1, .fall = 0.4};
   t.result.keeps_global_batch = false;
   t.result.accumulate = 1;
-  const config::Config config = config::from_yaml(patch_text(t.result, t.loaded, "dtrain tune"), "patch");
+  const std::string text = patch_text(t.result, t.loaded, "dtrain tune");
+  const config::Config config = config::from_yaml(text, "patch");
   EXPECT_EQ(config.optimizer.lr, 0.0125);
   EXPECT_EQ(config.train.global_batch, 128);
+  EXPECT_THAT(text, HasSubstr("optimizer.lr was tested with it"));
+  EXPECT_THAT(text_of(t.result, ""), Not(HasSubstr("linear scaling"))) << "the rate is already that of this batch";
+  t.result.range_test.reset();
+  EXPECT_THAT(patch_text(t.result, t.loaded, "dtrain tune"), HasSubstr("optimizer.lr may have to change"));
+  EXPECT_THAT(text_of(t.result, ""), HasSubstr("linear scaling suggests --lr 0.0005"));
+}
+
+TEST(TuneResult, WithoutAnythingBetterAFreeGlobalBatchStays) {
+  Tuned t = tuned({"--data.file", "d.h5"});
+  t.result.keeps_global_batch = false;
+  EXPECT_EQ(t.result.accumulate_of(32), 4) << "as the run does it";
+  EXPECT_EQ(t.result.accumulate_of(64), 1);
+  t.result.found = t.result.given;
+  t.result.accumulate = t.result.given_accumulate = t.result.accumulate_of(32);
+  EXPECT_EQ(t.result.found_global_batch(), 256);
+  EXPECT_EQ(config::from_yaml(patch_text(t.result, t.loaded, "dtrain tune"), "patch").train.global_batch, 256);
+  EXPECT_THAT(text_of(t.result, ""), Not(HasSubstr("in place of")));
+}
+
+TEST(TuneResult, CutsTheShareOfARankAsARunDoes) {
+  Tuned t = tuned({"--data.file", "d.h5"});
+  t.result.global_batch = 128;  // 64 on each rank
+  const auto expect = [&](int64_t batch_size, int64_t accumulate, int64_t micro_batch) {
+    EXPECT_EQ(t.result.accumulate_of(batch_size), accumulate) << batch_size;
+    EXPECT_EQ(t.result.micro_batch_of(batch_size), micro_batch) << batch_size;
+    EXPECT_EQ(t.result.step_samples_of(batch_size), 128) << batch_size;
+  };
+  expect(64, 1, 64);
+  expect(48, 2, 32);
+  expect(32, 2, 32);
+  expect(30, 3, 22);
+  t.result.samples = 100;  // fewer than the global batch
+  EXPECT_EQ(t.result.micro_batch_of(64), 50);
+  EXPECT_EQ(t.result.step_samples_of(64), 100);
+  t.result.samples = 1000;
+  t.result.keeps_global_batch = false;
+  EXPECT_EQ(t.result.micro_batch_of(48), 48);
+  EXPECT_EQ(t.result.step_samples_of(48), 96);
 }
 
 TEST(Patch, HasNoKeyThatDoesNothing) {

@@ -68,7 +68,8 @@ TEST(NetworkCandidates, BeginWithWhatIsGiven) {
 TEST(BatchCandidates, ShareTheGlobalBatchEqually) {
   EXPECT_THAT(batch_candidates(128, 128, 128), ElementsAre(128, 64, 32, 16, 8, 4, 2, 1));
   EXPECT_THAT(batch_candidates(128, 100, 32), ElementsAre(64, 32, 16, 8, 4, 2, 1)) << "two halves of 64";
-  EXPECT_THAT(batch_candidates(100, 30, 30), ElementsAre(30, 25, 13, 7, 4, 2));
+  EXPECT_THAT(batch_candidates(100, 30, 30), ElementsAre(30, 13, 7, 4, 2)) << "30 is four times 25";
+  EXPECT_THAT(batch_candidates(64, 64, 48), ElementsAre(64, 48, 16, 8, 4, 2, 1)) << "48 is twice 32";
   EXPECT_THAT(batch_candidates(1, 1, 1), ElementsAre(1));
   EXPECT_THAT(batch_candidates(4096, 4096, 64).size(), 8u);
 }
