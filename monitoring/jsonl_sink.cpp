@@ -160,6 +160,13 @@ class JsonLines : public Sink {
       j["causes"].push_back(std::move(c));
     }
     j["not_measured"] = v.not_measured;
+    Json communication = Json::object();
+    put_if_known(communication, "late_seconds", v.communication.late);
+    put_if_known(communication, "latency_seconds", v.communication.latency);
+    put_if_known(communication, "bandwidth_seconds", v.communication.bandwidth);
+    put_if_known(communication, "not_overlapped_seconds", v.communication.not_overlapped);
+    put_if_known(communication, "other_seconds", v.communication.other);
+    if (!communication.empty()) j["communication"] = communication;
     write(j);
   }
 

@@ -18,11 +18,19 @@ struct VerdictRecord {
     double error = std::numeric_limits<double>::quiet_NaN();  // standard error of the gain
     std::string setting = {}, evidence = {}, otherwise = {};  // as in Finding
   };
+  // Where the waiting for gradients went: seconds per step, each counted once. NaN: not measured, or one rank.
+  struct Communication {
+    double late = std::numeric_limits<double>::quiet_NaN();  // for the rank that arrives last, mean over ranks
+    double latency = std::numeric_limits<double>::quiet_NaN(), bandwidth = latency;  // of messages
+    double not_overlapped = latency;  // with backward, though buckets of another size would be
+    double other = latency;           // more than the network was measured to cost
+  };
   int64_t step = 0;
   std::string text = {};               // "verdict: ..."
   std::vector<std::string> also = {};  // the runners-up, as text
   std::vector<Cause> causes = {};      // the first is the verdict; none: nothing is worth changing
   std::vector<std::string> not_measured = {};
+  Communication communication = {};
 };
 
 }  // namespace dtrain::monitoring

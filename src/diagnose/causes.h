@@ -13,8 +13,8 @@ namespace dtrain::diagnose {
 
 std::vector<Finding> data_causes(const RunEvidence&);     // disk, decode, augment, readers
 std::vector<Finding> rank_causes(const RunEvidence&);     // late_rank, rotating_rank
-std::vector<Finding> network_causes(const RunEvidence&);  // latency, bandwidth, overlap
-// checkpoint, evaluation, optimizer, small_batch, padding, loss_scale
+std::vector<Finding> network_causes(const RunEvidence&);  // latency, bandwidth, overlap, optimizer
+// checkpoint, evaluation, small_batch, padding, loss_scale
 std::vector<Finding> step_causes(const RunEvidence&);
 std::vector<Finding> core_causes(const RunEvidence&);    // oversubscribed, binding, cpu_limit, steal
 std::vector<Finding> gpu_causes(const RunEvidence&);     // power, heat, copy, precision

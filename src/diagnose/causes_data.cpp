@@ -65,13 +65,14 @@ class ReaderModel {
   double waits_, without_wait_, by_cores_;
 };
 
-// The share of its waits that a rank has even if nothing of them is due to loading: no change of the readers makes a
-// step shorter than one whose batch was in memory (its readers take cores from it, too).
-double share_beyond_headroom(const RunEvidence& run, const Steps& steps) {
-  if (!(run.cached_step > 0)) return 0;
-  const double outside = mean_of(steps, Phase::kCheckpoint) + mean_of(steps, Phase::kEval);
-  const double waits = mean_of(steps, Phase::kDataWait), most = mean_wall(steps) - run.cached_step - outside;
-  return waits > 0 ? std::clamp(1 - most / waits, 0.0, 1.0) : 0;
+// What the kernel says of the disk; "" where that is nothing much.
+std::string disk_text(const RunEvidence& run, const RankEvidence& rank) {
+  const HostUse& host = host_of(run, rank);
+  const double in_wait = host.io_wait / (host.cores * mean_wall(rank.steps));
+  std::string text;
+  if (rank.major_faults >= 1) text += str(", ", fixed(rank.major_faults, 0), " major faults per step");
+  if (in_wait >= 0.01) text += str(", ", percent(in_wait), " of the time in I/O wait");
+  return text;
 }
 
 }  // namespace
@@ -88,6 +89,7 @@ std::vector<Finding> data_causes(const RunEvidence& run) {
   if (run.cached_step > 0) {
     found.evidence += str(", ", fixed(1e3 * run.cached_step, 1), " ms with batches from memory");
   }
+  if (found.cause == Cause::kDisk) found.evidence += disk_text(run, *worst);
   const double stays = share_beyond_headroom(run, worst->steps);
   const ReaderModel model(*worst);
   const int enough = model.enough();

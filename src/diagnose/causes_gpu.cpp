@@ -1,6 +1,7 @@
 // GPUs that run slower than they could, that wait for copies, or whose tensor cores are not used.
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/strings.h"
@@ -60,7 +61,8 @@ void add_slow_clocks(const RunEvidence& run, Cause cause, bool (*holds)(const Gp
   if (!(factors[worst] < 1)) return;
   const GpuUse& gpu = run.ranks[worst].gpu;
   Finding finding{.cause = cause, .rank = only_one(run, factors)};
-  finding.evidence = str("clock of ", fixed(gpu.clock * 1e-6, 0), " of ", fixed(gpu.full_clock * 1e-6, 0), " MHz, ");
+  finding.evidence = str("clock of ", fixed(gpu.clock * 1e-6, 0), " of ", gpu.full_clock_seen ? "" : "at most ",
+                         fixed(gpu.full_clock * 1e-6, 0), " MHz, ");
   if (cause == Cause::kHeat) {
     finding.evidence +=
         str("too hot in ", percent(gpu.heat_limited), " of the time (", fixed(gpu.temperature, 0), " C)");
@@ -70,6 +72,7 @@ void add_slow_clocks(const RunEvidence& run, Cause cause, bool (*holds)(const Gp
     finding.setting = str("nvidia-smi -pl ", fixed(gpu.default_power_limit, 0));
   }
   finding.evidence += of_ranks(factors);
+  if (!gpu.full_clock_seen) finding.evidence += ", never seen without it, so the gain is at most";
   finding.without = Replay{.change = shortened({Phase::kForward, Phase::kBackward}, factors)};
   found.push_back(std::move(finding));
 }
@@ -81,10 +84,15 @@ void add_gpus(const RunEvidence& run, std::vector<Finding>& found) {
 
 // ---- copies -------------------------------------------------------------------------------------------------------
 
-// The time of a copy over all lanes of the card, as a share of what it takes.
-double part_over_all_lanes(const GpuUse& gpu) {
-  const bool narrow = gpu.link_width > 0 && gpu.link_width < gpu.card_width;
-  return narrow ? static_cast<double>(gpu.link_width) / gpu.card_width : 1;
+// The time of a copy over the link that the card could have, as a share of what it takes. Each generation of PCIe is
+// twice as fast as the one before.
+double part_over_full_link(const GpuUse& gpu) {
+  double part = 1;
+  if (gpu.link_width > 0 && gpu.card_width > 0) part *= static_cast<double>(gpu.link_width) / gpu.card_width;
+  if (gpu.link_generation > 0 && gpu.card_generation > 0) {
+    part *= std::exp2(gpu.link_generation - gpu.card_generation);
+  }
+  return std::min(1.0, part);
 }
 
 void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
@@ -96,12 +104,16 @@ void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
                   .evidence = str(of_step(seconds, mean_wall(worst.steps)), " copying batches to the device"),
                   .otherwise = "if copies were free"};
   const GpuUse& gpu = worst.gpu;
-  if (part_over_all_lanes(gpu) < 1) {
+  if (part_over_full_link(gpu) < 1) {
     Factors parts;
-    for (const RankEvidence& rank : run.ranks) parts.push_back(part_over_all_lanes(rank.gpu));
+    for (const RankEvidence& rank : run.ranks) parts.push_back(part_over_full_link(rank.gpu));
     finding.rank = only_one(run, parts);
-    finding.evidence += str(", over ", gpu.link_width, " of ", gpu.card_width, " PCIe lanes", of_ranks(parts));
-    finding.otherwise = str("in a slot with ", gpu.card_width, " lanes");
+    const bool old = gpu.link_generation < gpu.card_generation;
+    finding.evidence += str(", over ", gpu.link_width, " of ", gpu.card_width, " PCIe lanes",
+                            old ? str(" of generation ", gpu.link_generation, " instead of ", gpu.card_generation) : "",
+                            of_ranks(parts));
+    finding.otherwise =
+        str("in a slot with ", gpu.card_width, " lanes", old ? str(" of generation ", gpu.card_generation) : "");
     finding.without = Replay{.change = shortened({Phase::kH2d}, parts)};
   } else {
     finding.without = Replay{.change = times(Phase::kH2d, 0)};

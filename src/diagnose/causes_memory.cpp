@@ -100,7 +100,8 @@ void add_page_cache(const RunEvidence& run, std::vector<Finding>& found) {
   if (run.settings.epochs <= 1 || !again || waits <= 0 || loader.bytes <= 0) return;
   // Readers that wait for nothing but the processor.
   const double period = (loader.service() - loader.read) / std::max(1, loader.threads);
-  const double left = std::clamp((period - (step - waits)) / waits, 0.0, 1.0);
+  const double left =
+      std::max(share_beyond_headroom(run, worst->steps), std::clamp((period - (step - waits)) / waits, 0.0, 1.0));
   found.push_back(
       {.cause = Cause::kPageCache,
        .rank = only_rank(run, Phase::kDataWait),

@@ -1,6 +1,8 @@
-// Gradients that all ranks wait for, against what the network was measured to cost when nobody is late.
+// What is done once per step: gradients that all ranks wait for, against what the network was measured to cost when
+// nobody is late, and the optimizer.
 
 #include <algorithm>
+#include <utility>
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
@@ -10,6 +12,8 @@
 namespace dtrain::diagnose {
 namespace {
 
+using monitoring::Phase;
+
 // On the CPU messages travel during backward only if a core is free for them.
 bool can_overlap(const RunEvidence& run) {
   return run.settings.gpu || std::all_of(run.ranks.begin(), run.ranks.end(), [](const RankEvidence& rank) {
@@ -17,32 +21,51 @@ bool can_overlap(const RunEvidence& run) {
          });
 }
 
+std::string network_text(const RunEvidence& run, const Communication& split, double step) {
+  const NetworkUse& net = run.network;
+  std::string text = str("all ranks wait ", of_step(split.network(), step), " for gradients");
+  // A probe that met a busy machine says nothing about messages on an idle one.
+  const double cost = net.latency * net.messages + net.seconds_per_byte * net.bytes;
+  if (net.known() && cost <= 1.1 * split.network()) {
+    text += str(", ", fixed(net.messages, 0), " messages cost ", fixed(1e3 * cost, 1), " ms when nobody is late");
+  }
+  if (split.late > 0.01 * step) text += str(", ", fixed(1e3 * split.late, 1), " ms more for the last rank");
+  return text;
+}
+
+// What is done once per step: of twice as many micro-steps, each pays half of it. It is promised once, by the name of
+// the larger part.
+void add_once_per_step(const RunEvidence& run, const Communication& split, std::vector<Finding>& found) {
+  const Steps& steps = run.ranks[worst_rank(run, Phase::kOptimizer)].steps;
+  const double optimizer = mean_of(steps, Phase::kOptimizer), step = mean_wall(steps);
+  if (!(optimizer + split.network() > 0)) return;
+  const std::string in_optimizer = str(of_step(optimizer, step), " in the optimizer");
+  Finding finding{.setting = str("--accumulate ", 2 * run.settings.accumulate),
+                  .without = Replay{.change = times(Phase::kOptimizer, 0.5), .network = 0.5}};
+  if (optimizer > split.network()) {
+    finding.cause = Cause::kOptimizer;
+    finding.evidence = in_optimizer;
+    if (split.network() > 0) finding.evidence += str(", ", fixed(1e3 * split.network(), 1), " ms for gradients");
+  } else {
+    finding.cause = run.network.known() && split.transfer > split.latency ? Cause::kBandwidth : Cause::kLatency;
+    finding.evidence = str(network_text(run, split, step), ", ", in_optimizer);
+  }
+  found.push_back(std::move(finding));
+}
+
 }  // namespace
 
 std::vector<Finding> network_causes(const RunEvidence& run) {
-  const std::vector<Steps> ranks = run.steps();
-  if (ranks.size() < 2) return {};
+  std::vector<Finding> found;
+  if (run.ranks.empty()) return found;
   const Communication split = communication_of(run);
-  if (!(split.network() > 0)) return {};
-  const NetworkUse& net = run.network;
-  const double step = mean_wall(ranks[0]);
-  std::vector<Finding> found(1);
-  found[0].cause = net.known() && split.transfer > split.latency ? Cause::kBandwidth : Cause::kLatency;
-  found[0].evidence = str("all ranks wait ", of_step(split.network(), step), " for gradients");
-  if (net.known()) {
-    const double cost = net.latency * net.messages + net.seconds_per_byte * net.bytes;
-    found[0].evidence +=
-        str(", ", fixed(net.messages, 0), " messages cost ", fixed(1e3 * cost, 1), " ms when nobody is late");
-  }
-  // Of twice as many micro-steps each pays half of it.
-  found[0].without = Replay{.change = {}, .network = 0.5};
-  found[0].setting = str("--accumulate ", 2 * run.settings.accumulate);
+  add_once_per_step(run, split, found);
   if (split.overlap > 0 && can_overlap(run)) {
-    found.push_back(
-        {.cause = Cause::kOverlap,
-         .evidence = str(of_step(split.overlap, step), " waiting for gradients that could be sent during backward"),
-         .setting = str("--dist.bucket_mb ", fixed(split.best_mebibytes, 0)),
-         .without = Replay{.change = {}, .network = 1 - split.overlap / split.network()}});
+    found.push_back({.cause = Cause::kOverlap,
+                     .evidence = str(of_step(split.overlap, mean_wall(run.ranks[0].steps)),
+                                     " waiting for gradients that could be sent during backward"),
+                     .setting = str("--dist.bucket_mb ", fixed(split.best_mebibytes, 0)),
+                     .without = Replay{.change = {}, .network = 1 - split.overlap / split.network()}});
   }
   return found;
 }

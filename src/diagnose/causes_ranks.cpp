@@ -8,6 +8,7 @@
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
+#include "diagnose/communication.h"
 #include "diagnose/means.h"
 
 namespace dtrain::diagnose {
@@ -126,14 +127,15 @@ Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks) {
   const auto as_usual = [factors](size_t rank, size_t, StepTimes& s) {
     for (size_t i = 0; i < kComputing.size(); ++i) s.phases[static_cast<size_t>(kComputing[i])] *= factors[rank][i];
   };
-  return {.cause = Cause::kLateRank,
-          .rank = static_cast<int>(late[0]),
-          .evidence =
-              str(of_step(most, mean_wall(ranks[slowest])), " more in ",
-                  monitoring::kPhaseNames[static_cast<size_t>(phase)], " than the other ranks",
-                  phase == Phase::kBackward ? behind_at_buckets(ranks, slowest) : "", text_of_host(run, host, late)),
-          .otherwise = "if its machine kept up (dtrain doctor looks at it)",
-          .without = Replay{.change = as_usual}};
+  return {
+      .cause = Cause::kLateRank,
+      .rank = static_cast<int>(late[0]),
+      .evidence = str(of_step(most, mean_wall(ranks[slowest])), " more in ",
+                      monitoring::kPhaseNames[static_cast<size_t>(phase)], " than the other ranks",
+                      phase == Phase::kBackward ? behind_at_buckets(ranks, slowest) : "", text_of_host(run, host, late),
+                      "; ranks wait ", fixed(1e3 * communication_of(run).late, 1), " ms for the last one"),
+      .otherwise = "if its machine kept up (dtrain doctor looks at it)",
+      .without = Replay{.change = as_usual}};
 }
 
 // ---- now one rank, now another ------------------------------------------------------------------------------------

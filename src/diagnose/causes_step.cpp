@@ -5,6 +5,7 @@
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
+#include "diagnose/communication.h"
 #include "diagnose/means.h"
 
 namespace dtrain::diagnose {
@@ -24,17 +25,34 @@ const Steps& longest(const RunEvidence& run, Phase phase) { return run.ranks[wor
 // How many times rarer something has to be to cost a small share of the other time.
 double times_rarer(double seconds, double others) { return std::ceil(seconds / (kSmallCost * others)); }
 
+// The best checkpoint so far is saved after an evaluation, whatever checkpoint.every is. What is saved in other steps
+// comes by that interval.
 void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
   const Steps& steps = longest(run, Phase::kCheckpoint);
-  const double seconds = mean_of(steps, Phase::kCheckpoint), step = mean_wall(steps);
+  const auto is_best = [keeps = run.settings.keeps_best](const StepTimes& s) {
+    return keeps && s.of(Phase::kEval) > 0;
+  };
+  double of_best = 0, others = 0, saves = 0, saves_of_best = 0;  // per step
+  for (const StepTimes& s : steps) {
+    if (!(s.of(Phase::kCheckpoint) > 0)) continue;
+    (is_best(s) ? of_best : others) += s.of(Phase::kCheckpoint) / static_cast<double>(steps.size());
+    (is_best(s) ? saves_of_best : saves) += 1 / static_cast<double>(steps.size());
+  }
+  const bool best = of_best > others;
+  const double seconds = best ? of_best : others, step = mean_wall(steps);
   if (seconds <= 0) return;
   const double rarer = std::max(1.0, times_rarer(seconds, step - seconds));
+  const std::string every =
+      str("--checkpoint.every ", fixed(std::ceil(rarer / (best ? saves_of_best : saves)), 0), "steps");
+  const bool by_steps = run.settings.saves_by_steps;  // after the same evaluations, it may be
+  const double part = best && !by_steps ? 0 : 1 / rarer;
+  const auto without = [=](size_t, size_t, StepTimes& s) {
+    if (is_best(s) == best) s.phases[static_cast<size_t>(Phase::kCheckpoint)] *= part;
+  };
   found.push_back({.cause = Cause::kCheckpoint,
-                   .evidence = str(of_step(seconds, step), " saving"),
-                   .setting = run.settings.saves > 0
-                                  ? str("--checkpoint.every ", fixed(std::ceil(rarer / run.settings.saves), 0), "steps")
-                                  : "--checkpoint.every 10min",
-                   .without = Replay{.change = times(Phase::kCheckpoint, 1 / rarer), .planned = Phase::kCheckpoint}});
+                   .evidence = str(of_step(seconds, step), best ? " saving the best so far" : " saving"),
+                   .setting = best ? str("--checkpoint.keep_best false", by_steps ? " " + every : "") : every,
+                   .without = Replay{.change = without, .planned = Phase::kCheckpoint}});
 }
 
 void add_evaluations(const RunEvidence& run, std::vector<Finding>& found) {
@@ -51,16 +69,6 @@ void add_evaluations(const RunEvidence& run, std::vector<Finding>& found) {
                                      .planned = Phase::kEval}});
 }
 
-void add_optimizer(const RunEvidence& run, std::vector<Finding>& found) {
-  const Steps& steps = longest(run, Phase::kOptimizer);
-  const double seconds = mean_of(steps, Phase::kOptimizer);
-  if (seconds <= 0) return;
-  found.push_back({.cause = Cause::kOptimizer,
-                   .evidence = str(of_step(seconds, mean_wall(steps)), " in the optimizer"),
-                   .setting = str("--accumulate ", 2 * run.settings.accumulate),
-                   .without = Replay{.change = times(Phase::kOptimizer, 0.5)}});
-}
-
 // ---- small batches ------------------------------------------------------------------------------------------------
 
 // The same samples in steps of `larger` times as many: what is done once per step costs that much less, and forward and
@@ -75,16 +83,11 @@ Replay in_larger_batches(int64_t larger, double computing) {
   return {.change = change, .network = 1.0 / static_cast<double>(larger)};
 }
 
-double network_of(const RunEvidence& run) {
-  double least = mean_of(run.ranks[0].steps, Phase::kAllReduceWait);
-  for (const RankEvidence& rank : run.ranks) least = std::min(least, mean_of(rank.steps, Phase::kAllReduceWait));
-  return run.ranks.size() > 1 ? least : 0;
-}
-
 void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
   if (run.settings.gpu || run.settings.batch_size > kFewSamples) return;
   const Steps& steps = run.ranks[0].steps;
-  const double once = mean_of(steps, Phase::kOptimizer) + std::max(0.0, mean_other(steps)) + network_of(run);
+  const double once =
+      mean_of(steps, Phase::kOptimizer) + std::max(0.0, mean_other(steps)) + communication_of(run).network();
   int64_t larger = 2;
   while (larger < kMostTimesLarger && once / static_cast<double>(larger) > 0.05 * mean_computing(steps)) larger *= 2;
   found.push_back({.cause = Cause::kSmallBatch,
@@ -135,7 +138,8 @@ void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
 // A step whose gradients overflow takes its time and changes nothing.
 void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
   const LossScale& scale = run.loss_scale;
-  if (!(scale.skipped > 0) || scale.skipped >= 1) return;
+  // Without a scale, gradients that are not finite have another reason.
+  if (!std::isfinite(scale.now) || !(scale.skipped > 0) || scale.skipped >= 1) return;
   const auto without = [useful = 1 - scale.skipped](size_t, size_t, StepTimes& s) {
     s.wall -= (1 - useful) * std::max(0.0, s.other());
     for (double& seconds : s.phases) seconds *= useful;
@@ -156,7 +160,7 @@ std::vector<Finding> step_causes(const RunEvidence& run) {
   std::vector<Finding> found;
   if (run.ranks.empty()) return found;
   for (const auto& add :
-       {add_checkpoints, add_evaluations, add_optimizer, add_small_batch, add_launches, add_padding, add_loss_scale}) {
+       {add_checkpoints, add_evaluations, add_small_batch, add_launches, add_padding, add_loss_scale}) {
     add(run, found);
   }
   return found;

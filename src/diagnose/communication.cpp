@@ -103,19 +103,20 @@ Communication communication_of(const RunEvidence& run) {
   double left = network;
   if (net.known()) {
     const Readiness ready = readiness_of(run);
-    Exposed least{net.latency * net.messages, net.seconds_per_byte * net.bytes};  // nothing is known of the overlap
+    Exposed now{net.latency * net.messages, net.seconds_per_byte * net.bytes};  // nothing is known of the overlap
+    Exposed least = now;
     if (ready.known()) {
       const BestPlan best = best_plan(net, ready);
-      const double hidden = exposed(net.plan.bytes, net, ready).total() - best.exposed.total();
-      split.overlap = std::clamp(hidden, 0.0, left);
-      split.best_mebibytes = best.mebibytes;
+      now = exposed(net.plan.bytes, net, ready);
       least = best.exposed;
-      left -= split.overlap;
+      split.best_mebibytes = best.mebibytes;
     }
-    const double part = least.total() > 0 ? std::min(1.0, left / least.total()) : 0;
+    // A probe that met a busy machine says more than was waited: then its parts count, not their sum.
+    const double part = now.total() > 0 ? std::min(1.0, network / now.total()) : 0;
+    split.overlap = part * std::max(0.0, now.total() - least.total());
     split.latency = part * least.latency;
     split.transfer = part * least.transfer;
-    left -= split.latency + split.transfer;
+    left -= split.overlap + split.latency + split.transfer;
   }
   split.other = std::max(0.0, left);
   return split;

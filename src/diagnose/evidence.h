@@ -19,9 +19,8 @@ inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 // Means per optimizer step of one rank, over the same steps for all ranks.
 struct LoaderUse {
   int threads = 1;
-  double samples = 0, bytes = 0;
+  double bytes = 0;
   double read = 0, decode = 0, augment = 0;  // summed over the reader threads
-  double cpu = kUnknown;                     // of the reader threads
   // Of one sample, all stages together: begun while at most half of the reader threads were at work, and while more of
   // them were. If it takes longer with more of them, they are in each other's way.
   double few_service = kUnknown, many_service = kUnknown;
@@ -30,7 +29,7 @@ struct LoaderUse {
 };
 
 struct CoreUse {
-  double cores = kUnknown;      // that the rank may use now
+  double cores = kUnknown;      // that the rank may use now; of cores that ranks share, its part
   int compute_threads = 1;      // of the network's operators
   double cpu = kUnknown;        // of all threads of the rank
   double side_cpu = kUnknown;   // of them those that do not compute: readers, communication
@@ -45,6 +44,7 @@ struct HostUse {
   double job_cores = kUnknown;    // those that any rank of this job may use now
   double others_cpu = kUnknown;   // of processes that are not ranks of this job
   double idle = kUnknown;         // of all cores together, nothing to run
+  double io_wait = kUnknown;      // of all cores together, nothing to run but what waits for a disk
   double steal = kUnknown;        // that the hypervisor gave to others, summed over cores
   double swapped_in = kUnknown;   // bytes
   double read_again = kUnknown;   // bytes of files that the page cache had dropped shortly before
@@ -57,11 +57,13 @@ struct GpuUse {
   double launch = kUnknown;  // seconds in which the host launched forward and backward
   double clock = kUnknown,
          full_clock = kUnknown;  // hertz; of the readings in which nothing held it back, or the card's
+  bool full_clock_seen = true;   // false: something always held it back, so it is the highest that the card allows
   double power_limited = kUnknown, heat_limited = kUnknown;  // share of time with a reduced clock
   double power_limit = kUnknown, default_power_limit = kUnknown, temperature = kUnknown;  // watts, degrees Celsius
   double memory_peak = kUnknown, memory_total = kUnknown;                                 // bytes
   double allocator_retries = kUnknown;                                                    // per step
   int link_width = 0, card_width = 0;                                                     // PCIe lanes; 0: unknown
+  int link_generation = 0, card_generation = 0;                                           // of PCIe; 0: unknown
   bool tensor_cores = false;
 };
 
@@ -83,7 +85,8 @@ struct RankEvidence {
   int host = 0;  // index into RunEvidence::hosts
   GpuUse gpu;
   std::vector<MemoryPoint> memory;  // resident, in order
-  double disk_bytes = kUnknown;     // read from disks
+  double disk_bytes = kUnknown;     // read from disks, per step
+  double major_faults = kUnknown;   // pages of memory that had to be read from a disk, per step
 };
 
 // The buckets that a step sends for a value of dist.bucket_mb: their bytes, in the order in which they are sent.
@@ -104,14 +107,13 @@ struct NetworkUse {
 
 struct Settings {
   int64_t batch_size = 1, accumulate = 1;
-  int64_t workers = 1;  // reader threads per rank
-  int64_t threads = 1;  // of the network, per rank
   bool gpu = false;
   std::string precision = "fp32";
   bool images = true;  // false: samples are rows
   bool augments_hue = false;
   double steps_per_epoch = 1;
-  double saves = 0;                 // checkpoints per step
+  bool saves_by_steps = false;      // checkpoint.every counts steps or epochs
+  bool keeps_best = true;           // checkpoint.keep_best
   double evaluations = 0;           // per step
   double padding_waste = kUnknown;  // share of the rows of all batches
   int64_t length_window = 0;        // data.length_window

@@ -51,6 +51,14 @@ int only_rank(const RunEvidence& run, monitoring::Phase phase) {
   return static_cast<int>(worst);
 }
 
+double share_beyond_headroom(const RunEvidence& run, const Steps& steps) {
+  if (!(run.cached_step > 0)) return 0;
+  const double outside = mean_of(steps, monitoring::Phase::kCheckpoint) + mean_of(steps, monitoring::Phase::kEval);
+  const double waits = mean_of(steps, monitoring::Phase::kDataWait),
+               most = mean_wall(steps) - run.cached_step - outside;
+  return waits > 0 ? std::clamp(1 - most / waits, 0.0, 1.0) : 0;
+}
+
 int rank_of(const RunEvidence& run, size_t rank) { return run.ranks.size() > 1 ? static_cast<int>(rank) : -1; }
 
 const HostUse& host_of(const RunEvidence& run, const RankEvidence& rank) {

@@ -20,6 +20,10 @@ size_t worst_rank(const RunEvidence&, monitoring::Phase);
 // The rank whose phase is at least twice as long as that of every other one; -1: none stands out, or there is one rank.
 int only_rank(const RunEvidence&, monitoring::Phase);
 
+// The share of its waits that a rank with such steps has even if nothing of them is due to loading: no change of the
+// readers makes a step shorter than one whose batch was in memory (its readers take cores from it, too).
+double share_beyond_headroom(const RunEvidence&, const Steps&);
+
 // For evidence that is about one rank: its number, or -1 where there is only one.
 int rank_of(const RunEvidence&, size_t rank);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
@@ -189,16 +190,38 @@ Findings chosen(const RunEvidence& run) {
   return found;
 }
 
+// Whether the readers of a rank keep it waiting, and it is not known if fewer of them would be faster.
+bool crowding_unknown(const RankEvidence& rank) {
+  const bool waits = mean_of(rank.steps, Phase::kDataWait) > kLeastGain * mean_wall(rank.steps);
+  return waits && rank.loader.threads > 1 && !std::isfinite(rank.loader.few_service);
+}
+
+// What is missing on any rank or host.
 std::vector<std::string> not_measured(const RunEvidence& run) {
+  const auto on_rank = [&](const auto& missing) { return std::any_of(run.ranks.begin(), run.ranks.end(), missing); };
+  const auto on_host = [&](double HostUse::*value) {
+    return run.hosts.empty() || std::any_of(run.hosts.begin(), run.hosts.end(),
+                                            [&](const HostUse& host) { return !std::isfinite(host.*value); });
+  };
+  const bool gpu = run.settings.gpu;
+  const std::pair<const char*, bool> all[] = {
+      {"copy and kernel launches: no GPU clock", !gpu},
+      {"power, heat and idle time of the GPU: no NVML",
+       gpu && on_rank([](const RankEvidence& r) { return !std::isfinite(r.gpu.clock); })},
+      {"the network's own cost", run.ranks.size() > 1 && !std::isfinite(run.network.latency)},
+      {"waiting for cores", on_rank([](const RankEvidence& r) { return !std::isfinite(r.cores.run_delay); })},
+      {"CPU limit of the control group",
+       on_rank([](const RankEvidence& r) { return !std::isfinite(r.cores.throttled); })},
+      {"other processes and idle cores", on_host(&HostUse::others_cpu) || on_host(&HostUse::idle)},
+      {"steal", on_host(&HostUse::steal)},
+      {"page cache",
+       on_host(&HostUse::read_again) || on_rank([](const RankEvidence& r) { return !std::isfinite(r.disk_bytes); })},
+      {"free memory of the host", on_host(&HostUse::free_memory)},
+      {"fewer readers: all of them were always at work", on_rank(crowding_unknown)}};
   std::vector<std::string> names;
-  const GpuUse& gpu = run.ranks[0].gpu;
-  if (!run.settings.gpu) names.emplace_back("copy and kernel launches: no GPU clock");
-  if (run.settings.gpu && !std::isfinite(gpu.clock))
-    names.emplace_back("power, heat and idle time of the GPU: no NVML");
-  if (run.ranks.size() > 1 && !std::isfinite(run.network.latency)) names.emplace_back("the network's own cost");
-  const CoreUse& cores = run.ranks[0].cores;
-  if (!std::isfinite(cores.run_delay)) names.emplace_back("waiting for cores");
-  if (!std::isfinite(cores.throttled)) names.emplace_back("CPU limit of the control group");
+  for (const auto& [name, missing] : all) {
+    if (missing) names.emplace_back(name);
+  }
   return names;
 }
 
@@ -239,6 +262,7 @@ Verdict judge(const RunEvidence& run) {
     return verdict;
   }
   verdict.not_measured = not_measured(run);
+  if (run.ranks.size() > 1) verdict.communication = communication_of(run);
   verdict.findings = chosen(run);
   verdict.text = "verdict: " + (verdict.findings.empty() ? nothing_to_change(run) : text_of(verdict.findings[0]));
   for (size_t i = 1; i < verdict.findings.size(); ++i) verdict.also.push_back(text_of(verdict.findings[i]));
@@ -255,6 +279,13 @@ std::string text_of(const Verdict& verdict) {
 monitoring::VerdictRecord record_of(const Verdict& verdict, int64_t step) {
   monitoring::VerdictRecord record{
       .step = step, .text = verdict.text, .also = verdict.also, .causes = {}, .not_measured = verdict.not_measured};
+  if (const auto& split = verdict.communication) {
+    record.communication = {.late = split->late,
+                            .latency = split->latency,
+                            .bandwidth = split->transfer,
+                            .not_overlapped = split->overlap,
+                            .other = split->other};
+  }
   for (const Finding& f : verdict.findings) {
     record.causes.push_back({.name = str(f.cause),
                              .rank = f.rank,

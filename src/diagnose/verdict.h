@@ -5,9 +5,11 @@
 // that the verdict is that nothing is worth changing. Lost time has one cause: a runner-up's gain is what it adds once
 // the causes before it are gone. What could not be measured is named. Pure.
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "diagnose/communication.h"
 #include "diagnose/evidence.h"
 #include "diagnose/finding.h"
 #include "monitoring/verdict_record.h"
@@ -21,6 +23,7 @@ inline constexpr size_t kMostFindings = 3;  // one verdict and two runners-up
 struct Verdict {
   std::vector<Finding> findings;  // that speak, the first one is the verdict; those without a gain last
   std::vector<std::string> not_measured;
+  std::optional<Communication> communication;  // of several ranks
   std::string text;  // "verdict: data-bound on decode, rank 1: 8.1 of 13.0 ms waiting; +38 % with --data.workers 8"
   std::vector<std::string> also;  // the runners-up, worded in the same way
 };

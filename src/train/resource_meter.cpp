@@ -49,9 +49,7 @@ std::array<uint64_t, 16> allowed_cores() {
 }  // namespace
 
 ResourceMeter::ResourceMeter(int cores, const std::string& gpu)
-    : process_(reader_.process()), machine_(reader_.machine()), cores_(std::max(1, cores)) {
-  if (!gpu.empty()) link_ = machine::read_pcie_link(gpu);
-}
+    : process_(reader_.process()), machine_(reader_.machine()), cores_(std::max(1, cores)), gpu_(gpu) {}
 
 ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
   const machine::ProcessCounters process = reader_.process();
@@ -71,6 +69,7 @@ ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
       .host_busy = growth(machine.busy_seconds, machine_.busy_seconds),
       .host_steal = growth(machine.steal_seconds, machine_.steal_seconds),
       .host_idle = growth(machine.idle_seconds, machine_.idle_seconds),
+      .host_io_wait = growth(machine.io_wait_seconds, machine_.io_wait_seconds),
       .swapped_in = page_bytes() * growth(machine.swapped_in_pages, machine_.swapped_in_pages),
       .read_again = page_bytes() * growth(machine.refaulted_file_pages, machine_.refaulted_file_pages),
       .disk_bytes = growth(process.read_bytes, process_.read_bytes),
@@ -79,13 +78,15 @@ ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
   sample.cores = cores_;
   sample.allowed_cores = allowed_cores();
   sample.free_memory = free_memory(process.at);
+  read_link(process.at);
   sample.link_width = link_.width.value_or(0);
   sample.card_width = link_.card_width.value_or(0);
+  sample.link_generation = link_generation_;
+  sample.card_generation = link_.card_generation.value_or(0);
   if (process.threads) sample.threads = *process.threads;
-  if (!process.by_thread.empty()) sample.reader_cpu = sample.compute_cpu = sample.run_delay = 0;
+  if (!process.by_thread.empty()) sample.compute_cpu = sample.run_delay = 0;
   for (const ThreadTime& thread : process.by_thread) {
     const ThreadTime used = since(thread, process_.by_thread);
-    if (thread.name == kReaderThread) sample.reader_cpu += used.cpu_seconds;
     if (!computes(thread.name)) continue;
     sample.compute_cpu += used.cpu_seconds;
     sample.run_delay = std::max(sample.run_delay, used.run_delay_seconds);
@@ -96,13 +97,24 @@ ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
   return sample;
 }
 
-// Reading it takes about a millisecond.
+// Reading either takes up to a millisecond, so they are read now and then.
+namespace {
+constexpr double kInterval = 10;
+}
+
 double ResourceMeter::free_memory(double now) {
-  constexpr double kInterval = 10;
   if (free_memory_at_ != 0 && now - free_memory_at_ < kInterval) return free_memory_;
   free_memory_at_ = now;
   if (const auto bytes = machine::usable_memory(machine::read_facts())) free_memory_ = static_cast<double>(*bytes);
   return free_memory_;
+}
+
+// While the GPU has work: before, its link may be slower.
+void ResourceMeter::read_link(double now) {
+  if (gpu_.empty() || (link_at_ != 0 && now - link_at_ < kInterval)) return;
+  link_at_ = now;
+  link_ = machine::read_pcie_link(gpu_);
+  link_generation_ = std::max(link_generation_, link_.generation.value_or(0));
 }
 
 }  // namespace dtrain::train

@@ -26,16 +26,16 @@ struct RunTotals {
 struct ResourceSample {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-  double seconds = 0;                                    // on the wall clock
-  double samples = 0, bytes = 0;                         // that the readers read
-  double read = 0, decode = 0, augment = 0;              // seconds of the readers, summed
-  double few_samples = 0, few_seconds = 0;               // LoaderStats
-  double cpu = kUnknown;                                 // seconds of all threads
-  double reader_cpu = kUnknown, compute_cpu = kUnknown;  // of the readers; of the threads that compute
-  double run_delay = kUnknown;                           // the computing thread that waited longest for a core
+  double seconds = 0;                        // on the wall clock
+  double samples = 0, bytes = 0;             // that the readers read
+  double read = 0, decode = 0, augment = 0;  // seconds of the readers, summed
+  double few_samples = 0, few_seconds = 0;   // LoaderStats
+  double cpu = kUnknown;                     // seconds of all threads
+  double compute_cpu = kUnknown;             // of the threads that compute
+  double run_delay = kUnknown;               // the computing thread that waited longest for a core
   double throttled = kUnknown;  // by the limit of the control group, summed over the cores that the group ran on
   double host_busy = kUnknown, host_steal = kUnknown;  // seconds of all cores of the host together
-  double host_idle = kUnknown;
+  double host_idle = kUnknown, host_io_wait = kUnknown;
   double swapped_in = kUnknown, read_again = kUnknown;  // bytes, of the host: diagnose::HostUse
   double disk_bytes = kUnknown;                         // that this process read from disks
   double major_faults = kUnknown;
@@ -44,9 +44,12 @@ struct ResourceSample {
   double resident_bytes = kUnknown;             // now
   double device_bytes = kUnknown;               // of the device, now; on the CPU the resident set
   double cores = kUnknown, threads = kUnknown;  // that it may use; that it has now
+  double host_cores = kUnknown;
+  int loader_threads = 1, compute_threads = 1;  // set by the trainer
   double queue = kUnknown;                      // mean share of the read-ahead that was ready
   monitoring::GpuUse gpu = {};
-  int link_width = 0, card_width = 0;  // of the GPU's PCIe link, in lanes; 0: unknown
+  int link_width = 0, card_width = 0;            // of the GPU's PCIe link, in lanes; 0: unknown
+  int link_generation = 0, card_generation = 0;  // the highest so far: an idle GPU lowers it
   RunTotals so_far = {};
 };
 
@@ -60,13 +63,17 @@ class ResourceMeter {
 
  private:
   double free_memory(double now);
+  void read_link(double now);
 
   machine::CounterReader reader_;
   machine::ProcessCounters process_;
   machine::MachineCounters machine_;
   data::LoaderStats loader_;
   int cores_;
+  std::string gpu_;
   machine::PcieLink link_ = {};
+  int link_generation_ = 0;
+  double link_at_ = 0;                                                  // seconds of the steady clock
   double free_memory_ = ResourceSample::kUnknown, free_memory_at_ = 0;  // seconds of the steady clock
 };
 

@@ -1,7 +1,5 @@
 #include "train/run_evidence.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -18,7 +16,7 @@ using CoreMask = decltype(ResourceSample::allowed_cores);
 
 constexpr int kTensorCores = 70;  // the first compute capability that has them
 
-// Of the steps that were measured, the share that the phase follows: checkpoints or evaluations per step.
+// Of the steps that were measured, the share that the phase follows: evaluations per step.
 double share_with(const diagnose::Steps& steps, monitoring::Phase phase) {
   if (steps.empty()) return 0;
   const auto with = std::count_if(steps.begin(), steps.end(), [phase](const StepTimes& s) { return s.of(phase) > 0; });
@@ -56,13 +54,21 @@ class TimeMean {
   double sum_ = 0, seconds_ = 0;
 };
 
+// What counts up since the run began is known at the end of the first window.
+double steps_after_first(const Windows& windows) {
+  double steps = 0;
+  for (size_t i = 1; i < windows.size(); ++i) steps += static_cast<double>(windows[i].steps);
+  return steps;
+}
+
 diagnose::GpuUse gpu_use(const Windows& windows, size_t rank, const diagnose::Steps& steps) {
   diagnose::GpuUse use;
   TimeMean busy, clock, power_limited, heat_limited, temperature;
-  double count = 0;
+  double full = diagnose::kUnknown, highest = diagnose::kUnknown;
   for (const RunMeasurements::Window& window : windows) {
     const ResourceSample& s = window.ranks[rank];
-    count += static_cast<double>(window.steps);
+    full = std::fmax(full, s.gpu.full_sm_clock);
+    highest = std::fmax(highest, s.gpu.highest_sm_clock);
     busy.add(s.gpu.utilization, s.gpu.seconds);
     clock.add(s.gpu.working_sm_clock, s.gpu.seconds);
     power_limited.add(s.gpu.slowed_by_power / s.gpu.seconds, s.gpu.seconds);
@@ -77,30 +83,33 @@ diagnose::GpuUse gpu_use(const Windows& windows, size_t rank, const diagnose::St
   for (const StepTimes& step : steps) use.launch += step.launch / static_cast<double>(steps.size());
   if (windows.empty()) return use;
   const ResourceSample &first = windows.front().ranks[rank], &last = windows.back().ranks[rank];
-  use.full_clock = last.gpu.full_sm_clock;
+  use.full_clock_seen = full > 0;
+  use.full_clock = use.full_clock_seen ? full : highest;
   use.power_limit = last.gpu.power_limit;
   use.default_power_limit = last.gpu.default_power_limit;
   use.memory_peak = last.so_far.device_peak;
-  use.allocator_retries = (last.so_far.allocator_retries - first.so_far.allocator_retries) / count;
   use.link_width = last.link_width;
   use.card_width = last.card_width;
+  use.link_generation = last.link_generation;
+  use.card_generation = last.card_generation;
+  if (windows.size() < 2) return use;
+  use.allocator_retries = (last.so_far.allocator_retries - first.so_far.allocator_retries) / steps_after_first(windows);
   return use;
 }
 
 diagnose::LossScale loss_scale_of(const Windows& windows) {
   diagnose::LossScale scale;
   if (windows.size() < 2) return scale;
-  double steps = 0;
-  for (size_t i = 1; i < windows.size(); ++i) steps += static_cast<double>(windows[i].steps);
+  const double steps = steps_after_first(windows);
   const ResourceSample &first = windows.front().ranks[0], &last = windows.back().ranks[0];
   scale.now = last.so_far.loss_scale;
   if (steps > 0) scale.skipped = (last.so_far.skipped_steps - first.so_far.skipped_steps) / steps;
   return scale;
 }
 
-void add_resources(const TrainContext& context, const Windows& windows, size_t rank, diagnose::RankEvidence& evidence) {
+void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& evidence) {
   double steps = 0;
-  ResourceSample sum{.cpu = 0, .reader_cpu = 0, .compute_cpu = 0, .run_delay = 0, .throttled = 0, .disk_bytes = 0};
+  ResourceSample sum{.cpu = 0, .compute_cpu = 0, .run_delay = 0, .throttled = 0, .disk_bytes = 0, .major_faults = 0};
   for (const RunMeasurements::Window& window : windows) {
     const ResourceSample& s = window.ranks[rank];
     steps += static_cast<double>(window.steps);
@@ -112,23 +121,19 @@ void add_resources(const TrainContext& context, const Windows& windows, size_t r
     sum.few_samples += s.few_samples;
     sum.few_seconds += s.few_seconds;
     sum.cpu += s.cpu;
-    sum.reader_cpu += s.reader_cpu;
     sum.compute_cpu += s.compute_cpu;
     sum.run_delay += s.run_delay;
     sum.throttled += s.throttled;
     sum.disk_bytes += s.disk_bytes;
+    sum.major_faults += s.major_faults;
   }
-  evidence.loader.threads = context.loader_threads;
-  evidence.cores.cores = context.cores;
-  evidence.cores.compute_threads = at::get_num_threads();
   if (steps == 0) return;
-  evidence.loader = {.threads = context.loader_threads,
-                     .samples = sum.samples / steps,
+  const ResourceSample& now = windows.back().ranks[rank];
+  evidence.loader = {.threads = now.loader_threads,
                      .bytes = sum.bytes / steps,
                      .read = sum.read / steps,
                      .decode = sum.decode / steps,
-                     .augment = sum.augment / steps,
-                     .cpu = sum.reader_cpu / steps};
+                     .augment = sum.augment / steps};
   const double many = sum.samples - sum.few_samples;
   constexpr double kEnough = 50;  // samples: fewer say little
   if (sum.few_samples >= kEnough && many >= kEnough) {
@@ -139,22 +144,24 @@ void add_resources(const TrainContext& context, const Windows& windows, size_t r
   evidence.cores.side_cpu = std::max(0.0, sum.cpu - sum.compute_cpu) / steps;
   evidence.cores.run_delay = sum.run_delay / steps;
   evidence.cores.throttled = sum.throttled / steps;
-  evidence.cores.cores = count_of(windows.back().ranks[rank].allowed_cores, context.cores);
+  evidence.cores.cores = count_of(now.allowed_cores, now.cores);
+  evidence.cores.compute_threads = now.compute_threads;
   evidence.memory = memory_of(windows, rank);
   evidence.disk_bytes = sum.disk_bytes / steps;
+  evidence.major_faults = sum.major_faults / steps;
   evidence.gpu = gpu_use(windows, rank, evidence.steps);
 }
 
 // What the ranks of a host measured of it, as the first of them saw it; what they did not use themselves, others did.
-diagnose::HostUse host_use(const Windows& windows, const std::vector<size_t>& ranks, int cores) {
+diagnose::HostUse host_use(const Windows& windows, const std::vector<size_t>& ranks) {
   diagnose::HostUse use;
-  use.cores = cores;
-  double steps = 0, busy = 0, idle = 0, steal = 0, swapped_in = 0, read_again = 0;
+  double steps = 0, busy = 0, idle = 0, io_wait = 0, steal = 0, swapped_in = 0, read_again = 0;
   for (const RunMeasurements::Window& window : windows) {
     const ResourceSample& first = window.ranks[ranks[0]];
     steps += static_cast<double>(window.steps);
     busy += first.host_busy;
     idle += first.host_idle;
+    io_wait += first.host_io_wait;
     steal += first.host_steal;
     swapped_in += first.swapped_in;
     read_again += first.read_again;
@@ -168,7 +175,9 @@ diagnose::HostUse host_use(const Windows& windows, const std::vector<size_t>& ra
   }
   use.job_cores = count_of(allowed, diagnose::kUnknown);
   use.others_cpu = std::isnan(busy) ? busy : std::max(0.0, busy) / steps;
+  use.cores = windows.back().ranks[ranks[0]].host_cores;
   use.idle = idle / steps;
+  use.io_wait = io_wait / steps;
   use.steal = steal / steps;
   use.swapped_in = swapped_in / steps;
   use.read_again = read_again / steps;
@@ -188,21 +197,34 @@ void divide_throttled_time(const std::vector<size_t>& ranks, const diagnose::Hos
   }
 }
 
-void add_hosts(const Windows& windows, const std::vector<std::string>& nodes, int cores, diagnose::RunEvidence& run) {
+// Of the cores that several ranks may use, each has its part.
+void divide_cores(const Windows& windows, const std::vector<size_t>& ranks, diagnose::RunEvidence& run) {
+  if (windows.empty()) return;
+  const auto mask = [&](size_t rank) { return windows.back().ranks[rank].allowed_cores; };
+  for (const size_t rank : ranks) {
+    if (mask(rank) == CoreMask{}) continue;  // unknown
+    const auto share = std::count_if(ranks.begin(), ranks.end(), [&](size_t r) { return mask(r) == mask(rank); });
+    run.ranks[rank].cores.cores /= static_cast<double>(share);
+  }
+}
+
+void add_hosts(const Windows& windows, const std::vector<std::string>& nodes, diagnose::RunEvidence& run) {
   std::map<std::string, std::vector<size_t>> ranks_of;
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) ranks_of[nodes[rank]].push_back(rank);
   for (const auto& [name, ranks] : ranks_of) {
-    diagnose::HostUse use = host_use(windows, ranks, cores);
+    diagnose::HostUse use = host_use(windows, ranks);
     use.name = name;
     for (const size_t rank : ranks) run.ranks[rank].host = static_cast<int>(run.hosts.size());
     divide_throttled_time(ranks, use, run);
+    divide_cores(windows, ranks, run);
     run.hosts.push_back(std::move(use));
   }
 }
 
 }  // namespace
 
-diagnose::NetworkUse network_use(const dist::GradientReducer& reducer, const std::optional<dist::CostFit>& cost) {
+diagnose::NetworkUse network_use(const dist::GradientReducer& reducer, const std::optional<dist::CostFit>& cost,
+                                 double first_mebibytes) {
   diagnose::NetworkUse use;
   if (cost) {
     use.latency = cost->latency;
@@ -215,40 +237,47 @@ diagnose::NetworkUse network_use(const dist::GradientReducer& reducer, const std
   use.messages = static_cast<double>(use.plan.bytes.size());
   use.bytes = static_cast<double>(reducer.bytes_per_step());
   for (const int mebibytes : {1, 2, 4, 8, 16, 32, 64, 128, 1024}) {
+    if (mebibytes < first_mebibytes) continue;
     use.others.push_back(plan(mebibytes, reducer.bucket_bytes_with(int64_t{mebibytes} << 20)));
   }
   return use;
 }
 
-diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurements& measured,
-                                  const std::vector<std::string>& nodes, double padding_waste, int64_t done) {
+diagnose::RunEvidence evidence_of(const std::vector<diagnose::Steps>& steps, const Windows& windows,
+                                  const std::vector<std::string>& nodes) {
   diagnose::RunEvidence run;
-  for (size_t rank = 0; rank < measured.steps().size(); ++rank) {
+  for (size_t rank = 0; rank < steps.size(); ++rank) {
     diagnose::RankEvidence evidence;
-    evidence.steps = measured.steps()[rank];
-    add_resources(context, measured.windows(), rank, evidence);
+    evidence.steps = steps[rank];
+    add_resources(windows, rank, evidence);
     run.ranks.push_back(std::move(evidence));
   }
   if (run.ranks.empty()) return run;
-  add_hosts(measured.windows(), nodes, context.host_cores, run);
+  add_hosts(windows, nodes, run);
+  run.loss_scale = loss_scale_of(windows);
+  return run;
+}
+
+diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurements& measured,
+                                  const std::vector<std::string>& nodes, double padding_waste, int64_t done) {
+  diagnose::RunEvidence run = evidence_of(measured.steps(), measured.windows(), nodes);
+  if (run.ranks.empty()) return run;
   const device::Properties device = device::properties(context.device);
   for (diagnose::RankEvidence& rank : run.ranks) {
     rank.gpu.memory_total = static_cast<double>(device.memory_bytes);
     rank.gpu.tensor_cores = device.capability >= kTensorCores;
   }
-  run.loss_scale = loss_scale_of(measured.windows());
   const diagnose::Steps& steps = run.ranks[0].steps;
   const config::Config& config = context.config;
   run.settings = {.batch_size = context.batches.batch_size,
                   .accumulate = context.batches.accumulate,
-                  .workers = context.loader_threads,
-                  .threads = at::get_num_threads(),
                   .gpu = context.device.is_cuda(),
                   .precision = to_string(context.precision),
                   .images = context.task.samples().kind == data::SampleSpec::Kind::kImage,
                   .augments_hue = config.augment.hue > 0,
                   .steps_per_epoch = static_cast<double>(context.batches.steps_per_epoch),
-                  .saves = share_with(steps, monitoring::Phase::kCheckpoint),
+                  .saves_by_steps = config.checkpoint.every.steps > 0 || config.checkpoint.every.epochs > 0,
+                  .keeps_best = config.checkpoint.keep_best,
                   .evaluations = share_with(steps, monitoring::Phase::kEval),
                   .padding_waste = padding_waste,
                   .length_window = config.data.length_window,

@@ -4,6 +4,7 @@
 // machines and its network, and the settings that it runs with.
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,11 +17,18 @@
 
 namespace dtrain::train {
 
-// What the gradients of a step send. Without a cost it is not known what that takes.
-diagnose::NetworkUse network_use(const dist::GradientReducer&, const std::optional<dist::CostFit>& cost);
+// What the gradients of a step send. Without a cost it is not known what that takes. `first_mebibytes`: the size of the
+// first bucket; others must not be smaller (dist.first_bucket_mb).
+diagnose::NetworkUse network_use(const dist::GradientReducer&, const std::optional<dist::CostFit>& cost,
+                                 double first_mebibytes);
 
-// What diagnose::judge() takes, but for what is measured before training. `nodes`: the host names of the ranks;
-// `padding_waste`: Consumption::Report; `done`: optimizer steps of the run. Rank 0; empty on the others.
+// What was measured of ranks and hosts, without settings. `steps`: RunMeasurements::steps(); `nodes`: the host names of
+// the ranks. Pure.
+diagnose::RunEvidence evidence_of(const std::vector<diagnose::Steps>& steps, const std::deque<RunMeasurements::Window>&,
+                                  const std::vector<std::string>& nodes);
+
+// What diagnose::judge() takes, but for what is measured before training. `padding_waste`: Consumption::Report; `done`:
+// optimizer steps of the run. Rank 0; empty on the others.
 diagnose::RunEvidence evidence_of(const TrainContext&, const RunMeasurements&, const std::vector<std::string>& nodes,
                                   double padding_waste, int64_t done);
 

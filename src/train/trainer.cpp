@@ -187,9 +187,7 @@ TrainResult Trainer::conclude() {
   result_.padding_waste = padding_waste(consumed.rows, consumed.cells);
   result_.metric = watched_.metric.name;
   result_.best = watched_.watch.best;
-  ResourceSample used = meter_.sample(loader_.stats());
-  used.so_far = so_far_;
-  measurements_.gather(tracker_.clock().take_steps(), used);
+  measurements_.gather(tracker_.clock().take_steps(), used_resources());
   padding_waste_ = result_.padding_waste;
   result_.evidence = evidence();
   result_.seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();

@@ -104,6 +104,7 @@ class Trainer {
 
   // trainer_report.cpp
   void report(monitoring::StepStats&);
+  ResourceSample used_resources();   // since the last call
   diagnose::RunEvidence evidence();  // what was measured so far; rank 0
   void judge_so_far();               // rank 0: to the sinks each minute, and to people on request
   std::vector<monitoring::CollectiveStats> collectives() const;

@@ -1,5 +1,7 @@
 // What a run reports (step lines and evaluations), and the checks of what it reports. Part of trainer.h.
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -52,14 +54,13 @@ void Trainer::report(StepStats& stats) {
     stats.bad_samples = consumed.totals.bad_samples;
     stats.padding_waste = consumed.padding_waste;
     padding_waste_ = consumed.padding_waste;
-    ResourceSample used = meter_.sample(loader_.stats());
+    so_far_ = {.allocator_retries = static_cast<double>(stats.allocator_retries),
+               .device_peak = stats.memory_peak,
+               .skipped_steps = static_cast<double>(stats.skipped_total),
+               .loss_scale = stats.loss_scale};
+    ResourceSample used = used_resources();
     used.device_bytes = stats.memory_used;
     used.queue = window_.mean_queue(stats) / static_cast<double>(context_.config.data.prefetch);
-    if (context_.take_gpu_use) used.gpu = context_.take_gpu_use();
-    used.so_far = so_far_ = {.allocator_retries = static_cast<double>(stats.allocator_retries),
-                             .device_peak = stats.memory_peak,
-                             .skipped_steps = static_cast<double>(stats.skipped_total),
-                             .loss_scale = stats.loss_scale};
     measurements_.gather(clock.take_steps(), used);
     stats.ranks = measurements_.last();
     stats.own = measurements_.own();
@@ -73,6 +74,16 @@ void Trainer::report(StepStats& stats) {
   judge_so_far();
   check_finite(stats, skipped_now);
   check_run_folder();
+}
+
+ResourceSample Trainer::used_resources() {
+  ResourceSample used = meter_.sample(loader_.stats());
+  if (context_.take_gpu_use) used.gpu = context_.take_gpu_use();
+  used.so_far = so_far_;
+  used.host_cores = context_.host_cores;
+  used.loader_threads = context_.loader_threads;
+  used.compute_threads = at::get_num_threads();
+  return used;
 }
 
 void Trainer::judge_so_far() {
@@ -90,7 +101,7 @@ diagnose::RunEvidence Trainer::evidence() {
   diagnose::RunEvidence run = evidence_of(context_, measurements_, nodes_, padding_waste_, step_);
   if (run.ranks.empty()) return run;
   run.cached_step = cached_step_;
-  run.network = network_use(phases_.reducer(), all_reduce_cost_);
+  run.network = network_use(phases_.reducer(), all_reduce_cost_, context_.config.dist.first_bucket_mb);
   return run;
 }
 

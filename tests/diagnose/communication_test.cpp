@@ -86,6 +86,19 @@ TEST(Communication, AFastNetworkTakesNoMoreThanWasMeasured) {
   EXPECT_NEAR(split.latency / split.transfer, 0.1 / 0.008, 1e-6);
 }
 
+// Buckets that would hide all of a cost that is not there hide as large a part of what was waited.
+TEST(Communication, ABusyProbePromisesNoMoreThanItsPart) {
+  RunEvidence run = late_and_slow();
+  run.network = {.latency = 0, .seconds_per_byte = 1e-7, .messages = 1, .bytes = 8e6, .plan = {25, {8e6}}};
+  run.network.others = {{4, {4e6, 4e6}}};
+  for (RankEvidence& rank : run.ranks) {
+    for (StepTimes& step : rank.steps) step.buckets = {0.400, 0.400, 0.400};
+  }
+  const Communication split = communication_of(run);
+  EXPECT_NEAR(split.overlap, 0.020 * 0.2 / 0.8, 1e-9) << "200 ms of 800 ms would be hidden";
+  EXPECT_NEAR(split.network(), 0.020, 1e-9);
+}
+
 TEST(Communication, WithoutAProbeOnlyLatenessIsKnown) {
   RunEvidence run = late_and_slow();
   run.network = {};

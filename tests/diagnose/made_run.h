@@ -26,8 +26,8 @@ struct MadeRun {
   size_t ranks = 2, steps = 100;
   double noise = 0.01;  // standard deviation of each phase, as a share of it
   // What a rank does in a step, in seconds: 100 ms in all.
-  double data_wait = 0, h2d = 0.002, forward = 0.030, backward = 0.060, network = 0.003, optimizer = 0.003,
-         other = 0.002;
+  double data_wait = 0, h2d = 0.002, forward = 0.030, backward = 0.060, network = 0.002, optimizer = 0.002,
+         other = 0.004;
   // Makes a rank slow in a step: lengthens its phases, or its time in no phase. May draw from the generator.
   std::function<void(size_t rank, size_t step, Random&, StepTimes&)> slow = {};
 };
@@ -98,7 +98,6 @@ inline RunEvidence evidence_of(const MadeRun& made, uint64_t seed = 1) {
   for (Steps& steps : play(made, seed)) {
     RankEvidence evidence;
     evidence.steps = std::move(steps);
-    evidence.loader.samples = 32;
     evidence.loader.bytes = 32e4;
     evidence.loader.read = 0.001;
     evidence.loader.augment = 0.02;

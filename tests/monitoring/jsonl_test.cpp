@@ -130,6 +130,22 @@ TEST(JsonLines, AResumeRemovesLaterRecordsAndALineThatWasCutShort) {
   EXPECT_EQ(all[2]["step"], 20);
 }
 
+TEST(JsonLines, AVerdictHasTheSplitOfCommunicationWhereItWasMeasured) {
+  const dtrain::testing::TempDir folder;
+  const auto file = folder / "m.jsonl";
+  const auto sink = make_jsonl_sink(file, 0);
+  VerdictRecord verdict{.step = 3, .text = "verdict: late rank 1"};
+  sink->verdict(verdict);
+  verdict.communication = {.late = 0.5, .latency = 0.25, .bandwidth = 0.125, .not_overlapped = 2, .other = 1};
+  sink->verdict(verdict);
+  const std::vector<json> all = records(file);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_FALSE(all[0].contains("communication")) << "one rank";
+  EXPECT_EQ(all[1]["communication"],
+            json::parse(R"({"late_seconds": 0.5, "latency_seconds": 0.25, "bandwidth_seconds": 0.125,
+                            "not_overlapped_seconds": 2.0, "other_seconds": 1.0})"));
+}
+
 TEST(JsonLines, AFullDiskIsLoggedOnceAndTrainingContinues) {
   ::testing::internal::CaptureStderr();
   {

@@ -111,6 +111,26 @@ TEST(Headroom, IsEvidenceOfTheVerdict) {
   }
 }
 
+// The last step ends after the last report: what the sensors said until then is part of the verdict, too.
+TEST(Evidence, OfAGpuReachesToTheEnd) {
+  Scenario setup{.config = small(4)};
+  setup.config.train.epochs = 12;
+  setup.take_gpu_use = [] {
+    monitoring::GpuUse use;
+    use.seconds = 1;
+    use.full_sm_clock = 1.8e9;
+    use.power_limit = 200;
+    use.default_power_limit = 350;
+    return use;
+  };
+  const diagnose::RunEvidence evidence = run(setup)[0].result.evidence;
+  const diagnose::GpuUse& gpu = evidence.ranks.at(0).gpu;
+  EXPECT_EQ(gpu.power_limit, 200);
+  EXPECT_EQ(gpu.default_power_limit, 350);
+  EXPECT_EQ(gpu.full_clock, 1.8e9);
+  EXPECT_EQ(evidence.ranks[0].loader.threads, 1);
+}
+
 // What the network costs is measured only where a verdict can use it.
 TEST(Headroom, AShortRunIsNotDelayed) {
   for (const RankRun& rank : run({.ranks = 2, .config = small(4)})) {

@@ -172,6 +172,7 @@ struct Scenario {
   std::set<int64_t> holes = {};  // samples that cannot be read
   config::Interval log_every = {.steps = 1};
   double headroom_seconds = 0;  // measured before training
+  std::function<monitoring::GpuUse()> take_gpu_use = {};
 };
 
 // 22 samples, 17 to train on, in global batches of 8: a tail of 1.
@@ -231,6 +232,7 @@ inline std::vector<RankRun> run(const Scenario& setup) {
                              if (comm.rank() == 0) clock.advance(std::chrono::milliseconds(2));
                            },
                        .device_failed = [&](const Error& e) { mine.device_failed = e.what(); },
+                       .take_gpu_use = setup.take_gpu_use,
                        .headroom_seconds = setup.headroom_seconds,
                        .clock = clock});
       if (setup.resume) {
