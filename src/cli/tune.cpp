@@ -1,15 +1,21 @@
 // `dtrain tune`: the settings of a run that train most samples per second, as a config.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <string_view>
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/row_output.h"
 #include "cli/table_output.h"
 #include "core/error.h"
 #include "core/file_system.h"
+#include "core/printable.h"
 #include "core/progress_line.h"
 #include "core/strings.h"
 #include "dist/agree.h"
@@ -24,22 +30,42 @@ namespace {
 
 struct Options {
   tune::TuneOptions search;
-  std::string out;  // "": named for the config
+  std::string out;     // "": named for the config
+  std::string config;  // that is read, if it is there
   std::string command;
   TableOutput output;
 };
 
-// Before the work, which would be lost where the file cannot be written. Collective.
-void check_patch(dist::Communicator& host, const config::Loaded& loaded, const Options& options) {
+// Also of files that are not there yet.
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code unknown;
+  const auto place = [&](const std::filesystem::path& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, unknown), unknown);
+  };
+  return std::filesystem::equivalent(a, b, unknown) || place(a) == place(b);
+}
+
+// Opens both files before the work, which would be lost where they cannot be written. The patch is on rank 0.
+// Collective.
+std::unique_ptr<RowOutput> open_outputs(dist::Communicator& host, const config::Loaded& loaded, Options& options) {
+  const Inputs inputs{.files = {loaded.config.data.file, loaded.config.model.file, options.config}, .folders = {}};
+  std::unique_ptr<RowOutput> patch;
   dist::agree_on_rank0(host, [&] {
-    protect(options.out, {.files = {loaded.config.data.file, loaded.config.model.file}, .folders = {}});
+    if (is_standard_output(options.out)) throw UsageError("--out: the config needs the name of a file");
+    const std::string& json = options.output.file();
+    if (!is_standard_output(json) && is_same_file(options.out, json)) {
+      throw UsageError(str("--out and --json are the same file, ", printable(json), ": give one of them another name"));
+    }
+    protect(options.out, inputs);
     check_new_file(options.out, options.output.force());
+    patch = std::make_unique<RowOutput>(options.out);
   });
+  options.output.open(host, inputs);
+  return patch;
 }
 
 int find(job::ProcessContext& process, const config::Loaded& loaded, Options& options) {
-  options.output.open(process.host, {.files = {loaded.config.data.file, loaded.config.model.file}, .folders = {}});
-  check_patch(process.host, loaded, options);
+  const std::unique_ptr<RowOutput> out = open_outputs(process.host, loaded, options);
   const std::atomic<bool>& stop = job::install_stop_signals();
   std::optional<ProgressLine> line;
   if (stderr_is_terminal() && !process.world.launched) line.emplace(ProgressLine::Last::kOfLongWork);
@@ -48,23 +74,27 @@ int find(job::ProcessContext& process, const config::Loaded& loaded, Options& op
   });
   line.reset();
   const std::string patch = result.interrupted ? "" : options.out;
-  dist::agree_on_rank0(process.host, [&] {
-    if (!patch.empty()) {
-      write_atomically(real_file_system(), link_target(patch), tune::patch_text(result, loaded, options.command));
-    }
-  });
   options.output.write(
       process.host, [&] { return tune::text_of(result, patch); }, [&] { return tune::json_of(result, patch); });
+  dist::agree_on_rank0(process.host, [&] {
+    if (patch.empty()) return;
+    out->write(tune::patch_text(result, loaded, options.command));
+    out->close();
+  });
   return result.interrupted ? job::kExitInterrupted : 0;
 }
 
-// The first argument that is a config; "": ./dtrain.yaml or an embedded one.
+// The argument that is a config, and not the value of a flag; without one it is ./dtrain.yaml, if that is there.
 std::string config_among(const Arguments& arguments) {
+  constexpr std::array<std::string_view, 3> kWithoutValue = {"--lr", "--free-global-batch", "--force"};
+  bool is_value = false;
   for (const std::string& argument : arguments) {
-    const bool is_config = argument.ends_with(".yaml") || argument.ends_with(".yml");
-    if (is_config && !argument.starts_with("-")) return argument;
+    const bool is_flag = argument.starts_with("-");
+    if (!is_flag && !is_value && (argument.ends_with(".yaml") || argument.ends_with(".yml"))) return argument;
+    is_value = is_flag && argument.find('=') == std::string::npos &&
+               std::ranges::find(kWithoutValue, argument) == kWithoutValue.end();
   }
-  return "";
+  return "dtrain.yaml";
 }
 
 }  // namespace
@@ -74,9 +104,9 @@ int run_tune(const Arguments& arguments) {
   CLI::App app(
       "finds the settings with which a run trains most samples per second, by trying them: the largest batch that fits "
       "into memory, precision, memory format, checkpointing, the batch, reader threads and read-ahead. The global "
-      "batch "
-      "stays as it is. Writes a config with them; keys that flags set are left alone. Nothing else is written but "
-      "quick-start data",
+      "batch stays as it is. Writes a config with them; keys that flags set are left alone, but for --accumulate, "
+      "which "
+      "only makes the global batch. Nothing else is written but quick-start data",
       "dtrain tune");
   Options options;
   app.add_option("--minutes", options.search.minutes, "about how long it may take")
@@ -103,7 +133,8 @@ int run_tune(const Arguments& arguments) {
         "dtrain tune tries the settings of a new run: leave --resume out. A run that is resumed takes "
         "--batch-size, --workers and --amp from the command line");
   }
-  if (options.out.empty()) options.out = tune::patch_file(config_among(arguments));
+  options.config = config_among(arguments);
+  if (options.out.empty()) options.out = tune::patch_file(options.config);
   options.command = "dtrain tune" + (arguments.empty() ? "" : " " + join(arguments, " "));
   std::signal(SIGPIPE, SIG_IGN);
   return job::launch(loaded->config.device,

@@ -69,8 +69,7 @@ std::string patch_text(const TuneResult& result, const config::Loaded& loaded, c
 }
 
 std::string patch_file(const std::string& config_file) {
-  const std::filesystem::path file = config_file.empty() ? "dtrain.yaml" : config_file;
-  return file.stem().string() + ".tuned.yaml";
+  return std::filesystem::path(config_file).stem().string() + ".tuned.yaml";
 }
 
 }  // namespace dtrain::tune

@@ -123,7 +123,7 @@ TEST(Patch, CannotBeBrokenByNames) {
 
 TEST(PatchFile, IsNamedForTheConfig) {
   EXPECT_EQ(patch_file("configs/my.yaml"), "my.tuned.yaml");
-  EXPECT_EQ(patch_file(""), "dtrain.tuned.yaml");
+  EXPECT_EQ(patch_file("dtrain.yaml"), "dtrain.tuned.yaml");
 }
 
 TEST(TuneReport, SaysWhatWasFound) {
