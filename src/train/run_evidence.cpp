@@ -135,7 +135,7 @@ void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& 
                      .decode = sum.decode / steps,
                      .augment = sum.augment / steps};
   const double many = sum.samples - sum.few_samples;
-  constexpr double kEnough = 50;  // samples: fewer say little
+  constexpr double kEnough = 8;  // samples: of fewer the mean says little. One batch in 128 is read in this way
   if (sum.few_samples >= kEnough && many >= kEnough) {
     evidence.loader.few_service = sum.few_seconds / sum.few_samples;
     evidence.loader.many_service = (sum.read + sum.decode + sum.augment - sum.few_seconds) / many;
