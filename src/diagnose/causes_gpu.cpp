@@ -72,7 +72,7 @@ void add_slow_clocks(const RunEvidence& run, Cause cause, bool (*holds)(const Gp
     finding.setting = str("nvidia-smi -pl ", fixed(gpu.default_power_limit, 0));
   }
   finding.evidence += of_ranks(factors);
-  if (!gpu.full_clock_seen) finding.evidence += ", never seen without it, so the gain is at most";
+  if (!gpu.full_clock_seen) finding.evidence += ", in every reading, so the gain is an upper bound";
   finding.without = Replay{.change = shortened({Phase::kForward, Phase::kBackward}, factors)};
   found.push_back(std::move(finding));
 }

@@ -3,7 +3,8 @@
 // What held a run back most, and what it would gain without that: the line that a run ends with. Only what is worth a
 // change speaks: a gain above 3 %, and above twice its own standard error, over at least 20 steps after warm-up. Below
 // that the verdict is that nothing is worth changing. Lost time has one cause: a runner-up's gain is what it adds once
-// the causes before it are gone. What could not be measured is named. Pure.
+// the causes before it are gone. What has no gain comes last, but for more threads of the job than cores: late ranks
+// and slow messages come of that, so it comes first and they are not named. What could not be measured is named. Pure.
 
 #include <optional>
 #include <string>
@@ -21,7 +22,7 @@ inline constexpr size_t kFewestSteps = 20;
 inline constexpr size_t kMostFindings = 3;  // one verdict and two runners-up
 
 struct Verdict {
-  std::vector<Finding> findings;  // that speak, the first one is the verdict; those without a gain last
+  std::vector<Finding> findings;  // that speak; the first one is the verdict
   std::vector<std::string> not_measured;
   std::optional<Communication> communication;  // of several ranks
   std::string text;  // "verdict: data-bound on decode, rank 1: 8.1 of 13.0 ms waiting; +38 % with --data.workers 8"

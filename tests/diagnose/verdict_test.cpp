@@ -220,7 +220,7 @@ TEST(Verdict, TheFullClockThatWasNeverSeenIsABound) {
   EXPECT_THAT(
       judge(run).text,
       ContainsRegex("^verdict: throttled by power: clock of 1200 of at most 1800 MHz, at a power limit of 200 W "
-                    ".2 of 2 ranks., never seen without it, so the gain is at most; .4[0-9] % with "
+                    ".2 of 2 ranks., in every reading, so the gain is an upper bound; .4[0-9] % with "
                     "nvidia-smi -pl 350"));
 }
 
