@@ -1,8 +1,8 @@
 #pragma once
 
-// The table of GPUs for --preset and for the first guess of `dtrain tune`. All but names are facts of the cards;
-// nothing in it was measured on one, and what is computed from it is called estimated until a run on the card
-// replaces it. Constant; knows nothing of torch and CUDA.
+// The table of GPUs for --preset and for the first guess of `dtrain tune`. All but names are facts of the cards.
+// What is computed from them is called estimated until a run on the card replaces it (Gpu::measured; none has yet).
+// Constant; knows nothing of torch and CUDA.
 
 #include <cstdint>
 #include <string>
@@ -11,12 +11,21 @@
 
 namespace dtrain::catalog {
 
+// The largest micro-batch of pictures that `dtrain tune` found to fit into a card, on the card.
+struct MeasuredBatch {
+  std::string_view network;
+  int64_t image_size = 0;
+  bool half = false, checkpointing = false;  // half: 16-bit activations
+  int64_t batch_size = 0;
+};
+
 struct Gpu {
   std::string_view name;     // of --preset
   std::string_view product;  // what the driver's name of the card has in it: "NVIDIA GeForce RTX 3090"
   double memory_gib = 0;     // that CUDA gives to programs
   int multiprocessors = 0;
   int capability = 0;  // 10 × major + minor
+  std::vector<MeasuredBatch> measured = {};
 
   bool has_bf16() const { return capability >= 80; }  // and TF32
   bool is_supported() const { return capability >= 75; }

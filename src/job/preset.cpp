@@ -48,6 +48,19 @@ int64_t share_that_fits(int64_t global_batch, int64_t ranks, int64_t most) {
   return (share + parts - 1) / parts;
 }
 
+// The largest batch of a run like this that was measured on the card; 0: none was.
+int64_t measured_batch_of(const Card& card, const config::Config& config, bool half, bool checkpointing) {
+  if (!is_picture(config)) return 0;
+  const std::string_view network = name_of(config::network_of(config));
+  for (const catalog::MeasuredBatch& one : card.measured) {
+    if (one.network == network && one.image_size == config.model.image_size && one.half == half &&
+        one.checkpointing == checkpointing) {
+      return one.batch_size;
+    }
+  }
+  return 0;
+}
+
 // Sets a key unless the user did.
 class Setter {
  public:
@@ -117,14 +130,19 @@ Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
                             config.train.amp == config::AmpMode::kBf16 || config.train.amp == config::AmpMode::kFp16);
   bool recomputes = config.model.checkpointing;
   std::optional<MemoryNeed> need = memory_need(config, half, recomputes);
-  if (need && fitting_batch(*need, card.memory_bytes) < kTooFew && !recomputes && is_picture(config) &&
-      !loaded.gives("model.checkpointing")) {
+  int64_t measured = measured_batch_of(card, config, half, recomputes);
+  const auto most_that_fit = [&] {
+    if (measured > 0) return measured;
+    return need ? fitting_batch(*need, card.memory_bytes) : 0;
+  };
+  if (need && most_that_fit() < kTooFew && !recomputes && is_picture(config) && !loaded.gives("model.checkpointing")) {
     setter.set("model.checkpointing", "true");
     recomputes = true;
     need = memory_need(config, half, recomputes);
+    measured = measured_batch_of(card, config, half, recomputes);
   }
   std::string why_no_batch = need ? "" : "the network is not in the table";
-  const int64_t fitting = need ? fitting_batch(*need, card.memory_bytes) : 0;
+  const int64_t fitting = most_that_fit();
   if (need && fitting == 0) why_no_batch = "not even one sample may fit";
   if (config.train.global_batch > 0 && config.train.accumulate > 0) {
     why_no_batch = "train.global_batch and train.accumulate decide it";
@@ -135,11 +153,11 @@ Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
                               : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most)));
     setter.set("train.batch_size", str(batch));
   }
-  preset.text = str(
-      card.name, " (", human_bytes(static_cast<double>(card.memory_bytes)),
-      "; estimated, `dtrain tune` measures): ", setter.done.empty() ? "nothing set" : "sets " + join(setter.done, ", "),
-      setter.kept.empty() ? "" : "; kept " + join(setter.kept, ", "),
-      why_no_batch.empty() ? "" : "; no batch size: " + why_no_batch);
+  preset.text = str(card.name, " (", human_bytes(static_cast<double>(card.memory_bytes)),
+                    measured > 0 ? "; measured on this card): " : "; estimated, `dtrain tune` measures): ",
+                    setter.done.empty() ? "nothing set" : "sets " + join(setter.done, ", "),
+                    setter.kept.empty() ? "" : "; kept " + join(setter.kept, ", "),
+                    why_no_batch.empty() ? "" : "; no batch size: " + why_no_batch);
   return preset;
 }
 
@@ -152,10 +170,13 @@ std::string apply_preset(dist::Communicator& host, at::Device device, config::Lo
   if (name == "auto") {
     if (capability == 0) return "auto: the run uses no GPU, so nothing is set";
     const catalog::Gpu* known = catalog::find_gpu(card.name, card.memory_bytes);
-    if (known != nullptr) card.name = known->name;
+    if (known != nullptr) {
+      card.name = known->name;
+      card.measured = known->measured;
+    }
   } else {
     const catalog::Gpu& gpu = *catalog::gpu_named(name);
-    card = {.name = name, .memory_bytes = gpu.memory_bytes(), .capability = gpu.capability};
+    card = {.name = name, .memory_bytes = gpu.memory_bytes(), .capability = gpu.capability, .measured = gpu.measured};
   }
   const Preset preset = preset_for(card, loaded, host.size(), capability);
   for (const auto& [path, value] : preset.keys) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "catalog/gpus.h"
 #include "config/load.h"
 
 namespace dtrain::dist {
@@ -38,6 +39,7 @@ struct Card {
   std::string name;
   int64_t memory_bytes = 0;
   int capability = 0;
+  std::vector<catalog::MeasuredBatch> measured = {};  // go before what is computed from the memory
 };
 
 struct Preset {

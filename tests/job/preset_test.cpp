@@ -80,11 +80,10 @@ TEST(PresetFor, SetsBatchAndPrecision) {
   const auto of_t4 = keys(preset_for(card("t4"), loaded({"--task", "headpose"}), 1, 75));
   EXPECT_EQ(of_t4.at("train.amp"), "fp16") << "it has no bf16";
   const auto batch = [](const char* name, const char* network) {
-    const config::Loaded run = loaded({"--task", "classify", "--model.name", network});
+    const config::Loaded run = loaded({"--task", "classify", "--model.name", network, "--model.image_size", "320"});
     return std::stoll(keys(preset_for(card(name), run, 1, 86)).at("train.batch_size"));
   };
-  EXPECT_LT(batch("rtx4060", "resnet50"), batch("rtx3090", "resnet50"));
-  EXPECT_LE(batch("rtx4060", "resnet50"), batch("rtx3060", "resnet50"));
+  EXPECT_LT(batch("rtx4060", "resnet50"), batch("rtx3060", "resnet50"));
   EXPECT_LE(batch("rtx3060", "resnet50"), batch("rtx3090", "resnet50"));
   EXPECT_LE(batch("rtx3090", "resnet50"), batch("h200", "resnet50"));
   EXPECT_LE(batch("h200", "resnet18"), 256) << "not the edge of memory";
@@ -105,8 +104,24 @@ TEST(PresetFor, FitsIntoTheMemoryByItsOwnEstimate) {
   }
 }
 
+TEST(PresetFor, TakesWhatWasMeasuredOnTheCard) {
+  Card known = card("rtx4060");
+  known.measured = {{.network = "resnet50", .image_size = 224, .half = true, .batch_size = 40}};
+  const auto preset = [&](const char* network, const char* size) {
+    return preset_for(known, loaded({"--task", "classify", "--model.name", network, "--model.image_size", size}), 1,
+                      89);
+  };
+  const Preset measured = preset("resnet50", "224");
+  EXPECT_EQ(keys(measured).at("train.batch_size"), "32") << "a power of two";
+  EXPECT_THAT(measured.text, HasSubstr("; measured on this card)"));
+  EXPECT_THAT(measured.text, Not(HasSubstr("estimated")));
+  for (const Preset& other : {preset("resnet18", "224"), preset("resnet50", "256")}) {
+    EXPECT_THAT(other.text, HasSubstr("; estimated, `dtrain tune` measures)"));
+  }
+}
+
 TEST(PresetFor, RecomputesWhereMemoryIsShort) {
-  const Card small{.name = "small", .memory_bytes = 2 * kGiB, .capability = 86};
+  const Card small{.name = "small", .memory_bytes = 5 * kGiB / 2, .capability = 86};
   const config::Loaded run = loaded({"--task", "classify", "--model.name", "resnet50", "--model.image_size", "448"});
   EXPECT_EQ(keys(preset_for(small, run, 1, 86)).at("model.checkpointing"), "true");
   EXPECT_FALSE(keys(preset_for(card("h100"), run, 1, 86)).contains("model.checkpointing"));
