@@ -132,19 +132,23 @@ std::string phase_table(const Results& results) {
 }
 
 std::string memory_table(const Results& results) {
+  const auto shown = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
   std::vector<TextRow> rows;
   for (const Row& row : results.rows) {
     if (!row.out_of_memory.empty()) continue;
     const train::StepMemory& memory = row.rounds.front().memory;
     TextRow cells = {str(row.batch_size)};
-    for (const int64_t bytes : {memory.weights, memory.gradients, memory.moments, memory.average, memory.activations,
-                                memory.batch, memory.total(), row.rounds.back().process_memory}) {
-      cells.push_back(human_bytes(static_cast<double>(bytes)));
-    }
+    for (const auto& [name, bytes] : train::kMemoryKinds) cells.push_back(shown(memory.*bytes));
+    cells.push_back(shown(memory.total()));
+    cells.push_back(shown(row.rounds.back().process_memory));
     rows.push_back(std::move(cells));
   }
-  return text_table(
-      {"batch", "weights", "gradients", "moments", "average", "activations", "batch data", "sum", "process"}, rows);
+  TextRow header = {"batch"};
+  for (const auto& [name, bytes] : train::kMemoryKinds) {
+    header.emplace_back(bytes == &train::StepMemory::batch ? "batch data" : name);
+  }
+  header.insert(header.end(), {"sum", "process"});
+  return text_table(header, rows);
 }
 
 std::string text_of(const Results& results) {

@@ -115,17 +115,24 @@ std::string phase_table(const PlanReport& report) {
                     rows);
 }
 
+// With those that are read ahead.
+std::string_view planned_name(std::string_view kind) { return kind == "batch" ? "batches" : kind; }
+
 std::string memory_table(const PlanReport& report) {
   std::vector<TextRow> rows;
   for (const Row& row : report.rows) {
     const train::StepMemory& m = row.memory;
     TextRow cells = {str(row.batches.ranks)};
-    for (const int64_t bytes : {m.weights, m.gradients, m.moments, m.average, m.activations, m.batch, m.total()}) {
-      cells.push_back(human_bytes(static_cast<double>(bytes)));
+    for (const auto& [name, bytes] : train::kMemoryKinds) {
+      cells.push_back(human_bytes(static_cast<double>(m.*bytes)));
     }
+    cells.push_back(human_bytes(static_cast<double>(m.total())));
     rows.push_back(std::move(cells));
   }
-  return text_table({"ranks", "weights", "gradients", "moments", "average", "activations", "batches", "sum"}, rows);
+  TextRow header = {"ranks"};
+  for (const auto& [name, bytes] : train::kMemoryKinds) header.emplace_back(planned_name(name));
+  header.emplace_back("sum");
+  return text_table(header, rows);
 }
 
 // By more than the plan itself would be.
@@ -181,9 +188,8 @@ Json json_of(const Row& row) {
   json.update(json_of(row.step));
   json["sent_bytes"] = {
       {"gradients", row.sent.gradients}, {"statistics", row.sent.statistics}, {"host", row.sent.host}};
-  json["memory_bytes"] = {{"weights", m.weights}, {"gradients", m.gradients},     {"moments", m.moments},
-                          {"average", m.average}, {"activations", m.activations}, {"batches", m.batch},
-                          {"sum", m.total()}};
+  for (const auto& [name, bytes] : train::kMemoryKinds) json["memory_bytes"][planned_name(name)] = m.*bytes;
+  json["memory_bytes"]["sum"] = m.total();
   json["blocked"] = row.blocked;
   json["notes"] = row.notes;
   return json;

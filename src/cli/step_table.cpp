@@ -59,10 +59,9 @@ std::string to_json(const MeanStep& times) {
 }
 
 std::string to_json(const train::StepMemory& memory) {
-  return nlohmann::ordered_json{{"weights", memory.weights},         {"gradients", memory.gradients},
-                                {"moments", memory.moments},         {"average", memory.average},
-                                {"activations", memory.activations}, {"batch", memory.batch}}
-      .dump();
+  nlohmann::ordered_json json;
+  for (const auto& [name, bytes] : train::kMemoryKinds) json[name] = memory.*bytes;
+  return json.dump();
 }
 
 }  // namespace dtrain::cli

@@ -77,6 +77,8 @@ Json parsed(const std::filesystem::path& path) {
 MeasuredBatch batch_of(const Reader& row, int64_t micro_steps) {
   const auto each = static_cast<double>(micro_steps);
   const Reader phases = row.inside("phase_seconds"), memory = row.inside("memory_bytes");
+  train::StepMemory bytes_of_kinds;
+  for (const auto& [name, bytes] : train::kMemoryKinds) bytes_of_kinds.*bytes = memory.count(name, 0);
   return {.samples = row.count("batch_size", 1),
           .data = phases.seconds("data_wait") / each,
           .h2d = phases.seconds("h2d") / each,
@@ -87,12 +89,7 @@ MeasuredBatch batch_of(const Reader& row, int64_t micro_steps) {
           .optimizer = phases.seconds("optimizer"),
           .other = row.number("other_seconds", -1e9, 1e9),
           .step = row.seconds("step_seconds"),
-          .memory = {.weights = memory.count("weights", 0),
-                     .gradients = memory.count("gradients", 0),
-                     .moments = memory.count("moments", 0),
-                     .average = memory.count("average", 0),
-                     .activations = memory.count("activations", 0),
-                     .batch = memory.count("batch", 0)}};
+          .memory = bytes_of_kinds};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // What Trainer::measure() returns: steps of a run without what surrounds them, and the memory that they take. Plain
 // values of one rank, in seconds and bytes.
 
+#include <array>
 #include <cstdint>
 #include <numeric>
 
@@ -34,7 +35,25 @@ struct StepMemory {
   int64_t activations = 0;  // the most that forward and backward of a micro-batch hold beside all else
   int64_t batch = 0;        // the micro-batch itself, as the loader gives it; data.prefetch more of them are read ahead
 
-  int64_t total() const { return weights + gradients + moments + average + activations + batch; }
+  int64_t total() const;
 };
+
+// Its kinds, by the names that they have in tables and files.
+struct MemoryKind {
+  const char* name;
+  int64_t StepMemory::*bytes;
+};
+inline constexpr std::array<MemoryKind, 6> kMemoryKinds = {{{"weights", &StepMemory::weights},
+                                                            {"gradients", &StepMemory::gradients},
+                                                            {"moments", &StepMemory::moments},
+                                                            {"average", &StepMemory::average},
+                                                            {"activations", &StepMemory::activations},
+                                                            {"batch", &StepMemory::batch}}};
+
+inline int64_t StepMemory::total() const {
+  int64_t sum = 0;
+  for (const MemoryKind& kind : kMemoryKinds) sum += this->*kind.bytes;
+  return sum;
+}
 
 }  // namespace dtrain::train

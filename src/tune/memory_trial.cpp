@@ -2,14 +2,12 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <utility>
 
 #include "config/load.h"
 #include "config/print.h"
@@ -26,15 +24,6 @@ namespace dtrain::tune {
 namespace {
 
 using Json = nlohmann::json;
-using train::StepMemory;
-
-constexpr std::array<std::pair<const char*, int64_t StepMemory::*>, 6> kKinds = {
-    {{"weights", &StepMemory::weights},
-     {"gradients", &StepMemory::gradients},
-     {"moments", &StepMemory::moments},
-     {"average", &StepMemory::average},
-     {"activations", &StepMemory::activations},
-     {"batch", &StepMemory::batch}}};
 
 int measure(job::ProcessContext& process, const config::Config& config, int64_t batch_size) {
   config::Loaded loaded;
@@ -49,7 +38,7 @@ int measure(job::ProcessContext& process, const config::Config& config, int64_t 
   const job::StepProbe probe = job::probe_step(job, {.batch_size = batch_size, .accumulate = 1, .steps = 0});
   job.end_watch();
   Json result = {{"out_of_memory", probe.out_of_memory}, {"process", probe.process_memory}};
-  for (const auto& [name, kind] : kKinds) result[name] = probe.memory.*kind;
+  for (const auto& [name, bytes] : train::kMemoryKinds) result[name] = probe.memory.*bytes;
   std::cout << result.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) << std::endl;
   return 0;
 }
@@ -69,7 +58,7 @@ MemoryTrial result_of(const ChildEnd& end) {
     const Json result = Json::parse(end.output);
     trial.out_of_memory = result.at("out_of_memory").get<std::string>();
     trial.process_bytes = result.at("process").get<int64_t>();
-    for (const auto& [name, kind] : kKinds) trial.memory.*kind = result.at(name).get<int64_t>();
+    for (const auto& [name, bytes] : train::kMemoryKinds) trial.memory.*bytes = result.at(name).get<int64_t>();
   } catch (const Json::exception&) {
     throw Error(str("a trial of memory ended without a result: ", last_line(end.errors)));
   }
