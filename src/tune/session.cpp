@@ -40,6 +40,15 @@ RoundLimits round_limits(double overhead, double longest) {
 
 }  // namespace
 
+std::string left_out_of(Stage stage, size_t candidates, const Halving& halving) {
+  constexpr const char* kNoTime = ", for which --minutes do not suffice";
+  const size_t measured = halving.candidates.size();
+  if (measured < candidates) {
+    return str(stage, ": ", candidates - measured, " of ", candidates, " candidates", kNoTime);
+  }
+  return halving.stopped ? str(stage, ": longer measurements of the best candidates", kNoTime) : "";
+}
+
 Session::Session(job::ProcessContext& process, const config::Loaded& loaded, const TuneOptions& options,
                  const std::atomic<bool>& stop, const ReportProgress& report)
     : process_(process), loaded_(loaded), options_(options), stop_(stop), report_(report) {}
@@ -129,19 +138,6 @@ std::optional<double> Session::final_rate(const Settings& settings, bool whole) 
   return rate_with(measured, settings);
 }
 
-void Session::say_what_is_left_out(Stage stage, size_t candidates, const Halving& halving) {
-  if (stopped()) return;
-  const size_t measured = halving.candidates.size();
-  if (measured < candidates) {
-    result.left_out.push_back(
-        str(stage, ": ", candidates - measured, " of ", candidates, " candidates, for which --minutes do not suffice"));
-  } else if (halving.stopped) {
-    result.left_out.push_back(str(stage,
-                                  ": longer measurements of the best candidates, for which --minutes do not "
-                                  "suffice"));
-  }
-}
-
 std::optional<Settings> Session::choose(Stage stage, const std::vector<Settings>& candidates,
                                         const std::vector<double>& costs, double seconds, double batch_ratio) {
   const std::vector<Round> rounds =
@@ -163,7 +159,8 @@ std::optional<Settings> Session::choose(Stage stage, const std::vector<Settings>
                            .note = std::isnan(one.rate) ? "out of memory" : ""});
     if (one.index == halving.winner) rate = one.rate;
   }
-  say_what_is_left_out(stage, candidates.size(), halving);
+  const std::string left_out = left_out_of(stage, candidates.size(), halving);
+  if (!left_out.empty() && !stopped()) result.left_out.push_back(left_out);
   if (!halving.winner) return std::nullopt;
   return candidates[*halving.winner];
 }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "job/step_probe.h"
@@ -17,6 +18,9 @@
 #include "tune/tuner.h"
 
 namespace dtrain::tune {
+
+// What a stage had no time for; "": nothing. Pure.
+std::string left_out_of(Stage, size_t candidates, const Halving&);
 
 class Session {
  public:
@@ -70,7 +74,6 @@ class Session {
   std::unique_ptr<job::TrainingJob> job_;
   Settings job_settings_;
   job::StepProbe probe(const Settings&, int64_t accumulate, int64_t warm_steps, double seconds);
-  void say_what_is_left_out(Stage, size_t candidates, const Halving&);
   double rate_with(const job::StepProbe&, const Settings&) const;  // samples/s of the run's steps
 
   double overhead_ = 1;  // seconds of the last trial beside its measurement

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tune/choose.h"
+#include "tune/session.h"
 
 namespace dtrain::tune {
 namespace {
@@ -125,6 +126,16 @@ TEST(Halve, LeavesOutWhatCannotBeUsedAndStops) {
   EXPECT_EQ(stopped.winner, 1u) << "the better one of those that were measured";
   EXPECT_EQ(stopped.candidates.size(), 2u);
   EXPECT_FALSE(halve(costs, {}, kAsGood, measure).winner);
+}
+
+TEST(LeftOut, NamesWhatHadNoTime) {
+  EXPECT_EQ(left_out_of(Stage::kBatch, 2, {.candidates = {{.index = 0}, {.index = 1}}}), "");
+  EXPECT_EQ(left_out_of(Stage::kBatch, 5, {.candidates = {{.index = 0}}}),
+            "batch: 4 of 5 candidates, for which --minutes do not suffice");
+  EXPECT_EQ(left_out_of(Stage::kNetwork, 3, {.stopped = true}),
+            "network: 3 of 3 candidates, for which --minutes do not suffice");
+  EXPECT_EQ(left_out_of(Stage::kLoader, 1, {.candidates = {{.index = 0}}, .stopped = true}),
+            "loader: longer measurements of the best candidates, for which --minutes do not suffice");
 }
 
 TEST(Halve, DecidesWithTheRoundBeforeIfTheLastOneWasCutShort) {
