@@ -117,7 +117,8 @@ def plans_from_another_machine(folder):
     assert found["gradient_buckets"] == written["gradient_buckets"]
     assert "compute 20 times as fast" in text
     text, _ = plan(folder, "--measured", "step.json", "--ranks", "16", train__batch_size=16)
-    assert "16~" in text and "was not measured" in text
+    size = min(16, math.ceil(written["samples"] / 16))  # an epoch may have no 16 for each of 16 ranks
+    assert size > 8 and f" {size}~" in text and "was not measured" in text, text
 
 
 def what_blocks_is_exit_code_1(folder):
@@ -136,7 +137,7 @@ def what_blocks_is_exit_code_1(folder):
     written["rows"].append({"batch_size": 64, "out_of_memory": "the host's memory is full"})
     (folder / "large.json").write_text(json.dumps(written))
     text, found = plan(folder, "--measured", "large.json", "--ranks", 2, "--card", "rtx4060", code=1)
-    assert "a rank needs 10.0 GiB (1.0 GiB of it for CUDA and NCCL) of 8.0 GiB of rtx4060: use --batch-size 4" in text
+    assert "a rank needs 10.0 GiB (1.0 GiB of it for CUDA and NCCL) of 7.8 GiB of rtx4060: use --batch-size 4" in text
     assert "not measured: a micro-batch of 64, for which the memory did not suffice: the host's memory is full" in text
     assert found["too_large"] == [{"micro_batch": 64, "out_of_memory": "the host's memory is full"}]
     plan(folder, "--measured", "large.json", "--ranks", 2, "--card", "rtx3090")
