@@ -45,8 +45,8 @@ bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b
   return std::filesystem::equivalent(a, b, unknown) || place(a) == place(b);
 }
 
-// Opens both files before the work, which would be lost where they cannot be written. The patch is on rank 0.
-// Collective.
+// Opens both files before the work, which would be lost where they cannot be written. Returns the patch, on rank 0
+// alone. Collective.
 std::unique_ptr<RowOutput> open_outputs(dist::Communicator& host, const config::Loaded& loaded, Options& options) {
   const Inputs inputs{.files = {loaded.config.data.file, loaded.config.model.file, options.config}, .folders = {}};
   std::unique_ptr<RowOutput> patch;

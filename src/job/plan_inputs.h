@@ -25,8 +25,8 @@ std::vector<double> statistics_bytes(const TrainingJob&);
 std::vector<int64_t> thinned(std::span<const int64_t> sizes, size_t most);
 
 // Measures micro-steps of these sizes, but those for which this machine has too little memory, which the result names;
-// DeviceError if that is all. Requires: the job has done all its verbs up to connect(). Collective; all ranks get the
-// same.
+// DeviceError if that is all. Requires: the job has done all its verbs up to connect(). Collective, with the same
+// result on all ranks.
 plan::MeasuredRun measure_run(TrainingJob&, std::span<const int64_t> sizes, const StepProbeOptions&);
 
 // Between the ranks of this job, from its all-reduce; nullopt on one rank. As measure_run().
