@@ -81,7 +81,9 @@ std::optional<RateSuggestion> suggest_rate(std::span<const double> rates, std::s
   const auto apart = std::max<size_t>(1, static_cast<size_t>(width / 2));
   std::optional<size_t> steepest;
   double slope = 0;
-  for (size_t i = apart; i + apart < count && i <= lowest; ++i) {
+  // Not at the beginning, whose values are smoothed over few steps: a single loss would make a slope there.
+  const size_t begin = std::max(apart, std::min(apart + static_cast<size_t>(width), lowest));
+  for (size_t i = begin; i + apart < count && i <= lowest; ++i) {
     const double rise = (smooth[i + apart] - smooth[i - apart]) / std::log(rates[i + apart] / rates[i - apart]);
     if (rise < slope) {
       slope = rise;

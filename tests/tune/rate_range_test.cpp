@@ -64,6 +64,15 @@ TEST(SuggestRate, StandsNoise) {
   EXPECT_GE(near, kRuns * 95 / 100);
 }
 
+// A batch that is hard by chance, at a rate that trains nothing, is no fall of the loss.
+TEST(SuggestRate, IsNotLedByTheFirstLosses) {
+  Curve made = curve(-3, -1, 0.02, 1);
+  made.losses[0] += 3;
+  const auto found = suggest_rate(made.rates, made.losses);
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(std::log10(found->rate), -3, 0.5);
+}
+
 TEST(SuggestRate, IsSilentWhereNothingIsLearned) {
   int silent = 0;
   constexpr int kRuns = 200;
