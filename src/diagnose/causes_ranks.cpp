@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
@@ -166,36 +167,51 @@ int only_late_rank(const std::vector<double>& lateness) {
   return *most > share * sum ? static_cast<int>(most - lateness.begin()) : -1;
 }
 
-Finding late_now_and_then(const std::vector<Steps>& ranks) {
-  std::vector<Usual> usual;
-  std::vector<double> late_seconds(ranks.size());
-  double late_steps = 0;
-  for (const Steps& rank : ranks) usual.push_back(usual_of(rank));
-  for (size_t step = 0; step < ranks[0].size(); ++step) {
-    bool any = false;
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+// By rank, by step: the seconds by which the rank was later than it usually is and than the others were in this step; 0
+// where noise explains them. A step that is long on all ranks, because its samples are large, makes none of them late.
+std::vector<std::vector<double>> lateness_of(const std::vector<Steps>& ranks) {
+  std::vector<std::vector<double>> late(ranks.size(), std::vector<double>(ranks[0].size()));
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const Usual usual = usual_of(ranks[rank]);
+    for (size_t step = 0; step < ranks[rank].size(); ++step) {
+      std::vector<double> others;
+      for (size_t other = 0; other < ranks.size(); ++other) {
+        if (other != rank) others.push_back(computing(ranks[other][step]));
+      }
       const double seconds = computing(ranks[rank][step]);
-      if (seconds <= usual[rank].most) continue;
-      late_seconds[rank] += seconds - usual[rank].seconds;
-      any = true;
+      const double behind = seconds - std::max(usual.seconds, quantile(std::move(others), 0.5));
+      if (behind > usual.most - usual.seconds) late[rank][step] = behind;
     }
-    if (any) ++late_steps;
   }
-  const auto as_usual = [usual](size_t rank, size_t, StepTimes& s) {
+  return late;
+}
+
+double share_of_steps_with(const std::vector<std::vector<double>>& late) {
+  size_t steps = 0;
+  for (size_t step = 0; step < late[0].size(); ++step) {
+    steps += std::any_of(late.begin(), late.end(), [step](const auto& rank) { return rank[step] > 0; }) ? 1 : 0;
+  }
+  return static_cast<double>(steps) / static_cast<double>(late[0].size());
+}
+
+Finding late_now_and_then(const std::vector<Steps>& ranks) {
+  const std::vector<std::vector<double>> late = lateness_of(ranks);
+  std::vector<double> sums;
+  for (const std::vector<double>& rank : late) sums.push_back(std::accumulate(rank.begin(), rank.end(), 0.0));
+  const auto in_time = [late](size_t rank, size_t step, StepTimes& s) {
     const double seconds = computing(s);
-    if (seconds <= usual[rank].most) return;
-    for (const Phase phase : kComputing) s.phases[static_cast<size_t>(phase)] *= usual[rank].seconds / seconds;
+    if (seconds <= late[rank][step]) return;
+    for (const Phase phase : kComputing) s.phases[static_cast<size_t>(phase)] *= 1 - late[rank][step] / seconds;
   };
-  const int rank = only_late_rank(late_seconds);
-  const double share = late_steps / static_cast<double>(ranks[0].size());
+  const int rank = only_late_rank(sums);
+  const std::string share = percent(share_of_steps_with(late));
   return {.cause = rank >= 0 ? Cause::kLateRank : Cause::kRotatingRank,
           .rank = rank,
-          .evidence = rank >= 0 ? str("it takes longer than usual in ", percent(share), " of the steps")
-                                : str("in ", percent(share),
-                                      " of the steps some rank takes longer than usual, now one, "
-                                      "now another"),
+          .evidence = rank >= 0
+                          ? str("it takes longer than usual in ", share, " of the steps")
+                          : str("in ", share, " of the steps some rank takes longer than usual, now one, now another"),
           .otherwise = rank >= 0 ? "if its machine kept up (dtrain doctor looks at it)" : "if all ranks were even",
-          .without = Replay{.change = as_usual}};
+          .without = Replay{.change = in_time}};
 }
 
 }  // namespace

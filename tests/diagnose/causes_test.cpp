@@ -83,6 +83,20 @@ TEST(HealthyRuns, SayNothing) {
   EXPECT_LE(alarms, 1);
 }
 
+// Sequences of other lengths: a batch takes longer on all ranks.
+TEST(HealthyRuns, StepsThatAreLongOnAllRanksMakeNoneLate) {
+  MadeRun made{.steps = 60};
+  made.slow = [](size_t, size_t step, Random&, StepTimes& s) {
+    if (step % 8 != 0) return;
+    s.phases[static_cast<size_t>(Phase::kForward)] += 0.020;
+    s.phases[static_cast<size_t>(Phase::kBackward)] += 0.040;
+  };
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Verdict verdict = judge(evidence_of(made, seed));
+    EXPECT_TRUE(verdict.findings.empty()) << verdict.text;
+  }
+}
+
 // What a GPU is slow for, that its owner cannot change: it is at its own power limit.
 TEST(HealthyRuns, AGpuAtItsOwnPowerLimitIsNamedInTheVerdictOnly) {
   RunEvidence run = evidence_of({});
