@@ -154,8 +154,7 @@ Findings::iterator most_gain(Findings& findings, const std::vector<Steps>& steps
   return best;
 }
 
-// What has no gain (memory that runs out) comes last, but has a place. It comes first where it is the reason for
-// others.
+// What has no gain (memory that runs out) comes last, but has a place. It is first where others follow from it.
 struct Limits {
   Findings first, last;
 };
