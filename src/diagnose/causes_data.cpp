@@ -19,8 +19,8 @@ constexpr int kMostReaders = 32;
 constexpr double kBusyShare = 0.6;  // of their time: below it, the readers could have read ahead more
 
 Cause slowest_stage(const LoaderUse& loader) {
-  const double most = std::max({loader.read, loader.decode, loader.augment});
-  return most == loader.augment ? Cause::kAugment : most == loader.decode ? Cause::kDecode : Cause::kDisk;
+  if (loader.augment > std::max(loader.read, loader.decode)) return Cause::kAugment;
+  return loader.decode > loader.read ? Cause::kDecode : Cause::kDisk;  // of readers that were not measured, too
 }
 
 // What a rank would wait for data in a step, if `threads` readers shared the work that it measured.

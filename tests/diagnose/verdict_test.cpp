@@ -49,6 +49,14 @@ TEST(Verdict, MoreReadersWhereTheyWouldKeepUp) {
                                           "--data.workers 2"));
 }
 
+// A run that ends in its first window: its readers are not known.
+TEST(Verdict, WaitingForDataIsOnTheDiskWhereNoStageWasMeasured) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, 0.054);
+  run.ranks[0].loader = {};
+  EXPECT_EQ(judge(run).findings.at(0).cause, Cause::kDisk) << judge(run).text;
+}
+
 TEST(Verdict, NoMoreReadersThanTheCoresCanRun) {
   RunEvidence run = healthy_run();
   lengthen(run, 0, Phase::kDataWait, 0.054);
