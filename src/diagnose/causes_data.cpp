@@ -40,21 +40,27 @@ class ReaderModel {
   bool readers_rest() const { return loader_.service() < kBusyShare * loader_.threads * (without_wait_ + waits_); }
 
   // The number of readers that keeps up best, found by doubling or halving it: the fewest after which more of them no
-  // longer help.
+  // longer help. As many as there are, unless others end a good part of the waits.
   int enough() const {
+    constexpr double kWorthIt = 0.25;
+    const int threads = best();
+    return share_left(loader_.threads) - share_left(threads) < kWorthIt ? loader_.threads : threads;
+  }
+
+ private:
+  int best() const {
     int threads = loader_.threads;
     while (threads * 2 <= kMostReaders && share_left(threads * 2) < share_left(threads) - 0.01) threads *= 2;
     if (threads != loader_.threads) return threads;
     while (threads > 1 && period(threads / 2) < 0.97 * period(threads)) threads /= 2;
     return threads;
   }
-
- private:
   // How many times longer a sample takes with twice the readers at work.
   double crowding() const {
-    constexpr double kNoise = 1.05, kMost = 4;
+    constexpr double kNoise = 1.05, kShared = 2, kAboutShared = 0.3, kMost = 4;
     const double ratio = loader_.many_service / loader_.few_service;
-    return ratio > kNoise ? std::min(ratio, kMost) : 1;  // NaN: not measured
+    if (std::abs(ratio - kShared) < kAboutShared) return kShared;  // they share one disk: no number of them is faster
+    return ratio > kNoise ? std::min(ratio, kMost) : 1;            // NaN: not measured
   }
   double period(int threads) const {  // of a step whose batch alone decides
     const double longer = std::pow(crowding(), std::log2(static_cast<double>(threads) / loader_.threads));

@@ -88,6 +88,10 @@ TEST(Verdict, FewerReadersWhereTheyAreInEachOthersWay) {
   loader.many_service = 2 * loader.few_service;
   EXPECT_EQ(cause_of(run), Cause::kDisk);
   EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk"));
+  for (const double measured : {1.8, 2.2}) {
+    loader.many_service = measured * loader.few_service;
+    EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk")) << measured;
+  }
 }
 
 TEST(Verdict, NoGainBeyondTheMeasuredHeadroom) {
