@@ -90,7 +90,7 @@ std::vector<Finding> data_causes(const RunEvidence& run) {
   if (waits <= 0) return {};
   Finding found;
   found.cause = slowest_stage(worst->loader);
-  found.rank = only_rank(run, Phase::kDataWait);
+  found.rank = only_rank_with_slow_readers(run);
   found.evidence = str(of_step(waits, mean_wall(worst->steps)), " waiting");
   if (run.cached_step > 0) {
     found.evidence += str(", ", fixed(1e3 * run.cached_step, 1), " ms with batches from memory");

@@ -104,7 +104,7 @@ void add_page_cache(const RunEvidence& run, std::vector<Finding>& found) {
       std::max(share_beyond_headroom(run, worst->steps), std::clamp((period - (step - waits)) / waits, 0.0, 1.0));
   found.push_back(
       {.cause = Cause::kPageCache,
-       .rank = only_rank(run, Phase::kDataWait),
+       .rank = only_rank_with_slow_readers(run),
        .evidence = str(of_step(waits, step), " waiting; ", percent(std::min(1.0, worst->disk_bytes / loader.bytes)),
                        " of the data come from the disk again"),
        .otherwise = "if the data fitted into memory (convert --size makes pictures smaller)",

@@ -51,6 +51,19 @@ int only_rank(const RunEvidence& run, monitoring::Phase phase) {
   return static_cast<int>(worst);
 }
 
+int only_rank_with_slow_readers(const RunEvidence& run) {
+  constexpr double kSlower = 1.3;
+  const auto seconds = [](const RankEvidence& rank) {
+    return rank.loader.service() / std::max(1, rank.loader.threads);
+  };
+  const int only = only_rank(run, monitoring::Phase::kDataWait);
+  for (size_t rank = 0; only >= 0 && rank < run.ranks.size(); ++rank) {
+    const RankEvidence& slow = run.ranks[static_cast<size_t>(only)];
+    if (static_cast<int>(rank) != only && kSlower * seconds(run.ranks[rank]) > seconds(slow)) return -1;
+  }
+  return only;
+}
+
 double share_beyond_headroom(const RunEvidence& run, const Steps& steps) {
   if (!(run.cached_step > 0)) return 0;
   const double outside = mean_of(steps, monitoring::Phase::kCheckpoint) + mean_of(steps, monitoring::Phase::kEval);

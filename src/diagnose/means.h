@@ -24,6 +24,10 @@ int only_rank(const RunEvidence&, monitoring::Phase);
 // readers makes a step shorter than one whose batch was in memory (its readers take cores from it, too).
 double share_beyond_headroom(const RunEvidence&, const Steps&);
 
+// The same for waiting for data, if the readers of that rank take longer than those of the others, too: where all of
+// them are slow, a rank that waits for another one is given the time to catch up, and seems to wait for no data.
+int only_rank_with_slow_readers(const RunEvidence&);
+
 // For evidence that is about one rank: its number, or -1 where there is only one.
 int rank_of(const RunEvidence&, size_t rank);
 

@@ -118,6 +118,16 @@ TEST(Verdict, NamesTheRankWhoseDataTheOthersWaitFor) {
   EXPECT_EQ(verdict.findings[0].rank, 2);
 }
 
+// All readers are slow, and one rank waits for the data of both: meanwhile the readers of the other catch up.
+TEST(Verdict, SlowReadersOfAllRanksAreNotThoseOfOne) {
+  RunEvidence run = healthy_run(2);
+  lengthen(run, 1, Phase::kDataWait, 0.050);
+  for (RankEvidence& rank : run.ranks) rank.loader.read = 0.130;
+  const Finding found = judge(run).findings.at(0);
+  EXPECT_EQ(found.cause, Cause::kDisk);
+  EXPECT_EQ(found.rank, -1);
+}
+
 TEST(Verdict, AllRanksThatWaitForGradientsAreBoundByTheNetwork) {
   RunEvidence run = evidence_of({.ranks = 3, .network = 0.060});
   run.network = {.latency = 20e-3, .seconds_per_byte = 1e-10, .messages = 3, .bytes = 4e6};
