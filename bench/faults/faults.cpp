@@ -12,6 +12,7 @@
 
 #include <ATen/record_function.h>
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -113,13 +114,19 @@ __attribute__((constructor)) void install() {
   if (kind == "grow" && fault().here) std::thread(grow).detach();
 }
 
+// Files of /proc and /sys, which a run reads about itself, have no size or a page.
+bool is_data_file(int file) {
+  struct stat about {};
+  return ::fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 65536;
+}
+
 }  // namespace
 
 // Samples are read by pread(); what is smaller than a sample, such as a header, is not delayed.
 extern "C" ssize_t pread(int file, void* bytes, size_t count, off_t offset) {
   using Pread = ssize_t (*)(int, void*, size_t, off_t);
   static const auto real = reinterpret_cast<Pread>(::dlsym(RTLD_NEXT, "pread"));
-  if (count >= 256) read_slowly();
+  if (count >= 256 && is_data_file(file)) read_slowly();
   return real(file, bytes, count, offset);
 }
 extern "C" ssize_t pread64(int file, void* bytes, size_t count, off_t offset) {
