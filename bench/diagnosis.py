@@ -90,9 +90,9 @@ def flags(**keys):
 
 
 def every(key, cost):
-    """An interval at which something that takes `cost` seconds takes `gain` of a step. At most each second step, and at least five times."""
+    """An interval at which something that takes `cost` seconds takes `gain` of a step. At most each step, and at least five times."""
     def make(gain, healthy):
-        return {"flags": {key: f"{min(STEPS // 5, max(2, round(cost / (gain * healthy.seconds))))}steps"}}
+        return {"flags": {key: f"{min(STEPS // 5, max(1, round(cost / (gain * healthy.seconds))))}steps"}}
     return make
 
 
