@@ -57,13 +57,7 @@ ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
   const data::LoaderStats read = loader - loader_;
   ResourceSample sample{
       .seconds = process.at - process_.at,
-      .samples = static_cast<double>(read.samples),
-      .bytes = static_cast<double>(read.bytes),
-      .read = read.read_seconds,
-      .decode = read.decode_seconds,
-      .augment = read.augment_seconds,
-      .few_samples = static_cast<double>(read.few_samples),
-      .few_seconds = read.few_seconds,
+      .loader = read,
       .cpu = growth(process.cpu_seconds, process_.cpu_seconds),
       .throttled = growth(machine.throttled_seconds, machine_.throttled_seconds),
       .host_busy = growth(machine.busy_seconds, machine_.busy_seconds),

@@ -26,14 +26,12 @@ struct RunTotals {
 struct ResourceSample {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-  double seconds = 0;                        // on the wall clock
-  double samples = 0, bytes = 0;             // that the readers read
-  double read = 0, decode = 0, augment = 0;  // seconds of the readers, summed
-  double few_samples = 0, few_seconds = 0;   // LoaderStats
-  double cpu = kUnknown;                     // seconds of all threads
-  double compute_cpu = kUnknown;             // of the threads that compute
-  double run_delay = kUnknown;               // the computing thread that waited longest for a core
-  double throttled = kUnknown;  // by the limit of the control group, summed over the cores that the group ran on
+  double seconds = 0;  // on the wall clock
+  data::LoaderStats loader = {};
+  double cpu = kUnknown;          // seconds of all threads
+  double compute_cpu = kUnknown;  // of the threads that compute
+  double run_delay = kUnknown;    // the computing thread that waited longest for a core
+  double throttled = kUnknown;    // by the limit of the control group, summed over the cores that the group ran on
   double host_busy = kUnknown, host_steal = kUnknown;  // seconds of all cores of the host together
   double host_idle = kUnknown, host_io_wait = kUnknown;
   double swapped_in = kUnknown, read_again = kUnknown;  // bytes, of the host: diagnose::HostUse

@@ -113,13 +113,7 @@ void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& 
   for (const RunMeasurements::Window& window : windows) {
     const ResourceSample& s = window.ranks[rank];
     steps += static_cast<double>(window.steps);
-    sum.samples += s.samples;
-    sum.bytes += s.bytes;
-    sum.read += s.read;
-    sum.decode += s.decode;
-    sum.augment += s.augment;
-    sum.few_samples += s.few_samples;
-    sum.few_seconds += s.few_seconds;
+    sum.loader += s.loader;
     sum.cpu += s.cpu;
     sum.compute_cpu += s.compute_cpu;
     sum.run_delay += s.run_delay;
@@ -129,16 +123,17 @@ void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& 
   }
   if (steps == 0) return;
   const ResourceSample& now = windows.back().ranks[rank];
+  const data::LoaderStats& read = sum.loader;
   evidence.loader = {.threads = now.loader_threads,
-                     .bytes = sum.bytes / steps,
-                     .read = sum.read / steps,
-                     .decode = sum.decode / steps,
-                     .augment = sum.augment / steps};
-  const double many = sum.samples - sum.few_samples;
-  constexpr double kEnough = 8;  // samples: of fewer the mean says little. One batch in 128 is read in this way
-  if (sum.few_samples >= kEnough && many >= kEnough) {
-    evidence.loader.few_service = sum.few_seconds / sum.few_samples;
-    evidence.loader.many_service = (sum.read + sum.decode + sum.augment - sum.few_seconds) / many;
+                     .bytes = static_cast<double>(read.bytes) / steps,
+                     .read = read.read_seconds / steps,
+                     .decode = read.decode_seconds / steps,
+                     .augment = read.augment_seconds / steps};
+  const int64_t many = read.samples - read.few_samples;
+  constexpr int64_t kEnough = 8;  // samples: of fewer the mean says little. One batch in 128 is read in this way
+  if (read.few_samples >= kEnough && many >= kEnough) {
+    evidence.loader.few_service = read.few_seconds / static_cast<double>(read.few_samples);
+    evidence.loader.many_service = (read.service_seconds() - read.few_seconds) / static_cast<double>(many);
   }
   evidence.cores.cpu = sum.cpu / steps;
   evidence.cores.side_cpu = std::max(0.0, sum.cpu - sum.compute_cpu) / steps;

@@ -24,7 +24,7 @@ std::vector<StepTimes> steps(int rank, int begin, int end) {
 }
 
 ResourceSample used(int rank) {
-  return {.seconds = 1, .samples = 12, .cpu = 10.0 + rank, .host_busy = 50, .queue = 0.5};
+  return {.seconds = 1, .loader = {.samples = 12}, .cpu = 10.0 + rank, .host_busy = 50, .queue = 0.5};
 }
 
 TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
