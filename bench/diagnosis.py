@@ -237,6 +237,7 @@ def read_run(file):
     seconds = (last["time"] - first["time"]) / (last["step"] - first["step"])
     verdict = [r for r in records if r["kind"] == "verdict"][-1]
     return {"step": seconds, "per_sample": seconds / last["samples"], "samples": last["samples"] / 2, "verdict": verdict,
+            "other": statistics.median(r["other_seconds"] / r["step_seconds"] for r in steps),
             "cause": verdict["causes"][0] if verdict["causes"] else None}
 
 

@@ -96,7 +96,7 @@ std::vector<Row> measure_all() {
     rows.push_back(measure("backward to its buckets", 1, 2000, [&] {
       times.begin(at::kCPU);
       for (size_t bucket = 0; bucket < kBuckets; ++bucket) times.ready(at::kCPU, bucket, kBuckets);
-      sums.note_backward(times);
+      sums.note(times);
       sums.end_step();
     }));
   }

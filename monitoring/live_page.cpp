@@ -380,6 +380,7 @@ void LivePage::places(std::vector<RankFacts> places) {
 void LivePage::verdict(const VerdictRecord& verdict) {
   std::string text = verdict.text;
   for (const std::string& also : verdict.also) text += "\n" + also;
+  if (const std::string split = text_of(verdict.communication); !split.empty()) text += "\n" + split;
   state_->change([&](State& s) { s.set_verdict(std::move(text)); });
 }
 

@@ -18,6 +18,12 @@ inline constexpr std::array<const char*, kPhases> kPhaseNames = {
 
 using PhaseSeconds = std::array<double, kPhases>;
 
+// Of batches that are padded to the length of their longest sample: rows with values, of the cells of the batches. 0
+// without such batches.
+struct PaddedRows {
+  double rows = 0, cells = 0;
+};
+
 struct StepTimes {
   PhaseSeconds phases{};
   double wall = 0;    // of the whole step
@@ -25,6 +31,7 @@ struct StepTimes {
   // From the start of the last backward to the moments at which the first, the middle and the last bucket of gradients
   // were ready to be sent. 0: it was not sent during backward.
   std::array<double, 3> buckets{};
+  PaddedRows padded{};
 
   double of(Phase phase) const { return phases[static_cast<size_t>(phase)]; }
   double in_phases() const { return std::accumulate(phases.begin(), phases.end(), 0.0); }

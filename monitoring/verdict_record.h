@@ -33,4 +33,8 @@ struct VerdictRecord {
   Communication communication = {};
 };
 
+// "communication: 5.3 ms per step = late rank 3.1 + latency 0.2 + bandwidth 0.5 + not overlapped 1.1 + other 0.4"; ""
+// where it was not measured.
+std::string text_of(const VerdictRecord::Communication&);
+
 }  // namespace dtrain::monitoring

@@ -98,7 +98,7 @@ RankCard card_of(at::Device device) {
 
 }  // namespace
 
-std::optional<MemoryNeed> memory_need(const config::Config& config, bool half, bool checkpointing) {
+std::optional<BatchMemory> batch_memory(const config::Config& config, bool half, bool checkpointing) {
   const std::string_view network = name_of(config::network_of(config));
   const auto found = std::ranges::find_if(kMeasured, [&](const Measured& one) { return one.network == network; });
   if (found == kMeasured.end()) return std::nullopt;
@@ -109,10 +109,10 @@ std::optional<MemoryNeed> memory_need(const config::Config& config, bool half, b
   } else {
     sample *= static_cast<double>(config.model.hidden) / 256;
   }
-  return MemoryNeed{.fixed = found->fixed * kMiB, .sample = sample * kMiB};
+  return BatchMemory{.fixed = found->fixed * kMiB, .sample = sample * kMiB};
 }
 
-int64_t fitting_batch(const MemoryNeed& need, int64_t memory_bytes) {
+int64_t fitting_batch(const BatchMemory& need, int64_t memory_bytes) {
   const double room = kUsed * (static_cast<double>(memory_bytes) - kContext) - need.fixed;
   return room < need.sample ? 0 : static_cast<int64_t>(room / need.sample);
 }
@@ -129,7 +129,7 @@ Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
   const bool half = can && (!loaded.gives("train.amp") || config.train.amp == config::AmpMode::kAuto ||
                             config.train.amp == config::AmpMode::kBf16 || config.train.amp == config::AmpMode::kFp16);
   bool recomputes = config.model.checkpointing;
-  std::optional<MemoryNeed> need = memory_need(config, half, recomputes);
+  std::optional<BatchMemory> need = batch_memory(config, half, recomputes);
   int64_t measured = measured_batch_of(card, config, half, recomputes);
   const auto most_that_fit = [&] {
     if (measured > 0) return measured;
@@ -138,7 +138,7 @@ Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
   if (need && most_that_fit() < kTooFew && !recomputes && is_picture(config) && !loaded.gives("model.checkpointing")) {
     setter.set("model.checkpointing", "true");
     recomputes = true;
-    need = memory_need(config, half, recomputes);
+    need = batch_memory(config, half, recomputes);
     measured = measured_batch_of(card, config, half, recomputes);
   }
   std::string why_no_batch = need ? "" : "the network is not in the table";

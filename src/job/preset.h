@@ -22,17 +22,17 @@ class Communicator;
 namespace dtrain::job {
 
 // What a training step needs, in bytes: fixed + batch × sample.
-struct MemoryNeed {
+struct BatchMemory {
   double fixed = 0;   // weights, gradients, moments
   double sample = 0;  // activations, and the sample itself
   double of(double batch) const { return fixed + batch * sample; }
 };
 
 // With 16-bit activations (fp16, bf16) or 32-bit ones. nullopt: the network is the user's, and unknown. Pure.
-std::optional<MemoryNeed> memory_need(const config::Config&, bool half, bool checkpointing);
+std::optional<BatchMemory> batch_memory(const config::Config&, bool half, bool checkpointing);
 
 // The samples of a micro-step that should fit into so much memory of a GPU; 0: none does. Pure.
-int64_t fitting_batch(const MemoryNeed&, int64_t memory_bytes);
+int64_t fitting_batch(const BatchMemory&, int64_t memory_bytes);
 
 // The card that the preset is for: of the table, or the one in the machine.
 struct Card {

@@ -503,10 +503,12 @@ std::string TrainingJob::last_line() const {
 int TrainingJob::conclude() {
   dist::agree_on_rank0(process_.host, [&] {
     const diagnose::Verdict verdict = diagnose::judge(outcome_.evidence);
-    for (const auto& sink : sinks_) sink->verdict(diagnose::record_of(verdict, outcome_.steps));
+    const monitoring::VerdictRecord record = diagnose::record_of(verdict, outcome_.steps);
+    for (const auto& sink : sinks_) sink->verdict(record);
     log::plain(diagnose::text_of(verdict));
-    const std::string efficiency = diagnose::efficiency_text(outcome_.evidence);
-    if (!efficiency.empty()) log::plain(efficiency);
+    for (const std::string& line : {diagnose::efficiency_text(outcome_.evidence), text_of(record.communication)}) {
+      if (!line.empty()) log::plain(line);
+    }
     log::plain(last_line());
   });
   for (const auto& sink : sinks_) sink->state(monitoring::RunState::kFinished);

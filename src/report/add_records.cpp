@@ -139,6 +139,12 @@ Verdict verdict_in(const Json& json) {
   }
   verdict.not_measured = names_in(json, "not_measured");
   if (verdict.not_measured.size() > kMostRanks) verdict.not_measured.resize(kMostRanks);
+  const Json& split = object_in(json, "communication");
+  verdict.communication = {.late = seconds_in(split, "late_seconds"),
+                           .latency = seconds_in(split, "latency_seconds"),
+                           .bandwidth = seconds_in(split, "bandwidth_seconds"),
+                           .not_overlapped = seconds_in(split, "not_overlapped_seconds"),
+                           .other = seconds_in(split, "other_seconds")};
   return verdict;
 }
 

@@ -94,6 +94,9 @@ void add_verdict(Lines& lines, const RunRecords& run) {
                           std::isnan(cause.gain) ? "" : str(": +", fixed(100 * cause.gain, 0), " %"),
                           cause.setting.empty() ? " " + cause.otherwise : " with " + cause.setting));
   }
+  if (const std::string split = monitoring::text_of(verdict.communication); !split.empty()) {
+    lines.add_wrapped("", split, 2);
+  }
   if (!verdict.not_measured.empty()) lines.add("unmeasured", join(verdict.not_measured, "; "));
 }
 

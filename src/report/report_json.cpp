@@ -79,6 +79,14 @@ Json verdict_json(const Verdict& verdict) {
                               {"otherwise", c.otherwise},
                               {"evidence", c.evidence}});
   }
+  const auto& split = verdict.communication;
+  if (!monitoring::text_of(split).empty()) {
+    json["communication"] = {{"late_seconds", number(split.late)},
+                             {"latency_seconds", number(split.latency)},
+                             {"bandwidth_seconds", number(split.bandwidth)},
+                             {"not_overlapped_seconds", number(split.not_overlapped)},
+                             {"other_seconds", number(split.other)}};
+  }
   return json;
 }
 

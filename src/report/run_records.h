@@ -16,6 +16,7 @@
 
 #include "core/table.h"
 #include "monitoring/step_stats.h"
+#include "monitoring/verdict_record.h"
 #include "report/run_state.h"
 
 namespace dtrain::report {
@@ -68,6 +69,7 @@ struct Verdict {
   std::string text = {};           // "" while there is none
   std::vector<Cause> causes = {};  // the first is the verdict
   std::vector<std::string> not_measured = {};
+  monitoring::VerdictRecord::Communication communication = {};
 };
 
 struct RankPlace {

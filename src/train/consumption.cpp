@@ -30,6 +30,12 @@ void Consumption::add(const data::Batch& batch) {
   }
 }
 
+monitoring::PaddedRows Consumption::take_padded() {
+  const monitoring::PaddedRows all{static_cast<double>(rows_), static_cast<double>(cells_)};
+  const monitoring::PaddedRows before = std::exchange(taken_, all);
+  return {all.rows - before.rows, all.cells - before.cells};
+}
+
 Consumption::Totals Consumption::totals(dist::Communicator& host, const std::set<int64_t>& bad_ids) const {
   at::Tensor sums = at::tensor(
       {static_cast<int64_t>(ledger_.value()), rows_, cells_, static_cast<int64_t>(bad_ids.size())}, at::kLong);

@@ -32,7 +32,10 @@ class PhaseClock {
   void enter(monitoring::Phase);              // ends the previous phase
   void stop();                                // no phase runs until the next enter()
   void begin_step() { step_begins_ = true; }  // with the next enter(), which ends the previous step
-  void note_backward(const dist::BackwardTimes& times) { sums_.note_backward(times); }  // of the step; once at most
+  // Of the step; once at most.
+  void note(const dist::BackwardTimes& backward, const monitoring::PaddedRows& padded = {}) {
+    sums_.note(backward, padded);
+  }
 
   void drain();        // adds the times of events that the device has passed; never waits
   void synchronize();  // waits for the device, then drains: for logging steps

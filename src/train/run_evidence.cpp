@@ -130,7 +130,7 @@ void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& 
                      .decode = read.decode_seconds / steps,
                      .augment = read.augment_seconds / steps};
   const int64_t many = read.samples - read.few_samples;
-  constexpr int64_t kEnough = 8;  // samples: of fewer the mean says little. One batch in 128 is read in this way
+  constexpr int64_t kEnough = 8;  // samples: of fewer the mean says little
   if (read.few_samples >= kEnough && many >= kEnough) {
     evidence.loader.few_service = read.few_seconds / static_cast<double>(read.few_samples);
     evidence.loader.many_service = (read.service_seconds() - read.few_seconds) / static_cast<double>(many);
@@ -254,7 +254,7 @@ diagnose::RunEvidence evidence_of(const std::vector<diagnose::Steps>& steps, con
 }
 
 diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurements& measured,
-                                  const std::vector<std::string>& nodes, double padding_waste, int64_t done) {
+                                  const std::vector<std::string>& nodes, int64_t done) {
   diagnose::RunEvidence run = evidence_of(measured.steps(), measured.windows(), nodes);
   if (run.ranks.empty()) return run;
   const device::Properties device = device::properties(context.device);
@@ -274,7 +274,6 @@ diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurem
                   .saves_by_steps = config.checkpoint.every.steps > 0 || config.checkpoint.every.epochs > 0,
                   .keeps_best = config.checkpoint.keep_best,
                   .evaluations = share_with(steps, monitoring::Phase::kEval),
-                  .padding_waste = padding_waste,
                   .length_window = config.data.length_window,
                   .epochs = static_cast<double>(done) / static_cast<double>(context.batches.steps_per_epoch),
                   .steps_left = static_cast<double>(context.batches.total_steps - done)};

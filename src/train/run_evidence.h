@@ -27,9 +27,9 @@ diagnose::NetworkUse network_use(const dist::GradientReducer&, const std::option
 diagnose::RunEvidence evidence_of(const std::vector<diagnose::Steps>& steps, const std::deque<RunMeasurements::Window>&,
                                   const std::vector<std::string>& nodes);
 
-// What diagnose::judge() takes, but for what is measured before training. `padding_waste`: Consumption::Report; `done`:
-// optimizer steps of the run. Rank 0; empty on the others.
+// What diagnose::judge() takes, but for what is measured before training. `done`: optimizer steps of the run. Rank 0;
+// empty on the others.
 diagnose::RunEvidence evidence_of(const TrainContext&, const RunMeasurements&, const std::vector<std::string>& nodes,
-                                  double padding_waste, int64_t done);
+                                  int64_t done);
 
 }  // namespace dtrain::train

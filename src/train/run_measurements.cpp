@@ -20,11 +20,15 @@ StepTimes mean_of(const StepTimes* begin, size_t count) {
     for (size_t bucket = 0; bucket < mean.buckets.size(); ++bucket) mean.buckets[bucket] += begin[i].buckets[bucket];
     mean.wall += begin[i].wall;
     mean.launch += begin[i].launch;
+    mean.padded.rows += begin[i].padded.rows;
+    mean.padded.cells += begin[i].padded.cells;
   }
   for (double& seconds : mean.buckets) seconds /= static_cast<double>(count);
   for (double& seconds : mean.phases) seconds /= static_cast<double>(count);
   mean.wall /= static_cast<double>(count);
   mean.launch /= static_cast<double>(count);
+  mean.padded.rows /= static_cast<double>(count);
+  mean.padded.cells /= static_cast<double>(count);
   return mean;
 }
 

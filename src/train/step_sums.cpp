@@ -22,9 +22,10 @@ void StepSums::add_launch(Phase phase, double seconds) {
 void StepSums::end_step() {
   constexpr size_t kMost = 4096;
   if (step_) {
-    if (!backwards_.empty()) {
-      step_->buckets = backwards_.front().seconds();
-      backwards_.erase(backwards_.begin());
+    if (!notes_.empty()) {
+      step_->buckets = notes_.front().backward.seconds();
+      step_->padded = notes_.front().padded;
+      notes_.erase(notes_.begin());
     }
     ended_.push_back(*step_);
   }
@@ -42,7 +43,7 @@ std::vector<StepTimes> StepSums::take() {
 void StepSums::forget() {
   step_.reset();
   ended_.clear();
-  backwards_.clear();
+  notes_.clear();
 }
 
 }  // namespace dtrain::train

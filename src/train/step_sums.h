@@ -16,7 +16,9 @@ class StepSums {
   void add_launch(monitoring::Phase, double seconds);  // of the host, while the device was given the phase's work
   void end_step();                                     // and begins the next one
   // Of a step that runs. It is read when the step ends: a GPU has then passed it.
-  void note_backward(const dist::BackwardTimes& times) { backwards_.push_back(times); }
+  void note(const dist::BackwardTimes& backward, const monitoring::PaddedRows& padded = {}) {
+    notes_.push_back({backward, padded});
+  }
 
   const monitoring::PhaseSeconds& totals() const { return totals_; }  // by phase, since construction
   std::vector<monitoring::StepTimes> take();  // the steps that have ended and were not taken; the newest of very many
@@ -26,7 +28,11 @@ class StepSums {
   monitoring::PhaseSeconds totals_{};
   std::optional<monitoring::StepTimes> step_;  // the one that runs; none before the first
   std::vector<monitoring::StepTimes> ended_;
-  std::vector<dist::BackwardTimes> backwards_;  // of the steps that run, at most one of each, in order
+  struct Note {
+    dist::BackwardTimes backward;
+    monitoring::PaddedRows padded;
+  };
+  std::vector<Note> notes_;  // of the steps that run, at most one of each, in order
 };
 
 }  // namespace dtrain::train

@@ -188,7 +188,6 @@ TrainResult Trainer::conclude() {
   result_.metric = watched_.metric.name;
   result_.best = watched_.watch.best;
   measurements_.gather(tracker_.clock().take_steps(), used_resources());
-  padding_waste_ = result_.padding_waste;
   result_.evidence = evidence();
   result_.seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();
   return result_;
@@ -218,7 +217,7 @@ StepStats Trainer::step() {
 
   tracker_.enter(Phase::kAllReduceWait);
   reducer.finish();
-  tracker_.clock().note_backward(reducer.backward_times());
+  tracker_.clock().note(reducer.backward_times(), consumption_.take_padded());
 
   tracker_.enter(Phase::kOptimizer);
   scaler_.unscale(reducer.flat(), reducer.weight_sum(), power);

@@ -159,7 +159,6 @@ class Trainer {
   dist::Traffic gradients_before_{}, statistics_before_{};           // carried before training, by the probes
   double cached_step_ = std::numeric_limits<double>::quiet_NaN();    // seconds, probe_headroom()
   SteadyTime next_verdict_{};                                        // when rank 0 judges the run again
-  double padding_waste_ = std::numeric_limits<double>::quiet_NaN();  // reported last
   SkippedSteps skipped_;
   double device_memory_;              // bytes of the device in all
   int64_t step_ = 0;                  // optimizer steps done

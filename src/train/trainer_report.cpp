@@ -53,7 +53,6 @@ void Trainer::report(StepStats& stats) {
     stats.ledger = consumed.totals.ledger;
     stats.bad_samples = consumed.totals.bad_samples;
     stats.padding_waste = consumed.padding_waste;
-    padding_waste_ = consumed.padding_waste;
     so_far_ = {.allocator_retries = static_cast<double>(stats.allocator_retries),
                .device_peak = stats.memory_peak,
                .skipped_steps = static_cast<double>(stats.skipped_total),
@@ -98,7 +97,7 @@ void Trainer::judge_so_far() {
 }
 
 diagnose::RunEvidence Trainer::evidence() {
-  diagnose::RunEvidence run = evidence_of(context_, measurements_, nodes_, padding_waste_, step_);
+  diagnose::RunEvidence run = evidence_of(context_, measurements_, nodes_, step_);
   if (run.ranks.empty()) return run;
   run.cached_step = cached_step_;
   run.network = network_use(phases_.reducer(), all_reduce_cost_, context_.config.dist.first_bucket_mb);

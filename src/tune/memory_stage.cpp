@@ -198,7 +198,7 @@ void find_largest_batch(Session& session) {
   TuneResult& result = session.result;
   dist::Communicator& host = session.process().host;
   int64_t start = result.given.batch_size;
-  const auto need = job::memory_need(result.config, has_half(result.given.amp), result.given.checkpointing);
+  const auto need = job::batch_memory(result.config, has_half(result.given.amp), result.given.checkpointing);
   if (!session.process().device.is_cpu() && need) {
     start = std::max(start, job::fitting_batch(*need, session.budget.bytes));
   }

@@ -37,6 +37,14 @@ def every_setting_can_be_tried(folder):
     assert diagnosis.keys_of("") is None
 
 
+def little_time_is_in_no_phase(folder):
+    bench = diagnosis.Bench(pathlib.Path(runner.DTRAIN), pathlib.Path(os.environ["DTRAIN_BUILD"]), folder, samples=400)
+    for task in diagnosis.TASKS:
+        other = bench.run(task, **{"train.max_steps": 30})["other"]
+        print(f"{task}: {100 * other:.2f} % of a step are in no phase", flush=True)
+        assert 0 <= other < 0.02, f"{task}: {100 * other:.2f} %"
+
+
 def is_right(verdict, case):
     causes = [c for c in verdict["causes"] if c["cause"] in case.causes or case.has_gain and c["cause"] not in ENVIRONMENT]
     return (bool(causes) and causes[0]["cause"] in case.causes and (case.rank is None or causes[0]["rank"] == case.rank)
@@ -76,4 +84,4 @@ def the_verdict_names_faults(folder):
     assert not wrong, "\n".join(wrong)
 
 
-runner.main([every_setting_can_be_tried, the_verdict_names_faults])
+runner.main([every_setting_can_be_tried, little_time_is_in_no_phase, the_verdict_names_faults])

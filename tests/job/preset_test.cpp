@@ -97,7 +97,7 @@ TEST(PresetFor, FitsIntoTheMemoryByItsOwnEstimate) {
         const Card gpu = card(name.c_str());
         const auto set = keys(preset_for(gpu, run, 1, gpu.capability));
         ASSERT_TRUE(set.contains("train.batch_size")) << name << " " << network << " " << size;
-        const MemoryNeed need = *memory_need(run.config, /*half=*/true, set.contains("model.checkpointing"));
+        const BatchMemory need = *batch_memory(run.config, /*half=*/true, set.contains("model.checkpointing"));
         EXPECT_LE(need.of(std::stod(set.at("train.batch_size"))), 0.8 * static_cast<double>(gpu.memory_bytes));
       }
     }

@@ -121,14 +121,16 @@ TEST(LivePage, ShowsWhereTheRunIs) {
   page.record(step);
   page.record(sample_eval());
   page.checkpoint_saved(120, 0.5);
-  page.verdict({.step = 120, .text = "verdict: compute-bound", .also = {"late rank"}});
+  VerdictRecord verdict{.step = 120, .text = "verdict: compute-bound", .also = {"late rank"}};
+  verdict.communication.late = 0.0031;
+  page.verdict(verdict);
   const json after = reader.visit();
   EXPECT_EQ(after["run"], "first");
   EXPECT_EQ(after["state"], "training");
   EXPECT_EQ(after["step"], 120);
   EXPECT_EQ(after["total_steps"], 4078);
   EXPECT_EQ(after["eta_seconds"], 3720);
-  EXPECT_EQ(after["verdict"], "verdict: compute-bound\nlate rank");
+  EXPECT_EQ(after["verdict"], "verdict: compute-bound\nlate rank\ncommunication: 3.1 ms per step = late rank 3.1");
   EXPECT_EQ(after["checkpoint"]["step"], 120);
   EXPECT_EQ(after["places"][1], json::parse(R"(["node-b", "cpu", 4, 2])"));
   EXPECT_EQ(after["ranks"][0]["phase_seconds"][0], 0.125);

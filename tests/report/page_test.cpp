@@ -55,6 +55,15 @@ RunRecords hostile_run() {
   return run;
 }
 
+TEST(Page, TheVerdictHasTheSplitOfCommunication) {
+  RunRecords run;
+  EXPECT_THAT(page_of(run), Not(HasSubstr("communication: ")));
+  run.verdict.communication.late = 0.0031;
+  const std::string html = page_of(run);
+  EXPECT_THAT(without_data(html), HasSubstr("<p>communication: 3.1 ms per step = late rank 3.1</p>"));
+  EXPECT_EQ(data_of(html)["verdict"]["communication"]["late_seconds"], 0.0031);
+}
+
 TEST(Page, NamesOfOthersAreShownAndNeverRun) {
   const ContactSheet sheet{.caption = kHostile,
                            .samples = {{.name = kHostile, .target = kHostile, .prediction = kHostile}}};

@@ -49,6 +49,7 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   const std::string text =
       R"({"kind":"verdict","step":2,"text":"verdict: data-bound on decode","causes":[{"cause":"decode","rank":1,)"
       R"("gain":0.38,"error":0.02,"setting":"--data.workers 8","otherwise":"with less","evidence":"8 of 13"},{"gain":null}],)"
+      R"("communication":{"late_seconds":0.003,"latency_seconds":0.0002,"other_seconds":-1},)"
       R"("not_measured":["copy: no GPU clock", 7]})";
   RunRecords records;
   const std::string line =
@@ -68,6 +69,8 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   EXPECT_EQ(records.verdict.causes[0].otherwise, "with less");
   EXPECT_TRUE(std::isnan(records.verdict.causes[1].gain));
   EXPECT_THAT(records.verdict.not_measured, ElementsAre("copy: no GPU clock", ""));
+  EXPECT_DOUBLE_EQ(records.verdict.communication.late, 0.003);
+  EXPECT_TRUE(std::isnan(records.verdict.communication.other)) << "no time is negative";
 }
 
 TEST(RunRecords, DamageIsLeftOutAndNamed) {

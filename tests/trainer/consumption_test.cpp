@@ -74,6 +74,18 @@ TEST(Consumption, ReportsThePaddingOfAllRanksSinceTheLastReport) {
   });
 }
 
+TEST(Consumption, TakesThePaddingOfThisRankSinceTheLastTime) {
+  Consumption mine;
+  mine.add(padded_batch(2, 10, 15));
+  mine.add(batch_of({7}));  // without padding
+  const monitoring::PaddedRows first = mine.take_padded();
+  EXPECT_EQ(first.rows, 15);
+  EXPECT_EQ(first.cells, 20);
+  mine.add(padded_batch(1, 4, 2));
+  EXPECT_EQ(mine.take_padded().cells, 4);
+  EXPECT_EQ(mine.take_padded().cells, 0);
+}
+
 TEST(Consumption, RowsThatAreNoSequencesHaveNoPadding) {
   dist::run_thread_world(1, [](dist::Communicator& comm) {
     Consumption mine;

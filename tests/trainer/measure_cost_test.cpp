@@ -48,7 +48,7 @@ void steps(PhaseTracker& tracker, int count) {
     times.begin(at::kCPU);
     for (size_t bucket = 0; bucket < 8; ++bucket) times.ready(at::kCPU, bucket, 8);
     tracker.enter(Phase::kAllReduceWait);
-    tracker.clock().note_backward(times);
+    tracker.clock().note(times);
     tracker.enter(Phase::kOptimizer);
     tracker.leave();
   }

@@ -99,22 +99,25 @@ TEST_F(Marks, EventsAreUsedAgain) {
   EXPECT_LE(made, 6) << "those of about one step";
 }
 
-TEST_F(Marks, BackwardBelongsToTheStepInWhichItWasNoted) {
+TEST_F(Marks, NotesBelongToTheStepInWhichTheyWereMade) {
   dist::BackwardTimes measured;
   measured.begin(at::kCPU);
   measured.ready(at::kCPU, 0, 1);
   step(0);
-  sums.note_backward({});  // a step without samples
+  sums.note({});  // a step without samples
   step(10);
-  sums.note_backward(measured);
+  sums.note(measured, {.rows = 3, .cells = 4});
   step(20);
-  sums.note_backward({});
+  sums.note({});
   step(30);
   pass(100);
   const std::vector<monitoring::StepTimes> steps = sums.take();
   ASSERT_EQ(steps.size(), 3u);
   EXPECT_EQ(steps[0].buckets[2], 0);
   EXPECT_GT(steps[1].buckets[2], 0);
+  EXPECT_EQ(steps[0].padded.cells, 0);
+  EXPECT_EQ(steps[1].padded.rows, 3);
+  EXPECT_EQ(steps[1].padded.cells, 4);
   EXPECT_EQ(steps[2].buckets[2], 0);
 }
 

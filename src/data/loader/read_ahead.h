@@ -4,7 +4,7 @@
 // work on the same job: they claim runs of items of the earliest unfinished job, so that the next job is ready soon
 // rather than many jobs late. Idle threads sleep.
 //
-// One job in kHalfEvery is done by half of the threads while the others rest, so that it can be measured whether the
+// Now and then a job is done by half of the threads while the others rest, so that it can be measured whether the
 // threads are in each other's way: while the consumer waits for jobs, all of them would always be at work.
 //
 // `Job` is any type with `int64_t items() const`, whose value must not change. Errors: front() throws what make() or
@@ -38,8 +38,9 @@ class ReadAhead {
  public:
   using Jobs = std::vector<std::unique_ptr<Job>>;
 
-  // The rest costs at most 1 / kHalfEvery of the time, and nothing while jobs are made faster than they are taken.
-  static constexpr int64_t kHalfEvery = 128, kFirstByHalf = 20;
+  // One job in 32 of the first ones, so that a short run knows soon, and one in 128 later: the rest costs at most that
+  // share of the time, and nothing while jobs are made faster than they are taken.
+  static constexpr bool is_for_half(int64_t job) { return job % (job < 128 ? 32 : 128) == 20; }
 
   struct Worker {
     int thread = 0;
@@ -222,7 +223,7 @@ void ReadAhead<Job>::make_job() {
     slot.error = std::current_exception();
     exhausted_ = true;
   }
-  slot.by_half = jobs_made_++ % kHalfEvery == kFirstByHalf;
+  slot.by_half = is_for_half(jobs_made_++);
   if (slot.items == 0) done_.notify_all();
   if (slot.items > 1) work_.notify_all();
   slots_.push_back(std::move(slot));

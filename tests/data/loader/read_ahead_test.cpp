@@ -54,7 +54,7 @@ TEST(ReadAhead, KeepsTheOrderAndProcessesEachItem) {
 // The consumer takes jobs as soon as they are ready, so all threads would be at work all the time.
 TEST(ReadAhead, LetsHalfOfTheThreadsDoAJobAloneNowAndThen) {
   constexpr int kThreads = 5, kHalf = 2;
-  constexpr int64_t kJobs = 3 * Pool::kHalfEvery;
+  constexpr int64_t kJobs = 384;
   int64_t next = 0;
   std::mutex mutex;
   std::map<int64_t, std::set<int>> threads_of;  // by job
@@ -70,9 +70,13 @@ TEST(ReadAhead, LetsHalfOfTheThreadsDoAJobAloneNowAndThen) {
     ASSERT_EQ(pool.front().number, number);
     pool.take();
   }
-  for (int64_t number = Pool::kFirstByHalf; number < kJobs; number += Pool::kHalfEvery) {
+  int by_half = 0;
+  for (int64_t number = 0; number < kJobs; ++number) {
+    if (!Pool::is_for_half(number)) continue;
+    ++by_half;
     for (const int thread : threads_of.at(number)) EXPECT_LT(thread, kHalf) << "job " << number;
   }
+  EXPECT_EQ(by_half, 6) << "four of the first 128, one of each 128 later";
 }
 
 TEST(ReadAhead, IsLimitedByItsDepth) {
