@@ -122,8 +122,10 @@ std::vector<Steps> replayed(const std::vector<Steps>& ranks, const Replay& repla
 Gain gain_of(const std::vector<Steps>& ranks, const Replay& replay) {
   const Cycles cycles = cycles_of(ranks);
   const size_t count = cycles.empty() ? 0 : cycles[0].size();
-  return jackknife({cycle_seconds(cycles), cycle_seconds(cycles_of(replayed(ranks, replay)))},
-                   block_ends(ranks, count, replay.planned));
+  Gain gain = jackknife({cycle_seconds(cycles), cycle_seconds(cycles_of(replayed(ranks, replay)))},
+                        block_ends(ranks, count, replay.planned));
+  gain.error = std::hypot(gain.error, replay.unseen);
+  return gain;
 }
 
 }  // namespace dtrain::diagnose

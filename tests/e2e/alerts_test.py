@@ -21,7 +21,8 @@ import runner  # noqa: E402
 from prometheus_server import Exposition, Failure, Prometheus, hurried_config  # noqa: E402
 
 DEMO = os.environ["DTRAIN_BUILD"] + "/tests/monitoring/exposition_demo"
-SLOW_READS = os.environ["DTRAIN_BUILD"] + "/tests/e2e/libslow_reads.so"
+# Each read of a sample takes 60 ms more. For the ranks alone, not for mpirun.
+SLOW_READS = {"OMPI_MCA_mca_base_env_list": f"LD_PRELOAD={os.environ['DTRAIN_BUILD']}/bench/faults/libfaults.so;DTRAIN_FAULT=read:60000"}
 # The alerts that each fault of the demo must fire.
 FAULTS = {
     "nan": {"DtrainLossNotFinite"},
@@ -199,7 +200,7 @@ def real_runs(folder):
             print("DtrainRankDown fired when a rank was killed")
             process.wait(timeout=60)
 
-            process = train(folder, "waits", {"LD_PRELOAD": SLOW_READS, "SLOW_READS_MS": "60"}, train__eval_every="never")
+            process = train(folder, "waits", SLOW_READS, train__eval_every="never")
             watch.wait_for("waits", {"DtrainLoaderStarved"}, 120)
             watch.expect_silence("waits", {"DtrainLoaderStarved"})
             print("DtrainLoaderStarved fired on a slow disk, and nothing else")
