@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
@@ -83,8 +84,9 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
   const double step = mean_wall(crowded.steps);
   if (!(job.threads > host.job_cores) || own[rank] < kMuch * step) return;
   Finding finding{.cause = Cause::kOversubscribed,
-                  .evidence = str(of_step(own[rank], step), " waiting for a core; ", job.ranks, " ranks have ",
-                                  job.threads, " threads of the network on ", host.job_cores, " cores")};
+                  .evidence = str(of_step(own[rank], step), " waiting for a core; ", job.ranks,
+                                  job.ranks > 1 ? " ranks have " : " rank has ", job.threads,
+                                  " threads of the network on ", host.job_cores, " cores")};
   const double fitting = std::max(1.0, std::floor(host.job_cores / job.ranks));
   if (crowded.cores.compute_threads > fitting) {
     finding.setting = str("--device.threads ", fitting);
@@ -92,6 +94,13 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
     finding.otherwise = str("start at most ", host.job_cores, " ranks on this host");
   }
   found.push_back(std::move(finding));
+}
+
+// A GPU that has work does not notice that the thread which feeds it waits for a core: no more than the time in which
+// the GPU did nothing can be gained.
+double most_to_gain(const RunEvidence& run, const RankEvidence& rank) {
+  if (!run.settings.gpu) return std::numeric_limits<double>::infinity();
+  return std::isfinite(rank.gpu.busy) ? std::max(0.0, 1 - rank.gpu.busy) * mean_wall(rank.steps) : 0;
 }
 
 }  // namespace
@@ -102,12 +111,13 @@ std::vector<Finding> core_causes(const RunEvidence& run) {
   BySeconds stopped, bound, others, own, stolen;
   for (const RankEvidence& rank : run.ranks) {
     const Waits waits = waits_of(run, rank);
-    stopped.push_back(waits.stopped);
-    bound.push_back(waits.bound);
-    others.push_back(waits.others);
-    own.push_back(waits.own);
+    const double most = most_to_gain(run, rank);
+    stopped.push_back(std::min(most, waits.stopped));
+    bound.push_back(std::min(most, waits.bound));
+    others.push_back(std::min(most, waits.others));
+    own.push_back(std::min(most, waits.own));
     const HostUse& host = host_of(run, rank);
-    stolen.push_back(or_zero(host.steal) / std::max(1.0, or_zero(host.cores)));
+    stolen.push_back(std::min(most, or_zero(host.steal) / std::max(1.0, or_zero(host.cores))));
   }
   const RankEvidence& crowded = run.ranks[worst_of(others)];
   const HostUse& host = host_of(run, crowded);

@@ -55,15 +55,18 @@ class ReaderModel {
     while (threads > 1 && period(threads / 2) < 0.97 * period(threads)) threads /= 2;
     return threads;
   }
-  // How many times longer a sample takes with twice the readers at work.
+  // A sample takes (n / m)^crowding times as long with n readers at work as with m of them. 0: they are not in each
+  // other's way. 1: they share one disk, and no number of them is faster.
   double crowding() const {
-    constexpr double kNoise = 1.05, kShared = 2, kAboutShared = 0.3, kMost = 4;
-    const double ratio = loader_.many_service / loader_.few_service;
-    if (std::abs(ratio - kShared) < kAboutShared) return kShared;  // they share one disk: no number of them is faster
-    return ratio > kNoise ? std::min(ratio, kMost) : 1;            // NaN: not measured
+    constexpr double kNoise = 0.07, kAboutShared = 0.25, kMost = 2;
+    if (loader_.threads < 2) return 0;
+    const double readers = static_cast<double>(loader_.threads) / few_readers(loader_.threads);
+    const double power = std::log(loader_.many_service / loader_.few_service) / std::log(readers);
+    if (std::abs(power - 1) < kAboutShared) return 1;
+    return power > kNoise ? std::min(power, kMost) : 0;  // NaN: not measured
   }
   double period(int threads) const {  // of a step whose batch alone decides
-    const double longer = std::pow(crowding(), std::log2(static_cast<double>(threads) / loader_.threads));
+    const double longer = std::pow(static_cast<double>(threads) / loader_.threads, crowding());
     return std::max(longer * loader_.service() / threads, by_cores_);
   }
 

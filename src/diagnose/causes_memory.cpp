@@ -37,30 +37,50 @@ double growth_of(const std::vector<MemoryPoint>& points) {
   return std::max(0.0, all);
 }
 
+// Seen so far: what is less may still be a buffer that fills.
+bool has_grown_much(const std::vector<MemoryPoint>& points, double growth) {
+  constexpr double kLeast = 32 << 20;
+  return growth * (points.back().steps - points.front().steps) >= kLeast;
+}
+
+// The ranks of a host fill its memory together. Named is the one that grows most.
 void add_memory_growth(const RunEvidence& run, std::vector<Finding>& found) {
   constexpr double kManySteps = 10000, kMuch = 1 << 30;
-  Finding worst{.cause = Cause::kMemoryGrowth};
-  double most = 0;
-  for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
-    const double growth = growth_of(run.ranks[rank].memory);
-    const double free = host_of(run, run.ranks[rank]).free_memory;
-    const double steps = std::max(kManySteps, or_zero(run.settings.steps_left));
-    if (growth <= most || growth * steps < (std::isfinite(free) ? free / 2 : kMuch)) continue;
-    most = growth;
-    worst.rank = rank_of(run, rank);
-    worst.evidence =
-        str(human_bytes(growth), " more per step, ", human_bytes(run.ranks[rank].memory.back().bytes), " now");
-    worst.otherwise = std::isfinite(free) ? str("the host has no more in ", fixed(free / growth, 0), " steps")
-                                          : "the run will end when the host has no more";
+  const double steps = std::max(kManySteps, or_zero(run.settings.steps_left));
+  std::vector<double> growth;
+  for (const RankEvidence& rank : run.ranks) {
+    const double bytes = growth_of(rank.memory);
+    growth.push_back(bytes > 0 && has_grown_much(rank.memory, bytes) ? bytes : 0);
   }
-  if (most > 0) found.push_back(worst);
+  const auto most = static_cast<size_t>(std::max_element(growth.begin(), growth.end()) - growth.begin());
+  double of_host = 0;
+  for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
+    if (run.ranks[rank].host == run.ranks[most].host) of_host += growth[rank];
+  }
+  const double free = host_of(run, run.ranks[most]).free_memory;
+  if (of_host <= 0 || of_host * steps < (std::isfinite(free) ? free : kMuch)) return;
+  found.push_back(
+      {.cause = Cause::kMemoryGrowth,
+       .rank = rank_of(run, most),
+       .evidence =
+           str(human_bytes(growth[most]), " more per step, ", human_bytes(run.ranks[most].memory.back().bytes), " now"),
+       .otherwise = std::isfinite(free) ? str("the host runs out of memory in ", fixed(free / of_host, 0), " steps")
+                                        : "the run will end when the host runs out of memory"});
+}
+
+// With the same global batch.
+std::string smaller_batch(const RunEvidence& run) {
+  const Settings& s = run.settings;
+  if (s.batch_size < 2) return "--model.checkpointing true";
+  const int64_t half = s.batch_size / 2, samples = s.batch_size * s.accumulate;
+  if (s.global_batch > 0) return str("--batch-size ", half);  // accumulate follows
+  if (samples % half == 0) return str("--batch-size ", half, " --accumulate ", samples / half);
+  return str("--batch-size ", half, " --train.global_batch ", static_cast<int64_t>(run.ranks.size()) * samples);
 }
 
 void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
   constexpr double kFull = 0.95;
-  const std::string smaller = run.settings.batch_size > 1 ? str("--batch-size ", run.settings.batch_size / 2,
-                                                                " --accumulate ", 2 * run.settings.accumulate)
-                                                          : "--model.checkpointing true";
+  const std::string smaller = smaller_batch(run);
   for (size_t rank = 0; run.settings.gpu && rank < run.ranks.size(); ++rank) {
     const GpuUse& gpu = run.ranks[rank].gpu;
     const bool retries = gpu.allocator_retries > 0;
@@ -79,12 +99,13 @@ void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
     for (const RankEvidence& r : run.ranks) {
       if (r.host == run.ranks[rank].host && !r.memory.empty()) used += r.memory.back().bytes;
     }
-    const bool swaps = per_second > 1 << 20;
+    // Other processes swap, too: those of this job read what comes back.
+    const bool swaps = per_second > 1 << 20 && run.ranks[rank].major_faults >= 1;
     if (!swaps && !(host.free_memory < (1 - kFull) * used)) continue;
     found.push_back({.cause = Cause::kMemoryFull,
                      .evidence = swaps ? str(human_bytes(per_second), " per second come back from swap")
                                        : str("the job uses ", human_bytes(used), " of the host's memory, ",
-                                             human_bytes(host.free_memory), " are left"),
+                                             human_bytes(host.free_memory), " is left"),
                      .setting = smaller});
     return;
   }

@@ -27,10 +27,16 @@ std::string network_text(const RunEvidence& run, const Communication& split, dou
   // A probe that met a busy machine says nothing about messages on an idle one.
   const double cost = net.latency * net.messages + net.seconds_per_byte * net.bytes;
   if (net.known() && cost <= 1.1 * split.network()) {
-    text += str(", ", fixed(net.messages, 0), " messages cost ", fixed(1e3 * cost, 1), " ms when nobody is late");
+    text += str(", ", fixed(net.messages, 0), net.messages > 1 ? " messages cost " : " message costs ",
+                fixed(1e3 * cost, 1), " ms when nobody is late");
   }
   if (split.late > 0.01 * step) text += str(", ", fixed(1e3 * split.late, 1), " ms more for the last rank");
   return text;
+}
+
+Cause cause_of(const NetworkUse& network, const Communication& split) {
+  if (!network.known() || split.other > split.latency + split.transfer) return Cause::kNetwork;
+  return split.transfer > split.latency ? Cause::kBandwidth : Cause::kLatency;
 }
 
 // What is done once per step: of twice as many micro-steps, each pays half of it. It is promised once, by the name of
@@ -40,14 +46,16 @@ void add_once_per_step(const RunEvidence& run, const Communication& split, std::
   const double optimizer = mean_of(steps, Phase::kOptimizer), step = mean_wall(steps);
   if (!(optimizer + split.network() > 0)) return;
   const std::string in_optimizer = str(of_step(optimizer, step), " in the optimizer");
-  Finding finding{.setting = str("--accumulate ", 2 * run.settings.accumulate),
+  const Settings& settings = run.settings;
+  Finding finding{.setting = settings.global_batch > 0 ? str("--train.global_batch ", 2 * settings.global_batch)
+                                                       : str("--accumulate ", 2 * settings.accumulate),
                   .without = Replay{.change = times(Phase::kOptimizer, 0.5), .network = 0.5}};
   if (optimizer > split.network()) {
     finding.cause = Cause::kOptimizer;
     finding.evidence = in_optimizer;
     if (split.network() > 0) finding.evidence += str(", ", fixed(1e3 * split.network(), 1), " ms for gradients");
   } else {
-    finding.cause = run.network.known() && split.transfer > split.latency ? Cause::kBandwidth : Cause::kLatency;
+    finding.cause = cause_of(run.network, split);
     finding.evidence = str(network_text(run, split, step), ", ", in_optimizer);
   }
   found.push_back(std::move(finding));

@@ -52,21 +52,30 @@ void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
   found.push_back({.cause = Cause::kCheckpoint,
                    .evidence = str(of_step(seconds, step), best ? " saving the best so far" : " saving"),
                    .setting = best ? str("--checkpoint.keep_best false", by_steps ? " " + every : "") : every,
-                   .without = Replay{.change = without, .planned = Phase::kCheckpoint}});
+                   .without = Replay{.change = without,
+                                     .planned = Phase::kCheckpoint,
+                                     .planned_per_step = best ? saves_of_best : run.settings.checkpoints}});
 }
 
 void add_evaluations(const RunEvidence& run, std::vector<Finding>& found) {
   const Steps& steps = longest(run, Phase::kEval);
-  const double seconds = mean_of(steps, Phase::kEval), step = mean_wall(steps);
+  const auto evaluated =
+      std::count_if(steps.begin(), steps.end(), [](const StepTimes& s) { return s.of(Phase::kEval) > 0; });
   const double per_epoch = run.settings.evaluations * run.settings.steps_per_epoch;
-  if (seconds <= 0 || !(per_epoch > 0)) return;
+  if (evaluated == 0 || !(per_epoch > 0)) return;
+  // Of so many steps, chance decides how many were followed by one.
+  const double measured = mean_of(steps, Phase::kEval), others = mean_wall(steps) - measured;
+  const double seconds =
+      run.settings.evaluations * measured * static_cast<double>(steps.size()) / static_cast<double>(evaluated);
+  const double step = others + seconds;
   // Whole epochs, so that the evaluations of different runs compare.
-  const double epochs = std::max(1.0, std::ceil(times_rarer(seconds, step - seconds) / per_epoch));
+  const double epochs = std::max(1.0, std::ceil(times_rarer(seconds, others) / per_epoch));
   found.push_back({.cause = Cause::kEvaluation,
                    .evidence = str(of_step(seconds, step), " evaluating"),
                    .setting = str("--train.eval_every ", fixed(epochs, 0), epochs > 1 ? "epochs" : "epoch"),
                    .without = Replay{.change = times(Phase::kEval, std::min(1.0, 1 / (epochs * per_epoch))),
-                                     .planned = Phase::kEval}});
+                                     .planned = Phase::kEval,
+                                     .planned_per_step = run.settings.evaluations}});
 }
 
 // ---- small batches ------------------------------------------------------------------------------------------------
@@ -83,6 +92,12 @@ Replay in_larger_batches(int64_t larger, double computing) {
   return {.change = change, .network = 1.0 / static_cast<double>(larger)};
 }
 
+// A given global batch would stay as it is, and with it the number of steps.
+std::string larger_batch(const Settings& settings, int64_t times) {
+  return str("--batch-size ", times * settings.batch_size,
+             settings.global_batch > 0 ? str(" --train.global_batch ", times * settings.global_batch) : "");
+}
+
 void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
   if (run.settings.gpu || run.settings.batch_size > kFewSamples) return;
   const Steps& steps = run.ranks[0].steps;
@@ -91,10 +106,10 @@ void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
   int64_t larger = 2;
   while (larger < kMostTimesLarger && once / static_cast<double>(larger) > 0.05 * mean_computing(steps)) larger *= 2;
   found.push_back({.cause = Cause::kSmallBatch,
-                   .evidence = str(of_step(once, mean_wall(steps)), " are the same for any batch, which has ",
-                                   run.settings.batch_size, run.settings.batch_size == 1 ? " sample" : " samples"),
-                   .setting = str("--batch-size ", larger * run.settings.batch_size),
-                   .otherwise = "(at least: a larger batch is computed faster, too)",
+                   .evidence = str(of_step(once, mean_wall(steps)), " are the same for any batch size (now ",
+                                   run.settings.batch_size, run.settings.batch_size == 1 ? " sample)" : " samples)"),
+                   .setting = larger_batch(run.settings, larger),
+                   .otherwise = "(at least; a larger batch is also computed faster)",
                    .without = in_larger_batches(larger, 1)});
 }
 
@@ -113,7 +128,7 @@ void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
   found.push_back({.cause = Cause::kSmallBatch,
                    .evidence = str(of_step(rank.gpu.launch, wall), " launching kernels, the GPU idle in ",
                                    percent(idle), " of forward and backward"),
-                   .setting = str("--batch-size ", larger * run.settings.batch_size),
+                   .setting = larger_batch(run.settings, larger),
                    .without = in_larger_batches(larger, std::max(1.0 / static_cast<double>(larger), 1 - idle))});
 }
 
@@ -133,8 +148,12 @@ void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
     step = std::max(step, mean_wall(rank.steps));
   }
   if (!(rows < cells)) return;
-  // Batches are cut from that many global batches, sorted by length: of twice as many, half as different.
-  const int64_t window = std::max<int64_t>(1, run.settings.length_window), wider = std::max<int64_t>(32, 2 * window);
+  // Batches are cut from that many global batches, sorted by length: of twice as many, half as different. An epoch has
+  // no more.
+  const int64_t window = std::max<int64_t>(1, run.settings.length_window);
+  const auto most = static_cast<int64_t>(std::ceil(run.settings.steps_per_epoch));
+  const int64_t wider = std::min(std::max<int64_t>(32, 2 * window), most);
+  if (wider <= window) return;
   const double fewer = 1 - static_cast<double>(window) / static_cast<double>(wider);
   const auto without = [fewer](size_t, size_t, StepTimes& s) {
     if (!(s.padded.cells > 0)) return;
@@ -155,18 +174,21 @@ void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
   const LossScale& scale = run.loss_scale;
   // Without a scale, gradients that are not finite have another reason.
   if (!std::isfinite(scale.now) || !(scale.skipped > 0) || scale.skipped >= 1) return;
+  // How many of so many steps are skipped is a matter of chance, too.
+  const double steps = std::max(1.0, static_cast<double>(run.ranks[0].steps.size()));
   const auto without = [useful = 1 - scale.skipped](size_t, size_t, StepTimes& s) {
     s.wall -= (1 - useful) * std::max(0.0, s.other());
     for (double& seconds : s.phases) seconds *= useful;
   };
-  found.push_back({.cause = Cause::kLossScale,
-                   .evidence = str(percent(scale.skipped),
-                                   " of the steps are skipped because gradients overflow, at a "
-                                   "loss scale of ",
-                                   scale.now),
-                   .setting = "--amp bf16",
-                   .otherwise = "or a lower --lr",
-                   .without = Replay{.change = without}});
+  found.push_back(
+      {.cause = Cause::kLossScale,
+       .evidence = str(percent(scale.skipped),
+                       " of the steps are skipped because gradients overflow, at a "
+                       "loss scale of ",
+                       scale.now),
+       .setting = "--amp bf16",
+       .otherwise = "or a lower --lr",
+       .without = Replay{.change = without, .unseen = std::sqrt(scale.skipped * (1 - scale.skipped) / steps)}});
 }
 
 }  // namespace

@@ -21,12 +21,16 @@ struct LoaderUse {
   int threads = 1;
   double bytes = 0;
   double read = 0, decode = 0, augment = 0;  // summed over the reader threads
-  // Of one sample, all stages together: begun while at most half of the reader threads were at work, and while more of
-  // them were. If it takes longer with more of them, they are in each other's way.
+  // Of one sample, all stages together: begun while at most few_readers() were at work, and while more of them were. If
+  // it takes longer with more of them, they are in each other's way.
   double few_service = kUnknown, many_service = kUnknown;
 
   double service() const { return read + decode + augment; }
 };
+
+// Half of several reader threads, as the loader counts them.
+constexpr int few_readers(int threads) { return threads < 2 ? 1 : threads / 2 + (threads > 2 ? threads % 2 : 0); }
+static_assert(few_readers(2) == 1 && few_readers(3) == 2 && few_readers(4) == 2 && few_readers(5) == 3);
 
 struct CoreUse {
   double cores = kUnknown;      // that the rank may use now; of cores that ranks share, its part
@@ -107,17 +111,19 @@ struct NetworkUse {
 
 struct Settings {
   int64_t batch_size = 1, accumulate = 1;
+  int64_t global_batch = 0;  // train.global_batch, from which accumulate follows; 0: it was not given
   bool gpu = false;
   std::string precision = "fp32";
   bool images = true;  // false: samples are rows
   bool augments_hue = false;
   double steps_per_epoch = 1;
-  bool saves_by_steps = false;      // checkpoint.every counts steps or epochs
-  bool keeps_best = true;           // checkpoint.keep_best
-  double evaluations = 0;           // per step
-  int64_t length_window = 0;        // data.length_window
-  double epochs = 0;                // that were begun: in the first one every sample is read for the first time
-  double steps_left = kUnknown;     // until the run ends
+  bool saves_by_steps = false;   // checkpoint.every counts steps or epochs
+  bool keeps_best = true;        // checkpoint.keep_best
+  double evaluations = 0;        // per step, as planned
+  double checkpoints = 0;        // per step, as planned
+  int64_t length_window = 0;     // data.length_window
+  double epochs = 0;             // that were begun: in the first one every sample is read for the first time
+  double steps_left = kUnknown;  // until the run ends
 };
 
 struct RunEvidence {

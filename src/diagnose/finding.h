@@ -22,6 +22,7 @@ enum class Cause {
   kRotatingRank,  // they wait for another one each time
   kLatency,       // many small messages
   kBandwidth,     // large ones
+  kNetwork,       // more than messages were measured to cost: the network is busy, or the thread that serves it
   kOverlap,       // messages that could travel during backward, and do not
   kOptimizer,
   kCheckpoint,
@@ -41,9 +42,9 @@ enum class Cause {
 };
 constexpr auto names_of(Cause) {
   return names("disk", "decode", "augment", "readers", "page_cache", "copy", "late_rank", "rotating_rank", "latency",
-               "bandwidth", "overlap", "optimizer", "checkpoint", "evaluation", "small_batch", "precision", "padding",
-               "oversubscribed", "binding", "cpu_limit", "steal", "power", "heat", "loss_scale", "memory_full",
-               "memory_growth");
+               "bandwidth", "network", "overlap", "optimizer", "checkpoint", "evaluation", "small_batch", "precision",
+               "padding", "oversubscribed", "binding", "cpu_limit", "steal", "power", "heat", "loss_scale",
+               "memory_full", "memory_growth");
 }
 
 struct Finding {

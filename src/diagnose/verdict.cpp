@@ -23,6 +23,8 @@ std::string headline(Cause cause) {
     case Cause::kLatency:
     case Cause::kBandwidth:
       return str("communication-bound on ", cause);
+    case Cause::kNetwork:
+      return "communication-bound";
     case Cause::kOverlap:
       return "poor overlap";
     case Cause::kReaders:
@@ -121,6 +123,7 @@ bool comes_of_crowding(const Finding& f) {
     case Cause::kRotatingRank:
     case Cause::kLatency:
     case Cause::kBandwidth:
+    case Cause::kNetwork:
     case Cause::kOverlap:
       return true;
     default:
@@ -233,7 +236,7 @@ std::string nothing_to_change(const RunEvidence& run) {
   const GpuUse& gpu = busiest->gpu;
   std::string limit;
   if (!run.settings.gpu) {
-    limit = "; a GPU would help most";
+    if (share > 0.5) limit = "; a GPU would help most";
   } else if (gpu.power_limited > 0.5) {
     limit = str("; the GPU runs at its power limit of ", fixed(gpu.power_limit, 0), " W");
   }

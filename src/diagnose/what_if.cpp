@@ -32,21 +32,12 @@ double ratio(std::span<const double> measured, std::span<const double> changed, 
   return after > 0 ? before / after - 1 : 0;
 }
 
-// Where the cycles are cut into blocks: steps that follow each other are alike, so blocks of them are left out, not
-// single ones. A block ends with a planned event, or all are equally long. The first is 0, the last their number.
-std::vector<size_t> block_ends(const std::vector<Steps>& ranks, size_t cycles, Phase planned) {
-  constexpr size_t kMost = 10;
-  std::vector<size_t> events;
-  for (size_t i = 0; planned != Phase::kCount && i < cycles; ++i) {
-    const auto has = [&](const Steps& steps) { return steps[i].of(planned) > 0; };
-    if (std::any_of(ranks.begin(), ranks.end(), has)) events.push_back(i + 1);
-  }
-  const bool rare = events.size() > 1 && events.size() < cycles / 2;
-  const size_t blocks = std::min(kMost, rare ? events.size() : cycles / 2);
+// Blocks of equal length, by their first cycles and, at the end, the number of cycles: steps that follow each other are
+// alike, so blocks of them are left out, not single ones.
+std::vector<size_t> block_ends(size_t cycles) {
+  const size_t blocks = std::min<size_t>(10, cycles / 2);
   std::vector<size_t> ends = {0};
-  for (size_t b = 1; b < blocks; ++b) {
-    ends.push_back(rare ? events[b * events.size() / blocks - 1] : b * cycles / blocks);
-  }
+  for (size_t b = 1; b < blocks; ++b) ends.push_back(b * cycles / blocks);
   ends.push_back(cycles);
   return ends;
 }
@@ -67,6 +58,40 @@ Gain jackknife(const Times& times, const std::vector<size_t>& ends) {
   for (const double value : left_out) sum += (value - mean) * (value - mean);
   gain.error = std::sqrt(sum * static_cast<double>(blocks - 1) / static_cast<double>(blocks));
   return gain;
+}
+
+// The cycles in which something planned happens; none where that is nearly always, or never, or nobody knows how often.
+std::vector<size_t> rare_events(const std::vector<Steps>& ranks, size_t cycles, const Replay& replay) {
+  std::vector<size_t> events;
+  for (size_t i = 0; replay.planned_per_step > 0 && i < cycles; ++i) {
+    const auto has = [&](const Steps& steps) { return steps[i].of(replay.planned) > 0; };
+    if (std::any_of(ranks.begin(), ranks.end(), has)) events.push_back(i);
+  }
+  if (2 * events.size() >= cycles) events.clear();
+  return events;
+}
+
+// Of events that happen `per_step` times: how many of them are in the measured steps is a matter of chance.
+Gain gain_of_events(const Times& times, const std::vector<size_t>& events, double per_step) {
+  constexpr double kUnknownDeviation = 0.25;  // of one event alone, as a share of its duration
+  const auto count = static_cast<double>(times.measured.size()), often = static_cast<double>(events.size());
+  double all = 0, all_changed = 0, during = 0, during_changed = 0, squares = 0;
+  for (size_t i = 0; i < times.measured.size(); ++i) {
+    all += times.measured[i];
+    all_changed += times.changed[i];
+  }
+  for (const size_t i : events) {
+    during += times.measured[i] / often;
+    during_changed += times.changed[i] / often;
+  }
+  const double saved = during - during_changed;
+  for (const size_t i : events) squares += std::pow(times.measured[i] - times.changed[i] - saved, 2);
+  const double rate = std::min(1.0, per_step);
+  const double before = (1 - rate) * (all - often * during) / (count - often) + rate * during;
+  const double after = (1 - rate) * (all_changed - often * during_changed) / (count - often) + rate * during_changed;
+  if (!(after > 0)) return {};
+  const double error = often > 1 ? std::sqrt(squares / (often * (often - 1))) : kUnknownDeviation * saved;
+  return {.ratio = before / after - 1, .error = rate * error / after};
 }
 
 std::vector<double> cycle_seconds(const Cycles& cycles) {
@@ -122,8 +147,10 @@ std::vector<Steps> replayed(const std::vector<Steps>& ranks, const Replay& repla
 Gain gain_of(const std::vector<Steps>& ranks, const Replay& replay) {
   const Cycles cycles = cycles_of(ranks);
   const size_t count = cycles.empty() ? 0 : cycles[0].size();
-  Gain gain = jackknife({cycle_seconds(cycles), cycle_seconds(cycles_of(replayed(ranks, replay)))},
-                        block_ends(ranks, count, replay.planned));
+  const Times times{cycle_seconds(cycles), cycle_seconds(cycles_of(replayed(ranks, replay)))};
+  const std::vector<size_t> events = rare_events(ranks, count, replay);
+  Gain gain =
+      events.empty() ? jackknife(times, block_ends(count)) : gain_of_events(times, events, replay.planned_per_step);
   gain.error = std::hypot(gain.error, replay.unseen);
   return gain;
 }

@@ -42,7 +42,8 @@ struct Replay {
   double network = 1;  // the share of its time that the network would take
   // What happens now and then by plan, such as evaluations: the error is that of its duration, not of when it happens.
   monitoring::Phase planned = monitoring::Phase::kCount;
-  double unseen = 0;  // standard error of the gain that the steps of one run do not show
+  double planned_per_step = 0;  // how often; 0: it is not known
+  double unseen = 0;            // standard error of the gain that the steps of one run do not show
 };
 std::vector<Steps> replayed(const std::vector<Steps>& ranks, const Replay&);
 

@@ -23,6 +23,15 @@ double share_with(const diagnose::Steps& steps, monitoring::Phase phase) {
   return static_cast<double>(with) / static_cast<double>(steps.size());
 }
 
+// As the interval plans them; where that is a time, as often as they happened.
+double times_per_step(const config::Interval& every, int64_t steps_per_epoch, const diagnose::Steps& steps,
+                      monitoring::Phase phase) {
+  if (every.period() > 0) return share_with(steps, phase);
+  const double by_steps = every.steps > 0 ? 1.0 / static_cast<double>(every.steps) : 0;
+  const double by_epochs = every.epochs > 0 ? 1.0 / static_cast<double>(every.epochs * steps_per_epoch) : 0;
+  return std::max(by_steps, by_epochs);
+}
+
 double count_of(const CoreMask& mask, double unknown) {
   int cores = 0;
   for (const uint64_t bits : mask) cores += std::popcount(bits);
@@ -80,6 +89,7 @@ diagnose::GpuUse gpu_use(const Windows& windows, size_t rank, const diagnose::St
   use.power_limited = power_limited.value();
   use.heat_limited = heat_limited.value();
   use.temperature = temperature.value();
+  if (!steps.empty()) use.launch = 0;
   for (const StepTimes& step : steps) use.launch += step.launch / static_cast<double>(steps.size());
   if (windows.empty()) return use;
   const ResourceSample &first = windows.front().ranks[rank], &last = windows.back().ranks[rank];
@@ -180,15 +190,22 @@ diagnose::HostUse host_use(const Windows& windows, const std::vector<size_t>& ra
   return use;
 }
 
-// The kernel adds up what it withheld from each core. Ranks of one group read the same sum, and share its cores.
+// The kernel adds up what it withheld from each core on which a thread of the group wanted to run, so no more cores
+// than threads. Ranks of one group read the same sum.
 void divide_throttled_time(const std::vector<size_t>& ranks, const diagnose::HostUse& host,
                            diagnose::RunEvidence& run) {
   const auto throttled = [&](size_t rank) -> double& { return run.ranks[rank].cores.throttled; };
   const auto [least, most] =
       std::minmax_element(ranks.begin(), ranks.end(), [&](size_t a, size_t b) { return throttled(a) < throttled(b); });
   const bool one_group = throttled(*least) > 0.8 * throttled(*most);
+  const auto threads_of = [&](size_t rank) {
+    return run.ranks[rank].cores.compute_threads + run.ranks[rank].loader.threads;
+  };
+  int threads_of_all = 0;
+  for (const size_t rank : ranks) threads_of_all += threads_of(rank);
   for (const size_t rank : ranks) {
-    throttled(rank) /= std::max(1.0, one_group && host.job_cores > 0 ? host.job_cores : run.ranks[rank].cores.cores);
+    const double cores = one_group && host.job_cores > 0 ? host.job_cores : run.ranks[rank].cores.cores;
+    throttled(rank) /= std::max(1.0, std::min<double>(cores, one_group ? threads_of_all : threads_of(rank)));
   }
 }
 
@@ -264,19 +281,23 @@ diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurem
   }
   const diagnose::Steps& steps = run.ranks[0].steps;
   const config::Config& config = context.config;
-  run.settings = {.batch_size = context.batches.batch_size,
-                  .accumulate = context.batches.accumulate,
-                  .gpu = context.device.is_cuda(),
-                  .precision = to_string(context.precision),
-                  .images = context.task.samples().kind == data::SampleSpec::Kind::kImage,
-                  .augments_hue = config.augment.hue > 0,
-                  .steps_per_epoch = static_cast<double>(context.batches.steps_per_epoch),
-                  .saves_by_steps = config.checkpoint.every.steps > 0 || config.checkpoint.every.epochs > 0,
-                  .keeps_best = config.checkpoint.keep_best,
-                  .evaluations = share_with(steps, monitoring::Phase::kEval),
-                  .length_window = config.data.length_window,
-                  .epochs = static_cast<double>(done) / static_cast<double>(context.batches.steps_per_epoch),
-                  .steps_left = static_cast<double>(context.batches.total_steps - done)};
+  const int64_t per_epoch = context.batches.steps_per_epoch;
+  run.settings = {
+      .batch_size = context.batches.batch_size,
+      .accumulate = context.batches.accumulate,
+      .global_batch = config.train.global_batch,
+      .gpu = context.device.is_cuda(),
+      .precision = to_string(context.precision),
+      .images = context.task.samples().kind == data::SampleSpec::Kind::kImage,
+      .augments_hue = config.augment.hue > 0,
+      .steps_per_epoch = static_cast<double>(per_epoch),
+      .saves_by_steps = config.checkpoint.every.steps > 0 || config.checkpoint.every.epochs > 0,
+      .keeps_best = config.checkpoint.keep_best,
+      .evaluations = times_per_step(config.train.eval_every, per_epoch, steps, monitoring::Phase::kEval),
+      .checkpoints = times_per_step(config.checkpoint.every, per_epoch, steps, monitoring::Phase::kCheckpoint),
+      .length_window = config.data.length_window,
+      .epochs = static_cast<double>(done) / static_cast<double>(per_epoch),
+      .steps_left = static_cast<double>(context.batches.total_steps - done)};
   return run;
 }
 

@@ -296,7 +296,10 @@ inline std::vector<MadeFault> machine_faults() {
        }},
       {"rotating", Cause::kRotatingRank, -1, "", rotating},
       {"checkpoints", Cause::kCheckpoint, -1, "--checkpoint.every ",
-       [](double gain) { return after_steps(Phase::kCheckpoint, 10, gain * kStep); }},
+       [](double gain) {
+         return measured(after_steps(Phase::kCheckpoint, 10, gain * kStep),
+                         [](RunEvidence& run) { run.settings.checkpoints = 0.1; });
+       }},
       {"evaluations", Cause::kEvaluation, -1, "--train.eval_every ",
        [](double gain) {
          return measured(after_steps(Phase::kEval, 25, gain * kStep),

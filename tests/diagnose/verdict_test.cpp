@@ -92,6 +92,15 @@ TEST(Verdict, FewerReadersWhereTheyAreInEachOthersWay) {
     loader.many_service = measured * loader.few_service;
     EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk")) << measured;
   }
+  // Half of an odd number of readers is more than half of them.
+  for (const int threads : {2, 3, 5, 7}) {
+    loader.threads = threads;
+    loader.read = threads * 0.150;
+    loader.many_service = loader.few_service * threads / few_readers(threads);
+    EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk")) << threads;
+    loader.many_service = loader.few_service;
+    EXPECT_THAT(judge(run).text, HasSubstr("with --data.workers " + std::to_string(2 * threads))) << threads;
+  }
 }
 
 TEST(Verdict, NoGainBeyondTheMeasuredHeadroom) {
@@ -170,6 +179,10 @@ TEST(Verdict, NetworkAndOptimizerAreOneFinding) {
   RunEvidence run = evidence_of({.ranks = 2, .network = 0.020, .optimizer = 0.010});
   Verdict verdict = judge(run);
   ASSERT_EQ(verdict.findings.size(), 1u) << text_of(verdict);
+  EXPECT_EQ(verdict.findings[0].cause, Cause::kNetwork) << "it takes far more than the messages cost";
+  EXPECT_THAT(verdict.text, HasSubstr("verdict: communication-bound: all ranks wait "));
+  run.network.seconds_per_byte = 4.5e-9;
+  verdict = judge(run);
   EXPECT_EQ(verdict.findings[0].cause, Cause::kBandwidth);
   const double step = mean_wall(run.ranks[0].steps);
   EXPECT_NEAR(step / (1 + verdict.findings[0].gain->ratio), step - 0.5 * (0.020 + 0.010), 0.001);
@@ -181,6 +194,13 @@ TEST(Verdict, NetworkAndOptimizerAreOneFinding) {
   EXPECT_EQ(verdict.findings[0].cause, Cause::kOptimizer);
   EXPECT_THAT(verdict.text, ContainsRegex("optimizer-bound: .* ms in the optimizer, (9|10)\\.. ms for gradients; "
                                           ".1. % with --accumulate 2"));
+}
+
+// A given global batch decides how many micro-steps there are.
+TEST(Verdict, AGivenGlobalBatchIsWhatToChange) {
+  RunEvidence run = evidence_of({.ranks = 2, .network = 0.020, .optimizer = 0.010});
+  run.settings.global_batch = 128;
+  EXPECT_THAT(judge(run).text, HasSubstr("with --train.global_batch 256"));
 }
 
 // A probe that met a busy machine is no evidence, and promises nothing.
@@ -382,6 +402,20 @@ TEST(Verdict, PlannedEventsAreCertain) {
               ContainsRegex("^verdict: evaluation-bound: .* ms evaluating; .1. % with --train.eval_every "));
 }
 
+// A long run keeps few steps in relation to an epoch: how many evaluations are among them is a matter of chance.
+TEST(Verdict, OneEvaluationAmongTheStepsIsEnough) {
+  RunEvidence run = healthy_run(2, 400);
+  run.settings.steps_per_epoch = 200;
+  run.settings.evaluations = 1.0 / 200;
+  for (RankEvidence& rank : run.ranks) {
+    rank.steps[150].phases[index_of(Phase::kEval)] += 4;
+    rank.steps[150].wall += 4;
+  }
+  const Verdict verdict = judge(run);
+  EXPECT_THAT(verdict.text, HasSubstr("verdict: evaluation-bound: 20.0 of 1"));
+  EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.18, 0.02) << "4 s in 200 steps of 0.1 s, and once in 19 epochs";
+}
+
 // A rank that is late because its threads wait for a core is not slow itself.
 TEST(Verdict, TheDeeperCauseTakesThePlaceOfALateRank) {
   RunEvidence run = healthy_run(2);
@@ -402,8 +436,8 @@ TEST(Verdict, LimitsHaveAPlace) {
   RunEvidence run = healthy_run();
   for (MemoryPoint& point : run.ranks[0].memory) point.bytes += 2e6 * point.steps;
   EXPECT_THAT(judge(run).text,
-              ContainsRegex("^verdict: memory grows: 1.9 MiB more per step, 1.1 GiB now; the host has no "
-                            "more in 10000 steps"));
+              ContainsRegex("^verdict: memory grows: 1.9 MiB more per step, 1.1 GiB now; the host runs "
+                            "out of memory in 10000 steps"));
   lengthen(run, 0, Phase::kCheckpoint, 0.05);
   lengthen(run, 0, Phase::kEval, 0.05);
   lengthen(run, 0, Phase::kDataWait, 0.05);
@@ -414,7 +448,7 @@ TEST(Verdict, LimitsHaveAPlace) {
   EXPECT_EQ(verdict.findings[2].cause, Cause::kMemoryGrowth);
 }
 
-// The first half is slow, the second is not: the mean gain is large, but says nothing about the next steps.
+// Two steps of 40 are slow: the mean gain is large, but says nothing about the next steps.
 TEST(Verdict, ABurstIsNoVerdict) {
   RunEvidence run = healthy_run(1, 40);
   for (size_t i = 0; i < 2; ++i) {

@@ -106,6 +106,25 @@ TEST(RunEvidence, RanksThatMayUseTheSameCoresShareThem) {
   EXPECT_DOUBLE_EQ(run.ranks[0].cores.throttled, 16.0 / 40 / 4) << "of each core that the group ran on";
 }
 
+// A limit of two cores on a machine with many: threads were stopped on as many cores as there are threads.
+TEST(RunEvidence, AGroupRunsOnNoMoreCoresThanItHasThreads) {
+  Windows windows = windows_of(1);
+  for (RunMeasurements::Window& window : windows) {
+    window.ranks[0].allowed_cores[0] = ~uint64_t{0};
+    window.ranks[0].throttled = 8;
+    window.ranks[0].compute_threads = 3;
+    window.ranks[0].loader_threads = 2;
+  }
+  EXPECT_DOUBLE_EQ(evidence(windows).ranks[0].cores.throttled, 16.0 / 40 / 5);
+}
+
+TEST(RunEvidence, OfAGpuHasTheTimeOfLaunches) {
+  const Windows windows = windows_of(1);
+  diagnose::Steps steps(40);
+  for (monitoring::StepTimes& step : steps) step.launch = 0.02;
+  EXPECT_NEAR(evidence_of({steps}, windows, {"here"}).ranks[0].gpu.launch, 0.02, 1e-12);
+}
+
 TEST(RunEvidence, OfAHostIsWhatItsRanksDidNotUse) {
   Windows windows = windows_of(3);
   for (RunMeasurements::Window& window : windows) {
