@@ -178,6 +178,8 @@ std::vector<std::vector<double>> lateness_of(const std::vector<Steps>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const Usual usual = usual_of(ranks[rank]);
     for (size_t step = 0; step < ranks[rank].size(); ++step) {
+      if (computing(ranks[rank][step]) <= usual.most)
+        continue;  // the others matter in few steps: there may be many of them
       std::vector<double> others;
       for (size_t other = 0; other < ranks.size(); ++other) {
         if (other != rank) others.push_back(computing(ranks[other][step]));

@@ -42,6 +42,7 @@ class PhaseClock {
   const Seconds& totals() const { return sums_.totals(); }  // by phase, since construction, as far as drained
   // The steps that have ended since the last call, in order, as far as drained; without the older of very many.
   std::vector<monitoring::StepTimes> take_steps() { return sums_.take(); }
+  size_t ended_steps() const { return sums_.ended(); }  // since construction, those that were left out too
   // The step that runs and those that were not taken are not part of what take_steps() gives. Requires: no phase runs.
   void forget_steps();
 

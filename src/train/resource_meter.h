@@ -27,6 +27,7 @@ struct ResourceSample {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
   double seconds = 0;  // on the wall clock
+  double steps = 0;    // of the optimizer that ended meanwhile; set by the trainer
   data::LoaderStats loader = {};
   double cpu = kUnknown;          // seconds of all threads
   double compute_cpu = kUnknown;  // of the threads that compute

@@ -82,21 +82,22 @@ void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSa
   DTRAIN_CHECK(all.size() % ranks == 0, all.size(), " steps of ", ranks, " ranks");
   last_.clear();
   own_.reset();
+  // Of very many steps the clock keeps the newest alone, and the resources are of all of them.
+  const double ended = std::max(static_cast<double>(own.size()), resources.steps);
   if (!all.empty()) {
     const size_t count = all.size() / ranks;
     const auto rank = static_cast<size_t>(host_.rank());
-    own_ = stats_of(rank, mean_of(all.data() + rank * count, count), resources, static_cast<double>(own.size()));
+    own_ = stats_of(rank, mean_of(all.data() + rank * count, count), resources, ended);
   }
   if (host_.rank() != 0 || all.empty()) return;
   const size_t count = all.size() / ranks;
   keep(all, count);
   for (size_t rank = 0; rank < ranks; ++rank) {
-    last_.push_back(
-        stats_of(rank, mean_of(all.data() + rank * count, count), samples[rank], static_cast<double>(own.size())));
+    last_.push_back(stats_of(rank, mean_of(all.data() + rank * count, count), samples[rank], ended));
   }
   keep_slowest(last_);
   // Of the window in which the warm-up ends, the machine's part is not known.
-  if (warm_up == 0) windows_.push_back({own.size(), samples});
+  if (warm_up == 0) windows_.push_back({static_cast<size_t>(ended), samples});
   size_t kept = 0;
   for (const Window& window : windows_) kept += window.steps;
   while (windows_.size() > 1 && kept > most_) {

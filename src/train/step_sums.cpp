@@ -28,6 +28,7 @@ void StepSums::end_step() {
       notes_.erase(notes_.begin());
     }
     ended_.push_back(*step_);
+    ++ended_count_;
   }
   if (ended_.size() > kMost) ended_.erase(ended_.begin(), ended_.begin() + kMost / 2);
   step_ = StepTimes{};

@@ -22,12 +22,14 @@ class StepSums {
 
   const monitoring::PhaseSeconds& totals() const { return totals_; }  // by phase, since construction
   std::vector<monitoring::StepTimes> take();  // the steps that have ended and were not taken; the newest of very many
-  void forget();                              // the step that runs, and those that were not taken
+  size_t ended() const { return ended_count_; }  // steps that have ended so far, those that were left out too
+  void forget();                                 // the step that runs, and those that were not taken
 
  private:
   monitoring::PhaseSeconds totals_{};
   std::optional<monitoring::StepTimes> step_;  // the one that runs; none before the first
   std::vector<monitoring::StepTimes> ended_;
+  size_t ended_count_ = 0;
   struct Note {
     dist::BackwardTimes backward;
     monitoring::PaddedRows padded;

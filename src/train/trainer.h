@@ -159,6 +159,7 @@ class Trainer {
   dist::Traffic gradients_before_{}, statistics_before_{};           // carried before training, by the probes
   double cached_step_ = std::numeric_limits<double>::quiet_NaN();    // seconds, probe_headroom()
   SteadyTime next_verdict_{};                                        // when rank 0 judges the run again
+  size_t steps_of_resources_ = 0;  // that had ended when used_resources() was called last
   SkippedSteps skipped_;
   double device_memory_;              // bytes of the device in all
   int64_t step_ = 0;                  // optimizer steps done

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -82,6 +83,8 @@ ResourceSample Trainer::used_resources() {
   used.host_cores = context_.host_cores;
   used.loader_threads = context_.loader_threads;
   used.compute_threads = at::get_num_threads();
+  const size_t ended = tracker_.clock().ended_steps();
+  used.steps = static_cast<double>(ended - std::exchange(steps_of_resources_, ended));
   return used;
 }
 

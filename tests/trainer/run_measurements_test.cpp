@@ -71,6 +71,18 @@ TEST(RunMeasurements, OfVeryManyRanksThoseAreShownThatTheOthersWaitFor) {
   });
 }
 
+TEST(RunMeasurements, ResourcesAreOfAllStepsThoughFewTimesAreKept) {
+  dist::run_thread_world(1, [](dist::Communicator& comm) {
+    RunMeasurements measured(comm);
+    measured.gather(steps(0, 0, 5), used(0));
+    ResourceSample resources = used(0);
+    resources.steps = 24;
+    measured.gather(steps(0, 5, 8), resources);
+    EXPECT_EQ(measured.windows().at(0).steps, 24u);
+    EXPECT_EQ(measured.last().at(0).samples, 0.5) << "12 in 24 steps";
+  });
+}
+
 TEST(RunMeasurements, OnlyTheNewestStepsAreKept) {
   dist::run_thread_world(1, [](dist::Communicator& comm) {
     RunMeasurements measured(comm);
