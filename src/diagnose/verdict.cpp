@@ -227,14 +227,13 @@ std::vector<std::string> not_measured(const RunEvidence& run) {
     return run.hosts.empty() || std::any_of(run.hosts.begin(), run.hosts.end(),
                                             [&](const HostUse& host) { return !std::isfinite(host.*value); });
   };
-  const bool gpu = run.settings.gpu;
   const std::pair<const char*, bool> all[] = {
       {"the network's own cost", run.ranks.size() > 1 && !std::isfinite(run.network.latency)},
       {"waiting for cores", on_rank([](const RankEvidence& r) { return !std::isfinite(r.cores.run_delay); })},
       {"CPU limit of the control group",
        on_rank([](const RankEvidence& r) { return !std::isfinite(r.cores.throttled); })},
-      {"I/O wait of the host", on_host(&HostUse::io_wait)},
       {"other processes and idle cores", on_host(&HostUse::others_cpu) || on_host(&HostUse::idle)},
+      {"I/O wait of the host", on_host(&HostUse::io_wait)},
       {"steal", on_host(&HostUse::steal)},
       {"page cache",
        on_host(&HostUse::read_again) || on_rank([](const RankEvidence& r) { return !std::isfinite(r.disk_bytes); })},
@@ -249,11 +248,9 @@ std::vector<std::string> not_measured(const RunEvidence& run) {
 
 // What the run is left with: the limit of its device.
 std::string nothing_to_change(const RunEvidence& run) {
-  const auto busiest = std::max_element(run.ranks.begin(), run.ranks.end(), [](const auto& a, const auto& b) {
-    return mean_computing(a.steps) < mean_computing(b.steps);
-  });
-  const double step = mean_wall(busiest->steps), share = mean_computing(busiest->steps) / step;
-  const GpuUse& gpu = busiest->gpu;
+  const RankEvidence& busiest = run.ranks[longest_computing(run)];
+  const double step = mean_wall(busiest.steps), share = mean_computing(busiest.steps) / step;
+  const GpuUse& gpu = busiest.gpu;
   std::string limit;
   if (!run.settings.gpu) {
     limit = "; a GPU would help most";

@@ -330,6 +330,27 @@ TEST(Verdict, WhatAGpuDoesNotTellIsNamed) {
   EXPECT_EQ(missing().size(), 2u) << "once for all ranks";
 }
 
+// The rank that the others wait for says what to change, whichever number it has.
+TEST(Verdict, TheRankThatComputesLongestSpeaksForTheLaunchesAndThePrecision) {
+  for (const size_t slow : {0, 1}) {
+    RunEvidence run = evidence_of({.ranks = 2, .h2d = 0});
+    set_healthy_gpu(run);
+    lengthen(run, slow, Phase::kForward, 0.010);
+    GpuUse &gpu = run.ranks[slow].gpu, &other = run.ranks[1 - slow].gpu;
+    gpu.launch = 0.100;
+    gpu.busy = 0.6;
+    other.launch = 0.001;
+    EXPECT_THAT(judge(run).text, HasSubstr(" ms launching kernels, the GPU idle in ")) << slow;
+    gpu.launch = 0.001;
+    run.settings.precision = "fp32";
+    other.tensor_cores = false;
+    EXPECT_THAT(text_of(judge(run)), HasSubstr(" in forward and backward without tensor cores")) << slow;
+    gpu.tensor_cores = false;
+    other.tensor_cores = true;
+    EXPECT_THAT(text_of(judge(run)), testing::Not(HasSubstr("without tensor cores"))) << slow;
+  }
+}
+
 // A machine is slow, not one of its ranks.
 TEST(Verdict, ASlowHostIsNamed) {
   RunEvidence run = healthy_run(4);
