@@ -109,7 +109,7 @@ void GpuPoller::run() {
     }
     const Clock::time_point now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last).count();
-    metrics_->update(*reading, seconds);
+    if (metrics_) metrics_->update(*reading, seconds);
     window_.add(*reading, seconds);
     last = now;
     std::unique_lock lock(mutex_);

@@ -35,7 +35,7 @@ class GpuMetrics {
 };
 
 // Reads at once and then every `interval` seconds, until it is destroyed or the GPU is lost, which it logs. The
-// destructor waits for a reading that is under way.
+// destructor waits for a reading that is under way. Without metrics (null) the readings only add up for take().
 class GpuPoller {
  public:
   GpuPoller(std::unique_ptr<GpuReader>, std::unique_ptr<GpuMetrics>, double interval);

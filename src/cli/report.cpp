@@ -108,7 +108,7 @@ int report_of_two(const Options& options) {
   }
   const bool worse = std::any_of(all.begin(), all.end(),
                                  [](const report::Regression& r) { return r.judgment == report::Judgment::kWorse; });
-  return options.max_regression && worse ? 1 : 0;
+  return options.max_regression && worse ? kExitFound : 0;
 }
 
 }  // namespace

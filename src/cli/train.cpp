@@ -47,13 +47,13 @@ int run_train(const Arguments& arguments) {
       rest.push_back(argument);
     }
   }
+  job::remember_early_signals();
   const config::Loaded loaded = config::load(
       rest, ".", {.other_flags = {"--print-config", "--dry-run", "--help"}, .check_dataset = !print_config});
   if (print_config) {
     if (dist::launcher_rank_hint() == 0) std::fputs(config::to_yaml(loaded.config).c_str(), stdout);
     return 0;
   }
-  job::remember_early_stop();
   return job::launch(loaded.config.device,
                      [&](job::ProcessContext& process) { return train(process, loaded, dry_run); });
 }

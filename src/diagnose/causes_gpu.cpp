@@ -122,7 +122,7 @@ void add_copies(const RunEvidence& run, std::vector<Finding>& found) {
 }
 
 void add_precision(const RunEvidence& run, std::vector<Finding>& found) {
-  const RankEvidence& rank = run.ranks[0];
+  const RankEvidence& rank = run.ranks[longest_computing(run)];
   if (!run.settings.gpu || !rank.gpu.tensor_cores || run.settings.precision != "fp32") return;
   const double computing = mean_computing(rank.steps), wall = mean_wall(rank.steps);
   if (computing < 0.5 * wall) return;

@@ -114,10 +114,10 @@ void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
 }
 
 // A GPU that finishes kernels as fast as the host launches them is idle between them. A larger batch has as many
-// kernels, which take longer. The ranks run the same kernels, so one of them speaks for all.
+// kernels, which take longer. The ranks run the same kernels, so the one that computes longest speaks for all.
 void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
   constexpr double kAsLong = 0.9;  // launching takes this share of forward and backward: the host does not run ahead
-  const RankEvidence& rank = run.ranks[0];
+  const RankEvidence& rank = run.ranks[longest_computing(run)];
   const double computing = mean_computing(rank.steps), wall = mean_wall(rank.steps);
   if (!(rank.gpu.launch > kAsLong * computing) || computing <= 0 || !std::isfinite(rank.gpu.busy)) return;
   const double waits =

@@ -16,6 +16,13 @@ double mean(const Steps& steps, const Value& value) {
   return steps.empty() ? 0 : sum / static_cast<double>(steps.size());
 }
 
+template <typename Seconds>
+size_t rank_with_most(const RunEvidence& run, const Seconds& seconds) {
+  const auto most = std::max_element(run.ranks.begin(), run.ranks.end(),
+                                     [&](const auto& a, const auto& b) { return seconds(a.steps) < seconds(b.steps); });
+  return static_cast<size_t>(most - run.ranks.begin());
+}
+
 }  // namespace
 
 double mean_wall(const Steps& steps) {
@@ -35,11 +42,10 @@ double mean_computing(const Steps& steps) {
 }
 
 size_t worst_rank(const RunEvidence& run, monitoring::Phase phase) {
-  const auto worst = std::max_element(run.ranks.begin(), run.ranks.end(), [phase](const auto& a, const auto& b) {
-    return mean_of(a.steps, phase) < mean_of(b.steps, phase);
-  });
-  return static_cast<size_t>(worst - run.ranks.begin());
+  return rank_with_most(run, [phase](const Steps& steps) { return mean_of(steps, phase); });
 }
+
+size_t longest_computing(const RunEvidence& run) { return rank_with_most(run, mean_computing); }
 
 int only_rank(const RunEvidence& run, monitoring::Phase phase) {
   if (run.ranks.size() < 2) return -1;

@@ -16,6 +16,7 @@ double mean_computing(const Steps&);  // forward and backward
 
 // The rank with the most of a phase, in the mean. Requires: there is a rank.
 size_t worst_rank(const RunEvidence&, monitoring::Phase);
+size_t longest_computing(const RunEvidence&);  // likewise, forward and backward together
 
 // The rank whose phase is at least twice as long as that of every other one; -1: none stands out, or there is one rank.
 int only_rank(const RunEvidence&, monitoring::Phase);

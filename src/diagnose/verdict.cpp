@@ -198,6 +198,31 @@ bool crowding_unknown(const RankEvidence& rank) {
   return waits && rank.loader.threads > 1 && !std::isfinite(rank.loader.few_service);
 }
 
+// What the GPU of a rank did not tell. Its clock counts only while it has work.
+std::string gpu_not_measured(const GpuUse& gpu) {
+  if (!std::isfinite(gpu.busy) && !std::isfinite(gpu.power_limited)) {
+    return "power, heat and idle time of the GPU: no NVML";
+  }
+  if (!std::isfinite(gpu.busy)) return "clock and idle time of the GPU: it does not say how busy it is";
+  if (std::isfinite(gpu.clock)) return "";
+  return gpu.busy < 0.5 ? "clock of the GPU: it was mostly idle" : "clock of the GPU: it does not tell it";
+}
+
+bool link_unknown(const GpuUse& gpu) { return gpu.link_width <= 0 || gpu.card_width <= 0; }
+
+std::vector<std::string> not_measured_of_gpus(const RunEvidence& run) {
+  if (!run.settings.gpu) return {"copy and kernel launches: no GPU clock"};
+  std::vector<std::string> names;
+  for (const RankEvidence& rank : run.ranks) {
+    const std::string missing = gpu_not_measured(rank.gpu);
+    if (!missing.empty() && std::find(names.begin(), names.end(), missing) == names.end()) names.push_back(missing);
+  }
+  if (std::any_of(run.ranks.begin(), run.ranks.end(), [](const RankEvidence& r) { return link_unknown(r.gpu); })) {
+    names.emplace_back("PCIe link of the GPU");
+  }
+  return names;
+}
+
 // What is missing on any rank or host.
 std::vector<std::string> not_measured(const RunEvidence& run) {
   const auto on_rank = [&](const auto& missing) { return std::any_of(run.ranks.begin(), run.ranks.end(), missing); };
@@ -205,22 +230,19 @@ std::vector<std::string> not_measured(const RunEvidence& run) {
     return run.hosts.empty() || std::any_of(run.hosts.begin(), run.hosts.end(),
                                             [&](const HostUse& host) { return !std::isfinite(host.*value); });
   };
-  const bool gpu = run.settings.gpu;
   const std::pair<const char*, bool> all[] = {
-      {"copy and kernel launches: no GPU clock", !gpu},
-      {"power, heat and idle time of the GPU: no NVML",
-       gpu && on_rank([](const RankEvidence& r) { return !std::isfinite(r.gpu.clock); })},
       {"the network's own cost", run.ranks.size() > 1 && !std::isfinite(run.network.latency)},
       {"waiting for cores", on_rank([](const RankEvidence& r) { return !std::isfinite(r.cores.run_delay); })},
       {"CPU limit of the control group",
        on_rank([](const RankEvidence& r) { return !std::isfinite(r.cores.throttled); })},
       {"other processes and idle cores", on_host(&HostUse::others_cpu) || on_host(&HostUse::idle)},
+      {"I/O wait of the host", on_host(&HostUse::io_wait)},
       {"steal", on_host(&HostUse::steal)},
       {"page cache",
        on_host(&HostUse::read_again) || on_rank([](const RankEvidence& r) { return !std::isfinite(r.disk_bytes); })},
       {"free memory of the host", on_host(&HostUse::free_memory)},
       {"fewer readers: all of them were always at work", on_rank(crowding_unknown)}};
-  std::vector<std::string> names;
+  std::vector<std::string> names = not_measured_of_gpus(run);
   for (const auto& [name, missing] : all) {
     if (missing) names.emplace_back(name);
   }
@@ -229,11 +251,9 @@ std::vector<std::string> not_measured(const RunEvidence& run) {
 
 // What the run is left with: the limit of its device.
 std::string nothing_to_change(const RunEvidence& run) {
-  const auto busiest = std::max_element(run.ranks.begin(), run.ranks.end(), [](const auto& a, const auto& b) {
-    return mean_computing(a.steps) < mean_computing(b.steps);
-  });
-  const double step = mean_wall(busiest->steps), share = mean_computing(busiest->steps) / step;
-  const GpuUse& gpu = busiest->gpu;
+  const RankEvidence& busiest = run.ranks[longest_computing(run)];
+  const double step = mean_wall(busiest.steps), share = mean_computing(busiest.steps) / step;
+  const GpuUse& gpu = busiest.gpu;
   std::string limit;
   if (!run.settings.gpu) {
     if (share > 0.5) limit = "; a GPU would help most";

@@ -28,7 +28,10 @@ void handle(int signal, void (*handler)(int) = request_stop) {
 
 }  // namespace
 
-void remember_early_stop() { handle(SIGUSR1); }
+void remember_early_signals() {
+  handle(SIGUSR2, request_verdict);
+  handle(SIGUSR1);
+}
 
 std::atomic<bool>& install_verdict_signal() {
   handle(SIGUSR2, request_verdict);

@@ -11,11 +11,12 @@ inline constexpr int kExitInterrupted = 130;  // of a command that saves no chec
 // second Ctrl-C ends the process at once. Returns the flag that the handlers set.
 const std::atomic<bool>& install_stop_signals();
 
-// SIGUSR2 asks for the verdict so far. Returns the flag that its handler sets, and the training thread clears.
+// SIGUSR2 asks for the verdict so far, and never ends the process. Returns the flag that its handler sets, and the
+// training thread clears.
 std::atomic<bool>& install_verdict_signal();
 
-// For the time before the run is set up: SIGUSR1 is remembered instead of ending the process. Ctrl-C and SIGTERM still
-// end it at once, because nothing is lost yet.
-void remember_early_stop();
+// For the time before the run is set up: SIGUSR1 and SIGUSR2 are remembered instead of ending the process. Ctrl-C and
+// SIGTERM still end it at once, because nothing is lost yet.
+void remember_early_signals();
 
 }  // namespace dtrain::job

@@ -269,8 +269,21 @@ void TrainingJob::complete_page(const std::vector<RankPlace>& places) {
   live_page_->places(std::move(facts));
 }
 
+// The verdict needs the sensors of the GPU also where nothing is served.
+void TrainingJob::read_gpu_for_verdict() {
+  if (dry_run_ || !process_.device.is_cuda()) return;
+  monitoring::OpenedReader opened = monitoring::open_nvml(device_.pci_bus_id);
+  if (!opened.reader) {
+    log::info(str("the verdict has no readings of the GPU: ", opened.problem));
+    return;
+  }
+  gpu_poller_ =
+      std::make_unique<monitoring::GpuPoller>(std::move(opened.reader), nullptr, config_.metrics.gpu_interval);
+  take_gpu_use_ = [this] { return gpu_poller_->take(); };
+}
+
 void TrainingJob::open_metrics() {
-  if (!config_.metrics.enabled) return;
+  if (!config_.metrics.enabled) return read_gpu_for_verdict();
   if (dry_run_) {  // serves nothing, but reports a file that the run would refuse
     dist::agree(process_.host, [&] {
       if (!config_.metrics.auth_file.empty()) monitoring::BasicAuth{config_.metrics.auth_file};

@@ -28,6 +28,7 @@
 #include "job/process_context.h"
 #include "job/run_folder.h"
 #include "job/run_paths.h"
+#include "monitoring/gpu_metrics.h"
 #include "monitoring/live_page.h"
 #include "monitoring/signpost_page.h"
 #include "monitoring/sink.h"
@@ -96,6 +97,7 @@ class TrainingJob {
   void load_initial_weights();
   std::vector<monitoring::Page> make_page();
   void complete_page(const std::vector<RankPlace>&);
+  void read_gpu_for_verdict();
   BannerFacts facts() const;
   void write_targets(const std::vector<RankPlace>&);
   train::TrainContext train_context(const config::Config&, const train::BatchArithmetic&, checkpoint::Store*,
@@ -132,11 +134,12 @@ class TrainingJob {
   std::vector<std::pair<const char*, dist::Communicator*>> asked_;  // both by name, for the watchdog's thread
   monitoring::Sinks sinks_;
   std::string metrics_address_;
-  std::function<monitoring::GpuUse()> take_gpu_use_;  // from one of the sinks; a GPU, with metrics.enabled
-  monitoring::LivePage* live_page_ = nullptr;         // one of the sinks; rank 0, with metrics.enabled
-  std::optional<log::Tap> page_log_;                  // the lines for it
-  std::optional<monitoring::SignpostPage> signpost_;  // the other ranks
-  std::unique_ptr<monitoring::TargetsFile> targets_;  // rank 0
+  std::unique_ptr<monitoring::GpuPoller> gpu_poller_;  // of the GPU, where no sink reads it
+  std::function<monitoring::GpuUse()> take_gpu_use_;   // from it, or from one of the sinks; a GPU
+  monitoring::LivePage* live_page_ = nullptr;          // one of the sinks; rank 0, with metrics.enabled
+  std::optional<log::Tap> page_log_;                   // the lines for it
+  std::optional<monitoring::SignpostPage> signpost_;   // the other ranks
+  std::unique_ptr<monitoring::TargetsFile> targets_;   // rank 0
   train::TrainResult outcome_;
   config::Config trial_config_;  // of the last make_trainer()
   train::BatchArithmetic trial_batches_;

@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
 
 #include "diagnose/made_faults.h"
 #include "diagnose/verdict.h"
@@ -67,7 +72,34 @@ std::string name_of_test(const testing::TestParamInfo<MadeFault>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recorded, MadeFaults, testing::ValuesIn(recorded_faults()), name_of_test);
+INSTANTIATE_TEST_SUITE_P(Work, MadeFaults, testing::ValuesIn(work_faults()), name_of_test);
 INSTANTIATE_TEST_SUITE_P(Machine, MadeFaults, testing::ValuesIn(machine_faults()), name_of_test);
+
+std::set<std::string> names_of_causes() {
+  const auto names = names_of(Cause{});
+  return {names.begin(), names.end()};
+}
+
+TEST(Causes, EachHasAMadeFault) {
+  std::set<std::string> made;
+  for (const MadeFault& fault : all_made_faults()) made.emplace(name_of(fault.cause));
+  EXPECT_EQ(made, names_of_causes());
+}
+
+// The first column of its table has the names, as "| `disk`, `decode` | ...".
+TEST(Causes, EachHasARowInTheDocument) {
+  std::ifstream file(DTRAIN_SOURCE "/docs/diagnosis.md");
+  std::set<std::string> rows;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("| `")) continue;
+    std::string cell = line.substr(2, line.find(" | ", 2) - 2);
+    std::replace(cell.begin(), cell.end(), ',', ' ');
+    std::replace(cell.begin(), cell.end(), '`', ' ');
+    std::istringstream words(cell);
+    for (std::string name; words >> name;) EXPECT_TRUE(rows.insert(name).second) << name << " has two rows";
+  }
+  EXPECT_EQ(rows, names_of_causes());
+}
 
 // Ordinary noise is no cause: of two ranks one is always last.
 TEST(HealthyRuns, SayNothing) {

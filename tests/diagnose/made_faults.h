@@ -173,8 +173,8 @@ inline Planted rotating(double gain) {
 }
 
 inline Planted padded(double gain) {
-  // The 90 ms of a step compute its rows, and padding takes half of what as many rows would take: the network skips some
-  // of it. A window of 32 leaves a 32nd.
+  // The 90 ms of a step compute its rows, and padding takes half of what as many rows would take: the network skips
+  // some of it. A window of 32 leaves a 32nd.
   constexpr double kRows = 1000, kComputing = 0.09;
   const double seconds = gain * kStep / (1 - 1.0 / 32), waste = 2 * seconds / (kComputing + seconds);
   const auto with = [=](double share) {
@@ -266,6 +266,109 @@ inline std::vector<MadeFault> recorded_faults() {
   };
 }
 
+// All ranks wait for batches, which take their readers so many seconds more than a step does without data.
+// `stage`: where the time goes.
+inline Planted slow_readers(double seconds, int threads, double LoaderUse::*stage,
+                            std::function<void(RankEvidence&)> measure = {}) {
+  return measured(longer(-1, Phase::kDataWait, seconds), [=](RunEvidence& run) {
+    for (RankEvidence& rank : run.ranks) {
+      rank.loader.threads = threads;
+      rank.loader.read = 0.001;
+      rank.loader.augment = 0.002;
+      rank.loader.*stage = threads * (kStep + seconds) - 0.003;
+      if (measure) measure(rank);
+    }
+  });
+}
+
+// Readers and network share it, and it is always busy.
+inline std::function<void(RankEvidence&)> on_one_core(double gain) {
+  return [gain](RankEvidence& rank) {
+    rank.cores.cores = 1;
+    rank.cores.cpu = (1 + gain) * kStep;
+  };
+}
+
+// What a step does once, however many micro-steps it has: half of it per sample with twice as many.
+inline Planted once_per_step(double gain, double MadeRun::*part) {
+  const double seconds = (gain * 0.097 - 0.001) * 2 / (1 - gain);  // of 98 ms without it, and 2 ms of the other part
+  Planted planted;
+  planted.slow.*part = planted.repaired.*part = seconds;
+  planted.repaired.network /= 2;
+  planted.repaired.optimizer /= 2;
+  return planted;
+}
+
+inline Planted messages(double gain, bool by_latency) {
+  Planted planted = once_per_step(gain, &MadeRun::network);
+  planted.measure = [by_latency, seconds = planted.slow.network](RunEvidence& run) {
+    run.network = {.latency = (by_latency ? 0.9 : 0.1) * seconds / 4,
+                   .seconds_per_byte = (by_latency ? 0.1 : 0.9) * seconds / 4e6,
+                   .messages = 4,
+                   .bytes = 4e6};
+  };
+  return planted;
+}
+
+// All gradients leave in one bucket when backward ends. Of 32 buckets, only the last one would be on its way then.
+inline Planted one_bucket(double gain) {
+  constexpr double kBytes = 32e6, kLatency = 20e-6, kBuckets = 32;
+  constexpr double kOthers = 0.098;  // seconds of a step without the network
+  const double transfer = (gain * (kOthers + kLatency)) / (1 - (1 + gain) / kBuckets);
+  Planted planted;
+  planted.slow.network = kLatency + transfer;
+  planted.repaired.network = kLatency + transfer / kBuckets;
+  planted.slow.slow = [](size_t, size_t, Random&, StepTimes& s) { s.buckets = {0.060, 0.060, 0.060}; };
+  planted.measure = [=](RunEvidence& run) {
+    run.network = {.latency = kLatency,
+                   .seconds_per_byte = transfer / kBytes,
+                   .messages = 1,
+                   .bytes = kBytes,
+                   .plan = {kBuckets, {kBytes}},
+                   .others = {{1, std::vector<double>(static_cast<size_t>(kBuckets), kBytes / kBuckets)}}};
+  };
+  return planted;
+}
+
+// Readers, messages and the optimizer, of which table 1 has some.
+inline std::vector<MadeFault> work_faults() {
+  return {
+      {"too few readers", Cause::kDisk, -1, "--data.workers 2",
+       [](double gain) { return slow_readers(gain * kStep, 1, &LoaderUse::read); }},
+      {"one disk for two readers", Cause::kDisk, -1, "",
+       [](double gain) {
+         return slow_readers(gain * kStep, 2, &LoaderUse::read, [](RankEvidence& rank) {
+           rank.loader.few_service = 0.004;
+           rank.loader.many_service = 2 * rank.loader.few_service;
+         });
+       }},
+      {"decoding, cores idle", Cause::kDecode, -1, "--data.workers 2",
+       [](double gain) {
+         return slow_readers(gain * kStep, 1, &LoaderUse::decode, [gain](RankEvidence& rank) {
+           rank.cores.cores = 4;
+           rank.cores.side_cpu = (1 + gain) * kStep;
+           rank.cores.cpu += rank.cores.side_cpu;
+         });
+       }},
+      {"decoding, no core left", Cause::kDecode, -1, "",
+       [](double gain) { return slow_readers(gain * kStep, 1, &LoaderUse::decode, on_one_core(gain)); }},
+      {"augmentation, no core left", Cause::kAugment, -1, "",
+       [](double gain) { return slow_readers(gain * kStep, 1, &LoaderUse::augment, on_one_core(gain)); }},
+      {"readers in each other's way", Cause::kReaders, -1, "--data.workers 1",
+       [](double gain) {
+         return slow_readers(gain * kStep, 4, &LoaderUse::read, [](RankEvidence& rank) {
+           rank.loader.few_service = 0.004;
+           rank.loader.many_service = 3 * rank.loader.few_service;
+         });
+       }},
+      {"many messages", Cause::kLatency, -1, "--accumulate 2", [](double gain) { return messages(gain, true); }},
+      {"large messages", Cause::kBandwidth, -1, "--accumulate 2", [](double gain) { return messages(gain, false); }},
+      {"one bucket", Cause::kOverlap, -1, "--dist.bucket_mb 1", one_bucket},
+      {"optimizer", Cause::kOptimizer, -1, "--accumulate 2",
+       [](double gain) { return once_per_step(gain, &MadeRun::optimizer); }},
+  };
+}
+
 // Those that it can have: table 1 of bench/diagnosis.py has them in real runs.
 inline std::vector<MadeFault> machine_faults() {
   const auto by_others = [](double gain) {
@@ -351,6 +454,12 @@ inline std::vector<MadeFault> machine_faults() {
          return planted;
        }},
   };
+}
+
+inline std::vector<MadeFault> all_made_faults() {
+  std::vector<MadeFault> all = recorded_faults();
+  for (const auto& part : {work_faults(), machine_faults()}) all.insert(all.end(), part.begin(), part.end());
+  return all;
 }
 
 }  // namespace dtrain::diagnose

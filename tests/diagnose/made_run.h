@@ -87,6 +87,7 @@ inline RunEvidence evidence_of(const MadeRun& made, uint64_t seed = 1) {
                        .job_cores = 4,
                        .others_cpu = 0.002,
                        .idle = 0.1,
+                       .io_wait = 0,
                        .steal = 0,
                        .swapped_in = 0,
                        .read_again = 0,

@@ -323,10 +323,52 @@ TEST(Verdict, WhatAnyRankOrHostDoesNotTellIsNamed) {
   run.ranks[1].cores.run_delay = run.ranks[1].cores.throttled = kUnknown;
   run.ranks[1].loader.threads = 2;
   lengthen(run, 1, Phase::kDataWait, 0.02);
-  EXPECT_THAT(missing(run), testing::ElementsAre("copy and kernel launches: no GPU clock", "waiting for cores",
-                                                 "CPU limit of the control group", "other processes and idle cores",
-                                                 "steal", "page cache", "free memory of the host",
-                                                 "fewer readers: all of them were always at work"));
+  EXPECT_THAT(missing(run),
+              testing::ElementsAre("copy and kernel launches: no GPU clock", "waiting for cores",
+                                   "CPU limit of the control group", "other processes and idle cores",
+                                   "I/O wait of the host", "steal", "page cache", "free memory of the host",
+                                   "fewer readers: all of them were always at work"));
+}
+
+// A GPU that waits for data has no clock under load, and NVML works all the same.
+TEST(Verdict, WhatAGpuDoesNotTellIsNamed) {
+  RunEvidence run = healthy_run(2);
+  set_healthy_gpu(run);
+  const auto missing = [&] { return judge(run).not_measured; };
+  EXPECT_THAT(missing(), IsEmpty());
+  GpuUse& gpu = run.ranks[1].gpu;
+  gpu.clock = kUnknown;
+  gpu.busy = 0.2;
+  EXPECT_THAT(missing(), testing::ElementsAre("clock of the GPU: it was mostly idle"));
+  gpu.busy = 0.9;
+  EXPECT_THAT(missing(), testing::ElementsAre("clock of the GPU: it does not tell it"));
+  gpu.busy = kUnknown;  // such as a part of a GPU that is divided (MIG)
+  EXPECT_THAT(missing(), testing::ElementsAre("clock and idle time of the GPU: it does not say how busy it is"));
+  gpu = {};
+  EXPECT_THAT(missing(), testing::ElementsAre("power, heat and idle time of the GPU: no NVML", "PCIe link of the GPU"));
+  run.ranks[0].gpu = {};
+  EXPECT_EQ(missing().size(), 2u) << "once for all ranks";
+}
+
+// The rank that the others wait for says what to change, whichever number it has.
+TEST(Verdict, TheRankThatComputesLongestSpeaksForTheLaunchesAndThePrecision) {
+  for (const size_t slow : {0, 1}) {
+    RunEvidence run = evidence_of({.ranks = 2, .h2d = 0});
+    set_healthy_gpu(run);
+    lengthen(run, slow, Phase::kForward, 0.010);
+    GpuUse &gpu = run.ranks[slow].gpu, &other = run.ranks[1 - slow].gpu;
+    gpu.launch = 0.100;
+    gpu.busy = 0.6;
+    other.launch = 0.001;
+    EXPECT_THAT(judge(run).text, HasSubstr(" ms launching kernels, the GPU idle in ")) << slow;
+    gpu.launch = 0.001;
+    run.settings.precision = "fp32";
+    other.tensor_cores = false;
+    EXPECT_THAT(text_of(judge(run)), HasSubstr(" in forward and backward without tensor cores")) << slow;
+    gpu.tensor_cores = false;
+    other.tensor_cores = true;
+    EXPECT_THAT(text_of(judge(run)), testing::Not(HasSubstr("without tensor cores"))) << slow;
+  }
 }
 
 // A machine is slow, not one of its ranks.

@@ -1,6 +1,7 @@
-"""A failing rank ends the job with its reason and never hangs it."""
+"""A failing rank ends the job with its reason and never hangs it; a question for the verdict does not end it."""
 
 import os
+import pathlib
 import signal
 import time
 
@@ -126,6 +127,43 @@ def an_exception_that_nobody_catches_is_reported_and_ends_the_job(folder):
     ended_in_time(begin)
 
 
-runner.main([a_killed_rank_ends_the_job_and_resume_continues, a_job_ended_by_sigterm_to_mpirun_leaves_its_checkpoints_intact,
+def a_verdict_on_request_changes_nothing(folder):
+    runner.synth(folder / "d.h5", 64)
+    options = {**OPTIONS, "train.max_steps": 300, "checkpoint.every": "never", "run.log_every": 1}
+    runner.run(runner.flags({**options, "run.name": "undisturbed"}), np=2, cwd=folder).expect(0)
+    with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
+        running.wait_for("step 30/")
+        os.kill(running.ranks()[1], signal.SIGUSR2)
+        result = running.wait().expect(0, "finished: all 300 steps")
+    asked, *rest = result.output.split("verdict: ")[1:]
+    assert len(rest) == 1, f"one verdict on request and one at the end, from one rank:\n{result.output}"
+    assert not asked.startswith("too few steps"), asked
+    assert "step 300/" in asked, "the training did not go on after the verdict"
+    losses = [[r["loss"] for r in runner.metrics(folder / "runs" / name)] for name in ("undisturbed", "r")]
+    assert len(losses[0]) == 300 and losses[0] == losses[1], "the request changed the training"
+
+
+def catches(process, number):
+    """Whether that process has a handler for the signal."""
+    lines = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines())
+    return int(lines["SigCgt"], 16) >> (number - 1) & 1 == 1
+
+
+def a_verdict_requested_before_the_first_step_waits_for_it(folder):
+    runner.synth(folder / "d.h5", 64)
+    options = {**OPTIONS, "train.max_steps": 30, "checkpoint.every": "never"}
+    with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
+        end = time.monotonic() + 60
+        while len(running.ranks()) < 2 or not catches(running.ranks()[1], signal.SIGUSR1):  # SIGUSR1 is never fatal either
+            assert time.monotonic() < end and running.process.poll() is None, running.output()
+            time.sleep(0.001)
+        assert "run folder" not in running.output(), "too late: the start-up is over"
+        os.kill(running.ranks()[1], signal.SIGUSR2)
+        result = running.wait().expect(0, "finished: all 30 steps")
+    assert result.output.count("verdict: ") == 2, result.output
+    assert result.output.index("verdict: too few steps for a verdict (0 of ") < result.output.index("step 30/"), result.output
+
+
+runner.main([a_verdict_on_request_changes_nothing, a_verdict_requested_before_the_first_step_waits_for_it, a_killed_rank_ends_the_job_and_resume_continues, a_job_ended_by_sigterm_to_mpirun_leaves_its_checkpoints_intact,
              a_stopped_rank_is_named, a_rank_that_throws_ends_the_job, no_false_alarm, a_save_longer_than_the_timeout_is_no_stall,
              an_exception_that_nobody_catches_is_reported_and_ends_the_job])

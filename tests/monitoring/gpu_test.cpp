@@ -160,6 +160,19 @@ TEST(GpuPoller, ReadsUntilTheGpuIsLostAndLogsIt) {
   EXPECT_NE(said.find("the GPU Fake 3090 (GPU-1234) no longer answers"), std::string::npos) << said;
 }
 
+// A run that serves no metrics judges its GPU all the same.
+TEST(GpuPoller, ReadsWithoutMetrics) {
+  std::atomic<int> reads{0};
+  GpuPoller poller(std::make_unique<FakeReader>(reading(), 1000, reads), nullptr, /*interval=*/0.01);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (reads < 4 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  const GpuUse use = poller.take();
+  EXPECT_GT(use.seconds, 0);
+  EXPECT_EQ(use.temperature, 71);
+}
+
 TEST(GpuPoller, EndsAtOnceWhenTheRunEnds) {
   std::atomic<int> reads{0};
   prometheus::Registry registry;
