@@ -116,11 +116,11 @@ TEST(PrometheusSink, AVerdictTakesThePlaceOfTheOneBefore) {
     made.setting = "--data.workers 8";
     return made;
   };
-  sink->verdict({.step = 100, .text = "", .causes = {cause("decode", 1, 0.25), cause("late-rank", 1, 0.5)}});
-  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_verdict_gain_ratio", "cause=\"late-rank\""), "0.5");
+  sink->verdict({.step = 100, .text = "", .causes = {cause("decode", 1, 0.25), cause("late_rank", 1, 0.5)}});
+  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_verdict_gain_ratio", "cause=\"late_rank\""), "0.5");
   sink->verdict({.step = 200, .text = "", .causes = {cause("decode", -1, std::numeric_limits<double>::quiet_NaN())}});
   const std::string page = scrape(sink->address());
-  EXPECT_EQ(value_of(page, "dtrain_verdict_gain_ratio", "cause=\"late-rank\""), "");
+  EXPECT_EQ(value_of(page, "dtrain_verdict_gain_ratio", "cause=\"late_rank\""), "");
   EXPECT_EQ(value_of(page, "dtrain_verdict_gain_ratio", "setting=\"--data.workers 8\",slow_rank=\"\""), "Nan");
   const auto other = make_prometheus_sink(any_port(), rank(1));
   other->verdict({.step = 100, .text = "", .causes = {cause("decode", 1, 0.25)}});
