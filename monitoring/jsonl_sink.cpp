@@ -73,6 +73,7 @@ Json rank_json(const RankStats& r) {
   put_if_known(loader, "queue", r.queue);
   if (!loader.empty()) j["loader"] = loader;
   Json cpu = Json::object();
+  put_if_known(cpu, "cpu_seconds", r.cpu_seconds);
   put_if_known(cpu, "run_delay_seconds", r.run_delay_seconds);
   put_if_known(cpu, "cores", r.cores);
   put_if_known(cpu, "threads", r.threads);

@@ -24,6 +24,7 @@ struct RankStats {
   double samples = kUnknown, bytes = kUnknown;
   double read_seconds = kUnknown, decode_seconds = kUnknown, augment_seconds = kUnknown;
   double queue = kUnknown;                      // share of the read-ahead that is ready, 0 to 1
+  double cpu_seconds = kUnknown;                // of all threads of the rank
   double run_delay_seconds = kUnknown;          // ready to run, but no core was free
   double cores = kUnknown, threads = kUnknown;  // that it may use; that it has now
   double memory_used = kUnknown;                // bytes of the device now; on the CPU the resident set

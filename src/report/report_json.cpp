@@ -62,6 +62,7 @@ Json ranks(const Digest& digest) {
                    {"computing_seconds", number(r.computing)},
                    {"queue", number(r.queue)},
                    {"cores", number(r.cores)},
+                   {"cores_busy", number(r.cores_busy)},
                    {"memory_bytes", number(r.memory_bytes)},
                    {"gpu_utilization", number(r.gpu_utilization)}});
   }

@@ -41,6 +41,7 @@ monitoring::RankStats stats_of(size_t rank, const StepTimes& times, const Resour
           .decode_seconds = used.loader.decode_seconds / steps,
           .augment_seconds = used.loader.augment_seconds / steps,
           .queue = used.queue,
+          .cpu_seconds = used.cpu / steps,
           .run_delay_seconds = used.run_delay / steps,
           .cores = used.cores,
           .threads = used.threads,

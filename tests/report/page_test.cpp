@@ -64,6 +64,20 @@ TEST(Page, TheVerdictHasTheSplitOfCommunication) {
   EXPECT_EQ(data_of(html)["verdict"]["communication"]["late_seconds"], 0.0031);
 }
 
+TEST(Page, TheTableOfRanksHasTheCoresThatWereBusy) {
+  RunRecords run;
+  for (int64_t step = 1; step <= 8; ++step) {
+    run.steps.push_back({.step = step,
+                         .ranks = {{.rank = 0, .step_seconds = 0.1, .cpu_seconds = 0.19, .cores = 4},
+                                   {.rank = 1, .step_seconds = 0.1, .cores = 6}}});
+  }
+  const std::string html = page_of(run);
+  EXPECT_THAT(without_data(html), HasSubstr(">1.9 of 4</td>"));
+  EXPECT_THAT(without_data(html), Not(HasSubstr(">6.0</td>"))) << "cores that a rank may use are not busy";
+  EXPECT_EQ(data_of(html)["ranks"][0]["cores_busy"], 1.9);
+  EXPECT_EQ(data_of(html)["ranks"][0]["cores"], 4);
+}
+
 TEST(Page, NamesOfOthersAreShownAndNeverRun) {
   const ContactSheet sheet{.caption = kHostile,
                            .samples = {{.name = kHostile, .target = kHostile, .prediction = kHostile}}};

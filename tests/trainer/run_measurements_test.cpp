@@ -50,6 +50,7 @@ TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
       EXPECT_EQ(last.times.of(Phase::kForward), 100 * rank + 8);
       EXPECT_EQ(last.times.wall, 1000);
       EXPECT_EQ(last.samples, 4) << "per step";
+      EXPECT_DOUBLE_EQ(last.cpu_seconds, (10.0 + rank) / 3) << "per step";
       EXPECT_EQ(last.queue, 0.5);
     }
     ASSERT_EQ(measured.windows().size(), 1u) << "not those in which the warm-up was";
