@@ -168,6 +168,12 @@ class JsonLines : public Sink {
     put_if_known(communication, "not_overlapped_seconds", v.communication.not_overlapped);
     put_if_known(communication, "other_seconds", v.communication.other);
     if (!communication.empty()) j["communication"] = communication;
+    Json headroom = Json::object(), all_reduce = Json::object();
+    put_if_known(headroom, "step_seconds", v.probes.cached_step);
+    put_if_known(all_reduce, "latency_seconds", v.probes.latency);
+    put_if_known(all_reduce, "seconds_per_byte", v.probes.seconds_per_byte);
+    if (!headroom.empty()) j["headroom"] = headroom;
+    if (!all_reduce.empty()) j["all_reduce"] = all_reduce;
     write(j);
   }
 

@@ -146,6 +146,10 @@ Verdict verdict_in(const Json& json) {
                            .bandwidth = seconds_in(split, "bandwidth_seconds"),
                            .not_overlapped = seconds_in(split, "not_overlapped_seconds"),
                            .other = seconds_in(split, "other_seconds")};
+  const Json& cost = object_in(json, "all_reduce");
+  verdict.probes = {.cached_step = seconds_in(object_in(json, "headroom"), "step_seconds"),
+                    .latency = seconds_in(cost, "latency_seconds"),
+                    .seconds_per_byte = seconds_in(cost, "seconds_per_byte")};
   return verdict;
 }
 

@@ -80,6 +80,9 @@ std::string verdict_section(const RunRecords& run, const Digest& digest) {
   if (const std::string split = monitoring::text_of(verdict.communication); !split.empty()) {
     html += str("<p>", html_text(split), "</p>\n");
   }
+  if (const std::string probes = monitoring::text_of(verdict.probes); !probes.empty()) {
+    html += str("<p class=\"dim\">", html_text(probes), "</p>\n");
+  }
   if (!std::isnan(digest.load_balance) && digest.ranks.size() > 1) {
     html += str("<p>Load balance ", percent(digest.load_balance),
                 " <span class=\"dim\">(the mean computing time of a rank ÷ the longest)</span></p>\n");

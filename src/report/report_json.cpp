@@ -88,6 +88,11 @@ Json verdict_json(const Verdict& verdict) {
                              {"not_overlapped_seconds", number(split.not_overlapped)},
                              {"other_seconds", number(split.other)}};
   }
+  const auto& [cached_step, latency, seconds_per_byte] = verdict.probes;
+  if (!std::isnan(cached_step)) json["headroom"] = {{"step_seconds", number(cached_step)}};
+  if (!std::isnan(latency)) {
+    json["all_reduce"] = {{"latency_seconds", number(latency)}, {"seconds_per_byte", number(seconds_per_byte)}};
+  }
   return json;
 }
 

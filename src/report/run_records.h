@@ -71,6 +71,7 @@ struct Verdict {
   std::vector<Cause> causes = {};  // the first is the verdict
   std::vector<std::string> not_measured = {};
   monitoring::VerdictRecord::Communication communication = {};
+  monitoring::VerdictRecord::Probes probes = {};
 };
 
 struct RankPlace {

@@ -146,6 +146,24 @@ TEST(JsonLines, AVerdictHasTheSplitOfCommunicationWhereItWasMeasured) {
                             "not_overlapped_seconds": 2.0, "other_seconds": 1.0})"));
 }
 
+TEST(JsonLines, AVerdictHasWhatWasMeasuredBeforeTraining) {
+  const dtrain::testing::TempDir folder;
+  const auto sink = make_jsonl_sink(folder / "m.jsonl", 0);
+  VerdictRecord verdict{.step = 3};
+  sink->verdict(verdict);
+  verdict.probes.cached_step = 0.0082;
+  sink->verdict(verdict);
+  verdict.probes = {.latency = 25e-6, .seconds_per_byte = 3e-10};
+  sink->verdict(verdict);
+  const std::vector<json> all = records(folder / "m.jsonl");
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_FALSE(all[0].contains("headroom"));
+  EXPECT_FALSE(all[0].contains("all_reduce"));
+  EXPECT_EQ(all[1]["headroom"], json::parse(R"({"step_seconds": 0.0082})"));
+  EXPECT_FALSE(all[1].contains("all_reduce")) << "one rank";
+  EXPECT_EQ(all[2]["all_reduce"], json::parse(R"({"latency_seconds": 25e-6, "seconds_per_byte": 3e-10})"));
+}
+
 TEST(JsonLines, AFullDiskIsLoggedOnceAndTrainingContinues) {
   ::testing::internal::CaptureStderr();
   {

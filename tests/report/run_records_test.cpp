@@ -50,6 +50,7 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
       R"({"kind":"verdict","step":2,"text":"verdict: data-bound on decode","causes":[{"cause":"decode","rank":1,)"
       R"("gain":0.38,"error":0.02,"setting":"--data.workers 8","otherwise":"with less","evidence":"8 of 13"},{"gain":null}],)"
       R"("communication":{"late_seconds":0.003,"latency_seconds":0.0002,"other_seconds":-1},)"
+      R"("headroom":{"step_seconds":0.008},"all_reduce":{"latency_seconds":25e-6,"seconds_per_byte":"x"},)"
       R"("not_measured":["copy: no GPU clock", 7]})";
   RunRecords records;
   const std::string line =
@@ -73,6 +74,9 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   EXPECT_THAT(records.verdict.not_measured, ElementsAre("copy: no GPU clock", ""));
   EXPECT_DOUBLE_EQ(records.verdict.communication.late, 0.003);
   EXPECT_TRUE(std::isnan(records.verdict.communication.other)) << "no time is negative";
+  EXPECT_DOUBLE_EQ(records.verdict.probes.cached_step, 0.008);
+  EXPECT_DOUBLE_EQ(records.verdict.probes.latency, 25e-6);
+  EXPECT_TRUE(std::isnan(records.verdict.probes.seconds_per_byte)) << "it is no number";
 }
 
 TEST(RunRecords, DamageIsLeftOutAndNamed) {
