@@ -20,10 +20,11 @@ struct VerdictRecord {
   };
   // Where the waiting for gradients went: seconds per step, each counted once. NaN: not measured, or one rank.
   struct Communication {
-    double late = std::numeric_limits<double>::quiet_NaN();  // for the rank that arrives last, mean over ranks
-    double latency = std::numeric_limits<double>::quiet_NaN(), bandwidth = latency;  // of messages
-    double not_overlapped = latency;  // with backward, though buckets of another size would be
-    double other = latency;           // more than the network was measured to cost
+    static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+    double late = kUnknown;                           // for the rank that arrives last, mean over ranks
+    double latency = kUnknown, bandwidth = kUnknown;  // of messages
+    double not_overlapped = kUnknown;                 // with backward, though buckets of another size would be
+    double other = kUnknown;                          // more than the network was measured to cost
   };
   // Measured before training; NaN: it was not.
   struct Probes {
