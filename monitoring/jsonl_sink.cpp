@@ -58,33 +58,85 @@ void put_if_known(Json& object, const char* name, double value) {
   if (!std::isnan(value)) put(object, name, value);
 }
 
-Json rank_json(const RankStats& r) {
-  Json j{{"rank", r.rank}};
-  put(j, "step_seconds", r.times.wall);
-  j["phase_seconds"] = phases_json(r.times.phases);
-  put(j, "other_seconds", r.times.other());
-  if (r.times.buckets[2] > 0) j["bucket_seconds"] = r.times.buckets;
+Json loader_json(const RankStats& r) {
   Json loader = Json::object();
   put_if_known(loader, "samples", r.samples);
   put_if_known(loader, "bytes", r.bytes);
   put_if_known(loader, "read_seconds", r.read_seconds);
   put_if_known(loader, "decode_seconds", r.decode_seconds);
   put_if_known(loader, "augment_seconds", r.augment_seconds);
+  // Of one sample, so that the two can be compared.
+  if (r.few_samples > 0) put_if_known(loader, "few_sample_seconds", r.few_seconds / r.few_samples);
+  if (r.many_samples() > 0) put_if_known(loader, "many_sample_seconds", r.many_seconds() / r.many_samples());
+  put_if_known(loader, "wait_seconds", r.empty_seconds);
+  put_if_known(loader, "full_seconds", r.full_seconds);
   put_if_known(loader, "queue", r.queue);
-  if (!loader.empty()) j["loader"] = loader;
+  return loader;
+}
+
+Json cpu_json(const RankStats& r) {
   Json cpu = Json::object();
+  put_if_known(cpu, "cpu_seconds", r.cpu_seconds);
+  put_if_known(cpu, "compute_seconds", r.compute_seconds);
   put_if_known(cpu, "run_delay_seconds", r.run_delay_seconds);
+  put_if_known(cpu, "throttled_seconds", r.throttled_seconds);
   put_if_known(cpu, "cores", r.cores);
   put_if_known(cpu, "threads", r.threads);
-  if (!cpu.empty()) j["cpu"] = cpu;
-  put_if_known(j, "memory_bytes", r.memory_used);
+  return cpu;
+}
+
+Json host_json(const HostStats& h) {
+  Json host = Json::object();
+  if (h.cores > 0) put(host, "cores", h.cores);
+  put_if_known(host, "busy_seconds", h.busy);
+  put_if_known(host, "idle_seconds", h.idle);
+  put_if_known(host, "io_wait_seconds", h.io_wait);
+  put_if_known(host, "steal_seconds", h.steal);
+  put_if_known(host, "swapped_in_bytes", h.swapped_in);
+  put_if_known(host, "read_again_bytes", h.read_again);
+  put_if_known(host, "free_memory_bytes", h.free_memory);
+  return host;
+}
+
+Json link_json(const PcieStats& p) {
+  Json link = Json::object();
+  const std::pair<const char*, int> all[] = {{"width", p.width},
+                                             {"card_width", p.card_width},
+                                             {"generation", p.generation},
+                                             {"card_generation", p.card_generation}};
+  for (const auto& [name, value] : all) {
+    if (value > 0) link[name] = value;
+  }
+  return link;
+}
+
+Json gpu_json(const RankStats& r) {
   Json gpu = Json::object();
   put_if_known(gpu, "utilization", r.gpu_utilization);
   put_if_known(gpu, "power_watts", r.power);
   put_if_known(gpu, "energy_joules", r.energy);
   put_if_known(gpu, "temperature_celsius", r.temperature);
   put_if_known(gpu, "sm_clock_hertz", r.sm_clock);
-  if (!gpu.empty()) j["gpu"] = gpu;
+  return gpu;
+}
+
+Json rank_json(const RankStats& r) {
+  Json j{{"rank", r.rank}};
+  put(j, "step_seconds", r.times.wall);
+  j["phase_seconds"] = phases_json(r.times.phases);
+  put(j, "other_seconds", r.times.other());
+  if (r.times.buckets[2] > 0) j["bucket_seconds"] = r.times.buckets;
+  const auto put_object = [&j](const char* name, const Json& object) {
+    if (!object.empty()) j[name] = object;
+  };
+  put_object("loader", loader_json(r));
+  put_object("cpu", cpu_json(r));
+  put_if_known(j, "memory_bytes", r.memory_used);
+  put_if_known(j, "disk_bytes", r.disk_bytes);
+  put_if_known(j, "major_faults", r.major_faults);
+  put_object("host", host_json(r.host));
+  put_object("gpu", gpu_json(r));
+  put_object("link", link_json(r.link));
   return j;
 }
 
@@ -167,6 +219,12 @@ class JsonLines : public Sink {
     put_if_known(communication, "not_overlapped_seconds", v.communication.not_overlapped);
     put_if_known(communication, "other_seconds", v.communication.other);
     if (!communication.empty()) j["communication"] = communication;
+    Json headroom = Json::object(), all_reduce = Json::object();
+    put_if_known(headroom, "step_seconds", v.probes.cached_step);
+    put_if_known(all_reduce, "latency_seconds", v.probes.latency);
+    put_if_known(all_reduce, "seconds_per_byte", v.probes.seconds_per_byte);
+    if (!headroom.empty()) j["headroom"] = headroom;
+    if (!all_reduce.empty()) j["all_reduce"] = all_reduce;
     write(j);
   }
 

@@ -46,6 +46,7 @@ class Exporter : public PrometheusSink {
   Exporter(const config::Metrics& metrics, const Identity& id, std::unique_ptr<GpuReader> reader,
            const std::optional<BasicAuth>& auth, std::vector<Page> pages)
       : labels_{{"job_id", id.job_id}, {"rank", str(id.rank)}, {"local_rank", str(id.local_rank)}, {"node", id.node}},
+        first_on_host_(id.local_rank == 0),
         global_(id.rank == 0) {
     add_info("dtrain_build_info", "Versions that this process runs", id.build);
     if (global_) add_info("dtrain_job_info", "What this job trains", id.job);
@@ -213,19 +214,82 @@ class Exporter : public PrometheusSink {
 
   // Of the means per step, those that were measured.
   void record_resources(const RankStats& own, double steps) {
-    const auto add = [&](const char* name, const char* help, double mean, const Labels& labels) {
-      if (mean > 0) counter(name, help, labels).Increment(mean * steps);
-    };
-    constexpr const char* kLoaderSeconds = "dtrain_loader_seconds_total";
-    constexpr const char* kLoaderHelp = "Time of the reader threads in each stage, summed over them";
-    add(kLoaderSeconds, kLoaderHelp, own.read_seconds, {{"stage", "read"}});
-    add(kLoaderSeconds, kLoaderHelp, own.decode_seconds, {{"stage", "decode"}});
-    add(kLoaderSeconds, kLoaderHelp, own.augment_seconds, {{"stage", "augment"}});
-    add("dtrain_run_delay_seconds_total", "Time in which the thread of the network could run, but had no core",
-        own.run_delay_seconds, {});
+    record_loader(own, steps);
+    record_process(own, steps);
+    if (first_on_host_) record_host(own.host, steps);
+    record_link(own.link);
+  }
+
+  // NaN: not measured.
+  void add(const char* name, const char* help, double increment, const Labels& labels = {}) {
+    if (increment >= 0) counter(name, help, labels).Increment(increment);
+  }
+
+  void record_loader(const RankStats& own, double steps) {
+    constexpr const char* kStages = "dtrain_loader_seconds_total";
+    constexpr const char* kStagesHelp = "Time of the reader threads in each stage, summed over them";
+    add(kStages, kStagesHelp, own.read_seconds * steps, {{"stage", "read"}});
+    add(kStages, kStagesHelp, own.decode_seconds * steps, {{"stage", "decode"}});
+    add(kStages, kStagesHelp, own.augment_seconds * steps, {{"stage", "augment"}});
+    constexpr const char* kWait = "dtrain_loader_wait_seconds_total";
+    constexpr const char* kWaitHelp = "Waiting because no batch was ready (empty), or no room for another (full)";
+    add(kWait, kWaitHelp, own.empty_seconds * steps, {{"side", "empty"}});
+    add(kWait, kWaitHelp, own.full_seconds * steps, {{"side", "full"}});
+    constexpr const char* kSamples = "dtrain_loader_samples_total";
+    constexpr const char* kSamplesHelp = "Samples read, by how many of the reader threads were at work when one began";
+    add(kSamples, kSamplesHelp, own.few_samples * steps, {{"readers", "few"}});
+    add(kSamples, kSamplesHelp, own.many_samples() * steps, {{"readers", "many"}});
+    constexpr const char* kService = "dtrain_loader_service_seconds_total";
+    constexpr const char* kServiceHelp = "Time of the reader threads for those samples, in all stages";
+    add(kService, kServiceHelp, own.few_seconds * steps, {{"readers", "few"}});
+    add(kService, kServiceHelp, own.many_seconds() * steps, {{"readers", "many"}});
     if (!std::isnan(own.queue)) {
       gauge("dtrain_loader_queue_ratio", "Mean share of data.prefetch that was ready").Set(own.queue);
     }
+  }
+
+  void record_process(const RankStats& own, double steps) {
+    add("dtrain_cpu_seconds_total", "CPU time of all threads of this rank", own.cpu_seconds * steps);
+    add("dtrain_run_delay_seconds_total", "Time in which the thread of the network could run, but had no core",
+        own.run_delay_seconds * steps);
+    add("dtrain_cpu_throttled_seconds_total", "Time taken by the CPU limit of the control group, summed over its cores",
+        own.throttled_seconds * steps);
+    add("dtrain_disk_read_bytes_total", "Bytes that this rank read from disks, not from the page cache",
+        own.disk_bytes * steps);
+    add("dtrain_major_faults_total", "Pages of memory of this rank that were read from a disk",
+        own.major_faults * steps);
+  }
+
+  // Its ranks measure the same: the first one exports it, so that a sum over ranks counts it once.
+  void record_host(const HostStats& host, double steps) {
+    constexpr const char* kSeconds = "dtrain_host_seconds_total";
+    constexpr const char* kHelp = "Time of all cores of the host together, with all its processes";
+    add(kSeconds, kHelp, host.busy * steps, {{"kind", "busy"}});
+    add(kSeconds, kHelp, host.idle * steps, {{"kind", "idle"}});
+    add(kSeconds, kHelp, host.io_wait * steps, {{"kind", "iowait"}});
+    add(kSeconds, kHelp, host.steal * steps, {{"kind", "steal"}});
+    add("dtrain_host_swapped_in_bytes_total", "Memory of the host that was read back from swap",
+        host.swapped_in * steps);
+    add("dtrain_host_page_cache_refault_bytes_total",
+        "Bytes of files read again soon after the page cache dropped them", host.read_again * steps);
+    if (host.free_memory >= 0) {
+      gauge("dtrain_host_free_memory_bytes", "Memory of the host that this job can still take").Set(host.free_memory);
+    }
+  }
+
+  void record_link(const PcieStats& link) {
+    const auto set = [this](const char* name, const char* help, const char* of, int value) {
+      if (value > 0) gauge(name, help, {{"of", of}}).Set(value);
+    };
+    constexpr const char* kLanes = "dtrain_gpu_pcie_lanes";
+    constexpr const char* kLanesHelp = "Lanes of the PCIe link of the GPU: of the link, and the most that the card can";
+    set(kLanes, kLanesHelp, "link", link.width);
+    set(kLanes, kLanesHelp, "card", link.card_width);
+    constexpr const char* kGeneration = "dtrain_gpu_pcie_generation";
+    constexpr const char* kGenerationHelp =
+        "PCIe generation of the GPU: the highest of the link so far, and the card's";
+    set(kGeneration, kGenerationHelp, "link", link.generation);
+    set(kGeneration, kGenerationHelp, "card", link.card_generation);
   }
 
   void record_collective(const CollectiveStats& c) {
@@ -252,6 +316,7 @@ class Exporter : public PrometheusSink {
   }
 
   const Labels labels_;
+  const bool first_on_host_;  // exports what is the same on all ranks of a host
   const bool global_;  // rank 0 exports what is the same on all ranks
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   int64_t last_phases_step_ = 0;

@@ -25,4 +25,17 @@ std::string text_of(const VerdictRecord::Communication& communication) {
   return text.empty() ? "" : str("communication: ", fixed(1e3 * sum, 1), " ms per step = ", text);
 }
 
+std::string text_of(const VerdictRecord::Probes& probes) {
+  constexpr double kMebibyte = 1 << 20;
+  std::vector<std::string> parts;
+  if (std::isfinite(probes.cached_step)) {
+    parts.push_back(fixed(1e3 * probes.cached_step, 1) + " ms per step with batches from memory");
+  }
+  if (std::isfinite(probes.latency) && std::isfinite(probes.seconds_per_byte)) {
+    parts.push_back(str(fixed(1e3 * probes.latency, 3), " ms + ", fixed(1e3 * kMebibyte * probes.seconds_per_byte, 3),
+                        " ms per MiB for an all-reduce"));
+  }
+  return parts.empty() ? "" : "measured before training: " + join(parts, "; ");
+}
+
 }  // namespace dtrain::monitoring

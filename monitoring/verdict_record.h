@@ -20,10 +20,18 @@ struct VerdictRecord {
   };
   // Where the waiting for gradients went: seconds per step, each counted once. NaN: not measured, or one rank.
   struct Communication {
-    double late = std::numeric_limits<double>::quiet_NaN();  // for the rank that arrives last, mean over ranks
-    double latency = std::numeric_limits<double>::quiet_NaN(), bandwidth = latency;  // of messages
-    double not_overlapped = latency;  // with backward, though buckets of another size would be
-    double other = latency;           // more than the network was measured to cost
+    static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+    double late = kUnknown;                           // for the rank that arrives last, mean over ranks
+    double latency = kUnknown, bandwidth = kUnknown;  // of messages
+    double not_overlapped = kUnknown;                 // with backward, though buckets of another size would be
+    double other = kUnknown;                          // more than the network was measured to cost
+  };
+  // Measured before training; NaN: it was not.
+  struct Probes {
+    double cached_step = std::numeric_limits<double>::quiet_NaN();  // seconds of a step with batches from memory
+    // Of an all-reduce of gradients when no rank is late: latency + bytes * seconds_per_byte.
+    double latency = std::numeric_limits<double>::quiet_NaN();
+    double seconds_per_byte = std::numeric_limits<double>::quiet_NaN();
   };
   int64_t step = 0;
   std::string text = {};               // "verdict: ..."
@@ -31,10 +39,15 @@ struct VerdictRecord {
   std::vector<Cause> causes = {};      // the first is the verdict; none: nothing is worth changing
   std::vector<std::string> not_measured = {};
   Communication communication = {};
+  Probes probes = {};
 };
 
 // "communication: 5.3 ms per step = late rank 3.1 + latency 0.2 + bandwidth 0.5 + not overlapped 1.1 + other 0.4"; ""
 // where it was not measured.
 std::string text_of(const VerdictRecord::Communication&);
+
+// "measured before training: 8.2 ms per step with batches from memory; 0.025 ms + 0.350 ms per MiB for an all-reduce";
+// "" where nothing was.
+std::string text_of(const VerdictRecord::Probes&);
 
 }  // namespace dtrain::monitoring

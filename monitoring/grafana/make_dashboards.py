@@ -27,6 +27,12 @@ def gpu(expression, label="gpu"):
     return f'{expression} or label_replace(dtrain_gpus{{{RANKS}}} == 0, "{label}", "no GPU", "", "")'
 
 
+def measured(expression, by="job_id, rank", ranks=RANKS):
+    """The expression, and a line "not measured" for each rank (or host) whose kernel or card does not tell it."""
+    there = f"max by ({by}) (dtrain_steps_total{{{ranks}}})"
+    return f'{expression} or on ({by}) label_replace(0 * {there}, "kind", "not measured", "", "")'
+
+
 def dcgm(name):
     """A series of dcgm-exporter for the GPU of each rank, and a line "no dcgm-exporter" for each rank without one. Its labels are the
     same in all its versions: UUID is one of them."""
@@ -98,8 +104,8 @@ class Board:
                            "yAxis": {"unit": unit}, "tooltip": {"show": True, "yHistogram": False}})
         made["targets"][0]["format"] = "heatmap"
 
-    def table(self, title, description, expression, hidden, width=24, height=6):
-        made = self.panel("table", title, description, width, height, [(expression, "")], {"custom": {}}, {"showHeader": True},
+    def table(self, title, description, expression, hidden, width=24, height=6, **defaults):
+        made = self.panel("table", title, description, width, height, [(expression, "")], {"custom": {}, **defaults}, {"showHeader": True},
                           transformations=[{"id": "organize", "options": {"excludeByName": dict.fromkeys(hidden, True)}}])
         made["targets"][0] |= {"format": "table", "instant": True}
 
@@ -148,6 +154,11 @@ def training():
     buckets = f"sum by (job_id, le) (rate(dtrain_step_duration_seconds_bucket{{{RUN}}}{RATE}))"
     b.lines("Step time, median and 95th percentile", "Of the histogram's buckets: a value between two of its limits is estimated.",
             (f"histogram_quantile(0.5, {buckets})", "{{job_id}} median"), (f"histogram_quantile(0.95, {buckets})", "{{job_id}} 95 %"), unit="s")
+    verdict = (f'dtrain_verdict_gain_ratio{{{RUN}}} or on (job_id) label_replace(0 * max by (job_id) (dtrain_planned_steps{{{RUN}}}), '
+               '"cause", "none", "", "")')
+    b.table("Verdict", "What the run would gain in steps per second without the cause that holds it back most, and without its runners-up, "
+            "with the setting to change. Judged each minute and at the end. none: not yet judged, or nothing is worth changing.", verdict,
+            ["Time", "__name__", "instance", "job", "rank", "local_rank", "node"], height=5, unit="percentunit")
     b.heatmap("Step time", "Number of steps by duration.",
               f"sum by (le) (increase(dtrain_step_duration_seconds_bucket{{{RUN}}}{RATE}))", "s", width=16, height=7)
     b.lines("Evaluation time", "Duration of the last evaluation. Training waits for it.",
@@ -193,8 +204,30 @@ def ranks():
             (phase("h2d|optimizer|checkpoint|eval", "job_id, rank, phase"), name + " {{phase}}"), unit="percentunit")
 
     b.row("Data")
-    b.lines("Batches ready", "An empty queue means that the loader is too slow.", (f"dtrain_loader_queue_depth{{{RANKS}}}", name), width=12, height=7)
-    b.lines("Read from the data set", "", (rate("dtrain_loader_bytes_total"), name), unit="Bps", width=12, height=7)
+    b.lines("Batches ready", "An empty queue means that the loader is too slow.", (f"dtrain_loader_queue_depth{{{RANKS}}}", name), height=7)
+    b.lines("Share of the read-ahead that is ready", "Mean of data.prefetch. Near 1 the readers wait for the network, near 0 the network waits "
+            "for them.", (f"dtrain_loader_queue_ratio{{{RANKS}}}", name), unit="percentunit", height=7, min=0, max=1)
+    b.lines("Read from the data set", "", (rate("dtrain_loader_bytes_total"), name), unit="Bps", height=7)
+    b.lines("Reader threads by stage", "How many of them are at work in each stage, on average. The largest stage is the one to make faster.",
+            (rate("dtrain_loader_seconds_total", by="job_id, rank, stage"), name + " {{stage}}"), height=7)
+    b.lines("Who waits for whom", "empty: training waits, because no batch is ready; full: reader threads wait, because all of data.prefetch is "
+            "read ahead. Seconds per second.", (rate("dtrain_loader_wait_seconds_total", by="job_id, rank, side"), name + " {{side}}"), height=7)
+    by = "job_id, rank, readers"
+    b.lines("Time of a sample", "In a reader thread, begun while at most half of the threads were at work (few), or more (many). If many is "
+            "longer, the readers are in each other's way.",
+            (f'{rate("dtrain_loader_service_seconds_total", by=by)} / {rate("dtrain_loader_samples_total", by=by)}', name + " {{readers}}"),
+            unit="s", height=7)
+
+    b.row("Cores and disk (what a kernel does not tell is a line \"not measured\" at 0)")
+    b.lines("Waiting for a core by rank", "Share of time in which the thread of the network could run, but no core was free: more threads than "
+            "cores, or other processes.", (measured(rate("dtrain_run_delay_seconds_total")), name + " {{kind}}"), unit="percentunit", height=7)
+    b.lines("Cores busy by rank", "CPU time of all threads per second.", (measured(rate("dtrain_cpu_seconds_total")), name + " {{kind}}"), height=7)
+    b.lines("Throttled by the control group", "Seconds per second, summed over cores. Ranks in one group all show the group's.",
+            (measured(rate("dtrain_cpu_throttled_seconds_total")), name + " {{kind}}"), height=7)
+    b.lines("Read from disks by rank", "What does not come from the page cache.",
+            (measured(rate("dtrain_disk_read_bytes_total")), name + " {{kind}}"), unit="Bps", width=12, height=7)
+    b.lines("Major faults by rank", "Pages of memory per second that had to be read from a disk.",
+            (measured(rate("dtrain_major_faults_total")), name + " {{kind}}"), width=12, height=7)
 
     b.row("Communication")
     b.lines("Gradients reduced", "Bytes that each rank passes to all-reduce.", (rate("dtrain_reduced_bytes_total"), name), unit="Bps", height=7)
@@ -230,10 +263,12 @@ def gpus():
     b.lines("Memory clock", "", (gpu(f"dtrain_gpu_memory_clock_hertz{{{RANKS}}}"), sensor), unit="hertz", width=6, height=7)
     b.lines("Throttled", "Seconds per second with reduced clocks. sw_power_cap is normal at full load; the other reasons are heat or the power "
             "supply.", (gpu(rate("dtrain_gpu_throttle_seconds_total", by="job_id, rank, reason"), "reason"),
-                        "{{job_id}} rank {{rank}} {{reason}}"), unit="percentunit", width=12, height=7)
+                        "{{job_id}} rank {{rank}} {{reason}}"), unit="percentunit", height=7)
     energy = (f'{rate("dtrain_gpu_energy_joules_total", RUN, "job_id")} / on (job_id) {rate("dtrain_samples_total", RUN, "job_id")}'
               f' or label_replace(sum by (job_id) (dtrain_gpus{{{RUN}}}) == 0, "gpu", "no GPU", "", "")')
-    b.lines("Energy per sample", "Of the GPUs, in joules.", (energy, "{{job_id}} {{gpu}}"), unit="joule", width=12, height=7)
+    b.lines("Energy per sample", "Of the GPUs, in joules.", (energy, "{{job_id}} {{gpu}}"), unit="joule", height=7)
+    b.lines("PCIe lanes", "Those of the link, and the most that the card has. Fewer: a slot with fewer lanes, or a fault.",
+            (measured(f"dtrain_gpu_pcie_lanes{{{RANKS}}}"), "{{job_id}} rank {{rank}} {{of}} {{kind}}"), height=7, min=0)
 
     b.row("dcgm-exporter (a rank without it has a line \"no dcgm-exporter\" at 0)")
     own = "{{job_id}} rank {{rank}} {{UUID}}"
@@ -261,6 +296,16 @@ def gpus():
             unit="Bps", width=8, height=7)
     b.lines("Disk of the run folder", "What is left, and the size.", (f"dtrain_disk_free_bytes{{{RUN}}}", "{{job_id}} {{node}} left"),
             (f"dtrain_disk_size_bytes{{{RUN}}}", "{{job_id}} {{node}} size"), unit="bytes", width=8, height=7, min=0)
+    host = "job_id, node"
+    b.lines("Cores of the hosts", "Cores by what they do, for all processes: busy, idle but waiting for a disk (iowait), or taken by the "
+            "hypervisor (steal).",
+            (measured(rate("dtrain_host_seconds_total", RUN + ',kind!="idle"', host + ", kind"), host, RUN), "{{job_id}} {{node}} {{kind}}"),
+            width=12, height=7)
+    b.lines("Memory that the hosts lack", "Read back from swap, and bytes of files read again soon after the page cache dropped them: the data "
+            "set does not fit into free memory.",
+            (measured(rate("dtrain_host_swapped_in_bytes_total", RUN, host), host, RUN), "{{job_id}} {{node}} swap {{kind}}"),
+            (measured(rate("dtrain_host_page_cache_refault_bytes_total", RUN, host), host, RUN), "{{job_id}} {{node}} page cache {{kind}}"),
+            unit="Bps", width=12, height=7)
     b.table("Versions and hosts", "What each rank runs, and where.", f"dtrain_build_info{{{RANKS}}}",
             ["Time", "Value", "__name__", "instance", "job"])
     return b

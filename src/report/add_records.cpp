@@ -41,6 +41,7 @@ RankWindow rank_in(const Json& json) {
           .augment_seconds = seconds_in(loader, "augment_seconds"),
           .loader_bytes = number_in(loader, "bytes"),
           .queue = number_in(loader, "queue"),
+          .cpu_seconds = seconds_in(cpu, "cpu_seconds"),
           .run_delay_seconds = seconds_in(cpu, "run_delay_seconds"),
           .cores = number_in(cpu, "cores"),
           .threads = number_in(cpu, "threads"),
@@ -145,6 +146,10 @@ Verdict verdict_in(const Json& json) {
                            .bandwidth = seconds_in(split, "bandwidth_seconds"),
                            .not_overlapped = seconds_in(split, "not_overlapped_seconds"),
                            .other = seconds_in(split, "other_seconds")};
+  const Json& cost = object_in(json, "all_reduce");
+  verdict.probes = {.cached_step = seconds_in(object_in(json, "headroom"), "step_seconds"),
+                    .latency = seconds_in(cost, "latency_seconds"),
+                    .seconds_per_byte = seconds_in(cost, "seconds_per_byte")};
   return verdict;
 }
 
@@ -173,6 +178,7 @@ RankWindow joined(const RankWindow& a, const RankWindow& b, const Mean& mean) {
   rank.decode_seconds = mean(a.decode_seconds, b.decode_seconds);
   rank.augment_seconds = mean(a.augment_seconds, b.augment_seconds);
   rank.loader_bytes = mean(a.loader_bytes, b.loader_bytes);
+  rank.cpu_seconds = mean(a.cpu_seconds, b.cpu_seconds);
   rank.run_delay_seconds = mean(a.run_delay_seconds, b.run_delay_seconds);
   return rank;
 }

@@ -48,7 +48,7 @@ class Sum {
 
 struct RankSums {
   std::array<Sum, kParts> parts;
-  Sum queue, run_delay, cores, threads, utilization, power;
+  Sum queue, run_delay, cores, cores_busy, threads, utilization, power;
   double memory = kUnknown, celsius = kUnknown;
 
   void add(const RankWindow& w, double steps) {
@@ -57,6 +57,7 @@ struct RankSums {
     queue.add(w.queue, steps);
     run_delay.add(w.run_delay_seconds, steps);
     cores.add(w.cores, steps);
+    cores_busy.add(w.cpu_seconds / w.step_seconds, steps * w.step_seconds);
     threads.add(w.threads, steps);
     utilization.add(w.gpu_utilization, steps);
     power.add(w.gpu_power_watts, steps);
@@ -70,6 +71,7 @@ struct RankSums {
                       .run_delay_seconds = run_delay.mean(),
                       .cores = cores.mean(),
                       .threads = threads.mean(),
+                      .cores_busy = cores_busy.mean(),
                       .memory_bytes = memory,
                       .gpu_utilization = utilization.mean(),
                       .gpu_power_watts = power.mean(),

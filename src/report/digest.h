@@ -22,7 +22,9 @@ struct RankDigest {
   int64_t rank = 0;
   Parts seconds{};       // per step
   double computing = 0;  // forward + backward + optimizer, per step
-  double queue = kUnknown, run_delay_seconds = kUnknown, cores = kUnknown, threads = kUnknown;
+  double queue = kUnknown, run_delay_seconds = kUnknown;
+  double cores = kUnknown, threads = kUnknown;  // that it may use; that it has
+  double cores_busy = kUnknown;                 // with its threads, on average
   double memory_bytes = kUnknown;                                                         // the most
   double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown;  // means; celsius: the most
 };

@@ -80,6 +80,9 @@ std::string verdict_section(const RunRecords& run, const Digest& digest) {
   if (const std::string split = monitoring::text_of(verdict.communication); !split.empty()) {
     html += str("<p>", html_text(split), "</p>\n");
   }
+  if (const std::string probes = monitoring::text_of(verdict.probes); !probes.empty()) {
+    html += str("<p class=\"dim\">", html_text(probes), "</p>\n");
+  }
   if (!std::isnan(digest.load_balance) && digest.ranks.size() > 1) {
     html += str("<p>Load balance ", percent(digest.load_balance),
                 " <span class=\"dim\">(the mean computing time of a rank ÷ the longest)</span></p>\n");
@@ -124,6 +127,12 @@ std::string rank_name(const RunRecords& run, int64_t rank) {
   return place.node + (place.device.empty() ? "" : ", " + place.device);
 }
 
+// "1.9 of 4": how many of the cores that a rank may use its threads kept busy.
+std::string cores_text(const RankDigest& rank) {
+  if (std::isnan(rank.cores_busy)) return "-";
+  return fixed(rank.cores_busy, 1) + (std::isnan(rank.cores) ? "" : " of " + short_number(rank.cores));
+}
+
 std::string ranks_section(const RunRecords& run, const Digest& digest) {
   if (run.environment.world_size == 0 && digest.ranks.empty()) return "";
   std::string html = heading("Ranks and devices");
@@ -154,16 +163,12 @@ std::string ranks_section(const RunRecords& run, const Digest& digest) {
     if (rows.size() == kMostRankRows) break;
     std::vector<double> shares;
     for (const double seconds : rank.seconds) shares.push_back(longest > 0 ? seconds / longest : 0);
-    std::vector<std::string> cells = {str(rank.rank),
-                                      html_text(rank_name(run, rank.rank)),
-                                      share_bar(shares, names),
-                                      ms(rank.computing),
-                                      ms(rank.seconds[0]),
-                                      ms(rank.seconds[4]),
-                                      ms(rank.seconds.back()),
-                                      percent(rank.queue, 0),
-                                      std::isnan(rank.cores) ? "-" : fixed(rank.cores, 1),
-                                      std::isnan(rank.memory_bytes) ? "-" : human_bytes(rank.memory_bytes)};
+    std::vector<std::string> cells = {
+        str(rank.rank),           html_text(rank_name(run, rank.rank)),
+        share_bar(shares, names), ms(rank.computing),
+        ms(rank.seconds[0]),      ms(rank.seconds[4]),
+        ms(rank.seconds.back()),  percent(rank.queue, 0),
+        cores_text(rank),         std::isnan(rank.memory_bytes) ? "-" : human_bytes(rank.memory_bytes)};
     if (gpu)
       cells.insert(cells.end(), {percent(rank.gpu_utilization, 0), short_number(rank.gpu_power_watts),
                                  short_number(rank.gpu_celsius)});

@@ -62,6 +62,7 @@ Json ranks(const Digest& digest) {
                    {"computing_seconds", number(r.computing)},
                    {"queue", number(r.queue)},
                    {"cores", number(r.cores)},
+                   {"cores_busy", number(r.cores_busy)},
                    {"memory_bytes", number(r.memory_bytes)},
                    {"gpu_utilization", number(r.gpu_utilization)}});
   }
@@ -86,6 +87,11 @@ Json verdict_json(const Verdict& verdict) {
                              {"bandwidth_seconds", number(split.bandwidth)},
                              {"not_overlapped_seconds", number(split.not_overlapped)},
                              {"other_seconds", number(split.other)}};
+  }
+  const auto& [cached_step, latency, seconds_per_byte] = verdict.probes;
+  if (!std::isnan(cached_step)) json["headroom"] = {{"step_seconds", number(cached_step)}};
+  if (!std::isnan(latency)) {
+    json["all_reduce"] = {{"latency_seconds", number(latency)}, {"seconds_per_byte", number(seconds_per_byte)}};
   }
   return json;
 }

@@ -32,7 +32,8 @@ struct RankWindow {
   PhaseSeconds phase_seconds{};
   double read_seconds = kUnknown, decode_seconds = kUnknown, augment_seconds = kUnknown;
   double loader_bytes = kUnknown, queue = kUnknown;  // of the loader; queue: share of its batches that are ready
-  double run_delay_seconds = kUnknown, cores = kUnknown, threads = kUnknown, memory_bytes = kUnknown;
+  double cpu_seconds = kUnknown, run_delay_seconds = kUnknown;           // cpu: of all its threads
+  double cores = kUnknown, threads = kUnknown, memory_bytes = kUnknown;  // cores: that it may use
   double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown, gpu_clock_hertz = kUnknown;
 };
 
@@ -70,6 +71,7 @@ struct Verdict {
   std::vector<Cause> causes = {};  // the first is the verdict
   std::vector<std::string> not_measured = {};
   monitoring::VerdictRecord::Communication communication = {};
+  monitoring::VerdictRecord::Probes probes = {};
 };
 
 struct RankPlace {

@@ -32,6 +32,17 @@ StepTimes mean_of(const StepTimes* begin, size_t count) {
   return mean;
 }
 
+monitoring::HostStats host_of(const ResourceSample& used, double steps) {
+  return {.cores = used.host_cores,
+          .busy = used.host_busy / steps,
+          .idle = used.host_idle / steps,
+          .io_wait = used.host_io_wait / steps,
+          .steal = used.host_steal / steps,
+          .swapped_in = used.swapped_in / steps,
+          .read_again = used.read_again / steps,
+          .free_memory = used.free_memory};
+}
+
 monitoring::RankStats stats_of(size_t rank, const StepTimes& times, const ResourceSample& used, double steps) {
   return {.rank = static_cast<int>(rank),
           .times = times,
@@ -40,11 +51,25 @@ monitoring::RankStats stats_of(size_t rank, const StepTimes& times, const Resour
           .read_seconds = used.loader.read_seconds / steps,
           .decode_seconds = used.loader.decode_seconds / steps,
           .augment_seconds = used.loader.augment_seconds / steps,
+          .few_samples = static_cast<double>(used.loader.few_samples) / steps,
+          .few_seconds = used.loader.few_seconds / steps,
+          .empty_seconds = used.loader.wait_seconds / steps,
+          .full_seconds = used.loader.full_seconds / steps,
           .queue = used.queue,
+          .cpu_seconds = used.cpu / steps,
+          .compute_seconds = used.compute_cpu / steps,
           .run_delay_seconds = used.run_delay / steps,
+          .throttled_seconds = used.throttled / steps,
           .cores = used.cores,
           .threads = used.threads,
           .memory_used = used.device_bytes,
+          .disk_bytes = used.disk_bytes / steps,
+          .major_faults = used.major_faults / steps,
+          .host = host_of(used, steps),
+          .link = {.width = used.link_width,
+                   .card_width = used.card_width,
+                   .generation = used.link_generation,
+                   .card_generation = used.card_generation},
           .gpu_utilization = used.gpu.utilization,
           .power = used.gpu.power,
           .energy = used.gpu.energy / steps,

@@ -220,6 +220,20 @@ TEST(Verdict, WhereTheTimeOfCommunicationWentIsKept) {
   EXPECT_TRUE(std::isnan(record_of(judge(healthy_run(1)), 7).communication.late));
 }
 
+TEST(Verdict, WhatWasMeasuredBeforeTrainingIsKept) {
+  RunEvidence run = healthy_run(2);
+  run.cached_step = 0.008;
+  run.network.latency = 25e-6;
+  run.network.seconds_per_byte = 3e-10;
+  const auto probes = record_of(judge(run), 7).probes;
+  EXPECT_EQ(probes.cached_step, 0.008);
+  EXPECT_EQ(probes.latency, 25e-6);
+  EXPECT_EQ(probes.seconds_per_byte, 3e-10);
+  run.ranks[0].steps.clear();
+  EXPECT_EQ(record_of(judge(run), 7).probes.cached_step, 0.008) << "it needs no steps";
+  EXPECT_TRUE(std::isnan(record_of(judge({}), 7).probes.cached_step));
+}
+
 TEST(Verdict, SaysHowFarBehindARankWasAtItsFirstAndItsLastBucket) {
   RunEvidence run = healthy_run(3);
   lengthen(run, 1, Phase::kBackward, 0.030);

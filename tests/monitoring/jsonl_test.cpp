@@ -69,6 +69,46 @@ TEST(JsonLines, EveryKindOfRecord) {
   EXPECT_GT(all[4]["time"].get<double>(), 1.7e9);
 }
 
+TEST(JsonLines, ARankHasWhatItsLoaderItsProcessAndItsHostDid) {
+  const dtrain::testing::TempDir folder;
+  const auto sink = make_jsonl_sink(folder / "m.jsonl", 0);
+  StepStats s = sample_step();
+  s.ranks = {{.rank = 0,
+              .samples = 8,
+              .read_seconds = 0.5,
+              .decode_seconds = 0.25,
+              .augment_seconds = 0,
+              .few_samples = 2,
+              .few_seconds = 0.25,
+              .empty_seconds = 0.125,
+              .full_seconds = 0,
+              .cpu_seconds = 0.75,
+              .compute_seconds = 0.5,
+              .throttled_seconds = 0.0625,
+              .disk_bytes = 4096,
+              .major_faults = 0,
+              .host = {.cores = 4, .busy = 2, .steal = 0.5, .swapped_in = 0, .read_again = 8192, .free_memory = 1e9},
+              .link = {.width = 8, .card_width = 16, .generation = 4}},
+             {.rank = 1, .samples = 8, .few_samples = 0, .few_seconds = 0, .host = {.cores = 0}}};
+  sink->record(s);
+  const json ranks = records(folder / "m.jsonl").at(0)["ranks"];
+  EXPECT_EQ(ranks[0]["loader"],
+            json::parse(R"({"samples": 8.0, "read_seconds": 0.5, "decode_seconds": 0.25, "augment_seconds": 0.0,
+                            "few_sample_seconds": 0.125, "many_sample_seconds": 0.08333333333333333,
+                            "wait_seconds": 0.125, "full_seconds": 0.0})"));
+  EXPECT_EQ(ranks[0]["cpu"],
+            json::parse(R"({"cpu_seconds": 0.75, "compute_seconds": 0.5, "throttled_seconds": 0.0625})"));
+  EXPECT_EQ(ranks[0]["disk_bytes"], 4096);
+  EXPECT_EQ(ranks[0]["major_faults"], 0);
+  EXPECT_EQ(ranks[0]["host"],
+            json::parse(R"({"cores": 4.0, "busy_seconds": 2.0, "steal_seconds": 0.5, "swapped_in_bytes": 0.0,
+                            "read_again_bytes": 8192.0, "free_memory_bytes": 1e9})"));
+  EXPECT_EQ(ranks[0]["link"], json::parse(R"({"width": 8, "card_width": 16, "generation": 4})"));
+  EXPECT_FALSE(ranks[0].contains("gpu"));
+  EXPECT_EQ(ranks[1]["loader"], json::parse(R"({"samples": 8.0})")) << "no sample was begun with few readers";
+  for (const char* name : {"cpu", "host", "link", "disk_bytes", "major_faults"}) EXPECT_FALSE(ranks[1].contains(name));
+}
+
 TEST(JsonLines, AnEvaluationHasItsTables) {
   const dtrain::testing::TempDir folder;
   {
@@ -144,6 +184,24 @@ TEST(JsonLines, AVerdictHasTheSplitOfCommunicationWhereItWasMeasured) {
   EXPECT_EQ(all[1]["communication"],
             json::parse(R"({"late_seconds": 0.5, "latency_seconds": 0.25, "bandwidth_seconds": 0.125,
                             "not_overlapped_seconds": 2.0, "other_seconds": 1.0})"));
+}
+
+TEST(JsonLines, AVerdictHasWhatWasMeasuredBeforeTraining) {
+  const dtrain::testing::TempDir folder;
+  const auto sink = make_jsonl_sink(folder / "m.jsonl", 0);
+  VerdictRecord verdict{.step = 3};
+  sink->verdict(verdict);
+  verdict.probes.cached_step = 0.0082;
+  sink->verdict(verdict);
+  verdict.probes = {.latency = 25e-6, .seconds_per_byte = 3e-10};
+  sink->verdict(verdict);
+  const std::vector<json> all = records(folder / "m.jsonl");
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_FALSE(all[0].contains("headroom"));
+  EXPECT_FALSE(all[0].contains("all_reduce"));
+  EXPECT_EQ(all[1]["headroom"], json::parse(R"({"step_seconds": 0.0082})"));
+  EXPECT_FALSE(all[1].contains("all_reduce")) << "one rank";
+  EXPECT_EQ(all[2]["all_reduce"], json::parse(R"({"latency_seconds": 25e-6, "seconds_per_byte": 3e-10})"));
 }
 
 TEST(JsonLines, AFullDiskIsLoggedOnceAndTrainingContinues) {

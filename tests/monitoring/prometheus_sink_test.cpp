@@ -106,6 +106,69 @@ TEST(PrometheusSink, WhereTheTimeOfARankWent) {
   EXPECT_EQ(value_of(page, "dtrain_loader_queue_ratio"), "0.75");
 }
 
+TEST(PrometheusSink, WhatProcessAndHostDidCountsUpAndWhatWasNotMeasuredIsAbsent) {
+  const auto sink = make_prometheus_sink(any_port(), rank(0));
+  StepStats s = sample_step();
+  s.step = 10;
+  s.own = RankStats{.samples = 8,
+                    .read_seconds = 0.5,
+                    .decode_seconds = 0.25,
+                    .augment_seconds = 0,
+                    .few_samples = 2,
+                    .few_seconds = 0.125,
+                    .empty_seconds = 0.5,
+                    .full_seconds = 0,
+                    .cpu_seconds = 0.75,
+                    .throttled_seconds = 0.25,
+                    .disk_bytes = 4096,
+                    .major_faults = 0,
+                    .host = {.busy = 2, .idle = 5, .io_wait = 1, .steal = 0.5, .read_again = 8192, .free_memory = 1e9}};
+  sink->record(s);
+  s.step = 14;
+  s.own->cpu_seconds = 0.5;
+  s.own->host.busy = RankStats::kUnknown;
+  sink->record(s);
+  const std::string page = scrape(sink->address());
+  EXPECT_EQ(value_of(page, "dtrain_loader_seconds_total", "stage=\"augment\""), "0") << "measured: it took no time";
+  EXPECT_EQ(value_of(page, "dtrain_loader_wait_seconds_total", "side=\"empty\""), "7");
+  EXPECT_EQ(value_of(page, "dtrain_loader_wait_seconds_total", "side=\"full\""), "0");
+  EXPECT_EQ(value_of(page, "dtrain_loader_samples_total", "readers=\"few\""), "28");
+  EXPECT_EQ(value_of(page, "dtrain_loader_samples_total", "readers=\"many\""), "84");
+  EXPECT_EQ(value_of(page, "dtrain_loader_service_seconds_total", "readers=\"few\""), "1.75");
+  EXPECT_EQ(value_of(page, "dtrain_loader_service_seconds_total", "readers=\"many\""), "8.75");
+  EXPECT_EQ(value_of(page, "dtrain_cpu_seconds_total"), "9.5");
+  EXPECT_EQ(value_of(page, "dtrain_cpu_throttled_seconds_total"), "3.5");
+  EXPECT_EQ(value_of(page, "dtrain_disk_read_bytes_total"), "57344");
+  EXPECT_EQ(value_of(page, "dtrain_major_faults_total"), "0");
+  EXPECT_EQ(value_of(page, "dtrain_host_seconds_total", "kind=\"busy\""), "20") << "the second time it was unknown";
+  EXPECT_EQ(value_of(page, "dtrain_host_seconds_total", "kind=\"idle\""), "70");
+  EXPECT_EQ(value_of(page, "dtrain_host_seconds_total", "kind=\"iowait\""), "14");
+  EXPECT_EQ(value_of(page, "dtrain_host_seconds_total", "kind=\"steal\""), "7");
+  EXPECT_EQ(value_of(page, "dtrain_host_page_cache_refault_bytes_total"), "114688");
+  EXPECT_EQ(value_of(page, "dtrain_host_free_memory_bytes"), "1000000000");
+  EXPECT_EQ(value_of(page, "dtrain_host_swapped_in_bytes_total"), "") << "not measured";
+  EXPECT_EQ(value_of(page, "dtrain_run_delay_seconds_total"), "") << "not measured";
+  EXPECT_EQ(page.find("dtrain_gpu_"), std::string::npos) << "no GPU, no link";
+}
+
+TEST(PrometheusSink, TheFirstRankOfAHostExportsTheHost) {
+  StepStats s = sample_step();
+  s.own = RankStats{.cpu_seconds = 0.5, .host = {.busy = 2}, .link = {.width = 8, .card_width = 16, .generation = 4}};
+  Identity second_host = rank(2);
+  second_host.local_rank = 0;
+  for (const Identity& id : {rank(0), rank(1), second_host}) {
+    const auto sink = make_prometheus_sink(any_port(), id);
+    sink->record(s);
+    const std::string page = scrape(sink->address());
+    EXPECT_EQ(value_of(page, "dtrain_host_seconds_total", "kind=\"busy\"").empty(), id.local_rank != 0) << id.rank;
+    EXPECT_EQ(value_of(page, "dtrain_cpu_seconds_total"), "60");
+    EXPECT_EQ(value_of(page, "dtrain_gpu_pcie_lanes", "of=\"link\""), "8");
+    EXPECT_EQ(value_of(page, "dtrain_gpu_pcie_lanes", "of=\"card\""), "16");
+    EXPECT_EQ(value_of(page, "dtrain_gpu_pcie_generation", "of=\"link\""), "4");
+    EXPECT_EQ(value_of(page, "dtrain_gpu_pcie_generation", "of=\"card\""), "") << "unknown";
+  }
+}
+
 TEST(PrometheusSink, AVerdictTakesThePlaceOfTheOneBefore) {
   const auto sink = make_prometheus_sink(any_port(), rank(0));
   const auto cause = [](const char* name, int slow, double gain) {
@@ -116,11 +179,11 @@ TEST(PrometheusSink, AVerdictTakesThePlaceOfTheOneBefore) {
     made.setting = "--data.workers 8";
     return made;
   };
-  sink->verdict({.step = 100, .text = "", .causes = {cause("decode", 1, 0.25), cause("late-rank", 1, 0.5)}});
-  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_verdict_gain_ratio", "cause=\"late-rank\""), "0.5");
+  sink->verdict({.step = 100, .text = "", .causes = {cause("decode", 1, 0.25), cause("late_rank", 1, 0.5)}});
+  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_verdict_gain_ratio", "cause=\"late_rank\""), "0.5");
   sink->verdict({.step = 200, .text = "", .causes = {cause("decode", -1, std::numeric_limits<double>::quiet_NaN())}});
   const std::string page = scrape(sink->address());
-  EXPECT_EQ(value_of(page, "dtrain_verdict_gain_ratio", "cause=\"late-rank\""), "");
+  EXPECT_EQ(value_of(page, "dtrain_verdict_gain_ratio", "cause=\"late_rank\""), "");
   EXPECT_EQ(value_of(page, "dtrain_verdict_gain_ratio", "setting=\"--data.workers 8\",slow_rank=\"\""), "Nan");
   const auto other = make_prometheus_sink(any_port(), rank(1));
   other->verdict({.step = 100, .text = "", .causes = {cause("decode", 1, 0.25)}});

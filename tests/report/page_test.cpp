@@ -64,6 +64,33 @@ TEST(Page, TheVerdictHasTheSplitOfCommunication) {
   EXPECT_EQ(data_of(html)["verdict"]["communication"]["late_seconds"], 0.0031);
 }
 
+TEST(Page, TheVerdictHasWhatWasMeasuredBeforeTraining) {
+  RunRecords run;
+  EXPECT_THAT(page_of(run), Not(HasSubstr("measured before training")));
+  EXPECT_FALSE(data_of(page_of(run))["verdict"].contains("headroom"));
+  run.verdict.probes = {.cached_step = 0.0082, .latency = 25e-6, .seconds_per_byte = 1e-9 / 3};
+  const std::string html = page_of(run);
+  EXPECT_THAT(without_data(html),
+              HasSubstr("measured before training: 8.2 ms per step with batches from memory; 0.025 ms "
+                        "+ 0.350 ms per MiB for an all-reduce"));
+  EXPECT_EQ(data_of(html)["verdict"]["headroom"]["step_seconds"], 0.0082);
+  EXPECT_EQ(data_of(html)["verdict"]["all_reduce"]["latency_seconds"], 25e-6);
+}
+
+TEST(Page, TheTableOfRanksHasTheCoresThatWereBusy) {
+  RunRecords run;
+  for (int64_t step = 1; step <= 8; ++step) {
+    run.steps.push_back({.step = step,
+                         .ranks = {{.rank = 0, .step_seconds = 0.1, .cpu_seconds = 0.19, .cores = 4},
+                                   {.rank = 1, .step_seconds = 0.1, .cores = 6}}});
+  }
+  const std::string html = page_of(run);
+  EXPECT_THAT(without_data(html), HasSubstr(">1.9 of 4</td>"));
+  EXPECT_THAT(without_data(html), Not(HasSubstr(">6.0</td>"))) << "cores that a rank may use are not busy";
+  EXPECT_EQ(data_of(html)["ranks"][0]["cores_busy"], 1.9);
+  EXPECT_EQ(data_of(html)["ranks"][0]["cores"], 4);
+}
+
 TEST(Page, NamesOfOthersAreShownAndNeverRun) {
   const ContactSheet sheet{.caption = kHostile,
                            .samples = {{.name = kHostile, .target = kHostile, .prediction = kHostile}}};

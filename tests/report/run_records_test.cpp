@@ -50,11 +50,12 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
       R"({"kind":"verdict","step":2,"text":"verdict: data-bound on decode","causes":[{"cause":"decode","rank":1,)"
       R"("gain":0.38,"error":0.02,"setting":"--data.workers 8","otherwise":"with less","evidence":"8 of 13"},{"gain":null}],)"
       R"("communication":{"late_seconds":0.003,"latency_seconds":0.0002,"other_seconds":-1},)"
+      R"("headroom":{"step_seconds":0.008},"all_reduce":{"latency_seconds":25e-6,"seconds_per_byte":"x"},)"
       R"("not_measured":["copy: no GPU clock", 7]})";
   RunRecords records;
   const std::string line =
       R"({"kind":"step","step":2,"other_seconds":0.004,"ranks":[{"rank":0,"step_seconds":0.1,"phase_seconds":{"forward":0.03},)"
-      R"("other_seconds":0.002,"loader":{"read_seconds":0.01,"queue":0.75},"cpu":{"cores":0.9,"threads":3},"memory_bytes":5,)"
+      R"("other_seconds":0.002,"loader":{"read_seconds":0.01,"queue":0.75},"cpu":{"cpu_seconds":0.09,"cores":4,"threads":3},"memory_bytes":5,)"
       R"("gpu":{"utilization":0.5,"temperature_celsius":70},"new":[1]},{"rank":1},"x",{"rank":-1},{"rank":"a"}]})";
   add_records(records, line + "\n" + text + "\n");
   ASSERT_EQ(records.steps.size(), 1U);
@@ -62,6 +63,8 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   EXPECT_DOUBLE_EQ(window.other_seconds, 0.004);
   ASSERT_EQ(window.ranks.size(), 2U) << "what is no rank is left out";
   EXPECT_DOUBLE_EQ(window.ranks[0].queue, 0.75);
+  EXPECT_DOUBLE_EQ(window.ranks[0].cpu_seconds, 0.09);
+  EXPECT_DOUBLE_EQ(window.ranks[0].cores, 4);
   EXPECT_DOUBLE_EQ(window.ranks[0].gpu_celsius, 70);
   EXPECT_TRUE(std::isnan(window.ranks[1].memory_bytes));
   EXPECT_EQ(records.verdict.causes.size(), 2U);
@@ -71,6 +74,9 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   EXPECT_THAT(records.verdict.not_measured, ElementsAre("copy: no GPU clock", ""));
   EXPECT_DOUBLE_EQ(records.verdict.communication.late, 0.003);
   EXPECT_TRUE(std::isnan(records.verdict.communication.other)) << "no time is negative";
+  EXPECT_DOUBLE_EQ(records.verdict.probes.cached_step, 0.008);
+  EXPECT_DOUBLE_EQ(records.verdict.probes.latency, 25e-6);
+  EXPECT_TRUE(std::isnan(records.verdict.probes.seconds_per_byte)) << "it is no number";
 }
 
 TEST(RunRecords, DamageIsLeftOutAndNamed) {
@@ -228,6 +234,27 @@ TEST(Digest, WhereTheTimeWent) {
   EXPECT_TRUE(known.slow.empty());
   ASSERT_NE(known.last_test, nullptr);
   EXPECT_DOUBLE_EQ(known.last_test->metric("mae"), 6.5);
+}
+
+TEST(Digest, CoresThatARankKeptBusyAreNotThoseThatItMayUse) {
+  RunRecords records;
+  std::string text;
+  for (int step = 10; step <= 100; step += 10) {
+    // The windows differ in length: what counts is all CPU time over all wall time. One has no CPU time.
+    const bool slow = step > 50;
+    text += str(R"({"kind":"step","step":)", step, R"(,"ranks":[{"rank":0,"step_seconds":)", slow ? 0.3 : 0.1,
+                R"(,"cpu":{)",
+                step == 100 ? ""
+                : slow      ? R"("cpu_seconds":0.3,)"
+                            : R"("cpu_seconds":0.2,)",
+                R"("cores":4}},{"rank":1,"cpu":{"cpu_seconds":0.2}}]})", "\n");
+  }
+  add_records(records, text);
+  const Digest known = digest(records);
+  ASSERT_EQ(known.ranks.size(), 2U);
+  EXPECT_NEAR(known.ranks[0].cores_busy, (3 * 0.2 + 4 * 0.3) / (3 * 0.1 + 4 * 0.3), 1e-9);
+  EXPECT_DOUBLE_EQ(known.ranks[0].cores, 4);
+  EXPECT_TRUE(std::isnan(known.ranks[1].cores_busy)) << "its steps have no duration";
 }
 
 TEST(Digest, RanksAndSlowSteps) {

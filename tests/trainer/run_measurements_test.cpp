@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/thread_world.h"
 
 namespace dtrain::train {
@@ -24,7 +26,25 @@ std::vector<StepTimes> steps(int rank, int begin, int end) {
 }
 
 ResourceSample used(int rank) {
-  return {.seconds = 1, .loader = {.samples = 12}, .cpu = 10.0 + rank, .host_busy = 50, .queue = 0.5};
+  return {.seconds = 1,
+          .loader = {.samples = 12, .few_samples = 3, .few_seconds = 6, .wait_seconds = 9, .full_seconds = 30},
+          .cpu = 10.0 + rank,
+          .throttled = 1.5,
+          .host_busy = 51,
+          .host_steal = 24,
+          .host_idle = 36,
+          .host_io_wait = 12,
+          .swapped_in = 300,
+          .read_again = 600,
+          .disk_bytes = 900,
+          .major_faults = 18,
+          .free_memory = 1e9,
+          .host_cores = 8,
+          .queue = 0.5,
+          .link_width = 4,
+          .card_width = 16,
+          .link_generation = 3,
+          .card_generation = 5};
 }
 
 TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
@@ -50,6 +70,27 @@ TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
       EXPECT_EQ(last.times.of(Phase::kForward), 100 * rank + 8);
       EXPECT_EQ(last.times.wall, 1000);
       EXPECT_EQ(last.samples, 4) << "per step";
+      EXPECT_DOUBLE_EQ(last.cpu_seconds, (10.0 + rank) / 3) << "per step";
+      EXPECT_TRUE(std::isnan(last.run_delay_seconds)) << "not measured";
+      EXPECT_EQ(last.throttled_seconds, 0.5);
+      EXPECT_EQ(last.few_samples, 1);
+      EXPECT_EQ(last.few_seconds, 2);
+      EXPECT_EQ(last.empty_seconds, 3);
+      EXPECT_EQ(last.full_seconds, 10);
+      EXPECT_EQ(last.disk_bytes, 300);
+      EXPECT_EQ(last.major_faults, 6);
+      EXPECT_EQ(last.host.busy, 17);
+      EXPECT_EQ(last.host.steal, 8);
+      EXPECT_EQ(last.host.idle, 12);
+      EXPECT_EQ(last.host.io_wait, 4);
+      EXPECT_EQ(last.host.swapped_in, 100);
+      EXPECT_EQ(last.host.read_again, 200);
+      EXPECT_EQ(last.host.cores, 8) << "now";
+      EXPECT_EQ(last.host.free_memory, 1e9) << "now";
+      EXPECT_EQ(last.link.width, 4);
+      EXPECT_EQ(last.link.card_width, 16);
+      EXPECT_EQ(last.link.generation, 3);
+      EXPECT_EQ(last.link.card_generation, 5);
       EXPECT_EQ(last.queue, 0.5);
     }
     ASSERT_EQ(measured.windows().size(), 1u) << "not those in which the warm-up was";
