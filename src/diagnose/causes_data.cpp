@@ -55,12 +55,16 @@ class ReaderModel {
     while (threads > 1 && period(threads / 2) < 0.97 * period(threads)) threads /= 2;
     return threads;
   }
-  // How many times longer a sample takes with twice the readers at work.
+  // How many times longer a sample takes with twice the readers at work. It was measured with half of them, which is
+  // rounded up: of three readers two.
   double crowding() const {
     constexpr double kNoise = 1.05, kShared = 2, kAboutShared = 0.3, kMost = 4;
     const double ratio = loader_.many_service / loader_.few_service;
-    if (std::abs(ratio - kShared) < kAboutShared) return kShared;  // they share one disk: no number of them is faster
-    return ratio > kNoise ? std::min(ratio, kMost) : 1;            // NaN: not measured
+    if (!(ratio > kNoise)) return 1;  // NaN: not measured
+    const int half = (loader_.threads + 1) / 2;
+    const double doubled = std::pow(ratio, 1 / std::log2(static_cast<double>(loader_.threads) / half));
+    if (std::abs(doubled - kShared) < kAboutShared) return kShared;  // they share one disk: no number of them is faster
+    return std::min(doubled, kMost);
   }
   double period(int threads) const {  // of a step whose batch alone decides
     const double longer = std::pow(crowding(), std::log2(static_cast<double>(threads) / loader_.threads));

@@ -414,7 +414,10 @@ void TrainingJob::run() {
     checkpoints.emplace(plan_.folder / "checkpoints", *files_, config_.checkpoint.keep_last);
   }
   try {
-    train::Trainer trainer(train_context(config_, batches_, checkpoints ? &*checkpoints : nullptr, stop_requested));
+    train::TrainContext context =
+        train_context(config_, batches_, checkpoints ? &*checkpoints : nullptr, stop_requested);
+    context.compare_readers = true;
+    train::Trainer trainer(std::move(context));
     if (snapshot_) dist::agree(process_.host, [&] { trainer.resume(*snapshot_); });
     snapshot_.reset();
     outcome_ = trainer.run();

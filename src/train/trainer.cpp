@@ -32,8 +32,10 @@ at::Tensor rate_tensor(double rate, at::Device device) {
   return at::full({}, rate, at::TensorOptions().device(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
 }
 
-data::LoaderOptions traced(data::LoaderOptions options, trace::Recorder* recorder) {
-  options.recorder = recorder;
+data::LoaderOptions options_of(const TrainContext& context) {
+  data::LoaderOptions options = loader_options(context.config, context.batches, context.loader_threads, context.device);
+  options.compare_readers = context.compare_readers;
+  options.recorder = context.recorder;
   return options;
 }
 
@@ -41,9 +43,7 @@ data::LoaderOptions traced(data::LoaderOptions options, trace::Recorder* recorde
 
 Trainer::Trainer(TrainContext context)
     : context_(std::move(context)),
-      loader_(context_.store, context_.splits.train, context_.task.samples(),
-              traced(loader_options(context_.config, context_.batches, context_.loader_threads, context_.device),
-                     context_.recorder),
+      loader_(context_.store, context_.splits.train, context_.task.samples(), options_of(context_),
               {context_.host.rank(), context_.host.size()}),
       scaler_(context_.config.amp, needs_loss_scaling(context_.precision), context_.device,
               parameter_dtype(context_.precision)),

@@ -4,8 +4,9 @@
 // work on the same job: they claim runs of items of the earliest unfinished job, so that the next job is ready soon
 // rather than many jobs late. Idle threads sleep.
 //
-// Now and then a job is done by half of the threads while the others rest, so that it can be measured whether the
-// threads are in each other's way: while the consumer waits for jobs, all of them would always be at work.
+// If it is asked for, now and then a job is done by half of the threads while the others rest, so that it can be
+// measured whether the threads are in each other's way: while the consumer waits for jobs, all of them would always be
+// at work.
 //
 // `Job` is any type with `int64_t items() const`, whose value must not change. Errors: front() throws what make() or
 // work() threw, once that job is the first one (if several items of a job fail, the error of the lowest item).
@@ -38,9 +39,12 @@ class ReadAhead {
  public:
   using Jobs = std::vector<std::unique_ptr<Job>>;
 
-  // One job in 32 of the first ones, so that a short run knows soon, and one in 128 later: the rest costs at most that
-  // share of the time, and nothing while jobs are made faster than they are taken.
-  static constexpr bool is_for_half(int64_t job) { return job % (job < 128 ? 32 : 128) == 20; }
+  // One job in 32 of the first ones, so that a short run knows soon, and one in 512 later. Such a job takes at most
+  // twice as long, so the rest costs at most that share of the time, and nothing while jobs are made faster than they
+  // are taken.
+  static constexpr bool is_for_half(int64_t job) { return job % (job < 128 ? 32 : 512) == 20; }
+  // The threads that do such a job: fewer than all, so none where there is one.
+  static constexpr int half_of(int threads) { return threads > 1 ? (threads + 1) / 2 : 0; }
 
   struct Worker {
     int thread = 0;
@@ -51,8 +55,9 @@ class ReadAhead {
     std::function<void(Job&, int64_t item, Worker)> work;  // called by any worker, once per item
   };
 
-  // `depth` is the largest number of jobs that are made and not yet taken.
-  ReadAhead(int threads, int depth, Functions);
+  // `depth` is the largest number of jobs that are made and not yet taken. `halves`: now and then half of the threads
+  // do a job alone.
+  ReadAhead(int threads, int depth, Functions, bool halves = false);
   ~ReadAhead();  // finishes the items in progress and starts no others
 
   Job& front();                 // the first job; waits for it. Throws its error, at each call until restart()
@@ -108,15 +113,17 @@ class ReadAhead {
   std::vector<std::optional<Clock::time_point>> room_since_;
   std::atomic<bool> cancelled_ = false;
   const int thread_count_;
+  const bool halves_;
   std::vector<std::jthread> threads_;  // last, because they use the members above
 };
 
 template <typename Job>
-ReadAhead<Job>::ReadAhead(int threads, int depth, Functions functions)
+ReadAhead<Job>::ReadAhead(int threads, int depth, Functions functions, bool halves)
     : depth_(std::max(1, depth)),
       functions_(std::move(functions)),
       room_since_(static_cast<size_t>(std::max(1, threads))),
-      thread_count_(std::max(1, threads)) {
+      thread_count_(std::max(1, threads)),
+      halves_(halves && half_of(thread_count_) > 0) {
   for (int i = 0; i < thread_count_; ++i) {
     threads_.emplace_back([this, i](std::stop_token stop) { run(stop, i); });
   }
@@ -194,10 +201,9 @@ std::exception_ptr ReadAhead<Job>::work_on(const Claim& mine, int thread, int64_
 
 template <typename Job>
 typename ReadAhead<Job>::Claim ReadAhead<Job>::claim(int thread) {
-  const bool of_half = 2 * (thread + 1) <= std::max(2, thread_count_);
   while (true) {
     for (Slot& slot : slots_) {
-      if (slot.by_half && !slot.complete() && !of_half) return {};
+      if (slot.by_half && !slot.complete() && thread >= half_of(thread_count_)) return {};
       const int64_t left = slot.items - slot.claimed;
       if (left == 0) continue;
       // Half a thread's share per claim: few locks, and no thread waits long for the slowest one.
@@ -223,7 +229,7 @@ void ReadAhead<Job>::make_job() {
     slot.error = std::current_exception();
     exhausted_ = true;
   }
-  slot.by_half = is_for_half(jobs_made_++);
+  slot.by_half = halves_ && is_for_half(jobs_made_++);
   if (slot.items == 0) done_.notify_all();
   if (slot.items > 1) work_.notify_all();
   slots_.push_back(std::move(slot));

@@ -117,6 +117,23 @@ TEST(LoaderStats, TellsApartWhatIsReadByFewReaders) {
   EXPECT_LT(many.stats().few_seconds, many.stats().service_seconds() / 2);
 }
 
+// While it waits for batches, a loader has all of its readers at work.
+TEST(LoaderStats, ComparesReadersWhereThatIsAskedFor) {
+  constexpr int kBatch = 32, kSteps = 24;  // the 21st batch is one of those that half of the readers load
+  const SlowStore store(64, 2ms);
+  const auto few_of = [&](int threads, bool compare) {
+    LoaderOptions options = options_of(kBatch, kBatch, kSteps, threads, /*prefetch=*/4);
+    options.compare_readers = compare;
+    Loader loader(store, all_ids(64), pictures(4), options, {0, 1});
+    while (!loader.done()) loader.next();
+    return loader.stats().few_samples;
+  };
+  const int64_t compared = few_of(3, true);
+  EXPECT_GE(compared, kBatch) << "two of three readers are few";
+  EXPECT_LT(few_of(3, false), compared);
+  EXPECT_EQ(few_of(1, true), 0);
+}
+
 // After the last batch there is nothing to make room for.
 TEST(LoaderStats, TheEndIsNotFull) {
   const MemoryStore store(8, 4, 4);

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <latch>
 #include <map>
 #include <mutex>
@@ -52,20 +54,20 @@ TEST(ReadAhead, KeepsTheOrderAndProcessesEachItem) {
 }
 
 // The consumer takes jobs as soon as they are ready, so all threads would be at work all the time.
-TEST(ReadAhead, LetsHalfOfTheThreadsDoAJobAloneNowAndThen) {
-  constexpr int kThreads = 5, kHalf = 2;
-  constexpr int64_t kJobs = 384;
+void expect_that_half_do_some(int threads, int half) {
+  constexpr int64_t kJobs = 1536;
   int64_t next = 0;
   std::mutex mutex;
   std::map<int64_t, std::set<int>> threads_of;  // by job
   Pool pool(
-      kThreads, 3,
+      threads, 3,
       {[&]() -> std::unique_ptr<Squares> { return next < kJobs ? std::make_unique<Squares>(next++, 40) : nullptr; },
        [&](Squares& job, int64_t item, Pool::Worker worker) {
          square(job, item, worker);
          const std::scoped_lock lock(mutex);
          threads_of[job.number].insert(worker.thread);
-       }});
+       }},
+      /*halves=*/true);
   for (int64_t number = 0; number < kJobs; ++number) {
     ASSERT_EQ(pool.front().number, number);
     pool.take();
@@ -74,9 +76,50 @@ TEST(ReadAhead, LetsHalfOfTheThreadsDoAJobAloneNowAndThen) {
   for (int64_t number = 0; number < kJobs; ++number) {
     if (!Pool::is_for_half(number)) continue;
     ++by_half;
-    for (const int thread : threads_of.at(number)) EXPECT_LT(thread, kHalf) << "job " << number;
+    for (const int thread : threads_of.at(number)) EXPECT_LT(thread, half) << "job " << number << " of " << threads;
   }
-  EXPECT_EQ(by_half, 6) << "four of the first 128, one of each 128 later";
+  EXPECT_EQ(by_half, 6) << "four of the first 128, one of each 512 later";
+}
+
+TEST(ReadAhead, LetsHalfOfTheThreadsDoAJobAloneNowAndThen) {
+  expect_that_half_do_some(/*threads=*/1, /*half=*/1);
+  expect_that_half_do_some(2, 1);
+  expect_that_half_do_some(3, 2);
+  expect_that_half_do_some(5, 3);
+}
+
+// How many threads are inside the items of job 20 at the same time; a thread waits there for the others, but not for
+// long where `expected` are there.
+int threads_together(int threads, bool halves, int expected) {
+  constexpr int64_t kJob = 20;
+  static_assert(Pool::is_for_half(kJob));
+  int64_t next = 0;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int inside = 0, most = 0;
+  Pool pool(threads, 3,
+            {[&]() -> std::unique_ptr<Squares> {
+               return next <= kJob ? std::make_unique<Squares>(next++, threads) : nullptr;
+             },
+             [&](Squares& job, int64_t, Pool::Worker) {
+               if (job.number != kJob) return;
+               std::unique_lock lock(mutex);
+               most = std::max(most, ++inside);
+               changed.notify_all();
+               changed.wait_for(lock, std::chrono::seconds(5), [&] { return most >= expected; });
+               --inside;
+             }},
+            halves);
+  for (int64_t number = 0; number <= kJob; ++number) {
+    pool.front();
+    pool.take();
+  }
+  return most;
+}
+
+TEST(ReadAhead, AllThreadsDoEachJobUnlessHalvesAreAskedFor) {
+  EXPECT_EQ(threads_together(3, /*halves=*/false, 3), 3);
+  EXPECT_EQ(threads_together(3, /*halves=*/true, 2), 2) << "half of 3, rounded up";
 }
 
 TEST(ReadAhead, IsLimitedByItsDepth) {
