@@ -87,6 +87,8 @@ plan::MeasuredBatch mean_micro_step(const Row& row, int threads) {
   return mean;
 }
 
+bool has_gpu(const Results& results) { return results.device != "cpu"; }
+
 // The ranks that take longest for their own work, at most kMostRanks of them, in their order.
 std::vector<size_t> ranks_to_show(const Row& row, size_t ranks) {
   std::vector<size_t> shown(ranks);
@@ -100,7 +102,7 @@ std::vector<size_t> ranks_to_show(const Row& row, size_t ranks) {
 }
 
 std::string phase_table(const Results& results) {
-  const bool gpu = results.device != "cpu";
+  const bool gpu = has_gpu(results);
   TextRow header = {"batch", "rank", "samples/s", "min", "max"};
   add_headings(header);
   if (results.cached) header.emplace_back("cached");
@@ -162,9 +164,10 @@ std::string text_of(const Results& results) {
   const bool any =
       std::any_of(results.rows.begin(), results.rows.end(), [](const Row& r) { return r.out_of_memory.empty(); });
   if (results.cached) text += "cached: a step whose batches are in memory, as if loading were free\n";
+  if (!has_gpu(results)) text += "not measured: kernel time and launch gap (no GPU)\n";
   if (any) {
     text += str("\nMemory of a rank; activations: the most that one micro-batch holds; process: the most so far, ",
-                results.device == "cpu" ? "all else included" : "as LibTorch reserves it", "\n", memory_table(results));
+                has_gpu(results) ? "as LibTorch reserves it" : "all else included", "\n", memory_table(results));
   }
   if (!results.left_out.empty()) {
     std::vector<std::string> sizes;
@@ -217,6 +220,8 @@ Json buckets_of(const Results& results) {
 std::string json_of(const Results& results) {
   Json rows = Json::array();
   for (const Row& row : results.rows) rows.push_back(json_of(row, results));
+  Json not_measured = Json::array();
+  if (!has_gpu(results)) not_measured = {"kernel_seconds", "launch_gap_seconds"};
   return Json{{"bench", "step"},
               {"network", results.network},
               {"precision", results.precision},
@@ -229,6 +234,7 @@ std::string json_of(const Results& results) {
               {"gradient_buckets", buckets_of(results)},
               {"statistics_bytes", results.statistics},
               {"left_out", results.left_out},
+              {"not_measured", std::move(not_measured)},
               {"rows", std::move(rows)}}
              .dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) +
          "\n";

@@ -129,6 +129,8 @@ def step_compares_batch_sizes(folder):
         ranks = np or 1
         assert (found["ranks"], found["network"], found["precision"], found["device"]) == (ranks, "headpose_cnn", "fp32", "cpu")
         assert [row["batch_size"] for row in found["rows"]] == [4, 16]
+        assert text.count("not measured: kernel time and launch gap (no GPU)\n") == 1, text
+        assert found["not_measured"] == ["kernel_seconds", "launch_gap_seconds"]
         for row in found["rows"]:
             assert row["out_of_memory"] == "" and row["global_batch"] == row["batch_size"] * ranks
             assert row["kernel_seconds"] is None and row["launch_gap_seconds"] is None, "there is no GPU clock"
