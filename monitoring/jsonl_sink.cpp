@@ -140,6 +140,14 @@ Json rank_json(const RankStats& r) {
   return j;
 }
 
+Json slowest_json(const SlowStep& s) {
+  Json j{{"step", s.step}, {"rank", s.rank}};
+  put(j, "step_seconds", s.times.wall);
+  j["phase_seconds"] = phases_json(s.times.phases);
+  put(j, "other_seconds", s.times.other());
+  return j;
+}
+
 class JsonLines : public Sink {
  public:
   JsonLines(const std::filesystem::path& file, int64_t resumed_step)
@@ -163,6 +171,7 @@ class JsonLines : public Sink {
     put(j, "other_seconds", s.other_seconds);
     if (!s.ranks.empty()) j["ranks"] = Json::array();
     for (const RankStats& rank : s.ranks) j["ranks"].push_back(rank_json(rank));
+    if (s.slowest) j["slowest"] = slowest_json(*s.slowest);
     put(j, "eta_seconds", s.eta_seconds);
     j["bytes_reduced"] = s.bytes_reduced;
     j["loader_bytes"] = s.loader_bytes;

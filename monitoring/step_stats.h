@@ -53,6 +53,8 @@ struct StepStats {
   int64_t bad_samples = 0;            // left out so far by data.on_bad_sample skip, all ranks
   std::optional<RankStats> own = {};  // of this rank, at logging steps
   std::vector<RankStats> ranks = {};  // on rank 0 at logging steps: of very many ranks the slowest
+  // On rank 0 at logging steps: of the steps of all ranks that have ended since the last one.
+  std::optional<SlowStep> slowest = {};
 };
 
 struct EvalStats {

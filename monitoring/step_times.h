@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 
 namespace dtrain::monitoring {
@@ -36,6 +37,13 @@ struct StepTimes {
   double of(Phase phase) const { return phases[static_cast<size_t>(phase)]; }
   double in_phases() const { return std::accumulate(phases.begin(), phases.end(), 0.0); }
   double other() const { return wall - in_phases(); }  // in no phase
+};
+
+// One step of all ranks, by the rank that took longest for it, without its wait for the others.
+struct SlowStep {
+  int64_t step = 0;
+  int rank = 0;
+  StepTimes times{};
 };
 
 }  // namespace dtrain::monitoring

@@ -52,6 +52,14 @@ RankWindow rank_in(const Json& json) {
           .gpu_clock_hertz = number_in(gpu, "sm_clock_hertz")};
 }
 
+SlowestStep slowest_in(const Json& json) {
+  return {.step = count_in(json, "step"),
+          .rank = count_in(json, "rank", -1),
+          .step_seconds = seconds_in(json, "step_seconds"),
+          .other_seconds = seconds_in(json, "other_seconds"),
+          .phase_seconds = phases_in(json)};
+}
+
 StepWindow window_in(const Json& json) {
   StepWindow window{.step = count_in(json, "step"),
                     .epoch = count_in(json, "epoch"),
@@ -66,7 +74,8 @@ StepWindow window_in(const Json& json) {
                     .memory_bytes = number_in(json, "memory_used_bytes"),
                     .memory_total_bytes = number_in(json, "memory_total_bytes"),
                     .phase_seconds = phases_in(json),
-                    .ranks = {}};
+                    .ranks = {},
+                    .slowest = slowest_in(object_in(json, "slowest"))};
   for (const Json& rank : array_in(json, "ranks")) {
     if (window.ranks.size() == kMostRanks) break;
     if (rank.is_object() && count_in(rank, "rank", -1) >= 0) window.ranks.push_back(rank_in(rank));
@@ -264,7 +273,9 @@ void RecordAdder::add(StepWindow window) {
   if (!steps.empty() &&
       std::isfinite(window.step_seconds)) {  // the first step of a process is slow, as everybody knows
     std::vector<StepWindow>& slowest = records_.slowest;
-    const auto shorter = [](const StepWindow& a, const StepWindow& b) { return a.step_seconds > b.step_seconds; };
+    const auto shorter = [](const StepWindow& a, const StepWindow& b) {
+      return a.longest_seconds() > b.longest_seconds();
+    };
     slowest.insert(std::upper_bound(slowest.begin(), slowest.end(), window, shorter), window);
     if (slowest.size() > kMostSlowest) slowest.pop_back();
   }

@@ -97,32 +97,46 @@ void add_ranks(const RunRecords& run, Digest& digest) {
   if (largest > 0) digest.load_balance = sum / static_cast<double>(sums.size()) / largest;
 }
 
-// The median of each part over the windows, in seconds per step.
-Parts usual_parts(const std::vector<const StepWindow*>& windows) {
+// Of a rank in a window; of rank 0 where the record does not name the rank.
+Parts parts_of_rank(const StepWindow& window, int64_t rank) {
+  for (const RankWindow& one : window.ranks) {
+    if (one.rank == rank) return parts_of(one.phase_seconds, one.other_seconds);
+  }
+  return parts_of(window);
+}
+
+// The median of each part of a rank over the windows, in seconds per step.
+Parts usual_parts(const std::vector<const StepWindow*>& windows, int64_t rank) {
   Parts usual{};
   for (size_t i = 0; i < kParts; ++i) {
     std::vector<double> values;
-    for (const StepWindow* w : windows) values.push_back(parts_of(*w)[i]);
+    for (const StepWindow* w : windows) values.push_back(parts_of_rank(*w, rank)[i]);
     usual[i] = values.empty() ? 0 : median(std::move(values));
   }
   return usual;
 }
 
 void add_slow(const RunRecords& run, Digest& digest) {
-  const Parts usual = usual_parts(after_warm_up(run.steps));
+  constexpr double kSlowMean = 1.1, kSlowStep = 1.5;  // × the usual: single steps differ by themselves
+  const std::vector<const StepWindow*> windows = after_warm_up(run.steps);
   for (const StepWindow& window : run.slowest) {
-    const bool slower = window.step_seconds > 1.1 * digest.step_seconds;
-    if (!slower || digest.slow.size() == kMostSlow) break;
-    const Parts own = parts_of(window);
+    const bool single = !std::isnan(window.slowest.step_seconds);
+    const double seconds = window.longest_seconds();
+    if (digest.slow.size() == kMostSlow) break;
+    if (!(seconds > (single ? kSlowStep : kSlowMean) * digest.step_seconds)) continue;
+    const Parts own = single ? parts_of(window.slowest.phase_seconds, window.slowest.other_seconds) : parts_of(window);
+    const Parts usual = usual_parts(windows, single ? window.slowest.rank : -1);
     size_t worst = 0;
     for (size_t i = 0; i < kParts; ++i) {
       if (own[i] - usual[i] > own[worst] - usual[worst]) worst = i;
     }
-    digest.slow.push_back({.first = window.step - window.count + 1,
-                           .last = window.step,
-                           .step_seconds = window.step_seconds,
+    const bool names_rank = single && digest.ranks.size() > 1;
+    digest.slow.push_back({.first = single ? window.slowest.step : window.step - window.count + 1,
+                           .last = single ? window.slowest.step : window.step,
+                           .step_seconds = seconds,
                            .usual_seconds = digest.step_seconds,
-                           .cause = str(part_name(worst), " +", fixed(1e3 * (own[worst] - usual[worst]), 1), " ms")});
+                           .cause = str(part_name(worst), " +", fixed(1e3 * (own[worst] - usual[worst]), 1), " ms",
+                                        names_rank ? str(" (rank ", window.slowest.rank, ")") : "")});
   }
 }
 

@@ -29,10 +29,11 @@ struct RankDigest {
   double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown;  // means; celsius: the most
 };
 
+// A slow step, or of older files the mean of a window in which there are slow steps.
 struct SlowWindow {
   int64_t first = 0, last = 0;                 // steps
   double step_seconds = 0, usual_seconds = 0;  // usual: the median of all windows
-  std::string cause;                           // the part that exceeds its median most, and by how much
+  std::string cause;                           // the part that exceeds its median most, by how much, and on which rank
 };
 
 struct Digest {

@@ -191,7 +191,8 @@ std::string slow_section(const Digest& digest) {
               ms(slow.usual_seconds), slow.cause});
   }
   return heading("Slowest steps") + rows.html() +
-         "<p class=\"dim\">Means of the steps between two step lines; usual: the median of all.</p>\n";
+         "<p class=\"dim\">The slowest step of those between two step lines, of the rank that took longest for it (of "
+         "older runs the mean of these steps); usual: the median of all means.</p>\n";
 }
 
 // The pairs that are confused most often, for a matrix that is too large to be read as a picture.

@@ -6,6 +6,7 @@
 // Numbers that a file does not have are NaN. Reads only; writes nothing. Thread-safety: pure but for the file system.
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -37,6 +38,13 @@ struct RankWindow {
   double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown, gpu_clock_hertz = kUnknown;
 };
 
+// The longest step of a window, as the rank saw it that took longest for it.
+struct SlowestStep {
+  int64_t step = 0, rank = -1;
+  double step_seconds = kUnknown, other_seconds = kUnknown;
+  PhaseSeconds phase_seconds{};
+};
+
 // A `step` record: means over the `count` optimizer steps that end with `step`.
 struct StepWindow {
   int64_t step = 0, count = 1, epoch = 0;
@@ -46,6 +54,9 @@ struct StepWindow {
   double memory_bytes = kUnknown, memory_total_bytes = kUnknown;
   PhaseSeconds phase_seconds{};        // of rank 0
   std::vector<RankWindow> ranks = {};  // in the order of the file; none in older files
+  SlowestStep slowest = {};            // step_seconds: NaN where the record has none
+
+  double longest_seconds() const { return std::isnan(slowest.step_seconds) ? step_seconds : slowest.step_seconds; }
 };
 
 struct Evaluation {

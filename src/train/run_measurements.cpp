@@ -87,6 +87,30 @@ void keep_slowest(std::vector<monitoring::RankStats>& ranks) {
   ranks.resize(kSlowest);
 }
 
+double without_wait(const StepTimes& times) { return times.wall - times.of(monitoring::Phase::kAllReduceWait); }
+
+// `all`: `count` steps of each rank. The rank that waits least for the others waits for the network alone.
+monitoring::SlowStep slowest_of(const std::vector<StepTimes>& all, size_t count) {
+  monitoring::SlowStep slowest;
+  double longest = -1;
+  for (size_t i = 0; i < count; ++i) {
+    size_t late = 0;
+    double network = all[i].of(monitoring::Phase::kAllReduceWait);
+    for (size_t rank = 1; rank * count < all.size(); ++rank) {
+      const StepTimes& times = all[rank * count + i];
+      if (without_wait(times) > without_wait(all[late * count + i])) late = rank;
+      network = std::min(network, times.of(monitoring::Phase::kAllReduceWait));
+    }
+    const StepTimes& times = all[late * count + i];
+    if (without_wait(times) + network <= longest) continue;
+    longest = without_wait(times) + network;
+    slowest = {.step = static_cast<int64_t>(i) - static_cast<int64_t>(count - 1),
+               .rank = static_cast<int>(late),
+               .times = times};
+  }
+  return slowest;
+}
+
 }  // namespace
 
 RunMeasurements::RunMeasurements(dist::Communicator& host)
@@ -109,6 +133,7 @@ void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSa
   own_.reset();
   // Of very many steps the clock keeps the newest alone, and the resources are of all of them.
   const double ended = std::max(static_cast<double>(own.size()), resources.steps);
+  slowest_.reset();
   if (!all.empty()) {
     const size_t count = all.size() / ranks;
     const auto rank = static_cast<size_t>(host_.rank());
@@ -117,6 +142,7 @@ void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSa
   if (host_.rank() != 0 || all.empty()) return;
   const size_t count = all.size() / ranks;
   keep(all, count);
+  slowest_ = slowest_of(all, count);
   for (size_t rank = 0; rank < ranks; ++rank) {
     last_.push_back(stats_of(rank, mean_of(all.data() + rank * count, count), samples[rank], ended));
   }
@@ -129,6 +155,12 @@ void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSa
     kept -= windows_.front().steps;
     windows_.pop_front();
   }
+}
+
+std::optional<monitoring::SlowStep> RunMeasurements::slowest(int64_t newest) const {
+  std::optional<monitoring::SlowStep> slowest = slowest_;
+  if (slowest) slowest->step += newest;
+  return slowest;
 }
 
 void RunMeasurements::keep(const std::vector<StepTimes>& all, size_t count) {

@@ -40,6 +40,9 @@ class RunMeasurements {
   // wait least for the others: they are the ones that the others wait for. Rank 0.
   const std::vector<monitoring::RankStats>& last() const { return last_; }
   const std::optional<monitoring::RankStats>& own() const { return own_; }  // of this rank, on every rank
+  // The step of the last gathered ones that took longest: for its slowest rank, without the wait for the others, and
+  // for the network. `newest`: the number of the last of them. None where no step had ended. Rank 0.
+  std::optional<monitoring::SlowStep> slowest(int64_t newest) const;
 
  private:
   void keep(const std::vector<monitoring::StepTimes>& all, size_t count);
@@ -51,6 +54,7 @@ class RunMeasurements {
   std::deque<Window> windows_;
   std::vector<monitoring::RankStats> last_;
   std::optional<monitoring::RankStats> own_;
+  std::optional<monitoring::SlowStep> slowest_;  // its number is counted from the newest: 0, -1, ...
 };
 
 }  // namespace dtrain::train

@@ -60,8 +60,8 @@ struct TrainContext {
   MemoryAdvice memory_advice = {};                        // may be empty
   // Before training, what it would do if loading were free is measured for about so long (Trainer::measure_headroom()).
   double headroom_seconds = 0;
-  // Now and then half of the reader threads rest, to learn whether they are in each other's way: of a run that is
-  // judged.
+  // Now and then half of the reader threads rest, to learn whether they are in each other's way. Only for a run whose
+  // verdict needs that.
   bool compare_readers = false;
   const Clock& clock = real_clock();    // for intervals in minutes
   trace::Recorder* recorder = nullptr;  // records what the threads do; nullptr: nothing does

@@ -64,6 +64,7 @@ void Trainer::report(StepStats& stats) {
     measurements_.gather(clock.take_steps(), used);
     stats.ranks = measurements_.last();
     stats.own = measurements_.own();
+    stats.slowest = measurements_.slowest(step_ - 1);  // this one ends where the next one begins
     skipped_now = skipped_.update(stats.skipped_total, step_);
     window_.begin(step_, now, clock.totals());
     triggers_.log.restart();

@@ -60,6 +60,11 @@ TEST(JsonLines, EveryKindOfRecord) {
   EXPECT_FALSE(all[1]["ranks"][1].contains("gpu"));
   EXPECT_EQ(all[1]["ranks"][1]["bucket_seconds"], json::parse("[0.01, 0.05, 0.11]"));
   EXPECT_FALSE(all[1]["ranks"][0].contains("bucket_seconds"));
+  EXPECT_EQ(all[1]["slowest"]["step"], 117);
+  EXPECT_EQ(all[1]["slowest"]["rank"], 1);
+  EXPECT_EQ(all[1]["slowest"]["step_seconds"], 0.625);
+  EXPECT_EQ(all[1]["slowest"]["phase_seconds"]["data_wait"], 0.4);
+  EXPECT_NEAR(all[1]["slowest"]["other_seconds"].get<double>(), 0.015, 1e-9);
   EXPECT_EQ(all[2]["kind"], "eval");
   EXPECT_EQ(all[2]["metrics"]["mae_yaw"], 7.1);
   EXPECT_EQ(all[3]["kind"], "checkpoint");

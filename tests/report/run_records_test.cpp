@@ -277,5 +277,28 @@ TEST(Digest, RanksAndSlowSteps) {
   EXPECT_EQ(known.slow[0].cause, "backward +200.0 ms");
 }
 
+// One slow step of a window of ten: its mean says little, the record names it.
+TEST(Digest, TheSlowestStepOfAWindow) {
+  RunRecords records;
+  std::string text;
+  for (int step = 10; step <= 400; step += 10) {
+    const bool slow = step == 200;
+    const double data = slow ? 0.25 : 0.012;  // 0.01 is usual on rank 1
+    text += str(R"({"kind":"step","step":)", step, R"(,"step_seconds":0.1,"phase_seconds":{"forward":0.1},)",
+                R"("ranks":[{"rank":0,"phase_seconds":{"forward":0.1}},)",
+                R"({"rank":1,"phase_seconds":{"forward":0.09,"data_wait":0.01}}],)", R"("slowest":{"step":)", step - 4,
+                R"(,"rank":1,"step_seconds":)", data + 0.09, R"(,"phase_seconds":{"forward":0.09,"data_wait":)", data,
+                "}}}\n");
+  }
+  add_records(records, text);
+  EXPECT_EQ(records.slowest[0].slowest.step, 196);
+  const Digest known = digest(records);
+  ASSERT_EQ(known.slow.size(), 1U);
+  EXPECT_EQ(known.slow[0].first, 196);
+  EXPECT_EQ(known.slow[0].last, 196);
+  EXPECT_DOUBLE_EQ(known.slow[0].step_seconds, 0.34);
+  EXPECT_EQ(known.slow[0].cause, "waiting for data +240.0 ms (rank 1)");
+}
+
 }  // namespace
 }  // namespace dtrain::report

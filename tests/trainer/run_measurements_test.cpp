@@ -124,6 +124,45 @@ TEST(RunMeasurements, ResourcesAreOfAllStepsThoughFewTimesAreKept) {
   });
 }
 
+// In the 3rd of 5 steps rank 1 reads long, and the others wait for it; after the 4th one rank 0 saves.
+TEST(RunMeasurements, KnowsTheSlowestStepAndItsRank) {
+  dist::run_thread_world(3, [](dist::Communicator& comm) {
+    RunMeasurements measured(comm);
+    measured.gather(std::vector<StepTimes>(RunMeasurements::kWarmUpSteps, step(1, 1)), used(comm.rank()));
+    EXPECT_FALSE(measured.slowest(5)) << "warm-up";
+    std::vector<StepTimes> own(5, step(1, 1));
+    const bool late = comm.rank() == 1;
+    own[2].wall = 4;
+    own[2].phases[static_cast<size_t>(late ? Phase::kDataWait : Phase::kAllReduceWait)] = 3;
+    if (comm.rank() == 0) {
+      own[3].wall = 3.5;
+    } else {  // waits for it in the next step
+      own[4].wall = 3.5;
+      own[4].phases[static_cast<size_t>(Phase::kAllReduceWait)] = 2.5;
+    }
+    measured.gather(own, used(comm.rank()));
+    const auto slowest = measured.slowest(10);
+    ASSERT_EQ(slowest.has_value(), comm.rank() == 0);
+    if (!slowest) return;
+    EXPECT_EQ(slowest->step, 8);
+    EXPECT_EQ(slowest->rank, 1);
+    EXPECT_EQ(slowest->times.wall, 4);
+    EXPECT_EQ(slowest->times.of(Phase::kDataWait), 3);
+    EXPECT_EQ(measured.slowest(110)->step, 108);
+  });
+  dist::run_thread_world(2, [](dist::Communicator& comm) {  // all ranks wait for the network
+    RunMeasurements measured(comm);
+    std::vector<StepTimes> own(RunMeasurements::kWarmUpSteps + 4, step(1, 1));
+    own[6].wall = 2;
+    own[6].phases[static_cast<size_t>(Phase::kAllReduceWait)] = 1;
+    measured.gather(own, used(comm.rank()));
+    const auto slowest = measured.slowest(9);
+    EXPECT_EQ(slowest ? slowest->step : -1, comm.rank() == 0 ? 7 : -1);
+    measured.gather({}, used(comm.rank()));
+    EXPECT_FALSE(measured.slowest(9)) << "no step has ended";
+  });
+}
+
 TEST(RunMeasurements, OnlyTheNewestStepsAreKept) {
   dist::run_thread_world(1, [](dist::Communicator& comm) {
     RunMeasurements measured(comm);
