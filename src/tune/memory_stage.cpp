@@ -44,7 +44,10 @@ SharedTrial try_here(Session& session, const Settings& settings, double seconds,
                                    .threads = at::get_num_threads(),
                                    .kill_bytes = settings.batch_size == 1 ? budget.host_bytes : budget.kill_bytes,
                                    .seconds = seconds};
-  const MemoryTrial trial = try_memory(config, options, [&] { return session.stop().load(); });
+  const MemoryTrial trial = try_memory(config, options, [&] {
+    session.show_again();
+    return session.stop().load();
+  });
   why = trial.out_of_memory;
   const bool known = trial.out_of_memory.empty();
   return {.tried = true,
@@ -71,6 +74,7 @@ void add_row(Session& session, const Settings& settings, const BatchTrial& trial
 std::optional<BatchTrial> try_batch(Session& session, Settings settings, int64_t batch, double seconds) {
   if (session.stopped()) return std::nullopt;
   settings.batch_size = batch;
+  session.begin_trial(Stage::kMemory);
   dist::Communicator& host = session.process().host;
   SharedTrial mine;
   std::string why;
@@ -162,15 +166,12 @@ std::string needed_for_one(const Session& session, Settings settings, int thread
 
 LargestBatch search_memory(Session& session, const Settings& settings, int64_t start, double seconds) {
   const auto began = std::chrono::steady_clock::now();
-  size_t tried = 0;
   bool any_fits = false;
   return tune::find_largest_batch(
       BatchSearch{.start = start, .most = session.most, .limit_bytes = session.result.budget_bytes},
       [&](int64_t batch) -> std::optional<BatchTrial> {
         const double rest = dist::all_gather_object(session.process().host, seconds - seconds_since(began)).front();
         if (rest <= 0 && any_fits) return std::nullopt;
-        session.show("memory", tried, tried + 1);
-        ++tried;
         const auto trial = try_batch(session, settings, batch, std::max({rest, session.left(), kShortestTrial}));
         any_fits = any_fits || (trial && trial->fits);
         return trial;
