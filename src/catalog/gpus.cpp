@@ -56,9 +56,10 @@ const Gpu* find_gpu(std::string_view driver_name, int64_t memory_bytes) {
 }
 
 std::string unsupported_gpu(const Gpu& gpu) {
-  return str("the ", gpu.product, " has compute capability ", gpu.capability / 10, ".", gpu.capability % 10,
-             ", for which CUDA 13 has no compiler: it needs dtrain and LibTorch built with CUDA 12.8 or older (README, "
-             "\"Your own LibTorch or CUDA\")");
+  return str(
+      "the ", gpu.product, " has compute capability ", gpu.capability / 10, ".", gpu.capability % 10,
+      ", for which CUDA 13 has no compiler, and dtrain has no build for CUDA 12: use a GPU of compute capability "
+      "7.5 or newer");
 }
 
 }  // namespace dtrain::catalog

@@ -9,11 +9,14 @@ namespace dtrain {
 
 // How much of a long task is done.
 struct Progress {
-  enum class Unit { kSamples, kBytes, kTrials };  // trials take different times: they have no rate
-  const char* stage = "";                         // the part of the task that runs: "reading", then "writing"
-  int64_t done = 0, total = 0;                    // of the unit
-  int64_t resumed = 0;                            // those of `done` that an earlier, interrupted run did
+  // kMilliseconds: of a limit, at which the task ends at the latest. Its rate is that of its trials, which take
+  // different times.
+  enum class Unit { kSamples, kBytes, kMilliseconds };
+  const char* stage = "";       // the part of the task that runs: "reading", then "writing"
+  int64_t done = 0, total = 0;  // of the unit
+  int64_t resumed = 0;          // those of `done` that an earlier, interrupted run did
   Unit unit = Unit::kSamples;
+  int64_t trials = 0;  // that ended, since the task began; of kMilliseconds
 };
 using ReportProgress = std::function<void(const Progress&)>;
 

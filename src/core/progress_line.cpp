@@ -16,7 +16,10 @@ constexpr std::chrono::milliseconds kBetweenBars{100};
 constexpr int64_t kNotYet = 20;  // samples before a rate is meaningful
 constexpr size_t kLongestBar = 40, kShortestBar = 5;
 
+double seconds_of(int64_t milliseconds) { return static_cast<double>(milliseconds) / 1000; }
+
 std::string amount(const Progress& progress, int64_t value) {
+  if (progress.unit == Progress::Unit::kMilliseconds) return human_duration(seconds_of(value));
   return progress.unit == Progress::Unit::kBytes ? human_bytes(static_cast<double>(value)) : human_count(value);
 }
 
@@ -26,17 +29,27 @@ double share_of(const Progress& progress) {
 
 // Per second; 0: not known yet.
 double rate_of(const Progress& progress, double seconds) {
-  if (progress.unit == Progress::Unit::kTrials) return 0;
+  if (progress.unit == Progress::Unit::kMilliseconds) {  // of all stages: one may be a single trial
+    return progress.done > 0 ? static_cast<double>(progress.trials) / seconds_of(progress.done) : 0;
+  }
   const int64_t fresh = progress.done - progress.resumed;
   return fresh < kNotYet || seconds <= 0 ? 0 : static_cast<double>(fresh) / seconds;
 }
 
 std::string rate_text(const Progress& progress, double rate) {
+  if (progress.unit == Progress::Unit::kMilliseconds) return fixed(60 * rate, 1) + " trials/min";
   return progress.unit == Progress::Unit::kBytes ? human_bytes(rate) + "/s" : fixed(rate, 1) + " samples/s";
 }
 
-double left_of(const Progress& progress, double rate) {
-  return static_cast<double>(progress.total - progress.done) / rate;
+// "3.4s", "at most 3.4s"; "": not known yet.
+std::string time_left(const Progress& progress, double rate) {
+  const int64_t left = progress.total - progress.done;
+  if (progress.unit == Progress::Unit::kMilliseconds) return "at most " + human_duration(seconds_of(left));
+  return rate > 0 ? human_duration(static_cast<double>(left) / rate) : "";
+}
+
+double time_taken(const Progress& progress, double seconds) {
+  return progress.unit == Progress::Unit::kMilliseconds ? seconds_of(progress.done) : seconds;
 }
 
 }  // namespace
@@ -87,19 +100,24 @@ std::string progress_text(const Progress& progress, double seconds) {
   std::string text = str(progress.stage, " ", amount(progress, progress.done), " of ", amount(progress, progress.total),
                          " (", fixed(share_of(progress), 1), " %)");
   const double rate = rate_of(progress, seconds);
-  if (rate <= 0) return text;
-  text += str(", ", rate_text(progress, rate), ", ");
-  return text + (progress.done < progress.total ? human_duration(left_of(progress, rate)) + " left"
-                                                : "took " + human_duration(seconds));
+  if (rate > 0) text += ", " + rate_text(progress, rate);
+  if (progress.done < progress.total) {
+    const std::string left = time_left(progress, rate);
+    return left.empty() ? text : str(text, ", ", left, " left");
+  }
+  return rate > 0 ? str(text, ", took ", human_duration(time_taken(progress, seconds))) : text;
 }
 
 std::string progress_bar(const Progress& progress, double seconds, int columns) {
   std::string tail = str(amount(progress, progress.done), "/", amount(progress, progress.total), "  ",
                          fixed(share_of(progress), 0), " %");
-  if (const double rate = rate_of(progress, seconds); rate > 0) {
-    tail += "  " + rate_text(progress, rate);
-    tail += progress.done < progress.total ? "  eta " + human_duration(left_of(progress, rate))
-                                           : "  took " + human_duration(seconds);
+  const double rate = rate_of(progress, seconds);
+  if (rate > 0) tail += "  " + rate_text(progress, rate);
+  if (progress.done < progress.total) {
+    const std::string left = time_left(progress, rate);
+    if (!left.empty()) tail += "  eta " + left;
+  } else if (rate > 0) {
+    tail += "  took " + human_duration(time_taken(progress, seconds));
   }
   return bar_line(progress.stage, progress.done, progress.total, tail, columns);
 }

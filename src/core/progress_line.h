@@ -42,7 +42,7 @@ class ProgressLine {
 };
 
 // "reading 1 200 of 4 000 (30.0 %), 812.3 samples/s, 3.4s left". What was resumed does not count for the rate.
-// `seconds`: since the stage began.
+// `seconds`: since the stage began. Of time: "batch 1m40s of 10m00s (16.7 %), 9.0 trials/min, at most 8m20s left".
 std::string progress_text(const Progress&, double seconds);
 
 // "reading [#####------------] 1 200/4 000  30 %  812.3 samples/s  eta 3.4s", cut to `columns` bytes.

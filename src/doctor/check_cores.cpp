@@ -139,7 +139,7 @@ Outcome check_other_load(const Launch& launch) {
     if (rank.stolen_cpu && *rank.stolen_cpu > kStolen * std::max(1.0, online)) {
       blame(outcome.add(Severity::kSlows, "the hypervisor gives the cores of this virtual machine to others",
                         str(fixed(*rank.stolen_cpu, 1), " of ", cores_text(online), " stolen"),
-                        "a virtual machine with cores of its own, or another host"),
+                        "vmstat 1 5 shows it as st; take a virtual machine with cores of its own, or another host"),
             host);
     }
   }

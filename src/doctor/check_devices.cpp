@@ -29,6 +29,9 @@ std::string nvidia_smi(const GpuFacts& gpu, const std::string& options) {
   return str("sudo nvidia-smi -i ", gpu.bus_id, " ", options);
 }
 
+// What the driver does not tell of a link: only root sees it.
+std::string lspci(const GpuFacts& gpu) { return str("sudo lspci -vv -s ", gpu.bus_id, " | grep Lnk"); }
+
 Outcome check_ranks_to_gpus(const Launch& launch) {
   Outcome outcome;
   bool some_cpu = false;
@@ -44,7 +47,7 @@ Outcome check_ranks_to_gpus(const Launch& launch) {
     for (const RankFacts& rank : launch.ranks) {
       if (rank.device != "cpu") continue;
       blame(outcome.add(Severity::kBlocks, "some ranks have a GPU and others none: all need the same kind of device",
-                        "it would use the CPU", "start ranks on hosts with GPUs only; or --device.type cpu"),
+                        "it would use the CPU", "--device.type cpu; or start ranks on hosts with GPUs only"),
             rank);
     }
   }
@@ -65,10 +68,10 @@ Outcome check_ranks_to_gpus(const Launch& launch) {
     if (rank.gpu) names.insert(rank.gpu->name);
   }
   if (names.size() > 1) {
-    Finding& finding =
-        outcome.add(Severity::kSlows, "the GPUs are of different kinds: every step takes as long as the slowest needs",
-                    join(std::vector<std::string>(names.begin(), names.end()), ", "),
-                    "choose GPUs of one kind with CUDA_VISIBLE_DEVICES, or hosts of one kind");
+    Finding& finding = outcome.add(
+        Severity::kSlows, "the GPUs are of different kinds: every step takes as long as the slowest needs",
+        join(std::vector<std::string>(names.begin(), names.end()), ", "),
+        "nvidia-smi -L lists them; choose those of one kind with CUDA_VISIBLE_DEVICES, or hosts of one kind");
     for (const RankFacts& rank : launch.ranks) blame(finding, rank);
   }
   return outcome;
@@ -106,8 +109,8 @@ Outcome check_driver(const Launch& launch) {
     const bool wanted = launch.config.device.type != DeviceType::kCpu;
     if (!wanted) continue;
     blame(outcome.add(Severity::kSlows, "a GPU cannot be used, and the rank would use the CPU", rank.device_problem,
-                      "install driver 580 or newer, in a container NVIDIA's runtime (docker run --gpus all); or "
-                      "--device.type cpu"),
+                      "nvidia-smi shows the driver; install driver 580 or newer, and start containers with docker run "
+                      "--gpus all; or --device.type cpu"),
           rank);
   }
   std::set<std::string> versions;
@@ -117,7 +120,7 @@ Outcome check_driver(const Launch& launch) {
   if (versions.size() > 1) {
     Finding& finding = outcome.add(Severity::kNote, "the hosts have different drivers",
                                    join(std::vector<std::string>(versions.begin(), versions.end()), ", "),
-                                   "install the same driver on all hosts");
+                                   "nvidia-smi shows the driver of a host; install the same driver on all hosts");
     for (const Host& host : hosts_of(launch)) blame(finding, host);
   }
   if (!any) outcome.unchecked.emplace_back("no GPU");
@@ -158,9 +161,10 @@ Outcome check_peer_copies(const Launch& launch) {
       const std::string what = peer.result == "wrong"   ? "arrive damaged: gradients would too"
                                : peer.result == "hangs" ? "do not end: the first all-reduce would not either"
                                                         : "fail";
-      blame(outcome.add(off ? Severity::kNote : Severity::kBlocks, "direct copies between GPUs " + what,
-                        str(rank.gpu->bus_id, " to ", peer.bus_id, ": ", peer.error.empty() ? peer.result : peer.error),
-                        off ? "none is needed: NCCL_P2P_DISABLE=1 is set" : "export NCCL_P2P_DISABLE=1"),
+      blame(outcome.add(
+                off ? Severity::kNote : Severity::kBlocks, "direct copies between GPUs " + what,
+                str(rank.gpu->bus_id, " to ", peer.bus_id, ": ", peer.error.empty() ? peer.result : peer.error),
+                off ? "export NCCL_P2P_DISABLE=1, as it is: nothing more is needed" : "export NCCL_P2P_DISABLE=1"),
             rank);
       correct = false;
       break;  // one pair is enough
@@ -239,29 +243,29 @@ Outcome check_pcie(const Launch& launch) {
   if (no_gpus(launch, outcome)) return outcome;
   for (const RankFacts& rank : launch.ranks) {
     if (!rank.gpu) continue;
-    const machine::PcieLink& link = rank.gpu->link;
+    const GpuFacts& gpu = *rank.gpu;
+    const machine::PcieLink& link = gpu.link;
     if (!link.width || !link.card_width) {
       outcome.unchecked.push_back(unseen(launch, rank.node));
       continue;
     }
-    const std::string rate = rank.gpu->host_copy_rate > 0
-                                 ? str("; copies from the host: ", fixed(rank.gpu->host_copy_rate / 1e9, 1), " GB/s")
-                                 : "";
+    const std::string rate =
+        gpu.host_copy_rate > 0 ? str("; copies from the host: ", fixed(gpu.host_copy_rate / 1e9, 1), " GB/s") : "";
     if (*link.width < *link.card_width) {
       const bool slot = link.slot_width && *link.slot_width < *link.card_width;
       blame(outcome.add(
                 *link.width < kNarrow ? Severity::kSlows : Severity::kNote,
                 slot ? "the GPU is in a slot with fewer lanes than it has: copies to it take longer"
                      : "the GPU's link has fewer lanes than card and slot: it is not well seated, or shares its lanes",
-                str(rank.gpu->bus_id, ": x", *link.width, " of x", *link.card_width, rate),
-                slot ? "move the card to a slot with more lanes; else use fewer copies: --data.prefetch 8"
-                     : "seat the card again; lspci -vv shows LnkSta"),
+                str(gpu.bus_id, ": x", *link.width, " of x", *link.card_width, rate),
+                str(lspci(gpu), slot ? " shows card and slot; move the card to a slot with more lanes"
+                                     : " shows what card and slot can do; seat the card again")),
             rank);
     }
     if (link.generation && link.card_generation && *link.generation < *link.card_generation) {
       blame(outcome.add(Severity::kNote, "the GPU's link is slower than the card allows, also while it copies",
-                        str(rank.gpu->bus_id, ": PCIe ", *link.generation, " of ", *link.card_generation, rate),
-                        "set the slot's PCIe generation to auto in the BIOS"),
+                        str(gpu.bus_id, ": PCIe ", *link.generation, " of ", *link.card_generation, rate),
+                        lspci(gpu) + " shows it; set the slot's PCIe generation to auto in the BIOS"),
             rank);
     }
   }
@@ -279,12 +283,14 @@ Outcome check_iommu(const Launch& launch) {
     }
     const bool translates = *facts.iommu_groups > 0 && !facts.iommu_passthrough.value_or(false);
     if (!translates || host.ranks.front()->visible_gpus < 2) continue;
-    blame(outcome.add(
-              Severity::kNote,
-              "the IOMMU translates addresses of PCIe devices: direct copies between GPUs may be slow, or damaged",
-              str(*facts.iommu_groups, " IOMMU groups"),
-              "boot with iommu=pt (kernel command line), or switch it off in the BIOS"),
-          host);
+    blame(
+        outcome.add(
+            Severity::kNote,
+            "the IOMMU translates addresses of PCIe devices: direct copies between GPUs may be slow, or damaged",
+            str(*facts.iommu_groups, " IOMMU groups"),
+            "cat /proc/cmdline shows how the kernel was started; add iommu=pt to that, or switch the IOMMU off in the "
+            "BIOS"),
+        host);
   }
   return outcome;
 }

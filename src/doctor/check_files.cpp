@@ -28,7 +28,9 @@ Outcome check_run_folder(const Launch& launch) {
     blame(outcome.add(Severity::kNote,
                       "the run folder cannot be locked: nothing keeps a second job from writing to the same run",
                       str(folder, " is on ", system.type.empty() ? "a file system" : system.type, " without locks"),
-                      "mount it with flock (Lustre) or its lock service (NFS), or --run.folder on another disk"),
+                      str("findmnt ", system.mount_point,
+                          " shows how it is mounted; mount it with -o flock (Lustre) or "
+                          "without nolock (NFS), or --run.folder on another disk")),
           writer);
   }
   return outcome;
@@ -43,9 +45,10 @@ Outcome check_disk_space(const Launch& launch) {
   }
   const machine::FileSystemFacts& system = *writer.run_system;
   if (system.free_files && *system.free_files < kFewFiles) {
-    blame(outcome.add(Severity::kBlocks, "the disk of the run folder has no room for more files",
-                      str(system.folder, ": ", *system.free_files, " can be created"),
-                      "remove files there, or --run.folder on another disk"),
+    blame(outcome.add(
+              Severity::kBlocks, "the disk of the run folder has no room for more files",
+              str(system.folder, ": ", *system.free_files, " can be created"),
+              str("df -i ", system.mount_point, " shows it; remove files there, or --run.folder on another disk")),
           writer);
   }
   if (!writer.network) {

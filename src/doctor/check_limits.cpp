@@ -48,7 +48,7 @@ Outcome check_memory(const Launch& launch) {
                           limited ? str(" within the control group's ", bytes(*facts.memory_limit)) : ""),
                       limited ? "docker run --memory, resources.limits.memory in Kubernetes, or sbatch --mem; or a "
                                 "smaller --batch-size"
-                              : "fewer ranks on this host, a smaller --batch-size, or --data.prefetch 1"),
+                              : "--data.prefetch 1, a smaller --batch-size, or fewer ranks on this host"),
           host);
   }
   return outcome;

@@ -24,6 +24,12 @@ std::vector<job::RankStart> starts_of(const Launch& launch) {
   return starts;
 }
 
+// From the host of rank 0 to those that the finding names. A relative path is one from the folder of the launch.
+std::string copy_to_hosts(const Launch& launch, const std::string& file) {
+  const std::string path = file.starts_with("/") ? file : "$PWD/" + file;
+  return str("scp ", launch.first().node, ":", path, " HOST:", path, " for each HOST that is named here");
+}
+
 Outcome check_program(const Launch& launch) {
   Outcome outcome;
   const std::vector<job::RankStart> starts = starts_of(launch);
@@ -34,8 +40,9 @@ Outcome check_program(const Launch& launch) {
     Finding& finding = outcome.add(
         Severity::kBlocks, "the ranks run different programs: their results and their messages may not fit together",
         str(difference, " (", launch.ranks[rank].program, ")"),
-        str("copy ", launch.first().program, " of ", launch.first().node,
-            " to every host, or start one by its full path"));
+        launch.ranks[rank].host == launch.first().host
+            ? str("mpirun -np ", launch.ranks.size(), " ", launch.first().program, " ...; one program for all ranks")
+            : copy_to_hosts(launch, launch.first().program));
     blame(finding, launch.ranks[rank]);
   }
   return outcome;
@@ -48,7 +55,8 @@ Outcome check_configuration(const Launch& launch) {
     const std::string difference = job::other_config(starts, rank);
     if (difference.empty()) continue;
     blame(outcome.add(Severity::kBlocks, "the ranks have different configurations", difference,
-                      "give all ranks the same flags and the same config file"),
+                      str("mpirun -np ", launch.ranks.size(),
+                          " dtrain ...; the same flags and the same config file for all ranks")),
           launch.ranks[rank]);
   }
   return outcome;
@@ -61,7 +69,7 @@ Outcome check_data(const Launch& launch) {
     const RankFacts& facts = launch.ranks[rank];
     if (!facts.data_problem.empty()) {
       blame(outcome.add(Severity::kBlocks, "the data cannot be used", facts.data_problem,
-                        "name the file with --data.file, and copy it to every host that lacks it"),
+                        "--data.file FILE, with a copy of it on every host"),
             facts);
     } else if (facts.data_file.empty()) {
       outcome.unchecked.emplace_back(launch.config.run.resume.empty()
@@ -71,7 +79,9 @@ Outcome check_data(const Launch& launch) {
       const std::string difference = job::other_data(starts, rank);
       if (difference.empty()) continue;
       blame(outcome.add(Severity::kBlocks, "the ranks would train on different data", difference,
-                        str("copy ", launch.first().data_file, " of ", launch.first().node, " to every host")),
+                        facts.host == launch.first().host
+                            ? str("--data.file ", launch.first().data_file, ", the same for all ranks")
+                            : copy_to_hosts(launch, launch.first().data_file)),
             facts);
     }
   }
@@ -99,7 +109,8 @@ Outcome check_libraries(const Launch& launch) {
     if (rank.versions == launch.first().versions) continue;
     blame(outcome.add(Severity::kSlows, "the ranks use different versions of libraries: results may differ",
                       str(rank.versions, "; rank 0: ", launch.first().versions),
-                      "install the same packages on every host, and check LD_LIBRARY_PATH"),
+                      "mpirun -x LD_LIBRARY_PATH ..., where it names the libraries on rank 0; else install the same "
+                      "packages on every host"),
           rank);
   }
   return outcome;

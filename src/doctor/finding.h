@@ -20,7 +20,8 @@ struct Finding {
   Severity severity = Severity::kNote;
   std::string cause;     // what is wrong, and what follows from it
   std::string evidence;  // the values that say so
-  std::string fix;       // one command or setting
+  // First a command, a flag or a variable: what fixes it, or where nothing typed can, what shows it; then words.
+  std::string fix;
   std::vector<int> ranks;
   std::vector<std::string> hosts;
 };

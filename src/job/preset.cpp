@@ -48,19 +48,6 @@ int64_t share_that_fits(int64_t global_batch, int64_t ranks, int64_t most) {
   return (share + parts - 1) / parts;
 }
 
-// The largest batch of a run like this that was measured on the card; 0: none was.
-int64_t measured_batch_of(const Card& card, const config::Config& config, bool half, bool checkpointing) {
-  if (!is_picture(config)) return 0;
-  const std::string_view network = name_of(config::network_of(config));
-  for (const catalog::MeasuredBatch& one : card.measured) {
-    if (one.network == network && one.image_size == config.model.image_size && one.half == half &&
-        one.checkpointing == checkpointing) {
-      return one.batch_size;
-    }
-  }
-  return 0;
-}
-
 // Sets a key unless the user did.
 class Setter {
  public:
@@ -112,6 +99,18 @@ std::optional<BatchMemory> batch_memory(const config::Config& config, bool half,
   return BatchMemory{.fixed = found->fixed * kMiB, .sample = sample * kMiB};
 }
 
+int64_t measured_batch_of(const Card& card, const config::Config& config, bool half, bool checkpointing) {
+  if (!is_picture(config)) return 0;
+  const std::string_view network = name_of(config::network_of(config));
+  for (const catalog::MeasuredBatch& one : card.measured) {
+    if (one.network == network && one.image_size == config.model.image_size && one.half == half &&
+        one.checkpointing == checkpointing) {
+      return one.batch_size;
+    }
+  }
+  return 0;
+}
+
 int64_t fitting_batch(const BatchMemory& need, int64_t memory_bytes) {
   const double room = kUsed * (static_cast<double>(memory_bytes) - kContext) - need.fixed;
   return room < need.sample ? 0 : static_cast<int64_t>(room / need.sample);
@@ -161,19 +160,25 @@ Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
   return preset;
 }
 
-std::string apply_preset(dist::Communicator& host, at::Device device, config::Loaded& loaded) {
-  const std::string& name = loaded.config.device.preset;
+Card card_of_run(dist::Communicator& host, at::Device device) {
   const std::vector<RankCard> cards = dist::all_gather_object(host, card_of(device));
   const RankCard& least = *std::ranges::min_element(cards, {}, &RankCard::memory_bytes);
   const int capability = std::ranges::min_element(cards, {}, &RankCard::capability)->capability;
   Card card{.name = least.name.data(), .memory_bytes = least.memory_bytes, .capability = capability};
+  const catalog::Gpu* known = capability == 0 ? nullptr : catalog::find_gpu(card.name, card.memory_bytes);
+  if (known != nullptr) {
+    card.name = known->name;
+    card.measured = known->measured;
+  }
+  return card;
+}
+
+std::string apply_preset(dist::Communicator& host, at::Device device, config::Loaded& loaded) {
+  const std::string& name = loaded.config.device.preset;
+  Card card = card_of_run(host, device);
+  const int capability = card.capability;
   if (name == "auto") {
     if (capability == 0) return "auto: the run uses no GPU, so nothing is set";
-    const catalog::Gpu* known = catalog::find_gpu(card.name, card.memory_bytes);
-    if (known != nullptr) {
-      card.name = known->name;
-      card.measured = known->measured;
-    }
   } else {
     const catalog::Gpu& gpu = *catalog::gpu_named(name);
     card = {.name = name, .memory_bytes = gpu.memory_bytes(), .capability = gpu.capability, .measured = gpu.measured};

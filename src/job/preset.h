@@ -31,16 +31,22 @@ struct BatchMemory {
 // With 16-bit activations (fp16, bf16) or 32-bit ones. nullopt: the network is the user's, and unknown. Pure.
 std::optional<BatchMemory> batch_memory(const config::Config&, bool half, bool checkpointing);
 
-// The samples of a micro-step that should fit into so much memory of a GPU; 0: none does. Pure.
-int64_t fitting_batch(const BatchMemory&, int64_t memory_bytes);
-
-// The card that the preset is for: of the table, or the one in the machine.
+// A card of the table, or the one in the machine.
 struct Card {
-  std::string name;
+  std::string name;  // of the table, else of the driver
   int64_t memory_bytes = 0;
   int capability = 0;
   std::vector<catalog::MeasuredBatch> measured = {};  // go before what is computed from the memory
 };
+
+// The largest batch of a run like this that was measured on the card; 0: none was. Pure.
+int64_t measured_batch_of(const Card&, const config::Config&, bool half, bool checkpointing);
+
+// The samples of a micro-step that should fit into so much memory of a GPU; 0: none does. Pure.
+int64_t fitting_batch(const BatchMemory&, int64_t memory_bytes);
+
+// Of the device with the least memory of all ranks; with what was measured on it if it is in the table. Collective.
+Card card_of_run(dist::Communicator& host, at::Device);
 
 struct Preset {
   std::vector<std::pair<std::string, std::string>> keys;  // path and value

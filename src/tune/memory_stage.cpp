@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "catalog/gpus.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/stopwatch.h"
@@ -44,7 +45,10 @@ SharedTrial try_here(Session& session, const Settings& settings, double seconds,
                                    .threads = at::get_num_threads(),
                                    .kill_bytes = settings.batch_size == 1 ? budget.host_bytes : budget.kill_bytes,
                                    .seconds = seconds};
-  const MemoryTrial trial = try_memory(config, options, [&] { return session.stop().load(); });
+  const MemoryTrial trial = try_memory(config, options, [&] {
+    session.show_again();
+    return session.stop().load();
+  });
   why = trial.out_of_memory;
   const bool known = trial.out_of_memory.empty();
   return {.tried = true,
@@ -70,6 +74,7 @@ void add_row(Session& session, const Settings& settings, const BatchTrial& trial
 
 std::optional<BatchTrial> try_batch(Session& session, Settings settings, int64_t batch, double seconds) {
   if (session.stopped()) return std::nullopt;
+  session.begin_trial(Stage::kMemory);
   settings.batch_size = batch;
   dist::Communicator& host = session.process().host;
   SharedTrial mine;
@@ -158,19 +163,44 @@ std::string needed_for_one(const Session& session, Settings settings, int thread
   throw Error("a failure that all ranks agreed on did not end the command");
 }
 
+int64_t first_batch(Session& session) {
+  TuneResult& result = session.result;
+  if (session.process().device.is_cpu()) return result.given.batch_size;
+  const job::Card card = job::card_of_run(session.process().host, session.process().device);
+  const SearchStart start = search_start(card, result.config, result.given, session.budget.bytes);
+  const bool whole =
+      session.options().memory_budget == 0 && session.budget.bytes == share_of_memory(card.memory_bytes, 1);
+  if (whole && catalog::gpu_named(card.name) != nullptr) result.card = card.name;
+  if (start.source.empty()) return start.batch;
+  result.start = str("starts from ", start.source, ": a batch of ", std::min(start.batch, session.most));
+  log::info(str(name_of(Stage::kMemory), ": ", result.start));
+  return start.batch;
+}
+
 }  // namespace
+
+SearchStart search_start(const job::Card& card, const config::Config& config, const Settings& given, int64_t budget) {
+  const bool half = has_half(given.amp);
+  if (const int64_t measured = job::measured_batch_of(card, config, half, given.checkpointing); measured > 0) {
+    const auto all = static_cast<double>(share_of_memory(card.memory_bytes, 1));
+    const double part = std::min(1.0, static_cast<double>(budget) / all);
+    const auto batch = static_cast<int64_t>(part * static_cast<double>(measured));
+    return {.batch = std::max<int64_t>(1, batch), .source = "a measurement on " + card.name};
+  }
+  const auto need = job::batch_memory(config, half, given.checkpointing);
+  if (!need) return {.batch = given.batch_size, .source = ""};
+  return {.batch = std::max(given.batch_size, job::fitting_batch(*need, budget)),
+          .source = "an estimate for " + card.name};
+}
 
 LargestBatch search_memory(Session& session, const Settings& settings, int64_t start, double seconds) {
   const auto began = std::chrono::steady_clock::now();
-  size_t tried = 0;
   bool any_fits = false;
   return tune::find_largest_batch(
       BatchSearch{.start = start, .most = session.most, .limit_bytes = session.result.budget_bytes},
       [&](int64_t batch) -> std::optional<BatchTrial> {
         const double rest = dist::all_gather_object(session.process().host, seconds - seconds_since(began)).front();
         if (rest <= 0 && any_fits) return std::nullopt;
-        session.show("memory", tried, tried + 1);
-        ++tried;
         const auto trial = try_batch(session, settings, batch, std::max({rest, session.left(), kShortestTrial}));
         any_fits = any_fits || (trial && trial->fits);
         return trial;
@@ -197,11 +227,7 @@ const BatchTrial& last_trial(const LargestBatch& search) {
 void find_largest_batch(Session& session) {
   TuneResult& result = session.result;
   dist::Communicator& host = session.process().host;
-  int64_t start = result.given.batch_size;
-  const auto need = job::batch_memory(result.config, has_half(result.given.amp), result.given.checkpointing);
-  if (!session.process().device.is_cpu() && need) {
-    start = std::max(start, job::fitting_batch(*need, session.budget.bytes));
-  }
+  const int64_t start = first_batch(session);
   result.largest = search_memory(session, result.given, start, kShare * session.minutes_in_seconds());
   session.largest_as_given = result.largest;
   if (session.stopped()) return;

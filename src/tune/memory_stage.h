@@ -4,7 +4,9 @@
 // job (memory_trial.h), and all ranks go on with the worst answer. Collective.
 
 #include <cstdint>
+#include <string>
 
+#include "job/preset.h"
 #include "tune/largest_batch.h"
 #include "tune/session.h"
 
@@ -14,6 +16,14 @@ namespace dtrain::tune {
 // and the found settings of the result. DeviceError if nothing fits, and for a batch size that a flag sets and that
 // does not fit.
 void find_largest_batch(Session&);
+
+// The batch with which the search begins on a GPU: the one that was measured on such a card, or a part of it if a rank
+// may use only a part of the memory; else an estimate from that memory, but not less than what is given. Pure.
+struct SearchStart {
+  int64_t batch = 1;
+  std::string source;  // "a measurement on h100", "an estimate for h100"; "": the batch is what is given
+};
+SearchStart search_start(const job::Card&, const config::Config&, const Settings& given, int64_t budget_bytes);
 
 // The search for other settings, from `start` on, for about so many seconds, or until one batch fits or none is left.
 LargestBatch search_memory(Session&, const Settings&, int64_t start, double seconds);

@@ -27,7 +27,7 @@ std::vector<LoadingSpeed> loading_speeds(Session& session) {
   const int cores = dist::all_gather_object(session.process().host, session.process().cores).front();
   const std::vector<int> threads = session.freedom.workers ? job::threads_to_compare(cores, own) : std::vector{own};
   const double each = std::clamp(kOfLoadingAlone * session.left() / static_cast<double>(2 * threads.size()), 0.05, 0.5);
-  session.show("loader", 0, threads.size());
+  session.show(Stage::kLoader);
   const job::DataBench bench =
       job::bench_data(session.job_for(found), {.threads = threads, .rounds = 1, .seconds = each, .cold = false});
   std::vector<LoadingSpeed> speeds;
@@ -191,7 +191,6 @@ void compare(Session& session) {
   };
   for (int round = 0; round < kRounds; ++round) {
     if (session.stopped() || (round > 0 && session.left() <= 0)) break;
-    session.show("result", static_cast<size_t>(round), kRounds);
     if (result.given_fits) add(result.given, given);
     if (differs) add(result.found, found);
   }
@@ -244,7 +243,7 @@ void test_rates(Session& session) {
   Divergence divergence(steps);
   for (const double rate : rates) {
     if (session.stopped()) return;
-    session.show("rate", test.rates.size(), static_cast<size_t>(steps));
+    session.show(Stage::kRate);
     test.rates.push_back(rate);
     test.losses.push_back(trainer->step_at(rate));  // the same on all ranks
     if (divergence.add(test.losses.back())) break;

@@ -68,12 +68,41 @@ bool Session::stopped() {
   return result.interrupted;
 }
 
-void Session::show(const char* stage, size_t done, size_t all) {
+void Session::begin_trial(Stage stage) {
+  ++trials_begun_;
+  shown_ = stage;
+  in_trial_ = true;
+  show_again();
+}
+
+void Session::show(Stage stage) {
+  shown_ = stage;
+  in_trial_ = false;
+  show_again();
+}
+
+// The last trial may take longer than the minutes: the work has not ended then.
+void Session::show_again() {
+  const auto limit = static_cast<int64_t>(1000 * minutes_in_seconds());
+  const int64_t passed = milliseconds();
+  report(name_of(shown_).data(), passed, std::max(limit, passed + 1));
+}
+
+void Session::show_end() {
+  in_trial_ = false;
+  const int64_t passed = milliseconds();
+  report("tune", passed, passed);
+}
+
+int64_t Session::milliseconds() const { return static_cast<int64_t>(1000 * seconds_since(began_)); }
+
+void Session::report(const char* stage, int64_t passed, int64_t total) {
   if (process_.world.rank != 0) return;
   report_({.stage = stage,
-           .done = static_cast<int64_t>(done),
-           .total = static_cast<int64_t>(std::max(done, all)),
-           .unit = Progress::Unit::kTrials});
+           .done = passed,
+           .total = total,
+           .unit = Progress::Unit::kMilliseconds,
+           .trials = trials_begun_ - (in_trial_ ? 1 : 0)});
 }
 
 job::TrainingJob& Session::job_for(const Settings& settings) {
@@ -118,6 +147,7 @@ double Session::rate_with(const StepProbe& probe, const Settings& settings) cons
 
 std::optional<double> Session::rate_of(Stage stage, const Settings& settings, double seconds) {
   if (stopped() || (left() <= 0 && rate > 0)) return std::nullopt;  // one rate is needed in any case
+  begin_trial(stage);
   const auto began = std::chrono::steady_clock::now();
   const StepProbe measured = probe(settings, /*accumulate=*/1, /*warm_steps=*/2, seconds);
   if (!measured.measured()) {
@@ -132,6 +162,7 @@ std::optional<double> Session::rate_of(Stage stage, const Settings& settings, do
 }
 
 std::optional<double> Session::final_rate(const Settings& settings, bool whole) {
+  begin_trial(Stage::kResult);
   const int64_t accumulate = whole ? result.accumulate_of(settings.batch_size) : 1;
   const StepProbe measured = probe(settings, accumulate, /*warm_steps=*/1, options_.seconds / 2);
   if (!measured.measured()) return std::nullopt;
@@ -142,13 +173,8 @@ std::optional<Settings> Session::choose(Stage stage, const std::vector<Settings>
                                         const std::vector<double>& costs, double seconds, double batch_ratio) {
   const std::vector<Round> rounds =
       plan_rounds(candidates.size(), seconds, round_limits(overhead_ * batch_ratio, options_.seconds));
-  size_t done = 0, all = 0;
-  for (const Round& round : rounds) all += round.choices;
-  const std::string name{name_of(stage)};
-  const Halving halving = halve(costs, rounds, kAsGood, [&](size_t index, double timed) {
-    show(name.c_str(), done++, all);
-    return rate_of(stage, candidates[index], timed);
-  });
+  const Halving halving = halve(costs, rounds, kAsGood,
+                                [&](size_t index, double timed) { return rate_of(stage, candidates[index], timed); });
   for (const Candidate& one : halving.candidates) {
     result.rows.push_back({.stage = stage,
                            .settings = candidates[one.index],

@@ -33,7 +33,12 @@ class Session {
   double left();  // seconds for the tuning; the range test has a part of the minutes for itself
   double left_in_all();
   bool stopped();  // a signal asked any rank to stop; the result is marked
-  void show(const char* stage, size_t done, size_t all);
+
+  // ---- progress: of the minutes, on rank 0 ----
+  void begin_trial(Stage);
+  void show(Stage);   // a stage that works without trials
+  void show_again();  // the same with the time that has passed; on any rank, in a long trial
+  void show_end();    // of all stages
 
   // ---- the run ----
   job::TrainingJob& job_for(const Settings&);  // up to connect(); it is kept for settings with the same network
@@ -75,7 +80,12 @@ class Session {
   Settings job_settings_;
   job::StepProbe probe(const Settings&, int64_t accumulate, int64_t warm_steps, double seconds);
   double rate_with(const job::StepProbe&, const Settings&) const;  // samples/s of the run's steps
+  void report(const char* stage, int64_t passed, int64_t total);
+  int64_t milliseconds() const;  // since the tuning began
 
+  Stage shown_ = Stage::kMemory;
+  int64_t trials_begun_ = 0;
+  bool in_trial_ = false;
   double overhead_ = 1;  // seconds of the last trial beside its measurement
 };
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "catalog/catalog.h"
 #include "core/printable.h"
 #include "core/strings.h"
 #include "core/text_table.h"
@@ -128,11 +129,27 @@ std::string gain_text(const TuneResult& result) {
              " %)");
 }
 
+std::string catalog_row(const TuneResult& result) {
+  const config::Config& config = result.config;
+  const bool picture = catalog::row(config.task).sample == catalog::Sample::kPicture;
+  const bool found = result.largest.end == LargestBatch::End::kLimit && result.largest.batch > 0;
+  if (result.card.empty() || !picture || !found) return "";
+  const Settings& s = result.found;
+  const bool half = s.amp == config::AmpMode::kBf16 || s.amp == config::AmpMode::kFp16;
+  return str("{.network = \"", name_of(config::network_of(config)), "\", .image_size = ", config.model.image_size,
+             ", .half = ", half ? "true" : "false", ", .checkpointing = ", s.checkpointing ? "true" : "false",
+             ", .batch_size = ", result.largest.batch, "}");
+}
+
 std::string text_of(const TuneResult& result, const std::string& patch) {
   std::string text = str(
       result.config.model.name, ", ", printable(std::filesystem::path(result.config.data.file).filename().string()),
       "; ", result.ranks, result.ranks == 1 ? " rank" : " ranks", " on ", result.device, ", global batch ",
       result.global_batch, "; samples/s of all ranks; *: taken in its stage\n", table_of(result), memory_text(result));
+  if (!result.start.empty()) text += "the search for it " + result.start + "\n";
+  if (const std::string row = catalog_row(result); !row.empty() && !result.interrupted) {
+    text += str("for `measured` of ", result.card, " in src/catalog/gpus.cpp: ", row, "\n");
+  }
   for (const std::string& one : result.left_out) text += "not tried: " + one + "\n";
   if (result.range_test) text += range_text(*result.range_test);
   if (result.interrupted) return text + "interrupted: this is what was found so far, and no config was written\n";
@@ -153,7 +170,9 @@ std::string json_of(const TuneResult& result, const std::string& patch) {
                {"largest_batch",
                 {{"batch_size", result.largest.batch},
                  {"end", name_of_end(result.largest.end)},
-                 {"trials", result.largest.trials.size()}}},
+                 {"trials", result.largest.trials.size()},
+                 {"start", result.start},
+                 {"catalog_row", catalog_row(result)}}},
                {"given", json_of(result.given)},
                {"given_fits", result.given_fits},
                {"given_samples_per_second", json_of(result.given_rate)},

@@ -91,6 +91,7 @@ TuneResult tune(job::ProcessContext& process, const config::Loaded& loaded, cons
   compare(session);
   if (options.range_test) test_rates(session);
   session.leave_job();
+  if (!session.result.interrupted) session.show_end();
   session.result.seconds = seconds_since(began);
   return std::move(session.result);
 }

@@ -65,8 +65,10 @@ struct TuneResult {
   double budget_bytes = 0;  // of a rank
   Settings given, found;
   int64_t given_accumulate = 1, accumulate = 1;
-  LargestBatch largest = {};                               // with the found precision, format and checkpointing
-  std::vector<Row> rows = {};                              // in their order
+  std::string start = {};      // of the search for the largest batch, on a GPU: "starts from an estimate for h100: ..."
+  std::string card = {};       // of catalog/gpus.h, if a rank may use all of its memory
+  LargestBatch largest = {};   // with the found precision, format and checkpointing
+  std::vector<Row> rows = {};  // in their order
   std::optional<Spread> given_rate = {}, found_rate = {};  // samples/s, at the end
   bool given_fits = true;
   std::optional<RangeTest> range_test = {};

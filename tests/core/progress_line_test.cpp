@@ -41,9 +41,19 @@ TEST(ProgressText, CountsBytes) {
             "verifying [##########------------------------------] 1.0 GiB/4.0 GiB  25 %  512.0 MiB/s  eta 6.0s");
 }
 
-TEST(ProgressText, GivesTrialsNoRate) {
-  const Progress progress{"batch", 30, 40, 0, Progress::Unit::kTrials};
-  EXPECT_EQ(progress_text(progress, 2), "batch 30 of 40 (75.0 %)");
+TEST(ProgressText, OfTimeHasTrialsPerMinuteAndTheMostThatIsLeft) {
+  Progress progress{"batch", 100000, 600000, 0, Progress::Unit::kMilliseconds, 15};
+  EXPECT_EQ(progress_text(progress, 2), "batch 1m40s of 10m00s (16.7 %), 9.0 trials/min, at most 8m20s left");
+  EXPECT_EQ(progress_bar(progress, 2, 120),
+            "batch [######----------------------------------] 1m40s/10m00s  17 %  9.0 trials/min  eta at most 8m20s");
+  progress.trials = 0;
+  EXPECT_EQ(progress_text(progress, 2), "batch 1m40s of 10m00s (16.7 %), at most 8m20s left") << "no trial ended yet";
+  const Progress end{"tune", 30000, 30000, 0, Progress::Unit::kMilliseconds, 15};
+  EXPECT_EQ(progress_text(end, 2), "tune 30.0s of 30.0s (100.0 %), 30.0 trials/min, took 30.0s") << "of all stages";
+  EXPECT_EQ(progress_bar(end, 2, 120),
+            "tune [########################################] 30.0s/30.0s  100 %  30.0 trials/min  took 30.0s");
+  EXPECT_EQ(progress_text({"memory", 0, 600000, 0, Progress::Unit::kMilliseconds}, 0),
+            "memory 0.0s of 10m00s (0.0 %), at most 10m00s left");
 }
 
 TEST(ProgressBar, FitsAnyTerminal) {

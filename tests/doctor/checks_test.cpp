@@ -61,6 +61,16 @@ struct Fault {
   size_t findings = 1;
 };
 
+// Somebody can type what a fix begins with: a command, a flag or a variable.
+bool begins_with_a_command(const std::string& fix) {
+  static const std::set<std::string> commands = {"cat",    "chronyc", "cpupower", "df",    "docker", "dtrain",
+                                                 "export", "findmnt", "lsof",     "lspci", "mpirun", "nvidia-smi",
+                                                 "scp",    "top",     "ulimit",   "unset", "vmstat"};
+  std::string rest = fix;
+  if (rest.starts_with("sudo ")) rest = rest.substr(5);
+  return rest.starts_with("--") || commands.contains(rest.substr(0, rest.find(' ')));
+}
+
 class PlantedFault : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(PlantedFault, IsFoundAndNothingElse) {
@@ -74,6 +84,7 @@ TEST_P(PlantedFault, IsFoundAndNothingElse) {
   EXPECT_EQ(finding.severity, fault.severity);
   EXPECT_THAT(finding.evidence, HasSubstr(fault.evidence));
   EXPECT_THAT(finding.fix, HasSubstr(fault.fix));
+  for (const Finding& one : diagnosis.findings) EXPECT_TRUE(begins_with_a_command(one.fix)) << one.fix;
   EXPECT_EQ(finding.ranks, fault.ranks);
   EXPECT_FALSE(finding.hosts.empty());
   EXPECT_GT(finding.cause.size(), 20u);
@@ -91,21 +102,33 @@ const std::vector<Fault> kStart = {
     {"same program",
      kBlocks,
      "hash 00000000000000cc, that of rank 0 has 00000000000000aa",
-     "/opt/dtrain/bin/dtrain of node0",
+     "scp node0:/opt/dtrain/bin/dtrain HOST:/opt/dtrain/bin/dtrain",
      [](Launch& l) { l.ranks[3].program_hash = "00000000000000cc"; },
      {3}},
     {"same configuration",
      kBlocks,
      "train.batch_size is 16, not 32",
-     "same flags",
+     "mpirun -np 4 dtrain ...; the same flags",
      [](Launch& l) { l.ranks[1].keys = changed(l.ranks[1].keys, "train.batch_size=32", "train.batch_size=16"); },
      {1}},
     {"same data",
      kBlocks,
      "checksum 00000000000000cc",
-     "copy data/d.h5 of node0",
+     "scp node0:$PWD/data/d.h5 HOST:$PWD/data/d.h5",
      [](Launch& l) { l.ranks[2].data_checksum = "00000000000000cc"; },
      {2}},
+    {"same program",
+     kBlocks,
+     "hash 00000000000000cc",
+     "mpirun -np 4 /opt/dtrain/bin/dtrain ...; one program for all ranks",
+     [](Launch& l) { l.ranks[1].program_hash = "00000000000000cc"; },  // on the host of rank 0
+     {1}},
+    {"same data",
+     kBlocks,
+     "checksum 00000000000000cc",
+     "--data.file data/d.h5, the same for all ranks",
+     [](Launch& l) { l.ranks[1].data_checksum = "00000000000000cc"; },
+     {1}},
     {"same data",
      kBlocks,
      "data/d.h5 does not exist",
@@ -124,7 +147,7 @@ const std::vector<Fault> kStart = {
     {"same libraries",
      kSlows,
      "LibTorch 2.10",
-     "LD_LIBRARY_PATH",
+     "mpirun -x LD_LIBRARY_PATH",
      [](Launch& l) { l.ranks[2].versions = "dtrain 0.1.0 | LibTorch 2.10.0"; },
      {2}},
     {"clock skew",
@@ -267,17 +290,17 @@ const std::vector<Fault> kDevices = {
     {"PCIe link",
      kSlows,
      "x4 of x16",
-     "slot with more lanes",
+     "sudo lspci -vv -s 0000:60:00.0 | grep Lnk shows card and slot; move the card to a slot with more lanes",
      [](Launch& l) { l.ranks[0].gpu->link.width = l.ranks[0].gpu->link.slot_width = 4; },
      {0}},
     {"PCIe link", kNote, "x8 of x16", "seat the card", [](Launch& l) { l.ranks[0].gpu->link.width = 8; }, {0}},
     {"PCIe link",
      kNote,
      "PCIe 1 of 4; copies from the host: 24.0 GB/s",
-     "BIOS",
+     "sudo lspci -vv -s 0000:60:00.0 | grep Lnk shows it; set the slot's PCIe generation to auto in the BIOS",
      [](Launch& l) { l.ranks[0].gpu->link.generation = 1; },
      {0}},
-    {"IOMMU", kNote, "40 IOMMU groups", "iommu=pt", [](Launch& l) { l.ranks[0].machine.iommu_groups = 40; }},
+    {"IOMMU", kNote, "40 IOMMU groups", "cat /proc/cmdline", [](Launch& l) { l.ranks[0].machine.iommu_groups = 40; }},
     {"GPU memory",
      kSlows,
      "12.0 GiB of 24.0 GiB in use",
@@ -369,7 +392,7 @@ const std::vector<Fault> kHost = {
     {"other load",
      kSlows,
      "1.5 of 8 cores stolen",
-     "another host",
+     "vmstat 1 5",
      [](Launch& l) { l.ranks[0].stolen_cpu = 1.5; },
      {},
      false},
@@ -460,7 +483,7 @@ const std::vector<Fault> kHost = {
     {"run folder",
      kNote,
      "runs is on lustre without locks",
-     "flock",
+     "findmnt / shows how it is mounted; mount it with -o flock",
      [](Launch& l) {
        l.ranks[0].run_lock = "fails";
        l.ranks[0].run_system->type = "lustre";
@@ -475,7 +498,7 @@ const std::vector<Fault> kHost = {
     {"disk space",
      kBlocks,
      "3 can be created",
-     "remove files",
+     "df -i / shows it; remove files",
      [](Launch& l) { l.ranks[0].run_system->free_files = 3; },
      {0}},
     {"HDF5 locks",

@@ -12,6 +12,9 @@ import termios
 import runner
 
 COLUMNS = 100
+# Few trials: flags keep what they set.
+TUNED = {"task": "classify", "model.image_size": 32, "train.batch_size": 8, "train.amp": "fp32", "model.checkpointing": False, "data.workers": 1,
+         "metrics.port": 0}
 
 
 def on_terminal(arguments, cwd, no_color=False, stdout=None):
@@ -79,6 +82,14 @@ def bars_on_a_terminal(folder):
     text = on_terminal(["predict", "runs/r", "d.h5"], folder)
     assert "predicting" not in text and "\x1b" not in text, "the rows are on the terminal"
 
+    tune = ["tune", *runner.flags({**TUNED, "data.file": "d.h5"}), "--minutes", 0.1, "--seconds", 0.1]
+    text = on_terminal(tune, folder, no_color=True)
+    check_bar(text, "tune")
+    assert re.search(r"\rtune \[#+\] .*  100 %  [\d.]+ trials/min  took", text), text
+    assert re.search(r"\rmemory \[[#-]+\] [\d.]+s/6\.0s  \d+ %  eta at most [\d.]+s", text), text
+    assert re.search(r"\r(network|loader|result) \[[#-]+\] .* %  [\d.]+ trials/min  eta at most [\d.]+s", text), text
+    assert re.search(r"\x1b\[K\[[^\r\n]+\] memory: batch 8: ", text), "a line above the bar: " + repr(text)
+
 
 def lines_elsewhere(folder):
     runner.run(["synth", "classify", "--layout", "images", "--samples", 100, "--size", 48, "--out", folder / "raw"]).expect(0)
@@ -89,6 +100,10 @@ def lines_elsewhere(folder):
         result = runner.run(arguments, cwd=folder).expect(0)
         check_lines(result)
         assert not re.search("evaluating|verifying|predicting", result.output), "short work says nothing: " + result.output
+    tune = ["tune", *runner.flags({**TUNED, "data.file": "d.h5"}), "--minutes", 0.1, "--seconds", 0.1]
+    result = runner.run(tune, cwd=folder).expect(0, "memory: batch 8: ", " samples/s")
+    check_lines(result)
+    assert "trials/min" not in result.output, "each trial has a line: " + result.output
 
 
 if __name__ == "__main__":

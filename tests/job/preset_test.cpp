@@ -49,8 +49,10 @@ TEST(Gpus, AreFoundByTheDriversName) {
   EXPECT_EQ(name("NVIDIA L4", 22), "");
 }
 
-TEST(Gpus, SayWhichNeedAnotherBuild) {
-  EXPECT_THAT(catalog::unsupported_gpu(*catalog::gpu_named("v100")), HasSubstr("CUDA 12"));
+TEST(Gpus, SayWhichNoBuildSupports) {
+  const std::string why = catalog::unsupported_gpu(*catalog::gpu_named("v100"));
+  EXPECT_THAT(why, HasSubstr("dtrain has no build for CUDA 12: use a GPU of compute capability 7.5"));
+  EXPECT_THAT(why, Not(HasSubstr("README"))) << "what it says about CUDA does not help a V100";
   EXPECT_THAT(catalog::gpu_names(), Not(::testing::Contains("v100")));
   for (const catalog::Gpu& gpu : catalog::gpus()) {
     EXPECT_GT(gpu.memory_gib, 4) << gpu.name;

@@ -55,6 +55,26 @@ TEST(Patch, LoadsAgainAndKeepsTheGlobalBatch) {
   EXPECT_THAT(text, Not(HasSubstr("weight_decay"))) << "defaults stay defaults";
 }
 
+TEST(CatalogRow, IsPrintedWhereTheLimitOfACardOfTheTableWasFound) {
+  Tuned t = tuned({"--data.file", "d.h5", "--model.name", "resnet50", "--model.image_size", "224"});
+  t.result.card = "h100";
+  t.result.start = "starts from an estimate for h100: a batch of 48";
+  t.result.largest = {.batch = 96, .end = LargestBatch::End::kLimit, .trials = {{.batch = 96, .fits = true}}};
+  const char* row =
+      R"({.network = "resnet50", .image_size = 224, .half = true, .checkpointing = false, .batch_size = 96})";
+  EXPECT_EQ(catalog_row(t.result), row);
+  const std::string text = text_of(t.result, "x.yaml");
+  EXPECT_THAT(text, HasSubstr(std::string("for `measured` of h100 in src/catalog/gpus.cpp: ") + row));
+  EXPECT_THAT(text, HasSubstr("the search for it starts from an estimate for h100: a batch of 48\n"));
+  t.result.largest.end = LargestBatch::End::kMost;
+  EXPECT_EQ(catalog_row(t.result), "") << "the card may have room for more";
+  t.result.largest.end = LargestBatch::End::kLimit;
+  t.result.card = "";
+  t.result.start = "";
+  EXPECT_EQ(catalog_row(t.result), "");
+  EXPECT_THAT(text_of(t.result, "x.yaml"), Not(HasSubstr("the search"))) << "a CPU";
+}
+
 TEST(Patch, HasTheSuggestedRateAndAFreeGlobalBatch) {
   Tuned t = tuned({"--data.file", "d.h5"});
   t.result.range_test = RangeTest{.rates = {1e-4, 1e-3}, .losses = {1, 2}, .given = 1e-3};
