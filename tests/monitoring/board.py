@@ -57,8 +57,9 @@ def rule_expressions(rules=None):
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
-def hurried_rules(factor=60):
-    """The shipped rules with every duration divided: windows, `for`, and the thresholds on an age."""
+def hurried_rules(factor=60, checkpoint_age=None):
+    """The shipped rules with every duration divided: windows, `for`, and the thresholds on an age. `checkpoint_age`: seconds after which
+    a checkpoint is old instead, for a run that saves every second."""
     def divided(count, unit):
         return f"{round(int(count) * SECONDS[unit] * 1000 / factor)}ms"
 
@@ -67,6 +68,8 @@ def hurried_rules(factor=60):
         for rule in group["rules"]:
             expr = re.sub(r"\[(\d+)([smh])\]", lambda m: f"[{divided(*m.groups())}]", rule["expr"])
             rule["expr"] = re.sub(r"(time\(\) - [^>]*> )(\d+)", lambda m: f"{m.group(1)}{int(m.group(2)) / factor:g}", expr)
+            if checkpoint_age and rule.get("alert") == "DtrainCheckpointOld":
+                rule["expr"] = re.sub(r"> \S+$", f"> {checkpoint_age}", rule["expr"])
             if "for" in rule:
                 rule["for"] = divided(*re.fullmatch(r"(\d+)([smh])", rule["for"]).groups())
     left = [rule for group in rules["groups"] for rule in group["rules"]
