@@ -317,7 +317,7 @@ class Exporter : public PrometheusSink {
 
   const Labels labels_;
   const bool first_on_host_;  // exports what is the same on all ranks of a host
-  const bool global_;  // rank 0 exports what is the same on all ranks
+  const bool global_;         // rank 0 exports what is the same on all ranks
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   int64_t last_phases_step_ = 0;
 

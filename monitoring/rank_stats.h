@@ -43,22 +43,22 @@ struct RankStats {
   // The part of samples and of their time that was begun while at most half of the threads were at work.
   double few_samples = kUnknown, few_seconds = kUnknown;
   double empty_seconds = kUnknown, full_seconds = kUnknown;  // training waited for a batch; threads for room
-  double queue = kUnknown;                      // share of the read-ahead that is ready, 0 to 1
-  double cpu_seconds = kUnknown;                // of all threads of the rank
-  double compute_seconds = kUnknown;            // of those that compute: not of readers and communication
-  double run_delay_seconds = kUnknown;          // ready to run, but no core was free
-  double throttled_seconds = kUnknown;          // by the limit of the control group, summed over its cores
-  double cores = kUnknown, threads = kUnknown;  // that it may use; that it has now
-  double memory_used = kUnknown;                // bytes of the device now; on the CPU the resident set
-  double disk_bytes = kUnknown;                 // that the rank read from disks
-  double major_faults = kUnknown;               // pages of memory that had to be read from a disk
+  double queue = kUnknown;                                   // share of the read-ahead that is ready, 0 to 1
+  double cpu_seconds = kUnknown;                             // of all threads of the rank
+  double compute_seconds = kUnknown;                         // of those that compute: not of readers and communication
+  double run_delay_seconds = kUnknown;                       // ready to run, but no core was free
+  double throttled_seconds = kUnknown;                       // by the limit of the control group, summed over its cores
+  double cores = kUnknown, threads = kUnknown;               // that it may use; that it has now
+  double memory_used = kUnknown;                             // bytes of the device now; on the CPU the resident set
+  double disk_bytes = kUnknown;                              // that the rank read from disks
+  double major_faults = kUnknown;                            // pages of memory that had to be read from a disk
   HostStats host = {};
   PcieStats link = {};
-  double gpu_utilization = kUnknown;            // 0 to 1
-  double power = kUnknown;                      // watts
-  double energy = kUnknown;                     // joules per step
-  double temperature = kUnknown;                // degrees Celsius
-  double sm_clock = kUnknown;                   // hertz
+  double gpu_utilization = kUnknown;  // 0 to 1
+  double power = kUnknown;            // watts
+  double energy = kUnknown;           // joules per step
+  double temperature = kUnknown;      // degrees Celsius
+  double sm_clock = kUnknown;         // hertz
 
   double many_samples() const { return samples - few_samples; }
   double many_seconds() const { return read_seconds + decode_seconds + augment_seconds - few_seconds; }

@@ -25,7 +25,7 @@ struct RankDigest {
   double queue = kUnknown, run_delay_seconds = kUnknown;
   double cores = kUnknown, threads = kUnknown;  // that it may use; that it has
   double cores_busy = kUnknown;                 // with its threads, on average
-  double memory_bytes = kUnknown;                                                         // the most
+  double memory_bytes = kUnknown;               // the most
   double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown;  // means; celsius: the most
 };
 

@@ -154,11 +154,11 @@ class Trainer {
   std::vector<std::string> nodes_;  // host names by rank, known when the run begins
   RunMeasurements measurements_;
   ResourceMeter meter_;
-  RunTotals so_far_;                                                 // reported last
-  std::optional<dist::CostFit> all_reduce_cost_;                     // probe_network()
-  dist::Traffic gradients_before_{}, statistics_before_{};           // carried before training, by the probes
-  double cached_step_ = std::numeric_limits<double>::quiet_NaN();    // seconds, probe_headroom()
-  SteadyTime next_verdict_{};                                        // when rank 0 judges the run again
+  RunTotals so_far_;                                               // reported last
+  std::optional<dist::CostFit> all_reduce_cost_;                   // probe_network()
+  dist::Traffic gradients_before_{}, statistics_before_{};         // carried before training, by the probes
+  double cached_step_ = std::numeric_limits<double>::quiet_NaN();  // seconds, probe_headroom()
+  SteadyTime next_verdict_{};                                      // when rank 0 judges the run again
   size_t steps_of_resources_ = 0;  // that had ended when used_resources() was called last
   SkippedSteps skipped_;
   double device_memory_;              // bytes of the device in all

@@ -39,10 +39,10 @@ struct LoaderOptions {
   bool shuffle = true;  // false: in the order of `ids` (evaluation)
   bool augment = true;  // false: center crop and normalization only
   uint64_t seed = 1;
-  int threads = 1;            // reader threads
-  int prefetch = 4;           // batches to read ahead
-  bool verify = false;        // compares each sample's checksum
-  bool skip_bad = false;      // leaves a bad sample out of its batch instead of throwing
+  int threads = 1;        // reader threads
+  int prefetch = 4;       // batches to read ahead
+  bool verify = false;    // compares each sample's checksum
+  bool skip_bad = false;  // leaves a bad sample out of its batch instead of throwing
   // Now and then lets half of the readers load a batch alone, so that stats() tells whether they are in each other's
   // way. It costs a data-bound run 1/32 of the time of its first 128 batches, and 1/512 later.
   bool compare_readers = false;
