@@ -31,6 +31,9 @@ class HttpConnection {
   short events() const;  // what poll(2) should wait for: POLLIN, or POLLOUT with a response left
   TimePoint deadline() const { return deadline_; }  // when it is given up
 
+  // It has answered a request and has nothing of another one.
+  bool is_idle() const { return requests_ > 0 && received_.empty() && response_.empty(); }
+
   // Reads or writes what is possible now. False: the client has closed it, or sent too much; there is no use for it.
   [[nodiscard]] bool advance();
 

@@ -31,7 +31,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 1024;                           // clients that wait in the kernel for a place
 constexpr size_t kConnections = 256;                     // at most; a process with few file descriptors keeps fewer
 constexpr std::chrono::milliseconds kNoDescriptor{100};  // before accept() is tried again in a process that has none
 
@@ -119,9 +119,12 @@ class HttpServer::Impl {
   void run(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       try {
+        places_ = most_connections();
         wait();
-        accept_clients();
+        full_ = clients_.size() >= places_;
         clients_.remove_if([this](Client& client) { return !serve(client); });
+        // After serving, which frees places.
+        accept_clients();
       } catch (const std::exception& e) {  // out of memory, most likely: these clients receive nothing
         clients_.clear();
         log::warning(str("the HTTP server on port ", port_, " closed its connections: ", e.what()));
@@ -131,8 +134,9 @@ class HttpServer::Impl {
 
   // Until something can be done: a client's bytes, room for a response, a deadline, or the end.
   void wait() {
-    polled_.assign({{wake_.get(), POLLIN, 0}, {Clock::now() < accept_again_ ? -1 : listener_.get(), POLLIN, 0}});
-    auto first = polled_[1].fd < 0 ? accept_again_ : Clock::time_point::max();
+    const bool later = Clock::now() < accept_again_;
+    polled_.assign({{wake_.get(), POLLIN, 0}, {later || !has_place() ? -1 : listener_.get(), POLLIN, 0}});
+    auto first = later ? accept_again_ : Clock::time_point::max();
     for (const Client& client : clients_) {
       polled_.push_back({client.connection.socket(), client.connection.events(), 0});
       first = std::min(first, client.connection.deadline());
@@ -145,13 +149,14 @@ class HttpServer::Impl {
     if (::poll(polled_.data(), polled_.size(), patience) < 0) {
       for (pollfd& polled : polled_) polled.revents = 0;
     }
+    polled_at_ = Clock::now();
     auto polled = polled_.begin() + 2;
     for (Client& client : clients_) client.ready = (polled++)->revents != 0;
   }
 
   void accept_clients() {
     if (polled_[1].revents == 0) return;
-    for (int left = kBacklog; left > 0; --left) {
+    for (size_t left = places_; left > 0 && has_place(); --left) {
       FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket.is_open()) {
         // Without a free descriptor the listener stays readable: asking again at once would use a whole core.
@@ -159,16 +164,22 @@ class HttpServer::Impl {
           accept_again_ = Clock::now() + kNoDescriptor;
         return;
       }
-      if (clients_.size() >= most_connections()) drop_one();
+      if (clients_.size() >= places_) clients_.erase(longest_idle());
       clients_.push_back({HttpConnection(std::move(socket)), false});
     }
   }
 
-  // Closes the connection that is the first to reach its deadline.
-  void drop_one() {
-    clients_.erase(std::min_element(clients_.begin(), clients_.end(), [](const Client& a, const Client& b) {
-      return a.connection.deadline() < b.connection.deadline();
-    }));
+  // For a new client. Without one the listener is not polled: its clients would keep it readable.
+  bool has_place() { return clients_.size() < places_ || longest_idle() != clients_.end(); }
+
+  // The idle connection that is the first to reach its deadline; end() if there is none.
+  std::list<Client>::iterator longest_idle() {
+    auto found = clients_.end();
+    for (auto client = clients_.begin(); client != clients_.end(); ++client) {
+      if (!client->connection.is_idle()) continue;
+      if (found == clients_.end() || client->connection.deadline() < found->connection.deadline()) found = client;
+    }
+    return found;
   }
 
   // Reads, answers and writes what is possible now. False: the connection should be closed.
@@ -176,12 +187,12 @@ class HttpServer::Impl {
     HttpConnection& connection = client.connection;
     if (client.ready && !connection.advance()) return false;
     if (const auto request = connection.take_request()) {
-      HttpPages::Response response = pages_.respond(*request, connection.is_last_request());
+      HttpPages::Response response = pages_.respond(*request, full_ || connection.is_last_request());
       if (response.text.empty()) return false;
       connection.respond(std::move(response.text), response.close);
       if (!connection.advance()) return false;  // most responses leave at once
     }
-    return Clock::now() < connection.deadline();
+    return polled_at_ < connection.deadline();  // what has arrived since is read before it counts as late
   }
 
   HttpPages pages_;
@@ -190,6 +201,9 @@ class HttpServer::Impl {
   FileDescriptor wake_;
   std::list<Client> clients_;
   std::vector<pollfd> polled_;      // wake_, listener_, and the clients in their order
+  Clock::time_point polled_at_;     // when poll() returned
+  size_t places_ = 0;               // most_connections() in this turn
+  bool full_ = false;               // others may be waiting: connections end after their response
   Clock::time_point accept_again_;  // after accept() found no free file descriptor
   std::jthread thread_;             // last: joined before the rest goes
 };

@@ -32,6 +32,7 @@ FAULTS = {
     "heat": {"DtrainGpuThrottled"},
     "skips": {"DtrainStepsSkipped"},
     "stalled": {"DtrainStalled", "DtrainHeartbeatLost", "DtrainCheckpointOld"},  # a run without steps saves nothing either
+    "unsaved": {"DtrainCheckpointOld"},
     "killed": {"DtrainRankDown"},  # of `up`, which has the labels of the targets file: the demo writes one for each rank
 }
 
@@ -100,7 +101,7 @@ def every_alert_fires_on_its_fault(folder):
     runs = folder / "runs"
     runs.mkdir()
     disk = full_disk(folder)
-    rules = shipped.hurried_rules(checkpoint_age=15)  # the demo saves each second, except when it stalls
+    rules = shipped.hurried_rules(checkpoint_age=15)  # the demo saves each second, except in its fault
     processes, made = {}, None
     server = Prometheus(folder, hurried_config(folder, [runs] + ([disk] if disk else []), rules))
     try:

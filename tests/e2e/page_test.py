@@ -166,9 +166,11 @@ def a_thousand_requests_at_once(folder):
                 return len(get(url + ("state.json", "", "live.js", "metrics")[i % 4], {"Accept-Encoding": "gzip"} if i % 2 else None, 60)[0])
             except UnicodeDecodeError:
                 return 1  # gzip
-            except (OSError, urllib.error.URLError):
-                return 0  # more clients than connections: the oldest are closed
+            except (OSError, urllib.error.URLError) as problem:
+                problems.append(repr(problem))
+                return 0
 
+        problems = []
         begin = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(1000) as pool:
             answered = sum(size > 0 for size in pool.map(ask, range(1000)))
@@ -180,7 +182,8 @@ def a_thousand_requests_at_once(folder):
         watcher.join()
         running.wait(400).expect(0)
     print(f"  {answered} of 1000 answered in {seconds:.1f} s; at most {most['files']} files, {most['threads']} threads, +{(most['kib'] - before) / 1024:.1f} MiB")
-    assert answered >= 250, answered
+    # Some of the 1000 threads may not run for two seconds between their connection and their request: they are closed as silent.
+    assert answered >= 990, (answered, problems[:5])
     assert most["files"] <= 256 + 100 and most["threads"] <= threads + 2, (most, threads)
     assert most["kib"] - before < 100 * 1024, (most, before)
     assert losses(folder) == losses(folder, "alone"), "the same training"

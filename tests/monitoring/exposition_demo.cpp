@@ -2,7 +2,7 @@
 // training run. `exposition_demo RANK RUNS_FOLDER SECONDS [gpu] [job=NAME] [fault=KIND]` writes
 // RUNS/NAME/{metrics.jsonl, events.out.tfevents.*} and RUNS/targets/NAME.RANK.json (NAME: demo), prints its address,
 // and serves metrics for SECONDS. A fault begins with the 30th step, after three seconds: nan, scale, skips, starved,
-// slow (rank 1), heat (with gpu) or stalled.
+// slow (rank 1), heat (with gpu), stalled or unsaved (no more checkpoints).
 
 #include <chrono>
 #include <cmath>
@@ -190,6 +190,7 @@ int main(int argc, char** argv) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (int64_t i = 1; i <= 20 || std::chrono::steady_clock::now() < end; ++i) {
     const bool stalled = fault == "stalled" && i >= kFaultBegins;
+    const bool unsaved = fault == "unsaved" && i >= kFaultBegins;
     StepStats stats = step(i);
     add_fault(stats, fault, rank);
     if (stats.logging) stats.own = rank_stats(rank, stats, gpu);
@@ -200,7 +201,7 @@ int main(int argc, char** argv) {
       if (rank == 0 && stats.logging) sink->verdict(verdict(i));
       if (i % 10 == 0)
         sink->record(EvalStats{i, 0, "val", {{"loss", 0.1}, {"mae", 6.0}, {"mae_yaw", 7.0}}, {}, 100, 0.5});
-      if (i % 10 == 0) sink->checkpoint_saved(i, 0.25);
+      if (i % 10 == 0 && !unsaved) sink->checkpoint_saved(i, 0.25);
     }
     if (rank == 0 && stats.logging && !stalled) dtrain::log::to_file(step_line(stats));  // for the page
     if (seconds > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));

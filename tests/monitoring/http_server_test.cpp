@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <ctime>
 #include <fstream>
 #include <thread>
 
@@ -231,21 +232,83 @@ TEST(HttpServer, SlowClientsDoNotHoldTheOthersUp) {
   EXPECT_TRUE(slow.back()->closed_by_server());
 }
 
-TEST(HttpServer, KeepsAsManyConnectionsAsItMay) {
-  const HttpServer server("127.0.0.1", 0, pages(), {});
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit few{400, before.rlim_max};  // a quarter of them
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+// The server of this process has 100 places, a quarter of its file descriptors, while this exists.
+class HundredPlaces {
+ public:
+  HundredPlaces() {
+    if (::getrlimit(RLIMIT_NOFILE, &before_) != 0) throw std::runtime_error("no limit of file descriptors");
+    const rlimit few{400, before_.rlim_max};
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0) throw std::runtime_error("the limit cannot be set");
+  }
+  ~HundredPlaces() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  HundredPlaces(const HundredPlaces&) = delete;
+  HundredPlaces& operator=(const HundredPlaces&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+std::vector<std::unique_ptr<HttpClient>> connected(const HttpServer& server, int count) {
   std::vector<std::unique_ptr<HttpClient>> clients;
-  for (int i = 0; i < 100; ++i) clients.push_back(std::make_unique<HttpClient>(address_of(server)));
-  EXPECT_EQ(clients[0]->get("/metrics").status, 200) << "its deadline is now the last one";
+  for (int i = 0; i < count; ++i) clients.push_back(std::make_unique<HttpClient>(address_of(server)));
+  return clients;
+}
+
+TEST(HttpServer, AnswersMoreClientsThanItHasPlaces) {
+  const HundredPlaces places;
+  const HttpServer server("127.0.0.1", 0, pages(), {});
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(HttpClient(address_of(server)).get("/metrics").status, 200);
-  EXPECT_TRUE(clients[1]->closed_by_server()) << "it was the first to reach its deadline";
+  const auto clients = connected(server, 250);
+  for (const auto& client : clients) client->send("GET /metrics HTTP/1.1\r\n\r\n");
+  for (const auto& client : clients) EXPECT_EQ(client->receive().body.size(), 1000u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kAtOnce) << "nobody waits for another client's deadline";
+}
+
+TEST(HttpServer, AnIdleConnectionGivesItsPlaceToANewClient) {
+  const HundredPlaces places;
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  const auto idle = connected(server, 3);
+  for (const auto& client : idle) EXPECT_EQ(client->get("/metrics").status, 200);
+  const auto others = connected(server, 97);
+  others[0]->send("GET /metr");
+  others[1]->send("GET /large HTTP/1.1\r\n\r\n");
+  const auto begin = std::chrono::steady_clock::now();
+  const Reply reply = HttpClient(address_of(server)).get("/metrics");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.headers.at("connection"), "close") << "others may wait for its place";
+  EXPECT_EQ(idle[2]->get("/metrics").status, 200) << "it was not the longest idle";
+  EXPECT_TRUE(idle[0]->closed_by_server());
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kAtOnce);
-  EXPECT_EQ(clients[0]->get("/metrics").status, 200);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  others[0]->send("ics HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(others[0]->receive().status, 200) << "it was in the middle of a request";
+  EXPECT_EQ(others[1]->receive().body.size(), large_body().size()) << "it was in the middle of a response";
+  EXPECT_EQ(others[2]->get("/metrics").status, 200) << "it had not asked yet";
+}
+
+// Those without a request hold their places for two seconds, and those with half a request for ten.
+TEST(HttpServer, SilentClientsGiveTheirPlacesUpAtTheirDeadline) {
+  const HundredPlaces places;
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  const auto silent = connected(server, 100);
+  for (size_t i = 0; i < 50; ++i) silent[i]->send("GET /metr");
+  const auto begin = std::chrono::steady_clock::now();
+  const auto waiting = connected(server, 20);
+  for (const auto& client : waiting) client->send("GET /metrics HTTP/1.1\r\n\r\n");
+  for (const auto& client : waiting) EXPECT_EQ(client->receive().status, 200);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 3 * kAtOnce);
+  for (size_t i = 50; i < 100; ++i) EXPECT_TRUE(silent[i]->closed_by_server());
+}
+
+// The thread of the server sleeps while it waits for a place.
+TEST(HttpServer, WaitsForAPlaceWithoutUsingACore) {
+  const HundredPlaces places;
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  const auto silent = connected(server, 100);
+  HttpClient waiting(address_of(server));
+  waiting.send("GET /metrics HTTP/1.1\r\n\r\n");
+  const std::clock_t before = std::clock();
+  EXPECT_EQ(waiting.receive().status, 200);
+  EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 0.5) << "in two seconds";
 }
 
 TEST(HttpServer, ServesRequestsInTheFormForProxies) {
