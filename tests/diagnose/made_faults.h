@@ -363,6 +363,8 @@ inline std::vector<MadeFault> work_faults() {
        }},
       {"many messages", Cause::kLatency, -1, "--accumulate 2", [](double gain) { return messages(gain, true); }},
       {"large messages", Cause::kBandwidth, -1, "--accumulate 2", [](double gain) { return messages(gain, false); }},
+      {"a busy network", Cause::kNetwork, -1, "--accumulate 2",
+       [](double gain) { return once_per_step(gain, &MadeRun::network); }},
       {"one bucket", Cause::kOverlap, -1, "--dist.bucket_mb 1", one_bucket},
       {"optimizer", Cause::kOptimizer, -1, "--accumulate 2",
        [](double gain) { return once_per_step(gain, &MadeRun::optimizer); }},

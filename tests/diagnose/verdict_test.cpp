@@ -118,21 +118,6 @@ TEST(Verdict, ThreeReadersOfOneDiskAreNotInEachOthersWay) {
   EXPECT_EQ(cause_of(run), Cause::kReaders);
 }
 
-// Of three readers two are half: readers that share one disk take 3/2 as long with all three of them.
-TEST(Verdict, ThreeReadersOfOneDiskAreNotInEachOthersWay) {
-  RunEvidence run = healthy_run();
-  lengthen(run, 0, Phase::kDataWait, 0.054);
-  LoaderUse& loader = run.ranks[0].loader;
-  loader.threads = 3;
-  loader.read = 3 * 0.150;
-  loader.few_service = 0.006;
-  loader.many_service = 1.5 * loader.few_service;
-  EXPECT_EQ(cause_of(run), Cause::kDisk);
-  EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk"));
-  loader.many_service = 2 * loader.few_service;
-  EXPECT_EQ(cause_of(run), Cause::kReaders);
-}
-
 TEST(Verdict, NoGainBeyondTheMeasuredHeadroom) {
   RunEvidence run = healthy_run();
   lengthen(run, 0, Phase::kDataWait, 0.054);
