@@ -49,7 +49,7 @@ class Consumption {
   int64_t samples_seen_;
   int64_t rows_ = 0, cells_ = 0;
   monitoring::PaddedRows taken_;  // of them
-  Totals reported_;  // at the last report
+  Totals reported_;               // at the last report
 };
 
 }  // namespace dtrain::train
