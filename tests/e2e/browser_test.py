@@ -40,7 +40,7 @@ def the_page_is_readable_everywhere(folder):
                 tab.wait_for(f"document.getElementById('position').textContent !== {before!r}", 5)  # by itself
                 assert tab.evaluate("document.querySelectorAll('#ranks tbody tr').length") == 2
                 assert "70 °C" in tab.evaluate("document.getElementById('ranks').textContent")
-                assert "compute-bound" in tab.evaluate("document.getElementById('verdict').textContent")
+                assert "data-bound on decode" in tab.evaluate("document.getElementById('verdict').textContent")
                 assert tab.evaluate("document.querySelectorAll('#log li').length") > 1
                 readable_page.check(tab, width, least_texts=60)
                 tab.evaluate("document.getElementById('logarithmic').click()")
