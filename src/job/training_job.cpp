@@ -134,6 +134,7 @@ void TrainingJob::make_task() {
     task_ = tasks::make_task(config_, tasks::facts_of(*data_.store, data_.splits.train));
     check_task();
     check_splits();
+    global_batch_given_ = config_.train.global_batch > 0;
     config_.train.global_batch = batches_.global_batch;
     config_.train.accumulate = 0;  // follows from it, at any number of ranks
     device_ = device::properties(process_.device);
@@ -413,7 +414,8 @@ train::TrainContext TrainingJob::train_context(const config::Config& config, con
           .check_run_folder = [this] { job::check_run_folder(plan_); },
           .take_gpu_use = take_gpu_use_,
           .memory_advice = [this, &batches](double requested) { return memory_advice(batches, requested); },
-          .headroom_seconds = config.run.diagnose ? kHeadroomSeconds : 0};
+          .headroom_seconds = config.run.diagnose ? kHeadroomSeconds : 0,
+          .global_batch_given = global_batch_given_};
 }
 
 void TrainingJob::run() {

@@ -123,7 +123,8 @@ class TrainingJob {
   std::unique_ptr<tasks::Task> task_;
   std::vector<std::string> initial_;  // what was taken from model.init, for the log
   train::BatchArithmetic batches_;
-  device::Properties device_;  // what the driver says of it, asked once
+  bool global_batch_given_ = false;  // before it was filled in
+  device::Properties device_;        // what the driver says of it, asked once
   train::Precision precision_{};
   int loader_threads_ = 1;
   std::unique_ptr<dist::Watchdog> watchdog_;

@@ -285,7 +285,7 @@ diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurem
   run.settings = {
       .batch_size = context.batches.batch_size,
       .accumulate = context.batches.accumulate,
-      .global_batch = config.train.global_batch,
+      .global_batch = context.global_batch_given ? config.train.global_batch : 0,
       .gpu = context.device.is_cuda(),
       .precision = to_string(context.precision),
       .images = context.task.samples().kind == data::SampleSpec::Kind::kImage,

@@ -63,6 +63,7 @@ struct TrainContext {
   // Now and then half of the reader threads rest, to learn whether they are in each other's way. Only for a run whose
   // verdict needs that.
   bool compare_readers = false;
+  bool global_batch_given = false;      // train.global_batch is what to change: train.accumulate follows from it
   const Clock& clock = real_clock();    // for intervals in minutes
   trace::Recorder* recorder = nullptr;  // records what the threads do; nullptr: nothing does
 };
