@@ -28,8 +28,8 @@ struct LoaderUse {
   double service() const { return read + decode + augment; }
 };
 
-// Half of several reader threads, as the loader counts them.
-constexpr int few_readers(int threads) { return threads < 2 ? 1 : threads / 2 + (threads > 2 ? threads % 2 : 0); }
+// Half of the reader threads, rounded up, as the loader counts them (data/loader/read_ahead.h). Requires: threads > 0.
+constexpr int few_readers(int threads) { return (threads + 1) / 2; }
 static_assert(few_readers(2) == 1 && few_readers(3) == 2 && few_readers(4) == 2 && few_readers(5) == 3);
 
 struct CoreUse {
