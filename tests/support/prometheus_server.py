@@ -18,7 +18,8 @@ class Failure(Exception):
 
 
 class Prometheus:
-    """A server on a port that it chooses itself: a port that was free a moment ago may be taken when the server binds it."""
+    """A server that is ready, on a port that it chooses itself: a port that was free a moment ago may be taken when the server
+    binds it."""
 
     def __init__(self, folder, config, cwd=None):
         self.log = folder / "prometheus.log"
@@ -26,6 +27,7 @@ class Prometheus:
             ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}", "--web.listen-address=127.0.0.1:0"],
             stdout=self.log.open("w"), stderr=subprocess.STDOUT, cwd=cwd)
         self.url = f"http://{self.address(seconds=60)}"
+        self.wait_until("Prometheus is ready", self.ready, 60)
 
     def address(self, seconds):
         end = time.monotonic() + seconds
@@ -36,6 +38,16 @@ class Prometheus:
             time.sleep(0.1)
         self.process.kill()
         raise Failure(f"Prometheus does not listen:\n{self.log.read_text()}")
+
+    def ready(self):
+        """It listens before it has read its database, and answers all requests but this one with 503 until then."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=30):
+                return True
+        except urllib.error.HTTPError as error:
+            if error.code != 503:
+                raise
+            return False
 
     def query(self, expr):
         url = f"{self.url}/api/v1/query?" + urllib.parse.urlencode({"query": expr})
@@ -50,11 +62,8 @@ class Prometheus:
         while time.monotonic() < end:
             if self.process.poll() is not None:
                 raise Failure(f"Prometheus ended:\n{self.log.read_text()}")
-            try:
-                if condition():
-                    return
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                pass  # Prometheus is still starting
+            if condition():
+                return
             time.sleep(0.5)
         raise Failure(f"{what}: not within {seconds} s")
 
