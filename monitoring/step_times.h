@@ -35,6 +35,7 @@ struct StepTimes {
   PaddedRows padded{};
 
   double of(Phase phase) const { return phases[static_cast<size_t>(phase)]; }
+  double computing() const { return of(Phase::kForward) + of(Phase::kBackward); }
   double in_phases() const { return std::accumulate(phases.begin(), phases.end(), 0.0); }
   double other() const { return wall - in_phases(); }  // in no phase
 };

@@ -6,6 +6,7 @@
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
+#include "diagnose/computes_sooner.h"
 #include "diagnose/means.h"
 
 namespace dtrain::diagnose {
@@ -23,6 +24,8 @@ struct Waits {
   double bound = 0;    // idle cores that no rank may use
   double others = 0;   // other processes
   double own = 0;      // other threads of this job
+
+  double sum() const { return stopped + bound + others + own; }
 };
 
 // Sums over the ranks of a host.
@@ -61,8 +64,9 @@ Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
   return waits;
 }
 
-void add_waits(const RunEvidence& run, Cause cause, const BySeconds& seconds, const std::string& why,
-               const char* otherwise, std::vector<Finding>& found) {
+// `lost`: with what the ranks lost for other reasons, in the same way.
+void add_waits(const RunEvidence& run, Cause cause, const BySeconds& seconds, const BySeconds& lost,
+               const std::string& why, const char* otherwise, std::vector<Finding>& found) {
   const size_t rank = worst_of(seconds);
   if (!(seconds[rank] > 0)) return;
   // Where the machine keeps all ranks alike from computing, it is not about one of them.
@@ -71,7 +75,7 @@ void add_waits(const RunEvidence& run, Cause cause, const BySeconds& seconds, co
                    .rank = 2 * least > seconds[rank] ? -1 : rank_of(run, rank),
                    .evidence = str(of_step(seconds[rank], mean_wall(run.ranks[rank].steps)), why),
                    .otherwise = otherwise,
-                   .without = Replay{.change = computes_sooner(run.steps(), seconds)}});
+                   .without = Replay{.change = computes_sooner(run.steps(), seconds, lost)}});
 }
 
 // More threads than cores: what is left to do would have to be done by fewer threads, so no gain can be computed.
@@ -108,7 +112,7 @@ double most_to_gain(const RunEvidence& run, const RankEvidence& rank) {
 std::vector<Finding> core_causes(const RunEvidence& run) {
   std::vector<Finding> found;
   if (run.ranks.empty()) return found;
-  BySeconds stopped, bound, others, own, stolen;
+  BySeconds stopped, bound, others, own, stolen, lost;
   for (const RankEvidence& rank : run.ranks) {
     const Waits waits = waits_of(run, rank);
     const double most = most_to_gain(run, rank);
@@ -116,24 +120,25 @@ std::vector<Finding> core_causes(const RunEvidence& run) {
     bound.push_back(std::min(most, waits.bound));
     others.push_back(std::min(most, waits.others));
     own.push_back(std::min(most, waits.own));
+    lost.push_back(std::min(most, waits.sum()));
     const HostUse& host = host_of(run, rank);
     stolen.push_back(std::min(most, or_zero(host.steal) / std::max(1.0, or_zero(host.cores))));
   }
   const RankEvidence& crowded = run.ranks[worst_of(others)];
   const HostUse& host = host_of(run, crowded);
-  add_waits(run, Cause::kOversubscribed, others,
+  add_waits(run, Cause::kOversubscribed, others, lost,
             str(" waiting for a core; other processes use ",
                 fixed(or_zero(host.others_cpu) / mean_wall(crowded.steps), 1), " of ", host.cores, " cores"),
             "without them", found);
   const HostUse& bound_host = host_of(run, run.ranks[worst_of(bound)]);
-  add_waits(run, Cause::kBinding, bound,
+  add_waits(run, Cause::kBinding, bound, lost,
             str(" waiting for a core; the ranks may use ", bound_host.job_cores, " of ", bound_host.cores, " cores"),
             "with all cores (mpirun --bind-to none; taskset, cpuset)", found);
   add_own_threads(run, own, found);
-  add_waits(run, Cause::kCpuLimit, stopped, " stopped by the CPU limit of the control group",
+  add_waits(run, Cause::kCpuLimit, stopped, lost, " stopped by the CPU limit of the control group",
             "with a higher limit (cpu.max; resources.limits.cpu in Kubernetes)", found);
-  add_waits(run, Cause::kSteal, stolen, " taken by the hypervisor for other machines", "on a machine of its own",
-            found);
+  add_waits(run, Cause::kSteal, stolen, stolen, " taken by the hypervisor for other machines",
+            "on a machine of its own", found);
   return found;
 }
 

@@ -20,7 +20,7 @@ constexpr double kBusyShare = 0.6;  // of their time: below it, the readers coul
 
 Cause slowest_stage(const LoaderUse& loader) {
   if (loader.augment > std::max(loader.read, loader.decode)) return Cause::kAugment;
-  return loader.decode > loader.read ? Cause::kDecode : Cause::kDisk;  // of readers that were not measured, too
+  return loader.decode > loader.read ? Cause::kDecode : Cause::kDisk;
 }
 
 // What a rank would wait for data in a step, if `threads` readers shared the work that it measured.
@@ -37,13 +37,20 @@ class ReaderModel {
     if (waits_ <= 0) return 1;
     return std::clamp((period(threads) - without_wait_) / waits_, 0.0, 1.0);
   }
+  // With how many readers a sample takes longer; "" where they are not in each other's way.
+  std::string crowding_text() const {
+    if (crowding() <= 0) return "";
+    return str(", a sample takes ", fixed(loader_.many_service / loader_.few_service, 1),
+               " times as long with all readers at work as with half of them");
+  }
   bool readers_rest() const { return loader_.service() < kBusyShare * loader_.threads * (without_wait_ + waits_); }
 
   // The number of readers that keeps up best, found by doubling or halving it: the fewest after which more of them no
-  // longer help. As many as there are, unless others end a good part of the waits.
+  // longer help. As many as there are, unless more of them end a good part of the waits.
   int enough() const {
     constexpr double kWorthIt = 0.25;
     const int threads = best();
+    if (threads < loader_.threads) return threads;
     return share_left(loader_.threads) - share_left(threads) < kWorthIt ? loader_.threads : threads;
   }
 
@@ -58,11 +65,11 @@ class ReaderModel {
   // A sample takes (n / m)^crowding times as long with n readers at work as with m of them. 0: they are not in each
   // other's way. 1: they share one disk, and no number of them is faster.
   double crowding() const {
-    constexpr double kNoise = 0.07, kAboutShared = 0.25, kMost = 2;
+    constexpr double kNoise = 0.07, kShared = 0.75, kMoreThanShared = 1.4, kMost = 2;
     if (loader_.threads < 2) return 0;
     const double readers = static_cast<double>(loader_.threads) / few_readers(loader_.threads);
     const double power = std::log(loader_.many_service / loader_.few_service) / std::log(readers);
-    if (std::abs(power - 1) < kAboutShared) return 1;
+    if (power > kShared && power < kMoreThanShared) return 1;
     return power > kNoise ? std::min(power, kMost) : 0;  // NaN: not measured
   }
   double period(int threads) const {  // of a step whose batch alone decides
@@ -102,12 +109,9 @@ std::vector<Finding> data_causes(const RunEvidence& run) {
   const double stays = share_beyond_headroom(run, worst->steps);
   const ReaderModel model(*worst);
   const int enough = model.enough();
+  found.evidence += model.crowding_text();
   if (enough != worst->loader.threads) {
-    if (enough < worst->loader.threads) {
-      found.cause = Cause::kReaders;
-      found.evidence += str(", a sample takes ", fixed(worst->loader.many_service / worst->loader.few_service, 1),
-                            " times as long with all readers at work as with half of them");
-    }
+    if (enough < worst->loader.threads) found.cause = Cause::kReaders;
     found.without = Replay{.change = times(Phase::kDataWait, std::max(stays, model.share_left(enough)))};
     found.setting = str("--data.workers ", enough);
   } else {

@@ -20,21 +20,17 @@ using monitoring::StepTimes;
 
 // What a rank computes itself. Waiting for data has causes of its own.
 constexpr std::array kComputing = {Phase::kForward, Phase::kBackward, Phase::kOptimizer};
-// By so much, as a standard deviation, two processes that do the same differ for as long as they run: it depends on
-// where their memory lies and on what the machine does beside them (healthy runs of bench/diagnosis.py: 1 to 2 %).
-constexpr double kEqualRanks = 0.02;
-constexpr double kManyDeviations = 3;  // a step that takes this much longer than usual is late
+// Two processes that do the same differ by 2 %, as a standard deviation, for as long as they run or for a while: it
+// depends on where their memory lies and on what the machine does beside them. Twice this speaks in 1 of 300 healthy
+// runs (bench/diagnosis.py).
+constexpr double kEqualRanks = 0.03;
+constexpr double kInTurn = 0.015;  // the same of ranks that are late in turn: what stays for a run is none of that
+constexpr double kManyDeviations = 2.5;  // a rank that takes so much longer than the others is late
 
 double computing(const StepTimes& step) {
   double seconds = 0;
   for (const Phase phase : kComputing) seconds += step.of(phase);
   return seconds;
-}
-
-double quantile(std::vector<double> values, double share) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
 }
 
 // How fast a rank is that nothing holds back: the median over all ranks, of two ranks the faster one.
@@ -145,21 +141,62 @@ Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks) {
 
 // ---- now one rank, now another ------------------------------------------------------------------------------------
 
-// How long a rank usually computes, and the largest time that its noise explains, from its faster steps alone: the late
-// ones may be half of all.
-struct Usual {
-  double seconds = 0, most = 0;
-};
+using SharesByRank = std::vector<std::vector<double>>;  // by rank, by step
 
-Usual usual_of(const Steps& steps) {
-  // Of a normal distribution 5 % are 1.64, and 25 % are 0.67 deviations below the mean.
-  constexpr double kFifth = 1.645, kQuarter = 0.674;
-  std::vector<double> seconds;
-  for (const StepTimes& step : steps) seconds.push_back(computing(step));
-  const double quarter = quantile(seconds, 0.25), fifth = quantile(seconds, 0.05);
-  const double deviation = (quarter - fifth) / (kFifth - kQuarter);
-  const double middle = quarter + kQuarter * deviation;
-  return {middle, middle + std::max(kManyDeviations * deviation, 0.03 * middle)};
+// How much longer a rank computed than the others did in the same step, as a share of the longer time; negative: less.
+// Steps differ by a third and more, because samples have lengths and epochs have tails, but for all ranks alike.
+SharesByRank behind_others(const std::vector<Steps>& ranks) {
+  SharesByRank behind(ranks.size(), std::vector<double>(ranks[0].size()));
+  const size_t middle = (ranks.size() - 2) / 2;
+  for (size_t step = 0; step < ranks[0].size(); ++step) {
+    std::vector<double> all;
+    for (const Steps& rank : ranks) all.push_back(computing(rank[step]));
+    std::sort(all.begin(), all.end());
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      const double own = computing(ranks[rank][step]);
+      const double others = all[own <= all[middle] ? middle + 1 : middle];  // their median
+      if (own > 0 || others > 0) behind[rank][step] = (own - others) / std::max(own, others);
+    }
+  }
+  return behind;
+}
+
+// The largest of those shares that noise explains. Late ranks must not pass for noise: where few are late, the smaller
+// shares show it; where a rank stays late for some steps, what changes from step to step; and two ranks of which now
+// one and now the other is late in every step show none of it.
+double most_by_chance(const SharesByRank& behind) {
+  // Of the absolute values of a normal distribution, and of the differences of two such values, in deviations.
+  constexpr double kQuarter = 0.319, kMedianChange = 0.954;
+  constexpr double kLeast = 0.05, kMostOfTwo = 0.09;
+  std::vector<double> sizes, changes;
+  for (const std::vector<double>& rank : behind) {
+    for (size_t step = 0; step < rank.size(); ++step) {
+      sizes.push_back(std::abs(rank[step]));
+      if (step > 0) changes.push_back(std::abs(rank[step] - rank[step - 1]));
+    }
+  }
+  double deviation = quantile(std::move(sizes), 0.25) / kQuarter;
+  if (!changes.empty()) deviation = std::min(deviation, quantile(std::move(changes), 0.5) / kMedianChange);
+  const double most = std::max(kLeast, kManyDeviations * deviation);
+  return behind.size() == 2 ? std::min(most, kMostOfTwo) : most;
+}
+
+// By rank, by step: the seconds by which the rank was later than the others; 0 where noise explains them, and for a
+// rank that is late in most steps: it is slow, which late_rank() says.
+std::vector<std::vector<double>> lateness_of(const std::vector<Steps>& ranks) {
+  constexpr double kMostSteps = 0.75;
+  std::vector<std::vector<double>> late = behind_others(ranks);
+  const double most = most_by_chance(late);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    double steps = 0;
+    for (size_t step = 0; step < ranks[rank].size(); ++step) {
+      double& behind = late[rank][step];
+      steps += behind > most ? 1 : 0;
+      behind = behind > most ? behind * computing(ranks[rank][step]) : 0;
+    }
+    if (steps > kMostSteps * static_cast<double>(late[rank].size())) std::fill(late[rank].begin(), late[rank].end(), 0);
+  }
+  return late;
 }
 
 // The rank that most of the lateness is of; -1: it is divided among them. Of two ranks one has half of it by chance.
@@ -169,27 +206,6 @@ int only_late_rank(const std::vector<double>& lateness) {
   const auto most = std::max_element(lateness.begin(), lateness.end());
   const double share = std::max(0.6, 0.5 + 0.5 / static_cast<double>(lateness.size()));
   return *most > share * sum ? static_cast<int>(most - lateness.begin()) : -1;
-}
-
-// By rank, by step: the seconds by which the rank was later than it usually is and than the others were in this step; 0
-// where noise explains them. A step that is long on all ranks, because its samples are large, makes none of them late.
-std::vector<std::vector<double>> lateness_of(const std::vector<Steps>& ranks) {
-  std::vector<std::vector<double>> late(ranks.size(), std::vector<double>(ranks[0].size()));
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const Usual usual = usual_of(ranks[rank]);
-    for (size_t step = 0; step < ranks[rank].size(); ++step) {
-      if (computing(ranks[rank][step]) <= usual.most)
-        continue;  // the others matter in few steps: there may be many of them
-      std::vector<double> others;
-      for (size_t other = 0; other < ranks.size(); ++other) {
-        if (other != rank) others.push_back(computing(ranks[other][step]));
-      }
-      const double seconds = computing(ranks[rank][step]);
-      const double behind = seconds - std::max(usual.seconds, quantile(std::move(others), 0.5));
-      if (behind > usual.most - usual.seconds) late[rank][step] = behind;
-    }
-  }
-  return late;
 }
 
 double share_of_steps_with(const std::vector<std::vector<double>>& late) {
@@ -210,14 +226,13 @@ Finding late_now_and_then(const std::vector<Steps>& ranks) {
     for (const Phase phase : kComputing) s.phases[static_cast<size_t>(phase)] *= 1 - late[rank][step] / seconds;
   };
   const int rank = only_late_rank(sums);
-  const std::string share = percent(share_of_steps_with(late));
+  const std::string steps = percent(share_of_steps_with(late)) + " of the steps";
   return {.cause = rank >= 0 ? Cause::kLateRank : Cause::kRotatingRank,
           .rank = rank,
-          .evidence = rank >= 0
-                          ? str("it takes longer than usual in ", share, " of the steps")
-                          : str("in ", share, " of the steps some rank takes longer than usual, now one, now another"),
+          .evidence = rank >= 0 ? str("it takes longer than the others in ", steps)
+                                : str("in ", steps, " some rank takes longer than the others, now one, now another"),
           .otherwise = rank >= 0 ? "if its machine kept up (dtrain doctor looks at it)" : "if all ranks were even",
-          .without = Replay{.change = in_time}};
+          .without = Replay{.change = in_time, .unseen = rank >= 0 ? kEqualRanks : kInTurn}};
 }
 
 }  // namespace

@@ -21,16 +21,15 @@ struct LoaderUse {
   int threads = 1;
   double bytes = 0;
   double read = 0, decode = 0, augment = 0;  // summed over the reader threads
-  // Of one sample, all stages together: begun while at most few_readers() were at work, and while more of them were. If
-  // it takes longer with more of them, they are in each other's way.
+  // Of one sample, all stages together: of the batches that few_readers() load alone, and of the others. If it takes
+  // longer with more of them, they are in each other's way.
   double few_service = kUnknown, many_service = kUnknown;
 
   double service() const { return read + decode + augment; }
 };
 
-// Half of the reader threads, rounded up, as the loader counts them (data/loader/read_ahead.h). Requires: threads > 0.
-constexpr int few_readers(int threads) { return (threads + 1) / 2; }
-static_assert(few_readers(2) == 1 && few_readers(3) == 2 && few_readers(4) == 2 && few_readers(5) == 3);
+// Half of the reader threads, as the loader counts them (data/loader/read_ahead.h). Requires: at least two.
+constexpr int few_readers(int threads) { return threads / 2; }
 
 struct CoreUse {
   double cores = kUnknown;      // that the rank may use now; of cores that ranks share, its part

@@ -38,7 +38,7 @@ double mean_other(const Steps& steps) {
 }
 
 double mean_computing(const Steps& steps) {
-  return mean_of(steps, monitoring::Phase::kForward) + mean_of(steps, monitoring::Phase::kBackward);
+  return mean(steps, [](const monitoring::StepTimes& s) { return s.computing(); });
 }
 
 size_t worst_rank(const RunEvidence& run, monitoring::Phase phase) {
@@ -92,41 +92,10 @@ Change times(monitoring::Phase phase, double factor) {
   return [phase, factor](size_t, size_t, monitoring::StepTimes& s) { s.phases[static_cast<size_t>(phase)] *= factor; };
 }
 
-namespace {
-
-// `total` seconds divided over the steps: first what each took longer than the fast ones, then evenly.
-std::vector<double> shares_of(double total, const std::vector<double>& seconds) {
-  if (seconds.empty()) return {};
-  std::vector<double> sorted = seconds;
-  const auto fast = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 10);
-  std::nth_element(sorted.begin(), fast, sorted.end());
-  std::vector<double> longer;
-  double sum = 0;
-  for (const double s : seconds) sum += longer.emplace_back(std::max(0.0, s - *fast));
-  const double part = sum > 0 ? std::min(1.0, total / sum) : 0;
-  const double rest = std::max(0.0, total - sum) / static_cast<double>(seconds.size());
-  for (double& share : longer) share = share * part + rest;
-  return longer;
-}
-
-}  // namespace
-
-Change computes_sooner(const std::vector<Steps>& ranks, const std::vector<double>& seconds) {
-  std::vector<std::vector<double>> sooner;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    std::vector<double> computing;
-    for (const monitoring::StepTimes& s : ranks[rank]) {
-      computing.push_back(s.of(monitoring::Phase::kForward) + s.of(monitoring::Phase::kBackward));
-    }
-    sooner.push_back(shares_of(seconds[rank] * static_cast<double>(computing.size()), computing));
-  }
-  return [sooner = std::move(sooner)](size_t rank, size_t step, monitoring::StepTimes& s) {
-    const double computing = s.of(monitoring::Phase::kForward) + s.of(monitoring::Phase::kBackward);
-    if (computing <= 0) return;
-    const double left = std::max(0.0, 1 - sooner[rank][step] / computing);
-    s.phases[static_cast<size_t>(monitoring::Phase::kForward)] *= left;
-    s.phases[static_cast<size_t>(monitoring::Phase::kBackward)] *= left;
-  };
+double quantile(std::vector<double> values, double share) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
 }
 
 std::string percent(double share) { return str(fixed(100 * share, 0), " %"); }

@@ -36,12 +36,11 @@ int rank_of(const RunEvidence&, size_t rank);
 const HostUse& host_of(const RunEvidence&, const RankEvidence&);
 
 double or_zero(double value);  // 0 for what was not measured
+// The smallest value that so large a share of the others does not exceed. Requires: there is a value.
+double quantile(std::vector<double> values, double share);
 
 // A phase takes `factor` of its time in each step.
 Change times(monitoring::Phase, double factor);
-// Rank r computes (forward and backward) `seconds[r]` less per step: first what a step took longer than the rank's fast
-// steps, the rest evenly.
-Change computes_sooner(const std::vector<Steps>& ranks, const std::vector<double>& seconds);
 
 std::string percent(double share);                 // "12 %"
 std::string of_step(double seconds, double step);  // "8.1 of 13.0 ms"

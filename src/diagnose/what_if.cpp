@@ -12,9 +12,7 @@ using monitoring::Phase;
 using monitoring::StepTimes;
 using Cycles = std::vector<std::vector<Cycle>>;
 
-double before_meeting(const StepTimes& s) {
-  return s.of(Phase::kDataWait) + s.of(Phase::kH2d) + s.of(Phase::kForward) + s.of(Phase::kBackward);
-}
+double before_meeting(const StepTimes& s) { return s.of(Phase::kDataWait) + s.of(Phase::kH2d) + s.computing(); }
 
 double after_meeting(const StepTimes& s) { return s.wall - before_meeting(s) - s.of(Phase::kAllReduceWait); }
 

@@ -9,6 +9,7 @@
 
 #include "diagnose/finding.h"
 #include "diagnose/made_run.h"
+#include "diagnose/verdict.h"
 #include "monitoring/gpu_window.h"
 
 namespace dtrain::diagnose {
@@ -463,5 +464,8 @@ inline std::vector<MadeFault> all_made_faults() {
   for (const auto& part : {work_faults(), machine_faults()}) all.insert(all.end(), part.begin(), part.end());
   return all;
 }
+
+// What the verdict names first. Throws std::out_of_range if it names nothing.
+inline Cause cause_of(const RunEvidence& run) { return judge(run).findings.at(0).cause; }
 
 }  // namespace dtrain::diagnose

@@ -127,8 +127,8 @@ class Loader::Impl {
     pool_ = std::make_unique<Pool>(options_.threads, options_.prefetch,
                                    Pool::Functions{[this] { return make(); },
                                                    [this](PendingBatch& job, int64_t item, Pool::Worker worker) {
-                                                     const bool few = worker.at_work <= Pool::half_of(options_.threads);
-                                                     readers_[static_cast<size_t>(worker.thread)].read(job, item, few);
+                                                     readers_[static_cast<size_t>(worker.thread)].read(job, item,
+                                                                                                       worker.few);
                                                    }},
                                    options_.compare_readers);
   }

@@ -15,8 +15,8 @@ struct LoaderStats {
   double read_seconds = 0;     // from the store to memory: the disk, or the page cache
   double decode_seconds = 0;   // from stored bytes to values: decoding, checksum, the check of values
   double augment_seconds = 0;  // transforms and normalization on the CPU; with a GPU they run there
-  // The part of samples and service_seconds() of those that were begun while at most half of the reader threads
-  // (rounded up) were at work. If a sample takes longer while more of them are, they are in each other's way.
+  // The part of samples and service_seconds() of those batches that half of the reader threads load alone,
+  // now and then (read_ahead.h). If a sample takes longer with all of them at work, they are in each other's way.
   int64_t few_samples = 0;
   double few_seconds = 0;
   double wait_seconds = 0;  // in which next() waited for a batch

@@ -39,16 +39,16 @@ class ReadAhead {
  public:
   using Jobs = std::vector<std::unique_ptr<Job>>;
 
-  // One job in 32 of the first ones, so that a short run knows soon, and one in 512 later. Such a job takes at most
-  // twice as long, so the rest costs at most that share of the time, and nothing while jobs are made faster than they
-  // are taken.
+  // One job in 32 of the first ones, so that a short run knows soon, and one in 512 later. Such a job takes twice as
+  // long, with three threads three times, so the rest costs at most twice that share of the time, and nothing while
+  // jobs are made faster than they are taken.
   static constexpr bool is_for_half(int64_t job) { return job % (job < 128 ? 32 : 512) == 20; }
   // The threads that do such a job: fewer than all, so none where there is one.
-  static constexpr int half_of(int threads) { return threads > 1 ? (threads + 1) / 2 : 0; }
+  static constexpr int half_of(int threads) { return threads / 2; }
 
   struct Worker {
     int thread = 0;
-    int at_work = 1;  // workers that had items of their own when this one began its item, itself included
+    bool few = false;  // the item is of a job that half of the threads do, and the others rest
   };
   struct Functions {
     std::function<std::unique_ptr<Job>()> make;            // the next job; null: none until wake(). One call at a time
@@ -189,9 +189,13 @@ typename ReadAhead<Job>::Waited ReadAhead<Job>::waited() const {
 // Called without the lock. Sets `item` to the item at which it stopped.
 template <typename Job>
 std::exception_ptr ReadAhead<Job>::work_on(const Claim& mine, int thread, int64_t* item) {
+  // The others may still be busy with the job before.
+  const auto few = [&] {
+    return mine.slot->by_half && busy_.load(std::memory_order_relaxed) <= half_of(thread_count_);
+  };
   try {
     for (; *item < mine.end && !cancelled_.load(std::memory_order_relaxed); ++*item) {
-      functions_.work(*mine.slot->job, *item, {thread, busy_.load(std::memory_order_relaxed)});
+      functions_.work(*mine.slot->job, *item, {thread, few()});
     }
   } catch (...) {
     return std::current_exception();

@@ -49,7 +49,7 @@ class StageClock {
   struct Sample {  // for the trace
     int64_t step, micro, id;
   };
-  // `few`: at most half of the readers are at work. `track`: nullptr, or where a trace has this thread.
+  // `few`: half of the readers are at work, and the others rest. `track`: nullptr, or where a trace has this thread.
   StageClock(ReaderCounters& counters, bool few, trace::Track* track, Sample sample)
       : counters_(counters), track_(track), sample_(sample), began_(Clock::now()) {
     counters_.few_ = few;

@@ -84,8 +84,8 @@ void expect_that_half_do_some(int threads, int half) {
 TEST(ReadAhead, LetsHalfOfTheThreadsDoAJobAloneNowAndThen) {
   expect_that_half_do_some(/*threads=*/1, /*half=*/1);
   expect_that_half_do_some(2, 1);
-  expect_that_half_do_some(3, 2);
-  expect_that_half_do_some(5, 3);
+  expect_that_half_do_some(3, 1);
+  expect_that_half_do_some(5, 2);
 }
 
 // How many threads are inside the items of job 20 at the same time; a thread waits there for the others, but not for
@@ -119,7 +119,7 @@ int threads_together(int threads, bool halves, int expected) {
 
 TEST(ReadAhead, AllThreadsDoEachJobUnlessHalvesAreAskedFor) {
   EXPECT_EQ(threads_together(3, /*halves=*/false, 3), 3);
-  EXPECT_EQ(threads_together(3, /*halves=*/true, 2), 2) << "half of 3, rounded up";
+  EXPECT_EQ(threads_together(5, /*halves=*/true, 2), 2) << "half of 5, rounded down";
 }
 
 TEST(ReadAhead, IsLimitedByItsDepth) {

@@ -1,0 +1,156 @@
+// What a verdict says of runs whose ranks wait for their samples.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "diagnose/made_faults.h"
+#include "diagnose/means.h"
+#include "diagnose/verdict.h"
+
+namespace dtrain::diagnose {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// One reader that takes 150 ms for a batch, mostly waiting for a disk: two take 75 ms, which is below the step.
+TEST(DataVerdict, MoreReadersWhereTheyWouldKeepUp) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, 0.054);
+  run.ranks[0].loader.read = 0.130;
+  run.ranks[0].cores.cpu = 0.096;
+  const Verdict verdict = judge(run);
+  EXPECT_THAT(verdict.text, ContainsRegex("^verdict: data-bound on disk: 54.0 of 150\\.. ms waiting; .5[67] % with "
+                                          "--data.workers 2"));
+}
+
+// A run that ends in its first window: its readers are not known.
+TEST(DataVerdict, WaitingForDataIsOnTheDiskWhereNoStageWasMeasured) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, 0.054);
+  run.ranks[0].loader = {};
+  EXPECT_EQ(judge(run).findings.at(0).cause, Cause::kDisk) << judge(run).text;
+}
+
+TEST(DataVerdict, NoMoreReadersThanTheCoresCanRun) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, 0.054);
+  run.ranks[0].loader.augment = 0.150;
+  run.ranks[0].cores.cores = 1;
+  run.ranks[0].cores.cpu = 0.150;  // always busy
+  const Verdict verdict = judge(run);
+  EXPECT_EQ(verdict.findings[0].cause, Cause::kAugment);
+  EXPECT_THAT(verdict.text, ContainsRegex("5[67] % with more cores"));
+  run.ranks[0].cores.cores = 4;
+  EXPECT_THAT(judge(run).text, HasSubstr("with --data.workers 2"));
+}
+
+// Four readers of one disk: a sample takes three times as long with all of them as with two.
+TEST(DataVerdict, FewerReadersWhereTheyAreInEachOthersWay) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, 0.054);
+  LoaderUse& loader = run.ranks[0].loader;
+  loader.threads = 4;
+  loader.read = 4 * 0.150;
+  loader.few_service = 0.006;
+  loader.many_service = 0.018;
+  EXPECT_EQ(cause_of(run), Cause::kReaders);
+  EXPECT_THAT(
+      judge(run).text,
+      ContainsRegex("^verdict: too many reader threads: 54.0 of 150\\.. ms waiting, a sample takes 3.0 times as "
+                    "long with all readers at work as with half of them; .5[67] % with --data.workers 1"));
+  // Where they only share what there is, neither more nor fewer of them help.
+  loader.many_service = 2 * loader.few_service;
+  EXPECT_EQ(cause_of(run), Cause::kDisk);
+  EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk"));
+  for (const double measured : {1.8, 2.2}) {
+    loader.many_service = measured * loader.few_service;
+    EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk")) << measured;
+  }
+  // Half of an odd number of readers is less than half of them.
+  for (const int threads : {2, 3, 5, 7}) {
+    loader.threads = threads;
+    loader.read = threads * 0.150;
+    loader.many_service = loader.few_service * threads / few_readers(threads);
+    EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk")) << threads;
+    loader.many_service = loader.few_service;
+    EXPECT_THAT(judge(run).text, HasSubstr("with --data.workers " + std::to_string(2 * threads))) << threads;
+  }
+}
+
+// Of three readers one is half: readers that share one disk take 3 times as long with all of them, and not much more.
+TEST(DataVerdict, ThreeReadersOfOneDiskAreNotInEachOthersWay) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, 0.054);
+  LoaderUse& loader = run.ranks[0].loader;
+  loader.threads = 3;
+  loader.read = 3 * 0.150;
+  loader.few_service = 0.006;
+  for (const double longer : {2.6, 3.0, 3.9}) {
+    loader.many_service = longer * loader.few_service;
+    EXPECT_EQ(cause_of(run), Cause::kDisk);
+    EXPECT_THAT(judge(run).text, HasSubstr("with a faster disk")) << longer;
+  }
+  loader.many_service = 6 * loader.few_service;
+  EXPECT_EQ(cause_of(run), Cause::kReaders);
+}
+
+TEST(DataVerdict, NoGainBeyondTheMeasuredHeadroom) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, 0.054);
+  run.ranks[0].loader.read = 0.130;
+  run.ranks[0].cores.cpu = 0.096;
+  const double step = mean_wall(run.ranks[0].steps);
+  run.cached_step = step - 0.025;
+  EXPECT_THAT(judge(run).text,
+              ContainsRegex("54.0 of 150\\.. ms waiting, 12[45]\\.. ms with batches from memory; .2[01] % "
+                            "with --data.workers 2"));
+  run.cached_step = step - 0.001;  // the waits hide what the cores would do instead
+  EXPECT_THAT(judge(run).findings, IsEmpty());
+}
+
+TEST(DataVerdict, NamesTheRankWhoseDataTheOthersWaitFor) {
+  RunEvidence run = healthy_run(4);
+  lengthen(run, 2, Phase::kDataWait, 0.050);
+  run.ranks[2].loader.read = 0.130;
+  run.ranks[2].cores.cpu = 0.096;
+  const Verdict verdict = judge(run);
+  EXPECT_EQ(verdict.findings[0].cause, Cause::kDisk);
+  EXPECT_EQ(verdict.findings[0].rank, 2);
+}
+
+// All readers are slow, and one rank waits for the data of both: meanwhile the readers of the other catch up.
+TEST(DataVerdict, SlowReadersOfAllRanksAreNotThoseOfOne) {
+  RunEvidence run = healthy_run(2);
+  lengthen(run, 1, Phase::kDataWait, 0.050);
+  for (RankEvidence& rank : run.ranks) rank.loader.read = 0.130;
+  const Finding found = judge(run).findings.at(0);
+  EXPECT_EQ(found.cause, Cause::kDisk);
+  EXPECT_EQ(found.rank, -1);
+}
+
+TEST(DataVerdict, TheDiskShowsInFaultsAndInIoWait) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, 0.054);
+  run.ranks[0].loader.read = 0.130;
+  run.ranks[0].major_faults = 12.4;
+  run.hosts[0].io_wait = 0.15;
+  EXPECT_THAT(judge(run).text, HasSubstr(" ms waiting, 12 major faults per step, 25 % of the time in I/O wait; "));
+}
+
+// Batches from memory were hardly faster.
+TEST(DataVerdict, ThePageCacheGainsNoMoreThanTheHeadroom) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, 0.054);
+  run.settings.epochs = 3;
+  run.hosts[0].read_again = 64e4;
+  run.ranks[0].disk_bytes = run.ranks[0].loader.bytes;
+  run.ranks[0].loader.read = 0.150;
+  EXPECT_EQ(cause_of(run), Cause::kPageCache);
+  run.cached_step = mean_wall(run.ranks[0].steps) - 0.001;
+  EXPECT_THAT(judge(run).findings, IsEmpty());
+}
+
+}  // namespace
+}  // namespace dtrain::diagnose
