@@ -42,6 +42,13 @@ std::string describe(const BatchArithmetic& b) {
   return text;
 }
 
+std::string micro_batch_flags(const BatchArithmetic& b, int64_t batch_size) {
+  const int64_t accumulate = micro_steps(b.global_batch, b.ranks, batch_size);
+  const bool exact = b.ranks * batch_size * accumulate == b.global_batch;
+  return str("--batch-size ", batch_size, " --accumulate ", accumulate,
+             exact ? "" : str(" --train.global_batch ", b.global_batch));
+}
+
 data::Splits overfit_splits(const data::Splits& all, int64_t samples, uint64_t seed) {
   const auto count = static_cast<int64_t>(all.train.size());
   data::Splits few;

@@ -29,6 +29,9 @@ int64_t micro_steps(int64_t global_batch, int64_t ranks, int64_t batch_size);
 BatchArithmetic batch_arithmetic(const config::Train&, int64_t ranks, int64_t samples);
 int64_t largest_micro_batch(const BatchArithmetic&);  // that occurs: there may be fewer samples than batch_size
 std::string describe(const BatchArithmetic&);         // one line for people
+// The flags of the same training, with the same global batch, by micro-batches of `batch_size`: "--batch-size 8
+// --accumulate 4".
+std::string micro_batch_flags(const BatchArithmetic&, int64_t batch_size);
 
 // train.overfit_batches: can the network learn a few batches by heart? If not, data, loss or network have a bug.
 // Returns `samples` of the training split (all of it if it has no more), drawn by seed, both to train on and to

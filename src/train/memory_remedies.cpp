@@ -21,12 +21,9 @@ Remedy smaller_batch(const MemoryNeed& need) {
   const auto saving_of = [&](int64_t size) { return per_sample * static_cast<double>(samples - size); };
   int64_t size = samples / 2;
   while (size > 1 && saving_of(size) < need.missing) size /= 2;
-  const int64_t accumulate = micro_steps(b.global_batch, b.ranks, size);
-  return {
-      .flags = str("--batch-size ", size, " --accumulate ", accumulate,
-                   b.ranks * size * accumulate == b.global_batch ? "" : str(" --train.global_batch ", b.global_batch)),
-      .saving = saving_of(size),
-      .effect = str("trains with the same global batch of ", b.global_batch)};
+  return {.flags = micro_batch_flags(b, size),
+          .saving = saving_of(size),
+          .effect = str("trains with the same global batch of ", b.global_batch)};
 }
 
 Remedy fewer_activations(const MemoryNeed& need, double activations, std::string flags, std::string effect) {

@@ -187,7 +187,7 @@ TrainResult Trainer::conclude() {
   result_.padding_waste = padding_waste(consumed.rows, consumed.cells);
   result_.metric = watched_.metric.name;
   result_.best = watched_.watch.best;
-  measurements_.gather(tracker_.clock().take_steps(), used_resources());
+  gather_measurements(used_resources());
   result_.evidence = evidence();
   result_.seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();
   return result_;
@@ -306,12 +306,8 @@ std::string smaller_batch(const BatchArithmetic& b) {
     return "the micro-batch cannot be smaller: use --model.checkpointing true (convolutional networks), --amp bf16, or "
            "a smaller network";
   }
-  const int64_t smaller = largest_micro_batch(b) / 2;
-  const int64_t accumulate = (b.global_batch + b.ranks * smaller - 1) / (b.ranks * smaller);
-  return dtrain::str(
-      "use --batch-size ", smaller, " --accumulate ", accumulate,
-      b.ranks * smaller * accumulate == b.global_batch ? "" : dtrain::str(" --train.global_batch ", b.global_batch),
-      ", which trains with the same global batch of ", b.global_batch);
+  return dtrain::str("use ", micro_batch_flags(b, largest_micro_batch(b) / 2),
+                     ", which trains with the same global batch of ", b.global_batch);
 }
 
 }  // namespace

@@ -104,7 +104,9 @@ class Trainer {
 
   // trainer_report.cpp
   void report(monitoring::StepStats&);
-  ResourceSample used_resources();   // since the last call
+  ResourceSample used_resources();  // since the last call
+  // Of the steps since the last call. Requires: the clock is synchronized. Collective.
+  void gather_measurements(const ResourceSample&);
   diagnose::RunEvidence evidence();  // what was measured so far; rank 0
   void judge_so_far();               // rank 0: to the sinks each minute, and to people on request
   std::vector<monitoring::CollectiveStats> collectives() const;

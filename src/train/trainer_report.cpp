@@ -27,6 +27,10 @@ using SteadyClock = std::chrono::steady_clock;
 // A run whose last steps were all skipped no longer trains.
 constexpr int64_t kMostSkippedInARow = 50;
 
+// The step in which the warm-up is over: a step ends where the next one begins. What is measured from here on is not
+// mixed with the warm-up, however seldom the run logs.
+constexpr auto kWarmedUp = static_cast<int64_t>(RunMeasurements::kWarmUpSteps) + 1;
+
 }  // namespace
 
 void Trainer::report(StepStats& stats) {
@@ -61,7 +65,7 @@ void Trainer::report(StepStats& stats) {
     ResourceSample used = used_resources();
     used.device_bytes = stats.memory_used;
     used.queue = window_.mean_queue(stats) / static_cast<double>(context_.config.data.prefetch);
-    measurements_.gather(clock.take_steps(), used);
+    gather_measurements(used);
     stats.ranks = measurements_.last();
     stats.own = measurements_.own();
     stats.slowest = measurements_.slowest(step_ - 1);  // this one ends where the next one begins
@@ -69,12 +73,19 @@ void Trainer::report(StepStats& stats) {
     window_.begin(step_, now, clock.totals());
     triggers_.log.restart();
     check_samples_are_left(stats.bad_samples);
+  } else if (result_.own_steps == kWarmedUp) {
+    tracker_.clock().synchronize();
+    gather_measurements(used_resources());
   }
   for (const auto& sink : context_.sinks) sink->record(stats);
   if (!stats.logging) return;
   judge_so_far();
   check_finite(stats, skipped_now);
   check_run_folder();
+}
+
+void Trainer::gather_measurements(const ResourceSample& used) {
+  measurements_.gather(tracker_.clock().take_steps(), used);
 }
 
 ResourceSample Trainer::used_resources() {

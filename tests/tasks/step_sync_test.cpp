@@ -35,7 +35,7 @@ TEST_P(StepSync, NothingInAStepWaitsForTheDevice) {
       counter.reset();
     }
   });
-  EXPECT_EQ(result.steps, kMeasuredSteps + 2);
+  EXPECT_EQ(result.steps, kStepsInAll);
   EXPECT_GT(calls, 100 * kMeasuredSteps) << "nothing was observed";
   EXPECT_THAT(found, IsEmpty());
 }

@@ -1,7 +1,8 @@
 #pragma once
 
 // Twenty training steps of any task on the samples of example_store.h, for tests of what a step does on its device.
-// None of them logs, evaluates or saves, and the phase does not change.
+// None of them logs, evaluates or saves, and the phase does not change. They come after the warm-up, at whose end the
+// ranks gather their measurements once.
 
 #include <atomic>
 #include <functional>
@@ -14,11 +15,15 @@
 #include "dist/lone_communicator.h"
 #include "tasks/example_store.h"
 #include "tasks/module_file.h"
+#include "train/run_measurements.h"
 #include "train/trainer.h"
 
 namespace dtrain::tasks {
 
 constexpr int64_t kMeasuredSteps = 20;
+// A step ends where the next one begins, so one more than the warm-up.
+constexpr auto kStepsBefore = static_cast<int64_t>(train::RunMeasurements::kWarmUpSteps) + 1;
+constexpr int64_t kStepsInAll = kStepsBefore + kMeasuredSteps + 1;  // the last one logs
 
 // Every task and phase, with what makes a step longer: several micro-steps, clipping, averaged weights, dropout, keyed
 // augmentation, recomputed activations, a decoder that is fed its own choices.
@@ -32,7 +37,7 @@ inline std::vector<std::pair<std::string, config::Config>> step_cases() {
     config.model.dropout = 0.25;
     config.train.batch_size = 3;
     config.train.global_batch = 6;
-    config.train.max_steps = kMeasuredSteps + 2;
+    config.train.max_steps = kStepsInAll;
     config.train.epochs = 100;
     config.train.ema = 0.9;
     config.train.eval_every = {.epochs = 1000};
@@ -63,8 +68,8 @@ inline std::vector<std::pair<std::string, config::Config>> step_cases() {
   return cases;
 }
 
-// Trains one rank; calls measured(true) before the second step and measured(false) after step 1 + kMeasuredSteps. The
-// first and the last step, which log, are outside. `device_failed`: as in TrainContext.
+// Trains one rank; calls measured(true) before the measured steps and measured(false) after them. `device_failed`: as
+// in TrainContext.
 inline train::TrainResult train_measured(config::Config config, at::Device device, train::Precision precision,
                                          const std::function<void(bool)>& measured,
                                          const std::function<void(const Error&)>& device_failed = {}) {
@@ -104,8 +109,8 @@ inline train::TrainResult train_measured(config::Config config, at::Device devic
                               [&](const char* phase, int64_t step) {
                                 if (std::string_view(phase) != "data_wait" || step == began) return;
                                 began = step;
-                                if (step == 1) measured(true);
-                                if (step == 1 + kMeasuredSteps) measured(false);
+                                if (step == kStepsBefore) measured(true);
+                                if (step == kStepsBefore + kMeasuredSteps) measured(false);
                               },
                           .device_failed = device_failed});
   return trainer.run();
