@@ -318,7 +318,7 @@ class Series:
         self.healthy = {task: after}
         base = (before["per_sample"] + after["per_sample"]) / 2
         self.add({"number": number, "case": case.name, "level": level, "task": task, "cause": slow["cause"], "seconds": slow["step"], "asked": asked,
-                  "also": [c["cause"] for c in slow["verdict"]["causes"][1:]],
+                  "also": slow["verdict"]["causes"][1:],
                   "measured": slow["per_sample"] / base - 1, "tried": tried and slow["per_sample"] / tried["per_sample"] - 1,
                   "spread": abs(before["per_sample"] - after["per_sample"]) / base})
 
@@ -359,17 +359,20 @@ def read_lines(file):
     return lines
 
 
-def is_named(line, case):
-    return bool(line["cause"]) and line["cause"]["cause"] in case.causes
+def naming(line, case):
+    """What names the fault: the verdict; of a fault without a gain, which comes last, a runner-up too. None: nothing does."""
+    found = [line["cause"], *([] if case.has_gain else line["also"])]
+    return next((cause for cause in found if cause and cause["cause"] in case.causes), None)
 
 
 def gain_error(line, case):
     """|predicted - measured| / measured, of gains that are predicted or measured to be 3 to 60 %; None: of others. Advice that gains less
     than 3 % counts as 3 %."""
     gain = line["tried"] if line.get("tried") is not None else line["measured"]
-    if not is_named(line, case) or line["cause"].get("gain") is None or gain > 0.6:
+    named = naming(line, case)
+    if not named or named.get("gain") is None or gain > 0.6:
         return None
-    return abs(line["cause"]["gain"] - gain) / max(gain, 0.03)
+    return abs(named["gain"] - gain) / max(gain, 0.03)
 
 
 def usual_seconds(healthy):
@@ -423,9 +426,9 @@ def table_of_runs(lines):
         if not own:
             continue
         full, edge, weak = ([line for line in own if level_of(line, case) == level] for level in ("full", "edge", "weak"))
-        right = [line for line in full if is_named(line, case)]
-        rank = [line for line in right if case.rank is None or line["cause"]["rank"] == case.rank]
-        setting = [line for line in right if case.setting is None or re.match(case.setting, line["cause"]["setting"])]
+        right = [cause for cause in (naming(line, case) for line in full) if cause]
+        rank = [cause for cause in right if case.rank is None or cause["rank"] == case.rank]
+        setting = [cause for cause in right if case.setting is None or re.match(case.setting, cause["setting"])]
         errors = [e for e in (gain_error(line, case) for line in own) if e is not None]
         all_errors += errors
         total.update(full=len(full), named=len(right), rank=len(rank), with_rank=len(right) if case.rank is not None else 0,
@@ -433,7 +436,7 @@ def table_of_runs(lines):
                      right_setting=len(setting) if case.setting else 0, weak=len(weak), silent=sum(1 for line in weak if not line["cause"]))
         rows.append(f"| {case.name} | {len(own)} | {share(len(right), len(full))} | {share(len(rank), len(right)) if case.rank is not None else '–'} | "
                     f"{share(len(setting), len(right)) if case.setting else '–'} | {f'{100 * statistics.median(errors):.0f} %' if errors else '–'} | "
-                    f"{share(sum(1 for line in edge if is_named(line, case)), len(edge))} | {share(sum(1 for line in weak if not line['cause']), len(weak))} |")
+                    f"{share(sum(1 for line in edge if naming(line, case)), len(edge))} | {share(sum(1 for line in weak if not line['cause']), len(weak))} |")
     rows.append(f"| **all** | {len(faulty)} | {share(total['named'], total['full'])} | {share(total['right_rank'], total['with_rank'])} | "
                 f"{share(total['right_setting'], total['with_setting'])} | {f'{100 * statistics.median(all_errors):.0f} %' if all_errors else '–'} | | "
                 f"{share(total['silent'], total['weak'])} |")

@@ -1,7 +1,7 @@
 // Makes a healthy run slow in one known way, for bench/diagnosis.py: a library for LD_PRELOAD, so that the program that
 // is judged is the one that users run.
 //
-// DTRAIN_FAULT=KIND:MICROSECONDS[:RANK|:rotate]   in that rank, in all of them, or in another one every 0.25 s
+// DTRAIN_FAULT=KIND:MICROSECONDS[:RANK|:rotate]   in that rank, in all of them, or in another one every 0.5 s
 //   read       each read of a sample takes so much longer, side by side with others (a network file system)
 //   disk       the same, one after the other: more readers gain nothing
 //   seek       the same, and n readers at a time take n times as long: more readers lose
@@ -12,6 +12,7 @@
 
 #include <ATen/record_function.h>
 #include <dlfcn.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -62,14 +63,18 @@ const Fault& fault() {
   return parsed;
 }
 
-// All ranks of a host read the same clock, so one of them is slow at a time.
+// All ranks of a host read the same clock, so one of them is slow at a time. A turn is longer than a step: what all
+// ranks lose in the same step would not come back if they were even.
 bool is_my_turn() {
   if (!fault().rotates) return fault().here;
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count() / 250 % fault().ranks == fault().rank;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count() / 500 % fault().ranks == fault().rank;
 }
 
 void be_slow(int64_t times = 1) {
+  // The kernel adds 50 us to each sleep of a thread that did not ask for less.
+  thread_local const int exact = prctl(PR_SET_TIMERSLACK, 1);
+  static_cast<void>(exact);
   if (is_my_turn()) std::this_thread::sleep_for(std::chrono::microseconds(times * fault().microseconds));
 }
 
