@@ -46,11 +46,12 @@ class ReaderModel {
   bool readers_rest() const { return loader_.service() < kBusyShare * loader_.threads * (without_wait_ + waits_); }
 
   // The number of readers that keeps up best, found by doubling or halving it: the fewest after which more of them no
-  // longer help. As many as there are, unless more of them end a good part of the waits.
+  // longer help. As many as there are, unless more of them end a good part of the waits, or where they have time to
+  // rest: then they are fast enough in the mean, and batches come unevenly.
   int enough() const {
     constexpr double kWorthIt = 0.25;
     const int threads = best();
-    if (threads < loader_.threads) return threads;
+    if (threads < loader_.threads) return readers_rest() ? loader_.threads : threads;
     return share_left(loader_.threads) - share_left(threads) < kWorthIt ? loader_.threads : threads;
   }
 

@@ -10,6 +10,7 @@
 #include "core/strings.h"
 #include "diagnose/causes.h"
 #include "diagnose/communication.h"
+#include "diagnose/lateness.h"
 #include "diagnose/means.h"
 
 namespace dtrain::diagnose {
@@ -18,20 +19,13 @@ namespace {
 using monitoring::Phase;
 using monitoring::StepTimes;
 
-// What a rank computes itself. Waiting for data has causes of its own.
+// Those of own_work().
 constexpr std::array kComputing = {Phase::kForward, Phase::kBackward, Phase::kOptimizer};
 // Two processes that do the same differ by 2 %, as a standard deviation, for as long as they run or for a while: it
 // depends on where their memory lies and on what the machine does beside them. Twice this speaks in 1 of 300 healthy
 // runs (bench/diagnosis.py).
 constexpr double kEqualRanks = 0.03;
 constexpr double kInTurn = 0.015;  // the same of ranks that are late in turn: what stays for a run is none of that
-constexpr double kManyDeviations = 2.5;  // a rank that takes so much longer than the others is late
-
-double computing(const StepTimes& step) {
-  double seconds = 0;
-  for (const Phase phase : kComputing) seconds += step.of(phase);
-  return seconds;
-}
 
 // How fast a rank is that nothing holds back: the median over all ranks, of two ranks the faster one.
 double usual_mean(const std::vector<Steps>& ranks, Phase phase) {
@@ -141,60 +135,14 @@ Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks) {
 
 // ---- now one rank, now another ------------------------------------------------------------------------------------
 
-using SharesByRank = std::vector<std::vector<double>>;  // by rank, by step
-
-// How much longer a rank computed than the others did in the same step, as a share of the longer time; negative: less.
-// Steps differ by a third and more, because samples have lengths and epochs have tails, but for all ranks alike.
-SharesByRank behind_others(const std::vector<Steps>& ranks) {
-  SharesByRank behind(ranks.size(), std::vector<double>(ranks[0].size()));
-  const size_t middle = (ranks.size() - 2) / 2;
-  for (size_t step = 0; step < ranks[0].size(); ++step) {
-    std::vector<double> all;
-    for (const Steps& rank : ranks) all.push_back(computing(rank[step]));
-    std::sort(all.begin(), all.end());
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      const double own = computing(ranks[rank][step]);
-      const double others = all[own <= all[middle] ? middle + 1 : middle];  // their median
-      if (own > 0 || others > 0) behind[rank][step] = (own - others) / std::max(own, others);
-    }
-  }
-  return behind;
-}
-
-// The largest of those shares that noise explains. Late ranks must not pass for noise: where few are late, the smaller
-// shares show it; where a rank stays late for some steps, what changes from step to step; and two ranks of which now
-// one and now the other is late in every step show none of it.
-double most_by_chance(const SharesByRank& behind) {
-  // Of the absolute values of a normal distribution, and of the differences of two such values, in deviations.
-  constexpr double kQuarter = 0.319, kMedianChange = 0.954;
-  constexpr double kLeast = 0.05, kMostOfTwo = 0.09;
-  std::vector<double> sizes, changes;
-  for (const std::vector<double>& rank : behind) {
-    for (size_t step = 0; step < rank.size(); ++step) {
-      sizes.push_back(std::abs(rank[step]));
-      if (step > 0) changes.push_back(std::abs(rank[step] - rank[step - 1]));
-    }
-  }
-  double deviation = quantile(std::move(sizes), 0.25) / kQuarter;
-  if (!changes.empty()) deviation = std::min(deviation, quantile(std::move(changes), 0.5) / kMedianChange);
-  const double most = std::max(kLeast, kManyDeviations * deviation);
-  return behind.size() == 2 ? std::min(most, kMostOfTwo) : most;
-}
-
-// By rank, by step: the seconds by which the rank was later than the others; 0 where noise explains them, and for a
-// rank that is late in most steps: it is slow, which late_rank() says.
-std::vector<std::vector<double>> lateness_of(const std::vector<Steps>& ranks) {
+// Without the ranks that are late in most steps: they are slow, which late_rank() says.
+std::vector<std::vector<double>> late_at_times(const std::vector<Steps>& ranks) {
   constexpr double kMostSteps = 0.75;
-  std::vector<std::vector<double>> late = behind_others(ranks);
-  const double most = most_by_chance(late);
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    double steps = 0;
-    for (size_t step = 0; step < ranks[rank].size(); ++step) {
-      double& behind = late[rank][step];
-      steps += behind > most ? 1 : 0;
-      behind = behind > most ? behind * computing(ranks[rank][step]) : 0;
-    }
-    if (steps > kMostSteps * static_cast<double>(late[rank].size())) std::fill(late[rank].begin(), late[rank].end(), 0);
+  std::vector<std::vector<double>> late = lateness_of(ranks);
+  for (std::vector<double>& rank : late) {
+    const auto steps = std::count_if(rank.begin(), rank.end(), [](double seconds) { return seconds > 0; });
+    if (static_cast<double>(steps) > kMostSteps * static_cast<double>(rank.size()))
+      std::fill(rank.begin(), rank.end(), 0);
   }
   return late;
 }
@@ -217,22 +165,25 @@ double share_of_steps_with(const std::vector<std::vector<double>>& late) {
 }
 
 Finding late_now_and_then(const std::vector<Steps>& ranks) {
-  const std::vector<std::vector<double>> late = lateness_of(ranks);
+  std::vector<std::vector<double>> late = late_at_times(ranks);
   std::vector<double> sums;
   for (const std::vector<double>& rank : late) sums.push_back(std::accumulate(rank.begin(), rank.end(), 0.0));
-  const auto in_time = [late](size_t rank, size_t step, StepTimes& s) {
-    const double seconds = computing(s);
+  const int only = only_late_rank(sums);
+  for (size_t rank = 0; only >= 0 && rank < late.size(); ++rank) {
+    if (static_cast<int>(rank) != only) std::fill(late[rank].begin(), late[rank].end(), 0);
+  }
+  const std::string steps = percent(share_of_steps_with(late)) + " of the steps";
+  const auto in_time = [late = std::move(late)](size_t rank, size_t step, StepTimes& s) {
+    const double seconds = own_work(s);
     if (seconds <= late[rank][step]) return;
     for (const Phase phase : kComputing) s.phases[static_cast<size_t>(phase)] *= 1 - late[rank][step] / seconds;
   };
-  const int rank = only_late_rank(sums);
-  const std::string steps = percent(share_of_steps_with(late)) + " of the steps";
-  return {.cause = rank >= 0 ? Cause::kLateRank : Cause::kRotatingRank,
-          .rank = rank,
-          .evidence = rank >= 0 ? str("it takes longer than the others in ", steps)
+  return {.cause = only >= 0 ? Cause::kLateRank : Cause::kRotatingRank,
+          .rank = only,
+          .evidence = only >= 0 ? str("it takes longer than the others in ", steps)
                                 : str("in ", steps, " some rank takes longer than the others, now one, now another"),
-          .otherwise = rank >= 0 ? "if its machine kept up (dtrain doctor looks at it)" : "if all ranks were even",
-          .without = Replay{.change = in_time, .unseen = rank >= 0 ? kEqualRanks : kInTurn}};
+          .otherwise = only >= 0 ? "if its machine kept up (dtrain doctor looks at it)" : "if all ranks were even",
+          .without = Replay{.change = in_time, .unseen = only >= 0 ? kEqualRanks : kInTurn}};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "diagnose/lateness.h"
 #include "diagnose/means.h"
 
 namespace dtrain::diagnose {
@@ -19,26 +20,12 @@ BySteps computing_of(const Steps& steps) {
   return seconds;
 }
 
-// By step, the median over the ranks; of two ranks the faster one.
-BySteps usual_of(const std::vector<Steps>& ranks) {
-  BySteps usual;
-  for (size_t step = 0; step < ranks[0].size(); ++step) {
-    std::vector<double> seconds;
-    for (const Steps& rank : ranks) seconds.push_back(rank[step].computing());
-    usual.push_back(quantile(std::move(seconds), 0.5));
-  }
-  return usual;
-}
-
-BySteps behind(const BySteps& own, const BySteps& others) {
-  BySteps seconds;
-  for (size_t step = 0; step < own.size(); ++step) seconds.push_back(std::max(0.0, own[step] - others[step]));
-  return seconds;
-}
-
 BySteps longer_than_fast(const BySteps& own) {
   constexpr double kFast = 0.1;  // of the steps
-  return behind(own, BySteps(own.size(), quantile(own, kFast)));
+  const double fast = quantile(own, kFast);
+  BySteps longer;
+  for (const double seconds : own) longer.push_back(std::max(0.0, seconds - fast));
+  return longer;
 }
 
 // Divides `total` in proportion to `parts`, at most those, among `shares`. Returns what is left.
@@ -49,9 +36,8 @@ double divide(double total, const BySteps& parts, BySteps& shares) {
   return std::max(0.0, total - sum);
 }
 
-BySteps shares_of(double total, const Steps& steps, const BySteps& usual) {
+BySteps shares_of(double total, const Steps& steps, const BySteps& late) {
   BySteps own = computing_of(steps), shares(own.size());
-  const BySteps late = behind(own, usual);
   double left = divide(total, late, shares);
   for (size_t step = 0; step < own.size(); ++step) own[step] -= late[step];
   left = divide(left, longer_than_fast(own), shares);
@@ -65,9 +51,9 @@ Change computes_sooner(const std::vector<Steps>& ranks, const std::vector<double
                        const std::vector<double>& lost) {
   if (ranks.empty() || ranks[0].empty()) return {};
   std::vector<BySteps> sooner;
-  const BySteps usual = usual_of(ranks);
+  const std::vector<BySteps> late = lateness_of(ranks);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    BySteps shares = shares_of(lost[rank] * static_cast<double>(usual.size()), ranks[rank], usual);
+    BySteps shares = shares_of(lost[rank] * static_cast<double>(ranks[rank].size()), ranks[rank], late[rank]);
     for (double& share : shares) share *= lost[rank] > 0 ? seconds[rank] / lost[rank] : 0;
     sooner.push_back(std::move(shares));
   }

@@ -10,8 +10,8 @@
 namespace dtrain::diagnose {
 
 // Rank r computes (forward and backward) `seconds[r]` less per step, in the mean, of the `lost[r]` that it lost in all:
-// first what it was behind the others in the same step, then what a step took longer than the fast ones of the rank,
-// the rest evenly.
+// first what it was behind the others in the same step by more than noise explains (lateness.h), then what a step took
+// longer than the fast ones of the rank, the rest evenly.
 Change computes_sooner(const std::vector<Steps>& ranks, const std::vector<double>& seconds,
                        const std::vector<double>& lost);
 

@@ -36,7 +36,8 @@ int rank_of(const RunEvidence&, size_t rank);
 const HostUse& host_of(const RunEvidence&, const RankEvidence&);
 
 double or_zero(double value);  // 0 for what was not measured
-// The smallest value that so large a share of the others does not exceed. Requires: there is a value.
+// The value at that share of the sorted ones, rounded down: the median of two is the smaller one. Requires: there is
+// a value.
 double quantile(std::vector<double> values, double share);
 
 // A phase takes `factor` of its time in each step.

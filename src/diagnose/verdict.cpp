@@ -241,7 +241,7 @@ std::vector<std::string> not_measured(const RunEvidence& run) {
       {"page cache",
        on_host(&HostUse::read_again) || on_rank([](const RankEvidence& r) { return !std::isfinite(r.disk_bytes); })},
       {"free memory of the host", on_host(&HostUse::free_memory)},
-      {"fewer readers: all of them were always at work", on_rank(crowding_unknown)}};
+      {"fewer readers: half of them read too few samples alone", on_rank(crowding_unknown)}};
   std::vector<std::string> names = not_measured_of_gpus(run);
   for (const auto& [name, missing] : all) {
     if (missing) names.emplace_back(name);

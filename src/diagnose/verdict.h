@@ -2,9 +2,10 @@
 
 // What held a run back most, and what it would gain without that: the line that a run ends with. Only what is worth a
 // change speaks: a gain above 3 %, and above twice its own standard error, over at least 20 steps after warm-up. Below
-// that the verdict is that nothing is worth changing. Lost time has one cause: a runner-up's gain is what it adds once
-// the causes before it are gone. What has no gain comes last, but for more threads of the job than cores: late ranks
-// and slow messages come of that, so it comes first and they are not named. What could not be measured is named. Pure.
+// that the verdict is that nothing is worth changing. What two equal processes differ by is part of that error for late
+// ranks, which speak above 6 %. Lost time has one cause: a runner-up's gain is what it adds once the causes before it
+// are gone. What has no gain comes last, but for more threads of the job than cores: late ranks and slow messages come
+// of that, so it comes first and they are not named. What could not be measured is named. Pure.
 
 #include <optional>
 #include <string>

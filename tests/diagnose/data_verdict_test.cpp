@@ -25,7 +25,7 @@ TEST(DataVerdict, MoreReadersWhereTheyWouldKeepUp) {
                                           "--data.workers 2"));
 }
 
-// A run that ends in its first window: its readers are not known.
+// Nothing is known of the readers.
 TEST(DataVerdict, WaitingForDataIsOnTheDiskWhereNoStageWasMeasured) {
   RunEvidence run = healthy_run();
   lengthen(run, 0, Phase::kDataWait, 0.054);
@@ -96,6 +96,19 @@ TEST(DataVerdict, ThreeReadersOfOneDiskAreNotInEachOthersWay) {
   EXPECT_EQ(cause_of(run), Cause::kReaders);
 }
 
+// They are in each other's way, but have time to rest: fewer of them would not make batches come evenly.
+TEST(DataVerdict, ReadersThatRestAreNotTooMany) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, 0.010);
+  LoaderUse& loader = run.ranks[0].loader;
+  loader.threads = 4;
+  loader.read = 0.100;
+  loader.few_service = 0.001;
+  loader.many_service = 0.003;
+  EXPECT_EQ(cause_of(run), Cause::kDisk);
+  EXPECT_THAT(judge(run).text, HasSubstr("if batches came evenly (--data.prefetch)"));
+}
+
 TEST(DataVerdict, NoGainBeyondTheMeasuredHeadroom) {
   RunEvidence run = healthy_run();
   lengthen(run, 0, Phase::kDataWait, 0.054);
@@ -128,6 +141,24 @@ TEST(DataVerdict, SlowReadersOfAllRanksAreNotThoseOfOne) {
   const Finding found = judge(run).findings.at(0);
   EXPECT_EQ(found.cause, Cause::kDisk);
   EXPECT_EQ(found.rank, -1);
+}
+
+// Loading is too slow everywhere, now on one rank and now on another: it is no late rank.
+TEST(DataVerdict, ReadersThatAreSlowInTurnAreThoseOfAllRanks) {
+  RunEvidence run = evidence_of({.ranks = 2, .slow = [](size_t rank, size_t step, Random&, StepTimes& s) {
+                                   const bool slow = step / 5 % 2 == rank;
+                                   s.phases[index_of(Phase::kDataWait)] += slow ? 0.040 : 0;
+                                 }});
+  for (RankEvidence& rank : run.ranks) {
+    rank.loader.read = 0.070;  // 140 ms every other time
+    rank.loader.augment = 0;
+  }
+  const Verdict verdict = judge(run);
+  ASSERT_EQ(verdict.findings.size(), 1u) << text_of(verdict);
+  EXPECT_EQ(verdict.findings[0].cause, Cause::kDisk);
+  EXPECT_EQ(verdict.findings[0].rank, -1);
+  EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.40, 0.06);
+  EXPECT_THAT(verdict.text, HasSubstr("if batches came evenly (--data.prefetch)"));
 }
 
 TEST(DataVerdict, TheDiskShowsInFaultsAndInIoWait) {

@@ -39,6 +39,39 @@ TEST(UnevenRanks, StepsThatAreLongOnAllRanksMakeNoneLate) {
   }
 }
 
+// Each rank for itself, as where the samples of each have their own lengths.
+TEST(UnevenRanks, NoiseMakesNoneLate) {
+  for (const double noise : {0.06, 0.1, 0.15}) {
+    for (const size_t ranks : {2, 4}) {
+      for (uint64_t seed = 1; seed <= 20; ++seed) {
+        const Verdict verdict = judge(evidence_of({.ranks = ranks, .steps = 50, .noise = noise}, seed));
+        EXPECT_TRUE(verdict.findings.empty())
+            << ranks << " ranks, " << noise << ", seed " << seed << ": " << text_of(verdict);
+      }
+    }
+  }
+}
+
+// Half of the ranks are late in each step, so that no step shows how much ranks differ that are not.
+TEST(UnevenRanks, TwoHostsInTurn) {
+  for (const size_t turn : {1, 2}) {
+    const auto late = [turn](size_t rank, size_t step) { return step / turn % 2 == rank / 2 ? 0.02 : 0; };
+    const Verdict verdict = judge(uneven_run(4, 0.02, late));
+    ASSERT_FALSE(verdict.findings.empty()) << text_of(verdict);
+    EXPECT_EQ(verdict.findings[0].cause, Cause::kRotatingRank) << text_of(verdict);
+    EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.2, 0.06);
+  }
+}
+
+// The other rank is late, too, but seldom: neither its steps nor its seconds are of the one that is named.
+TEST(UnevenRanks, OnlyWhatTheNamedRankIsLate) {
+  const auto late = [](size_t rank, size_t step) { return (rank == 1 ? step % 5 == 0 : step == 7) ? 0.08 : 0; };
+  const Verdict verdict = judge(uneven_run(2, 0.01, late));
+  ASSERT_FALSE(verdict.findings.empty()) << text_of(verdict);
+  EXPECT_EQ(verdict.findings[0].rank, 1);
+  EXPECT_THAT(verdict.text, HasSubstr("it takes longer than the others in 20 % of the steps"));
+}
+
 // The turns of a rank are 1.7 steps long, so that most steps are late on both ranks, by parts.
 TEST(UnevenRanks, LateInTurnAndInParts) {
   const auto late = [](size_t rank, size_t step) {

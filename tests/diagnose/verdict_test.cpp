@@ -117,7 +117,7 @@ TEST(Verdict, WhatAnyRankOrHostDoesNotTellIsNamed) {
               testing::ElementsAre("copy and kernel launches: no GPU clock", "waiting for cores",
                                    "CPU limit of the control group", "other processes and idle cores",
                                    "I/O wait of the host", "steal", "page cache", "free memory of the host",
-                                   "fewer readers: all of them were always at work"));
+                                   "fewer readers: half of them read too few samples alone"));
 }
 
 // A GPU that waits for data has no clock under load, and NVML works all the same.
