@@ -75,7 +75,7 @@ class Exporter : public PrometheusSink {
 
   void restore(int64_t steps, int64_t samples) override {
     raise_to(*steps_, static_cast<double>(steps));
-    last_phases_step_ = steps;
+    last_phases_step_ = last_own_step_ = steps;
     if (global_) raise_to(*samples_, static_cast<double>(samples));
   }
 
@@ -87,6 +87,7 @@ class Exporter : public PrometheusSink {
     loader_bytes_->Increment(static_cast<double>(s.loader_bytes));
     loader_queue_->Set(s.loader_queue);
     if (global_) record_global(s);
+    if (s.own) record_resources(*s.own, static_cast<double>(s.step - std::exchange(last_own_step_, s.step)));
     if (!s.logging) return;
     // Means per step since the last logging step. Evaluations and saves are not among them: they report their own time,
     // also after the last step.
@@ -96,7 +97,6 @@ class Exporter : public PrometheusSink {
       phases_[i]->Increment(std::max(0.0, s.phase_seconds[i]) * steps);
     }
     other_->Increment(std::max(0.0, s.other_seconds) * steps);
-    if (s.own) record_resources(*s.own, steps);
     memory_used_->Set(s.memory_used);
     memory_total_->Set(s.memory_total);
     allocated_->Set(s.memory_used);
@@ -142,6 +142,22 @@ class Exporter : public PrometheusSink {
       labels["slow_rank"] = cause.rank < 0 ? "" : str(cause.rank);
       verdict_.push_back(&family.Add(labels));
       verdict_.back()->Set(cause.gain);
+    }
+    set_known("dtrain_headroom_step_seconds", "Duration of a step with batches from memory",
+              verdict.probes.cached_step);
+    set_known("dtrain_all_reduce_latency_seconds", "Cost of an all-reduce when no rank is late, but for its bytes",
+              verdict.probes.latency);
+    set_known("dtrain_all_reduce_seconds_per_byte", "Cost of a byte of an all-reduce when no rank is late",
+              verdict.probes.seconds_per_byte);
+    const VerdictRecord::Communication& waits = verdict.communication;
+    const std::pair<const char*, double> parts[] = {{"late", waits.late},
+                                                    {"latency", waits.latency},
+                                                    {"bandwidth", waits.bandwidth},
+                                                    {"not_overlapped", waits.not_overlapped},
+                                                    {"other", waits.other}};
+    for (const auto& [part, seconds] : parts) {
+      set_known("dtrain_communication_seconds", "Waiting for gradients per step, by what it was for", seconds,
+                {{"part", part}});
     }
   }
 
@@ -216,8 +232,13 @@ class Exporter : public PrometheusSink {
   void record_resources(const RankStats& own, double steps) {
     record_loader(own, steps);
     record_process(own, steps);
+    record_buckets(own.times);
     if (first_on_host_) record_host(own.host, steps);
     record_link(own.link);
+  }
+
+  void set_known(const char* name, const char* help, double value, const Labels& labels = {}) {
+    if (!std::isnan(value)) gauge(name, help, labels).Set(value);
   }
 
   // NaN: not measured.
@@ -236,16 +257,14 @@ class Exporter : public PrometheusSink {
     add(kWait, kWaitHelp, own.empty_seconds * steps, {{"side", "empty"}});
     add(kWait, kWaitHelp, own.full_seconds * steps, {{"side", "full"}});
     constexpr const char* kSamples = "dtrain_loader_samples_total";
-    constexpr const char* kSamplesHelp = "Samples read, by how many of the reader threads were at work when one began";
+    constexpr const char* kSamplesHelp = "Samples read by half of the reader threads alone (few), and others (many)";
     add(kSamples, kSamplesHelp, own.few_samples * steps, {{"readers", "few"}});
     add(kSamples, kSamplesHelp, own.many_samples() * steps, {{"readers", "many"}});
     constexpr const char* kService = "dtrain_loader_service_seconds_total";
     constexpr const char* kServiceHelp = "Time of the reader threads for those samples, in all stages";
     add(kService, kServiceHelp, own.few_seconds * steps, {{"readers", "few"}});
     add(kService, kServiceHelp, own.many_seconds() * steps, {{"readers", "many"}});
-    if (!std::isnan(own.queue)) {
-      gauge("dtrain_loader_queue_ratio", "Mean share of data.prefetch that was ready").Set(own.queue);
-    }
+    set_known("dtrain_loader_queue_ratio", "Mean share of data.prefetch that was ready", own.queue);
   }
 
   void record_process(const RankStats& own, double steps) {
@@ -258,6 +277,18 @@ class Exporter : public PrometheusSink {
         own.disk_bytes * steps);
     add("dtrain_major_faults_total", "Pages of memory of this rank that were read from a disk",
         own.major_faults * steps);
+    set_known("dtrain_cores", "Cores that this rank may use; of cores that ranks share, its part", own.cores);
+    set_known("dtrain_threads", "Threads of this rank", own.threads);
+  }
+
+  void record_buckets(const StepTimes& times) {
+    constexpr std::array kNames = {"first", "middle", "last"};
+    for (size_t i = 0; i < kNames.size(); ++i) {
+      if (times.buckets[i] <= 0) continue;
+      gauge("dtrain_backward_to_bucket_seconds", "From the start of backward to a bucket of gradients being ready",
+            {{"bucket", kNames[i]}})
+          .Set(times.buckets[i]);
+    }
   }
 
   // Its ranks measure the same: the first one exports it, so that a sum over ranks counts it once.
@@ -272,9 +303,7 @@ class Exporter : public PrometheusSink {
         host.swapped_in * steps);
     add("dtrain_host_page_cache_refault_bytes_total",
         "Bytes of files read again soon after the page cache dropped them", host.read_again * steps);
-    if (host.free_memory >= 0) {
-      gauge("dtrain_host_free_memory_bytes", "Memory of the host that this job can still take").Set(host.free_memory);
-    }
+    set_known("dtrain_host_free_memory_bytes", "Memory of the host that this job can still take", host.free_memory);
   }
 
   void record_link(const PcieStats& link) {
@@ -319,7 +348,7 @@ class Exporter : public PrometheusSink {
   const bool first_on_host_;  // exports what is the same on all ranks of a host
   const bool global_;         // rank 0 exports what is the same on all ranks
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
-  int64_t last_phases_step_ = 0;
+  int64_t last_phases_step_ = 0, last_own_step_ = 0;
 
   Counter *steps_ = nullptr, *samples_ = nullptr, *epochs_ = nullptr, *skips_ = nullptr;
   Counter *reduced_ = nullptr, *loader_bytes_ = nullptr, *retries_ = nullptr, *out_of_memory_ = nullptr;

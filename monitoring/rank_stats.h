@@ -40,7 +40,7 @@ struct RankStats {
   // Of the loader: seconds summed over its threads.
   double samples = kUnknown, bytes = kUnknown;
   double read_seconds = kUnknown, decode_seconds = kUnknown, augment_seconds = kUnknown;
-  // The part of samples and of their time that was begun while at most half of the threads were at work.
+  // The part of samples and of their time that half of the threads read alone.
   double few_samples = kUnknown, few_seconds = kUnknown;
   double empty_seconds = kUnknown, full_seconds = kUnknown;  // training waited for a batch; threads for room
   double queue = kUnknown;                                   // share of the read-ahead that is ready, 0 to 1

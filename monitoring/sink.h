@@ -29,7 +29,7 @@ class Sink {
   virtual void checkpoint_saved(int64_t /*step*/, double /*seconds*/) {}
   virtual void state(RunState) {}                // what the run does now
   virtual void progress(const Progress&) {}      // of an evaluation, after each batch
-  virtual void verdict(const VerdictRecord&) {}  // on rank 0: every minute, on request, and at the end
+  virtual void verdict(const VerdictRecord&) {}  // on rank 0: after 20 steps, every minute, on request, at the end
 };
 
 using Sinks = std::vector<std::unique_ptr<Sink>>;

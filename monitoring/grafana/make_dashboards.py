@@ -213,7 +213,7 @@ def ranks():
     b.lines("Who waits for whom", "empty: training waits, because no batch is ready; full: reader threads wait, because all of data.prefetch is "
             "read ahead. Seconds per second.", (rate("dtrain_loader_wait_seconds_total", by="job_id, rank, side"), name + " {{side}}"), height=7)
     by = "job_id, rank, readers"
-    b.lines("Time of a sample", "In a reader thread, begun while at most half of the threads were at work (few), or more (many). If many is "
+    b.lines("Time of a sample", "In a reader thread: of the batches that half of the threads read alone (few), and of the others (many). If many is "
             "longer, the readers are in each other's way.",
             (f'{rate("dtrain_loader_service_seconds_total", by=by)} / {rate("dtrain_loader_samples_total", by=by)}', name + " {{readers}}"),
             unit="s", height=7)

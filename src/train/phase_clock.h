@@ -38,7 +38,7 @@ class PhaseClock {
   }
 
   void drain();        // adds the times of events that the device has passed; never waits
-  void synchronize();  // waits for the device, then drains: for logging steps
+  void synchronize();  // waits for the device, then drains
   const Seconds& totals() const { return sums_.totals(); }  // by phase, since construction, as far as drained
   // The steps that have ended since the last call, in order, as far as drained; without the older of very many.
   std::vector<monitoring::StepTimes> take_steps() { return sums_.take(); }

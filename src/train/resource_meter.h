@@ -1,7 +1,7 @@
 #pragma once
 
-// What a rank and its host did between two logging steps: loader, cores and memory, as one value that travels to rank
-// 0. NaN: this kernel does not tell. Thread-safety: the training thread alone, whose process it measures.
+// What a rank and its host did between two calls of sample(): loader, cores and memory, as one value that travels to
+// rank 0. NaN: this kernel does not tell. Thread-safety: the training thread alone, whose process it measures.
 
 #include <array>
 #include <cstdint>

@@ -139,11 +139,13 @@ void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& 
                      .read = read.read_seconds / steps,
                      .decode = read.decode_seconds / steps,
                      .augment = read.augment_seconds / steps};
-  const int64_t many = read.samples - read.few_samples;
+  data::LoaderStats loads = read;
+  if (!windows.front().earlier_loads.empty()) loads += windows.front().earlier_loads[rank];
+  const int64_t many = loads.samples - loads.few_samples;
   constexpr int64_t kEnough = 8;  // samples: of fewer the mean says little
-  if (read.few_samples >= kEnough && many >= kEnough) {
-    evidence.loader.few_service = read.few_seconds / static_cast<double>(read.few_samples);
-    evidence.loader.many_service = (read.service_seconds() - read.few_seconds) / static_cast<double>(many);
+  if (loads.few_samples >= kEnough && many >= kEnough) {
+    evidence.loader.few_service = loads.few_seconds / static_cast<double>(loads.few_samples);
+    evidence.loader.many_service = (loads.service_seconds() - loads.few_seconds) / static_cast<double>(many);
   }
   evidence.cores.cpu = sum.cpu / steps;
   evidence.cores.side_cpu = std::max(0.0, sum.cpu - sum.compute_cpu) / steps;

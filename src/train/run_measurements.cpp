@@ -134,10 +134,10 @@ void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSa
   // Of very many steps the clock keeps the newest alone, and the resources are of all of them.
   const double ended = std::max(static_cast<double>(own.size()), resources.steps);
   slowest_.reset();
-  if (!all.empty()) {
-    const size_t count = all.size() / ranks;
-    const auto rank = static_cast<size_t>(host_.rank());
-    own_ = stats_of(rank, mean_of(all.data() + rank * count, count), resources, ended);
+  if (!own.empty()) {
+    const size_t first = begin < own.size() ? begin : 0;  // of warm-up alone, those
+    own_ =
+        stats_of(static_cast<size_t>(host_.rank()), mean_of(own.data() + first, own.size() - first), resources, ended);
   }
   if (host_.rank() != 0 || all.empty()) return;
   const size_t count = all.size() / ranks;
@@ -147,13 +147,17 @@ void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSa
     last_.push_back(stats_of(rank, mean_of(all.data() + rank * count, count), samples[rank], ended));
   }
   keep_slowest(last_);
-  // Of the window in which the warm-up ends, the machine's part is not known.
+  // Of a window in which the warm-up ends, the machine's part is not known.
   if (warm_up == 0) windows_.push_back({static_cast<size_t>(ended), samples});
   size_t kept = 0;
   for (const Window& window : windows_) kept += window.steps;
   while (windows_.size() > 1 && kept > most_) {
     kept -= windows_.front().steps;
+    std::vector<data::LoaderStats> loads = std::move(windows_.front().earlier_loads);
+    loads.resize(ranks);
+    for (size_t rank = 0; rank < ranks; ++rank) loads[rank] += windows_.front().ranks[rank].loader;
     windows_.pop_front();
+    windows_.front().earlier_loads = std::move(loads);
   }
 }
 

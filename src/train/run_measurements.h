@@ -1,8 +1,9 @@
 #pragma once
 
-// What the ranks have measured of their steps and of their machines, gathered at logging steps to rank 0. The first
-// steps of a process are left out, because they allocate memory and start threads, and of very long runs the newest
-// steps are kept. Borrows the communicator. Thread-safety: none; the training thread owns it.
+// What the ranks have measured of their steps and of their machines, gathered to rank 0 at logging steps and
+// once at the end of the warm-up. The first steps of a process are left out, because they allocate memory and start
+// threads, and of very long runs the newest steps are kept. Borrows the communicator. Thread-safety: none; the training
+// thread owns it.
 
 #include <cstdint>
 #include <deque>
@@ -20,10 +21,13 @@ class RunMeasurements {
  public:
   static constexpr size_t kWarmUpSteps = 5;
 
-  // What all ranks measured between two logging steps, by rank.
+  // What all ranks measured between two calls of gather(), by rank.
   struct Window {
     size_t steps = 0;
     std::vector<ResourceSample> ranks;
+    // Of the windows before it that are no longer kept, by rank; empty: there is none. Half of the readers load so few
+    // batches alone that the newest windows may have none.
+    std::vector<data::LoaderStats> earlier_loads = {};
   };
 
   explicit RunMeasurements(dist::Communicator& host);
@@ -39,7 +43,7 @@ class RunMeasurements {
   // The means over the last gathered steps, by rank; none where no step had ended. Of more than 64 ranks those 8 that
   // wait least for the others: they are the ones that the others wait for. Rank 0.
   const std::vector<monitoring::RankStats>& last() const { return last_; }
-  const std::optional<monitoring::RankStats>& own() const { return own_; }  // of this rank, on every rank
+  const std::optional<monitoring::RankStats>& own() const { return own_; }  // on every rank, of warm-up too
   // The step of the last gathered ones that took longest: for its slowest rank, without the wait for the others, and
   // for the network. `newest`: the number of the last of them. None where no step had ended. Rank 0.
   std::optional<monitoring::SlowStep> slowest(int64_t newest) const;

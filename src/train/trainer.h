@@ -90,7 +90,7 @@ class Trainer {
   void forward_backward(data::Batch, int64_t power_of_two);  // does nothing on a rank that no other waits for
   double next_learning_rate() const;
   bool logs_step() const;                    // whether the last step is a logging step
-  void read_device(monitoring::StepStats&);  // the one synchronization with the device, on logging steps only
+  void read_device(monitoring::StepStats&);  // waits for the device, on logging steps only
   TrainResult conclude();
   std::string reason_to_stop() const;
   std::string where() const;  // "in step 3, phase forward"
@@ -108,7 +108,8 @@ class Trainer {
   // Of the steps since the last call. Requires: the clock is synchronized. Collective.
   void gather_measurements(const ResourceSample&);
   diagnose::RunEvidence evidence();  // what was measured so far; rank 0
-  void judge_so_far();               // rank 0: to the sinks each minute, and to people on request
+  // Rank 0: to the sinks as soon as there are enough steps and then each minute, and to people on request.
+  void judge_so_far();
   std::vector<monitoring::CollectiveStats> collectives() const;
   void check_run_folder();                                               // OutputError; collective
   void check_samples_are_left(int64_t bad_samples) const;                // DataError

@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
+#include "dist/device_wait.h"
 #include "train/evaluate.h"
 #include "train/norm_buffers.h"
 #include "train/run_evidence.h"
@@ -74,8 +75,11 @@ void Trainer::report(StepStats& stats) {
     triggers_.log.restart();
     check_samples_are_left(stats.bad_samples);
   } else if (result_.own_steps == kWarmedUp) {
+    tracker_.wait_for_others();  // as read_device(): with NCCL the host waits for the other ranks here
+    dist::wait_for_device(context_.device, {&context_.gradients, context_.statistics});
     tracker_.clock().synchronize();
     gather_measurements(used_resources());
+    stats.own = measurements_.own();
   }
   for (const auto& sink : context_.sinks) sink->record(stats);
   if (!stats.logging) return;
@@ -102,9 +106,11 @@ ResourceSample Trainer::used_resources() {
 
 void Trainer::judge_so_far() {
   constexpr auto kInterval = std::chrono::minutes(1);
+  if (context_.host.rank() != 0) return;
   const bool asked = agreement_.granted().verdict;
-  const auto now = SteadyClock::now();
-  if (context_.host.rank() != 0 || (!asked && now < next_verdict_)) return;
+  const bool enough = !measurements_.steps().empty() && measurements_.steps()[0].size() >= diagnose::kFewestSteps;
+  const auto now = context_.clock.now();
+  if (!asked && (!enough || now < next_verdict_)) return;
   next_verdict_ = now + kInterval;
   const diagnose::Verdict verdict = diagnose::judge(evidence());
   if (asked) log::plain(diagnose::text_of(verdict));

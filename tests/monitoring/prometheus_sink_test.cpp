@@ -96,6 +96,9 @@ TEST(PrometheusSink, WhereTheTimeOfARankWent) {
   StepStats s = sample_step();
   s.step = 10;
   s.own = RankStats{.rank = 1, .read_seconds = 0.5, .augment_seconds = 0.25, .queue = 0.75, .run_delay_seconds = 0.125};
+  s.own->times.buckets = {0.25, 0, 0.5};
+  s.own->cores = 2;
+  s.own->threads = 9;
   sink->record(s);
   const std::string page = scrape(sink->address());
   EXPECT_EQ(value_of(page, "dtrain_phase_seconds_total", "phase=\"other\""), "0.002");
@@ -104,6 +107,26 @@ TEST(PrometheusSink, WhereTheTimeOfARankWent) {
   EXPECT_EQ(value_of(page, "dtrain_loader_seconds_total", "stage=\"decode\""), "") << "not measured";
   EXPECT_EQ(value_of(page, "dtrain_run_delay_seconds_total"), "1.25");
   EXPECT_EQ(value_of(page, "dtrain_loader_queue_ratio"), "0.75");
+  EXPECT_EQ(value_of(page, "dtrain_backward_to_bucket_seconds", "bucket=\"first\""), "0.25");
+  EXPECT_EQ(value_of(page, "dtrain_backward_to_bucket_seconds", "bucket=\"middle\""), "") << "not during backward";
+  EXPECT_EQ(value_of(page, "dtrain_backward_to_bucket_seconds", "bucket=\"last\""), "0.5");
+  EXPECT_EQ(value_of(page, "dtrain_cores"), "2");
+  EXPECT_EQ(value_of(page, "dtrain_threads"), "9");
+}
+
+// At the end of the warm-up a rank has measurements, though it logs nothing.
+TEST(PrometheusSink, WhatARankMeasuredCountsForTheStepsThatItIsOf) {
+  const auto sink = make_prometheus_sink(any_port(), rank(1));
+  StepStats s = sample_step();
+  s.step = 6;
+  s.logging = false;
+  s.own = RankStats{.rank = 1, .cpu_seconds = 2};
+  sink->record(s);
+  s.step = 10;
+  s.logging = true;
+  s.own->cpu_seconds = 0.5;
+  sink->record(s);
+  EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_cpu_seconds_total"), "14");
 }
 
 TEST(PrometheusSink, WhatProcessAndHostDidCountsUpAndWhatWasNotMeasuredIsAbsent) {
@@ -188,6 +211,22 @@ TEST(PrometheusSink, AVerdictTakesThePlaceOfTheOneBefore) {
   const auto other = make_prometheus_sink(any_port(), rank(1));
   other->verdict({.step = 100, .text = "", .causes = {cause("decode", 1, 0.25)}});
   EXPECT_EQ(value_of(scrape(other->address()), "dtrain_verdict_gain_ratio"), "") << "rank 0 alone exports it";
+}
+
+TEST(PrometheusSink, AVerdictHasWhatWasMeasuredForIt) {
+  const auto sink = make_prometheus_sink(any_port(), rank(0));
+  sink->verdict({.step = 100,
+                 .communication = {.late = 0.5, .latency = 0.125, .bandwidth = 0.25, .not_overlapped = 0},
+                 .probes = {.cached_step = 0.75, .seconds_per_byte = 0.5}});
+  const std::string page = scrape(sink->address());
+  EXPECT_EQ(value_of(page, "dtrain_communication_seconds", "part=\"late\""), "0.5");
+  EXPECT_EQ(value_of(page, "dtrain_communication_seconds", "part=\"latency\""), "0.125");
+  EXPECT_EQ(value_of(page, "dtrain_communication_seconds", "part=\"bandwidth\""), "0.25");
+  EXPECT_EQ(value_of(page, "dtrain_communication_seconds", "part=\"not_overlapped\""), "0");
+  EXPECT_EQ(value_of(page, "dtrain_communication_seconds", "part=\"other\""), "") << "not measured";
+  EXPECT_EQ(value_of(page, "dtrain_headroom_step_seconds"), "0.75");
+  EXPECT_EQ(value_of(page, "dtrain_all_reduce_seconds_per_byte"), "0.5");
+  EXPECT_EQ(value_of(page, "dtrain_all_reduce_latency_seconds"), "") << "not measured";
 }
 
 TEST(PrometheusSink, CollectivesAndTheAllocatorByKind) {

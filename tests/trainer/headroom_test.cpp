@@ -111,40 +111,6 @@ TEST(Headroom, IsEvidenceOfTheVerdict) {
   }
 }
 
-// The last step ends after the last report: what the sensors said until then is part of the verdict, too.
-TEST(Evidence, OfAGpuReachesToTheEnd) {
-  Scenario setup{.config = small(4)};
-  setup.config.train.epochs = 12;
-  setup.take_gpu_use = [] {
-    monitoring::GpuUse use;
-    use.seconds = 1;
-    use.full_sm_clock = 1.8e9;
-    use.power_limit = 200;
-    use.default_power_limit = 350;
-    return use;
-  };
-  const diagnose::RunEvidence evidence = run(setup)[0].result.evidence;
-  const diagnose::GpuUse& gpu = evidence.ranks.at(0).gpu;
-  EXPECT_EQ(gpu.power_limit, 200);
-  EXPECT_EQ(gpu.default_power_limit, 350);
-  EXPECT_EQ(gpu.full_clock, 1.8e9);
-  EXPECT_EQ(evidence.ranks[0].loader.threads, 1);
-}
-
-// What reads its samples is known of a run that logs only once, at its end, too.
-TEST(Evidence, OfARunThatSeldomLogsIsOfAllItsStepsAfterWarmUp) {
-  for (const int steps : {12, 200}) {
-    Scenario setup{.config = small(4)};
-    setup.config.train.epochs = 12;
-    setup.config.run.log_every = {.steps = steps};
-    const diagnose::RunEvidence evidence = run(setup)[0].result.evidence;
-    ASSERT_EQ(evidence.ranks.size(), 1u);
-    EXPECT_EQ(evidence.ranks[0].steps.size(), 36 - 1 - RunMeasurements::kWarmUpSteps);
-    EXPECT_GT(evidence.ranks[0].loader.service(), 0) << "logs every " << steps << " steps";
-    EXPECT_GT(evidence.ranks[0].cores.cpu, 0) << "logs every " << steps << " steps";
-  }
-}
-
 // What the network costs is measured only where a verdict can use it.
 TEST(Headroom, AShortRunIsNotDelayed) {
   for (const RankRun& rank : run({.ranks = 2, .config = small(4)})) {

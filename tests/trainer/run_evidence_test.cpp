@@ -65,6 +65,12 @@ TEST(RunEvidence, OfALoaderIsPerStepAndOfItsOwnRank) {
   EXPECT_DOUBLE_EQ(run.ranks[1].disk_bytes, 40);
   EXPECT_DOUBLE_EQ(run.ranks[1].major_faults, 1);
   EXPECT_TRUE(std::isnan(run.ranks[0].loader.few_service)) << "too few samples";
+  for (RunMeasurements::Window& window : windows) window.ranks[1].loader.few_samples = 2;
+  EXPECT_TRUE(std::isnan(evidence(windows).ranks[1].loader.few_service));
+  windows[0].earlier_loads = {{}, {.samples = 36, .read_seconds = 2, .few_samples = 16, .few_seconds = 2}};
+  EXPECT_DOUBLE_EQ(evidence(windows).ranks[1].loader.few_service, 4.0 / 20);
+  EXPECT_DOUBLE_EQ(evidence(windows).ranks[1].loader.many_service, 22.0 / 416);
+  EXPECT_DOUBLE_EQ(evidence(windows).ranks[1].loader.read, 0.1) << "of the windows alone";
 }
 
 TEST(RunEvidence, OfCoresIsPerStepAndOfItsOwnRank) {

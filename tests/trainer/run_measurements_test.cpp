@@ -52,6 +52,7 @@ TEST(RunMeasurements, RankZeroKnowsTheStepsOfAllRanksAfterWarmUp) {
     RunMeasurements measured(comm);
     measured.gather(steps(comm.rank(), 0, 3), used(comm.rank()));  // warm-up
     EXPECT_TRUE(measured.last().empty());
+    EXPECT_EQ(measured.own()->samples, 4) << "what was used counts from the first step on";
     measured.gather(steps(comm.rank(), 3, 7), used(comm.rank()));  // two of warm-up
     measured.gather({}, used(comm.rank()));                        // a logging step right after another
     measured.gather(steps(comm.rank(), 7, 10), used(comm.rank()));
@@ -169,6 +170,11 @@ TEST(RunMeasurements, OnlyTheNewestStepsAreKept) {
     for (int i = 0; i < 40; ++i) measured.gather(steps(0, 100 * i, 100 * (i + 1)), used(0));
     ASSERT_EQ(measured.steps()[0].size(), 500u);
     EXPECT_EQ(measured.steps()[0].back().of(Phase::kForward), 3999);
+    // Of the 40 windows, the first has the end of the warm-up in it and 5 are kept.
+    ASSERT_EQ(measured.windows().size(), 5u);
+    EXPECT_EQ(measured.windows().front().earlier_loads.at(0).few_samples, 34 * 3);
+    EXPECT_EQ(measured.windows().front().earlier_loads.at(0).samples, 34 * 12);
+    EXPECT_TRUE(measured.windows().back().earlier_loads.empty());
     measured.gather(steps(0, 4000, 9000), used(0));  // more than are kept, at once
     ASSERT_EQ(measured.steps()[0].size(), 500u);
     EXPECT_EQ(measured.steps()[0].front().of(Phase::kForward), 8500);

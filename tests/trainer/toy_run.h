@@ -4,6 +4,7 @@
 // with the steps; and a record of what it did.
 
 #include <torch/nn/modules/conv.h>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -141,7 +142,8 @@ class HoledStore : public testing::MemoryStore {
 struct Record : monitoring::Sink {
   std::vector<monitoring::StepStats> steps;
   std::vector<monitoring::EvalStats> evals;
-  std::vector<int64_t> saved;
+  std::vector<int64_t> saved, judged;  // the steps in which
+  void verdict(const monitoring::VerdictRecord& v) override { judged.push_back(v.step); }
   void checkpoint_saved(int64_t step, double) override { saved.push_back(step); }
   void record(const monitoring::StepStats& s) override { steps.push_back(s); }
   void record(const monitoring::EvalStats& e) override { evals.push_back(e); }
@@ -151,7 +153,7 @@ struct RankRun {
   TrainResult result;
   std::vector<monitoring::StepStats> steps;
   std::vector<monitoring::EvalStats> evals;
-  std::vector<int64_t> saved;
+  std::vector<int64_t> saved, judged;
   std::string error;
   int error_code = 0;
   std::string device_failed;  // what the callback of this name received
@@ -171,7 +173,8 @@ struct Scenario {
   Precision precision = Precision::kFp32;
   std::set<int64_t> holes = {};  // samples that cannot be read
   config::Interval log_every = {.steps = 1};
-  double headroom_seconds = 0;  // measured before training
+  std::chrono::milliseconds phase_time{2};  // by which the clock moves in each phase of a step
+  double headroom_seconds = 0;              // measured before training
   std::function<monitoring::GpuUse()> take_gpu_use = {};
 };
 
@@ -229,7 +232,7 @@ inline std::vector<RankRun> run(const Scenario& setup) {
                            [&](const char* phase, int64_t step) {
                              if (mine.places.empty() || mine.places.back() != phase) mine.places.emplace_back(phase);
                              if (is_asked && step >= asked_in && std::string_view(phase) == "data_wait") stop = true;
-                             if (comm.rank() == 0) clock.advance(std::chrono::milliseconds(2));
+                             if (comm.rank() == 0) clock.advance(setup.phase_time);
                            },
                        .device_failed = [&](const Error& e) { mine.device_failed = e.what(); },
                        .take_gpu_use = setup.take_gpu_use,
@@ -250,6 +253,7 @@ inline std::vector<RankRun> run(const Scenario& setup) {
     mine.steps = kept.steps;
     mine.evals = kept.evals;
     mine.saved = kept.saved;
+    mine.judged = kept.judged;
   });
   return runs;
 }

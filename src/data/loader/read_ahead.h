@@ -40,8 +40,8 @@ class ReadAhead {
   using Jobs = std::vector<std::unique_ptr<Job>>;
 
   // One job in 32 of the first ones, so that a short run knows soon, and one in 512 later. Such a job takes twice as
-  // long, with three threads three times, so the rest costs at most twice that share of the time, and nothing while
-  // jobs are made faster than they are taken.
+  // long, with an odd number of threads up to three times, so the rest costs at most twice that share of the time, and
+  // nothing while jobs are made faster than they are taken.
   static constexpr bool is_for_half(int64_t job) { return job % (job < 128 ? 32 : 512) == 20; }
   // The threads that do such a job: fewer than all, so none where there is one.
   static constexpr int half_of(int threads) { return threads / 2; }

@@ -33,7 +33,7 @@ class SampleReader {
   SampleReader(const Store&, const SampleSpec&, ReadOptions, trace::Track* = nullptr);
 
   // Reads sample `item` of the batch. Throws DataError that names FILE#SAMPLE; with skip_bad, leaves the sample out of
-  // the batch instead. `few`: at most half of the readers are at work (for the statistics).
+  // the batch instead. `few`: half of the readers read this batch alone (for the statistics).
   void read(PendingBatch&, int64_t item, bool few = false);
   LoaderStats stats() const { return counters_.stats(); }  // since construction, of this reader
 

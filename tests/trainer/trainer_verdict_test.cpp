@@ -1,0 +1,62 @@
+// What a training knows of itself for its verdict, and when it judges.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "diagnose/verdict.h"
+#include "trainer/toy_run.h"
+
+namespace dtrain::train {
+namespace {
+
+// The last step ends after the last report: what the sensors said until then is part of the verdict, too.
+TEST(TrainerVerdict, EvidenceOfAGpuReachesToTheEnd) {
+  Scenario setup{.config = small(4)};
+  setup.config.train.epochs = 12;
+  setup.take_gpu_use = [] {
+    monitoring::GpuUse use;
+    use.seconds = 1;
+    use.full_sm_clock = 1.8e9;
+    use.power_limit = 200;
+    use.default_power_limit = 350;
+    return use;
+  };
+  const diagnose::RunEvidence evidence = run(setup)[0].result.evidence;
+  const diagnose::GpuUse& gpu = evidence.ranks.at(0).gpu;
+  EXPECT_EQ(gpu.power_limit, 200);
+  EXPECT_EQ(gpu.default_power_limit, 350);
+  EXPECT_EQ(gpu.full_clock, 1.8e9);
+  EXPECT_EQ(evidence.ranks[0].loader.threads, 1);
+}
+
+// What reads its samples is known of a run that logs only once, at its end, too.
+TEST(TrainerVerdict, EvidenceOfARunThatSeldomLogsIsOfAllItsStepsAfterWarmUp) {
+  for (const int steps : {12, 200}) {
+    Scenario setup{.config = small(4)};
+    setup.config.train.epochs = 12;
+    setup.log_every = {.steps = steps};
+    const diagnose::RunEvidence evidence = run(setup)[0].result.evidence;
+    ASSERT_EQ(evidence.ranks.size(), 1u);
+    EXPECT_EQ(evidence.ranks[0].steps.size(), 36 - 1 - RunMeasurements::kWarmUpSteps);
+    EXPECT_GT(evidence.ranks[0].loader.service(), 0) << "logs every " << steps << " steps";
+    EXPECT_GT(evidence.ranks[0].cores.cpu, 0) << "logs every " << steps << " steps";
+  }
+}
+
+TEST(TrainerVerdict, ComesWithTheFirstEnoughStepsAndThenEachMinute) {
+  Scenario setup{.ranks = 2, .config = small(4)};
+  setup.config.train.epochs = 12;
+  constexpr int64_t kFirst = RunMeasurements::kWarmUpSteps + diagnose::kFewestSteps + 1;  // the next step ends the last
+  const std::vector<RankRun> runs = run(setup);
+  EXPECT_EQ(runs[0].judged, std::vector<int64_t>{kFirst});
+  EXPECT_TRUE(runs[1].judged.empty());
+  setup.phase_time = std::chrono::seconds(61);
+  std::vector<int64_t> each(36 - kFirst + 1);
+  std::iota(each.begin(), each.end(), kFirst);
+  EXPECT_EQ(run(setup)[0].judged, each);
+}
+
+}  // namespace
+}  // namespace dtrain::train
