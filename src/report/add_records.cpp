@@ -49,7 +49,8 @@ RankWindow rank_in(const Json& json) {
           .gpu_utilization = number_in(gpu, "utilization"),
           .gpu_power_watts = number_in(gpu, "power_watts"),
           .gpu_celsius = number_in(gpu, "temperature_celsius"),
-          .gpu_clock_hertz = number_in(gpu, "sm_clock_hertz")};
+          .gpu_clock_hertz = number_in(gpu, "sm_clock_hertz"),
+          .gpu_energy_joules = number_in(gpu, "energy_joules")};
 }
 
 SlowestStep slowest_in(const Json& json) {
@@ -189,6 +190,7 @@ RankWindow joined(const RankWindow& a, const RankWindow& b, const Mean& mean) {
   rank.loader_bytes = mean(a.loader_bytes, b.loader_bytes);
   rank.cpu_seconds = mean(a.cpu_seconds, b.cpu_seconds);
   rank.run_delay_seconds = mean(a.run_delay_seconds, b.run_delay_seconds);
+  rank.gpu_energy_joules = mean(a.gpu_energy_joules, b.gpu_energy_joules);
   return rank;
 }
 

@@ -186,6 +186,9 @@ std::string card(const RunRecords& run, const Digest& digest, double now) {
     if (!std::isnan(value)) lines.add("test", str(run.best_metric, " ", fixed(value, 4)));
   }
   lines.add("speed", speed_text(digest));
+  if (!std::isnan(digest.joules_per_sample)) {
+    lines.add("energy", str(short_number(digest.joules_per_sample), " J per sample, all GPUs"));
+  }
   add_parts(lines, digest);
   lines.add("balance", balance_text(digest));
   add_verdict(lines, run);

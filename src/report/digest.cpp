@@ -48,7 +48,7 @@ class Sum {
 
 struct RankSums {
   std::array<Sum, kParts> parts;
-  Sum queue, run_delay, cores, cores_busy, threads, utilization, power;
+  Sum queue, run_delay, cores, cores_busy, threads, utilization, power, energy;
   double memory = kUnknown, celsius = kUnknown;
 
   void add(const RankWindow& w, double steps) {
@@ -61,6 +61,7 @@ struct RankSums {
     threads.add(w.threads, steps);
     utilization.add(w.gpu_utilization, steps);
     power.add(w.gpu_power_watts, steps);
+    energy.add(w.gpu_energy_joules, steps);
     memory = larger(memory, w.memory_bytes);
     celsius = larger(celsius, w.gpu_celsius);
   }
@@ -75,7 +76,8 @@ struct RankSums {
                       .memory_bytes = memory,
                       .gpu_utilization = utilization.mean(),
                       .gpu_power_watts = power.mean(),
-                      .gpu_celsius = celsius};
+                      .gpu_celsius = celsius,
+                      .gpu_energy_joules = energy.mean()};
     for (size_t i = 0; i < kParts; ++i) digest.seconds[i] = std::isnan(parts[i].mean()) ? 0 : parts[i].mean();
     digest.computing = part(digest.seconds, Phase::kForward) + part(digest.seconds, Phase::kBackward) +
                        part(digest.seconds, Phase::kOptimizer);
@@ -95,6 +97,10 @@ void add_ranks(const RunRecords& run, Digest& digest) {
     largest = std::max(largest, digest.ranks.back().computing);
   }
   if (largest > 0) digest.load_balance = sum / static_cast<double>(sums.size()) / largest;
+  if (static_cast<int64_t>(digest.ranks.size()) < run.environment.world_size) return;  // of many ranks, some
+  double joules = 0;
+  for (const RankDigest& rank : digest.ranks) joules += rank.gpu_energy_joules;
+  if (!digest.ranks.empty()) digest.joules_per_sample = joules / (digest.samples_per_second * digest.step_seconds);
 }
 
 // Of a rank in a window; of rank 0 where the record does not name the rank.

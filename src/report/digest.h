@@ -27,6 +27,7 @@ struct RankDigest {
   double cores_busy = kUnknown;                 // with its threads, on average
   double memory_bytes = kUnknown;               // the most
   double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown;  // means; celsius: the most
+  double gpu_energy_joules = kUnknown;                                                    // per step
 };
 
 // A slow step, or of older files the mean of a window in which there are slow steps.
@@ -40,6 +41,7 @@ struct Digest {
   double samples_per_second = kUnknown;  // the median of `speeds`
   std::vector<double> speeds;            // of the windows after warm-up
   double step_seconds = kUnknown;        // likewise
+  double joules_per_sample = kUnknown;   // of all GPUs; unknown where that of a rank is
   double seconds = kUnknown;             // from the first record to the last
   Parts parts{};                         // of rank 0, in seconds over the whole run
   double parts_total = 0;

@@ -48,6 +48,7 @@ std::string tiles(const RunRecords& run, const Digest& digest) {
   if (!std::isnan(test)) tile("test " + run.best_metric, fixed(test, 4));
   if (!std::isnan(digest.samples_per_second)) tile("samples/s", fixed(digest.samples_per_second, 1));
   if (!std::isnan(digest.step_seconds)) tile("ms per step", ms(digest.step_seconds));
+  if (!std::isnan(digest.joules_per_sample)) tile("J per sample", short_number(digest.joules_per_sample));
   if (digest.planned_epochs > 0)
     tile("epochs",
          str(fixed(digest.epochs, digest.epochs == std::floor(digest.epochs) ? 0 : 1), " of ", digest.planned_epochs));

@@ -115,6 +115,7 @@ Json known_json(const RunRecords& run, const Digest& digest) {
   json["best"] = {{"metric", run.best_metric}, {"value", number(run.best_value)}, {"step", run.best_step}};
   json["samples_per_second"] = number(digest.samples_per_second);
   json["step_seconds"] = number(digest.step_seconds);
+  json["joules_per_sample"] = number(digest.joules_per_sample);
   json["phase_seconds"] = phases(digest.parts);
   json["load_balance"] = number(digest.load_balance);
   json["verdict"] = verdict_json(run.verdict);

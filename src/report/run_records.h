@@ -36,6 +36,7 @@ struct RankWindow {
   double cpu_seconds = kUnknown, run_delay_seconds = kUnknown;           // cpu: of all its threads
   double cores = kUnknown, threads = kUnknown, memory_bytes = kUnknown;  // cores: that it may use
   double gpu_utilization = kUnknown, gpu_power_watts = kUnknown, gpu_celsius = kUnknown, gpu_clock_hertz = kUnknown;
+  double gpu_energy_joules = kUnknown;
 };
 
 // The longest step of a window, as the rank saw it that took longest for it.

@@ -94,7 +94,8 @@ TEST(JsonLines, ARankHasWhatItsLoaderItsProcessAndItsHostDid) {
               .major_faults = 0,
               .host = {.cores = 4, .busy = 2, .steal = 0.5, .swapped_in = 0, .read_again = 8192, .free_memory = 1e9},
               .link = {.width = 8, .card_width = 16, .generation = 4}},
-             {.rank = 1, .samples = 8, .few_samples = 0, .few_seconds = 0, .host = {.cores = 0}}};
+             {.rank = 1, .samples = 8, .few_samples = 0, .few_seconds = 0, .host = {.cores = 0}},
+             {.rank = 2, .gpu_utilization = 0.5, .power = 300, .energy = 30, .temperature = 70, .sm_clock = 1.5e9}};
   sink->record(s);
   const json ranks = records(folder / "m.jsonl").at(0)["ranks"];
   EXPECT_EQ(ranks[0]["loader"],
@@ -110,6 +111,8 @@ TEST(JsonLines, ARankHasWhatItsLoaderItsProcessAndItsHostDid) {
                             "read_again_bytes": 8192.0, "free_memory_bytes": 1e9})"));
   EXPECT_EQ(ranks[0]["link"], json::parse(R"({"width": 8, "card_width": 16, "generation": 4})"));
   EXPECT_FALSE(ranks[0].contains("gpu"));
+  EXPECT_EQ(ranks[2]["gpu"], json::parse(R"({"utilization": 0.5, "power_watts": 300.0, "energy_joules": 30.0,
+                                             "temperature_celsius": 70.0, "sm_clock_hertz": 1.5e9})"));
   EXPECT_EQ(ranks[1]["loader"], json::parse(R"({"samples": 8.0})")) << "no sample was begun with few readers";
   for (const char* name : {"cpu", "host", "link", "disk_bytes", "major_faults"}) EXPECT_FALSE(ranks[1].contains(name));
 }

@@ -66,6 +66,26 @@ TEST(Card, OfARunWithoutAnything) {
   EXPECT_THAT(text, HasSubstr("metrics.jsonl has no step records yet"));
 }
 
+TEST(Card, TheEnergyOfAllGpusPerSample) {
+  const testing::RunFolder folder;
+  folder.whole_run();
+  RunRecords run = read_run(folder.path());
+  EXPECT_THAT(card_of(run), Not(HasSubstr("energy"))) << "no GPU";
+  const Digest before = digest(run);
+  for (StepWindow& window : run.steps) {
+    window.ranks = {{.rank = 0, .gpu_energy_joules = 30}, {.rank = 1, .gpu_energy_joules = 34}};
+  }
+  const double samples = before.samples_per_second * before.step_seconds;
+  EXPECT_DOUBLE_EQ(digest(run).joules_per_sample, 64 / samples);
+  const std::string text = card_of(run);
+  expect_fits(text);
+  EXPECT_THAT(text, HasSubstr("energy    " + short_number(64 / samples) + " J per sample, all GPUs"));
+  run.steps.back().ranks[1].gpu_energy_joules = kUnknown;
+  EXPECT_DOUBLE_EQ(digest(run).joules_per_sample, 64 / samples) << "a mean of what is known";
+  for (StepWindow& window : run.steps) window.ranks[1].gpu_energy_joules = kUnknown;
+  EXPECT_THAT(card_of(run), Not(HasSubstr("energy"))) << "of one GPU alone it would be too low";
+}
+
 TEST(Card, AVerdictHasTwoLines) {
   RunRecords run;
   run.name = "r";

@@ -56,7 +56,7 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   const std::string line =
       R"({"kind":"step","step":2,"other_seconds":0.004,"ranks":[{"rank":0,"step_seconds":0.1,"phase_seconds":{"forward":0.03},)"
       R"("other_seconds":0.002,"loader":{"read_seconds":0.01,"queue":0.75},"cpu":{"cpu_seconds":0.09,"cores":4,"threads":3},"memory_bytes":5,)"
-      R"("gpu":{"utilization":0.5,"temperature_celsius":70},"new":[1]},{"rank":1},"x",{"rank":-1},{"rank":"a"}]})";
+      R"("gpu":{"utilization":0.5,"temperature_celsius":70,"energy_joules":40},"new":[1]},{"rank":1},"x",{"rank":-1},{"rank":"a"}]})";
   add_records(records, line + "\n" + text + "\n");
   ASSERT_EQ(records.steps.size(), 1U);
   const StepWindow& window = records.steps[0];
@@ -66,6 +66,7 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   EXPECT_DOUBLE_EQ(window.ranks[0].cpu_seconds, 0.09);
   EXPECT_DOUBLE_EQ(window.ranks[0].cores, 4);
   EXPECT_DOUBLE_EQ(window.ranks[0].gpu_celsius, 70);
+  EXPECT_DOUBLE_EQ(window.ranks[0].gpu_energy_joules, 40);
   EXPECT_TRUE(std::isnan(window.ranks[1].memory_bytes));
   EXPECT_EQ(records.verdict.causes.size(), 2U);
   EXPECT_EQ(records.verdict.causes[0].setting, "--data.workers 8");
