@@ -134,11 +134,14 @@ def a_verdict_on_request_changes_nothing(folder):
     with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
         running.wait_for("step 30/")
         os.kill(running.ranks()[1], signal.SIGUSR2)
+        running.wait_for("verdict: ")
+        os.kill(running.process.pid, signal.SIGUSR2)  # mpirun forwards it to all ranks
         result = running.wait().expect(0, "finished: all 300 steps")
-    asked, *rest = result.output.split("verdict: ")[1:]
-    assert len(rest) == 1, f"one verdict on request and one at the end, from one rank:\n{result.output}"
-    assert not asked.startswith("too few steps"), asked
-    assert "step 300/" in asked, "the training did not go on after the verdict"
+    of_rank, of_mpirun, *rest = result.output.split("verdict: ")[1:]
+    assert len(rest) == 1, f"one verdict for each request and one at the end, from one rank:\n{result.output}"
+    assert not of_rank.startswith("too few steps"), of_rank
+    assert "step 300/" in of_mpirun, "the training did not go on after the verdict"
+    assert "parallel efficiency " in rest[0] and "communication: " in rest[0], rest[0]
     losses = [[r["loss"] for r in runner.metrics(folder / "runs" / name)] for name in ("undisturbed", "r")]
     assert len(losses[0]) == 300 and losses[0] == losses[1], "the request changed the training"
 

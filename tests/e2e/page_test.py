@@ -161,14 +161,15 @@ def a_thousand_requests_at_once(folder):
         threads = int(status(rank0)["Threads"])
         watcher.start()
 
-        def ask(i):
+        def ask(i, again=True):
             try:
                 return len(get(url + ("state.json", "", "live.js", "metrics")[i % 4], {"Accept-Encoding": "gzip"} if i % 2 else None, 60)[0])
             except UnicodeDecodeError:
                 return 1  # gzip
             except (OSError, urllib.error.URLError) as problem:
+                # Of 1000 threads some may not run for two seconds between their connection and their request: those are closed as silent.
                 problems.append(repr(problem))
-                return 0
+                return ask(i, again=False) if again else 0
 
         problems = []
         begin = time.monotonic()
@@ -182,8 +183,7 @@ def a_thousand_requests_at_once(folder):
         watcher.join()
         running.wait(400).expect(0)
     print(f"  {answered} of 1000 answered in {seconds:.1f} s; at most {most['files']} files, {most['threads']} threads, +{(most['kib'] - before) / 1024:.1f} MiB")
-    # Some of the 1000 threads may not run for two seconds between their connection and their request: they are closed as silent.
-    assert answered >= 990, (answered, problems[:5])
+    assert answered == 1000 and len(problems) <= 10, (answered, problems[:5])
     assert most["files"] <= 256 + 100 and most["threads"] <= threads + 2, (most, threads)
     assert most["kib"] - before < 100 * 1024, (most, before)
     assert losses(folder) == losses(folder, "alone"), "the same training"

@@ -26,8 +26,12 @@ class Prometheus:
         self.process = subprocess.Popen(
             ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}", "--web.listen-address=127.0.0.1:0"],
             stdout=self.log.open("w"), stderr=subprocess.STDOUT, cwd=cwd)
-        self.url = f"http://{self.address(seconds=60)}"
-        self.wait_until("Prometheus is ready", self.ready, 60)
+        try:
+            self.url = f"http://{self.address(seconds=60)}"
+            self.wait_until("Prometheus is ready", self.ready, 60)
+        except BaseException:
+            self.process.kill()
+            raise
 
     def address(self, seconds):
         end = time.monotonic() + seconds
@@ -36,7 +40,6 @@ class Prometheus:
             if listening:
                 return listening[1]
             time.sleep(0.1)
-        self.process.kill()
         raise Failure(f"Prometheus does not listen:\n{self.log.read_text()}")
 
     def ready(self):
