@@ -54,9 +54,9 @@ MPI = {"OMP_NUM_THREADS": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_M
 # change: "flags", "fault" (for the preloaded library), "beside" (another process), "prefix" (of the command).
 
 class Case:
-    def __init__(self, name, causes, make, rank=None, setting=None, tasks=tuple(TASKS), levels=tuple(LEVELS), has_gain=True):
+    def __init__(self, name, causes, make, rank=None, setting=None, tasks=tuple(TASKS), levels=tuple(LEVELS), has_gain=True, comes_last=False):
         self.name, self.causes, self.make, self.rank, self.setting = name, set(causes), make, rank, setting
-        self.tasks, self.levels, self.has_gain = tasks, levels, has_gain
+        self.tasks, self.levels, self.has_gain, self.comes_last = tasks, levels, has_gain, comes_last
 
 
 class Healthy:
@@ -95,9 +95,9 @@ def flags(**keys):
 
 
 def every(key, cost):
-    """An interval at which something that takes `cost` seconds takes `gain` of a step. At most each step, and at least five times."""
+    """An interval at which something that takes `cost` seconds takes `gain` of a step. At most each step, and at least twice."""
     def make(gain, healthy):
-        return {"flags": {key: f"{min(STEPS // 5, max(1, round(cost / (gain * healthy.seconds))))}steps"}}
+        return {"flags": {key: f"{min(STEPS // 2, max(1, round(cost / (gain * healthy.seconds))))}steps"}}
     return make
 
 
@@ -124,6 +124,7 @@ def cases():
     return [
         Case("too few reader threads", {"disk"}, reads("read"), rank=-1, setting=r"--data\.workers [2-9]"),
         Case("too few, rank 1 alone", {"disk"}, reads("read", "1"), rank=1, setting=r"--data\.workers [2-9]"),
+        Case("too few, another rank each time", {"disk"}, reads("read", "rotate"), rank=-1),
         Case("slow disk", {"disk"}, reads("disk", workers=2), rank=-1, setting="$"),
         Case("slow disk of rank 0", {"disk"}, reads("disk", "0", workers=2), rank=0, setting="$"),
         Case("expensive augmentation", {"augment"}, flags(augment__hue=0.1), tasks=net, levels=("full",)),
@@ -137,11 +138,11 @@ def cases():
         Case("threads for more cores", {"oversubscribed"}, flags(device__threads=4), setting=r"--device\.threads 1", levels=("full",), has_gain=False),
         Case("bound to one core", {"binding"}, lambda gain, healthy: {"prefix": ["taskset", "-c", "0"]}, levels=("full",)),
         Case(LIMITED, {"cpu_limit"}, cpu_limit),
-        Case("checkpoints", {"checkpoint"}, every("checkpoint.every", 0.05), setting=r"--checkpoint\.every ", levels=("edge", "full")),
+        Case("checkpoints", {"checkpoint"}, every("checkpoint.every", 0.05), setting=r"--checkpoint\.every "),
         Case("evaluations", {"evaluation"}, every("train.eval_every", 0.3), setting=r"--train\.eval_every ", levels=("full",)),
         Case("padding", {"padding"}, flags(data__length_window=0), setting=r"--data\.length_window ", tasks=("sequence",), levels=("full",)),
         Case("growing memory, rank 0", {"memory_growth"}, growing, rank=0,
-             levels=("full",), has_gain=False),
+             levels=("full",), has_gain=False, comes_last=True),
     ]
 
 
@@ -360,8 +361,8 @@ def read_lines(file):
 
 
 def naming(line, case):
-    """What names the fault: the verdict; of a fault without a gain, which comes last, a runner-up too. None: nothing does."""
-    found = [line["cause"], *([] if case.has_gain else line["also"])]
+    """What names the fault: the verdict; of a fault whose cause comes after those that have a gain, a runner-up too. None: nothing does."""
+    found = [line["cause"], *(line["also"] if case.comes_last else [])]
     return next((cause for cause in found if cause and cause["cause"] in case.causes), None)
 
 
@@ -402,8 +403,8 @@ def level_of(line, case):
     """By the measured gain, which is known within one or two percent: None where it is not what was meant."""
     if not case.has_gain or line["measured"] >= 0.09:
         return "full"
-    most = {"full": 0, "edge": 0.06, "weak": 0.03}[line["level"]]
-    return line["level"] if line["measured"] < most else None
+    least, most = {"full": (0, 0), "edge": (0.015, 0.06), "weak": (0.005, 0.03)}[line["level"]]
+    return line["level"] if least <= line["measured"] < most else None
 
 
 def share(part, whole):

@@ -8,7 +8,8 @@ PYTHON is that of an environment of its own with torch 2.11 (CPU), traceml-ai 0.
 needs none of them. The script trains headpose_cnn with DistributedDataParallel over gloo. Each fault runs without a tool between two
 healthy runs, which measures its gain, and then once with each tool. A tool names a fault if what it prints as a finding holds the words
 that PyTorch users would need to look at the right thing: a generous rule (see FAULTS), and the same for all; a tool that says the
-same of healthy runs is not ahead for it, so both are counted. The printed text of every run is in FILE, so that the rule can be checked.
+same of healthy runs is not ahead for it, so both are counted, and the best of a row is bold. The printed text of every run is in FILE,
+so that the rule can be checked. Padding is not among the faults, because the script trains on pictures.
 """
 
 import argparse
@@ -30,9 +31,15 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 WARM, STEPS = 10, 100
 
 # Names of cases of diagnosis.py: (rank, words that name it in the output of a tool).
+LOADER = r"INPUT[- ]BOUND|dataloader|loader|num_workers"
 FAULTS = {
-    "too few reader threads": (None, r"INPUT[- ]BOUND|dataloader|loader|num_workers"),
-    "too few, rank 1 alone": (1, r"INPUT STRAGGLER|INPUT[- ]BOUND|dataloader|loader"),
+    "too few reader threads": (None, LOADER),
+    "too few, rank 1 alone": (1, "INPUT STRAGGLER|" + LOADER),
+    "too few, another rank each time": (None, "INPUT STRAGGLER|" + LOADER),
+    "slow disk": (None, LOADER),
+    "slow disk of rank 0": (0, "INPUT STRAGGLER|" + LOADER),
+    "expensive augmentation": (None, LOADER),
+    "too many reader threads": (None, LOADER),
     "rank 1 late in forward": (1, r"STRAGGLER|[Rr]ank skew|is late"),
     "rank 0 late in backward": (0, r"STRAGGLER|[Rr]ank skew|is late"),
     "another rank late each time": (None, r"STRAGGLER|[Rr]ank skew|is late|variance"),
@@ -41,13 +48,14 @@ FAULTS = {
     "another process": (None, r"CPU (contention|usage|pegged)|HIGH (PROCESS |SYSTEM )?CPU|noisy|oversubscri"),
     "threads for more cores": (None, r"thread|oversubscri|HIGH (PROCESS |SYSTEM )?CPU"),
     "bound to one core": (None, r"affinity|bound to|core"),
+    diagnosis.LIMITED: (None, r"[Tt]hrottl|cgroup|CPU (limit|quota)"),
     "checkpoints": (None, r"[Cc]heckpoint|RESIDUAL"),
     "evaluations": (None, r"[Ee]valuat|[Vv]alidat|RESIDUAL"),
     "growing memory, rank 0": (0, r"MEMORY (CREEP|RISING)|[Mm]emory (grow|leak|pressure)"),
 }
 
 
-OF_LOADER = {"too few reader threads", "too few, rank 1 alone"}
+OF_LOADER = {fault for fault, (rank, words) in FAULTS.items() if LOADER in words}
 
 
 # ---- the training script, one rank ------------------------------------------------------------------------------------------------
@@ -63,6 +71,32 @@ def train(fault, seconds, tool, folder):
     torch.manual_seed(1)
     torch.set_num_threads(4 if fault == "threads for more cores" else 1)
     batch = 1 if fault == "batch of 1" else 16
+    workers = {"slow disk": 2, "slow disk of rank 0": 2, "too many reader threads": 4}.get(fault, 1)
+    disk, reading = torch.multiprocessing.Lock(), torch.multiprocessing.Value("i", 0)  # of all workers of this rank
+
+    def is_my_turn():
+        return time.monotonic() // 0.5 % 2 == rank
+
+    def load_slowly():
+        each = seconds / batch
+        if (fault == "too few reader threads" or fault == "too few, rank 1 alone" and rank == 1 or
+                fault == "too few, another rank each time" and is_my_turn()):
+            time.sleep(each)
+        elif fault == "slow disk" or fault == "slow disk of rank 0" and rank == 0:
+            with disk:
+                time.sleep(each)
+        elif fault == "expensive augmentation":
+            end = time.thread_time() + each
+            while time.thread_time() < end:
+                pass
+        elif fault == "too many reader threads":
+            with reading.get_lock():
+                reading.value += 1
+                together = reading.value
+            with disk:
+                time.sleep(each / workers * together)
+            with reading.get_lock():
+                reading.value -= 1
 
     class Heads(Dataset):
         def __init__(self):
@@ -72,15 +106,13 @@ def train(fault, seconds, tool, folder):
             return 100_000
 
         def __getitem__(self, i):
-            if fault == "too few reader threads" or fault == "too few, rank 1 alone" and rank == 1:
-                time.sleep(seconds / batch)
+            load_slowly()
             return self.images[i % len(self.images)].float() / 255, torch.zeros(3)
 
     class Slow(torch.autograd.Function):  # the identity, which sleeps
         @staticmethod
         def forward(ctx, x):
-            turn = time.monotonic() // 0.25 % 2 == rank
-            if fault == "rank 1 late in forward" and rank == 1 or fault == "another rank late each time" and turn:
+            if fault == "rank 1 late in forward" and rank == 1 or fault == "another rank late each time" and is_my_turn():
                 time.sleep(seconds)
             return x.view_as(x)
 
@@ -113,7 +145,7 @@ def train(fault, seconds, tool, folder):
         net.register_comm_hook(None, late)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     data = Heads()
-    loader = DataLoader(data, batch_size=batch, sampler=DistributedSampler(data), num_workers=1, drop_last=True)
+    loader = DataLoader(data, batch_size=batch, sampler=DistributedSampler(data), num_workers=workers, drop_last=True)
     kept = []
 
     def after_step(step):
@@ -176,7 +208,8 @@ def run(fault, seconds, tool, gain):
     with tempfile.TemporaryDirectory() as folder:
         script = [__file__, "--worker", fault, "--seconds", str(seconds), "--tool", tool, "--folder", folder]
         beside = subprocess.Popen(busy(min(0.98, 2 * gain))) if fault == "another process" else None
-        bound = ["taskset", "-c", "0"] if fault == "bound to one core" else []
+        group = diagnosis.ControlGroup(2 / (1 + gain)) if fault == diagnosis.LIMITED else None
+        bound = ["taskset", "-c", "0"] if fault == "bound to one core" else group.prefix() if group else []
         if tool == "traceml":
             command = [*bound, str(pathlib.Path(sys.executable).parent / "traceml"), "run", script[0], "--nproc-per-node", "2", "--interval", "1", "--args", *script[1:]]
         else:
@@ -188,6 +221,8 @@ def run(fault, seconds, tool, gain):
             if beside:
                 beside.send_signal(signal.SIGTERM)
                 beside.wait()
+            if group:
+                group.remove()
         text = done.stdout
         if tool == "gpuprof":
             text += subprocess.run([sys.executable, "-m", "gpuprof.insights", "gpuprof.db"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -209,6 +244,8 @@ def measure(options):
 
     for _ in range(options.rounds):
         names = [name for name in FAULTS if not options.faults or name in options.faults]
+        if not diagnosis.can_limit():
+            names = [name for name in names if name != diagnosis.LIMITED]
         rng.shuffle(names)
         for tool in options.tools:
             per_sample, text = run("healthy", 0, tool, 0)
@@ -228,28 +265,38 @@ def read_lines(file):
     return [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
 
 
-def cell(named, of_rank, runs, on_healthy, rank):
-    """A tool that says the same of a healthy run has not named a fault."""
-    return f"{named} of {runs}" + (f" (rank {of_rank})" if rank is not None else "") + (f"; healthy {on_healthy}" if on_healthy else "")
+class Score:
+    """In how many runs a fault was named, with its rank if it has one, and in how many healthy runs the same was said."""
+
+    def __init__(self, named, of_rank, runs, on_healthy, healthy, rank):
+        self.text = "–" if not runs else f"{named} of {runs}" + (f" (rank {of_rank})" if rank is not None else "") + (f"; healthy {on_healthy}" if on_healthy else "")
+        # A tool that says the same of all healthy runs has not named a fault.
+        self.value = ((named + (of_rank if rank is not None else named)) / 2 / max(1, runs)) - on_healthy / max(1, healthy)
 
 
-def cell_of_tool(lines, tool, fault, rank, words):
+def score_of_tool(lines, tool, fault, rank, words):
     texts = {which: [line["text"] for line in lines if line["fault"] == which and line["tool"] == tool] for which in (fault, "healthy")}
     named = {which: [text for text in all_texts if re.search(words, text)] for which, all_texts in texts.items()}
     of_rank = [text for text in named[fault] if rank is None or re.search(rf"\b[Rr](ank)? ?{rank}\b", text)]
-    return cell(len(named[fault]), len(of_rank), len(texts[fault]), len(named["healthy"]), rank)
+    return Score(len(named[fault]), len(of_rank), len(texts[fault]), len(named["healthy"]), len(texts["healthy"]), rank)
 
 
-def cell_of_dtrain(lines, fault, rank):
-    causes = next(case.causes for case in diagnosis.cases() if case.name == fault)
+def score_of_dtrain(lines, fault, rank):
+    case = next(case for case in diagnosis.cases() if case.name == fault)
+    full = [line for line in lines if line["case"] == fault and "failed" not in line and diagnosis.level_of(line, case) == "full"]
+    found = [cause for cause in (diagnosis.naming(line, case) for line in full) if cause]
+    of_rank = [cause for cause in found if cause["rank"] == rank]
+    healthy = [line for line in lines if line["case"] == "healthy"]
+    alarms = [line for line in healthy if line["cause"] and line["cause"]["cause"] in case.causes]
+    return Score(len(found), len(of_rank), len(full), len(alarms), len(healthy), rank)
 
-    def names(line):
-        return line["cause"] and line["cause"]["cause"] in causes
 
-    full = [line for line in lines if line["case"] == fault and "failed" not in line and line.get("measured", 1) >= 0.09]
-    of_rank = [line for line in full if names(line) and line["cause"]["rank"] == rank]
-    alarms = [line for line in lines if line["case"] == "healthy" and names(line)]
-    return cell(sum(1 for line in full if names(line)), len(of_rank), len(full), len(alarms), rank)
+def row_of(fault, gain, scores):
+    """The best in bold, where one is the best."""
+    best = max(score.value for score in scores)
+    alone = sum(1 for score in scores if score.value == best) == 1 and best > 0
+    cells = [f"**{score.text}**" if alone and score.value == best else score.text for score in scores]
+    return f"| {fault} | {100 * gain:.0f} % | " + " | ".join(cells) + " |"
 
 
 def report(options):
@@ -259,8 +306,8 @@ def report(options):
         gains = [line["measured"] for line in lines if line["fault"] == fault and line["tool"] == "none"]
         if not gains:
             continue
-        cells = [*(cell_of_tool(lines, tool, fault, rank, words) for tool in options.tools), cell_of_dtrain(ours, fault, rank)]
-        print(f"| {fault} | {100 * statistics.median(gains):.0f} % | " + " | ".join(cells) + " |")
+        scores = [*(score_of_tool(lines, tool, fault, rank, words) for tool in options.tools), score_of_dtrain(ours, fault, rank)]
+        print(row_of(fault, statistics.median(gains), scores))
     healthy = len({line["seed"] for line in lines})
     print(f"\nHealthy runs with each tool: {sum(1 for line in lines if line['fault'] == 'healthy' and line['tool'] == options.tools[0])}, "
           f"with dtrain: {sum(1 for line in ours if line['case'] == 'healthy')}. Seeds: {healthy}.")
