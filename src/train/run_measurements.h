@@ -1,9 +1,9 @@
 #pragma once
 
-// What the ranks have measured of their steps and of their machines, gathered to rank 0 at logging steps and
-// once at the end of the warm-up. The first steps of a process are left out, because they allocate memory and start
-// threads, and of very long runs the newest steps are kept. Borrows the communicator. Thread-safety: none; the training
-// thread owns it.
+// What the ranks have measured of their steps and of their machines, gathered to rank 0 at logging steps and once at
+// the end of the warm-up. The first steps of a process are left out, because they allocate memory and start threads,
+// and of very long runs the newest steps are kept. Borrows the communicator. Thread-safety: none; the training thread
+// owns it.
 
 #include <cstdint>
 #include <deque>

@@ -108,7 +108,7 @@ void Trainer::judge_so_far() {
   constexpr auto kInterval = std::chrono::minutes(1);
   if (context_.host.rank() != 0) return;
   const bool asked = agreement_.granted().verdict;
-  const bool enough = !measurements_.steps().empty() && measurements_.steps()[0].size() >= diagnose::kFewestSteps;
+  const bool enough = measurements_.steps()[0].size() >= diagnose::kFewestSteps;
   const auto now = context_.clock.now();
   if (!asked && (!enough || now < next_verdict_)) return;
   next_verdict_ = now + kInterval;

@@ -14,10 +14,16 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+// One rank that waits for data, so many seconds per step of 100 ms.
+RunEvidence waiting_run(double seconds = 0.054) {
+  RunEvidence run = healthy_run();
+  lengthen(run, 0, Phase::kDataWait, seconds);
+  return run;
+}
+
 // One reader that takes 150 ms for a batch, mostly waiting for a disk: two take 75 ms, which is below the step.
 TEST(DataVerdict, MoreReadersWhereTheyWouldKeepUp) {
-  RunEvidence run = healthy_run();
-  lengthen(run, 0, Phase::kDataWait, 0.054);
+  RunEvidence run = waiting_run();
   run.ranks[0].loader.read = 0.130;
   run.ranks[0].cores.cpu = 0.096;
   const Verdict verdict = judge(run);
@@ -27,15 +33,13 @@ TEST(DataVerdict, MoreReadersWhereTheyWouldKeepUp) {
 
 // Nothing is known of the readers.
 TEST(DataVerdict, WaitingForDataIsOnTheDiskWhereNoStageWasMeasured) {
-  RunEvidence run = healthy_run();
-  lengthen(run, 0, Phase::kDataWait, 0.054);
+  RunEvidence run = waiting_run();
   run.ranks[0].loader = {};
   EXPECT_EQ(judge(run).findings.at(0).cause, Cause::kDisk) << judge(run).text;
 }
 
 TEST(DataVerdict, NoMoreReadersThanTheCoresCanRun) {
-  RunEvidence run = healthy_run();
-  lengthen(run, 0, Phase::kDataWait, 0.054);
+  RunEvidence run = waiting_run();
   run.ranks[0].loader.augment = 0.150;
   run.ranks[0].cores.cores = 1;
   run.ranks[0].cores.cpu = 0.150;  // always busy
@@ -48,8 +52,7 @@ TEST(DataVerdict, NoMoreReadersThanTheCoresCanRun) {
 
 // Four readers of one disk: a sample takes three times as long with all of them as with two.
 TEST(DataVerdict, FewerReadersWhereTheyAreInEachOthersWay) {
-  RunEvidence run = healthy_run();
-  lengthen(run, 0, Phase::kDataWait, 0.054);
+  RunEvidence run = waiting_run();
   LoaderUse& loader = run.ranks[0].loader;
   loader.threads = 4;
   loader.read = 4 * 0.150;
@@ -81,8 +84,7 @@ TEST(DataVerdict, FewerReadersWhereTheyAreInEachOthersWay) {
 
 // Of three readers one is half: readers that share one disk take 3 times as long with all of them, and not much more.
 TEST(DataVerdict, ThreeReadersOfOneDiskAreNotInEachOthersWay) {
-  RunEvidence run = healthy_run();
-  lengthen(run, 0, Phase::kDataWait, 0.054);
+  RunEvidence run = waiting_run();
   LoaderUse& loader = run.ranks[0].loader;
   loader.threads = 3;
   loader.read = 3 * 0.150;
@@ -98,8 +100,7 @@ TEST(DataVerdict, ThreeReadersOfOneDiskAreNotInEachOthersWay) {
 
 // They are in each other's way, but have time to rest: fewer of them would not make batches come evenly.
 TEST(DataVerdict, ReadersThatRestAreNotTooMany) {
-  RunEvidence run = healthy_run();
-  lengthen(run, 0, Phase::kDataWait, 0.010);
+  RunEvidence run = waiting_run(0.010);
   LoaderUse& loader = run.ranks[0].loader;
   loader.threads = 4;
   loader.read = 0.100;
@@ -110,8 +111,7 @@ TEST(DataVerdict, ReadersThatRestAreNotTooMany) {
 }
 
 TEST(DataVerdict, NoGainBeyondTheMeasuredHeadroom) {
-  RunEvidence run = healthy_run();
-  lengthen(run, 0, Phase::kDataWait, 0.054);
+  RunEvidence run = waiting_run();
   run.ranks[0].loader.read = 0.130;
   run.ranks[0].cores.cpu = 0.096;
   const double step = mean_wall(run.ranks[0].steps);
@@ -162,8 +162,7 @@ TEST(DataVerdict, ReadersThatAreSlowInTurnAreThoseOfAllRanks) {
 }
 
 TEST(DataVerdict, TheDiskShowsInFaultsAndInIoWait) {
-  RunEvidence run = healthy_run();
-  lengthen(run, 0, Phase::kDataWait, 0.054);
+  RunEvidence run = waiting_run();
   run.ranks[0].loader.read = 0.130;
   run.ranks[0].major_faults = 12.4;
   run.hosts[0].io_wait = 0.15;
@@ -172,8 +171,7 @@ TEST(DataVerdict, TheDiskShowsInFaultsAndInIoWait) {
 
 // Batches from memory were hardly faster.
 TEST(DataVerdict, ThePageCacheGainsNoMoreThanTheHeadroom) {
-  RunEvidence run = healthy_run();
-  lengthen(run, 0, Phase::kDataWait, 0.054);
+  RunEvidence run = waiting_run();
   run.settings.epochs = 3;
   run.hosts[0].read_again = 64e4;
   run.ranks[0].disk_bytes = run.ranks[0].loader.bytes;
