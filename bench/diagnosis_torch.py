@@ -314,7 +314,7 @@ def report(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words = lambda text: text.split(",")
     parser.add_argument("--gain", type=float, default=0.3)
     parser.add_argument("--rounds", type=int, default=1)

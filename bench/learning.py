@@ -66,7 +66,7 @@ def learn(options, task, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtrain", type=pathlib.Path, default=pathlib.Path("build/src/dtrain"))
     parser.add_argument("--tasks", default=",".join(BARS))
     parser.add_argument("--np", type=int, default=0)

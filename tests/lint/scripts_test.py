@@ -62,6 +62,17 @@ class Scripts(unittest.TestCase):
         for path in tree.files("*.py"):
             ast.parse(tree.read(path), str(path))
 
+    def test_benchmarks_print_their_help(self):
+        printed = []
+        for path in tree.files("bench/*.py"):
+            result = run(sys.executable, str(path), "--help")
+            if "ModuleNotFoundError" in result.stderr:  # peers are not installed where the tests run
+                continue
+            self.assertEqual(result.returncode, 0, f"{path} --help:\n{result.stderr}")
+            self.assertIn("--", result.stdout, path)
+            printed.append(path)
+        self.assertGreaterEqual(len(printed), 3)
+
 
 class SlurmScript(unittest.TestCase):
     """launch/slurm/dtrain.sbatch with a fake srun that exits with a given code or waits for USR1."""
