@@ -5,11 +5,11 @@ usage: PYTHON bench/diagnosis_torch.py [--gain 0.3] [--rounds 1] [--faults NAME,
        PYTHON bench/diagnosis_torch.py --report [--results FILE] [--dtrain-results bench/results/diagnosis.jsonl]
 
 PYTHON is that of an environment of its own with torch 2.11 (CPU), traceml-ai 0.5.0 and "gpuprof[host,torch]" 0.7.1 from PyPI; dtrain
-needs none of them. The script trains headpose_cnn with DistributedDataParallel over gloo. Each fault runs without a tool between two
-healthy runs, which measures its gain, and then once with each tool. A tool names a fault if what it prints as a finding holds the words
-that PyTorch users would need to look at the right thing: a generous rule (see FAULTS), and the same for all; a tool that says the
-same of healthy runs is not ahead for it, so both are counted, and the best of a row is bold. The printed text of every run is in FILE,
-so that the rule can be checked. Padding is not among the faults, because the script trains on pictures.
+needs none of them. train_with_fault_torch.py trains headpose_cnn with DistributedDataParallel over gloo. Each fault runs without a
+tool between two healthy runs, which measures its gain, and then once with each tool. A tool names a fault if what it prints as a
+finding holds the words that PyTorch users would need to look at the right thing: a generous rule (see FAULTS), and the same for all; a
+tool that says the same of healthy runs is not ahead for it, so both are counted, and the best of a row is bold. The printed text of
+every run is in FILE, so that the rule can be checked. Padding is not among the faults, because the script trains on pictures.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import time
 import diagnosis
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
-WARM, STEPS = 10, 100
+TRAIN = TOP / "bench/train_with_fault_torch.py"
 
 # Names of cases of diagnosis.py: (rank, words that name it in the output of a tool).
 LOADER = r"INPUT[- ]BOUND|dataloader|loader|num_workers"
@@ -54,149 +54,8 @@ FAULTS = {
     "growing memory, rank 0": (0, r"MEMORY (CREEP|RISING)|[Mm]emory (grow|leak|pressure)"),
 }
 
-
 OF_LOADER = {fault for fault, (rank, words) in FAULTS.items() if LOADER in words}
 
-
-# ---- the training script, one rank ------------------------------------------------------------------------------------------------
-
-def train(fault, seconds, tool, folder):
-    import torch
-    import torch.distributed as dist
-    from torch import nn
-    from torch.utils.data import DataLoader, Dataset, DistributedSampler
-
-    dist.init_process_group("gloo")
-    rank = dist.get_rank()
-    torch.manual_seed(1)
-    torch.set_num_threads(4 if fault == "threads for more cores" else 1)
-    batch = 1 if fault == "batch of 1" else 16
-    workers = {"slow disk": 2, "slow disk of rank 0": 2, "too many reader threads": 4}.get(fault, 1)
-    disk, reading = torch.multiprocessing.Lock(), torch.multiprocessing.Value("i", 0)  # of all workers of this rank
-
-    def is_my_turn():
-        return time.monotonic() // 0.5 % 2 == rank
-
-    def load_slowly():
-        each = seconds / batch
-        if (fault == "too few reader threads" or fault == "too few, rank 1 alone" and rank == 1 or
-                fault == "too few, another rank each time" and is_my_turn()):
-            time.sleep(each)
-        elif fault == "slow disk" or fault == "slow disk of rank 0" and rank == 0:
-            with disk:
-                time.sleep(each)
-        elif fault == "expensive augmentation":
-            end = time.thread_time() + each
-            while time.thread_time() < end:
-                pass
-        elif fault == "too many reader threads":
-            with reading.get_lock():
-                reading.value += 1
-                together = reading.value
-            with disk:
-                time.sleep(each / workers * together)
-            with reading.get_lock():
-                reading.value -= 1
-
-    class Heads(Dataset):
-        def __init__(self):
-            self.images = torch.randint(0, 255, (2048, 3, 64, 64), dtype=torch.uint8)
-
-        def __len__(self):
-            return 100_000
-
-        def __getitem__(self, i):
-            load_slowly()
-            return self.images[i % len(self.images)].float() / 255, torch.zeros(3)
-
-    class Slow(torch.autograd.Function):  # the identity, which sleeps
-        @staticmethod
-        def forward(ctx, x):
-            if fault == "rank 1 late in forward" and rank == 1 or fault == "another rank late each time" and is_my_turn():
-                time.sleep(seconds)
-            return x.view_as(x)
-
-        @staticmethod
-        def backward(ctx, gradient):
-            if fault == "rank 0 late in backward" and rank == 0:
-                time.sleep(seconds)
-            return gradient
-
-    blocks, channels = [], 3
-    for width in (32, 64, 128, 256, 512):
-        blocks += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)]
-        channels = width
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.features, self.head = nn.Sequential(*blocks), nn.Sequential(nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 3))
-
-        def forward(self, x):
-            return self.head(Slow.apply(self.features(x)).mean((2, 3)))
-
-    net = nn.parallel.DistributedDataParallel(Net())
-    if fault == "delayed messages":
-        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-
-        def late(state, bucket):
-            time.sleep(seconds / 2)
-            return allreduce_hook(state, bucket)
-        net.register_comm_hook(None, late)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
-    data = Heads()
-    loader = DataLoader(data, batch_size=batch, sampler=DistributedSampler(data), num_workers=workers, drop_last=True)
-    kept = []
-
-    def after_step(step):
-        if fault == "checkpoints" and rank == 0:
-            torch.save([net.state_dict(), optimizer.state_dict()], pathlib.Path(folder) / "checkpoint.pt")
-            time.sleep(max(0.0, seconds - 0.03))
-        if fault == "evaluations":
-            with torch.no_grad():
-                end = time.monotonic() + seconds
-                while time.monotonic() < end:
-                    net.module(torch.zeros(batch, 3, 64, 64))
-        if fault == "growing memory, rank 0" and rank == 0:
-            kept.append(torch.ones(500_000))
-
-    def one_step(images, targets):
-        loss = nn.functional.smooth_l1_loss(net(images), targets)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    def loop(scope):
-        begin = None
-        for step, (images, targets) in enumerate(loader):
-            if step == WARM:
-                begin = time.perf_counter()
-            if step == WARM + STEPS:
-                break
-            with scope():
-                one_step(images, targets)
-            after_step(step)
-        return (time.perf_counter() - begin) / STEPS / batch
-
-    if tool == "traceml":
-        import traceml_ai as traceml
-        traceml.init(mode="auto")
-        per_sample = loop(lambda: traceml.trace_step(net.module))
-    elif tool == "gpuprof":
-        import contextlib
-        import gpuprof
-        os.chdir(folder)
-        with gpuprof.profile("run"):
-            per_sample = loop(contextlib.nullcontext)
-    else:
-        import contextlib
-        per_sample = loop(contextlib.nullcontext)
-    if rank == 0:
-        (pathlib.Path(folder) / "per_sample").write_text(str(per_sample))
-    dist.destroy_process_group()
-
-
-# ---- the harness ------------------------------------------------------------------------------------------------------------------
 
 def busy(share):
     return [sys.executable, "-c", "import time\nwhile True:\n    end = time.perf_counter() + 0.02\n    while time.perf_counter() < end: pass\n"
@@ -206,7 +65,7 @@ def busy(share):
 def run(fault, seconds, tool, gain):
     """Returns the seconds per sample, and what the tool printed."""
     with tempfile.TemporaryDirectory() as folder:
-        script = [__file__, "--worker", fault, "--seconds", str(seconds), "--tool", tool, "--folder", folder]
+        script = [str(TRAIN), "--fault", fault, "--seconds", str(seconds), "--tool", tool, "--folder", folder]
         beside = subprocess.Popen(busy(min(0.98, 2 * gain))) if fault == "another process" else None
         group = diagnosis.ControlGroup(2 / (1 + gain)) if fault == diagnosis.LIMITED else None
         bound = ["taskset", "-c", "0"] if fault == "bound to one core" else group.prefix() if group else []
@@ -324,13 +183,7 @@ def main():
     parser.add_argument("--results", type=pathlib.Path, default=TOP / "bench/results/diagnosis_torch.jsonl")
     parser.add_argument("--dtrain-results", type=pathlib.Path, default=TOP / "bench/results/diagnosis.jsonl")
     parser.add_argument("--report", action="store_true")
-    parser.add_argument("--worker")
-    parser.add_argument("--seconds", type=float, default=0)
-    parser.add_argument("--tool", default="none")
-    parser.add_argument("--folder")
     options = parser.parse_args()
-    if options.worker:
-        return train(options.worker, options.seconds, options.tool, options.folder)
     if not options.report:
         measure(options)
     report(options)
