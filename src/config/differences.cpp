@@ -62,12 +62,17 @@ void set(Config& config, std::string_view path, std::string_view text) {
 
 std::string keys_in_common(const Config& config) {
   static constexpr std::array kOwn = {"data.file", "data.workers", "data.prefetch", "device.threads"};
+  // All ranks meet at a step line and in the probe of run.diagnose.
+  static constexpr std::array kTogether = {"run.log_every", "run.diagnose"};
+  const auto is_in = [](const auto& paths, const std::string& path) {
+    return std::ranges::find(paths, path) != paths.end();
+  };
   Config copy = config;
   std::string text;
   for (const Option& option : describe(copy)) {
     const std::string section = option.section();
-    if (section == "metrics" || (section == "run" && option.path != "run.log_every")) continue;
-    if (std::ranges::find(kOwn, option.path) != kOwn.end()) continue;
+    if (section == "metrics" || (section == "run" && !is_in(kTogether, option.path))) continue;
+    if (is_in(kOwn, option.path)) continue;
     text += str(option.path, "=", value_text(option), "\n");
   }
   return text;

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <thread>
 
-#include "config/differences.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/number_text.h"
@@ -61,7 +60,7 @@ void describe_start(const config::Config& config, const dist::World& world, Rank
   if (const uint64_t hash = job::program_hash()) facts.program_hash = hex(hash);
   facts.versions = job::version_text();
   facts.nccl = dist::nccl_versions();
-  facts.keys = config::keys_in_common(config);
+  facts.keys = job::keys_of_start(config);
   for (const char* name : kVariables) {
     if (const std::string value = dist::library_variable(name); !value.empty()) facts.variables[name] = value;
   }

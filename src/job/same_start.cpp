@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "config/differences.h"
@@ -57,18 +58,32 @@ void throw_if_different(std::span<const RankStart> ranks) {
   }
 }
 
-}  // namespace
-
-uint64_t program_hash() {
+// xxh64 of a regular file; 0 if it cannot be read.
+uint64_t file_hash(const std::string& path) {
   FileDescriptor file;
   struct stat status {};
-  if (file.open("/proc/self/exe", O_RDONLY) != 0 || ::fstat(file.get(), &status) != 0 || status.st_size <= 0) return 0;
+  if (file.open(path, O_RDONLY | O_NONBLOCK) != 0 || ::fstat(file.get(), &status) != 0) return 0;
+  if (!S_ISREG(status.st_mode) || status.st_size <= 0) return 0;
   const auto size = static_cast<size_t>(status.st_size);
   void* bytes = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (bytes == MAP_FAILED) return 0;
   const uint64_t hash = xxh64({static_cast<const std::byte*>(bytes), size});
   ::munmap(bytes, size);
   return hash;
+}
+
+}  // namespace
+
+uint64_t program_hash() { return file_hash("/proc/self/exe"); }
+
+std::string keys_of_start(const config::Config& config) {
+  std::string text = config::keys_in_common(config);
+  using Named = std::pair<const char*, const std::string*>;
+  for (const auto& [key, file] : {Named("model.file", &config.model.file), Named("model.init", &config.model.init)}) {
+    const uint64_t hash = file->empty() ? 0 : file_hash(*file);
+    text += str("the content of ", key, "=", hash == 0 ? "" : hex(hash), "\n");
+  }
+  return text;
 }
 
 std::string other_program(std::span<const RankStart> ranks, size_t rank) {
@@ -106,7 +121,7 @@ std::string other_data(std::span<const RankStart> ranks, size_t rank) {
 
 void check_same_start(dist::Communicator& host, const dist::World& world, const config::Config& config, bool dry_run) {
   if (host.size() == 1) return;
-  const std::string keys = config::keys_in_common(config) + (dry_run ? "--dry-run=given\n" : "--dry-run=\n");
+  const std::string keys = keys_of_start(config) + (dry_run ? "--dry-run=given\n" : "--dry-run=\n");
   const Hashes mine{program_hash(), hash_of(keys)};
   const std::vector<Hashes> hashes = dist::all_gather_object(host, mine);
   bool same = true;

@@ -21,12 +21,16 @@ namespace dtrain::job {
 struct RankStart {
   std::string node;
   uint64_t program = 0;  // hash of the binary; 0: unknown
-  std::string keys;      // config::keys_in_common(); where only their hash is at hand, that
+  std::string keys;      // keys_of_start()
   uint64_t data = 0;     // Store::schema().checksum
 };
 
 // xxh64 of the file that this process runs; 0 if it cannot be read. Milliseconds.
 uint64_t program_hash();
+
+// config::keys_in_common(), and a line for each file that the network comes from (model.file, model.init) with the hash
+// of its content, because hosts may have other copies under the same name.
+std::string keys_of_start(const config::Config&);
 
 // What rank `rank` has otherwise than rank 0, for a message; "": nothing. Pure.
 std::string other_program(std::span<const RankStart> ranks, size_t rank);

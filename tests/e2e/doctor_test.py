@@ -90,6 +90,13 @@ def ranks_that_differ(folder):
     expect(answer, 1, "same configuration", "blocks", "train.batch_size is 4, not 8", [1])
     answer = found(folder, shell(folder, ranks(first, [other, "doctor", *options(), *json_to])))
     expect(answer, 1, "same program", "blocks", "its binary has hash", [1])
+    (folder / "elsewhere").mkdir()
+    for place, content in ((folder, "old"), (folder / "elsewhere", "new")):
+        (place / "net.pt").write_text(content)
+    net = options(task="module", data__file=folder / "d.h5", model__file="net.pt")
+    there = ["env", "-C", folder / "elsewhere", runner.DTRAIN, "doctor", *net]
+    answer = found(folder, shell(folder, ranks([runner.DTRAIN, "doctor", *net, *json_to], [*there, *json_to])))
+    expect(answer, 1, "same configuration", "blocks", "the content of model.file is ", [1])
     answer = found(folder, shell(folder, ranks(first, [runner.DTRAIN, "doctor", *options(data__file="e.h5"), *json_to])))
     expect(answer, 1, "same data", "blocks", "checksum", [1])
     result, report = found(folder, shell(folder, ranks(first, [runner.DTRAIN, "doctor", *options(data__file="same.h5", data__workers=2), *json_to])))
@@ -227,6 +234,7 @@ def a_training_does_not_start_with_ranks_that_differ(folder):
     train(runner.DTRAIN, {"optimizer.lr": 0.5, "train.seed": 9}, 78, "the ranks have different configurations", "rank 1 on ", "optimizer.lr is 0.5, not 0.001",
           "train.seed is 9, not 1")
     train(runner.DTRAIN, {"task": "classify"}, 78, "different configurations", "rank 1")
+    train(runner.DTRAIN, {"run.diagnose": True}, 78, "run.diagnose is true, not false")
     train(other, {}, 64, "the ranks run different programs", "rank 1 on ")
     train(runner.DTRAIN, {"data.file": "e.h5"}, 65, "the ranks have different data", "d.h5", "rank 1 on ")
     words = ranks([runner.DTRAIN, *runner.flags(small)], [runner.DTRAIN, "--dry-run", *runner.flags(small)])

@@ -46,8 +46,11 @@ TEST(SameStart, ARankMayHaveItsOwnThreadsAddressAndPath) {
   other.metrics.port = 1;
   other.run.name = "x";
   EXPECT_EQ(config::keys_in_common(other), config::keys_in_common({}));
-  other.run.log_every.steps = 77;  // all ranks meet at a step line
-  EXPECT_NE(config::keys_in_common(other), config::keys_in_common({}));
+  config::Config meets_others_at_lines = other, meets_others_in_the_probe = other;
+  meets_others_at_lines.run.log_every.steps = 77;
+  EXPECT_NE(config::keys_in_common(meets_others_at_lines), config::keys_in_common({}));
+  meets_others_in_the_probe.run.diagnose = true;
+  EXPECT_NE(config::keys_in_common(meets_others_in_the_probe), config::keys_in_common({}));
 }
 
 TEST(SameStart, TheProgramHasAHash) {
