@@ -81,6 +81,8 @@ Regression compare(std::string name, Measured first, Measured second, bool highe
   Regression result{.name = std::move(name), .first = first, .second = second};
   if (std::isnan(first.value) || std::isnan(second.value)) {
     result.reason = str(std::isnan(first.value) ? "the first" : "the second", " run has no such value");
+    // A run that ended before it had one must not pass a gate.
+    if (!std::isnan(first.value)) result.judgment = Judgment::kWorse;
     return result;
   }
   const double worse_by = higher_is_better ? first.value - second.value : second.value - first.value;
@@ -106,8 +108,13 @@ std::vector<Regression> regressions(const RunRecords& first, const Digest& of_fi
   std::vector<Regression> all = {compare("samples/s", throughput(of_first.speeds), throughput(of_second.speeds),
                                          /*higher_is_better=*/true, limit)};
   const std::string& metric = first.best_metric;
-  if (metric.empty() || second.best_metric.empty()) {
-    all.push_back({.name = "val metric", .reason = "a run has no evaluation"});
+  if (metric.empty()) {
+    all.push_back({.name = "val metric", .reason = "the first run has no evaluation"});
+    return all;
+  }
+  if (second.best_metric.empty()) {
+    all.push_back(
+        {.name = "val " + metric, .judgment = Judgment::kWorse, .reason = "the second run has no evaluation"});
     return all;
   }
   if (metric != second.best_metric) {
@@ -128,7 +135,9 @@ std::vector<Regression> regressions(const RunRecords& first, const Digest& of_fi
 
 std::string to_text(const Regression& r, double limit) {
   const std::string values = str(r.name, ": ", short_number(r.first.value), " -> ", short_number(r.second.value));
-  if (!r.reason.empty()) return str(values, ": cannot tell: ", r.reason);
+  if (!r.reason.empty()) {
+    return str(values, ": ", r.judgment == Judgment::kWorse ? "WORSE" : "cannot tell", ": ", r.reason);
+  }
   const std::string change =
       str(percent(std::abs(r.loss)), r.loss > 0 ? " worse" : " better", ", noise ", percent(r.noise));
   switch (r.judgment) {

@@ -8,7 +8,7 @@
 //               far one is from the mean of its neighbors) and, for a share, that of so many samples.
 // The loss is how much worse the second is, relative to the first. The noise is twice the standard error of the
 // difference. With a noise that is larger than both the loss and the limit, nobody can tell; else the second run is
-// worse if the loss is larger than the limit. Pure.
+// worse if the loss is larger than the limit. A second run without a value that the first one has is worse. Pure.
 
 #include <string>
 #include <vector>
@@ -32,7 +32,7 @@ struct Regression {
   Measured first = {}, second = {};
   double loss = kUnknown, noise = kUnknown;  // shares of the first value; loss < 0: the second is better
   Judgment judgment = Judgment::kCannotTell;
-  std::string reason = {};  // why nobody can tell, beside the noise; "": nothing
+  std::string reason = {};  // why nobody can tell, or which value is missing; "": the numbers say it
 };
 
 Measured throughput(const std::vector<double>& windows);  // in their order

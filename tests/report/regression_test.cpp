@@ -85,6 +85,10 @@ TEST(Regression, OfTwoRuns) {
   EXPECT_EQ(all[0].judgment, Judgment::kWorse);
   EXPECT_NEAR(all[0].loss, 0.52, 0.03);
   EXPECT_EQ(all[1].reason, "the second run has no such value");
+  EXPECT_EQ(all[1].judgment, Judgment::kWorse) << "it ended before its first evaluation";
+  EXPECT_THAT(to_text(all[1], 0.05), HasSubstr("WORSE: the second run has no such value"));
+  const auto turned = regressions(second, digest(second), first, digest(first), 0.05);
+  EXPECT_EQ(turned[1].judgment, Judgment::kCannotTell);
   const auto same = regressions(first, digest(first), third, digest(third), 0.05);
   EXPECT_EQ(same[0].judgment, Judgment::kFine);
   EXPECT_EQ(same[1].name, "val mae");
