@@ -39,8 +39,9 @@ struct Options {
   bool text = false, force = false;
 
   double limit() const { return max_regression ? *max_regression / 100 : kUsualLimit; }
-  bool to_standard_output() const { return json == "-" || out == "-"; }  // which then holds nothing else
-  bool writes_page() const { return !text && json != "-"; }
+  // Which then holds nothing else.
+  bool to_standard_output() const { return json == "-" || out == "-" || svg == "-"; }
+  bool writes_page() const { return !text && (!to_standard_output() || !out.empty()); }
 };
 
 // Where the page goes without --out. It may be replaced: only this command and the run itself write it.
@@ -66,9 +67,10 @@ void write(const fs::path& path, const std::string& text) {
   out.close();
 }
 
-void write_page(const fs::path& path, const std::string& html) {
+void write_page(const Options& options, const fs::path& own, const std::string& html) {
+  const fs::path path = options.out.empty() ? own : fs::path(options.out);
   write(path, html);
-  if (path == "-") return;
+  if (options.to_standard_output()) return;
   const std::string line = str("report: ", path.string(), " (", human_bytes(static_cast<double>(html.size())), ")");
   write("-", printable(line) + "\n");
 }
@@ -84,7 +86,7 @@ int report_of_one(const Options& options, data::ProbeProcess& prober) {
   if (!options.svg.empty()) write(options.svg, report::standalone_svg(run.name, report::learning_curves(run)));
   if (!options.json.empty()) write(options.json, report::report_json(run, digest, sheet));
   if (!options.writes_page()) return 0;
-  write_page(options.out.empty() ? own : fs::path(options.out), report::page(run, digest, sheet, unix_seconds()));
+  write_page(options, own, report::page(run, digest, sheet, unix_seconds()));
   return 0;
 }
 
@@ -103,8 +105,7 @@ int report_of_two(const Options& options) {
   }
   if (!options.json.empty()) write(options.json, report::comparison_json(a, b, all, limit));
   if (options.writes_page()) {
-    write_page(options.out.empty() ? own : fs::path(options.out),
-               report::comparison_page(a, b, all, limit, unix_seconds()));
+    write_page(options, own, report::comparison_page(a, b, all, limit, unix_seconds()));
   }
   const bool worse = std::any_of(all.begin(), all.end(),
                                  [](const report::Regression& r) { return r.judgment == report::Judgment::kWorse; });
@@ -119,11 +120,14 @@ int run_report(const Arguments& arguments) {
   app.add_option("RUN", options.runs, "a run folder, finished or not; of two, the second is compared with the first")
       ->required()
       ->expected(1, 2);
-  app.add_option("--out", options.out, "the page; default: RUN/report.html, of two runs RUN2/comparison.html");
+  app.add_option(
+      "--out", options.out,
+      "the page (default: RUN/report.html, of two runs RUN2/comparison.html, which is replaced); -: to the standard "
+      "output, alone");
   CLI::Option* text = app.add_flag("--text", options.text, "only the card for the terminal, no page");
   app.get_option("--out")->excludes(text);
   app.add_option("--json", options.json, "write the numbers as JSON to this file; -: to the standard output, alone");
-  app.add_option("--svg", options.svg, "write the curves as a picture to this file");
+  app.add_option("--svg", options.svg, "write the curves as a picture to this file; -: to the standard output, alone");
   app.add_option("--max-regression", options.max_regression,
                  "with two runs: exit code 1 if the throughput or the validation metric of the second is worse by more "
                  "than so many percent, and by more than the noise of both")
@@ -135,9 +139,7 @@ int run_report(const Arguments& arguments) {
   if (options.max_regression && options.runs.size() != 2) {
     throw UsageError("dtrain report: --max-regression compares two runs: name both (dtrain report --help)");
   }
-  if (options.json == "-" && options.out == "-") {
-    throw UsageError("dtrain report: --json - and --out - both want the standard output: give one of them a file");
-  }
+  check_distinct({{"--out", options.out}, {"--json", options.json}, {"--svg", options.svg}});
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe becomes an error of write()
   if (options.runs.size() == 2) return report_of_two(options);
   data::ProbeProcess prober;  // before there are threads

@@ -5,13 +5,41 @@
 
 #include <cerrno>
 
+#include "core/error.h"
 #include "core/file_system.h"
+#include "core/printable.h"
+#include "core/strings.h"
 
 namespace dtrain::cli {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Also where neither is there yet.
+bool is_same_file(const fs::path& a, const fs::path& b) {
+  std::error_code unknown;
+  const auto place = [&](const fs::path& path) { return fs::weakly_canonical(fs::absolute(path, unknown), unknown); };
+  return fs::equivalent(a, b, unknown) || place(a) == place(b);
+}
+
+}  // namespace
+
 bool is_standard_output(const fs::path& path) { return path.empty() || path == "-"; }
+
+void check_distinct(const std::vector<NamedOutput>& outputs) {
+  for (auto a = outputs.begin(); a != outputs.end(); ++a) {
+    for (auto b = a + 1; b != outputs.end(); ++b) {
+      if (a->path.empty() || b->path.empty()) continue;
+      if (a->path == "-" && b->path == "-") {
+        throw UsageError(str(a->flag, " - and ", b->flag, " - both want the standard output: give one of them a file"));
+      }
+      if (a->path == "-" || b->path == "-" || !is_same_file(a->path, b->path)) continue;
+      throw UsageError(str(a->flag, " and ", b->flag, " are the same file, ", printable(b->path.string()),
+                           ": give one of them another name"));
+    }
+  }
+}
 
 RowOutput::RowOutput(const fs::path& path) : path_(path) {
   if (is_standard_output(path_)) {

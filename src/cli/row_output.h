@@ -6,12 +6,22 @@
 
 #include <filesystem>
 #include <string_view>
+#include <vector>
 
 #include "core/file_descriptor.h"
 
 namespace dtrain::cli {
 
 bool is_standard_output(const std::filesystem::path&);  // "" or "-"
+
+// An output of a command, as its user names it: {"--json", "a.json"}. "-": the standard output, "": nothing.
+struct NamedOutput {
+  const char* flag;
+  std::filesystem::path path;
+};
+
+// UsageError if two of them are one file, which need not exist, or both are the standard output.
+void check_distinct(const std::vector<NamedOutput>&);
 
 class RowOutput {
  public:

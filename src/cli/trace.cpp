@@ -72,16 +72,6 @@ class TraceFile {
   int64_t bytes_ = 0;
 };
 
-// Whether both lead to one file, which need not exist.
-bool is_same_file(const std::filesystem::path& out, const std::filesystem::path& other) {
-  if (is_standard_output(other)) return false;
-  const auto resolved = [](const std::filesystem::path& path) {
-    std::error_code unknown;
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(path), unknown);
-  };
-  return resolved(out) == resolved(other);
-}
-
 struct Results {
   TraceSummary summary;
   std::string out, network, precision, data, device;
@@ -290,8 +280,7 @@ int run_trace(const Arguments& arguments) {
   const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);
   if (!loaded) return 0;
   if (is_standard_output(options.out)) throw UsageError("dtrain trace: --out needs a file");
-  if (is_same_file(options.out, options.output.file()))
-    throw UsageError("dtrain trace: --out and --json name the same file");
+  check_distinct({{"--out", options.out}, {"--json", options.output.file()}});
   options.how.most_bytes = options.most_mib * (1 << 20);
   return job::launch(loaded->config.device,
                      [&](job::ProcessContext& process) { return record(process, *loaded, options); });

@@ -36,15 +36,6 @@ struct Options {
   TableOutput output;
 };
 
-// Also of files that are not there yet.
-bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
-  std::error_code unknown;
-  const auto place = [&](const std::filesystem::path& path) {
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, unknown), unknown);
-  };
-  return std::filesystem::equivalent(a, b, unknown) || place(a) == place(b);
-}
-
 // Opens both files before the work, which would be lost where they cannot be written. Returns the patch, on rank 0
 // alone. Collective.
 std::unique_ptr<RowOutput> open_outputs(dist::Communicator& host, const config::Loaded& loaded, Options& options) {
@@ -52,10 +43,7 @@ std::unique_ptr<RowOutput> open_outputs(dist::Communicator& host, const config::
   std::unique_ptr<RowOutput> patch;
   dist::agree_on_rank0(host, [&] {
     if (is_standard_output(options.out)) throw UsageError("--out: the config needs the name of a file");
-    const std::string& json = options.output.file();
-    if (!is_standard_output(json) && is_same_file(options.out, json)) {
-      throw UsageError(str("--out and --json are the same file, ", printable(json), ": give one of them another name"));
-    }
+    check_distinct({{"--out", options.out}, {"--json", options.output.file()}});
     protect(options.out, inputs);
     check_new_file(options.out, options.output.force());
     patch = std::make_unique<RowOutput>(options.out);
@@ -104,9 +92,8 @@ int run_tune(const Arguments& arguments) {
   CLI::App app(
       "finds the settings with which a run trains most samples per second, by trying them: the largest batch that fits "
       "into memory, precision, memory format, checkpointing, the batch, reader threads and read-ahead. The global "
-      "batch stays as it is. Writes a config with them; keys that flags set are left alone, but for --accumulate, "
-      "which "
-      "only makes the global batch. Nothing else is written but quick-start data",
+      "batch stays as it is. Writes a config with them. A key that a flag sets is not tuned; --accumulate says "
+      "how large the global batch is. Nothing else is written but quick-start data",
       "dtrain tune");
   Options options;
   app.add_option("--minutes", options.search.minutes, "about how long it may take")
@@ -122,7 +109,8 @@ int run_tune(const Arguments& arguments) {
   app.add_flag("--free-global-batch", options.search.free_global_batch,
                "let the global batch change with the batch; the learning rate may have to change with it");
   app.add_flag("--lr", options.search.range_test,
-               "test learning rates too: the rate rises exponentially until the loss does (the rate itself is set by "
+               "without a value: test learning rates too: the rate rises exponentially until the loss does (the rate "
+               "itself is set by "
                "--optimizer.lr)");
   app.add_option("--out", options.out, "the config to write (default: CONFIG.tuned.yaml in the current folder)");
   options.output.add_to(app);

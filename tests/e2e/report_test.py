@@ -107,6 +107,13 @@ def two_runs_and_the_gate(folder):
     slow.expect(1, "samples/s", "WORSE: 90.0 % worse", "data.workers", "report: runs/slow/comparison.html")
     assert runner.run(["report", "runs/r", "runs/slow", "--text"], cwd=folder).code == 0, "without the gate it only tells"
     runner.run(["report", "runs/slow", "runs/r", "--max-regression", "5", "--text"], cwd=folder).expect(0)
+    shutil.copytree(folder / "runs/r", folder / "runs/early")
+    early = [json.dumps(record) + "\n" for record in records if record["kind"] not in ("step", "eval")]
+    (folder / "runs/early/metrics.jsonl").write_text("".join(early))
+    ended = runner.run(["report", "runs/r", "runs/early", "--max-regression", "5", "--text"], cwd=folder)
+    ended.expect(1, "val mae: ", "WORSE: the second run has no such value")
+    assert ended.output.count("WORSE") == 2, ended.output
+    runner.run(["report", "runs/early", "runs/r", "--max-regression", "5", "--text"], cwd=folder).expect(0, "cannot tell")
     told = json.loads((folder / "c.json").read_text())
     assert told["differences"] == [{"key": "data.workers", "first": "1", "second": "7"}], told["differences"]
     assert told["regressions"][0]["judgment"] == "worse" and "<svg" in (folder / "runs/slow/comparison.html").read_text()
@@ -128,6 +135,11 @@ def outputs_are_protected(folder):
     page = runner.run(["report", "runs/r", "--out", "-"], cwd=folder).expect(0).output
     assert page.startswith("<!DOCTYPE html>") and page.rstrip().endswith("</html>"), page[-200:]
     runner.run(["report", "runs/r", "--out", "-", "--json", "-"], cwd=folder).expect(64, "both want the standard output")
+    runner.run(["report", "runs/r", "--out", "x.html", "--svg", "./x.html"], cwd=folder).expect(64, "are the same file")
+    told = runner.run(["report", "runs/r", "--json", "-", "--out", "beside.html"], cwd=folder).expect(0).output
+    assert json.loads(told)["name"] == "r" and data_of(folder / "beside.html")["name"] == "r", told[:200]
+    picture = runner.run(["report", "runs/r", "--svg", "-"], cwd=folder).expect(0).output
+    assert picture.startswith("<svg ") and picture.rstrip().endswith("</svg>"), picture[-200:]
 
 
 def a_run_that_trains_is_reported_and_not_disturbed(folder):
