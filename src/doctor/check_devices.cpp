@@ -306,11 +306,15 @@ Outcome check_gpu_memory(const Launch& launch) {
       continue;
     }
     const auto& network = launch.first().network;
-    const int64_t needed = network ? 2 * network->model_bytes + network->optimizer_bytes + network->batch_bytes : 0;
+    const int64_t own = network ? 2 * network->model_bytes + network->optimizer_bytes + network->batch_bytes : 0;
+    const int64_t sharing = std::ranges::count_if(
+        launch.ranks, [&](const RankFacts& other) { return other.gpu && other.gpu->uuid == gpu.uuid; });
+    const int64_t needed = sharing * own;
     if (needed > gpu.memory - *gpu.used_memory) {
       blame(outcome.add(Severity::kBlocks, "the network does not fit into the free memory of the GPU",
                         str(gpu.bus_id, ": ", bytes(gpu.memory - *gpu.used_memory),
-                            " free; weights, gradients and moments alone need ", bytes(needed)),
+                            " free; weights, gradients and moments alone need ", bytes(needed),
+                            sharing > 1 ? str(" for ", sharing, " ranks") : ""),
                         "nvidia-smi shows who uses it; or a smaller network, --optimizer.name sgd"),
             rank);
     } else if (static_cast<double>(*gpu.used_memory) > kUsedMemory * static_cast<double>(gpu.memory)) {

@@ -114,10 +114,12 @@ Outcome check_processes(const Launch& launch) {
     // Threads count as processes. Each rank has some for MPI, metrics and the watchdog, and on a GPU for CUDA and NCCL.
     const int64_t own = host.ranks.front()->gpu ? 24 : 8;
     const int64_t needed = host.threads() + host.readers() + own * static_cast<int64_t>(host.ranks.size());
-    if (facts.processes && facts.processes->soft < needed) {
+    const int64_t others = facts.threads_of_user.value_or(0);  // some of them are this command's
+    if (facts.processes && facts.processes->soft != kNoLimit && facts.processes->soft - others < needed) {
       blame(outcome.add(Severity::kBlocks, "the user may not start enough threads",
-                        str("ulimit -u is ", facts.processes->soft, ", and about ", needed, " are needed"),
-                        str("ulimit -u ", std::max<int64_t>(4096, needed))),
+                        str("ulimit -u is ", facts.processes->soft, ", ", others, " are running, and about ", needed,
+                            " are needed"),
+                        str("ulimit -u ", std::max<int64_t>(4096, needed + others))),
             host);
     }
     const int64_t limit = facts.process_limit.value_or(kNoLimit);

@@ -37,6 +37,7 @@ struct Facts {
   // Of this process (ulimit), and processes and threads of the control group.
   std::optional<ProcessLimit> open_files, processes, locked_memory, file_size, address_space;
   std::optional<int64_t> process_limit, processes_used;
+  std::optional<int64_t> threads_of_user;  // now, in this process namespace; with a limit of `processes` alone
 
   std::optional<int> iommu_groups;        // 0: the IOMMU is off
   std::optional<bool> iommu_passthrough;  // devices use it without translation (iommu=pt)

@@ -309,6 +309,17 @@ const std::vector<Fault> kDevices = {
      {0}},
     {"GPU memory",
      kBlocks,
+     "need 840.0 MiB for 2 ranks",
+     "nvidia-smi",
+     [](Launch& l) {
+       l.ranks[0].gpu->used_memory = 24 * kGiB - 500 * kMiB;  // enough for one
+       l.ranks[1].gpu = l.ranks[0].gpu;
+     },
+     {0, 1},
+     true,
+     3},  // two ranks have one GPU, and none has the other
+    {"GPU memory",
+     kBlocks,
      "need 420.0 MiB",
      "nvidia-smi",
      [](Launch& l) { l.ranks[0].gpu->used_memory = 24 * kGiB - 100 * kMiB; },
@@ -436,6 +447,16 @@ const std::vector<Fault> kHost = {
      "ulimit -u 4096",
      [](Launch& l) {
        l.ranks[0].machine.processes = machine::ProcessLimit{20, 20};
+     },
+     {},
+     false},
+    {"threads allowed",
+     kBlocks,
+     "ulimit -u is 4096, 4090 are running",
+     "ulimit -u 41",
+     [](Launch& l) {
+       l.ranks[0].machine.processes = machine::ProcessLimit{4096, 4096};
+       l.ranks[0].machine.threads_of_user = 4090;
      },
      {},
      false},

@@ -39,6 +39,7 @@ inline machine::Facts healthy_machine() {
           .address_space = none,
           .process_limit = machine::kNoLimit,
           .processes_used = std::nullopt,
+          .threads_of_user = std::nullopt,
           .iommu_groups = 0,
           .iommu_passthrough = false,
           .infiniband_devices = 0,

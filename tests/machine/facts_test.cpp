@@ -123,10 +123,16 @@ TEST(Facts, LimitsOfTheProcess) {
             "Max processes             64                   96365                processes \n"
             "Max open files            256                  256                  files     \n"
             "Max locked memory         8388608              8388608              bytes     \n"
-            "Max address space         unlimited            unlimited            bytes     \n");
+            "Max address space         unlimited            unlimited            bytes     \n")
+      .file("/proc/self/status", "Uid:\t1000\t1000\t1000\t1000\nThreads:\t3\n")
+      .file("/proc/12/status", "Uid:\t1000\t1000\t1000\t1000\nThreads:\t3\n")
+      .file("/proc/345/status", "Uid:\t1000\t0\t0\t0\nThreads:\t20\n")
+      .file("/proc/346/status", "Uid:\t0\t0\t0\t0\nThreads:\t700\n")
+      .file("/proc/sys", "");
   const Facts facts = read_facts(tree.root());
   EXPECT_EQ(facts.file_size->soft, 6144000);
   EXPECT_EQ(facts.processes->soft, 64);
+  EXPECT_EQ(facts.threads_of_user, 23);
   EXPECT_EQ(facts.open_files->hard, 256);
   EXPECT_EQ(facts.locked_memory->soft, 8388608);
   EXPECT_EQ(facts.address_space->soft, kNoLimit);
