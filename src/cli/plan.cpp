@@ -9,10 +9,13 @@
 #include "cli/options.h"
 #include "cli/plan_report.h"
 #include "cli/table_output.h"
+#include "config/config.h"
+#include "config/scope.h"
 #include "core/error.h"
 #include "core/number_text.h"
 #include "core/printable.h"
 #include "core/strings.h"
+#include "device/device.h"
 #include "dist/agree.h"
 #include "job/batch_choice.h"
 #include "job/plan_inputs.h"
@@ -72,7 +75,20 @@ plan::Fabric fabric_of(const Options& options, const plan::Interconnect& links, 
   return fabric;
 }
 
-void complete(PlanReport& report, const Options& options, const std::optional<plan::Link>& measured) {
+// What makes the memory of a step smaller, of what this run can have and does not have yet.
+std::vector<std::string> smaller_steps(const config::Config& config, const plan::MeasuredRun& run,
+                                       const catalog::Gpu* card) {
+  std::vector<std::string> flags;
+  const bool full = run.precision == "fp32" || run.precision == "tf32";
+  if (full && run.on_gpu()) flags.emplace_back("--amp auto");
+  if (full && !run.on_gpu() && (card == nullptr || card->has_bf16())) flags.emplace_back("--amp bf16");
+  if (config::kConvolutions.holds(config) && !config.model.checkpointing)
+    flags.emplace_back("--model.checkpointing true");
+  return flags;
+}
+
+void complete(PlanReport& report, const config::Config& config, const Options& options,
+              const std::optional<plan::Link>& measured) {
   const bool gpus = report.run.on_gpu() || !options.card.empty();
   const std::string asked = options.interconnect.empty() && measured ? measured->name : options.interconnect;
   report.interconnect = plan::parse_interconnect(asked, measured ? &*measured : nullptr, gpus);
@@ -81,10 +97,12 @@ void complete(PlanReport& report, const Options& options, const std::optional<pl
   assumptions.speed = speed_of(options.speed);
   assumptions.contention = plan::contention_of(assumptions.fabric.library);
   report.request.ranks = options.ranks;
-  if (!options.card.empty()) {
-    report.request.memory_bytes = card_named(options.card).memory_bytes();
+  const catalog::Gpu* card = options.card.empty() ? nullptr : &card_named(options.card);
+  if (card != nullptr) {
+    report.request.memory_bytes = card->memory_bytes();
     report.request.memory_name = options.card;
   }
+  report.request.smaller = smaller_steps(config, report.run, card);
   report.rows = plan::make_plan(report.run, report.request);
 }
 
@@ -102,7 +120,7 @@ PlanReport from_file(const config::Loaded& loaded, const Options& options) {
   const config::Train train = job::choose_batch(loaded.config.train, loaded, 1, /*resumed=*/false).train;
   report.scaling = chosen_scaling(options, train);
   report.request.train = plan::scaled(train, report.scaling);
-  complete(report, options, std::nullopt);
+  complete(report, loaded.config, options, std::nullopt);
   return report;
 }
 
@@ -124,7 +142,11 @@ PlanReport measured_here(job::ProcessContext& process, const config::Loaded& loa
   const std::optional<plan::Link> link = job::measure_link(job);
   report.run = job::measure_run(job, sizes, options.probe);
   job.end_watch();
-  complete(report, options, link);
+  if (process.device.is_cuda()) {
+    report.request.memory_bytes = device::properties(process.device).memory_bytes;
+    report.request.memory_name = "this GPU";
+  }
+  complete(report, loaded.config, options, link);
   return report;
 }
 
@@ -142,7 +164,9 @@ void add_flags(CLI::App& app, Options& options) {
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--ranks-per-node", options.ranks_per_node, "ranks that share a node and its network (default: 8)")
+  app.add_option(
+         "--ranks-per-node", options.ranks_per_node,
+         "ranks that share a node and its network (default: 8; 1 for a link that was measured or given as numbers)")
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--interconnect", options.interconnect,
                  "INSIDE+BETWEEN: the link inside a node and the one between nodes, or one of them: a name such as "
@@ -150,10 +174,12 @@ void add_flags(CLI::App& app, Options& options) {
                  "message, GB/s), or measured: between the ranks of this mpirun, which is the default there "
                  "(docs/planning.md lists the names)");
   app.add_option("--device-speed", options.speed,
-                 "how many times as fast as this device the planned ones compute; measured: as fast")
+                 "how many times as fast as this device the planned ones compute; measured: as fast as it")
       ->capture_default_str();
-  app.add_option("--card", options.card,
-                 "check that the memory fits a card, such as rtx3090, a100-80, h100; its ranks use NCCL");
+  app.add_option(
+      "--card", options.card,
+      "check that the memory fits a card, such as rtx3090, a100-80, h100; its ranks use NCCL (default: the GPU "
+      "that measures)");
   app.add_option("--scaling", options.scaling,
                  "keep: the global batch stays, by fewer or smaller micro-steps; grow: each rank keeps its batch "
                  "(default: keep where the configuration sets train.global_batch)")

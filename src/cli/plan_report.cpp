@@ -150,6 +150,7 @@ std::string remarks(const PlanReport& report) {
     text += str("not measured: a micro-batch of ", size, ", for which the memory did not suffice: ", printable(missing),
                 "\n");
   }
+  if (report.request.memory_bytes == 0) text += "memory: compared with no card; --card names one\n";
   for (const Check& check : check_plan(report)) {
     text += str(
         "check: ", count_of(report.run.ranks, "rank", "ranks"), " with ", check.samples, " each took ",

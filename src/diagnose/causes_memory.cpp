@@ -68,10 +68,10 @@ void add_memory_growth(const RunEvidence& run, std::vector<Finding>& found) {
                                         : "the run will end when the host runs out of memory"});
 }
 
-// With the same global batch.
+// With the same global batch; "": nothing is smaller.
 std::string smaller_batch(const RunEvidence& run) {
   const Settings& s = run.settings;
-  if (s.batch_size < 2) return "--model.checkpointing true";
+  if (s.batch_size < 2) return s.can_checkpoint ? "--model.checkpointing true" : "";
   const int64_t half = s.batch_size / 2, samples = s.batch_size * s.accumulate;
   if (s.global_batch > 0) return str("--batch-size ", half);  // accumulate follows
   if (samples % half == 0) return str("--batch-size ", half, " --accumulate ", samples / half);
@@ -80,7 +80,7 @@ std::string smaller_batch(const RunEvidence& run) {
 
 void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
   constexpr double kFull = 0.95;
-  const std::string smaller = smaller_batch(run);
+  const std::string smaller = smaller_batch(run), otherwise = smaller.empty() ? "try a smaller network" : "";
   for (size_t rank = 0; run.settings.gpu && rank < run.ranks.size(); ++rank) {
     const GpuUse& gpu = run.ranks[rank].gpu;
     const bool retries = gpu.allocator_retries > 0;
@@ -89,7 +89,8 @@ void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
                      .rank = rank_of(run, rank),
                      .evidence = str(human_bytes(gpu.memory_peak), " of ", human_bytes(gpu.memory_total), " of the GPU",
                                      retries ? ", and the allocator has to give memory back to find more" : ""),
-                     .setting = smaller});
+                     .setting = smaller,
+                     .otherwise = otherwise});
     return;
   }
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
@@ -106,7 +107,8 @@ void add_full_memory(const RunEvidence& run, std::vector<Finding>& found) {
                      .evidence = swaps ? str(human_bytes(per_second), " per second come back from swap")
                                        : str("the job uses ", human_bytes(used), " of the host's memory, ",
                                              human_bytes(host.free_memory), " is left"),
-                     .setting = smaller});
+                     .setting = smaller,
+                     .otherwise = otherwise});
     return;
   }
 }

@@ -49,6 +49,7 @@ void add_once_per_step(const RunEvidence& run, const Communication& split, std::
   const Settings& settings = run.settings;
   Finding finding{.setting = settings.global_batch > 0 ? str("--train.global_batch ", 2 * settings.global_batch)
                                                        : str("--accumulate ", 2 * settings.accumulate),
+                  .otherwise = kLargerGlobalBatch,
                   .without = Replay{.change = times(Phase::kOptimizer, 0.5), .network = 0.5}};
   if (optimizer > split.network()) {
     finding.cause = Cause::kOptimizer;

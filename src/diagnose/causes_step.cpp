@@ -109,7 +109,7 @@ void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
                    .evidence = str(of_step(once, mean_wall(steps)), " are the same for any batch size (now ",
                                    run.settings.batch_size, run.settings.batch_size == 1 ? " sample)" : " samples)"),
                    .setting = larger_batch(run.settings, larger),
-                   .otherwise = "(at least; a larger batch is also computed faster)",
+                   .otherwise = str("or more, as a larger batch is also computed faster ", kLargerGlobalBatch),
                    .without = in_larger_batches(larger, 1)});
 }
 
@@ -129,6 +129,7 @@ void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
                    .evidence = str(of_step(rank.gpu.launch, wall), " launching kernels, the GPU idle in ",
                                    percent(idle), " of forward and backward"),
                    .setting = larger_batch(run.settings, larger),
+                   .otherwise = kLargerGlobalBatch,
                    .without = in_larger_batches(larger, std::max(1.0 / static_cast<double>(larger), 1 - idle))});
 }
 
@@ -180,14 +181,15 @@ void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
     s.wall -= (1 - useful) * std::max(0.0, s.other());
     for (double& seconds : s.phases) seconds *= useful;
   };
+  const bool bf16 = std::ranges::all_of(run.ranks, [](const RankEvidence& rank) { return rank.gpu.bf16; });
   found.push_back(
       {.cause = Cause::kLossScale,
        .evidence = str(percent(scale.skipped),
                        " of the steps are skipped because gradients overflow, at a "
                        "loss scale of ",
                        scale.now),
-       .setting = "--amp bf16",
-       .otherwise = "or a lower --lr",
+       .setting = bf16 ? "--amp bf16" : "",
+       .otherwise = bf16 ? "or a lower --lr" : "with a lower --lr or --optimizer.clip_norm 1",
        .without = Replay{.change = without, .unseen = std::sqrt(scale.skipped * (1 - scale.skipped) / steps)}});
 }
 

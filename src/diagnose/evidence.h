@@ -67,7 +67,7 @@ struct GpuUse {
   double allocator_retries = kUnknown;                                                    // per step
   int link_width = 0, card_width = 0;                                                     // PCIe lanes; 0: unknown
   int link_generation = 0, card_generation = 0;                                           // of PCIe; 0: unknown
-  bool tensor_cores = false;
+  bool tensor_cores = false, bf16 = false;                                                // that it has
 };
 
 // The memory of a rank after so many steps.
@@ -113,7 +113,8 @@ struct Settings {
   int64_t global_batch = 0;  // train.global_batch, from which accumulate follows; 0: it was not given
   bool gpu = false;
   std::string precision = "fp32";
-  bool images = true;  // false: samples are rows
+  bool images = true;           // false: samples are rows
+  bool can_checkpoint = false;  // model.checkpointing could be turned on
   bool augments_hue = false;
   double steps_per_epoch = 1;
   bool saves_by_steps = false;   // checkpoint.every counts steps or epochs

@@ -47,13 +47,16 @@ constexpr auto names_of(Cause) {
                "memory_full", "memory_growth");
 }
 
+// `otherwise` of a setting that makes the global batch larger.
+inline constexpr const char* kLargerGlobalBatch = "(a larger global batch, which may need another learning rate)";
+
 struct Finding {
   Cause cause{};
   int rank = -1;                       // -1: all ranks alike
   std::string evidence = "";           // "8.1 of 13.0 ms waiting for data"
   std::optional<Gain> gain = {};       // absent: none can be computed. judge() sets it where `without` is given
   std::string setting = "";            // that brings the gain: "--data.workers 8"; "": `otherwise` says what does
-  std::string otherwise = "";          // "without the other processes of this host"
+  std::string otherwise = "";          // "without the other processes of this host", or more about the setting
   std::optional<Replay> without = {};  // the steps as they would have been
 };
 

@@ -336,7 +336,7 @@ std::string efficiency_text(const RunEvidence& run) {
     most = std::max(most, useful);
     step = std::max(step, mean_wall(rank.steps));
   }
-  if (run.ranks.size() < 2 || most <= 0) return "";
+  if (run.ranks.size() < 2 || most <= 0 || run.ranks[0].steps.size() < kFewestSteps) return "";
   const double balance = sum / static_cast<double>(run.ranks.size()) / most, communication = most / step;
   return str("parallel efficiency ", percent(balance * communication), " = load balance ", percent(balance),
              " x communication efficiency ", percent(communication));

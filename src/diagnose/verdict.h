@@ -42,7 +42,8 @@ monitoring::VerdictRecord record_of(const Verdict&, int64_t step);
 
 // How well the ranks work together, as MPI users know it: "parallel efficiency 82 % = load balance 95 % x communication
 // efficiency 86 %" (the metrics of the POP project, pop-coe.eu). Load balance: the mean over the slowest rank's time
-// outside of communication; communication efficiency: that time over the step's. "" for one rank, or without steps.
+// outside of communication; communication efficiency: that time over the step's. "" for one rank, or with fewer steps
+// than a verdict needs.
 std::string efficiency_text(const RunEvidence&);
 
 }  // namespace dtrain::diagnose

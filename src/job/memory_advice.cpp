@@ -108,8 +108,6 @@ double activations_with(const config::Config& config, const DataSet& data, bool 
 
 bool is_low(Precision precision) { return precision == Precision::kBf16 || precision == Precision::kFp16; }
 
-constexpr int kAmpere = 80;  // has bfloat16
-
 }  // namespace
 
 MemoryNeed memory_need(const config::Config& config, const DataSet& data, const train::BatchArithmetic& batches,
@@ -148,7 +146,7 @@ MemoryNeed memory_need(const config::Config& config, const DataSet& data, const 
     need.activations_checkpointed = samples * activations_with(changed, data, is_low(precision));
   }
   if (!is_low(precision) && precision != Precision::kFp64) {
-    need.amp = full.device.is_cpu() || full.capability >= kAmpere ? "bf16" : "fp16";
+    need.amp = train::has_bf16(full.device.type(), full.capability) ? "bf16" : "fp16";
     need.activations_amp = samples * activations_with(config, data, /*autocast=*/true);
   }
   return need;

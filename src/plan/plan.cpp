@@ -45,11 +45,13 @@ train::StepMemory memory_at(const MeasuredRun& run, const train::BatchArithmetic
 }
 
 // What could be smaller, in the order in which it is usually done.
-std::string remedy(const train::BatchArithmetic& batches) {
+std::string remedy(const Request& request, const train::BatchArithmetic& batches) {
   const int64_t half = train::largest_micro_batch(batches) / 2;
-  if (half < 1) return "use --amp bf16, --model.checkpointing true, or a card with more memory";
-  return str("use --batch-size ", half, " --train.global_batch ", batches.global_batch,
-             ", --model.checkpointing true, or a card with more memory");
+  std::vector<std::string> all;
+  if (half >= 1) all.push_back(str("--batch-size ", half, " --train.global_batch ", batches.global_batch));
+  all.insert(all.end(), request.smaller.begin(), request.smaller.end());
+  if (all.empty()) return "use a smaller network, or a card with more memory";
+  return str("use ", join(all, ", "), ", or a card with more memory");
 }
 
 void check_memory(Row& row, const Request& request, bool on_gpu) {
@@ -60,7 +62,7 @@ void check_memory(Row& row, const Request& request, bool on_gpu) {
       str(human_bytes(needed), on_gpu ? str(" (", human_bytes(reserved), " of it for CUDA and NCCL)") : "", " of ",
           human_bytes(there), " of ", request.memory_name);
   if (needed > there) {
-    row.blocked = str("a rank needs ", sum, ": ", remedy(row.batches));
+    row.blocked = str("a rank needs ", sum, ": ", remedy(request, row.batches));
   } else if (needed > 0.9 * there) {
     row.notes.push_back(str("memory is nearly full: ", sum));
   }

@@ -59,6 +59,8 @@ struct Request {
   Assumptions assumptions;
   int64_t memory_bytes = 0;  // of the planned device; 0: not known
   std::string memory_name;   // for the message
+  // Flags that make a micro-step of the same samples need less memory, for the message.
+  std::vector<std::string> smaller = {};
 };
 
 // In the order of `ranks`.

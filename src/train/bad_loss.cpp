@@ -43,7 +43,7 @@ BadLosses::Found BadLosses::gather(dist::Communicator& host) const {
   return found;
 }
 
-std::string describe(const BadLosses::Found& found, const data::Store& store) {
+std::string describe(const BadLosses::Found& found, const data::Store& store, const std::string& against_overflow) {
   std::vector<std::string> names;
   for (const int64_t id : found.ids) {
     if (names.size() == kNamed) break;
@@ -56,7 +56,7 @@ std::string describe(const BadLosses::Found& found, const data::Store& store) {
       "the loss of ", found.bad, " of ", found.of, " samples of a micro-step is not finite: ", join(names, ", "),
       all ? ". All of them: the weights have diverged. Use a smaller --lr, a warm-up (--schedule.warmup_steps) or "
             "--optimizer.clip_norm 1"
-          : ". Look at these samples (dtrain inspect --verify), or use a smaller --lr or --amp bf16");
+          : ". Look at these samples (dtrain inspect --verify), or use a smaller --lr or " + against_overflow);
 }
 
 }  // namespace dtrain::train

@@ -34,6 +34,7 @@ class BadLosses {
 };
 
 // "the loss of 2 of 64 samples is not finite: data.h5#3 (a.png), data.h5#17 (b.png)", and what to do about it.
-std::string describe(const BadLosses::Found&, const data::Store&);
+// `against_overflow`: the flag that helps beside a smaller learning rate (precision.h).
+std::string describe(const BadLosses::Found&, const data::Store&, const std::string& against_overflow);
 
 }  // namespace dtrain::train

@@ -29,7 +29,7 @@ std::string to_string(Precision precision) {
 
 Precision choose_precision(config::AmpMode amp, at::DeviceType device, int capability) {
   using config::AmpMode;
-  const bool cuda = device == at::kCUDA, ampere = cuda && capability >= kAmpere;
+  const bool cuda = device == at::kCUDA, ampere = cuda && has_bf16(device, capability);
   const auto refuse = [&](const std::string& why) { return ConfigError(str("train.amp: ", amp, " ", why)); };
   const std::string here = str("; this one has ", capability / 10, ".", capability % 10);
   switch (amp) {
@@ -52,6 +52,12 @@ Precision choose_precision(config::AmpMode amp, at::DeviceType device, int capab
       return Precision::kFp64;
   }
   return Precision::kFp32;
+}
+
+bool has_bf16(at::DeviceType device, int capability) { return device == at::kCPU || capability >= kAmpere; }
+
+std::string against_overflow(Precision precision, at::DeviceType device, int capability) {
+  return precision == Precision::kFp16 && has_bf16(device, capability) ? "--amp bf16" : "--optimizer.clip_norm 1";
 }
 
 at::ScalarType parameter_dtype(Precision precision) { return precision == Precision::kFp64 ? at::kDouble : at::kFloat; }

@@ -20,6 +20,12 @@ std::string to_string(Precision);  // as in the configuration: "fp16", ...
 // to use instead, if the device does not support the precision.
 Precision choose_precision(config::AmpMode, at::DeviceType device, int capability);
 
+bool has_bf16(at::DeviceType device, int capability);  // the CPU has it
+
+// What helps against gradients that overflow, beside a smaller learning rate, as a flag: bfloat16, whose largest number
+// is that of float32, in place of float16 where the device has it, else clipping.
+std::string against_overflow(Precision, at::DeviceType device, int capability);
+
 at::ScalarType parameter_dtype(Precision);  // float64 for fp64, else float32 (autocast computes in lower precision)
 bool needs_loss_scaling(Precision);         // fp16, whose smallest number is 6e-8
 

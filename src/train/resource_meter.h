@@ -49,6 +49,8 @@ struct ResourceSample {
   monitoring::GpuUse gpu = {};
   int link_width = 0, card_width = 0;            // of the GPU's PCIe link, in lanes; 0: unknown
   int link_generation = 0, card_generation = 0;  // the highest so far: an idle GPU lowers it
+  double gpu_memory = kUnknown;                  // bytes in all; set by the trainer
+  int gpu_capability = 0;                        // device::Properties, 0 on the CPU; set by the trainer
   RunTotals so_far = {};
 };
 

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <map>
 
-#include "device/device.h"
+#include "config/scope.h"
+#include "train/precision.h"
 
 namespace dtrain::train {
 namespace {
@@ -102,6 +103,9 @@ diagnose::GpuUse gpu_use(const Windows& windows, size_t rank, const diagnose::St
   use.card_width = last.card_width;
   use.link_generation = last.link_generation;
   use.card_generation = last.card_generation;
+  use.memory_total = last.gpu_memory;
+  use.tensor_cores = last.gpu_capability >= kTensorCores;
+  use.bf16 = has_bf16(at::kCUDA, last.gpu_capability);
   if (windows.size() < 2) return use;
   use.allocator_retries = (last.so_far.allocator_retries - first.so_far.allocator_retries) / steps_after_first(windows);
   return use;
@@ -276,11 +280,6 @@ diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurem
                                   const std::vector<std::string>& nodes, int64_t done) {
   diagnose::RunEvidence run = evidence_of(measured.steps(), measured.windows(), nodes);
   if (run.ranks.empty()) return run;
-  const device::Properties device = device::properties(context.device);
-  for (diagnose::RankEvidence& rank : run.ranks) {
-    rank.gpu.memory_total = static_cast<double>(device.memory_bytes);
-    rank.gpu.tensor_cores = device.capability >= kTensorCores;
-  }
   const diagnose::Steps& steps = run.ranks[0].steps;
   const config::Config& config = context.config;
   const int64_t per_epoch = context.batches.steps_per_epoch;
@@ -291,6 +290,7 @@ diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurem
       .gpu = context.device.is_cuda(),
       .precision = to_string(context.precision),
       .images = context.task.samples().kind == data::SampleSpec::Kind::kImage,
+      .can_checkpoint = config::kConvolutions.holds(config) && !config.model.checkpointing,
       .augments_hue = config.augment.hue > 0,
       .steps_per_epoch = static_cast<double>(per_epoch),
       .saves_by_steps = config.checkpoint.every.steps > 0 || config.checkpoint.every.epochs > 0,

@@ -59,7 +59,7 @@ Trainer::Trainer(TrainContext context)
       watched_{.metric = watched_metric(context_.task, context_.config.train.metric), .watch = {}, .plateau = {}},
       measurements_(context_.host),
       meter_(context_.cores, device::properties(context_.device).pci_bus_id),
-      device_memory_(static_cast<double>(device::properties(context_.device).memory_bytes)) {
+      device_(device::properties(context_.device)) {
   DTRAIN_CHECK(context_.checkpoints || context_.host.rank() != 0 || context_.config.run.name.empty(), "run '",
                context_.config.run.name, "' has no folder for its checkpoints");
   set_train_mode();
@@ -76,9 +76,11 @@ TrainResult Trainer::run() {
   try {
     return train();
   } catch (const c10::Error& e) {
-    const std::optional<DeviceFailure> failure = device_failure(
-        e, context_.batches, {context_.device, device_memory_, device::works(context_.device), context_.memory_advice},
-        where());
+    const std::optional<DeviceFailure> failure =
+        device_failure(e, context_.batches,
+                       {context_.device, static_cast<double>(device_.memory_bytes), device::works(context_.device),
+                        context_.memory_advice},
+                       where());
     if (!failure) throw;
     // Nothing that belongs to a failed GPU can be freed: that throws again, where nobody can catch it.
     if (context_.device_failed && failure->lost) context_.device_failed(failure->error);
@@ -303,8 +305,8 @@ namespace {
 
 std::string smaller_batch(const BatchArithmetic& b) {
   if (largest_micro_batch(b) == 1) {
-    return "the micro-batch cannot be smaller: use --model.checkpointing true (convolutional networks), --amp bf16, or "
-           "a smaller network";
+    return "the micro-batch cannot be smaller: use --model.checkpointing true (convolutional networks), --amp bf16 or "
+           "fp16, or a smaller network";
   }
   return dtrain::str("use ", micro_batch_flags(b, largest_micro_batch(b) / 2),
                      ", which trains with the same global batch of ", b.global_batch);

@@ -19,6 +19,7 @@
 #include "data/batch.h"
 #include "data/loader/loader.h"
 #include "data/loader/replay.h"
+#include "device/device.h"
 #include "dist/cost_fit.h"
 #include "dist/gradient_reducer.h"
 #include "train/bad_loss.h"
@@ -164,7 +165,7 @@ class Trainer {
   SteadyTime next_verdict_{};                                      // when rank 0 judges the run again
   size_t steps_of_resources_ = 0;  // that had ended when used_resources() was called last
   SkippedSteps skipped_;
-  double device_memory_;              // bytes of the device in all
+  device::Properties device_;         // of this rank
   int64_t step_ = 0;                  // optimizer steps done
   int64_t begun_step_ = 0;            // the step that began last, counted from 1
   int64_t saved_step_ = -1;           // of the newest checkpoint, written or resumed by this process

@@ -15,6 +15,7 @@
 #include "dist/device_wait.h"
 #include "train/evaluate.h"
 #include "train/norm_buffers.h"
+#include "train/precision.h"
 #include "train/run_evidence.h"
 #include "train/trainer.h"
 
@@ -49,7 +50,7 @@ void Trainer::report(StepStats& stats) {
     window_.summarize(stats, now, clock.totals());
     const device::MemoryUse memory = device::memory_use(context_.device);
     stats.memory_used = static_cast<double>(memory.allocated);
-    stats.memory_total = device_memory_;
+    stats.memory_total = static_cast<double>(device_.memory_bytes);
     stats.memory_reserved = static_cast<double>(memory.reserved);
     stats.memory_peak = static_cast<double>(memory.peak);
     stats.allocator_retries = memory.retries;
@@ -99,6 +100,8 @@ ResourceSample Trainer::used_resources() {
   used.host_cores = context_.host_cores;
   used.loader_threads = context_.loader_threads;
   used.compute_threads = at::get_num_threads();
+  used.gpu_capability = device_.capability;
+  if (context_.device.is_cuda()) used.gpu_memory = static_cast<double>(device_.memory_bytes);
   const size_t ended = tracker_.clock().ended_steps();
   used.steps = static_cast<double>(ended - std::exchange(steps_of_resources_, ended));
   return used;
@@ -160,7 +163,9 @@ void Trainer::check_samples_are_left(int64_t bad_samples) const {
 
 void Trainer::check_losses() {
   const BadLosses::Found found = bad_losses_.gather(context_.host);
-  if (found.bad > 0) throw NumericsError(str(describe(found, context_.store), " (seen by step ", step_, ")"));
+  if (found.bad == 0) return;
+  const std::string against = against_overflow(context_.precision, context_.device.type(), device_.capability);
+  throw NumericsError(str(describe(found, context_.store, against), " (seen by step ", step_, ")"));
 }
 
 void Trainer::check_finite(const StepStats& stats, int64_t skipped_now) {
@@ -173,8 +178,8 @@ void Trainer::check_finite(const StepStats& stats, int64_t skipped_now) {
   const bool ends_without_loss = step_ == context_.batches.total_steps && skipped > 0 && !std::isfinite(stats.loss);
   if (skipped >= kMostSkippedInARow || ends_without_loss) {
     throw NumericsError(str("the gradient was not finite in the last ", skipped, " steps (loss ", stats.loss,
-                            " at step ", step_,
-                            "): use a smaller --lr, a warm-up (--schedule.warmup_steps) or --amp bf16"));
+                            " at step ", step_, "): use a smaller --lr, a warm-up (--schedule.warmup_steps) or ",
+                            against_overflow(context_.precision, context_.device.type(), device_.capability)));
   }
 }
 

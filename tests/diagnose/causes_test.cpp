@@ -177,6 +177,9 @@ TEST(Memory, TheSameGlobalBatchInSmallerParts) {
   run.settings.global_batch = 10;
   EXPECT_EQ(judge(run).findings.at(0).setting, "--batch-size 2");
   run.settings.batch_size = 1;
+  const Finding none = judge(run).findings.back();
+  EXPECT_EQ(none.setting + "; " + none.otherwise, "; try a smaller network");
+  run.settings.can_checkpoint = true;
   EXPECT_EQ(judge(run).findings.back().setting, "--model.checkpointing true");
 }
 

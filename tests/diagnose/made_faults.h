@@ -96,7 +96,7 @@ inline void set_healthy_gpu(RunEvidence& run) {
   run.settings.gpu = true;
   run.settings.precision = "bf16";
   for (RankEvidence& rank : run.ranks) {
-    rank.gpu.tensor_cores = true;
+    rank.gpu.tensor_cores = rank.gpu.bf16 = true;
     rank.gpu.card_width = rank.gpu.link_width = 16;
     rank.gpu.memory_total = 24e9;
     rank.gpu.memory_peak = 12e9;

@@ -62,6 +62,17 @@ TEST(Verdict, SkippedStepsWithoutALossScaleAreNotOfTheScale) {
   EXPECT_EQ(cause_of(run), Cause::kLossScale);
 }
 
+// A T4 has no bfloat16, and refuses it.
+TEST(Verdict, ACardWithoutBfloat16IsNotAdvisedToUseIt) {
+  const Planted planted = skipped_steps(0.2);
+  RunEvidence run = evidence_of(planted.slow);
+  planted.measure(run);
+  EXPECT_EQ(judge(run).findings.at(0).setting, "--amp bf16");
+  run.ranks[1].gpu.bf16 = false;
+  EXPECT_EQ(judge(run).findings.at(0).setting, "");
+  EXPECT_THAT(judge(run).text, HasSubstr("% with a lower --lr or --optimizer.clip_norm 1"));
+}
+
 TEST(Verdict, TheFullClockThatWasNeverSeenIsABound) {
   RunEvidence run = healthy_run(2);
   set_healthy_gpu(run);
@@ -310,6 +321,9 @@ TEST(Verdict, EfficiencyAsThePopMetrics) {
   EXPECT_EQ(efficiency_text(healthy_run(1)), "");
   RunEvidence run = healthy_run(2);
   lengthen(run, 0, Phase::kBackward, 0.095);
+  RunEvidence short_run = run;
+  for (RankEvidence& rank : short_run.ranks) rank.steps.resize(kFewestSteps - 1);
+  EXPECT_EQ(efficiency_text(short_run), "") << "a verdict is not given either";
   EXPECT_EQ(efficiency_text(run), "parallel efficiency 74 % = load balance 75 % x communication efficiency 99 %");
 }
 

@@ -7,6 +7,7 @@ namespace dtrain::plan {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -116,8 +117,17 @@ TEST(Plan, SaysWhatDoesNotFit) {
   small.memory_name = "toy";
   for (const Row& row : make_plan(run_of(6400), small)) {
     EXPECT_THAT(row.blocked, HasSubstr("of toy"));
-    EXPECT_THAT(row.blocked, HasSubstr("--batch-size 32"));
+    EXPECT_THAT(row.blocked, HasSubstr(": use --batch-size 32 --train.global_batch "));
+    EXPECT_THAT(row.blocked, EndsWith(", or a card with more memory"));
   }
+  small.smaller = {"--amp bf16", "--model.checkpointing true"};
+  EXPECT_THAT(make_plan(run_of(6400), small)[0].blocked,
+              EndsWith("64, --amp bf16, --model.checkpointing true, or a card with more memory"));
+  Request smallest = request(train_of(1, 0), {1});
+  smallest.memory_bytes = 1;
+  smallest.memory_name = "toy";
+  EXPECT_THAT(make_plan(run_of(6400), smallest)[0].blocked,
+              EndsWith(": use a smaller network, or a card with more memory"));
   small.memory_bytes = 70 << 20;
   const Row row = make_plan(run_of(6400), small)[0];
   EXPECT_THAT(row.blocked, IsEmpty());

@@ -75,5 +75,13 @@ TEST(Precision, AutocastIsOnForTheHalfPrecisionsOnly) {
   }
 }
 
+// An advice that the device refuses helps nobody.
+TEST(Precision, WhatHelpsAgainstOverflowIsWhatTheDeviceHas) {
+  EXPECT_EQ(against_overflow(Precision::kFp16, at::kCUDA, 86), "--amp bf16");
+  EXPECT_EQ(against_overflow(Precision::kFp16, at::kCUDA, 75), "--optimizer.clip_norm 1") << "a T4 has no bfloat16";
+  EXPECT_EQ(against_overflow(Precision::kBf16, at::kCUDA, 86), "--optimizer.clip_norm 1") << "it is used already";
+  EXPECT_TRUE(has_bf16(at::kCPU, 0));
+}
+
 }  // namespace
 }  // namespace dtrain::train

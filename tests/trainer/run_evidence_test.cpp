@@ -193,6 +193,8 @@ TEST(RunEvidence, OfAGpuIsAMeanOverItsReadings) {
   last.card_width = 16;
   last.link_generation = 3;
   last.card_generation = 4;
+  last.gpu_memory = 24e9;
+  last.gpu_capability = 75;
   const diagnose::GpuUse use = evidence(windows).ranks[0].gpu;
   EXPECT_DOUBLE_EQ(use.busy, 0.5);
   EXPECT_DOUBLE_EQ(use.clock, 1.2e9);
@@ -209,6 +211,11 @@ TEST(RunEvidence, OfAGpuIsAMeanOverItsReadings) {
   EXPECT_EQ(use.card_width, 16);
   EXPECT_EQ(use.link_generation, 3);
   EXPECT_EQ(use.card_generation, 4);
+  EXPECT_EQ(use.memory_total, 24e9) << "of this rank's card";
+  EXPECT_TRUE(use.tensor_cores);
+  EXPECT_FALSE(use.bf16);
+  last.gpu_capability = 80;
+  EXPECT_TRUE(evidence(windows).ranks[0].gpu.bf16);
 }
 
 // A power limit that was there from the start: no reading is free of it.
