@@ -380,7 +380,10 @@ void LivePage::places(std::vector<RankFacts> places) {
 void LivePage::verdict(const VerdictRecord& verdict) {
   std::string text = verdict.text;
   for (const std::string& also : verdict.also) text += "\n" + also;
-  if (const std::string split = text_of(verdict.communication); !split.empty()) text += "\n" + split;
+  for (const std::string& more : {text_of(verdict.communication), text_of(verdict.probes)}) {
+    if (!more.empty()) text += "\n" + more;
+  }
+  if (!verdict.not_measured.empty()) text += "\nnot measured: " + join(verdict.not_measured, "; ");
   state_->change([&](State& s) { s.set_verdict(std::move(text)); });
 }
 

@@ -92,7 +92,8 @@ void add_verdict(Lines& lines, const RunRecords& run) {
     const Cause& cause = verdict.causes[i];
     lines.add("then", str(cause.cause, cause.rank >= 0 ? str(", rank ", cause.rank) : "",
                           std::isnan(cause.gain) ? "" : str(": +", fixed(100 * cause.gain, 0), " %"),
-                          cause.setting.empty() ? " " + cause.otherwise : " with " + cause.setting));
+                          cause.setting.empty() ? "" : " with " + cause.setting,
+                          cause.otherwise.empty() ? "" : " " + cause.otherwise));
   }
   if (const std::string split = monitoring::text_of(verdict.communication); !split.empty()) {
     lines.add_wrapped("", split, 2);

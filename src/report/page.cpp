@@ -68,13 +68,13 @@ std::string verdict_section(const RunRecords& run, const Digest& digest) {
   if (!verdict.causes.empty()) {
     Rows rows({"cause", "rank", "predicted gain", "setting", "evidence"}, /*left_columns=*/5);
     for (const Cause& cause : verdict.causes) {
+      const std::string setting = cause.setting.empty() ? "" : "<code>" + html_text(cause.setting) + "</code> ";
       const std::string gain =
           std::isnan(cause.gain)
               ? "-"
               : "+" + percent(cause.gain, 0) + (std::isnan(cause.error) ? "" : " ± " + fixed(100 * cause.error, 0));
       rows.add({html_text(cause.cause), cause.rank < 0 ? "-" : str(cause.rank), gain,
-                cause.setting.empty() ? html_text(cause.otherwise) : "<code>" + html_text(cause.setting) + "</code>",
-                html_text(cause.evidence)});
+                setting + html_text(cause.otherwise), html_text(cause.evidence)});
     }
     html += rows.html();
   }

@@ -123,6 +123,7 @@ TEST(LivePage, ShowsWhereTheRunIs) {
   page.checkpoint_saved(120, 0.5);
   VerdictRecord verdict{.step = 120, .text = "verdict: compute-bound", .also = {"late rank"}};
   verdict.communication.late = 0.0031;
+  verdict.not_measured = {"copy: no GPU clock", "steal"};
   page.verdict(verdict);
   const json after = reader.visit();
   EXPECT_EQ(after["run"], "first");
@@ -130,7 +131,9 @@ TEST(LivePage, ShowsWhereTheRunIs) {
   EXPECT_EQ(after["step"], 120);
   EXPECT_EQ(after["total_steps"], 4078);
   EXPECT_EQ(after["eta_seconds"], 3720);
-  EXPECT_EQ(after["verdict"], "verdict: compute-bound\nlate rank\ncommunication: 3.1 ms per step = late rank 3.1");
+  EXPECT_EQ(after["verdict"],
+            "verdict: compute-bound\nlate rank\ncommunication: 3.1 ms per step = late rank 3.1\n"
+            "not measured: copy: no GPU clock; steal");
   EXPECT_EQ(after["checkpoint"]["step"], 120);
   EXPECT_EQ(after["places"][1], json::parse(R"(["node-b", "cpu", 4, 2])"));
   EXPECT_EQ(after["ranks"][0]["phase_seconds"][0], 0.125);

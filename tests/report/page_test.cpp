@@ -64,6 +64,12 @@ TEST(Page, TheVerdictHasTheSplitOfCommunication) {
   EXPECT_EQ(data_of(html)["verdict"]["communication"]["late_seconds"], 0.0031);
 }
 
+TEST(Page, ACauseHasItsSettingAndWhatElseIsSaidOfIt) {
+  RunRecords run;
+  run.verdict.causes = {{.cause = "optimizer", .setting = "--accumulate 8", .otherwise = "(a larger <batch>)"}};
+  EXPECT_THAT(without_data(page_of(run)), HasSubstr("<code>--accumulate 8</code> (a larger &lt;batch&gt;)"));
+}
+
 TEST(Page, TheVerdictHasWhatWasMeasuredBeforeTraining) {
   RunRecords run;
   EXPECT_THAT(page_of(run), Not(HasSubstr("measured before training")));
