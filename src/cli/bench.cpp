@@ -28,7 +28,7 @@ const std::vector<Command>& parts() {
 std::string help() {
   std::string text =
       "measure one part of a run alone, with the run's own parts and configuration\n"
-      "Usage: dtrain bench [data|comm|step] [CONFIG.yaml] [--FLAG VALUE]...\n\n";
+      "Usage: dtrain bench data|comm|step [CONFIG.yaml] [--FLAG VALUE]...\n\n";
   for (const Command& part : parts()) text += help_entry(part.name, part.text, 8);
   return text + "\nUnder mpirun all ranks are measured. `dtrain bench PART --help` lists the flags.\n";
 }

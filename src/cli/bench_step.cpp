@@ -292,7 +292,7 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
   job.end_watch();
   options.output.write(
       process.host, [&] { return text_of(results); }, [&] { return json_of(results); });
-  return 0;
+  return std::ranges::all_of(results.rows, [](const Row& row) { return row.rounds.empty(); }) ? kExitFound : 0;
 }
 
 }  // namespace
@@ -300,8 +300,8 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
 int run_bench_step(const Arguments& arguments) {
   CLI::App app(
       "the training step of a run by batch size: phases of every rank, samples per second, memory by kind, and on a "
-      "GPU "
-      "the time of its kernels and the gap in which it waits for the host. Nothing is written but quick-start data",
+      "GPU the time of its kernels and the gap in which it waits for the host. Nothing is written but quick-start "
+      "data. Exit code 1: no batch size fits into memory",
       "dtrain bench step");
   Options options;
   constexpr int64_t kMost = int64_t{1} << 30;

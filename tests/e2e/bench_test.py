@@ -1,6 +1,7 @@
 """dtrain bench data|comm|step: tables and JSON agree, on one rank and several, and its messages when something is wrong."""
 
 import json
+import os
 import resource
 import subprocess
 
@@ -63,6 +64,14 @@ def comm_measures_every_communicator(folder):
         near(row[5], size["seconds"] * 1e6, 2)
         near(row[6], size["algbw_bytes_per_second"] * 1e-9, 3)
         near(row[7], size["busbw_bytes_per_second"] * 1e-9, 3)
+
+
+def comm_finds_results_that_are_wrong(folder):
+    damaged = {**runner.environment(), "LD_PRELOAD": os.environ["DTRAIN_BUILD"] + "/tests/e2e/libwrong_mpi.so"}
+    words = ["bench", "comm", "--seconds", 0.05, "--min-bytes", 3072, "--max-bytes", 3072, "--json", "wrong.json", *runner.flags(SMALL)]
+    runner.run(words, np=2, cwd=folder, env=damaged).expect(1, "WRONG VALUES")
+    found = json.loads((folder / "wrong.json").read_text())["communicators"][0]["operations"][0]
+    assert all(size["wrong"] > 0 for size in found["sizes"]), found
 
 
 def comm_on_one_rank_says_that_nothing_travels(folder):
@@ -189,6 +198,10 @@ def step_ends_the_row_for_which_there_is_no_memory(folder):
     small, large = json.loads(done.stdout)["rows"]
     assert small["out_of_memory"] == "" and small["samples_per_second"]["median"] > 0
     assert "no host memory for a tensor of 51.6 GiB" in large["out_of_memory"] and "samples_per_second" not in large, large
+    words[words.index("1,4400")] = "4400"
+    none = subprocess.run(runner.command(words + runner.flags(keys)), cwd=folder, env=runner.environment(), preexec_fn=limit,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+    assert none.returncode == 1 and "no host memory" in json.loads(none.stdout)["rows"][0]["out_of_memory"], (none.returncode, none.stdout)
 
 
 def other_tasks_work(folder):
@@ -226,6 +239,6 @@ def bad_input_is_explained(folder):
 
 
 if __name__ == "__main__":
-    runner.main([comm_measures_every_communicator, comm_on_one_rank_says_that_nothing_travels, data_compares_threads,
+    runner.main([comm_measures_every_communicator, comm_finds_results_that_are_wrong, comm_on_one_rank_says_that_nothing_travels, data_compares_threads,
                  data_emulates_accelerators, step_compares_batch_sizes, step_knows_what_free_loading_would_bring, step_has_batch_sizes_of_its_own,
                  step_ends_the_row_for_which_there_is_no_memory, other_tasks_work, bad_input_is_explained])
