@@ -44,7 +44,7 @@ const std::vector<Command>& commands() {
       {"plan", "[CONFIG.yaml] [--section.key VALUE]... --ranks 8,64,512 [--interconnect NAME]",
        "what a run would be on other numbers of ranks: batches, memory, bytes on the wire, time", run_plan},
       {"report", "RUN [RUN2] [--out FILE] [--text] [--max-regression PERCENT]",
-       "a run, or two beside each other, as a page with plots", run_report, /*alone=*/true},
+       "a run, or two beside each other, as a page with plots and a card for the terminal", run_report, /*alone=*/true},
       {"ls", "[FOLDER]", "the runs in a folder, one line each", run_ls, /*alone=*/true},
   };
   return all;
