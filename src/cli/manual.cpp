@@ -176,8 +176,8 @@ std::string man_page(const std::vector<ManualCommand>& commands, const std::stri
   for (const auto& [code, text] : std::initializer_list<std::pair<int, const char*>>{
            {0, "success"},
            {1,
-            "`doctor` found something that blocks, `bench comm` received wrong values, a run of `plan` does not fit "
-            "or makes no sense, or a gate of `report` failed"},
+            "`doctor` found something that blocks, `bench comm` received wrong values, no batch of `bench step` fits "
+            "into memory, a run of `plan` does not fit or makes no sense, or a gate of `report` failed"},
            {64, "unknown command or wrong use, or a limit of the system that is too low"},
            {65, "data is missing or damaged"},
            {69,
