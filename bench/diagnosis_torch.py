@@ -89,7 +89,14 @@ def run(fault, seconds, tool, gain):
         file = pathlib.Path(folder) / "per_sample"
         if done.returncode != 0 or not file.exists():
             sys.exit(f"{' '.join(command)}\n{done.stdout[-3000:]}\nended with {done.returncode}")
-        return float(file.read_text()), text
+        return float(file.read_text()), without_paths(text, folder)
+
+
+def without_paths(text, folder):
+    """The same text on every machine."""
+    for path, name in ((folder, "FOLDER"), (sys.prefix, "ENVIRONMENT"), (str(TOP), "DTRAIN")):
+        text = text.replace(path, name)
+    return text
 
 
 def measure(options):

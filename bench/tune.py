@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """What `dtrain tune` finds against an exhaustive sweep of the same settings: the share of the best rate, and of the sweep's time.
 
-usage: bench/tune.py [--seed S] [--tasks headpose,classify,pointer,sequence] [--minutes M] [--seconds T] [--rounds R]
+usage: bench/tune.py [--seed S] [--tasks headpose,classify,pointer,sequence,module] [--minutes M] [--seconds T] [--rounds R]
                      [--dtrain build/src/dtrain] [--results FILE]
+       bench/tune.py --report [--results FILE]
 
+Task module needs a Python with torch, such as that of .deps/venv: its network is a TorchScript file, which is made here.
 For each task, `dtrain bench step` measures every combination of precision, memory format, batch, reader threads and read-ahead by
 whole optimizer steps, in an order that the seed gives, R times over the whole sweep, so that a disturbance does not hit one
 combination alone. Then tune runs for M minutes at most. Its settings are looked up in the sweep: what counts is what the sweep says of
 them, not what tune says. Its time is divided by that of one round, a sweep that measures every combination once: the other rounds only
-make the rates certain. Every task adds a line to FILE (JSON). Exit code 1 if a task misses the bar: 95 % of the best in 15 % of the time.
+make the rates certain. Every task adds a line to FILE (bench/results/tune.jsonl), and the table has all lines of it. Exit code 1 if a line
+misses the bar: 95 % of the best in 15 % of the time.
 """
 
 import argparse
@@ -31,9 +34,24 @@ TASKS = {
     "classify": {"samples": 1500, "keys": {"model.image_size": 64, "train.batch_size": 32, "train.global_batch": 128}},
     "pointer": {"samples": 4000, "keys": {"train.batch_size": 32, "train.global_batch": 256}},
     "sequence": {"samples": 1500, "keys": {"train.batch_size": 32, "train.global_batch": 128}},
+    "module": {"samples": 1500, "data": "classify", "keys": {"task.loss": "cross_entropy", "model.file": "net.pt", "model.image_size": 64,
+                                                             "train.batch_size": 32, "train.global_batch": 128}},
 }
-PICTURES = ("headpose", "classify")
+PICTURES = ("headpose", "classify", "module")
 LEAST_RATE, MOST_TIME = 0.95, 0.15  # shares of the best rate, and of the time of one sweep
+
+
+def make_module(file):
+    """The network of src/tasks/module/README.md."""
+    import torch
+    from torch import nn
+
+    def block(inputs, outputs):
+        return [nn.Conv2d(inputs, outputs, 3, stride=2, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
+
+    torch.manual_seed(1)
+    net = nn.Sequential(*block(3, 32), *block(32, 64), *block(64, 128), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
+    torch.jit.script(net).save(str(file))
 
 
 def flags(keys):
@@ -100,14 +118,16 @@ def nearest(found, settings, rates):
 def measure(options, task):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        subprocess.run([options.dtrain, "synth", task, "--samples", str(TASKS[task]["samples"]), "--seed", str(options.seed), "--out",
+        data = TASKS[task].get("data", task)
+        subprocess.run([options.dtrain, "synth", data, "--samples", str(TASKS[task]["samples"]), "--seed", str(options.seed), "--out",
                         f"{task}.h5"], cwd=folder, check=True, capture_output=True)
-        config = ["task: " + task]
-        for section in ("data", "model", "train"):
-            keys = {key: value for key, value in base_keys(task).items() if key.startswith(section + ".")}
-            if keys:
-                config += [f"{section}:", *(f"  {key.split('.')[1]}: {value}" for key, value in keys.items())]
-        (folder / "task.yaml").write_text("\n".join(config) + "\n")
+        if task == "module":
+            make_module(folder / "net.pt")
+        config = {}
+        for key, value in base_keys(task).items():
+            section, name = key.split(".")
+            config.setdefault(section, {})[name] = value
+        (folder / "task.yaml").write_text(json.dumps(config))
         settings = list(settings_of(task, options.cores))
         rates, sweep_seconds = sweep(options, folder, task, settings)
         round_seconds = sweep_seconds / options.rounds
@@ -133,19 +153,20 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="the most reader threads")
     parser.add_argument("--dtrain", default=str(TOP / "build/src/dtrain"))
-    parser.add_argument("--results", type=pathlib.Path)
+    parser.add_argument("--results", type=pathlib.Path, default=TOP / "bench/results/tune.jsonl")
+    parser.add_argument("--report", action="store_true")
     options = parser.parse_args()
     options.random = random.Random(options.seed)
-    rows = []
-    for task in options.tasks:
-        rows.append(measure(options, task))
-        if options.results:
-            with options.results.open("a") as out:
-                out.write(json.dumps(rows[-1]) + "\n")
-    print("| task | combinations | as given | best of the sweep | found by tune | share of best | tune / one sweep, s | share of time |")
-    print("|---|---|---|---|---|---|---|---|")
+    for task in [] if options.report else options.tasks:
+        row = measure(options, task)
+        options.results.parent.mkdir(parents=True, exist_ok=True)
+        with options.results.open("a") as out:
+            out.write(json.dumps(row) + "\n")
+    rows = [json.loads(text) for text in options.results.read_text().splitlines()]
+    print("| task | seed | combinations | as given | best of the sweep | found by tune | share of best | tune / one sweep, s | share of time |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for row in rows:
-        print(f"| {row['task']} | {row['combinations']} | {row['given_rate']:.1f} | {row['best_rate']:.1f} | {row['found_rate']:.1f} | "
+        print(f"| {row['task']} | {row['seed']} | {row['combinations']} | {row['given_rate']:.1f} | {row['best_rate']:.1f} | {row['found_rate']:.1f} | "
               f"{100 * row['share_of_best']:.1f} % | {row['tune_seconds']:.0f} / {row['round_seconds']:.0f} | {100 * row['share_of_time']:.1f} % |")
     missed = [row["task"] for row in rows if row["share_of_best"] < LEAST_RATE or row["share_of_time"] > MOST_TIME]
     if missed:
