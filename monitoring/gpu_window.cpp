@@ -51,6 +51,7 @@ void GpuWindow::add(const GpuReading& r, double seconds) {
   // The card counts from the load of its driver, and starts again at 0 after a reload.
   if (const double used = std::max(0.0, r.energy - last_energy_); !std::isnan(r.energy - last_energy_)) {
     use_.energy = std::isnan(use_.energy) ? used : use_.energy + used;
+    use_.energy_seconds += seconds;
   }
   if (!std::isnan(r.energy)) last_energy_ = r.energy;
 }

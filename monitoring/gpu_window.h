@@ -13,10 +13,11 @@ namespace dtrain::monitoring {
 // Means over `seconds`, but for what says otherwise. NaN: the card does not report it, or there was no reading.
 struct GpuUse {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  double seconds = 0;                  // that the readings stand for
-  double utilization = kUnknown;       // share of time with a kernel running, 0 to 1
-  double power = kUnknown;             // watts
-  double energy = kUnknown;            // joules, in all
+  double seconds = 0;             // that the readings stand for
+  double utilization = kUnknown;  // share of time with a kernel running, 0 to 1
+  double power = kUnknown;        // watts
+  double energy = kUnknown;       // joules, in all, of these seconds:
+  double energy_seconds = 0;
   double temperature = kUnknown;       // degrees Celsius, the highest
   double sm_clock = kUnknown;          // hertz
   double working_sm_clock = kUnknown;  // hertz, while kernels ran: an idle GPU lowers its clock

@@ -39,15 +39,18 @@ double count_of(const CoreMask& mask, double unknown) {
   return cores > 0 ? cores : unknown;
 }
 
+// Nothing where all windows are kept.
+RunMeasurements::Earlier earlier_of(const Windows& windows, size_t rank) {
+  return windows.front().earlier.empty() ? RunMeasurements::Earlier{} : windows.front().earlier[rank];
+}
+
+// Of the whole run up to now. The points are evenly spaced, so that half of them are of half of the run.
 std::vector<diagnose::MemoryPoint> memory_of(const Windows& windows, size_t rank) {
-  std::vector<diagnose::MemoryPoint> points;
-  double steps = 0;
-  for (const RunMeasurements::Window& window : windows) {
-    steps += static_cast<double>(window.steps);
-    const double bytes = window.ranks[rank].resident_bytes;
-    if (std::isfinite(bytes)) points.push_back({steps, bytes});
-  }
-  return points;
+  RunMeasurements::Earlier run = earlier_of(windows, rank);
+  for (const RunMeasurements::Window& window : windows) run.add(window.steps, window.ranks[rank]);
+  const double now = windows.back().ranks[rank].resident_bytes;
+  if (std::isfinite(now) && run.memory.back().steps < run.steps) run.memory.push_back({run.steps, now});
+  return run.memory;
 }
 
 // A mean over windows in which the GPU was read.
@@ -64,11 +67,14 @@ class TimeMean {
   double sum_ = 0, seconds_ = 0;
 };
 
-// What counts up since the run began is known at the end of the first window.
-double steps_after_first(const Windows& windows) {
+// What counts up since the run began, per step of the windows: from the end of those before them, or where there are
+// none, from the end of the first one. Unknown where that was just now.
+double per_step(const Windows& windows, size_t rank, double RunTotals::*count) {
+  const bool all = windows.front().earlier.empty();
+  const RunTotals& begin = all ? windows.front().ranks[rank].so_far : windows.front().earlier[rank].totals;
   double steps = 0;
-  for (size_t i = 1; i < windows.size(); ++i) steps += static_cast<double>(windows[i].steps);
-  return steps;
+  for (size_t i = all ? 1 : 0; i < windows.size(); ++i) steps += static_cast<double>(windows[i].steps);
+  return steps > 0 ? (windows.back().ranks[rank].so_far.*count - begin.*count) / steps : diagnose::kUnknown;
 }
 
 diagnose::GpuUse gpu_use(const Windows& windows, size_t rank, const diagnose::Steps& steps) {
@@ -93,7 +99,7 @@ diagnose::GpuUse gpu_use(const Windows& windows, size_t rank, const diagnose::St
   if (!steps.empty()) use.launch = 0;
   for (const StepTimes& step : steps) use.launch += step.launch / static_cast<double>(steps.size());
   if (windows.empty()) return use;
-  const ResourceSample &first = windows.front().ranks[rank], &last = windows.back().ranks[rank];
+  const ResourceSample& last = windows.back().ranks[rank];
   use.full_clock_seen = full > 0;
   use.full_clock = use.full_clock_seen ? full : highest;
   use.power_limit = last.gpu.power_limit;
@@ -106,18 +112,16 @@ diagnose::GpuUse gpu_use(const Windows& windows, size_t rank, const diagnose::St
   use.memory_total = last.gpu_memory;
   use.tensor_cores = last.gpu_capability >= kTensorCores;
   use.bf16 = has_bf16(at::kCUDA, last.gpu_capability);
-  if (windows.size() < 2) return use;
-  use.allocator_retries = (last.so_far.allocator_retries - first.so_far.allocator_retries) / steps_after_first(windows);
+  use.allocator_retries = per_step(windows, rank, &RunTotals::allocator_retries);
   return use;
 }
 
 diagnose::LossScale loss_scale_of(const Windows& windows) {
   diagnose::LossScale scale;
-  if (windows.size() < 2) return scale;
-  const double steps = steps_after_first(windows);
-  const ResourceSample &first = windows.front().ranks[0], &last = windows.back().ranks[0];
-  scale.now = last.so_far.loss_scale;
-  if (steps > 0) scale.skipped = (last.so_far.skipped_steps - first.so_far.skipped_steps) / steps;
+  if (windows.empty()) return scale;
+  const double skipped = per_step(windows, 0, &RunTotals::skipped_steps);
+  scale.now = windows.back().ranks[0].so_far.loss_scale;
+  if (std::isfinite(skipped)) scale.skipped = skipped;
   return scale;
 }
 
@@ -144,7 +148,7 @@ void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& 
                      .decode = read.decode_seconds / steps,
                      .augment = read.augment_seconds / steps};
   data::LoaderStats loads = read;
-  if (!windows.front().earlier_loads.empty()) loads += windows.front().earlier_loads[rank];
+  loads += earlier_of(windows, rank).loads;
   const int64_t many = loads.samples - loads.few_samples;
   constexpr int64_t kEnough = 8;  // samples: of fewer the mean says little
   if (loads.few_samples >= kEnough && many >= kEnough) {
@@ -292,6 +296,7 @@ diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurem
       .images = context.task.samples().kind == data::SampleSpec::Kind::kImage,
       .can_checkpoint = config::kConvolutions.holds(config) && !config.model.checkpointing,
       .augments_hue = config.augment.hue > 0,
+      .verifies = config.data.verify,
       .steps_per_epoch = static_cast<double>(per_epoch),
       .saves_by_steps = config.checkpoint.every.steps > 0 || config.checkpoint.every.epochs > 0,
       .keeps_best = config.checkpoint.keep_best,

@@ -1,6 +1,7 @@
 #include "train/run_measurements.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/check.h"
 #include "dist/object_collectives.h"
@@ -72,7 +73,8 @@ monitoring::RankStats stats_of(size_t rank, const StepTimes& times, const Resour
                    .card_generation = used.card_generation},
           .gpu_utilization = used.gpu.utilization,
           .power = used.gpu.power,
-          .energy = used.gpu.energy / steps,
+          // Sensors are read every few seconds: one reading may stand for many windows, most of which have none.
+          .energy = used.gpu.energy / used.gpu.energy_seconds * used.seconds / steps,
           .temperature = used.gpu.temperature,
           .sm_clock = used.gpu.sm_clock};
 }
@@ -112,6 +114,19 @@ monitoring::SlowStep slowest_of(const std::vector<StepTimes>& all, size_t count)
 }
 
 }  // namespace
+
+void RunMeasurements::Earlier::add(size_t of_window, const ResourceSample& used) {
+  constexpr size_t kMostPoints = 64;
+  loads += used.loader;
+  totals = used.so_far;
+  steps += static_cast<double>(of_window);
+  if (!std::isfinite(used.resident_bytes) || (!memory.empty() && steps < memory.back().steps + spacing)) return;
+  memory.push_back({steps, used.resident_bytes});
+  if (memory.size() < kMostPoints) return;
+  for (size_t i = 0; 2 * i < memory.size(); ++i) memory[i] = memory[2 * i];
+  memory.resize(kMostPoints / 2);
+  spacing = steps / static_cast<double>(memory.size());
+}
 
 RunMeasurements::RunMeasurements(dist::Communicator& host)
     : host_(host),
@@ -153,11 +168,11 @@ void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSa
   for (const Window& window : windows_) kept += window.steps;
   while (windows_.size() > 1 && kept > most_) {
     kept -= windows_.front().steps;
-    std::vector<data::LoaderStats> loads = std::move(windows_.front().earlier_loads);
-    loads.resize(ranks);
-    for (size_t rank = 0; rank < ranks; ++rank) loads[rank] += windows_.front().ranks[rank].loader;
+    std::vector<Earlier> earlier = std::move(windows_.front().earlier);
+    earlier.resize(ranks);
+    for (size_t rank = 0; rank < ranks; ++rank) earlier[rank].add(windows_.front().steps, windows_.front().ranks[rank]);
     windows_.pop_front();
-    windows_.front().earlier_loads = std::move(loads);
+    windows_.front().earlier = std::move(earlier);
   }
 }
 

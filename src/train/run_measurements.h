@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "diagnose/evidence.h"
 #include "diagnose/what_if.h"
 #include "dist/communicator.h"
 #include "monitoring/rank_stats.h"
@@ -21,13 +22,23 @@ class RunMeasurements {
  public:
   static constexpr size_t kWarmUpSteps = 5;
 
+  // What stays of a rank's windows that are no longer kept. Half of the readers load so few batches alone that the
+  // newest windows may have none, memory may grow slowly, and what counts up needs a value to begin from.
+  struct Earlier {
+    data::LoaderStats loads = {};
+    RunTotals totals = {};  // at the end of the last of them
+    double steps = 0;
+    std::vector<diagnose::MemoryPoint> memory = {};  // at most 64, at least `spacing` steps apart
+    double spacing = 0;
+
+    void add(size_t steps, const ResourceSample&);
+  };
+
   // What all ranks measured between two calls of gather(), by rank.
   struct Window {
     size_t steps = 0;
     std::vector<ResourceSample> ranks;
-    // Of the windows before it that are no longer kept, by rank; empty: there is none. Half of the readers load so few
-    // batches alone that the newest windows may have none.
-    std::vector<data::LoaderStats> earlier_loads = {};
+    std::vector<Earlier> earlier = {};  // by rank, of the windows before this one; empty: all of them are kept
   };
 
   explicit RunMeasurements(dist::Communicator& host);

@@ -67,7 +67,8 @@ TEST(RunEvidence, OfALoaderIsPerStepAndOfItsOwnRank) {
   EXPECT_TRUE(std::isnan(run.ranks[0].loader.few_service)) << "too few samples";
   for (RunMeasurements::Window& window : windows) window.ranks[1].loader.few_samples = 2;
   EXPECT_TRUE(std::isnan(evidence(windows).ranks[1].loader.few_service));
-  windows[0].earlier_loads = {{}, {.samples = 36, .read_seconds = 2, .few_samples = 16, .few_seconds = 2}};
+  windows[0].earlier.resize(2);
+  windows[0].earlier[1].loads = {.samples = 36, .read_seconds = 2, .few_samples = 16, .few_seconds = 2};
   EXPECT_DOUBLE_EQ(evidence(windows).ranks[1].loader.few_service, 4.0 / 20);
   EXPECT_DOUBLE_EQ(evidence(windows).ranks[1].loader.many_service, 22.0 / 416);
   EXPECT_DOUBLE_EQ(evidence(windows).ranks[1].loader.read, 0.1) << "of the windows alone";
@@ -235,6 +236,29 @@ TEST(RunEvidence, OfTheLossScaleIsWhatHappenedSinceTheFirstWindow) {
   const diagnose::LossScale scale = evidence(windows).loss_scale;
   EXPECT_DOUBLE_EQ(scale.skipped, 6.0 / 30);
   EXPECT_EQ(scale.now, 0.5);
+}
+
+// One window of all the steps between two logging steps, and what is known of those before it.
+TEST(RunEvidence, OneWindowBeginsWhereThoseBeforeItEnded) {
+  Windows windows = windows_of(1);
+  windows.pop_front();
+  ResourceSample& now = windows[0].ranks[0];
+  now.resident_bytes = 5e9;
+  now.so_far = {.allocator_retries = 9, .skipped_steps = 16, .loss_scale = 8};
+  EXPECT_EQ(evidence(windows).loss_scale.skipped, 0) << "it may be of the warm-up";
+  EXPECT_TRUE(std::isnan(evidence(windows).ranks[0].gpu.allocator_retries));
+  RunMeasurements::Earlier& earlier = windows[0].earlier.emplace_back();
+  earlier.totals = {.allocator_retries = 3, .skipped_steps = 4};
+  earlier.steps = 300;
+  earlier.memory = {{100, 1e9}, {300, 3e9}};
+  earlier.spacing = 100;
+  const diagnose::RunEvidence run = evidence(windows);
+  EXPECT_DOUBLE_EQ(run.loss_scale.skipped, 12.0 / 30);
+  EXPECT_EQ(run.loss_scale.now, 8);
+  EXPECT_DOUBLE_EQ(run.ranks[0].gpu.allocator_retries, 6.0 / 30);
+  ASSERT_EQ(run.ranks[0].memory.size(), 3u) << "and what there is now";
+  EXPECT_EQ(run.ranks[0].memory[2].steps, 330);
+  EXPECT_EQ(run.ranks[0].memory[2].bytes, 5e9);
 }
 
 TEST(RunEvidence, WithoutAWindowOnlyTheStepsAreKnown) {

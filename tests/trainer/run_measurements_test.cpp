@@ -164,6 +164,42 @@ TEST(RunMeasurements, KnowsTheSlowestStepAndItsRank) {
   });
 }
 
+// A GPU is read every few seconds, so most windows have no reading, and one reading stands for many of them.
+TEST(RunMeasurements, EnergyIsThatOfTheStepsAndNotOfTheReading) {
+  dist::run_thread_world(1, [](dist::Communicator& comm) {
+    RunMeasurements measured(comm);
+    ResourceSample sample = used(0);
+    sample.seconds = 0.2;
+    sample.gpu.energy = 600;
+    sample.gpu.energy_seconds = 2;
+    measured.gather(steps(0, 0, 10), sample);
+    EXPECT_DOUBLE_EQ(measured.own()->energy, 300 * 0.02) << "300 W in a step of 20 ms";
+    measured.gather(steps(0, 10, 20), used(0));
+    EXPECT_TRUE(std::isnan(measured.own()->energy));
+  });
+}
+
+// Of many windows, evenly spaced ones, so that slow growth is seen over the whole run.
+TEST(RunMeasurements, MemoryIsKeptOfTheWholeRun) {
+  RunMeasurements::Earlier earlier;
+  ResourceSample sample = used(0);
+  for (int i = 1; i <= 10000; ++i) {
+    sample.resident_bytes = 1000.0 * i;
+    sample.so_far.skipped_steps = i;
+    earlier.add(10, sample);
+  }
+  EXPECT_EQ(earlier.steps, 100000);
+  EXPECT_EQ(earlier.totals.skipped_steps, 10000);
+  ASSERT_GE(earlier.memory.size(), 30u);
+  ASSERT_LT(earlier.memory.size(), 64u);
+  EXPECT_LT(earlier.memory.front().steps, 2000);
+  EXPECT_GT(earlier.memory.back().steps, 95000);
+  for (size_t i = 0; i < earlier.memory.size(); ++i) {
+    EXPECT_EQ(earlier.memory[i].bytes, 100 * earlier.memory[i].steps);
+    if (i > 0) EXPECT_NEAR(earlier.memory[i].steps - earlier.memory[i - 1].steps, 2500, 1000);
+  }
+}
+
 TEST(RunMeasurements, OnlyTheNewestStepsAreKept) {
   dist::run_thread_world(1, [](dist::Communicator& comm) {
     RunMeasurements measured(comm);
@@ -172,9 +208,10 @@ TEST(RunMeasurements, OnlyTheNewestStepsAreKept) {
     EXPECT_EQ(measured.steps()[0].back().of(Phase::kForward), 3999);
     // Of the 40 windows, the first has the end of the warm-up in it and 5 are kept.
     ASSERT_EQ(measured.windows().size(), 5u);
-    EXPECT_EQ(measured.windows().front().earlier_loads.at(0).few_samples, 34 * 3);
-    EXPECT_EQ(measured.windows().front().earlier_loads.at(0).samples, 34 * 12);
-    EXPECT_TRUE(measured.windows().back().earlier_loads.empty());
+    EXPECT_EQ(measured.windows().front().earlier.at(0).loads.few_samples, 34 * 3);
+    EXPECT_EQ(measured.windows().front().earlier.at(0).loads.samples, 34 * 12);
+    EXPECT_EQ(measured.windows().front().earlier.at(0).steps, 3400);
+    EXPECT_TRUE(measured.windows().back().earlier.empty());
     measured.gather(steps(0, 4000, 9000), used(0));  // more than are kept, at once
     ASSERT_EQ(measured.steps()[0].size(), 500u);
     EXPECT_EQ(measured.steps()[0].front().of(Phase::kForward), 8500);
