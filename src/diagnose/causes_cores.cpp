@@ -14,6 +14,8 @@ namespace {
 
 using BySeconds = std::vector<double>;  // by rank, per step
 
+constexpr const char* kWithAllCores = "with all cores (mpirun --bind-to none; taskset, cpuset)";
+
 size_t worst_of(const BySeconds& seconds) {
   return static_cast<size_t>(std::max_element(seconds.begin(), seconds.end()) - seconds.begin());
 }
@@ -56,9 +58,12 @@ Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
     left -= waits.bound;
   }
   // The network waits for a core while other threads run: those of other processes, and the readers of the ranks, whose
-  // work has to be done in any case. Nobody waits for others longer than they ran.
+  // work has to be done in any case. Nobody waits for others longer than they ran. Where the ranks have more threads of
+  // the network than cores, these wait for each other, too, and without others share what those took of all cores.
   if (host.others_cpu > 0) {
-    waits.others = std::min(host.others_cpu, left * host.others_cpu / (host.others_cpu + job.side_cpu));
+    waits.others = job.threads > host.job_cores
+                       ? std::min(left, host.others_cpu / host.job_cores)
+                       : std::min(host.others_cpu, left * host.others_cpu / (host.others_cpu + job.side_cpu));
   }
   waits.own = left - waits.others;
   return waits;
@@ -78,6 +83,10 @@ void add_waits(const RunEvidence& run, Cause cause, const BySeconds& seconds, co
                    .without = Replay{.change = computes_sooner(run.steps(), seconds, lost)}});
 }
 
+std::string others_text(const HostUse& host, double step) {
+  return str("other processes use ", fixed(or_zero(host.others_cpu) / step, 1), " of ", host.cores, " cores");
+}
+
 // More threads than cores: what is left to do would have to be done by fewer threads, so no gain can be computed.
 void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<Finding>& found) {
   constexpr double kMuch = 0.1;  // of a step; below it, readers may be the reason
@@ -91,6 +100,10 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
                   .evidence = str(of_step(own[rank], step), " waiting for a core; ", job.ranks,
                                   job.ranks > 1 ? " ranks have " : " rank has ", job.threads,
                                   " threads of the network on ", host.job_cores, " cores")};
+  // (The gain without those, if there is one, would be another line of the same cause.)
+  if (const std::string others = others_text(host, step); or_zero(host.others_cpu) > kMuch * step) {
+    finding.evidence += ", and " + others;
+  }
   const double fitting = std::max(1.0, std::floor(host.job_cores / job.ranks));
   if (crowded.cores.compute_threads > fitting) {
     finding.setting = str("--device.threads ", fitting);
@@ -98,6 +111,20 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
     finding.otherwise = str("start at most ", host.job_cores, " ranks on this host");
   }
   found.push_back(std::move(finding));
+}
+
+// Ranks start as many threads as they have cores, so none of them waits: what more cores would gain is not known.
+void add_few_cores(const RunEvidence& run, const BySeconds& bound, std::vector<Finding>& found) {
+  const RankEvidence& rank = run.ranks[longest_computing(run)];
+  const HostUse& host = host_of(run, rank);
+  const double step = mean_wall(rank.steps), idle = host.idle / step;
+  const bool computes = !run.settings.gpu && mean_computing(rank.steps) > 0.5 * step;
+  const bool waits = bound[worst_of(bound)] >= kLeastGain * step;  // then there is a gain
+  if (!computes || waits || !(host.job_cores < host.cores) || !(idle >= 1)) return;
+  found.push_back({.cause = Cause::kBinding,
+                   .evidence = str("the ranks may use ", host.job_cores, " of ", host.cores, " cores, and ",
+                                   fixed(idle, 1), " are idle"),
+                   .otherwise = str("try ", kWithAllCores)});
 }
 
 // A GPU that has work does not notice that the thread which feeds it waits for a core: no more than the time in which
@@ -127,13 +154,12 @@ std::vector<Finding> core_causes(const RunEvidence& run) {
   const RankEvidence& crowded = run.ranks[worst_of(others)];
   const HostUse& host = host_of(run, crowded);
   add_waits(run, Cause::kOversubscribed, others, lost,
-            str(" waiting for a core; other processes use ",
-                fixed(or_zero(host.others_cpu) / mean_wall(crowded.steps), 1), " of ", host.cores, " cores"),
-            "without them", found);
+            " waiting for a core; " + others_text(host, mean_wall(crowded.steps)), "without them", found);
   const HostUse& bound_host = host_of(run, run.ranks[worst_of(bound)]);
   add_waits(run, Cause::kBinding, bound, lost,
             str(" waiting for a core; the ranks may use ", bound_host.job_cores, " of ", bound_host.cores, " cores"),
-            "with all cores (mpirun --bind-to none; taskset, cpuset)", found);
+            kWithAllCores, found);
+  add_few_cores(run, bound, found);
   add_own_threads(run, own, found);
   add_waits(run, Cause::kCpuLimit, stopped, lost, " stopped by the CPU limit of the control group",
             "with a higher limit (cpu.max; resources.limits.cpu in Kubernetes)", found);

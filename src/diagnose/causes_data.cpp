@@ -119,6 +119,8 @@ std::vector<Finding> data_causes(const RunEvidence& run) {
     found.without = Replay{.change = times(Phase::kDataWait, stays)};
     found.otherwise = model.readers_rest()          ? "if batches came evenly (--data.prefetch)"
                       : found.cause == Cause::kDisk ? "with a faster disk"
+                      : found.cause == Cause::kDecode && run.settings.verifies
+                          ? "without checksums (--data.verify false)"
                       : found.cause == Cause::kAugment && run.settings.augments_hue
                           ? "with a cheaper augmentation (hue costs most: --augment.hue 0)"
                       : run.settings.images ? "with more cores, or smaller pictures (convert --size)"

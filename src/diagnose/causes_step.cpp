@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
@@ -174,23 +175,28 @@ void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
 void add_loss_scale(const RunEvidence& run, std::vector<Finding>& found) {
   const LossScale& scale = run.loss_scale;
   // Without a scale, gradients that are not finite have another reason.
-  if (!std::isfinite(scale.now) || !(scale.skipped > 0) || scale.skipped >= 1) return;
+  if (!std::isfinite(scale.now)) return;
+  const bool bf16 = std::ranges::all_of(run.ranks, [](const RankEvidence& rank) { return rank.gpu.bf16; });
+  Finding finding{.cause = Cause::kLossScale,
+                  .setting = bf16 ? "--amp bf16" : "",
+                  .otherwise = bf16 ? "or a lower --lr" : "with a lower --lr or --optimizer.clip_norm 1"};
+  if (scale.now < 1 && scale.skipped < kLeastGain) {
+    // Few steps are skipped, but small gradients of the others become zero: a limit, not a gain.
+    finding.evidence = str("the loss scale came down to ", scale.now, ", as gradients overflow again and again");
+    found.push_back(std::move(finding));
+    return;
+  }
+  if (!(scale.skipped > 0) || scale.skipped >= 1) return;
   // How many of so many steps are skipped is a matter of chance, too.
   const double steps = std::max(1.0, static_cast<double>(run.ranks[0].steps.size()));
   const auto without = [useful = 1 - scale.skipped](size_t, size_t, StepTimes& s) {
     s.wall -= (1 - useful) * std::max(0.0, s.other());
     for (double& seconds : s.phases) seconds *= useful;
   };
-  const bool bf16 = std::ranges::all_of(run.ranks, [](const RankEvidence& rank) { return rank.gpu.bf16; });
-  found.push_back(
-      {.cause = Cause::kLossScale,
-       .evidence = str(percent(scale.skipped),
-                       " of the steps are skipped because gradients overflow, at a "
-                       "loss scale of ",
-                       scale.now),
-       .setting = bf16 ? "--amp bf16" : "",
-       .otherwise = bf16 ? "or a lower --lr" : "with a lower --lr or --optimizer.clip_norm 1",
-       .without = Replay{.change = without, .unseen = std::sqrt(scale.skipped * (1 - scale.skipped) / steps)}});
+  finding.evidence = str(percent(scale.skipped),
+                         " of the steps are skipped because gradients overflow, at a loss scale of ", scale.now);
+  finding.without = Replay{.change = without, .unseen = std::sqrt(scale.skipped * (1 - scale.skipped) / steps)};
+  found.push_back(std::move(finding));
 }
 
 }  // namespace

@@ -50,6 +50,8 @@ constexpr auto names_of(Cause) {
 // `otherwise` of a setting that makes the global batch larger.
 inline constexpr const char* kLargerGlobalBatch = "(a larger global batch, which may need another learning rate)";
 
+inline constexpr double kLeastGain = 0.03;  // what is less is not worth a change
+
 struct Finding {
   Cause cause{};
   int rank = -1;                       // -1: all ranks alike

@@ -169,7 +169,9 @@ Limits take_limits(Findings& all) {
     (f.cause == Cause::kOversubscribed ? limits.first : limits.last).push_back(f);
   }
   std::erase_if(all, [](const Finding& f) { return !f.without && !f.gain; });
-  if (!limits.first.empty()) std::erase_if(all, comes_of_crowding);
+  if (!limits.first.empty()) {
+    std::erase_if(all, [&](const Finding& f) { return comes_of_crowding(f) || f.cause == limits.first[0].cause; });
+  }
   return limits;
 }
 
@@ -237,6 +239,8 @@ std::vector<std::string> not_measured(const RunEvidence& run) {
        on_rank([](const RankEvidence& r) { return !std::isfinite(r.cores.throttled); })},
       {"other processes and idle cores", on_host(&HostUse::others_cpu) || on_host(&HostUse::idle)},
       {"I/O wait of the host", on_host(&HostUse::io_wait)},
+      {"swap", on_host(&HostUse::swapped_in)},
+      {"memory of the ranks", on_rank([](const RankEvidence& r) { return r.memory.empty(); })},
       {"steal", on_host(&HostUse::steal)},
       {"page cache",
        on_host(&HostUse::read_again) || on_rank([](const RankEvidence& r) { return !std::isfinite(r.disk_bytes); })},

@@ -18,7 +18,6 @@
 
 namespace dtrain::diagnose {
 
-inline constexpr double kLeastGain = 0.03;
 inline constexpr size_t kFewestSteps = 20;
 inline constexpr size_t kMostFindings = 3;  // one verdict and two runners-up
 

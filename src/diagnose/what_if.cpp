@@ -58,12 +58,17 @@ Gain jackknife(const Times& times, const std::vector<size_t>& ends) {
   return gain;
 }
 
-// The cycles in which something planned happens; none where that is nearly always, or never, or nobody knows how often.
-std::vector<size_t> rare_events(const std::vector<Steps>& ranks, size_t cycles, const Replay& replay) {
+// The cycles in which the change makes something planned shorter; none where that is nearly always, or never, or nobody
+// knows how often. (What it leaves as it is, such as saves of another kind, is not among the planned ones.)
+std::vector<size_t> rare_events(const std::vector<Steps>& ranks, const std::vector<Steps>& changed, size_t cycles,
+                                const Replay& replay) {
   std::vector<size_t> events;
   for (size_t i = 0; replay.planned_per_step > 0 && i < cycles; ++i) {
-    const auto has = [&](const Steps& steps) { return steps[i].of(replay.planned) > 0; };
-    if (std::any_of(ranks.begin(), ranks.end(), has)) events.push_back(i);
+    bool shorter = false;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      shorter = shorter || changed[rank][i].of(replay.planned) < ranks[rank][i].of(replay.planned);
+    }
+    if (shorter) events.push_back(i);
   }
   if (2 * events.size() >= cycles) events.clear();
   return events;
@@ -145,8 +150,9 @@ std::vector<Steps> replayed(const std::vector<Steps>& ranks, const Replay& repla
 Gain gain_of(const std::vector<Steps>& ranks, const Replay& replay) {
   const Cycles cycles = cycles_of(ranks);
   const size_t count = cycles.empty() ? 0 : cycles[0].size();
-  const Times times{cycle_seconds(cycles), cycle_seconds(cycles_of(replayed(ranks, replay)))};
-  const std::vector<size_t> events = rare_events(ranks, count, replay);
+  const std::vector<Steps> changed = replayed(ranks, replay);
+  const Times times{cycle_seconds(cycles), cycle_seconds(cycles_of(changed))};
+  const std::vector<size_t> events = rare_events(ranks, changed, count, replay);
   Gain gain =
       events.empty() ? jackknife(times, block_ends(count)) : gain_of_events(times, events, replay.planned_per_step);
   gain.error = std::hypot(gain.error, replay.unseen);

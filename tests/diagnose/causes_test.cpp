@@ -196,6 +196,73 @@ TEST(Cores, AGpuThatHasWorkDoesNotNoticeThatItsHostWaits) {
   EXPECT_EQ(name_of(judge(run).findings.at(0).cause), "oversubscribed") << judge(run).text;
 }
 
+// Four ranks on two cores, and one more process that always wants to run: each of five threads has 40 of 100 ms.
+TEST(Cores, RanksThatCrowdTheirCoresWaitForEachOtherToo) {
+  RunEvidence run = evidence_of({.ranks = 4});
+  run.hosts[0].cores = run.hosts[0].job_cores = 2;
+  run.hosts[0].others_cpu = 0.040;
+  run.hosts[0].idle = 0;
+  for (RankEvidence& rank : run.ranks) rank.cores.run_delay = 0.060;
+  const Verdict crowded = judge(run);
+  ASSERT_EQ(crowded.findings.size(), 1u) << "one line for the cause: " << text_of(crowded);
+  EXPECT_NE(
+      crowded.text.find("4 ranks have 4 threads of the network on 2 cores, and other processes use 0.4 of 2 cores"),
+      std::string::npos)
+      << crowded.text;
+  for (RankEvidence& rank : run.ranks) rank.cores.run_delay = 0.024;  // they wait for each other in few of the steps
+  const Verdict shared = judge(run);
+  ASSERT_FALSE(shared.findings.empty()) << shared.text;
+  EXPECT_NEAR(shared.findings[0].gain->ratio, 0.25, 0.03) << "without a fifth of the work: " << shared.text;
+}
+
+// One thread on its one core waits for nobody.
+TEST(Cores, IdleCoresThatTheRanksMayNotUseAreNamed) {
+  RunEvidence run = evidence_of({.ranks = 1});
+  run.hosts[0].cores = 16;
+  run.hosts[0].job_cores = 1;
+  run.hosts[0].idle = 1.5;
+  const Verdict verdict = judge(run);
+  ASSERT_EQ(verdict.findings.size(), 1u) << verdict.text;
+  EXPECT_FALSE(verdict.findings[0].gain);
+  EXPECT_EQ(verdict.text.find("verdict: bound to too few cores: the ranks may use 1 of 16 cores, and 14."), 0u)
+      << verdict.text;
+  EXPECT_NE(verdict.text.find("; try with all cores (mpirun --bind-to none"), std::string::npos) << verdict.text;
+  run.settings.gpu = true;
+  EXPECT_TRUE(judge(run).findings.empty()) << "its GPU computes: " << judge(run).text;
+  run.settings.gpu = false;
+  run.hosts[0].idle = 0.05;
+  EXPECT_TRUE(judge(run).findings.empty()) << "others use them: " << judge(run).text;
+}
+
+TEST(LossScale, ThatIsLessThanOneIsNamedThoughFewStepsAreSkipped) {
+  RunEvidence run = evidence_of({});
+  run.loss_scale = {.now = 0.5, .skipped = 0.01};
+  const Verdict verdict = judge(run);
+  ASSERT_EQ(verdict.findings.size(), 1u) << verdict.text;
+  EXPECT_EQ(verdict.findings[0].cause, Cause::kLossScale);
+  EXPECT_FALSE(verdict.findings[0].gain);
+  run.loss_scale.now = 1;
+  EXPECT_TRUE(judge(run).findings.empty()) << judge(run).text;
+}
+
+// Half of the saves follow an evaluation, because the metric was the best so far: they stay, whatever the interval is.
+TEST(Checkpoints, OfTheBestDoNotMakeThoseByIntervalCheaper) {
+  RunEvidence run = evidence_of({.ranks = 1, .steps = 200});
+  for (size_t step = 0; step < 200; step += 10) {
+    StepTimes& s = run.ranks[0].steps[step];
+    const double saving = step % 20 == 0 ? 0.2 : 0.01;
+    s.phases[index_of(Phase::kCheckpoint)] = saving;
+    if (step % 20 != 0) s.phases[index_of(Phase::kEval)] = 0.0001;
+    s.wall += saving;
+  }
+  run.settings.checkpoints = 1.0 / 20;
+  run.settings.evaluations = 1.0 / 20;
+  const Verdict verdict = judge(run);
+  ASSERT_FALSE(verdict.findings.empty()) << verdict.text;
+  EXPECT_EQ(verdict.findings[0].cause, Cause::kCheckpoint) << verdict.text;
+  EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.09, 0.01) << "0.2 s in 20 steps of 0.1: " << verdict.text;
+}
+
 TEST(LossScale, AFewSkippedStepsAreChance) {
   RunEvidence run = evidence_of({.steps = 30});
   run.loss_scale = {.now = 1024, .skipped = 1.0 / 30};

@@ -119,5 +119,12 @@ TEST(UnevenRanks, OneThatIsAlwaysLateIsSlow) {
   }
 }
 
+TEST(UnevenRanks, OfSeveralLateRanksTheSlowestIsNamed) {
+  const auto late = [](size_t rank, size_t) { return rank == 2 ? 0.018 : rank == 5 ? 0.030 : 0; };
+  const Verdict verdict = judge(uneven_run(8, 0.02, late));
+  ASSERT_FALSE(verdict.findings.empty()) << text_of(verdict);
+  EXPECT_EQ(verdict.findings[0].rank, 5) << text_of(verdict);
+}
+
 }  // namespace
 }  // namespace dtrain::diagnose

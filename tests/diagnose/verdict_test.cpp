@@ -127,7 +127,7 @@ TEST(Verdict, WhatAnyRankOrHostDoesNotTellIsNamed) {
   EXPECT_THAT(missing(run),
               testing::ElementsAre("copy and kernel launches: no GPU clock", "waiting for cores",
                                    "CPU limit of the control group", "other processes and idle cores",
-                                   "I/O wait of the host", "steal", "page cache", "free memory of the host",
+                                   "I/O wait of the host", "swap", "steal", "page cache", "free memory of the host",
                                    "fewer readers: half of them read too few samples alone"));
 }
 
