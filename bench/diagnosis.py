@@ -11,7 +11,7 @@ tries it, and the gain of that counts. Strengths are calibrated while it runs: f
 the gains come near 1.5 % (weak), 3 % (edge) and 9 to 60 % (full). Each run adds a line to FILE (bench/results/diagnosis.jsonl), and the
 same seed goes on where it stopped. --report prints the tables of all lines and of recorded faults (recorded_faults.cpp); --update writes
 them into the document. Measure on a machine that does nothing else: machine_noise.py says during each run how much others used its cores,
-and runs with too much of that are left out of the tables.
+and what had too much of that is left out of the tables, whatever the verdict said.
 """
 
 import argparse
@@ -37,7 +37,7 @@ FULL = (0.11, 0.45)
 WARM, STEPS = 10, 50  # the verdict leaves out the first steps, too
 DISTURBED = 0.04  # the two healthy runs beside a fault differ by this share, and by a third of its gain: that is not known
 NOISY = 1.25  # machine_noise.py: a run with more of it tells nothing; others use the cores' units half of the time
-SOME_NOISE = 1.1  # with more of it, what a verdict says of the machine is true
+FEW = 20  # a share of fewer runs says little
 
 LIMITED = "CPU limit"  # the fault that needs a control group
 
@@ -59,9 +59,11 @@ MPI = {"OMP_NUM_THREADS": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_M
 # change: "flags", "fault" (for the preloaded library), "beside" (another process), "prefix" (of the command).
 
 class Case:
-    def __init__(self, name, causes, make, rank=None, setting=None, tasks=tuple(TASKS), levels=tuple(LEVELS), has_gain=True, comes_last=False):
+    def __init__(self, name, causes, make, rank=None, setting=None, tasks=tuple(TASKS), levels=tuple(LEVELS), has_gain=True, comes_last=False,
+                 disturbs=False):
         self.name, self.causes, self.make, self.rank, self.setting = name, set(causes), make, rank, setting
         self.tasks, self.levels, self.has_gain, self.comes_last = tasks, levels, has_gain, comes_last
+        self.disturbs = disturbs  # it is more work for the cores, which the noise meter cannot tell from what others do
 
 
 class Healthy:
@@ -106,7 +108,7 @@ def every(key, cost):
     return make
 
 
-def busy(gain, healthy):
+def busy(gain, healthy=None):
     """Another process on the cores of the ranks, for a share of the time."""
     share = min(0.98, 2 * gain)
     return {"beside": [sys.executable, "-c", "import time\nwhile True:\n    end = time.perf_counter() + 0.02\n"
@@ -139,9 +141,10 @@ def cases():
         Case("another rank late each time", {"rotating_rank"}, in_step("forward", "rotate")),
         Case("batch of 1", {"small_batch"}, flags(train__batch_size=1, train__accumulate=1), setting="--batch-size ", levels=("full",)),
         Case("delayed messages", {"latency", "bandwidth", "network", "overlap"}, in_messages, setting="--(accumulate|dist.bucket_mb) "),
-        Case("another process", {"oversubscribed"}, busy),
-        Case("threads for more cores", {"oversubscribed"}, flags(device__threads=4), setting=r"--device\.threads 1", levels=("full",), has_gain=False),
-        Case("bound to one core", {"binding"}, lambda gain, healthy: {"prefix": ["taskset", "-c", "0"]}, levels=("full",)),
+        Case("another process", {"oversubscribed"}, busy, disturbs=True),
+        Case("threads for more cores", {"oversubscribed"}, flags(device__threads=4), setting=r"--device\.threads 1", levels=("full",), has_gain=False,
+             disturbs=True),
+        Case("bound to one core", {"binding"}, lambda gain, healthy: {"prefix": ["taskset", "-c", "0"]}, levels=("full",), disturbs=True),
         Case(LIMITED, {"cpu_limit"}, cpu_limit),
         Case("checkpoints", {"checkpoint"}, every("checkpoint.every", 0.05), setting=r"--checkpoint\.every "),
         Case("evaluations", {"evaluation"}, every("train.eval_every", 0.3), setting=r"--train\.eval_every ", levels=("full",)),
@@ -312,7 +315,7 @@ class Series:
     def try_advice(self, task, change, case, cause):
         """The run with the fault and with what the verdict says against it; None: nothing that a command line can set."""
         keys = keys_of(cause["setting"]) if cause and cause["cause"] in case.causes and case.has_gain else None
-        return keys and self.bench.run(task, {**change, "flags": {**change.get("flags", {}), **keys}})
+        return self.bench.run(task, {**change, "flags": {**change.get("flags", {}), **keys}}) if keys else None
 
     def measure(self, number, case, task, level, aim):
         before = self.healthy.get(task) or self.run_healthy(task)
@@ -327,11 +330,11 @@ class Series:
         after = self.run_healthy(task)
         self.healthy = {task: after}
         base = (before["per_sample"] + after["per_sample"]) / 2
+        noise = [run["noise"] for run in (before, after, *([] if case.disturbs else [slow]), *([tried] if tried else []))]
         self.add({"number": number, "case": case.name, "level": level, "task": task, "cause": slow["cause"], "seconds": slow["step"], "asked": asked,
                   "also": slow["verdict"]["causes"][1:],
-                  "measured": slow["per_sample"] / base - 1, "tried": tried and slow["per_sample"] / tried["per_sample"] - 1,
-                  "spread": abs(before["per_sample"] - after["per_sample"]) / base,
-                  "noise": max(before["noise"], after["noise"])})
+                  "measured": slow["per_sample"] / base - 1, "tried": slow["per_sample"] / tried["per_sample"] - 1 if tried else None,
+                  "spread": abs(before["per_sample"] - after["per_sample"]) / base, "noise": max(noise)})
 
 
 def measure(options, folder):
@@ -402,12 +405,21 @@ OF_THE_MACHINE = {"late_rank", "rotating_rank", "oversubscribed", "steal"}
 
 
 def comes_true(line, usual):
-    """A healthy run in which the machine did what the verdict says: others used its cores, or it was slower than those around it by nearly
-    the gain that is promised, and by more than such runs differ."""
+    """A healthy run in which the machine did what the verdict says: it was slower than those around it by nearly the gain that is promised,
+    and by more than such runs differ."""
     gain = line["cause"].get("gain")
     slower = line["seconds"] / usual[id(line)] - 1
-    return line["cause"]["cause"] in OF_THE_MACHINE and gain is not None and (
-        line["noise"] > SOME_NOISE or slower >= max(0.03, gain - 2 * line["cause"]["error"]))
+    return line["cause"]["cause"] in OF_THE_MACHINE and gain is not None and slower >= max(0.03, gain - 2 * line["cause"]["error"])
+
+
+def is_known(line, case):
+    """Whether what was measured of a fault counts: nobody disturbed it, and its two healthy runs agree on what it gains."""
+    return line["noise"] <= NOISY and (not case.has_gain or line["spread"] <= max(DISTURBED, line["measured"] / 3))
+
+
+def known_faults(lines):
+    by_name = {case.name: case for case in cases()}
+    return [(line, by_name[line["case"]]) for line in lines if line["case"] in by_name and "failed" not in line and is_known(line, by_name[line["case"]])]
 
 
 def level_of(line, case):
@@ -422,21 +434,36 @@ def share(part, whole):
     return f"{part} of {whole}" if whole else "–"
 
 
-def table_of_runs(lines):
-    by_name = {c.name: c for c in cases()}
-    noisy = [line for line in lines if line["noise"] > NOISY]
-    lines = [line for line in lines if line["noise"] <= NOISY]
+def bar(name, reached, whole, least):
+    """`reached` of `whole`, at least this share of them."""
+    if whole < FEW:
+        return f"{name}: {reached} of {whole}, too few to say"
+    return f"{name} {'met' if reached >= least * whole else '**missed**'}"
+
+
+def text_of_healthy(lines):
+    """What the verdict says of healthy runs, and whether at most one of at least 300 is a false alarm."""
     healthy = [line for line in lines if line["case"] == "healthy"]
-    usual = usual_seconds(healthy)
-    named = [line for line in healthy if line["cause"]]
+    quiet = [line for line in healthy if line["noise"] <= NOISY]
+    usual = usual_seconds(quiet)
+    named = [line for line in quiet if line["cause"]]
     alarms = [line for line in named if not comes_true(line, usual)]
-    faults = [line for line in lines if line["case"] in by_name and "failed" not in line]
-    faulty = [(line, by_name[line["case"]]) for line in faults if line["spread"] <= max(DISTURBED, line["measured"] / 3)]
+    noisy = [line for line in healthy if line["noise"] > NOISY]
+    text = (f"Healthy runs: {len(quiet)}, false alarms: {len(alarms)}. In {len(named) - len(alarms)} more a cause of the machine is named, and the run was "
+            f"slower than those around it by what the verdict says. Left out: {len(noisy)} healthy runs while others used the cores "
+            f"(`bench/machine_noise.py`: more than {NOISY}), of which {sum(1 for line in noisy if line['cause'])} name a cause.")
+    met = f"healthy runs {'met' if len(quiet) >= 300 else f'**{len(quiet)} of 300**'}, false alarms {'met' if len(alarms) <= 1 else '**missed**'}"
+    return text, met
+
+
+def table_of_runs(lines):
+    all_faults = [line for line in lines if line["case"] != "healthy" and "failed" not in line]
+    faulty = known_faults(lines)
     rows = ["| fault | runs | ≥ 9 %: named | right rank | right setting | gain: median error | 3 %: named | 1.5 %: silent |", "|---|---|---|---|---|---|---|---|"]
     total = collections.Counter()
     all_errors = []
-    for case in by_name.values():
-        own = [line for line, c in faulty if c is case]
+    for case in cases():
+        own = [line for line, c in faulty if c.name == case.name]
         if not own:
             continue
         full, edge, weak = ([line for line in own if level_of(line, case) == level] for level in ("full", "edge", "weak"))
@@ -455,17 +482,18 @@ def table_of_runs(lines):
                 f"{share(total['right_setting'], total['with_setting'])} | {f'{100 * statistics.median(all_errors):.0f} %' if all_errors else '–'} | | "
                 f"{share(total['silent'], total['weak'])} |")
     seeds = sorted({line["seed"] for line in lines})
-    failed = sum(1 for line in lines if "failed" in line)
+    noisy = sum(1 for line in all_faults if line["noise"] > NOISY)
     outside = sum(1 for line, case in faulty if level_of(line, case) is None)
-    rows += ["", f"Healthy runs: {len(healthy)}, false alarms: {len(alarms)}. In {len(named) - len(alarms)} more a cause of the machine is named, and "
-             f"others used its cores, or the run was slower than those around it by what the verdict says. Every run has {WARM + STEPS} steps. "
-             f"Left out: {len(noisy)} runs while others used the cores (`bench/machine_noise.py`: more than {NOISY}), {len(faults) - len(faulty)} faults "
-             f"whose two healthy runs differ by more than {100 * DISTURBED:.0f} % and by more than a third of the gain, {failed} that ended with an error, and {outside} whose gain came out at another level than was meant (they count for the error of the gain). Seeds: {', '.join(map(str, seeds))}."]
-    bars = {"named at 9 % or more": total["named"] >= 0.95 * max(1, total["full"]), "rank": total["right_rank"] == total["with_rank"] > 0,
-            "setting": total["right_setting"] >= 0.95 * max(1, total["with_setting"]), "1.5 %": total["silent"] == total["weak"] > 0, "healthy runs": len(healthy) >= 300,
-            "false alarms": len(alarms) <= 1, "gain": bool(all_errors) and statistics.median(all_errors) <= 0.25}
-    rows.append("Bars: " + ", ".join(f"{name} {'met' if met else '**missed**'}" for name, met in bars.items()) + ".")
-    return rows
+    healthy, bars_of_healthy = text_of_healthy(lines)
+    rows += ["", f"{healthy} Of the faults, {noisy} are left out for the same reason, {len(all_faults) - noisy - len(faulty)} because their two healthy runs differ "
+             f"by more than {100 * DISTURBED:.0f} % and by more than a third of the gain, {sum(1 for line in lines if 'failed' in line)} because they ended with an "
+             f"error; {outside} came out at another level than was meant (they count for the error of the gain). Every run has {WARM + STEPS} steps. "
+             f"Seeds: {', '.join(map(str, seeds))}."]
+    median = statistics.median(all_errors) if all_errors else 1
+    bars = [bar("named at 9 % or more", total["named"], total["full"], 0.95), bar("rank", total["right_rank"], total["with_rank"], 1),
+            bar("setting", total["right_setting"], total["with_setting"], 0.95), bar("silent at 1.5 %", total["silent"], total["weak"], 1), bars_of_healthy,
+            f"gain {'met' if median <= 0.25 else '**missed**'}"]
+    return [*rows, f"Bars: {', '.join(bars)}."]
 
 
 def table_of_records(build, seeds=100):

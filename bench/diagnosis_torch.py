@@ -54,19 +54,16 @@ FAULTS = {
     "growing memory, rank 0": (0, r"MEMORY (CREEP|RISING)|[Mm]emory (grow|leak|pressure)"),
 }
 
+HEALTHY = 3  # runs with each tool, per round
+
 OF_LOADER = {fault for fault, (rank, words) in FAULTS.items() if LOADER in words}
-
-
-def busy(share):
-    return [sys.executable, "-c", "import time\nwhile True:\n    end = time.perf_counter() + 0.02\n    while time.perf_counter() < end: pass\n"
-            f"    time.sleep({0.02 * (1 / share - 1):.5f})"]
 
 
 def run(fault, seconds, tool, gain):
     """Returns the seconds per sample, and what the tool printed."""
     with tempfile.TemporaryDirectory() as folder:
         script = [str(TRAIN), "--fault", fault, "--seconds", str(seconds), "--tool", tool, "--folder", folder]
-        beside = subprocess.Popen(busy(min(0.98, 2 * gain))) if fault == "another process" else None
+        beside = subprocess.Popen(diagnosis.busy(gain)["beside"]) if fault == "another process" else None
         group = diagnosis.ControlGroup(2 / (1 + gain)) if fault == diagnosis.LIMITED else None
         bound = ["taskset", "-c", "0"] if fault == "bound to one core" else group.prefix() if group else []
         if tool == "traceml":
@@ -113,7 +110,7 @@ def measure(options):
         if not diagnosis.can_limit():
             names = [name for name in names if name != diagnosis.LIMITED]
         rng.shuffle(names)
-        for tool in options.tools:
+        for tool in options.tools * HEALTHY:
             per_sample, text = run("healthy", 0, tool, 0)
             add({"fault": "healthy", "tool": tool, "per_sample": per_sample, "text": text[-8000:]})
         for fault in names:
@@ -125,10 +122,6 @@ def measure(options):
             for tool in options.tools:
                 with_tool, text = run(fault, seconds, tool, options.gain)
                 add({"fault": fault, "tool": tool, "per_sample": with_tool, "text": text[-8000:]})
-
-
-def read_lines(file):
-    return [json.loads(text) for text in file.read_text().splitlines()] if file.exists() else []
 
 
 class Score:
@@ -149,10 +142,10 @@ def score_of_tool(lines, tool, fault, rank, words):
 
 def score_of_dtrain(lines, fault, rank):
     case = next(case for case in diagnosis.cases() if case.name == fault)
-    full = [line for line in lines if line["case"] == fault and "failed" not in line and diagnosis.level_of(line, case) == "full"]
+    full = [line for line, of in diagnosis.known_faults(lines) if of.name == fault and diagnosis.level_of(line, case) == "full"]
     found = [cause for cause in (diagnosis.naming(line, case) for line in full) if cause]
     of_rank = [cause for cause in found if cause["rank"] == rank]
-    healthy = [line for line in lines if line["case"] == "healthy"]
+    healthy = [line for line in lines if line["case"] == "healthy" and line["noise"] <= diagnosis.NOISY]
     alarms = [line for line in healthy if line["cause"] and line["cause"]["cause"] in case.causes]
     return Score(len(found), len(of_rank), len(full), len(alarms), len(healthy), rank)
 
@@ -166,7 +159,7 @@ def row_of(fault, gain, scores):
 
 
 def report(options):
-    lines, ours = read_lines(options.results), read_lines(options.dtrain_results)
+    lines, ours = diagnosis.read_lines(options.results), diagnosis.read_lines(options.dtrain_results)
     print("| fault | measured gain | " + " | ".join([*options.tools, "dtrain"]) + " |\n|" + "---|" * (len(options.tools) + 3))
     for fault, (rank, words) in FAULTS.items():
         gains = [line["measured"] for line in lines if line["fault"] == fault and line["tool"] == "none"]
