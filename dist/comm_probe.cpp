@@ -151,6 +151,10 @@ std::vector<double> largest_of_ranks(Communicator& comm, at::Device device, cons
   return {begin, begin + read.numel()};
 }
 
+void report(const ProbeOptions& options) {
+  if (options.progress) options.progress();
+}
+
 struct Measured {
   Case what;
   ProbedSize result;
@@ -186,8 +190,10 @@ std::vector<Measured> prepare(Communicator& comm, at::Device device, Collective 
     } else {
       run(comm, one.what);
     }
+    report(options);
     const std::vector<double> agreed = largest_of_ranks(
         comm, device, {timed(comm, device, one.what), seconds_since(began), static_cast<double>(one.result.wrong)});
+    report(options);
     one.estimate = agreed[0];
     elapsed = agreed[1];
     one.result.wrong = static_cast<int64_t>(agreed[2]);
@@ -233,6 +239,7 @@ std::vector<ProbedSize> probe(Communicator& comm, at::Device device, const Probe
     for (size_t i = 0; i < all.size(); ++i) {
       if ((round + 1) * planned[i] / rounds == round * planned[i] / rounds) continue;
       times.push_back(timed(comm, device, all[i].what));
+      report(options);
     }
   }
   if (!times.empty()) times = largest_of_ranks(comm, device, times);

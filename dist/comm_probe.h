@@ -13,6 +13,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,10 +25,11 @@ namespace dtrain::dist {
 
 struct ProbeOptions {
   std::vector<Collective> operations = {Collective::kAllReduce};
-  std::vector<int64_t> sizes = {};  // in bytes, ascending; each is rounded to whole float32 values on every rank
-  double seconds = 0.2;             // about how long it takes in all
-  int most_repetitions = 100;       // of a size
-  bool check_values = false;        // compares the result of the first operation of each size with what it must be
+  std::vector<int64_t> sizes = {};      // in bytes, ascending; each is rounded to whole float32 values on every rank
+  double seconds = 0.2;                 // about how long it takes in all
+  int most_repetitions = 100;           // of a size
+  bool check_values = false;            // compares the result of the first operation of each size with what it must be
+  std::function<void()> progress = {};  // called after each operation, outside of its time: for a watchdog
 };
 
 struct ProbedSize {

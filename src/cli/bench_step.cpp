@@ -9,10 +9,12 @@
 #include "cli/options.h"
 #include "cli/step_table.h"
 #include "cli/table_output.h"
+#include "core/error.h"
 #include "core/printable.h"
 #include "core/spread.h"
 #include "core/strings.h"
 #include "core/text_table.h"
+#include "dist/agree.h"
 #include "job/plan_inputs.h"
 #include "job/step_probe.h"
 
@@ -153,6 +155,13 @@ std::string memory_table(const Results& results) {
   return text_table(header, rows);
 }
 
+std::string left_out_text(const Results& results) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : results.left_out) sizes.push_back(str(size));
+  return str("batches of ", join(sizes, ", "), ": ", results.ranks, results.ranks == 1 ? " rank" : " ranks",
+             " would need more than the ", human_count(results.samples), " training samples");
+}
+
 std::string text_of(const Results& results) {
   std::string text = str(
       results.network, ", ", results.precision, ", ", printable(results.data), "; ", results.ranks,
@@ -169,13 +178,7 @@ std::string text_of(const Results& results) {
     text += str("\nMemory of a rank; activations: the most that one micro-batch holds; process: the most so far, ",
                 has_gpu(results) ? "as LibTorch reserves it" : "all else included", "\n", memory_table(results));
   }
-  if (!results.left_out.empty()) {
-    std::vector<std::string> sizes;
-    for (const int64_t size : results.left_out) sizes.push_back(str(size));
-    text +=
-        str("left out: batches of ", join(sizes, ", "), ": ", results.ranks, results.ranks == 1 ? " rank" : " ranks",
-            " would need more than the ", human_count(results.samples), " training samples\n");
-  }
+  if (!results.left_out.empty()) text += str("left out: ", left_out_text(results), "\n");
   return text;
 }
 
@@ -240,20 +243,22 @@ std::string json_of(const Results& results) {
          "\n";
 }
 
-// The batch sizes to measure; those that need more samples than there are go to `left_out`.
-std::vector<Row> rows_of(const Options& options, const job::TrainingJob& job, std::vector<int64_t>& left_out) {
-  const int64_t most = job.batches().samples / job.process().world.size;
-  std::vector<Row> rows;
+// Makes a row for each batch size to measure; those that need more samples than there are go to `left_out`. UsageError:
+// all of them do.
+void add_rows(Results& results, const Options& options, const job::TrainingJob& job) {
+  const int64_t most = results.samples / results.ranks;
   const std::vector<int64_t> sizes =
       options.batch_sizes.empty() ? job::batch_sizes_around(job.batches().batch_size, most) : options.batch_sizes;
   for (const int64_t size : sizes) {
     if (size > most) {
-      left_out.push_back(size);
+      results.left_out.push_back(size);
     } else {
-      rows.push_back({.batch_size = size, .out_of_memory = ""});
+      results.rows.push_back({.batch_size = size, .out_of_memory = ""});
     }
   }
-  return rows;
+  if (!results.rows.empty()) return;
+  throw UsageError(str("no batch size is left to measure: ", left_out_text(results), ". ",
+                       most > 0 ? str("Use --batch-sizes ", most, " or less") : "Start fewer ranks"));
 }
 
 int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& options) {
@@ -274,7 +279,7 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
                   .statistics = job::statistics_bytes(job),
                   .cached = options.probe.cached,
                   .left_out = {}};
-  results.rows = rows_of(options, job, results.left_out);
+  dist::agree(process.host, [&] { add_rows(results, options, job); });
   options.output.open(process.host, {.files = {results.data, job.config().model.file}, .folders = {}});
   job.place_on_device();
   job.connect();

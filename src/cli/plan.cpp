@@ -17,6 +17,7 @@
 #include "core/strings.h"
 #include "device/device.h"
 #include "dist/agree.h"
+#include "dist/object_collectives.h"
 #include "job/batch_choice.h"
 #include "job/plan_inputs.h"
 
@@ -143,8 +144,8 @@ PlanReport measured_here(job::ProcessContext& process, const config::Loaded& loa
   report.run = job::measure_run(job, sizes, options.probe);
   job.end_watch();
   if (process.device.is_cuda()) {
-    report.request.memory_bytes = device::properties(process.device).memory_bytes;
-    report.request.memory_name = "this GPU";
+    const int64_t own = device::properties(process.device).memory_bytes;
+    plan::compare_with_gpus(report.request, dist::all_gather_object(process.host, own));
   }
   complete(report, loaded.config, options, link);
   return report;

@@ -31,6 +31,13 @@ size_t find_not_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+std::string_view utf8_beginning(std::string_view text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most;
+  while (end > 0 && most - end < 3 && continues(text[end])) --end;
+  return text.substr(0, end);
+}
+
 std::string utf8_of(uint32_t code_point) {
   constexpr uint32_t kEnd = 0x110000;
   const int following = code_point < 0x80 ? 0 : code_point < 0x800 ? 1 : code_point < 0x10000 ? 2 : 3;

@@ -38,9 +38,12 @@ class Bench {
     for (const Collective operation : operations) {
       watchdog_.progress("all_reduce", ++steps_);
       OperationCost one{.operation = operation};
-      one.sizes = dist::probe(
-          comm, device,
-          {.operations = {operation}, .sizes = options_.sizes, .seconds = options_.seconds, .check_values = true});
+      one.sizes = dist::probe(comm, device,
+                              {.operations = {operation},
+                               .sizes = options_.sizes,
+                               .seconds = options_.seconds,
+                               .check_values = true,
+                               .progress = [this] { watchdog_.alive(); }});
       one.left_out = different_sizes(options_.sizes, operation, comm.size()) - static_cast<int64_t>(one.sizes.size());
       one.fit = dist::fit_cost(one.sizes, operation);
       cost.operations.push_back(std::move(one));

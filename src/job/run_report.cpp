@@ -7,6 +7,7 @@
 #include "core/file_system.h"
 #include "core/quiet_log.h"
 #include "core/strings.h"
+#include "core/utf8.h"
 #include "data/loader/loader.h"
 #include "dist/failure.h"
 #include "formats/image.h"
@@ -22,13 +23,11 @@ namespace {
 constexpr size_t kSamples = 12;
 constexpr int kSide = 112;                                // pixels of a picture in the report
 constexpr int64_t kLargestCheckpoint = int64_t{2} << 30;  // at the end of a run, where the other ranks wait
-constexpr size_t kLongestText = 80;
 
-std::string shortened(std::string text) {
-  if (text.size() <= kLongestText) return text;
-  text.resize(kLongestText);
-  text += "...";
-  return text;
+std::string shortened(const std::string& text) {
+  constexpr size_t kLongestText = 80;
+  const std::string_view beginning = utf8_beginning(text, kLongestText);
+  return beginning.size() < text.size() ? str(beginning, "...") : text;
 }
 
 struct ValueText {

@@ -159,6 +159,12 @@ std::vector<int64_t> sizes_needed(const config::Train& train, std::span<const in
   return {sizes.begin(), sizes.end()};
 }
 
+void compare_with_gpus(Request& request, std::span<const int64_t> memory_bytes) {
+  const auto [smallest, largest] = std::ranges::minmax(memory_bytes);
+  request.memory_bytes = smallest;
+  request.memory_name = smallest == largest ? "this GPU" : "the smallest GPU of this job";
+}
+
 std::vector<Row> make_plan(const MeasuredRun& run, const Request& request) {
   const train::BatchArithmetic alone = train::batch_arithmetic(request.train, 1, run.samples);
   const double rate_alone = rate_of(alone, step_of(run, request, alone, std::min(alone.global_batch, run.samples)));

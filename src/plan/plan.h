@@ -63,6 +63,9 @@ struct Request {
   std::vector<std::string> smaller = {};
 };
 
+// Compares the memory with that of the smallest GPU: the ranks that measured, one value each, plan all alike.
+void compare_with_gpus(Request&, std::span<const int64_t> memory_bytes);
+
 // In the order of `ranks`.
 std::vector<Row> make_plan(const MeasuredRun&, const Request&);
 

@@ -3,7 +3,6 @@
 // Values of JSON that others wrote: whatever is missing, of another type or out of range is a value that says so, never
 // an exception. Included by .cpp files of this module alone. Thread-safety: pure functions.
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -41,12 +40,7 @@ inline int64_t count_in(const Json& object, const std::string& key, int64_t othe
 // UTF-8 of at most kLongestName bytes; "" if it is no text.
 inline std::string text_of(const Json& value) {
   if (!value.is_string()) return "";
-  std::string text = value.get<std::string>();
-  if (text.size() > kLongestName) {
-    text.resize(kLongestName);
-    text.resize(std::min(text.size(), find_not_utf8(text)));
-  }
-  return text;
+  return std::string(utf8_beginning(value.get_ref<const std::string&>(), kLongestName));
 }
 inline std::string text_in(const Json& object, const std::string& key) {
   const auto found = object.find(key);

@@ -19,7 +19,8 @@ constexpr auto names_of(RunState) { return names("running", "finished", "stopped
 // before its planned steps was stopped: on request, or because its metric no longer improved.
 RunState state_of(bool locked, std::string_view last_state, std::string_view reason, int64_t step, int64_t planned);
 
-// What follows "finished: " in the last such line, up to " | "; "" if there is none.
+// What follows "finished: " in the last such line, up to " | "; "" if there is none, or if a process that resumed the
+// run has begun after it.
 std::string reason_in_log(std::string_view log_tail);
 
 // Whether the folder has files that only a run writes, or those of one that ended before it wrote them.

@@ -43,6 +43,7 @@ SharedStatistics::Scope::Scope(SharedStatistics& shared, bool has_samples) {
 }
 
 void SharedStatistics::sum_over_ranks(at::Tensor& sums) {
+  if (alone_) return;
   // A slow rank is recognized by its own time in forward and backward, so waiting for others is no part of it. On a GPU
   // the host does not wait, and backward runs on another thread than the clock's: there only the watchdog learns of it.
   const monitoring::Phase phase = tracker_.current();

@@ -40,6 +40,19 @@ class SharedStatistics {
     std::optional<layers::SyncScope> scope_;
   };
 
+  // For its lifetime, what is shared is the sums of this rank alone: the same arithmetic in the same memory, without a
+  // collective. It has to live until backward has ended.
+  class Alone {
+   public:
+    explicit Alone(SharedStatistics& shared) : shared_(shared) { shared_.alone_ = true; }
+    ~Alone() { shared_.alone_ = false; }
+    Alone(const Alone&) = delete;
+    Alone& operator=(const Alone&) = delete;
+
+   private:
+    SharedStatistics& shared_;
+  };
+
  private:
   void sum_over_ranks(at::Tensor& sums);
 
@@ -48,6 +61,7 @@ class SharedStatistics {
   const data::SampleSpec& spec_;
   at::Device device_;
   PhaseTracker& tracker_;
+  bool alone_ = false;
 };
 
 }  // namespace dtrain::train

@@ -95,6 +95,7 @@ StepMemory Trainer::measure_memory() {
   memory.batch = device::bytes_of(std::vector{batch.inputs, batch.targets});
   phases_.reducer().arm(/*last_micro_step=*/false, shared_statistics_.runs(batch));
   {
+    const SharedStatistics::Alone alone(shared_statistics_);
     const device::TensorMemory tensors;
     forward_backward(batch,
                      loss_power_of_two(context_.task.planned_weight(batch.global_samples), context_.host.size()));

@@ -212,8 +212,12 @@ void Trainer::evaluate_and_watch() {
 
 void Trainer::test() {
   if (context_.splits.test.empty()) return;
+  set_state(monitoring::RunState::kEvaluating);
   const monitoring::EvalStats stats = evaluate_split(context_.splits.test, "test");
-  for (const auto& sink : context_.sinks) sink->record(stats);
+  for (const auto& sink : context_.sinks) {
+    sink->record(stats);
+    sink->state(monitoring::RunState::kTraining);
+  }
 }
 
 monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, const char* split) {

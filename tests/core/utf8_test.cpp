@@ -45,6 +45,16 @@ TEST(Utf8, WritesEveryCodePoint) {
   }
 }
 
+TEST(Utf8, CutsBetweenCharacters) {
+  EXPECT_EQ(utf8_beginning("größer", 6), "größ");
+  EXPECT_EQ(utf8_beginning("größer", 3), "gr");
+  EXPECT_EQ(utf8_beginning("größer", 4), "grö");
+  EXPECT_EQ(utf8_beginning("größer", 8), "größer");
+  EXPECT_EQ(utf8_beginning("größer", 100), "größer");
+  for (size_t most = 0; most < 4; ++most) EXPECT_EQ(utf8_beginning("🦊", most), "") << most;
+  EXPECT_EQ(utf8_beginning(std::string(9, '\x80'), 6).size(), 3u) << "not UTF-8: still almost as long";
+}
+
 TEST(Utf8, CountsCharactersNotBytes) {
   EXPECT_EQ(count_characters(""), 0u);
   EXPECT_EQ(count_characters("größer 🦊"), 8u);

@@ -80,6 +80,22 @@ TEST(CommProbe, MeasuresEverySizeOfEveryOperation) {
   }
 }
 
+// A probe may take longer than dist.timeout, after which a watchdog that hears nothing ends the job.
+TEST(CommProbe, ReportsProgressAfterEachOperation) {
+  run_thread_world(2, [](Communicator& comm) {
+    int64_t reported = 0, timed = 0;
+    const std::vector<ProbedSize> sizes = probe(comm, at::kCPU,
+                                                {.operations = {kAllReduce, kBroadcast},
+                                                 .sizes = {4, 600},
+                                                 .seconds = 0.1,
+                                                 .most_repetitions = 20,
+                                                 .progress = [&] { ++reported; }});
+    ASSERT_EQ(sizes.size(), 4u);
+    for (const ProbedSize& one : sizes) timed += one.seconds.count;
+    EXPECT_EQ(reported, timed + 2 * 4) << "each size runs twice before";
+  });
+}
+
 TEST(CommProbe, FindsWrongValuesOfAnyRank) {
   run_thread_world(2, [](Communicator& comm) {
     BadNetwork network(comm);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 
@@ -186,6 +187,17 @@ def step_has_batch_sizes_of_its_own(folder):
     assert "left out: batches of 1000" in text
 
 
+def step_needs_a_batch_size_to_measure(folder):
+    runner.synth(folder / "d.h5", 60)
+    keys = runner.flags({"data.file": "d.h5", **SMALL})
+    for np, ranks in ((None, "1 rank"), (2, "2 ranks")):
+        done = runner.run(["bench", "step", "--batch-sizes", "1000,2000", "--json", "none.json", *keys], np=np, cwd=folder)
+        done.expect(64, f"no batch size is left to measure: batches of 1000, 2000: {ranks} would need more than the ")
+        samples, most = re.search(r"than the (\d+) training samples. Use --batch-sizes (\d+) or less", done.output).groups()
+        assert int(most) == int(samples) // (np or 1), done.output
+        assert done.output.count("no batch size is left") == 1 and not (folder / "none.json").exists(), done.output
+
+
 def step_ends_the_row_for_which_there_is_no_memory(folder):
     """A batch of 4400 pictures of 1024 pixels needs 52 GiB, and the process may map 48."""
     runner.synth(folder / "d.h5", 5800, size=16)
@@ -241,4 +253,4 @@ def bad_input_is_explained(folder):
 if __name__ == "__main__":
     runner.main([comm_measures_every_communicator, comm_finds_results_that_are_wrong, comm_on_one_rank_says_that_nothing_travels, data_compares_threads,
                  data_emulates_accelerators, step_compares_batch_sizes, step_knows_what_free_loading_would_bring, step_has_batch_sizes_of_its_own,
-                 step_ends_the_row_for_which_there_is_no_memory, other_tasks_work, bad_input_is_explained])
+                 step_needs_a_batch_size_to_measure, step_ends_the_row_for_which_there_is_no_memory, other_tasks_work, bad_input_is_explained])

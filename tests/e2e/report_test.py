@@ -5,6 +5,8 @@ import os
 import shutil
 import signal
 
+import h5py
+
 import runner
 
 ROWS = {"data.workers": 1, "run.progress": "lines", "metrics.enabled": False, "run.log_every": 2, "train.epochs": 2, "optimizer.lr": 0.001}
@@ -142,6 +144,18 @@ def outputs_are_protected(folder):
     assert picture.startswith("<svg ") and picture.rstrip().endswith("</svg>"), picture[-200:]
 
 
+def a_long_class_name_is_cut_between_characters(folder):
+    runner.run(["synth", "classify", "--samples", 60, "--size", 32, "--out", "d.h5"], cwd=folder).expect(0)
+    with h5py.File(folder / "d.h5", "r+") as f:
+        count = len(runner.text(f.attrs["class_names"]).split("\n"))
+        f.attrs["class_names"] = "\n".join(f"{i:03}" + "ü" * 60 for i in range(count))
+        f.attrs.pop("attributes_checksum", None)
+    runner.train(folder, task="classify", model__name="simple_cnn", train__epochs=1).expect(0)
+    for sample in data_of(folder / "runs/r/report.html")["samples"]:
+        for name in (sample["target"], sample["prediction"]):
+            assert name[3:] == "ü" * 38 + "...", name
+
+
 def a_run_that_trains_is_reported_and_not_disturbed(folder):
     runner.synth(folder / "d.h5", 64)
     words = runner.flags({**runner.SMALL, "train.epochs": 100000, "checkpoint.every": "20steps", "data.file": "d.h5", "run.name": "r"})
@@ -176,5 +190,5 @@ def a_report_that_cannot_be_written_is_a_warning(folder):
 
 runner.main([of_task("headpose", "mae", True), of_task("classify", "top1", True), of_task("pointer", "position_accuracy", False),
              of_task("sequence", "accuracy", False), of_task("module", "mae", True), without_its_data_the_rest_is_shown, what_is_no_run_is_said,
-             two_runs_and_the_gate, outputs_are_protected, a_run_that_trains_is_reported_and_not_disturbed,
+             two_runs_and_the_gate, a_long_class_name_is_cut_between_characters, outputs_are_protected, a_run_that_trains_is_reported_and_not_disturbed,
              a_report_that_cannot_be_written_is_a_warning])

@@ -111,6 +111,16 @@ TEST(Plan, MemoryIsThatOfTheMicroBatchAndWhatIsReadAhead) {
   EXPECT_EQ(row.memory.weights, 1 << 20);
 }
 
+TEST(Plan, ComparesWithTheSmallestGpuOfTheJob) {
+  Request asked = request(train_of(64, 0), {1});
+  compare_with_gpus(asked, std::vector<int64_t>{80'000, 24'000, 80'000});
+  EXPECT_EQ(asked.memory_bytes, 24'000);
+  EXPECT_EQ(asked.memory_name, "the smallest GPU of this job");
+  compare_with_gpus(asked, std::vector<int64_t>{80'000, 80'000});
+  EXPECT_EQ(asked.memory_bytes, 80'000);
+  EXPECT_EQ(asked.memory_name, "this GPU");
+}
+
 TEST(Plan, SaysWhatDoesNotFit) {
   Request small = request(train_of(64, 0), {1, 2});
   small.memory_bytes = 40 << 20;

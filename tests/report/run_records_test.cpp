@@ -133,6 +133,25 @@ TEST(RunRecords, StatesOfRuns) {
   EXPECT_EQ(read_run(run.path()).state, RunState::kFailed);
 }
 
+// A resumed run appends to the log of the process before it.
+TEST(RunRecords, TheReasonIsThatOfTheLastProcess) {
+  const std::string banner = "dtrain 0.1.0 (abc) | LibTorch 2\n  rank 0     vm\n";
+  const std::string stopped = "finished: stopped on request at step 12 of 400; --resume auto continues | 12 steps\n";
+  const RunFolder run;
+  run.environment();
+  run.step(12);
+  const auto reason_of = [&](const std::string& log) {
+    run.write("log.txt", log);
+    return read_run(run.path()).reason;
+  };
+  EXPECT_EQ(reason_of(banner + stopped), "stopped on request at step 12 of 400; --resume auto continues");
+  EXPECT_EQ(reason_of(banner + stopped + banner), "") << "the resumed process was killed";
+  EXPECT_EQ(reason_of(banner + stopped + banner + "finished: all 400 steps are done | 388 steps\n"),
+            "all 400 steps are done");
+  EXPECT_EQ(reason_of(banner + stopped + "a step of dtrain \n"),
+            "stopped on request at step 12 of 400; --resume auto continues");
+}
+
 TEST(RunRecords, WhatIsNoRun) {
   const testing::TempDir folder;
   expect_error<DataError>([&] { read_run(folder / "none"); }, {"none does not exist"});

@@ -20,7 +20,7 @@ struct Rank {
 };
 
 void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy, const std::function<void(Rank)>& body,
-                  const std::vector<trace::Recorder*>& recorders = {}) {
+                  const std::vector<trace::Recorder*>& recorders = {}, int healthy_rank = -1) {
   const testing::MemoryStore store(22, 8, 8);
   data::Splits splits;
   splits.train.resize(17);
@@ -28,7 +28,9 @@ void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy,
   splits.val = {17, 18, 19, 20, 21};
   dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
     at::set_num_threads(1);
-    ToyTask task(toy);
+    ToyTask::Options own = toy;
+    if (comm.rank() == healthy_rank) own.fault = ToyTask::Fault::kNone;
+    ToyTask task(own);
     const BatchArithmetic batches = batch_arithmetic(config.train, ranks, 17);
     monitoring::Sinks sinks;
     sinks.push_back(std::make_unique<Record>());
@@ -47,7 +49,7 @@ void with_trainer(int ranks, const config::Config& config, ToyTask::Options toy,
                      .node = "here",
                      .gradients = comm,
                      .host = comm,
-                     .statistics = nullptr,
+                     .statistics = config.train.sync_batch_norm && ranks > 1 ? &comm : nullptr,
                      .checkpoints = nullptr,
                      .sinks = sinks,
                      .stop_requested = never,
@@ -165,6 +167,25 @@ TEST(Measure, FullMemoryIsAnErrorOfTheRankAlone) {
     ++full;
   });
   EXPECT_EQ(full, 2);
+}
+
+// With shared statistics, too: the rank that has memory measures to the end, without the one that has none.
+TEST(Measure, ARankDoesNotWaitForTheStatisticsOfAnother) {
+  config::Config config = small(4);
+  config.train.sync_batch_norm = true;
+  std::atomic<int64_t> activations = 0;
+  std::atomic<int> full = 0;
+  const auto body = [&](Rank rank) {
+    if (rank.rank == 0) {
+      activations = rank.trainer.measure_memory().activations;
+    } else {
+      EXPECT_THROW(rank.trainer.measure_memory(), c10::OutOfMemoryError);
+      ++full;
+    }
+  };
+  with_trainer(2, config, {.fault = ToyTask::Fault::kOutOfMemory, .batch_norm = true}, body, {}, /*healthy_rank=*/0);
+  EXPECT_GT(activations, 0);
+  EXPECT_EQ(full, 1);
 }
 
 TEST(StepAt, TakesTheGivenRateAndReturnsTheLoss) {

@@ -80,6 +80,24 @@ TEST(SharedStatistics, SumsOverRanksInsideTheScopeAndSaysThatItWaits) {
   });
 }
 
+TEST(SharedStatistics, ALoneRankKeepsItsOwnSums) {
+  const data::Schema schema;
+  const data::SampleSpec spec;
+  dist::run_thread_world(2, [&](dist::Communicator& comm) {
+    PhaseTracker tracker(at::kCPU);
+    SharedStatistics shared(&comm, schema, spec, at::kCPU, tracker);
+    const SharedStatistics::Scope scope(shared, /*has_samples=*/true);
+    at::Tensor sums = at::full({2}, 1.0 + comm.rank(), at::kDouble);
+    {
+      const SharedStatistics::Alone alone(shared);
+      layers::current_sync_scope()->reduce()(sums);
+      EXPECT_TRUE(at::equal(sums, at::full({2}, 1.0 + comm.rank(), at::kDouble)));
+    }
+    layers::current_sync_scope()->reduce()(sums);
+    EXPECT_TRUE(at::equal(sums, at::full({2}, 3.0, at::kDouble)));
+  });
+}
+
 TEST(SharedStatistics, WithoutACommunicatorThereIsNoScope) {
   PhaseTracker tracker(at::kCPU);
   const data::Schema schema;

@@ -143,10 +143,16 @@ struct Record : monitoring::Sink {
   std::vector<monitoring::StepStats> steps;
   std::vector<monitoring::EvalStats> evals;
   std::vector<int64_t> saved, judged;  // the steps in which
+  monitoring::RunState now = monitoring::RunState::kStarting;
+  std::vector<monitoring::RunState> evaluated_in;  // of each evaluation
+  void state(monitoring::RunState s) override { now = s; }
   void verdict(const monitoring::VerdictRecord& v) override { judged.push_back(v.step); }
   void checkpoint_saved(int64_t step, double) override { saved.push_back(step); }
   void record(const monitoring::StepStats& s) override { steps.push_back(s); }
-  void record(const monitoring::EvalStats& e) override { evals.push_back(e); }
+  void record(const monitoring::EvalStats& e) override {
+    evals.push_back(e);
+    evaluated_in.push_back(now);
+  }
 };
 
 struct RankRun {
@@ -154,6 +160,8 @@ struct RankRun {
   std::vector<monitoring::StepStats> steps;
   std::vector<monitoring::EvalStats> evals;
   std::vector<int64_t> saved, judged;
+  monitoring::RunState last_state = monitoring::RunState::kStarting;
+  std::vector<monitoring::RunState> evaluated_in;
   std::string error;
   int error_code = 0;
   std::string device_failed;  // what the callback of this name received
@@ -171,7 +179,8 @@ struct Scenario {
   std::filesystem::path folder = {};  // saves there
   bool resume = false;                // from the newest checkpoint of the folder
   Precision precision = Precision::kFp32;
-  std::set<int64_t> holes = {};  // samples that cannot be read
+  std::set<int64_t> holes = {};    // samples that cannot be read
+  std::vector<int64_t> test = {};  // the test split
   config::Interval log_every = {.steps = 1};
   std::chrono::milliseconds phase_time{2};  // by which the clock moves in each phase of a step
   double headroom_seconds = 0;              // measured before training
@@ -189,6 +198,7 @@ inline std::vector<RankRun> run(const Scenario& setup) {
   splits.train.resize(17);
   std::iota(splits.train.begin(), splits.train.end(), 0);
   splits.val = {17, 18, 19, 20, 21};
+  splits.test = setup.test;
   config.run.log_every = setup.log_every;
   dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
     at::set_num_threads(1);
@@ -254,6 +264,8 @@ inline std::vector<RankRun> run(const Scenario& setup) {
     mine.evals = kept.evals;
     mine.saved = kept.saved;
     mine.judged = kept.judged;
+    mine.last_state = kept.now;
+    mine.evaluated_in = kept.evaluated_in;
   });
   return runs;
 }
