@@ -173,11 +173,10 @@ void read_memory(const Tree& tree, const std::string& groups, const std::vector<
   }
 }
 
-// Of all processes of the user of this one.
-std::optional<int64_t> threads_of_user(const Tree& tree) {
-  const auto user = number_of(tree.text("/proc/self/status"), "Uid");
+// Of all processes of the user.
+std::optional<int64_t> threads_of(int64_t user, const Tree& tree) {
   const auto names = tree.names("/proc");
-  if (!user || !names) return std::nullopt;
+  if (!names) return std::nullopt;
   int64_t threads = 0;
   for (const std::string& name : *names) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
@@ -191,7 +190,10 @@ void read_limits(const Tree& tree, Facts& facts) {
   const std::string limits = tree.text("/proc/self/limits");
   facts.open_files = limit_of(limits, "Max open files");
   facts.processes = limit_of(limits, "Max processes");
-  if (facts.processes && facts.processes->soft != kNoLimit) facts.threads_of_user = threads_of_user(tree);
+  const auto user = number_of(tree.text("/proc/self/status"), "Uid");  // the real one
+  constexpr int64_t kRoot = 0;
+  if (facts.processes && user == kRoot) facts.processes = ProcessLimit{};  // Linux does not enforce it for root
+  if (facts.processes && user && facts.processes->soft != kNoLimit) facts.threads_of_user = threads_of(*user, tree);
   facts.locked_memory = limit_of(limits, "Max locked memory");
   facts.file_size = limit_of(limits, "Max file size");
   facts.address_space = limit_of(limits, "Max address space");

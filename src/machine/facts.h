@@ -34,7 +34,7 @@ struct Facts {
   std::optional<int64_t> swap, free_swap;
   std::optional<int64_t> shared_memory, free_shared_memory;  // /dev/shm
 
-  // Of this process (ulimit), and processes and threads of the control group.
+  // Of this process (ulimit), and processes and threads of the control group. `processes`: no limit for root.
   std::optional<ProcessLimit> open_files, processes, locked_memory, file_size, address_space;
   std::optional<int64_t> process_limit, processes_used;
   std::optional<int64_t> threads_of_user;  // now, in this process namespace; with a limit of `processes` alone

@@ -131,13 +131,18 @@ TEST(Facts, LimitsOfTheProcess) {
       .file("/proc/345/status", "Uid:\t1000\t0\t0\t0\nThreads:\t20\n")
       .file("/proc/346/status", "Uid:\t0\t0\t0\t0\nThreads:\t700\n")
       .file("/proc/sys", "");
-  const Facts facts = read_facts(tree.root());
+  Facts facts = read_facts(tree.root());
   EXPECT_EQ(facts.file_size->soft, 6144000);
   EXPECT_EQ(facts.processes->soft, 64);
   EXPECT_EQ(facts.threads_of_user, 23);
   EXPECT_EQ(facts.open_files->hard, 256);
   EXPECT_EQ(facts.locked_memory->soft, 8388608);
   EXPECT_EQ(facts.address_space->soft, kNoLimit);
+  tree.file("/proc/self/status", "Uid:\t0\t1000\t1000\t1000\nThreads:\t3\n");
+  facts = read_facts(tree.root());
+  EXPECT_EQ(facts.processes->soft, kNoLimit) << "not enforced for root";
+  EXPECT_FALSE(facts.threads_of_user) << "nobody needs it";
+  EXPECT_EQ(facts.open_files->soft, 256) << "this one is";
 }
 
 TEST(Facts, BusesAndInterfaces) {
