@@ -33,6 +33,11 @@ double deviation_of(const std::vector<monitoring::StepTimes>& steps) {
 
 }  // namespace
 
+void Trainer::end_measured_step() {
+  tracker_.wait_for_others();
+  agreement_.exchange({});
+}
+
 MeasuredSteps Trainer::measure(int64_t steps) {
   PhaseClock& clock = tracker_.clock();
   clock.synchronize();
@@ -44,7 +49,7 @@ MeasuredSteps Trainer::measure(int64_t steps) {
   for (int64_t i = 0; i < steps; ++i) {
     if (!replay_) enter_task_phase();  // batches that are replayed are of the phase in which they were taken
     measured.samples += step().samples;
-    exchange_requests();  // every step of a run ends with it
+    end_measured_step();
   }
   tracker_.end_steps();
   clock.synchronize();
@@ -62,7 +67,7 @@ double Trainer::step_at(double learning_rate) {
   given_rate_ = learning_rate;
   enter_task_phase();
   monitoring::StepStats stats = step();
-  exchange_requests();
+  end_measured_step();
   agreement_.settle();
   given_rate_.reset();
   return stats.loss;
@@ -75,7 +80,7 @@ std::vector<dist::BucketTime> Trainer::time_buckets(int64_t steps) {
     enter_task_phase();
     phases_.reducer().time_buckets(true);
     step();
-    exchange_requests();
+    end_measured_step();
     const std::vector<dist::BucketTime> timed = phases_.reducer().bucket_times();
     phases_.reducer().time_buckets(false);
     if (timed.empty()) continue;
