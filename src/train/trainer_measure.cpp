@@ -7,6 +7,7 @@
 #include "core/spread.h"
 #include "core/stopwatch.h"
 #include "core/strings.h"
+#include "device/device.h"
 #include "device/tensor_memory.h"
 #include "diagnose/verdict.h"
 #include "dist/comm_probe.h"
@@ -117,11 +118,11 @@ StepMemory Trainer::measure_memory() {
 }
 
 MeasuredSteps Trainer::measure_headroom(double seconds) {
-  constexpr int64_t kReplayed = 4;  // steps whose batches are kept in memory
+  constexpr int64_t kReplayed = 4, kReplayedBytes = int64_t{64} << 20;  // steps; what is kept of their batches
   constexpr int64_t kFewest = 2, kMost = 100000;
   phases_.enter(epoch_of(step_));
   const auto put_back = keep_state();
-  replay_.emplace(loader_, kReplayed);
+  replay_.emplace(loader_, kReplayed, kReplayedBytes);
   const auto began = SteadyClock::now();
   measure(1);  // makes what stays
   const MeasuredSteps few = measure(kFewest);
@@ -139,6 +140,8 @@ void Trainer::probe_headroom() {
   if (context_.headroom_seconds <= 0 || context_.batches.total_steps - step_ < 2) return;
   const auto began = SteadyClock::now();
   const MeasuredSteps measured = measure_headroom(context_.headroom_seconds);
+  device::give_back_memory(context_.device);
+  device::forget_peak(context_.device);  // the run's peak is that of its own steps
   const auto steps = static_cast<double>(measured.steps);
   cached_step_ = dist::largest_of_ranks(context_.host, measured.seconds / steps);
   log::info(str("with batches from memory a step takes ", fixed(1e3 * cached_step_, 2), " ms, ",
