@@ -248,7 +248,8 @@ StepStats Trainer::step() {
 
 data::Batch Trainer::next_batch() {
   if (replay_) return replay_->next();
-  return loader_.next([this] { tracker_.enter(Phase::kH2d); });
+  // The GPU augments with the cores that it computes with: that is no matter of the link.
+  return loader_.next([this] { tracker_.enter(Phase::kH2d); }, [this] { tracker_.enter(Phase::kForward); });
 }
 
 void Trainer::forward_backward(data::Batch batch, int64_t power) {
