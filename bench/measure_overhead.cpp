@@ -4,8 +4,8 @@
 // repetitions that follow each other. Their sum may be 0.5 % of a step of 5 ms: the last line says whether that is met,
 // and the exit code is 1 if it is not. The step: one micro-batch of 32 samples on the CPU, 8 buckets of gradients, a
 // logging step every 10 steps (the default), 16 other threads in the process, whose times are read at each logging
-// step, and a verdict on 2 ranks and 500 steps every minute. Loader threads measure each sample on their own time;
-// their row is part of the sum as if the step waited for it.
+// step, free memory every 10 seconds, and a verdict on 2 ranks and 500 steps every minute. Loader threads measure each
+// sample on their own time; their row is part of the sum as if the step waited for it.
 
 #include <ATen/Parallel.h>
 
@@ -119,7 +119,9 @@ std::vector<Row> measure_all() {
       });
     }
     train::ResourceMeter meter(2);
+    // Free memory is part of the first sample alone, and so of the round that is left out.
     rows.push_back(measure("cores, memory, host (logging steps)", 1.0 / kLogEvery, 20, [&] { meter.sample({}); }));
+    rows.push_back(measure("free memory (every 10 s)", kStepSeconds / 10, 20, [] { machine::read_usable_memory(); }));
   }
   {
     const auto host = dist::make_lone_communicator();

@@ -107,6 +107,10 @@ void give_back_memory(at::Device device) {
   if (device.is_cuda()) at::getDeviceAllocator(at::kCUDA)->emptyCache();
 }
 
+void forget_peak(at::Device device) {
+  if (device.is_cuda()) at::getDeviceAllocator(at::kCUDA)->resetPeakStats(device.index());
+}
+
 void set_determinism(bool deterministic, bool cudnn_benchmark) {
   at::Context& context = at::globalContext();
   context.setBenchmarkCuDNN(cudnn_benchmark && !deterministic);

@@ -76,6 +76,8 @@ MemoryUse memory_use(at::Device);
 
 // Gives memory that LibTorch keeps for later tensors back to the GPU, for other processes. Does nothing on the CPU.
 void give_back_memory(at::Device);
+// The peak of memory_use() begins again with what is reserved now. Does nothing on the CPU, where Linux counts it.
+void forget_peak(at::Device);
 
 // Sets LibTorch's switches for the whole process; call it before the first operator runs. With `deterministic` every
 // operator gives the same bits each time (LibTorch throws an error that names an operator without such a form), and

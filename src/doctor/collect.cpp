@@ -60,7 +60,7 @@ void describe_start(const config::Config& config, const dist::World& world, Rank
   if (const uint64_t hash = job::program_hash()) facts.program_hash = hex(hash);
   facts.versions = job::version_text();
   facts.nccl = dist::nccl_versions();
-  facts.keys = job::keys_of_start(config);
+  facts.keys = job::keys_of_start(config, /*reads_init=*/true);
   for (const char* name : kVariables) {
     if (const std::string value = dist::library_variable(name); !value.empty()) facts.variables[name] = value;
   }

@@ -47,6 +47,7 @@ void fields(Visitor& v, machine::Facts& f) {
   v("address_space", f.address_space);
   v("process_limit", f.process_limit);
   v("processes_used", f.processes_used);
+  v("threads_of_user", f.threads_of_user);
   v("iommu_groups", f.iommu_groups);
   v("iommu_passthrough", f.iommu_passthrough);
   v("infiniband_devices", f.infiniband_devices);

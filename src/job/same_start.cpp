@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <functional>
-#include <utility>
 #include <vector>
 
 #include "config/differences.h"
@@ -76,13 +75,14 @@ uint64_t file_hash(const std::string& path) {
 
 uint64_t program_hash() { return file_hash("/proc/self/exe"); }
 
-std::string keys_of_start(const config::Config& config) {
+std::string keys_of_start(const config::Config& config, bool reads_init) {
   std::string text = config::keys_in_common(config);
-  using Named = std::pair<const char*, const std::string*>;
-  for (const auto& [key, file] : {Named("model.file", &config.model.file), Named("model.init", &config.model.init)}) {
-    const uint64_t hash = file->empty() ? 0 : file_hash(*file);
+  const auto add = [&text](const char* key, const std::string& file) {
+    const uint64_t hash = file.empty() ? 0 : file_hash(file);
     text += str("the content of ", key, "=", hash == 0 ? "" : hex(hash), "\n");
-  }
+  };
+  add("model.file", config.model.file);
+  if (reads_init) add("model.init", config.model.init);
   return text;
 }
 
@@ -119,9 +119,10 @@ std::string other_data(std::span<const RankStart> ranks, size_t rank) {
   return str("its data have checksum ", hex(ranks[rank].data), ", those of rank 0 have ", hex(ranks[0].data));
 }
 
-void check_same_start(dist::Communicator& host, const dist::World& world, const config::Config& config, bool dry_run) {
+void check_same_start(dist::Communicator& host, const dist::World& world, const config::Config& config, bool dry_run,
+                      bool reads_init) {
   if (host.size() == 1) return;
-  const std::string keys = keys_of_start(config) + (dry_run ? "--dry-run=given\n" : "--dry-run=\n");
+  const std::string keys = keys_of_start(config, reads_init) + (dry_run ? "--dry-run=given\n" : "--dry-run=\n");
   const Hashes mine{program_hash(), hash_of(keys)};
   const std::vector<Hashes> hashes = dist::all_gather_object(host, mine);
   bool same = true;

@@ -29,8 +29,9 @@ struct RankStart {
 uint64_t program_hash();
 
 // config::keys_in_common(), and a line for each file that the network comes from (model.file, model.init) with the hash
-// of its content, because hosts may have other copies under the same name.
-std::string keys_of_start(const config::Config&);
+// of its content, because hosts may have other copies under the same name. `reads_init`: false for a resumed run, which
+// has its weights from the checkpoint, and for which model.init may be gone.
+std::string keys_of_start(const config::Config&, bool reads_init);
 
 // What rank `rank` has otherwise than rank 0, for a message; "": nothing. Pure.
 std::string other_program(std::span<const RankStart> ranks, size_t rank);
@@ -38,8 +39,9 @@ std::string other_config(std::span<const RankStart> ranks, size_t rank);  // "tr
 std::string other_data(std::span<const RankStart> ranks, size_t rank);
 
 // UsageError on all ranks if their programs differ, ConfigError if their configurations do, which names the ranks and
-// the keys. `dry_run` counts as a key.
-void check_same_start(dist::Communicator& host, const dist::World&, const config::Config&, bool dry_run);
+// the keys. `dry_run` counts as a key. `reads_init`: as above; the same on all ranks.
+void check_same_start(dist::Communicator& host, const dist::World&, const config::Config&, bool dry_run,
+                      bool reads_init);
 
 // DataError on all ranks if the data that they opened differ.
 void check_same_data(dist::Communicator& host, const dist::World&, const std::string& file, uint64_t checksum);

@@ -79,7 +79,7 @@ TrainingJob::~TrainingJob() {
 
 void TrainingJob::plan() {
   dist::Communicator& host = process_.host;
-  check_same_start(host, process_.world, loaded_.config, dry_run_);
+  check_same_start(host, process_.world, loaded_.config, dry_run_, /*reads_init=*/false);  // it may resume
   if (!dry_run_) {
     std::string paths = to_text(RunPaths{});
     dist::agree_on_rank0(host, [&] {
@@ -104,7 +104,10 @@ void TrainingJob::plan() {
     config_.model.name = config::network_of(config_);  // what is saved must not change with a later default
   });
   // A resumed run keeps the keys that are not given now, and a value that is a default may be given to some ranks only.
-  if (snapshot_) check_same_start(host, process_.world, config_, dry_run_);
+  // One that starts reads model.init.
+  if (snapshot_ || !config_.model.init.empty()) {
+    check_same_start(host, process_.world, config_, dry_run_, /*reads_init=*/!snapshot_);
+  }
 }
 
 void TrainingJob::open_data() {

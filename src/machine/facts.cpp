@@ -23,6 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kOwnGroups = "/proc/self/cgroup", kMounts = "/proc/self/mountinfo";
+
 class Tree {
  public:
   explicit Tree(fs::path root) : root_(std::move(root)) {}
@@ -118,16 +120,7 @@ std::optional<int64_t> memory_used_of(const Tree& tree, int version, const std::
   return std::max<int64_t>(0, *used - droppable.value_or(0));
 }
 
-void read_control_group(const Tree& tree, const std::vector<Mount>& mounts, Facts& facts) {
-  const std::string groups = tree.text("/proc/self/cgroup");
-  const ControllerFolders cpu = folders_of("cpu", groups, mounts);
-  for (const std::string& folder : cpu.folders) {
-    keep_smaller(facts.cpu_quota, quota_of(tree, cpu.version, folder));
-  }
-  // A hierarchy is mounted, and no group of it has such a file: the root group has no limits.
-  constexpr double kNoQuota = std::numeric_limits<double>::infinity();
-  if (!cpu.folders.empty() && !facts.cpu_quota) facts.cpu_quota = kNoQuota;
-
+void read_memory_limit(const Tree& tree, const std::string& groups, const std::vector<Mount>& mounts, Facts& facts) {
   const ControllerFolders memory = folders_of("memory", groups, mounts);
   for (const std::string& folder : memory.folders) {
     const auto limit = memory_limit_of(tree, memory.version, folder);
@@ -136,6 +129,16 @@ void read_control_group(const Tree& tree, const std::vector<Mount>& mounts, Fact
     facts.memory_used = *limit == kNoLimit ? std::nullopt : memory_used_of(tree, memory.version, folder);
   }
   if (!memory.folders.empty() && !facts.memory_limit) facts.memory_limit = kNoLimit;
+}
+
+void read_control_group(const Tree& tree, const std::string& groups, const std::vector<Mount>& mounts, Facts& facts) {
+  const ControllerFolders cpu = folders_of("cpu", groups, mounts);
+  for (const std::string& folder : cpu.folders) {
+    keep_smaller(facts.cpu_quota, quota_of(tree, cpu.version, folder));
+  }
+  // A hierarchy is mounted, and no group of it has such a file: the root group has no limits.
+  constexpr double kNoQuota = std::numeric_limits<double>::infinity();
+  if (!cpu.folders.empty() && !facts.cpu_quota) facts.cpu_quota = kNoQuota;
 
   const ControllerFolders cpuset = folders_of("cpuset", groups, mounts);
   for (const std::string& folder : cpuset.folders) {
@@ -155,7 +158,9 @@ void read_control_group(const Tree& tree, const std::vector<Mount>& mounts, Fact
   if (!pids.folders.empty() && !facts.process_limit) facts.process_limit = kNoLimit;
 }
 
-void read_memory(const Tree& tree, Facts& facts) {
+// Of the machine, and what the control group allows.
+void read_memory(const Tree& tree, const std::string& groups, const std::vector<Mount>& mounts, Facts& facts) {
+  read_memory_limit(tree, groups, mounts, facts);
   const std::string meminfo = tree.text("/proc/meminfo");
   facts.memory = bytes_of_kib(number_of(meminfo, "MemTotal"));
   facts.available_memory = bytes_of_kib(number_of(meminfo, "MemAvailable"));
@@ -168,11 +173,10 @@ void read_memory(const Tree& tree, Facts& facts) {
   }
 }
 
-// Of all processes of the user of this one.
-std::optional<int64_t> threads_of_user(const Tree& tree) {
-  const auto user = number_of(tree.text("/proc/self/status"), "Uid");
+// Of all processes of the user.
+std::optional<int64_t> threads_of(int64_t user, const Tree& tree) {
   const auto names = tree.names("/proc");
-  if (!user || !names) return std::nullopt;
+  if (!names) return std::nullopt;
   int64_t threads = 0;
   for (const std::string& name : *names) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
@@ -186,7 +190,10 @@ void read_limits(const Tree& tree, Facts& facts) {
   const std::string limits = tree.text("/proc/self/limits");
   facts.open_files = limit_of(limits, "Max open files");
   facts.processes = limit_of(limits, "Max processes");
-  if (facts.processes && facts.processes->soft != kNoLimit) facts.threads_of_user = threads_of_user(tree);
+  const auto user = number_of(tree.text("/proc/self/status"), "Uid");  // the real one
+  constexpr int64_t kRoot = 0;
+  if (facts.processes && user == kRoot) facts.processes = ProcessLimit{};  // Linux does not enforce it for root
+  if (facts.processes && user && facts.processes->soft != kNoLimit) facts.threads_of_user = threads_of(*user, tree);
   facts.locked_memory = limit_of(limits, "Max locked memory");
   facts.file_size = limit_of(limits, "Max file size");
   facts.address_space = limit_of(limits, "Max address space");
@@ -228,11 +235,20 @@ Facts read_facts(const fs::path& root) {
   const Tree tree(root);
   Facts facts;
   read_cores(tree, facts);
-  read_control_group(tree, parse_mounts(tree.text("/proc/self/mountinfo")), facts);
-  read_memory(tree, facts);
+  const std::string groups = tree.text(kOwnGroups);
+  const std::vector<Mount> mounts = parse_mounts(tree.text(kMounts));
+  read_control_group(tree, groups, mounts, facts);
+  read_memory(tree, groups, mounts, facts);
   read_limits(tree, facts);
   read_buses(tree, facts);
   return facts;
+}
+
+std::optional<int64_t> read_usable_memory(const fs::path& root) {
+  const Tree tree(root);
+  Facts facts;
+  read_memory(tree, tree.text(kOwnGroups), parse_mounts(tree.text(kMounts)), facts);
+  return usable_memory(facts);
 }
 
 std::optional<int64_t> usable_memory(const Facts& facts) {
@@ -269,7 +285,7 @@ FileSystemFacts read_file_system(const fs::path& path, const fs::path& root) {
   while (existing.has_relative_path() && !fs::exists(existing, failed)) existing = existing.parent_path();
   if (const fs::path real = fs::canonical(existing, failed); !failed) existing = real;
   facts.folder = existing.string();
-  const std::vector<Mount> mounts = parse_mounts(Tree(root).text("/proc/self/mountinfo"));
+  const std::vector<Mount> mounts = parse_mounts(Tree(root).text(kMounts));
   if (const Mount* mount = mount_of(mounts, facts.folder)) {
     facts.type = mount->type;
     facts.mount_point = mount->point;

@@ -34,7 +34,7 @@ struct Facts {
   std::optional<int64_t> swap, free_swap;
   std::optional<int64_t> shared_memory, free_shared_memory;  // /dev/shm
 
-  // Of this process (ulimit), and processes and threads of the control group.
+  // Of this process (ulimit), and processes and threads of the control group. `processes`: no limit for root.
   std::optional<ProcessLimit> open_files, processes, locked_memory, file_size, address_space;
   std::optional<int64_t> process_limit, processes_used;
   std::optional<int64_t> threads_of_user;  // now, in this process namespace; with a limit of `processes` alone
@@ -48,6 +48,8 @@ Facts read_facts(const std::filesystem::path& root = "/");
 
 // The memory that processes of this control group can still take: of the machine, and within the limit.
 std::optional<int64_t> usable_memory(const Facts&);
+// The same as of now. For a caller that asks again and again: no other files are read.
+std::optional<int64_t> read_usable_memory(const std::filesystem::path& root = "/");
 
 // The PCIe link of a device, "0000:65:00.0". A link is narrower than its card where the slot has fewer lanes, and idle
 // GPUs lower its generation.

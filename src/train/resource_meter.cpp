@@ -91,7 +91,7 @@ ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
   return sample;
 }
 
-// Reading either takes up to a millisecond, so they are read now and then.
+// These change slowly, and the training thread waits for their files, so they are read now and then.
 namespace {
 constexpr double kInterval = 10;
 }
@@ -99,7 +99,7 @@ constexpr double kInterval = 10;
 double ResourceMeter::free_memory(double now) {
   if (free_memory_at_ != 0 && now - free_memory_at_ < kInterval) return free_memory_;
   free_memory_at_ = now;
-  if (const auto bytes = machine::usable_memory(machine::read_facts())) free_memory_ = static_cast<double>(*bytes);
+  if (const auto bytes = machine::read_usable_memory()) free_memory_ = static_cast<double>(*bytes);
   return free_memory_;
 }
 

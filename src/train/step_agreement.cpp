@@ -20,6 +20,11 @@ Requests StepAgreement::exchange(const Requests& mine) {
   return granted_;
 }
 
+Requests StepAgreement::exchange_now(const Requests& mine) {
+  const Requests granted = exchange(mine);
+  return host_.size() == 1 ? granted : exchange({});
+}
+
 void StepAgreement::settle() {
   if (in_flight_) pending_.wait();
   in_flight_ = false;

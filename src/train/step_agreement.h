@@ -27,6 +27,8 @@ class StepAgreement {
   // What any rank requested at the previous step boundary; on one rank, what it requests now. Collective: every rank
   // calls it once per step boundary.
   Requests exchange(const Requests& mine);
+  // The same, but what is requested now is granted now, on any number of ranks. Waits: for use before the first step.
+  Requests exchange_now(const Requests& mine);
   const Requests& granted() const { return granted_; }  // by the last exchange
 
   void settle();  // waits for the exchange in flight: before the communicator is used for something else or closed

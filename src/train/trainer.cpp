@@ -133,6 +133,8 @@ void Trainer::begin() {
   tracker_.set_step(step_);
   probe_network();
   probe_headroom();
+  tracker_.wait_for_others();
+  agreement_.exchange_now({.verdict = take_verdict_request()});  // the first step answers what was asked before it
   gradients_before_ = context_.gradients.traffic();
   if (context_.statistics) statistics_before_ = context_.statistics->traffic();
   started_ = SteadyClock::now();
@@ -158,12 +160,15 @@ void Trainer::enter_task_phase() {
 
 Requests Trainer::exchange_requests() {
   tracker_.wait_for_others();
-  return agreement_.exchange(
-      {.stop = context_.stop_requested.load(),
-       .save = triggers_.save.request(),
-       .evaluate = triggers_.evaluate.request(),
-       .log = triggers_.log.request(),
-       .verdict = context_.verdict_requested != nullptr && context_.verdict_requested->exchange(false)});
+  return agreement_.exchange({.stop = context_.stop_requested.load(),
+                              .save = triggers_.save.request(),
+                              .evaluate = triggers_.evaluate.request(),
+                              .log = triggers_.log.request(),
+                              .verdict = take_verdict_request()});
+}
+
+bool Trainer::take_verdict_request() {
+  return context_.verdict_requested != nullptr && context_.verdict_requested->exchange(false);
 }
 
 std::string Trainer::reason_to_stop() const {
@@ -243,7 +248,8 @@ StepStats Trainer::step() {
 
 data::Batch Trainer::next_batch() {
   if (replay_) return replay_->next();
-  return loader_.next([this] { tracker_.enter(Phase::kH2d); });
+  // The GPU augments with the cores that it computes with: that is no matter of the link.
+  return loader_.next([this] { tracker_.enter(Phase::kH2d); }, [this] { tracker_.enter(Phase::kForward); });
 }
 
 void Trainer::forward_backward(data::Batch batch, int64_t power) {

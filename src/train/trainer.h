@@ -85,6 +85,7 @@ class Trainer {
   void begin();
   void enter_task_phase();
   Requests exchange_requests();
+  bool take_verdict_request();  // whether there was one since the last call
   monitoring::StepStats step();
   data::Batch next_batch();
   void forward_backward(data::Batch, int64_t power_of_two);  // does nothing on a rank that no other waits for
@@ -99,8 +100,9 @@ class Trainer {
   bool stops_early() const { return watched_.watch.wants_to_stop(context_.config.train.patience); }
 
   // trainer_measure.cpp
-  void probe_network();   // what an all-reduce of gradients costs; nothing on one rank, and for a very short run
-  void probe_headroom();  // where it is asked for
+  void end_measured_step();  // as every step of a run ends, but no request is taken: the run itself answers it
+  void probe_network();      // what an all-reduce of gradients costs; nothing on one rank, and for a very short run
+  void probe_headroom();     // where it is asked for
 
   // trainer_report.cpp
   void report(monitoring::StepStats&);

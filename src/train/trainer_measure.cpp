@@ -7,6 +7,7 @@
 #include "core/spread.h"
 #include "core/stopwatch.h"
 #include "core/strings.h"
+#include "device/device.h"
 #include "device/tensor_memory.h"
 #include "diagnose/verdict.h"
 #include "dist/comm_probe.h"
@@ -33,6 +34,11 @@ double deviation_of(const std::vector<monitoring::StepTimes>& steps) {
 
 }  // namespace
 
+void Trainer::end_measured_step() {
+  tracker_.wait_for_others();
+  agreement_.exchange({});
+}
+
 MeasuredSteps Trainer::measure(int64_t steps) {
   PhaseClock& clock = tracker_.clock();
   clock.synchronize();
@@ -44,7 +50,7 @@ MeasuredSteps Trainer::measure(int64_t steps) {
   for (int64_t i = 0; i < steps; ++i) {
     if (!replay_) enter_task_phase();  // batches that are replayed are of the phase in which they were taken
     measured.samples += step().samples;
-    exchange_requests();  // every step of a run ends with it
+    end_measured_step();
   }
   tracker_.end_steps();
   clock.synchronize();
@@ -62,7 +68,7 @@ double Trainer::step_at(double learning_rate) {
   given_rate_ = learning_rate;
   enter_task_phase();
   monitoring::StepStats stats = step();
-  exchange_requests();
+  end_measured_step();
   agreement_.settle();
   given_rate_.reset();
   return stats.loss;
@@ -75,7 +81,7 @@ std::vector<dist::BucketTime> Trainer::time_buckets(int64_t steps) {
     enter_task_phase();
     phases_.reducer().time_buckets(true);
     step();
-    exchange_requests();
+    end_measured_step();
     const std::vector<dist::BucketTime> timed = phases_.reducer().bucket_times();
     phases_.reducer().time_buckets(false);
     if (timed.empty()) continue;
@@ -113,11 +119,11 @@ StepMemory Trainer::measure_memory() {
 }
 
 MeasuredSteps Trainer::measure_headroom(double seconds) {
-  constexpr int64_t kReplayed = 4;  // steps whose batches are kept in memory
+  constexpr int64_t kReplayed = 4, kReplayedBytes = int64_t{64} << 20;  // steps; what is kept of their batches
   constexpr int64_t kFewest = 2, kMost = 100000;
   phases_.enter(epoch_of(step_));
   const auto put_back = keep_state();
-  replay_.emplace(loader_, kReplayed);
+  replay_.emplace(loader_, kReplayed, kReplayedBytes);
   const auto began = SteadyClock::now();
   measure(1);  // makes what stays
   const MeasuredSteps few = measure(kFewest);
@@ -135,6 +141,8 @@ void Trainer::probe_headroom() {
   if (context_.headroom_seconds <= 0 || context_.batches.total_steps - step_ < 2) return;
   const auto began = SteadyClock::now();
   const MeasuredSteps measured = measure_headroom(context_.headroom_seconds);
+  device::give_back_memory(context_.device);
+  device::forget_peak(context_.device);  // the run's peak is that of its own steps
   const auto steps = static_cast<double>(measured.steps);
   cached_step_ = dist::largest_of_ranks(context_.host, measured.seconds / steps);
   log::info(str("with batches from memory a step takes ", fixed(1e3 * cached_step_, 2), " ms, ",

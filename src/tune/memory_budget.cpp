@@ -29,8 +29,7 @@ Budget agree_on_budget(job::ProcessContext& process, int64_t given) {
   // Not the number of GPUs: each rank may see its own alone. A host is known by its name.
   const std::string own = process.device.is_cpu() ? host_name() : device.uuid;
   const Sharing sharing = sharing_of(dist::all_gather_object(process.host, own), process.host.rank());
-  const int64_t host =
-      machine::usable_memory(machine::read_facts()).value_or(device::properties(at::kCPU).memory_bytes);
+  const int64_t host = machine::read_usable_memory().value_or(device::properties(at::kCPU).memory_bytes);
   Budget budget;
   budget.first_on_device = sharing.first;
   budget.host_bytes = share_of_memory(host, 1);

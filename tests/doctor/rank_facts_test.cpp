@@ -25,6 +25,7 @@ TEST(RankFacts, EveryFieldTravels) {
   facts.gpu->throttled_by = {"sw_thermal"};
   facts.gpu->link.numa_node.reset();
   facts.machine.memory_used = 12;
+  facts.machine.threads_of_user = 23;
   const std::string json = to_json(facts);
   const RankFacts back = rank_facts_from_json(json);
   EXPECT_EQ(to_json(back), json);
@@ -32,6 +33,7 @@ TEST(RankFacts, EveryFieldTravels) {
   EXPECT_TRUE(std::isinf(back.machine.cpu_quota.value())) << "no limit is not unknown";
   EXPECT_EQ(back.machine.allowed_cores, facts.machine.allowed_cores);
   EXPECT_EQ(back.machine.memory_limit, machine::kNoLimit);
+  EXPECT_EQ(back.machine.threads_of_user, 23);
   EXPECT_EQ(back.machine.open_files->hard, 1 << 20);
   EXPECT_EQ(back.variables, facts.variables);
   EXPECT_EQ(back.gpu->peers[0].result, "correct");

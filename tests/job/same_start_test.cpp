@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 
 #include "config/differences.h"
 #include "dist/agree.h"
 #include "dist/world.h"
+#include "support/temp_dir.h"
 #include "support/thread_world.h"
 
 namespace dtrain::job {
@@ -53,6 +56,23 @@ TEST(SameStart, ARankMayHaveItsOwnThreadsAddressAndPath) {
   EXPECT_NE(config::keys_in_common(meets_others_in_the_probe), config::keys_in_common({}));
 }
 
+// A resumed run has its weights from the checkpoint, and a host may no longer have the file.
+TEST(SameStart, InitialWeightsCountOnlyWhereTheyAreRead) {
+  const dtrain::testing::TempDir folder;
+  config::Config config;
+  config.model.file = (folder / "module.pt").string();
+  config.model.init = (folder / "init.safetensors").string();
+  std::ofstream(config.model.file) << "module";
+  std::ofstream(config.model.init) << "weights";
+  const std::string starts = keys_of_start(config, /*reads_init=*/true);
+  const std::string resumes = keys_of_start(config, /*reads_init=*/false);
+  std::filesystem::remove(config.model.init);
+  EXPECT_NE(keys_of_start(config, true), starts);
+  EXPECT_EQ(keys_of_start(config, false), resumes);
+  std::ofstream(config.model.file) << "another module";
+  EXPECT_NE(keys_of_start(config, false), resumes) << "this one is read by both";
+}
+
 TEST(SameStart, TheProgramHasAHash) {
   EXPECT_NE(program_hash(), 0u);
   EXPECT_EQ(program_hash(), program_hash());
@@ -79,7 +99,7 @@ TEST(SameStart, AllRanksEndWithOneCode) {
     return code_of([&](dist::Communicator& host) {
       config::Config config;
       config.train.max_steps = host.rank() == 1 ? steps_of_rank_1 : 5;
-      check_same_start(host, world, config, host.rank() == 1 && dry_run_of_rank_1);
+      check_same_start(host, world, config, host.rank() == 1 && dry_run_of_rank_1, /*reads_init=*/true);
     });
   };
   EXPECT_EQ(with(5, false), 0);

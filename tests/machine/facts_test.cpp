@@ -33,7 +33,7 @@ TEST(Facts, AnEmptyTreeTellsNothingAndFailsNowhere) {
   EXPECT_FALSE(facts.open_files || facts.processes || facts.locked_memory || facts.file_size || facts.address_space);
   EXPECT_FALSE(facts.process_limit || facts.processes_used);
   EXPECT_FALSE(facts.iommu_groups || facts.iommu_passthrough || facts.infiniband_devices || facts.network_interfaces);
-  EXPECT_FALSE(usable_memory(facts));
+  EXPECT_FALSE(usable_memory(facts) || read_usable_memory(tree.root()));
   const PcieLink link = read_pcie_link("0000:65:00.0", tree.root());
   EXPECT_FALSE(link.width || link.card_width || link.slot_width || link.generation || link.card_generation ||
                link.numa_node || link.near_cores);
@@ -85,6 +85,7 @@ TEST(Facts, TheSmallestLimitOfNestedGroupsOfVersion2) {
   EXPECT_EQ(facts.memory_limit, 4000000000);
   EXPECT_EQ(facts.memory_used, 2500000000) << "file pages can be dropped";
   EXPECT_EQ(usable_memory(facts), 1500000000);
+  EXPECT_EQ(read_usable_memory(tree.root()), 1500000000);
   EXPECT_EQ(facts.cpuset, List({4, 5}));
   EXPECT_EQ(facts.process_limit, 100);
   EXPECT_EQ(facts.processes_used, 40);
@@ -113,6 +114,7 @@ TEST(Facts, LimitsOfVersion1) {
   EXPECT_DOUBLE_EQ(facts.cpu_quota.value(), 0.5);
   EXPECT_EQ(facts.memory_used, 800000);
   EXPECT_EQ(usable_memory(facts), 200000);
+  EXPECT_EQ(read_usable_memory(tree.root()), 200000);
   EXPECT_FALSE(facts.process_limit) << "no such controller";
 }
 
@@ -129,13 +131,18 @@ TEST(Facts, LimitsOfTheProcess) {
       .file("/proc/345/status", "Uid:\t1000\t0\t0\t0\nThreads:\t20\n")
       .file("/proc/346/status", "Uid:\t0\t0\t0\t0\nThreads:\t700\n")
       .file("/proc/sys", "");
-  const Facts facts = read_facts(tree.root());
+  Facts facts = read_facts(tree.root());
   EXPECT_EQ(facts.file_size->soft, 6144000);
   EXPECT_EQ(facts.processes->soft, 64);
   EXPECT_EQ(facts.threads_of_user, 23);
   EXPECT_EQ(facts.open_files->hard, 256);
   EXPECT_EQ(facts.locked_memory->soft, 8388608);
   EXPECT_EQ(facts.address_space->soft, kNoLimit);
+  tree.file("/proc/self/status", "Uid:\t0\t1000\t1000\t1000\nThreads:\t3\n");
+  facts = read_facts(tree.root());
+  EXPECT_EQ(facts.processes->soft, kNoLimit) << "not enforced for root";
+  EXPECT_FALSE(facts.threads_of_user) << "nobody needs it";
+  EXPECT_EQ(facts.open_files->soft, 256) << "this one is";
 }
 
 TEST(Facts, BusesAndInterfaces) {

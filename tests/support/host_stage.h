@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -51,10 +52,11 @@ class HostStage final : public data::DeviceStage {
     return std::make_unique<Copy>(*this, transfer);
   }
 
-  data::StagedBatch finish() override {
+  data::StagedBatch finish(const std::function<void()>& copied) override {
     DTRAIN_CHECK(!begun_.empty(), "finish() before begin()");
     const auto transfer = begun_.front();
     begun_.pop_front();
+    if (copied) copied();
     // A device would continue asynchronously. Here the result must be complete on return, so it is made from a copy of
     // the block; the block itself remains in use until run().
     const at::Tensor block = transfer->over ? transfer->device : transfer->host.clone();

@@ -80,6 +80,18 @@ TEST(StepAgreement, GrantsARequestOfOneRankToAllAtTheNextBoundary) {
   });
 }
 
+TEST(StepAgreement, GrantsAtOnceBeforeTheFirstStep) {
+  for (const int ranks : {1, 3}) {
+    dist::run_thread_world(ranks, [ranks](dist::Communicator& comm) {
+      StepAgreement agreement(comm);
+      EXPECT_TRUE(agreement.exchange_now({.verdict = comm.rank() == ranks - 1}).verdict);
+      EXPECT_TRUE(agreement.granted().verdict);
+      EXPECT_FALSE(agreement.exchange({}).verdict) << "granted once";
+      agreement.settle();
+    });
+  }
+}
+
 TEST(StepAgreement, GrantsAtOnceOnOneRank) {
   dist::run_thread_world(1, [](dist::Communicator& comm) {
     StepAgreement agreement(comm);

@@ -90,5 +90,17 @@ TEST(MeasureCost, TheMachineIsReadInFewTransfers) {
   EXPECT_LT(transfers_of([&] { meter.sample({}); }), 100);
 }
 
+// Every 10 s a sample reads free memory too: its few files, and nothing else of the machine.
+TEST(MeasureCost, FreeMemoryIsReadInFewTransfers) {
+  const int64_t alone = transfers_of([] { machine::read_usable_memory(); });
+  EXPECT_LT(alone, 100);
+  ResourceMeter meter(2);
+  const int64_t with = transfers_of([&] { meter.sample({}); });
+  const int64_t without = transfers_of([&] { meter.sample({}); });
+  constexpr int64_t kNoise = 10;  // files of the kernel change their length; all facts take more than 20 files
+  EXPECT_GT(with, without) << "the first sample reads it";
+  EXPECT_LE(with - without, alone + kNoise);
+}
+
 }  // namespace
 }  // namespace dtrain::train

@@ -185,6 +185,8 @@ struct Scenario {
   std::chrono::milliseconds phase_time{2};  // by which the clock moves in each phase of a step
   double headroom_seconds = 0;              // measured before training
   std::function<monitoring::GpuUse()> take_gpu_use = {};
+  int verdict_at_rank = -1;     // that is asked for a verdict, once,
+  std::string verdict_in = {};  // when it first is in this phase; "": before the run
 };
 
 // 22 samples, 17 to train on, in global batches of 8: a tail of 1.
@@ -219,6 +221,8 @@ inline std::vector<RankRun> run(const Scenario& setup) {
     const bool is_asked = comm.rank() == setup.stop_at_rank;
     const int64_t asked_in = setup.stop_after - (ranks > 1 ? 2 : 1);  // of many, the request is granted a step later
     std::atomic<bool> stop{is_asked && setup.stop_after == 0};
+    bool asks_for_verdict = comm.rank() == setup.verdict_at_rank;
+    std::atomic<bool> verdict{asks_for_verdict && setup.verdict_in.empty()};
     try {
       Trainer trainer({.config = config,
                        .batches = batches,
@@ -237,11 +241,15 @@ inline std::vector<RankRun> run(const Scenario& setup) {
                        .checkpoints = checkpoints.get(),
                        .sinks = sinks,
                        .stop_requested = stop,
-                       .verdict_requested = nullptr,
+                       .verdict_requested = &verdict,
                        .progress =
                            [&](const char* phase, int64_t step) {
                              if (mine.places.empty() || mine.places.back() != phase) mine.places.emplace_back(phase);
                              if (is_asked && step >= asked_in && std::string_view(phase) == "data_wait") stop = true;
+                             if (asks_for_verdict && setup.verdict_in == phase) {
+                               verdict = true;
+                               asks_for_verdict = false;
+                             }
                              if (comm.rank() == 0) clock.advance(setup.phase_time);
                            },
                        .device_failed = [&](const Error& e) { mine.device_failed = e.what(); },

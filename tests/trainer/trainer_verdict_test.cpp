@@ -58,5 +58,18 @@ TEST(TrainerVerdict, ComesWithTheFirstEnoughStepsAndThenEachMinute) {
   EXPECT_EQ(run(setup)[0].judged, each);
 }
 
+TEST(TrainerVerdict, OnRequestComesWithTheFirstStepAtTheEarliest) {
+  for (const int ranks : {1, 2}) {
+    Scenario setup{.ranks = ranks, .config = small(4)};
+    setup.verdict_at_rank = ranks - 1;
+    EXPECT_EQ(run(setup)[0].judged, std::vector<int64_t>{1}) << "asked during start-up";
+    setup.verdict_in = "forward";
+    setup.headroom_seconds = 0.05;
+    EXPECT_EQ(run(setup)[0].judged, std::vector<int64_t>{1}) << "asked while headroom is measured";
+    setup.headroom_seconds = 0;
+    EXPECT_EQ(run(setup)[0].judged, std::vector<int64_t>{ranks + 1}) << "asked in the first step";
+  }
+}
+
 }  // namespace
 }  // namespace dtrain::train

@@ -9,6 +9,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -34,8 +35,9 @@ class DeviceStage {
   virtual at::Tensor host_memory(int64_t bytes) = 0;  // new page-locked memory, [bytes] uint8; any thread may call
   // Starts the copy of a batch and returns without waiting. Requires: at most one earlier batch is not finished.
   virtual std::unique_ptr<HostCopy> begin(const at::Tensor& host, const PackedBatch&) = 0;
-  // Makes the tensors of the oldest batch that is not finished, on the current stream. Requires: there is one.
-  virtual StagedBatch finish() = 0;
+  // Makes the tensors of the oldest batch that is not finished, on the current stream. Requires: there is one. `copied`
+  // may be empty; it is called when that stream has been told to wait for the copy, before any kernel is launched.
+  virtual StagedBatch finish(const std::function<void()>& copied) = 0;
   virtual void drop() = 0;  // discards all batches that are not finished
 };
 

@@ -64,13 +64,14 @@ class CudaStage final : public DeviceStage {
     return std::make_unique<EventCopy>(copy_stream_);
   }
 
-  StagedBatch finish() override {
+  StagedBatch finish(const std::function<void()>& copied) override {
     DTRAIN_CHECK(!begun_.empty(), "finish() before begin()");
     Buffer& buffer = *begun_.front();
     begun_.pop_front();
     const c10::cuda::CUDAGuard guard(device_.index());
     const auto stream = c10::cuda::getCurrentCUDAStream(device_.index());
     buffer.copied.block(stream);
+    if (copied) copied();
 
     StagedBatch result;
     result.targets = part(buffer, 0, buffer.packed.targets, scalar_type(buffer.packed.target_element), stream);

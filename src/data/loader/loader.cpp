@@ -133,7 +133,7 @@ class Loader::Impl {
                                    options_.compare_readers);
   }
 
-  Batch next(const std::function<void()>& arrived) {
+  Batch next(const std::function<void()>& arrived, const std::function<void()>& copied) {
     DTRAIN_CHECK(!done(), "Loader::next() after the last of ", options_.steps, " optimizer steps");
     if (stage_ && blocks_->reclaim()) pool_->wake();
     if (ready_ && ready_->on()) note_ready();
@@ -141,7 +141,7 @@ class Loader::Impl {
     if (stage_ && front.items() > 0) {
       if (arrived) arrived();
       if (!front.begun) begin_copy(front);
-      StagedBatch staged = stage_->finish();
+      StagedBatch staged = stage_->finish(copied);
       front.batch.inputs = std::move(staged.inputs);
       front.batch.targets = std::move(staged.targets);
       front.batch.lengths = std::move(staged.lengths);
@@ -242,7 +242,9 @@ Loader::Loader(const Store& store, std::vector<int64_t> ids, SampleSpec spec, Lo
   impl_ = std::make_unique<Impl>(store, std::move(ids), std::move(spec), options, shard, std::move(stage));
 }
 Loader::~Loader() = default;
-Batch Loader::next(const std::function<void()>& arrived) { return impl_->next(arrived); }
+Batch Loader::next(const std::function<void()>& arrived, const std::function<void()>& copied) {
+  return impl_->next(arrived, copied);
+}
 bool Loader::done() const { return impl_->done(); }
 void Loader::seek(int64_t step) { impl_->seek(step); }
 int64_t Loader::steps_per_epoch() const { return impl_->steps_per_epoch(); }

@@ -66,9 +66,9 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The next batch. Waits for the readers. With a GPU, calls `arrived` after that wait and before it enqueues work on
-  // the current stream (wait for the copy, augmentation). Requires: !done().
-  Batch next(const std::function<void()>& arrived = {});
+  // The next batch. Waits for the readers. With a GPU, calls `arrived` after that wait and before the current stream
+  // has to wait for the copy, and `copied` between that and the augmentation. Requires: !done().
+  Batch next(const std::function<void()>& arrived = {}, const std::function<void()>& copied = {});
   bool done() const;        // whether options.steps steps are consumed
   void seek(int64_t step);  // next() continues with the first micro-step of optimizer step `step`
   int64_t steps_per_epoch() const;

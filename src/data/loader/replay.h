@@ -16,22 +16,51 @@ namespace dtrain::data {
 class Replay {
  public:
   // Takes the micro-batches of the next `steps` whole optimizer steps from the loader, which must be at the beginning
-  // of a step. They stay in memory.
-  Replay(Loader& loader, int64_t steps) {
+  // of a step. The first of them stay in memory, up to `most_bytes`, but at least one.
+  Replay(Loader& loader, int64_t steps, int64_t most_bytes) {
     DTRAIN_CHECK(steps > 0, "a replay of ", steps, " steps");
+    int64_t bytes = 0;
     while (steps > 0) {
-      batches_.push_back(loader.next());
-      if (batches_.back().micro + 1 == batches_.back().micro_steps) --steps;
+      Batch batch = loader.next();
+      places_.push_back({batch.epoch, batch.step, batch.micro, batch.micro_steps, batch.global_samples});
+      if (batch.micro + 1 == batch.micro_steps) --steps;
+      bytes += bytes_of(batch);
+      if (kept_.empty() || bytes <= most_bytes) kept_.push_back(std::move(batch));
     }
   }
 
   // The batches in their order, and after the last one the first. Their step and epoch are those of the first time.
-  const Batch& next() { return batches_[next_++ % batches_.size()]; }
+  // One that is not in memory has the samples of one that is, in its own place of the step: so steps have as many
+  // micro-batches as before, on all ranks.
+  Batch next() {
+    const size_t i = next_++ % places_.size();
+    const Place& place = places_[i];
+    Batch batch = kept_[i % kept_.size()];
+    batch.epoch = place.epoch;
+    batch.step = place.step;
+    batch.micro = place.micro;
+    batch.micro_steps = place.micro_steps;
+    batch.global_samples = place.global_samples;
+    return batch;
+  }
 
-  size_t batches() const { return batches_.size(); }
+  size_t kept() const { return kept_.size(); }  // batches that are in memory
 
  private:
-  std::vector<Batch> batches_;
+  struct Place {
+    int64_t epoch, step, micro, micro_steps, global_samples;  // of Batch
+  };
+
+  static int64_t bytes_of(const Batch& batch) {
+    int64_t bytes = 0;
+    for (const at::Tensor& tensor : {batch.inputs, batch.targets, batch.lengths}) {
+      if (tensor.defined()) bytes += static_cast<int64_t>(tensor.nbytes());
+    }
+    return bytes;
+  }
+
+  std::vector<Place> places_;
+  std::vector<Batch> kept_;
   size_t next_ = 0;
 };
 

@@ -159,21 +159,45 @@ TEST(Replay, GivesWholeStepsAgainAndAgain) {
   // Global batches of 10 in micro-batches of 4: three micro-steps.
   Loader loader(store, all_ids(64), pictures(4), options_of(4, 10, /*steps=*/-1), {0, 1});
   loader.seek(1);
-  Replay replay(loader, 2);
-  ASSERT_EQ(replay.batches(), 6u);
+  Replay replay(loader, 2, /*most_bytes=*/1 << 20);
+  ASSERT_EQ(replay.kept(), 6u);
   EXPECT_EQ(loader.next().step, 3) << "the loader goes on behind them";
   std::vector<std::vector<int64_t>> ids;
   for (int i = 0; i < 6; ++i) {
-    const Batch& batch = replay.next();
+    const Batch batch = replay.next();
     EXPECT_EQ(batch.step, 1 + i / 3);
     EXPECT_EQ(batch.micro, i % 3);
     ids.push_back(batch.ids);
   }
   for (int i = 0; i < 8; ++i) {
-    const Batch& batch = replay.next();
+    const Batch batch = replay.next();
     EXPECT_EQ(batch.ids, ids[static_cast<size_t>(i % 6)]);
     ASSERT_EQ(batch.inputs.size(0), batch.samples());
     EXPECT_EQ(batch.targets[0][0].item<float>(), MemoryStore::target(batch.ids[0], 0)) << "the same samples";
+  }
+}
+
+// The batches of a step with many micro-batches may not fit into the memory of a device.
+TEST(Replay, KeepsFewerBatchesWithinItsMemory) {
+  const MemoryStore store(64, 4, 4);
+  const auto replay_within = [&store](int64_t most_bytes) {
+    Loader loader(store, all_ids(64), pictures(4), options_of(4, 10, /*steps=*/-1), {0, 1});
+    return Replay(loader, 2, most_bytes);
+  };
+  Replay one = replay_within(1);
+  ASSERT_EQ(one.kept(), 1u) << "never none";
+  const Batch first = one.next();
+  const auto bytes = static_cast<int64_t>(first.inputs.nbytes() + first.targets.nbytes());
+  EXPECT_EQ(replay_within(2 * bytes).kept(), 2u);
+  EXPECT_EQ(replay_within(bytes).kept(), 1u);
+  for (int i = 1; i < 13; ++i) {  // the order of the steps stays
+    const Batch batch = one.next();
+    EXPECT_EQ(batch.step, i / 3 % 2);
+    EXPECT_EQ(batch.micro, i % 3);
+    EXPECT_EQ(batch.micro_steps, 3);
+    EXPECT_EQ(batch.global_samples, 10);
+    EXPECT_EQ(batch.ids, first.ids);
+    EXPECT_TRUE(batch.inputs.is_same(first.inputs)) << "one tensor";
   }
 }
 
