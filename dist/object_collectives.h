@@ -34,6 +34,17 @@ using TakePiece = std::function<void(std::string_view)>;
 void stream_to_rank0(Communicator&, int from, const std::function<void(const TakePiece&)>& produce,
                      const TakePiece& receive);
 
+// The list of rank 0, on every rank; what the other ranks pass is ignored.
+template <typename T>
+std::vector<T> broadcast_values(Communicator& comm, const std::vector<T>& values) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto mine = std::as_bytes(std::span(values));
+  const Bytes theirs = broadcast_object(comm, Bytes(mine.begin(), mine.end()));
+  std::vector<T> of_rank0(theirs.size() / sizeof(T));
+  if (!of_rank0.empty()) std::memcpy(of_rank0.data(), theirs.data(), theirs.size());
+  return of_rank0;
+}
+
 // The lists of all ranks as one list, in rank order.
 template <typename T>
 std::vector<T> all_gather_values(Communicator& comm, const std::vector<T>& values) {

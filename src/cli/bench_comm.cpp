@@ -141,7 +141,7 @@ int run_bench_comm(const Arguments& arguments) {
   if (largest < smallest) throw UsageError("dtrain bench comm: --max-bytes is smaller than --min-bytes");
   options.sizes = job::sizes_between(smallest, largest, factor);
   return job::launch(loaded->config.device, [&](job::ProcessContext& process) {
-    output.open(process.host);
+    output.open(process.host, inputs_of(*loaded));
     const std::vector<CommunicatorCost> communicators = job::bench_communicators(process, loaded->config, options);
     const int ranks = process.world.size;
     output.write(

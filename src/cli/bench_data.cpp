@@ -153,7 +153,7 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
                   .batch_size = job.batches().batch_size,
                   .ranks = process.world.size,
                   .own_threads = job.loader_threads()};
-  options.output.open(process.host, {.files = {results.file}, .folders = {}});
+  options.output.open(process.host, inputs_of(loaded));
   if (options.bench.threads.empty())
     options.bench.threads = job::threads_to_compare(process.cores, results.own_threads);
   results.bench = job::bench_data(job, options.bench);

@@ -280,7 +280,7 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
                   .cached = options.probe.cached,
                   .left_out = {}};
   dist::agree(process.host, [&] { add_rows(results, options, job); });
-  options.output.open(process.host, {.files = {results.data, job.config().model.file}, .folders = {}});
+  options.output.open(process.host, inputs_of(loaded));
   job.place_on_device();
   job.connect();
   for (int round = 0; round < options.rounds; ++round) {

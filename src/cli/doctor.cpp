@@ -36,13 +36,14 @@ bool a_copy_hangs(const std::vector<doctor::RankFacts>& ranks) {
   return false;
 }
 
-int diagnose(job::ProcessContext& process, const config::Config& config, const doctor::EarlyFacts& early,
+int diagnose(job::ProcessContext& process, const config::Loaded& loaded, const doctor::EarlyFacts& early,
              const Options& options) {
+  const config::Config& config = loaded.config;
   std::unique_ptr<RowOutput> json;
   dist::agree_on_rank0(process.host, [&] {
     if (options.json.empty()) return;
     const std::filesystem::path path = is_standard_output(options.json) ? "" : options.json;
-    protect(path, {.files = {config.data.file, config.model.file, config.model.init}, .folders = {}});
+    protect(path, inputs_of(loaded));
     if (!path.empty()) check_output(path, options.force);
     json = std::make_unique<RowOutput>(options.json);
   });
@@ -82,8 +83,7 @@ int run_doctor(const Arguments& arguments) {
   // A GPU that cannot be used is to be found, not to end the command.
   config::Device on_cpu = loaded->config.device;
   on_cpu.type = config::DeviceType::kCpu;
-  return job::launch(on_cpu,
-                     [&](job::ProcessContext& process) { return diagnose(process, loaded->config, early, options); });
+  return job::launch(on_cpu, [&](job::ProcessContext& process) { return diagnose(process, *loaded, early, options); });
 }
 
 }  // namespace dtrain::cli

@@ -11,6 +11,7 @@
 #include "core/wrap.h"
 #include "job/find_checkpoint.h"
 #include "job/process_context.h"
+#include "job/quickstart.h"
 
 namespace dtrain::cli {
 namespace {
@@ -99,6 +100,12 @@ std::optional<config::Loaded> parse_with_config(CLI::App& app, const std::vector
     for (const std::string& name : option->get_lnames()) own_flags.push_back("--" + name);
   }
   return config::load(app.remaining(), ".", {.other_flags = own_flags, .check_dataset = check_dataset});
+}
+
+Inputs inputs_of(const config::Loaded& loaded) {
+  const config::Config& config = loaded.config;
+  const std::string data = config.data.file.empty() ? job::quickstart_file(config).string() : config.data.file;
+  return {.files = {loaded.config_file, data, config.model.file, config.model.init}, .folders = {}};
 }
 
 void add_checkpoint_options(CLI::App& app, job::CheckpointName* name) {

@@ -11,6 +11,7 @@
 #include "cli/manual.h"
 #include "config/choices.h"
 #include "config/load.h"
+#include "core/output_guard.h"
 
 namespace CLI {
 class App;
@@ -31,6 +32,10 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments);
 // the file of --dataset NAME has to exist.
 std::optional<config::Loaded> parse_with_config(CLI::App& app, const std::vector<std::string>& arguments,
                                                 bool check_dataset = true);
+
+// What such a command reads, for protect(): the config file and the files that the configuration names. Of the quick
+// start, the generated data.
+Inputs inputs_of(const config::Loaded&);
 
 struct ListedFlags {
   std::vector<ManualFlag> flags;

@@ -132,7 +132,7 @@ PlanReport measured_here(job::ProcessContext& process, const config::Loaded& loa
   const config::Train train = job.config().train;  // before the batches of these ranks are put into it
   job.open_data();
   job.make_task();
-  output.open(process.host, {.files = {job.config().data.file, job.config().model.file}, .folders = {}});
+  output.open(process.host, inputs_of(loaded));
   PlanReport report{.run = {}, .interconnect = {}, .request = {}};
   report.scaling = chosen_scaling(options, train);
   report.request.train = plan::scaled(train, report.scaling);
@@ -222,7 +222,9 @@ int run_plan(const Arguments& arguments) {
     if (options.measured.empty()) {
       report = measured_here(process, *loaded, options, options.output);
     } else {
-      options.output.open(process.host, {.files = {options.measured}, .folders = {}});
+      Inputs inputs = inputs_of(*loaded);
+      inputs.files.emplace_back(options.measured);
+      options.output.open(process.host, inputs);
     }
     options.output.write(
         process.host, [&] { return plan_text(report); }, [&] { return plan_json(report); });

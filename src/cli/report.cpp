@@ -52,11 +52,19 @@ bool is_own_page(const fs::path& out, const fs::path& own) {
   return out.empty() || fs::weakly_canonical(out, unknown) == fs::weakly_canonical(own, unknown);
 }
 
-void check_outputs(const Options& options, const fs::path& own) {
-  const Inputs inputs{.files = {options.module_file}, .folders = {}};
+// `sampled`: the run whose data are read, for the samples of the page; null: none.
+Inputs inputs_of(const Options& options, const report::RunRecords* sampled) {
+  Inputs inputs{.files = {options.module_file}, .folders = {}};
+  if (sampled == nullptr) return inputs;
+  for (const fs::path& file : job::data_files_of(*sampled)) inputs.files.push_back(file);
+  return inputs;
+}
+
+void check_outputs(const Options& options, const fs::path& own, const report::RunRecords* sampled) {
   for (const std::string& given : {options.svg, options.json, is_own_page(options.out, own) ? "" : options.out}) {
     const fs::path file = is_standard_output(given) ? "" : given;
-    protect(file, inputs);
+    if (file.empty()) continue;
+    protect(file, inputs_of(options, sampled));
     check_output(file, options.force);
   }
 }
@@ -78,7 +86,7 @@ void write_page(const Options& options, const fs::path& own, const std::string& 
 int report_of_one(const Options& options, data::ProbeProcess& prober) {
   report::RunRecords run = report::read_run(options.runs[0]);
   const fs::path own = own_page(run.folder, job::kReportName);
-  check_outputs(options, own);
+  check_outputs(options, own, &run);
   const report::Digest digest = report::digest(run);
   if (!options.to_standard_output()) write("-", report::card(run, digest, unix_seconds()));
   report::ContactSheet sheet;
@@ -93,7 +101,7 @@ int report_of_one(const Options& options, data::ProbeProcess& prober) {
 int report_of_two(const Options& options) {
   const report::RunRecords first = report::read_run(options.runs[0]), second = report::read_run(options.runs[1]);
   const fs::path own = own_page(second.folder, kComparisonName);
-  check_outputs(options, own);
+  check_outputs(options, own, /*sampled=*/nullptr);
   const report::Digest of_first = report::digest(first), of_second = report::digest(second);
   const report::Known a{first, of_first}, b{second, of_second};
   const double limit = options.limit();

@@ -24,7 +24,7 @@ class TableOutput {
   bool force() const { return force_; }  // for other files that the command writes, as is file()
 
   // Before the work, which would be lost where the file cannot be written. OutputError. Collective.
-  void open(dist::Communicator& host, const Inputs& inputs = {});
+  void open(dist::Communicator& host, const Inputs& inputs);
 
   // Both texts end with a line break; rank 0 makes the one that is needed. Collective.
   void write(dist::Communicator& host, const std::function<std::string()>& table,

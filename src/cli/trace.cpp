@@ -214,7 +214,7 @@ int record(job::ProcessContext& process, const config::Loaded& loaded, Options& 
   job.plan();
   job.open_data();
   job.make_task();
-  const Inputs inputs{.files = {job.config().data.file, job.config().model.file}, .folders = {}};
+  const Inputs inputs = inputs_of(loaded);
   std::optional<TraceFile> file;
   options.output.open(process.host, inputs);
   dist::agree_on_rank0(process.host, [&] {

@@ -101,6 +101,7 @@ class Layers {
     if (file_.empty()) return;
     if (const auto text = read_config(builder, folder_ / file_, file_)) {
       loaded_.given = apply_yaml(builder, *text, file_);
+      loaded_.config_file = file_;
     }
     sources_.insert(sources_.begin(), file_);
     if (embedded_rate_ && !loaded_.gives("optimizer.lr")) return;  // the rate is still that of the embedded config

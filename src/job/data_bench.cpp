@@ -190,7 +190,15 @@ class Bench {
 
 }  // namespace
 
-DataBench bench_data(TrainingJob& job, const DataBenchOptions& options) { return Bench(job, options).run(); }
+DataBench bench_data(TrainingJob& job, const DataBenchOptions& options) {
+  // Ranks may have other cores and other flags. All have to make the same measurements, in which they wait for each
+  // other.
+  dist::Communicator& host = job.process().host;
+  DataBenchOptions same = options;
+  same.threads = dist::broadcast_values(host, options.threads);
+  same.rounds = dist::all_gather_object(host, options.rounds).front();
+  return Bench(job, same).run();
+}
 
 std::vector<int> threads_to_compare(int cores, int own) {
   std::set<int> threads = {std::max(1, own), std::max(1, cores)};

@@ -14,10 +14,10 @@
 namespace dtrain::job {
 
 struct DataBenchOptions {
-  std::vector<int> threads;  // reader threads per rank to compare
-  int rounds = 3;
-  double seconds = 1;  // of one measurement
-  bool cold = true;    // false: the page cache keeps what it has, and there are no cold rates
+  std::vector<int> threads;  // reader threads per rank to compare; those of rank 0 count
+  int rounds = 3;            // of rank 0, too
+  double seconds = 1;        // of one measurement
+  bool cold = true;          // false: the page cache keeps what it has, and there are no cold rates
 };
 
 struct LoadingRate {

@@ -13,6 +13,7 @@
 #include "formats/image.h"
 #include "job/data_set.h"
 #include "job/placement.h"
+#include "job/run_paths.h"
 #include "job/trained_model.h"
 #include "report/digest.h"
 #include "report/page_data.h"
@@ -136,6 +137,14 @@ report::ContactSheet contact_sheet(data::ProbeProcess& prober, const std::filesy
     if (errors.defined()) sheet.samples.back().error = errors[static_cast<int64_t>(i)].item<double>();
   }
   return sheet;
+}
+
+std::vector<std::filesystem::path> data_files_of(const report::RunRecords& run) {
+  const RunPaths paths = run_paths_of(run.folder / "checkpoints" / "any", run.setting("run.folder"));
+  const std::string file = run.setting("data.file");
+  const std::vector<std::string> places =
+      file.empty() ? std::vector<std::string>{paths.data} : places_of(file, paths, paths.data);
+  return {places.begin(), places.end()};
 }
 
 report::ContactSheet contact_sheet_or_gap(data::ProbeProcess& prober, report::RunRecords& run,

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "data/hdf5/probe_process.h"
 #include "report/page.h"
@@ -19,7 +20,10 @@ inline constexpr const char* kReportName = "report.html";  // in the run folder
 // TorchScript network is code, and somebody may look at a run of others: only the file that `code` names is run.
 report::ContactSheet contact_sheet(data::ProbeProcess&, const std::filesystem::path& run, const std::string& code);
 
-// The same; where that fails there is no sample, and the reason is in run.gaps.
+// The files that it may read for the data, by the records of the run: those that are there and those that are not.
+std::vector<std::filesystem::path> data_files_of(const report::RunRecords& run);
+
+// The same as contact_sheet(); where that fails there is no sample, and the reason is in run.gaps.
 report::ContactSheet contact_sheet_or_gap(data::ProbeProcess&, report::RunRecords& run, const std::string& code);
 
 // Reads the folder of a run that this process has trained, and writes its report there. `code`: the TorchScript file

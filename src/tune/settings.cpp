@@ -1,6 +1,8 @@
 #include "tune/settings.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "config/table.h"
 #include "core/error.h"
@@ -10,6 +12,25 @@
 namespace dtrain::tune {
 
 using config::AmpMode;
+
+namespace {
+
+constexpr std::array<std::pair<const char*, bool Freedom::*>, 6> kFreeKeys = {{
+    {"train.batch_size", &Freedom::batch_size},
+    {"train.amp", &Freedom::amp},
+    {"model.channels_last", &Freedom::channels_last},
+    {"model.checkpointing", &Freedom::checkpointing},
+    {"data.workers", &Freedom::workers},
+    {"data.prefetch", &Freedom::prefetch},
+}};
+
+// The flag that sets a key; "": none does.
+std::string flag_of(const config::Loaded& loaded, const char* path) {
+  const auto place = loaded.places.find(path);
+  return place != loaded.places.end() && place->second.starts_with("--") ? place->second : "";
+}
+
+}  // namespace
 
 void apply(const Settings& settings, config::Config& config) {
   config.train.batch_size = settings.batch_size;
@@ -30,20 +51,20 @@ Freedom freedom_of(const config::Loaded& loaded) {
   Freedom freedom;
   config::Config config = loaded.config;
   const std::vector<config::Option> table = config::describe(config);
-  const auto is_free = [&](const char* path) {
-    const auto place = loaded.places.find(path);
-    const bool by_flag = place != loaded.places.end() && place->second.starts_with("--");
-    if (by_flag) freedom.kept.push_back(str(path, " (", place->second, ")"));
+  for (const auto& [path, is_free] : kFreeKeys) {
     const auto option = std::ranges::find(table, path, &config::Option::path);
-    return !by_flag && option != table.end() && option->scope.holds(loaded.config);
-  };
-  freedom.batch_size = is_free("train.batch_size");
-  freedom.amp = is_free("train.amp") && config.train.amp != AmpMode::kFp64;
-  freedom.channels_last = is_free("model.channels_last");
-  freedom.checkpointing = is_free("model.checkpointing");
-  freedom.workers = is_free("data.workers");
-  freedom.prefetch = is_free("data.prefetch");
+    freedom.*is_free = flag_of(loaded, path).empty() && option != table.end() && option->scope.holds(loaded.config);
+  }
+  freedom.amp = freedom.amp && config.train.amp != AmpMode::kFp64;
   return freedom;
+}
+
+std::vector<std::string> kept_by_flags(const config::Loaded& loaded) {
+  std::vector<std::string> kept;
+  for (const auto& [path, is_free] : kFreeKeys) {
+    if (const std::string flag = flag_of(loaded, path); !flag.empty()) kept.push_back(str(path, " (", flag, ")"));
+  }
+  return kept;
 }
 
 std::vector<AmpMode> precisions(AmpMode given, at::DeviceType device, int capability) {

@@ -29,11 +29,11 @@ void apply(const Settings&, config::Config&);
 std::string text_of(const Settings&);  // "batch 64, bf16, channels_last, 2 readers, 4 ahead"
 
 // What may be changed: not what a flag of this command line sets, nor what does nothing for the network.
-struct Freedom {
+struct Freedom {  // travels from rank 0 to the others
   bool batch_size = true, amp = true, channels_last = true, checkpointing = true, workers = true, prefetch = true;
-  std::vector<std::string> kept = {};  // by flags, for people: "train.amp (--amp)"
 };
 Freedom freedom_of(const config::Loaded&);
+std::vector<std::string> kept_by_flags(const config::Loaded&);  // of these, for people: "train.amp (--amp)"
 
 // The precisions to compare on a device, with the given one: the fastest first. fp16 only where there is no bf16, which
 // is as fast and needs no loss scaling.

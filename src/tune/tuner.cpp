@@ -43,10 +43,11 @@ void look(Session& session) {
   result.keeps_global_batch = !session.options().free_global_batch;
   loaded.config = result.config;  // whatever a trial makes of it: the same run
   loaded.overruled = {};
-  session.freedom = freedom_of(loaded);
   session.most =
       std::max<int64_t>(1, session.options().free_global_batch ? result.samples / result.ranks : result.share());
-  // What ranks may have otherwise than rank 0 is tried as rank 0 has it.
+  // What ranks may have otherwise than rank 0 is tried as rank 0 has it: they wait for each other in every trial.
+  session.freedom = dist::all_gather_object(host, freedom_of(loaded)).front();
+  const int64_t prefetch = dist::all_gather_object(host, result.config.data.prefetch).front();
   const int workers = dist::all_gather_object(host, job.loader_threads()).front();
   const train::Precision precision = dist::all_gather_object(host, job.precision()).front();
   result.given = {.batch_size = std::min(result.config.train.batch_size, session.most),
@@ -54,13 +55,13 @@ void look(Session& session) {
                   .channels_last = result.config.model.channels_last,
                   .checkpointing = result.config.model.checkpointing,
                   .workers = workers,
-                  .prefetch = result.config.data.prefetch};
+                  .prefetch = prefetch};
   if (!session.freedom.batch_size) session.most = result.given.batch_size;
   result.found = result.given;
   result.given_accumulate = result.accumulate = result.accumulate_of(result.given.batch_size);
   session.budget = agree_on_budget(process, session.options().memory_budget);
   result.budget_bytes = static_cast<double>(session.budget.bytes);
-  for (const std::string& kept : session.freedom.kept) result.left_out.push_back(kept + ": given by a flag");
+  for (const std::string& kept : kept_by_flags(loaded)) result.left_out.push_back(kept + ": given by a flag");
 }
 
 }  // namespace

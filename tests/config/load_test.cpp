@@ -33,6 +33,7 @@ class LoadTest : public ::testing::Test {
 TEST_F(LoadTest, WithoutArgumentsItIsTheEmbeddedQuickStart) {
   const Loaded loaded = load_here({});
   EXPECT_EQ(loaded.source, "the embedded quickstart");
+  EXPECT_EQ(loaded.config_file, "");
   EXPECT_EQ(to_yaml(loaded.config), to_yaml(from_yaml(embedded("quickstart").value(), "quickstart")));
   EXPECT_EQ(loaded.config.data.file, "");
   EXPECT_LT(loaded.config.model.image_size, Config{}.model.image_size);
@@ -80,6 +81,7 @@ TEST_F(LoadTest, ANamedFileTakesThePlaceOfDtrainYaml) {
   write("other.yaml", "train: {batch_size: 5}\n");
   const Loaded loaded = load_here({"--lr", "0.5", "other.yaml"});
   EXPECT_EQ(loaded.source, "other.yaml");
+  EXPECT_EQ(loaded.config_file, "other.yaml");
   EXPECT_EQ(loaded.config.train.epochs, Config{}.train.epochs);
   EXPECT_EQ(loaded.config.train.batch_size, 5);
 }
@@ -90,6 +92,7 @@ TEST_F(LoadTest, TheFileAndTheFlagsOverrideTheConfigOfANamedDataSet) {
   const Config below = from_yaml(embedded("headpose_300wlp").value(), "300wlp");
   const Loaded loaded = load_here({"--dataset", "300wlp", "--lr", "0.25"});
   EXPECT_EQ(loaded.source, "dtrain.yaml over the embedded headpose_300wlp");
+  EXPECT_EQ(loaded.config_file, "dtrain.yaml");
   EXPECT_EQ(loaded.config.data.file, (folder_ / "data/300wlp.h5").string());
   EXPECT_EQ(loaded.config.train.epochs, 3);
   EXPECT_EQ(loaded.config.train.batch_size, below.train.batch_size);

@@ -16,6 +16,8 @@ TEST(ObjectCollectives, TheObjectOfRankZeroReachesAllRanks) {
     EXPECT_EQ(broadcast_object(comm, std::string(root ? "" : "ignored")), "");
     const Bytes sent(70'001, std::byte{7});
     EXPECT_EQ(broadcast_object(comm, root ? sent : Bytes()), sent);
+    EXPECT_EQ(broadcast_values(comm, std::vector<int>(root ? 2u : 5u, comm.rank() + 7)), (std::vector<int>{7, 7}));
+    EXPECT_TRUE(broadcast_values(comm, std::vector<double>(root ? 0u : 1u)).empty());
   });
 }
 

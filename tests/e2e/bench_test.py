@@ -111,6 +111,22 @@ def data_compares_threads(folder):
             near(row[7], rate["read_seconds"] * 1e6, 1)
 
 
+def data_has_the_threads_of_rank_0(folder):
+    """Ranks may have other cores and other --workers: with lists of their own, one would wait for the other."""
+    runner.synth(folder / "d.h5", 60)
+    more = (os.cpu_count() or 1) + 1  # in the list of no rank with fewer threads
+    for mine, theirs in ((more, 1), (1, more)):
+        commands = [[runner.DTRAIN, "bench", "data", "--rounds", rounds, "--seconds", 0.05, "--json", "out.json", "--force",
+                     *runner.flags({**SMALL, "data.file": "d.h5", "data.workers": workers})] for rounds, workers in ((2, mine), (1, theirs))]
+        done = subprocess.run(runner.ranks(*commands), cwd=folder, env=runner.environment(), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+        assert done.returncode == 0, (done.returncode, done.stdout)
+        found = json.loads((folder / "out.json").read_text())
+        assert found["ranks"] == 2 and found["own_threads"] == mine, found
+        assert (more in [rate["threads"] for rate in found["rates"]]) == (mine == more), found["rates"]
+        assert {rate["samples_per_second"]["rounds"] for rate in found["rates"]} == {2}, found["rates"]
+
+
 def data_emulates_accelerators(folder):
     runner.synth(folder / "d.h5", 60)
     text, found = bench(folder, "data", "--threads", 1, "--rounds", 1, "--seconds", 0.1, "--emulate", "cosmoflow-h100")
@@ -252,5 +268,6 @@ def bad_input_is_explained(folder):
 
 if __name__ == "__main__":
     runner.main([comm_measures_every_communicator, comm_finds_results_that_are_wrong, comm_on_one_rank_says_that_nothing_travels, data_compares_threads,
-                 data_emulates_accelerators, step_compares_batch_sizes, step_knows_what_free_loading_would_bring, step_has_batch_sizes_of_its_own,
-                 step_needs_a_batch_size_to_measure, step_ends_the_row_for_which_there_is_no_memory, other_tasks_work, bad_input_is_explained])
+                 data_has_the_threads_of_rank_0, data_emulates_accelerators, step_compares_batch_sizes, step_knows_what_free_loading_would_bring,
+                 step_has_batch_sizes_of_its_own, step_needs_a_batch_size_to_measure, step_ends_the_row_for_which_there_is_no_memory,
+                 other_tasks_work, bad_input_is_explained])

@@ -30,14 +30,6 @@ def shell(folder, words, prepare=":", timeout=120):
     return runner.Result(done.returncode, done.stdout, 0)
 
 
-def ranks(*commands):
-    """The command line of a job with a command for each rank (app contexts of mpirun)."""
-    words = ["mpirun"]
-    for command in commands:
-        words += ([":"] if len(words) > 1 else []) + ["-np", "1", *map(str, command)]
-    return words
-
-
 def doctor(folder, *arguments, np=2, prepare=":", before=(), **changes):
     """Returns the result and the JSON of one job."""
     words = [runner.DTRAIN, "doctor", *options(**changes), "--json", "found.json", "--force", *arguments]
@@ -86,22 +78,22 @@ def ranks_that_differ(folder):
         file.write(b"\0")
     json_to = ["--json", "found.json", "--force"]
     first = [runner.DTRAIN, "doctor", *options(), *json_to]
-    answer = found(folder, shell(folder, ranks(first, [runner.DTRAIN, "doctor", *options(train__batch_size=4), *json_to])))
+    answer = found(folder, shell(folder, runner.ranks(first, [runner.DTRAIN, "doctor", *options(train__batch_size=4), *json_to])))
     expect(answer, 1, "same configuration", "blocks", "train.batch_size is 4, not 8", [1])
-    answer = found(folder, shell(folder, ranks(first, [other, "doctor", *options(), *json_to])))
+    answer = found(folder, shell(folder, runner.ranks(first, [other, "doctor", *options(), *json_to])))
     expect(answer, 1, "same program", "blocks", "its binary has hash", [1])
     (folder / "elsewhere").mkdir()
     for place, content in ((folder, "old"), (folder / "elsewhere", "new")):
         (place / "net.pt").write_text(content)
     net = options(task="module", data__file=folder / "d.h5", model__file="net.pt")
     there = ["env", "-C", folder / "elsewhere", runner.DTRAIN, "doctor", *net]
-    answer = found(folder, shell(folder, ranks([runner.DTRAIN, "doctor", *net, *json_to], [*there, *json_to])))
+    answer = found(folder, shell(folder, runner.ranks([runner.DTRAIN, "doctor", *net, *json_to], [*there, *json_to])))
     expect(answer, 1, "same configuration", "blocks", "the content of model.file is ", [1])
-    answer = found(folder, shell(folder, ranks(first, [runner.DTRAIN, "doctor", *options(data__file="e.h5"), *json_to])))
+    answer = found(folder, shell(folder, runner.ranks(first, [runner.DTRAIN, "doctor", *options(data__file="e.h5"), *json_to])))
     expect(answer, 1, "same data", "blocks", "checksum", [1])
-    result, report = found(folder, shell(folder, ranks(first, [runner.DTRAIN, "doctor", *options(data__file="same.h5", data__workers=2), *json_to])))
+    result, report = found(folder, shell(folder, runner.ranks(first, [runner.DTRAIN, "doctor", *options(data__file="same.h5", data__workers=2), *json_to])))
     assert "same data" in report["right"] and "same configuration" in report["right"], report
-    answer = found(folder, shell(folder, ranks(first, ["env", f"LD_PRELOAD={ODD_MACHINE}", "ODD_CLOCK=7", *first])))
+    answer = found(folder, shell(folder, runner.ranks(first, ["env", f"LD_PRELOAD={ODD_MACHINE}", "ODD_CLOCK=7", *first])))
     expect(answer, 0, "clock skew", "note", "s ahead of that of rank 0", [1])
 
 
@@ -226,7 +218,7 @@ def a_training_does_not_start_with_ranks_that_differ(folder):
     small = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.max_steps": 2}
 
     def train(program, second, code, *texts):
-        words = ranks([runner.DTRAIN, *runner.flags(small)], [program, *runner.flags({**small, **second})])
+        words = runner.ranks([runner.DTRAIN, *runner.flags(small)], [program, *runner.flags({**small, **second})])
         result = shell(folder, words, timeout=60).expect(code, *texts)
         assert result.output.count("error: ") == 1, result.output
         assert not (folder / "runs").exists(), "nothing is left behind"
@@ -237,15 +229,15 @@ def a_training_does_not_start_with_ranks_that_differ(folder):
     train(runner.DTRAIN, {"run.diagnose": True}, 78, "run.diagnose is true, not false")
     train(other, {}, 64, "the ranks run different programs", "rank 1 on ")
     train(runner.DTRAIN, {"data.file": "e.h5"}, 65, "the ranks have different data", "d.h5", "rank 1 on ")
-    words = ranks([runner.DTRAIN, *runner.flags(small)], [runner.DTRAIN, "--dry-run", *runner.flags(small)])
+    words = runner.ranks([runner.DTRAIN, *runner.flags(small)], [runner.DTRAIN, "--dry-run", *runner.flags(small)])
     shell(folder, words, timeout=60).expect(78, "--dry-run")
     # What is a rank's own may differ.
     own = {**small, "data.file": str(folder / "d.h5"), "data.workers": 2, "run.name": "other"}
-    shell(folder, ranks([runner.DTRAIN, *runner.flags(small)], [runner.DTRAIN, *runner.flags(own)])).expect(0, "finished: all")
+    shell(folder, runner.ranks([runner.DTRAIN, *runner.flags(small)], [runner.DTRAIN, *runner.flags(own)])).expect(0, "finished: all")
     # A value that is the default, given to one rank only: a resumed run of the other rank keeps its own.
     runner.run(runner.flags({**small, "run.name": "s", "optimizer.lr": 0.002}), np=2, cwd=folder).expect(0)
     again = {key: value for key, value in {**small, "run.name": "s", "run.resume": "auto", "train.max_steps": 4}.items() if key != "optimizer.lr"}
-    words = ranks([runner.DTRAIN, *runner.flags(again)], [runner.DTRAIN, *runner.flags({**again, "optimizer.lr": 0.001})])
+    words = runner.ranks([runner.DTRAIN, *runner.flags(again)], [runner.DTRAIN, *runner.flags({**again, "optimizer.lr": 0.001})])
     shell(folder, words, timeout=60).expect(78, "optimizer.lr is 0.001, not 0.002")
 
 

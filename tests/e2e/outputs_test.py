@@ -164,6 +164,30 @@ def checkpoints_and_the_files_of_a_run_are_kept(folder):
     runner.run(["export", "runs/r", "--format", "safetensors", "--out", "runs/r/net.safetensors"], cwd=folder).expect(0)
 
 
+def commands_with_a_configuration_keep_what_it_reads(folder):
+    trained(folder)
+    runner.run(["export", "runs/r", "--format", "safetensors", "--out", "w.safetensors"], cwd=folder).expect(0)
+    config = "data: {file: d.h5, workers: 1}\nmodel: {image_size: 32, init: w.safetensors}\ntrain: {batch_size: 8}\n"
+    (folder / "my.yaml").write_text(config)
+    measured = ["bench", "step", "my.yaml", "--batch-sizes", 8, "--rounds", 1, "--steps", 2, "--json", "m.json"]
+    runner.run(measured, cwd=folder).expect(0)
+    from_file = ["plan", "--measured", "m.json"]
+    for command in (["bench", "data"], ["bench", "comm"], ["bench", "step"], ["plan"], from_file, ["trace"], ["doctor"]):
+        for name in ("my.yaml", "d.h5", "w.safetensors"):
+            refused(folder, [*command, "my.yaml", "--json", name], f"{name} is an input of this command")
+    refused(folder, [*from_file, "my.yaml", "--json", "m.json"], "m.json is an input of this command")
+    for name in ("my.yaml", "w.safetensors"):
+        refused(folder, ["trace", "my.yaml", "--out", name], f"{name} is an input of this command")
+    (folder / "link.yaml").symlink_to("my.yaml")
+    refused(folder, ["bench", "comm", "link.yaml", "--json", "my.yaml"], "my.yaml is the same file as link.yaml, an input of this command")
+    (folder / "dtrain.yaml").write_text(config)
+    refused(folder, ["bench", "comm", "--json", "dtrain.yaml"], "dtrain.yaml is an input of this command")
+    (folder / "dtrain.yaml").unlink()
+    (folder / "data").mkdir()
+    (folder / "data/quickstart-32.h5").write_text("generated earlier")
+    refused(folder, ["bench", "comm", "--model.image_size", 32, "--json", "data/quickstart-32.h5"], "quickstart-32.h5 is an input of this command")
+
+
 def export_keeps_the_torchscript_file(folder):
     runner.save_script_network(folder / "net.pt")
     trained(folder, task="module", model__file="net.pt", model__name=None)
@@ -204,5 +228,5 @@ def an_output_that_holds_an_input_is_named(folder):
 runner.main([convert_keeps_its_source, an_earlier_conversion_in_the_source_may_be_replaced,
              the_folder_of_a_conversion_is_never_emptied_of_other_files, predict_and_eval_keep_what_they_read,
              predict_keeps_the_annotations_that_it_reads,
-             checkpoints_and_the_files_of_a_run_are_kept, export_keeps_the_torchscript_file,
+             checkpoints_and_the_files_of_a_run_are_kept, commands_with_a_configuration_keep_what_it_reads, export_keeps_the_torchscript_file,
              a_run_writes_to_nothing_of_others, an_output_that_holds_an_input_is_named])

@@ -131,6 +131,17 @@ def outputs_are_protected(folder):
     for out in ("runs/r/metrics.jsonl", "runs/r/config.yaml", "runs/r/checkpoints/x.html"):
         for option in ("--out", "--json", "--svg"):
             runner.run(["report", "runs/r", option, out, "--force"], cwd=folder).expect(73)
+    data = (folder / "d.h5").read_bytes()
+    for option in ("--out", "--json", "--svg"):  # the samples of the page are read from it
+        runner.run(["report", "runs/r", option, "d.h5", "--force"], cwd=folder).expect(73, "d.h5 is an input of this command")
+        runner.run(["report", "r", option, folder / "d.h5", "--force"], cwd=folder / "runs").expect(73, "d.h5 is ", "an input of this command")
+    (folder / "moved").mkdir()
+    (folder / "d.h5").rename(folder / "moved/d.h5")
+    (folder / "runs").rename(folder / "moved/runs")
+    runner.run(["report", "moved/runs/r", "--json", "moved/d.h5", "--force"], cwd=folder).expect(73, "an input of this command")
+    (folder / "moved/runs").rename(folder / "runs")
+    (folder / "moved/d.h5").rename(folder / "d.h5")
+    assert (folder / "d.h5").read_bytes() == data
     runner.run(["ls", "--json", "runs/r/metrics.jsonl", "--force"], cwd=folder).expect(73, "maintains")
     runner.run(["eval", "runs/r", "--json", "runs/r/report.html", "--force"], cwd=folder).expect(73, "maintains")
     runner.run(["report", "runs/r", "--out", "runs/r/report.html"], cwd=folder).expect(0)

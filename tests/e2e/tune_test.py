@@ -115,6 +115,23 @@ def two_ranks_agree(folder):
     runner.run(["my.tuned.yaml", "--dry-run"], np=2, cwd=folder).expect(0, "global batch 64")
 
 
+def ranks_with_other_flags_try_the_same(folder):
+    """What a flag keeps for rank 0 is kept, whatever the other rank has: with other candidates, one would wait for the other."""
+    runner.synth(folder / "d.h5", 300)
+    write_config(folder, train__batch_size=8, train__global_batch=16)
+    words = [runner.DTRAIN, "tune", "my.yaml", "--minutes", 1, "--seconds", 0.1, "--json", "out.json", *NETWORK, "--batch-size", 8]
+    commands = ([*words, "--workers", 1], [*words, "--workers", 2, "--data.prefetch", 3])
+    done = subprocess.run(runner.ranks(*commands), cwd=folder, env=runner.environment(), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200)
+    assert done.returncode == 0, (done.returncode, done.stdout)
+    found = json.loads((folder / "out.json").read_text())
+    check_rows(found)
+    tried = {(row["data.workers"], row["data.prefetch"]) for row in found["rows"] if row["stage"] == "loader" and row["note"] == ""}
+    assert tried == {(1, 2), (1, 4), (1, 8)}, found["rows"]
+    assert "data.workers (--workers): given by a flag" in found["left_out"], found["left_out"]
+    assert not any("data.prefetch" in one for one in found["left_out"]), found["left_out"]
+
+
 def suggests_a_learning_rate(folder):
     runner.synth(folder / "d.h5", 300)
     write_config(folder, train__batch_size=32)
@@ -226,5 +243,6 @@ def presets_set_what_nobody_sets(folder):
 
 
 if __name__ == "__main__":
-    runner.main([finds_what_fits_and_writes_a_config, the_fastest_network_has_to_fit, two_ranks_agree, suggests_a_learning_rate, what_does_not_fit_is_explained,
-                 ends_with_what_it_has_on_ctrl_c, bad_input_is_explained, what_cannot_be_written_is_said_before_the_work, presets_set_what_nobody_sets])
+    runner.main([finds_what_fits_and_writes_a_config, the_fastest_network_has_to_fit, two_ranks_agree, ranks_with_other_flags_try_the_same,
+                 suggests_a_learning_rate, what_does_not_fit_is_explained, ends_with_what_it_has_on_ctrl_c, bad_input_is_explained,
+                 what_cannot_be_written_is_said_before_the_work, presets_set_what_nobody_sets])

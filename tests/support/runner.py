@@ -54,6 +54,14 @@ def command(arguments, np=None):
     return words if np is None else ["mpirun", "-np", str(np)] + words
 
 
+def ranks(*commands):
+    """The command line of a job with a command for each rank (app contexts of mpirun)."""
+    words = ["mpirun"]
+    for command in commands:
+        words += ([":"] if len(words) > 1 else []) + ["-np", "1", *map(str, command)]
+    return words
+
+
 def run(arguments, np=None, cwd=None, timeout=300, env=None):
     """Runs dtrain (under mpirun if np is given) until it exits; stdout and stderr are merged."""
     begin = time.monotonic()
