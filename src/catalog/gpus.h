@@ -11,6 +11,9 @@
 
 namespace dtrain::catalog {
 
+// Whether a GPU of this compute capability (10 × major + minor) computes in bfloat16, and in TF32.
+constexpr bool has_bf16(int capability) { return capability >= 80; }
+
 // The largest micro-batch of pictures that `dtrain tune` found to fit into a card, on the card.
 struct MeasuredBatch {
   std::string_view network;
@@ -27,7 +30,7 @@ struct Gpu {
   int capability = 0;  // 10 × major + minor
   std::vector<MeasuredBatch> measured = {};
 
-  bool has_bf16() const { return capability >= 80; }  // and TF32
+  bool has_bf16() const { return catalog::has_bf16(capability); }
   bool is_supported() const { return capability >= 75; }
   int64_t memory_bytes() const { return static_cast<int64_t>(memory_gib * (1 << 30)); }
 };

@@ -120,9 +120,9 @@ Preset preset_for(const Card& card, const config::Loaded& loaded, int64_t ranks,
   Preset preset;
   Setter setter(loaded, preset);
   const config::Config& config = loaded.config;
-  const bool bf16 = card.capability >= 80;
+  const bool bf16 = catalog::has_bf16(card.capability);
   const std::string amp = bf16 ? "bf16" : "fp16";
-  const bool can = device_capability >= (bf16 ? 80 : 75);
+  const bool can = bf16 ? catalog::has_bf16(device_capability) : device_capability >= 75;
   if (can) setter.set("train.amp", amp);
 
   const bool half = can && (!loaded.gives("train.amp") || config.train.amp == config::AmpMode::kAuto ||

@@ -1,15 +1,10 @@
 #include "train/precision.h"
 
+#include "catalog/gpus.h"
 #include "core/error.h"
 #include "core/strings.h"
 
 namespace dtrain::train {
-
-namespace {
-
-constexpr int kAmpere = 80;
-
-}  // namespace
 
 std::string to_string(Precision precision) {
   switch (precision) {
@@ -54,7 +49,7 @@ Precision choose_precision(config::AmpMode amp, at::DeviceType device, int capab
   return Precision::kFp32;
 }
 
-bool has_bf16(at::DeviceType device, int capability) { return device == at::kCPU || capability >= kAmpere; }
+bool has_bf16(at::DeviceType device, int capability) { return device == at::kCPU || catalog::has_bf16(capability); }
 
 std::string against_overflow(Precision precision, at::DeviceType device, int capability) {
   return precision == Precision::kFp16 && has_bf16(device, capability) ? "--amp bf16" : "--optimizer.clip_norm 1";

@@ -9,6 +9,7 @@
 
 #include "catalog/gpus.h"
 #include "core/error.h"
+#include "train/precision.h"
 
 namespace dtrain::job {
 namespace {
@@ -58,6 +59,13 @@ TEST(Gpus, SayWhichNoBuildSupports) {
     EXPECT_GT(gpu.memory_gib, 4) << gpu.name;
     EXPECT_GT(gpu.multiprocessors, 10) << gpu.name;
     EXPECT_EQ(catalog::gpu_named(gpu.name), &gpu);
+  }
+}
+
+TEST(Gpus, HaveThePrecisionsThatARunOnThemChooses) {
+  for (const catalog::Gpu& gpu : catalog::gpus()) {
+    EXPECT_EQ(gpu.has_bf16(), train::has_bf16(at::kCUDA, gpu.capability)) << gpu.name;
+    EXPECT_EQ(gpu.has_bf16(), gpu.capability >= 80) << gpu.name;
   }
 }
 
