@@ -31,7 +31,7 @@ struct ConfigBatch {
 struct Loaded {
   Config config;
   std::string source;              // the file or embedded config that was used, for the banner
-  std::string config_file;         // that was read, relative to the folder of load(); "": none
+  std::string config_file = {};    // that was read, relative to the folder of load(); "": none
   std::vector<std::string> given;  // dotted names of the keys that the file or a flag set, each once
   Places places = {};              // of these keys and of those of an embedded config
   bool is_demo = false;            // neither task, data nor a file is given: the embedded quick start is a guess

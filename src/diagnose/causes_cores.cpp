@@ -114,13 +114,13 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
 }
 
 // Ranks start as many threads as they have cores, so none of them waits: what more cores would gain is not known.
-void add_few_cores(const RunEvidence& run, const BySeconds& bound, std::vector<Finding>& found) {
+void add_few_cores(const RunEvidence& run, std::vector<Finding>& found) {
   const RankEvidence& rank = run.ranks[longest_computing(run)];
   const HostUse& host = host_of(run, rank);
   const double step = mean_wall(rank.steps), idle = host.idle / step;
   const bool computes = !run.settings.gpu && mean_computing(rank.steps) > 0.5 * step;
-  const bool waits = bound[worst_of(bound)] >= kLeastGain * step;  // then there is a gain
-  if (!computes || waits || !(host.job_cores < host.cores) || !(idle >= 1)) return;
+  if (!computes || !(host.job_cores < host.cores) || !(idle >= 1)) return;
+  if (job_on(run, rank.host).threads > host.job_cores) return;  // what they wait is known, and is a gain
   found.push_back({.cause = Cause::kBinding,
                    .evidence = str("the ranks may use ", host.job_cores, " of ", host.cores, " cores, and ",
                                    fixed(idle, 1), " are idle"),
@@ -159,7 +159,7 @@ std::vector<Finding> core_causes(const RunEvidence& run) {
   add_waits(run, Cause::kBinding, bound, lost,
             str(" waiting for a core; the ranks may use ", bound_host.job_cores, " of ", bound_host.cores, " cores"),
             kWithAllCores, found);
-  add_few_cores(run, bound, found);
+  add_few_cores(run, found);
   add_own_threads(run, own, found);
   add_waits(run, Cause::kCpuLimit, stopped, lost, " stopped by the CPU limit of the control group",
             "with a higher limit (cpu.max; resources.limits.cpu in Kubernetes)", found);

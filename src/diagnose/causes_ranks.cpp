@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
@@ -108,14 +109,17 @@ Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks) {
   const int host = run.ranks[slowest].host;
   const Factors factors = factors_of(run, ranks, host);
   std::vector<size_t> late;
+  std::optional<size_t> named;  // of those that are as late, the first
+  const double longest = lateness(ranks[slowest], factors[slowest]);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const double seconds = lateness(ranks[rank], factors[rank]);
-    if (rank == slowest || seconds > 0.5 * lateness(ranks[slowest], factors[slowest])) late.push_back(rank);
+    if (rank == slowest || seconds > 0.5 * longest) late.push_back(rank);
+    if (!named && (rank == slowest || seconds > 0.9 * longest)) named = rank;
   }
   Phase phase = kComputing[0];
   double most = 0;
   for (size_t i = 0; i < kComputing.size(); ++i) {
-    const double more = (1 - factors[slowest][i]) * mean_of(ranks[slowest], kComputing[i]);
+    const double more = (1 - factors[*named][i]) * mean_of(ranks[*named], kComputing[i]);
     if (more <= most) continue;
     most = more;
     phase = kComputing[i];
@@ -125,10 +129,10 @@ Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks) {
   };
   return {
       .cause = Cause::kLateRank,
-      .rank = static_cast<int>(slowest),
-      .evidence = str(of_step(most, mean_wall(ranks[slowest])), " more in ",
+      .rank = static_cast<int>(*named),
+      .evidence = str(of_step(most, mean_wall(ranks[*named])), " more in ",
                       monitoring::kPhaseNames[static_cast<size_t>(phase)], " than the other ranks",
-                      phase == Phase::kBackward ? behind_at_buckets(ranks, slowest) : "", text_of_host(run, host, late),
+                      phase == Phase::kBackward ? behind_at_buckets(ranks, *named) : "", text_of_host(run, host, late),
                       "; ranks wait ", fixed(1e3 * communication_of(run).late, 1), " ms for the last one"),
       .otherwise = "if its machine kept up (dtrain doctor looks at it)",
       .without = Replay{.change = as_usual, .unseen = kEqualRanks}};

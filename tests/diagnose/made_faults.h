@@ -160,7 +160,7 @@ inline Planted skipped_steps(double gain) {
   planted.measure = [=](RunEvidence& run) {
     set_healthy_gpu(run);
     run.settings.precision = "fp16";
-    run.loss_scale = {.now = 0.25, .skipped = skipped};
+    run.loss_scale = {.now = 1024, .skipped = skipped};
   };
   return planted;
 }

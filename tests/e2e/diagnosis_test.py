@@ -46,6 +46,22 @@ def little_time_is_in_no_phase(folder):
         assert 0 <= other < 0.02, f"{task}: {100 * other:.2f} %"
 
 
+def the_headroom_is_that_of_a_run_without_the_fault(folder):
+    """--diagnose makes steps on batches from memory: they take as long as those of a run whose samples are read at once."""
+    bench = diagnosis.Bench(pathlib.Path(runner.DTRAIN), pathlib.Path(os.environ["DTRAIN_BUILD"]), folder, ("headpose",), samples=400)
+    short = {"train.max_steps": 40, "run.log_every": "4steps", "train.batch_size": 8, "train.accumulate": 1, "model.image_size": 32}
+    case = next(case for case in diagnosis.cases() if case.name == "too few reader threads")
+    for _ in range(3):  # another process may disturb one of them
+        healthy = bench.run("headpose", **short)
+        slow = bench.run("headpose", case.make(3.0, diagnosis.Healthy(healthy["step"], healthy["samples"])), **short, **{"run.diagnose": True})
+        cached = slow["verdict"]["headroom"]["step_seconds"]
+        print(f"healthy {1e3 * healthy['step']:.1f} ms, with the fault {1e3 * slow['step']:.1f} ms, its headroom {1e3 * cached:.1f} ms", flush=True)
+        assert slow["step"] > 2 * healthy["step"]
+        if abs(cached / healthy["step"] - 1) < 0.25:
+            return
+    raise AssertionError("the headroom is not the time of a healthy step")
+
+
 def is_right(verdict, case):
     causes = [c for c in verdict["causes"] if c["cause"] in case.causes or case.has_gain and c["cause"] not in ENVIRONMENT]
     leading = verdict["causes"][0]["cause"] if verdict["causes"] else ""
@@ -88,4 +104,4 @@ def the_verdict_names_faults(folder):
     assert not wrong, "\n".join(wrong)
 
 
-runner.main([every_setting_can_be_tried, little_time_is_in_no_phase, the_verdict_names_faults])
+runner.main([every_setting_can_be_tried, little_time_is_in_no_phase, the_headroom_is_that_of_a_run_without_the_fault, the_verdict_names_faults])

@@ -83,6 +83,21 @@ def finds_what_fits_and_writes_a_config(folder):
     assert not (folder / "runs").exists(), "nothing else is written"
 
 
+def a_trial_that_takes_far_too_much_ends_alone(folder):
+    """Its process is ended at twice the budget; tune learns from it and goes on."""
+    runner.synth(folder / "d.h5", 300)
+    write_config(folder, train__batch_size=256, train__global_batch=256, model__image_size=96)
+    keys = {"train.amp": "fp32", "model.channels_last": True, "model.checkpointing": False, "data.workers": 1, "data.prefetch": 4}
+    budget = 11 * memory_of(folder, 2, keys) // 10
+    begin = time.monotonic()
+    text, found = tune(folder, "--minutes", 0.5, *runner.flags(keys), "--memory-budget", budget)
+    assert time.monotonic() - begin < 60, "--minutes is about the most that it takes"
+    check_rows(found)
+    ended = [row for row in found["rows"] if row["note"].startswith("it used more than")]
+    assert ended and ended[0]["train.batch_size"] == 256 and ended[0]["memory_bytes"] is None, found["rows"]
+    assert found["largest_batch"]["batch_size"] < 256, text
+
+
 def the_fastest_network_has_to_fit(folder):
     """Recomputed activations cost time, so that the fastest is without; the budget lies between what both need."""
     runner.synth(folder / "d.h5", 100)
@@ -243,6 +258,6 @@ def presets_set_what_nobody_sets(folder):
 
 
 if __name__ == "__main__":
-    runner.main([finds_what_fits_and_writes_a_config, the_fastest_network_has_to_fit, two_ranks_agree, ranks_with_other_flags_try_the_same,
-                 suggests_a_learning_rate, what_does_not_fit_is_explained, ends_with_what_it_has_on_ctrl_c, bad_input_is_explained,
-                 what_cannot_be_written_is_said_before_the_work, presets_set_what_nobody_sets])
+    runner.main([finds_what_fits_and_writes_a_config, a_trial_that_takes_far_too_much_ends_alone, the_fastest_network_has_to_fit, two_ranks_agree,
+                 ranks_with_other_flags_try_the_same, suggests_a_learning_rate, what_does_not_fit_is_explained, ends_with_what_it_has_on_ctrl_c,
+                 bad_input_is_explained, what_cannot_be_written_is_said_before_the_work, presets_set_what_nobody_sets])

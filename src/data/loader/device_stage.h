@@ -35,8 +35,8 @@ class DeviceStage {
   virtual at::Tensor host_memory(int64_t bytes) = 0;  // new page-locked memory, [bytes] uint8; any thread may call
   // Starts the copy of a batch and returns without waiting. Requires: at most one earlier batch is not finished.
   virtual std::unique_ptr<HostCopy> begin(const at::Tensor& host, const PackedBatch&) = 0;
-  // Makes the tensors of the oldest batch that is not finished, on the current stream. Requires: there is one. `copied`
-  // may be empty; it is called when that stream has been told to wait for the copy, before any kernel is launched.
+  // Makes the tensors of the oldest batch that is not finished, on the current stream. Requires: there is one.
+  // `copied` may be empty. It is called between that stream's wait for the copy and its first kernel.
   virtual StagedBatch finish(const std::function<void()>& copied) = 0;
   virtual void drop() = 0;  // discards all batches that are not finished
 };
