@@ -20,8 +20,9 @@ def help_names_every_command_and_section(folder):
         assert len(full.splitlines()) > 200, every
     commands = re.findall(r"^  ([a-z]+) ", result.output.split("commands:")[1].split("flags of train")[0], re.MULTILINE)
     assert {"train", "eval", "predict", "export", "convert", "synth", "inspect"} <= set(commands), commands
+    usage = {"train": "dtrain [train] [", "bench": "dtrain bench data|comm|step ["}
     for command in commands:
-        own = runner.run([command, "--help"]).expect(0, f"dtrain {'[train]' if command == 'train' else command} [", "Usage: ", "--help").output
+        own = runner.run([command, "--help"]).expect(0, usage.get(command, f"dtrain {command} ["), "Usage: ", "--help").output
         assert own != result.output and len(own.splitlines()) <= 80, own
 
 
