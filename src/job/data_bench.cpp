@@ -191,8 +191,7 @@ class Bench {
 }  // namespace
 
 DataBench bench_data(TrainingJob& job, const DataBenchOptions& options) {
-  // Ranks may have other cores and other flags. All have to make the same measurements, in which they wait for each
-  // other.
+  // Ranks may have other cores and other flags, but all make the same measurements: in each they wait for all others.
   dist::Communicator& host = job.process().host;
   DataBenchOptions same = options;
   same.threads = dist::broadcast_values(host, options.threads);

@@ -85,7 +85,7 @@ def finds_what_fits_and_writes_a_config(folder):
 
 def a_trial_that_takes_far_too_much_ends_alone(folder):
     """Its process is ended at twice the budget; tune learns from it and goes on."""
-    runner.synth(folder / "d.h5", 300)
+    runner.synth(folder / "d.h5", 400)  # of which 320 train
     write_config(folder, train__batch_size=256, train__global_batch=256, model__image_size=96)
     keys = {"train.amp": "fp32", "model.channels_last": True, "model.checkpointing": False, "data.workers": 1, "data.prefetch": 4}
     budget = 11 * memory_of(folder, 2, keys) // 10
