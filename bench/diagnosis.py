@@ -8,7 +8,8 @@ usage: bench/diagnosis.py [--minutes M] [--seed S] [--causes NAME,...] [--tasks 
 Makes one fault after the other, each between two healthy runs of the same task on 2 ranks, until the minutes are over. The measured
 gain is the time that the faulty run needs for a sample over that of its two neighbors; where the verdict names a setting, a further run
 tries it, and the gain of that counts. Times are divided by what others on the machine did to them: machine_noise.py says during each run
-how much they used its cores, and a line through all healthy runs says what that costs. Strengths are calibrated while it runs: from what earlier runs with the fault measured, so that
+how much they used its cores, and a line through all healthy runs says what that costs.
+Strengths are calibrated while it runs: from what earlier runs with the fault measured, so that
 the gains come near 1.5 % (weak), 3 % (edge) and 9 to 60 % (full). Each run adds a line to FILE (bench/results/diagnosis.jsonl), and the
 same seed goes on where it stopped. --report prints the tables of all lines and of recorded faults (recorded_faults.cpp); --update writes
 them into the document. Measure on a machine that does nothing else. A fault with too much noise is made again, and left out of the tables
@@ -497,7 +498,7 @@ def text_of_healthy(lines):
     fast = seconds_of_fast(healthy)
     named = [line for line in healthy if line["cause"]]
     alarms = [line for line in named if not comes_true(line, fast)]
-    noise = sorted(line["noise"] for line in healthy)
+    noise = [line["noise"] for line in healthy]
     noisy = [line for line in all_healthy if line["noise"] > NOISY]
     text = (f"Healthy runs: {len(healthy)}, false alarms: {len(alarms)}. In {len(named) - len(alarms)} more a cause of the machine is named, and comes true: the "
             f"fast runs around it are faster by what the verdict promises. Others used the cores in most runs (`bench/machine_noise.py`: median {statistics.median(noise) if noise else 1:.2f}); "
