@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
@@ -25,16 +26,27 @@ double slope_of(const std::vector<MemoryPoint>& points, size_t begin, size_t end
   return xx > x * x ? (xy - x * y) / (xx - x * x) : 0;
 }
 
-// Bytes per step of memory that grows evenly, not by jumps and not at the start alone; 0: it does not.
+// How far the points are from a straight line, in bytes: that of the farthest one.
+double distance_from_line(const std::vector<MemoryPoint>& points, double slope) {
+  const auto [low, high] = std::ranges::minmax(
+      points | std::views::transform([&](const MemoryPoint& point) { return point.bytes - slope * point.steps; }));
+  return (high - low) / 2;
+}
+
+// Bytes per step of memory that grows evenly, not by a few jumps and not less and less; 0: it does not. Buffers that
+// hold the longest batch so far fill like that, while a leak goes on.
 double growth_of(const std::vector<MemoryPoint>& points) {
   constexpr size_t kFewest = 6;
   const size_t n = points.size();
   if (n < kFewest) return 0;
   const double all = slope_of(points, 0, n);
-  for (const double part : {slope_of(points, 0, n / 2), slope_of(points, n / 2, n)}) {
+  for (size_t third = 0; third < 3; ++third) {
+    const double part = slope_of(points, third * n / 3, (third + 1) * n / 3);
     if (part < 0.5 * all || part > 2 * all) return 0;
   }
-  return std::max(0.0, all);
+  constexpr double kNear = 0.15;  // of all growth; with two equal jumps it is 0.17
+  const double growth = all * (points.back().steps - points.front().steps);
+  return growth > 0 && distance_from_line(points, all) <= kNear * growth ? all : 0;
 }
 
 // Seen so far: what is less may still be a buffer that fills.

@@ -12,6 +12,8 @@ namespace dtrain::diagnose {
 namespace {
 
 using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -289,6 +291,24 @@ TEST(Verdict, LimitsHaveAPlace) {
   ASSERT_EQ(verdict.findings.size(), 3u);
   EXPECT_TRUE(verdict.findings[1].gain.has_value());
   EXPECT_EQ(verdict.findings[2].cause, Cause::kMemoryGrowth);
+}
+
+// Of a batch that is longer than all before it the buffers stay, and then they are long enough.
+TEST(Verdict, BuffersThatFillAreNoGrowingMemory) {
+  using Megabytes = std::vector<double>;
+  const auto cause_of = [](const Megabytes& memory) {
+    RunEvidence run = healthy_run();
+    run.hosts[0].free_memory = 5e9;
+    run.ranks[0].memory.clear();
+    for (const double megabytes : memory) {
+      run.ranks[0].memory.push_back({5.0 * static_cast<double>(run.ranks[0].memory.size()), 1e6 * megabytes});
+    }
+    return judge(run).findings;
+  };
+  const auto grows = ElementsAre(Field(&Finding::cause, Cause::kMemoryGrowth));
+  EXPECT_THAT(cause_of({546, 557, 566, 578, 586, 597, 605, 617, 627}), grows);
+  EXPECT_THAT(cause_of({546, 563, 577, 594, 598, 602, 614, 626, 628, 627}), IsEmpty()) << "of a healthy run";
+  EXPECT_THAT(cause_of({546, 547, 548, 587, 588, 589, 626, 627, 627}), IsEmpty()) << "two jumps";
 }
 
 // Two steps of 40 are slow: the mean gain is large, but says nothing about the next steps.
