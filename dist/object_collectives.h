@@ -34,10 +34,20 @@ using TakePiece = std::function<void(std::string_view)>;
 void stream_to_rank0(Communicator&, int from, const std::function<void(const TakePiece&)>& produce,
                      const TakePiece& receive);
 
-// The list of rank 0, on every rank; what the other ranks pass is ignored.
+// What is sent as the bytes that it consists of. (A literal is a pointer to text, and is sent as text.)
 template <typename T>
+concept PlainValue = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>;
+
+// The value of rank 0, on every rank; what the other ranks pass is ignored.
+template <PlainValue T>
+T broadcast_object(Communicator& comm, T value) {
+  comm.broadcast(at::from_blob(&value, {static_cast<int64_t>(sizeof(T))}, at::kByte), 0).wait();
+  return value;
+}
+
+// The list of rank 0, on every rank; what the other ranks pass is ignored.
+template <PlainValue T>
 std::vector<T> broadcast_values(Communicator& comm, const std::vector<T>& values) {
-  static_assert(std::is_trivially_copyable_v<T>);
   const auto mine = std::as_bytes(std::span(values));
   const Bytes theirs = broadcast_object(comm, Bytes(mine.begin(), mine.end()));
   std::vector<T> of_rank0(theirs.size() / sizeof(T));
@@ -46,9 +56,8 @@ std::vector<T> broadcast_values(Communicator& comm, const std::vector<T>& values
 }
 
 // The lists of all ranks as one list, in rank order.
-template <typename T>
+template <PlainValue T>
 std::vector<T> all_gather_values(Communicator& comm, const std::vector<T>& values) {
-  static_assert(std::is_trivially_copyable_v<T>);
   const auto mine = std::as_bytes(std::span(values));
   std::vector<T> all;
   for (const Bytes& theirs : all_gather_object(comm, Bytes(mine.begin(), mine.end()))) {
@@ -60,8 +69,8 @@ std::vector<T> all_gather_values(Communicator& comm, const std::vector<T>& value
 }
 
 // One value of each rank, by rank. All have one size, so that one collective is enough.
-template <typename T>
-requires std::is_trivially_copyable_v<T> std::vector<T> all_gather_object(Communicator& comm, T value) {
+template <PlainValue T>
+std::vector<T> all_gather_object(Communicator& comm, T value) {
   const auto size = static_cast<int64_t>(sizeof(T));
   const at::Tensor gathered = at::empty({comm.size() * size}, at::kByte);
   comm.all_gather(gathered, at::from_blob(&value, {size}, at::kByte)).wait();

@@ -101,9 +101,7 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
                                   job.ranks > 1 ? " ranks have " : " rank has ", job.threads,
                                   " threads of the network on ", host.job_cores, " cores")};
   // (The gain without those, if there is one, would be another line of the same cause.)
-  if (const std::string others = others_text(host, step); or_zero(host.others_cpu) > kMuch * step) {
-    finding.evidence += ", and " + others;
-  }
+  if (or_zero(host.others_cpu) > kMuch * step) finding.evidence += ", and " + others_text(host, step);
   const double fitting = std::max(1.0, std::floor(host.job_cores / job.ranks));
   if (crowded.cores.compute_threads > fitting) {
     finding.setting = str("--device.threads ", fitting);

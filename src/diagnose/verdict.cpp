@@ -115,10 +115,11 @@ bool same_line(const Finding& a, const Finding& b) {
   return a.cause == b.cause && a.rank == b.rank && a.setting == b.setting;
 }
 
-// Ranks that are late and messages that are slow because the threads of this job have no cores. Nothing says how much
-// of that is for this reason, so no gain of theirs can be promised.
+// Where the threads of this job have no cores: ranks that are late, messages that are slow, and what else crowds the
+// cores. Nothing says how much of it is for this reason, so no gain of theirs can be promised.
 bool comes_of_crowding(const Finding& f) {
   switch (f.cause) {
+    case Cause::kOversubscribed:
     case Cause::kLateRank:
     case Cause::kRotatingRank:
     case Cause::kLatency:
@@ -169,9 +170,7 @@ Limits take_limits(Findings& all) {
     (f.cause == Cause::kOversubscribed ? limits.first : limits.last).push_back(f);
   }
   std::erase_if(all, [](const Finding& f) { return !f.without && !f.gain; });
-  if (!limits.first.empty()) {
-    std::erase_if(all, [&](const Finding& f) { return comes_of_crowding(f) || f.cause == limits.first[0].cause; });
-  }
+  if (!limits.first.empty()) std::erase_if(all, comes_of_crowding);
   return limits;
 }
 

@@ -195,7 +195,7 @@ DataBench bench_data(TrainingJob& job, const DataBenchOptions& options) {
   dist::Communicator& host = job.process().host;
   DataBenchOptions same = options;
   same.threads = dist::broadcast_values(host, options.threads);
-  same.rounds = dist::all_gather_object(host, options.rounds).front();
+  same.rounds = dist::broadcast_object(host, options.rounds);
   return Bench(job, same).run();
 }
 

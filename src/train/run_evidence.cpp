@@ -40,8 +40,9 @@ double count_of(const CoreMask& mask, double unknown) {
 }
 
 // Nothing where all windows are kept.
-RunMeasurements::Earlier earlier_of(const Windows& windows, size_t rank) {
-  return windows.front().earlier.empty() ? RunMeasurements::Earlier{} : windows.front().earlier[rank];
+const RunMeasurements::Earlier& earlier_of(const Windows& windows, size_t rank) {
+  static const RunMeasurements::Earlier kNothing;
+  return windows.front().earlier.empty() ? kNothing : windows.front().earlier[rank];
 }
 
 // Of the whole run up to now. The points are evenly spaced, so that half of them are of half of the run.

@@ -46,10 +46,10 @@ void look(Session& session) {
   session.most =
       std::max<int64_t>(1, session.options().free_global_batch ? result.samples / result.ranks : result.share());
   // What ranks may have otherwise than rank 0 is tried as rank 0 has it: they wait for each other in every trial.
-  session.freedom = dist::all_gather_object(host, freedom_of(loaded)).front();
-  const int64_t prefetch = dist::all_gather_object(host, result.config.data.prefetch).front();
-  const int workers = dist::all_gather_object(host, job.loader_threads()).front();
-  const train::Precision precision = dist::all_gather_object(host, job.precision()).front();
+  session.freedom = dist::broadcast_object(host, freedom_of(loaded));
+  const int64_t prefetch = dist::broadcast_object(host, result.config.data.prefetch);
+  const int workers = dist::broadcast_object(host, job.loader_threads());
+  const train::Precision precision = dist::broadcast_object(host, job.precision());
   result.given = {.batch_size = std::min(result.config.train.batch_size, session.most),
                   .amp = *value_named<config::AmpMode>(train::to_string(precision)),
                   .channels_last = result.config.model.channels_last,

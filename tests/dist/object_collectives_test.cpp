@@ -14,6 +14,8 @@ TEST(ObjectCollectives, TheObjectOfRankZeroReachesAllRanks) {
     EXPECT_EQ(broadcast_object(comm, std::string(root ? "from rank 0" : "ignored, and longer than that")),
               "from rank 0");
     EXPECT_EQ(broadcast_object(comm, std::string(root ? "" : "ignored")), "");
+    EXPECT_EQ(broadcast_object(comm, "a literal"), "a literal");
+    EXPECT_EQ(broadcast_object(comm, 0.5 + comm.rank()), 0.5);
     const Bytes sent(70'001, std::byte{7});
     EXPECT_EQ(broadcast_object(comm, root ? sent : Bytes()), sent);
     EXPECT_EQ(broadcast_values(comm, std::vector<int>(root ? 2u : 5u, comm.rank() + 7)), (std::vector<int>{7, 7}));
