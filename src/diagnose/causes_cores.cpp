@@ -60,10 +60,12 @@ Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
   // The network waits for a core while other threads run: those of other processes, and the readers of the ranks, whose
   // work has to be done in any case. Nobody waits for others longer than they ran. Where the ranks have more threads of
   // the network than cores, these wait for each other, too, and without others share what those took of all cores.
-  if (host.others_cpu > 0) {
-    waits.others = job.threads > host.job_cores
-                       ? std::min(left, host.others_cpu / host.job_cores)
-                       : std::min(host.others_cpu, left * host.others_cpu / (host.others_cpu + job.side_cpu));
+  // Where the job may not use all cores, others run on the rest first.
+  const double elsewhere = std::max(0.0, or_zero(host.cores) - or_zero(host.job_cores)) * mean_wall(rank.steps);
+  const double others = host.others_cpu - (host.job_cores > 0 ? elsewhere : 0);
+  if (others > 0) {
+    waits.others = job.threads > host.job_cores ? std::min(left, others / host.job_cores)
+                                                : std::min(others, left * others / (others + job.side_cpu));
   }
   waits.own = left - waits.others;
   return waits;
@@ -112,13 +114,15 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
 }
 
 // Ranks start as many threads as they have cores, so none of them waits: what more cores would gain is not known.
-void add_few_cores(const RunEvidence& run, std::vector<Finding>& found) {
+// `bound`: what they waited for a core that they may not use, by rank; where that is a gain, it says more.
+void add_few_cores(const RunEvidence& run, const BySeconds& bound, std::vector<Finding>& found) {
   const RankEvidence& rank = run.ranks[longest_computing(run)];
   const HostUse& host = host_of(run, rank);
   const double step = mean_wall(rank.steps), idle = host.idle / step;
   const bool computes = !run.settings.gpu && mean_computing(rank.steps) > 0.5 * step;
   if (!computes || !(host.job_cores < host.cores) || !(idle >= 1)) return;
   if (job_on(run, rank.host).threads > host.job_cores) return;  // what they wait is known, and is a gain
+  if (bound[worst_of(bound)] > kLeastGain * step) return;
   found.push_back({.cause = Cause::kBinding,
                    .evidence = str("the ranks may use ", host.job_cores, " of ", host.cores, " cores, and ",
                                    fixed(idle, 1), " are idle"),
@@ -157,7 +161,7 @@ std::vector<Finding> core_causes(const RunEvidence& run) {
   add_waits(run, Cause::kBinding, bound, lost,
             str(" waiting for a core; the ranks may use ", bound_host.job_cores, " of ", bound_host.cores, " cores"),
             kWithAllCores, found);
-  add_few_cores(run, found);
+  add_few_cores(run, bound, found);
   add_own_threads(run, own, found);
   add_waits(run, Cause::kCpuLimit, stopped, lost, " stopped by the CPU limit of the control group",
             "with a higher limit (cpu.max; resources.limits.cpu in Kubernetes)", found);

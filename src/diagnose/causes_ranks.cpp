@@ -30,6 +30,25 @@ constexpr double kEqualRanks = 0.03;
 // now one core and now another (1 of 55 healthy runs on one that drifted by 15 % gained 4 %).
 constexpr double kInTurn = 0.02;
 
+// The steps as if the samples of each had the same number of rows on all ranks, where they have rows. A rank that gets
+// the longest samples computes longer, and its machine is not slow.
+std::vector<Steps> with_even_rows(std::vector<Steps> ranks) {
+  for (size_t step = 0; step < ranks[0].size(); ++step) {
+    double sum = 0;
+    bool all = true;
+    for (const Steps& rank : ranks) {
+      sum += rank[step].padded.cells;
+      all = all && rank[step].padded.cells > 0;
+    }
+    for (size_t rank = 0; all && rank < ranks.size(); ++rank) {
+      StepTimes& s = ranks[rank][step];
+      const double factor = sum / static_cast<double>(ranks.size()) / s.padded.cells;
+      for (const Phase phase : {Phase::kForward, Phase::kBackward}) s.phases[static_cast<size_t>(phase)] *= factor;
+    }
+  }
+  return ranks;
+}
+
 // How fast a rank is that nothing holds back: the median over all ranks, of two ranks the faster one.
 double usual_mean(const std::vector<Steps>& ranks, Phase phase) {
   std::vector<double> means;
@@ -75,14 +94,17 @@ std::string behind_at_buckets(const std::vector<Steps>& ranks, size_t late) {
 // By rank: for each phase, the usual time as a share of what it takes there; 1 for ranks of other hosts.
 using Factors = std::vector<std::array<double, kComputing.size()>>;
 
-Factors factors_of(const RunEvidence& run, const std::vector<Steps>& ranks, int host) {
+// How long computing takes need not follow the number of rows: a rank is late by what it is late either way, as
+// measured and with `even` rows.
+Factors factors_of(const RunEvidence& run, const std::vector<Steps>& ranks, const std::vector<Steps>& even, int host) {
   Factors factors(ranks.size());
   for (auto& of_rank : factors) of_rank.fill(1);
   for (size_t i = 0; i < kComputing.size(); ++i) {
-    const double usual = usual_mean(ranks, kComputing[i]);
+    const double usual = usual_mean(ranks, kComputing[i]), usual_even = usual_mean(even, kComputing[i]);
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      const double own = mean_of(ranks[rank], kComputing[i]);
-      if (run.ranks[rank].host == host && own > usual) factors[rank][i] = usual / own;
+      const double own = mean_of(ranks[rank], kComputing[i]), own_even = mean_of(even[rank], kComputing[i]);
+      if (run.ranks[rank].host != host || !(own > usual) || !(own_even > usual_even)) continue;
+      factors[rank][i] = std::max(usual / own, usual_even / own_even);
     }
   }
   return factors;
@@ -104,10 +126,10 @@ std::string text_of_host(const RunEvidence& run, int host, const std::vector<siz
 }
 
 // All ranks of a slow machine are late, and wait for each other: they gain together.
-Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks) {
-  const size_t slowest = slowest_rank(ranks);
+Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks, const std::vector<Steps>& even) {
+  const size_t slowest = slowest_rank(even);
   const int host = run.ranks[slowest].host;
-  const Factors factors = factors_of(run, ranks, host);
+  const Factors factors = factors_of(run, ranks, even, host);
   std::vector<size_t> late;
   std::optional<size_t> named;  // of those that are as late, the first
   const double longest = lateness(ranks[slowest], factors[slowest]);
@@ -141,9 +163,15 @@ Finding late_rank(const RunEvidence& run, const std::vector<Steps>& ranks) {
 // ---- now one rank, now another ------------------------------------------------------------------------------------
 
 // Without the ranks that are late in most steps: they are slow, which late_rank() says.
-std::vector<std::vector<double>> late_at_times(const std::vector<Steps>& ranks) {
+std::vector<std::vector<double>> late_at_times(const std::vector<Steps>& ranks, const std::vector<Steps>& even) {
   constexpr double kMostSteps = 0.75;
   std::vector<std::vector<double>> late = lateness_of(ranks);
+  const std::vector<std::vector<double>> late_even = lateness_of(even);
+  for (size_t rank = 0; rank < late.size(); ++rank) {
+    for (size_t step = 0; step < late[rank].size(); ++step) {
+      late[rank][step] = std::min(late[rank][step], late_even[rank][step]);
+    }
+  }
   for (std::vector<double>& rank : late) {
     const auto steps = std::count_if(rank.begin(), rank.end(), [](double seconds) { return seconds > 0; });
     if (static_cast<double>(steps) > kMostSteps * static_cast<double>(rank.size()))
@@ -169,8 +197,8 @@ double share_of_steps_with(const std::vector<std::vector<double>>& late) {
   return static_cast<double>(steps) / static_cast<double>(late[0].size());
 }
 
-Finding late_now_and_then(const std::vector<Steps>& ranks) {
-  std::vector<std::vector<double>> late = late_at_times(ranks);
+Finding late_now_and_then(const std::vector<Steps>& ranks, const std::vector<Steps>& even) {
+  std::vector<std::vector<double>> late = late_at_times(ranks, even);
   std::vector<double> sums;
   for (const std::vector<double>& rank : late) sums.push_back(std::accumulate(rank.begin(), rank.end(), 0.0));
   const int only = only_late_rank(sums);
@@ -196,7 +224,8 @@ Finding late_now_and_then(const std::vector<Steps>& ranks) {
 std::vector<Finding> rank_causes(const RunEvidence& run) {
   const std::vector<Steps> ranks = run.steps();
   if (ranks.size() < 2 || ranks[0].empty()) return {};
-  return {late_rank(run, ranks), late_now_and_then(ranks)};
+  const std::vector<Steps> even = with_even_rows(ranks);
+  return {late_rank(run, ranks, even), late_now_and_then(ranks, even)};
 }
 
 }  // namespace dtrain::diagnose

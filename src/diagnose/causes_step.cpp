@@ -55,7 +55,9 @@ void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
                    .setting = best ? str("--checkpoint.keep_best false", by_steps ? " " + every : "") : every,
                    .without = Replay{.change = without,
                                      .planned = Phase::kCheckpoint,
-                                     .planned_per_step = best ? saves_of_best : run.settings.checkpoints}});
+                                     .planned_per_step = best       ? saves_of_best
+                                                         : by_steps ? run.settings.checkpoints
+                                                                    : saves}});
 }
 
 void add_evaluations(const RunEvidence& run, std::vector<Finding>& found) {
@@ -121,9 +123,10 @@ void add_launches(const RunEvidence& run, std::vector<Finding>& found) {
   const RankEvidence& rank = run.ranks[longest_computing(run)];
   const double computing = mean_computing(rank.steps), wall = mean_wall(rank.steps);
   if (!(rank.gpu.launch > kAsLong * computing) || computing <= 0 || !std::isfinite(rank.gpu.busy)) return;
-  const double waits =
-      mean_of(rank.steps, Phase::kDataWait) + mean_other(rank.steps) + mean_of(rank.steps, Phase::kCheckpoint);
+  double waits = mean_other(rank.steps);
+  for (const Phase phase : {Phase::kDataWait, Phase::kCheckpoint, Phase::kEval}) waits += mean_of(rank.steps, phase);
   const double idle = std::clamp(((1 - rank.gpu.busy) * wall - waits) / computing, 0.0, 1.0);
+  if (idle < kLeastGain) return;  // CUDA takes about a thousand kernels ahead: then it is the host that waits
   int64_t larger = 2;
   while (larger < kMostTimesLarger && 1.0 / static_cast<double>(larger) > 1 - idle) larger *= 2;
   found.push_back({.cause = Cause::kSmallBatch,

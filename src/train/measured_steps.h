@@ -17,6 +17,7 @@ struct MeasuredSteps {
   int64_t samples = 0;                  // of all ranks
   double seconds = 0;                   // of all steps together, on the wall clock
   PhaseClock::Seconds phase_seconds{};  // of all steps together
+  double cells = 0;                     // of padded batches of this rank, of all steps together; 0: there were none
   data::LoaderStats loader = {};        // what it did meanwhile
   // Of a step's time without waiting for other ranks: one standard deviation from step to step. Single steps that
   // something has delayed do not count: it is made from the median distance to the median.

@@ -266,6 +266,24 @@ diagnose::NetworkUse network_use(const dist::GradientReducer& reducer, const std
   return use;
 }
 
+double cached_step_for(const MeasuredSteps& headroom, const diagnose::Steps& steps, const BatchArithmetic& batches) {
+  if (headroom.steps == 0 || steps.empty()) return diagnose::kUnknown;
+  const auto measured = static_cast<double>(headroom.steps);
+  double cells = 0;
+  for (const StepTimes& step : steps) cells += step.padded.cells / static_cast<double>(steps.size());
+  double ratio = 0;
+  if (cells > 0 && headroom.cells > 0) {
+    ratio = cells / (headroom.cells / measured);
+  } else {
+    // Steps of whole epochs have the short one among them.
+    const auto samples = static_cast<double>(batches.samples), per_epoch = static_cast<double>(batches.steps_per_epoch);
+    const bool whole = static_cast<double>(steps.size()) >= per_epoch;
+    const double each = whole ? samples / per_epoch : std::min(samples, static_cast<double>(batches.global_batch));
+    ratio = each / (static_cast<double>(headroom.samples) / measured);
+  }
+  return ratio * headroom.seconds / measured;
+}
+
 diagnose::RunEvidence evidence_of(const std::vector<diagnose::Steps>& steps, const Windows& windows,
                                   const std::vector<std::string>& nodes) {
   diagnose::RunEvidence run;

@@ -12,6 +12,8 @@
 #include "diagnose/evidence.h"
 #include "dist/cost_fit.h"
 #include "dist/gradient_reducer.h"
+#include "train/batch_arithmetic.h"
+#include "train/measured_steps.h"
 #include "train/run_measurements.h"
 #include "train/train_context.h"
 
@@ -21,6 +23,10 @@ namespace dtrain::train {
 // first bucket; others must not be smaller (dist.first_bucket_mb).
 diagnose::NetworkUse network_use(const dist::GradientReducer&, const std::optional<dist::CostFit>& cost,
                                  double first_mebibytes);
+
+// Seconds of a mean step of `steps`, of this rank, if its batches were in memory. `headroom` was measured on other
+// steps: its time is scaled by the cells of padded batches, or else by samples. NaN: it was not measured. Pure.
+double cached_step_for(const MeasuredSteps& headroom, const diagnose::Steps& steps, const BatchArithmetic&);
 
 // What was measured of ranks and hosts, without settings. `steps`: RunMeasurements::steps(); `nodes`: the host names of
 // the ranks. Pure.

@@ -135,7 +135,7 @@ RunMeasurements::RunMeasurements(dist::Communicator& host)
   if (host.rank() == 0) steps_.resize(static_cast<size_t>(host.size()));
 }
 
-void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSample& resources) {
+void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSample& resources, bool of_steps_alone) {
   const size_t warm_up = std::min(left_out_, own.size());
   left_out_ -= warm_up;
   const size_t begin = std::max(warm_up, own.size() - std::min(own.size(), most_));
@@ -163,7 +163,7 @@ void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSa
   }
   keep_slowest(last_);
   // Of a window in which the warm-up ends, the machine's part is not known.
-  if (warm_up == 0) windows_.push_back({static_cast<size_t>(ended), samples});
+  if (warm_up == 0 && of_steps_alone) windows_.push_back({static_cast<size_t>(ended), samples});
   size_t kept = 0;
   for (const Window& window : windows_) kept += window.steps;
   while (windows_.size() > 1 && kept > most_) {

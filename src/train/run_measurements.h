@@ -44,8 +44,9 @@ class RunMeasurements {
   explicit RunMeasurements(dist::Communicator& host);
 
   // The steps that this rank has ended since the last call; every rank has ended the same. `resources`: over the same
-  // time. Collective.
-  void gather(const std::vector<monitoring::StepTimes>& own, const ResourceSample& resources);
+  // time, or, if not `of_steps_alone`, also over work after them: then no window is kept. Collective.
+  void gather(const std::vector<monitoring::StepTimes>& own, const ResourceSample& resources,
+              bool of_steps_alone = true);
 
   // By rank, of the same steps. Rank 0 knows those of all ranks, other ranks nothing.
   const std::vector<diagnose::Steps>& steps() const { return steps_; }

@@ -155,6 +155,7 @@ void Trainer::enter_task_phase() {
   if (step_ > 0 && step_ % context_.batches.steps_per_epoch == 0 &&
       context_.task.phase(epoch_of(step_)).name != context_.task.phase(epoch_of(step_ - 1)).name) {
     watched_.watch.evaluations_without_improvement = watched_.plateau.evaluations_without_improvement = 0;
+    if (result_.own_steps > 0) headroom_ = {};  // measured in the phase before
   }
 }
 
@@ -194,7 +195,7 @@ TrainResult Trainer::conclude() {
   result_.padding_waste = padding_waste(consumed.rows, consumed.cells);
   result_.metric = watched_.metric.name;
   result_.best = watched_.watch.best;
-  gather_measurements(used_resources());
+  gather_measurements(used_resources(), /*of_steps_alone=*/false);  // there may have been an evaluation or a test since
   result_.evidence = evidence();
   result_.seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();
   return result_;

@@ -89,8 +89,8 @@ void Trainer::report(StepStats& stats) {
   check_run_folder();
 }
 
-void Trainer::gather_measurements(const ResourceSample& used) {
-  measurements_.gather(tracker_.clock().take_steps(), used);
+void Trainer::gather_measurements(const ResourceSample& used, bool of_steps_alone) {
+  measurements_.gather(tracker_.clock().take_steps(), used, of_steps_alone);
 }
 
 ResourceSample Trainer::used_resources() {
@@ -123,7 +123,7 @@ void Trainer::judge_so_far() {
 diagnose::RunEvidence Trainer::evidence() {
   diagnose::RunEvidence run = evidence_of(context_, measurements_, nodes_, step_);
   if (run.ranks.empty()) return run;
-  run.cached_step = cached_step_;
+  run.cached_step = cached_step_for(headroom_, run.ranks[0].steps, context_.batches);
   run.network = network_use(phases_.reducer(), all_reduce_cost_, context_.config.dist.first_bucket_mb);
   return run;
 }

@@ -175,7 +175,7 @@ TEST(Memory, TheSameGlobalBatchInSmallerParts) {
   run.settings.batch_size = 5;
   EXPECT_EQ(judge(run).findings.at(0).setting, "--batch-size 2 --train.global_batch 10");
   run.settings.global_batch = 10;
-  EXPECT_EQ(judge(run).findings.at(0).setting, "--batch-size 2");
+  EXPECT_EQ(judge(run).findings.at(0).setting, "--batch-size 2 --train.global_batch 10");
   run.settings.batch_size = 1;
   const Finding none = judge(run).findings.back();
   EXPECT_EQ(none.setting + "; " + none.otherwise, "; try a smaller network");
@@ -232,6 +232,59 @@ TEST(Cores, IdleCoresThatTheRanksMayNotUseAreNamed) {
   run.settings.gpu = false;
   run.hosts[0].idle = 0.05;
   EXPECT_TRUE(judge(run).findings.empty()) << "others use them: " << judge(run).text;
+}
+
+// On the rest of the machine others may run as they like.
+TEST(Cores, OthersOnCoresOfTheirOwnTakeNothing) {
+  RunEvidence run = evidence_of({});
+  run.hosts[0].cores = 64;
+  run.hosts[0].job_cores = 8;
+  run.hosts[0].idle = 0;
+  run.hosts[0].others_cpu = 5.6;  // 56 cores, of a step of 0.1 s
+  for (RankEvidence& rank : run.ranks) {
+    rank.cores.run_delay = 0.01;
+    rank.cores.side_cpu = 0.1;
+  }
+  EXPECT_TRUE(judge(run).findings.empty()) << judge(run).text;
+  run.hosts[0].others_cpu = 6.4;
+  EXPECT_EQ(judge(run).findings.at(0).cause, Cause::kOversubscribed);
+}
+
+TEST(Cores, BindingIsNamedOnce) {
+  RunEvidence run = evidence_of({});
+  run.hosts[0].job_cores = 2;
+  run.hosts[0].idle = 0.2;  // 2 of 4 cores
+  for (RankEvidence& rank : run.ranks) rank.cores.run_delay = 0.008;
+  const Verdict verdict = judge(run);
+  EXPECT_EQ(std::ranges::count(verdict.findings, Cause::kBinding, &Finding::cause), 1) << verdict.text;
+}
+
+// CUDA makes the host wait where it is a thousand kernels ahead: launching then takes as long as computing.
+TEST(Launches, AGpuThatIsNeverIdleHasNoSmallBatch) {
+  RunEvidence run = evidence_of({.forward = 0.06, .backward = 0.13, .network = 0.008, .optimizer = 0.008});
+  run.settings.gpu = true;
+  for (RankEvidence& rank : run.ranks) {
+    rank.gpu.busy = 0.99;
+    rank.gpu.launch = 0.18;
+  }
+  for (const Finding& finding : judge(run).findings) EXPECT_NE(finding.cause, Cause::kSmallBatch) << finding.evidence;
+}
+
+// One save in 50 steps is by time, and the next one was of the best so far, after an evaluation.
+TEST(Checkpoints, ByTimeComeAsOftenAsTheyCame) {
+  RunEvidence run = evidence_of({.ranks = 1});
+  run.settings.checkpoints = 0.04;  // of both kinds
+  for (size_t i = 25; i < 100; i += 50) {
+    StepTimes &by_time = run.ranks[0].steps[i], &best = run.ranks[0].steps[i + 20];
+    by_time.phases[index_of(Phase::kCheckpoint)] = 0.4;
+    best.phases[index_of(Phase::kCheckpoint)] = 0.38;
+    best.phases[index_of(Phase::kEval)] = 0.01;
+    by_time.wall += 0.4;
+    best.wall += 0.39;
+  }
+  const Finding finding = judge(run).findings.at(0);
+  EXPECT_EQ(finding.cause, Cause::kCheckpoint);
+  EXPECT_NEAR(finding.gain->ratio, 0.4 / 50 / 0.1, 0.02);
 }
 
 TEST(LossScale, ThatIsLessThanOneIsNamedThoughFewStepsAreSkipped) {

@@ -100,6 +100,24 @@ TEST(UnevenRanks, AnyOfEight) {
   EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.2, 0.06);
 }
 
+// A global batch that is sorted by length is cut in order: the last rank has the longest samples in every step.
+TEST(UnevenRanks, WithLongerSamplesThanOthersIsNotLate) {
+  const auto by_rows = [](size_t rank, size_t, Random&, StepTimes& step) {
+    const double rows = 105 + 5 * static_cast<double>(rank);
+    step.padded = {.rows = rows, .cells = rows};
+    for (const Phase phase : {Phase::kForward, Phase::kBackward}) step.phases[index_of(phase)] *= rows / 120;
+  };
+  EXPECT_THAT(judge(evidence_of({.ranks = 8, .slow = by_rows})).findings, testing::IsEmpty());
+  const auto slow = [&](size_t rank, size_t i, Random& random, StepTimes& step) {
+    by_rows(rank, i, random, step);
+    if (rank == 7) step.phases[index_of(Phase::kForward)] *= 2;
+  };
+  const Verdict verdict = judge(evidence_of({.ranks = 8, .slow = slow}));
+  ASSERT_FALSE(verdict.findings.empty());
+  EXPECT_EQ(verdict.findings[0].cause, Cause::kLateRank) << verdict.text;
+  EXPECT_EQ(verdict.findings[0].rank, 7);
+}
+
 TEST(UnevenRanks, OneOfThemNowAndThen) {
   const auto late = [](size_t rank, size_t step) { return rank == 1 && step % 3 == 0 ? 0.08 : 0; };
   const Verdict verdict = judge(uneven_run(2, 0.02, late));

@@ -9,6 +9,7 @@
 namespace dtrain::train {
 namespace {
 
+using monitoring::StepTimes;
 using Windows = std::deque<RunMeasurements::Window>;
 
 // Two windows of 10 and 30 steps, of ranks on these hosts; nothing is used in them.
@@ -72,6 +73,19 @@ TEST(RunEvidence, OfALoaderIsPerStepAndOfItsOwnRank) {
   EXPECT_DOUBLE_EQ(evidence(windows).ranks[1].loader.few_service, 4.0 / 20);
   EXPECT_DOUBLE_EQ(evidence(windows).ranks[1].loader.many_service, 22.0 / 416);
   EXPECT_DOUBLE_EQ(evidence(windows).ranks[1].loader.read, 0.1) << "of the windows alone";
+}
+
+// It was measured on the first steps, which are longer or shorter than those of the run.
+TEST(RunEvidence, TheHeadroomIsThatOfAMeanStep) {
+  const BatchArithmetic batches{.global_batch = 100, .samples = 950, .steps_per_epoch = 10};
+  MeasuredSteps headroom{.steps = 4, .samples = 400, .seconds = 4};
+  EXPECT_DOUBLE_EQ(cached_step_for(headroom, diagnose::Steps(9), batches), 1) << "full steps alone";
+  EXPECT_DOUBLE_EQ(cached_step_for(headroom, diagnose::Steps(20), batches), 0.95);
+  headroom.cells = 4 * 1000;
+  diagnose::Steps longer(20);
+  for (StepTimes& step : longer) step.padded = {.rows = 1000, .cells = 1200};
+  EXPECT_DOUBLE_EQ(cached_step_for(headroom, longer, batches), 1.2);
+  EXPECT_TRUE(std::isnan(cached_step_for({}, longer, batches)));
 }
 
 TEST(RunEvidence, OfCoresIsPerStepAndOfItsOwnRank) {

@@ -201,6 +201,18 @@ TEST(RunMeasurements, MemoryIsKeptOfTheWholeRun) {
   }
 }
 
+TEST(RunMeasurements, WhatWasUsedAfterTheStepsIsNotTheirs) {
+  dist::run_thread_world(2, [](dist::Communicator& comm) {
+    RunMeasurements measured(comm);
+    measured.gather(steps(comm.rank(), 0, 5), used(comm.rank()));
+    measured.gather(steps(comm.rank(), 5, 10), used(comm.rank()));
+    measured.gather(steps(comm.rank(), 10, 13), used(comm.rank()), /*of_steps_alone=*/false);
+    if (comm.rank() != 0) return;
+    EXPECT_EQ(measured.windows().size(), 1u);
+    EXPECT_EQ(measured.steps()[0].size(), 8u);
+  });
+}
+
 TEST(RunMeasurements, OnlyTheNewestStepsAreKept) {
   dist::run_thread_world(1, [](dist::Communicator& comm) {
     RunMeasurements measured(comm);
