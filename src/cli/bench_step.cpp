@@ -297,7 +297,7 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
   job.end_watch();
   options.output.write(
       process.host, [&] { return text_of(results); }, [&] { return json_of(results); });
-  return std::ranges::all_of(results.rows, [](const Row& row) { return row.rounds.empty(); }) ? kExitFound : 0;
+  return std::ranges::all_of(results.rows, [](const Row& row) { return !row.out_of_memory.empty(); }) ? kExitFound : 0;
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "dist/object_collectives.h"
 #include "job/batch_choice.h"
 #include "job/plan_inputs.h"
+#include "job/preset.h"
 
 namespace dtrain::cli {
 namespace {
@@ -215,9 +216,13 @@ int run_plan(const Arguments& arguments) {
   if (!options.measured.empty()) device.type = config::DeviceType::kCpu;  // only calculates
   return job::launch(device, [&](job::ProcessContext& process) {
     PlanReport report;
+    config::Loaded preset = *loaded;  // with the preset's values, if there is one
+    if (!options.measured.empty() && !preset.config.device.preset.empty()) {
+      job::apply_preset(process.host, process.device, preset);
+    }
     dist::agree(process.host, [&] {
       check_flags(options, process.world.size > 1 && options.measured.empty());
-      if (!options.measured.empty()) report = from_file(*loaded, options);
+      if (!options.measured.empty()) report = from_file(preset, options);
     });
     if (options.measured.empty()) {
       report = measured_here(process, *loaded, options, options.output);

@@ -1,13 +1,10 @@
 // `dtrain tune`: the settings of a run that train most samples per second, as a config.
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <array>
 #include <csignal>
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <string_view>
 
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -30,8 +27,7 @@ namespace {
 
 struct Options {
   tune::TuneOptions search;
-  std::string out;     // "": named for the config
-  std::string config;  // that is read, if it is there
+  std::string out;  // "": named for the config
   std::string command;
   TableOutput output;
 };
@@ -39,7 +35,7 @@ struct Options {
 // Opens both files before the work, which would be lost where they cannot be written. Returns the patch, on rank 0
 // alone. Collective.
 std::unique_ptr<RowOutput> open_outputs(dist::Communicator& host, const config::Loaded& loaded, Options& options) {
-  const Inputs inputs{.files = {loaded.config.data.file, loaded.config.model.file, options.config}, .folders = {}};
+  const Inputs inputs = inputs_of(loaded);
   std::unique_ptr<RowOutput> patch;
   dist::agree_on_rank0(host, [&] {
     if (is_standard_output(options.out)) throw UsageError("--out: the config needs the name of a file");
@@ -70,19 +66,6 @@ int find(job::ProcessContext& process, const config::Loaded& loaded, Options& op
     out->close();
   });
   return result.interrupted ? job::kExitInterrupted : 0;
-}
-
-// The argument that is a config, and not the value of a flag; without one it is ./dtrain.yaml, if that is there.
-std::string config_among(const Arguments& arguments) {
-  constexpr std::array<std::string_view, 3> kWithoutValue = {"--lr", "--free-global-batch", "--force"};
-  bool is_value = false;
-  for (const std::string& argument : arguments) {
-    const bool is_flag = argument.starts_with("-");
-    if (!is_flag && !is_value && (argument.ends_with(".yaml") || argument.ends_with(".yml"))) return argument;
-    is_value = is_flag && argument.find('=') == std::string::npos &&
-               std::ranges::find(kWithoutValue, argument) == kWithoutValue.end();
-  }
-  return "dtrain.yaml";
 }
 
 }  // namespace
@@ -121,8 +104,9 @@ int run_tune(const Arguments& arguments) {
         "dtrain tune tries the settings of a new run: leave --resume out. A run that is resumed takes "
         "--batch-size, --workers and --amp from the command line");
   }
-  options.config = config_among(arguments);
-  if (options.out.empty()) options.out = tune::patch_file(options.config);
+  if (options.out.empty()) {
+    options.out = tune::patch_file(loaded->config_file.empty() ? "dtrain.yaml" : loaded->config_file);
+  }
   options.command = "dtrain tune" + (arguments.empty() ? "" : " " + join(arguments, " "));
   std::signal(SIGPIPE, SIG_IGN);
   return job::launch(loaded->config.device,

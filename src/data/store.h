@@ -60,6 +60,9 @@ uint64_t sample_checksum(std::span<const std::byte> input, std::span<const std::
 // Number of rows of a sample's input, as in Batch::lengths: the first dimension of [rows, F] and [T, F], otherwise 1.
 int64_t length_of(const Store&, int64_t id);
 
+// Of `ids`, the `count` with the largest inputs, or all if there are fewer; the largest first.
+std::vector<int64_t> largest_samples(const Store&, std::vector<int64_t> ids, int64_t count);
+
 std::vector<std::string> class_names(const Store&);  // empty if the file has none
 
 // What the numbers of the targets mean: those of the attributes class_names, target_names and target_unit that the file

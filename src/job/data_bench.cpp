@@ -10,7 +10,6 @@
 #include "core/page_cache.h"
 #include "core/stopwatch.h"
 #include "data/loader/loader.h"
-#include "data/order/shard.h"
 #include "device/device.h"
 #include "dist/object_collectives.h"
 #include "train/loader_options.h"
@@ -45,6 +44,7 @@ struct Loaded {
 struct Pass {
   Loaded loaded = {};
   int64_t batches = 0;
+  std::vector<int64_t> ids = {};  // of the timed batches, in their order
 };
 Pass take_batches(data::Loader& loader, at::Device device, double seconds, int64_t most) {
   loader.seek(0);
@@ -57,6 +57,7 @@ Pass take_batches(data::Loader& loader, at::Device device, double seconds, int64
     const data::Batch batch = loader.next();
     if (batch.epoch > 0 && pass.loaded.samples > 0) break;  // an epoch may be a single batch
     pass.loaded.samples += batch.samples();
+    pass.ids.insert(pass.ids.end(), batch.ids.begin(), batch.ids.end());
     ++pass.batches;
   } while (pass.batches < most && seconds_since(began) < seconds);
   device::works(device);  // waits for copies and kernels
@@ -66,17 +67,14 @@ Pass take_batches(data::Loader& loader, at::Device device, double seconds, int64
   return pass;
 }
 
-// Only the bytes, one sample after the other in the order of the first epoch: the rate of the file itself.
-Loaded read_samples(const TrainingJob& job, double seconds) {
-  const data::Store& store = *job.data().store;
-  const std::vector<int64_t>& ids = job.data().splits.train;
-  const auto count = static_cast<int64_t>(ids.size());
+// Only the bytes, one sample after the other: the rate of the file itself.
+Loaded read_samples(const data::Store& store, const std::vector<int64_t>& ids, double seconds) {
   std::vector<std::byte> input, target;
   Loaded loaded;
   const double cpu = cpu_seconds();
   const auto began = SteadyClock::now();
   do {
-    const int64_t id = ids[static_cast<size_t>(data::permuted(loaded.samples % count, count, 1))];
+    const int64_t id = ids[static_cast<size_t>(loaded.samples) % ids.size()];
     input.resize(static_cast<size_t>(store.input_bytes(id)));
     target.resize(static_cast<size_t>(store.target_bytes(id)));
     store.read_input(id, input);
@@ -140,7 +138,9 @@ class Bench {
     for (int round = 0; round < options_.rounds; ++round) {
       for (size_t row = 1; row < rows_.size(); row += 2) measure(rows_[row], rows_[row + 1]);
       host_.barrier();
-      rows_[0].rounds.push_back(dist::all_gather_object(host_, read_samples(job_, options_.seconds / 2)));
+      const Loaded read =
+          warm_ids_.empty() ? Loaded{} : read_samples(*job_.data().store, warm_ids_, options_.seconds / 2);
+      rows_[0].rounds.push_back(dist::all_gather_object(host_, read));
     }
     DataBench bench{.kept = kept_};
     for (const Row& row : rows_) {
@@ -159,6 +159,7 @@ class Bench {
     host_.barrier();
     const Pass first = take_batches(loader, device, options_.seconds, std::numeric_limits<int64_t>::max());
     cold.rounds.push_back(dist::all_gather_object(host_, first.loaded));
+    warm_ids_ = first.ids;
     Loaded again;  // of exactly these samples, which are in memory now
     do {
       again.add(take_batches(loader, device, options_.seconds - again.seconds, first.batches).loaded);
@@ -184,6 +185,7 @@ class Bench {
   const DataBenchOptions& options_;
   dist::Communicator& host_;
   std::vector<Row> rows_;
+  std::vector<int64_t> warm_ids_;  // samples of this rank that were loaded last
   double kept_seen_ = 0;
   std::optional<double> kept_;
 };

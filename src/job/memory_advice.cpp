@@ -27,16 +27,6 @@ using train::Precision;
 constexpr int64_t kFewSamples[] = {1, 2};
 constexpr double kPatience = 10;  // seconds: a network that is slower is tried without changes only
 
-// Training samples, the longest first: those that a full memory is full of.
-std::vector<int64_t> largest_samples(const DataSet& data, int64_t count) {
-  std::vector<int64_t> ids = data.splits.train;
-  const auto longer = [&](int64_t a, int64_t b) { return data.store->input_bytes(a) > data.store->input_bytes(b); };
-  const auto middle = ids.begin() + std::min<int64_t>(count, static_cast<int64_t>(ids.size()));
-  std::partial_sort(ids.begin(), middle, ids.end(), longer);
-  ids.erase(middle, ids.end());
-  return ids;
-}
-
 // One network as the configuration makes it, on the CPU.
 class Trial {
  public:
@@ -61,14 +51,19 @@ class Trial {
   }
 
   int64_t batch_bytes_per_sample() {
-    const data::Batch batch = load(largest_samples(data_, 1));
+    const data::Batch batch = load(largest(1));
     return device::bytes_of(std::vector{batch.inputs, batch.targets});
   }
 
  private:
+  // Those that a full memory is full of.
+  std::vector<int64_t> largest(int64_t count) const {
+    return data::largest_samples(*data_.store, data_.splits.train, count);
+  }
+
   // What one sample more than `few` needs more.
   double difference_at(int64_t few, bool autocast) {
-    const std::vector<int64_t> ids = largest_samples(data_, few + 1);
+    const std::vector<int64_t> ids = largest(few + 1);
     const int64_t larger = peak_of(ids, autocast);
     if (static_cast<int64_t>(ids.size()) <= few) return static_cast<double>(larger) / static_cast<double>(ids.size());
     return static_cast<double>(larger - peak_of({ids.begin(), ids.end() - 1}, autocast));

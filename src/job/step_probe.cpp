@@ -149,7 +149,8 @@ StepProbe probe_step(TrainingJob& job, const StepProbeOptions& options) {
     trainer = job.make_trainer({.batch_size = probe.batch_size,
                                 .accumulate = probe.accumulate,
                                 .prefetch = options.prefetch,
-                                .loader_threads = options.loader_threads});
+                                .loader_threads = options.loader_threads,
+                                .whole_steps = true});
     mine = trainer->measure_memory();
   });
   if (!probe.measured()) return probe;

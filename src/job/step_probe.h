@@ -1,8 +1,8 @@
 #pragma once
 
-// Measures the optimizer step of a run: phases of every rank, samples per second, memory by kind. The run needs no
-// folder for it, and nothing is written. `dtrain bench step` shows it, `dtrain tune` looks for its best and
-// `dtrain plan` calculates from it.
+// Measures the optimizer step of a run: phases of every rank, samples per second, memory by kind. Steps are whole: the
+// few samples that are left at the end of an epoch are not used. The run needs no folder, and nothing is written.
+// `dtrain bench step` shows it, `dtrain tune` looks for its best and `dtrain plan` calculates from it.
 //
 // A rank whose memory is full for a batch size ends that measurement on all ranks, not the job, unless it happens while
 // the other ranks wait for its gradients. Other errors are those of a training. Thread-safety: the training thread.

@@ -392,13 +392,13 @@ void TrainingJob::write_targets(const std::vector<RankPlace>& places) {
 }
 
 train::TrainContext TrainingJob::train_context(const config::Config& config, const train::BatchArithmetic& batches,
-                                               checkpoint::Store* checkpoints,
+                                               const data::Splits& splits, checkpoint::Store* checkpoints,
                                                const std::atomic<bool>& stop_requested) {
   return {.config = config,
           .batches = batches,
           .task = *task_,
           .store = *data_.store,
-          .splits = data_.splits,
+          .splits = splits,
           .device = process_.device,
           .precision = precision_,
           .loader_threads = loader_threads_,
@@ -433,7 +433,7 @@ void TrainingJob::run() {
   }
   try {
     train::TrainContext context =
-        train_context(config_, batches_, checkpoints ? &*checkpoints : nullptr, stop_requested);
+        train_context(config_, batches_, data_.splits, checkpoints ? &*checkpoints : nullptr, stop_requested);
     context.compare_readers = true;
     train::Trainer trainer(std::move(context));
     if (snapshot_) dist::agree(process_.host, [&] { trainer.resume(*snapshot_); });
@@ -459,8 +459,12 @@ std::unique_ptr<train::Trainer> TrainingJob::make_trainer(const Trial& trial) {
   trial_config_.train.accumulate = trial.accumulate;
   trial_config_.train.global_batch = trial.batch_size * trial.accumulate * process_.world.size;
   if (trial.prefetch > 0) trial_config_.data.prefetch = trial.prefetch;
-  trial_batches_ = train::batch_arithmetic(trial_config_.train, process_.world.size, batches_.samples);
-  train::TrainContext context = train_context(trial_config_, trial_batches_, nullptr, never_stops);
+  const std::vector<int64_t>& ids = data_.splits.train;
+  const int64_t rest = batches_.samples % trial_config_.train.global_batch;
+  const int64_t samples = trial.whole_steps && rest < batches_.samples ? batches_.samples - rest : batches_.samples;
+  trial_splits_.train.assign(ids.begin(), ids.begin() + samples);
+  trial_batches_ = train::batch_arithmetic(trial_config_.train, process_.world.size, samples);
+  train::TrainContext context = train_context(trial_config_, trial_batches_, trial_splits_, nullptr, never_stops);
   if (trial.loader_threads > 0) context.loader_threads = trial.loader_threads;
   context.recorder = trial.recorder;
   return std::make_unique<train::Trainer>(std::move(context));
@@ -468,9 +472,7 @@ std::unique_ptr<train::Trainer> TrainingJob::make_trainer(const Trial& trial) {
 
 void TrainingJob::keep_longest(int64_t samples) {
   std::vector<int64_t>& ids = data_.splits.train;
-  std::stable_sort(ids.begin(), ids.end(),
-                   [&](int64_t a, int64_t b) { return data_.store->input_rows(a) > data_.store->input_rows(b); });
-  if (static_cast<size_t>(samples) < ids.size()) ids.resize(static_cast<size_t>(samples));
+  ids = data::largest_samples(*data_.store, ids, samples);
   batches_.samples = static_cast<int64_t>(ids.size());
 }
 

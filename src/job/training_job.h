@@ -67,6 +67,9 @@ class TrainingJob {
     int64_t prefetch = 0;                 // 0: that of the run
     int loader_threads = 0;               // 0: those of the run
     trace::Recorder* recorder = nullptr;  // of what its threads do
+    // All steps have as many samples, so that their mean is the time of each: what is left of an epoch is left out. (An
+    // epoch of less than one step is one step.)
+    bool whole_steps = false;
   };
   std::unique_ptr<train::Trainer> make_trainer(const Trial&);
   void end_watch();
@@ -100,8 +103,8 @@ class TrainingJob {
   void read_gpu_for_verdict();
   BannerFacts facts() const;
   void write_targets(const std::vector<RankPlace>&);
-  train::TrainContext train_context(const config::Config&, const train::BatchArithmetic&, checkpoint::Store*,
-                                    const std::atomic<bool>& stop_requested);
+  train::TrainContext train_context(const config::Config&, const train::BatchArithmetic&, const data::Splits&,
+                                    checkpoint::Store*, const std::atomic<bool>& stop_requested);
   std::optional<train::DeviceFailure> device_failure(const c10::Error&, const train::BatchArithmetic&,
                                                      const std::string& where) const;
   std::string memory_advice(const train::BatchArithmetic&, double requested) const;
@@ -143,6 +146,7 @@ class TrainingJob {
   std::unique_ptr<monitoring::TargetsFile> targets_;   // rank 0
   train::TrainResult outcome_;
   config::Config trial_config_;  // of the last make_trainer()
+  data::Splits trial_splits_;    // of training alone
   train::BatchArithmetic trial_batches_;
 };
 

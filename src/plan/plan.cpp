@@ -38,9 +38,10 @@ Sent sent_by(const MeasuredRun& run, const train::BatchArithmetic& batches) {
   return sent;
 }
 
-train::StepMemory memory_at(const MeasuredRun& run, const train::BatchArithmetic& batches) {
+// Batches that are read ahead for a GPU wait in the host's memory.
+train::StepMemory memory_at(const MeasuredRun& run, const train::BatchArithmetic& batches, bool on_gpu) {
   train::StepMemory memory = at_size(run, train::largest_micro_batch(batches)).memory;
-  memory.batch *= 1 + run.prefetch;
+  if (!on_gpu) memory.batch *= 1 + run.prefetch;
   return memory;
 }
 
@@ -110,12 +111,13 @@ Row row_of(const MeasuredRun& run, const Request& request, int64_t ranks, double
   row.samples_per_second = rate_of(row.batches, row.step);
   row.efficiency = row.samples_per_second / (static_cast<double>(ranks) * rate_alone);
   row.sent = sent_by(run, row.batches);
-  row.memory = memory_at(run, row.batches);
+  const bool on_gpu = run.on_gpu() || request.assumptions.fabric.library == Library::kNccl;
+  row.memory = memory_at(run, row.batches, on_gpu);
   for (const int64_t size : micro_batches(row.batches, std::min(row.batches.global_batch, run.samples))) {
     row.estimated = row.estimated || !was_measured(run, size);
   }
   judge_batches(row, row.step.total(), even_seconds(run, request, row.batches));
-  check_memory(row, request, run.on_gpu() || request.assumptions.fabric.library == Library::kNccl);
+  check_memory(row, request, on_gpu);
   return row;
 }
 

@@ -72,7 +72,8 @@ class Trainer {
   // Trains `steps` more, and returns the buckets of gradients in the order of sending, each with the median of when it
   // was full. Empty if this rank had no samples in them. Collective, as measure() is.
   std::vector<dist::BucketTime> time_buckets(int64_t steps);
-  // Runs forward and backward of the next micro-batch, and puts it back. Neither gradients nor statistics of batch norm
+  // Runs forward and backward of the next micro-batch, and puts it back; where samples have no fixed size, of the
+  // largest samples, because any micro-batch has to fit. Neither gradients nor statistics of batch norm
   // are sent: a rank whose memory is full throws here, where no other rank waits for it. Collective, as measure() is.
   StepMemory measure_memory();
   // For about `seconds`, steps whose batches are in memory already: the rate that a run would have if loading were
@@ -103,12 +104,13 @@ class Trainer {
   void end_measured_step();  // as every step of a run ends, but no request is taken: the run itself answers it
   void probe_network();      // what an all-reduce of gradients costs; nothing on one rank, and for a very short run
   void probe_headroom();     // where it is asked for
+  std::unique_ptr<data::Loader> loader_of_largest_batch() const;  // of one micro-batch
 
   // trainer_report.cpp
   void report(monitoring::StepStats&);
   ResourceSample used_resources();  // since the last call
   // Of the steps since the last call. Requires: the clock is synchronized. Collective.
-  void gather_measurements(const ResourceSample&);
+  void gather_measurements(const ResourceSample&, bool of_steps_alone = true);
   diagnose::RunEvidence evidence();  // what was measured so far; rank 0
   // Rank 0: to the sinks as soon as there are enough steps and then each minute, and to people on request.
   void judge_so_far();
@@ -159,12 +161,12 @@ class Trainer {
   std::vector<std::string> nodes_;  // host names by rank, known when the run begins
   RunMeasurements measurements_;
   ResourceMeter meter_;
-  RunTotals so_far_;                                               // reported last
-  std::optional<dist::CostFit> all_reduce_cost_;                   // probe_network()
-  dist::Traffic gradients_before_{}, statistics_before_{};         // carried before training, by the probes
-  double cached_step_ = std::numeric_limits<double>::quiet_NaN();  // seconds, probe_headroom()
-  SteadyTime next_verdict_{};                                      // when rank 0 judges the run again
-  size_t steps_of_resources_ = 0;  // that had ended when used_resources() was called last
+  RunTotals so_far_;                                        // reported last
+  std::optional<dist::CostFit> all_reduce_cost_;            // probe_network()
+  dist::Traffic gradients_before_{}, statistics_before_{};  // carried before training, by the probes
+  MeasuredSteps headroom_;                                  // of this phase of the task; no steps: it was not measured
+  SteadyTime next_verdict_{};                               // when rank 0 judges the run again
+  size_t steps_of_resources_ = 0;                           // that had ended when used_resources() was called last
   SkippedSteps skipped_;
   device::Properties device_;         // of this rank
   int64_t step_ = 0;                  // optimizer steps done

@@ -60,7 +60,9 @@ MeasuredSteps Trainer::measure(int64_t steps) {
     measured.phase_seconds[phase] = clock.totals()[phase] - phases[phase];
   }
   measured.loader = loader_.stats() - loader;
-  measured.own_deviation = deviation_of(clock.take_steps());
+  const std::vector<monitoring::StepTimes> times = clock.take_steps();
+  for (const monitoring::StepTimes& step : times) measured.cells += step.padded.cells;
+  measured.own_deviation = deviation_of(times);
   return measured;
 }
 
@@ -94,10 +96,23 @@ std::vector<dist::BucketTime> Trainer::time_buckets(int64_t steps) {
   return buckets;
 }
 
+// The micro-batch of the longest samples: any other one needs less memory.
+std::unique_ptr<data::Loader> Trainer::loader_of_largest_batch() const {
+  const std::vector<int64_t> ids =
+      data::largest_samples(context_.store, context_.splits.train, largest_micro_batch(context_.batches));
+  const auto count = static_cast<int64_t>(ids.size());
+  data::LoaderOptions options = data::one_pass(count, count);
+  options.skip_bad = context_.config.data.skips_bad_samples();
+  options.device = context_.device;
+  return std::make_unique<data::Loader>(context_.store, ids, context_.task.samples(), options, data::Shard{0, 1});
+}
+
 StepMemory Trainer::measure_memory() {
   enter_task_phase();
   StepMemory memory;
-  const data::Batch batch = loader_.next();  // kept: what the step frees of it is not its own
+  const bool any_size = context_.store.schema().input.variable();
+  const std::unique_ptr<data::Loader> largest = any_size ? loader_of_largest_batch() : nullptr;
+  const data::Batch batch = (largest ? *largest : loader_).next();  // kept: what the step frees of it is not its own
   memory.batch = device::bytes_of(std::vector{batch.inputs, batch.targets});
   phases_.reducer().arm(/*last_micro_step=*/false, shared_statistics_.runs(batch));
   {
@@ -144,9 +159,10 @@ void Trainer::probe_headroom() {
   device::give_back_memory(context_.device);
   device::forget_peak(context_.device);  // the run's peak is that of its own steps
   const auto steps = static_cast<double>(measured.steps);
-  cached_step_ = dist::largest_of_ranks(context_.host, measured.seconds / steps);
-  log::info(str("with batches from memory a step takes ", fixed(1e3 * cached_step_, 2), " ms, ",
-                fixed(static_cast<double>(measured.samples) / (steps * cached_step_), 1),
+  headroom_ = measured;
+  headroom_.seconds = dist::largest_of_ranks(context_.host, measured.seconds);
+  log::info(str("with batches from memory a step takes ", fixed(1e3 * headroom_.seconds / steps, 2), " ms, ",
+                fixed(static_cast<double>(measured.samples) / headroom_.seconds, 1),
                 " samples/s: what the run would do if loading were free (measured in ", fixed(seconds_since(began), 1),
                 " s; it changes nothing in the training)"));
 }

@@ -199,7 +199,7 @@ LargestBatch search_memory(Session& session, const Settings& settings, int64_t s
   return tune::find_largest_batch(
       BatchSearch{.start = start, .most = session.most, .limit_bytes = session.result.budget_bytes},
       [&](int64_t batch) -> std::optional<BatchTrial> {
-        const double rest = dist::all_gather_object(session.process().host, seconds - seconds_since(began)).front();
+        const double rest = dist::broadcast_object(session.process().host, seconds - seconds_since(began));
         if (rest <= 0 && any_fits) return std::nullopt;
         const auto trial = try_batch(session, settings, batch, std::max({rest, session.left(), kShortestTrial}));
         any_fits = any_fits || (trial && trial->fits);
@@ -215,6 +215,15 @@ LargestBatch search_memory_again(Session& session, const Settings& settings, dou
   return {.batch = fits ? trial->batch : 0,
           .end = fits ? LargestBatch::End::kMost : LargestBatch::End::kLimit,
           .trials = {*trial}};
+}
+
+bool fits_in_memory(Session& session, const Settings& settings, double seconds) {
+  const double process_bytes = session.process_bytes, batch_bytes = session.batch_bytes;
+  session.leave_job();  // its memory is for the trial
+  const auto trial = try_batch(session, settings, settings.batch_size, std::max(seconds, kShortestTrial));
+  session.process_bytes = process_bytes;
+  session.batch_bytes = batch_bytes;
+  return trial && trial->fits;
 }
 
 const BatchTrial& last_trial(const LargestBatch& search) {

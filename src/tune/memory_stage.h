@@ -32,6 +32,10 @@ LargestBatch search_memory(Session&, const Settings&, int64_t start, double seco
 // that one alone is tried: its batch then is that or 0.
 LargestBatch search_memory_again(Session&, const Settings&, double seconds);
 
+// Whether the batch of these settings fits, by one trial; false as well if it could not end. The memory that the
+// session knows of the largest batch stays.
+bool fits_in_memory(Session&, const Settings&, double seconds);
+
 // Of a search in which nothing fits. Error if it ended for lack of time before it knew that. Pure.
 const BatchTrial& last_trial(const LargestBatch&);
 

@@ -24,7 +24,7 @@ constexpr double kStepsOfRound = 6;
 std::vector<LoadingSpeed> loading_speeds(Session& session) {
   const Settings& found = session.result.found;
   const auto own = static_cast<int>(found.workers);
-  const int cores = dist::all_gather_object(session.process().host, session.process().cores).front();
+  const int cores = dist::broadcast_object(session.process().host, session.process().cores);
   const std::vector<int> threads = session.freedom.workers ? job::threads_to_compare(cores, own) : std::vector{own};
   const double each = std::clamp(kOfLoadingAlone * session.left() / static_cast<double>(2 * threads.size()), 0.05, 0.5);
   session.show(Stage::kLoader);
@@ -97,8 +97,20 @@ void keep_if_it_fits(Session& session, const Settings& before) {
     return;
   }
   result.largest = std::move(largest);
-  result.found.batch_size = std::min(before.batch_size, result.largest.batch);
+  result.found.batch_size = std::min(result.found.batch_size, result.largest.batch);
   result.accumulate = result.accumulate_of(result.found.batch_size);
+}
+
+// The given batch if it fits with checkpointing alone, else that of the other candidates.
+int64_t batch_with_checkpointing(Session& session) {
+  const TuneResult& result = session.result;
+  Settings given = result.found;
+  given.batch_size = result.given.batch_size;
+  given.checkpointing = true;
+  const bool may_help =
+      session.freedom.checkpointing && !result.found.checkpointing && result.found.batch_size < result.given.batch_size;
+  if (!may_help || !fits_in_memory(session, given, kOfMemoryAgain * session.left())) return result.found.batch_size;
+  return given.batch_size;
 }
 
 }  // namespace
@@ -109,7 +121,7 @@ void choose_network(Session& session) {
   const bool memory_is_short = result.largest.end == LargestBatch::End::kLimit;
   const std::vector<Settings> candidates = network_candidates(
       result.found, session.freedom, precisions(result.found.amp, session.process().device.type(), session.capability),
-      memory_is_short);
+      memory_is_short, batch_with_checkpointing(session));
   if (session.freedom.checkpointing && !memory_is_short && !result.found.checkpointing) {
     result.left_out.push_back("model.checkpointing: all batches fit without it, and it costs time");
   }
@@ -137,7 +149,10 @@ void choose_batch(Session& session) {
   std::vector<Settings> candidates;
   std::vector<double> costs;
   double ratios = 0;
-  for (const int64_t batch : batch_candidates(share, result.largest.batch, found)) {
+  std::vector<int64_t> batches = batch_candidates(share, result.largest.batch, found);
+  // First what is known to work, where the time does not suffice for all: the largest is at the edge of the memory.
+  std::ranges::stable_partition(batches, [&](int64_t batch) { return batch == found; });
+  for (const int64_t batch : batches) {
     candidates.push_back(result.found);
     candidates.back().batch_size = batch;
     costs.push_back(static_cast<double>(result.micro_batch_of(batch)));
@@ -231,7 +246,7 @@ void test_rates(Session& session) {
   const auto began = std::chrono::steady_clock::now();
   trainer->step_at(first);
   const double step = std::max(1e-6, seconds_since(began));
-  const double fitting = session.left_in_all() / dist::all_gather_object(session.process().host, step).front();
+  const double fitting = session.left_in_all() / dist::broadcast_object(session.process().host, step);
   if (fitting < static_cast<double>(kFewest)) {
     result.left_out.push_back(str("the range test of the learning rate: ", kFewest, " steps of ", human_duration(step),
                                   " do not fit into --minutes"));

@@ -56,7 +56,7 @@ Session::Session(job::ProcessContext& process, const config::Loaded& loaded, con
 Session::~Session() = default;
 
 double Session::left_in_all() {
-  return dist::all_gather_object(process_.host, minutes_in_seconds() - seconds_since(began_)).front();
+  return dist::broadcast_object(process_.host, minutes_in_seconds() - seconds_since(began_));
 }
 
 double Session::left() { return left_in_all() - (options_.range_test ? (1 - kOfTuning) * minutes_in_seconds() : 0); }
@@ -155,7 +155,7 @@ std::optional<double> Session::rate_of(Stage stage, const Settings& settings, do
     return std::nan("");
   }
   const double timed = measured.step_seconds() * static_cast<double>(measured.ranks.front().steps);
-  overhead_ = dist::all_gather_object(process_.host, std::max(0.0, seconds_since(began) - timed)).front();
+  overhead_ = dist::broadcast_object(process_.host, std::max(0.0, seconds_since(began) - timed));
   const double samples_per_second = rate_with(measured, settings);
   log::info(str(stage, ": ", text_of(settings), ": ", fixed(samples_per_second, 1), " samples/s"));
   return samples_per_second;

@@ -85,7 +85,8 @@ std::vector<AmpMode> precisions(AmpMode given, at::DeviceType device, int capabi
 }
 
 std::vector<Settings> network_candidates(const Settings& given, const Freedom& freedom,
-                                         const std::vector<AmpMode>& amps, bool memory_is_short) {
+                                         const std::vector<AmpMode>& amps, bool memory_is_short,
+                                         int64_t checkpointed_batch) {
   std::vector<Settings> candidates = {given};
   for (const AmpMode amp : freedom.amp ? amps : std::vector{given.amp}) {
     for (const bool channels_last : {true, false}) {
@@ -97,6 +98,7 @@ std::vector<Settings> network_candidates(const Settings& given, const Freedom& f
         if (one == given || (!freedom.channels_last && channels_last != given.channels_last)) continue;
         const bool other = checkpointing != given.checkpointing;
         if (other && (!freedom.checkpointing || (checkpointing && !memory_is_short))) continue;
+        if (other && checkpointing) one.batch_size = checkpointed_batch;
         candidates.push_back(one);
       }
     }

@@ -40,9 +40,9 @@ std::vector<std::string> kept_by_flags(const config::Loaded&);  // of these, for
 std::vector<config::AmpMode> precisions(config::AmpMode given, at::DeviceType, int capability);
 
 // The given settings first, then all others of precision × channels_last × checkpointing (of this only with
-// `memory_is_short`) that are free.
+// `memory_is_short`, and where the given ones have none, by micro-batches of `checkpointed_batch`) that are free.
 std::vector<Settings> network_candidates(const Settings& given, const Freedom&, const std::vector<config::AmpMode>&,
-                                         bool memory_is_short);
+                                         bool memory_is_short, int64_t checkpointed_batch);
 
 // How many of the three differ: what is given is kept where nothing else is faster.
 int differences(const Settings&, const Settings&);

@@ -203,6 +203,30 @@ def step_has_batch_sizes_of_its_own(folder):
     assert "left out: batches of 1000" in text
 
 
+def steps_are_whole(folder):
+    """An epoch of 48 samples has a step of 32 and one of 16, which is not measured."""
+    runner.synth(folder / "d.h5", 60)
+    for np in (None, 2):
+        text, found = bench(folder, "step", "--rounds", 1, "--steps", 4, "--seconds", 5, "--batch-sizes", 32 // (np or 1), np=np)
+        assert 32 < found["samples"] < 64, found["samples"]
+        row, = found["rows"]
+        slowest = max(one["step_seconds"] for one in row["ranks"])
+        assert abs(row["samples_per_second"]["median"] * slowest / 32 - 1) < 1e-6, row
+
+
+def memory_is_that_of_the_longest_samples(folder):
+    """The first batch has other samples with another seed."""
+    runner.run(["synth", "sequence", "--samples", 120, "--out", "s.h5"], cwd=folder).expect(0)
+    memory = []
+    for seed in (1, 2):
+        keys = {"task.name": "sequence", "data.file": "s.h5", "train.seed": seed, "metrics.port": 0}
+        done = runner.run(["bench", "step", "--rounds", 1, "--steps", 2, "--batch-sizes", 2, "--json", f"{seed}.json", *runner.flags(keys)], cwd=folder)
+        done.expect(0)
+        memory.append(json.loads((folder / f"{seed}.json").read_text())["rows"][0]["memory_bytes"])
+    for kind in ("batch", "activations"):
+        assert memory[0][kind] == memory[1][kind] > 0, (kind, memory)
+
+
 def step_needs_a_batch_size_to_measure(folder):
     runner.synth(folder / "d.h5", 60)
     keys = runner.flags({"data.file": "d.h5", **SMALL})
@@ -269,5 +293,5 @@ def bad_input_is_explained(folder):
 if __name__ == "__main__":
     runner.main([comm_measures_every_communicator, comm_finds_results_that_are_wrong, comm_on_one_rank_says_that_nothing_travels, data_compares_threads,
                  data_has_the_threads_of_rank_0, data_emulates_accelerators, step_compares_batch_sizes, step_knows_what_free_loading_would_bring,
-                 step_has_batch_sizes_of_its_own, step_needs_a_batch_size_to_measure, step_ends_the_row_for_which_there_is_no_memory,
+                 step_has_batch_sizes_of_its_own, steps_are_whole, memory_is_that_of_the_longest_samples, step_needs_a_batch_size_to_measure, step_ends_the_row_for_which_there_is_no_memory,
                  other_tasks_work, bad_input_is_explained])

@@ -178,6 +178,9 @@ def commands_with_a_configuration_keep_what_it_reads(folder):
     refused(folder, [*from_file, "my.yaml", "--json", "m.json"], "m.json is an input of this command")
     for name in ("my.yaml", "w.safetensors"):
         refused(folder, ["trace", "my.yaml", "--out", name], f"{name} is an input of this command")
+    for name in ("my.yaml", "d.h5", "w.safetensors"):
+        refused(folder, ["tune", "--diagnose", "my.yaml", "--minutes", 0.1, "--out", name], f"{name} is an input of this command")
+        refused(folder, ["tune", "my.yaml", "--minutes", 0.1, "--json", name], f"{name} is an input of this command")
     (folder / "link.yaml").symlink_to("my.yaml")
     refused(folder, ["bench", "comm", "link.yaml", "--json", "my.yaml"], "my.yaml is the same file as link.yaml, an input of this command")
     (folder / "dtrain.yaml").write_text(config)

@@ -116,6 +116,11 @@ def plans_from_another_machine(folder):
     assert row["memory_bytes"]["activations"] == eight["memory_bytes"]["activations"]
     assert found["gradient_buckets"] == written["gradient_buckets"]
     assert "compute 20 times as fast" in text
+    without_batch = {key: value for key, value in SMALL.items() if key != "train.batch_size"}
+    words = ["plan", "--measured", "step.json", "--ranks", 1, "--preset", "rtx3090", "--card", "rtx3090", "--json", "-"]
+    done = subprocess.run(runner.command([*words, *runner.flags({"data.file": "d.h5", **without_batch})]), cwd=folder, env=runner.environment(),
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and json.loads(done.stdout)["rows"][0]["micro_batch"] > 32, (done.returncode, done.stdout, done.stderr)
     text, _ = plan(folder, "--measured", "step.json", "--ranks", "16", train__batch_size=16)
     size = min(16, math.ceil(written["samples"] / 16))  # an epoch may have no 16 for each of 16 ranks
     assert size > 8 and f" {size}~" in text and "was not measured" in text, text

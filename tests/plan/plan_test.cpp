@@ -109,6 +109,10 @@ TEST(Plan, MemoryIsThatOfTheMicroBatchAndWhatIsReadAhead) {
   EXPECT_NEAR(static_cast<double>(row.memory.activations), 32 << 20, 4);
   EXPECT_NEAR(static_cast<double>(row.memory.batch), 5 * (32 << 10), 8);
   EXPECT_EQ(row.memory.weights, 1 << 20);
+  Request of_gpus = request(train_of(64, 64), {2});
+  of_gpus.assumptions.fabric.library = Library::kNccl;
+  const Row on_gpu = make_plan(run_of(6400), of_gpus)[0];
+  EXPECT_NEAR(static_cast<double>(on_gpu.memory.batch), 32 << 10, 8) << "it waits in the host's memory";
 }
 
 TEST(Plan, ComparesWithTheSmallestGpuOfTheJob) {

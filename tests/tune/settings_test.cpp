@@ -50,20 +50,23 @@ TEST(Precisions, AreThoseOfTheDevice) {
 TEST(NetworkCandidates, BeginWithWhatIsGiven) {
   const Settings given{.batch_size = 8, .amp = AmpMode::kFp32, .channels_last = true};
   const std::vector<AmpMode> amps = {AmpMode::kBf16, AmpMode::kFp32};
-  const std::vector<Settings> all = network_candidates(given, {}, amps, /*memory_is_short=*/true);
+  const std::vector<Settings> all = network_candidates(given, {}, amps, /*memory_is_short=*/true, 8);
   EXPECT_EQ(all.size(), 8u);
   EXPECT_EQ(all.front(), given);
   for (const Settings& one : all) {
     EXPECT_EQ(one.batch_size, 8);
     EXPECT_EQ(std::ranges::count(all, one), 1);
   }
-  const std::vector<Settings> roomy = network_candidates(given, {}, amps, false);
+  const std::vector<Settings> roomy = network_candidates(given, {}, amps, false, 8);
   EXPECT_EQ(roomy.size(), 4u) << "recomputing costs time, and saves memory that is there";
   Settings recomputing = given;
   recomputing.checkpointing = true;
-  EXPECT_EQ(network_candidates(recomputing, {}, amps, false).size(), 8u) << "but leaving it out is tried";
-  EXPECT_THAT(network_candidates(given, {.amp = false, .channels_last = false, .checkpointing = false}, amps, true),
+  EXPECT_EQ(network_candidates(recomputing, {}, amps, false, 8).size(), 8u) << "but leaving it out is tried";
+  EXPECT_THAT(network_candidates(given, {.amp = false, .channels_last = false, .checkpointing = false}, amps, true, 8),
               ElementsAre(given));
+  for (const Settings& one : network_candidates(given, {}, amps, true, /*checkpointed_batch=*/32)) {
+    EXPECT_EQ(one.batch_size, one.checkpointing ? 32 : 8) << "recomputing pays off by the batch that it makes possible";
+  }
   EXPECT_EQ(differences(given, recomputing), 1);
   EXPECT_EQ(differences(given, given), 0);
 }
