@@ -141,11 +141,12 @@ def score_of_tool(lines, tool, fault, rank, words):
 
 
 def score_of_dtrain(lines, fault, rank):
+    """Of all runs, however much the machine was disturbed: nothing is known about that of the other tools' runs."""
     case = next(case for case in diagnosis.cases() if case.name == fault)
-    full = [line for line, of in diagnosis.known_faults(lines) if of.name == fault and diagnosis.level_of(line, case) == "full"]
+    full = [line for line, of in diagnosis.known_faults(lines, disturbed=True) if of.name == fault and diagnosis.level_of(line, case) == "full"]
     found = [cause for cause in (diagnosis.naming(line, case) for line in full) if cause]
     of_rank = [cause for cause in found if cause["rank"] == rank]
-    healthy = [line for line in lines if line["case"] == "healthy" and line["noise"] <= diagnosis.NOISY]
+    healthy = [line for line in lines if line["case"] == "healthy"]
     alarms = [line for line in healthy if line["cause"] and line["cause"]["cause"] in case.causes]
     return Score(len(found), len(of_rank), len(full), len(alarms), len(healthy), rank)
 
