@@ -286,6 +286,7 @@ void RecordAdder::add(StepWindow window) {
 }
 
 void RecordAdder::add(Evaluation evaluation) {
+  if (!std::isnan(evaluation.seconds)) records_.evaluation_seconds += evaluation.seconds;
   std::vector<Evaluation>& all = records_.evaluations;
   for (auto earlier = all.rbegin(); earlier != all.rend(); ++earlier) {
     if (earlier->split != evaluation.split) continue;

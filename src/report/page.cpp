@@ -111,7 +111,8 @@ std::string time_section(const RunRecords& run, const Digest& digest) {
   bar.replace(0, std::string_view("<svg class=\"bar\"").size(), "<svg class=\"bar tall\"");
   return heading("Where the time went") + bar + "\n<div class=\"charts\">\n<div>" + rows.html() + "</div>\n" +
          area_chart(parts_over_time(run)) +
-         "</div>\n<p class=\"dim\">Of rank 0; means of the steps between two step lines.</p>\n";
+         "</div>\n<p class=\"dim\">Of rank 0. The chart has means of the steps between two step lines, which leave out "
+         "evaluations and the saves of best checkpoints.</p>\n";
 }
 
 std::string charts_section(const std::string& title, const std::vector<LineChart>& charts) {

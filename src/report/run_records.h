@@ -126,6 +126,7 @@ struct RunRecords {
   int64_t last_step = 0;                      // of all records; a step between two step lines has none of its own
   int64_t saves = 0;                          // checkpoint records
   double save_seconds = 0;                    // of them all
+  double evaluation_seconds = 0;              // of all evaluations, also of those that `evaluations` lacks
   double first_time = kUnknown, last_time = kUnknown;
   std::string reason;            // why it ended, as the last line of the log says it; "" if it does not
   double best_value = kUnknown;  // of the watched metric, by the newest checkpoint

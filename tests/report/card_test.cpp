@@ -32,8 +32,8 @@ TEST(Card, SaysWhatARunWas) {
         "data      data/d.h5: 3 200 training, 400 validation, 400 test samples",
         "ranks     2 on vm (CPU), global batch 32, mpi", "progress  epoch 4 of 4, step 400 of 400",
         "best      mae 6.0000 at step 400", "test      mae 6.5000", "samples/s, 100.0 ms per step",
-        "backward          60.0 %  ##############################", "waiting for data   5.0 %",
-        "verdict   compute-bound 90 %"}) {
+        "backward          56.4 %  ##############################", "waiting for data   4.7 %",
+        "evaluation         6.0 %", "verdict   compute-bound 90 %"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_THAT(text, Not(HasSubstr("left out")));

@@ -249,11 +249,26 @@ TEST(Digest, WhereTheTimeWent) {
   EXPECT_DOUBLE_EQ(known.epochs, 4);
   EXPECT_DOUBLE_EQ(known.step_seconds, 0.1);
   EXPECT_EQ(known.speeds.size(), 38U) << "without those of the first 20 steps";
-  EXPECT_NEAR(known.parts[3] / known.parts_total, 0.6, 1e-9) << "backward";
-  EXPECT_NEAR(known.parts.back() / known.parts_total, 0.05, 1e-9) << "what no phase covers";
+  EXPECT_NEAR(known.parts_total, 39.1 + 2.5, 1e-9) << "391 steps of 100 ms, five evaluations of 500 ms";
+  EXPECT_NEAR(known.parts[3], 0.6 * 39.1, 1e-9) << "backward";
+  EXPECT_NEAR(known.parts[7], 2.5, 1e-9) << "evaluation, which no step record has";
+  EXPECT_NEAR(known.parts.back(), 0.05 * 39.1, 1e-9) << "what no phase covers";
   EXPECT_TRUE(known.slow.empty());
   ASSERT_NE(known.last_test, nullptr);
   EXPECT_DOUBLE_EQ(known.last_test->metric("mae"), 6.5);
+}
+
+TEST(Digest, SavesCountOnceWhereverTheyWere) {
+  RunRecords records;
+  add_records(records, R"({"kind":"step","step":1,"step_seconds":3,"phase_seconds":{"forward":1,"checkpoint":2}})"
+                       "\n"
+                       R"({"kind":"checkpoint","step":1,"seconds":2})"
+                       "\n"
+                       R"({"kind":"checkpoint","step":2,"seconds":4})"
+                       "\n");
+  const Digest known = digest(records);
+  EXPECT_DOUBLE_EQ(known.parts[6], 6) << "the last one is in no step record";
+  EXPECT_DOUBLE_EQ(known.parts_total, 7);
 }
 
 TEST(Digest, CoresThatARankKeptBusyAreNotThoseThatItMayUse) {
