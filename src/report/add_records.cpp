@@ -244,10 +244,7 @@ void RecordAdder::line(std::string_view text, bool whole) {
   const std::string kind = text_in(json, "kind");
   records_.last_step = std::max(records_.last_step, count_in(json, "step"));
   const double time = number_in(json, "time");
-  if (time > 0 && time < 1e11) {
-    if (std::isnan(records_.first_time)) records_.first_time = time;
-    records_.last_time = time;
-  }
+  if (time > 0 && time < 1e11) records_.last_time = time;
   if (kind == "step") {
     add(window_in(json));
   } else if (kind == "eval") {

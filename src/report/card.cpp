@@ -65,14 +65,14 @@ std::string without_prefix(const std::string& text) {
 }
 
 void add_parts(Lines& lines, const Digest& digest) {
-  if (digest.parts_total <= 0) return;
+  if (digest.seconds <= 0) return;
   const double largest = *std::max_element(digest.parts.begin(), digest.parts.end());
   lines.blank();
   Parts sorted = digest.parts;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   bool first = true;
   for (size_t i = 0; i < kParts; ++i) {
-    const double share = digest.parts[i] / digest.parts_total;
+    const double share = digest.parts[i] / digest.seconds;
     if (share < 0.005 || digest.parts[i] < sorted[kMostParts - 1]) continue;
     std::string name = part_name(i);
     name.resize(17, ' ');
@@ -161,7 +161,7 @@ std::string progress_text(const RunRecords& run, const Digest& digest) {
   std::string text = digest.planned_epochs > 0 ? str("epoch ", epochs, " of ", digest.planned_epochs, ", ") : "";
   text += str("step ", digest.step);
   if (digest.planned_steps > 0) text += str(" of ", digest.planned_steps);
-  if (digest.seconds >= 0) text += ", " + human_duration(digest.seconds);
+  if (digest.seconds > 0) text += ", " + human_duration(digest.seconds);
   return text + (run.saves > 0 ? str(", ", run.saves, run.saves == 1 ? " checkpoint" : " checkpoints") : "");
 }
 

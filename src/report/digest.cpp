@@ -94,7 +94,7 @@ void add_parts(const RunRecords& run, Digest& digest) {
   // last save follows the last step record. Both have records of their own.
   digest.parts[static_cast<size_t>(Phase::kEval)] = run.evaluation_seconds;
   digest.parts[static_cast<size_t>(Phase::kCheckpoint)] = run.save_seconds;
-  for (const double seconds : digest.parts) digest.parts_total += seconds;
+  for (const double seconds : digest.parts) digest.seconds += seconds;
 }
 
 void add_ranks(const RunRecords& run, Digest& digest) {
@@ -215,7 +215,6 @@ Digest digest(const RunRecords& run) {
   }
   digest.samples_per_second = median(digest.speeds);
   digest.step_seconds = median(std::move(step_seconds));
-  digest.seconds = run.last_time - run.first_time;
   for (const StepWindow& window : run.steps) {
     digest.memory_bytes = larger(digest.memory_bytes, window.memory_bytes);
     digest.memory_total_bytes = larger(digest.memory_total_bytes, window.memory_total_bytes);

@@ -127,9 +127,9 @@ struct RunRecords {
   int64_t saves = 0;                          // checkpoint records
   double save_seconds = 0;                    // of them all
   double evaluation_seconds = 0;              // of all evaluations, also of those that `evaluations` lacks
-  double first_time = kUnknown, last_time = kUnknown;
-  std::string reason;            // why it ended, as the last line of the log says it; "" if it does not
-  double best_value = kUnknown;  // of the watched metric, by the newest checkpoint
+  double last_time = kUnknown;                // of the last record
+  std::string reason;                         // why it ended, as the last line of the log says it; "" if it does not
+  double best_value = kUnknown;               // of the watched metric, by the newest checkpoint
   int64_t best_step = -1;
   std::string best_metric;
   std::vector<std::string> gaps;  // in words: what is missing, damaged or unknown

@@ -30,7 +30,7 @@ TEST(Card, SaysWhatARunWas) {
   for (const char* part :
        {"run       r  finished, last record 59.0s ago", "task      headpose, headpose_cnn, 1 701 667 parameters, fp32",
         "data      data/d.h5: 3 200 training, 400 validation, 400 test samples",
-        "ranks     2 on vm (CPU), global batch 32, mpi", "progress  epoch 4 of 4, step 400 of 400",
+        "ranks     2 on vm (CPU), global batch 32, mpi", "progress  epoch 4 of 4, step 400 of 400, 41.6s",
         "best      mae 6.0000 at step 400", "test      mae 6.5000", "samples/s, 100.0 ms per step",
         "backward          56.4 %  ##############################", "waiting for data   4.7 %",
         "evaluation         6.0 %", "verdict   compute-bound 90 %"}) {

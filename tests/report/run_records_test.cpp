@@ -249,7 +249,7 @@ TEST(Digest, WhereTheTimeWent) {
   EXPECT_DOUBLE_EQ(known.epochs, 4);
   EXPECT_DOUBLE_EQ(known.step_seconds, 0.1);
   EXPECT_EQ(known.speeds.size(), 38U) << "without those of the first 20 steps";
-  EXPECT_NEAR(known.parts_total, 39.1 + 2.5, 1e-9) << "391 steps of 100 ms, five evaluations of 500 ms";
+  EXPECT_NEAR(known.seconds, 39.1 + 2.5, 1e-9) << "391 steps of 100 ms, five evaluations of 500 ms";
   EXPECT_NEAR(known.parts[3], 0.6 * 39.1, 1e-9) << "backward";
   EXPECT_NEAR(known.parts[7], 2.5, 1e-9) << "evaluation, which no step record has";
   EXPECT_NEAR(known.parts.back(), 0.05 * 39.1, 1e-9) << "what no phase covers";
@@ -268,7 +268,18 @@ TEST(Digest, SavesCountOnceWhereverTheyWere) {
                        "\n");
   const Digest known = digest(records);
   EXPECT_DOUBLE_EQ(known.parts[6], 6) << "the last one is in no step record";
-  EXPECT_DOUBLE_EQ(known.parts_total, 7);
+  EXPECT_DOUBLE_EQ(known.seconds, 7);
+}
+
+TEST(Digest, TimeBetweenTwoProcessesDoesNotCount) {
+  std::string text;
+  for (int step = 10; step <= 200; step += 10) {
+    text += str(R"({"kind":"step","time":)", (step > 100 ? 101000 : 1000) + step, R"(,"step":)", step,
+                R"(,"step_seconds":0.1})", "\n");
+  }
+  RunRecords records;
+  add_records(records, text);
+  EXPECT_NEAR(digest(records).seconds, 19.1, 1e-9) << "the first record counts as one step";
 }
 
 TEST(Digest, CoresThatARankKeptBusyAreNotThoseThatItMayUse) {
