@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/strings.h"
 #include "report/json_values.h"
@@ -268,7 +269,7 @@ void RecordAdder::add(StepWindow window) {
     ++out_of_order_;
     return;
   }
-  window.count = steps.empty() ? 1 : window.step - before;
+  window.count = std::exchange(begins_, false) ? 1 : window.step - before;
   if (!steps.empty() &&
       std::isfinite(window.step_seconds)) {  // the first step of a process is slow, as everybody knows
     std::vector<StepWindow>& slowest = records_.slowest;

@@ -137,9 +137,10 @@ struct RunRecords {
   std::string setting(std::string_view key) const;  // of config; "": it has none
 };
 
-// Reads the whole run. `own`: the caller trained it, and still holds its lock. DataError if `folder` is no run: with
-// what it is instead.
-RunRecords read_run(const std::filesystem::path& folder, bool own = false);
+// Reads the whole run, of a metrics.jsonl of more than `most_bytes` its beginning and its end. `own`: the caller
+// trained it, and still holds its lock. DataError if `folder` is no run: with what it is instead.
+inline constexpr int64_t kMostBytes = int64_t{1} << 30;
+RunRecords read_run(const std::filesystem::path& folder, bool own = false, int64_t most_bytes = kMostBytes);
 
 // The records of a metrics.jsonl from its text, for tests and the fuzzer. `growing`: a cut last line is expected.
 void add_records(RunRecords&, std::string_view text, bool growing = false);

@@ -207,6 +207,21 @@ TEST(RunRecords, ALongRunTakesBoundedMemory) {
   EXPECT_EQ(records.evaluations.back().tables.size(), 1U);
 }
 
+TEST(RunRecords, OfMoreBytesThanAreReadTheBeginningAndTheEndCount) {
+  const RunFolder run;
+  run.whole_run();
+  const auto size = static_cast<int64_t>(fs::file_size(run.path() / "metrics.jsonl"));
+  const RunRecords records = read_run(run.path(), /*own=*/false, size / 2);
+  EXPECT_EQ(records.state, RunState::kFinished);
+  EXPECT_DOUBLE_EQ(records.last_time, 1401);
+  EXPECT_EQ(records.steps.front().step, 10);
+  EXPECT_EQ(records.steps.back().step, 400);
+  EXPECT_LT(records.steps.size(), 25U);
+  for (const StepWindow& window : records.steps) EXPECT_LE(window.count, 10) << "not those that are left out";
+  EXPECT_DOUBLE_EQ(records.evaluations.back().metric("mae"), 6.5) << "of the test";
+  EXPECT_THAT(records.gaps, ElementsAre(HasSubstr("metrics.jsonl has ")));
+}
+
 TEST(RunRecords, HostileLinesNeitherCrashNorHang) {
   const std::string deep(200000, '[');
   std::string text = deep + "\n" + R"({"kind":"step","step":1e300})" + "\n" + R"({"kind":"step","step":-5,"loss":1})" +
