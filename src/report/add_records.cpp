@@ -138,12 +138,15 @@ Evaluation evaluation_in(const Json& json) {
 }
 
 Verdict verdict_in(const Json& json) {
-  Verdict verdict{.step = count_in(json, "step"), .text = text_in(json, "text"), .causes = {}, .not_measured = {}};
+  Verdict verdict{.step = count_in(json, "step"),
+                  .text = text_in(json, "text", kLongestSentence),
+                  .causes = {},
+                  .not_measured = {}};
   for (const Json& cause : array_in(json, "causes")) {
     if (!cause.is_object() || verdict.causes.size() == kMostCauses) continue;
     verdict.causes.push_back({.cause = text_in(cause, "cause"),
                               .setting = text_in(cause, "setting"),
-                              .evidence = text_in(cause, "evidence"),
+                              .evidence = text_in(cause, "evidence", kLongestSentence),
                               .otherwise = text_in(cause, "otherwise"),
                               .rank = count_in(cause, "rank", -1),
                               .gain = number_in(cause, "gain"),

@@ -84,10 +84,20 @@ void add_parts(Lines& lines, const Digest& digest) {
   }
 }
 
+// The gain and the setting, with which the text ends, have a line of their own, because long evidence is cut.
+void add_first_cause(Lines& lines, const Verdict& verdict) {
+  const std::string text = verdict.text.empty() ? "none yet" : without_prefix(verdict.text);
+  const std::string evidence = verdict.causes.empty() ? "" : verdict.causes[0].evidence;
+  const size_t at = evidence.empty() ? std::string::npos : text.find(evidence + "; ");
+  const size_t end = at == std::string::npos ? text.size() : at + evidence.size();
+  lines.add_wrapped("verdict", text.substr(0, end), 2);
+  if (end < text.size()) lines.add("", text.substr(end + 2));
+}
+
 void add_verdict(Lines& lines, const RunRecords& run) {
   lines.blank();
   const Verdict& verdict = run.verdict;
-  lines.add_wrapped("verdict", verdict.text.empty() ? "none yet" : without_prefix(verdict.text), 2);
+  add_first_cause(lines, verdict);
   for (size_t i = 1; i < verdict.causes.size(); ++i) {
     const Cause& cause = verdict.causes[i];
     lines.add("then", str(cause.cause, cause.rank >= 0 ? str(", rank ", cause.rank) : "",

@@ -102,5 +102,20 @@ TEST(Card, AVerdictHasTwoLines) {
   EXPECT_THAT(text, HasSubstr("then      late rank, rank 2: +5 % with --a 1 or more"));
 }
 
+TEST(Card, TheSettingIsShownHoweverLongTheEvidenceIs) {
+  RunRecords run;
+  const std::string evidence =
+      "all ranks wait 11.8 of 272.3 ms for gradients, 6 messages cost 7.4 ms when nobody is late, 4.1 ms more for the "
+      "last rank, 4.4 of 272.3 ms in the optimizer";
+  run.verdict.text = str("verdict: communication-bound: ", evidence,
+                         "; +3 % with --accumulate 8 (a larger global batch, which may need another learning rate)");
+  run.verdict.causes = {{.cause = "latency", .setting = "--accumulate 8", .evidence = evidence, .gain = 0.03}};
+  const std::string text = card_of(run);
+  expect_fits(text);
+  EXPECT_THAT(text, HasSubstr("\nverdict   communication-bound: all ranks wait 11.8 of 272.3 ms for gradients, 6\n"));
+  EXPECT_THAT(text,
+              HasSubstr("...\n          +3 % with --accumulate 8 (a larger global batch, which may need ano...\n"));
+}
+
 }  // namespace
 }  // namespace dtrain::report

@@ -80,6 +80,16 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   EXPECT_TRUE(std::isnan(records.verdict.probes.seconds_per_byte)) << "it is no number";
 }
 
+TEST(RunRecords, ALongVerdictIsWhole) {
+  const std::string evidence(400, 'e');
+  RunRecords records;
+  add_records(records, str(R"({"kind":"verdict","step":2,"text":"verdict: )", evidence,
+                           R"(","causes":[{"cause":"decode","evidence":")", evidence, R"("}]})", "\n"));
+  EXPECT_EQ(records.verdict.text, "verdict: " + evidence);
+  ASSERT_EQ(records.verdict.causes.size(), 1U);
+  EXPECT_EQ(records.verdict.causes[0].evidence, evidence);
+}
+
 TEST(RunRecords, DamageIsLeftOutAndNamed) {
   const RunFolder run;
   run.whole_run();
