@@ -71,6 +71,11 @@ def without_its_data_the_rest_is_shown(folder):
     runner.run(["report", "runs/r"], cwd=folder).expect(0)
     data = data_of(folder / "runs/r/report.html")
     assert data["samples"] == [] and "samples with predictions: " in data["left_out"][0] and "d.h5" in data["left_out"][0], data["left_out"]
+    (folder / "runs/r/environment.json").unlink()
+    os.mkfifo(folder / "runs/r/environment.json")
+    runner.run(["report", "runs/r"], cwd=folder, timeout=60).expect(0)
+    assert "environment.json is not a regular file" in data_of(folder / "runs/r/report.html")["left_out"]
+    runner.run(["report", "runs/r", "--text", "--json", "x.json"], cwd=folder, timeout=60).expect(0)
     shutil.rmtree(folder / "runs/r/checkpoints")
     (folder / "runs/r/environment.json").unlink()
     (folder / "runs/r/metrics.jsonl").write_bytes((folder / "runs/r/metrics.jsonl").read_bytes()[:-20])
