@@ -224,11 +224,34 @@ void halve(std::vector<StepWindow>& windows) {
   windows = std::move(half);
 }
 
+// Marks the first evaluations of the validation split with the least and with the largest value of each metric that the
+// last one has: one of the two is the best.
+std::vector<bool> extremes(const std::vector<Evaluation>& evaluations) {
+  std::vector<bool> marked(evaluations.size(), false);
+  const auto is_val = [](const Evaluation& e) { return e.split == "val"; };
+  const auto last = std::find_if(evaluations.rbegin(), evaluations.rend(), is_val);
+  if (last == evaluations.rend()) return marked;
+  for (const auto& [name, value_of_last] : last->metrics) {
+    std::vector<std::pair<double, size_t>> values;
+    for (size_t i = 0; i < evaluations.size(); ++i) {
+      const double value = is_val(evaluations[i]) ? evaluations[i].metric(name) : kUnknown;
+      if (std::isfinite(value)) values.emplace_back(value, i);
+    }
+    if (values.empty()) continue;
+    const auto by_value = [](const auto& a, const auto& b) { return a.first < b.first; };
+    marked[std::min_element(values.begin(), values.end(), by_value)->second] = true;
+    marked[std::max_element(values.begin(), values.end(), by_value)->second] = true;
+  }
+  return marked;
+}
+
 void halve(std::vector<Evaluation>& evaluations) {
+  const std::vector<bool> keep = extremes(evaluations);
   std::vector<Evaluation> half;
-  for (size_t i = evaluations.size() % 2; i < evaluations.size(); ++i) {
-    // Of two neighbors the later one, but always the last one of a split, which has the tables.
-    if (i % 2 != evaluations.size() % 2 || !evaluations[i].tables.empty()) half.push_back(std::move(evaluations[i]));
+  for (size_t i = 0; i < evaluations.size(); ++i) {
+    // Of two neighbors the later one, but always the last one of a split, which has the tables, and the best.
+    const bool later = i % 2 != evaluations.size() % 2;
+    if (later || keep[i] || !evaluations[i].tables.empty()) half.push_back(std::move(evaluations[i]));
   }
   evaluations = std::move(half);
 }
