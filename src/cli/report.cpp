@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <optional>
@@ -152,6 +153,9 @@ int run_report(const Arguments& arguments) {
                  "task module: its TorchScript file, which is code, to be run on the samples of the page");
   app.add_flag("--force", options.force, "replace existing files");
   if (!parse(app, arguments)) return 0;
+  if (options.max_regression && std::isnan(*options.max_regression)) {  // which CLI::Range lets pass
+    throw UsageError("dtrain report: --max-regression is a number from 0 to 100, not nan (dtrain report --help)");
+  }
   if (options.max_regression && options.runs.size() != 2) {
     throw UsageError("dtrain report: --max-regression compares two runs: name both (dtrain report --help)");
   }
