@@ -120,9 +120,11 @@ std::vector<CheckpointFolder> checkpoints_in(const fs::path& folder) {
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
     const std::string name = at->path().filename().string();
     const std::optional<int64_t> step = step_of(name);
-    if (step && found.size() < kMostCheckpoints) found.push_back({name, *step, bytes_in(at->path())});
+    if (step) found.push_back({.name = name, .step = *step});
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  if (found.size() > kMostCheckpoints) found.resize(kMostCheckpoints);
+  for (CheckpointFolder& checkpoint : found) checkpoint.bytes = bytes_in(folder / checkpoint.name);
   return found;
 }
 

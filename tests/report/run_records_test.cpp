@@ -265,6 +265,18 @@ TEST(RunRecords, TheBestValueIsThatOfTheNewestCheckpoint) {
   EXPECT_GT(records.checkpoints[0].bytes, 1000);
 }
 
+TEST(RunRecords, OfVeryManyCheckpointsTheNewestAreListed) {
+  const RunFolder run;
+  run.whole_run();
+  for (int i = 0; i < 1200; ++i) {  // in an order that no file system lists them in
+    fs::create_directories(run.path() / "checkpoints" / str("step_", i * 7 % 1200 + 1));
+  }
+  const RunRecords records = read_run(run.path());
+  ASSERT_EQ(records.checkpoints.size(), 1000U);
+  EXPECT_EQ(records.checkpoints.front().step, 1200);
+  EXPECT_EQ(records.checkpoints.back().step, 201);
+}
+
 TEST(Digest, WhereTheTimeWent) {
   const RunFolder run;
   run.whole_run();
