@@ -1,10 +1,17 @@
 #include "monitoring/jsonl_sink.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
 
 #include "core/clock.h"
-#include "core/file_system.h"
+#include "core/file_descriptor.h"
 #include "core/log.h"
 #include "core/number_text.h"
 #include "core/strings.h"
@@ -25,27 +32,49 @@ void put(Json& object, const std::string& name, double value) {
   if (std::isinf(value)) object[name + "_text"] = value > 0 ? "inf" : "-inf";
 }
 
-// Removes records after `step`, and lines that a crash cut short. A file without such lines is not written.
-void cut_after(const std::filesystem::path& file, int64_t step) {
-  std::error_code code;
-  if (!std::filesystem::is_regular_file(file, code)) return;
-  std::string kept;
-  bool changed = false;
-  const std::string text = read_text(file);
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t newline = text.find('\n', begin);
-    const std::string line = text.substr(begin, newline == std::string::npos ? newline : newline - begin);
-    begin = newline == std::string::npos ? text.size() : newline + 1;
-    const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    const bool whole = newline != std::string::npos && record.is_object() && record.contains("step") &&
-                       record["step"].is_number_integer();
-    if (whole && record["step"].get<int64_t>() <= step) {
-      kept += line + "\n";
-    } else {
-      changed = true;
+// Whether a line is a record of `step` or of a step before it.
+bool is_until(std::string_view line, int64_t step) {
+  const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  return record.is_object() && record.contains("step") && record["step"].is_number_integer() &&
+         record["step"].get<int64_t>() <= step;
+}
+
+// Where the last record until `step` ends; 0 if there is none. The steps of the records ascend, and a long run has
+// gigabytes of them: the file is read from its end, in blocks.
+int64_t end_of_records_until(const FileDescriptor& file, const std::filesystem::path& path, int64_t size,
+                             int64_t step) {
+  constexpr int64_t kBlock = 1 << 20;
+  std::string text, block;  // text: the file from `begin` to the end of the last line that may stay
+  for (int64_t begin = size; begin > 0;) {
+    // More than a block for a line that is longer.
+    const int64_t bytes = std::min(begin, std::max(kBlock, static_cast<int64_t>(text.size())));
+    begin -= bytes;
+    block.resize(static_cast<size_t>(bytes));
+    if (const int code = file.read_all_at(std::as_writable_bytes(std::span(block)), begin)) {
+      fail_to_write("read", path, code);
+    }
+    text.insert(0, block);
+    text.resize(text.rfind('\n') + 1);  // without a last line that was cut short
+    while (!text.empty()) {
+      const std::string_view lines = std::string_view(text).substr(0, text.size() - 1);
+      const size_t newline = lines.rfind('\n');
+      if (newline == std::string_view::npos && begin > 0) break;  // the line begins in the block before
+      if (is_until(lines.substr(newline + 1), step)) return begin + static_cast<int64_t>(text.size());
+      text.resize(newline + 1);
     }
   }
-  if (changed) write_atomically(real_file_system(), file, kept);
+  return 0;
+}
+
+// Removes the records after `step`, and a last line that a crash cut short.
+void cut_after(const std::filesystem::path& path, int64_t step) {
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(path, code)) return;
+  FileDescriptor file;
+  if (const int error = file.open(path, O_RDWR)) fail_to_write("open", path, error);
+  const int64_t size = ::lseek(file.get(), 0, SEEK_END);
+  const int64_t end = end_of_records_until(file, path, size, step);
+  if (end < size && ::ftruncate(file.get(), end) != 0) fail_to_write("truncate", path, errno);
 }
 
 Json phases_json(const PhaseSeconds& seconds) {

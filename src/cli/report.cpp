@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <optional>
@@ -47,9 +48,13 @@ struct Options {
 // Where the page goes without --out. It may be replaced: only this command and the run itself write it.
 fs::path own_page(const fs::path& run, const char* name) { return run / name; }
 
+// By its folder and its name: where a link of that name leads to is not the page.
 bool is_own_page(const fs::path& out, const fs::path& own) {
   std::error_code unknown;
-  return out.empty() || fs::weakly_canonical(out, unknown) == fs::weakly_canonical(own, unknown);
+  const auto folder = [&](const fs::path& page) {
+    return fs::weakly_canonical(fs::absolute(page, unknown).parent_path(), unknown);
+  };
+  return out.empty() || (out.filename() == own.filename() && folder(out) == folder(own));
 }
 
 // `sampled`: the run whose data are read, for the samples of the page; null: none.
@@ -77,7 +82,11 @@ void write(const fs::path& path, const std::string& text) {
 
 void write_page(const Options& options, const fs::path& own, const std::string& html) {
   const fs::path path = options.out.empty() ? own : fs::path(options.out);
-  write(path, html);
+  if (is_own_page(options.out, own)) {
+    write_atomically(real_file_system(), path, html);  // a link of that name is replaced, not followed
+  } else {
+    write(path, html);
+  }
   if (options.to_standard_output()) return;
   const std::string line = str("report: ", path.string(), " (", human_bytes(static_cast<double>(html.size())), ")");
   write("-", printable(line) + "\n");
@@ -144,6 +153,9 @@ int run_report(const Arguments& arguments) {
                  "task module: its TorchScript file, which is code, to be run on the samples of the page");
   app.add_flag("--force", options.force, "replace existing files");
   if (!parse(app, arguments)) return 0;
+  if (options.max_regression && std::isnan(*options.max_regression)) {  // which CLI::Range lets pass
+    throw UsageError("dtrain report: --max-regression is a number from 0 to 100, not nan (dtrain report --help)");
+  }
   if (options.max_regression && options.runs.size() != 2) {
     throw UsageError("dtrain report: --max-regression compares two runs: name both (dtrain report --help)");
   }

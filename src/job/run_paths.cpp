@@ -1,11 +1,10 @@
 #include "job/run_paths.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/strings.h"
+#include "report/bounded_file.h"
 
 namespace dtrain::job {
 namespace {
@@ -13,6 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kSeparator = '\0';  // which no path has
+constexpr int64_t kLargestEnvironment = int64_t{1} << 20;
 
 // The run folder without `runs_folder` and its own name: where a relative runs_folder started from.
 fs::path origin_of(const fs::path& run, const fs::path& runs_folder) {
@@ -51,8 +51,8 @@ RunPaths run_paths_of(const fs::path& checkpoint, const fs::path& runs_folder) {
   const fs::path folder = full.has_filename() ? full.parent_path() : full.parent_path().parent_path();
   if (folder.filename() != "checkpoints") return {};
   const fs::path run = folder.parent_path();
-  std::ifstream file(run / "environment.json");
-  const auto environment = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const report::FileText file = report::read_small(run / "environment.json", kLargestEnvironment);
+  const auto environment = nlohmann::json::parse(file.text, nullptr, /*allow_exceptions=*/false);
   return {.run = run.string(),
           .origin = origin_of(run, runs_folder).string(),
           .data = recorded(environment, "data"),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/strings.h"
 #include "report/json_values.h"
@@ -137,12 +138,15 @@ Evaluation evaluation_in(const Json& json) {
 }
 
 Verdict verdict_in(const Json& json) {
-  Verdict verdict{.step = count_in(json, "step"), .text = text_in(json, "text"), .causes = {}, .not_measured = {}};
+  Verdict verdict{.step = count_in(json, "step"),
+                  .text = text_in(json, "text", kLongestSentence),
+                  .causes = {},
+                  .not_measured = {}};
   for (const Json& cause : array_in(json, "causes")) {
     if (!cause.is_object() || verdict.causes.size() == kMostCauses) continue;
     verdict.causes.push_back({.cause = text_in(cause, "cause"),
                               .setting = text_in(cause, "setting"),
-                              .evidence = text_in(cause, "evidence"),
+                              .evidence = text_in(cause, "evidence", kLongestSentence),
                               .otherwise = text_in(cause, "otherwise"),
                               .rank = count_in(cause, "rank", -1),
                               .gain = number_in(cause, "gain"),
@@ -220,11 +224,34 @@ void halve(std::vector<StepWindow>& windows) {
   windows = std::move(half);
 }
 
+// Marks the first evaluations of the validation split with the least and with the largest value of each metric that the
+// last one has: one of the two is the best.
+std::vector<bool> extremes(const std::vector<Evaluation>& evaluations) {
+  std::vector<bool> marked(evaluations.size(), false);
+  const auto is_val = [](const Evaluation& e) { return e.split == "val"; };
+  const auto last = std::find_if(evaluations.rbegin(), evaluations.rend(), is_val);
+  if (last == evaluations.rend()) return marked;
+  for (const auto& [name, value_of_last] : last->metrics) {
+    std::vector<std::pair<double, size_t>> values;
+    for (size_t i = 0; i < evaluations.size(); ++i) {
+      const double value = is_val(evaluations[i]) ? evaluations[i].metric(name) : kUnknown;
+      if (std::isfinite(value)) values.emplace_back(value, i);
+    }
+    if (values.empty()) continue;
+    const auto by_value = [](const auto& a, const auto& b) { return a.first < b.first; };
+    marked[std::min_element(values.begin(), values.end(), by_value)->second] = true;
+    marked[std::max_element(values.begin(), values.end(), by_value)->second] = true;
+  }
+  return marked;
+}
+
 void halve(std::vector<Evaluation>& evaluations) {
+  const std::vector<bool> keep = extremes(evaluations);
   std::vector<Evaluation> half;
-  for (size_t i = evaluations.size() % 2; i < evaluations.size(); ++i) {
-    // Of two neighbors the later one, but always the last one of a split, which has the tables.
-    if (i % 2 != evaluations.size() % 2 || !evaluations[i].tables.empty()) half.push_back(std::move(evaluations[i]));
+  for (size_t i = 0; i < evaluations.size(); ++i) {
+    // Of two neighbors the later one, but always the last one of a split, which has the tables, and the best.
+    const bool later = i % 2 != evaluations.size() % 2;
+    if (later || keep[i] || !evaluations[i].tables.empty()) half.push_back(std::move(evaluations[i]));
   }
   evaluations = std::move(half);
 }
@@ -244,10 +271,7 @@ void RecordAdder::line(std::string_view text, bool whole) {
   const std::string kind = text_in(json, "kind");
   records_.last_step = std::max(records_.last_step, count_in(json, "step"));
   const double time = number_in(json, "time");
-  if (time > 0 && time < 1e11) {
-    if (std::isnan(records_.first_time)) records_.first_time = time;
-    records_.last_time = time;
-  }
+  if (time > 0 && time < 1e11) records_.last_time = time;
   if (kind == "step") {
     add(window_in(json));
   } else if (kind == "eval") {
@@ -271,7 +295,7 @@ void RecordAdder::add(StepWindow window) {
     ++out_of_order_;
     return;
   }
-  window.count = steps.empty() ? 1 : window.step - before;
+  window.count = std::exchange(begins_, false) ? 1 : window.step - before;
   if (!steps.empty() &&
       std::isfinite(window.step_seconds)) {  // the first step of a process is slow, as everybody knows
     std::vector<StepWindow>& slowest = records_.slowest;
@@ -286,6 +310,7 @@ void RecordAdder::add(StepWindow window) {
 }
 
 void RecordAdder::add(Evaluation evaluation) {
+  if (!std::isnan(evaluation.seconds)) records_.evaluation_seconds += evaluation.seconds;
   std::vector<Evaluation>& all = records_.evaluations;
   for (auto earlier = all.rbegin(); earlier != all.rend(); ++earlier) {
     if (earlier->split != evaluation.split) continue;

@@ -16,6 +16,7 @@ class RecordAdder {
  public:
   explicit RecordAdder(RunRecords& records) : records_(records) {}  // borrows them
   void line(std::string_view text, bool whole);                     // `whole`: it ended with a newline
+  void skipped() { begins_ = true; }                                // lines are missing before the next one
   void finish(bool growing);                                        // names in `gaps` what was left out
   const std::string& last_state() const { return last_state_; }
 
@@ -25,6 +26,7 @@ class RecordAdder {
 
   RunRecords& records_;
   std::string last_state_;
+  bool begins_ = true;  // nothing says how many steps the next window has
   int64_t lines_ = 0, damaged_ = 0, first_damaged_ = 0, cut_ = 0, out_of_order_ = 0, unknown_ = 0;
 };
 

@@ -27,8 +27,12 @@ FileText read_tail(const std::filesystem::path&, int64_t most);
 FileText read_small(const std::filesystem::path&, int64_t most);
 
 // Calls `line` for each line of the file as long as it is now, without its newline; `whole` is false for a last line
-// that has none. A line longer than `longest` comes as its first bytes, with `whole` false. Returns the problem, or "".
+// that has none. A line longer than `longest` comes as its first bytes, with `whole` false. Of a file of more than
+// `most` bytes the beginning and the end are read, half of `most` each, without the lines that are cut there; `skipped`
+// is called between the two. Returns the problem, or "".
 using OnLine = std::function<void(std::string_view line, bool whole)>;
-std::string read_lines(const std::filesystem::path&, int64_t most, int64_t longest, const OnLine& line);
+using OnSkip = std::function<void()>;
+std::string read_lines(const std::filesystem::path&, int64_t most, int64_t longest, const OnLine& line,
+                       const OnSkip& skipped);
 
 }  // namespace dtrain::report

@@ -65,14 +65,14 @@ std::string without_prefix(const std::string& text) {
 }
 
 void add_parts(Lines& lines, const Digest& digest) {
-  if (digest.parts_total <= 0) return;
+  if (digest.seconds <= 0) return;
   const double largest = *std::max_element(digest.parts.begin(), digest.parts.end());
   lines.blank();
   Parts sorted = digest.parts;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   bool first = true;
   for (size_t i = 0; i < kParts; ++i) {
-    const double share = digest.parts[i] / digest.parts_total;
+    const double share = digest.parts[i] / digest.seconds;
     if (share < 0.005 || digest.parts[i] < sorted[kMostParts - 1]) continue;
     std::string name = part_name(i);
     name.resize(17, ' ');
@@ -84,10 +84,20 @@ void add_parts(Lines& lines, const Digest& digest) {
   }
 }
 
+// The gain and the setting, with which the text ends, have a line of their own, because long evidence is cut.
+void add_first_cause(Lines& lines, const Verdict& verdict) {
+  const std::string text = verdict.text.empty() ? "none yet" : without_prefix(verdict.text);
+  const std::string evidence = verdict.causes.empty() ? "" : verdict.causes[0].evidence;
+  const size_t at = evidence.empty() ? std::string::npos : text.find(evidence + "; ");
+  const size_t end = at == std::string::npos ? text.size() : at + evidence.size();
+  lines.add_wrapped("verdict", text.substr(0, end), 2);
+  if (end < text.size()) lines.add("", text.substr(end + 2));
+}
+
 void add_verdict(Lines& lines, const RunRecords& run) {
   lines.blank();
   const Verdict& verdict = run.verdict;
-  lines.add_wrapped("verdict", verdict.text.empty() ? "none yet" : without_prefix(verdict.text), 2);
+  add_first_cause(lines, verdict);
   for (size_t i = 1; i < verdict.causes.size(); ++i) {
     const Cause& cause = verdict.causes[i];
     lines.add("then", str(cause.cause, cause.rank >= 0 ? str(", rank ", cause.rank) : "",
@@ -161,7 +171,7 @@ std::string progress_text(const RunRecords& run, const Digest& digest) {
   std::string text = digest.planned_epochs > 0 ? str("epoch ", epochs, " of ", digest.planned_epochs, ", ") : "";
   text += str("step ", digest.step);
   if (digest.planned_steps > 0) text += str(" of ", digest.planned_steps);
-  if (digest.seconds >= 0) text += ", " + human_duration(digest.seconds);
+  if (digest.seconds > 0) text += ", " + human_duration(digest.seconds);
   return text + (run.saves > 0 ? str(", ", run.saves, run.saves == 1 ? " checkpoint" : " checkpoints") : "");
 }
 

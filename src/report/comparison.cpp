@@ -33,9 +33,7 @@ std::vector<Difference> summary(Known first, Known second) {
   add("samples/s", [](Known k) { return short_number(k.digest.samples_per_second); });
   add("ms per step", [](Known k) { return short_number(1e3 * k.digest.step_seconds); });
   for (size_t part = 0; part < kParts; ++part) {
-    const auto share = [&](Known k) {
-      return k.digest.parts_total > 0 ? k.digest.parts[part] / k.digest.parts_total : 0;
-    };
+    const auto share = [&](Known k) { return k.digest.seconds > 0 ? k.digest.parts[part] / k.digest.seconds : 0; };
     if (share(first) < 0.005 && share(second) < 0.005) continue;
     add(part_name(part), [&](Known k) { return fixed(100 * share(k), 1) + " %"; });
   }

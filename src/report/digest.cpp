@@ -85,6 +85,18 @@ struct RankSums {
   }
 };
 
+void add_parts(const RunRecords& run, Digest& digest) {
+  for (const StepWindow& window : run.steps) {
+    const Parts parts = parts_of(window);
+    for (size_t i = 0; i < kParts; ++i) digest.parts[i] += parts[i] * static_cast<double>(window.count);
+  }
+  // The means of step records begin again after an evaluation, and with it after the save of a best checkpoint; the
+  // last save follows the last step record. Both have records of their own.
+  digest.parts[static_cast<size_t>(Phase::kEval)] = run.evaluation_seconds;
+  digest.parts[static_cast<size_t>(Phase::kCheckpoint)] = run.save_seconds;
+  for (const double seconds : digest.parts) digest.seconds += seconds;
+}
+
 void add_ranks(const RunRecords& run, Digest& digest) {
   std::map<int64_t, RankSums> sums;
   for (const StepWindow* window : after_warm_up(run.steps)) {
@@ -203,16 +215,11 @@ Digest digest(const RunRecords& run) {
   }
   digest.samples_per_second = median(digest.speeds);
   digest.step_seconds = median(std::move(step_seconds));
-  digest.seconds = run.last_time - run.first_time;
   for (const StepWindow& window : run.steps) {
-    const Parts parts = parts_of(window);
-    for (size_t i = 0; i < kParts; ++i) {
-      digest.parts[i] += parts[i] * static_cast<double>(window.count);
-      digest.parts_total += parts[i] * static_cast<double>(window.count);
-    }
     digest.memory_bytes = larger(digest.memory_bytes, window.memory_bytes);
     digest.memory_total_bytes = larger(digest.memory_total_bytes, window.memory_total_bytes);
   }
+  add_parts(run, digest);
   add_ranks(run, digest);
   add_slow(run, digest);
   add_progress(run, digest);

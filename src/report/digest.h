@@ -42,12 +42,11 @@ struct Digest {
   std::vector<double> speeds;            // of the windows after warm-up
   double step_seconds = kUnknown;        // likewise
   double joules_per_sample = kUnknown;   // of all GPUs; unknown where that of a rank is
-  double seconds = kUnknown;             // from the first record to the last
   Parts parts{};                         // of rank 0, in seconds over the whole run
-  double parts_total = 0;
-  std::vector<RankDigest> ranks;                                  // by rank; empty in older files
-  double load_balance = kUnknown;                                 // mean ÷ largest computing time of a rank
-  std::vector<SlowWindow> slow;                                   // longest first
+  double seconds = 0;                    // of all parts: time between two processes of a run is none of them
+  std::vector<RankDigest> ranks;         // by rank; empty in older files
+  double load_balance = kUnknown;        // mean ÷ largest computing time of a rank
+  std::vector<SlowWindow> slow;          // longest first
   double memory_bytes = kUnknown, memory_total_bytes = kUnknown;  // the most
   double epochs = 0;                                              // done, with fractions
   int64_t planned_epochs = 0, step = 0, planned_steps = 0;        // 0: unknown

@@ -16,7 +16,7 @@ namespace dtrain::report {
 
 using Json = nlohmann::ordered_json;
 
-inline constexpr size_t kLongestName = 300;  // bytes of a text that is a name or a sentence
+inline constexpr size_t kLongestName = 300, kLongestSentence = 2000;  // bytes
 
 // A number, NaN otherwise. An infinite one is null with "inf" or "-inf" in KEY_text beside it.
 inline double number_in(const Json& object, const std::string& key) {
@@ -37,14 +37,14 @@ inline int64_t count_in(const Json& object, const std::string& key, int64_t othe
                                                                                  : otherwise;
 }
 
-// UTF-8 of at most kLongestName bytes; "" if it is no text.
-inline std::string text_of(const Json& value) {
+// UTF-8 of at most `most` bytes; "" if it is no text.
+inline std::string text_of(const Json& value, size_t most = kLongestName) {
   if (!value.is_string()) return "";
-  return std::string(utf8_beginning(value.get_ref<const std::string&>(), kLongestName));
+  return std::string(utf8_beginning(value.get_ref<const std::string&>(), most));
 }
-inline std::string text_in(const Json& object, const std::string& key) {
+inline std::string text_in(const Json& object, const std::string& key, size_t most = kLongestName) {
   const auto found = object.find(key);
-  return found == object.end() ? "" : text_of(*found);
+  return found == object.end() ? "" : text_of(*found, most);
 }
 
 // The member if it is an object or an array, as asked for; else an empty one.

@@ -54,7 +54,7 @@ std::string tiles(const RunRecords& run, const Digest& digest) {
          str(fixed(digest.epochs, digest.epochs == std::floor(digest.epochs) ? 0 : 1), " of ", digest.planned_epochs));
   if (digest.step > 0)
     tile("steps", digest.planned_steps > 0 ? str(digest.step, " of ", digest.planned_steps) : str(digest.step));
-  if (digest.seconds >= 0) tile("duration", human_duration(digest.seconds));
+  if (digest.seconds > 0) tile("duration", human_duration(digest.seconds));
   if (digest.memory_bytes > 0) tile("memory, at most", human_bytes(digest.memory_bytes));
   return html + "</dl>\n";
 }
@@ -97,12 +97,12 @@ std::string verdict_section(const RunRecords& run, const Digest& digest) {
 }
 
 std::string time_section(const RunRecords& run, const Digest& digest) {
-  if (digest.parts_total <= 0) return "";
+  if (digest.seconds <= 0) return "";
   std::vector<double> shares;
   std::vector<std::string> names;
   Rows rows({"part", "share", "time"});
   for (size_t i = 0; i < kParts; ++i) {
-    shares.push_back(digest.parts[i] / digest.parts_total);
+    shares.push_back(digest.parts[i] / digest.seconds);
     names.emplace_back(part_name(i));
     if (shares.back() >= 0.0005)
       rows.add({part_key(i) + names.back(), percent(shares.back()), human_duration(digest.parts[i])});
@@ -111,7 +111,8 @@ std::string time_section(const RunRecords& run, const Digest& digest) {
   bar.replace(0, std::string_view("<svg class=\"bar\"").size(), "<svg class=\"bar tall\"");
   return heading("Where the time went") + bar + "\n<div class=\"charts\">\n<div>" + rows.html() + "</div>\n" +
          area_chart(parts_over_time(run)) +
-         "</div>\n<p class=\"dim\">Of rank 0; means of the steps between two step lines.</p>\n";
+         "</div>\n<p class=\"dim\">Of rank 0. The chart has means of the steps between two step lines, which leave out "
+         "evaluations and the saves of best checkpoints.</p>\n";
 }
 
 std::string charts_section(const std::string& title, const std::vector<LineChart>& charts) {

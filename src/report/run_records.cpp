@@ -18,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostBytes = int64_t{1} << 30;    // of metrics.jsonl
 constexpr int64_t kLongestLine = int64_t{4} << 20;  // a confusion matrix of 100 classes has 0.1 MB
 constexpr int64_t kSmallFile = int64_t{1} << 20;    // environment.json, config.yaml, state.json
 constexpr size_t kMostPlaces = 4096, kMostCheckpoints = 1000;
@@ -121,9 +120,11 @@ std::vector<CheckpointFolder> checkpoints_in(const fs::path& folder) {
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
     const std::string name = at->path().filename().string();
     const std::optional<int64_t> step = step_of(name);
-    if (step && found.size() < kMostCheckpoints) found.push_back({name, *step, bytes_in(at->path())});
+    if (step) found.push_back({.name = name, .step = *step});
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  if (found.size() > kMostCheckpoints) found.resize(kMostCheckpoints);
+  for (CheckpointFolder& checkpoint : found) checkpoint.bytes = bytes_in(folder / checkpoint.name);
   return found;
 }
 
@@ -208,7 +209,7 @@ MetricKind kind_of_metric(const RunRecords& run, std::string_view name) {
   return kind;
 }
 
-RunRecords read_run(const fs::path& given, bool own) {
+RunRecords read_run(const fs::path& given, bool own, int64_t most_bytes) {
   const fs::path folder = given.has_filename() ? given : given.parent_path();
   std::error_code unknown;
   if (!fs::is_directory(folder, unknown) || !is_run_folder(folder) || fs::exists(folder / "MANIFEST.json", unknown)) {
@@ -227,8 +228,9 @@ RunRecords read_run(const fs::path& given, bool own) {
   }
   const bool locked = !own && is_locked(folder / ".lock");
   RecordAdder adder(run);
-  const std::string problem = read_lines(folder / "metrics.jsonl", kMostBytes, kLongestLine,
-                                         [&](std::string_view line, bool whole) { adder.line(line, whole); });
+  const std::string problem = read_lines(
+      folder / "metrics.jsonl", most_bytes, kLongestLine,
+      [&](std::string_view line, bool whole) { adder.line(line, whole); }, [&] { adder.skipped(); });
   if (!problem.empty()) run.gaps.push_back("metrics.jsonl " + problem);
   adder.finish(/*growing=*/locked);
   run.checkpoints = checkpoints_in(folder / "checkpoints");

@@ -126,9 +126,10 @@ struct RunRecords {
   int64_t last_step = 0;                      // of all records; a step between two step lines has none of its own
   int64_t saves = 0;                          // checkpoint records
   double save_seconds = 0;                    // of them all
-  double first_time = kUnknown, last_time = kUnknown;
-  std::string reason;            // why it ended, as the last line of the log says it; "" if it does not
-  double best_value = kUnknown;  // of the watched metric, by the newest checkpoint
+  double evaluation_seconds = 0;              // of all evaluations, also of those that `evaluations` lacks
+  double last_time = kUnknown;                // of the last record
+  std::string reason;                         // why it ended, as the last line of the log says it; "" if it does not
+  double best_value = kUnknown;               // of the watched metric, by the newest checkpoint
   int64_t best_step = -1;
   std::string best_metric;
   std::vector<std::string> gaps;  // in words: what is missing, damaged or unknown
@@ -136,9 +137,10 @@ struct RunRecords {
   std::string setting(std::string_view key) const;  // of config; "": it has none
 };
 
-// Reads the whole run. `own`: the caller trained it, and still holds its lock. DataError if `folder` is no run: with
-// what it is instead.
-RunRecords read_run(const std::filesystem::path& folder, bool own = false);
+// Reads the whole run, of a metrics.jsonl of more than `most_bytes` its beginning and its end. `own`: the caller
+// trained it, and still holds its lock. DataError if `folder` is no run: with what it is instead.
+inline constexpr int64_t kMostBytes = int64_t{1} << 30;
+RunRecords read_run(const std::filesystem::path& folder, bool own = false, int64_t most_bytes = kMostBytes);
 
 // The records of a metrics.jsonl from its text, for tests and the fuzzer. `growing`: a cut last line is expected.
 void add_records(RunRecords&, std::string_view text, bool growing = false);

@@ -19,7 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kShortTail = 16 << 10, kLongTail = 256 << 10;  // of metrics.jsonl: a record with many ranks has 5 KB
+// Of metrics.jsonl. A step record has about 1.5 KB for each of its ranks, of which it has up to 64: the second tail is
+// long enough for kSpeeds of them with 10 ranks, the third for all.
+constexpr int64_t kShortTail = 16 << 10, kLongTail = 256 << 10, kLongestTail = 2 << 20;
 constexpr int64_t kSmallFile = 1 << 20;
 constexpr size_t kSpeeds = 16;  // step records whose median is the speed
 
@@ -158,12 +160,18 @@ RunSummary summarize(const fs::path& folder) {
   read_settings(run, known);
   read_best(run);
   const fs::path file = folder / "metrics.jsonl";
-  FileText text = counted(read_tail(file, kShortTail), run);
-  Tail tail = tail_of(text.text, text.size <= kShortTail, run.metric);
-  if (text.size > kShortTail && (tail.speeds.empty() || tail.state.empty() || tail.values.empty())) {
-    text = counted(read_tail(file, kLongTail), run);
-    tail = tail_of(text.text, text.size <= kLongTail, run.metric);
+  FileText text;
+  Tail tail;
+  const auto read = [&](int64_t most) {
+    text = counted(read_tail(file, most), run);
+    tail = tail_of(text.text, text.size <= most, run.metric);
+    return text.size > most;
+  };
+  bool has_more = read(kShortTail);
+  if (has_more && (tail.speeds.size() < kSpeeds || tail.state.empty() || tail.values.empty())) {
+    has_more = read(kLongTail);
   }
+  if (has_more && tail.speeds.size() < kSpeeds) read(kLongestTail);
   if (!text.problem.empty() && !text.missing()) run.problem = "metrics.jsonl " + text.problem;
   if (text.size > 0 && !tail.any && run.problem.empty())
     run.problem = "metrics.jsonl ends with lines that are no records";

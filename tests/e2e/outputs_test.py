@@ -221,6 +221,25 @@ def a_run_writes_to_nothing_of_others(folder):
         refused(folder, [*train, *words], "is among the files of another run", force=False)
 
 
+def a_report_replaces_a_link_and_not_the_file_that_it_leads_to(folder):
+    trained(folder)
+    shutil.copytree(folder / "runs/r", folder / "runs/s")
+    for words, name in [(["report", "runs/r"], "report.html"), (["report", "runs/s", "runs/r"], "comparison.html")]:
+        page = folder / "runs/r" / name
+        for target in [folder / "d.h5", folder / "runs/s/metrics.jsonl"]:
+            for out in [[], ["--out", f"runs/r/{name}"]]:
+                page.unlink(missing_ok=True)
+                page.symlink_to(target)
+                before = target.read_bytes()
+                runner.run([*words, *out], cwd=folder).expect(0, f"report: runs/r/{name}")
+                assert target.read_bytes() == before, target
+                assert not page.is_symlink() and page.read_text().startswith("<!DOCTYPE html>"), page
+    (folder / "runs/r/report.html").unlink()
+    (folder / "runs/r/report.html").symlink_to(folder / "d.h5")
+    refused(folder, ["report", "runs/r", "--out", "d.h5"], "d.h5 is an input of this command", force=False)
+    refused(folder, ["report", "runs/r", "--out", "runs/s/report.html"], "is a file that the run", "maintains")
+
+
 def an_output_that_holds_an_input_is_named(folder):
     trained(folder)
     pictures(folder / "photos")
@@ -232,4 +251,4 @@ runner.main([convert_keeps_its_source, an_earlier_conversion_in_the_source_may_b
              the_folder_of_a_conversion_is_never_emptied_of_other_files, predict_and_eval_keep_what_they_read,
              predict_keeps_the_annotations_that_it_reads,
              checkpoints_and_the_files_of_a_run_are_kept, commands_with_a_configuration_keep_what_it_reads, export_keeps_the_torchscript_file,
-             a_run_writes_to_nothing_of_others, an_output_that_holds_an_input_is_named])
+             a_run_writes_to_nothing_of_others, a_report_replaces_a_link_and_not_the_file_that_it_leads_to, an_output_that_holds_an_input_is_named])

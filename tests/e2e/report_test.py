@@ -71,11 +71,18 @@ def without_its_data_the_rest_is_shown(folder):
     runner.run(["report", "runs/r"], cwd=folder).expect(0)
     data = data_of(folder / "runs/r/report.html")
     assert data["samples"] == [] and "samples with predictions: " in data["left_out"][0] and "d.h5" in data["left_out"][0], data["left_out"]
+    (folder / "runs/r/environment.json").unlink()
+    os.mkfifo(folder / "runs/r/environment.json")
+    runner.run(["report", "runs/r"], cwd=folder, timeout=60).expect(0)
+    assert "environment.json is not a regular file" in data_of(folder / "runs/r/report.html")["left_out"]
+    runner.run(["report", "runs/r", "--text", "--json", "x.json"], cwd=folder, timeout=60).expect(0)
     shutil.rmtree(folder / "runs/r/checkpoints")
     (folder / "runs/r/environment.json").unlink()
     (folder / "runs/r/metrics.jsonl").write_bytes((folder / "runs/r/metrics.jsonl").read_bytes()[:-20])
-    result = runner.run(["report", "runs/r"], cwd=folder).expect(0, "environment.json is not there", "a line that is cut")
+    result = runner.run(["report", "runs/r"], cwd=folder).expect(0)
     assert "error" not in result.output, result.output
+    left_out = data_of(folder / "runs/r/report.html")["left_out"]
+    assert "environment.json is not there" in left_out and any("a line that is cut" in gap for gap in left_out), left_out
     (folder / "runs/r/metrics.jsonl").unlink()
     runner.run(["report", "runs/r"], cwd=folder).expect(65, "is no run folder: it has neither metrics.jsonl nor environment.json nor checkpoints")
     (folder / "runs/r/checkpoints").mkdir()
@@ -87,6 +94,8 @@ def what_is_no_run_is_said(folder):
     for words, code, texts in [
             (["report", "none"], 65, ["none does not exist"]), (["report", "."], 65, ["is no run folder"]),
             (["report"], 64, ["RUN"]), (["report", "a", "b", "c"], 64, []), (["report", "a", "--max-regression", "5"], 64, ["name both"]),
+            (["report", "a", "b", "--max-regression", "nan"], 64, ["from 0 to 100, not nan"]),
+            (["report", "a", "b", "--max-regression", "inf"], 64, ["--max-regression"]),
             (["ls"], 65, ["runs does not exist: no run was started here"]), (["ls", "."], 65, ["has no runs in it"])]:
         result = runner.run(words, cwd=folder).expect(code, *texts)
         assert result.output.count("error:") == 1, result.output

@@ -51,6 +51,8 @@ TEST_F(Paths, DoNotNeedAnIntactEnvironment) {
     EXPECT_EQ(of("runs").origin, folder / "project");
   }
   EXPECT_EQ(run_paths_of(folder / "copied/step_00000004", "runs").run, "");
+  write(R"({"absolute_paths": {"data": "/old/d.h5"}, "more": ")" + std::string(2 << 20, 'x') + "\"}");
+  EXPECT_EQ(of("runs").data, "") << "more than any run writes is not read";
 }
 
 TEST_F(Paths, PlacesAreTriedInOrderAndOnce) {

@@ -178,6 +178,44 @@ TEST(JsonLines, AResumeRemovesLaterRecordsAndALineThatWasCutShort) {
   EXPECT_EQ(all[2]["step"], 20);
 }
 
+std::string record_of(int64_t step, size_t bytes = 0) {
+  return str(R"({"kind":"step","step":)", step, R"(,"padding":")", std::string(bytes, 'x'), "\"}\n");
+}
+
+TEST(JsonLines, AResumeRemovesManyRecordsAndLongOnes) {
+  const dtrain::testing::TempDir folder;
+  const auto file = folder / "m.jsonl";
+  const std::string kept = record_of(10) + record_of(20, 2 << 20);
+  std::string all = kept;
+  for (int64_t step = 21; step <= 2000; ++step) all += record_of(step, 1000);
+  all += record_of(2001, 5 << 20);  // longer than what is read at a time
+  const auto resumed = [&](int64_t step) {
+    std::ofstream(file, std::ios::binary) << all << "{\"kind\":" << std::string(3 << 20, ' ');  // cut short
+    const auto sink = make_jsonl_sink(file, step);
+    return read_text(file);
+  };
+  EXPECT_TRUE(resumed(20) == kept);
+  EXPECT_TRUE(resumed(19) == record_of(10));
+  EXPECT_TRUE(resumed(2001) == all);
+  EXPECT_EQ(resumed(9), "");
+}
+
+TEST(JsonLines, AResumeReadsOnlyTheEndOfALongFile) {
+  const dtrain::testing::TempDir folder;
+  const auto file = folder / "m.jsonl";
+  constexpr uintmax_t kHole = uintmax_t{256} << 20;  // which takes no room on a disk
+  std::ofstream(file) << "";
+  std::filesystem::resize_file(file, kHole);
+  const std::string kept = "\n" + record_of(20);
+  std::ofstream(file, std::ios::app) << kept << record_of(30);
+  rusage before{}, after{};
+  ASSERT_EQ(::getrusage(RUSAGE_SELF, &before), 0);
+  make_jsonl_sink(file, 20);
+  ASSERT_EQ(::getrusage(RUSAGE_SELF, &after), 0);
+  EXPECT_EQ(std::filesystem::file_size(file), kHole + kept.size());
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 50 << 10) << "KiB";
+}
+
 TEST(JsonLines, AVerdictHasTheSplitOfCommunicationWhereItWasMeasured) {
   const dtrain::testing::TempDir folder;
   const auto file = folder / "m.jsonl";

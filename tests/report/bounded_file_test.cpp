@@ -21,9 +21,10 @@ std::filesystem::path file_with(const testing::TempDir& folder, const std::strin
 std::vector<std::string> lines_of(const std::filesystem::path& path, int64_t most, int64_t longest,
                                   std::string* problem = nullptr) {
   std::vector<std::string> lines;
-  const std::string said = read_lines(path, most, longest, [&](std::string_view line, bool whole) {
-    lines.push_back(std::string(line.substr(0, 5)) + (whole ? "" : "~"));
-  });
+  const std::string said = read_lines(
+      path, most, longest,
+      [&](std::string_view line, bool whole) { lines.push_back(std::string(line.substr(0, 5)) + (whole ? "" : "~")); },
+      [&] { lines.emplace_back("..."); });
   if (problem != nullptr) *problem = said;
   return lines;
 }
@@ -46,8 +47,11 @@ TEST(BoundedFile, Lines) {
   EXPECT_THAT(lines_of(file_with(folder, "a\n\nb\nc"), 100, 100), ElementsAre("a", "", "b", "c~"));
   EXPECT_THAT(lines_of(file_with(folder, "a\nb\n"), 100, 100), ElementsAre("a", "b"));
   std::string problem;
-  EXPECT_THAT(lines_of(file_with(folder, "aaaa\nbbbb\n"), 7, 100, &problem), ElementsAre("aaaa", "bb~"));
-  EXPECT_THAT(problem, HasSubstr("what follows the first 7 B is left out"));
+  const auto four = file_with(folder, "aaaa\nbbbb\ncccc\ndddd\n");
+  EXPECT_THAT(lines_of(four, 14, 100, &problem), ElementsAre("aaaa", "...", "dddd"));
+  EXPECT_EQ(problem, "has 20 B; what is between the first 7 B and the last 7 B is left out");
+  EXPECT_THAT(lines_of(four, 20, 100, &problem), ElementsAre("aaaa", "bbbb", "cccc", "dddd"));
+  EXPECT_EQ(problem, "");
   EXPECT_THAT(lines_of(folder / "none", 1, 1, &problem), ElementsAre());
   EXPECT_EQ(problem, "is not there");
 }

@@ -30,10 +30,10 @@ TEST(Card, SaysWhatARunWas) {
   for (const char* part :
        {"run       r  finished, last record 59.0s ago", "task      headpose, headpose_cnn, 1 701 667 parameters, fp32",
         "data      data/d.h5: 3 200 training, 400 validation, 400 test samples",
-        "ranks     2 on vm (CPU), global batch 32, mpi", "progress  epoch 4 of 4, step 400 of 400",
+        "ranks     2 on vm (CPU), global batch 32, mpi", "progress  epoch 4 of 4, step 400 of 400, 41.6s",
         "best      mae 6.0000 at step 400", "test      mae 6.5000", "samples/s, 100.0 ms per step",
-        "backward          60.0 %  ##############################", "waiting for data   5.0 %",
-        "verdict   compute-bound 90 %"}) {
+        "backward          56.4 %  ##############################", "waiting for data   4.7 %",
+        "evaluation         6.0 %", "verdict   compute-bound 90 %"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_THAT(text, Not(HasSubstr("left out")));
@@ -100,6 +100,21 @@ TEST(Card, AVerdictHasTwoLines) {
       HasSubstr(
           "verdict   data-bound on decode, rank 1: 8.1 of 13.0 ms waiting; +38 % with\n          --data.workers 8\n"));
   EXPECT_THAT(text, HasSubstr("then      late rank, rank 2: +5 % with --a 1 or more"));
+}
+
+TEST(Card, TheSettingIsShownHoweverLongTheEvidenceIs) {
+  RunRecords run;
+  const std::string evidence =
+      "all ranks wait 11.8 of 272.3 ms for gradients, 6 messages cost 7.4 ms when nobody is late, 4.1 ms more for the "
+      "last rank, 4.4 of 272.3 ms in the optimizer";
+  run.verdict.text = str("verdict: communication-bound: ", evidence,
+                         "; +3 % with --accumulate 8 (a larger global batch, which may need another learning rate)");
+  run.verdict.causes = {{.cause = "latency", .setting = "--accumulate 8", .evidence = evidence, .gain = 0.03}};
+  const std::string text = card_of(run);
+  expect_fits(text);
+  EXPECT_THAT(text, HasSubstr("\nverdict   communication-bound: all ranks wait 11.8 of 272.3 ms for gradients, 6\n"));
+  EXPECT_THAT(text,
+              HasSubstr("...\n          +3 % with --accumulate 8 (a larger global batch, which may need ano...\n"));
 }
 
 }  // namespace

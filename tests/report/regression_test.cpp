@@ -98,5 +98,18 @@ TEST(Regression, OfTwoRuns) {
   EXPECT_THAT(regressions(first, digest(first), other, digest(other), 0.05)[1].reason, HasSubstr("mae and top1"));
 }
 
+TEST(Regression, ComparesTheBestOfMoreEvaluationsThanAreKept) {
+  const testing::RunFolder folder;
+  folder.environment();
+  for (int64_t step = 1; step <= 5000; ++step) folder.evaluation(step, step == 778 ? 1 : 5);
+  const RunRecords run = read_run(folder.path());
+  ASSERT_LE(run.evaluations.size(), 2000U);
+  EXPECT_DOUBLE_EQ(run.best_value, 1);
+  EXPECT_EQ(run.best_step, 778);
+  const auto all = regressions(run, digest(run), run, digest(run), 0.05);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_DOUBLE_EQ(all[1].first.value, 1);
+}
+
 }  // namespace
 }  // namespace dtrain::report

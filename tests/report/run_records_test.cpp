@@ -80,6 +80,16 @@ TEST(RunRecords, TheNewKeysOfRanksAndVerdicts) {
   EXPECT_TRUE(std::isnan(records.verdict.probes.seconds_per_byte)) << "it is no number";
 }
 
+TEST(RunRecords, ALongVerdictIsWhole) {
+  const std::string evidence(400, 'e');
+  RunRecords records;
+  add_records(records, str(R"({"kind":"verdict","step":2,"text":"verdict: )", evidence,
+                           R"(","causes":[{"cause":"decode","evidence":")", evidence, R"("}]})", "\n"));
+  EXPECT_EQ(records.verdict.text, "verdict: " + evidence);
+  ASSERT_EQ(records.verdict.causes.size(), 1U);
+  EXPECT_EQ(records.verdict.causes[0].evidence, evidence);
+}
+
 TEST(RunRecords, DamageIsLeftOutAndNamed) {
   const RunFolder run;
   run.whole_run();
@@ -207,6 +217,21 @@ TEST(RunRecords, ALongRunTakesBoundedMemory) {
   EXPECT_EQ(records.evaluations.back().tables.size(), 1U);
 }
 
+TEST(RunRecords, OfMoreBytesThanAreReadTheBeginningAndTheEndCount) {
+  const RunFolder run;
+  run.whole_run();
+  const auto size = static_cast<int64_t>(fs::file_size(run.path() / "metrics.jsonl"));
+  const RunRecords records = read_run(run.path(), /*own=*/false, size / 2);
+  EXPECT_EQ(records.state, RunState::kFinished);
+  EXPECT_DOUBLE_EQ(records.last_time, 1401);
+  EXPECT_EQ(records.steps.front().step, 10);
+  EXPECT_EQ(records.steps.back().step, 400);
+  EXPECT_LT(records.steps.size(), 25U);
+  for (const StepWindow& window : records.steps) EXPECT_LE(window.count, 10) << "not those that are left out";
+  EXPECT_DOUBLE_EQ(records.evaluations.back().metric("mae"), 6.5) << "of the test";
+  EXPECT_THAT(records.gaps, ElementsAre(HasSubstr("metrics.jsonl has ")));
+}
+
 TEST(RunRecords, HostileLinesNeitherCrashNorHang) {
   const std::string deep(200000, '[');
   std::string text = deep + "\n" + R"({"kind":"step","step":1e300})" + "\n" + R"({"kind":"step","step":-5,"loss":1})" +
@@ -240,6 +265,18 @@ TEST(RunRecords, TheBestValueIsThatOfTheNewestCheckpoint) {
   EXPECT_GT(records.checkpoints[0].bytes, 1000);
 }
 
+TEST(RunRecords, OfVeryManyCheckpointsTheNewestAreListed) {
+  const RunFolder run;
+  run.whole_run();
+  for (int i = 0; i < 1200; ++i) {  // in an order that no file system lists them in
+    fs::create_directories(run.path() / "checkpoints" / str("step_", i * 7 % 1200 + 1));
+  }
+  const RunRecords records = read_run(run.path());
+  ASSERT_EQ(records.checkpoints.size(), 1000U);
+  EXPECT_EQ(records.checkpoints.front().step, 1200);
+  EXPECT_EQ(records.checkpoints.back().step, 201);
+}
+
 TEST(Digest, WhereTheTimeWent) {
   const RunFolder run;
   run.whole_run();
@@ -249,11 +286,37 @@ TEST(Digest, WhereTheTimeWent) {
   EXPECT_DOUBLE_EQ(known.epochs, 4);
   EXPECT_DOUBLE_EQ(known.step_seconds, 0.1);
   EXPECT_EQ(known.speeds.size(), 38U) << "without those of the first 20 steps";
-  EXPECT_NEAR(known.parts[3] / known.parts_total, 0.6, 1e-9) << "backward";
-  EXPECT_NEAR(known.parts.back() / known.parts_total, 0.05, 1e-9) << "what no phase covers";
+  EXPECT_NEAR(known.seconds, 39.1 + 2.5, 1e-9) << "391 steps of 100 ms, five evaluations of 500 ms";
+  EXPECT_NEAR(known.parts[3], 0.6 * 39.1, 1e-9) << "backward";
+  EXPECT_NEAR(known.parts[7], 2.5, 1e-9) << "evaluation, which no step record has";
+  EXPECT_NEAR(known.parts.back(), 0.05 * 39.1, 1e-9) << "what no phase covers";
   EXPECT_TRUE(known.slow.empty());
   ASSERT_NE(known.last_test, nullptr);
   EXPECT_DOUBLE_EQ(known.last_test->metric("mae"), 6.5);
+}
+
+TEST(Digest, SavesCountOnceWhereverTheyWere) {
+  RunRecords records;
+  add_records(records, R"({"kind":"step","step":1,"step_seconds":3,"phase_seconds":{"forward":1,"checkpoint":2}})"
+                       "\n"
+                       R"({"kind":"checkpoint","step":1,"seconds":2})"
+                       "\n"
+                       R"({"kind":"checkpoint","step":2,"seconds":4})"
+                       "\n");
+  const Digest known = digest(records);
+  EXPECT_DOUBLE_EQ(known.parts[6], 6) << "the last one is in no step record";
+  EXPECT_DOUBLE_EQ(known.seconds, 7);
+}
+
+TEST(Digest, TimeBetweenTwoProcessesDoesNotCount) {
+  std::string text;
+  for (int step = 10; step <= 200; step += 10) {
+    text += str(R"({"kind":"step","time":)", (step > 100 ? 101000 : 1000) + step, R"(,"step":)", step,
+                R"(,"step_seconds":0.1})", "\n");
+  }
+  RunRecords records;
+  add_records(records, text);
+  EXPECT_NEAR(digest(records).seconds, 19.1, 1e-9) << "the first record counts as one step";
 }
 
 TEST(Digest, CoresThatARankKeptBusyAreNotThoseThatItMayUse) {

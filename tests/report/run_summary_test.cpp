@@ -67,6 +67,21 @@ TEST(RunSummary, ReadsOnlyTheEndsOfALongRun) {
   EXPECT_LT(summary.bytes_read, 300 << 10);
 }
 
+TEST(RunSummary, TheSpeedIsThatOfSixteenRecordsHoweverManyRanksTheyHave) {
+  for (const size_t bytes : {size_t{10} << 10, size_t{90} << 10}) {  // of 8 ranks, and of 64
+    const RunFolder run;
+    run.environment();
+    for (int64_t step = 1; step <= 40; ++step) {
+      run.step(step, 1, step == 40 ? 10 : 100, str(R"(,"ranks":")", std::string(bytes, 'x'), "\""));
+    }
+    run.evaluation(40, 5);
+    run.record(R"({"kind":"state","time":1041,"step":40,"state":"finished"})");
+    const RunSummary summary = summarize(run.path());
+    EXPECT_DOUBLE_EQ(summary.samples_per_second, 100) << "the last record, of one step, is slow";
+    EXPECT_LT(summary.bytes_read, 5 << 19);
+  }
+}
+
 TEST(RunSummary, ListsNewestFirstWithDamagedOnes) {
   const testing::TempDir folder;
   const auto run = [&](const std::string& name, const std::string& metrics) {
