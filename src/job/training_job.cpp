@@ -386,9 +386,13 @@ void TrainingJob::write_targets(const std::vector<RankPlace>& places) {
     addresses.push_back({places[rank].metrics_address, places[rank].node, static_cast<int>(rank)});
   }
   if (addresses.empty()) return;
-  targets_ = std::make_unique<monitoring::TargetsFile>(config_.run.folder, plan_.name, addresses);
-  watchdog_->alive();
-  monitoring::write_prometheus_config(*files_, targets_->path().parent_path());
+  try {  // the folder may be another user's, and the run needs neither file
+    targets_ = std::make_unique<monitoring::TargetsFile>(config_.run.folder, plan_.name, addresses);
+    watchdog_->alive();
+    monitoring::write_prometheus_config(*files_, targets_->path().parent_path());
+  } catch (const std::exception& problem) {
+    log::warning(str("Prometheus may not find the metrics of this run: ", problem.what()));
+  }
 }
 
 train::TrainContext TrainingJob::train_context(const config::Config& config, const train::BatchArithmetic& batches,

@@ -127,6 +127,14 @@ def a_taken_port_is_reported_and_training_continues(folder):
         runner.train(folder, train__epochs=1, metrics__port=port).expect(0, f"127.0.0.1:{port}", "finished: all")
 
 
+def targets_that_cannot_be_written_are_reported_and_training_continues(folder):
+    runner.synth(folder / "d.h5", 40)
+    (folder / "runs").mkdir()
+    (folder / "runs/targets").write_text("a file where the folder should be")
+    result = runner.train(folder, train__epochs=1).expect(0, "finished: all")
+    assert result.output.count("warning: Prometheus may not find the metrics of this run: cannot create folder runs/targets: ") == 1, result.output
+
+
 def with_a_progress_bar_step_lines_are_only_in_the_log(folder):
     runner.synth(folder / "d.h5", 40)
     result = runner.train(folder, train__epochs=1, run__name="bar", run__progress="bar").expect(0, "\033[K")
@@ -147,4 +155,4 @@ def the_installed_program_runs_from_any_folder(folder):
 
 runner.main([without_arguments_the_quick_start_trains, rank_0_alone_touches_the_run_folder, head_pose_from_the_300w_lp_layout,
              the_batch_that_the_user_gives_wins, head_pose_from_the_biwi_layout, a_taken_port_is_reported_and_training_continues,
-             with_a_progress_bar_step_lines_are_only_in_the_log, the_installed_program_runs_from_any_folder])
+             targets_that_cannot_be_written_are_reported_and_training_continues, with_a_progress_bar_step_lines_are_only_in_the_log, the_installed_program_runs_from_any_folder])
