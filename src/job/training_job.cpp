@@ -537,7 +537,10 @@ int TrainingJob::conclude() {
     log::plain(last_line());
   });
   for (const auto& sink : sinks_) sink->state(monitoring::RunState::kFinished);
-  if (is_rank0() && !dry_run_) write_report(process_.prober, plan_.folder, config_.model.file);
+  // All ranks wait for it: a rank that leaves while the targets file still lists it seems to have crashed.
+  dist::agree_on_rank0(process_.host, [&] {
+    if (!dry_run_) write_report(process_.prober, plan_.folder, config_.model.file);
+  });
   if (!dry_run_ && config_.metrics.linger_seconds > 0 && outcome_.exit_code == 0) {
     std::this_thread::sleep_for(std::chrono::duration<double>(config_.metrics.linger_seconds));
   }
