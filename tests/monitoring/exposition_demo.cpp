@@ -58,11 +58,12 @@ void add_fault(StepStats& s, std::string_view fault, int rank) {
   if (s.step < kFaultBegins) return;
   double& waited = s.phase_seconds[static_cast<size_t>(Phase::kDataWait)];
   double& forward = s.phase_seconds[static_cast<size_t>(Phase::kForward)];
+  double& all_reduce = s.phase_seconds[static_cast<size_t>(Phase::kAllReduceWait)];
   if (fault == "nan") s.loss = std::numeric_limits<double>::quiet_NaN();
   if (fault == "scale") s.loss_scale = 0.25;
   if (fault == "skips") s.skipped_total = s.step / 4;
   if (fault == "starved") waited = 0.08;
-  if (fault == "slow" && rank == 1) forward = 0.2;
+  if (fault == "slow") (rank == 1 ? forward : all_reduce) += 0.17;  // the other rank waits for it
 }
 
 StepStats step(int64_t i) {
