@@ -186,7 +186,8 @@ class HttpServer::Impl {
   bool serve(Client& client) {
     HttpConnection& connection = client.connection;
     if (client.ready && !connection.advance()) return false;
-    if (const auto request = connection.take_request()) {
+    // All that have arrived together: poll() does not report what has been received already.
+    while (const auto request = connection.take_request()) {
       HttpPages::Response response = pages_.respond(*request, full_ || connection.is_last_request());
       if (response.text.empty()) return false;
       connection.respond(std::move(response.text), response.close);

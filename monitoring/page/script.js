@@ -210,11 +210,13 @@ function draw_charts() {
   charts.norm.draw([curve('', 'grad_norm')]);
   const parts = points.map(p => parts_of(p.phases, p.step_seconds));
   charts.phases.draw([...now.phases, 'other'].map((name, i) => ({name: name.replace('_', ' '), xs, ys: parts.map(p => p[i])})));
+  // The split with most evaluations: the one of the test split, at the end, must not replace the history of validation.
+  const all_of = split => evaluations.filter(e => e.split === split);
+  const split = splits.reduce((most, s) => all_of(s).length > all_of(most).length ? s : most, splits[0]);
   // The curves of metrics with one unit share a scale: those of the unit that comes first.
-  const newest = evaluations.length > 0 ? evaluations[evaluations.length - 1].metrics.filter(m => m[0] !== 'loss') : [];
+  const newest = splits.length > 0 ? all_of(split).pop().metrics.filter(m => m[0] !== 'loss') : [];
   $('metrics-section').hidden = newest.length === 0;
-  charts.metrics.draw(newest.filter(m => m[2] === newest[0][2]).slice(0, 8).map(m => (
-    {...of_split(evaluations[evaluations.length - 1].split, m[0]), name: m[0]})));
+  charts.metrics.draw(newest.filter(m => m[2] === newest[0][2]).slice(0, 8).map(m => ({...of_split(split, m[0]), name: m[0]})));
 }
 
 // ---- the rest of the page

@@ -57,20 +57,33 @@ RowOutput::RowOutput(const fs::path& path) : path_(path) {
   }
   // Through a link: the file that it leads to is replaced, not the link.
   path_ = link_target(path_);
+  // Created here only to see that it can be: a signal during the work would leave it.
+  create_temporary();
+  remove_temporary();
+}
+
+RowOutput::~RowOutput() { remove_temporary(); }
+
+void RowOutput::create_temporary() {
   const fs::path temporary = temporary_name(path_);
   if (const int error = file_.open(temporary, O_WRONLY | O_CREAT | O_EXCL)) fail_to_write("create", path_, error);
   temporary_ = temporary;
 }
 
-RowOutput::~RowOutput() {
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+void RowOutput::remove_temporary() {
+  if (temporary_.empty()) return;
+  file_.close();
+  ::unlink(temporary_.c_str());
+  temporary_.clear();
 }
 
 void RowOutput::write(std::string_view text) {
+  if (!file_.is_open()) create_temporary();
   if (const int code = file_.write_all(std::as_bytes(std::span(text)))) fail_to_write("write", path_, code);
 }
 
 void RowOutput::close() {
+  if (!file_.is_open()) create_temporary();  // nothing was written: an empty file
   // A device or a pipe cannot be synced (EINVAL): only a file is made durable.
   if (!temporary_.empty()) {
     if (const int code = file_.sync()) fail_to_write("fsync", path_, code);

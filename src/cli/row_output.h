@@ -25,7 +25,8 @@ void check_distinct(const std::vector<NamedOutput>&);
 
 class RowOutput {
  public:
-  // A device or a pipe (/dev/null, a named pipe) is written directly.
+  // A device or a pipe (/dev/null, a named pipe) is written directly. For a file, sees that it can be created; the
+  // temporary file is there from the first write() on.
   explicit RowOutput(const std::filesystem::path& path);
   ~RowOutput();  // without close(), removes the temporary file and leaves `path` as it was
   RowOutput(const RowOutput&) = delete;
@@ -35,6 +36,9 @@ class RowOutput {
   void close();  // puts the file in place, durably
 
  private:
+  void create_temporary();
+  void remove_temporary();  // if it is there
+
   std::filesystem::path path_, temporary_;
   FileDescriptor file_;
 };

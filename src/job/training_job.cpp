@@ -386,9 +386,13 @@ void TrainingJob::write_targets(const std::vector<RankPlace>& places) {
     addresses.push_back({places[rank].metrics_address, places[rank].node, static_cast<int>(rank)});
   }
   if (addresses.empty()) return;
-  targets_ = std::make_unique<monitoring::TargetsFile>(config_.run.folder, plan_.name, addresses);
-  watchdog_->alive();
-  monitoring::write_prometheus_config(*files_, targets_->path().parent_path());
+  try {  // the folder may be another user's, and the run needs neither file
+    targets_ = std::make_unique<monitoring::TargetsFile>(config_.run.folder, plan_.name, addresses);
+    watchdog_->alive();
+    monitoring::write_prometheus_config(*files_, targets_->path().parent_path());
+  } catch (const std::exception& problem) {
+    log::warning(str("Prometheus may not find the metrics of this run: ", problem.what()));
+  }
 }
 
 train::TrainContext TrainingJob::train_context(const config::Config& config, const train::BatchArithmetic& batches,
@@ -535,7 +539,10 @@ int TrainingJob::conclude() {
     log::plain(last_line());
   });
   for (const auto& sink : sinks_) sink->state(monitoring::RunState::kFinished);
-  if (is_rank0() && !dry_run_) write_report(process_.prober, plan_.folder, config_.model.file);
+  // All ranks wait for it: a rank that leaves while the targets file still lists it seems to have crashed.
+  dist::agree_on_rank0(process_.host, [&] {
+    if (!dry_run_) write_report(process_.prober, plan_.folder, config_.model.file);
+  });
   if (!dry_run_ && config_.metrics.linger_seconds > 0 && outcome_.exit_code == 0) {
     std::this_thread::sleep_for(std::chrono::duration<double>(config_.metrics.linger_seconds));
   }

@@ -43,6 +43,23 @@ TEST(RowOutputTest, TheFileAppearsWhole) {
   EXPECT_EQ(files_in(folder.path()), 1u);
 }
 
+// A signal ends most commands in the middle of their work, without destructors.
+TEST(RowOutputTest, NothingIsThereBeforeTheFirstRow) {
+  const testing::TempDir folder;
+  RowOutput output(folder / "rows.csv");
+  EXPECT_EQ(files_in(folder.path()), 0u);
+  output.write("a\n");
+  EXPECT_EQ(files_in(folder.path()), 1u) << "the temporary file";
+}
+
+TEST(RowOutputTest, WithoutRowsTheFileIsEmpty) {
+  const testing::TempDir folder;
+  RowOutput output(folder / "rows.csv");
+  output.close();
+  EXPECT_EQ(read_text(folder / "rows.csv"), "");
+  EXPECT_EQ(files_in(folder.path()), 1u);
+}
+
 TEST(RowOutputTest, WhatWasThereStaysUntilThen) {
   const testing::TempDir folder;
   std::ofstream(folder / "rows.csv") << "old";

@@ -186,7 +186,7 @@ def real_runs(folder):
         with Watch(server) as watch:
             process = train(folder, "well")
             server.wait_until("the healthy run is scraped", up(server, "well", 2), 120)
-            time.sleep(25)  # the longest window with its `for` has 20 s; the age of a checkpoint is tested with the demo
+            time.sleep(25)  # the longest rate with its `for` has 20 s; the age of a checkpoint is tested with the demo
             watch.expect_silence("well")
             print("no alert in 25 s of a healthy run")
 

@@ -16,8 +16,8 @@ DEMO = os.environ["DTRAIN_BUILD"] + "/tests/monitoring/exposition_demo"
 NAME = '<img src=x onerror="document.title=1">&amp;'  # as the name of a run
 
 
-def demo(folder, *words):
-    process = subprocess.Popen([DEMO, "0", str(folder / "runs"), "600", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+def demo(folder, *words, seconds=600):
+    process = subprocess.Popen([DEMO, "0", str(folder / "runs"), str(seconds), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     return process, f"http://{process.stdout.readline().strip()}/"
 
 
@@ -49,6 +49,23 @@ def the_page_is_readable_everywhere(folder):
                 tab.wait_for("document.getElementById('loss').textContent.includes('step ')", 5)
                 keep(tab, f"page-{width}-{scheme}")
                 assert not tab.errors(), tab.errors()
+    finally:
+        browser.close()
+        process.kill()
+        process.wait()
+
+
+def the_test_at_the_end_leaves_the_curves_of_validation(folder):
+    process, url = demo(folder, "linger=120", seconds=3)
+    browser = chromium.Browser(folder / "profile")
+    try:
+        tab = chromium.Tab(browser, url, 1440)
+        tab.wait_for("document.getElementById('state').textContent === 'finished'", 60)
+        assert "test mae" in tab.evaluate("document.getElementById('tiles').textContent")
+        tab.wait_for("document.querySelectorAll('#metrics path').length === 2")
+        points = tab.evaluate("[0, 1].map(i => document.querySelectorAll('#metrics circle.dot' + i).length)")
+        assert min(points) >= 2, f"{points} points: validation was every ten steps, of at least twenty"
+        assert not tab.errors(), tab.errors()
     finally:
         browser.close()
         process.kill()
@@ -92,4 +109,4 @@ def a_lost_server_is_said(folder):
 if chromium.program() is None:
     print("skipped: no Chromium (launch/bootstrap --tests installs it)")
     sys.exit(77)
-runner.main([the_page_is_readable_everywhere, names_are_text, a_lost_server_is_said])
+runner.main([the_page_is_readable_everywhere, the_test_at_the_end_leaves_the_curves_of_validation, names_are_text, a_lost_server_is_said])

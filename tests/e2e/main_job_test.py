@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 import urllib.request
 
 import h5py
@@ -127,6 +128,32 @@ def a_taken_port_is_reported_and_training_continues(folder):
         runner.train(folder, train__epochs=1, metrics__port=port).expect(0, f"127.0.0.1:{port}", "finished: all")
 
 
+def targets_that_cannot_be_written_are_reported_and_training_continues(folder):
+    runner.synth(folder / "d.h5", 40)
+    (folder / "runs").mkdir()
+    (folder / "runs/targets").write_text("a file where the folder should be")
+    result = runner.train(folder, train__epochs=1).expect(0, "finished: all")
+    assert result.output.count("warning: Prometheus may not find the metrics of this run: cannot create folder runs/targets: ") == 1, result.output
+
+
+def every_rank_serves_until_the_report_is_written(folder):
+    """A target that is listed and does not answer has crashed. Each read of a sample takes rank 0 0.2 s: the report has twelve samples."""
+    runner.synth(folder / "d.h5", 40)
+    slow = f"LD_PRELOAD={os.environ['DTRAIN_BUILD']}/bench/faults/libfaults.so;DTRAIN_FAULT=read:200000:0"  # not for mpirun
+    words = runner.flags({**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.epochs": 1, "data.val_share": 0.4})
+    env = {**runner.environment(), "OMPI_MCA_mca_base_env_list": slow}
+    targets, report = folder / "runs/targets/r.json", folder / "runs/r/report.html"
+    with runner.Running(words, np=2, cwd=folder, env=env) as running:
+        running.wait_for("finished: all")
+        time.sleep(1)  # rank 1 has nothing left to do
+        addresses = [address for group in json.loads(targets.read_text()) for address in group["targets"]]
+        pages = [scrape(address) for address in addresses]
+        assert not report.exists(), "the reads were not slow: nothing was shown"
+        running.wait(60).expect(0)
+    assert len(pages) == 2 and all("dtrain_steps_total{" in page for page in pages), pages
+    assert report.exists() and not targets.exists()
+
+
 def with_a_progress_bar_step_lines_are_only_in_the_log(folder):
     runner.synth(folder / "d.h5", 40)
     result = runner.train(folder, train__epochs=1, run__name="bar", run__progress="bar").expect(0, "\033[K")
@@ -147,4 +174,5 @@ def the_installed_program_runs_from_any_folder(folder):
 
 runner.main([without_arguments_the_quick_start_trains, rank_0_alone_touches_the_run_folder, head_pose_from_the_300w_lp_layout,
              the_batch_that_the_user_gives_wins, head_pose_from_the_biwi_layout, a_taken_port_is_reported_and_training_continues,
+             targets_that_cannot_be_written_are_reported_and_training_continues, every_rank_serves_until_the_report_is_written,
              with_a_progress_bar_step_lines_are_only_in_the_log, the_installed_program_runs_from_any_folder])

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import time
 
@@ -232,6 +233,17 @@ def writing_slowly_is_no_stall(folder):
     assert len(Trace(json.loads(content)).slices(0, "training", "step")) == 2
 
 
+def an_interrupted_trace_leaves_no_file(folder):
+    runner.synth(folder / "d.h5", 60)
+    words = ["trace", "--warm-steps", 100000, "--out", "t.json.gz", "--json", "out.json", *runner.flags(KEYS)]
+    with runner.Running(words, cwd=folder) as job:
+        time.sleep(8)  # it says nothing while it measures
+        assert job.process.poll() is None, job.output()
+        job.process.send_signal(signal.SIGTERM)
+        assert job.process.wait(60) == -signal.SIGTERM, job.output()
+    assert [path.name for path in folder.iterdir()] == ["d.h5"]
+
+
 def bad_input_is_explained(folder):
     runner.synth(folder / "d.h5", 60)
     large = ["trace", *runner.flags(KEYS)]
@@ -311,4 +323,4 @@ def full_memory_names_three_remedies(folder):
 
 if __name__ == "__main__":
     runner.main([one_rank_shows_its_steps, ranks_are_on_one_clock, operators_and_memory_on_request, other_tasks_are_traced, writing_slowly_is_no_stall,
-                 bad_input_is_explained, full_memory_names_three_remedies])
+                 an_interrupted_trace_leaves_no_file, bad_input_is_explained, full_memory_names_three_remedies])

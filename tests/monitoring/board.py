@@ -88,6 +88,6 @@ def recorded_names():
 
 
 def metric_names(expr):
-    """The names of dtrain's series in an expression."""
+    """The names of dtrain's series in an expression, those of recording rules too."""
     expr = re.sub(r'"[^"]*"', '""', expr)
-    return set(re.findall(r"\bdtrain_\w+", expr))
+    return set(re.findall(r"\b(?:\w+:)?dtrain_[\w:]+", expr))

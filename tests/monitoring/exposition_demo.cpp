@@ -1,8 +1,8 @@
 // The real sinks of one rank with invented steps, for tests of the dashboards, the rules and the page without a
-// training run. `exposition_demo RANK RUNS_FOLDER SECONDS [gpu] [job=NAME] [fault=KIND]` writes
+// training run. `exposition_demo RANK RUNS_FOLDER SECONDS [gpu] [job=NAME] [fault=KIND] [linger=SECONDS]` writes
 // RUNS/NAME/{metrics.jsonl, events.out.tfevents.*} and RUNS/targets/NAME.RANK.json (NAME: demo), prints its address,
-// and serves metrics for SECONDS. A fault begins with the 30th step, after three seconds: nan, scale, skips, starved,
-// slow (rank 1), heat (with gpu), stalled or unsaved (no more checkpoints).
+// trains for SECONDS, and serves its metrics until linger has passed too. A fault begins with the 30th step, after
+// three seconds: nan, scale, skips, starved, slow (rank 1), heat (with gpu), stalled or unsaved (no more checkpoints).
 
 #include <chrono>
 #include <cmath>
@@ -58,11 +58,12 @@ void add_fault(StepStats& s, std::string_view fault, int rank) {
   if (s.step < kFaultBegins) return;
   double& waited = s.phase_seconds[static_cast<size_t>(Phase::kDataWait)];
   double& forward = s.phase_seconds[static_cast<size_t>(Phase::kForward)];
+  double& all_reduce = s.phase_seconds[static_cast<size_t>(Phase::kAllReduceWait)];
   if (fault == "nan") s.loss = std::numeric_limits<double>::quiet_NaN();
   if (fault == "scale") s.loss_scale = 0.25;
   if (fault == "skips") s.skipped_total = s.step / 4;
   if (fault == "starved") waited = 0.08;
-  if (fault == "slow" && rank == 1) forward = 0.2;
+  if (fault == "slow") (rank == 1 ? forward : all_reduce) += 0.17;  // the other rank waits for it
 }
 
 StepStats step(int64_t i) {
@@ -128,6 +129,10 @@ RankStats rank_stats(int rank, const StepStats& s, bool gpu) {
   return r;
 }
 
+EvalStats evaluation(int64_t step, const char* split) {
+  return {step, 0, split, {{"loss", 0.1}, {"mae", 6.0}, {"mae_yaw", 7.0}}, {}, 100, 0.5};
+}
+
 VerdictRecord verdict(int64_t step) {
   VerdictRecord record{.step = step,
                        .text = "verdict: data-bound on decode: 2.0 of 100.0 ms waiting; +4 % with --data.workers 4"};
@@ -144,18 +149,20 @@ VerdictRecord verdict(int64_t step) {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    return std::fprintf(stderr, "usage: exposition_demo RANK RUNS_FOLDER SECONDS [gpu] [job=NAME] [fault=KIND]\n"), 64;
+    return std::fprintf(stderr, "usage: exposition_demo RANK RUNS_FOLDER SECONDS [gpu] [KEY=VALUE]...\n"), 64;
   }
   const int rank = std::atoi(argv[1]);
   const std::filesystem::path runs = argv[2];
   const double seconds = std::atof(argv[3]);
   bool gpu = false;
+  double linger = 0;
   std::string job = "demo", fault;
   for (int i = 4; i < argc; ++i) {
     const std::string_view word = argv[i];
     gpu |= word == "gpu";
     if (word.starts_with("job=")) job = word.substr(4);
     if (word.starts_with("fault=")) fault = word.substr(6);
+    if (word.starts_with("linger=")) linger = std::stod(std::string(word.substr(7)));
   }
   dtrain::log::set_rank(rank, 2);
   std::filesystem::create_directories(runs / job);
@@ -188,7 +195,8 @@ int main(int argc, char** argv) {
   }
   for (Sink* sink : sinks) sink->state(RunState::kTraining);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  for (int64_t i = 1; i <= 20 || std::chrono::steady_clock::now() < end; ++i) {
+  int64_t i = 1;
+  for (; i <= 20 || std::chrono::steady_clock::now() < end; ++i) {
     const bool stalled = fault == "stalled" && i >= kFaultBegins;
     const bool unsaved = fault == "unsaved" && i >= kFaultBegins;
     StepStats stats = step(i);
@@ -199,14 +207,17 @@ int main(int argc, char** argv) {
       if (stalled) continue;
       sink->record(stats);
       if (rank == 0 && stats.logging) sink->verdict(verdict(i));
-      if (i % 10 == 0)
-        sink->record(EvalStats{i, 0, "val", {{"loss", 0.1}, {"mae", 6.0}, {"mae_yaw", 7.0}}, {}, 100, 0.5});
+      if (i % 10 == 0) sink->record(evaluation(i, "val"));
       if (i % 10 == 0 && !unsaved) sink->checkpoint_saved(i, 0.25);
     }
     if (rank == 0 && stats.logging && !stalled) dtrain::log::to_file(step_line(stats));  // for the page
     if (seconds > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-  for (Sink* sink : sinks) sink->state(RunState::kFinished);
+  for (Sink* sink : sinks) {
+    sink->record(evaluation(i - 1, "test"));
+    sink->state(RunState::kFinished);
+  }
+  std::this_thread::sleep_for(std::chrono::duration<double>(linger));
   targets.remove();
   return 0;
 }

@@ -127,6 +127,21 @@ TEST(HttpServer, AConnectionIsKeptUnlessTheClientEndsIt) {
   EXPECT_TRUE(old.closed_by_server());
 }
 
+TEST(HttpServer, AnswersAtOnceWhatArrivesTogether) {
+  const HttpServer server("127.0.0.1", 0, pages(), {});
+  HttpClient client(address_of(server));
+  std::string requests;
+  for (int i = 0; i < 5; ++i) requests += str("GET /echo?number=", i, " HTTP/1.1\r\n\r\n");
+  const auto begin = std::chrono::steady_clock::now();
+  client.send(requests);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(client.receive().body, str("number=", i, ";"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kAtOnce);
+  client.send("GET /large HTTP/1.1\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(client.receive().body.size(), large_body().size());
+  EXPECT_EQ(client.receive().body.size(), 1000u) << "after a response that does not leave at once";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2 * kAtOnce);
+}
+
 TEST(HttpServer, CompressesForWhoAcceptsIt) {
   const HttpServer server("127.0.0.1", 0, pages(), {});
   HttpClient client(address_of(server));

@@ -81,10 +81,10 @@ def train(folder, *arguments, np=None, threads=1, **options):
 class Running:
     """A running job, for signals and scraping. Leaving the context kills it if it is still running."""
 
-    def __init__(self, arguments, np=None, cwd=None):
+    def __init__(self, arguments, np=None, cwd=None, env=None):
         self.log = tempfile.TemporaryFile("w+")
         self.begin = time.monotonic()
-        self.process = subprocess.Popen(command(arguments, np), cwd=cwd, env=environment(), stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen(command(arguments, np), cwd=cwd, env=env or environment(), stdin=subprocess.DEVNULL,
                                         stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
 
     def __enter__(self):
