@@ -39,7 +39,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 LEVELS = {"weak": 0.015, "edge": 0.03, "full": None}  # gains to aim at; full: another one each time
 FULL = (0.11, 0.45)
 MEASURED = {"weak": (0.005, 0.022), "edge": (0.022, 0.06)}  # what counts as such
-WARM, STEPS = 8, 40  # the verdict leaves out the first steps, too
+WARM, STEPS = 5, 43  # the verdict leaves out the first steps, too
 DISTURBED = 0.04  # the two healthy runs beside a fault differ by this share, and by a third of its gain: that is not known
 # machine_noise.py: with more of it a verdict tells of the machine, not of the fault, and a run tells nothing. Others use the cores' units
 # half of the time, or nearly always.
@@ -267,7 +267,8 @@ def read_run(folder):
     seconds = last["time"] - first["time"]
     samples = samples_in(first["step"], last["step"], run)
     verdict = [r for r in records if r["kind"] == "verdict"][-1]
-    return {"step": seconds / (last["step"] - first["step"]), "per_sample": seconds / samples, "samples": run["global_batch"] / 2, "verdict": verdict,
+    taken = last["step"] - first["step"]
+    return {"step": seconds / taken, "per_sample": seconds / samples, "samples": samples / taken / 2, "verdict": verdict,
             "other": statistics.median(r["other_seconds"] / r["step_seconds"] for r in steps),
             "cause": verdict["causes"][0] if verdict["causes"] else None}
 

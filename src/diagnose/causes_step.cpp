@@ -46,18 +46,18 @@ void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
   const std::string every =
       str("--checkpoint.every ", fixed(std::ceil(rarer / (best ? saves_of_best : saves)), 0), "steps");
   const bool by_steps = run.settings.saves_by_steps;  // after the same evaluations, it may be
+  // By time they are planned as often as they came.
+  const double planned = by_steps ? run.settings.checkpoints : std::min(run.settings.checkpoints, saves);
   const double part = best && !by_steps ? 0 : 1 / rarer;
   const auto without = [=](size_t, size_t, StepTimes& s) {
     if (is_best(s) == best) s.phases[static_cast<size_t>(Phase::kCheckpoint)] *= part;
   };
-  found.push_back({.cause = Cause::kCheckpoint,
-                   .evidence = str(of_step(seconds, step), best ? " saving the best so far" : " saving"),
-                   .setting = best ? str("--checkpoint.keep_best false", by_steps ? " " + every : "") : every,
-                   .without = Replay{.change = without,
-                                     .planned = Phase::kCheckpoint,
-                                     .planned_per_step = best       ? saves_of_best
-                                                         : by_steps ? run.settings.checkpoints
-                                                                    : saves}});
+  found.push_back(
+      {.cause = Cause::kCheckpoint,
+       .evidence = str(of_step(seconds, step), best ? " saving the best so far" : " saving"),
+       .setting = best ? str("--checkpoint.keep_best false", by_steps ? " " + every : "") : every,
+       .without = Replay{
+           .change = without, .planned = Phase::kCheckpoint, .planned_per_step = best ? saves_of_best : planned}});
 }
 
 void add_evaluations(const RunEvidence& run, std::vector<Finding>& found) {

@@ -121,7 +121,7 @@ struct Settings {
   bool saves_by_steps = false;   // checkpoint.every counts steps or epochs
   bool keeps_best = true;        // checkpoint.keep_best
   double evaluations = 0;        // per step, as planned
-  double checkpoints = 0;        // per step, as planned; only where `saves_by_steps`
+  double checkpoints = 0;        // per step, as planned; where that is a time, as often as any came
   int64_t length_window = 0;     // data.length_window
   double epochs = 0;             // that were begun: in the first one every sample is read for the first time
   double steps_left = kUnknown;  // until the run ends

@@ -140,11 +140,11 @@ TEST(Measure, BucketsAreThoseThatAreSent) {
     double before = 0;
     for (const dist::BucketTime& bucket : buckets) {
       bytes += bucket.bytes;
-      EXPECT_GE(bucket.ready, 0);
+      EXPECT_GE(bucket.ready, before) << "they are full in the order of sending";
       EXPECT_LE(bucket.ready, 1);
-      before = std::max(before, bucket.ready);
+      before = bucket.ready;
     }
-    EXPECT_GT(before, 0.5) << "the last gradient is there near the end of backward";
+    EXPECT_GT(before, 0);
     EXPECT_EQ(bytes, rank.trainer.measure_memory().gradients);
   });
 }
