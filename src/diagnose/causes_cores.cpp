@@ -6,6 +6,7 @@
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
+#include "diagnose/communication.h"
 #include "diagnose/computes_sooner.h"
 #include "diagnose/means.h"
 
@@ -71,8 +72,21 @@ Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
   return waits;
 }
 
-// `lost`: with what the ranks lost for other reasons, in the same way.
-void add_waits(const RunEvidence& run, Cause cause, const BySeconds& seconds, const BySeconds& lost,
+// What is left of the network's time without `seconds` of what the ranks lost in all: the threads that communicate wait
+// for the same cores, and all ranks wait for them. No more than what the network took beyond its measured cost.
+double network_without(const RunEvidence& run, const BySeconds& seconds, const BySeconds& lost) {
+  const Communication split = communication_of(run);
+  if (run.settings.gpu || !(split.network() > 0)) return 1;
+  double delay = 0;
+  for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
+    if (!(lost[rank] > 0)) continue;
+    delay = std::max(delay, or_zero(run.ranks[rank].cores.comm_delay) * seconds[rank] / lost[rank]);
+  }
+  return 1 - std::min(split.other, delay) / split.network();
+}
+
+// `lost`: with what the ranks lost for other reasons, in the same way. `network`: what is left of its time.
+void add_waits(const RunEvidence& run, Cause cause, const BySeconds& seconds, const BySeconds& lost, double network,
                const std::string& why, const char* otherwise, std::vector<Finding>& found) {
   const size_t rank = worst_of(seconds);
   if (!(seconds[rank] > 0)) return;
@@ -82,7 +96,7 @@ void add_waits(const RunEvidence& run, Cause cause, const BySeconds& seconds, co
                    .rank = 2 * least > seconds[rank] ? -1 : rank_of(run, rank),
                    .evidence = str(of_step(seconds[rank], mean_wall(run.ranks[rank].steps)), why),
                    .otherwise = otherwise,
-                   .without = Replay{.change = computes_sooner(run.steps(), seconds, lost)}});
+                   .without = Replay{.change = computes_sooner(run.steps(), seconds, lost), .network = network}});
 }
 
 std::string others_text(const HostUse& host, double step) {
@@ -155,17 +169,18 @@ std::vector<Finding> core_causes(const RunEvidence& run) {
   }
   const RankEvidence& crowded = run.ranks[worst_of(others)];
   const HostUse& host = host_of(run, crowded);
-  add_waits(run, Cause::kOversubscribed, others, lost,
+  add_waits(run, Cause::kOversubscribed, others, lost, network_without(run, others, lost),
             " waiting for a core; " + others_text(host, mean_wall(crowded.steps)), "without them", found);
   const HostUse& bound_host = host_of(run, run.ranks[worst_of(bound)]);
-  add_waits(run, Cause::kBinding, bound, lost,
+  add_waits(run, Cause::kBinding, bound, lost, network_without(run, bound, lost),
             str(" waiting for a core; the ranks may use ", bound_host.job_cores, " of ", bound_host.cores, " cores"),
             kWithAllCores, found);
   add_few_cores(run, bound, found);
   add_own_threads(run, own, found);
-  add_waits(run, Cause::kCpuLimit, stopped, lost, " stopped by the CPU limit of the control group",
+  add_waits(run, Cause::kCpuLimit, stopped, lost, network_without(run, stopped, lost),
+            " stopped by the CPU limit of the control group",
             "with a higher limit (cpu.max; resources.limits.cpu in Kubernetes)", found);
-  add_waits(run, Cause::kSteal, stolen, stolen, " taken by the hypervisor for other machines",
+  add_waits(run, Cause::kSteal, stolen, stolen, /*network=*/1, " taken by the hypervisor for other machines",
             "on a machine of its own", found);
   return found;
 }

@@ -32,12 +32,13 @@ struct LoaderUse {
 constexpr int few_readers(int threads) { return threads / 2; }
 
 struct CoreUse {
-  double cores = kUnknown;      // that the rank may use now; of cores that ranks share, its part
-  int compute_threads = 1;      // of the network's operators
-  double cpu = kUnknown;        // of all threads of the rank
-  double side_cpu = kUnknown;   // of them those that do not compute: readers, communication
-  double run_delay = kUnknown;  // the thread of the network that waited longest for a core, though it could have run
-  double throttled = kUnknown;  // stopped by the limit of the control group, of each core that the group ran on
+  double cores = kUnknown;       // that the rank may use now; of cores that ranks share, its part
+  int compute_threads = 1;       // of the network's operators
+  double cpu = kUnknown;         // of all threads of the rank
+  double side_cpu = kUnknown;    // of them those that do not compute: readers, communication
+  double run_delay = kUnknown;   // the thread of the network that waited longest for a core, though it could have run
+  double comm_delay = kUnknown;  // the same of the threads that communicate
+  double throttled = kUnknown;   // stopped by the limit of the control group, of each core that the group ran on
 };
 
 // Of the host that a rank runs on, per step of the run.

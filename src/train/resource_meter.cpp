@@ -78,9 +78,10 @@ ResourceSample ResourceMeter::sample(const data::LoaderStats& loader) {
   sample.link_generation = link_generation_;
   sample.card_generation = link_.card_generation.value_or(0);
   if (process.threads) sample.threads = *process.threads;
-  if (!process.by_thread.empty()) sample.compute_cpu = sample.run_delay = 0;
+  if (!process.by_thread.empty()) sample.compute_cpu = sample.run_delay = sample.comm_delay = 0;
   for (const ThreadTime& thread : process.by_thread) {
     const ThreadTime used = since(thread, process_.by_thread);
+    if (thread.name == kCommThread) sample.comm_delay = std::max(sample.comm_delay, used.run_delay_seconds);
     if (!computes(thread.name)) continue;
     sample.compute_cpu += used.cpu_seconds;
     sample.run_delay = std::max(sample.run_delay, used.run_delay_seconds);

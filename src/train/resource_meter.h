@@ -32,6 +32,7 @@ struct ResourceSample {
   double cpu = kUnknown;          // seconds of all threads
   double compute_cpu = kUnknown;  // of the threads that compute
   double run_delay = kUnknown;    // the computing thread that waited longest for a core
+  double comm_delay = kUnknown;   // the same of the threads that communicate
   double throttled = kUnknown;    // by the limit of the control group, summed over the cores that the group ran on
   double host_busy = kUnknown, host_steal = kUnknown;  // seconds of all cores of the host together
   double host_idle = kUnknown, host_io_wait = kUnknown;

@@ -128,7 +128,8 @@ diagnose::LossScale loss_scale_of(const Windows& windows) {
 
 void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& evidence) {
   double steps = 0;
-  ResourceSample sum{.cpu = 0, .compute_cpu = 0, .run_delay = 0, .throttled = 0, .disk_bytes = 0, .major_faults = 0};
+  ResourceSample sum{
+      .cpu = 0, .compute_cpu = 0, .run_delay = 0, .comm_delay = 0, .throttled = 0, .disk_bytes = 0, .major_faults = 0};
   for (const RunMeasurements::Window& window : windows) {
     const ResourceSample& s = window.ranks[rank];
     steps += static_cast<double>(window.steps);
@@ -136,6 +137,7 @@ void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& 
     sum.cpu += s.cpu;
     sum.compute_cpu += s.compute_cpu;
     sum.run_delay += s.run_delay;
+    sum.comm_delay += s.comm_delay;
     sum.throttled += s.throttled;
     sum.disk_bytes += s.disk_bytes;
     sum.major_faults += s.major_faults;
@@ -159,6 +161,7 @@ void add_resources(const Windows& windows, size_t rank, diagnose::RankEvidence& 
   evidence.cores.cpu = sum.cpu / steps;
   evidence.cores.side_cpu = std::max(0.0, sum.cpu - sum.compute_cpu) / steps;
   evidence.cores.run_delay = sum.run_delay / steps;
+  evidence.cores.comm_delay = sum.comm_delay / steps;
   evidence.cores.throttled = sum.throttled / steps;
   evidence.cores.cores = count_of(now.allowed_cores, now.cores);
   evidence.cores.compute_threads = now.compute_threads;

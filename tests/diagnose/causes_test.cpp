@@ -250,6 +250,20 @@ TEST(Cores, OthersOnCoresOfTheirOwnTakeNothing) {
   EXPECT_EQ(judge(run).findings.at(0).cause, Cause::kOversubscribed);
 }
 
+// The thread that communicates waits for the same cores, and all ranks wait for it.
+TEST(Cores, OthersDelayTheNetworkToo) {
+  RunEvidence run = evidence_of({.network = 0.014});
+  run.hosts[0].others_cpu = 0.1;
+  run.hosts[0].idle = 0;
+  for (RankEvidence& rank : run.ranks) rank.cores.run_delay = 0.01;
+  const double without = judge(run).findings.at(0).gain->ratio;
+  for (RankEvidence& rank : run.ranks) rank.cores.comm_delay = 0.013;
+  const Verdict verdict = judge(run);
+  EXPECT_EQ(verdict.findings.at(0).cause, Cause::kOversubscribed) << verdict.text;
+  EXPECT_NEAR(verdict.findings.at(0).gain->ratio - without, 0.15, 0.04) << verdict.text;
+  EXPECT_EQ(verdict.findings.size(), 1u) << "what is left of the network is what it costs";
+}
+
 TEST(Cores, BindingIsNamedOnce) {
   RunEvidence run = evidence_of({});
   run.hosts[0].job_cores = 2;

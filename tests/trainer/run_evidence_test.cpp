@@ -95,6 +95,7 @@ TEST(RunEvidence, OfCoresIsPerStepAndOfItsOwnRank) {
     s.cpu = 6;
     s.compute_cpu = 4;
     s.run_delay = 2;
+    s.comm_delay = 1;
     s.compute_threads = 2;
     s.resident_bytes = 1000.0 * static_cast<double>(window.steps);
   }
@@ -103,6 +104,7 @@ TEST(RunEvidence, OfCoresIsPerStepAndOfItsOwnRank) {
   EXPECT_DOUBLE_EQ(cores.cpu, 12.0 / 40);
   EXPECT_DOUBLE_EQ(cores.side_cpu, 4.0 / 40);
   EXPECT_DOUBLE_EQ(cores.run_delay, 4.0 / 40);
+  EXPECT_DOUBLE_EQ(cores.comm_delay, 2.0 / 40);
   EXPECT_EQ(cores.compute_threads, 2);
   EXPECT_EQ(run.ranks[0].cores.compute_threads, 1);
   EXPECT_EQ(cores.cores, 4) << "no mask: what the launcher knows";
