@@ -74,8 +74,8 @@ Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
 
 // What is left of the network's time without `seconds` of what the ranks lost in all: the threads that communicate wait
 // for the same cores, and all ranks wait for them. No more than what the network took beyond its measured cost.
-double network_without(const RunEvidence& run, const BySeconds& seconds, const BySeconds& lost) {
-  const Communication split = communication_of(run);
+double network_without(const RunEvidence& run, const Communication& split, const BySeconds& seconds,
+                       const BySeconds& lost) {
   if (run.settings.gpu || !(split.network() > 0)) return 1;
   double delay = 0;
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
@@ -167,17 +167,18 @@ std::vector<Finding> core_causes(const RunEvidence& run) {
     const HostUse& host = host_of(run, rank);
     stolen.push_back(std::min(most, or_zero(host.steal) / std::max(1.0, or_zero(host.cores))));
   }
+  const Communication split = communication_of(run);
   const RankEvidence& crowded = run.ranks[worst_of(others)];
   const HostUse& host = host_of(run, crowded);
-  add_waits(run, Cause::kOversubscribed, others, lost, network_without(run, others, lost),
+  add_waits(run, Cause::kOversubscribed, others, lost, network_without(run, split, others, lost),
             " waiting for a core; " + others_text(host, mean_wall(crowded.steps)), "without them", found);
   const HostUse& bound_host = host_of(run, run.ranks[worst_of(bound)]);
-  add_waits(run, Cause::kBinding, bound, lost, network_without(run, bound, lost),
+  add_waits(run, Cause::kBinding, bound, lost, network_without(run, split, bound, lost),
             str(" waiting for a core; the ranks may use ", bound_host.job_cores, " of ", bound_host.cores, " cores"),
             kWithAllCores, found);
   add_few_cores(run, bound, found);
   add_own_threads(run, own, found);
-  add_waits(run, Cause::kCpuLimit, stopped, lost, network_without(run, stopped, lost),
+  add_waits(run, Cause::kCpuLimit, stopped, lost, network_without(run, split, stopped, lost),
             " stopped by the CPU limit of the control group",
             "with a higher limit (cpu.max; resources.limits.cpu in Kubernetes)", found);
   add_waits(run, Cause::kSteal, stolen, stolen, /*network=*/1, " taken by the hypervisor for other machines",
