@@ -133,7 +133,7 @@ int run_bench_comm(const Arguments& arguments) {
       ->check(CLI::Range(2, 1 << 20))
       ->capture_default_str();
   app.add_option("--seconds", options.seconds, "about how long each operation of each communicator is measured")
-      ->check(CLI::Range(0.001, 3600.0))
+      ->check(number_within(0.001, 3600))
       ->capture_default_str();
   output.add_to(app);
   const std::optional<config::Loaded> loaded = parse_with_config(app, arguments, /*check_dataset=*/false);

@@ -190,7 +190,7 @@ int run_bench_data(const Arguments& arguments) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--seconds", options.bench.seconds, "of each measurement")
-      ->check(CLI::Range(0.01, 3600.0))
+      ->check(number_within(0.01, 3600))
       ->capture_default_str();
   app.add_option("--emulate", options.accelerator,
                  "how many accelerators of MLPerf Storage this machine feeds (one process): " + join(names, ", "));

@@ -326,7 +326,7 @@ int run_bench_step(const Arguments& arguments) {
       ->check(CLI::Range(int64_t{1}, kMost))
       ->capture_default_str();
   app.add_option("--seconds", options.probe.seconds, "of each measurement; fewer steps where they would take longer")
-      ->check(CLI::Range(0.01, 3600.0))
+      ->check(number_within(0.01, 3600))
       ->capture_default_str();
   app.add_flag("--cached", options.probe.cached,
                "measure also, for as long again, steps whose batches are in memory: what the run would do if loading "

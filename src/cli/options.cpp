@@ -86,6 +86,16 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   }
 }
 
+CLI::Validator number_within(double least, double most) {
+  const std::string range = str(least, " - ", most);
+  const auto check = [=](const std::string& text) {
+    double value = 0;
+    const bool is_within = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+    return is_within ? "" : str(text, " is not in ", range);
+  };
+  return CLI::Validator(check, "FLOAT in [" + range + "]");
+}
+
 std::optional<config::Loaded> parse_with_config(CLI::App& app, const std::vector<std::string>& arguments,
                                                 bool check_dataset) {
   app.allow_extras();

@@ -15,7 +15,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 namespace dtrain::job {
 struct CheckpointName;
 struct ProcessContext;
@@ -36,6 +37,9 @@ std::optional<config::Loaded> parse_with_config(CLI::App& app, const std::vector
 // What such a command reads, for protect(): the config file and the files that the configuration names. Of the quick
 // start, the generated data.
 Inputs inputs_of(const config::Loaded&);
+
+// A check of a flag: a number from `least` to `most`. CLI::Range with doubles lets nan pass, since it is in no order.
+CLI::Validator number_within(double least, double most);
 
 struct ListedFlags {
   std::vector<ManualFlag> flags;

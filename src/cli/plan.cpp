@@ -192,7 +192,7 @@ void add_flags(CLI::App& app, Options& options) {
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 30))
       ->capture_default_str();
   app.add_option("--seconds", options.probe.seconds, "at most, for each size; fewer steps where they would take longer")
-      ->check(CLI::Range(0.01, 3600.0))
+      ->check(number_within(0.01, 3600))
       ->capture_default_str();
   options.output.add_to(app);
 }

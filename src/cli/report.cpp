@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <optional>
@@ -148,14 +147,11 @@ int run_report(const Arguments& arguments) {
   app.add_option("--max-regression", options.max_regression,
                  "with two runs: exit code 1 if the throughput or the validation metric of the second is worse by more "
                  "than so many percent, and by more than the noise of both")
-      ->check(CLI::Range(0.0, 100.0));
+      ->check(number_within(0, 100));
   app.add_option("--module", options.module_file,
                  "task module: its TorchScript file, which is code, to be run on the samples of the page");
   app.add_flag("--force", options.force, "replace existing files");
   if (!parse(app, arguments)) return 0;
-  if (options.max_regression && std::isnan(*options.max_regression)) {  // which CLI::Range lets pass
-    throw UsageError("dtrain report: --max-regression is a number from 0 to 100, not nan (dtrain report --help)");
-  }
   if (options.max_regression && options.runs.size() != 2) {
     throw UsageError("dtrain report: --max-regression compares two runs: name both (dtrain report --help)");
   }

@@ -274,7 +274,7 @@ int run_trace(const Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--max-mib", options.most_mib,
                  "largest size of the trace in MiB, uncompressed; a larger one is refused before it is recorded")
-      ->check(CLI::Range(1.0, 1e6))
+      ->check(number_within(1, 1e6))
       ->capture_default_str();
   options.output.add_to(app);
   const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);

@@ -80,10 +80,10 @@ int run_tune(const Arguments& arguments) {
       "dtrain tune");
   Options options;
   app.add_option("--minutes", options.search.minutes, "about how long it may take")
-      ->check(CLI::Range(0.01, 10000.0))
+      ->check(number_within(0.01, 10000))
       ->capture_default_str();
   app.add_option("--seconds", options.search.seconds, "of the longest measurement of one candidate")
-      ->check(CLI::Range(0.01, 3600.0))
+      ->check(number_within(0.01, 3600))
       ->capture_default_str();
   app.add_option("--memory-budget", options.search.memory_budget,
                  "memory that a rank may use, as 800MiB or 12GiB (default: its share of what the GPU has, or, on the "

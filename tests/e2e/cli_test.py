@@ -189,6 +189,14 @@ def closed_standard_streams_do_not_corrupt_files(folder):
         runner.run(["inspect", "a.h5", "--verify"], cwd=folder).expect(0)
 
 
+def numbers_out_of_range_are_refused(folder):
+    flags = {"bench data": "--seconds", "bench step": "--seconds", "bench comm": "--seconds", "tune": "--minutes", "trace": "--max-mib"}
+    for command, flag in [*flags.items(), ("tune", "--seconds"), ("plan", "--seconds")]:
+        for value in ("nan", "inf", "-1", "1e9", "word"):
+            result = runner.run([*command.split(), flag, value], cwd=folder).expect(64, f"dtrain {command}: {flag}: {value} is not in ")
+            assert result.output.count("error:") == 1, result.output
+
+
 def options_that_do_not_apply_are_refused(folder):
     runner.run(["synth", "classify", "--layout", "images", "--samples", 30, "--size", 32, "--out", "p"], cwd=folder).expect(0)
     for words, text in [("convert images p --test-share 0.3", "the data set has its own splits"), ("convert images p --test-sequences 01", "--test-sequences applies only to biwi"),

@@ -94,7 +94,7 @@ def what_is_no_run_is_said(folder):
     for words, code, texts in [
             (["report", "none"], 65, ["none does not exist"]), (["report", "."], 65, ["is no run folder"]),
             (["report"], 64, ["RUN"]), (["report", "a", "b", "c"], 64, []), (["report", "a", "--max-regression", "5"], 64, ["name both"]),
-            (["report", "a", "b", "--max-regression", "nan"], 64, ["from 0 to 100, not nan"]),
+            (["report", "a", "b", "--max-regression", "nan"], 64, ["--max-regression: nan is not in 0 - 100"]),
             (["report", "a", "b", "--max-regression", "inf"], 64, ["--max-regression"]),
             (["ls"], 65, ["runs does not exist: no run was started here"]), (["ls", "."], 65, ["has no runs in it"])]:
         result = runner.run(words, cwd=folder).expect(code, *texts)
