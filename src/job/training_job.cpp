@@ -30,14 +30,10 @@
 #include "job/run_report.h"
 #include "job/same_start.h"
 #include "job/signals.h"
-#include "job/version.h"
 #include "models/load_weights.h"
 #include "models/network.h"
-#include "monitoring/basic_auth.h"
 #include "monitoring/console_sink.h"
 #include "monitoring/jsonl_sink.h"
-#include "monitoring/prometheus_config.h"
-#include "monitoring/prometheus_sink.h"
 #include "monitoring/tensorboard_sink.h"
 #include "train/broadcast_snapshot.h"
 #include "train/phases.h"
@@ -247,82 +243,6 @@ void TrainingJob::report_failed_communicators() {
   }
 }
 
-// Rank 0 serves the page of the run; the others say where it is.
-std::vector<monitoring::Page> TrainingJob::make_page() {
-  if (!is_rank0()) {
-    signpost_.emplace(plan_.name, process_.world.rank);
-    return {signpost_->page()};
-  }
-  auto page = std::make_unique<monitoring::LivePage>(
-      plan_.name, monitoring::LivePage::Facts{{"task", str(config_.task)},
-                                              {"network", str(config_.model.name)},
-                                              {"data", std::filesystem::path(config_.data.file).filename().string()},
-                                              {"precision", train::to_string(precision_)},
-                                              {"batch", describe(batches_)}});
-  live_page_ = page.get();
-  page_log_.emplace([this](std::string_view line) { live_page_->log_line(line); });
-  sinks_.push_back(std::move(page));
-  return live_page_->pages();
-}
-
-void TrainingJob::complete_page(const std::vector<RankPlace>& places) {
-  if (signpost_) signpost_->point_to(places.front().metrics_address);
-  if (live_page_ == nullptr) return;
-  std::vector<monitoring::RankFacts> facts;
-  for (const RankPlace& p : places) facts.push_back({p.node, p.device, p.cores, p.loader_threads});
-  live_page_->places(std::move(facts));
-}
-
-// The verdict needs the sensors of the GPU also where nothing is served.
-void TrainingJob::read_gpu_for_verdict() {
-  if (dry_run_ || !process_.device.is_cuda()) return;
-  monitoring::OpenedReader opened = monitoring::open_nvml(device_.pci_bus_id);
-  if (!opened.reader) {
-    log::info(str("the verdict has no readings of the GPU: ", opened.problem));
-    return;
-  }
-  gpu_poller_ =
-      std::make_unique<monitoring::GpuPoller>(std::move(opened.reader), nullptr, config_.metrics.gpu_interval);
-  take_gpu_use_ = [this] { return gpu_poller_->take(); };
-}
-
-void TrainingJob::open_metrics() {
-  if (!config_.metrics.enabled) return read_gpu_for_verdict();
-  if (dry_run_) {  // serves nothing, but reports a file that the run would refuse
-    dist::agree(process_.host, [&] {
-      if (!config_.metrics.auth_file.empty()) monitoring::BasicAuth{config_.metrics.auth_file};
-    });
-    return;
-  }
-  const dist::World& world = process_.world;
-  std::unique_ptr<monitoring::PrometheusSink> prometheus;
-  const std::vector<monitoring::Page> page = make_page();
-  dist::agree(process_.host, [&] {  // a rank may refuse its metrics.auth_file
-    prometheus = monitoring::make_prometheus_sink(
-        config_.metrics,
-        {.job_id = plan_.name,
-         .rank = world.rank,
-         .local_rank = world.local_rank,
-         .node = world.node,
-         .build = build_labels(),
-         .job = {{"task", str(config_.task)},
-                 {"model", str(config_.model.name)},
-                 {"dataset", std::filesystem::path(config_.data.file).filename().string()},
-                 {"config_hash", config::hash(config_)},
-                 {"world_size", str(world.size)}},
-         .gpu_pci_bus_id = device_.pci_bus_id,
-         .run_folder = plan_.folder.string()},
-        page);
-    watchdog_->progress("all_reduce", 0);
-  });
-  metrics_address_ = prometheus->address();
-  if (snapshot_) prometheus->restore(snapshot_->step, snapshot_->step * batches_.global_batch);
-  if (process_.device.is_cuda()) {
-    take_gpu_use_ = [sink = prometheus.get()] { return sink->take_gpu_use(); };
-  }
-  sinks_.push_back(std::move(prometheus));
-}
-
 BannerFacts TrainingJob::facts() const {
   int64_t parameters = 0;
   for (const auto& parameter : task_->model().parameters()) parameters += parameter.numel();
@@ -377,22 +297,6 @@ void TrainingJob::announce() {
     log::plain(banner(known, places));
     for (const std::string& line : initial_) log::info(line);
   });
-}
-
-void TrainingJob::write_targets(const std::vector<RankPlace>& places) {
-  std::vector<monitoring::TargetsFile::Target> addresses;
-  for (size_t rank = 0; rank < places.size(); ++rank) {
-    if (places[rank].metrics_address.empty()) continue;
-    addresses.push_back({places[rank].metrics_address, places[rank].node, static_cast<int>(rank)});
-  }
-  if (addresses.empty()) return;
-  try {  // the folder may be another user's, and the run needs neither file
-    targets_ = std::make_unique<monitoring::TargetsFile>(config_.run.folder, plan_.name, addresses);
-    watchdog_->alive();
-    monitoring::write_prometheus_config(*files_, targets_->path().parent_path());
-  } catch (const std::exception& problem) {
-    log::warning(str("Prometheus may not find the metrics of this run: ", problem.what()));
-  }
 }
 
 train::TrainContext TrainingJob::train_context(const config::Config& config, const train::BatchArithmetic& batches,
@@ -456,32 +360,6 @@ void TrainingJob::run() {
   watchdog_->close();
 }
 
-std::unique_ptr<train::Trainer> TrainingJob::make_trainer(const Trial& trial) {
-  static const std::atomic<bool> never_stops = false;
-  trial_config_ = config_;
-  trial_config_.train.batch_size = trial.batch_size;
-  trial_config_.train.accumulate = trial.accumulate;
-  trial_config_.train.global_batch = trial.batch_size * trial.accumulate * process_.world.size;
-  if (trial.prefetch > 0) trial_config_.data.prefetch = trial.prefetch;
-  const std::vector<int64_t>& ids = data_.splits.train;
-  const int64_t rest = batches_.samples % trial_config_.train.global_batch;
-  const int64_t samples = trial.whole_steps && rest < batches_.samples ? batches_.samples - rest : batches_.samples;
-  trial_splits_.train.assign(ids.begin(), ids.begin() + samples);
-  trial_batches_ = train::batch_arithmetic(trial_config_.train, process_.world.size, samples);
-  train::TrainContext context = train_context(trial_config_, trial_batches_, trial_splits_, nullptr, never_stops);
-  if (trial.loader_threads > 0) context.loader_threads = trial.loader_threads;
-  context.recorder = trial.recorder;
-  return std::make_unique<train::Trainer>(std::move(context));
-}
-
-void TrainingJob::keep_longest(int64_t samples) {
-  std::vector<int64_t>& ids = data_.splits.train;
-  ids = data::largest_samples(*data_.store, ids, samples);
-  batches_.samples = static_cast<int64_t>(ids.size());
-}
-
-void TrainingJob::end_watch() { watchdog_->close(); }
-
 std::optional<train::DeviceFailure> TrainingJob::device_failure(const c10::Error& error,
                                                                 const train::BatchArithmetic& batches,
                                                                 const std::string& where) const {
@@ -491,12 +369,6 @@ std::optional<train::DeviceFailure> TrainingJob::device_failure(const c10::Error
                                 .works = device::works(process_.device),
                                 .advice = [&](double requested) { return memory_advice(batches, requested); }},
                                where);
-}
-
-void TrainingJob::throw_device_failure(const c10::Error& error) {
-  const auto failure = device_failure(error, trial_batches_, "in a measured step");
-  if (failure && failure->lost) end_process(failure->error);
-  if (failure) throw failure->error;
 }
 
 std::string TrainingJob::memory_advice(const train::BatchArithmetic& batches, double requested) const {

@@ -1,7 +1,9 @@
 #pragma once
 
 // A training run put together from its parts, verb by verb, in the order of start-up. `dtrain train` calls them all; a
-// command that needs a run only up to a point (its data, its task on a device, its communicators) stops there.
+// command that needs a run only up to a point (its data, its task on a device, its communicators) stops there. The
+// verbs are in training_job.cpp, but for what shows the run (training_job_metrics.cpp) and what only measures
+// (training_job_measure.cpp).
 //
 // All ranks call every verb. plan, open_data, make_task, open_metrics and announce agree on errors: all ranks end with
 // one message and one exit code. In the other verbs the rank that fails ends the whole job. Thread-safety: the training
@@ -83,13 +85,13 @@ class TrainingJob {
 
   // What the verbs so far have made.
   const config::Config& config() const { return config_; }
-  const DataSet& data() const { return data_; }                         // open_data()
-  tasks::Task& task() const { return *task_; }                          // make_task()
-  const train::BatchArithmetic& batches() const { return batches_; }    // make_task()
-  train::Precision precision() const { return precision_; }             // make_task()
-  int loader_threads() const { return loader_threads_; }                // open_data()
-  dist::Communicator& gradients() const { return *gradients_; }         // connect()
-  dist::Communicator* statistics() const { return statistics_.get(); }  // connect(); null where they are not shared
+  const DataSet& data() const { return data_; }                           // open_data()
+  tasks::Task& task() const { return *task_; }                            // make_task()
+  const train::BatchArithmetic& batches() const { return batches_; }      // make_task()
+  train::Precision precision() const { return precision_; }               // make_task()
+  int loader_threads() const { return loader_threads_; }                  // open_data()
+  dist::Communicator& gradients() const { return *gradients_; }           // connect()
+  dist::Communicator* statistics() const { return statistics_.get(); }    // connect(); null where they are not shared
   ProcessContext& process() const { return process_; }
 
  private:
