@@ -48,6 +48,7 @@ struct Results {
   int64_t prefetch = 0;
   int threads = 1;                 // of the loader, on each rank
   std::vector<double> statistics;  // bytes of batch norm's sums in a micro-step
+  std::vector<train::RunPhase> phases;
   bool cached = false;
   std::vector<int64_t> left_out;  // batch sizes for which there are not enough samples
 };
@@ -162,6 +163,14 @@ std::string left_out_text(const Results& results) {
              " would need more than the ", human_count(results.samples), " training samples");
 }
 
+std::string phases_text(const Results& results) {
+  std::vector<std::string> parts;
+  for (const train::RunPhase& one : results.phases) {
+    parts.push_back(str(one.epochs, one.epochs == 1 ? " epoch of " : " epochs of ", one.phase.name));
+  }
+  return join(parts, " and ");
+}
+
 std::string text_of(const Results& results) {
   std::string text = str(
       results.network, ", ", results.precision, ", ", printable(results.data), "; ", results.ranks,
@@ -172,6 +181,7 @@ std::string text_of(const Results& results) {
   }
   const bool any =
       std::any_of(results.rows.begin(), results.rows.end(), [](const Row& r) { return r.out_of_memory.empty(); });
+  if (results.phases.size() > 1) text += "step: the mean one of the run, " + phases_text(results) + "\n";
   if (results.cached) text += "cached: a step whose batches are in memory, as if loading were free\n";
   if (!has_gpu(results)) text += "not measured: kernel time and launch gap (no GPU)\n";
   if (any) {
@@ -223,6 +233,10 @@ Json buckets_of(const Results& results) {
 std::string json_of(const Results& results) {
   Json rows = Json::array();
   for (const Row& row : results.rows) rows.push_back(json_of(row, results));
+  Json phases = Json::array();
+  for (const train::RunPhase& one : results.phases) {
+    phases.push_back({{"name", one.phase.name}, {"epochs", one.epochs}});
+  }
   Json not_measured = Json::array();
   if (!has_gpu(results)) not_measured = {"kernel_seconds", "launch_gap_seconds"};
   return Json{{"bench", "step"},
@@ -234,6 +248,7 @@ std::string json_of(const Results& results) {
               {"accumulate", results.accumulate},
               {"samples", results.samples},
               {"prefetch", results.prefetch},
+              {"phases", std::move(phases)},
               {"gradient_buckets", buckets_of(results)},
               {"statistics_bytes", results.statistics},
               {"left_out", results.left_out},
@@ -277,6 +292,7 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
                   .prefetch = job.config().data.prefetch,
                   .threads = job.loader_threads(),
                   .statistics = job::statistics_bytes(job),
+                  .phases = job.phases(),
                   .cached = options.probe.cached,
                   .left_out = {}};
   dist::agree(process.host, [&] { add_rows(results, options, job); });

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <exception>
 #include <memory>
+#include <numeric>
 
 #include "core/quiet_log.h"
 #include "core/stopwatch.h"
@@ -15,6 +16,7 @@
 #include "device/tensor_memory.h"
 #include "layers/dropout.h"
 #include "tasks/task.h"
+#include "train/phases.h"
 
 namespace dtrain::job {
 namespace {
@@ -33,21 +35,40 @@ class Trial {
   Trial(const config::Config& config, const DataSet& data)
       : data_(data),
         seed_(config.train.seed),
-        task_(tasks::make_task(config, tasks::facts_of(*data.store, data.splits.train))) {
+        task_(tasks::make_task(config, tasks::facts_of(*data.store, data.splits.train))),
+        phases_(train::phases_of(*task_, config.train.epochs)) {
     task_->check(*data.store);
-    task_->enter(task_->phase(0));
     task_->model().train();
   }
 
   tasks::Task& task() { return *task_; }
 
-  // Of one sample, by forward and backward of a few.
-  double activations_per_sample(bool autocast) {
-    try {
-      return difference_at(kFewSamples[0], autocast);
-    } catch (const c10::Error&) {
-      return difference_at(kFewSamples[1], autocast);
+  // What is trained in each phase of the task.
+  std::vector<int64_t> trained_bytes() {
+    std::vector<int64_t> bytes;
+    for (const train::RunPhase& one : phases_) {
+      task_->enter(one.phase);
+      std::vector<at::Tensor> trained;
+      for (const at::Tensor& parameter : task_->model().parameters()) {
+        if (parameter.requires_grad()) trained.push_back(parameter);
+      }
+      bytes.push_back(device::bytes_of(trained));
     }
+    return bytes;
+  }
+
+  // Of one sample, by forward and backward of a few, in the phase that needs most.
+  double activations_per_sample(bool autocast) {
+    double most = 0;
+    for (const train::RunPhase& one : phases_) {
+      task_->enter(one.phase);
+      try {
+        most = std::max(most, difference_at(kFewSamples[0], autocast));
+      } catch (const c10::Error&) {
+        most = std::max(most, difference_at(kFewSamples[1], autocast));
+      }
+    }
+    return most;
   }
 
   int64_t batch_bytes_per_sample() {
@@ -91,6 +112,7 @@ class Trial {
   const DataSet& data_;
   const uint64_t seed_;
   std::unique_ptr<tasks::Task> task_;
+  std::vector<train::RunPhase> phases_;
 };
 
 double activations_with(const config::Config& config, const DataSet& data, bool autocast) {
@@ -115,15 +137,12 @@ MemoryNeed memory_need(const config::Config& config, const DataSet& data, const 
   {
     Trial now(config, data);
     torch::nn::Module& model = now.task().model();
-    std::vector<at::Tensor> trained;
-    for (const at::Tensor& parameter : model.parameters()) {
-      if (parameter.requires_grad()) trained.push_back(parameter);
-    }
+    const std::vector<int64_t> trained = now.trained_bytes();
     const bool sgd = config.optimizer.name == config::OptimizerName::kSgd;
     const int64_t moments = !sgd ? 2 : config.optimizer.momentum > 0 ? 1 : 0;
     need.step.weights = device::bytes_of(model.parameters()) + device::bytes_of(model.buffers());
-    need.step.gradients = device::bytes_of(trained);
-    need.step.moments = moments * need.step.gradients;
+    need.step.gradients = *std::ranges::max_element(trained);
+    need.step.moments = moments * std::accumulate(trained.begin(), trained.end(), int64_t{0});
     need.step.average = config.train.ema > 0 ? device::bytes_of(model.parameters()) : 0;
     need.step.batch = of_micro_batch(static_cast<double>(now.batch_bytes_per_sample()));
     const auto began = std::chrono::steady_clock::now();

@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -73,6 +74,13 @@ std::string out_of_memory(const TrainingJob& job, const Work& work) {
   return "";
 }
 
+double mean_rows_of(const DataSet& data) {
+  if (!data.store->schema().input.variable() || data.splits.train.empty()) return StepProbe::kUnknown;
+  double rows = 0;
+  for (const int64_t id : data.splits.train) rows += static_cast<double>(data.store->input_rows(id));
+  return rows / static_cast<double>(data.splits.train.size());
+}
+
 int64_t steps_within(double seconds, double step_seconds, int64_t most) {
   const double fitting = step_seconds > 0 ? seconds / step_seconds : static_cast<double>(most);
   return std::max(kFewestSteps, static_cast<int64_t>(std::min(fitting, static_cast<double>(most))));
@@ -99,23 +107,68 @@ std::vector<dist::BucketTime> of_first_rank_with_any(dist::Communicator& host,
   return found;
 }
 
-void measure(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& options, StepProbe& probe) {
+// What one phase of the task takes on this rank; what has no number of its own is of all ranks.
+struct PhaseProbe {
+  train::MeasuredSteps steps;
+  double kernel_seconds = StepProbe::kUnknown, cached_seconds = StepProbe::kUnknown;
+  std::vector<dist::BucketTime> buckets;
+
+  int64_t bytes() const {
+    return std::accumulate(buckets.begin(), buckets.end(), int64_t{0},
+                           [](int64_t sum, const dist::BucketTime& bucket) { return sum + bucket.bytes; });
+  }
+};
+
+// `share`: of the steps and seconds. Collective.
+PhaseProbe measure_phase(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& options, double share) {
   dist::Communicator& host = job.process().host;
   const int64_t warm = std::max<int64_t>(1, options.warm_steps);
+  PhaseProbe probe;
   trainer.measure(1);  // makes what stays: thread pools, connections, and algorithms that are chosen once
-  if (options.steps == 0) return;
+  if (options.steps == 0) return probe;
   const train::MeasuredSteps last_warm = trainer.measure(std::max<int64_t>(1, warm - 1));
   const double expected = dist::largest_of_ranks(host, last_warm.seconds / static_cast<double>(last_warm.steps));
-  const int64_t steps = steps_within(options.seconds, expected, options.steps);
-  probe.ranks = dist::all_gather_object(host, trainer.measure(steps));
+  const double seconds = share * options.seconds, most = std::ceil(share * static_cast<double>(options.steps));
+  probe.steps = trainer.measure(steps_within(seconds, expected, static_cast<int64_t>(most)));
   if (options.cached) {
-    const train::MeasuredSteps headroom = trainer.measure_headroom(options.seconds);
+    const train::MeasuredSteps headroom = trainer.measure_headroom(seconds);
     probe.cached_seconds = dist::largest_of_ranks(host, headroom.seconds / static_cast<double>(headroom.steps));
   }
-  if (!options.details) return;
+  if (!options.details) return probe;
   const at::Device device = job.process().device;
   if (!device.is_cpu()) probe.kernel_seconds = dist::largest_of_ranks(host, time_of_kernels(trainer, device, expected));
   probe.buckets = of_first_rank_with_any(host, trainer.time_buckets(kBucketSteps));
+  return probe;
+}
+
+void measure(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& options, StepProbe& probe) {
+  std::vector<double> shares, kernels, cached;
+  std::vector<train::MeasuredSteps> steps;
+  PhaseProbe largest;
+  double epochs = 0;
+  for (const train::RunPhase& phase : job.phases()) epochs += static_cast<double>(phase.epochs);
+  for (const train::RunPhase& phase : job.phases()) {
+    trainer.measure_phase_of(phase.first_epoch);
+    shares.push_back(static_cast<double>(phase.epochs) / epochs);
+    PhaseProbe one = measure_phase(job, trainer, options, shares.back());
+    steps.push_back(one.steps);
+    kernels.push_back(one.kernel_seconds);
+    cached.push_back(one.cached_seconds);
+    if (one.bytes() > largest.bytes()) largest = std::move(one);
+  }
+  if (options.steps == 0) return;
+  probe.ranks = dist::all_gather_object(job.process().host, train::mean_over_phases(steps, shares));
+  probe.kernel_seconds = std::inner_product(kernels.begin(), kernels.end(), shares.begin(), 0.0);
+  probe.cached_seconds = std::inner_product(cached.begin(), cached.end(), shares.begin(), 0.0);
+  probe.buckets = std::move(largest.buckets);
+}
+
+// The phase that needs most counts, and the moments of all phases stay.
+void add_memory_of(const train::RunPhase& phase, train::Trainer& trainer, train::StepMemory& most) {
+  trainer.measure_phase_of(phase.first_epoch);
+  const train::StepMemory memory = trainer.measure_memory();
+  if (memory.total() > most.total()) most = memory;
+  most.moments = memory.moments;
 }
 
 }  // namespace
@@ -130,7 +183,15 @@ double StepProbe::step_seconds() const {
 
 double StepProbe::samples_per_second() const {
   if (ranks.empty()) return kUnknown;
-  return static_cast<double>(ranks[0].samples) / (step_seconds() * static_cast<double>(ranks[0].steps));
+  return length_ratio() * static_cast<double>(ranks[0].samples) /
+         (step_seconds() * static_cast<double>(ranks[0].steps));
+}
+
+double StepProbe::length_ratio() const {
+  double rows = 0;
+  for (const train::MeasuredSteps& rank : ranks) rows += rank.padded.rows;
+  if (rows == 0 || std::isnan(mean_rows)) return 1;
+  return rows / (mean_rows * static_cast<double>(ranks[0].samples));
 }
 
 double StepProbe::launch_gap_seconds() const {
@@ -145,15 +206,20 @@ StepProbe probe_step(TrainingJob& job, const StepProbeOptions& options) {
   probe.accumulate = options.accumulate > 0 ? options.accumulate : job.batches().accumulate;
   std::unique_ptr<train::Trainer> trainer;
   train::StepMemory mine;
-  probe.out_of_memory = out_of_memory(job, [&] {
-    trainer = job.make_trainer({.batch_size = probe.batch_size,
-                                .accumulate = probe.accumulate,
-                                .prefetch = options.prefetch,
-                                .loader_threads = options.loader_threads,
-                                .whole_steps = true});
-    mine = trainer->measure_memory();
-  });
-  if (!probe.measured()) return probe;
+  for (const train::RunPhase& phase : job.phases()) {
+    probe.out_of_memory = out_of_memory(job, [&] {
+      if (!trainer) {
+        trainer = job.make_trainer({.batch_size = probe.batch_size,
+                                    .accumulate = probe.accumulate,
+                                    .prefetch = options.prefetch,
+                                    .loader_threads = options.loader_threads,
+                                    .whole_steps = true});
+      }
+      add_memory_of(phase, *trainer, mine);
+    });
+    if (!probe.measured()) return probe;
+  }
+  probe.mean_rows = mean_rows_of(job.data());
   if (host.size() == 1) {
     probe.out_of_memory = out_of_memory(job, [&] { measure(job, *trainer, options, probe); });
     if (!probe.measured()) probe.ranks.clear();

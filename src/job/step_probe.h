@@ -1,8 +1,9 @@
 #pragma once
 
 // Measures the optimizer step of a run: phases of every rank, samples per second, memory by kind. Steps are whole: the
-// few samples that are left at the end of an epoch are not used. The run needs no folder, and nothing is written.
-// `dtrain bench step` shows it, `dtrain tune` looks for its best and `dtrain plan` calculates from it.
+// few samples that are left at the end of an epoch are not used. Where the task has several phases, the step is the
+// mean one of the run: each of them is measured, and counts by its epochs. The run needs no folder, and nothing is
+// written. `dtrain bench step` shows it, `dtrain tune` looks for its best and `dtrain plan` calculates from it.
 //
 // A rank whose memory is full for a batch size ends that measurement on all ranks, not the job, unless it happens while
 // the other ranks wait for its gradients. Other errors are those of a training. Thread-safety: the training thread.
@@ -24,8 +25,8 @@ struct StepProbeOptions {
   int64_t prefetch = 0;    // micro-batches read ahead; 0: as many as the run has
   int loader_threads = 0;  // per rank; 0: as many as the run has
   int64_t warm_steps = 3;  // not timed; at least 1
-  // Timed steps; fewer where they would take longer than `seconds`, but two or more. 0: only the memory is measured,
-  // and one step is made, for what a process allocates in it.
+  // Timed steps; fewer where they would take longer than `seconds`, but two or more in each phase of the task. 0: only
+  // the memory is measured, and one step of each phase is made, for what a process allocates in it.
   int64_t steps = 20;
   double seconds = 3;
   bool cached = false;  // also measures, for as long again, steps whose batches are in memory
@@ -41,12 +42,18 @@ struct StepProbe {
   train::StepMemory memory;                 // of the rank that needs the most
   int64_t process_memory = 0;               // the most that one process used so far, of its device
   double kernel_seconds = kUnknown;         // of one step on the slowest GPU: its kernels without gaps between them
-  std::vector<dist::BucketTime> buckets;    // of gradients, in the order of sending, on the first rank with samples
-  double cached_seconds = kUnknown;         // of one step of the slowest rank, if loading were free
+  // Of gradients, in the order of sending, on the first rank with samples; of the phase that sends most.
+  std::vector<dist::BucketTime> buckets;
+  double cached_seconds = kUnknown;  // of one step of the slowest rank, if loading were free
+
+  double mean_rows = kUnknown;  // of a training sample, where samples differ in length
 
   bool measured() const { return out_of_memory.empty(); }
-  double step_seconds() const;        // mean of the slowest rank
-  double samples_per_second() const;  // of all ranks together
+  double step_seconds() const;  // mean of the slowest rank
+  // Of all ranks together. Where samples differ in length, of samples of the mean length: the few that were measured
+  // may be shorter or longer.
+  double samples_per_second() const;
+  double length_ratio() const;        // of the samples that were measured to the mean length; 1 where all have the same
   double launch_gap_seconds() const;  // of one step: the GPU waits for the host to launch kernels; NaN on the CPU
 };
 

@@ -37,6 +37,7 @@
 #include "monitoring/targets_file.h"
 #include "tasks/task.h"
 #include "train/batch_arithmetic.h"
+#include "train/phases.h"
 #include "train/precision.h"
 #include "train/trainer.h"
 
@@ -88,6 +89,7 @@ class TrainingJob {
   const DataSet& data() const { return data_; }                           // open_data()
   tasks::Task& task() const { return *task_; }                            // make_task()
   const train::BatchArithmetic& batches() const { return batches_; }      // make_task()
+  const std::vector<train::RunPhase>& phases() const { return phases_; }  // make_task()
   train::Precision precision() const { return precision_; }               // make_task()
   int loader_threads() const { return loader_threads_; }                  // open_data()
   dist::Communicator& gradients() const { return *gradients_; }           // connect()
@@ -128,6 +130,7 @@ class TrainingJob {
   std::unique_ptr<tasks::Task> task_;
   std::vector<std::string> initial_;  // what was taken from model.init, for the log
   train::BatchArithmetic batches_;
+  std::vector<train::RunPhase> phases_;
   bool global_batch_given_ = false;  // before it was filled in
   device::Properties device_;        // what the driver says of it, asked once
   train::Precision precision_{};

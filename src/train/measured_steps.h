@@ -6,8 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <numeric>
+#include <span>
 
 #include "data/loader/loader_stats.h"
+#include "monitoring/step_times.h"
 #include "train/phase_clock.h"
 
 namespace dtrain::train {
@@ -17,7 +19,7 @@ struct MeasuredSteps {
   int64_t samples = 0;                  // of all ranks
   double seconds = 0;                   // of all steps together, on the wall clock
   PhaseClock::Seconds phase_seconds{};  // of all steps together
-  double cells = 0;                     // of padded batches of this rank, of all steps together; 0: there were none
+  monitoring::PaddedRows padded = {};   // of this rank, of all steps together
   data::LoaderStats loader = {};        // what it did meanwhile
   // Of a step's time without waiting for other ranks: one standard deviation from step to step. Single steps that
   // something has delayed do not count: it is made from the median distance to the median.
@@ -26,6 +28,11 @@ struct MeasuredSteps {
   // What no phase has counted: waiting for the agreement of a step boundary, and the loop itself.
   double other_seconds() const { return seconds - std::accumulate(phase_seconds.begin(), phase_seconds.end(), 0.0); }
 };
+
+// The mean step of a run whose phases have these shares of its epochs, from steps that were measured in each of them:
+// as many steps as in all phases together. The loader's counters, which no phase changes, are sums. Pure. Requires: as
+// many shares, whose sum is 1, and all steps have as many samples.
+MeasuredSteps mean_over_phases(std::span<const MeasuredSteps>, std::span<const double> shares);
 
 // What stays in memory from step to step, and what a step adds to it.
 struct StepMemory {

@@ -34,19 +34,25 @@ Trained enter_phase(tasks::Task& task, const tasks::Phase& phase, const std::str
   return trained;
 }
 
+std::vector<RunPhase>::iterator find(std::vector<RunPhase>& phases, const std::string& name) {
+  return std::ranges::find(phases, name, [](const RunPhase& one) { return one.phase.name; });
+}
+
 }  // namespace
 
-std::vector<tasks::Phase> phases_of(const tasks::Task& task, int64_t epochs) {
-  std::vector<tasks::Phase> phases;
+std::vector<RunPhase> phases_of(const tasks::Task& task, int64_t epochs) {
+  std::vector<RunPhase> phases;
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
     tasks::Phase phase = task.phase(epoch);
-    if (std::ranges::find(phases, phase.name, &tasks::Phase::name) == phases.end()) phases.push_back(std::move(phase));
+    auto found = find(phases, phase.name);
+    if (found == phases.end()) found = phases.insert(found, {std::move(phase), epoch});
+    ++found->epochs;
   }
   return phases;
 }
 
 void check_phases(tasks::Task& task, const config::Config& config) {
-  for (const tasks::Phase& phase : phases_of(task, config.train.epochs)) enter_phase(task, phase, config.model.freeze);
+  for (const RunPhase& one : phases_of(task, config.train.epochs)) enter_phase(task, one.phase, config.model.freeze);
 }
 
 Phases::Phases(tasks::Task& task, const config::Config& config, dist::Communicator& gradients, dist::Communicator& host,
@@ -88,13 +94,20 @@ void Phases::enter(int64_t epoch) {
   current_ = std::move(next);
 }
 
+int64_t Phases::moment_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [name, optimizer] : optimizers_) bytes += optimizer->bytes();
+  return bytes;
+}
+
 checkpoint::NamedTensors Phases::state() const {
   checkpoint::NamedTensors all;
-  for (const tasks::Phase& phase : phases_) {
-    const auto optimizer = optimizers_.find(phase.name);
+  for (const RunPhase& one : phases_) {
+    const std::string& phase = one.phase.name;
+    const auto optimizer = optimizers_.find(phase);
     if (optimizer == optimizers_.end()) continue;
     for (auto& [name, tensor] : optimizer->second->state()) {
-      all.emplace_back(phases_.size() > 1 ? phase.name + "/" + name : name, std::move(tensor));
+      all.emplace_back(phases_.size() > 1 ? phase + "/" + name : name, std::move(tensor));
     }
   }
   return all;
@@ -102,18 +115,18 @@ checkpoint::NamedTensors Phases::state() const {
 
 void Phases::load(const checkpoint::NamedTensors& saved) {
   std::map<std::string, checkpoint::NamedTensors> by_phase;
-  if (phases_.size() == 1) by_phase[phases_[0].name];  // nothing saved does not fit an optimizer with moments
+  if (phases_.size() == 1) by_phase[phases_[0].phase.name];  // nothing saved does not fit an optimizer with moments
   for (const auto& [name, tensor] : saved) {
     const size_t slash = name.find('/');
     // Without a phase it was saved when the run had only one, which was the first.
-    const std::string phase = slash == std::string::npos ? phases_.at(0).name : name.substr(0, slash);
+    const std::string phase = slash == std::string::npos ? phases_.at(0).phase.name : name.substr(0, slash);
     by_phase[phase].emplace_back(slash == std::string::npos ? name : name.substr(slash + 1), tensor);
   }
   for (const auto& [name, tensors] : by_phase) {
-    const auto phase = std::ranges::find(phases_, name, &tasks::Phase::name);
-    if (phase == phases_.end()) continue;  // of epochs beyond this run
+    const auto found = find(phases_, name);
+    if (found == phases_.end()) continue;  // of epochs beyond this run
     if (!current_ || name != current_->name) {
-      set_up(*phase);
+      set_up(found->phase);
       current_.reset();  // what requires gradients is no longer what the reducer was made for
     }
     optimizers_.at(name)->load(tensors);

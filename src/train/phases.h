@@ -22,6 +22,19 @@
 
 namespace dtrain::train {
 
+// A phase of a run, and how many of its epochs have it.
+struct RunPhase {
+  tasks::Phase phase;
+  int64_t first_epoch = 0, epochs = 0;
+};
+
+// The phases of the first `epochs` epochs, each once, in order of their first appearance.
+std::vector<RunPhase> phases_of(const tasks::Task&, int64_t epochs);
+
+// Enters each of them once, at the start of a run and before anything is written. ConfigError if model.freeze names no
+// parameter, or leaves a phase nothing to train.
+void check_phases(tasks::Task&, const config::Config&);
+
 class Phases {
  public:
   Phases(tasks::Task&, const config::Config&, dist::Communicator& gradients, dist::Communicator& host,
@@ -32,6 +45,7 @@ class Phases {
   const tasks::Phase& current() const { return *current_; }  // Requires: enter() was called.
   dist::GradientReducer& reducer() { return *reducer_; }
   Optimizer& optimizer() { return *optimizers_.at(current().name); }
+  int64_t moment_bytes() const;  // of all phases entered so far
 
   // The moments of all phases entered so far: "exp_avg.NAME", or "PHASE/exp_avg.NAME" in a run of more than one phase.
   checkpoint::NamedTensors state() const;
@@ -45,7 +59,7 @@ class Phases {
   const config::Config& config_;
   dist::Communicator& gradients_;
   dist::Communicator& host_;
-  std::vector<tasks::Phase> phases_;     // of the run, in order
+  std::vector<RunPhase> phases_;         // in order
   std::optional<tasks::Phase> current_;  // none: enter() has to set it up
   trace::Track* buckets_;                // of the reducers, in a trace
   size_t frozen_ = 0;                    // parameters that model.freeze names
@@ -53,12 +67,5 @@ class Phases {
   std::unique_ptr<dist::GradientReducer> reducer_;
   std::map<std::string, std::unique_ptr<Optimizer>> optimizers_;
 };
-
-// The phases of the first `epochs` epochs, each once, in order of their first appearance.
-std::vector<tasks::Phase> phases_of(const tasks::Task&, int64_t epochs);
-
-// Enters each of them once, at the start of a run and before anything is written. ConfigError if model.freeze names no
-// parameter, or leaves a phase nothing to train.
-void check_phases(tasks::Task&, const config::Config&);
 
 }  // namespace dtrain::train

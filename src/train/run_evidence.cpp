@@ -275,8 +275,8 @@ double cached_step_for(const MeasuredSteps& headroom, const diagnose::Steps& ste
   double cells = 0;
   for (const StepTimes& step : steps) cells += step.padded.cells / static_cast<double>(steps.size());
   double ratio = 0;
-  if (cells > 0 && headroom.cells > 0) {
-    ratio = cells / (headroom.cells / measured);
+  if (cells > 0 && headroom.padded.cells > 0) {
+    ratio = cells / (headroom.padded.cells / measured);
   } else {
     // Steps of whole epochs have the short one among them.
     const auto samples = static_cast<double>(batches.samples), per_epoch = static_cast<double>(batches.steps_per_epoch);

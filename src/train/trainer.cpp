@@ -151,6 +151,7 @@ void Trainer::begin() {
 
 // The phase of the next step. Patience starts again with each phase.
 void Trainer::enter_task_phase() {
+  if (measured_epoch_) return phases_.enter(*measured_epoch_);
   phases_.enter(epoch_of(step_));
   if (step_ > 0 && step_ % context_.batches.steps_per_epoch == 0 &&
       context_.task.phase(epoch_of(step_)).name != context_.task.phase(epoch_of(step_ - 1)).name) {

@@ -63,6 +63,8 @@ class Trainer {
   // DeviceError: device_failure(). And what the communicators throw.
   TrainResult run();
 
+  // For measurements: from now on steps are of the phase that this epoch has, however many there are. Collective.
+  void measure_phase_of(int64_t epoch);
   // For measurements, in place of run(): trains `steps` optimizer steps, without reports, evaluations and checkpoints.
   // It may be called again. Errors of the device are those of LibTorch. Collective.
   MeasuredSteps measure(int64_t steps);
@@ -168,12 +170,13 @@ class Trainer {
   SteadyTime next_verdict_{};                               // when rank 0 judges the run again
   size_t steps_of_resources_ = 0;                           // that had ended when used_resources() was called last
   SkippedSteps skipped_;
-  device::Properties device_;         // of this rank
-  int64_t step_ = 0;                  // optimizer steps done
-  int64_t begun_step_ = 0;            // the step that began last, counted from 1
-  int64_t saved_step_ = -1;           // of the newest checkpoint, written or resumed by this process
-  std::optional<double> given_rate_;  // of step_at()
-  int64_t evaluated_step_ = -1;       // at which result_.validation was measured
+  device::Properties device_;              // of this rank
+  int64_t step_ = 0;                       // optimizer steps done
+  int64_t begun_step_ = 0;                 // the step that began last, counted from 1
+  int64_t saved_step_ = -1;                // of the newest checkpoint, written or resumed by this process
+  std::optional<double> given_rate_;       // of step_at()
+  std::optional<int64_t> measured_epoch_;  // of measure_phase_of()
+  int64_t evaluated_step_ = -1;            // at which result_.validation was measured
   double loss_ = std::numeric_limits<double>::quiet_NaN();  // reported last
   std::chrono::steady_clock::time_point started_;
   TrainResult result_;

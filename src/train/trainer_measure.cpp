@@ -39,6 +39,11 @@ void Trainer::end_measured_step() {
   agreement_.exchange({});
 }
 
+void Trainer::measure_phase_of(int64_t epoch) {
+  measured_epoch_ = epoch;
+  enter_task_phase();
+}
+
 MeasuredSteps Trainer::measure(int64_t steps) {
   PhaseClock& clock = tracker_.clock();
   clock.synchronize();
@@ -61,7 +66,10 @@ MeasuredSteps Trainer::measure(int64_t steps) {
   }
   measured.loader = loader_.stats() - loader;
   const std::vector<monitoring::StepTimes> times = clock.take_steps();
-  for (const monitoring::StepTimes& step : times) measured.cells += step.padded.cells;
+  for (const monitoring::StepTimes& step : times) {
+    measured.padded.rows += step.padded.rows;
+    measured.padded.cells += step.padded.cells;
+  }
   measured.own_deviation = deviation_of(times);
   return measured;
 }
@@ -128,7 +136,7 @@ StepMemory Trainer::measure_memory() {
   memory.weights =
       device::bytes_of(context_.task.model().parameters()) + device::bytes_of(context_.task.model().buffers());
   memory.gradients = phases_.reducer().bytes_per_step();
-  memory.moments = phases_.optimizer().bytes();
+  memory.moments = phases_.moment_bytes();
   memory.average = average_.bytes();
   return memory;
 }
@@ -136,7 +144,7 @@ StepMemory Trainer::measure_memory() {
 MeasuredSteps Trainer::measure_headroom(double seconds) {
   constexpr int64_t kReplayed = 4, kReplayedBytes = int64_t{64} << 20;  // steps; what is kept of their batches
   constexpr int64_t kFewest = 2, kMost = 100000;
-  phases_.enter(epoch_of(step_));
+  enter_task_phase();
   const auto put_back = keep_state();
   replay_.emplace(loader_, kReplayed, kReplayedBytes);
   const auto began = SteadyClock::now();

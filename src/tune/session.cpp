@@ -142,7 +142,7 @@ StepProbe Session::probe(const Settings& settings, int64_t accumulate, int64_t w
 double Session::rate_with(const StepProbe& probe, const Settings& settings) const {
   const int64_t more = result.accumulate_of(settings.batch_size) - probe.accumulate;
   const double step = step_seconds_with(more + 1, probe.step_seconds(), micro_seconds(probe));
-  return static_cast<double>(result.step_samples_of(settings.batch_size)) / step;
+  return probe.length_ratio() * static_cast<double>(result.step_samples_of(settings.batch_size)) / step;
 }
 
 std::optional<double> Session::rate_of(Stage stage, const Settings& settings, double seconds) {

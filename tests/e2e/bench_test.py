@@ -183,6 +183,28 @@ def step_compares_batch_sizes(folder):
     assert not (folder / "runs").exists(), "nothing is written"
 
 
+def step_is_the_mean_over_the_phases(folder):
+    """`sequence` trains its encoder and then its classifier, each with moments of its own."""
+    runner.run(["synth", "sequence", "--samples", 120, "--out", "s.h5"], cwd=folder).expect(0)
+    moments = {}
+    for encoder, classifier in ((10, 0), (5, 5), (1, 9)):
+        keys = {"task.name": "sequence", "data.file": "s.h5", "train.epochs": 10, "sequence.encoder_epochs": encoder,
+                "sequence.classifier_epochs": classifier or 1, "metrics.port": 0, "train.batch_size": 8}
+        if not classifier:
+            keys |= {"train.epochs": 100, "train.max_steps": 10}
+        done = runner.run(["bench", "step", "--rounds", 3, "--steps", 10, "--batch-sizes", 8, "--json", "out.json", "--force", *runner.flags(keys)], cwd=folder)
+        found = json.loads((folder / "out.json").read_text())
+        phases = {phase["name"]: phase["epochs"] for phase in found["phases"]}
+        if classifier:
+            done.expect(0, f"step: the mean one of the run, {encoder} epoch{'s' * (encoder > 1)} of encoder and {classifier} epochs of classifier")
+            assert phases == {"encoder": encoder, "classifier": classifier}, phases
+        else:
+            done.expect(0)
+            assert list(phases) == ["encoder"] and "the mean one" not in done.output, done.output
+        moments[classifier] = found["rows"][0]["memory_bytes"]["moments"]
+    assert moments[5] == moments[9] > moments[0] > 0, moments
+
+
 def step_knows_what_free_loading_would_bring(folder):
     runner.synth(folder / "d.h5", 60)
     for np in (None, 2):
@@ -292,6 +314,6 @@ def bad_input_is_explained(folder):
 
 if __name__ == "__main__":
     runner.main([comm_measures_every_communicator, comm_finds_results_that_are_wrong, comm_on_one_rank_says_that_nothing_travels, data_compares_threads,
-                 data_has_the_threads_of_rank_0, data_emulates_accelerators, step_compares_batch_sizes, step_knows_what_free_loading_would_bring,
+                 data_has_the_threads_of_rank_0, data_emulates_accelerators, step_compares_batch_sizes, step_is_the_mean_over_the_phases, step_knows_what_free_loading_would_bring,
                  step_has_batch_sizes_of_its_own, steps_are_whole, memory_is_that_of_the_longest_samples, step_needs_a_batch_size_to_measure, step_ends_the_row_for_which_there_is_no_memory,
                  other_tasks_work, bad_input_is_explained])

@@ -97,6 +97,21 @@ TEST(StepProbe, TheSlowestRankDecides) {
   EXPECT_EQ(probe.launch_gap_seconds(), 0);
 }
 
+// A step with short samples takes less time, which says nothing about other steps.
+TEST(StepProbe, TheRateIsOfSamplesOfTheMeanLength) {
+  StepProbe probe;
+  probe.mean_rows = 100;
+  probe.ranks = {steps_of(10, 320, 1), steps_of(10, 320, 2)};
+  EXPECT_DOUBLE_EQ(probe.samples_per_second(), 160) << "the batches are not padded";
+  probe.ranks[0].padded = {.rows = 9000, .cells = 10000};
+  probe.ranks[1].padded = {.rows = 7000, .cells = 7500};
+  EXPECT_DOUBLE_EQ(probe.length_ratio(), 0.5);
+  EXPECT_DOUBLE_EQ(probe.samples_per_second(), 80);
+  EXPECT_DOUBLE_EQ(probe.step_seconds(), 0.2) << "as it was measured";
+  probe.mean_rows = StepProbe::kUnknown;
+  EXPECT_DOUBLE_EQ(probe.samples_per_second(), 160);
+}
+
 TEST(MeasuredBatch, IsOfOneMicroStepOnOneRank) {
   StepProbe probe;
   probe.batch_size = 16;

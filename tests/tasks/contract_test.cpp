@@ -61,11 +61,11 @@ class EveryTask : public ::testing::TestWithParam<std::string> {
 
   // Each phase of a run, once, entered.
   void in_each_phase(const std::function<void(const Phase&)>& body) {
-    for (const Phase& phase : train::phases_of(*task, config.train.epochs)) {
-      SCOPED_TRACE("phase " + phase.name);
-      task->enter(phase);
+    for (const train::RunPhase& one : train::phases_of(*task, config.train.epochs)) {
+      SCOPED_TRACE("phase " + one.phase.name);
+      task->enter(one.phase);
       task->model().train();
-      body(phase);
+      body(one.phase);
     }
   }
 
@@ -363,9 +363,8 @@ TEST_P(EveryTask, ManyRanksTrainAsOne) {
 TEST(SequenceTask, GoesThroughBothPhasesHere) {
   const config::Config config = small("sequence");
   std::vector<std::string> names;
-  for (const Phase& phase : train::phases_of(*make_task(config, example_for(config).facts), config.train.epochs)) {
-    names.push_back(phase.name);
-  }
+  const std::unique_ptr<Task> task = make_task(config, example_for(config).facts);
+  for (const train::RunPhase& one : train::phases_of(*task, config.train.epochs)) names.push_back(one.phase.name);
   EXPECT_EQ(names, (std::vector<std::string>{"encoder", "classifier"}));
 }
 

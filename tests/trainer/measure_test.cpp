@@ -84,6 +84,61 @@ TEST(Measure, RunsStepsWithoutWhatSurroundsThem) {
   });
 }
 
+TEST(Measure, APhaseIsThatOfTheGivenEpoch) {
+  const config::Config config = small(2);  // of two epochs, of three steps each
+  with_trainer(2, config, {.phases = true}, [](Rank rank) {
+    const auto value = [&](const char* name) { return rank.task.model().named_parameters()[name].clone(); };
+    const at::Tensor weight = value("weight"), bias = value("bias");
+    rank.trainer.measure_phase_of(1);
+    rank.trainer.measure(4);
+    EXPECT_TRUE(at::equal(value("weight"), weight)) << "it learns in the even epochs alone";
+    EXPECT_FALSE(at::equal(value("bias"), bias));
+    const int64_t moments = rank.trainer.measure_memory().moments;
+    const at::Tensor trained = value("bias");
+    rank.trainer.measure_phase_of(0);
+    rank.trainer.measure(4);
+    EXPECT_FALSE(at::equal(value("weight"), weight));
+    EXPECT_TRUE(at::equal(value("bias"), trained));
+    EXPECT_GT(rank.trainer.measure_memory().moments, moments) << "those of the phase before stay";
+  });
+}
+
+TEST(PhasesOf, CountsTheEpochsOfEach) {
+  const ToyTask task({.phases = true});
+  const std::vector<RunPhase> phases = phases_of(task, 5);
+  ASSERT_EQ(phases.size(), 2u);
+  EXPECT_EQ(phases[0].phase.name, "even");
+  EXPECT_EQ(phases[0].first_epoch, 0);
+  EXPECT_EQ(phases[0].epochs, 3);
+  EXPECT_EQ(phases[1].phase.name, "odd");
+  EXPECT_EQ(phases[1].first_epoch, 1);
+  EXPECT_EQ(phases[1].epochs, 2);
+  EXPECT_EQ(phases_of(ToyTask({}), 5).size(), 1u);
+}
+
+// A run has 3 epochs of a phase whose step takes 1 s, and one of a phase whose step takes 5 s.
+TEST(MeanOverPhases, CountsEachByItsEpochs) {
+  const auto phase_time = static_cast<size_t>(monitoring::Phase::kForward);
+  MeasuredSteps quick{.steps = 8, .samples = 80, .seconds = 8, .padded = {80, 160}, .own_deviation = 0.1};
+  MeasuredSteps slow{.steps = 2, .samples = 20, .seconds = 10, .padded = {100, 200}, .own_deviation = 0.5};
+  quick.phase_seconds[phase_time] = 4;
+  slow.phase_seconds[phase_time] = 6;
+  quick.loader.samples = 90;
+  slow.loader.samples = 30;
+  const MeasuredSteps mean = mean_over_phases(std::array{quick, slow}, std::array{0.75, 0.25});
+  EXPECT_EQ(mean.steps, 10);
+  EXPECT_EQ(mean.samples, 100);
+  EXPECT_DOUBLE_EQ(mean.seconds, 10 * (0.75 * 1 + 0.25 * 5));
+  EXPECT_DOUBLE_EQ(mean.phase_seconds[phase_time], 10 * (0.75 * 0.5 + 0.25 * 3));
+  EXPECT_DOUBLE_EQ(mean.padded.rows, 10 * (0.75 * 10 + 0.25 * 50));
+  EXPECT_DOUBLE_EQ(mean.padded.cells, 10 * (0.75 * 20 + 0.25 * 100));
+  EXPECT_DOUBLE_EQ(mean.own_deviation, 0.75 * 0.1 + 0.25 * 0.5);
+  EXPECT_EQ(mean.loader.samples, 120);
+  const MeasuredSteps same = mean_over_phases(std::array{quick}, std::array{1.0});
+  EXPECT_DOUBLE_EQ(same.seconds, quick.seconds);
+  EXPECT_DOUBLE_EQ(same.padded.cells, quick.padded.cells);
+}
+
 TEST(Measure, MemoryIsExactAndDoesNotMoveTheRun) {
   config::Config config = small(4);
   config.train.ema = 0.9;

@@ -81,7 +81,7 @@ TEST(RunEvidence, TheHeadroomIsThatOfAMeanStep) {
   MeasuredSteps headroom{.steps = 4, .samples = 400, .seconds = 4};
   EXPECT_DOUBLE_EQ(cached_step_for(headroom, diagnose::Steps(9), batches), 1) << "full steps alone";
   EXPECT_DOUBLE_EQ(cached_step_for(headroom, diagnose::Steps(20), batches), 0.95);
-  headroom.cells = 4 * 1000;
+  headroom.padded.cells = 4 * 1000;
   diagnose::Steps longer(20);
   for (StepTimes& step : longer) step.padded = {.rows = 1000, .cells = 1200};
   EXPECT_DOUBLE_EQ(cached_step_for(headroom, longer, batches), 1.2);
