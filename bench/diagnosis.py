@@ -2,24 +2,25 @@
 """How well the verdict of a run names what holds it back: faults of known size in real runs, and healthy runs.
 
 usage: bench/diagnosis.py [--minutes M] [--seed S] [--causes NAME,...] [--tasks headpose,sequence] [--levels weak,edge,full]
-                          [--results FILE] [--dtrain build/src/dtrain] [--build build] [--list]
+                          [--healthy] [--results FILE] [--dtrain build/src/dtrain] [--build build] [--list]
        bench/diagnosis.py --report [--update docs/benchmarks.md] [--results FILE]
 
 Makes one fault after the other, each between two healthy runs of the same task on 2 ranks, until the minutes are over. The measured
 gain is the time that the faulty run needs for a sample over that of its two neighbors; where the verdict names a setting, a further run
-tries it, and the gain of that counts. Times are divided by what others on the machine did to them: machine_noise.py says during each run
-how much they used its cores, and a line through all healthy runs says what that costs.
-Strengths are calibrated while it runs: from what earlier runs with the fault measured, so that
-the gains come near 1.5 % (weak), 3 % (edge) and 9 to 60 % (full). Each run adds a line to FILE (bench/results/diagnosis.jsonl), and the
-same seed goes on where it stopped. --report prints the tables of all lines and of recorded faults (recorded_faults.cpp); --update writes
-them into the document. Measure on a machine that does nothing else. A fault with too much noise is made again, and left out of the tables
-if that does not help, whatever the verdict said. What the verdict says of the machine in a healthy run is false unless it comes true: the
-fast ones of the healthy runs around it have to be faster by what it promises, less one standard error. A fault counts at the level of
-its measured gain, whatever was asked for.
+tries it, and the gain of that counts. With --healthy, only healthy runs are made. Times are divided by what others on the machine did
+to them: machine_noise.py says during each run how much they used its cores, and a line through all healthy runs says what that costs.
+Strengths are calibrated while it runs: from what earlier runs with the fault measured, so that the gains come near 1.5 % (weak), 3 %
+(edge) and 9 to 60 % (full). Each run adds a line to FILE (bench/results/diagnosis.jsonl), and the same seed goes on where it stopped.
+--report prints the tables of all lines and of recorded faults (recorded_faults.cpp); --update writes them into the document. Measure on
+a machine that does nothing else. A fault with too much noise is made again, and left out of the tables if that does not help, whatever
+the verdict said. What the verdict says of the machine in a healthy run is false unless it comes true: the fast ones of the healthy runs
+around it have to be faster by what it promises, less one standard error. A fault counts at the level of its measured gain, whatever was
+asked for.
 """
 
 import argparse
 import collections
+import itertools
 import json
 import os
 import pathlib
@@ -356,6 +357,11 @@ def measure(options, folder):
     series = Series(options, folder)
     end = time.monotonic() + 60 * options.minutes
     done = {(line["number"], line["case"], line["task"], line["level"]) for line in series.lines if line["seed"] == options.seed and "number" in line}
+    if options.healthy:
+        for task in itertools.cycle(options.tasks):
+            if time.monotonic() > end:
+                return
+            series.run_healthy(task)
     limited = can_limit()
     for number, case, task, level, aim in plan(options.seed):
         if (number, case.name, task, level) in done or not is_wanted(options, case, task, level):
@@ -590,6 +596,7 @@ def main():
     parser.add_argument("--causes", type=words, default=[])
     parser.add_argument("--tasks", type=words, default=list(TASKS))
     parser.add_argument("--levels", type=words, default=list(LEVELS))
+    parser.add_argument("--healthy", action="store_true")
     parser.add_argument("--results", type=pathlib.Path, default=TOP / "bench/results/diagnosis.jsonl")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--update", type=pathlib.Path)
