@@ -1,9 +1,8 @@
 #pragma once
 
 // A training run put together from its parts, verb by verb, in the order of start-up. `dtrain train` calls them all; a
-// command that needs a run only up to a point (its data, its task on a device, its communicators) stops there. The
-// verbs are in training_job.cpp, but for what shows the run (training_job_metrics.cpp) and what only measures
-// (training_job_measure.cpp).
+// command that needs a run only up to a point (its data, its task on a device, its communicators) stops there. What
+// shows the run is in training_job_metrics.cpp, and what only measures it in training_job_measure.cpp.
 //
 // All ranks call every verb. plan, open_data, make_task, open_metrics and announce agree on errors: all ranks end with
 // one message and one exit code. In the other verbs the rank that fails ends the whole job. Thread-safety: the training
