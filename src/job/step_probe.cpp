@@ -141,13 +141,14 @@ PhaseProbe measure_phase(TrainingJob& job, train::Trainer& trainer, const StepPr
   return probe;
 }
 
-void measure(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& options, StepProbe& probe) {
+void measure(TrainingJob& job, train::Trainer& trainer, const std::vector<train::RunPhase>& phases,
+             const StepProbeOptions& options, StepProbe& probe) {
   std::vector<double> shares, kernels, cached;
   std::vector<train::MeasuredSteps> steps;
   PhaseProbe largest;
   double epochs = 0;
-  for (const train::RunPhase& phase : job.phases()) epochs += static_cast<double>(phase.epochs);
-  for (const train::RunPhase& phase : job.phases()) {
+  for (const train::RunPhase& phase : phases) epochs += static_cast<double>(phase.epochs);
+  for (const train::RunPhase& phase : phases) {
     trainer.measure_phase_of(phase.first_epoch);
     shares.push_back(static_cast<double>(phase.epochs) / epochs);
     PhaseProbe one = measure_phase(job, trainer, options, shares.back());
@@ -161,14 +162,6 @@ void measure(TrainingJob& job, train::Trainer& trainer, const StepProbeOptions& 
   probe.kernel_seconds = std::inner_product(kernels.begin(), kernels.end(), shares.begin(), 0.0);
   probe.cached_seconds = std::inner_product(cached.begin(), cached.end(), shares.begin(), 0.0);
   probe.buckets = std::move(largest.buckets);
-}
-
-// The phase that needs most counts, and the moments of all phases stay.
-void add_memory_of(const train::RunPhase& phase, train::Trainer& trainer, train::StepMemory& most) {
-  trainer.measure_phase_of(phase.first_epoch);
-  const train::StepMemory memory = trainer.measure_memory();
-  if (memory.total() > most.total()) most = memory;
-  most.moments = memory.moments;
 }
 
 }  // namespace
@@ -206,7 +199,8 @@ StepProbe probe_step(TrainingJob& job, const StepProbeOptions& options) {
   probe.accumulate = options.accumulate > 0 ? options.accumulate : job.batches().accumulate;
   std::unique_ptr<train::Trainer> trainer;
   train::StepMemory mine;
-  for (const train::RunPhase& phase : job.phases()) {
+  const std::vector<train::RunPhase> phases = job.phases();
+  for (const train::RunPhase& phase : phases) {
     probe.out_of_memory = out_of_memory(job, [&] {
       if (!trainer) {
         trainer = job.make_trainer({.batch_size = probe.batch_size,
@@ -215,16 +209,17 @@ StepProbe probe_step(TrainingJob& job, const StepProbeOptions& options) {
                                     .loader_threads = options.loader_threads,
                                     .whole_steps = true});
       }
-      add_memory_of(phase, *trainer, mine);
+      trainer->measure_phase_of(phase.first_epoch);
+      mine = larger_with_next_phase(mine, trainer->measure_memory());
     });
     if (!probe.measured()) return probe;
   }
   probe.mean_rows = mean_rows_of(job.data());
   if (host.size() == 1) {
-    probe.out_of_memory = out_of_memory(job, [&] { measure(job, *trainer, options, probe); });
+    probe.out_of_memory = out_of_memory(job, [&] { measure(job, *trainer, phases, options, probe); });
     if (!probe.measured()) probe.ranks.clear();
   } else {
-    measure(job, *trainer, options, probe);
+    measure(job, *trainer, phases, options, probe);
   }
   const std::vector<train::StepMemory> memory = dist::all_gather_object(host, mine);
   probe.memory = *std::max_element(memory.begin(), memory.end(),

@@ -45,8 +45,7 @@ struct StepProbe {
   // Of gradients, in the order of sending, on the first rank with samples; of the phase that sends most.
   std::vector<dist::BucketTime> buckets;
   double cached_seconds = kUnknown;  // of one step of the slowest rank, if loading were free
-
-  double mean_rows = kUnknown;  // of a training sample, where samples differ in length
+  double mean_rows = kUnknown;       // of a training sample, where samples differ in length
 
   bool measured() const { return out_of_memory.empty(); }
   double step_seconds() const;  // mean of the slowest rank

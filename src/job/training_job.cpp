@@ -156,10 +156,9 @@ void TrainingJob::check_task() {
     splits = train::overfit_splits(splits, config_.train.overfit_batches * batches_.global_batch, config_.train.seed);
     batches_ = arithmetic();
   }
-  const int64_t epochs = (batches_.total_steps + batches_.steps_per_epoch - 1) / batches_.steps_per_epoch;
-  phases_ = train::phases_of(*task_, epochs);
+  epochs_ = (batches_.total_steps + batches_.steps_per_epoch - 1) / batches_.steps_per_epoch;
   if (is_beyond_its_end()) return;  // what follows judges a training
-  const std::string cut_short = task_->check_epochs(epochs, /*by_max_steps=*/epochs < config_.train.epochs);
+  const std::string cut_short = task_->check_epochs(epochs_, /*by_max_steps=*/epochs_ < config_.train.epochs);
   if (is_rank0() && !cut_short.empty()) log::warning(cut_short);
 }
 

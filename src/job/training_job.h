@@ -85,14 +85,14 @@ class TrainingJob {
 
   // What the verbs so far have made.
   const config::Config& config() const { return config_; }
-  const DataSet& data() const { return data_; }                           // open_data()
-  tasks::Task& task() const { return *task_; }                            // make_task()
-  const train::BatchArithmetic& batches() const { return batches_; }      // make_task()
-  const std::vector<train::RunPhase>& phases() const { return phases_; }  // make_task()
-  train::Precision precision() const { return precision_; }               // make_task()
-  int loader_threads() const { return loader_threads_; }                  // open_data()
-  dist::Communicator& gradients() const { return *gradients_; }           // connect()
-  dist::Communicator* statistics() const { return statistics_.get(); }    // connect(); null where they are not shared
+  const DataSet& data() const { return data_; }                                              // open_data()
+  tasks::Task& task() const { return *task_; }                                               // make_task()
+  const train::BatchArithmetic& batches() const { return batches_; }                         // make_task()
+  std::vector<train::RunPhase> phases() const { return train::phases_of(*task_, epochs_); }  // make_task()
+  train::Precision precision() const { return precision_; }                                  // make_task()
+  int loader_threads() const { return loader_threads_; }                                     // open_data()
+  dist::Communicator& gradients() const { return *gradients_; }                              // connect()
+  dist::Communicator* statistics() const { return statistics_.get(); }  // connect(); null where they are not shared
   ProcessContext& process() const { return process_; }
 
  private:
@@ -129,7 +129,7 @@ class TrainingJob {
   std::unique_ptr<tasks::Task> task_;
   std::vector<std::string> initial_;  // what was taken from model.init, for the log
   train::BatchArithmetic batches_;
-  std::vector<train::RunPhase> phases_;
+  int64_t epochs_ = 0;               // of the run, which train.max_steps may end
   bool global_batch_given_ = false;  // before it was filled in
   device::Properties device_;        // what the driver says of it, asked once
   train::Precision precision_{};

@@ -24,4 +24,9 @@ MeasuredSteps mean_over_phases(std::span<const MeasuredSteps> measured, std::spa
   return mean;
 }
 
+StepMemory larger_with_next_phase(StepMemory so_far, const StepMemory& next) {
+  so_far.moments = next.moments;  // first: the phases are compared by the rest
+  return next.total() > so_far.total() ? next : so_far;
+}
+
 }  // namespace dtrain::train

@@ -64,4 +64,8 @@ inline int64_t StepMemory::total() const {
   return sum;
 }
 
+// What the phases so far and the next one need: the larger of both, with the moments of the next phase, which are those
+// of all phases so far. Pure.
+StepMemory larger_with_next_phase(StepMemory so_far, const StepMemory& next);
+
 }  // namespace dtrain::train

@@ -35,7 +35,7 @@ Trained enter_phase(tasks::Task& task, const tasks::Phase& phase, const std::str
 }
 
 std::vector<RunPhase>::iterator find(std::vector<RunPhase>& phases, const std::string& name) {
-  return std::ranges::find(phases, name, [](const RunPhase& one) { return one.phase.name; });
+  return std::ranges::find(phases, name, [](const RunPhase& one) -> const std::string& { return one.phase.name; });
 }
 
 }  // namespace

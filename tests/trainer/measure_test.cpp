@@ -139,6 +139,16 @@ TEST(MeanOverPhases, CountsEachByItsEpochs) {
   EXPECT_DOUBLE_EQ(same.padded.cells, quick.padded.cells);
 }
 
+// The moments of the first phase stay in the second, which needs less of all else.
+TEST(LargerWithNextPhase, HasTheMomentsOfAllPhases) {
+  const StepMemory first{.weights = 5, .moments = 10, .activations = 100},
+      second{.weights = 5, .moments = 20, .activations = 95};
+  const StepMemory both = larger_with_next_phase(larger_with_next_phase({}, first), second);
+  EXPECT_EQ(both.activations, 100);
+  EXPECT_EQ(both.moments, 20);
+  EXPECT_EQ(larger_with_next_phase(first, {.weights = 5, .moments = 20, .activations = 120}).activations, 120);
+}
+
 TEST(Measure, MemoryIsExactAndDoesNotMoveTheRun) {
   config::Config config = small(4);
   config.train.ema = 0.9;
