@@ -116,7 +116,8 @@ def final(options, folder, task, candidates):
     rates = dict.fromkeys(candidates, 0)
     for _ in range(options.finals):
         for key in options.random.sample(list(rates), len(rates)):
-            rates[key] = max(rates[key], rate_of(options, folder, task, dict(key))[0])
+            rate = rate_of(options, folder, task, dict(key))[0]
+            rates[key] = max(rates[key], rate or 0)  # none: out of memory, which others may have taken meanwhile
     return rates
 
 
