@@ -73,6 +73,26 @@ size_t fewest_resources(std::span<const Choice> choices, double tolerance) {
   return *found;
 }
 
+Looks look_along(size_t choices, const std::function<std::optional<double>(size_t index)>& measure) {
+  constexpr int kInARow = 2;
+  Looks looks;
+  double best = 0;
+  for (int lost = 0; looks.rates.size() < choices && lost < kInARow;) {
+    const std::optional<double> rate = measure(looks.rates.size());
+    if (!rate) {
+      looks.stopped = true;
+      break;
+    }
+    looks.rates.push_back(*rate);
+    best = std::fmax(best, *rate);
+    lost = *rate < kContends * best ? lost + 1 : 0;
+  }
+  for (size_t i = 0; i < looks.rates.size(); ++i) {
+    if (looks.rates[i] >= kContends * best) looks.contenders.push_back(i);
+  }
+  return looks;
+}
+
 std::vector<Round> plan_rounds(size_t choices, double seconds, const RoundLimits& limits) {
   const double least = limits.shortest + limits.overhead;
   for (size_t begin = choices; begin >= 1; --begin) {

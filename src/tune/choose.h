@@ -23,6 +23,19 @@ struct Choice {
 // Requires: a choice that can be used.
 size_t fewest_resources(std::span<const Choice> choices, double tolerance = kAsGood);
 
+// A short look along an axis on which rates rise, are flat and may fall, such as batch sizes from the largest down: two
+// in a row that are far below the fastest end it, since those behind them are slower still.
+struct Looks {
+  std::vector<size_t> contenders = {};  // indices of those that are worth a longer measurement
+  std::vector<double> rates = {};       // of those that were measured, by index; NaN: cannot be used
+  bool stopped = false;
+};
+
+inline constexpr double kContends = 0.7;  // of the fastest: less is lost, even with the noise of a short time
+
+// `measure` as in halve().
+Looks look_along(size_t choices, const std::function<std::optional<double>(size_t index)>& measure);
+
 // Successive halving (Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization",
 // AISTATS 2016): all choices are measured for a short time, the better half twice as long, and so on, so that each
 // round takes as long as the one before and most of the time goes to those that may be the best.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <span>
 
 #include "core/quiet_log.h"
 #include "core/stopwatch.h"
@@ -15,9 +16,11 @@ namespace dtrain::tune {
 namespace {
 
 // Shares of the time that is left when a stage begins; what one does not need is there for the next.
-constexpr double kOfNetwork = 0.35, kOfMemoryAgain = 0.35, kOfBatch = 0.45, kOfLoadingAlone = 0.1, kOfLoader = 0.5;
-constexpr double kFirstLook = 0.1;  // seconds
-constexpr int kRounds = 3;          // of the comparison
+constexpr double kOfNetwork = 0.25, kOfMemoryAgain = 0.35, kOfLooks = 0.2, kOfBatch = 0.45, kOfNetworkAgain = 0.35,
+                 kOfLoadingAlone = 0.1, kOfLoader = 0.5;
+constexpr double kFirstLook = 0.1;     // seconds
+constexpr double kSameNetwork = 0.01;  // networks cost the same; the given one is kept where others are no faster
+constexpr int kRounds = 3;             // of the comparison
 constexpr double kStepsOfRound = 6;
 
 // Of loading alone, by reader threads; adds rows.
@@ -46,6 +49,17 @@ std::vector<LoadingSpeed> loading_speeds(Session& session) {
   return speeds;
 }
 
+// No trials: loading takes so little that its settings change nothing.
+void keep_enough(Session& session, const LoadingSpeed& enough) {
+  session.result.found.workers = enough.threads;
+  for (Row& row : session.result.rows) {
+    if (row.stage != Stage::kLoader || row.settings.workers != enough.threads) continue;
+    row.chosen = true;
+    row.note = str("loading alone: ", fixed(enough.samples_per_second / session.rate, 0),
+                   " times as fast as the network, so that more gains nothing");
+  }
+}
+
 // Numbers of batches to read ahead. On the CPU they take memory of the same budget.
 std::vector<int64_t> prefetch_candidates(const Session& session, int64_t given, bool on_cpu) {
   std::vector<int64_t> ahead = {given};
@@ -68,9 +82,9 @@ void add_result_row(Session& session, const Settings& settings, int64_t accumula
                                  .note = note});
 }
 
-// From the chosen network to one that is known to fit; `why` goes into the table.
-void go_back_to(Session& session, const Settings& before, const std::string& why) {
-  for (Row& row : session.result.rows) {
+// From the chosen network to one that is known to fit; `why` goes into the rows from `first_row` on.
+void go_back_to(Session& session, const Settings& before, size_t first_row, const std::string& why) {
+  for (Row& row : std::span(session.result.rows).subspan(first_row)) {
     if (row.stage != Stage::kNetwork) continue;
     if (row.chosen) row.note = why;
     row.chosen = row.settings == before;
@@ -81,7 +95,7 @@ void go_back_to(Session& session, const Settings& before, const std::string& why
 
 // The network that was chosen by its rate may need more memory than the one before: the search for the largest batch
 // again. Rates were measured beside the budget, which on the CPU nothing enforces.
-void keep_if_it_fits(Session& session, const Settings& before) {
+void keep_if_it_fits(Session& session, const Settings& before, size_t first_row) {
   TuneResult& result = session.result;
   const double process_bytes = session.process_bytes, batch_bytes = session.batch_bytes;
   session.leave_job();  // its memory is for the trials
@@ -93,7 +107,7 @@ void keep_if_it_fits(Session& session, const Settings& before) {
     if (!session.stopped()) result.left_out.push_back("network: the fastest " + why);
     session.process_bytes = process_bytes;
     session.batch_bytes = batch_bytes;
-    go_back_to(session, before, why);
+    go_back_to(session, before, first_row, why);
     return;
   }
   result.largest = std::move(largest);
@@ -113,6 +127,75 @@ int64_t batch_with_checkpointing(Session& session) {
   return given.batch_size;
 }
 
+// The fastest of the networks, if it fits.
+void take_fastest_network(Session& session, const std::vector<Settings>& candidates, double share_of_time) {
+  TuneResult& result = session.result;
+  if (candidates.size() < 2) return;
+  std::vector<double> costs;
+  for (const Settings& one : candidates) costs.push_back(differences(one, result.given));
+  const size_t first_row = result.rows.size();
+  const auto chosen =
+      session.choose(Stage::kNetwork, candidates, costs, kSameNetwork, share_of_time * session.left(), 1);
+  if (!chosen) return;
+  const Settings before = result.found;
+  result.found = *chosen;
+  if (chosen->amp != before.amp || chosen->checkpointing != before.checkpointing) {
+    keep_if_it_fits(session, before, first_row);
+  }
+}
+
+void choose_network_again(Session& session) {
+  Freedom freedom = session.freedom;
+  freedom.checkpointing = false;  // it is about memory, which is settled
+  const Settings& found = session.result.found;
+  const std::vector<config::AmpMode> amps = precisions(found.amp, session.process().device.type(), session.capability);
+  take_fastest_network(session, network_candidates(found, freedom, amps, false, found.batch_size), kOfNetworkAgain);
+}
+
+void add_batch_row(Session& session, int64_t batch, double rate, double seconds, const char* note) {
+  Settings settings = session.result.found;
+  settings.batch_size = batch;
+  session.result.rows.push_back({.stage = Stage::kBatch,
+                                 .settings = settings,
+                                 .accumulate = session.result.accumulate_of(batch),
+                                 .samples_per_second = rate,
+                                 .seconds = seconds,
+                                 .note = note});
+}
+
+// Those of `batches`, the largest first, that a short look does not rule out; adds rows of the others. First is the one
+// that was found so far, which is known to work: for the others the time may not suffice, and the largest is at the
+// edge of the memory.
+std::vector<int64_t> contending_batches(Session& session, const std::vector<int64_t>& batches) {
+  if (batches.size() < 2) return batches;
+  const TuneResult& result = session.result;
+  const double seconds = session.first_look_seconds(), until = (1 - kOfLooks) * session.left();
+  const Looks looks = look_along(batches.size(), [&](size_t index) -> std::optional<double> {
+    if (session.left() < until) return std::nullopt;
+    Settings one = result.found;
+    one.batch_size = batches[index];
+    return session.rate_of(Stage::kBatch, one, seconds);
+  });
+  std::vector<int64_t> contenders = {result.found.batch_size};
+  for (size_t i = 0; i < looks.rates.size(); ++i) {
+    if (batches[i] == result.found.batch_size) continue;
+    if (std::ranges::find(looks.contenders, i) != looks.contenders.end()) {
+      contenders.push_back(batches[i]);
+    } else {
+      const bool failed = std::isnan(looks.rates[i]);
+      add_batch_row(session, batches[i], looks.rates[i], seconds,
+                    failed ? "out of memory" : "far slower: a short look");
+    }
+  }
+  const size_t left = batches.size() - looks.rates.size();
+  if (left > 0 && !session.stopped()) {
+    session.result.left_out.push_back(
+        str("batch: ", left, " of ", batches.size(), " candidates, ",
+            looks.stopped ? "for which --minutes do not suffice" : "which are smaller than two that are far slower"));
+  }
+  return contenders;
+}
+
 }  // namespace
 
 void choose_network(Session& session) {
@@ -129,14 +212,7 @@ void choose_network(Session& session) {
   const std::optional<double> first = session.rate_of(Stage::kNetwork, result.found, kFirstLook);
   if (!first) return;
   session.rate = *first;
-  if (candidates.size() < 2) return;
-  std::vector<double> costs;
-  for (const Settings& one : candidates) costs.push_back(differences(one, result.given));
-  const auto chosen = session.choose(Stage::kNetwork, candidates, costs, kOfNetwork * session.left(), 1);
-  if (!chosen) return;
-  const Settings before = result.found;
-  result.found = *chosen;
-  if (chosen->amp != before.amp || chosen->checkpointing != before.checkpointing) keep_if_it_fits(session, before);
+  take_fastest_network(session, candidates, kOfNetwork);
 }
 
 void choose_batch(Session& session) {
@@ -146,24 +222,24 @@ void choose_batch(Session& session) {
   // What is not given has no odd number: with 48 of 64 samples, a run makes 32 and 32.
   int64_t& found = result.found.batch_size;
   if (found != result.given.batch_size) found = result.micro_batch_of(found);
+  const std::vector<int64_t> batches =
+      contending_batches(session, batch_candidates(share, result.largest.batch, found));
+  if (batches.size() < 2) return;
   std::vector<Settings> candidates;
   std::vector<double> costs;
   double ratios = 0;
-  std::vector<int64_t> batches = batch_candidates(share, result.largest.batch, found);
-  // First what is known to work, where the time does not suffice for all: the largest is at the edge of the memory.
-  std::ranges::stable_partition(batches, [&](int64_t batch) { return batch == found; });
   for (const int64_t batch : batches) {
     candidates.push_back(result.found);
     candidates.back().batch_size = batch;
     costs.push_back(static_cast<double>(result.micro_batch_of(batch)));
     ratios += costs.back() / static_cast<double>(result.micro_batch_of(found));
   }
-  if (candidates.size() < 2) return;
   const double ratio = std::max(0.2, ratios / static_cast<double>(candidates.size()));
-  if (const auto chosen = session.choose(Stage::kBatch, candidates, costs, kOfBatch * session.left(), ratio)) {
-    result.found = *chosen;
-    result.accumulate = result.accumulate_of(result.found.batch_size);
-  }
+  const auto chosen = session.choose(Stage::kBatch, candidates, costs, kAsGood, kOfBatch * session.left(), ratio);
+  if (!chosen || *chosen == result.found) return;
+  result.found = *chosen;
+  result.accumulate = result.accumulate_of(found);
+  choose_network_again(session);
 }
 
 void choose_loader(Session& session) {
@@ -174,6 +250,10 @@ void choose_loader(Session& session) {
     return;
   }
   const std::vector<LoadingSpeed> speeds = loading_speeds(session);
+  if (const auto enough = enough_workers(speeds, session.rate, kAsGood)) {
+    keep_enough(session, *enough);
+    return;
+  }
   const std::vector<int64_t> ahead =
       prefetch_candidates(session, result.found.prefetch, session.process().device.is_cpu());
   std::vector<Settings> candidates = {result.found};
@@ -188,7 +268,7 @@ void choose_loader(Session& session) {
   if (candidates.size() < 2) return;
   std::vector<double> costs;  // a thread is more than a batch in memory
   for (const Settings& one : candidates) costs.push_back(static_cast<double>(1000 * one.workers + one.prefetch));
-  if (const auto chosen = session.choose(Stage::kLoader, candidates, costs, kOfLoader * session.left(), 1)) {
+  if (const auto chosen = session.choose(Stage::kLoader, candidates, costs, kAsGood, kOfLoader * session.left(), 1)) {
     result.found = *chosen;
   }
 }

@@ -7,9 +7,13 @@
 
 namespace dtrain::tune {
 
-void choose_network(
-    Session&);  // precision × channels_last × checkpointing; the largest batch again where they change it
-void choose_batch(Session&);   // at the knee, not at the edge of memory
+// Precision × channels_last × checkpointing; the search for the largest batch again where they change it.
+void choose_network(Session&);
+
+// At the knee of the rate, not at the edge of memory; then the network again, if the batch has changed: with a larger
+// one, another precision or memory format may be the fastest.
+void choose_batch(Session&);
+
 void choose_loader(Session&);  // reader threads × batches read ahead
 
 // The given settings and the found ones in turn, so that what the machine does meanwhile hits both. What was given

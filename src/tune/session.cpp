@@ -169,11 +169,14 @@ std::optional<double> Session::final_rate(const Settings& settings, bool whole) 
   return rate_with(measured, settings);
 }
 
+double Session::first_look_seconds() const { return round_limits(overhead_, options_.seconds).shortest; }
+
 std::optional<Settings> Session::choose(Stage stage, const std::vector<Settings>& candidates,
-                                        const std::vector<double>& costs, double seconds, double batch_ratio) {
+                                        const std::vector<double>& costs, double tolerance, double seconds,
+                                        double batch_ratio) {
   const std::vector<Round> rounds =
       plan_rounds(candidates.size(), seconds, round_limits(overhead_ * batch_ratio, options_.seconds));
-  const Halving halving = halve(costs, rounds, kAsGood,
+  const Halving halving = halve(costs, rounds, tolerance,
                                 [&](size_t index, double timed) { return rate_of(stage, candidates[index], timed); });
   for (const Candidate& one : halving.candidates) {
     result.rows.push_back({.stage = stage,

@@ -50,10 +50,13 @@ class Session {
   std::optional<double> rate_of(Stage, const Settings&, double seconds);
   // The same of `whole` steps, or of one micro-step. nullopt: the settings cannot be used.
   std::optional<double> final_rate(const Settings&, bool whole);
-  // Successive halving over the candidates within `seconds`; adds their rows. `batch_ratio`: their batches to the last
-  // one that was measured. nullopt: nothing was measured.
+  // The shortest time in which a measurement says something.
+  double first_look_seconds() const;
+  // Successive halving over the candidates within `seconds`; adds their rows. One that costs less is taken where its
+  // rate is within `tolerance` of the best. `batch_ratio`: their batches to the last one that was measured. nullopt:
+  // nothing was measured.
   std::optional<Settings> choose(Stage, const std::vector<Settings>& candidates, const std::vector<double>& costs,
-                                 double seconds, double batch_ratio);
+                                 double tolerance, double seconds, double batch_ratio);
 
   TuneResult result;
   Freedom freedom;

@@ -13,6 +13,9 @@
 namespace dtrain::tune {
 namespace {
 
+using testing::ElementsAre;
+using testing::IsEmpty;
+
 TEST(FewestResources, IsTheKneeAndNotTheEdge) {
   // samples/s over batch sizes: it is flat from 32 on.
   const std::vector<Choice> batches = {{100, 1}, {390, 4}, {900, 16}, {985, 32}, {1000, 64}, {1010, 128}, {990, 256}};
@@ -21,6 +24,25 @@ TEST(FewestResources, IsTheKneeAndNotTheEdge) {
   EXPECT_EQ(fewest_resources(batches, 0.15), 2u);
   EXPECT_EQ(fewest_resources(std::vector<Choice>{{10, 5}, {10.1, 5}, {10.05, 5}}), 1u) << "of equal cost the fastest";
   EXPECT_EQ(fewest_resources(std::vector<Choice>{{std::nan(""), 1}, {3, 2}}), 1u) << "what cannot be used is none";
+}
+
+TEST(LookAlong, EndsBehindTwoThatAreFarSlower) {
+  const auto look = [](const std::vector<double>& rates) {
+    return look_along(rates.size(), [&](size_t index) { return std::optional(rates[index]); });
+  };
+  Looks looks = look({900, 1000, 950, 760, 600, 400, 200, 100});
+  EXPECT_THAT(looks.contenders, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(looks.rates, ElementsAre(900, 1000, 950, 760, 600, 400)) << "200 and 100 were not measured";
+  EXPECT_FALSE(looks.stopped);
+  EXPECT_THAT(look({300, 500, 1000, 900}).contenders, ElementsAre(2, 3)) << "large ones may be slower";
+  EXPECT_THAT(look({1000, 600, 950, 600, 500, 1000}).contenders, ElementsAre(0, 2)) << "one that is slow may be noise";
+  EXPECT_THAT(look({std::nan(""), std::nan(""), 15, 20}).contenders, ElementsAre(2, 3)) << "the largest do not fit";
+  EXPECT_THAT(look({std::nan("")}).contenders, IsEmpty());
+  EXPECT_THAT(look({}).contenders, IsEmpty());
+
+  looks = look_along(4, [](size_t index) { return index < 2 ? std::optional(10.0) : std::nullopt; });
+  EXPECT_TRUE(looks.stopped);
+  EXPECT_THAT(looks.contenders, ElementsAre(0, 1));
 }
 
 TEST(PlanRounds, HalvesAndDoubles) {
