@@ -1,4 +1,4 @@
-"""The verdict of real runs with a fault that dominates them: ten causes in 12 short runs, of which one needs a control group. bench/diagnosis.py measures how well it does at lower strengths."""
+"""The verdict of real runs with a fault that dominates them: eleven causes in 13 short runs, of which one needs a control group. bench/diagnosis.py measures how well it does at lower strengths."""
 
 import os
 import pathlib
@@ -17,6 +17,7 @@ FAULTS = {
     "rank 1 late in forward": (1.0, "headpose"),
     "rank 0 late in backward": (1.0, "headpose"),
     "another rank late each time": (3.0, "headpose"),  # about two steps each, so that both have as many
+    "batch of 1": (1, "headpose"),
     "delayed messages": (1.5, "headpose"),
     "bound to one core": (1, "headpose"),
     "CPU limit": (2.0, "headpose"),
