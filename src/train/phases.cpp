@@ -64,13 +64,9 @@ Phases::Phases(tasks::Task& task, const config::Config& config, dist::Communicat
       phases_(phases_of(task, config.train.epochs)),
       buckets_(recorder ? recorder->track(trace::kBuckets, 0) : nullptr) {}
 
-std::vector<dist::NamedParameter> Phases::set_up(const tasks::Phase& phase) {
-  Trained trained = enter_phase(task_, phase, config_.model.freeze);
-  frozen_ = trained.frozen;
-  if (!optimizers_.contains(phase.name)) {
-    optimizers_[phase.name] = std::make_unique<Optimizer>(config_.optimizer, trained.parameters, phase.lr_ratio);
-  }
-  return std::move(trained.parameters);
+void Phases::make_optimizer(const tasks::Phase& phase, const std::vector<dist::NamedParameter>& parameters) {
+  auto& optimizer = optimizers_[phase.name];
+  if (!optimizer) optimizer = std::make_unique<Optimizer>(config_.optimizer, parameters, phase.lr_ratio);
 }
 
 void Phases::enter(int64_t epoch) {
@@ -79,18 +75,20 @@ void Phases::enter(int64_t epoch) {
   const bool first_time = entered_.insert(next.name).second;
   reducer_.reset();
   for (const at::Tensor& parameter : task_.model().parameters()) parameter.mutable_grad() = at::Tensor();
-  std::vector<dist::NamedParameter> parameters = set_up(next);
+  const Trained trained = enter_phase(task_, next, config_.model.freeze);
   if (host_.rank() == 0) {
-    log::info(str("phase ", next.name, " from epoch ", epoch + 1, ": ", parameters.size(), " of ",
+    log::info(str("phase ", next.name, " from epoch ", epoch + 1, ": ", trained.parameters.size(), " of ",
                   task_.model().parameters().size(), " tensors are trained",
-                  frozen_ > 0 ? str(", ", frozen_, " are frozen by model.freeze") : ""));
+                  trained.frozen > 0 ? str(", ", trained.frozen, " are frozen by model.freeze") : ""));
   }
+  // First what waits for the other ranks, then the moments, which may find no memory on one of them.
   reducer_ = std::make_unique<dist::GradientReducer>(
-      std::move(parameters), gradients_, host_,
+      trained.parameters, gradients_, host_,
       dist::GradientReducer::Options{.cap_bytes = static_cast<int64_t>(config_.dist.bucket_mb * (1 << 20)),
                                      .first_bytes = static_cast<int64_t>(config_.dist.first_bucket_mb * (1 << 20)),
                                      .name_unused = first_time,
                                      .track = buckets_});
+  make_optimizer(next, trained.parameters);
   current_ = std::move(next);
 }
 
@@ -126,7 +124,7 @@ void Phases::load(const checkpoint::NamedTensors& saved) {
     const auto found = find(phases_, name);
     if (found == phases_.end()) continue;  // of epochs beyond this run
     if (!current_ || name != current_->name) {
-      set_up(found->phase);
+      make_optimizer(found->phase, enter_phase(task_, found->phase, config_.model.freeze).parameters);
       current_.reset();  // what requires gradients is no longer what the reducer was made for
     }
     optimizers_.at(name)->load(tensors);

@@ -53,7 +53,7 @@ class Phases {
   void load(const checkpoint::NamedTensors&);
 
  private:
-  std::vector<dist::NamedParameter> set_up(const tasks::Phase&);
+  void make_optimizer(const tasks::Phase&, const std::vector<dist::NamedParameter>&);  // if it has none
 
   tasks::Task& task_;
   const config::Config& config_;
@@ -62,7 +62,6 @@ class Phases {
   std::vector<RunPhase> phases_;         // in order
   std::optional<tasks::Phase> current_;  // none: enter() has to set it up
   trace::Track* buckets_;                // of the reducers, in a trace
-  size_t frozen_ = 0;                    // parameters that model.freeze names
   std::set<std::string> entered_;        // so far: what no gradient reaches is said the first time only
   std::unique_ptr<dist::GradientReducer> reducer_;
   std::map<std::string, std::unique_ptr<Optimizer>> optimizers_;

@@ -162,8 +162,9 @@ void RunMeasurements::gather(const std::vector<StepTimes>& own, const ResourceSa
     last_.push_back(stats_of(rank, mean_of(all.data() + rank * count, count), samples[rank], ended));
   }
   keep_slowest(last_);
-  // Of a window in which the warm-up ends, the machine's part is not known.
-  if (warm_up == 0 && of_steps_alone) windows_.push_back({static_cast<size_t>(ended), samples});
+  // Of a window in which the warm-up ends, the machine's part is not known. One with more than steps in it is better
+  // than none, as where a run that seldom logs is stopped.
+  if (warm_up == 0 && (of_steps_alone || windows_.empty())) windows_.push_back({static_cast<size_t>(ended), samples});
   size_t kept = 0;
   for (const Window& window : windows_) kept += window.steps;
   while (windows_.size() > 1 && kept > most_) {

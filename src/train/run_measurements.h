@@ -44,7 +44,8 @@ class RunMeasurements {
   explicit RunMeasurements(dist::Communicator& host);
 
   // The steps that this rank has ended since the last call; every rank has ended the same. `resources`: over the same
-  // time, or, if not `of_steps_alone`, also over work after them: then no window is kept. Collective.
+  // time, or, if not `of_steps_alone`, also over work after them: then a window is kept only if it is the first.
+  // This is collective.
   void gather(const std::vector<monitoring::StepTimes>& own, const ResourceSample& resources,
               bool of_steps_alone = true);
 

@@ -6,6 +6,7 @@
 #include "core/library_text.h"
 #include "core/strings.h"
 #include "device/device.h"
+#include "diagnose/verdict.h"
 #include "dist/device_wait.h"
 #include "dist/failure.h"
 #include "dist/object_collectives.h"
@@ -22,6 +23,10 @@ namespace {
 using monitoring::Phase;
 using monitoring::StepStats;
 using SteadyClock = std::chrono::steady_clock;
+
+// With this step of the process a verdict comes at the latest: 100 steps have ended when step 101 is reported.
+constexpr int64_t kFirstVerdict = 101;
+constexpr auto kTooEarlyForVerdict = static_cast<int64_t>(RunMeasurements::kWarmUpSteps + diagnose::kFewestSteps);
 
 IntervalTrigger trigger(const config::Interval& interval, const TrainContext& context) {
   return {interval, context.batches.steps_per_epoch, context.clock, /*keeps_time=*/context.host.rank() == 0};
@@ -287,13 +292,16 @@ double Trainer::next_learning_rate() const {
 }
 
 bool Trainer::logs_step() const {
-  return given_rate_ || result_.own_steps == 1 || agreement_.granted().log || agreement_.granted().verdict ||
-         triggers_.log.due(step_) || step_ == context_.batches.total_steps;
+  const bool verdict_due =
+      result_.own_steps == kFirstVerdict && logged_own_step_ <= kTooEarlyForVerdict && !measured_epoch_ && !replay_;
+  return given_rate_ || verdict_due || result_.own_steps == 1 || agreement_.granted().log ||
+         agreement_.granted().verdict || triggers_.log.due(step_) || step_ == context_.batches.total_steps;
 }
 
 void Trainer::read_device(StepStats& stats) {
   tracker_.wait_for_others();  // with NCCL the host waits for the other ranks here
   stats.logging = true;
+  logged_own_step_ = result_.own_steps;
   const dist::GradientReducer& reducer = phases_.reducer();
   const at::Tensor numbers =
       at::stack({reducer.loss_sum().to(at::kDouble), reducer.weight_sum().to(at::kDouble),
