@@ -163,6 +163,19 @@ std::string needed_for_one(const Session& session, Settings settings, int thread
   throw Error("a failure that all ranks agreed on did not end the command");
 }
 
+// Where the time ended in the search, the given batch may lie between one that fits and one that does not.
+void try_given_batch(Session& session) {
+  LargestBatch& largest = session.result.largest;
+  const int64_t given = session.result.given.batch_size;
+  const bool ruled_out =
+      std::ranges::any_of(largest.trials, [&](const BatchTrial& trial) { return !trial.fits && trial.batch <= given; });
+  if (largest.end != LargestBatch::End::kStopped || largest.batch >= given || ruled_out) return;
+  const auto trial = try_batch(session, session.result.given, given, kShortestTrial);
+  if (!trial) return;
+  largest.trials.push_back(*trial);
+  if (trial->fits) largest.batch = given;
+}
+
 int64_t first_batch(Session& session) {
   TuneResult& result = session.result;
   if (session.process().device.is_cpu()) return result.given.batch_size;
@@ -208,7 +221,10 @@ LargestBatch search_memory(Session& session, const Settings& settings, int64_t s
 }
 
 LargestBatch search_memory_again(Session& session, const Settings& settings, double seconds) {
-  if (session.freedom.batch_size) return search_memory(session, settings, session.result.largest.batch, seconds);
+  if (session.freedom.batch_size) {  // from what is to be kept, which may be more with checkpointing
+    const int64_t start = std::max(session.result.largest.batch, settings.batch_size);
+    return search_memory(session, settings, start, seconds);
+  }
   const auto trial = try_batch(session, settings, settings.batch_size, std::max(seconds, kShortestTrial));
   if (!trial) return {};
   const bool fits = trial->fits;
@@ -238,6 +254,7 @@ void find_largest_batch(Session& session) {
   dist::Communicator& host = session.process().host;
   const int64_t start = first_batch(session);
   result.largest = search_memory(session, result.given, start, kShare * session.minutes_in_seconds());
+  try_given_batch(session);
   session.largest_as_given = result.largest;
   if (session.stopped()) return;
   dist::agree_on_rank0(host, [&] {

@@ -8,6 +8,7 @@
 #include "core/quiet_log.h"
 #include "core/stopwatch.h"
 #include "core/strings.h"
+#include "dist/failure.h"
 #include "dist/object_collectives.h"
 #include "job/data_bench.h"
 #include "tune/memory_stage.h"
@@ -31,6 +32,7 @@ std::vector<LoadingSpeed> loading_speeds(Session& session) {
   const std::vector<int> threads = session.freedom.workers ? job::threads_to_compare(cores, own) : std::vector{own};
   const double each = std::clamp(kOfLoadingAlone * session.left() / static_cast<double>(2 * threads.size()), 0.05, 0.5);
   session.show(Stage::kLoader);
+  session.leave_job();  // which may have been made with another batch
   const job::DataBench bench =
       job::bench_data(session.job_for(found), {.threads = threads, .rounds = 1, .seconds = each, .cold = false});
   std::vector<LoadingSpeed> speeds;
@@ -49,15 +51,19 @@ std::vector<LoadingSpeed> loading_speeds(Session& session) {
   return speeds;
 }
 
-// No trials: loading takes so little that its settings change nothing.
-void keep_enough(Session& session, const LoadingSpeed& enough) {
-  session.result.found.workers = enough.threads;
+// Whether loading alone, with the readers that there are, takes so little of a step that no choice of readers and
+// read-ahead gains anything, though all of it were hidden. Then they stay, and the row says so.
+bool loading_is_next_to_nothing(Session& session, const std::vector<LoadingSpeed>& speeds) {
+  const Settings& found = session.result.found;
+  const auto own = std::ranges::find(speeds, static_cast<int>(found.workers), &LoadingSpeed::threads);
+  if (own == speeds.end() || !(session.rate < kAsGood * own->samples_per_second)) return false;
   for (Row& row : session.result.rows) {
-    if (row.stage != Stage::kLoader || row.settings.workers != enough.threads) continue;
+    if (row.stage != Stage::kLoader || row.settings.workers != found.workers) continue;
     row.chosen = true;
-    row.note = str("loading alone: ", fixed(enough.samples_per_second / session.rate, 0),
-                   " times as fast as the network, so that more gains nothing");
+    row.note = str("loading alone: ", fixed(own->samples_per_second / session.rate, 0),
+                   " times as fast as the network, so that other settings gain nothing");
   }
+  return true;
 }
 
 // Numbers of batches to read ahead. On the CPU they take memory of the same budget.
@@ -73,11 +79,10 @@ std::vector<int64_t> prefetch_candidates(const Session& session, int64_t given, 
 
 void add_result_row(Session& session, const Settings& settings, int64_t accumulate, const std::optional<Spread>& rate,
                     const char* note) {
-  if (!rate) return;
   session.result.rows.push_back({.stage = Stage::kResult,
                                  .settings = settings,
                                  .accumulate = accumulate,
-                                 .samples_per_second = rate->median,
+                                 .samples_per_second = rate ? rate->median : std::nan(""),
                                  .chosen = settings == session.result.found,
                                  .note = note});
 }
@@ -134,8 +139,7 @@ void take_fastest_network(Session& session, const std::vector<Settings>& candida
   std::vector<double> costs;
   for (const Settings& one : candidates) costs.push_back(differences(one, result.given));
   const size_t first_row = result.rows.size();
-  const auto chosen =
-      session.choose(Stage::kNetwork, candidates, costs, kSameNetwork, share_of_time * session.left(), 1);
+  const auto chosen = session.choose(Stage::kNetwork, candidates, costs, kSameNetwork, share_of_time * session.left());
   if (!chosen) return;
   const Settings before = result.found;
   result.found = *chosen;
@@ -187,7 +191,8 @@ std::vector<int64_t> contending_batches(Session& session, const std::vector<int6
                     failed ? "out of memory" : "far slower: a short look");
     }
   }
-  const size_t left = batches.size() - looks.rates.size();
+  const auto not_looked_at = std::span(batches).subspan(looks.rates.size());
+  const size_t left = not_looked_at.size() - std::ranges::count(not_looked_at, result.found.batch_size);
   if (left > 0 && !session.stopped()) {
     session.result.left_out.push_back(
         str("batch: ", left, " of ", batches.size(), " candidates, ",
@@ -196,121 +201,7 @@ std::vector<int64_t> contending_batches(Session& session, const std::vector<int6
   return contenders;
 }
 
-}  // namespace
-
-void choose_network(Session& session) {
-  TuneResult& result = session.result;
-  if (session.stopped()) return;
-  const bool memory_is_short = result.largest.end == LargestBatch::End::kLimit;
-  const std::vector<Settings> candidates = network_candidates(
-      result.found, session.freedom, precisions(result.found.amp, session.process().device.type(), session.capability),
-      memory_is_short, batch_with_checkpointing(session));
-  if (session.freedom.checkpointing && !memory_is_short && !result.found.checkpointing) {
-    result.left_out.push_back("model.checkpointing: all batches fit without it, and it costs time");
-  }
-  // One short look says how long a trial takes.
-  const std::optional<double> first = session.rate_of(Stage::kNetwork, result.found, kFirstLook);
-  if (!first) return;
-  session.rate = *first;
-  take_fastest_network(session, candidates, kOfNetwork);
-}
-
-void choose_batch(Session& session) {
-  TuneResult& result = session.result;
-  if (session.stopped() || !session.freedom.batch_size) return;
-  const int64_t share = result.keeps_global_batch ? result.share() : 0;
-  // What is not given has no odd number: with 48 of 64 samples, a run makes 32 and 32.
-  int64_t& found = result.found.batch_size;
-  if (found != result.given.batch_size) found = result.micro_batch_of(found);
-  const std::vector<int64_t> batches =
-      contending_batches(session, batch_candidates(share, result.largest.batch, found));
-  if (batches.size() < 2) return;
-  std::vector<Settings> candidates;
-  std::vector<double> costs;
-  double ratios = 0;
-  for (const int64_t batch : batches) {
-    candidates.push_back(result.found);
-    candidates.back().batch_size = batch;
-    costs.push_back(static_cast<double>(result.micro_batch_of(batch)));
-    ratios += costs.back() / static_cast<double>(result.micro_batch_of(found));
-  }
-  const double ratio = std::max(0.2, ratios / static_cast<double>(candidates.size()));
-  const auto chosen = session.choose(Stage::kBatch, candidates, costs, kAsGood, kOfBatch * session.left(), ratio);
-  if (!chosen || *chosen == result.found) return;
-  result.found = *chosen;
-  result.accumulate = result.accumulate_of(found);
-  choose_network_again(session);
-}
-
-void choose_loader(Session& session) {
-  TuneResult& result = session.result;
-  if (session.stopped() || (!session.freedom.workers && !session.freedom.prefetch)) return;
-  if (session.left() <= 0) {
-    result.left_out.emplace_back("loader: all candidates, for which --minutes do not suffice");
-    return;
-  }
-  const std::vector<LoadingSpeed> speeds = loading_speeds(session);
-  if (const auto enough = enough_workers(speeds, session.rate, kAsGood)) {
-    keep_enough(session, *enough);
-    return;
-  }
-  const std::vector<int64_t> ahead =
-      prefetch_candidates(session, result.found.prefetch, session.process().device.is_cpu());
-  std::vector<Settings> candidates = {result.found};
-  for (const int workers : worker_candidates(speeds, session.rate, static_cast<int>(result.found.workers))) {
-    for (const int64_t prefetch : ahead) {
-      Settings one = result.found;
-      if (session.freedom.workers) one.workers = workers;
-      one.prefetch = prefetch;
-      if (std::ranges::find(candidates, one) == candidates.end()) candidates.push_back(one);
-    }
-  }
-  if (candidates.size() < 2) return;
-  std::vector<double> costs;  // a thread is more than a batch in memory
-  for (const Settings& one : candidates) costs.push_back(static_cast<double>(1000 * one.workers + one.prefetch));
-  if (const auto chosen = session.choose(Stage::kLoader, candidates, costs, kAsGood, kOfLoader * session.left(), 1)) {
-    result.found = *chosen;
-  }
-}
-
-void compare(Session& session) {
-  TuneResult& result = session.result;
-  if (session.stopped() || !(session.rate > 0)) return;
-  const bool differs = !(result.found == result.given);
-  const double steps = (result.given_fits && differs ? 2 : 1) * kRounds * kStepsOfRound;
-  const double seconds = steps * static_cast<double>(result.found_global_batch()) / session.rate;
-  const bool whole_fit = seconds <= session.left();
-  std::vector<double> given, found;
-  const auto add = [&](const Settings& settings, std::vector<double>& rates) {
-    if (const auto rate = session.final_rate(settings, whole_fit)) rates.push_back(*rate);
-  };
-  for (int round = 0; round < kRounds; ++round) {
-    if (session.stopped() || (round > 0 && session.left() <= 0)) break;
-    if (result.given_fits) add(result.given, given);
-    if (differs) add(result.found, found);
-  }
-  if (!given.empty()) result.given_rate = spread_of(given);
-  if (!differs) {
-    result.found_rate = result.given_rate;
-  } else if (!found.empty()) {
-    result.found_rate = spread_of(found);
-  }
-  const Settings tried = result.found;
-  const int64_t accumulate = result.accumulate;
-  const std::optional<Spread> tried_rate = result.found_rate;
-  const bool slower = result.given_rate && tried_rate && tried_rate->median < (1 - kAsGood) * result.given_rate->median;
-  if (slower) {  // beside each other they are the other way round than in the trials
-    result.found = result.given;
-    result.accumulate = result.given_accumulate;
-    result.found_rate = result.given_rate;
-    result.largest = session.largest_as_given;
-  }
-  add_result_row(session, result.given, result.given_accumulate, result.given_rate, "as given");
-  if (differs) add_result_row(session, tried, accumulate, tried_rate, slower ? "found, but slower" : "found");
-}
-
-void test_rates(Session& session) {
-  if (session.stopped()) return;
+void make_range_test(Session& session) {
   constexpr int64_t kSteps = 100, kFewest = 20;
   TuneResult& result = session.result;
   const bool adam = result.config.optimizer.name != config::OptimizerName::kSgd;
@@ -345,6 +236,139 @@ void test_rates(Session& session) {
   }
   test.suggestion = suggest_rate(rates, test.losses);  // with all rates, which say how far apart the steps are
   result.range_test = std::move(test);
+}
+
+}  // namespace
+
+void choose_network(Session& session) {
+  TuneResult& result = session.result;
+  if (session.stopped()) return;
+  const bool memory_is_short = result.largest.end == LargestBatch::End::kLimit;
+  const std::vector<Settings> candidates = network_candidates(
+      result.found, session.freedom, precisions(result.found.amp, session.process().device.type(), session.capability),
+      memory_is_short, batch_with_checkpointing(session));
+  if (session.freedom.checkpointing && !memory_is_short && !result.found.checkpointing) {
+    const bool all_fit = result.largest.end == LargestBatch::End::kMost;
+    result.left_out.push_back(str("model.checkpointing", all_fit ? ": all batches fit without it, and it costs time"
+                                                                 : ", for which --minutes do not suffice"));
+  }
+  // One short look says how long a trial takes.
+  const std::optional<double> first = session.rate_of(Stage::kNetwork, result.found, kFirstLook);
+  if (!first) return;
+  session.rate = *first;
+  take_fastest_network(session, candidates, kOfNetwork);
+}
+
+void choose_batch(Session& session) {
+  TuneResult& result = session.result;
+  if (session.stopped() || !session.freedom.batch_size) return;
+  const int64_t share = result.keeps_global_batch ? result.share() : 0;
+  // What is not given has no odd number: with 48 of 64 samples, a run makes 32 and 32.
+  int64_t& found = result.found.batch_size;
+  if (found != result.given.batch_size) found = result.micro_batch_of(found);
+  const std::vector<int64_t> batches =
+      contending_batches(session, batch_candidates(share, result.largest.batch, found));
+  if (batches.size() < 2) return;
+  std::vector<Settings> candidates;
+  std::vector<double> costs;
+  for (const int64_t batch : batches) {
+    candidates.push_back(result.found);
+    candidates.back().batch_size = batch;
+    costs.push_back(static_cast<double>(result.micro_batch_of(batch)));
+  }
+  const auto chosen = session.choose(Stage::kBatch, candidates, costs, kAsGood, kOfBatch * session.left());
+  if (!chosen || *chosen == result.found) return;
+  result.found = *chosen;
+  result.accumulate = result.accumulate_of(result.found.batch_size);
+  choose_network_again(session);
+}
+
+void choose_loader(Session& session) {
+  TuneResult& result = session.result;
+  if (session.stopped() || (!session.freedom.workers && !session.freedom.prefetch)) return;
+  if (session.left() <= 0) {
+    result.left_out.emplace_back("loader: all candidates, for which --minutes do not suffice");
+    return;
+  }
+  const std::vector<LoadingSpeed> speeds = loading_speeds(session);
+  if (loading_is_next_to_nothing(session, speeds)) return;
+  const std::vector<int64_t> ahead =
+      prefetch_candidates(session, result.found.prefetch, session.process().device.is_cpu());
+  std::vector<Settings> candidates = {result.found};
+  for (const int workers : worker_candidates(speeds, session.rate, static_cast<int>(result.found.workers))) {
+    for (const int64_t prefetch : ahead) {
+      Settings one = result.found;
+      if (session.freedom.workers) one.workers = workers;
+      one.prefetch = prefetch;
+      if (std::ranges::find(candidates, one) == candidates.end()) candidates.push_back(one);
+    }
+  }
+  if (candidates.size() < 2) return;
+  std::vector<double> costs;  // a thread is more than a batch in memory
+  for (const Settings& one : candidates) costs.push_back(static_cast<double>(1000 * one.workers + one.prefetch));
+  if (const auto chosen = session.choose(Stage::kLoader, candidates, costs, kAsGood, kOfLoader * session.left())) {
+    result.found = *chosen;
+  }
+}
+
+void compare(Session& session) {
+  TuneResult& result = session.result;
+  if (session.stopped() || !(session.rate > 0)) return;
+  const bool differs = !(result.found == result.given);
+  const double steps = (result.given_fits && differs ? 2 : 1) * kRounds * kStepsOfRound;
+  const double seconds = steps * static_cast<double>(result.found_global_batch()) / session.rate;
+  const bool whole_fit = seconds <= session.left();
+  std::vector<double> given, found;
+  bool found_failed = false;
+  const auto add = [&](const Settings& settings, std::vector<double>& rates) {
+    const auto rate = session.final_rate(settings, whole_fit);
+    if (rate) rates.push_back(*rate);
+    return rate.has_value();
+  };
+  for (int round = 0; round < kRounds; ++round) {
+    if (session.stopped() || (round > 0 && session.left() <= 0)) break;
+    if (result.given_fits) add(result.given, given);
+    if (differs && !add(result.found, found)) found_failed = true;
+  }
+  if (!given.empty()) result.given_rate = spread_of(given);
+  if (!differs) {
+    result.found_rate = result.given_rate;
+  } else if (!found.empty()) {
+    result.found_rate = spread_of(found);
+  }
+  const Settings tried = result.found;
+  const int64_t accumulate = result.accumulate;
+  const std::optional<Spread> tried_rate = result.found_rate;
+  const bool slower = result.given_rate && tried_rate && tried_rate->median < (1 - kAsGood) * result.given_rate->median;
+  // Beside each other they may be the other way round than in the trials, and what fitted in a trial may not fit again.
+  if (slower || (found_failed && result.given_rate)) {
+    result.found = result.given;
+    result.accumulate = result.given_accumulate;
+    result.found_rate = result.given_rate;
+    result.largest = session.largest_as_given;
+  } else if (found_failed) {
+    result.left_out.emplace_back(
+        "result: a comparison of what was found, which ran out of memory in it: use a smaller --batch-size");
+  }
+  if (result.given_rate) add_result_row(session, result.given, result.given_accumulate, result.given_rate, "as given");
+  if (differs && (tried_rate || found_failed)) {
+    add_result_row(session, tried, accumulate, tried_rate,
+                   found_failed ? "found, but out of memory"
+                   : slower     ? "found, but slower"
+                                : "found");
+  }
+}
+
+void test_rates(Session& session) {
+  if (session.stopped()) return;
+  try {
+    make_range_test(session);
+  } catch (const c10::Error& e) {
+    // Of several ranks the others wait for this one, so that it has to end.
+    if (session.process().host.size() > 1 || !dist::is_out_of_memory(e)) throw;
+    session.result.left_out.emplace_back(
+        "the range test of the learning rate, which ran out of memory: use a smaller --batch-size");
+  }
 }
 
 }  // namespace dtrain::tune

@@ -38,6 +38,12 @@ RoundLimits round_limits(double overhead, double longest) {
   return {.overhead = overhead, .shortest = std::min(shortest, longest), .longest = longest};
 }
 
+TuneOptions options_of_all(dist::Communicator& host, const TuneOptions& own) {
+  TuneOptions options = dist::broadcast_object(host, own);
+  options.memory_budget = own.memory_budget;  // of this rank
+  return options;
+}
+
 }  // namespace
 
 std::string left_out_of(Stage stage, size_t candidates, const Halving& halving) {
@@ -51,7 +57,11 @@ std::string left_out_of(Stage stage, size_t candidates, const Halving& halving) 
 
 Session::Session(job::ProcessContext& process, const config::Loaded& loaded, const TuneOptions& options,
                  const std::atomic<bool>& stop, const ReportProgress& report)
-    : process_(process), loaded_(loaded), options_(options), stop_(stop), report_(report) {}
+    : process_(process),
+      loaded_(loaded),
+      options_(options_of_all(process.host, options)),
+      stop_(stop),
+      report_(report) {}
 
 Session::~Session() = default;
 
@@ -156,6 +166,7 @@ std::optional<double> Session::rate_of(Stage stage, const Settings& settings, do
   }
   const double timed = measured.step_seconds() * static_cast<double>(measured.ranks.front().steps);
   overhead_ = dist::broadcast_object(process_.host, std::max(0.0, seconds_since(began) - timed));
+  overhead_batch_ = result.micro_batch_of(settings.batch_size);
   const double samples_per_second = rate_with(measured, settings);
   log::info(str(stage, ": ", text_of(settings), ": ", fixed(samples_per_second, 1), " samples/s"));
   return samples_per_second;
@@ -171,11 +182,20 @@ std::optional<double> Session::final_rate(const Settings& settings, bool whole) 
 
 double Session::first_look_seconds() const { return round_limits(overhead_, options_.seconds).shortest; }
 
+// Most of what a trial takes beside its measurement are steps, which take longer with more samples.
+double Session::expected_overhead(const std::vector<Settings>& candidates) const {
+  constexpr double kWithoutSteps = 0.2;
+  if (overhead_batch_ == 0) return overhead_;
+  double samples = 0;
+  for (const Settings& one : candidates) samples += static_cast<double>(result.micro_batch_of(one.batch_size));
+  const double batch = samples / static_cast<double>(candidates.size());
+  return overhead_ * std::max(kWithoutSteps, batch / static_cast<double>(overhead_batch_));
+}
+
 std::optional<Settings> Session::choose(Stage stage, const std::vector<Settings>& candidates,
-                                        const std::vector<double>& costs, double tolerance, double seconds,
-                                        double batch_ratio) {
+                                        const std::vector<double>& costs, double tolerance, double seconds) {
   const std::vector<Round> rounds =
-      plan_rounds(candidates.size(), seconds, round_limits(overhead_ * batch_ratio, options_.seconds));
+      plan_rounds(candidates.size(), seconds, round_limits(expected_overhead(candidates), options_.seconds));
   const Halving halving = halve(costs, rounds, tolerance,
                                 [&](size_t index, double timed) { return rate_of(stage, candidates[index], timed); });
   for (const Candidate& one : halving.candidates) {

@@ -24,6 +24,7 @@ std::string left_out_of(Stage, size_t candidates, const Halving&);
 
 class Session {
  public:
+  // Options other than memory_budget are rank 0's: ranks with others would wait for each other. Collective.
   Session(job::ProcessContext&, const config::Loaded&, const TuneOptions&, const std::atomic<bool>& stop,
           const ReportProgress&);
   ~Session();
@@ -53,10 +54,9 @@ class Session {
   // The shortest time in which a measurement says something.
   double first_look_seconds() const;
   // Successive halving over the candidates within `seconds`; adds their rows. One that costs less is taken where its
-  // rate is within `tolerance` of the best. `batch_ratio`: their batches to the last one that was measured. nullopt:
-  // nothing was measured.
+  // rate is within `tolerance` of the best. nullopt: nothing was measured.
   std::optional<Settings> choose(Stage, const std::vector<Settings>& candidates, const std::vector<double>& costs,
-                                 double tolerance, double seconds, double batch_ratio);
+                                 double tolerance, double seconds);
 
   TuneResult result;
   Freedom freedom;
@@ -75,7 +75,7 @@ class Session {
  private:
   job::ProcessContext& process_;
   config::Loaded loaded_;
-  const TuneOptions& options_;
+  const TuneOptions options_;
   const std::atomic<bool>& stop_;
   const ReportProgress& report_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
@@ -85,11 +85,14 @@ class Session {
   double rate_with(const job::StepProbe&, const Settings&) const;  // samples/s of the run's steps
   void report(const char* stage, int64_t passed, int64_t total);
   int64_t milliseconds() const;  // since the tuning began
+  double expected_overhead(const std::vector<Settings>&) const;
 
   Stage shown_ = Stage::kMemory;
   int64_t trials_begun_ = 0;
   bool in_trial_ = false;
-  double overhead_ = 1;  // seconds of the last trial beside its measurement
+  // Seconds of the last trial beside its measurement, and its micro-batch; 0: there was none.
+  double overhead_ = 1;
+  int64_t overhead_batch_ = 0;
 };
 
 }  // namespace dtrain::tune

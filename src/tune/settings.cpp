@@ -152,12 +152,6 @@ std::vector<int> worker_candidates(std::vector<LoadingSpeed> speeds, double need
   return workers;
 }
 
-std::optional<LoadingSpeed> enough_workers(const std::vector<LoadingSpeed>& speeds, double needed, double share) {
-  const auto fewest = std::ranges::min_element(speeds, {}, &LoadingSpeed::threads);
-  if (fewest == speeds.end() || !(needed < share * fewest->samples_per_second)) return std::nullopt;
-  return *fewest;
-}
-
 double step_seconds_with(int64_t accumulate, double step_seconds, double micro_seconds) {
   return step_seconds + static_cast<double>(accumulate - 1) * std::min(micro_seconds, step_seconds);
 }

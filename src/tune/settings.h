@@ -5,7 +5,6 @@
 #include <torch/types.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,11 +59,6 @@ struct LoadingSpeed {
   double samples_per_second = 0;
 };
 std::vector<int> worker_candidates(std::vector<LoadingSpeed> speeds, double needed, int given);
-
-// The fewest of these numbers of reader threads, if loading with it takes less than `share` of the time of a step that
-// needs `needed` samples per second: then no choice of readers and read-ahead gains more than that, though all of the
-// loading were hidden. nullopt: it takes more.
-std::optional<LoadingSpeed> enough_workers(const std::vector<LoadingSpeed>& speeds, double needed, double share);
 
 // Seconds of an optimizer step with `accumulate` micro-steps, from one with a single one: `micro_seconds` of it are a
 // micro-step of the slowest rank.

@@ -90,7 +90,7 @@ TuneResult tune(job::ProcessContext& process, const config::Loaded& loaded, cons
   choose_batch(session);
   choose_loader(session);
   compare(session);
-  if (options.range_test) test_rates(session);
+  if (session.options().range_test) test_rates(session);
   session.leave_job();
   if (!session.result.interrupted) session.show_end();
   session.result.seconds = seconds_since(began);

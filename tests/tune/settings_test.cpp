@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "tune/settings.h"
 
 namespace dtrain::tune {
@@ -93,15 +91,6 @@ TEST(WorkerCandidates, AreTheFewestThatKeepUp) {
   EXPECT_THAT(worker_candidates(speeds, 500, 2), ElementsAre(1, 2, 4));
   EXPECT_THAT(worker_candidates(speeds, 1500, 1), ElementsAre(1, 2, 4, 8)) << "2 may, and 1 is given";
   EXPECT_THAT(worker_candidates(speeds, 100'000, 4), UnorderedElementsAre(4, 8, 16)) << "the fastest, and the given";
-}
-
-TEST(EnoughWorkers, AreTheFewestIfLoadingIsNextToNothing) {
-  const std::vector<LoadingSpeed> speeds = {{4, 90'000}, {1, 40'000}, {2, 70'000}};
-  ASSERT_TRUE(enough_workers(speeds, 1000, 0.03)) << "a fortieth of the step";
-  EXPECT_EQ(enough_workers(speeds, 1000, 0.03)->threads, 1);
-  EXPECT_FALSE(enough_workers(speeds, 1300, 0.03)) << "two threads would do, but trials say whether one does";
-  EXPECT_FALSE(enough_workers({}, 1000, 0.03));
-  EXPECT_FALSE(enough_workers(speeds, std::nan(""), 0.03)) << "no rate is known";
 }
 
 TEST(StepSecondsWith, AddMicroStepsAlone) {
