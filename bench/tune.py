@@ -173,7 +173,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tasks", default=",".join(TASKS), type=lambda text: text.split(","))
     parser.add_argument("--minutes", type=float, default=0, help="of tune; 0: what keeps it within 15 %% of the sweep")
-    parser.add_argument("--seconds", type=float, default=2, help="of each measurement of the sweep")
+    parser.add_argument("--seconds", type=float, default=3, help="of each measurement of the sweep; 3 is what tune takes for its longest ones")
     parser.add_argument("--finals", type=int, default=8, help="how often the fastest are measured again")
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="the most reader threads")
     parser.add_argument("--dtrain", default=str(TOP / "build/src/dtrain"))

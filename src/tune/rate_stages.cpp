@@ -148,11 +148,22 @@ void take_fastest_network(Session& session, const std::vector<Settings>& candida
   }
 }
 
+// The fastest rate so far of a network with this precision; 0: there is none.
+double best_rate_with(const Session& session, config::AmpMode amp) {
+  double best = 0;
+  for (const Row& row : session.result.rows) {
+    if (row.stage == Stage::kNetwork && row.settings.amp == amp) best = std::fmax(best, row.samples_per_second);
+  }
+  return best;
+}
+
 void choose_network_again(Session& session) {
   Freedom freedom = session.freedom;
   freedom.checkpointing = false;  // it is about memory, which is settled
   const Settings& found = session.result.found;
-  const std::vector<config::AmpMode> amps = precisions(found.amp, session.process().device.type(), session.capability);
+  std::vector<config::AmpMode> amps = precisions(found.amp, session.process().device.type(), session.capability);
+  const double contends = kContends * best_rate_with(session, found.amp);
+  std::erase_if(amps, [&](config::AmpMode amp) { return amp != found.amp && best_rate_with(session, amp) < contends; });
   take_fastest_network(session, network_candidates(found, freedom, amps, false, found.batch_size), kOfNetworkAgain);
 }
 

@@ -59,6 +59,13 @@ def check_rows(found):
     # The network is chosen again with the batch that was found.
     chosen = [(row["stage"], row["train.batch_size"]) for row in found["rows"] if row["chosen"] and row["stage"] in ("network", "batch")]
     assert len(chosen) == len(set(chosen)) and sum(stage == "batch" for stage, _ in chosen) <= 1, chosen
+    batches = [index for index, row in enumerate(found["rows"]) if row["stage"] == "batch"]
+    fastest = {}  # by precision, before there was a batch
+    for row in found["rows"][:batches[0]] if batches else []:
+        if row["stage"] == "network" and row["samples_per_second"]:
+            fastest[row["train.amp"]] = max(fastest.get(row["train.amp"], 0), row["samples_per_second"])
+    again = {row["train.amp"] for row in found["rows"][batches[-1]:] if row["stage"] == "network"} if batches else set()
+    assert all(fastest[amp] >= 0.7 * max(fastest.values()) for amp in again), (fastest, again)
     assert found["found"]["train.batch_size"] <= found["largest_batch"]["batch_size"]
     assert found["found_samples_per_second"]["median"] > 0
 
