@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <numeric>
 
 #include "diagnose/verdict.h"
@@ -10,6 +11,15 @@
 
 namespace dtrain::train {
 namespace {
+
+// Called where the resources of a window have been read: the next window has more than the ticks of 10 ms in which some
+// kernels count the time of the processor, which toy steps alone do not reach.
+monitoring::GpuUse work_some_ticks() {
+  const std::clock_t until = std::clock() + 4 * CLOCKS_PER_SEC / 100;
+  while (std::clock() < until) {
+  }
+  return {};
+}
 
 // The last step ends after the last report: what the sensors said until then is part of the verdict, too.
 TEST(TrainerVerdict, EvidenceOfAGpuReachesToTheEnd) {
@@ -37,11 +47,12 @@ TEST(TrainerVerdict, EvidenceOfARunThatSeldomLogsIsOfAllItsStepsAfterWarmUp) {
     Scenario setup{.config = small(4)};
     setup.config.train.epochs = 12;
     setup.log_every = {.steps = steps};
+    setup.take_gpu_use = work_some_ticks;
     const diagnose::RunEvidence evidence = run(setup)[0].result.evidence;
     ASSERT_EQ(evidence.ranks.size(), 1u);
     EXPECT_EQ(evidence.ranks[0].steps.size(), 36 - 1 - RunMeasurements::kWarmUpSteps);
     EXPECT_GT(evidence.ranks[0].loader.service(), 0) << "logs every " << steps << " steps";
-    EXPECT_GE(evidence.ranks[0].cores.cpu, 0) << "logs every " << steps << " steps";
+    EXPECT_GT(evidence.ranks[0].cores.cpu, 0) << "logs every " << steps << " steps";
   }
 }
 
@@ -62,11 +73,12 @@ TEST(TrainerVerdict, EvidenceOfARunThatIsStoppedBeforeItLogsHasAllParts) {
   Scenario setup{.config = small(4), .stop_at_rank = 0, .stop_after = 40};
   setup.config.train.epochs = 40;
   setup.log_every = {.steps = 1000};
+  setup.take_gpu_use = work_some_ticks;
   const diagnose::RunEvidence evidence = run(setup)[0].result.evidence;
   ASSERT_EQ(evidence.ranks.size(), 1u);
   EXPECT_GE(evidence.ranks[0].steps.size(), 30u);
   EXPECT_GT(evidence.ranks[0].loader.service(), 0);
-  EXPECT_GE(evidence.ranks[0].cores.cpu, 0) << "of fast steps it is less than the clock tells; unknown is NaN";
+  EXPECT_GT(evidence.ranks[0].cores.cpu, 0);
 }
 
 TEST(TrainerVerdict, DoesNotWaitForALoggingStep) {
