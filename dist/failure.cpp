@@ -78,6 +78,24 @@ bool is_out_of_memory(const c10::Error& error) {
          says_out_of_memory(error.what_without_backtrace());
 }
 
+std::optional<MissingMemory> missing_memory(const std::exception_ptr& exception) {
+  const MissingMemory of_host = {.what = "the host's memory is full"};
+  try {
+    std::rethrow_exception(exception);
+  } catch (const std::bad_alloc&) {
+    return of_host;
+  } catch (const c10::Error& e) {
+    if (const std::optional<double> bytes = out_of_host_memory(e.what_without_backtrace())) {
+      if (*bytes == 0) return of_host;
+      return MissingMemory{str("no host memory for a tensor of ", human_bytes(*bytes)), *bytes};
+    }
+    if (!is_out_of_memory(e)) return std::nullopt;
+    return MissingMemory{first_line(e), bytes_out_of_device_memory(e.what_without_backtrace())};
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
 bool says_failed(const c10::Error& error) {
   return dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr && !is_out_of_memory(error);
 }

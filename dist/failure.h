@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,15 @@ Failure describe(const std::exception_ptr&);
 // bytes are asked for by the CUDA runtime, cuBLAS or cuDNN, only the code or the text of the error says so.
 bool is_out_of_memory(const c10::Error&);
 bool says_out_of_memory(std::string_view text);
+
+// What could not be allocated.
+struct MissingMemory {
+  std::string what;  // "no host memory for a tensor of 2.0 GiB"
+  double bytes = 0;  // 0: not known
+};
+
+// nullopt: the exception is about something else than memory, of the host or of a device.
+std::optional<MissingMemory> missing_memory(const std::exception_ptr&);
 
 // Whether the type of the error says that the GPU has failed: nothing works on it any more in this process. Errors of
 // cuBLAS and cuDNN, and those that passed through TorchScript, do not say it: device::works() does.

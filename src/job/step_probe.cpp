@@ -1,19 +1,15 @@
 #include "job/step_probe.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <optional>
 #include <set>
 #include <span>
 
-#include "core/library_text.h"
 #include "core/quiet_log.h"
 #include "core/strings.h"
 #include "device/device.h"
@@ -27,40 +23,17 @@ constexpr int64_t kFewestSteps = 2;
 constexpr int64_t kBucketSteps = 3;
 constexpr double kLongestHold = 2;  // seconds
 
-// What a rank could not allocate.
-struct Missing {
-  std::string what = "the host's memory is full";  // for the table
-  double bytes = 0;                                // 0: not known
-};
-
-// Rethrows an error that is about something else.
-Missing missing_memory(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::bad_alloc&) {
-    return {};
-  } catch (const c10::Error& e) {
-    if (const std::optional<double> bytes = out_of_host_memory(e.what_without_backtrace())) {
-      if (*bytes == 0) return {};
-      return {str("no host memory for a tensor of ", human_bytes(*bytes)), *bytes};
-    }
-    if (dist::is_out_of_memory(e)) {
-      return {dist::first_line(e), bytes_out_of_device_memory(e.what_without_backtrace())};
-    }
-    throw;
-  }
-}
-
 // Runs `work` on all ranks, which may find its memory full but not wait for another rank after that. Returns what the
 // first such rank says, with advice; "" if there is none. Collective.
 template <typename Work>
 std::string out_of_memory(const TrainingJob& job, const Work& work) {
   dist::Communicator& host = job.process().host;
-  std::optional<Missing> missing;
+  std::optional<dist::MissingMemory> missing;
   try {
     work();
   } catch (...) {
-    missing = missing_memory(std::current_exception());
+    missing = dist::missing_memory(std::current_exception());
+    if (!missing) throw;
   }
   std::string mine;
   if (missing) {

@@ -63,7 +63,6 @@ SharedTrial try_here(Session& session, const Settings& settings, double seconds,
 void add_row(Session& session, const Settings& settings, const BatchTrial& trial) {
   Row row{.stage = Stage::kMemory,
           .settings = settings,
-          .accumulate = session.result.accumulate_of(settings.batch_size),
           .memory_bytes = trial.bytes,
           .note = trial.fits ? "fits" : trial.why};
   if (!trial.fits && row.note.empty()) row.note = "more than the budget";
@@ -275,7 +274,6 @@ void find_largest_batch(Session& session) {
     }
   });
   result.found.batch_size = std::min(result.given.batch_size, result.largest.batch);
-  result.accumulate = result.accumulate_of(result.found.batch_size);
 }
 
 }  // namespace dtrain::tune

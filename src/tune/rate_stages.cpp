@@ -39,14 +39,13 @@ std::vector<LoadingSpeed> loading_speeds(Session& session) {
   for (const job::LoadingRate& rate : bench.rates) {
     if (rate.threads == 0 || rate.cold) continue;
     speeds.push_back({rate.threads, rate.samples_per_second.median});
-    Row row{.stage = Stage::kLoader,
-            .settings = found,
-            .accumulate = session.result.accumulate,
-            .samples_per_second = rate.samples_per_second.median,
-            .seconds = each,
-            .note = "loading alone"};
-    row.settings.workers = rate.threads;
-    session.result.rows.push_back(std::move(row));
+    Settings settings = found;
+    settings.workers = rate.threads;
+    session.result.rows.push_back({.stage = Stage::kLoader,
+                                   .settings = settings,
+                                   .samples_per_second = rate.samples_per_second.median,
+                                   .seconds = each,
+                                   .note = "loading alone"});
   }
   return speeds;
 }
@@ -77,11 +76,9 @@ std::vector<int64_t> prefetch_candidates(const Session& session, int64_t given, 
   return ahead;
 }
 
-void add_result_row(Session& session, const Settings& settings, int64_t accumulate, const std::optional<Spread>& rate,
-                    const char* note) {
+void add_result_row(Session& session, const Settings& settings, const std::optional<Spread>& rate, const char* note) {
   session.result.rows.push_back({.stage = Stage::kResult,
                                  .settings = settings,
-                                 .accumulate = accumulate,
                                  .samples_per_second = rate ? rate->median : std::nan(""),
                                  .chosen = settings == session.result.found,
                                  .note = note});
@@ -117,7 +114,6 @@ void keep_if_it_fits(Session& session, const Settings& before, size_t first_row)
   }
   result.largest = std::move(largest);
   result.found.batch_size = std::min(result.found.batch_size, result.largest.batch);
-  result.accumulate = result.accumulate_of(result.found.batch_size);
 }
 
 // The given batch if it fits with checkpointing alone, else that of the other candidates.
@@ -167,17 +163,6 @@ void choose_network_again(Session& session) {
   take_fastest_network(session, network_candidates(found, freedom, amps, false, found.batch_size), kOfNetworkAgain);
 }
 
-void add_batch_row(Session& session, int64_t batch, double rate, double seconds, const char* note) {
-  Settings settings = session.result.found;
-  settings.batch_size = batch;
-  session.result.rows.push_back({.stage = Stage::kBatch,
-                                 .settings = settings,
-                                 .accumulate = session.result.accumulate_of(batch),
-                                 .samples_per_second = rate,
-                                 .seconds = seconds,
-                                 .note = note});
-}
-
 // Those of `batches`, the largest first, that a short look does not rule out; adds rows of the others. First is the one
 // that was found so far, which is known to work: for the others the time may not suffice, and the largest is at the
 // edge of the memory.
@@ -198,8 +183,13 @@ std::vector<int64_t> contending_batches(Session& session, const std::vector<int6
       contenders.push_back(batches[i]);
     } else {
       const bool failed = std::isnan(looks.rates[i]);
-      add_batch_row(session, batches[i], looks.rates[i], seconds,
-                    failed ? "out of memory" : "far slower: a short look");
+      Settings one = result.found;
+      one.batch_size = batches[i];
+      session.result.rows.push_back({.stage = Stage::kBatch,
+                                     .settings = one,
+                                     .samples_per_second = looks.rates[i],
+                                     .seconds = seconds,
+                                     .note = failed ? "out of memory" : "far slower: a short look"});
     }
   }
   const auto not_looked_at = std::span(batches).subspan(looks.rates.size());
@@ -220,7 +210,7 @@ void make_range_test(Session& session) {
   session.leave_job();  // a network that the trials have trained says nothing about rates
   const auto trainer = session.job_for(result.found)
                            .make_trainer({.batch_size = result.micro_batch_of(result.found.batch_size),
-                                          .accumulate = result.accumulate,
+                                          .accumulate = result.accumulate_of(result.found.batch_size),
                                           .prefetch = result.found.prefetch,
                                           .loader_threads = static_cast<int>(result.found.workers)});
   const log::Quiet quiet;
@@ -290,7 +280,6 @@ void choose_batch(Session& session) {
   const auto chosen = session.choose(Stage::kBatch, candidates, costs, kAsGood, kOfBatch * session.left());
   if (!chosen || *chosen == result.found) return;
   result.found = *chosen;
-  result.accumulate = result.accumulate_of(result.found.batch_size);
   choose_network_again(session);
 }
 
@@ -348,22 +337,21 @@ void compare(Session& session) {
     result.found_rate = spread_of(found);
   }
   const Settings tried = result.found;
-  const int64_t accumulate = result.accumulate;
   const std::optional<Spread> tried_rate = result.found_rate;
-  const bool slower = result.given_rate && tried_rate && tried_rate->median < (1 - kAsGood) * result.given_rate->median;
+  const double as_good = takes_less(tried, result.given) ? 1 - kAsGood : 1;
+  const bool slower = result.given_rate && tried_rate && tried_rate->median < as_good * result.given_rate->median;
   // Beside each other they may be the other way round than in the trials, and what fitted in a trial may not fit again.
   if (slower || (found_failed && result.given_rate)) {
     result.found = result.given;
-    result.accumulate = result.given_accumulate;
     result.found_rate = result.given_rate;
     result.largest = session.largest_as_given;
   } else if (found_failed) {
     result.left_out.emplace_back(
         "result: a comparison of what was found, which ran out of memory in it: use a smaller --batch-size");
   }
-  if (result.given_rate) add_result_row(session, result.given, result.given_accumulate, result.given_rate, "as given");
+  if (result.given_rate) add_result_row(session, result.given, result.given_rate, "as given");
   if (differs && (tried_rate || found_failed)) {
-    add_result_row(session, tried, accumulate, tried_rate,
+    add_result_row(session, tried, tried_rate,
                    found_failed ? "found, but out of memory"
                    : slower     ? "found, but slower"
                                 : "found");
@@ -374,9 +362,9 @@ void test_rates(Session& session) {
   if (session.stopped()) return;
   try {
     make_range_test(session);
-  } catch (const c10::Error& e) {
+  } catch (...) {
     // Of several ranks the others wait for this one, so that it has to end.
-    if (session.process().host.size() > 1 || !dist::is_out_of_memory(e)) throw;
+    if (session.process().host.size() > 1 || !dist::missing_memory(std::current_exception())) throw;
     session.result.left_out.emplace_back(
         "the range test of the learning rate, which ran out of memory: use a smaller --batch-size");
   }

@@ -201,7 +201,6 @@ std::optional<Settings> Session::choose(Stage stage, const std::vector<Settings>
   for (const Candidate& one : halving.candidates) {
     result.rows.push_back({.stage = stage,
                            .settings = candidates[one.index],
-                           .accumulate = result.accumulate_of(candidates[one.index].batch_size),
                            .samples_per_second = one.rate,
                            .seconds = one.seconds,
                            .chosen = one.index == halving.winner,

@@ -106,6 +106,11 @@ std::vector<Settings> network_candidates(const Settings& given, const Freedom& f
   return candidates;
 }
 
+bool takes_less(const Settings& a, const Settings& b) {
+  const bool no_more = a.batch_size <= b.batch_size && a.workers <= b.workers && a.prefetch <= b.prefetch;
+  return no_more && (a.batch_size < b.batch_size || a.workers < b.workers || a.prefetch < b.prefetch);
+}
+
 int differences(const Settings& a, const Settings& b) {
   return int{a.amp != b.amp} + int{a.channels_last != b.channels_last} + int{a.checkpointing != b.checkpointing};
 }

@@ -44,6 +44,9 @@ std::vector<config::AmpMode> precisions(config::AmpMode given, at::DeviceType, i
 std::vector<Settings> network_candidates(const Settings& given, const Freedom&, const std::vector<config::AmpMode>&,
                                          bool memory_is_short, int64_t checkpointed_batch);
 
+// Whether the first takes fewer resources: a smaller micro-batch, fewer readers or batches ahead, and more of none.
+bool takes_less(const Settings&, const Settings&);
+
 // How many of the three differ: what is given is kept where nothing else is faster.
 int differences(const Settings&, const Settings&);
 

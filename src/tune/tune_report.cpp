@@ -37,9 +37,9 @@ std::string table_of(const TuneResult& result) {
   std::vector<TextRow> rows;
   for (const Row& row : result.rows) {
     const Settings& s = row.settings;
-    rows.push_back({row.chosen ? "*" : "", std::string(name_of(row.stage)), str(s.batch_size), str(row.accumulate),
-                    std::string(name_of(s.amp)), s.channels_last ? "yes" : "no", s.checkpointing ? "yes" : "no",
-                    str(s.workers), str(s.prefetch),
+    rows.push_back({row.chosen ? "*" : "", std::string(name_of(row.stage)), str(s.batch_size),
+                    str(result.accumulate_of(s.batch_size)), std::string(name_of(s.amp)),
+                    s.channels_last ? "yes" : "no", s.checkpointing ? "yes" : "no", str(s.workers), str(s.prefetch),
                     std::isnan(row.samples_per_second) ? "-" : fixed(row.samples_per_second, 1),
                     std::isnan(row.memory_bytes) ? "-" : human_bytes(row.memory_bytes), row.note});
   }
@@ -60,7 +60,8 @@ std::string range_text(const RangeTest& test) {
 }
 
 std::string result_text(const TuneResult& result) {
-  std::string text = str("found: ", text_of(result.found), ", accumulate ", result.accumulate);
+  std::string text =
+      str("found: ", text_of(result.found), ", accumulate ", result.accumulate_of(result.found.batch_size));
   if (result.found == result.given) {
     text = "found: nothing better than what is given: " + text_of(result.given);
   } else if (result.given_rate && result.found_rate) {
@@ -103,7 +104,7 @@ Json rows_of(const TuneResult& result) {
   for (const Row& row : result.rows) {
     Json one = {{"stage", name_of(row.stage)}};
     one.update(json_of(row.settings));
-    one.update(Json{{"accumulate", row.accumulate},
+    one.update(Json{{"accumulate", result.accumulate_of(row.settings.batch_size)},
                     {"samples_per_second", row.samples_per_second},
                     {"seconds", row.seconds},
                     {"memory_bytes", row.memory_bytes},
@@ -177,7 +178,7 @@ std::string json_of(const TuneResult& result, const std::string& patch) {
                {"given_fits", result.given_fits},
                {"given_samples_per_second", json_of(result.given_rate)},
                {"found", json_of(result.found)},
-               {"found_accumulate", result.accumulate},
+               {"found_accumulate", result.accumulate_of(result.found.batch_size)},
                {"found_global_batch", result.found_global_batch()},
                {"found_samples_per_second", json_of(result.found_rate)},
                {"rows", rows_of(result)},

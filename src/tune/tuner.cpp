@@ -58,7 +58,6 @@ void look(Session& session) {
                   .prefetch = prefetch};
   if (!session.freedom.batch_size) session.most = result.given.batch_size;
   result.found = result.given;
-  result.given_accumulate = result.accumulate = result.accumulate_of(result.given.batch_size);
   session.budget = agree_on_budget(process, session.options().memory_budget);
   result.budget_bytes = static_cast<double>(session.budget.bytes);
   for (const std::string& kept : kept_by_flags(loaded)) result.left_out.push_back(kept + ": given by a flag");

@@ -43,8 +43,7 @@ constexpr auto names_of(Stage) { return names("memory", "network", "batch", "loa
 struct Row {
   Stage stage = Stage::kMemory;
   Settings settings = {};
-  int64_t accumulate = 1;
-  double samples_per_second = std::numeric_limits<double>::quiet_NaN();  // of all ranks, with this accumulation
+  double samples_per_second = std::numeric_limits<double>::quiet_NaN();  // of all ranks, accumulated as in the run
   double seconds = 0;                                                    // that were timed
   double memory_bytes = std::numeric_limits<double>::quiet_NaN();        // of the rank that needs most
   bool chosen = false;                                                   // in its stage
@@ -64,7 +63,6 @@ struct TuneResult {
   int64_t global_batch = 0, samples = 0;
   double budget_bytes = 0;  // of a rank
   Settings given, found;
-  int64_t given_accumulate = 1, accumulate = 1;
   std::string start = {};      // of the search for the largest batch, on a GPU: "starts from an estimate for h100: ..."
   std::string card = {};       // of catalog/gpus.h, if a rank may use all of its memory
   LargestBatch largest = {};   // with the found precision, format and checkpointing
@@ -88,7 +86,7 @@ struct TuneResult {
   int64_t micro_batch_of(int64_t batch_size) const;  // samples of the largest of them
   int64_t step_samples_of(int64_t batch_size) const;
   int64_t found_global_batch() const {
-    return keeps_global_batch_with(found.batch_size) ? global_batch : found.batch_size * accumulate * ranks;
+    return keeps_global_batch_with(found.batch_size) ? global_batch : found.batch_size * ranks;
   }
 };
 

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <filesystem>
+#include <new>
+#include <optional>
 #include <thread>
 
 #include "core/error.h"
@@ -39,6 +41,29 @@ TEST(OutOfMemory, IsWhatTheAllocatorTheRuntimeAndTheLibrariesSayOfIt) {
     EXPECT_EQ(failure_of(c10::Error(kHere, text)).exit_code, 69) << text;
     EXPECT_THAT(failure_of(c10::Error(kHere, text)).message, HasSubstr("out of device memory: ")) << text;
   }
+}
+
+std::optional<MissingMemory> missing_for(const auto& exception) {
+  return missing_memory(std::make_exception_ptr(exception));
+}
+
+TEST(MissingMemory, SaysWhatCouldNotBeAllocated) {
+  EXPECT_EQ(missing_for(std::bad_alloc()).value().what, "the host's memory is full");
+  const auto host = missing_for(c10::Error(kHere,
+                                           "DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+                                           "1048576 bytes. Error code 12 (Cannot allocate memory)"));
+  EXPECT_EQ(host.value().what, "no host memory for a tensor of 1.0 MiB");
+  EXPECT_EQ(host->bytes, 1 << 20);
+  const auto device = missing_for(c10::OutOfMemoryError(kHere, "CUDA out of memory. Tried to allocate 2.00 GiB."));
+  EXPECT_THAT(device.value().what, HasSubstr("CUDA out of memory"));
+  EXPECT_EQ(device->bytes, 2.0 * (1 << 30));
+}
+
+TEST(MissingMemory, IsNoneInOtherErrors) {
+  EXPECT_EQ(missing_for(c10::Error(kHere, "shape '[2]' is invalid for input of size 3")), std::nullopt);
+  EXPECT_EQ(missing_for(kIllegalAddress), std::nullopt);
+  EXPECT_EQ(missing_for(DataError("no such file")), std::nullopt);
+  EXPECT_EQ(missing_for(3), std::nullopt);
 }
 
 TEST(OutOfMemory, IsNothingElse) {

@@ -28,7 +28,6 @@ Tuned tuned(const std::vector<std::string>& arguments) {
   t.result.given = {.batch_size = 32, .workers = 1, .prefetch = 4};
   t.result.found = {
       .batch_size = 64, .amp = config::AmpMode::kBf16, .channels_last = false, .workers = 2, .prefetch = 2};
-  t.result.accumulate = 2;
   t.result.given_rate = Spread{.median = 400, .low = 390, .high = 410, .count = 3};
   t.result.found_rate = Spread{.median = 500, .low = 490, .high = 510, .count = 3};
   return t;
@@ -81,7 +80,6 @@ TEST(Patch, HasTheSuggestedRateAndAFreeGlobalBatch) {
   EXPECT_THAT(patch_text(t.result, t.loaded, "dtrain tune"), Not(HasSubstr("lr:"))) << "no suggestion";
   t.result.range_test->suggestion = RateSuggestion{.rate = 0.0125, .lowest = 0.1, .fall = 0.4};
   t.result.keeps_global_batch = false;
-  t.result.accumulate = 1;
   const std::string text = patch_text(t.result, t.loaded, "dtrain tune");
   const config::Config config = config::from_yaml(text, "patch");
   EXPECT_EQ(config.optimizer.lr, 0.0125);
@@ -99,7 +97,6 @@ TEST(TuneResult, WithoutAnythingBetterAFreeGlobalBatchStays) {
   EXPECT_EQ(t.result.accumulate_of(32), 4) << "as the run does it";
   EXPECT_EQ(t.result.accumulate_of(64), 1);
   t.result.found = t.result.given;
-  t.result.accumulate = t.result.given_accumulate = t.result.accumulate_of(32);
   EXPECT_EQ(t.result.found_global_batch(), 256);
   EXPECT_EQ(config::from_yaml(patch_text(t.result, t.loaded, "dtrain tune"), "patch").train.global_batch, 256);
   EXPECT_THAT(text_of(t.result, ""), Not(HasSubstr("in place of")));

@@ -71,6 +71,18 @@ TEST(NetworkCandidates, BeginWithWhatIsGiven) {
   EXPECT_EQ(differences(given, given), 0);
 }
 
+TEST(TakesLess, IsLessOfOneThingAndMoreOfNone) {
+  const Settings given{.batch_size = 32, .workers = 2, .prefetch = 4};
+  Settings other = given;
+  EXPECT_FALSE(takes_less(other, given));
+  other.amp = config::AmpMode::kBf16;
+  EXPECT_FALSE(takes_less(other, given)) << "it is another arithmetic";
+  other.workers = 1;
+  EXPECT_TRUE(takes_less(other, given));
+  other.batch_size = 64;
+  EXPECT_FALSE(takes_less(other, given));
+}
+
 TEST(BatchCandidates, ShareTheGlobalBatchEqually) {
   EXPECT_THAT(batch_candidates(128, 128, 128), ElementsAre(128, 64, 32, 16, 8, 4, 2, 1));
   EXPECT_THAT(batch_candidates(128, 100, 32), ElementsAre(64, 32, 16, 8, 4, 2, 1)) << "two halves of 64";
