@@ -89,14 +89,15 @@ class Exporter : public PrometheusSink {
     if (global_) record_global(s);
     if (s.own) record_resources(*s.own, static_cast<double>(s.step - std::exchange(last_own_step_, s.step)));
     if (!s.logging) return;
-    // Means per step since the last logging step. Evaluations and saves are not among them: they report their own time,
-    // also after the last step.
+    // Means per step since the last logging step: `own` has those before an evaluation, too. Evaluations and saves are
+    // not among them: they report their own time, also after the last step.
     const auto steps = static_cast<double>(std::max<int64_t>(1, s.step - last_phases_step_));
     last_phases_step_ = s.step;
+    const PhaseSeconds& phases = s.own ? s.own->times.phases : s.phase_seconds;
     for (size_t i = 0; i < static_cast<size_t>(Phase::kCheckpoint); ++i) {
-      phases_[i]->Increment(std::max(0.0, s.phase_seconds[i]) * steps);
+      phases_[i]->Increment(std::max(0.0, phases[i]) * steps);
     }
-    other_->Increment(std::max(0.0, s.other_seconds) * steps);
+    other_->Increment(std::max(0.0, s.own ? s.own->times.other() : s.other_seconds) * steps);
     memory_used_->Set(s.memory_used);
     memory_total_->Set(s.memory_total);
     allocated_->Set(s.memory_used);

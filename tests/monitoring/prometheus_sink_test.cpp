@@ -97,11 +97,14 @@ TEST(PrometheusSink, WhereTheTimeOfARankWent) {
   s.step = 10;
   s.own = RankStats{.rank = 1, .read_seconds = 0.5, .augment_seconds = 0.25, .queue = 0.75, .run_delay_seconds = 0.125};
   s.own->times.buckets = {0.25, 0, 0.5};
+  s.own->times.phases[static_cast<size_t>(Phase::kForward)] = 0.5;  // the steps before an evaluation too
+  s.own->times.wall = 0.625;
   s.own->cores = 2;
   s.own->threads = 9;
   sink->record(s);
   const std::string page = scrape(sink->address());
-  EXPECT_EQ(value_of(page, "dtrain_phase_seconds_total", "phase=\"other\""), "0.002");
+  EXPECT_EQ(value_of(page, "dtrain_phase_seconds_total", "phase=\"forward\""), "5");
+  EXPECT_EQ(value_of(page, "dtrain_phase_seconds_total", "phase=\"other\""), "1.25");
   EXPECT_EQ(value_of(page, "dtrain_loader_seconds_total", "stage=\"read\""), "5");
   EXPECT_EQ(value_of(page, "dtrain_loader_seconds_total", "stage=\"augment\""), "2.5");
   EXPECT_EQ(value_of(page, "dtrain_loader_seconds_total", "stage=\"decode\""), "") << "not measured";
