@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/strings.h"
 #include "diagnose/causes.h"
@@ -72,6 +73,32 @@ Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
   return waits;
 }
 
+// What the threads that communicate waited for other processes, in the same proportion as the network's thread.
+double comm_waits(const RankEvidence& rank, const Waits& waits) {
+  return waits.sum() > 0 ? or_zero(rank.cores.comm_delay) * waits.others / waits.sum() : 0;
+}
+
+// While others run, no more threads of a job that fits on its cores wait than others run. What is beyond that is due to
+// the job's own threads.
+void bound_by_others(const RunEvidence& run, std::vector<Waits>& waits) {
+  for (size_t h = 0; h < run.hosts.size(); ++h) {
+    const HostUse& host = run.hosts[h];
+    if (job_on(run, static_cast<int>(h)).threads > host.job_cores) continue;
+    double waited = 0;
+    for (size_t rank = 0; rank < waits.size(); ++rank) {
+      if (run.ranks[rank].host != static_cast<int>(h)) continue;
+      waited += waits[rank].others + comm_waits(run.ranks[rank], waits[rank]);
+    }
+    if (!(waited > host.others_cpu)) continue;
+    for (size_t rank = 0; rank < waits.size(); ++rank) {
+      if (run.ranks[rank].host != static_cast<int>(h)) continue;
+      const double others = waits[rank].others * host.others_cpu / waited;
+      waits[rank].own += waits[rank].others - others;
+      waits[rank].others = others;
+    }
+  }
+}
+
 // What is left of the network's time without `seconds` of what the ranks lost in all: the threads that communicate wait
 // for the same cores, and all ranks wait for them. No more than what the network took beyond its measured cost.
 double network_without(const RunEvidence& run, const Communication& split, const BySeconds& seconds,
@@ -85,22 +112,38 @@ double network_without(const RunEvidence& run, const Communication& split, const
   return 1 - std::min(split.other, delay) / split.network();
 }
 
-// `lost`: with what the ranks lost for other reasons, in the same way. `network`: what is left of its time.
-void add_waits(const RunEvidence& run, Cause cause, const BySeconds& seconds, const BySeconds& lost, double network,
-               const std::string& why, const char* otherwise, std::vector<Finding>& found) {
+// What ranks lost for one reason.
+struct Loss {
+  Cause cause;
+  BySeconds seconds;
+  const char* what;       // they did
+  std::string who;        // kept them from their cores; "": that is said
+  const char* otherwise;  // Finding::otherwise
+};
+
+// `lost`: with what the ranks lost for other reasons, in the same way.
+void add_waits(const RunEvidence& run, const Communication& split, const Loss& loss, const BySeconds& lost,
+               std::vector<Finding>& found) {
+  const BySeconds& seconds = loss.seconds;
   const size_t rank = worst_of(seconds);
   if (!(seconds[rank] > 0)) return;
+  const double step = mean_wall(run.ranks[rank].steps), network = network_without(run, split, seconds, lost);
+  const double sending = (1 - network) * split.network();
+  std::string evidence = of_step(seconds[rank], step) + loss.what;
+  if (sending > 0.1 * seconds[rank]) evidence += str(", and messages ", fixed(1e3 * sending, 1), " ms longer");
+  if (!loss.who.empty()) evidence += "; " + loss.who;
   // Where the machine keeps all ranks alike from computing, it is not about one of them.
   const double least = *std::min_element(seconds.begin(), seconds.end());
-  found.push_back({.cause = cause,
+  found.push_back({.cause = loss.cause,
                    .rank = 2 * least > seconds[rank] ? -1 : rank_of(run, rank),
-                   .evidence = str(of_step(seconds[rank], mean_wall(run.ranks[rank].steps)), why),
-                   .otherwise = otherwise,
+                   .evidence = std::move(evidence),
+                   .otherwise = loss.otherwise,
                    .without = Replay{.change = computes_sooner(run.steps(), seconds, lost), .network = network}});
 }
 
 std::string others_text(const HostUse& host, double step) {
-  return str("other processes use ", fixed(or_zero(host.others_cpu) / step, 1), " of ", host.cores, " cores");
+  const double used = or_zero(host.others_cpu) / step;
+  return str("other processes use ", fixed(used, used < 0.1 ? 2 : 1), " of ", host.cores, " cores");
 }
 
 // More threads than cores: what is left to do would have to be done by fewer threads, so no gain can be computed.
@@ -155,34 +198,42 @@ double most_to_gain(const RunEvidence& run, const RankEvidence& rank) {
 std::vector<Finding> core_causes(const RunEvidence& run) {
   std::vector<Finding> found;
   if (run.ranks.empty()) return found;
+  std::vector<Waits> waits;
+  for (const RankEvidence& rank : run.ranks) waits.push_back(waits_of(run, rank));
+  bound_by_others(run, waits);
   BySeconds stopped, bound, others, own, stolen, lost;
-  for (const RankEvidence& rank : run.ranks) {
-    const Waits waits = waits_of(run, rank);
+  for (size_t i = 0; i < run.ranks.size(); ++i) {
+    const RankEvidence& rank = run.ranks[i];
     const double most = most_to_gain(run, rank);
-    stopped.push_back(std::min(most, waits.stopped));
-    bound.push_back(std::min(most, waits.bound));
-    others.push_back(std::min(most, waits.others));
-    own.push_back(std::min(most, waits.own));
-    lost.push_back(std::min(most, waits.sum()));
+    stopped.push_back(std::min(most, waits[i].stopped));
+    bound.push_back(std::min(most, waits[i].bound));
+    others.push_back(std::min(most, waits[i].others));
+    own.push_back(std::min(most, waits[i].own));
+    lost.push_back(std::min(most, waits[i].sum()));
     const HostUse& host = host_of(run, rank);
     stolen.push_back(std::min(most, or_zero(host.steal) / std::max(1.0, or_zero(host.cores))));
   }
   const Communication split = communication_of(run);
   const RankEvidence& crowded = run.ranks[worst_of(others)];
   const HostUse& host = host_of(run, crowded);
-  add_waits(run, Cause::kOversubscribed, others, lost, network_without(run, split, others, lost),
-            " waiting for a core; " + others_text(host, mean_wall(crowded.steps)), "without them", found);
+  constexpr const char* kWaiting = " waiting for a core";
+  add_waits(run, split,
+            {Cause::kOversubscribed, others, kWaiting, others_text(host, mean_wall(crowded.steps)), "without them"},
+            lost, found);
   const HostUse& bound_host = host_of(run, run.ranks[worst_of(bound)]);
-  add_waits(run, Cause::kBinding, bound, lost, network_without(run, split, bound, lost),
-            str(" waiting for a core; the ranks may use ", bound_host.job_cores, " of ", bound_host.cores, " cores"),
-            kWithAllCores, found);
+  add_waits(run, split,
+            {Cause::kBinding, bound, kWaiting,
+             str("the ranks may use ", bound_host.job_cores, " of ", bound_host.cores, " cores"), kWithAllCores},
+            lost, found);
   add_few_cores(run, bound, found);
   add_own_threads(run, own, found);
-  add_waits(run, Cause::kCpuLimit, stopped, lost, network_without(run, split, stopped, lost),
-            " stopped by the CPU limit of the control group",
-            "with a higher limit (cpu.max; resources.limits.cpu in Kubernetes)", found);
-  add_waits(run, Cause::kSteal, stolen, stolen, /*network=*/1, " taken by the hypervisor for other machines",
-            "on a machine of its own", found);
+  add_waits(run, split,
+            {Cause::kCpuLimit, stopped, " stopped by the CPU limit of the control group", "",
+             "with a higher limit (cpu.max; resources.limits.cpu in Kubernetes)"},
+            lost, found);
+  add_waits(run, Communication{},  // what it costs the network is not known
+            {Cause::kSteal, stolen, " taken by the hypervisor for other machines", "", "on a machine of its own"},
+            stolen, found);
   return found;
 }
 

@@ -26,59 +26,90 @@ const Steps& longest(const RunEvidence& run, Phase phase) { return run.ranks[wor
 // How many times rarer something has to be to cost a small share of the other time.
 double times_rarer(double seconds, double others) { return std::ceil(seconds / (kSmallCost * others)); }
 
+// What is done after some steps, such as saving a checkpoint.
+struct Rare {
+  double each = 0;      // seconds
+  double per_step = 0;  // how often: as planned, or as it came
+  double measured = 0;  // seconds of it in the mean of the measured steps; 0: it follows none of them
+
+  double seconds() const { return each * per_step; }  // per step
+  bool missing() const { return measured <= 0; }      // from the measured steps
+  // Their mean, as it would be if they had as many as are planned.
+  double step(const Steps& steps) const { return mean_wall(steps) - measured + seconds(); }
+  double rarer(const Steps& steps) const { return std::max(1.0, times_rarer(seconds(), mean_wall(steps) - measured)); }
+  // `part` is what is left of it.
+  Replay replay(Phase phase, double part, Change change) const {
+    return {.change = std::move(change),
+            .planned = phase,
+            .planned_per_step = per_step,
+            .event = missing() ? each : 0,
+            .event_without = missing() ? part * each : 0};
+  }
+};
+
+// Those of the measured steps that `follows` is true for. `planned` 0: as often as they came. The steps that a long run
+// keeps may have none, so that those before them count.
+template <typename Follows>
+Rare rare_of(const RunEvidence& run, Phase phase, const RareEvents& all, double planned, const Follows& follows) {
+  const Steps& steps = longest(run, phase);
+  double seconds = 0, count = 0;
+  for (const StepTimes& s : steps) {
+    if (!(s.of(phase) > 0) || !follows(s)) continue;
+    seconds += s.of(phase);
+    ++count;
+  }
+  const auto of = static_cast<double>(steps.size());
+  if (count > 0) {
+    return {.each = seconds / count, .per_step = planned > 0 ? planned : count / of, .measured = seconds / of};
+  }
+  if (all.count == 0 || !(run.ended_steps > 0)) return {};
+  return {.each = all.each(), .per_step = planned > 0 ? planned : static_cast<double>(all.count) / run.ended_steps};
+}
+
 // The best checkpoint so far is saved after an evaluation, whatever checkpoint.every is. What is saved in other steps
 // comes by that interval.
 void add_checkpoints(const RunEvidence& run, std::vector<Finding>& found) {
-  const Steps& steps = longest(run, Phase::kCheckpoint);
+  const bool by_steps = run.settings.saves_by_steps;
   const auto is_best = [keeps = run.settings.keeps_best](const StepTimes& s) {
     return keeps && s.of(Phase::kEval) > 0;
   };
-  double of_best = 0, others = 0, saves = 0, saves_of_best = 0;  // per step
-  for (const StepTimes& s : steps) {
-    if (!(s.of(Phase::kCheckpoint) > 0)) continue;
-    (is_best(s) ? of_best : others) += s.of(Phase::kCheckpoint) / static_cast<double>(steps.size());
-    (is_best(s) ? saves_of_best : saves) += 1 / static_cast<double>(steps.size());
-  }
-  const bool best = of_best > others;
-  const double seconds = best ? of_best : others, step = mean_wall(steps);
-  if (seconds <= 0) return;
-  const double rarer = std::max(1.0, times_rarer(seconds, step - seconds));
-  const std::string every =
-      str("--checkpoint.every ", fixed(std::ceil(rarer / (best ? saves_of_best : saves)), 0), "steps");
-  const bool by_steps = run.settings.saves_by_steps;  // after the same evaluations, it may be
-  // By time they are planned as often as they came.
-  const double planned = by_steps ? run.settings.checkpoints : std::min(run.settings.checkpoints, saves);
-  const double part = best && !by_steps ? 0 : 1 / rarer;
+  const Rare of_best = rare_of(run, Phase::kCheckpoint, run.saves_of_best, 0, is_best);
+  const Rare by_interval = rare_of(run, Phase::kCheckpoint, run.saves, by_steps ? run.settings.checkpoints : 0,
+                                   [&](const StepTimes& s) { return !is_best(s); });
+  const bool best = of_best.seconds() > by_interval.seconds();
+  const Rare& saves = best ? of_best : by_interval;
+  if (saves.seconds() <= 0) return;
+  const Steps& steps = longest(run, Phase::kCheckpoint);
+  const double rarer = saves.rarer(steps);
+  const std::string every = str("--checkpoint.every ", fixed(std::ceil(rarer / saves.per_step), 0), "steps");
+  const double part = best && !by_steps ? 0 : 1 / rarer;  // by steps: after the same evaluations, it may be
   const auto without = [=](size_t, size_t, StepTimes& s) {
     if (is_best(s) == best) s.phases[static_cast<size_t>(Phase::kCheckpoint)] *= part;
   };
+  Replay replay = saves.replay(Phase::kCheckpoint, part, without);
+  if (!best && !saves.missing() && !(run.settings.checkpoints > 0)) replay.planned_per_step = 0;  // nobody planned them
   found.push_back(
       {.cause = Cause::kCheckpoint,
-       .evidence = str(of_step(seconds, step), best ? " saving the best so far" : " saving"),
+       .evidence = str(of_step(saves.seconds(), saves.step(steps)), best ? " saving the best so far" : " saving"),
        .setting = best ? str("--checkpoint.keep_best false", by_steps ? " " + every : "") : every,
-       .without = Replay{
-           .change = without, .planned = Phase::kCheckpoint, .planned_per_step = best ? saves_of_best : planned}});
+       .without = std::move(replay)});
 }
 
 void add_evaluations(const RunEvidence& run, std::vector<Finding>& found) {
+  const auto each = [](const StepTimes&) { return true; };
+  const Rare evaluations = rare_of(run, Phase::kEval, run.evaluations, run.settings.evaluations, each);
+  if (evaluations.seconds() <= 0) return;
+  const double per_step = evaluations.per_step, per_epoch = per_step * run.settings.steps_per_epoch;
   const Steps& steps = longest(run, Phase::kEval);
-  const auto evaluated =
-      std::count_if(steps.begin(), steps.end(), [](const StepTimes& s) { return s.of(Phase::kEval) > 0; });
-  const double per_epoch = run.settings.evaluations * run.settings.steps_per_epoch;
-  if (evaluated == 0 || !(per_epoch > 0)) return;
-  // Of so many steps, chance decides how many were followed by one.
-  const double measured = mean_of(steps, Phase::kEval), others = mean_wall(steps) - measured;
-  const double seconds =
-      run.settings.evaluations * measured * static_cast<double>(steps.size()) / static_cast<double>(evaluated);
-  const double step = others + seconds;
   // Whole epochs, so that the evaluations of different runs compare.
-  const double epochs = std::max(1.0, std::ceil(times_rarer(seconds, others) / per_epoch));
+  const double epochs = std::max(1.0, std::ceil(evaluations.rarer(steps) / per_epoch));
+  // That at the end of the run stays in any case.
+  const double total = std::isfinite(run.total_steps()) ? std::max(1.0, per_step * run.total_steps()) : kUnknown;
+  const double part = std::min(1.0, std::fmax(1 / (epochs * per_epoch), 1 / total));
   found.push_back({.cause = Cause::kEvaluation,
-                   .evidence = str(of_step(seconds, step), " evaluating"),
+                   .evidence = str(of_step(evaluations.seconds(), evaluations.step(steps)), " evaluating"),
                    .setting = str("--train.eval_every ", fixed(epochs, 0), epochs > 1 ? "epochs" : "epoch"),
-                   .without = Replay{.change = times(Phase::kEval, std::min(1.0, 1 / (epochs * per_epoch))),
-                                     .planned = Phase::kEval,
-                                     .planned_per_step = run.settings.evaluations}});
+                   .without = evaluations.replay(Phase::kEval, part, times(Phase::kEval, part))});
 }
 
 // ---- small batches ------------------------------------------------------------------------------------------------

@@ -128,6 +128,19 @@ struct Settings {
   double steps_left = kUnknown;  // until the run ends
 };
 
+// What follows some steps alone: evaluations, checkpoints. Of the whole process up to now, so also those after steps
+// that are no longer kept.
+struct RareEvents {
+  int64_t count = 0;
+  double seconds = 0;  // of all of them
+
+  void add(double of_one) {
+    ++count;
+    seconds += of_one;
+  }
+  double each() const { return count > 0 ? seconds / static_cast<double>(count) : kUnknown; }
+};
+
 struct RunEvidence {
   std::vector<RankEvidence> ranks;
   std::vector<HostUse> hosts;
@@ -135,7 +148,11 @@ struct RunEvidence {
   LossScale loss_scale;
   Settings settings;
   double cached_step = kUnknown;  // seconds of a step whose batches were in memory: as if loading were free
+  double ended_steps = 0;         // of this process, warm-up too
+  RareEvents evaluations;
+  RareEvents saves, saves_of_best;  // of checkpoints, but for that at the end of the run, which stays in any case
 
+  double total_steps() const { return settings.epochs * settings.steps_per_epoch + settings.steps_left; }  // of the run
   std::vector<Steps> steps() const {
     std::vector<Steps> all;
     for (const RankEvidence& rank : ranks) all.push_back(rank.steps);

@@ -224,6 +224,12 @@ std::vector<std::string> not_measured_of_gpus(const RunEvidence& run) {
   return names;
 }
 
+// Whether something that is planned so often, and not only at the end of the run, has not happened yet.
+bool still_to_come(const RunEvidence& run, double per_step, Phase phase, int64_t so_far) {
+  const Steps& steps = run.ranks[worst_rank(run, phase)].steps;
+  return so_far == 0 && !(mean_of(steps, phase) > 0) && per_step * run.total_steps() > 1.5;
+}
+
 // What is missing on any rank or host.
 std::vector<std::string> not_measured(const RunEvidence& run) {
   const auto on_rank = [&](const auto& missing) { return std::any_of(run.ranks.begin(), run.ranks.end(), missing); };
@@ -244,6 +250,9 @@ std::vector<std::string> not_measured(const RunEvidence& run) {
       {"page cache",
        on_host(&HostUse::read_again) || on_rank([](const RankEvidence& r) { return !std::isfinite(r.disk_bytes); })},
       {"free memory of the host", on_host(&HostUse::free_memory)},
+      {"evaluations: none yet", still_to_come(run, run.settings.evaluations, Phase::kEval, run.evaluations.count)},
+      {"checkpoints: none yet",
+       still_to_come(run, run.settings.checkpoints, Phase::kCheckpoint, run.saves.count + run.saves_of_best.count)},
       {"fewer readers: half of them read too few samples alone", on_rank(crowding_unknown)}};
   std::vector<std::string> names = not_measured_of_gpus(run);
   for (const auto& [name, missing] : all) {

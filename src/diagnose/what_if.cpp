@@ -74,9 +74,20 @@ std::vector<size_t> rare_events(const std::vector<Steps>& ranks, const std::vect
   return events;
 }
 
+constexpr double kUnknownDeviation = 0.25;  // of one event alone, as a share of its duration
+
+// Of an event that none of the measured steps has.
+Gain gain_of_missing_event(const Times& times, const Replay& replay) {
+  double step = 0;
+  for (const double seconds : times.measured) step += seconds / static_cast<double>(times.measured.size());
+  const double rate = std::min(1.0, replay.planned_per_step), saved = replay.event - replay.event_without;
+  const double before = step + rate * replay.event, after = before - rate * saved;
+  if (!(after > 0)) return {};
+  return {.ratio = before / after - 1, .error = kUnknownDeviation * rate * saved / after};
+}
+
 // Of events that happen `per_step` times: how many of them are in the measured steps is a matter of chance.
 Gain gain_of_events(const Times& times, const std::vector<size_t>& events, double per_step) {
-  constexpr double kUnknownDeviation = 0.25;  // of one event alone, as a share of its duration
   const auto count = static_cast<double>(times.measured.size()), often = static_cast<double>(events.size());
   double all = 0, all_changed = 0, during = 0, during_changed = 0, squares = 0;
   for (size_t i = 0; i < times.measured.size(); ++i) {
@@ -153,8 +164,9 @@ Gain gain_of(const std::vector<Steps>& ranks, const Replay& replay) {
   const std::vector<Steps> changed = replayed(ranks, replay);
   const Times times{cycle_seconds(cycles), cycle_seconds(cycles_of(changed))};
   const std::vector<size_t> events = rare_events(ranks, changed, count, replay);
-  Gain gain =
-      events.empty() ? jackknife(times, block_ends(count)) : gain_of_events(times, events, replay.planned_per_step);
+  Gain gain = replay.event > 0 ? gain_of_missing_event(times, replay)
+              : events.empty() ? jackknife(times, block_ends(count))
+                               : gain_of_events(times, events, replay.planned_per_step);
   gain.error = std::hypot(gain.error, replay.unseen);
   return gain;
 }

@@ -17,7 +17,7 @@ namespace dtrain::diagnose {
 using Steps = std::vector<monitoring::StepTimes>;
 
 struct Gain {
-  double ratio = 0;  // more steps per second: 0.25 is 25 % more
+  double ratio = 0;  // more samples per second: 0.25 is 25 % more
   double error = 0;  // its standard error, by a block jackknife: it counts what changes from step to step
 };
 
@@ -43,7 +43,9 @@ struct Replay {
   // What happens now and then by plan, such as evaluations: the error is that of its duration, not of when it happens.
   monitoring::Phase planned = monitoring::Phase::kCount;
   double planned_per_step = 0;  // how often; 0: it is not known
-  double unseen = 0;            // standard error of the gain that the steps of one run do not show
+  // Seconds of one such event where the steps have none, as it was before them, and as it would have been.
+  double event = 0, event_without = 0;
+  double unseen = 0;  // standard error of the gain that the steps of one run do not show
 };
 std::vector<Steps> replayed(const std::vector<Steps>& ranks, const Replay&);
 

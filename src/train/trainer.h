@@ -163,7 +163,8 @@ class Trainer {
   std::vector<std::string> nodes_;  // host names by rank, known when the run begins
   RunMeasurements measurements_;
   ResourceMeter meter_;
-  RunTotals so_far_;                                        // reported last
+  RunTotals so_far_;  // reported last
+  diagnose::RareEvents evaluations_, saves_, saves_of_best_;
   std::optional<dist::CostFit> all_reduce_cost_;            // probe_network()
   dist::Traffic gradients_before_{}, statistics_before_{};  // carried before training, by the probes
   MeasuredSteps headroom_;                                  // of this phase of the task; no steps: it was not measured

@@ -124,6 +124,10 @@ diagnose::RunEvidence Trainer::evidence() {
   diagnose::RunEvidence run = evidence_of(context_, measurements_, nodes_, step_);
   if (run.ranks.empty()) return run;
   run.cached_step = cached_step_for(headroom_, run.ranks[0].steps, context_.batches);
+  run.ended_steps = static_cast<double>(result_.own_steps);
+  run.evaluations = evaluations_;
+  run.saves = saves_;
+  run.saves_of_best = saves_of_best_;
   run.network = network_use(phases_.reducer(), all_reduce_cost_, context_.config.dist.first_bucket_mb);
   return run;
 }
@@ -196,6 +200,7 @@ void Trainer::evaluate_and_watch() {
   set_train_mode();
   result_.validation = stats.metrics;
   evaluated_step_ = step_;
+  evaluations_.add(stats.seconds);
   for (const auto& sink : context_.sinks) {
     sink->record(stats);
     sink->state(monitoring::RunState::kTraining);

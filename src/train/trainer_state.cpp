@@ -124,6 +124,8 @@ void Trainer::save(const char* why) {
   saved_step_ = step_;
   triggers_.save.restart();
   const double seconds = seconds_since(began);
+  const bool best = context_.config.checkpoint.keep_best && evaluated_step_ == step_;
+  if (step_ < context_.batches.total_steps) (best ? saves_of_best_ : saves_).add(seconds);
   for (const auto& sink : context_.sinks) {
     sink->checkpoint_saved(step_, seconds);
     sink->state(monitoring::RunState::kTraining);

@@ -301,6 +301,58 @@ TEST(Checkpoints, ByTimeComeAsOftenAsTheyCame) {
   EXPECT_NEAR(finding.gain->ratio, 0.4 / 50 / 0.1, 0.02);
 }
 
+TEST(Checkpoints, BeforeTheStepsThatAreKeptCount) {
+  RunEvidence run = evidence_of({.ranks = 2});
+  run.ended_steps = 2000;
+  run.saves = {.count = 2, .seconds = 24};
+  run.saves_of_best = {.count = 4, .seconds = 1};
+  const Finding by_time = judge(run).findings.at(0);
+  EXPECT_EQ(by_time.cause, Cause::kCheckpoint);
+  EXPECT_NEAR(by_time.gain->ratio, 0.11, 0.01) << "12 s in 1000 steps of 0.1 s";
+  EXPECT_EQ(by_time.evidence.substr(0, 8), "12.0 of ");
+  run.settings.saves_by_steps = true;
+  run.settings.checkpoints = 1.0 / 2000;
+  EXPECT_NEAR(judge(run).findings.at(0).gain->ratio, 0.05, 0.01) << "12 s in 2000 steps";
+  run.saves_of_best.seconds = 100;
+  const Finding best = judge(run).findings.at(0);
+  EXPECT_NE(best.setting.find("--checkpoint.keep_best false"), std::string::npos) << best.setting;
+}
+
+// One of the steps that are kept was saved, by steps, though one in 500 is: chance.
+TEST(Checkpoints, EvidenceIsOfTheirPlan) {
+  RunEvidence run = evidence_of({.ranks = 1});
+  run.settings.saves_by_steps = true;
+  run.settings.checkpoints = 1.0 / 500;
+  run.ranks[0].steps[40].phases[index_of(Phase::kCheckpoint)] = 5;
+  run.ranks[0].steps[40].wall += 5;
+  const Finding finding = judge(run).findings.at(0);
+  EXPECT_EQ(finding.evidence.substr(0, 8), "10.0 of ") << finding.evidence;
+  EXPECT_NEAR(finding.gain->ratio, 0.09, 0.01);
+}
+
+// Two ranks on two cores, and a process that took 4 ms of a step: they did not wait 9 ms for it, whatever they waited.
+TEST(Oversubscribed, RanksThatFitDoNotWaitLongerThanOthersRan) {
+  RunEvidence run = evidence_of({.ranks = 2});
+  for (RankEvidence& rank : run.ranks) {
+    rank.cores = {.cores = 1,
+                  .compute_threads = 1,
+                  .cpu = 0.1,
+                  .side_cpu = 0,
+                  .run_delay = 0.004,
+                  .comm_delay = 0.004,
+                  .throttled = 0};
+  }
+  run.hosts[0].cores = run.hosts[0].job_cores = 2;
+  run.hosts[0].others_cpu = 0.004;
+  for (const Finding& finding : judge(run).findings) {
+    EXPECT_NE(finding.cause, Cause::kOversubscribed) << finding.evidence << " " << finding.gain->ratio;
+  }
+  run.hosts[0].others_cpu = 0.04;
+  for (RankEvidence& rank : run.ranks) rank.cores.run_delay = rank.cores.comm_delay = 0.01;
+  const Finding finding = judge(run).findings.at(0);
+  EXPECT_EQ(finding.cause, Cause::kOversubscribed) << judge(run).text;
+}
+
 TEST(LossScale, ThatIsLessThanOneIsNamedThoughFewStepsAreSkipped) {
   RunEvidence run = evidence_of({});
   run.loss_scale = {.now = 0.5, .skipped = 0.01};

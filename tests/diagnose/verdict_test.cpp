@@ -261,6 +261,36 @@ TEST(Verdict, OneEvaluationAmongTheStepsIsEnough) {
   EXPECT_NEAR(verdict.findings[0].gain->ratio, 0.18, 0.02) << "4 s in 200 steps of 0.1 s, and once in 19 epochs";
 }
 
+// Of a long run the steps that are kept may have none of them: then those before count.
+TEST(Verdict, EvaluationsBeforeTheStepsThatAreKeptCount) {
+  RunEvidence run = healthy_run(2, 400);
+  run.settings.steps_per_epoch = 2000;
+  run.settings.evaluations = 1.0 / 2000;
+  run.settings.steps_left = 100000;
+  EXPECT_THAT(text_of(judge(run)), HasSubstr("evaluations: none yet"));
+  run.ended_steps = 4500;
+  run.evaluations = {.count = 2, .seconds = 80};
+  const Verdict verdict = judge(run);
+  EXPECT_THAT(verdict.text, HasSubstr("verdict: evaluation-bound: 20.0 of 1"));
+  EXPECT_NEAR(verdict.findings.at(0).gain->ratio, 0.18, 0.02) << "40 s in 2000 steps of 0.1 s, and once in 20 epochs";
+  EXPECT_THAT(text_of(verdict), Not(HasSubstr("none yet")));
+  run.settings.evaluations = 0;  // by time, and none lately
+  EXPECT_NEAR(judge(run).findings.at(0).gain->ratio, 0.16, 0.02) << "40 s in 2250 steps";
+}
+
+TEST(Verdict, TheOnlyEvaluationIsThatAtTheEndAndStays) {
+  RunEvidence run = healthy_run(2, 60);
+  run.settings.steps_per_epoch = 66;
+  run.settings.evaluations = 1.0 / 66;
+  run.settings.epochs = 1;
+  run.settings.steps_left = 0;
+  run.ended_steps = 66;
+  run.evaluations = {.count = 1, .seconds = 2};
+  EXPECT_TRUE(judge(run).findings.empty()) << judge(run).text;
+  run.settings.epochs = 2;
+  EXPECT_NEAR(judge(run).findings.at(0).gain->ratio, 1.303 / 1.152 - 1, 0.03) << "one of two";
+}
+
 // A rank that is late because its threads wait for a core is not slow itself.
 TEST(Verdict, TheDeeperCauseTakesThePlaceOfALateRank) {
   RunEvidence run = healthy_run(2);

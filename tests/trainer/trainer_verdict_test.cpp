@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "diagnose/verdict.h"
+#include "support/temp_dir.h"
 #include "trainer/toy_run.h"
 
 namespace dtrain::train {
@@ -79,6 +80,35 @@ TEST(TrainerVerdict, EvidenceOfARunThatIsStoppedBeforeItLogsHasAllParts) {
   EXPECT_GE(evidence.ranks[0].steps.size(), 30u);
   EXPECT_GT(evidence.ranks[0].loader.service(), 0);
   EXPECT_GT(evidence.ranks[0].cores.cpu, 0);
+}
+
+// Steps that nobody kept, and what follows the last step, which no next step ends.
+TEST(TrainerVerdict, KnowsAllEvaluationsAndSavesOfTheRun) {
+  const testing::TempDir folder;
+  Scenario setup{.ranks = 2, .config = small(4), .folder = folder / "steps"};
+  setup.config.run.name = "r";
+  setup.config.train.epochs = 200;  // 600 steps
+  setup.config.train.eval_every = {.steps = 90};
+  setup.config.checkpoint.every = {.steps = 140};
+  setup.config.checkpoint.keep_best = false;
+  setup.log_every = {.steps = 1000};
+  diagnose::RunEvidence evidence = run(setup)[0].result.evidence;
+  EXPECT_EQ(evidence.ended_steps, 600);
+  EXPECT_EQ(evidence.total_steps(), 600);
+  EXPECT_EQ(evidence.evaluations.count, 7) << "the last one is at the end";
+  EXPECT_GT(evidence.evaluations.seconds, 0);
+  EXPECT_EQ(evidence.saves.count, 4) << "that at the end stays in any case";
+  EXPECT_GT(evidence.saves.seconds, 0);
+  EXPECT_EQ(evidence.saves_of_best.count, 0);
+  setup.config.checkpoint = {.every = {}, .keep_best = true};
+  setup.config.train.epochs = 10;
+  setup.config.train.eval_every = {.epochs = 1};
+  setup.folder = folder / "best";
+  const RankRun best = run(setup)[0];
+  evidence = best.result.evidence;
+  EXPECT_GE(evidence.saves_of_best.count, 1);
+  EXPECT_EQ(evidence.saves_of_best.count, static_cast<int64_t>(best.saved.size()) - (best.saved.back() == 30 ? 1 : 0));
+  EXPECT_EQ(evidence.saves.count, 0);
 }
 
 TEST(TrainerVerdict, DoesNotWaitForALoggingStep) {
