@@ -105,4 +105,20 @@ def the_verdict_names_faults(folder):
     assert not wrong, "\n".join(wrong)
 
 
-runner.main([every_setting_can_be_tried, little_time_is_in_no_phase, the_headroom_is_that_of_a_run_without_the_fault, the_verdict_names_faults])
+def twice_as_many_ranks_as_cores_are_not_slow_messages(folder):
+    """Each rank waits for the others, which wait for a core: more messages or fewer of them change nothing."""
+    cores = len(os.sched_getaffinity(0))
+    if cores > 8:
+        print(f"not tested: {2 * cores} ranks are too many here")
+        return
+    bench = diagnosis.Bench(pathlib.Path(runner.DTRAIN), pathlib.Path(os.environ["DTRAIN_BUILD"]), folder, ("headpose",), samples=400)
+    short = {"train.max_steps": 40, "run.log_every": "4steps", "train.batch_size": 8, "train.accumulate": 1, "model.image_size": 32}
+    verdict = bench.run("headpose", {"ranks": 2 * cores, **diagnosis.busy(0.5)}, **short)["verdict"]
+    print(verdict["text"], flush=True)
+    causes = [cause["cause"] for cause in verdict["causes"]]
+    assert causes[:1] == ["oversubscribed"], verdict
+    assert not {"late_rank", "rotating_rank", "latency", "bandwidth", "network", "overlap"} & set(causes), verdict
+
+
+runner.main([every_setting_can_be_tried, little_time_is_in_no_phase, the_headroom_is_that_of_a_run_without_the_fault, the_verdict_names_faults,
+             twice_as_many_ranks_as_cores_are_not_slow_messages])
