@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string_view>
 
 #include "core/strings.h"
@@ -10,8 +11,8 @@
 namespace dtrain::trace {
 namespace {
 
-constexpr std::string_view kFirstPhase = "data_wait";         // of a micro-step
-constexpr std::string_view kAfterLastOne = "allreduce_wait";  // the phase after the last micro-step
+constexpr std::string_view kFirstPhase = "data_wait", kCopy = "h2d", kForward = "forward", kBackward = "backward";
+constexpr std::string_view kWait = "allreduce_wait";
 
 const char* category_of(Kind kind) {
   switch (kind) {
@@ -66,6 +67,8 @@ std::vector<Slice> steps_of(const std::vector<Event>& marks, Time end) {
 void add_micro_steps(std::span<const Event> phases, const Slice& step, std::vector<Slice>& slices) {
   int64_t micro = 0;
   const Event* first = nullptr;
+  std::optional<Time>
+      waits_since;  // for other ranks: at the end of the last one, or in its middle for batch norm's sums
   const auto close = [&](Time end) {
     if (first == nullptr) return;
     slices.push_back(
@@ -79,9 +82,17 @@ void add_micro_steps(std::span<const Event> phases, const Slice& step, std::vect
   };
   for (const Event& phase : phases) {
     const std::string_view name = phase.name;
-    if (name == kFirstPhase || name == kAfterLastOne) close(phase.begin);
+    if (name == kWait) {
+      if (!waits_since) waits_since = phase.begin;
+    } else if (name == kForward || name == kBackward) {
+      waits_since.reset();
+    } else if (name != kCopy) {
+      close(waits_since.value_or(phase.begin));
+      waits_since.reset();
+    }
     if (name == kFirstPhase) first = &phase;
   }
+  if (waits_since) close(*waits_since);
 }
 
 }  // namespace

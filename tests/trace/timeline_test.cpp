@@ -43,6 +43,30 @@ std::vector<std::string> names(const std::vector<Slice>& slices) {
   return names;
 }
 
+// The sums of batch norm are waited for in the middle of forward and backward.
+TEST(TrainingSlices, AMicroStepEndsWithItsLastBackward) {
+  const std::vector<Event> events = {step(1, 0),
+                                     phase("data_wait", 0, 1),
+                                     phase("h2d", 1, 2),
+                                     phase("forward", 2, 5),
+                                     phase("allreduce_wait", 5, 6),
+                                     phase("forward", 6, 9),
+                                     phase("backward", 9, 12),
+                                     phase("allreduce_wait", 12, 13),
+                                     phase("backward", 13, 15),
+                                     phase("data_wait", 15, 16),
+                                     phase("forward", 16, 20),
+                                     phase("allreduce_wait", 20, 21),
+                                     phase("backward", 21, 25),
+                                     phase("allreduce_wait", 25, 27),
+                                     phase("optimizer", 27, 30)};
+  const std::vector<Slice> micro = of_category(training_slices(events), "micro-step");
+  ASSERT_EQ(micro.size(), 2u);
+  EXPECT_EQ(micro[0].end, us(15));
+  EXPECT_EQ(micro[1].begin, us(15));
+  EXPECT_EQ(micro[1].end, us(25)) << "where the wait for the buckets begins";
+}
+
 TEST(TrainingSlices, StepsMicroStepsAndPhasesFollowFromThePhases) {
   const std::vector<Slice> slices = training_slices(two_steps());
   expect_nested(slices);
