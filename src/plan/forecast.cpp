@@ -43,6 +43,9 @@ MeasuredBatch bounded(MeasuredBatch at, const MeasuredBatch& end) {
   at.forward = bounded(at.forward, end.forward, ratio);
   at.backward = bounded(at.backward, end.backward, ratio);
   at.load = bounded(at.load, end.load, ratio);
+  // Slow readers may begin to keep larger batches waiting.
+  const double unhidden = at.load - at.forward - at.backward;
+  at.data = std::clamp(at.data, 0.0, std::max({0.0, unhidden, end.data * std::max(1.0, ratio)}));
   at.deviation = bounded(at.deviation, end.deviation, ratio);
   return at;
 }

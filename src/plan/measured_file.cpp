@@ -106,6 +106,8 @@ MeasuredRun read_measured_run(const std::filesystem::path& path) {
                   .samples = file.count("samples", 1),
                   .prefetch = file.count("prefetch", 0),
                   .micro_steps = file.count("accumulate", 1)};
+  constexpr int64_t kMostAhead = 1024;  // as in a configuration
+  if (run.prefetch > kMostAhead) file.fail(str("'prefetch' is ", run.prefetch, ", more than ", kMostAhead));
   for (const Reader& row : file.list("rows")) {
     if (const std::string missing = row.text("out_of_memory"); !missing.empty()) {
       run.too_large.emplace_back(row.count("batch_size", 1), missing);

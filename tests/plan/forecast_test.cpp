@@ -37,6 +37,19 @@ Assumptions assumptions(const char* interconnect) {
   return {.fabric = {.inside = links.inside, .between = links.between, .ranks_per_node = 1, .library = Library::kMpi}};
 }
 
+// Waits of 0.1 and 2 ms are noise: beyond the sizes they grow in proportion, or by what loading takes longer.
+TEST(AtSize, WaitsForDataDoNotGrowByNoise) {
+  MeasuredBatch small = batch(8, 0.010, 0.020), large = batch(16, 0.020, 0.040);
+  small.data = 0.0001;
+  large.data = 0.002;
+  MeasuredRun run = run_of({small, large});
+  EXPECT_NEAR(at_size(run, 512).data, 0.064, 1e-12) << "32 times as many samples";
+  run.batches[0].load = 0.1;
+  run.batches[1].load = 0.2;  // longer than forward and backward: 6.4 s in place of 1.92
+  EXPECT_NEAR(at_size(run, 512).data, 0.1198, 1e-9) << "the line";
+  EXPECT_EQ(at_size(run, 1).data, 0);
+}
+
 constexpr int64_t kTen[] = {10};
 
 TEST(AtSize, LiesOnTheLinesBetweenWhatWasMeasured) {

@@ -95,6 +95,7 @@ TEST_F(MeasuredFile, WhatIsWrongIsNamedWithItsPlace) {
                           {"step.json has no 'network'", "bench step --json"});
   expect_error<DataError>([&] { read(with([](Json& j) { j["ranks"] = 0; })); }, {"'ranks'"});
   expect_error<DataError>([&] { read(with([](Json& j) { j["ranks"] = 1.5; })); }, {"whole number"});
+  expect_error<DataError>([&] { read(with([](Json& j) { j["prefetch"] = 9e15; })); }, {"'prefetch'", "1024"});
   expect_error<DataError>([&] { read(with([](Json& j) { j["rows"] = 5; })); }, {"'rows' is no list"});
   expect_error<DataError>([&] { read(with([](Json& j) { j["rows"][1]["phase_seconds"]["forward"] = -1; })); },
                           {"rows[1].phase_seconds", "'forward'"});

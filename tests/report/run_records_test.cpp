@@ -189,6 +189,18 @@ TEST(RunRecords, FilesThatAreNoFiles) {
   EXPECT_THAT(records.gaps, Contains("config.yaml is not a regular file"));
 }
 
+// The last evaluation of a split keeps its tables: any number of splits would be any number of tables.
+TEST(RunRecords, OnlySplitsThatARunHasAreEvaluated) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) {
+    text += str(R"({"kind":"eval","split":"s)", i, R"(","step":)", i,
+                R"(,"metrics":{"mae":1},"tables":[{"name":"t","columns":["a"],"rows":["b"],"cells":[[1]]}]})", "\n");
+  }
+  RunRecords records;
+  add_records(records, text + R"({"kind":"eval","split":"test","step":9,"metrics":{"mae":1}})" + "\n");
+  EXPECT_EQ(records.evaluations.size(), 1u);
+}
+
 TEST(RunRecords, ALongRunTakesBoundedMemory) {
   std::string text;
   for (int64_t step = 1; step <= 30000; ++step) {
