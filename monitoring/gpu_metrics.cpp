@@ -29,6 +29,23 @@ struct GpuMetrics::Series {
     if (gauge == nullptr) gauge = &prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
     gauge->Set(value);
   }
+
+  void add_throttled(uint64_t mask, double seconds) {
+    if (throttle.empty()) {
+      auto& family = prometheus::BuildCounter()
+                         .Name("dtrain_gpu_throttle_seconds_total")
+                         .Help("Time with reduced clocks, by reason")
+                         .Register(registry);
+      for (const ThrottleReason& reason : kThrottleReasons) {
+        auto with_reason = labels;
+        with_reason["reason"] = reason.name;
+        throttle[reason.bit] = &family.Add(with_reason);
+      }
+    }
+    for (const auto& [bit, counter] : throttle) {
+      if ((mask & bit) != 0) counter->Increment(seconds);
+    }
+  }
 };
 
 GpuMetrics::GpuMetrics(prometheus::Registry& registry, std::map<std::string, std::string> labels,
@@ -40,15 +57,6 @@ GpuMetrics::GpuMetrics(prometheus::Registry& registry, std::map<std::string, std
   auto info = own;
   info["name"] = reader.name();
   prometheus::BuildGauge().Name("dtrain_gpu_info").Help("The GPU of this rank").Register(registry).Add(info).Set(1);
-  auto& throttle = prometheus::BuildCounter()
-                       .Name("dtrain_gpu_throttle_seconds_total")
-                       .Help("Time with reduced clocks, by reason")
-                       .Register(registry);
-  for (const ThrottleReason& reason : kThrottleReasons) {
-    auto with_reason = own;
-    with_reason["reason"] = reason.name;
-    series_->throttle[reason.bit] = &throttle.Add(with_reason);
-  }
 }
 
 GpuMetrics::~GpuMetrics() = default;
@@ -64,9 +72,7 @@ void GpuMetrics::update(const GpuReading& r, double seconds) {
   s.set("dtrain_gpu_sm_clock_hertz", "Clock of the multiprocessors", r.sm_clock);
   s.set("dtrain_gpu_memory_clock_hertz", "Clock of the GPU memory", r.memory_clock);
   s.set("dtrain_gpu_temperature_celsius", "Temperature of the GPU", r.temperature);
-  for (const auto& [bit, counter] : s.throttle) {
-    if ((r.throttle_mask & bit) != 0) counter->Increment(seconds);
-  }
+  if (r.throttle_mask) s.add_throttled(*r.throttle_mask, seconds);
   if (!std::isnan(r.energy)) {
     if (s.energy == nullptr) {
       s.energy = &prometheus::BuildCounter()

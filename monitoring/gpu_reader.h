@@ -21,7 +21,7 @@ struct GpuReading {
   double sm_clock = kUnknown, memory_clock = kUnknown;     // hertz
   double highest_sm_clock = kUnknown;                      // hertz, that the card allows
   double temperature = kUnknown;                           // degrees Celsius
-  uint64_t throttle_mask = 0;                              // NVML's clocks event reasons
+  std::optional<uint64_t> throttle_mask = {};              // NVML's clocks event reasons
 };
 
 // What does not change while a GPU runs.

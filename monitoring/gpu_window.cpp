@@ -9,7 +9,7 @@ namespace {
 
 bool is_throttled(const GpuReading& reading, ThrottledBy by) {
   return std::ranges::any_of(kThrottleReasons, [&](const ThrottleReason& reason) {
-    return reason.by == by && (reading.throttle_mask & reason.bit) != 0;
+    return reason.by == by && (reading.throttle_mask.value_or(0) & reason.bit) != 0;
   });
 }
 
@@ -42,11 +42,13 @@ void GpuWindow::add(const GpuReading& r, double seconds) {
   const bool by_power = is_throttled(r, ThrottledBy::kPower);
   // Of the two that a hardware slowdown may be, heat is the common one.
   const bool by_heat = is_throttled(r, ThrottledBy::kHeat) || (!by_power && is_throttled(r, ThrottledBy::kEither));
-  if (by_power) use_.slowed_by_power += seconds;
-  if (by_heat) use_.slowed_by_heat += seconds;
+  if (r.throttle_mask) {
+    use_.slowed_by_power = (by_power ? seconds : 0) + (std::isnan(use_.slowed_by_power) ? 0 : use_.slowed_by_power);
+    use_.slowed_by_heat = (by_heat ? seconds : 0) + (std::isnan(use_.slowed_by_heat) ? 0 : use_.slowed_by_heat);
+  }
   if (r.utilization >= kWorking) {
     working_sm_clock_.add(r.sm_clock, seconds);
-    if (!by_power && !by_heat) full_sm_clock_ = std::fmax(full_sm_clock_, r.sm_clock);
+    if (r.throttle_mask && !by_power && !by_heat) full_sm_clock_ = std::fmax(full_sm_clock_, r.sm_clock);
   }
   // The card counts from the load of its driver, and starts again at 0 after a reload.
   if (const double used = std::max(0.0, r.energy - last_energy_); !std::isnan(r.energy - last_energy_)) {

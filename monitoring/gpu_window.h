@@ -23,7 +23,7 @@ struct GpuUse {
   double working_sm_clock = kUnknown;  // hertz, while kernels ran: an idle GPU lowers its clock
   double full_sm_clock = kUnknown;     // hertz, the fastest of those in this run with nothing that slowed it
   double highest_sm_clock = kUnknown;  // hertz, that the card allows
-  double slowed_by_power = 0, slowed_by_heat = 0;                 // seconds with reduced clocks, in all
+  double slowed_by_power = kUnknown, slowed_by_heat = kUnknown;   // seconds with reduced clocks, in all
   double power_limit = kUnknown, default_power_limit = kUnknown;  // watts: in force, of the card as it was delivered
 };
 

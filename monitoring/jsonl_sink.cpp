@@ -108,6 +108,7 @@ Json cpu_json(const RankStats& r) {
   put_if_known(cpu, "cpu_seconds", r.cpu_seconds);
   put_if_known(cpu, "compute_seconds", r.compute_seconds);
   put_if_known(cpu, "run_delay_seconds", r.run_delay_seconds);
+  put_if_known(cpu, "comm_delay_seconds", r.comm_delay_seconds);
   put_if_known(cpu, "throttled_seconds", r.throttled_seconds);
   put_if_known(cpu, "cores", r.cores);
   put_if_known(cpu, "threads", r.threads);
@@ -146,6 +147,8 @@ Json gpu_json(const RankStats& r) {
   put_if_known(gpu, "energy_joules", r.energy);
   put_if_known(gpu, "temperature_celsius", r.temperature);
   put_if_known(gpu, "sm_clock_hertz", r.sm_clock);
+  put_if_known(gpu, "slowed_by_power", r.slowed_by_power);
+  put_if_known(gpu, "slowed_by_heat", r.slowed_by_heat);
   return gpu;
 }
 
@@ -155,6 +158,7 @@ Json rank_json(const RankStats& r) {
   j["phase_seconds"] = phases_json(r.times.phases);
   put(j, "other_seconds", r.times.other());
   if (r.times.buckets[2] > 0) j["bucket_seconds"] = r.times.buckets;
+  if (r.times.launch > 0) put(j, "launch_seconds", r.times.launch);
   const auto put_object = [&j](const char* name, const Json& object) {
     if (!object.empty()) j[name] = object;
   };

@@ -218,6 +218,7 @@ class Exporter : public PrometheusSink {
     samples_ = &counter("dtrain_samples_total", "Samples trained on, all ranks");
     epochs_ = &counter("dtrain_epochs_total", "Epochs completed");
     skips_ = &counter("dtrain_optimizer_skips_total", "Optimizer steps skipped", {{"reason", "inf_grad"}});
+    gauge("dtrain_start_timestamp_seconds", "When this process began to serve metrics").Set(unix_seconds());
     planned_ = &gauge("dtrain_planned_steps", "Optimizer steps of the whole run");
     eta_ = &gauge("dtrain_eta_seconds", "Time to the end of the run at the current rate");
     loss_family_ = &prometheus::BuildGauge().Name("dtrain_loss").Help("Mean loss, all ranks").Register(*registry_);
@@ -272,6 +273,12 @@ class Exporter : public PrometheusSink {
     add("dtrain_cpu_seconds_total", "CPU time of all threads of this rank", own.cpu_seconds * steps);
     add("dtrain_run_delay_seconds_total", "Time in which the thread of the network could run, but had no core",
         own.run_delay_seconds * steps);
+    add("dtrain_comm_run_delay_seconds_total", "The same of the thread that communicates and waited longest",
+        own.comm_delay_seconds * steps);
+    if (own.times.launch > 0) {
+      add("dtrain_launch_seconds_total", "Time in which the host launched forward and backward on the GPU",
+          own.times.launch * steps);
+    }
     add("dtrain_cpu_throttled_seconds_total", "Time taken by the CPU limit of the control group, summed over its cores",
         own.throttled_seconds * steps);
     add("dtrain_disk_read_bytes_total", "Bytes that this rank read from disks, not from the page cache",
@@ -343,6 +350,8 @@ class Exporter : public PrometheusSink {
     grad_norm_->Set(s.grad_norm);
     loss_scale_->Set(s.loss_scale);
     eta_->Set(s.eta_seconds);
+    set_known("dtrain_padding_ratio", "Share of the rows of batches that are padding, since the last logging step",
+              s.padding_waste);
   }
 
   const Labels labels_;

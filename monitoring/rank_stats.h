@@ -47,6 +47,7 @@ struct RankStats {
   double cpu_seconds = kUnknown;                             // of all threads of the rank
   double compute_seconds = kUnknown;                         // of those that compute: not of readers and communication
   double run_delay_seconds = kUnknown;                       // ready to run, but no core was free
+  double comm_delay_seconds = kUnknown;                      // the same of the threads that communicate
   double throttled_seconds = kUnknown;                       // by the limit of the control group, summed over its cores
   double cores = kUnknown, threads = kUnknown;               // that it may use; that it has now
   double memory_used = kUnknown;                             // bytes of the device now; on the CPU the resident set
@@ -54,11 +55,12 @@ struct RankStats {
   double major_faults = kUnknown;                            // pages of memory that had to be read from a disk
   HostStats host = {};
   PcieStats link = {};
-  double gpu_utilization = kUnknown;  // 0 to 1
-  double power = kUnknown;            // watts
-  double energy = kUnknown;           // joules per step
-  double temperature = kUnknown;      // degrees Celsius
-  double sm_clock = kUnknown;         // hertz
+  double gpu_utilization = kUnknown;                             // 0 to 1
+  double power = kUnknown;                                       // watts
+  double energy = kUnknown;                                      // joules per step
+  double temperature = kUnknown;                                 // degrees Celsius
+  double sm_clock = kUnknown;                                    // hertz
+  double slowed_by_power = kUnknown, slowed_by_heat = kUnknown;  // shares of the time with a reduced clock, 0 to 1
 
   double many_samples() const { return samples - few_samples; }
   double many_seconds() const { return read_seconds + decode_seconds + augment_seconds - few_seconds; }

@@ -11,11 +11,14 @@ import sys
 RUN = 'job_id=~"$job_id"'
 RANKS = RUN + ',rank=~"$rank"'
 RATE = "[$__rate_interval]"
+# Most counters grow at logging steps alone, which may be farther apart than that.
+LOGGED = "[5m]"
+EACH_STEP = {"dtrain_samples_total", "dtrain_loader_bytes_total", "dtrain_reduced_bytes_total", "dtrain_gpu_throttle_seconds_total", "dtrain_gpu_energy_joules_total"}
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
 def rate(name, selector=RANKS, by="job_id, rank"):
-    return f"sum by ({by}) (rate({name}{{{selector}}}{RATE}))"
+    return f"sum by ({by}) (rate({name}{{{selector}}}{RATE if name in EACH_STEP else LOGGED}))"
 
 
 def phase(phases, by="job_id, rank"):
@@ -147,8 +150,8 @@ def training():
 
     b.row("Where the time goes")
     b.lines("Samples per second", "All ranks together.", (rate("dtrain_samples_total", RUN, "job_id"), "{{job_id}}"))
-    share = f"sum by (phase) (rate(dtrain_phase_seconds_total{{{RUN}}}{RATE}))"
-    whole = f"sum(rate(dtrain_phase_seconds_total{{{RUN}}}{RATE}))"
+    share = f"sum by (phase) (rate(dtrain_phase_seconds_total{{{RUN}}}{LOGGED}))"
+    whole = f"sum(rate(dtrain_phase_seconds_total{{{RUN}}}{LOGGED}))"
     b.lines("Share of time by phase", "Mean of the ranks. For data_wait try more --data.workers; for allreduce_wait look at the board of the ranks.",
             (f"{share} / on () group_left () {whole}", "{{phase}}"), unit="percentunit", stacked=True, min=0, max=1)
     buckets = f"sum by (job_id, le) (rate(dtrain_step_duration_seconds_bucket{{{RUN}}}{RATE}))"
@@ -234,14 +237,14 @@ def ranks():
     kind = "job_id, communicator, op"
     b.lines("Time in collective operations", "Share of time, mean of the ranks, with the wait for ranks that began later. Most of the "
             "gradients' overlaps with backward.",
-            (f"avg by ({kind}) (rate(dtrain_collective_seconds_total{{{RANKS}}}{RATE}))", "{{job_id}} {{communicator}} {{op}}"),
+            (f"avg by ({kind}) (rate(dtrain_collective_seconds_total{{{RANKS}}}{LOGGED}))", "{{job_id}} {{communicator}} {{op}}"),
             unit="percentunit", height=7)
     b.lines("Speed of collective operations", "Bytes by seconds of the rank that waits least: a lower bound of what the network gives.",
-            (f"max by ({kind}) (rate(dtrain_collective_bytes_total{{{RANKS}}}{RATE}) / rate(dtrain_collective_seconds_total{{{RANKS}}}{RATE}))",
+            (f"max by ({kind}) (rate(dtrain_collective_bytes_total{{{RANKS}}}{LOGGED}) / rate(dtrain_collective_seconds_total{{{RANKS}}}{LOGGED}))",
              "{{job_id}} {{communicator}} {{op}}"), unit="Bps", height=7)
 
     b.row("Each rank")
-    b.lines("Phases of rank $rank", "Seconds per second.", (rate("dtrain_phase_seconds_total", by="phase"), "{{phase}}"),
+    b.lines("Phases of rank $rank", "Seconds per second.", (rate("dtrain_phase_seconds_total", by="job_id, phase"), "{{job_id}} {{phase}}"),
             unit="percentunit", width=24, height=7, stacked=True, repeat="rank")
     return b
 
@@ -262,8 +265,8 @@ def gpus():
     b.lines("SM clock", "", (gpu(f"dtrain_gpu_sm_clock_hertz{{{RANKS}}}"), sensor), unit="hertz", width=6, height=7)
     b.lines("Memory clock", "", (gpu(f"dtrain_gpu_memory_clock_hertz{{{RANKS}}}"), sensor), unit="hertz", width=6, height=7)
     b.lines("Throttled", "Seconds per second with reduced clocks. sw_power_cap is normal at full load; the other reasons are heat or the power "
-            "supply.", (gpu(rate("dtrain_gpu_throttle_seconds_total", by="job_id, rank, reason"), "reason"),
-                        "{{job_id}} rank {{rank}} {{reason}}"), unit="percentunit", height=7)
+            "supply.", (measured(gpu(rate("dtrain_gpu_throttle_seconds_total", by="job_id, rank, reason"), "reason")),
+                        "{{job_id}} rank {{rank}} {{reason}} {{kind}}"), unit="percentunit", height=7)
     energy = (f'{rate("dtrain_gpu_energy_joules_total", RUN, "job_id")} / on (job_id) {rate("dtrain_samples_total", RUN, "job_id")}'
               f' or label_replace(sum by (job_id) (dtrain_gpus{{{RUN}}}) == 0, "gpu", "no GPU", "", "")')
     b.lines("Energy per sample", "Of the GPUs, in joules.", (energy, "{{job_id}} {{gpu}}"), unit="joule", height=7)
@@ -289,9 +292,12 @@ def gpus():
             (rate("dtrain_allocator_retries_total"), name + " retries"), (rate("dtrain_out_of_memory_total"), name + " failed"), height=7)
 
     b.row("Hosts")
-    b.lines("Memory of the ranks by host", "Without GPUs: the resident sets of a host's ranks, as a share of its memory.",
-            (f"sum by (job_id, node) (dtrain_memory_used_bytes{{{RANKS}}}) / max by (job_id, node) (dtrain_memory_total_bytes{{{RANKS}}})",
-             "{{job_id}} {{node}}"), unit="percentunit", width=8, height=7)
+    without_gpu = f"and on (job_id, rank) (dtrain_gpus{{{RANKS}}} == 0)"
+    by_host = (f"sum by (job_id, node) (dtrain_memory_used_bytes{{{RANKS}}} {without_gpu})"
+               f" / max by (job_id, node) (dtrain_memory_total_bytes{{{RANKS}}} {without_gpu})"
+               f' or on (job_id, node) label_replace(0 * max by (job_id, node) (dtrain_gpus{{{RANKS}}}), "kind", "GPUs", "", "")')
+    b.lines("Memory of the ranks by host", "Without GPUs: the resident sets of a host's ranks, as a share of its memory. A host with GPUs has a line at 0.",
+            (by_host, "{{job_id}} {{node}} {{kind}}"), unit="percentunit", width=8, height=7)
     b.lines("Read by host", "Bytes of samples, all ranks of a host.", (rate("dtrain_loader_bytes_total", by="job_id, node"), "{{job_id}} {{node}}"),
             unit="Bps", width=8, height=7)
     b.lines("Disk of the run folder", "What is left, and the size.", (f"dtrain_disk_free_bytes{{{RUN}}}", "{{job_id}} {{node}} left"),

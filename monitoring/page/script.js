@@ -332,6 +332,7 @@ function take(answer) {
     model.points = [];
     model.evaluations = [];
     if (restarted || model.started === null) model.places = [];
+    model.line = 0;
     $('log').replaceChildren();
   }
   const names = answer.columns, named = values => {

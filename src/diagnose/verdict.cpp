@@ -204,6 +204,7 @@ std::string gpu_not_measured(const GpuUse& gpu) {
   if (!std::isfinite(gpu.busy) && !std::isfinite(gpu.power_limited)) {
     return "power, heat and idle time of the GPU: no NVML";
   }
+  if (!std::isfinite(gpu.power_limited)) return "power and heat of the GPU: it does not say what slows it down";
   if (!std::isfinite(gpu.busy)) return "clock and idle time of the GPU: it does not say how busy it is";
   if (std::isfinite(gpu.clock)) return "";
   return gpu.busy < 0.5 ? "clock of the GPU: it was mostly idle" : "clock of the GPU: it does not tell it";

@@ -23,7 +23,7 @@ void ask_nvml(GpuFacts& gpu) {
   gpu.temperature = known(reading->temperature);
   if (const auto used = known(reading->memory_used)) gpu.used_memory = static_cast<int64_t>(*used);
   for (const monitoring::ThrottleReason& reason : monitoring::kThrottleReasons) {
-    if ((reading->throttle_mask & reason.bit) != 0) gpu.throttled_by.emplace_back(reason.name);
+    if ((reading->throttle_mask.value_or(0) & reason.bit) != 0) gpu.throttled_by.emplace_back(reason.name);
   }
 }
 

@@ -60,6 +60,7 @@ monitoring::RankStats stats_of(size_t rank, const StepTimes& times, const Resour
           .cpu_seconds = used.cpu / steps,
           .compute_seconds = used.compute_cpu / steps,
           .run_delay_seconds = used.run_delay / steps,
+          .comm_delay_seconds = used.comm_delay / steps,
           .throttled_seconds = used.throttled / steps,
           .cores = used.cores,
           .threads = used.threads,
@@ -76,7 +77,9 @@ monitoring::RankStats stats_of(size_t rank, const StepTimes& times, const Resour
           // Sensors are read every few seconds: one reading may stand for many windows, most of which have none.
           .energy = used.gpu.energy / used.gpu.energy_seconds * used.seconds / steps,
           .temperature = used.gpu.temperature,
-          .sm_clock = used.gpu.sm_clock};
+          .sm_clock = used.gpu.sm_clock,
+          .slowed_by_power = used.gpu.slowed_by_power / used.gpu.seconds,  // NaN without readings
+          .slowed_by_heat = used.gpu.slowed_by_heat / used.gpu.seconds};
 }
 
 // Those that the others wait for.

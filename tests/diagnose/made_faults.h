@@ -70,7 +70,8 @@ inline monitoring::GpuUse gpu_readings(double slow, uint64_t reason, double limi
   monitoring::GpuWindow window;
   window.set({.persistence = true, .power_limit = limit, .default_power_limit = default_limit});
   constexpr double kClock = 1.8e9;
-  monitoring::GpuReading reading{.utilization = 0.98, .power = 300, .sm_clock = kClock, .temperature = 70};
+  monitoring::GpuReading reading{
+      .utilization = 0.98, .power = 300, .sm_clock = kClock, .temperature = 70, .throttle_mask = 0};
   for (int i = 0; i < 5; ++i) window.add(reading, 2);  // before it was slow
   window.take();
   reading.sm_clock = kClock / slow;

@@ -50,6 +50,29 @@ std::string page(const prometheus::Registry& registry) {
   return prometheus::TextSerializer().Serialize(registry.Collect());
 }
 
+// vGPUs and old cards do not tell it: that is not the same as never.
+TEST(GpuMetrics, ACardThatDoesNotSayWhatSlowsItHasNoSuchSeries) {
+  prometheus::Registry registry;
+  std::atomic<int> reads{0};
+  const FakeReader reader({}, 0, reads);
+  GpuMetrics metrics(registry, {{"rank", "0"}}, "0000:65:00.0", reader);
+  GpuReading r = reading();
+  r.throttle_mask.reset();
+  metrics.update(r, 2.0);
+  EXPECT_EQ(page(registry).find("dtrain_gpu_throttle_seconds_total"), std::string::npos);
+  GpuWindow window;
+  window.add(r, 2);
+  GpuUse use = window.take();
+  EXPECT_TRUE(std::isnan(use.slowed_by_power));
+  EXPECT_TRUE(std::isnan(use.slowed_by_heat));
+  EXPECT_TRUE(std::isnan(use.full_sm_clock));
+  r.throttle_mask = 0;
+  window.add(r, 2);
+  use = window.take();
+  EXPECT_EQ(use.slowed_by_power, 0);
+  EXPECT_EQ(use.slowed_by_heat, 0);
+}
+
 TEST(GpuMetrics, GaugesThrottleSecondsAndEnergy) {
   prometheus::Registry registry;
   std::atomic<int> reads{0};
@@ -89,7 +112,7 @@ TEST(GpuMetrics, ADriverReloadDoesNotReduceTheEnergy) {
 TEST(GpuWindow, ClocksCountWhileKernelsRun) {
   GpuWindow window;
   window.set({.persistence = true, .power_limit = 200, .default_power_limit = 250});
-  window.add({.utilization = 1, .sm_clock = 2e9}, 1);
+  window.add({.utilization = 1, .sm_clock = 2e9, .throttle_mask = 0}, 1);
   window.add({.utilization = 0, .sm_clock = 2e8}, 1);
   window.add({.utilization = 1, .sm_clock = 1e9, .throttle_mask = 0x48}, 2);
   const GpuUse use = window.take();

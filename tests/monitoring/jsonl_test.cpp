@@ -89,21 +89,32 @@ TEST(JsonLines, ARankHasWhatItsLoaderItsProcessAndItsHostDid) {
               .full_seconds = 0,
               .cpu_seconds = 0.75,
               .compute_seconds = 0.5,
+              .comm_delay_seconds = 0.125,
               .throttled_seconds = 0.0625,
               .disk_bytes = 4096,
               .major_faults = 0,
               .host = {.cores = 4, .busy = 2, .steal = 0.5, .swapped_in = 0, .read_again = 8192, .free_memory = 1e9},
               .link = {.width = 8, .card_width = 16, .generation = 4}},
              {.rank = 1, .samples = 8, .few_samples = 0, .few_seconds = 0, .host = {.cores = 0}},
-             {.rank = 2, .gpu_utilization = 0.5, .power = 300, .energy = 30, .temperature = 70, .sm_clock = 1.5e9}};
+             {.rank = 2,
+              .times = {.launch = 0.25},
+              .gpu_utilization = 0.5,
+              .power = 300,
+              .energy = 30,
+              .temperature = 70,
+              .sm_clock = 1.5e9,
+              .slowed_by_power = 0.75,
+              .slowed_by_heat = 0}};
   sink->record(s);
   const json ranks = records(folder / "m.jsonl").at(0)["ranks"];
   EXPECT_EQ(ranks[0]["loader"],
             json::parse(R"({"samples": 8.0, "read_seconds": 0.5, "decode_seconds": 0.25, "augment_seconds": 0.0,
                             "few_sample_seconds": 0.125, "many_sample_seconds": 0.08333333333333333,
                             "wait_seconds": 0.125, "full_seconds": 0.0})"));
-  EXPECT_EQ(ranks[0]["cpu"],
-            json::parse(R"({"cpu_seconds": 0.75, "compute_seconds": 0.5, "throttled_seconds": 0.0625})"));
+  EXPECT_EQ(ranks[0]["cpu"], json::parse(R"({"cpu_seconds": 0.75, "compute_seconds": 0.5, "comm_delay_seconds": 0.125,
+                            "throttled_seconds": 0.0625})"));
+  EXPECT_FALSE(ranks[0].contains("launch_seconds"));
+  EXPECT_EQ(ranks[2]["launch_seconds"], 0.25);
   EXPECT_EQ(ranks[0]["disk_bytes"], 4096);
   EXPECT_EQ(ranks[0]["major_faults"], 0);
   EXPECT_EQ(ranks[0]["host"],
@@ -112,7 +123,8 @@ TEST(JsonLines, ARankHasWhatItsLoaderItsProcessAndItsHostDid) {
   EXPECT_EQ(ranks[0]["link"], json::parse(R"({"width": 8, "card_width": 16, "generation": 4})"));
   EXPECT_FALSE(ranks[0].contains("gpu"));
   EXPECT_EQ(ranks[2]["gpu"], json::parse(R"({"utilization": 0.5, "power_watts": 300.0, "energy_joules": 30.0,
-                                             "temperature_celsius": 70.0, "sm_clock_hertz": 1.5e9})"));
+                                             "temperature_celsius": 70.0, "sm_clock_hertz": 1.5e9,
+                                             "slowed_by_power": 0.75, "slowed_by_heat": 0.0})"));
   EXPECT_EQ(ranks[1]["loader"], json::parse(R"({"samples": 8.0})")) << "no sample was begun with few readers";
   for (const char* name : {"cpu", "host", "link", "disk_bytes", "major_faults"}) EXPECT_FALSE(ranks[1].contains(name));
 }

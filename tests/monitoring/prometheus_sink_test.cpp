@@ -65,6 +65,7 @@ TEST(PrometheusSink, ServesTheNumbersOfAStep) {
   ASSERT_EQ(sink->address().rfind("127.0.0.1:", 0), 0u) << "by default only this machine can connect";
   sink->state(RunState::kTraining);
   StepStats s = sample_step();
+  s.padding_waste = 0.25;
   s.logging = false;
   for (s.step = 1; s.step < 10; ++s.step) sink->record(s);
   EXPECT_EQ(value_of(scrape(sink->address()), "dtrain_loss"), "") << "absent until it is known";
@@ -80,6 +81,7 @@ TEST(PrometheusSink, ServesTheNumbersOfAStep) {
   EXPECT_EQ(value_of(page, "dtrain_loss", "split=\"train\""), "0.1234");
   EXPECT_EQ(value_of(page, "dtrain_learning_rate"), "0.001");
   EXPECT_EQ(value_of(page, "dtrain_amp_loss_scale"), "65536");
+  EXPECT_EQ(value_of(page, "dtrain_padding_ratio"), "0.25");
   EXPECT_EQ(value_of(page, "dtrain_reduced_bytes_total"), "10000");
   EXPECT_EQ(value_of(page, "dtrain_loader_bytes_total"), "20000");
   EXPECT_EQ(value_of(page, "dtrain_loader_queue_depth"), "3");
@@ -95,7 +97,13 @@ TEST(PrometheusSink, WhereTheTimeOfARankWent) {
   const auto sink = make_prometheus_sink(any_port(), rank(1));
   StepStats s = sample_step();
   s.step = 10;
-  s.own = RankStats{.rank = 1, .read_seconds = 0.5, .augment_seconds = 0.25, .queue = 0.75, .run_delay_seconds = 0.125};
+  s.own = RankStats{.rank = 1,
+                    .read_seconds = 0.5,
+                    .augment_seconds = 0.25,
+                    .queue = 0.75,
+                    .run_delay_seconds = 0.125,
+                    .comm_delay_seconds = 0.25};
+  s.own->times.launch = 0.375;
   s.own->times.buckets = {0.25, 0, 0.5};
   s.own->times.phases[static_cast<size_t>(Phase::kForward)] = 0.5;  // the steps before an evaluation too
   s.own->times.wall = 0.625;
@@ -109,6 +117,9 @@ TEST(PrometheusSink, WhereTheTimeOfARankWent) {
   EXPECT_EQ(value_of(page, "dtrain_loader_seconds_total", "stage=\"augment\""), "2.5");
   EXPECT_EQ(value_of(page, "dtrain_loader_seconds_total", "stage=\"decode\""), "") << "not measured";
   EXPECT_EQ(value_of(page, "dtrain_run_delay_seconds_total"), "1.25");
+  EXPECT_EQ(value_of(page, "dtrain_comm_run_delay_seconds_total"), "2.5");
+  EXPECT_EQ(value_of(page, "dtrain_launch_seconds_total"), "3.75");
+  EXPECT_EQ(page.find("dtrain_padding_ratio"), std::string::npos) << "rank 0 has it";
   EXPECT_EQ(value_of(page, "dtrain_loader_queue_ratio"), "0.75");
   EXPECT_EQ(value_of(page, "dtrain_backward_to_bucket_seconds", "bucket=\"first\""), "0.25");
   EXPECT_EQ(value_of(page, "dtrain_backward_to_bucket_seconds", "bucket=\"middle\""), "") << "not during backward";
