@@ -141,9 +141,11 @@ void add_waits(const RunEvidence& run, const Communication& split, const Loss& l
                    .without = Replay{.change = computes_sooner(run.steps(), seconds, lost), .network = network}});
 }
 
+std::string cores_text(double cores) { return str(cores, cores == 1 ? " core" : " cores"); }
+
 std::string others_text(const HostUse& host, double step) {
   const double used = or_zero(host.others_cpu) / step;
-  return str("other processes use ", fixed(used, used < 0.1 ? 2 : 1), " of ", host.cores, " cores");
+  return str("other processes use ", fixed(used, used < 0.1 ? 2 : 1), " of ", cores_text(host.cores));
 }
 
 // More threads than cores: what is left to do would have to be done by fewer threads, so no gain can be computed.
@@ -158,14 +160,15 @@ void add_own_threads(const RunEvidence& run, const BySeconds& own, std::vector<F
   Finding finding{.cause = Cause::kOversubscribed,
                   .evidence = str(of_step(own[rank], step), " waiting for a core; ", job.ranks,
                                   job.ranks > 1 ? " ranks have " : " rank has ", job.threads,
-                                  " threads of the network on ", host.job_cores, " cores")};
+                                  " threads of the network on ", cores_text(host.job_cores))};
   // (The gain without those, if there is one, would be another line of the same cause.)
   if (or_zero(host.others_cpu) > kMuch * step) finding.evidence += ", and " + others_text(host, step);
   const double fitting = std::max(1.0, std::floor(host.job_cores / job.ranks));
   if (crowded.cores.compute_threads > fitting) {
     finding.setting = str("--device.threads ", fitting);
   } else {
-    finding.otherwise = str("start at most ", host.job_cores, " ranks on this host");
+    finding.otherwise =
+        str("start at most ", host.job_cores, host.job_cores == 1 ? " rank" : " ranks", " on this host");
   }
   found.push_back(std::move(finding));
 }
@@ -223,7 +226,7 @@ std::vector<Finding> core_causes(const RunEvidence& run) {
   const HostUse& bound_host = host_of(run, run.ranks[worst_of(bound)]);
   add_waits(run, split,
             {Cause::kBinding, bound, kWaiting,
-             str("the ranks may use ", bound_host.job_cores, " of ", bound_host.cores, " cores"), kWithAllCores},
+             str("the ranks may use ", bound_host.job_cores, " of ", cores_text(bound_host.cores)), kWithAllCores},
             lost, found);
   add_few_cores(run, bound, found);
   add_own_threads(run, own, found);
