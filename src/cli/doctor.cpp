@@ -45,7 +45,7 @@ int diagnose(job::ProcessContext& process, const config::Loaded& loaded, const d
     const std::filesystem::path path = is_standard_output(options.json) ? "" : options.json;
     protect(path, inputs_of(loaded));
     if (!path.empty()) check_output(path, options.force);
-    json = std::make_unique<RowOutput>(options.json);
+    json = std::make_unique<RowOutput>(options.json, options.force);
   });
   const std::unique_ptr<doctor::GpuProbe> gpus = doctor::make_gpu_probe();
   const doctor::Launch launch{config, doctor::collect(process, config, early, *gpus)};
@@ -74,7 +74,8 @@ int run_doctor(const Arguments& arguments) {
       "dtrain doctor");
   Options options;
   app.add_option("--json", options.json,
-                 "write the findings and all facts as JSON to this file; -: to the standard output, alone");
+                 "write the findings and all facts as JSON to this file; -: to the standard output, alone")
+      ->check(not_empty());
   app.add_flag("--force", options.force, "replace an existing file");
   const std::optional<config::Loaded> loaded = parse_with_config(app, arguments, /*check_dataset=*/false);
   if (!loaded) return 0;

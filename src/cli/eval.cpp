@@ -59,7 +59,7 @@ int eval(job::ProcessContext& process, const Options& options) {
   std::unique_ptr<RowOutput> json_output;  // opened before the work, which would be lost where it cannot be written
   dist::agree_on_rank0(host, [&] {
     protect(json, {.files = {config.data.file, config.model.file}, .folders = {loaded.checkpoint}});
-    if (!options.json.empty()) json_output = std::make_unique<RowOutput>(options.json);
+    if (!options.json.empty()) json_output = std::make_unique<RowOutput>(options.json, options.force);
   });
   job::place_on_device(task, precision, process.device);
   ProgressLine line(ProgressLine::Last::kOfLongWork);
@@ -125,7 +125,8 @@ int run_eval(const Arguments& arguments) {
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   app.add_option("--json", options.json,
-                 "write all of it, tables too, as JSON to this file; -: to the standard output, alone");
+                 "write all of it, tables too, as JSON to this file; -: to the standard output, alone")
+      ->check(not_empty());
   app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;
   return launch(options.inference, [&](job::ProcessContext& process) { return eval(process, options); });

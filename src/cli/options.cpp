@@ -96,6 +96,10 @@ CLI::Validator number_within(double least, double most) {
   return CLI::Validator(check, "FLOAT in [" + range + "]");
 }
 
+CLI::Validator not_empty() {
+  return CLI::Validator([](const std::string& text) { return text.empty() ? "the name is empty" : ""; }, "");
+}
+
 std::optional<config::Loaded> parse_with_config(CLI::App& app, const std::vector<std::string>& arguments,
                                                 bool check_dataset) {
   app.allow_extras();

@@ -40,6 +40,7 @@ Inputs inputs_of(const config::Loaded&);
 
 // A check of a flag: a number from `least` to `most`. CLI::Range with doubles lets nan pass, since it is in no order.
 CLI::Validator number_within(double least, double most);
+CLI::Validator not_empty();  // of the name of a file: "" is mostly a variable that is not set
 
 struct ListedFlags {
   std::vector<ManualFlag> flags;

@@ -53,7 +53,7 @@ const catalog::Gpu& card_named(const std::string& name) {
   const std::vector<std::string> names = catalog::gpu_names();
   const std::string near = nearest(name, names);
   throw UsageError(str("--card: there is no '", printable(name), "'",
-                       near.empty() ? "" : str("; did you mean '", near, "'?"), " Known are ", join(names, ", ")));
+                       near.empty() ? "." : str("; did you mean '", near, "'?"), " Known are ", join(names, ", ")));
 }
 
 plan::Scaling chosen_scaling(const Options& options, const config::Train& train) {

@@ -142,8 +142,10 @@ int run_report(const Arguments& arguments) {
       "output, alone");
   CLI::Option* text = app.add_flag("--text", options.text, "only the card for the terminal, no page");
   app.get_option("--out")->excludes(text);
-  app.add_option("--json", options.json, "write the numbers as JSON to this file; -: to the standard output, alone");
-  app.add_option("--svg", options.svg, "write the curves as a picture to this file; -: to the standard output, alone");
+  app.add_option("--json", options.json, "write the numbers as JSON to this file; -: to the standard output, alone")
+      ->check(not_empty());
+  app.add_option("--svg", options.svg, "write the curves as a picture to this file; -: to the standard output, alone")
+      ->check(not_empty());
   app.add_option("--max-regression", options.max_regression,
                  "with two runs: exit code 1 if the throughput or the validation metric of the second is worse by more "
                  "than so many percent, and by more than the noise of both")

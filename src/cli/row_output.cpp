@@ -41,7 +41,7 @@ void check_distinct(const std::vector<NamedOutput>& outputs) {
   }
 }
 
-RowOutput::RowOutput(const fs::path& path) : path_(path) {
+RowOutput::RowOutput(const fs::path& path, bool replace) : path_(path), replace_(replace) {
   if (is_standard_output(path_)) {
     path_ = "the standard output";
     file_ = FileDescriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
@@ -90,6 +90,7 @@ void RowOutput::close() {
   }
   if (const int code = file_.close()) fail_to_write("close", path_, code);
   if (temporary_.empty()) return;
+  check_output(path_, replace_);
   put_in_place(real_file_system(), temporary_, path_);
   temporary_.clear();
 }

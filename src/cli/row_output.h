@@ -26,8 +26,9 @@ void check_distinct(const std::vector<NamedOutput>&);
 class RowOutput {
  public:
   // A device or a pipe (/dev/null, a named pipe) is written directly. For a file, sees that it can be created; the
-  // temporary file is there from the first write() on.
-  explicit RowOutput(const std::filesystem::path& path);
+  // temporary file is there from the first write() on. `replace` false: a file that has come there meanwhile stays, and
+  // close() fails.
+  explicit RowOutput(const std::filesystem::path& path, bool replace = true);
   ~RowOutput();  // without close(), removes the temporary file and leaves `path` as it was
   RowOutput(const RowOutput&) = delete;
   RowOutput& operator=(const RowOutput&) = delete;
@@ -40,6 +41,7 @@ class RowOutput {
   void remove_temporary();  // if it is there
 
   std::filesystem::path path_, temporary_;
+  const bool replace_;
   FileDescriptor file_;
 };
 

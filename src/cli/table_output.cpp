@@ -2,13 +2,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/options.h"
 #include "core/file_system.h"
 #include "dist/agree.h"
 
 namespace dtrain::cli {
 
 void TableOutput::add_to(CLI::App& app) {
-  app.add_option("--json", json_, "write all of it as JSON to this file; -: to the standard output, alone");
+  app.add_option("--json", json_, "write all of it as JSON to this file; -: to the standard output, alone")
+      ->check(not_empty());
   app.add_flag("--force", force_, "replace an existing file");
 }
 
@@ -18,7 +20,7 @@ void TableOutput::open(dist::Communicator& host, const Inputs& inputs) {
     const std::filesystem::path file = is_standard_output(json_) ? "" : json_;
     protect(file, inputs);
     check_output(file, force_);
-    file_ = std::make_unique<RowOutput>(json_);
+    file_ = std::make_unique<RowOutput>(json_, force_);
   });
 }
 

@@ -45,7 +45,7 @@ struct Options {
 // The trace as a file, compressed if its name says so. It is complete or not there.
 class TraceFile {
  public:
-  explicit TraceFile(const std::filesystem::path& path) : file_(path) {
+  TraceFile(const std::filesystem::path& path, bool replace) : file_(path, replace) {
     if (path.extension() == ".gz") gzip_.emplace([this](std::string_view bytes) { store(bytes); });
   }
   void write(std::string_view text) {
@@ -220,7 +220,7 @@ int record(job::ProcessContext& process, const config::Loaded& loaded, Options& 
   dist::agree_on_rank0(process.host, [&] {
     protect(options.out, inputs);
     check_output(options.out, options.output.force());
-    file.emplace(options.out);
+    file.emplace(options.out, options.output.force());
   });
   Results results{.summary = {},
                   .out = options.out,

@@ -42,7 +42,7 @@ std::unique_ptr<RowOutput> open_outputs(dist::Communicator& host, const config::
     check_distinct({{"--out", options.out}, {"--json", options.output.file()}});
     protect(options.out, inputs);
     check_new_file(options.out, options.output.force());
-    patch = std::make_unique<RowOutput>(options.out);
+    patch = std::make_unique<RowOutput>(options.out, options.output.force());
   });
   options.output.open(host, inputs);
   return patch;
@@ -88,6 +88,7 @@ int run_tune(const Arguments& arguments) {
   app.add_option("--memory-budget", options.search.memory_budget,
                  "memory that a rank may use, as 800MiB or 12GiB (default: its share of what the GPU has, or, on the "
                  "CPU, of what the host and its control group have left)")
+      ->check(number_within(1, 1e15).description(""))
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
   app.add_flag("--free-global-batch", options.search.free_global_batch,
                "let the global batch change with the batch; the learning rate may have to change with it");

@@ -31,7 +31,7 @@ UsageError unknown(std::string_view word) {
   names.emplace_back(kMeasured);
   const std::string near = nearest(word, names);
   return UsageError(str("--interconnect: there is no '", printable(word), "'",
-                        near.empty() ? "" : str("; did you mean '", near, "'?"), " Known are ", join(names, ", "),
+                        near.empty() ? "." : str("; did you mean '", near, "'?"), " Known are ", join(names, ", "),
                         ", a number of them (4xib100), and ALPHA,BETA (µs of a message, GB/s)"));
 }
 
@@ -41,10 +41,13 @@ std::optional<Link> alpha_beta(std::string_view word) {
   if (comma == std::string_view::npos) return std::nullopt;
   const auto alpha = parse_number<double>(trimmed(word.substr(0, comma)));
   const auto beta = parse_number<double>(trimmed(word.substr(comma + 1)));
-  if (!alpha || !beta || !std::isfinite(*alpha) || !std::isfinite(*beta) || *alpha < 0 || *beta <= 0) {
+  constexpr double kMostMicroseconds = 1e9, kLeastGigabytes = 1e-6, kMostGigabytes = 1e6;
+  const bool sound = alpha && beta && *alpha >= 0 && *alpha <= kMostMicroseconds && *beta >= kLeastGigabytes &&
+                     *beta <= kMostGigabytes;  // false for nan
+  if (!sound) {
     throw UsageError(str("--interconnect ", printable(word),
-                         ": ALPHA,BETA are the latency of a message in µs, 0 or more, and the bandwidth in GB/s, above "
-                         "0, such as 5.2,11.8"));
+                         ": ALPHA,BETA are the latency of a message in µs, from 0 to 1e9, and the bandwidth in GB/s, "
+                         "from 1e-6 to 1e6, such as 5.2,11.8"));
   }
   return Link{.name = std::string(word),
               .kind = LinkKind::kGiven,

@@ -71,6 +71,22 @@ TEST(RowOutputTest, WhatWasThereStaysUntilThen) {
   EXPECT_EQ(files_in(folder.path()), 1u);
 }
 
+TEST(RowOutputTest, WhatCameThereMeanwhileIsKeptUnlessItMayBeReplaced) {
+  const testing::TempDir folder;
+  for (const bool replace : {false, true}) {
+    RowOutput output(folder / "rows.csv", replace);
+    output.write("new");
+    std::ofstream(folder / "rows.csv") << "another's";
+    if (replace) {
+      output.close();
+    } else {
+      EXPECT_THAT(failure([&] { output.close(); }), HasSubstr("rows.csv exists: --force replaces it"));
+    }
+    EXPECT_EQ(read_text(folder / "rows.csv"), replace ? "new" : "another's");
+  }
+  EXPECT_EQ(files_in(folder.path()), 1u);
+}
+
 TEST(RowOutputTest, ALinkStaysALink) {
   const testing::TempDir folder;
   std::ofstream(folder / "real.csv") << "old";

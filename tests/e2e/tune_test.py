@@ -225,7 +225,9 @@ def bad_input_is_explained(folder):
     write_config(folder, train__batch_size=4)
     runner.run(["tune", "my.yaml", "--minute", 3], cwd=folder).expect(78, "--minutes")
     runner.run(["tune", "my.yaml", "--minutes", "soon"], cwd=folder).expect(64, "--minutes")
-    runner.run(["tune", "my.yaml", "--memory-budget", "much"], cwd=folder).expect(64, "--memory-budget")
+    for budget in ("much", -1, 0, 2**64, "-5MiB"):
+        runner.run(["tune", "my.yaml", "--memory-budget", budget], cwd=folder).expect(64, "--memory-budget")
+    runner.run(["tune", "my.yaml", "--json", ""], cwd=folder).expect(64, "--json: the name is empty")
     runner.run(["tune", "my.yaml", "--resume", "runs/x"], cwd=folder).expect(64, "--resume")
     runner.run(["tune", "none.yaml"], cwd=folder).expect(78, "none.yaml")
     runner.run(["tune", "--memory-trial", 1], cwd=folder).expect(64, "dtrain tune")

@@ -83,7 +83,7 @@ TEST(Links, UnknownOnesAreNamedWithTheNearest) {
        {"0xib100", "65xib100", "xib100", "nanxib100", "2x", "nvlink4+", "+ib100", "pcie4+ib100+ib100"}) {
     EXPECT_THROW(parse_interconnect(text, nullptr, true), UsageError) << text;
   }
-  for (const char* text : {"5,0", "-1,5", "5,", ",5", "inf,5", "5,nan", "5us,12"}) {
+  for (const char* text : {"5,0", "-1,5", "5,", ",5", "inf,5", "5,nan", "5us,12", "1e300,1e-300"}) {
     expect_error<UsageError>([&] { parse_interconnect(text, nullptr, true); }, {"5.2,11.8"});
   }
   expect_error<UsageError>([] { parse_interconnect("ib100+nvlink4", nullptr, true); }, {"ib100 is in the wrong place"});
