@@ -67,8 +67,8 @@ std::vector<Slice> steps_of(const std::vector<Event>& marks, Time end) {
 void add_micro_steps(std::span<const Event> phases, const Slice& step, std::vector<Slice>& slices) {
   int64_t micro = 0;
   const Event* first = nullptr;
-  std::optional<Time>
-      waits_since;  // for other ranks: at the end of the last one, or in its middle for batch norm's sums
+  // For other ranks: after the last micro-step, or in the middle of any of them, for batch norm's sums.
+  std::optional<Time> waits_since;
   const auto close = [&](Time end) {
     if (first == nullptr) return;
     slices.push_back(
