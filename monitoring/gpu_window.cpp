@@ -43,8 +43,9 @@ void GpuWindow::add(const GpuReading& r, double seconds) {
   // Of the two that a hardware slowdown may be, heat is the common one.
   const bool by_heat = is_throttled(r, ThrottledBy::kHeat) || (!by_power && is_throttled(r, ThrottledBy::kEither));
   if (r.throttle_mask) {
-    use_.slowed_by_power = (by_power ? seconds : 0) + (std::isnan(use_.slowed_by_power) ? 0 : use_.slowed_by_power);
-    use_.slowed_by_heat = (by_heat ? seconds : 0) + (std::isnan(use_.slowed_by_heat) ? 0 : use_.slowed_by_heat);
+    if (std::isnan(use_.slowed_by_power)) use_.slowed_by_power = use_.slowed_by_heat = 0;
+    if (by_power) use_.slowed_by_power += seconds;
+    if (by_heat) use_.slowed_by_heat += seconds;
   }
   if (r.utilization >= kWorking) {
     working_sm_clock_.add(r.sm_clock, seconds);

@@ -73,9 +73,9 @@ Waits waits_of(const RunEvidence& run, const RankEvidence& rank) {
   return waits;
 }
 
-// What the threads that communicate waited for other processes, in the same proportion as the network's thread.
-double comm_waits(const RankEvidence& rank, const Waits& waits) {
-  return waits.sum() > 0 ? or_zero(rank.cores.comm_delay) * waits.others / waits.sum() : 0;
+// Of what the threads that communicate waited: in the same proportion as the network's thread, `seconds` of `lost`.
+double comm_waits(const RankEvidence& rank, double seconds, double lost) {
+  return lost > 0 ? or_zero(rank.cores.comm_delay) * seconds / lost : 0;
 }
 
 // While others run, no more threads of a job that fits on its cores wait than others run. What is beyond that is due to
@@ -87,7 +87,7 @@ void bound_by_others(const RunEvidence& run, std::vector<Waits>& waits) {
     double waited = 0;
     for (size_t rank = 0; rank < waits.size(); ++rank) {
       if (run.ranks[rank].host != static_cast<int>(h)) continue;
-      waited += waits[rank].others + comm_waits(run.ranks[rank], waits[rank]);
+      waited += waits[rank].others + comm_waits(run.ranks[rank], waits[rank].others, waits[rank].sum());
     }
     if (!(waited > host.others_cpu)) continue;
     for (size_t rank = 0; rank < waits.size(); ++rank) {
@@ -106,8 +106,7 @@ double network_without(const RunEvidence& run, const Communication& split, const
   if (run.settings.gpu || !(split.network() > 0)) return 1;
   double delay = 0;
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
-    if (!(lost[rank] > 0)) continue;
-    delay = std::max(delay, or_zero(run.ranks[rank].cores.comm_delay) * seconds[rank] / lost[rank]);
+    delay = std::max(delay, comm_waits(run.ranks[rank], seconds[rank], lost[rank]));
   }
   return 1 - std::min(split.other, delay) / split.network();
 }

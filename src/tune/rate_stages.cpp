@@ -170,11 +170,14 @@ std::vector<int64_t> contending_batches(Session& session, const std::vector<int6
   if (batches.size() < 2) return batches;
   const TuneResult& result = session.result;
   const double seconds = session.first_look_seconds(), until = (1 - kOfLooks) * session.left();
-  const Looks looks = look_along(batches.size(), [&](size_t index) -> std::optional<double> {
-    if (session.left() < until) return std::nullopt;
+  const auto candidate = [&](size_t index) {
     Settings one = result.found;
     one.batch_size = batches[index];
-    return session.rate_of(Stage::kBatch, one, seconds);
+    return one;
+  };
+  const Looks looks = look_along(batches.size(), [&](size_t index) -> std::optional<double> {
+    if (session.left() < until) return std::nullopt;
+    return session.rate_of(Stage::kBatch, candidate(index), seconds);
   });
   std::vector<int64_t> contenders = {result.found.batch_size};
   for (size_t i = 0; i < looks.rates.size(); ++i) {
@@ -183,10 +186,8 @@ std::vector<int64_t> contending_batches(Session& session, const std::vector<int6
       contenders.push_back(batches[i]);
     } else {
       const bool failed = std::isnan(looks.rates[i]);
-      Settings one = result.found;
-      one.batch_size = batches[i];
       session.result.rows.push_back({.stage = Stage::kBatch,
-                                     .settings = one,
+                                     .settings = candidate(i),
                                      .samples_per_second = looks.rates[i],
                                      .seconds = seconds,
                                      .note = failed ? "out of memory" : "far slower: a short look"});
