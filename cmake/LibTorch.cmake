@@ -20,6 +20,14 @@ target_include_directories(dtrain_torch SYSTEM INTERFACE ${torch_root}/include
 target_link_libraries(dtrain_torch INTERFACE stdc++ ${torch_root}/lib/libtorch.so ${torch_root}/lib/libtorch_cpu.so
                                              ${torch_root}/lib/libc10.so)
 set(DTRAIN_LIBRARY_DIRS ${torch_root}/lib)
+
+# The OpenMP library that LibTorch brings, so that the process has one pool of threads; else the compiler's.
+add_library(dtrain_openmp INTERFACE)
+add_library(dtrain::openmp ALIAS dtrain_openmp)
+file(GLOB openmp LIST_DIRECTORIES false ${torch_root}/lib/libgomp*.so*)
+list(APPEND openmp gomp)
+list(GET openmp 0 openmp)
+target_link_libraries(dtrain_openmp INTERFACE ${openmp})
 message(STATUS "LibTorch: ${torch_root}")
 
 if(DTRAIN_CUDA AND NOT EXISTS ${torch_root}/lib/libtorch_cuda.so)

@@ -1,11 +1,11 @@
 #include "layers/additive_attention.h"
 
-#include <ATen/Parallel.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/autograd.h>
 
 #include "core/check.h"
 #include "layers/additive_attention_kernels.h"
+#include "layers/intra_op.h"
 
 namespace dtrain::layers {
 namespace {
@@ -55,9 +55,8 @@ std::pair<at::Tensor, at::Tensor> forward(const Tensors& of) {
   }
   const at::Tensor nll = at::empty({p.samples}, of.keys.options());
   auto* nll_data = nll.mutable_data_ptr<Number>();
-  at::parallel_for(0, p.samples, 1, [&](int64_t begin, int64_t end) {
-    attention_forward_on_cpu(p, begin, end, residual_data, nll_data);
-  });
+  intra_op_for(0, p.samples, 1,
+               [&](int64_t begin, int64_t end) { attention_forward_on_cpu(p, begin, end, residual_data, nll_data); });
   return {nll, residual};
 }
 
@@ -75,7 +74,7 @@ variable_list backward(const Tensors& of, const at::Tensor& residual, const at::
     return {keys, queries, v.sum(at::IntArrayRef{0, 1})};
   }
   const at::Tensor v = at::empty({p.samples, p.hidden}, of.keys.options());
-  at::parallel_for(0, p.samples, 1, [&](int64_t begin, int64_t end) {
+  intra_op_for(0, p.samples, 1, [&](int64_t begin, int64_t end) {
     attention_backward_on_cpu(p, begin, end, residual.const_data_ptr<Number>(), scale.const_data_ptr<Number>(),
                               keys.mutable_data_ptr<Number>(), queries.mutable_data_ptr<Number>(),
                               v.mutable_data_ptr<Number>());

@@ -1,6 +1,5 @@
 #include "layers/dropout.h"
 
-#include <ATen/Parallel.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 
 #include "core/check.h"
 #include "layers/dropout_mask.h"
+#include "layers/intra_op.h"
 
 namespace dtrain::layers {
 namespace {
@@ -16,7 +16,7 @@ thread_local const RandomContext* current = nullptr;
 
 void fill_mask_on_cpu(const DropoutKey& key, float p, const int64_t* ids, int64_t samples, int64_t elements,
                       uint8_t* mask) {
-  at::parallel_for(0, samples, 1 + 4096 / (1 + elements), [&](int64_t begin, int64_t end) {
+  intra_op_for(0, samples, 1 + 4096 / (1 + elements), [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const uint64_t sample = sample_key(key, ids[b]);
       for (int64_t e = 0; e < elements; ++e) mask[b * elements + e] = keeps(sample, e, p) ? 1 : 0;

@@ -1,17 +1,17 @@
 #include "layers/masked_noise.h"
 
-#include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "core/check.h"
+#include "layers/intra_op.h"
 
 namespace dtrain::layers {
 namespace {
 
 template <typename T>
 void on_cpu(const MaskedNoise& m, const NoiseBatch<T>& batch) {
-  at::parallel_for(0, batch.samples, 1, [&](int64_t begin, int64_t end) {
+  intra_op_for(0, batch.samples, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t length = batch.length(b), features = batch.features;
       const HiddenBlocks blocks = hidden_blocks(m, batch.ids[b], length);

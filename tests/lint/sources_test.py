@@ -12,6 +12,7 @@ RULES = {
     # A forked process must not run the destructors of its parent.
     "_exit": (r"\b_[Ee]xit\s*\(", CODE, r"^(dist/world|src/data/hdf5/probe_process)\.cpp", "throw; only abort_job() (dist/world.h) and the forks of probe_process.cpp exit immediately"),
     "abort": (r"(?<![\w.>])(std::)?abort\s*\(\s*\)", CODE, r"^$", "throw"),
+    "at::parallel_for": (r"\bat::parallel_(for|reduce)\b", CODE, r"^src/layers/intra_op\.cpp", "it runs on one thread here: intra_op_for() in layers/intra_op.h"),
     "static initializer": (r"\bconst bool registered\b", CODE, r"^$", "use a .def list"),
 }
 TEXT = re.compile(r"\.(h|cuh|cpp|cu|py|sh|md|yaml|yml|cmake|txt|json|def)$|(^|/)[^./]+$")
