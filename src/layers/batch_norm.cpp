@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "layers/batch_norm_kernels.h"
+#include "layers/batch_norm_cpu.h"
 #include "layers/lengths.h"
 
 namespace dtrain::layers {
@@ -18,45 +18,61 @@ thread_local const SyncScope* sync_scope = nullptr;
 thread_local BatchNormRecord* record = nullptr;
 
 // What the graph keeps in addition to tensors.
-struct Sharing : torch::CustomClassHolder {
+struct Use : torch::CustomClassHolder {
   SumOverRanks reduce;  // empty: the statistics are those of this batch alone
   bool has_samples = true;
+  bool fixed = false;  // the statistics do not depend on the batch
+  bool residual = false, max_pool = false;
+  Activation activation = Activation::kNone;
 };
 
 using Statistics = BatchNormRecord::Statistics;
 
-// Normalizes by the statistics of the batch. The gradient flows through the statistics too.
+// Whether our own kernels compute the epilogue as well.
+bool is_fused(const at::Tensor& x) { return x.is_cpu(); }
+
+// Normalizes by the given statistics. If they are of the batch, the gradient flows through them too.
 class Normalize : public torch::autograd::Function<Normalize> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias, const std::optional<at::Tensor>& lengths,
-                            const Statistics& statistics, const c10::intrusive_ptr<Sharing>& sharing) {
+                            const at::Tensor& bias, const std::optional<at::Tensor>& residual,
+                            const std::optional<at::Tensor>& lengths, const Statistics& statistics,
+                            const c10::intrusive_ptr<Use>& use) {
     const at::Tensor valid = lengths.value_or(at::Tensor());
-    ctx->save_for_backward({x, weight, statistics.mean, statistics.invstd, statistics.count, valid});
-    ctx->saved_data["sharing"] = c10::IValue::make_capsule(sharing);
-    return batch_norm::normalize(x, valid, weight, bias, statistics.mean, statistics.invstd);
+    const batch_norm::Affine affine = {weight, bias, statistics.mean, statistics.invstd};
+    const batch_norm::Output out =
+        batch_norm::normalize(x, valid, affine, {use->activation, residual.value_or(at::Tensor()), use->max_pool});
+    const bool keeps_output = residual && use->activation != Activation::kNone;
+    ctx->save_for_backward({x, weight, bias, statistics.mean, statistics.invstd, statistics.count, valid,
+                            keeps_output ? out.y : at::Tensor(), out.chosen});
+    ctx->saved_data["use"] = c10::IValue::make_capsule(use);
+    return out.y;
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  const torch::autograd::variable_list& gradients) {
-    const auto saved = ctx->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &invstd = saved[3], &count = saved[4],
-                     &lengths = saved[5];
-    const auto sharing = c10::static_intrusive_pointer_cast<Sharing>(ctx->saved_data["sharing"].toCapsule());
+    const auto tensors = ctx->get_saved_variables();
+    const auto use = c10::static_intrusive_pointer_cast<Use>(ctx->saved_data["use"].toCapsule());
+    const batch_norm::Saved saved = {tensors[0], tensors[6], {tensors[1], tensors[2], tensors[3], tensors[4]},
+                                     tensors[7], tensors[8], use->activation};
+    const at::Tensor &x = saved.x, &weight = saved.affine.weight, &count = tensors[5];
     const int64_t channels = x.size(1);
-    const at::Tensor dy = gradients[0].to(x.scalar_type()).contiguous(x.suggest_memory_format());
+    at::Tensor dy = gradients[0].to(x.scalar_type()).contiguous(x.suggest_memory_format());
 
-    at::Tensor sums = sharing->has_samples ? batch_norm::gradient_sums(dy, x, lengths, mean, invstd, weight)
-                                           : at::zeros({2 * channels}, count.options());
+    const bool unused = use->fixed && !ctx->needs_input_grad(1) && !ctx->needs_input_grad(2) && !saved.y.defined();
+    at::Tensor sums =
+        use->has_samples && !unused ? batch_norm::gradient_sums(saved, dy) : at::zeros({2 * channels}, count.options());
     // These are the sums of this rank: the gradient reducer adds up the gradients of parameters.
-    const at::Tensor weight_gradient = (sums.slice(0, channels) * invstd).to(weight.scalar_type());
+    const at::Tensor weight_gradient = (sums.slice(0, channels) * saved.affine.invstd).to(weight.scalar_type());
     const at::Tensor bias_gradient = sums.slice(0, 0, channels).to(weight.scalar_type(), false, /*copy=*/true);
-    if (sharing->reduce) sharing->reduce(sums);
-    const at::Tensor input_gradient =
-        !ctx->needs_input_grad(0) ? at::Tensor()
-        : sharing->has_samples    ? batch_norm::input_gradient(dy, x, lengths, weight, mean, invstd, sums, count)
-                                  : at::zeros_like(x);
-    return {input_gradient, weight_gradient, bias_gradient, {}, {}, {}};
+    if (use->reduce) use->reduce(sums);
+    if (use->fixed) sums.zero_();
+    const at::Tensor input_gradient = !ctx->needs_input_grad(0) ? at::Tensor()
+                                      : use->has_samples        ? batch_norm::input_gradient(saved, dy, sums, count)
+                                                                : at::zeros_like(x);
+    const at::Tensor residual_gradient = use->has_samples ? dy : at::zeros_like(dy);
+    return {
+        input_gradient, weight_gradient, bias_gradient, use->residual ? residual_gradient : at::Tensor(), {}, {}, {}};
   }
 };
 
@@ -86,7 +102,36 @@ void accept_one_value(const at::Tensor& input, bool first) {
   });
 }
 
-bool is_half(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
+// The input in the form that the kernels take.
+at::Tensor readable(const at::Tensor& input) {
+  const bool widen = input.is_cpu() && input.scalar_type() == at::kHalf;
+  return (widen ? input.to(at::kFloat) : input).contiguous(input.suggest_memory_format());
+}
+
+at::Tensor normalize(const at::Tensor& x, const BatchNormImpl& layer, const at::Tensor& lengths,
+                     const Statistics& statistics, const c10::intrusive_ptr<Use>& use, const Epilogue& epilogue) {
+  Epilogue inside, after = epilogue;
+  if (is_fused(x)) {
+    inside = epilogue;
+    after = {};
+    if (epilogue.max_pool && (epilogue.residual.defined() || !batch_norm::cpu::can_pool(x))) {
+      inside.max_pool = false;
+      inside.activation = Activation::kNone;
+      after = {.activation = epilogue.activation, .max_pool = true};
+    }
+    if (inside.residual.defined()) {
+      inside.residual = inside.residual.to(x.scalar_type()).contiguous(x.suggest_memory_format());
+    }
+  }
+  use->residual = inside.residual.defined();
+  use->max_pool = inside.max_pool;
+  use->activation = inside.activation;
+  const auto given = [](const at::Tensor& tensor) {
+    return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+  };
+  return apply_epilogue(
+      after, Normalize::apply(x, layer.weight, layer.bias, given(inside.residual), given(lengths), statistics, use));
+}
 
 }  // namespace
 
@@ -125,51 +170,54 @@ void BatchNormImpl::freeze() {
   train(false);
 }
 
-at::Tensor BatchNormImpl::forward(const at::Tensor& input) {
+at::Tensor BatchNormImpl::forward(const at::Tensor& input) { return forward_with(input, {}); }
+
+at::Tensor BatchNormImpl::forward_with(const at::Tensor& input, const Epilogue& epilogue) {
   DTRAIN_CHECK(input.dim() >= 2 && input.size(1) == weight.size(0), "batch norm of ", weight.size(0),
                " channels got an input of shape ", input.sizes());
-  if (is_training() && sync_scope != nullptr) return normalize_by_batch(input, {});
-  if (is_training() && input.numel() == input.size(1)) {
+  if (!is_training() && is_fused(input)) return normalize_by_running(input, {}, epilogue);
+  if (is_training() && input.numel() == input.size(1) && sync_scope == nullptr) {
     accept_one_value(input, /*first=*/num_batches_tracked.item<int64_t>() == 0);
-    return normalize_by_batch(input, {});
+    return normalize_by_batch(input, {}, epilogue);
   }
+  if (is_training() && (sync_scope != nullptr || is_fused(input))) return normalize_by_batch(input, {}, epilogue);
   const bool again = record != nullptr && record->replay;  // the same kernel, on copies of the statistics
   if (is_training() && !again) num_batches_tracked += 1;
-  return at::batch_norm(input, weight, bias, again ? running_mean.clone() : running_mean,
-                        again ? running_var.clone() : running_var, is_training(), momentum_, eps_,
-                        at::globalContext().userEnabledCuDNN());
+  return apply_epilogue(epilogue, at::batch_norm(input, weight, bias, again ? running_mean.clone() : running_mean,
+                                                 again ? running_var.clone() : running_var, is_training(), momentum_,
+                                                 eps_, at::globalContext().userEnabledCuDNN()));
 }
 
-at::Tensor BatchNormImpl::forward_valid(const at::Tensor& input, const at::Tensor& lengths) {
+at::Tensor BatchNormImpl::forward_valid(const at::Tensor& input, const at::Tensor& lengths, Activation activation) {
   DTRAIN_CHECK(input.dim() == 3 && input.size(1) == weight.size(0) && lengths.scalar_type() == at::kLong &&
                    lengths.sizes() == at::IntArrayRef({input.size(0)}) && lengths.device() == input.device(),
                "batch norm of ", weight.size(0), " channels got an input of shape ", input.sizes(), " and lengths of ",
                lengths.sizes());
-  if (is_training()) return normalize_by_batch(input, lengths.contiguous());
-  return at::batch_norm(input, weight, bias, running_mean, running_var, false, momentum_, eps_,
-                        at::globalContext().userEnabledCuDNN()) *
-         valid_positions(lengths, input.size(2)).unsqueeze(1);
+  const Epilogue epilogue = {.activation = activation};
+  if (is_training()) return normalize_by_batch(input, lengths.contiguous(), epilogue);
+  if (is_fused(input)) return normalize_by_running(input, lengths.contiguous(), epilogue);
+  const at::Tensor y = at::batch_norm(input, weight, bias, running_mean, running_var, false, momentum_, eps_,
+                                      at::globalContext().userEnabledCuDNN());
+  return apply_epilogue(epilogue, y * valid_positions(lengths, input.size(2)).unsqueeze(1));
 }
 
-at::Tensor BatchNormImpl::normalize_by_batch(const at::Tensor& input, const at::Tensor& lengths) {
-  const auto sharing = c10::make_intrusive<Sharing>();
+at::Tensor BatchNormImpl::normalize_by_batch(const at::Tensor& input, const at::Tensor& lengths,
+                                             const Epilogue& epilogue) {
+  const auto use = c10::make_intrusive<Use>();
   if (sync_scope != nullptr) {
-    sharing->reduce = sync_scope->reduce();
-    sharing->has_samples = sync_scope->has_samples();
+    use->reduce = sync_scope->reduce();
+    use->has_samples = sync_scope->has_samples();
   }
-  const bool widen = input.is_cpu() && is_half(input.scalar_type());
-  const at::Tensor x = (widen ? input.to(at::kFloat) : input).contiguous(input.suggest_memory_format());
+  const at::Tensor x = readable(input);
 
   Statistics statistics;
   if (record != nullptr && record->replay) {
     statistics = record->shared.at(record->next++);
   } else {
     const at::NoGradGuard no_grad;
-    at::Tensor sums = sharing->has_samples ? batch_norm::sums(x, lengths)
-                                           : at::zeros({1 + 2 * x.size(1)}, x.options().dtype(at::kDouble));
-    if (sharing->reduce) {
-      sharing->reduce(sums);
-    }
+    at::Tensor sums = use->has_samples ? batch_norm::sums(x, lengths)
+                                       : at::zeros({1 + 2 * x.size(1)}, x.options().dtype(at::kDouble));
+    if (use->reduce) use->reduce(sums);
     const Moments moments = moments_of(sums);
     const at::ScalarType dtype = weight.scalar_type();
     statistics = {moments.mean.to(dtype), (moments.variance + eps_).rsqrt().to(dtype), moments.count};
@@ -183,9 +231,16 @@ at::Tensor BatchNormImpl::normalize_by_batch(const at::Tensor& input, const at::
     running_var.lerp_(unbiased.to(dtype), momentum);
     num_batches_tracked += 1;
   }
-  const at::Tensor y = Normalize::apply(
-      x, weight, bias, lengths.defined() ? std::optional<at::Tensor>(lengths) : std::nullopt, statistics, sharing);
-  return widen ? y.to(input.scalar_type()) : y;
+  return normalize(x, *this, lengths, statistics, use, epilogue).to(input.scalar_type());
+}
+
+at::Tensor BatchNormImpl::normalize_by_running(const at::Tensor& input, const at::Tensor& lengths,
+                                               const Epilogue& epilogue) {
+  const auto use = c10::make_intrusive<Use>();
+  use->fixed = true;
+  // A copy of the mean: running statistics may change before backward.
+  const Statistics statistics = {running_mean.clone(), (running_var + eps_).rsqrt(), at::ones({}, at::kDouble)};
+  return normalize(readable(input), *this, lengths, statistics, use, epilogue).to(input.scalar_type());
 }
 
 }  // namespace dtrain::layers

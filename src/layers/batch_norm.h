@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "layers/epilogue.h"
+
 namespace dtrain::layers {
 
 // Sums a float64 tensor in place over the ranks, on the tensor's device. Collective: every rank calls it in the same
@@ -49,11 +51,15 @@ class BatchNormImpl : public torch::nn::Module {
   // [B, C, ...] -> the same shape. With a single value per channel, the result is the bias and the running statistics
   // do not change; Error if the first training batch outside a SyncScope is like that.
   at::Tensor forward(const at::Tensor& input);
+  // apply_epilogue(epilogue, forward(input)). On the CPU in the same pass over memory, and backward needs only the
+  // input, the output where there is a residual, and a byte for each pooled output.
+  at::Tensor forward_with(const at::Tensor& input, const Epilogue&);
 
   // Sample b of input [B, C, T] has lengths[b] <= T valid positions (int64 [B], on the device of the input). The
   // statistics are over valid positions only, and the output is zero at all others. The result equals forward() of the
-  // concatenated valid positions, except that training may begin with a single valid value (a sequence of one row).
-  at::Tensor forward_valid(const at::Tensor& input, const at::Tensor& lengths);
+  // concatenated valid positions, except that training may begin with a single valid value (a sequence of one row). The
+  // activation follows.
+  at::Tensor forward_valid(const at::Tensor& input, const at::Tensor& lengths, Activation = Activation::kNone);
 
   void train(bool on = true) override;  // a frozen layer stays in evaluation mode
   void freeze();                        // permanent; weight and bias may still be trained
@@ -65,7 +71,8 @@ class BatchNormImpl : public torch::nn::Module {
   at::Tensor num_batches_tracked;        // int64 scalar
 
  private:
-  at::Tensor normalize_by_batch(const at::Tensor& input, const at::Tensor& lengths);
+  at::Tensor normalize_by_batch(const at::Tensor& input, const at::Tensor& lengths, const Epilogue&);
+  at::Tensor normalize_by_running(const at::Tensor& input, const at::Tensor& lengths, const Epilogue&);
 
   double eps_, momentum_;
   bool frozen_ = false;
@@ -79,7 +86,7 @@ struct BatchNormRecord {
     at::Tensor mean, invstd;  // [C], in the precision of the arithmetic
     at::Tensor count;         // float64 scalar: values per channel, over all ranks
   };
-  std::vector<Statistics> shared;  // in the order of the layers that share statistics or have lengths
+  std::vector<Statistics> shared;  // in the order of the layers; not of those that LibTorch computes
   size_t next = 0;
   bool replay = false;
 };

@@ -1,32 +1,54 @@
 #pragma once
 
-// The arithmetic of batch norm whose statistics are shared or limited to valid positions. On the GPU it uses the
-// kernels that LibTorch has for this, or tensor operations for padded sequences; on the CPU, where LibTorch has none,
-// own loops.
+// The arithmetic of batch norm over tensors: statistics, normalization, and the gradients. On the CPU these are own
+// loops, which also compute what follows the normalization (a residual, an activation, max-pooling) in the same pass
+// over memory; on the GPU the kernels that LibTorch has, or tensor operations for padded sequences, without anything
+// that follows.
 //
-// x, dy [B, C, ...]: float64, or float32 and half precision with all other tensors in float32. lengths: int64 [B] for x
-// [B, C, T], or undefined if all positions are valid; results are zero beyond the lengths. All on one device.
+// x, dy [B, C, ...]: float64, or float32 and half precision (on the CPU bfloat16 only) with all other tensors in
+// float32. lengths: int64 [B] for x [B, C, T], or undefined if all positions are valid; results are zero beyond the
+// lengths. All on one device; x, dy and the residual in one memory format, which results have too. Results do not
+// depend on the number of threads.
 
 #include <torch/types.h>
 
+#include "layers/epilogue.h"
+
 namespace dtrain::layers::batch_norm {
 
+struct Affine {
+  at::Tensor weight, bias, mean, invstd;  // [C]
+};
+
+struct Output {
+  at::Tensor y;
+  at::Tensor chosen;  // uint8, shape of y: for backward, if pooled
+};
+
+// What backward needs. Of the residual only whether there is one.
+struct Saved {
+  at::Tensor x, lengths;
+  Affine affine;
+  at::Tensor y;  // with a residual and an activation
+  at::Tensor chosen;
+  Activation activation = Activation::kNone;
+};
+
 // float64 [1 + 2 C]: the number of values per channel, their sums and the sums of their squares, which can be added up
-// over ranks. The squares are computed from deviations from the mean, so cancellation happens only when they are
-// combined: the relative error of the variance is about 2^-53 · (1 + mean² / variance).
+// over ranks. The squares are computed from deviations, so cancellation happens only when they are combined: the
+// relative error of the variance is about 2^-53 · (1 + mean² / variance).
 at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths);
 
-// (x - mean) · invstd · weight + bias
-at::Tensor normalize(const at::Tensor& x, const at::Tensor& lengths, const at::Tensor& weight, const at::Tensor& bias,
-                     const at::Tensor& mean, const at::Tensor& invstd);
+// y = the epilogue of the normalized x. Max-pooling needs x for which can_pool() is true, and neither residual nor
+// lengths.
+Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine&, const Epilogue&);
 
-// float64 [2 C]: the sums of dy and the sums of dy · (x - mean).
-at::Tensor gradient_sums(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& lengths, const at::Tensor& mean,
-                         const at::Tensor& invstd, const at::Tensor& weight);
+// float64 [2 C]: the sums of the gradient of the normalized values, and of its product with (x - mean). `dy` is the
+// gradient of the output; with a residual and an activation it becomes that of their sum.
+at::Tensor gradient_sums(const Saved&, at::Tensor& dy);
 
-// The gradient of x, given the gradient sums over all `count` values per channel.
-at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& lengths,
-                          const at::Tensor& weight, const at::Tensor& mean, const at::Tensor& invstd,
-                          const at::Tensor& gradient_sums, const at::Tensor& count);
+// The gradient of x, given the gradient sums over all `count` values per channel (a float64 scalar tensor). `dy` is
+// what gradient_sums() left. With fixed statistics the sums are zero.
+at::Tensor input_gradient(const Saved&, const at::Tensor& dy, const at::Tensor& gradient_sums, const at::Tensor& count);
 
 }  // namespace dtrain::layers::batch_norm

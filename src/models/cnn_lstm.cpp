@@ -65,8 +65,9 @@ CnnLstm::CnnLstm(const CnnLstmOptions& options) {
 at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths) {
   const at::Tensor clean =
       rows.masked_fill(layers::valid_positions(lengths, rows.size(1)).logical_not().unsqueeze(2), 0);
-  const at::Tensor x = bn1_->forward_valid(conv1_->forward(clean.transpose(1, 2)), lengths).relu_();
-  return bn2_->forward_valid(conv2_->forward(x), half(lengths)).relu_();
+  constexpr auto kReLU = layers::Activation::kReLU;
+  const at::Tensor x = bn1_->forward_valid(conv1_->forward(clean.transpose(1, 2)), lengths, kReLU);
+  return bn2_->forward_valid(conv2_->forward(x), half(lengths), kReLU);
 }
 
 at::Tensor CnnLstm::recurrent(const at::Tensor& convolved) {

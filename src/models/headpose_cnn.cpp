@@ -22,7 +22,9 @@ class Block : public nn::Module {
     conv_ = register_module("0", nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(false)));
     norm_ = register_module("1", layers::BatchNorm(out));
   }
-  at::Tensor forward(const at::Tensor& x) { return at::max_pool2d(norm_->forward(conv_->forward(x)).relu_(), 2); }
+  at::Tensor forward(const at::Tensor& x) {
+    return norm_->forward_with(conv_->forward(x), {.activation = layers::Activation::kReLU, .max_pool = true});
+  }
 
  private:
   nn::Conv2d conv_{nullptr};

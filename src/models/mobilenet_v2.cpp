@@ -27,8 +27,7 @@ class ConvNormRelu6 : public nn::Module {
     norm_ = register_module("1", layers::BatchNorm(out));
   }
   at::Tensor forward(const at::Tensor& x) {
-    at::Tensor y = norm_->forward(conv_->forward(x));
-    return at::relu6_(y);
+    return norm_->forward_with(conv_->forward(x), {.activation = layers::Activation::kReLU6});
   }
 
  private:
@@ -41,17 +40,27 @@ class InvertedResidual : public nn::Module {
  public:
   InvertedResidual(int64_t in, int64_t out, int64_t stride, int64_t expansion) : residual_(stride == 1 && in == out) {
     const int64_t hidden = in * expansion;
-    if (expansion != 1) conv_->push_back(std::make_shared<ConvNormRelu6>(in, hidden, 1));
-    conv_->push_back(std::make_shared<ConvNormRelu6>(hidden, hidden, 3, stride, hidden));
-    conv_->push_back(conv(hidden, out, 1));
-    conv_->push_back(layers::BatchNorm(out));
-    register_module("conv", conv_);
+    if (expansion != 1) expanding_.push_back(std::make_shared<ConvNormRelu6>(in, hidden, 1));
+    expanding_.push_back(std::make_shared<ConvNormRelu6>(hidden, hidden, 3, stride, hidden));
+    nn::Sequential all;
+    for (const auto& layer : expanding_) all->push_back(layer);
+    all->push_back(project_ = conv(hidden, out, 1));
+    all->push_back(norm_ = layers::BatchNorm(out));
+    register_module("conv", all);
   }
-  at::Tensor forward(const at::Tensor& x) { return residual_ ? x + conv_->forward(x) : conv_->forward(x); }
+  at::Tensor forward(const at::Tensor& input) {
+    at::Tensor x = input;
+    for (const auto& layer : expanding_) x = layer->forward(x);
+    layers::Epilogue epilogue;
+    if (residual_) epilogue.residual = input;
+    return norm_->forward_with(project_->forward(x), epilogue);
+  }
 
  private:
   bool residual_;
-  nn::Sequential conv_;
+  std::vector<std::shared_ptr<ConvNormRelu6>> expanding_;
+  nn::Conv2d project_{nullptr};
+  layers::BatchNorm norm_{nullptr};
 };
 
 struct Stage {

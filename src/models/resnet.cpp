@@ -41,10 +41,11 @@ class Block : public nn::Module {
   at::Tensor forward(const at::Tensor& input) {
     at::Tensor x = input;
     for (size_t i = 0; i < convs_.size(); ++i) {
-      x = norms_[i]->forward(convs_[i]->forward(x));
-      if (i + 1 < convs_.size()) x = x.relu_();
+      layers::Epilogue epilogue = {.activation = layers::Activation::kReLU};
+      if (i + 1 == convs_.size()) epilogue.residual = downsample_ ? downsample_->forward(input) : input;
+      x = norms_[i]->forward_with(convs_[i]->forward(x), epilogue);
     }
-    return (x + (downsample_ ? downsample_->forward(input) : input)).relu_();
+    return x;
   }
 
  private:
@@ -82,8 +83,8 @@ class ResNet : public Network {
   at::Tensor forward(at::Tensor x) override {
     // The stem, which has no module of its own, has the largest activations.
     auto stem = [conv1 = conv1_, bn1 = bn1_](const at::Tensor& images) mutable {
-      return at::max_pool2d(bn1->forward(conv1->forward(images)).relu_(), /*kernel_size=*/3, /*stride=*/2,
-                            /*padding=*/1);
+      const at::Tensor x = bn1->forward_with(conv1->forward(images), {.activation = layers::Activation::kReLU});
+      return at::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
     };
     const bool kept = !checkpointing_ || !is_training();
     x = kept ? stem(x) : layers::checkpointed({conv1_->weight, bn1_->weight, bn1_->bias}, stem, x);

@@ -9,6 +9,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "layers/dropout.h"
+#include "layers/epilogue.h"
 #include "layers/gradient_checkpointing.h"
 #include "models/image_networks.h"
 
@@ -21,7 +22,7 @@ namespace nn = torch::nn;
 class Block : public nn::Module {
  public:
   Block(int64_t in, int64_t out) { conv_ = register_module("0", nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1))); }
-  at::Tensor forward(const at::Tensor& x) { return at::max_pool2d(conv_->forward(x).relu_(), 2); }
+  at::Tensor forward(const at::Tensor& x) { return layers::max_pool(conv_->forward(x), layers::Activation::kReLU); }
 
  private:
   nn::Conv2d conv_{nullptr};

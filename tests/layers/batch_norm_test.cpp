@@ -47,8 +47,9 @@ void expect_equal_state(const BatchNormImpl& ours, const nn::BatchNorm2dImpl& to
   EXPECT_EQ(ours.num_batches_tracked.item<int64_t>(), torchs.num_batches_tracked.item<int64_t>());
 }
 
-TEST(BatchNorm, HasTheNamesAndTheBitsOfTorchs) {
+TEST(BatchNorm, HasTheNamesAndTheResultsOfTorchs) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    const double tolerance = dtype == at::kFloat ? 1e-5 : kExact;
     BatchNorm ours(5);
     nn::BatchNorm2d torchs(5);
     fill(*ours, dtype);
@@ -62,13 +63,13 @@ TEST(BatchNorm, HasTheNamesAndTheBitsOfTorchs) {
       const at::Tensor x = random({4, 5, 3, 3}, 1, dtype).set_requires_grad(true);
       const at::Tensor y = x.detach().clone().set_requires_grad(true);
       const at::Tensor a = ours->forward(x), b = torchs->forward(y);
-      EXPECT_TRUE(at::equal(a, b));
+      EXPECT_LE(worst(a, b), tolerance);
       a.square().sum().backward();
       b.square().sum().backward();
-      EXPECT_TRUE(at::equal(x.grad(), y.grad()));
-      EXPECT_TRUE(at::equal(ours->weight.grad(), torchs->weight.grad()));
+      EXPECT_LE(worst(x.grad(), y.grad()), tolerance);
+      EXPECT_LE(worst(ours->weight.grad(), torchs->weight.grad()), tolerance);
     }
-    expect_equal_state(*ours, *torchs, 0);
+    expect_equal_state(*ours, *torchs, tolerance);
   }
 }
 

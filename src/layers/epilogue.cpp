@@ -1,0 +1,50 @@
+#include "layers/epilogue.h"
+
+#include <torch/autograd.h>
+
+#include "layers/batch_norm_cpu.h"
+
+namespace dtrain::layers {
+namespace {
+
+class MaxPool : public torch::autograd::Function<MaxPool> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, int64_t activation) {
+    const batch_norm::Output out = batch_norm::cpu::pool(x, static_cast<Activation>(activation));
+    ctx->save_for_backward({out.chosen});
+    ctx->saved_data["sizes"] = x.sizes();
+    return out.y;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 const torch::autograd::variable_list& gradients) {
+    const std::vector<int64_t> sizes = ctx->saved_data["sizes"].toIntVector();
+    const at::Tensor dy = gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
+    return {batch_norm::cpu::pool_gradient(dy, ctx->get_saved_variables()[0], sizes), {}};
+  }
+};
+
+at::Tensor activate(at::Tensor x, Activation activation) {
+  switch (activation) {
+    case Activation::kReLU:
+      return at::relu_(x);
+    case Activation::kReLU6:
+      return at::relu6_(x);
+    case Activation::kNone:
+      break;
+  }
+  return x;
+}
+
+}  // namespace
+
+at::Tensor apply_epilogue(const Epilogue& epilogue, at::Tensor x) {
+  if (epilogue.residual.defined()) x = x + epilogue.residual;
+  return epilogue.max_pool ? max_pool(x, epilogue.activation) : activate(x, epilogue.activation);
+}
+
+at::Tensor max_pool(const at::Tensor& x, Activation activation) {
+  if (x.is_cpu() && batch_norm::cpu::can_pool(x)) return MaxPool::apply(x, static_cast<int64_t>(activation));
+  return at::max_pool2d(activate(x, activation), 2);
+}
+
+}  // namespace dtrain::layers
