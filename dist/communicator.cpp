@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 
 #include "core/check.h"
@@ -25,19 +26,56 @@ T combine(T a, T b) {
   }
 }
 
+// result[i] = a[i] op b[i], calculated as Accumulators. The result may be where a or b is, but not overlap them
+// otherwise; the compiler cannot know that, and would not vectorize.
+template <ReduceOp op, typename Accumulator, typename Result, typename A, typename B>
+[[gnu::always_inline]] inline void combine_loop(const A* a, const B* b, Result* result, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    result[i] = static_cast<Result>(combine<op>(static_cast<Accumulator>(a[i]), static_cast<Accumulator>(b[i])));
+  }
+}
+
+template <ReduceOp op, typename Accumulator, typename Result, typename A, typename B>
+void combine_for_any(const A* a, const B* b, Result* result, int64_t count) {
+  combine_loop<op, Accumulator>(a, b, result, count);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+// The same operations with the same bits, on twice as many values at once.
+template <ReduceOp op, typename Accumulator, typename Result, typename A, typename B>
+[[gnu::target("avx2")]] void combine_for_avx2(const A* a, const B* b, Result* result, int64_t count) {
+  combine_loop<op, Accumulator>(a, b, result, count);
+}
+const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
+#endif
+
+template <ReduceOp op, typename Accumulator, typename Result, typename A, typename B>
+void combine_all(const A* a, const B* b, Result* result, int64_t count) {
+#if defined(__x86_64__) && defined(__GNUC__)
+  if (kHasAvx2) return combine_for_avx2<op, Accumulator>(a, b, result, count);
+#endif
+  combine_for_any<op, Accumulator>(a, b, result, count);
+}
+
 template <ReduceOp op, typename Element, typename Accumulator>
 void reduce(std::span<const void* const> by_rank, void* out, int64_t elements) {
+  const size_t last = by_rank.size() - 1;
+  if (last == 0) {
+    if (out != by_rank[0]) std::memcpy(out, by_rank[0], static_cast<size_t>(elements) * sizeof(Element));
+    return;
+  }
+  const auto values = [&](size_t rank) { return static_cast<const Element*>(by_rank[rank]); };
+  auto* result = static_cast<Element*>(out);
+  if (last == 1) return combine_all<op, Accumulator>(values(0), values(1), result, elements);
   Accumulator sums[kBlock];
   for (int64_t begin = 0; begin < elements; begin += kBlock) {
     const int64_t count = std::min(kBlock, elements - begin);
-    const auto* first = static_cast<const Element*>(by_rank[0]) + begin;
-    for (int64_t i = 0; i < count; ++i) sums[i] = static_cast<Accumulator>(first[i]);
-    for (const void* input : by_rank.subspan(1)) {
-      const auto* values = static_cast<const Element*>(input) + begin;
-      for (int64_t i = 0; i < count; ++i) sums[i] = combine<op>(sums[i], static_cast<Accumulator>(values[i]));
+    combine_all<op, Accumulator>(values(0) + begin, values(1) + begin, sums, count);
+    for (size_t rank = 2; rank < last; ++rank) {
+      combine_all<op, Accumulator>(static_cast<const Accumulator*>(sums), values(rank) + begin, sums, count);
     }
-    auto* result = static_cast<Element*>(out) + begin;
-    for (int64_t i = 0; i < count; ++i) result[i] = static_cast<Element>(sums[i]);
+    combine_all<op, Accumulator>(static_cast<const Accumulator*>(sums), values(last) + begin, result + begin, count);
   }
 }
 

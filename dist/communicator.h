@@ -1,11 +1,12 @@
 #pragma once
 
 // The one interface through which ranks exchange data: collectives on tensors, which carry count, dtype and device.
-// Implementations: MPI for host tensors, NCCL for GPUs, staged for GPU tensors that travel through the host, and one
-// for a rank that is alone. In tests, threads of one process act as ranks (tests/support/thread_world.h).
+// Implementations: MPI and shared memory for host tensors, NCCL for GPUs, staged for GPU tensors that travel through
+// the host, and one for a rank that is alone. In tests, ranks are threads (tests/support/thread_world.h).
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string_view>
@@ -15,7 +16,7 @@
 
 namespace dtrain::dist {
 
-enum class ReduceOp { kSum, kMax, kMin };
+enum class ReduceOp : uint8_t { kSum, kMax, kMin };
 
 // Move-only handle of one operation. wait() is idempotent and throws what the operation threw.
 class [[nodiscard]] Work {
@@ -41,7 +42,7 @@ class [[nodiscard]] Work {
 // the same bits on every rank.
 //
 // Errors: CommError. After one, or after abort(), the communicator can no longer be used.
-// Thread-safety: one thread issues operations; abort(), check() and traffic() may be called from any thread.
+// Thread-safety: one thread issues operations and waits for them. Any thread may call abort(), check() and traffic().
 class Communicator {
  public:
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -51,7 +52,11 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Uninitialized memory that this communicator reduces fastest. By default that is any memory.
+  // Uninitialized memory that this communicator reduces fastest, aligned to 64 bytes at least. By default that is any
+  // memory. Where it is shared between ranks, a tensor of it, or a part of one, may be reduced only together with the
+  // same part on all other ranks (CommError otherwise). Tensors of other memory are reduced as well, but slower. The
+  // memory is freed with the last tensor that uses it, before or after the communicator is destroyed, so that each
+  // phase of training can have its own. DeviceError on all ranks if there is too little on any. Collective.
   virtual at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) {
     return at::empty(sizes, options);
   }
@@ -62,7 +67,7 @@ class Communicator {
   virtual Work broadcast(at::Tensor inout, int root) = 0;
   virtual void barrier() = 0;
   virtual void abort(std::string_view reason) noexcept = 0;  // unblocks every local waiter; idempotent
-  virtual std::string_view name() const = 0;                 // "mpi", "nccl", "staged", "none", "thread"
+  virtual std::string_view name() const = 0;                 // "mpi", "nccl", "shared_memory", ...
 
   // Throws CommError if the communicator is known to have failed, and does not wait. For a host that waits for the
   // device: an operation that a network error has stopped never ends there.

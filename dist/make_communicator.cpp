@@ -12,6 +12,7 @@
 #include "dist/mpi_communicator.h"
 #include "dist/nccl_communicator.h"
 #include "dist/object_collectives.h"
+#include "dist/shared_memory_communicator.h"
 #include "dist/staged_communicator.h"
 
 namespace dtrain::dist {
@@ -58,6 +59,10 @@ std::string shared_gpu(std::span<const RankDevice> by_rank) {
   return "";
 }
 
+bool on_one_host(std::span<const RankDevice> by_rank) {
+  return std::all_of(by_rank.begin(), by_rank.end(), [&](const RankDevice& d) { return d.host == by_rank[0].host; });
+}
+
 void check_one_kind(std::span<const RankDevice> by_rank) {
   for (size_t rank = 1; rank < by_rank.size(); ++rank) {
     if (by_rank[rank].is_cpu() == by_rank[0].is_cpu()) continue;
@@ -86,6 +91,17 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
           "dist.backend mpi reduces CPU tensors, but the ranks train on GPUs: set dist.backend staged (GPU tensors "
           "over "
           "MPI, through the host), or device.type cpu");
+    case Backend::kSharedMemory:
+      if (!cpu) {
+        throw ConfigError(
+            "dist.backend shared_memory reduces CPU tensors, but the ranks train on GPUs: set dist.backend nccl or "
+            "staged, or device.type cpu");
+      }
+      if (!on_one_host(by_rank)) {
+        throw ConfigError(
+            "dist.backend shared_memory: the ranks are on several hosts, which share no memory: set dist.backend mpi");
+      }
+      return {requested, ""};
     case Backend::kNccl:
       if (cpu) {
         throw DeviceError(
@@ -103,7 +119,7 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
       break;
   }
   if (by_rank.size() == 1) return {std::nullopt};
-  if (cpu) return {Backend::kMpi, ""};
+  if (cpu) return {on_one_host(by_rank) ? Backend::kSharedMemory : Backend::kMpi, ""};
   if (!nccl_available) {
     return {Backend::kStaged, "this dtrain was built without NCCL: gradients travel through the host"};
   }
@@ -128,6 +144,14 @@ std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host, con
   const BackendChoice choice = choose_backend(dist.backend, devices_by_rank(host, world, device), nccl_available());
   if (world.rank == 0 && !choice.warning.empty()) log::warning(choice.warning);
   if (!choice.backend) return make_lone_communicator();
+  if (choice.backend == config::Backend::kSharedMemory) {
+    try {
+      return make_shared_memory_communicator(host);
+    } catch (const DeviceError& error) {  // on all ranks alike
+      if (dist.backend != config::Backend::kAuto) throw;
+      if (world.rank == 0) log::warning(str("gradients travel over MPI, which is slower: ", error.what()));
+    }
+  }
   std::unique_ptr<Communicator> own = make_host_communicator(world);
   if (choice.backend == config::Backend::kNccl) return make_nccl_communicator(std::move(own), device);
   if (choice.backend == config::Backend::kStaged) return make_staged_communicator(std::move(own), device);

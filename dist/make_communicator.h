@@ -17,10 +17,11 @@ namespace dtrain::dist {
 // a thread of its own, so that several can be used side by side. Collective.
 std::unique_ptr<Communicator> make_host_communicator(const World&);
 
-// A communicator for gradients on `device`: none where there is one rank; mpi for the CPU; nccl if every rank has a GPU
-// of its own; staged (through the host) if ranks share one GPU or LibTorch's NCCL is missing, with a one-line warning
-// from rank 0. `dist.backend` overrides this; DeviceError or ConfigError if what it asks for is impossible. The ranks
-// describe their devices over `host`, so that the new communicator has carried nothing yet. Collective.
+// A communicator for gradients on `device`: none where there is one rank; shared_memory for CPU ranks of one host, mpi
+// for those of several; nccl if every rank has a GPU of its own; staged (through the host) if ranks share one GPU or
+// LibTorch's NCCL is missing, and mpi if the ranks cannot share memory, with a one-line warning from rank 0.
+// `dist.backend` overrides this; DeviceError or ConfigError if what it asks for is impossible. The ranks describe their
+// devices over `host`, so that the new communicator has carried nothing yet. Collective.
 std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host, const config::Dist&, const World&,
                                                          at::Device device);
 

@@ -11,7 +11,7 @@
 
 namespace dtrain::dist {
 
-enum class Collective { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier, kCount };
+enum class Collective : uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier, kCount };
 inline constexpr size_t kCollectives = static_cast<size_t>(Collective::kCount);
 inline constexpr std::array<const char*, kCollectives> kCollectiveNames = {"all_reduce", "reduce_scatter", "all_gather",
                                                                            "broadcast", "barrier"};

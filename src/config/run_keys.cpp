@@ -54,7 +54,7 @@ std::vector<Option> dist_keys(Dist& dist) {
       {.path = "dist.backend",
        .target = &dist.backend,
        .text = "how gradients travel; auto: none for one rank, nccl with one GPU per rank, staged with shared GPUs, "
-               "mpi on CPUs"},
+               "shared_memory for CPU ranks of one host, mpi for those of several"},
       {.path = "dist.timeout",
        .target = &dist.timeout,
        .text = "a rank without progress for this long ends the job",

@@ -28,7 +28,7 @@ struct OperationCost {
 
 struct CommunicatorCost {
   std::string name;                            // "gradients", "statistics", "host"
-  std::string implementation;                  // "nccl", "mpi", "staged", "none"
+  std::string implementation;                  // Communicator::name()
   std::string device;                          // "cuda:0", "cpu": where its tensors are
   std::vector<OperationCost> operations = {};  // none on one rank, where nothing travels
 };

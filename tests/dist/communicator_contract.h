@@ -186,6 +186,35 @@ inline void allocate_case(Communicator& comm, at::Device device) {
   tensor.fill_(comm.rank() + 1);
   comm.all_reduce(tensor, ReduceOp::kMax).wait();
   expect_equal(tensor, at::full({3, 5}, comm.size(), at::kDouble), "a tensor of allocate()");
+  for (const at::ScalarType dtype : dtypes()) {  // sizes at which implementations change their ways; whole and in part
+    for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{3001}, int64_t{(1 << 18) + 3}}) {
+      for (const int64_t begin : {int64_t{0}, std::min<int64_t>(n, 5)}) {
+        const std::string what = str("a tensor of allocate(), ", n, " x ", c10::toString(dtype), " from ", begin);
+        const at::Tensor large = comm.allocate({n}, at::TensorOptions(dtype).device(device));
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(large.data_ptr()) % 64, 0u);
+        large.copy_(rough_numbers(comm.rank(), n, dtype));
+        const at::Tensor other = large.clone();  // of other memory: the same bits
+        Work first = comm.all_reduce(large.narrow(0, begin, n - begin), ReduceOp::kSum);
+        comm.all_reduce(other.narrow(0, begin, n - begin), ReduceOp::kSum).wait();
+        first.wait();
+        EXPECT_TRUE(at::equal(bytes_of(large), bytes_of(other))) << what;
+      }
+    }
+  }
+}
+
+// A phase of training has tensors of its own, made before or after those of the last phase are freed. Some outlive the
+// communicator here.
+inline void allocate_again_case(Communicator& comm, at::Device device) {
+  std::vector<at::Tensor> kept;
+  for (int phase = 0; phase < 6; ++phase) {
+    const at::Tensor tensor = comm.allocate({50'000 + phase}, at::TensorOptions(at::kFloat).device(device));
+    if (phase % 2 == 0) kept.clear();
+    kept.push_back(tensor);
+    tensor.fill_(comm.rank() + phase);
+    comm.all_reduce(tensor, ReduceOp::kMin).wait();
+    expect_equal(tensor, at::full({50'000 + phase}, phase, at::kFloat), str("phase ", phase));
+  }
 }
 
 inline void barrier_case(Communicator& comm, at::Device device) {
@@ -245,6 +274,7 @@ inline std::vector<Case> cases() {
   all.push_back({"SeveralInFlight", several_in_flight_case});
   all.push_back({"OrderWithTheCaller", order_with_the_caller_case});
   all.push_back({"Allocate", allocate_case});
+  all.push_back({"AllocateAgain", allocate_again_case});
   all.push_back({"Barrier", barrier_case});
   all.push_back({"Abort", abort_case});
   return all;

@@ -13,6 +13,7 @@ namespace {
 using config::Backend;
 
 const std::vector<RankDevice> kCpus = {{"a", "", "", 0}, {"b", "", "", 1}};
+const std::vector<RankDevice> kCpusOfOneHost = {{"a", "", "", 0}, {"a", "", "", 0}};
 const std::vector<RankDevice> kOwnGpus = {{"a", "u0", "01:00", 0}, {"a", "u1", "02:00", 0}, {"b", "u2", "01:00", 2}};
 const std::vector<RankDevice> kOneGpu = {{"a", "u0", "01:00", 0}, {"a", "u1", "02:00", 0}, {"a", "u0", "01:00", 0}};
 
@@ -39,6 +40,7 @@ TEST(NcclOrder, IsSetUnlessTheUserHas) {
 
 TEST(ChooseBackend, AutoTakesTheFastestThatWorks) {
   EXPECT_EQ(choose_backend(Backend::kAuto, kCpus, true).backend, Backend::kMpi);
+  EXPECT_EQ(choose_backend(Backend::kAuto, kCpusOfOneHost, true).backend, Backend::kSharedMemory);
   EXPECT_EQ(choose_backend(Backend::kAuto, kOwnGpus, true).backend, Backend::kNccl);
   EXPECT_EQ(choose_backend(Backend::kAuto, kOwnGpus, true).warning, "");
 }
@@ -82,6 +84,8 @@ TEST(ChooseBackend, AutoGoesThroughTheHostWithoutNccl) {
 
 TEST(ChooseBackend, ABackendThatIsAskedForIsUsedIfItCanBe) {
   EXPECT_EQ(choose_backend(Backend::kMpi, kCpus, true).backend, Backend::kMpi);
+  EXPECT_EQ(choose_backend(Backend::kMpi, kCpusOfOneHost, true).backend, Backend::kMpi);
+  EXPECT_EQ(choose_backend(Backend::kSharedMemory, kCpusOfOneHost, true).backend, Backend::kSharedMemory);
   EXPECT_EQ(choose_backend(Backend::kStaged, kOwnGpus, true).backend, Backend::kStaged);
   EXPECT_EQ(choose_backend(Backend::kStaged, kOwnGpus, true).warning, "");
   EXPECT_EQ(choose_backend(Backend::kNccl, kOwnGpus, true).backend, Backend::kNccl);
@@ -98,6 +102,11 @@ TEST(ChooseBackend, NcclOnASharedGpuIsAConfigErrorThatNamesTheRanks) {
 
 TEST(ChooseBackend, MpiOnGpusIsAConfigErrorWithAdvice) {
   EXPECT_NE(refusal<ConfigError>(Backend::kMpi, kOwnGpus).find("dist.backend staged"), std::string::npos);
+}
+
+TEST(ChooseBackend, SharedMemoryOnGpusOrSeveralHostsIsAConfigErrorWithAdvice) {
+  EXPECT_NE(refusal<ConfigError>(Backend::kSharedMemory, kOwnGpus).find("dist.backend nccl"), std::string::npos);
+  EXPECT_NE(refusal<ConfigError>(Backend::kSharedMemory, kCpus).find("dist.backend mpi"), std::string::npos);
 }
 
 TEST(ChooseBackend, MixedDevicesAreAConfigErrorThatNamesBoth) {

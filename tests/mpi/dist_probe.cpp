@@ -17,6 +17,7 @@
 #include "core/strings.h"
 #include "dist/affinity.h"
 #include "dist/make_communicator.h"
+#include "dist/shared_memory_communicator.h"
 #include "dist/watchdog.h"
 #include "dist/world.h"
 
@@ -71,6 +72,29 @@ void train(const Part& part, const World& world, Communicator& comm, Watchdog& w
   }
 }
 
+// The culprit is killed while the others wait for it in shared memory: they spin still (timeout 0), or sleep. They say
+// how long they waited after that.
+int wait_for_killed(const Part& part, Communicator& host) {
+  for (const bool memfd : {true, false}) {
+    const auto comm = make_shared_memory_communicator(host, {.memfd = memfd});
+    const at::Tensor sum = comm->allocate({1'000'000}, at::kFloat).fill_(1);
+    comm->all_reduce(sum, ReduceOp::kSum).wait();
+    if (memfd) continue;
+    if (host.rank() == part.culprit) {
+      sleep_seconds(part.timeout);
+      ::raise(SIGKILL);
+    }
+    const auto began = std::chrono::steady_clock::now();
+    try {
+      comm->all_reduce(sum, ReduceOp::kSum).wait();
+    } catch (const CommError& error) {
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - began;
+      say(str("rank ", host.rank(), " waited ", fixed(waited.count(), 3), " s: ", error.what()));
+    }
+  }
+  ::_exit(76);  // without MPI, which would wait for the dead rank
+}
+
 int run(const Part& part, MpiSession& session) {
   const World& world = session.world();
   if (part.mode == "world") {
@@ -86,6 +110,7 @@ int run(const Part& part, MpiSession& session) {
   if (part.mode == "code") return world.rank == part.culprit ? 75 : 0;
 
   const auto comm = make_host_communicator(world);
+  if (part.mode == "killed") return wait_for_killed(part, *comm);
   Watchdog watchdog(world, part.timeout, [&](const std::string& message) {
     log::error(message);
     session.abort(CommError("").exit_code());

@@ -148,6 +148,17 @@ class Failures(unittest.TestCase):
         self.assertEqual(result.returncode, 76, result.stderr)
         self.assertRegex(result.stderr, r"rank 1 has made no progress for [\d.]+ s in phase checkpoint, step 40")
 
+    def test_ranks_that_wait_in_shared_memory_for_a_killed_one_name_it_and_leave_nothing(self):
+        for delay in (0, 0.5):
+            with self.subTest(delay=delay):
+                # --enable-recovery: mpirun would end the other ranks before they notice.
+                result = mpirun(3, "killed", 1, delay, options=("--oversubscribe", "--bind-to", "none", "--enable-recovery"))
+                waits = dict(re.findall(r"rank (\d) waited ([\d.]+) s: .*rank 1 \(process \d+\) has died", result.stdout))
+                self.assertEqual(sorted(waits), ["0", "2"], result.stdout + result.stderr)
+                for seconds in waits.values():
+                    self.assertLess(float(seconds) - delay, 1 + LOADED)
+                self.assertEqual([f for f in os.listdir("/dev/shm") if f.startswith("dtrain-")], [])
+
     def test_no_alarm_while_the_job_makes_progress(self):
         for mode in ("good", "late"):
             with self.subTest(mode):

@@ -1,10 +1,11 @@
-// The contract on real MPI ranks: with messages of the usual size, with tiny ones, and through the staged communicator.
-// Then what the MPI communicator promises beyond the contract.
+// The contract on real MPI ranks: with messages of the usual size, with tiny ones, through the staged communicator, and
+// through shared memory. Then what the MPI communicator promises beyond the contract.
 
 #include "dist/mpi_communicator.h"
 
 #include "config/config.h"
 #include "dist/make_communicator.h"
+#include "dist/shared_memory_communicator.h"
 #include "dist/staged_communicator.h"
 #include "tests/dist/communicator_contract.h"
 #include "tests/mpi/world_of_test.h"
@@ -23,7 +24,10 @@ std::vector<Kind> kinds() {
   return {
       {"Mpi", [] { return make_host_communicator(world_of_test()); }},
       {"MpiInSmallMessages", [] { return make_mpi_communicator({.direct_bytes = 0, .message_bytes = 1000}); }},
-      {"StagedOnTheHost", [] { return make_staged_communicator(make_host_communicator(world_of_test()), at::kCPU); }}};
+      {"StagedOnTheHost", [] { return make_staged_communicator(make_host_communicator(world_of_test()), at::kCPU); }},
+      {"SharedMemory", [] { return make_shared_memory_communicator(*make_host_communicator(world_of_test())); }},
+      {"SharedMemoryInDevShm",
+       [] { return make_shared_memory_communicator(*make_host_communicator(world_of_test()), {.memfd = false}); }}};
 }
 
 class MpiContract : public ::testing::TestWithParam<std::tuple<Kind, contract::Case>> {};
@@ -109,13 +113,15 @@ TEST(MpiCommunicator, RefusesTensorsThatItCannotTransfer) {
   comm->barrier();  // the communicator still works
 }
 
-TEST(MakeGradientCommunicator, IsMpiForRanksOnTheCpuUnlessTheConfigSaysOtherwise) {
+TEST(MakeGradientCommunicator, IsSharedMemoryForCpuRanksOfOneHostUnlessTheConfigSaysOtherwise) {
   const World world = world_of_test();
   const std::unique_ptr<Communicator> host = make_host_communicator(world);
   config::Dist dist;
-  const std::unique_ptr<Communicator> mpi = make_gradient_communicator(*host, dist, world, at::kCPU);
-  EXPECT_EQ(mpi->name(), world.size == 1 ? "none" : "mpi");
-  for (const Carried& carried : mpi->traffic()) EXPECT_EQ(carried.bytes, 0) << "the choice went over another one";
+  const std::unique_ptr<Communicator> chosen = make_gradient_communicator(*host, dist, world, at::kCPU);
+  EXPECT_EQ(chosen->name(), world.size == 1 ? "none" : "shared_memory");
+  for (const Carried& carried : chosen->traffic()) EXPECT_EQ(carried.bytes, 0) << "the choice went over another one";
+  dist.backend = config::Backend::kMpi;
+  EXPECT_EQ(make_gradient_communicator(*host, dist, world, at::kCPU)->name(), "mpi");
   dist.backend = config::Backend::kStaged;
   EXPECT_EQ(make_gradient_communicator(*host, dist, world, at::kCPU)->name(), "staged");
   dist.backend = config::Backend::kNccl;

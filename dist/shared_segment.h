@@ -1,0 +1,45 @@
+#pragma once
+
+// Memory that the ranks of one host share: one file in memory, in which each rank has a part of the same size, mapped
+// whole by every rank. The file has no name that outlives the start: it is a memfd that the others open through
+// /proc/PID/fd, or, where a process may not look into another one (other pid namespaces, hidepid), a file in /dev/shm
+// that is removed as soon as all ranks have mapped it. So nothing is left when ranks are killed.
+//
+// Pages of a memfd come when they are touched, like those of other memory. /dev/shm may be smaller than what is mapped,
+// which would be a SIGBUS much later: there each rank takes its pages at once.
+//
+// Errors: DeviceError on every rank if it fails on any. Thread-safety: none needed; it does not change.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "dist/communicator.h"
+
+namespace dtrain::dist {
+
+struct SharedMemoryOptions {
+  bool memfd = true;                          // false: only the file below, for tests
+  std::filesystem::path folder = "/dev/shm";  // of the file; empty: only a memfd
+};
+
+class SharedSegment {
+ public:
+  // `bytes` for each rank of `comm`, all of which must be on one host; zeros. Collective.
+  SharedSegment(Communicator& comm, int64_t bytes, const SharedMemoryOptions& options);
+  ~SharedSegment();
+  SharedSegment(const SharedSegment&) = delete;
+  SharedSegment& operator=(const SharedSegment&) = delete;
+
+  std::byte* part(int rank) const { return base_ + rank * stride_; }  // begins at a page
+  int64_t stride() const { return stride_; }                          // from one part to the next
+  bool is_memfd() const { return is_memfd_; }
+
+ private:
+  std::byte* base_ = nullptr;
+  int64_t stride_ = 0, bytes_ = 0;
+  bool is_memfd_ = false;
+};
+
+}  // namespace dtrain::dist
