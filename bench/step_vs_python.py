@@ -9,10 +9,10 @@ PYTHON is that of .deps/venv (launch/bootstrap --tests); --python names another 
 numpy and safetensors. Both sides train the same network (PyTorch loads dtrain's weights, so names and shapes are the same) on the same HDF5
 file, with the same batch of each rank (16 images, 64 sets or sequences), dropout, fused AdamW, cosine schedule, ranks and threads.
 Nothing is augmented: images are only normalized. dtrain is the program that users start (mpirun -np 2 for 2 ranks); PyTorch is
-peer_train.py, with a DataLoader that has the fastest of 0, 1 or 2 workers, and torchrun with DistributedDataParallel over gloo.
+bench/steps/peer_train.py, with a DataLoader that has the fastest of 0, 1 or 2 workers, and torchrun with DistributedDataParallel over gloo.
 
 eager: as installed. All others have tcmalloc preloaded and images in channels_last. compile: torch.compile. strong, grouped: the
-forms of peer_networks.py, with denormals flushed. two alone: two independent runs of dtrain with one rank, each on its own core.
+forms of bench/steps/peer_networks.py, with denormals flushed. two alone: two independent runs of dtrain with one rank, each on its own core.
 
 A round runs every side once, dtrain in the middle, in the opposite order each time. A ratio is that of the rates of one round, after a warm-up; it counts
 by the lower end of the 95 % interval of its mean. Rounds end when all intervals are at most 3 % wide. Lines are added to FILE, so that a long
@@ -32,9 +32,11 @@ import sys
 import tempfile
 import time
 
-import step_data
-import step_report
-import step_sides
+TOP = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP / "bench/steps"))
+import step_data  # noqa: E402
+import step_report  # noqa: E402
+import step_sides  # noqa: E402
 
 TASKS = {"headpose_cnn": "headpose", "simple_cnn": "classify", "mobilenet_v2": "classify", "resnet18": "classify", "resnet50": "classify",
          "pointer": "pointer", "sequence": "sequence"}
@@ -190,9 +192,8 @@ def numbers(text):
 
 
 def parse():
-    top = pathlib.Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dtrain", default=str(top / "build/src/dtrain"))
+    parser.add_argument("--dtrain", default=str(TOP / "build/src/dtrain"))
     parser.add_argument("--python", default=str(step_sides.default_python()), help="of the other side")
     parser.add_argument("--networks", type=names, default=list(TASKS))
     parser.add_argument("--sizes", type=numbers, default=[224, 64], help="of images")
@@ -204,7 +205,7 @@ def parse():
     parser.add_argument("--seconds", type=float, default=12, help="of each measurement, after the warm-up")
     parser.add_argument("--data", type=pathlib.Path, help="folder of the generated files, to keep them for the next time")
     parser.add_argument("--lock", type=pathlib.Path, help="hold a lock of this file during each round")
-    parser.add_argument("--json", type=pathlib.Path, default=top / "bench/results/step_vs_python.jsonl")
+    parser.add_argument("--json", type=pathlib.Path, default=TOP / "bench/results/step_vs_python.jsonl")
     parser.add_argument("--report", action="store_true")
     return parser.parse_args()
 

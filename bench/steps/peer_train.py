@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trains one of dtrain's networks in PyTorch, as a competent user writes it: the other side of step_vs_python.py.
 
-usage: bench/peer_train.py --network NAME --data FILE.h5 --steps N --warm N [--form usual] [--workers 0] [--channels-last] [--compile]
+usage: bench/steps/peer_train.py --network NAME --data FILE.h5 --steps N --warm N [--form usual] [--workers 0] [--channels-last] [--compile]
                            [--bf16] [--flush] [--weights FILE.safetensors]
-       python -m torch.distributed.run --nproc-per-node 2 bench/peer_train.py ...
+       python -m torch.distributed.run --nproc-per-node 2 bench/steps/peer_train.py ...
 
 Needs torch, torchvision, h5py and, for --weights, safetensors. DataLoader, fused AdamW, a cosine schedule, the loss printed at
 every tenth step; DistributedDataParallel over gloo on several ranks. Rank 0 prints one line of JSON: when the first step ended

@@ -12,7 +12,7 @@ import time
 import machine_noise
 import process_tree
 
-TOP = pathlib.Path(__file__).resolve().parent
+HERE = pathlib.Path(__file__).resolve().parent
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
 ALONE = "two alone"
 CORES = len(os.sched_getaffinity(0))
@@ -127,7 +127,7 @@ def run_alone(cell, options, steps, warm):
 
 def peer_words(cell, options, peer, workers, steps, warm, weights):
     settings = PEERS[peer]
-    words = [TOP / "peer_train.py", "--network", cell.network, "--data", cell.file, "--batch", cell.batch, "--steps", steps, "--warm", warm,
+    words = [HERE / "peer_train.py", "--network", cell.network, "--data", cell.file, "--batch", cell.batch, "--steps", steps, "--warm", warm,
              "--workers", workers, "--form", settings.get("form", "usual")]
     words += ["--channels-last"] * (cell.is_image and not settings.get("plain", False)) + ["--compile"] * settings.get("compile", False)
     words += ["--flush"] * (settings.get("form", "usual") != "usual") + ["--bf16"] * (cell.precision == "bf16")
@@ -149,5 +149,5 @@ def run_peer(cell, options, peer, workers, steps, warm, watch_memory=False, weig
 
 
 def default_python():
-    beside = TOP.parent / ".deps/venv/bin/python"
+    beside = HERE.parent.parent / ".deps/venv/bin/python"
     return beside if beside.exists() else sys.executable
