@@ -28,6 +28,7 @@ import hashlib
 import itertools
 import json
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -212,6 +213,7 @@ def parse():
 
 def main():
     options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # which ends what is running too
     if not options.report:
         with tempfile.TemporaryDirectory() as scratch:
             options.scratch = pathlib.Path(scratch)

@@ -78,3 +78,13 @@ class OtherLoad:
         busy, steal = busy_seconds()
         taken = (busy - self.busy) + (steal - self.steal) - (own_seconds() - self.own)
         self.share = max(0.0, taken / (time.monotonic() - self.began) / len(os.sched_getaffinity(0)))
+
+
+def wait_until_quiet(most_share, seconds):
+    """Until others use at most this share of all cores for a second, or these seconds are over."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with OtherLoad() as load:
+            time.sleep(1)
+        if load.share <= most_share:
+            return

@@ -11,7 +11,6 @@ T = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.20
 SCALING = 0.95
 REFERENCE = "tcmalloc"  # of the bars of memory
 SMALLER = {"headpose_cnn": 0.9, "pointer": 0.9, "sequence": 0.9}  # others: 1.0
-MOST_OTHER_LOAD = 0.05  # of all cores; runs with more do not count
 
 CELL = ("network", "size", "ranks", "precision")
 
@@ -47,7 +46,7 @@ def cell_of(line):
 
 
 def counts(line):
-    return line["other_load"] <= MOST_OTHER_LOAD
+    return line["other_load"] <= step_sides.MOST_OTHER_LOAD
 
 
 def ratios(lines):
@@ -131,7 +130,8 @@ def memory_table(lines, cells):
 
 def best_workers(lines, cell):
     """Of the DataLoader, where it is fastest; None: not measured."""
-    rates = {line["workers"]: line["rate"] for line in lines if line["kind"] == "probe" and cell_of(line) == cell and line["side"] == REFERENCE}
+    of_cell = [line for line in lines if line["kind"] == "probe" and cell_of(line) == cell and line["side"] == REFERENCE]
+    rates = {line["workers"]: line["rate"] for line in [line for line in of_cell if counts(line)] or of_cell}
     return max(rates, key=rates.get) if rates else None
 
 
@@ -158,7 +158,7 @@ def print_report(lines):
     runs = [line for line in lines if line["kind"] == "run"]
     if runs:
         disturbed = sum(not counts(run) for run in runs)
-        print(f"\n{len(runs)} runs; {disturbed} do not count, because other processes used more than {100 * MOST_OTHER_LOAD:.0f} % of the cores. "
+        print(f"\n{len(runs)} runs; {disturbed} do not count, because other processes used more than {100 * step_sides.MOST_OTHER_LOAD:.0f} % of the cores. "
               f"Noise of the others (bench/machine_noise.py): median {statistics.median(run['noise'] for run in runs):.2f}, "
               f"largest {max(run['noise'] for run in runs):.2f} (1: none).")
     for line in missed:

@@ -17,6 +17,9 @@ TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
 ALONE = "two alone"
 CORES = len(os.sched_getaffinity(0))
 
+MOST_OTHER_LOAD = 0.05  # of all cores; runs with more do not count
+QUIET_SECONDS = 45      # to wait for less before a run
+
 # What PyTorch runs with. `plain`: as it is installed. Forms are those of peer_networks.py.
 PEERS = {
     "eager": {"plain": True},
@@ -64,7 +67,8 @@ class Process:
 
 
 def run_all(processes_of, watch_memory):
-    """Starts the processes, waits for them, and returns them with what they took of the machine."""
+    """Starts the processes on a quiet machine, waits for them, and returns them with what they took of it."""
+    process_tree.wait_until_quiet(MOST_OTHER_LOAD, QUIET_SECONDS)
     with process_tree.OtherLoad() as load, machine_noise.NoiseMeter() as meter:
         processes = processes_of()
         memory = [process_tree.PeakMemory(each.popen.pid) for each in processes] if watch_memory else []
