@@ -16,7 +16,7 @@ forms of bench/steps/peer_networks.py, with denormals flushed. two alone: two in
 
 A round runs every side once, dtrain in the middle, in the opposite order each time. A ratio is that of the rates of one round, after a warm-up; it counts
 by the lower end of the 95 % interval of its mean. Rounds end when all intervals are at most 3 % wide. Lines are added to FILE, so that a long
-measurement can be made in pieces; --report, which exits with 1 if a bar is missed, reads them all. Before the first round of a
+measurement can be made in pieces; --report, which exits with 1 if a bar is not met, reads them all. Before the first round of a
 cell, runs of their own measure the memory (the sum over all processes) and choose the workers.
 """
 
@@ -43,7 +43,6 @@ TASKS = {"headpose_cnn": "headpose", "simple_cnn": "classify", "mobilenet_v2": "
          "pointer": "pointer", "sequence": "sequence"}
 # About what dtrain does on 2 cores with 224 pixels, in samples per second: how many steps the first run has.
 GUESS = {"headpose_cnn": 40, "simple_cnn": 55, "mobilenet_v2": 40, "resnet18": 28, "resnet50": 9, "pointer": 2000, "sequence": 250}
-WORKERS = (0, 1, 2)
 WIDEST = 0.03
 LEAST_WARM = 5  # steps
 WARM_SECONDS = 3
@@ -127,7 +126,7 @@ class Campaign:
             with self.machine():
                 self.weights = undisturbed(lambda: step_sides.run_dtrain(cell, self.options, steps, warm, watch_memory=True))
                 self.add("probe", cell, "dtrain", self.weights)
-        missing = [count for count in WORKERS if count not in {line["workers"] for line in self.known(cell, step_report.REFERENCE)}]
+        missing = [count for count in self.options.workers if count not in {line["workers"] for line in self.known(cell, step_report.REFERENCE)}]
         for count in missing:
             with self.machine():
                 weights = getattr(self, "weights", {}).get("weights") if cell.precision == "fp32" else None
@@ -201,6 +200,7 @@ def parse():
     parser.add_argument("--ranks", type=numbers, default=[1, 2])
     parser.add_argument("--precisions", type=names, default=["fp32"])
     parser.add_argument("--peers", type=names, default=[], help=f"of {', '.join([*step_sides.PEERS, step_sides.ALONE])}; those of the bars if absent")
+    parser.add_argument("--workers", type=numbers, default=[0, 1, 2], help="of the DataLoader, of which the fastest is taken")
     parser.add_argument("--rounds", type=int, default=20, help="the most of each comparison, with those in the file")
     parser.add_argument("--minutes", type=float, default=0, help="start nothing after these; 0: no limit")
     parser.add_argument("--seconds", type=float, default=12, help="of each measurement, after the warm-up")

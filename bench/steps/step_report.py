@@ -8,6 +8,7 @@ import step_sides
 
 # 97.5 % quantiles of Student's t by degrees of freedom, from 1.
 T = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093]
+LEAST_ROUNDS = 3
 SCALING = 0.95
 REFERENCE = "tcmalloc"  # of the bars of memory
 SMALLER = {"headpose_cnn": 0.9, "pointer": 0.9, "sequence": 0.9}  # others: 1.0
@@ -66,10 +67,12 @@ def ratios(lines):
 
 
 def is_narrow(ratio, widest):
-    return ratio.rounds >= 3 and (ratio.high - ratio.low) / ratio.mid <= widest
+    return ratio.rounds >= LEAST_ROUNDS and (ratio.high - ratio.low) / ratio.mid <= widest
 
 
-def verdict(is_met):
+def verdict(is_met, rounds=LEAST_ROUNDS):
+    if rounds < LEAST_ROUNDS:
+        return "too few rounds"
     return "met" if is_met else "**missed**"
 
 
@@ -92,10 +95,11 @@ def speed_table(found):
             bar = least_ratio(cell[0], cell[1], cell[3], peer)
             is_met = bar is None or r.low >= bar
             if not is_met:
-                missed.append(f"{cell[0]} {cell[2]}×{step_sides.CORES // cell[2]} against {peer}: {r.low:.2f}, the bar is {bar}")
+                missed.append(f"{cell[0]} {cell[2]}×{step_sides.CORES // cell[2]} against {peer}: {verdict(is_met, r.rounds).strip('*')}"
+                              f" ({r.mid:.2f}, at least {r.low:.2f}; the bar is {bar})")
             span = f"{r.low:.3f} to {r.high:.3f}" if r.rounds > 1 else "–"
             print(f"| {where(cell)} | {peer} | {r.ours:.1f} | {r.theirs:.1f} | {r.mid:.3f} × | {span} | {r.rounds} | "
-                  f"{'–' if bar is None else bar} | {'' if bar is None else verdict(is_met)} |")
+                  f"{'–' if bar is None else bar} | {'' if bar is None else verdict(is_met, r.rounds)} |")
     return missed
 
 
@@ -149,7 +153,7 @@ def phase_table(lines, cells):
 
 
 def print_report(lines):
-    """Prints the tables and returns the bars that are missed. Only runs of the last program count."""
+    """Prints the tables and returns the bars that are not met. Only runs of the last program count."""
     builds = [line["build"] for line in lines]
     lines = [line for line in lines if line["build"] == builds[-1]]
     found = ratios(lines)
@@ -162,5 +166,5 @@ def print_report(lines):
               f"Noise of the others (bench/machine_noise.py): median {statistics.median(run['noise'] for run in runs):.2f}, "
               f"largest {max(run['noise'] for run in runs):.2f} (1: none).")
     for line in missed:
-        print("missed:", line)
+        print("not met:", line)
     return missed
