@@ -3,6 +3,8 @@
 
 #include "dist/mpi_communicator.h"
 
+#include <sys/resource.h>
+
 #include "config/config.h"
 #include "dist/make_communicator.h"
 #include "dist/shared_memory_communicator.h"
@@ -126,6 +128,32 @@ TEST(MakeGradientCommunicator, IsSharedMemoryForCpuRanksOfOneHostUnlessTheConfig
   EXPECT_EQ(make_gradient_communicator(*host, dist, world, at::kCPU)->name(), "staged");
   dist.backend = config::Backend::kNccl;
   EXPECT_THROW(make_gradient_communicator(*host, dist, world, at::kCPU), DeviceError);
+}
+
+TEST(MakeGradientCommunicator, TakesMpiOnAllRanksIfOneCannotShareMemoryUnlessItIsAskedFor) {
+  const World world = world_of_test();
+  const std::unique_ptr<Communicator> host = make_host_communicator(world);
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &usual), 0);
+  const rlimit low{.rlim_cur = 4096, .rlim_max = usual.rlim_max};  // of memory files, too
+  if (world.rank == world.size - 1) ::setrlimit(RLIMIT_FSIZE, &low);
+  config::Dist dist;
+  std::string warning, refused;
+  {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(make_gradient_communicator(*host, dist, world, at::kCPU)->name(), world.size == 1 ? "none" : "mpi");
+    warning = ::testing::internal::GetCapturedStderr();
+    dist.backend = config::Backend::kSharedMemory;
+    try {
+      make_gradient_communicator(*host, dist, world, at::kCPU);
+    } catch (const DeviceError& error) {
+      refused = error.what();
+    }
+  }
+  ::setrlimit(RLIMIT_FSIZE, &usual);
+  const std::string why = str("rank ", world.size - 1, " cannot enlarge the memory file of rank 0: File too large");
+  EXPECT_NE(refused.find(why), std::string::npos) << refused;
+  EXPECT_EQ(warning.find(why) != std::string::npos, world.rank == 0 && world.size > 1) << warning;
 }
 
 }  // namespace
