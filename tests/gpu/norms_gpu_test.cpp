@@ -53,18 +53,17 @@ TEST_F(BatchNormOnAGpu, IsThatOfTheCpuInEachTypeAndLayout) {
       const at::Tensor count = sums[0], mean64 = sums.slice(0, 1, 1 + channels) / count;
       const at::Tensor variance = sums.slice(0, 1 + channels) / count - mean64 * mean64;
       const at::Tensor mean = mean64.to(wide), invstd = (variance + 1e-5).rsqrt().to(wide);
-      EXPECT_LE(difference(batch_norm::normalize(x_gpu, lengths_gpu, on_gpu(weight), on_gpu(bias), on_gpu(mean),
-                                                 on_gpu(invstd)),
-                           batch_norm::normalize(x, lengths, weight, bias, mean, invstd)),
+      const batch_norm::Saved saved{x, lengths, {weight, bias, mean, invstd}, {}, {}};
+      const batch_norm::Saved saved_gpu{
+          x_gpu, lengths_gpu, {on_gpu(weight), on_gpu(bias), on_gpu(mean), on_gpu(invstd)}, {}, {}};
+      EXPECT_LE(difference(batch_norm::normalize(x_gpu, lengths_gpu, saved_gpu.affine, {}).y,
+                           batch_norm::normalize(x, lengths, saved.affine, {}).y),
                 bound(dtype));
-      const at::Tensor slopes = batch_norm::gradient_sums(dy, x, lengths, mean, invstd, weight);
-      EXPECT_LE(difference(
-                    batch_norm::gradient_sums(dy_gpu, x_gpu, lengths_gpu, on_gpu(mean), on_gpu(invstd), on_gpu(weight)),
-                    slopes),
-                bound(wide));
-      EXPECT_LE(difference(batch_norm::input_gradient(dy_gpu, x_gpu, lengths_gpu, on_gpu(weight), on_gpu(mean),
-                                                      on_gpu(invstd), on_gpu(slopes), on_gpu(count)),
-                           batch_norm::input_gradient(dy, x, lengths, weight, mean, invstd, slopes, count)),
+      at::Tensor gradient = dy, gradient_gpu = dy_gpu;
+      const at::Tensor slopes = batch_norm::gradient_sums(saved, gradient);
+      EXPECT_LE(difference(batch_norm::gradient_sums(saved_gpu, gradient_gpu), slopes), bound(wide));
+      EXPECT_LE(difference(batch_norm::input_gradient(saved_gpu, gradient_gpu, on_gpu(slopes), on_gpu(count)),
+                           batch_norm::input_gradient(saved, gradient, slopes, count)),
                 bound(dtype));
     }
   }
