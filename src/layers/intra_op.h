@@ -1,8 +1,7 @@
 #pragma once
 
-// Intra-op parallelism of the layers' own loops: LibTorch's threads, as its operators use them. at::parallel_for itself
-// is a template of LibTorch's headers, which runs on one thread wherever they are compiled without OpenMP, as they are
-// here.
+// Intra-op parallelism of the layers' own loops, on LibTorch's threads. at::parallel_for is a template of LibTorch's
+// headers, which runs on one thread wherever they are compiled without OpenMP, as in all other files of dtrain.
 
 #include <cstdint>
 #include <functional>
