@@ -69,7 +69,8 @@ def comm_measures_every_communicator(folder):
 
 def comm_finds_results_that_are_wrong(folder):
     damaged = {**runner.environment(), "LD_PRELOAD": os.environ["DTRAIN_BUILD"] + "/tests/e2e/libwrong_mpi.so"}
-    words = ["bench", "comm", "--seconds", 0.05, "--min-bytes", 3072, "--max-bytes", 3072, "--json", "wrong.json", *runner.flags(SMALL)]
+    words = ["bench", "comm", "--seconds", 0.05, "--min-bytes", 3072, "--max-bytes", 3072, "--json", "wrong.json",
+             "--dist.backend", "mpi", *runner.flags(SMALL)]  # what is damaged is MPI
     runner.run(words, np=2, cwd=folder, env=damaged).expect(1, "WRONG VALUES")
     found = json.loads((folder / "wrong.json").read_text())["communicators"][0]["operations"][0]
     assert all(size["wrong"] > 0 for size in found["sizes"]), found
