@@ -5,8 +5,6 @@ import shutil
 import subprocess
 import tempfile
 
-import numpy
-
 IMAGES = 1600
 SETS, LONGEST_SET = 20000, 20
 SEQUENCES, SHORTEST, LONGEST, FEATURES, CLASSES = 6400, 50, 400, 8, 5
@@ -31,6 +29,7 @@ def synthesize(dtrain, path, task, size):
 
 def make_sequences(dtrain, path):
     """Random rows: dtrain's own waves have at most 200."""
+    import numpy
     draws = numpy.random.default_rng(1)
     folder = pathlib.Path(tempfile.mkdtemp(dir=path.parent))
     for i in range(SEQUENCES):

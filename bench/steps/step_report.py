@@ -103,8 +103,10 @@ def speed_table(found):
     return missed
 
 
-def median_of(lines, cell, side, key, kinds=("run", "probe")):
-    values = [line[key] for line in lines if line["kind"] in kinds and cell_of(line) == cell and line["side"] == side and key in line]
+def median_of(lines, cell, side, key):
+    """Of all undisturbed lines, or of all if none is."""
+    having = [line for line in lines if cell_of(line) == cell and line["side"] == side and key in line]
+    values = [line[key] for line in [line for line in having if counts(line)] or having]
     return statistics.median(values) if values else None
 
 
