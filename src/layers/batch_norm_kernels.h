@@ -39,7 +39,8 @@ struct Saved {
 // relative error of the variance is about 2^-53 · (1 + mean² / variance).
 at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths);
 
-// y = the epilogue of the normalized x. Max-pooling needs an x for which can_pool() is true, no residual and no lengths.
+// y = the epilogue of the normalized x. Max-pooling needs an x for which can_pool() is true, and excludes a residual
+// and lengths.
 Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine&, const Epilogue&);
 
 // float64 [2 C]: the sums of the gradient of the normalized values, and of its product with (x - mean). `dy` is the

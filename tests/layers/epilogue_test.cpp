@@ -136,8 +136,8 @@ void for_each_case(at::ScalarType dtype, const Body& body) {
         for (const bool training : {true, false}) {
           body(x, add ? residual : at::Tensor(), epilogue, training,
                dtrain::str(x.sizes(), shape.channels_last ? " channels_last" : "", ", activation ",
-                   static_cast<int>(epilogue.activation), epilogue.max_pool ? ", pooled" : "", add ? ", added" : "",
-                   training ? "" : ", running statistics"));
+                           static_cast<int>(epilogue.activation), epilogue.max_pool ? ", pooled" : "",
+                           add ? ", added" : "", training ? "" : ", running statistics"));
         }
       }
     }
