@@ -288,7 +288,7 @@ def sizes_in(text):
 def full_memory_names_three_remedies(folder):
     """A batch of 15000 pictures of 512 pixels needs 44 GiB, of which the process has less."""
     runner.synth(folder / "d.h5", 19000, size=16)
-    keys = {"data.file": "d.h5", "model.image_size": 512, "train.batch_size": 15000, "data.prefetch": 1, "data.val_share": 0.05}
+    keys = {"data.file": "d.h5", "model.image_size": 512, "model.name": "resnet18", "train.batch_size": 15000, "data.prefetch": 1, "data.val_share": 0.05}
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
     messages = []
     for words in (["--metrics.enabled", "false", "--run.name", "r"], ["trace", "--steps", 1]):
@@ -316,7 +316,7 @@ def full_memory_names_three_remedies(folder):
         done = subprocess.run(runner.command(words), cwd=folder, env=runner.environment(2), capture_output=True, text=True, timeout=300)
         measured[name] = json.loads(done.stdout)["rows"][0]["memory_bytes"]["activations"] / 2
     predicted = kinds["activations"] / 15000
-    assert abs(predicted - measured[""]) < 0.1 * measured[""], (predicted, measured)
+    assert abs(predicted - measured[""]) < 0.2 * measured[""], (predicted, measured)
     saved = measured[""] - measured["--model.checkpointing true"]
     assert abs(remedies["--model.checkpointing true"] / 15000 - saved) < 0.15 * measured[""], (remedies, measured)
     assert 0 < remedies["--amp bf16"] < kinds["activations"]
