@@ -183,24 +183,17 @@ struct ChannelValues {
   std::vector<Number> mean, scale, bias, slope, shift;
 };
 
-// The coefficients of one part after the other.
-template <typename Number>
-class PartCoefficients {
- public:
-  PartCoefficients(const Parts& parts, const ChannelValues<Number>& values) : parts_(parts), all_(values.all()) {}
-  Coefficients<Number> of(int64_t part) {
-    const auto select = [&](const Number* by_channel, size_t i) {
-      return parts_.coefficients(part, by_channel, memory_[i]);
-    };
-    return {select(all_.mean, 0), select(all_.scale, 1), select(all_.bias, 2), select(all_.slope, 3),
-            select(all_.shift, 4)};
-  }
-
- private:
-  const Parts& parts_;
-  const Coefficients<Number> all_;
-  std::array<std::vector<Number>, 5> memory_;
-};
+// Calls body(run, coefficients) for the valid elements of a part.
+template <typename Number, typename Body>
+void for_runs_of(const Parts& parts, int64_t part, const ChannelValues<Number>& values, const Body& body) {
+  const Coefficients<Number> all = values.all();
+  std::array<std::vector<Number>, 5> memory;
+  const Coefficients<Number> of_part = {
+      parts.coefficients(part, all.mean, memory[0]), parts.coefficients(part, all.scale, memory[1]),
+      parts.coefficients(part, all.bias, memory[2]), parts.coefficients(part, all.slope, memory[3]),
+      parts.coefficients(part, all.shift, memory[4])};
+  parts.for_runs(part, [&](const Run& run) { body(run, of_part); });
+}
 
 // [2][C] of the sums that add(part, double* [2][period]) gives for each part, added up in the order of the parts.
 template <typename Add>
@@ -362,9 +355,9 @@ Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& a
                            .out = mutable_data_of<Store>(out.y),
                            .streams = out.y.nbytes() >= kStreamedBytes};
     in_parallel(parts.count(), [&](int64_t part) {
-      PartCoefficients<Number> coefficients(parts, values);
-      const Coefficients<Number> of_part = coefficients.of(part);
-      parts.for_runs(part, [&](const Run& run) { loops<Store>().normalize(run, of_part, data, epilogue.activation); });
+      for_runs_of(parts, part, values, [&](const Run& run, const Coefficients<Number>& of) {
+        loops<Store>().normalize(run, of, data, epilogue.activation);
+      });
     });
     return out;
   });
@@ -384,10 +377,9 @@ at::Tensor gradient_sums(const Saved& saved, at::Tensor& dy) {
                            .dy = data_of<Store>(dy),
                            .out = mutable_data_of<Store>(before_activation)};
     total(parts, result.data_ptr<double>(), [&](int64_t part, double* sums) {
-      PartCoefficients<Number> coefficients(parts, values);
-      const Coefficients<Number> of_part = coefficients.of(part);
-      parts.for_runs(part,
-                     [&](const Run& run) { loops<Store>().gradient_sums(run, of_part, data, saved.activation, sums); });
+      for_runs_of(parts, part, values, [&](const Run& run, const Coefficients<Number>& of) {
+        loops<Store>().gradient_sums(run, of, data, saved.activation, sums);
+      });
     });
     if (before_activation.defined()) dy = before_activation;
     return result;
@@ -413,9 +405,9 @@ at::Tensor input_gradient(const Saved& saved, const at::Tensor& dy, const at::Te
                            .streams = out.nbytes() >= kStreamedBytes};
     const Activation activation = saved.y.defined() ? Activation::kNone : saved.activation;
     in_parallel(parts.count(), [&](int64_t part) {
-      PartCoefficients<Number> coefficients(parts, values);
-      const Coefficients<Number> of_part = coefficients.of(part);
-      parts.for_runs(part, [&](const Run& run) { loops<Store>().input_gradient(run, of_part, data, activation); });
+      for_runs_of(parts, part, values, [&](const Run& run, const Coefficients<Number>& of) {
+        loops<Store>().input_gradient(run, of, data, activation);
+      });
     });
   });
   return out;
