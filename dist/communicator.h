@@ -1,8 +1,9 @@
 #pragma once
 
 // The one interface through which ranks exchange data: collectives on tensors, which carry count, dtype and device.
-// Implementations: MPI and shared memory for host tensors, NCCL for GPUs, staged for GPU tensors that travel through
-// the host, and one for a rank that is alone. In tests, ranks are threads (tests/support/thread_world.h).
+// Implementations: MPI and shared memory for host tensors, and hierarchical, which is made of both; NCCL for GPUs,
+// staged for GPU tensors that travel through the host, and one for a rank that is alone. In tests, ranks are threads
+// (tests/support/thread_world.h).
 
 #include <torch/types.h>
 
@@ -53,9 +54,9 @@ class Communicator {
   int size() const { return size_; }
 
   // Uninitialized memory that this communicator reduces fastest, aligned to 64 bytes at least. By default that is any
-  // memory. Where it is shared between ranks, a tensor of it, or a part of one, may be reduced only together with the
-  // same part on all other ranks (CommError otherwise). Tensors of other memory are reduced as well, but slower. The
-  // memory is freed with the last tensor that uses it, before or after the communicator is destroyed, so that each
+  // memory. Where it is shared between ranks, a tensor of it, or a part of one, may be all-reduced or broadcast only
+  // together with the same part on all other ranks (CommError otherwise). Tensors of other memory work too, but slower.
+  // The memory is freed with the last tensor that uses it, before or after the communicator is destroyed, so that each
   // phase of training can have its own. DeviceError on all ranks if there is too little on any. Collective.
   virtual at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) {
     return at::empty(sizes, options);

@@ -115,6 +115,7 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
                               "staged"));
       }
       return {requested, ""};
+    case Backend::kHierarchical:
     case Backend::kAuto:
       break;
   }

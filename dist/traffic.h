@@ -3,6 +3,7 @@
 // How much a communicator has carried, and how long that took: for the dtrain_collective_* metrics and for traces.
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -48,10 +49,25 @@ class TrafficMeter {
     return totals_;
   }
 
+  // For what a communicator exchanges on its own account: while a Pause exists, operations that are issued are not to
+  // be counted, whenever they end. Whoever issues one asks counts().
+  class Pause {
+   public:
+    explicit Pause(TrafficMeter& meter) : meter_(meter) { meter_.counts_.store(false); }
+    ~Pause() { meter_.counts_.store(true); }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    TrafficMeter& meter_;
+  };
+  bool counts() const { return counts_.load(std::memory_order_relaxed); }
+
  private:
   mutable std::mutex mutex_;
   Traffic totals_{};
   trace::Track* track_ = nullptr;
+  std::atomic<bool> counts_ = true;
 };
 
 }  // namespace dtrain::dist

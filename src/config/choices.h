@@ -28,8 +28,8 @@ constexpr auto names_of(OptimizerName) { return names("adamw", "adam", "sgd"); }
 enum class ScheduleName { kConstant, kStep, kCosine, kOneCycle, kPlateau };
 constexpr auto names_of(ScheduleName) { return names("constant", "step", "cosine", "one_cycle", "plateau"); }
 
-enum class Backend { kAuto, kNccl, kStaged, kMpi, kSharedMemory };
-constexpr auto names_of(Backend) { return names("auto", "nccl", "staged", "mpi", "shared_memory"); }
+enum class Backend { kAuto, kNccl, kStaged, kMpi, kSharedMemory, kHierarchical };
+constexpr auto names_of(Backend) { return names("auto", "nccl", "staged", "mpi", "shared_memory", "hierarchical"); }
 
 enum class DeviceType { kAuto, kCuda, kCpu };
 constexpr auto names_of(DeviceType) { return names("auto", "cuda", "cpu"); }

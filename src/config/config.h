@@ -38,6 +38,7 @@ struct Data {
   bool skips_bad_samples() const { return on_bad_sample == OnBadSample::kSkip; }
   int64_t length_window =
       32;  // samples of different lengths: sorted by length within this many global batches; 0: not sorted
+  int64_t length_classes = 0;  // and padded to one of this many lengths; 0: to the longest of the batch
 };
 
 struct Augment {            // training split only; every draw is keyed by (seed, epoch, sample id)
@@ -140,6 +141,7 @@ struct Device {
   std::string preset;   // settings for a GPU of the table in catalog/gpus.h: its name, or auto; empty: none
   int64_t threads = 0;  // CPU threads per rank; 0: cores it may use ÷ ranks on them
   bool cudnn_benchmark = true;
+  bool fused_norm = true;  // on a GPU: batch norm and what follows it in own kernels
 };
 
 struct Metrics {

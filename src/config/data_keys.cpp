@@ -53,6 +53,11 @@ std::vector<Option> data_keys(Data& data) {
        .range = between(0, 1 << 20),
        .fixed = true,
        .scope = kRows},
+      {.path = "data.length_classes",
+       .target = &data.length_classes,
+       .text = "samples of different lengths: pad batches to one of this many lengths; 0: to their longest sample",
+       .range = between(0, 64),
+       .scope = kRows},
   };
 }
 

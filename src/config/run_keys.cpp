@@ -89,6 +89,11 @@ std::vector<Option> device_keys(Device& device) {
       {.path = "device.cudnn_benchmark",
        .target = &device.cudnn_benchmark,
        .text = "images: let cuDNN compare its algorithms during the first steps"},
+      {.path = "device.fused_norm",
+       .target = &device.fused_norm,
+       .text = "on a GPU: batch norm, activation, residual and max-pooling in dtrain's own kernels, after a comparison "
+               "with LibTorch's operators; false: LibTorch's operators",
+       .scope = kBatchNorm},
   };
 }
 

@@ -20,6 +20,7 @@ struct Batch {
   at::Tensor lengths;        // [B] int64, number of rows of each input; undefined for images
   int64_t rows = 0;          // number of rows that are not padding, of B * longest
   std::vector<int64_t> ids;  // B ids in the store
+  at::Tensor sample_ids;     // the same as [B] int64; what did not come from a loader may lack it
   struct LeftOut {
     int64_t id = 0;
     std::string reason;  // includes the sample's name
