@@ -8,11 +8,14 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
 #include "core/log.h"
+#include "core/strings.h"
 #include "core/thread_name.h"
 #include "dist/stall_detector.h"
 
@@ -111,6 +114,11 @@ class Watchdog::Impl {
     if (!closed_) static_cast<void>(channel_.release());  // MPI may still use its memory
   }
 
+  void ask(std::function<void()> check) {
+    const std::lock_guard lock(mutex_);
+    check_ = std::move(check);
+  }
+
   void progress(const char* phase, int64_t step) noexcept {
     phase_.store(phase, std::memory_order_relaxed);
     step_.store(step, std::memory_order_relaxed);
@@ -166,11 +174,26 @@ class Watchdog::Impl {
         next_heartbeat = now + period_;
       }
       if (said_goodbye && detector_.all_left() && channel_->all_sent()) return;
-      if (const std::optional<std::string> message = detector_.judge()) {
+      std::optional<std::string> message = detector_.judge();
+      if (!message && detector_.own().stalled >= period_) message = failed_communicator();
+      if (message) {
         error_ = std::make_exception_ptr(CommError(*message));
         on_stall_(*message);
         return;
       }
+    }
+  }
+
+  std::optional<std::string> failed_communicator() {
+    const std::lock_guard lock(mutex_);
+    if (!check_) return std::nullopt;
+    try {
+      check_();
+      return std::nullopt;
+    } catch (const std::exception& error) {
+      const Heartbeat& own = detector_.own();
+      return str("rank ", rank_, " has made no progress for ", fixed(own.stalled, 1), " s in phase ", own.phase,
+                 ", step ", own.step, ": ", error.what());
     }
   }
 
@@ -208,7 +231,8 @@ class Watchdog::Impl {
   std::atomic<int64_t> step_ = 0;
   std::atomic<uint64_t> progress_ = 0;
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // of order_ and check_
+  std::function<void()> check_;
   std::condition_variable ordered_;
   Order order_ = Order::kWatch;
 
@@ -228,6 +252,7 @@ Watchdog::Watchdog(const World& world, double timeout_seconds, std::function<voi
 }
 
 Watchdog::~Watchdog() = default;
+void Watchdog::ask(std::function<void()> check) { impl_->ask(std::move(check)); }
 void Watchdog::progress(const char* phase, int64_t step) noexcept { impl_->progress(phase, step); }
 void Watchdog::alive() noexcept { impl_->alive(); }
 void Watchdog::close() { impl_->close(); }

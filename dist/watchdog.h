@@ -8,6 +8,10 @@
 // judges for itself, so any rank may be the stopped one. Heartbeats use an MPI communicator of their own, so that a
 // rank that is stuck in a collective of the training still sends them.
 //
+// Where a network error has stopped a collective, its communicator may know it long before the timeout
+// (Communicator::check(), the asynchronous errors of NCCL): it is asked as soon as this rank has made no progress for
+// the period of heartbeats, a tenth of the timeout or 30 seconds.
+//
 // Thread-safety: progress() and alive() may be called from any thread and cost an atomic store; the other methods are
 // called by the training thread.
 // Ownership: owns its thread; borrows the clock.
@@ -31,6 +35,10 @@ class Watchdog {
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
+
+  // `check`, called on the watchdog's thread, throws what a communicator has failed with. That is an alarm too. Call it
+  // once.
+  void ask(std::function<void()> check);
 
   // The training thread enters `phase`, a string literal ("data_wait", "forward", ...). Collectives pass "all_reduce":
   // a rank that waits there is not the cause of a stall. Call it more often than every dist.timeout, also in phases

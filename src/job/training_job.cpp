@@ -202,7 +202,7 @@ void TrainingJob::place_on_device() {
 void TrainingJob::connect() {
   const auto end_job = [this](const std::string& message) {
     log::error(message);  // first: it is known, and the answers are not
-    report_failed_communicators();
+    for (const std::string& failure : failed_communicators()) log::error(failure);
     // Ends the process: NCCL's own abort may wait for the training thread.
     process_.mpi.abort(CommError("").exit_code());
   };
@@ -222,6 +222,9 @@ void TrainingJob::connect() {
     const std::lock_guard lock(asked_mutex_);
     asked_ = {{"gradients", gradients_.get()}, {"statistics", statistics_.get()}};
   }
+  watchdog_->ask([this] {
+    if (!failed_communicators().empty()) throw CommError("it waits in a communicator that has failed");
+  });
   const size_t samples = data_.splits.train.size();
   if (is_rank0() && static_cast<size_t>(process_.world.size) > samples) {
     log::warning(
@@ -231,15 +234,17 @@ void TrainingJob::connect() {
 }
 
 // A stall of the whole job may be no more than the consequence of a dead link, which one of them alone may know of.
-void TrainingJob::report_failed_communicators() {
+std::vector<std::string> TrainingJob::failed_communicators() {
   const std::lock_guard lock(asked_mutex_);
+  std::vector<std::string> failures;
   for (const auto& [name, communicator] : asked_) {
     try {
       if (communicator != nullptr) communicator->check();
     } catch (const std::exception& error) {
-      log::error(str("the communicator of the ", name, " says: ", error.what()));
+      failures.push_back(str("the communicator of the ", name, " says: ", error.what()));
     }
   }
+  return failures;
 }
 
 BannerFacts TrainingJob::facts() const {

@@ -111,9 +111,9 @@ class TrainingJob {
   std::optional<train::DeviceFailure> device_failure(const c10::Error&, const train::BatchArithmetic&,
                                                      const std::string& where) const;
   std::string memory_advice(const train::BatchArithmetic&, double requested) const;
-  void report_failed_communicators();           // on the watchdog's thread
-  void say_failed();                            // to all sinks
-  [[noreturn]] void end_process(const Error&);  // before anything that belongs to a failed GPU is destroyed
+  std::vector<std::string> failed_communicators();  // messages; on the watchdog's thread
+  void say_failed();                                // to all sinks
+  [[noreturn]] void end_process(const Error&);      // before anything that belongs to a failed GPU is destroyed
   std::string last_line() const;
 
   ProcessContext& process_;
@@ -134,12 +134,12 @@ class TrainingJob {
   device::Properties device_;        // what the driver says of it, asked once
   train::Precision precision_{};
   int loader_threads_ = 1;
+  std::mutex asked_mutex_;
+  std::vector<std::pair<const char*, dist::Communicator*>> asked_;  // both by name, for the watchdog's thread
   std::unique_ptr<dist::Watchdog> watchdog_;
   std::unique_ptr<FileSystem> files_;  // whose progress the watchdog sees
   std::unique_ptr<dist::Communicator> gradients_;
   std::unique_ptr<dist::Communicator> statistics_;  // of batch norm; null where they are not shared
-  std::mutex asked_mutex_;
-  std::vector<std::pair<const char*, dist::Communicator*>> asked_;  // both by name, for the watchdog's thread
   monitoring::Sinks sinks_;
   std::string metrics_address_;
   std::unique_ptr<monitoring::GpuPoller> gpu_poller_;  // of the GPU, where no sink reads it

@@ -83,6 +83,33 @@ TEST(Watchdog, ReportsThePhaseInWhichARankIsStuckAndCloseThrows) {
   EXPECT_THROW(watchdog.close(), CommError);
 }
 
+TEST(Watchdog, AsksCommunicatorsAsSoonAsItsRankWaits) {
+  const FakeClock clock;
+  Alarm alarm;
+  std::atomic<int> asked = 0;
+  std::atomic<bool> failed = false;
+  Watchdog watchdog(
+      World{}, kTimeout, [&](const std::string& m) { alarm.raise(m); }, clock);
+  watchdog.ask([&] {
+    ++asked;
+    if (failed) throw CommError("ncclAllReduce failed: unhandled system error");
+  });
+  for (int step = 1; step <= 20; ++step) {
+    watchdog.progress("forward", step);
+    clock.advance(kPeriod / 4);
+    std::this_thread::sleep_for(12ms);
+  }
+  EXPECT_EQ(asked, 0) << "a rank that makes progress has nothing to ask";
+  watchdog.progress("all_reduce", 21);
+  failed = true;
+  EXPECT_TRUE(advance_until(clock, [&] { return !alarm.message().empty(); }));
+  EXPECT_EQ(alarm.message(),
+            "rank 0 has made no progress for 0.0 s in phase all_reduce, step 21: ncclAllReduce failed: unhandled "
+            "system error")
+      << "after a tenth of the timeout";
+  EXPECT_THROW(watchdog.close(), CommError);
+}
+
 TEST(Watchdog, ReportsNothingWhileTheClockStands) {
   const FakeClock clock;
   Alarm alarm;
