@@ -1,6 +1,7 @@
 #include "dist/buckets.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace dtrain::dist {
@@ -42,6 +43,15 @@ std::vector<Bucket> plan_buckets(std::span<const ParamInfo> params, int64_t cap_
   std::stable_sort(buckets.begin(), buckets.end(),
                    [](const Bucket& a, const Bucket& b) { return a.params.back() > b.params.back(); });
   return buckets;
+}
+
+int64_t best_bucket_bytes(const CostFit& cost, int64_t gradient_bytes) {
+  constexpr int64_t kUnmeasured = 25 << 20;
+  constexpr double kSmallest = 18, kLargest = 27;  // powers of two
+  const double latency = cost.latency * static_cast<double>(gradient_bytes);
+  if (!(latency > 0) && !(cost.seconds_per_byte > 0)) return kUnmeasured;
+  const double power = 0.5 * std::log2(latency / cost.seconds_per_byte);  // infinite where only one of them costs
+  return int64_t{1} << std::lround(std::clamp(power, kSmallest, kLargest));
 }
 
 }  // namespace dtrain::dist

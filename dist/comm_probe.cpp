@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "core/check.h"
@@ -30,9 +31,9 @@ struct Case {
 // The memory of one operation, for its largest case; the smaller ones use its beginning.
 class Cases {
  public:
-  Cases(Communicator& comm, at::Device device, Collective operation, int64_t largest)
-      : operation_(operation), ranks_(comm.size()) {
-    const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
+  Cases(Communicator& comm, at::Device device, Collective operation, at::ScalarType dtype, int64_t largest)
+      : operation_(operation), item_bytes_(static_cast<int64_t>(c10::elementSize(dtype))), ranks_(comm.size()) {
+    const auto options = at::TensorOptions().device(device).dtype(dtype);
     const int64_t values = elements_of(largest);
     switch (operation) {
       case Collective::kAllReduce:
@@ -66,17 +67,17 @@ class Cases {
             first(in_, operation_ == Collective::kReduceScatter ? values * ranks_ : values)};
   }
 
-  int64_t bytes_of(int64_t elements) const { return elements * 4 * (is_shared() ? ranks_ : 1); }
+  int64_t bytes_of(int64_t elements) const { return elements * item_bytes_ * (is_shared() ? ranks_ : 1); }
 
  private:
   bool is_shared() const { return operation_ == Collective::kAllGather || operation_ == Collective::kReduceScatter; }
   int64_t elements_of(int64_t bytes) const {
     if (operation_ == Collective::kBarrier) return 0;
-    return std::max<int64_t>(1, bytes / 4 / (is_shared() ? ranks_ : 1));
+    return std::max<int64_t>(1, bytes / item_bytes_ / (is_shared() ? ranks_ : 1));
   }
 
   const Collective operation_;
-  const int64_t ranks_;
+  const int64_t item_bytes_, ranks_;
   at::Tensor out_, in_;
 };
 
@@ -120,20 +121,23 @@ int64_t count_wrong(Communicator& comm, const Case& one) {
     run(comm, one);
     return 0;
   }
-  const auto ranks = static_cast<double>(comm.size());
-  const auto own = static_cast<double>(comm.rank() + 1);
+  // Whole numbers whose sum a narrow dtype has room for, up to 170 ranks.
+  const auto value_of = [&](int rank) { return one.out.element_size() < 4 ? 1 + rank % 2 : 1 + rank; };
+  std::vector<double> values(static_cast<size_t>(comm.size()));
+  for (int rank = 0; rank < comm.size(); ++rank) values[static_cast<size_t>(rank)] = value_of(rank);
+  const double own = value_of(comm.rank());
   const bool is_root = comm.rank() == 0;
   at::Tensor expected;
   if (one.operation == Collective::kAllGather) {
     one.in.fill_(own);
     one.out.zero_();
-    expected = at::arange(1, ranks + 1, one.out.options()).repeat_interleave(one.elements);
+    expected = at::tensor(values, at::kDouble).to(one.out.options()).repeat_interleave(one.elements);
   } else if (one.operation == Collective::kBroadcast) {
     one.out.fill_(is_root ? 3 : 0);
     expected = at::full({}, 3, one.out.options());
   } else {
     (one.in.defined() ? one.in : one.out).fill_(own);
-    expected = at::full({}, ranks * (ranks + 1) / 2, one.out.options());
+    expected = at::full({}, std::accumulate(values.begin(), values.end(), 0.0), one.out.options());
   }
   run(comm, one);
   const int64_t wrong = (one.out != expected).sum().item<int64_t>();
@@ -180,8 +184,8 @@ std::vector<Measured> prepare(Communicator& comm, at::Device device, Collective 
       const double next = all.back().estimate * (sizes[i] <= kMostlyLatency ? 1 : growth);
       if (elapsed + (kFewestRepetitions + 2) * next > budget) break;
     }
-    const Cases memory(comm, device, operation, sizes[i]);
-    Measured one{.what = memory.of(sizes[i]), .result = {.operation = operation}};
+    const Cases memory(comm, device, operation, options.dtype, sizes[i]);
+    Measured one{.what = memory.of(sizes[i]), .result = {.operation = operation, .dtype = options.dtype}};
     if (!all.empty() && all.back().result.elements == one.what.elements) continue;  // rounded to the one before
     one.result.elements = one.what.elements;
     one.result.bytes = memory.bytes_of(one.what.elements);
@@ -201,7 +205,7 @@ std::vector<Measured> prepare(Communicator& comm, at::Device device, Collective 
     one.what.in.reset();
     all.push_back(std::move(one));
   }
-  const Cases memory(comm, device, operation, all.back().result.bytes);
+  const Cases memory(comm, device, operation, options.dtype, all.back().result.bytes);
   for (Measured& one : all) one.what = memory.of(one.result.bytes);
   return all;
 }

@@ -25,7 +25,8 @@ namespace dtrain::dist {
 
 struct ProbeOptions {
   std::vector<Collective> operations = {Collective::kAllReduce};
-  std::vector<int64_t> sizes = {};      // in bytes, ascending; each is rounded to whole float32 values on every rank
+  std::vector<int64_t> sizes = {};  // in bytes, ascending; each is rounded to whole values on every rank
+  at::ScalarType dtype = at::kFloat;
   double seconds = 0.2;                 // about how long it takes in all
   int most_repetitions = 100;           // of a size
   bool check_values = false;            // compares the result of the first operation of each size with what it must be
@@ -35,9 +36,10 @@ struct ProbeOptions {
 struct ProbedSize {
   Collective operation = Collective::kAllReduce;
   int64_t bytes = 0;     // as nccl-tests counts
-  int64_t elements = 0;  // float32 values that one rank passes
-  Spread seconds = {};   // over the repetitions
-  int64_t wrong = 0;     // values that are not what they must be, of the rank with the most (check_values)
+  int64_t elements = 0;  // values that one rank passes
+  at::ScalarType dtype = at::kFloat;
+  Spread seconds = {};  // over the repetitions
+  int64_t wrong = 0;    // values that are not what they must be, of the rank with the most (check_values)
 };
 
 // Every rank gets the same result, by operation and then by size. Sizes for which there is no time are left out, the

@@ -9,12 +9,11 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "core/random.h"
+#include "dist/bucket_transfer.h"
 
 namespace dtrain::dist {
 
 namespace {
-
-constexpr int64_t kExtraElements = 2;  // sums of loss and weight, behind the gradients of the last bucket
 
 void check_parameters(const std::vector<NamedParameter>& parameters) {
   DTRAIN_CHECK(!parameters.empty(), "There is nothing to train.");
@@ -34,7 +33,8 @@ void check_parameters(const std::vector<NamedParameter>& parameters) {
 
 // A hash of all that has to be equal for the ranks' buckets to match.
 uint64_t fingerprint(const std::vector<NamedParameter>& parameters, const GradientReducer::Options& options) {
-  uint64_t hash = keyed(options.cap_bytes, options.first_bytes, parameters.size());
+  uint64_t hash = keyed(options.cap_bytes, options.first_bytes, parameters.size(),
+                        static_cast<uint64_t>(options.wire.value_or(at::ScalarType::Undefined)));
   for (const auto& [name, tensor] : parameters) {
     for (const char letter : name) hash = keyed(hash, static_cast<uint64_t>(letter));
     hash = keyed(hash, static_cast<uint64_t>(tensor.scalar_type()));
@@ -62,7 +62,9 @@ class GradientReducer::Impl {
     std::vector<size_t> everyone(all_.size());
     for (size_t i = 0; i < all_.size(); ++i) everyone[i] = i;
     lay_out(everyone);
-    totals_ = at::zeros({kExtraElements}, extras_.options());
+    const at::TensorOptions sums = at::TensorOptions(device()).dtype(at::kDouble);
+    sums_ = gradients_.allocate({2}, sums).zero_();
+    totals_ = at::zeros({2}, sums);
     for (size_t i = 0; i < all_.size(); ++i) {
       torch::autograd::impl::set_post_acc_grad_hooks(all_[i].tensor, std::make_unique<Hook>([this, i] { arrived(i); }));
     }
@@ -81,7 +83,7 @@ class GradientReducer::Impl {
     times_.reset();
     if (!last) return;
     next_ = 0;
-    for (InFlightBucket& bucket : buckets_) bucket.pending = bucket.params.size();
+    for (FilledBucket& bucket : buckets_) bucket.pending = bucket.params.size();
     if (agreed_ && !has_samples) launch_through(buckets_.size());  // nothing more will arrive, and other ranks wait
   }
 
@@ -89,8 +91,8 @@ class GradientReducer::Impl {
     DTRAIN_CHECK(mode_ != Mode::kIdle && !(mode_ == Mode::kArmed && next_ == buckets_.size()),
                  "add_loss() belongs between arm() and backward.");
     const at::NoGradGuard no_grad;
-    extras_.select(0, 0).add_(sum.detach().reshape({}));
-    extras_.select(0, 1).add_(weight.detach().reshape({}));
+    sums_.select(0, 0).add_(sum.detach().reshape({}));
+    sums_.select(0, 1).add_(weight.detach().reshape({}));
   }
 
   void finish() {
@@ -99,9 +101,10 @@ class GradientReducer::Impl {
     check_arrivals();
     if (!agreed_) agree_on_parameters();
     launch_through(buckets_.size());
-    for (InFlightBucket& bucket : buckets_) bucket.work.wait();
+    for (FilledBucket& bucket : buckets_) bucket.transfer.receive();
+    sums_work_.wait();
     check_views();
-    totals_.copy_(extras_);
+    totals_.copy_(sums_);
     mode_ = Mode::kIdle;
     sampled_ = false;
   }
@@ -111,12 +114,18 @@ class GradientReducer::Impl {
   }
 
   void zero() {
-    for (InFlightBucket& bucket : buckets_) bucket.buffer.zero_();
+    for (const at::Tensor& gradients : flat_) gradients.zero_();
+    sums_.zero_();
   }
 
   int64_t bytes_per_step() const {
-    int64_t bytes = 0;
-    for (const InFlightBucket& bucket : buckets_) bytes += static_cast<int64_t>(bucket.buffer.nbytes());
+    auto bytes = static_cast<int64_t>(sums_.nbytes());
+    for (const FilledBucket& bucket : buckets_) bytes += bucket.transfer.wire_bytes();
+    return bytes;
+  }
+  int64_t memory_bytes() const {
+    auto bytes = static_cast<int64_t>(sums_.nbytes());
+    for (const FilledBucket& bucket : buckets_) bytes += bucket.transfer.memory_bytes();
     return bytes;
   }
 
@@ -124,7 +133,7 @@ class GradientReducer::Impl {
   std::vector<int64_t> bucket_bytes_with(int64_t cap_bytes) const {
     std::vector<int64_t> bytes;
     for (const Bucket& bucket : plan_buckets(infos_, cap_bytes, options_.first_bytes)) {
-      bytes.push_back(bucket.elements * static_cast<int64_t>(c10::elementSize(bucket.dtype)));
+      bytes.push_back(bucket.elements * wire_item_bytes(bucket.dtype, options_.wire, gradients_.size()));
     }
     return bytes;
   }
@@ -133,7 +142,7 @@ class GradientReducer::Impl {
     const std::vector<double> shares = times_.shares(buckets_.size());
     std::vector<BucketTime> times;
     for (size_t i = 0; i < shares.size(); ++i) {
-      times.push_back({static_cast<int64_t>(buckets_[i].buffer.nbytes()), shares[i]});
+      times.push_back({buckets_[i].transfer.wire_bytes(), shares[i]});
     }
     return times;
   }
@@ -144,11 +153,10 @@ class GradientReducer::Impl {
 
  private:
   enum class Mode { kIdle, kAccumulating, kArmed };
-  struct InFlightBucket {  // a bucket and the operation that sums it over ranks
-    at::Tensor buffer;
-    std::vector<size_t> params;
+  struct FilledBucket {
+    BucketTransfer transfer;
     size_t pending = 0;  // parameters whose gradient of the last micro-step has not arrived yet
-    Work work;
+    std::vector<size_t> params = {};
   };
 
   void check_ranks_agree() {
@@ -157,8 +165,8 @@ class GradientReducer::Impl {
     host_.all_gather(got, sent).wait();
     for (int rank = 1; rank < host_.size(); ++rank) {
       if (got[rank].item<int64_t>() == got[0].item<int64_t>()) continue;
-      throw CommError(str("rank ", rank, " has another network or bucket size than rank 0 (this is rank ", host_.rank(),
-                          " with ", all_.size(),
+      throw CommError(str("rank ", rank, " has another network, bucket size or wire than rank 0 (this is rank ",
+                          host_.rank(), " with ", all_.size(),
                           " parameters). Start all ranks with the same program and configuration."));
     }
   }
@@ -177,23 +185,19 @@ class GradientReducer::Impl {
     views_.assign(all_.size(), at::Tensor());
     bucket_of_.assign(all_.size(), 0);
     for (const Bucket& bucket : plan) {
-      const bool last = &bucket == &plan.back();
-      InFlightBucket in_flight;
-      in_flight.buffer = gradients_.allocate({bucket.elements + (last ? kExtraElements : 0)},
-                                             all_[0].tensor.options().dtype(bucket.dtype).requires_grad(false));
-      in_flight.buffer.zero_();
+      const at::TensorOptions options = all_[0].tensor.options().dtype(bucket.dtype).requires_grad(false);
+      FilledBucket filled{{gradients_, bucket.elements, options, options_.wire}};
+      const at::Tensor& buffer = filled.transfer.buffer();
       for (size_t k = 0; k < bucket.params.size(); ++k) {
         const size_t i = chosen[bucket.params[k]];
         const at::Tensor& tensor = all_[i].tensor;
-        views_[i] = in_flight.buffer.as_strided(tensor.sizes(), tensor.strides(),
-                                                in_flight.buffer.storage_offset() + bucket.offsets[k]);
+        views_[i] = buffer.as_strided(tensor.sizes(), tensor.strides(), buffer.storage_offset() + bucket.offsets[k]);
         tensor.mutable_grad() = views_[i];
         bucket_of_[i] = buckets_.size();
-        in_flight.params.push_back(i);
+        filled.params.push_back(i);
       }
-      flat_.push_back(in_flight.buffer.narrow(0, 0, bucket.elements));
-      if (last) extras_ = in_flight.buffer.narrow(0, bucket.elements, kExtraElements);
-      buckets_.push_back(std::move(in_flight));
+      flat_.push_back(buffer);
+      buckets_.push_back(std::move(filled));
     }
   }
 
@@ -214,11 +218,12 @@ class GradientReducer::Impl {
     launch_through(filled);
   }
 
-  // Sends the buckets before `end`, always in order.
+  // Sends the buckets before `end`, always in order, and the sums of loss and weight behind the last one.
   void launch_through(size_t end) {
     for (; next_ < end; ++next_) {
       if (options_.track) note(trace::Kind::kSent, "sent", next_);
-      buckets_[next_].work = gradients_.all_reduce(buckets_[next_].buffer, ReduceOp::kSum);
+      buckets_[next_].transfer.send();
+      if (next_ + 1 == buckets_.size()) sums_work_ = gradients_.all_reduce(sums_, ReduceOp::kSum);
     }
   }
 
@@ -229,7 +234,7 @@ class GradientReducer::Impl {
                          .end = now,
                          .kind = kind,
                          .a = static_cast<int64_t>(bucket),
-                         .b = static_cast<int64_t>(buckets_[bucket].buffer.nbytes())});
+                         .b = buckets_[bucket].transfer.wire_bytes()});
   }
 
   void report(size_t i, std::string_view what) {
@@ -277,15 +282,12 @@ class GradientReducer::Impl {
     keep_only(chosen);
   }
 
-  // Lays the buckets out again, with the gradients and sums of this step.
+  // Lays the buckets out again, with the gradients of this step.
   void keep_only(const std::vector<size_t>& chosen) {
     const std::vector<at::Tensor> filled = views_;
-    const at::Tensor extras = extras_;
     for (const auto& parameter : all_) parameter.tensor.mutable_grad() = at::Tensor();
     lay_out(chosen);
     for (const size_t i : chosen) views_[i].copy_(filled[i]);
-    extras_.copy_(extras);
-    if (totals_.scalar_type() != extras_.scalar_type()) totals_ = at::zeros_like(extras_);
   }
 
   // If a gradient is no longer the view, backward has added to it elsewhere, and what was sent is wrong.
@@ -307,11 +309,12 @@ class GradientReducer::Impl {
   Communicator& gradients_;
   Communicator& host_;
   const Options options_;
-  std::vector<InFlightBucket> buckets_;
+  std::vector<FilledBucket> buckets_;
   std::vector<at::Tensor> views_;   // by parameter; undefined: unused
   std::vector<size_t> bucket_of_;   // by parameter
   std::vector<bool> used_, ready_;  // by parameter: ever reached; reached in this micro-step
-  at::Tensor extras_;
+  at::Tensor sums_;                 // of loss and weight
+  Work sums_work_;
   Mode mode_ = Mode::kIdle;
   bool agreed_ = false, has_samples_ = false, sampled_ = false;  // this micro-step; any of this optimizer step
   size_t next_ = 0;                                              // bucket to be sent next
@@ -331,6 +334,7 @@ const std::vector<at::Tensor>& GradientReducer::flat() const { return impl_->fla
 at::Tensor GradientReducer::loss_sum() const { return impl_->totals_.select(0, 0); }
 at::Tensor GradientReducer::weight_sum() const { return impl_->totals_.select(0, 1); }
 int64_t GradientReducer::bytes_per_step() const { return impl_->bytes_per_step(); }
+int64_t GradientReducer::memory_bytes() const { return impl_->memory_bytes(); }
 const BackwardTimes& GradientReducer::backward_times() const { return impl_->times_; }
 void GradientReducer::time_buckets(bool on) { impl_->times_.note_all(on); }
 std::vector<BucketTime> GradientReducer::bucket_times() const { return impl_->bucket_times(); }

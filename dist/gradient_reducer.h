@@ -2,8 +2,8 @@
 
 // Owns the gradients and sums them over ranks. Gradients live in flat buckets, and each parameter's .grad is a view of
 // its bucket with the parameter's own strides. On the last micro-step of an optimizer step a bucket is sent as soon as
-// backward has filled it, in one fixed order on all ranks; on earlier micro-steps nothing is sent. The last bucket has
-// two extra elements: the sums of loss and weight.
+// backward has filled it, in one fixed order on all ranks; on earlier micro-steps nothing is sent. Behind the last
+// bucket travel the sums of loss and weight, in float64: bfloat16 cannot count beyond 256.
 //
 // The ranks agree on the set of parameters in use at the first step in which a rank has samples (one host reduction;
 // the buckets of that step are sent by finish()). Unused parameters are named once by rank 0 and left out of the
@@ -18,6 +18,7 @@
 #include <torch/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,8 +46,9 @@ class GradientReducer {
   struct Options {
     int64_t cap_bytes = 25 << 20;
     int64_t first_bytes = 1 << 20;
-    bool name_unused = true;        // rank 0 warns about parameters that receive no gradient
-    trace::Track* track = nullptr;  // receives when each bucket is ready and when it is sent
+    std::optional<at::ScalarType> wire = {};  // on the way, if it is narrower (dist/bucket_transfer.h)
+    bool name_unused = true;                  // rank 0 warns about parameters that receive no gradient
+    trace::Track* track = nullptr;            // receives when each bucket is ready and when it is sent
   };
   // `gradients` carries the buckets; `host` (CPU tensors) serves to agree on the parameters in use.
   // Parameters are float32 or float64 leaves on one device, dense in memory, each listed once. CommError if
@@ -59,20 +61,21 @@ class GradientReducer {
   // Call it before each micro-step. Without samples no backward follows; on the last micro-step this rank then sends
   // its buckets at once.
   void arm(bool last_micro_step, bool has_samples = true);
-  // Device scalars, accumulated over micro-steps in the gradients' dtype without host synchronization. Call it before
-  // backward, because the bucket that carries them may be sent during backward.
+  // Device scalars, accumulated over micro-steps in float64 without host synchronization. Call it before backward,
+  // because they are sent with the last bucket, which may leave during backward.
   void add_loss(const at::Tensor& sum, const at::Tensor& weight);
   void begin_backward();  // call it where backward begins; backward_times() counts from here
   // After the last backward: all buckets become sums over ranks (ordered on the current stream). Collective.
   void finish();
-  void zero();  // flat buckets and extra elements become zero; the views stay
+  void zero();  // flat buckets and the sums of loss and weight become zero; the views stay
 
-  const std::vector<at::Tensor>& flat() const;  // gradient part of each bucket, 1-D, zeros between parameters
-  at::Tensor loss_sum() const;                  // device scalars of the last finish(), until the next one
+  const std::vector<at::Tensor>& flat() const;  // the buckets, 1-D, zeros between parameters
+  at::Tensor loss_sum() const;                  // float64 device scalars of the last finish(), until the next one
   at::Tensor weight_sum() const;
-  int64_t bytes_per_step() const;               // sent by this rank into all_reduce
+  int64_t bytes_per_step() const;               // given by this rank to all_reduce
+  int64_t memory_bytes() const;                 // of the buckets, and of what travels in their place
   const BackwardTimes& backward_times() const;  // of the last micro-step; of nothing before begin_backward()
-  std::vector<int64_t> bucket_bytes() const;    // by bucket, in the order in which they are sent
+  std::vector<int64_t> bucket_bytes() const;    // on the way, by bucket, in the order in which they are sent
   std::vector<int64_t> bucket_bytes_with(int64_t cap_bytes) const;  // if Options::cap_bytes were this
 
   // For measurements: whether the following steps note when each of their buckets is ready, on the device's clock.

@@ -25,6 +25,11 @@ bool reduces(Collective operation) {
   return operation == Collective::kAllReduce || operation == Collective::kReduceScatter;
 }
 
+// As nccl-tests names it.
+const char* type_name(at::ScalarType dtype) {
+  return dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "half" : "float";
+}
+
 std::string fit_text(const OperationCost& operation) {
   const dist::CostFit& fit = operation.fit;
   std::string text =
@@ -40,7 +45,8 @@ std::string fit_text(const OperationCost& operation) {
 std::string table_of(const OperationCost& operation, int ranks) {
   std::vector<TextRow> rows;
   for (const dist::ProbedSize& size : operation.sizes) {
-    rows.push_back({str(size.bytes), str(size.elements), "float", reduces(operation.operation) ? "sum" : "none",
+    rows.push_back({str(size.bytes), str(size.elements), type_name(size.dtype),
+                    reduces(operation.operation) ? "sum" : "none",
                     operation.operation == Collective::kBroadcast ? "0" : "-1", fixed(size.seconds.median * 1e6, 2),
                     fixed(dist::algorithm_bandwidth(size) * 1e-9, 3), fixed(dist::bus_bandwidth(size, ranks) * 1e-9, 3),
                     str(size.wrong), fixed(size.seconds.low * 1e6, 2), fixed(size.seconds.high * 1e6, 2),
@@ -80,6 +86,7 @@ Json json_of(const OperationCost& operation, int ranks) {
   for (const dist::ProbedSize& size : operation.sizes) {
     sizes.push_back({{"bytes", size.bytes},
                      {"count", size.elements},
+                     {"type", type_name(size.dtype)},
                      {"seconds", size.seconds.median},
                      {"seconds_min", size.seconds.low},
                      {"seconds_max", size.seconds.high},

@@ -31,6 +31,9 @@ constexpr auto names_of(ScheduleName) { return names("constant", "step", "cosine
 enum class Backend { kAuto, kNccl, kStaged, kMpi, kSharedMemory, kHierarchical };
 constexpr auto names_of(Backend) { return names("auto", "nccl", "staged", "mpi", "shared_memory", "hierarchical"); }
 
+enum class Wire { kFp32, kBf16, kFp16 };
+constexpr auto names_of(Wire) { return names("fp32", "bf16", "fp16"); }
+
 enum class DeviceType { kAuto, kCuda, kCpu };
 constexpr auto names_of(DeviceType) { return names("auto", "cuda", "cpu"); }
 

@@ -132,8 +132,9 @@ struct Checkpoint {
 struct Dist {
   Backend backend = Backend::kAuto;
   double timeout = 300;        // seconds without progress of a rank before the job is ended
-  double bucket_mb = 25;       // MiB
+  double bucket_mb = 0;        // MiB; 0: by the measured cost of an all-reduce
   double first_bucket_mb = 1;  // MiB
+  Wire wire = Wire::kFp32;
 };
 
 struct Device {

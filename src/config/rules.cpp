@@ -89,7 +89,8 @@ std::vector<Problem> broken_rules(const Config& c, const Places& places, const s
              {"optimizer.nesterov", "optimizer.momentum", "optimizer.name"},
              str("optimizer.nesterov: needs optimizer.name sgd and optimizer.momentum above 0, not ", c.optimizer.name,
                  " and ", c.optimizer.momentum));
-  rules.must(c.dist.first_bucket_mb <= c.dist.bucket_mb, {"dist.first_bucket_mb", "dist.bucket_mb"},
+  rules.must(c.dist.bucket_mb == 0 || c.dist.first_bucket_mb <= c.dist.bucket_mb,
+             {"dist.first_bucket_mb", "dist.bucket_mb"},
              str("dist.first_bucket_mb: ", c.dist.first_bucket_mb, " is more than dist.bucket_mb ", c.dist.bucket_mb));
   rules.must(c.dist.backend != Backend::kNccl || c.device.type != DeviceType::kCpu, {"dist.backend", "device.type"},
              "dist.backend: nccl needs GPUs, but device.type is cpu");

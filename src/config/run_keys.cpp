@@ -62,14 +62,20 @@ std::vector<Option> dist_keys(Dist& dist) {
        .range = between(1, 1e6)},
       {.path = "dist.bucket_mb",
        .target = &dist.bucket_mb,
-       .text = "size of a gradient bucket",
+       .text = "size of a gradient bucket; 0: from the measured cost of an all-reduce, so that the latency of all "
+               "buckets and the time of the last one are shortest together (25 in runs too short to measure it, and "
+               "with train.deterministic)",
        .unit = "MiB",
-       .range = up_to(0, 4096)},
+       .range = between(0, 4096)},
       {.path = "dist.first_bucket_mb",
        .target = &dist.first_bucket_mb,
-       .text = "size of the first bucket; small, so that sending starts early",
+       .text = "size of the first bucket; small, so that sending starts early; not more than the others",
        .unit = "MiB",
        .range = up_to(0, 4096)},
+      {.path = "dist.wire",
+       .target = &dist.wire,
+       .text = "what gradients are between ranks: fp32 as they are; bf16 and fp16 halve the bytes, and round each "
+               "gradient once before it is sent and once after it is summed; fp16 scales the loss, as amp fp16 does"},
   };
 }
 

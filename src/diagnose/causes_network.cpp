@@ -39,6 +39,14 @@ Cause cause_of(const NetworkUse& network, const Communication& split) {
   return split.transfer > split.latency ? Cause::kBandwidth : Cause::kLatency;
 }
 
+// Half of the bytes: where they travel between hosts or GPUs, and take most of the waiting. In the memory of one host
+// it takes as long to round them.
+bool halves_with_bf16(const RunEvidence& run, const Communication& split) {
+  const bool travels = run.hosts.size() > 1 || run.settings.gpu;
+  return travels && !run.settings.narrow_wire && cause_of(run.network, split) == Cause::kBandwidth &&
+         split.transfer > 0.5 * split.network();
+}
+
 // What is done once per step: of twice as many micro-steps, each pays half of it. It is promised once, by the name of
 // the larger part.
 void add_once_per_step(const RunEvidence& run, const Communication& split, std::vector<Finding>& found) {
@@ -58,6 +66,11 @@ void add_once_per_step(const RunEvidence& run, const Communication& split, std::
   } else {
     finding.cause = cause_of(run.network, split);
     finding.evidence = str(network_text(run, split, step), ", ", in_optimizer);
+    if (halves_with_bf16(run, split)) {
+      finding.setting = "--dist.wire bf16";
+      finding.otherwise = "(gradients are rounded to bfloat16 between ranks)";
+      finding.without = Replay{.change = {}, .network = 1 - 0.5 * split.transfer / split.network()};
+    }
   }
   found.push_back(std::move(finding));
 }

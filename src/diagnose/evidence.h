@@ -102,7 +102,7 @@ struct BucketPlan {
 // What one all-reduce of the gradients costs when nobody is late (dist/cost_fit.h), and what a step sends.
 struct NetworkUse {
   double latency = kUnknown, seconds_per_byte = kUnknown;
-  double messages = 0, bytes = 0;       // per step: buckets
+  double messages = 0, bytes = 0;       // per step: buckets, and the sums of loss and weight
   BucketPlan plan = {};                 // the one that runs
   std::vector<BucketPlan> others = {};  // that could run instead
 
@@ -114,6 +114,7 @@ struct Settings {
   int64_t global_batch = 0;  // train.global_batch, from which accumulate follows; 0: it was not given
   bool gpu = false;
   std::string precision = "fp32";
+  bool narrow_wire = false;     // dist.wire is not fp32
   bool images = true;           // false: samples are rows
   bool can_checkpoint = false;  // model.checkpointing could be turned on
   bool augments_hue = false;

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "dist/bucket_transfer.h"
 #include "dist/make_communicator.h"
 #include "dist/watchdog.h"
 
@@ -16,10 +17,10 @@ namespace {
 using dist::Collective;
 
 // How many sizes remain of those that were asked for, once each is rounded to whole values on every rank.
-int64_t different_sizes(const std::vector<int64_t>& sizes, Collective operation, int ranks) {
+int64_t different_sizes(const std::vector<int64_t>& sizes, Collective operation, int64_t item_bytes, int ranks) {
   const bool shared = operation == Collective::kAllGather || operation == Collective::kReduceScatter;
   std::set<int64_t> elements;
-  for (const int64_t bytes : sizes) elements.insert(std::max<int64_t>(1, bytes / 4 / (shared ? ranks : 1)));
+  for (const int64_t bytes : sizes) elements.insert(std::max<int64_t>(1, bytes / item_bytes / (shared ? ranks : 1)));
   return static_cast<int64_t>(elements.size());
 }
 
@@ -32,7 +33,7 @@ class Bench {
         }) {}
 
   CommunicatorCost measure(const char* name, dist::Communicator& comm, at::Device device,
-                           const std::vector<Collective>& operations) {
+                           const std::vector<Collective>& operations, at::ScalarType dtype = at::kFloat) {
     CommunicatorCost cost{.name = name, .implementation = std::string(comm.name()), .device = device.str()};
     if (comm.size() == 1) return cost;
     for (const Collective operation : operations) {
@@ -41,10 +42,13 @@ class Bench {
       one.sizes = dist::probe(comm, device,
                               {.operations = {operation},
                                .sizes = options_.sizes,
+                               .dtype = dtype,
                                .seconds = options_.seconds,
                                .check_values = true,
                                .progress = [this] { watchdog_.alive(); }});
-      one.left_out = different_sizes(options_.sizes, operation, comm.size()) - static_cast<int64_t>(one.sizes.size());
+      const auto item_bytes = static_cast<int64_t>(c10::elementSize(dtype));
+      one.left_out =
+          different_sizes(options_.sizes, operation, item_bytes, comm.size()) - static_cast<int64_t>(one.sizes.size());
       one.fit = dist::fit_cost(one.sizes, operation);
       cost.operations.push_back(std::move(one));
     }
@@ -72,7 +76,8 @@ std::vector<CommunicatorCost> bench_communicators(ProcessContext& process, const
   };
   std::vector<CommunicatorCost> all;
   const std::unique_ptr<dist::Communicator> gradients = make();
-  all.push_back(bench.measure("gradients", *gradients, process.device, {Collective::kAllReduce}));
+  all.push_back(bench.measure("gradients", *gradients, process.device, {Collective::kAllReduce},
+                              dist::wire_dtype(config.dist.wire).value_or(at::kFloat)));
   if (shares_statistics) {
     const std::unique_ptr<dist::Communicator> statistics = make();
     all.push_back(bench.measure("statistics", *statistics, process.device, {Collective::kAllReduce}));

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "dist/bucket_transfer.h"
 #include "models/freeze.h"
 
 namespace dtrain::train {
@@ -32,6 +33,14 @@ Trained enter_phase(tasks::Task& task, const tasks::Phase& phase, const std::str
                           "' names every parameter that it trains"));
   }
   return trained;
+}
+
+std::string buckets_text(const dist::GradientReducer& reducer, const dist::GradientReducer::Options& options) {
+  const size_t buckets = reducer.bucket_bytes().size();
+  return str("gradients: ", human_bytes(static_cast<double>(reducer.bytes_per_step())), " per step, in ",
+             buckets == 1 ? "one bucket" : str(buckets, " buckets"), " of at most ",
+             human_bytes(static_cast<double>(options.cap_bytes)), ", the first ",
+             human_bytes(static_cast<double>(options.first_bytes)));
 }
 
 std::vector<RunPhase>::iterator find(std::vector<RunPhase>& phases, const std::string& name) {
@@ -69,6 +78,26 @@ void Phases::make_optimizer(const tasks::Phase& phase, const std::vector<dist::N
   if (!optimizer) optimizer = std::make_unique<Optimizer>(config_.optimizer, parameters, phase.lr_ratio);
 }
 
+dist::GradientReducer::Options Phases::buckets_for(const std::vector<dist::NamedParameter>& parameters) const {
+  const config::Dist& dist = config_.dist;
+  const auto bytes_of = [](double mebibytes) { return static_cast<int64_t>(mebibytes * (1 << 20)); };
+  dist::GradientReducer::Options options{.cap_bytes = bytes_of(dist.bucket_mb),
+                                         .first_bytes = bytes_of(dist.first_bucket_mb),
+                                         .wire = dist::wire_dtype(dist.wire),
+                                         .track = buckets_};
+  if (dist.bucket_mb == 0) {
+    int64_t bytes = 0;
+    for (const auto& [name, tensor] : parameters) {
+      bytes += tensor.numel() * dist::wire_item_bytes(tensor.scalar_type(), options.wire, gradients_.size());
+    }
+    // NCCL adds in an order that depends on the size of a bucket: a measured one would not be the same in each run.
+    options.cap_bytes =
+        dist::best_bucket_bytes(config_.train.deterministic ? dist::CostFit{} : all_reduce_cost_, bytes);
+    options.first_bytes = std::min(options.first_bytes, options.cap_bytes);
+  }
+  return options;
+}
+
 void Phases::enter(int64_t epoch) {
   tasks::Phase next = task_.phase(epoch);
   if (current_ && next.name == current_->name) return;
@@ -82,12 +111,10 @@ void Phases::enter(int64_t epoch) {
                   trained.frozen > 0 ? str(", ", trained.frozen, " are frozen by model.freeze") : ""));
   }
   // First what waits for the other ranks, then the moments, which may find no memory on one of them.
-  reducer_ = std::make_unique<dist::GradientReducer>(
-      trained.parameters, gradients_, host_,
-      dist::GradientReducer::Options{.cap_bytes = static_cast<int64_t>(config_.dist.bucket_mb * (1 << 20)),
-                                     .first_bytes = static_cast<int64_t>(config_.dist.first_bucket_mb * (1 << 20)),
-                                     .name_unused = first_time,
-                                     .track = buckets_});
+  dist::GradientReducer::Options options = buckets_for(trained.parameters);
+  options.name_unused = first_time;
+  reducer_ = std::make_unique<dist::GradientReducer>(trained.parameters, gradients_, host_, options);
+  if (first_time && host_.rank() == 0 && gradients_.size() > 1) log::info(buckets_text(*reducer_, options));
   make_optimizer(next, trained.parameters);
   current_ = std::move(next);
 }

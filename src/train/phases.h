@@ -40,6 +40,10 @@ class Phases {
   Phases(tasks::Task&, const config::Config&, dist::Communicator& gradients, dist::Communicator& host,
          trace::Recorder* recorder = nullptr);
 
+  // What an all-reduce costs, from which the size of buckets follows where dist.bucket_mb is 0: for the phases that are
+  // entered from now on. Without it that size is the default of dist/buckets.h.
+  void use_cost(const dist::CostFit& cost) { all_reduce_cost_ = cost; }
+
   // Collective where the phase changes; otherwise nothing happens. Error if the phase has nothing to train.
   void enter(int64_t epoch);
   const tasks::Phase& current() const { return *current_; }  // Requires: enter() was called.
@@ -53,6 +57,7 @@ class Phases {
   void load(const checkpoint::NamedTensors&);
 
  private:
+  dist::GradientReducer::Options buckets_for(const std::vector<dist::NamedParameter>&) const;
   void make_optimizer(const tasks::Phase&, const std::vector<dist::NamedParameter>&);  // if it has none
 
   tasks::Task& task_;
@@ -60,6 +65,7 @@ class Phases {
   dist::Communicator& gradients_;
   dist::Communicator& host_;
   std::vector<RunPhase> phases_;         // in order
+  dist::CostFit all_reduce_cost_;        // 0: unknown
   std::optional<tasks::Phase> current_;  // none: enter() has to set it up
   trace::Track* buckets_;                // of the reducers, in a trace
   std::set<std::string> entered_;        // so far: what no gradient reaches is said the first time only

@@ -57,7 +57,9 @@ std::string against_overflow(Precision precision, at::DeviceType device, int cap
 
 at::ScalarType parameter_dtype(Precision precision) { return precision == Precision::kFp64 ? at::kDouble : at::kFloat; }
 
-bool needs_loss_scaling(Precision precision) { return precision == Precision::kFp16; }
+bool needs_loss_scaling(Precision precision, config::Wire wire) {
+  return precision == Precision::kFp16 || wire == config::Wire::kFp16;
+}
 
 layers::AutocastGuard autocast_for(Precision precision, at::Device device) {
   layers::AutocastState state = layers::current_autocast(device.type());

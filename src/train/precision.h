@@ -27,7 +27,8 @@ bool has_bf16(at::DeviceType device, int capability);  // the CPU has it
 std::string against_overflow(Precision, at::DeviceType device, int capability);
 
 at::ScalarType parameter_dtype(Precision);  // float64 for fp64, else float32 (autocast computes in lower precision)
-bool needs_loss_scaling(Precision);         // fp16, whose smallest number is 6e-8
+// Where something is fp16, whose smallest number is 6e-8: what operators compute, or gradients between ranks.
+bool needs_loss_scaling(Precision, config::Wire = config::Wire::kFp32);
 
 // The autocast of a forward pass: on for fp16 and bf16, off for precisions that need no casts.
 layers::AutocastGuard autocast_for(Precision, at::Device);

@@ -260,7 +260,7 @@ diagnose::NetworkUse network_use(const dist::GradientReducer& reducer, const std
     return diagnose::BucketPlan{mebibytes, std::vector<double>(bytes.begin(), bytes.end())};
   };
   use.plan = plan(0, reducer.bucket_bytes());
-  use.messages = static_cast<double>(use.plan.bytes.size());
+  use.messages = static_cast<double>(use.plan.bytes.size() + 1);  // with the sums of loss and weight
   use.bytes = static_cast<double>(reducer.bytes_per_step());
   for (const int mebibytes : {1, 2, 4, 8, 16, 32, 64, 128, 1024}) {
     if (mebibytes < first_mebibytes) continue;
@@ -315,6 +315,7 @@ diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurem
       .global_batch = context.global_batch_given ? config.train.global_batch : 0,
       .gpu = context.device.is_cuda(),
       .precision = to_string(context.precision),
+      .narrow_wire = config.dist.wire != config::Wire::kFp32,
       .images = context.task.samples().kind == data::SampleSpec::Kind::kImage,
       .can_checkpoint = config::kConvolutions.holds(config) && !config.model.checkpointing,
       .augments_hue = config.augment.hue > 0,

@@ -50,7 +50,7 @@ Trainer::Trainer(TrainContext context)
     : context_(std::move(context)),
       loader_(context_.store, context_.splits.train, context_.task.samples(), options_of(context_),
               {context_.host.rank(), context_.host.size()}),
-      scaler_(context_.config.amp, needs_loss_scaling(context_.precision), context_.device,
+      scaler_(context_.config.amp, needs_loss_scaling(context_.precision, context_.config.dist.wire), context_.device,
               parameter_dtype(context_.precision)),
       phases_(context_.task, context_.config, context_.gradients, context_.host, context_.recorder),
       average_(context_.task.model(), context_.config.train.ema),
@@ -156,6 +156,7 @@ void Trainer::begin() {
 
 // The phase of the next step. Patience starts again with each phase.
 void Trainer::enter_task_phase() {
+  probe_network();
   if (measured_epoch_) return phases_.enter(*measured_epoch_);
   phases_.enter(epoch_of(step_));
   if (step_ > 0 && step_ % context_.batches.steps_per_epoch == 0 &&

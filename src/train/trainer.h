@@ -104,7 +104,7 @@ class Trainer {
 
   // trainer_measure.cpp
   void end_measured_step();  // as every step of a run ends, but no request is taken: the run itself answers it
-  void probe_network();      // what an all-reduce of gradients costs; nothing on one rank, and for a very short run
+  void probe_network();      // once: the cost of an all-reduce; nothing on one rank, and for a very short run
   void probe_headroom();     // where it is asked for
   std::unique_ptr<data::Loader> loader_of_largest_batch() const;  // of one micro-batch
 

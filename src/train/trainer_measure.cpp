@@ -135,7 +135,7 @@ StepMemory Trainer::measure_memory() {
   loader_.seek(step_);
   memory.weights =
       device::bytes_of(context_.task.model().parameters()) + device::bytes_of(context_.task.model().buffers());
-  memory.gradients = phases_.reducer().bytes_per_step();
+  memory.gradients = phases_.reducer().memory_bytes();
   memory.moments = phases_.moment_bytes();
   memory.average = average_.bytes();
   return memory;
@@ -177,10 +177,12 @@ void Trainer::probe_headroom() {
 
 void Trainer::probe_network() {
   const auto fewest = static_cast<int64_t>(diagnose::kFewestSteps + RunMeasurements::kWarmUpSteps);
-  if (context_.host.size() == 1 || context_.batches.total_steps - step_ < fewest) return;  // no verdict needs it
+  if (all_reduce_cost_ || context_.host.size() == 1) return;
+  if (context_.batches.total_steps - step_ < fewest) return;  // no verdict needs it
   const auto began = SteadyClock::now();
   tracker_.wait_for_others();
   all_reduce_cost_ = dist::probe_all_reduce(context_.gradients, context_.device);
+  phases_.use_cost(*all_reduce_cost_);
   log::info(str("an all-reduce of gradients takes ", fixed(1e3 * all_reduce_cost_->latency, 3), " ms, and ",
                 fixed(1e3 * all_reduce_cost_->seconds_per_byte * (1 << 20), 3), " ms more for each MiB (measured in ",
                 fixed(seconds_since(began), 1), " s)"));

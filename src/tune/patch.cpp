@@ -23,6 +23,7 @@ std::map<std::string, std::string> values_of(config::Config config) {
 std::vector<std::string> tuned_keys(const TuneResult& result) {
   std::vector<std::string> keys = {"train.batch_size",    "train.global_batch", "train.amp",    "model.channels_last",
                                    "model.checkpointing", "data.workers",       "data.prefetch"};
+  if (result.found.wire != result.given.wire) keys.emplace_back("dist.wire");
   if (result.range_test && result.range_test->suggestion) keys.emplace_back("optimizer.lr");
   return keys;
 }

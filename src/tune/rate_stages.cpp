@@ -153,6 +153,20 @@ double best_rate_with(const Session& session, config::AmpMode amp) {
   return best;
 }
 
+// What travels through shared memory has no bytes to save. Rounding has to be worth more than a tie.
+void choose_wire(Session& session) {
+  constexpr double kTie = 0.03, kOfWire = 0.1;
+  TuneResult& result = session.result;
+  if (session.stopped() || !session.freedom.wire || result.ranks == 1) return;
+  if (session.job_for(result.found).gradients().name() == "shared_memory") return;
+  std::vector<Settings> candidates = {result.found, result.found};
+  candidates[1].wire = result.found.wire == config::Wire::kFp32 ? config::Wire::kBf16 : config::Wire::kFp32;
+  std::vector<double> costs;
+  for (const Settings& one : candidates) costs.push_back(differences(one, result.given));
+  const auto chosen = session.choose(Stage::kNetwork, candidates, costs, kTie, kOfWire * session.left());
+  if (chosen) result.found.wire = chosen->wire;
+}
+
 void choose_network_again(Session& session) {
   Freedom freedom = session.freedom;
   freedom.checkpointing = false;  // it is about memory, which is settled
@@ -259,6 +273,7 @@ void choose_network(Session& session) {
   if (!first) return;
   session.rate = *first;
   take_fastest_network(session, candidates, kOfNetwork);
+  choose_wire(session);
 }
 
 void choose_batch(Session& session) {

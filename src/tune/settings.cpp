@@ -15,11 +15,12 @@ using config::AmpMode;
 
 namespace {
 
-constexpr std::array<std::pair<const char*, bool Freedom::*>, 6> kFreeKeys = {{
+constexpr std::array<std::pair<const char*, bool Freedom::*>, 7> kFreeKeys = {{
     {"train.batch_size", &Freedom::batch_size},
     {"train.amp", &Freedom::amp},
     {"model.channels_last", &Freedom::channels_last},
     {"model.checkpointing", &Freedom::checkpointing},
+    {"dist.wire", &Freedom::wire},
     {"data.workers", &Freedom::workers},
     {"data.prefetch", &Freedom::prefetch},
 }};
@@ -37,14 +38,16 @@ void apply(const Settings& settings, config::Config& config) {
   config.train.amp = settings.amp;
   config.model.channels_last = settings.channels_last;
   config.model.checkpointing = settings.checkpointing;
+  config.dist.wire = settings.wire;
   config.data.workers = settings.workers;
   config.data.prefetch = settings.prefetch;
 }
 
 std::string text_of(const Settings& s) {
   return str("batch ", s.batch_size, ", ", s.amp, s.channels_last ? ", channels_last" : "",
-             s.checkpointing ? ", checkpointing" : "", ", ", s.workers, s.workers == 1 ? " reader, " : " readers, ",
-             s.prefetch, " ahead");
+             s.checkpointing ? ", checkpointing" : "",
+             s.wire == config::Wire::kFp32 ? "" : str(", ", s.wire, " between ranks"), ", ", s.workers,
+             s.workers == 1 ? " reader, " : " readers, ", s.prefetch, " ahead");
 }
 
 Freedom freedom_of(const config::Loaded& loaded) {
@@ -112,7 +115,8 @@ bool takes_less(const Settings& a, const Settings& b) {
 }
 
 int differences(const Settings& a, const Settings& b) {
-  return int{a.amp != b.amp} + int{a.channels_last != b.channels_last} + int{a.checkpointing != b.checkpointing};
+  return int{a.amp != b.amp} + int{a.channels_last != b.channels_last} + int{a.checkpointing != b.checkpointing} +
+         int{a.wire != b.wire};
 }
 
 std::vector<int64_t> batch_candidates(int64_t share, int64_t most, int64_t given) {

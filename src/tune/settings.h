@@ -16,12 +16,14 @@ struct Settings {
   int64_t batch_size = 1;                        // of a rank and micro-step
   config::AmpMode amp = config::AmpMode::kFp32;  // never auto
   bool channels_last = true, checkpointing = false;
+  config::Wire wire = config::Wire::kFp32;
   int64_t workers = 1, prefetch = 4;
 
   bool operator==(const Settings&) const = default;
   // Whether the network and its arithmetic are the same, so that one network can be used for both.
   bool same_network(const Settings& other) const {
-    return amp == other.amp && channels_last == other.channels_last && checkpointing == other.checkpointing;
+    return amp == other.amp && channels_last == other.channels_last && checkpointing == other.checkpointing &&
+           wire == other.wire;
   }
 };
 
@@ -30,7 +32,8 @@ std::string text_of(const Settings&);  // "batch 64, bf16, channels_last, 2 read
 
 // What may be changed: not what a flag of this command line sets, nor what does nothing for the network.
 struct Freedom {  // travels from rank 0 to the others
-  bool batch_size = true, amp = true, channels_last = true, checkpointing = true, workers = true, prefetch = true;
+  bool batch_size = true, amp = true, channels_last = true, checkpointing = true, wire = true, workers = true,
+       prefetch = true;
 };
 Freedom freedom_of(const config::Loaded&);
 std::vector<std::string> kept_by_flags(const config::Loaded&);  // of these, for people: "train.amp (--amp)"
@@ -47,7 +50,8 @@ std::vector<Settings> network_candidates(const Settings& given, const Freedom&, 
 // Whether the first takes fewer resources: a smaller micro-batch, fewer readers or batches ahead, and more of none.
 bool takes_less(const Settings&, const Settings&);
 
-// How many of the three differ: what is given is kept where nothing else is faster.
+// How many of the four that change the arithmetic or its memory differ: what is given is kept where nothing else is
+// faster.
 int differences(const Settings&, const Settings&);
 
 // Samples of a micro-step, the most first, at most `most`, by halves. With a global batch, of which every rank has a

@@ -54,6 +54,7 @@ void look(Session& session) {
                   .amp = *value_named<config::AmpMode>(train::to_string(precision)),
                   .channels_last = result.config.model.channels_last,
                   .checkpointing = result.config.model.checkpointing,
+                  .wire = result.config.dist.wire,
                   .workers = workers,
                   .prefetch = prefetch};
   if (!session.freedom.batch_size) session.most = result.given.batch_size;

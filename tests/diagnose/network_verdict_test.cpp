@@ -76,6 +76,25 @@ TEST(NetworkVerdict, NetworkAndOptimizerAreOneFinding) {
                                           ".1. % with --accumulate 2"));
 }
 
+// Bytes that travel between hosts or GPUs can be halved without another global batch.
+TEST(NetworkVerdict, GradientsThatTravelFarMayBeNarrower) {
+  RunEvidence run = evidence_of({.ranks = 2, .network = 0.040, .optimizer = 0.010});
+  run.network = {.latency = 20e-6, .seconds_per_byte = 1e-9, .messages = 2, .bytes = 36e6};
+  EXPECT_THAT(judge(run).text, HasSubstr("with --accumulate 2")) << "in the memory of one host";
+  run.hosts.push_back(run.hosts[0]);
+  const Verdict verdict = judge(run);
+  EXPECT_EQ(verdict.findings[0].cause, Cause::kBandwidth);
+  EXPECT_THAT(verdict.text, HasSubstr("with --dist.wire bf16 (gradients are rounded to bfloat16 between ranks)"));
+  const double step = mean_wall(run.ranks[0].steps);
+  EXPECT_NEAR(step / (1 + verdict.findings[0].gain->ratio), step - 0.5 * 0.036, 0.002);
+  run.settings.narrow_wire = true;
+  EXPECT_THAT(judge(run).text, HasSubstr("with --accumulate 2")) << "they are already";
+  run.settings.narrow_wire = false;
+  run.network.latency = 20e-3;
+  run.network.seconds_per_byte = 1e-11;
+  EXPECT_THAT(judge(run).text, HasSubstr("with --accumulate 2")) << "fewer bytes do not help";
+}
+
 // A given global batch decides how many micro-steps there are.
 TEST(NetworkVerdict, AGivenGlobalBatchIsWhatToChange) {
   RunEvidence run = evidence_of({.ranks = 2, .network = 0.020, .optimizer = 0.010});

@@ -67,6 +67,14 @@ def comm_measures_every_communicator(folder):
         near(row[7], size["busbw_bytes_per_second"] * 1e-9, 3)
 
 
+def comm_measures_what_gradients_are_between_ranks(folder):
+    text, found = bench(folder, "comm", "--seconds", 0.05, "--max-bytes", 4096, np=2, dist__wire="bf16")
+    sizes = [one["operations"][0]["sizes"] for one in found["communicators"]]
+    assert {size["type"] for size in sizes[0]} == {"bfloat16"} and {size["type"] for size in sizes[1]} == {"float"}
+    assert all(size["count"] * 2 == size["bytes"] and size["wrong"] == 0 for size in sizes[0])
+    assert " bfloat16 " in text
+
+
 def comm_finds_results_that_are_wrong(folder):
     damaged = {**runner.environment(), "LD_PRELOAD": os.environ["DTRAIN_BUILD"] + "/tests/e2e/libwrong_mpi.so"}
     words = ["bench", "comm", "--seconds", 0.05, "--min-bytes", 3072, "--max-bytes", 3072, "--json", "wrong.json",

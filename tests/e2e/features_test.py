@@ -62,6 +62,27 @@ def measuring_the_headroom_changes_nothing(folder):
     runner.run(["--diagnose", "--dry-run", "--data.file", "d.h5", "--model.image_size", 32, "--batch-size", 8], cwd=folder).expect(0)
 
 
+def gradients_that_are_narrow_between_ranks_train_alike(folder):
+    runner.synth(folder / "d.h5", 60)
+    runs = {}
+    for wire in ["fp32", "bf16", "fp16"]:
+        options = dict(np=2, run__name=wire, dist__wire=wire, train__epochs=4)
+        runner.train(folder, **options).expect(0, "gradients: ", " per step, in one bucket of at most ")
+        runs[wire] = runner.metrics(folder / "runs" / wire)
+    exact = runs["fp32"]
+    for wire in ["bf16", "fp16"]:
+        # Two bytes in place of four, but for the sums of loss and weight.
+        assert 2 * (runs[wire][-1]["bytes_reduced"] - 16) == exact[-1]["bytes_reduced"] - 16, runs[wire][-1]
+        assert any(a["loss"] != b["loss"] for a, b in zip(exact, runs[wire])), "nothing was rounded"
+        assert abs(runs[wire][-1]["loss"] / exact[-1]["loss"] - 1) < 0.1, (runs[wire][-1], exact[-1])
+    assert "loss_scale" in runs["fp16"][-1] and "loss_scale" not in runs["bf16"][-1], "fp16 needs loss scaling"
+    # On one rank nothing travels, and nothing is rounded.
+    for wire in ["fp32", "bf16"]:
+        runner.train(folder, run__name="one_" + wire, dist__wire=wire).expect(0)
+    a, b = weights(folder, "one_fp32"), weights(folder, "one_bf16")
+    assert all(a[key].tobytes() == b[key].tobytes() for key in a)
+
+
 def averaged_weights_are_saved_and_evaluated_and_resume(folder):
     runner.synth(folder / "d.h5", 60)
     base = dict(train__ema=0.9, optimizer__lr=0.01)

@@ -48,6 +48,28 @@ TEST(Buckets, KeepsDtypesApartInTheOrderInWhichTheyFill) {
   EXPECT_EQ(buckets[1].params, (std::vector<size_t>{2, 0}));
 }
 
+TEST(Buckets, TheBestSizeMakesTheLatencyOfAllAndTheLastTransferShortestTogether) {
+  const auto total = [](const CostFit& cost, double bytes, double size) {
+    return bytes / size * cost.latency + size * cost.seconds_per_byte;
+  };
+  for (const double latency : {2e-6, 5e-5, 1e-3}) {
+    for (const double per_byte : {5e-12, 2e-10, 1e-8}) {
+      for (const int64_t bytes : {int64_t{1} << 20, int64_t{45} << 20, int64_t{2} << 30}) {
+        const CostFit cost{.latency = latency, .seconds_per_byte = per_byte};
+        const int64_t size = best_bucket_bytes(cost, bytes);
+        EXPECT_EQ(size & (size - 1), 0) << "a power of two";
+        for (int64_t other = 256 << 10; other <= 128 << 20; other *= 2) {
+          EXPECT_LE(total(cost, static_cast<double>(bytes), static_cast<double>(size)),
+                    total(cost, static_cast<double>(bytes), static_cast<double>(other)) * (1 + 1e-9));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(best_bucket_bytes({.latency = 1e-5}, 1 << 20), 128 << 20) << "bytes cost nothing";
+  EXPECT_EQ(best_bucket_bytes({.seconds_per_byte = 1e-9}, 1 << 20), 256 << 10) << "messages cost nothing";
+  EXPECT_EQ(best_bucket_bytes({}, 1 << 20), 25 << 20) << "the cost is unknown";
+}
+
 TEST(Buckets, NoParametersMakeNoBuckets) { EXPECT_TRUE(plan_buckets({}, 1, 1).empty()); }
 
 TEST(Buckets, KeepsItsPromisesForAnyList) {

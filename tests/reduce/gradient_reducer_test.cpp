@@ -108,8 +108,8 @@ TEST(GradientReducer, OnlyTheLastMicroStepSendsInOneOrderWhileBackwardRuns) {
     const Toy toy;
     GradientReducer reducer(toy.named(), recorder, world, kOneEach);
     step(reducer, [&] { toy.backward(1); });
-    // From the last parameter to the first; the last bucket carries loss and weight too.
-    EXPECT_THAT(recorder.sent, ElementsAre(5, 4, 3 + 2));
+    // From the last parameter to the first, and then the sums of loss and weight.
+    EXPECT_THAT(recorder.sent, ElementsAre(5, 4, 3, 2));
     EXPECT_EQ(reducer.bytes_per_step(), (5 + 4 + 3 + 2) * 8);
     reducer.zero();
     recorder.sent.clear();
@@ -120,9 +120,9 @@ TEST(GradientReducer, OnlyTheLastMicroStepSendsInOneOrderWhileBackwardRuns) {
     reducer.arm(true);
     reducer.add_loss(one() * 5, one() * 2);
     toy.backward(10);
-    EXPECT_THAT(recorder.sent, ElementsAre(5, 4, 3 + 2)) << "before finish()";
+    EXPECT_THAT(recorder.sent, ElementsAre(5, 4, 3, 2)) << "before finish()";
     reducer.finish();
-    EXPECT_EQ(recorder.sent.size(), 3u);
+    EXPECT_EQ(recorder.sent.size(), 4u);
     EXPECT_TRUE(toy.b.grad().equal(at::full({2, 2}, 2 * (1 + 10) * 2.0, at::kDouble)));
     EXPECT_EQ(reducer.loss_sum().item<double>(), 10);
     EXPECT_EQ(reducer.weight_sum().item<double>(), 4);
@@ -163,7 +163,7 @@ TEST(GradientReducer, BucketsAreTimedIfAsked) {
     const std::vector<BucketTime> times = reducer.bucket_times();
     ASSERT_EQ(times.size(), 3u);
     EXPECT_EQ(times[0].bytes, 5 * 8);
-    EXPECT_EQ(times[2].bytes, (3 + 2) * 8) << "with the sums of loss and weight";
+    EXPECT_EQ(times[2].bytes, 3 * 8);
     const double wait = std::chrono::duration<double>(kSlowBackward).count() / longest;  // share of the pass, or less
     EXPECT_GT(times[0].ready, 0);
     EXPECT_GE(times[1].ready - times[0].ready, wait);
@@ -219,6 +219,71 @@ TEST(GradientReducer, KnowsTheBucketsOfOtherSizes) {
   });
 }
 
+// The elements of 0.1 × (i + 1), in a network of one parameter: gradients that bfloat16 and float16 have to round.
+at::Tensor uneven_gradients(int rank) { return (at::arange(1000).to(at::kFloat) + 1) * (rank % 2 == 0 ? 0.1 : -0.07); }
+
+TEST(GradientReducer, ANarrowWireRoundsWithinItsBound) {
+  for (const auto& [wire, unit] : {std::pair{at::kBFloat16, 0x1p-9}, std::pair{at::kHalf, 0x1p-12}}) {
+    for (const int ranks : {2, 3, 4}) {
+      SCOPED_TRACE(str(c10::toString(wire), " on ", ranks, " ranks"));
+      at::Tensor exact = at::zeros({1000}, at::kDouble), sizes = at::zeros({1000}, at::kDouble);
+      for (int rank = 0; rank < ranks; ++rank) {
+        exact += uneven_gradients(rank).to(at::kDouble);
+        sizes += uneven_gradients(rank).to(at::kDouble).abs();
+      }
+      run_thread_world(ranks, [&, wire = wire, unit = unit](Communicator& world) {
+        const at::Tensor weight = leaf({1000}, 1, at::kFloat);
+        GradientReducer reducer({{"weight", weight}}, world, world, {.wire = wire});
+        for (int round = 0; round < 3; ++round) {
+          reducer.arm(true);
+          reducer.add_loss(one() * 301, one() * 301);  // more than bfloat16 could count
+          (weight * uneven_gradients(world.rank())).sum().backward();
+          reducer.finish();
+          const at::Tensor error = (weight.grad().to(at::kDouble) - exact).abs();
+          EXPECT_TRUE(error.le(sizes * unit * (2 + unit)).all().item<bool>());
+          EXPECT_GT(error.max().item<double>(), 0) << "nothing was rounded";
+          EXPECT_EQ(reducer.loss_sum().item<double>(), 301 * ranks);
+          EXPECT_EQ(reducer.weight_sum().item<double>(), 301 * ranks);
+          reducer.zero();
+        }
+        EXPECT_THAT(reducer.bucket_bytes(), ElementsAre(1000 * 2));
+        EXPECT_EQ(reducer.bytes_per_step(), 1000 * 2 + 16);
+        EXPECT_EQ(reducer.memory_bytes(), 1000 * (4 + 2) + 16);
+      });
+    }
+  }
+}
+
+TEST(GradientReducer, ANarrowWireChangesNothingOnOneRank) {
+  run_thread_world(1, [](Communicator& world) {
+    const at::Tensor weight = leaf({1000}, 1, at::kFloat);
+    GradientReducer reducer({{"weight", weight}}, world, world, {.wire = at::kHalf});
+    step(reducer, [&] { (weight * uneven_gradients(0)).sum().backward(); });
+    EXPECT_TRUE(weight.grad().equal(uneven_gradients(0)));
+    EXPECT_EQ(reducer.memory_bytes(), 1000 * 4 + 16);
+  });
+}
+
+TEST(GradientReducer, WhatOverflowsOnTheWireIsInfinite) {
+  run_thread_world(2, [](Communicator& world) {
+    const at::Tensor weight = leaf({3}, 1, at::kFloat);
+    GradientReducer reducer({{"weight", weight}}, world, world, {.wire = at::kHalf});
+    step(reducer, [&] { (weight * 40000).sum().backward(); });
+    EXPECT_TRUE(at::isinf(weight.grad()).all().item<bool>()) << "80000 is more than 65504: the scaler must see it";
+  });
+}
+
+TEST(GradientReducer, RanksMustAgreeOnTheWire) {
+  const std::string message = message_of([] {
+    run_thread_world(2, [](Communicator& world) {
+      GradientReducer::Options options;
+      if (world.rank() == 1) options.wire = at::kHalf;
+      GradientReducer reducer({{"a", leaf({3})}}, world, world, options);
+    });
+  });
+  EXPECT_THAT(message, HasSubstr("rank 1 has another network, bucket size or wire than rank 0"));
+}
+
 TEST(GradientReducer, BucketsDoNotOvertakeWhenBackwardEndsInAnotherOrder) {
   run_thread_world(2, [](Communicator& world) {
     Recorder recorder(world);
@@ -234,7 +299,7 @@ TEST(GradientReducer, BucketsDoNotOvertakeWhenBackwardEndsInAnotherOrder) {
       recorder.sent.clear();
       const bool swapped = world.rank() == 1;
       step(reducer, [&] { swapped ? ends_in(toy.a, toy.b, toy.c) : ends_in(toy.c, toy.b, toy.a); });
-      EXPECT_THAT(recorder.sent, ElementsAre(5, 4, 5));
+      EXPECT_THAT(recorder.sent, ElementsAre(5, 4, 3, 2));
       EXPECT_TRUE(toy.a.grad().equal(at::full({3}, 2.0 * 4 * 5, at::kDouble)));
       reducer.zero();
     }
@@ -387,7 +452,7 @@ TEST(GradientReducer, ARankWithAnotherNetworkIsNamedAtTheStart) {
       GradientReducer reducer({{"a", a}}, world, world, {});
     });
   });
-  EXPECT_THAT(message, HasSubstr("rank 2 has another network or bucket size than rank 0"));
+  EXPECT_THAT(message, HasSubstr("rank 2 has another network, bucket size or wire than rank 0"));
 }
 
 TEST(GradientReducer, RefusesParametersItCannotReduce) {
