@@ -1,74 +1,149 @@
 #include "dist/comm_thread.h"
 
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/thread_name.h"
 
 namespace dtrain::dist {
 
+class CommThread::Queue {
+ public:
+  struct Item {
+    std::function<void()> task;
+    std::exception_ptr error;
+    bool done = false;
+  };
+
+  Queue(std::string name, bool waiters_run_tasks) : name_(std::move(name)), waiters_run_tasks_(waiters_run_tasks) {}
+
+  std::shared_ptr<Item> add(std::function<void()> task) {
+    auto item = std::make_shared<Item>();
+    item->task = std::move(task);
+    {
+      const std::lock_guard lock(mutex_);
+      items_.push_back(item);
+    }
+    arrived_.notify_one();
+    return item;
+  }
+
+  void finish(const Item& item) {
+    std::unique_lock lock(mutex_);
+    while (!item.done) {
+      if (waiters_run_tasks_ && can_run()) {
+        run_next(lock);
+      } else {
+        done_.wait(lock);
+      }
+    }
+    const bool more = can_run();
+    lock.unlock();
+    if (more) arrived_.notify_one();  // the thread may have slept again while this one ran tasks
+    if (item.error) std::rethrow_exception(item.error);
+  }
+
+  // On the thread, until stop().
+  void run_all() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      arrived_.wait(lock, [this] { return can_run() || (stopping_ && items_.empty()); });
+      if (items_.empty()) return;
+      run_next(lock);
+    }
+  }
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    arrived_.notify_one();
+  }
+
+  void fail(std::string_view reason) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (failed()) return;
+    reason_ = reason;
+    failed_.store(true, std::memory_order_release);
+  }
+
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+
+  void throw_if_failed() const {
+    if (!failed()) return;
+    const std::lock_guard lock(mutex_);
+    throw CommError(str("the ", name_, " communicator can no longer be used: ", reason_));
+  }
+
+  bool idle() const {
+    const std::lock_guard lock(mutex_);
+    return items_.empty() && !running_;
+  }
+
+ private:
+  bool can_run() const { return !items_.empty() && !running_; }
+
+  void run_next(std::unique_lock<std::mutex>& lock) {
+    const std::shared_ptr<Item> item = std::move(items_.front());
+    items_.pop_front();
+    running_ = true;
+    lock.unlock();
+    try {
+      throw_if_failed();
+      item->task();
+    } catch (const std::exception& error) {
+      fail(error.what());
+      item->error = std::current_exception();
+    }
+    item->task = nullptr;  // releases its tensors before the waiter continues
+    lock.lock();
+    running_ = false;
+    item->done = true;
+    done_.notify_all();
+  }
+
+  const std::string name_;
+  const bool waiters_run_tasks_;
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_, done_;  // for the thread; for waiters
+  std::deque<std::shared_ptr<Item>> items_;
+  std::string reason_;
+  bool running_ = false;  // somebody runs a task
+  bool stopping_ = false;
+  std::atomic<bool> failed_ = false;
+};
+
 CommThread::CommThread(std::string name, std::function<void()> begin)
-    : name_(std::move(name)), thread_([this, begin = std::move(begin)] { run(begin); }) {}
+    : queue_(std::make_shared<Queue>(std::move(name), /*waiters_run_tasks=*/!begin)),
+      thread_([queue = queue_, begin = std::move(begin)] {
+        name_this_thread(kCommThread);
+        try {
+          if (begin) begin();
+        } catch (const std::exception& error) {
+          queue->fail(error.what());
+        }
+        queue->run_all();
+      }) {}
 
 CommThread::~CommThread() {
   fail("it was destroyed");
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  arrived_.notify_one();
+  queue_->stop();
   thread_.join();
 }
 
 Work CommThread::submit(std::function<void()> task) {
-  Item item{std::move(task), {}};
-  std::shared_future<void> done = item.promise.get_future().share();
-  {
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(item));
-  }
-  arrived_.notify_one();
-  return Work([done = std::move(done)] { done.get(); });
+  return Work([queue = queue_, item = queue_->add(std::move(task))] { queue->finish(*item); });
 }
 
-void CommThread::fail(std::string_view reason) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (failed()) return;
-  reason_ = reason;
-  failed_.store(true, std::memory_order_release);
-}
-
-void CommThread::throw_if_failed() const {
-  if (!failed()) return;
-  const std::lock_guard lock(mutex_);
-  throw CommError(str("the ", name_, " communicator can no longer be used: ", reason_));
-}
-
-void CommThread::run(const std::function<void()>& begin) {
-  name_this_thread(kCommThread);
-  try {
-    if (begin) begin();
-  } catch (const std::exception& error) {
-    fail(error.what());
-  }
-  while (true) {
-    Item item;
-    {
-      std::unique_lock lock(mutex_);
-      arrived_.wait(lock, [this] { return !queue_.empty() || stopping_; });
-      if (queue_.empty()) return;
-      item = std::move(queue_.front());
-      queue_.pop_front();
-    }
-    try {
-      throw_if_failed();
-      item.task();
-      item.task = nullptr;  // releases its tensors before the waiter continues
-      item.promise.set_value();
-    } catch (const std::exception& error) {
-      fail(error.what());
-      item.promise.set_exception(std::current_exception());
-    }
-  }
-}
+void CommThread::fail(std::string_view reason) noexcept { queue_->fail(reason); }
+bool CommThread::failed() const noexcept { return queue_->failed(); }
+bool CommThread::idle() const { return queue_->idle(); }
+void CommThread::throw_if_failed() const { queue_->throw_if_failed(); }
 
 }  // namespace dtrain::dist

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "core/error.h"
 
 namespace dtrain::dist {
@@ -15,6 +19,42 @@ TEST(CommThread, RunsTasksInOrderOfSubmission) {
   for (Work& work : works) work.wait();
   ASSERT_EQ(order.size(), 100u);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
+}
+
+TEST(CommThread, AWaiterRunsWhatTheThreadHasNotBegunAndWhatIsBeforeIt) {
+  CommThread thread("test");
+  const std::thread::id caller = std::this_thread::get_id();
+  std::vector<int> order;
+  int by_caller = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<Work> works;
+    for (int i = 0; i < 3; ++i) {
+      works.push_back(thread.submit([&, i] {
+        order.push_back(3 * round + i);
+        by_caller += std::this_thread::get_id() == caller;
+      }));
+    }
+    works[1].wait();
+    EXPECT_GE(order.size(), static_cast<size_t>(3 * round + 2));
+    works[2].wait();
+    works[0].wait();
+  }
+  ASSERT_EQ(order.size(), 6000u);
+  for (int i = 0; i < 6000; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
+  EXPECT_GT(by_caller, 0) << "the thread cannot always be faster";
+}
+
+TEST(CommThread, WhatNobodyWaitsForIsRunByTheThread) {
+  CommThread thread("test");
+  std::atomic<int> ran = 0;
+  for (int round = 0; round < 200; ++round) {
+    static_cast<void>(thread.submit([&] { ++ran; }));
+    Work waited = thread.submit([&] { ++ran; });
+    static_cast<void>(thread.submit([&] { ++ran; }));
+    waited.wait();
+  }
+  while (!thread.idle()) std::this_thread::yield();
+  EXPECT_EQ(ran, 600);
 }
 
 TEST(CommThread, BeginsWithWhatBelongsToTheThread) {
