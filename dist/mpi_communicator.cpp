@@ -17,16 +17,31 @@ namespace {
 constexpr int kTag = 1;  // one is enough: MPI keeps the order of messages between two ranks
 constexpr int64_t kLargestMessage = int64_t{1} << 30;
 
-int world_rank() {
+int rank_in(MPI_Comm comm) {
   int rank = 0;
-  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   return rank;
 }
 
-int world_size() {
+int size_of(MPI_Comm comm) {
   int size = 1;
-  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   return size;
+}
+
+MPI_Comm group_of_world(int group, int order) {
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(MPI_COMM_WORLD, group, order, &comm), "MPI_Comm_split");
+  check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return comm;
+}
+
+// The number in MPI_COMM_WORLD of each rank of `comm`.
+std::vector<int> world_ranks_of(MPI_Comm comm) {
+  const int mine = rank_in(MPI_COMM_WORLD);
+  std::vector<int> ranks(static_cast<size_t>(size_of(comm)));
+  check_mpi(MPI_Allgather(&mine, 1, MPI_INT, ranks.data(), 1, MPI_INT, comm), "MPI_Allgather");
+  return ranks;
 }
 
 char* bytes_of(const at::Tensor& tensor) { return static_cast<char*>(tensor.data_ptr()); }
@@ -69,15 +84,15 @@ class StridedBytes {
 // The MPI requests of one operation, all in flight together. Each transfer is cut into messages (message_size).
 class Exchange {
  public:
-  Exchange(MPI_Comm comm, const CommThread& thread, int64_t smallest_message)
-      : comm_(comm), thread_(thread), smallest_message_(smallest_message) {}
+  Exchange(MPI_Comm comm, const std::vector<int>& world_ranks, const CommThread& thread, int64_t smallest_message)
+      : comm_(comm), world_ranks_(world_ranks), thread_(thread), smallest_message_(smallest_message) {}
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
   void send(const void* data, int64_t bytes, int to) {
     for_messages(bytes, [&](int64_t begin, int count) {
       check_mpi(MPI_Isend(static_cast<const char*>(data) + begin, count, MPI_BYTE, to, kTag, comm_,
-                          add({"sending to rank", to})),
+                          add({"sending to rank", in_world(to)})),
                 "MPI_Isend");
     });
   }
@@ -85,7 +100,7 @@ class Exchange {
   void receive(void* data, int64_t bytes, int from) {
     for_messages(bytes, [&](int64_t begin, int count) {
       check_mpi(MPI_Irecv(static_cast<char*>(data) + begin, count, MPI_BYTE, from, kTag, comm_,
-                          add({"receiving from rank", from, count})),
+                          add({"receiving from rank", in_world(from), count})),
                 "MPI_Irecv");
     });
   }
@@ -93,7 +108,7 @@ class Exchange {
   void broadcast(void* data, int64_t bytes, int root) {
     for_messages(bytes, [&](int64_t begin, int count) {
       check_mpi(MPI_Ibcast(static_cast<char*>(data) + begin, count, MPI_BYTE, root, comm_,
-                           add({"a broadcast from rank", root})),
+                           add({"a broadcast from rank", in_world(root)})),
                 "MPI_Ibcast");
     });
   }
@@ -137,7 +152,7 @@ class Exchange {
  private:
   struct Transfer {
     const char* what;
-    int rank = -1;            // the other rank; -1: all of them
+    int rank = -1;            // the other rank, in MPI_COMM_WORLD; -1: all of them
     int expected_bytes = -1;  // of a message that arrives; -1: not known
     std::string text() const { return rank < 0 ? what : str(what, " ", rank); }
   };
@@ -170,7 +185,10 @@ class Exchange {
                         " were expected: the ranks are not at the same operation"));
   }
 
+  int in_world(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
+
   MPI_Comm comm_;
+  const std::vector<int>& world_ranks_;
   const CommThread& thread_;
   int64_t smallest_message_;
   std::vector<MPI_Request> requests_;
@@ -179,11 +197,12 @@ class Exchange {
 
 class MpiCommunicator final : public Communicator {
  public:
-  explicit MpiCommunicator(const MpiOptions& options) : Communicator(world_rank(), world_size()), options_(options) {
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
-    check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    thread_ = std::make_unique<CommThread>("mpi");
-  }
+  MpiCommunicator(const MpiOptions& options, MPI_Comm comm)
+      : Communicator(rank_in(comm), size_of(comm)),
+        options_(options),
+        comm_(comm),
+        world_ranks_(world_ranks_of(comm)),
+        thread_(std::make_unique<CommThread>("mpi")) {}
 
   ~MpiCommunicator() override {
     thread_.reset();
@@ -258,7 +277,7 @@ class MpiCommunicator final : public Communicator {
   // Runs what `issue` adds to an exchange, to its end.
   template <typename Issue>
   void exchange(Issue issue) const {
-    Exchange messages(comm_, *thread_, options_.message_bytes);
+    Exchange messages(comm_, world_ranks_, *thread_, options_.message_bytes);
     issue(messages);
     messages.finish();
   }
@@ -318,7 +337,8 @@ class MpiCommunicator final : public Communicator {
   }
 
   const MpiOptions options_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm comm_;
+  const std::vector<int> world_ranks_;  // by rank, for messages
   bool broken_ = false;  // an operation failed, and its messages may still be in flight; used by the thread
   std::unique_ptr<std::vector<char>> scratch_ = std::make_unique<std::vector<char>>();
   std::unique_ptr<CommThread> thread_;
@@ -329,7 +349,7 @@ class MpiCommunicator final : public Communicator {
 int64_t message_size(int64_t bytes, int64_t smallest) { return std::clamp(bytes / 64, smallest, kLargestMessage); }
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options) {
-  return std::make_unique<MpiCommunicator>(options);
+  return std::make_unique<MpiCommunicator>(options, group_of_world(options.group, options.order));
 }
 
 }  // namespace dtrain::dist

@@ -1,8 +1,8 @@
 #pragma once
 
-// Collectives on host tensors over MPI, on a thread of their own, because MPI makes progress only inside its
-// calls. The thread polls instead of blocking, so that abort() can end a wait and a rank that waits for a late
-// one leaves its core to others.
+// Collectives on host tensors over MPI, on a thread of their own or by the caller that waits (CommThread), because MPI
+// makes progress only inside its calls. These poll instead of blocking, so that abort() can end a wait and a rank that
+// waits for a late one leaves its core to others.
 //
 // all_reduce is dtrain's own, because MPI's may add in any order: every rank receives its slice from all ranks,
 // sums it in rank order (reduce_in_rank_order) and sends the sum to all. Tensors of at most `direct_bytes` are
@@ -18,10 +18,12 @@ namespace dtrain::dist {
 struct MpiOptions {
   int64_t direct_bytes = 16 << 10;
   int64_t message_bytes = 1 << 20;  // the smallest message that a larger tensor is cut into
+  int group = 0;                    // the ranks that give the same number, 0 or more, form a communicator of their own
+  int order = 0;                    // of the ranks in it; those that give the same number keep their order
 };
 
-// A communicator on a duplicate of MPI_COMM_WORLD. MPI must be initialized with MPI_THREAD_MULTIPLE and
-// outlive the result. Collective.
+// A communicator among the ranks of MPI_COMM_WORLD that give the same group. Its errors name ranks of MPI_COMM_WORLD.
+// MPI must be initialized with MPI_THREAD_MULTIPLE and outlive the result. Collective over MPI_COMM_WORLD.
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions& options = {});
 
 // The size of the messages in which `bytes` travel: about 64 of them, none smaller than `smallest`, and none above 1
