@@ -99,7 +99,7 @@ std::byte* SharedBoard::begin(const Patience& patience) {
 void SharedBoard::post(const SharedOperation& operation) noexcept {
   Slot& mine = slot(rank_, ++posted_);
   mine.operation = operation;
-  mine.number.store(posted_);
+  mine.number.store(posted_, std::memory_order_release);
   page(rank_).bell.ring();
 }
 
@@ -108,7 +108,7 @@ void SharedBoard::wait_for_posts(uint64_t number, const Patience& patience) {
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     const Slot& theirs = slot(rank, number);
-    wait_for(rank, patience, [&] { return theirs.number.load() == number; });
+    wait_for(rank, patience, [&] { return theirs.number.load(std::memory_order_acquire) == number; });
     if (theirs.operation == mine) continue;
     throw CommError(str("rank ", rank, " is at ", describe(theirs.operation), " and rank ", rank_, " at ",
                         describe(mine), ": the ranks are not at the same operation"));
@@ -116,7 +116,7 @@ void SharedBoard::wait_for_posts(uint64_t number, const Patience& patience) {
 }
 
 void SharedBoard::finish(uint64_t number) noexcept {
-  page(rank_).finished.store(number);
+  page(rank_).finished.store(number, std::memory_order_release);
   page(rank_).bell.ring();
 }
 
@@ -127,7 +127,7 @@ void SharedBoard::wait_for_finish(uint64_t number, const Patience& patience) {
   for (int rank = 0; rank < size_; ++rank) {
     const std::atomic<uint64_t>& finished = page(rank).finished;
     uint64_t reached = 0;
-    wait_for(rank, patience, [&] { return (reached = finished.load()) >= number; });
+    wait_for(rank, patience, [&] { return (reached = finished.load(std::memory_order_acquire)) >= number; });
     least = std::min(least, reached);
   }
   finished_by_all_ = least;

@@ -170,8 +170,9 @@ class SharedMemoryCommunicator final : public Communicator {
       fail(error.what());
       return Work([error = std::current_exception()] { std::rethrow_exception(error); });
     }
-    const uint64_t number = posted_.fetch_add(1, std::memory_order_relaxed) + 1;
+    const uint64_t number = posted_.load(std::memory_order_relaxed) + 1;
     begun_[number % SharedBoard::kSlots] = std::move(operation);
+    posted_.store(number, std::memory_order_release);
     return Work([this, number] { finish_through(number); });
   }
 

@@ -31,8 +31,8 @@ void Bell::wake() noexcept {
   futex(rung_, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-void Bell::sleep(uint32_t seen) noexcept {
-  const timespec timeout{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kInterval).count()};
+void Bell::sleep(uint32_t seen, std::chrono::microseconds longest) noexcept {
+  const timespec timeout{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(longest).count()};
   futex(rung_, FUTEX_WAIT, seen, &timeout);  // an interrupted or expired sleep is a look at the state, as any other
 }
 

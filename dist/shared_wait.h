@@ -26,10 +26,11 @@ Patience patience_of_thread(int ranks, int cores);
 // Lies in shared memory, and is all zeros at first.
 class Bell {
  public:
-  // For the rank that has just made a store that others may wait for. The store must be sequentially consistent: then
-  // either this call sees a rank that is about to sleep, or that rank sees the store.
+  // For the rank that has just made a store (release) that others may wait for. It may miss a rank that is just about
+  // to sleep and does not see the store yet. A fence between the two would prevent that, and every small operation
+  // would wait for it; instead, the first sleep of a wait is short.
   void ring() noexcept {
-    if (waiters_.load() != 0) wake();
+    if (waiters_.load(std::memory_order_relaxed) != 0) wake();
   }
   void wake() noexcept;  // every sleeper, whether or not there is one
 
@@ -46,15 +47,15 @@ class Bell {
       std::this_thread::yield();
     }
     const Sleeper sleeper(waiters_);
-    while (true) {
+    for (auto longest = kFirstSleep; true; longest = kInterval) {
       const uint32_t seen = rung_.load();
       if (reached()) return;
       stop();
-      sleep(seen);
+      sleep(seen, longest);
     }
   }
 
-  static constexpr std::chrono::milliseconds kInterval{50};
+  static constexpr std::chrono::microseconds kInterval{50'000};
 
  private:
   // Counts the calling rank among those that ring() has to wake.
@@ -69,7 +70,10 @@ class Bell {
     std::atomic<uint32_t>& count_;
   };
 
-  void sleep(uint32_t seen) noexcept;  // until the bell rings; at most kInterval; not at all if it has rung since
+  static constexpr std::chrono::microseconds kFirstSleep{200};
+
+  // Until the bell rings; at most so long; not at all if it has rung since.
+  void sleep(uint32_t seen, std::chrono::microseconds longest) noexcept;
 
   std::atomic<uint32_t> rung_, waiters_;
 };
