@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -13,7 +14,6 @@
 
 #include "core/check.h"
 #include "dist/comm_thread.h"
-#include "dist/copy_bytes.h"
 #include "dist/object_collectives.h"
 #include "dist/shared_arena.h"
 #include "dist/shared_board.h"
@@ -277,10 +277,10 @@ class SharedMemoryCommunicator final : public Communicator {
       const std::byte* from = o.from + begin * o.width;
       if (o.what.kind == Collective::kReduceScatter) {
         for (int64_t rank = 0; rank < size(); ++rank) {
-          copy_bytes(to + rank * count * o.width, from + rank * o.elements * o.width, bytes);
+          std::memcpy(to + rank * count * o.width, from + rank * o.elements * o.width, bytes);
         }
       } else if (o.what.kind != Collective::kBroadcast || o.what.root == rank()) {
-        copy_bytes(to, from, bytes);
+        std::memcpy(to, from, bytes);
       }
     }
     board_.post(o.what);
@@ -313,11 +313,11 @@ class SharedMemoryCommunicator final : public Communicator {
       }
       case Collective::kAllGather:
         for (int r = 0; r < size(); ++r) {
-          copy_bytes(to + r * o.elements * o.width, board_.data(r, number), bytes);
+          std::memcpy(to + r * o.elements * o.width, board_.data(r, number), bytes);
         }
         return;
       case Collective::kBroadcast:
-        if (o.what.root != rank()) copy_bytes(to, board_.data(o.what.root, number), bytes);
+        if (o.what.root != rank()) std::memcpy(to, board_.data(o.what.root, number), bytes);
         return;
       case Collective::kBarrier:
       case Collective::kCount:
@@ -338,7 +338,7 @@ class SharedMemoryCommunicator final : public Communicator {
       std::byte* mine = o.parts.of(rank()) + at;
       reduce_in_rank_order(o.what.dtype, o.what.op, by_rank_, mine, bytes / o.width);
       for (int r = 0; r < size(); ++r) {
-        if (r != rank()) copy_bytes(o.parts.of(r) + at, mine, static_cast<size_t>(bytes));
+        if (r != rank()) std::memcpy(o.parts.of(r) + at, mine, static_cast<size_t>(bytes));
       }
     }
   }
