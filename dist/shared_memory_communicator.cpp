@@ -45,6 +45,7 @@ struct Operation {
   int64_t elements = 0;   // of `in`; of reduce_scatter: of `out`
   int64_t per_piece = 1;  // elements
   int64_t width = 1;      // bytes of an element
+  bool counted = true;    // in the traffic
   int64_t pieces() const { return elements <= per_piece ? 1 : (elements + per_piece - 1) / per_piece; }
   bool in_place() const { return what.place != 0; }
   int64_t bytes_out(int ranks) const { return what.kind == Collective::kAllGather ? what.bytes * ranks : what.bytes; }
@@ -76,6 +77,7 @@ class SharedMemoryCommunicator final : public Communicator {
   }
 
   at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) override {
+    const TrafficMeter::Pause not_counted(meter_);
     return arena_.allocate(*this, sizes, options);
   }
 
@@ -160,6 +162,7 @@ class SharedMemoryCommunicator final : public Communicator {
 
   // What is short is posted at once, if nothing is before it.
   Work issue(Operation operation) {
+    operation.counted = meter_.counts();
     const bool is_short = operation.pieces() == 1 && operation.what.bytes <= kCallersBytes;
     if (!is_short || handed_over_.load(std::memory_order_acquire) > 0) return hand_over(std::move(operation));
     try {
@@ -247,7 +250,7 @@ class SharedMemoryCommunicator final : public Communicator {
       if (piece + 1 < pieces) post_piece(operation, piece + 1, patience);
       finish_piece(operation, piece, patience);
     }
-    meter_.add(operation.what.kind, operation.what.bytes, began, trace::now());
+    count(operation, began);
     item->operation = {};  // releases the tensors before the waiter continues
     item->done.store(true, std::memory_order_release);
     handed_over_.fetch_sub(1, std::memory_order_release);
@@ -258,9 +261,13 @@ class SharedMemoryCommunicator final : public Communicator {
     Operation& operation = begun_[number % SharedBoard::kSlots];
     const trace::Time began = trace::now();
     finish_piece(operation, 0, caller_);
-    meter_.add(operation.what.kind, operation.what.bytes, began, trace::now());
+    count(operation, began);
     operation = {};
     done_.store(number, std::memory_order_release);
+  }
+
+  void count(const Operation& operation, trace::Time began) {
+    if (operation.counted) meter_.add(operation.what.kind, operation.what.bytes, began, trace::now());
   }
 
   void fail(std::string_view reason) noexcept {

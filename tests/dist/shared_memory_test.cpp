@@ -126,6 +126,15 @@ TEST(SharedMemory, FreesWhatATensorHeldAndKeepsATensorThatOutlivesTheCommunicato
   EXPECT_EQ(mapped_files(), before);
 }
 
+TEST(SharedMemory, TheExchangesOfAllocateAreNotTraffic) {
+  run_shared(2, [](Communicator& comm) {
+    const at::Tensor tensor = comm.allocate({1000}, at::kFloat);
+    for (const Carried& carried : comm.traffic()) EXPECT_EQ(carried.bytes, 0);
+    comm.all_reduce(tensor.zero_(), ReduceOp::kSum).wait();
+    EXPECT_EQ(comm.traffic()[static_cast<size_t>(Collective::kAllReduce)].bytes, 4000);
+  });
+}
+
 TEST(SharedMemory, OtherPartsOfTheArenaAreAnErrorNotAnotherSum) {
   const auto shifted = errors<CommError>(2, [](Communicator& comm) {
     const at::Tensor sum = comm.allocate({20'000}, at::kFloat);
