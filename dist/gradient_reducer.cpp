@@ -185,8 +185,7 @@ class GradientReducer::Impl {
     views_.assign(all_.size(), at::Tensor());
     bucket_of_.assign(all_.size(), 0);
     for (const Bucket& bucket : plan) {
-      const at::TensorOptions options = all_[0].tensor.options().dtype(bucket.dtype).requires_grad(false);
-      FilledBucket filled{{gradients_, bucket.elements, options, options_.wire}};
+      FilledBucket filled{make_transfer(bucket)};
       const at::Tensor& buffer = filled.transfer.buffer();
       for (size_t k = 0; k < bucket.params.size(); ++k) {
         const size_t i = chosen[bucket.params[k]];
@@ -198,6 +197,19 @@ class GradientReducer::Impl {
       }
       flat_.push_back(buffer);
       buckets_.push_back(std::move(filled));
+    }
+  }
+
+  // Where there is too little memory for a bucket, the error says how much all of them take.
+  BucketTransfer make_transfer(const Bucket& bucket) {
+    try {
+      return {gradients_, bucket.elements, all_[0].tensor.options().dtype(bucket.dtype).requires_grad(false),
+              options_.wire};
+    } catch (const DeviceError& error) {
+      int64_t bytes = 0;
+      for (const int64_t other : bucket_bytes()) bytes += other;
+      throw DeviceError(str(error.what(), ". The buckets of all gradients take ",
+                            human_bytes(static_cast<double>(bytes)), " on each rank; this was one of them"));
     }
   }
 

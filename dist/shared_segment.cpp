@@ -1,6 +1,7 @@
 #include "dist/shared_segment.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -9,17 +10,20 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 
 #include "core/check.h"
 #include "core/file_descriptor.h"
 #include "dist/object_collectives.h"
+#include "machine/facts.h"
 
 namespace dtrain::dist {
 namespace {
 
 constexpr int64_t kPage = 4096;
+constexpr const char* kPrefix = "dtrain-";  // of the names of files
 
 // What rank 0 has made, as the others find it.
 struct Offer {
@@ -54,6 +58,27 @@ Offer identified(const FileDescriptor& file, const std::string& path) {
   return offer;
 }
 
+// Removes the files whose makers were killed before they could: nobody holds their locks.
+void remove_leftovers(const std::filesystem::path& folder) {
+  std::error_code ended;
+  for (std::filesystem::directory_iterator entry(folder, ended), end; !ended && entry != end; entry.increment(ended)) {
+    if (!entry->path().filename().string().starts_with(kPrefix)) continue;
+    FileDescriptor file;
+    struct stat info {};
+    if (file.open(entry->path(), O_RDWR | O_NOFOLLOW | O_NONBLOCK) != 0) continue;
+    if (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) continue;
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(entry->path().c_str());
+  }
+}
+
+// Makes a file with a new name, and holds its lock until `file` is closed.
+int make_locked(const std::string& path, FileDescriptor& file) {
+  if (const int error = file.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600)) return error;
+  struct stat info {};
+  if (::flock(file.get(), LOCK_EX) != 0 || ::fstat(file.get(), &info) != 0) return errno;
+  return info.st_nlink == 0 ? EAGAIN : 0;  // another job took it for a leftover before it was locked
+}
+
 // A file of no size. Only this process has it: nobody else can open it but by the path in the offer.
 Offer make_file(const SharedMemoryOptions& options, bool memfd, FileDescriptor& file) {
   Offer failed;
@@ -63,8 +88,13 @@ Offer make_file(const SharedMemoryOptions& options, bool memfd, FileDescriptor& 
     failed.error = errno;
     return failed;
   }
-  const std::string path = (options.folder / str("dtrain-", ::getpid(), "-", std::random_device()())).string();
-  failed.error = file.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  remove_leftovers(options.folder);
+  std::string path;
+  failed.error = EAGAIN;
+  for (int attempt = 0; attempt < 10 && failed.error == EAGAIN; ++attempt) {
+    path = (options.folder / str(kPrefix, ::getpid(), "-", std::random_device()())).string();
+    failed.error = make_locked(path, file);
+  }
   return failed.error ? failed : identified(file, path);
 }
 
@@ -113,9 +143,10 @@ Attempt attempt(Communicator& comm, const SharedMemoryOptions& options, bool mem
   for (size_t rank = 0; rank < outcomes.size(); ++rank) {
     const Outcome& outcome = outcomes[rank];
     if (outcome.error == 0) continue;
-    result.failure = str("rank ", rank, " cannot ", outcome.operation, " ",
-                         memfd ? "the memory file of rank 0" : str("a file in ", options.folder.string()), ": ",
-                         std::strerror(outcome.error));
+    result.failure =
+        str("rank ", options.name_of(static_cast<int>(rank)), " cannot ", outcome.operation, " ",
+            memfd ? str("the memory file of rank ", options.name_of(0)) : str("a file in ", options.folder.string()),
+            ": ", std::strerror(outcome.error));
     result.no_room = outcome.error == ENOSPC;
     break;
   }
@@ -129,11 +160,25 @@ std::string text_of_room(const std::filesystem::path& folder) {
   return unknown ? "" : str(" (", human_bytes(static_cast<double>(space.available)), " free)");
 }
 
+// The least that any rank says can still be used.
+int64_t usable_memory(Communicator& comm, const std::filesystem::path& root) {
+  const int64_t mine = machine::read_usable_memory(root).value_or(std::numeric_limits<int64_t>::max());
+  const std::vector<int64_t> by_rank = all_gather_object(comm, mine);
+  return *std::min_element(by_rank.begin(), by_rank.end());
+}
+
 }  // namespace
 
 SharedSegment::SharedSegment(Communicator& comm, int64_t bytes, const SharedMemoryOptions& options) {
   stride_ = (std::max<int64_t>(bytes, 1) + kPage - 1) / kPage * kPage;
   bytes_ = stride_ * comm.size();
+  const std::string wanted = str("the ", comm.size(), " ranks of this host cannot share ",
+                                 human_bytes(static_cast<double>(bytes_)), " of memory: ");
+  if (const int64_t usable = usable_memory(comm, options.root); usable < bytes_) {
+    throw DeviceError(str(wanted, "the host and its control group have ", human_bytes(static_cast<double>(usable)),
+                          " left. Start fewer ranks on this host, or give them more memory (docker and podman: "
+                          "--memory; Kubernetes: resources.limits.memory; Slurm: --mem)"));
+  }
   std::vector<std::string> failures;
   bool no_room = false;
   for (const bool memfd : {true, false}) {
@@ -147,8 +192,7 @@ SharedSegment::SharedSegment(Communicator& comm, int64_t bytes, const SharedMemo
     failures.push_back(made.failure);
     no_room = made.no_room;
   }
-  const std::string needed = str("the ", comm.size(), " ranks of this host cannot share ",
-                                 human_bytes(static_cast<double>(bytes_)), " of memory: ", join(failures, "; "));
+  const std::string needed = wanted + join(failures, "; ");
   if (!no_room) throw DeviceError(needed + ". Set dist.backend mpi, which is slower");
   throw DeviceError(str(needed, text_of_room(options.folder), ". Give ", options.folder.string(),
                         " room for the gradients of all ranks (docker and podman: --shm-size; Kubernetes: an emptyDir "

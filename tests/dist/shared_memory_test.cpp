@@ -3,7 +3,9 @@
 
 #include "dist/shared_memory_communicator.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,6 +14,9 @@
 #include <string>
 #include <thread>
 
+#include "core/file_descriptor.h"
+#include "machine/made_tree.h"
+#include "support/temp_dir.h"
 #include "support/thread_world.h"
 #include "tests/dist/communicator_contract.h"
 
@@ -135,6 +140,47 @@ TEST(SharedMemory, TheExchangesOfAllocateAreNotTraffic) {
   });
 }
 
+TEST(SharedMemory, MemoryThatTheHostLacksIsADeviceErrorOnEveryRankBeforeItIsTaken) {
+  testing::MadeTree tree;
+  tree.file("/proc/meminfo", "MemAvailable:   10240 kB\n");
+  const SharedMemoryOptions options{.root = tree.root()};
+  const auto messages = errors<DeviceError>(
+      2,
+      [](Communicator& comm) {
+        comm.allocate({1 << 20}, at::kFloat).fill_(1);
+        try {
+          comm.allocate({2 << 20}, at::kFloat);
+        } catch (const DeviceError&) {
+          comm.barrier();  // the communicator still works
+          throw;
+        }
+      },
+      options);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_TRUE(contains(*messages.begin(),
+                       "the 2 ranks of this host cannot share 16.0 MiB of memory: the host and its "
+                       "control group have 10.0 MiB left"))
+      << *messages.begin();
+}
+
+TEST(SharedMemory, RemovesTheFilesOfJobsThatWereKilledAndOnlyThose) {
+  const testing::TempDir folder;
+  const auto make = [&](const std::string& name) {
+    FileDescriptor file;
+    EXPECT_EQ(file.open(folder / name, O_RDWR | O_CREAT), 0);
+    return file;
+  };
+  make("dtrain-1-2");
+  make("other-1-2");
+  std::filesystem::create_symlink(folder / "other-1-2", folder / "dtrain-link");
+  const FileDescriptor of_a_job_that_lives = make("dtrain-3-4");
+  ASSERT_EQ(::flock(of_a_job_that_lives.get(), LOCK_EX), 0);
+  run_shared(2, [](Communicator& comm) { comm.barrier(); }, {.memfd = false, .folder = folder.path()});
+  std::set<std::string> left;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path())) left.insert(file.path().filename());
+  EXPECT_EQ(left, (std::set<std::string>{"dtrain-3-4", "dtrain-link", "other-1-2"}));
+}
+
 TEST(SharedMemory, OtherPartsOfTheArenaAreAnErrorNotAnotherSum) {
   const auto shifted = errors<CommError>(2, [](Communicator& comm) {
     const at::Tensor sum = comm.allocate({20'000}, at::kFloat);
@@ -206,7 +252,9 @@ TEST(SharedMemory, CheckThrowsWhatAnotherRankAborted) {
 }
 
 TEST(SharedMemory, AFileWithoutRoomIsADeviceErrorOnEveryRankWithWhatItNeedsAndHowToGetIt) {
-  const SharedMemoryOptions options{.memfd = false};
+  testing::MadeTree tree;  // of a host with more memory than /dev/shm
+  tree.file("/proc/meminfo", "MemAvailable:   1000000000000 kB\n");
+  const SharedMemoryOptions options{.memfd = false, .root = tree.root()};
   const auto size = static_cast<int64_t>(std::filesystem::space(options.folder).capacity);
   const auto messages = errors<DeviceError>(
       2, [&](Communicator& comm) { comm.allocate({size / 4}, at::TensorOptions(at::kDouble)); }, options);

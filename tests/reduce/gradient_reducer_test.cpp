@@ -45,6 +45,13 @@ class Recorder : public Communicator {
   Communicator& world_;
 };
 
+// Memory is full.
+class Full final : public Recorder {
+ public:
+  using Recorder::Recorder;
+  at::Tensor allocate(at::IntArrayRef, const at::TensorOptions&) override { throw DeviceError("no room"); }
+};
+
 at::Tensor leaf(at::IntArrayRef sizes, double value = 1, at::ScalarType dtype = at::kDouble) {
   return at::full(sizes, value, dtype).requires_grad_(true);
 }
@@ -72,6 +79,15 @@ struct Toy {
     (factor * loss).backward();
   }
 };
+
+TEST(GradientReducer, MemoryThatIsMissingIsNamedForAllBuckets) {
+  run_thread_world(1, [](Communicator& comm) {
+    Full full(comm);
+    const Toy toy;
+    const std::string message = message_of([&] { GradientReducer(toy.named(), full, comm, kOneEach); });
+    EXPECT_THAT(message, HasSubstr("no room. The buckets of all gradients take 96 B on each rank"));
+  });
+}
 
 void step(GradientReducer& reducer, const std::function<void()>& backward) {
   reducer.arm(true);
