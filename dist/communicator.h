@@ -2,8 +2,8 @@
 
 // The one interface through which ranks exchange data: collectives on tensors, which carry count, dtype and device.
 // Implementations: MPI and shared memory for host tensors, and hierarchical, which is made of both; NCCL for GPUs,
-// staged for GPU tensors that travel through the host, and one for a rank that is alone. In tests, ranks are threads
-// (tests/support/thread_world.h).
+// staged for GPU tensors that travel through the host, and one for a rank that is alone. In tests, the ranks are
+// threads of one process (tests/support/thread_world.h).
 
 #include <torch/types.h>
 

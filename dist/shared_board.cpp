@@ -53,6 +53,7 @@ struct alignas(kLine) SharedBoard::Page {
 SharedBoard::SharedBoard(Communicator& comm, const SharedMemoryOptions& options)
     : rank_(comm.rank()),
       size_(comm.size()),
+      options_(options),
       segment_(std::make_unique<SharedSegment>(comm, static_cast<int64_t>(sizeof(Page)), options)) {
   pthread_mutexattr_t attributes;
   ::pthread_mutexattr_init(&attributes);
@@ -110,8 +111,8 @@ void SharedBoard::wait_for_posts(uint64_t number, const Patience& patience) {
     const Slot& theirs = slot(rank, number);
     wait_for(rank, patience, [&] { return theirs.number.load(std::memory_order_acquire) == number; });
     if (theirs.operation == mine) continue;
-    throw CommError(str("rank ", rank, " is at ", describe(theirs.operation), " and rank ", rank_, " at ",
-                        describe(mine), ": the ranks are not at the same operation"));
+    throw CommError(str("rank ", options_.name_of(rank), " is at ", describe(theirs.operation), " and rank ",
+                        options_.name_of(rank_), " at ", describe(mine), ": the ranks are not at the same operation"));
   }
 }
 
@@ -137,7 +138,7 @@ void SharedBoard::fail(std::string_view reason) noexcept {
   Page::Failure& failure = page(0).failure;
   uint32_t none = 0;
   if (failure.state.compare_exchange_strong(none, 1)) {
-    const std::string text = str("rank ", rank_, ": ", reason);
+    const std::string text = str("rank ", options_.name_of(rank_), ": ", reason);
     std::strncpy(failure.reason, text.c_str(), sizeof failure.reason - 1);
     failure.state.store(2);
   }
@@ -157,14 +158,16 @@ void SharedBoard::throw_if_stopped(int awaited) const {
   if (failed()) throw CommError(failure());
   for (int rank = 0; rank < size_; ++rank) {
     const uint32_t presence = page(rank).presence.load();
-    if (presence == kLeft && rank == awaited) throw CommError(str("rank ", rank, " has left while others wait for it"));
+    if (presence == kLeft && rank == awaited) {
+      throw CommError(str("rank ", options_.name_of(rank), " has left while others wait for it"));
+    }
     if (presence != kPresent || rank == rank_) continue;
     const int locked = ::pthread_mutex_trylock(&page(rank).alive);
     if (locked == EBUSY) continue;
     // Unlocking without a repair makes the mutex unusable, which tells the next rank that looks the same.
     if (locked == 0 || locked == EOWNERDEAD) ::pthread_mutex_unlock(&page(rank).alive);
     if (page(rank).presence.load() != kPresent) continue;
-    throw CommError(str("rank ", rank, " (process ", page(rank).process, ") has died"));
+    throw CommError(str("rank ", options_.name_of(rank), " (process ", page(rank).process, ") has died"));
   }
 }
 

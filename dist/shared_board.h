@@ -79,6 +79,7 @@ class SharedBoard {
   void wait_for(int rank, const Patience&, Reached);
 
   const int rank_, size_;
+  const SharedMemoryOptions options_;
   std::unique_ptr<SharedSegment> segment_;
   uint64_t posted_ = 0;
   uint64_t finished_by_all_ = 0;  // at least

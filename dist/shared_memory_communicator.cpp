@@ -41,7 +41,7 @@ struct Operation {
   at::Tensor out, in;  // `in` only where it is another one
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
-  SharedParts parts;      // all_reduce in the arena
+  SharedParts parts;      // of a tensor of the arena
   int64_t elements = 0;   // of `in`; of reduce_scatter: of `out`
   int64_t per_piece = 1;  // elements
   int64_t width = 1;      // bytes of an element
@@ -65,7 +65,7 @@ class SharedMemoryCommunicator final : public Communicator {
         by_rank_(static_cast<size_t>(host.size())),
         thread_("shared_memory", [this] { board_.attend(); }) {
     const int cores = cores_of_ranks(host);
-    caller_ = patience_of_caller(size(), cores);
+    caller_ = options.beside_compute ? patience_of_thread(size(), cores) : patience_of_caller(size(), cores);
     of_thread_ = patience_of_thread(size(), cores);
     thread_.submit([] {}).wait();
     host.barrier();  // all ranks attend: a death is noticed from now on
@@ -85,11 +85,7 @@ class SharedMemoryCommunicator final : public Communicator {
     check_reducible(inout);
     Operation operation = describe(Collective::kAllReduce, std::move(inout));
     operation.what.op = op;
-    if (operation.what.bytes > kDirectBytes) {
-      operation.parts = arena_.find(operation.from, operation.what.bytes);
-      operation.what.place = operation.parts.place;
-      if (operation.in_place()) operation.per_piece = operation.elements;
-    }
+    find_in_arena(operation);
     return issue(std::move(operation));
   }
 
@@ -113,6 +109,7 @@ class SharedMemoryCommunicator final : public Communicator {
     DTRAIN_CHECK(root >= 0 && root < size(), "broadcast from rank ", root, " of ", size());
     Operation operation = describe(Collective::kBroadcast, std::move(inout));
     operation.what.root = root;
+    find_in_arena(operation);
     return issue(std::move(operation));
   }
 
@@ -158,6 +155,14 @@ class SharedMemoryCommunicator final : public Communicator {
     operation.out = std::move(out);
     operation.in = std::move(in);
     return operation;
+  }
+
+  // A tensor of the arena is reduced and sent from where it lies.
+  void find_in_arena(Operation& operation) const {
+    if (operation.what.bytes <= kDirectBytes) return;
+    operation.parts = arena_.find(operation.from, operation.what.bytes);
+    operation.what.place = operation.parts.place;
+    if (operation.in_place()) operation.per_piece = operation.elements;
   }
 
   // What is short is posted at once, if nothing is before it.
@@ -297,7 +302,11 @@ class SharedMemoryCommunicator final : public Communicator {
     const uint64_t number = ++finished_;
     board_.wait_for_posts(number, patience);
     if (o.in_place()) {
-      reduce_slice(o);
+      if (o.what.kind == Collective::kBroadcast) {
+        if (o.what.root != rank()) std::memcpy(o.to, o.parts.of(o.what.root), static_cast<size_t>(o.what.bytes));
+      } else {
+        reduce_slice(o);
+      }
       board_.finish(number);
       board_.wait_for_finish(number, patience);
       return;

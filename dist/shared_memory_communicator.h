@@ -2,7 +2,8 @@
 
 // Collectives on CPU tensors among the ranks of one host, through memory that they share. No message is copied: an
 // all_reduce of a tensor from allocate() takes one pass, in which rank r adds slice r of all ranks in rank order
-// (reduce_in_rank_order) and writes the sum to all of them. Other tensors travel in pieces through slots of fixed size.
+// (reduce_in_rank_order) and writes the sum to all of them; a broadcast is one copy on each rank. Other tensors travel
+// in pieces through slots of fixed size.
 //
 // What takes longer than waking a thread runs on a communication thread, so that it overlaps with backward. What is
 // shorter is done by the caller in two halves: the call posts the contribution, and wait() adds up those of all ranks.

@@ -131,6 +131,23 @@ TEST(SharedMemory, FreesWhatATensorHeldAndKeepsATensorThatOutlivesTheCommunicato
   EXPECT_EQ(mapped_files(), before);
 }
 
+TEST(SharedMemory, BroadcastsFromWhereATensorLies) {
+  run_shared(3, [](Communicator& comm) {
+    for (const int64_t n : {500, 5'000, 300'000}) {  // through slots, in place by the caller, and by the thread
+      const at::Tensor tensor = comm.allocate({n}, at::kDouble), other = at::empty({n}, at::kDouble);
+      for (int root = 0; root < comm.size(); ++root) {
+        tensor.copy_(rough_numbers(comm.rank(), n, at::kDouble));
+        other.copy_(tensor);
+        Work first = comm.broadcast(tensor, root);
+        comm.broadcast(other, root).wait();
+        first.wait();
+        EXPECT_TRUE(at::equal(tensor, rough_numbers(root, n, at::kDouble))) << n << " elements from rank " << root;
+        EXPECT_TRUE(at::equal(tensor, other));
+      }
+    }
+  });
+}
+
 TEST(SharedMemory, TheExchangesOfAllocateAreNotTraffic) {
   run_shared(2, [](Communicator& comm) {
     const at::Tensor tensor = comm.allocate({1000}, at::kFloat);
@@ -179,6 +196,15 @@ TEST(SharedMemory, RemovesTheFilesOfJobsThatWereKilledAndOnlyThose) {
   std::set<std::string> left;
   for (const auto& file : std::filesystem::directory_iterator(folder.path())) left.insert(file.path().filename());
   EXPECT_EQ(left, (std::set<std::string>{"dtrain-3-4", "dtrain-link", "other-1-2"}));
+}
+
+TEST(SharedMemory, MessagesUseTheNumbersThatTheRanksHaveElsewhere) {
+  const auto messages = errors<CommError>(
+      2, [](Communicator& comm) { comm.all_reduce(at::ones({comm.rank() + 1}), ReduceOp::kSum).wait(); },
+      {.names = {4, 7}});
+  for (const std::string& message : messages) {
+    EXPECT_TRUE(contains(message, "rank 4") && contains(message, "rank 7")) << message;
+  }
 }
 
 TEST(SharedMemory, OtherPartsOfTheArenaAreAnErrorNotAnotherSum) {

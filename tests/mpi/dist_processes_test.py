@@ -24,9 +24,13 @@ def probe(*arguments, **environment):
                           timeout=120)
 
 
-def mpirun(ranks, *arguments, options=("--oversubscribe", "--bind-to", "none"), before=()):
-    return subprocess.run([*before, "mpirun", *options, "-np", str(ranks), PROBE, *map(str, arguments)], env=clean_environment(),
+def mpirun(ranks, *arguments, options=("--oversubscribe", "--bind-to", "none"), before=(), each=()):
+    return subprocess.run([*before, "mpirun", *options, "-np", str(ranks), *each, PROBE, *map(str, arguments)], env=clean_environment(),
                           text=True, capture_output=True, timeout=120)
+
+
+# Each rank is process 2 of a namespace of its own, as in a container of its own. (Process 1 cannot kill itself.)
+OWN_PROCESSES = ("unshare", "--pid", "--fork", "sh", "-c", '"$@"; exit $?', "sh")
 
 
 class Launch(unittest.TestCase):
@@ -148,16 +152,24 @@ class Failures(unittest.TestCase):
         self.assertEqual(result.returncode, 76, result.stderr)
         self.assertRegex(result.stderr, r"rank 1 has made no progress for [\d.]+ s in phase checkpoint, step 40")
 
+    def killed_in_shared_memory(self, delay, options=(), each=()):
+        # --enable-recovery: mpirun would end the other ranks before they notice.
+        result = mpirun(3, "killed", 1, delay, options=("--oversubscribe", "--bind-to", "none", "--enable-recovery", *options), each=each)
+        waits = dict(re.findall(r"rank (\d) waited ([\d.]+) s: .*rank 1 \(process \d+\) has died", result.stdout))
+        self.assertEqual(sorted(waits), ["0", "2"], result.stdout + result.stderr)
+        for seconds in waits.values():
+            self.assertLess(float(seconds) - delay, 1 + LOADED)
+        self.assertEqual([f for f in os.listdir("/dev/shm") if f.startswith("dtrain-")], [])
+
     def test_ranks_that_wait_in_shared_memory_for_a_killed_one_name_it_and_leave_nothing(self):
         for delay in (0, 0.5):
             with self.subTest(delay=delay):
-                # --enable-recovery: mpirun would end the other ranks before they notice.
-                result = mpirun(3, "killed", 1, delay, options=("--oversubscribe", "--bind-to", "none", "--enable-recovery"))
-                waits = dict(re.findall(r"rank (\d) waited ([\d.]+) s: .*rank 1 \(process \d+\) has died", result.stdout))
-                self.assertEqual(sorted(waits), ["0", "2"], result.stdout + result.stderr)
-                for seconds in waits.values():
-                    self.assertLess(float(seconds) - delay, 1 + LOADED)
-                self.assertEqual([f for f in os.listdir("/dev/shm") if f.startswith("dtrain-")], [])
+                self.killed_in_shared_memory(delay)
+
+    @unittest.skipUnless(subprocess.run([*OWN_PROCESSES, "true"], capture_output=True).returncode == 0, "no process namespace allowed")
+    def test_ranks_of_other_process_namespaces_do_so_too(self):
+        # Open MPI's shared memory is named by process numbers, which are all the same here.
+        self.killed_in_shared_memory(0.5, options=("--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"), each=OWN_PROCESSES)
 
     def test_no_alarm_while_the_job_makes_progress(self):
         for mode in ("good", "late"):
