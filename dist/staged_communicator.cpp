@@ -21,7 +21,10 @@ class StagedCommunicator final : public Communicator {
         // hundreds of megabytes there.
         thread_(std::make_unique<CommThread>("staged", [device] { device::use(device); })) {}
 
-  ~StagedCommunicator() override { host_->abort("the staged communicator was destroyed"); }
+  // Aborting may reach other ranks, which are not at their end yet. Only what still runs needs it.
+  ~StagedCommunicator() override {
+    if (!thread_->idle()) host_->abort("the staged communicator was destroyed");
+  }
 
   Work all_reduce(at::Tensor inout, ReduceOp op) override {
     const at::Tensor host = host_like(inout);
