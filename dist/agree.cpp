@@ -1,6 +1,8 @@
 #include "dist/agree.h"
 
+#include "core/error.h"
 #include "core/log.h"
+#include "core/strings.h"
 #include "dist/failure.h"
 #include "dist/object_collectives.h"
 
@@ -26,6 +28,13 @@ void agree_on_rank0(Communicator& comm, const std::function<void()>& step) {
   agree(comm, [&] {
     if (comm.rank() == 0) step();
   });
+}
+
+void agree_on_devices(Communicator& comm, const std::string& failure) {
+  const std::vector<std::string> failures = all_gather_object(comm, failure);
+  for (size_t rank = 0; rank < failures.size(); ++rank) {
+    if (!failures[rank].empty()) throw DeviceError(str("on the host of rank ", rank, ": ", failures[rank]));
+  }
 }
 
 }  // namespace dtrain::dist

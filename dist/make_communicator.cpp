@@ -8,6 +8,8 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "device/device.h"
+#include "dist/agree.h"
+#include "dist/hierarchical_communicator.h"
 #include "dist/lone_communicator.h"
 #include "dist/mpi_communicator.h"
 #include "dist/nccl_communicator.h"
@@ -63,6 +65,12 @@ bool on_one_host(std::span<const RankDevice> by_rank) {
   return std::all_of(by_rank.begin(), by_rank.end(), [&](const RankDevice& d) { return d.host == by_rank[0].host; });
 }
 
+std::vector<RankPlace> places_of_ranks(std::span<const RankDevice> by_rank) {
+  std::vector<int> hosts;
+  for (const RankDevice& device : by_rank) hosts.push_back(device.host);
+  return places_of(hosts);
+}
+
 void check_one_kind(std::span<const RankDevice> by_rank) {
   for (size_t rank = 1; rank < by_rank.size(); ++rank) {
     if (by_rank[rank].is_cpu() == by_rank[0].is_cpu()) continue;
@@ -76,6 +84,13 @@ void check_one_kind(std::span<const RankDevice> by_rank) {
 }
 
 }  // namespace
+
+config::Backend choose_host_backend(std::span<const RankDevice> by_rank) {
+  if (on_one_host(by_rank)) return config::Backend::kSharedMemory;
+  const std::vector<RankPlace> places = places_of_ranks(by_rank);
+  const bool some_share = std::ranges::any_of(places, [](const RankPlace& place) { return place.local > 0; });
+  return some_share ? config::Backend::kHierarchical : config::Backend::kMpi;
+}
 
 BackendChoice choose_backend(config::Backend requested, std::span<const RankDevice> by_rank, bool nccl_available) {
   using config::Backend;
@@ -99,9 +114,16 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
       }
       if (!on_one_host(by_rank)) {
         throw ConfigError(
-            "dist.backend shared_memory: the ranks are on several hosts, which share no memory: set dist.backend mpi");
+            "dist.backend shared_memory: the ranks are on several hosts, which share no memory: set dist.backend "
+            "hierarchical, which shares it within each host, or mpi");
       }
       return {requested, ""};
+    case Backend::kHierarchical:
+      if (cpu) return {requested, ""};
+      throw ConfigError(
+          "dist.backend hierarchical reduces CPU tensors, but the ranks train on GPUs: set dist.backend nccl or "
+          "staged, "
+          "or device.type cpu");
     case Backend::kNccl:
       if (cpu) {
         throw DeviceError(
@@ -115,12 +137,11 @@ BackendChoice choose_backend(config::Backend requested, std::span<const RankDevi
                               "staged"));
       }
       return {requested, ""};
-    case Backend::kHierarchical:
     case Backend::kAuto:
       break;
   }
   if (by_rank.size() == 1) return {std::nullopt};
-  if (cpu) return {on_one_host(by_rank) ? Backend::kSharedMemory : Backend::kMpi, ""};
+  if (cpu) return {choose_host_backend(by_rank), ""};
   if (!nccl_available) {
     return {Backend::kStaged, "this dtrain was built without NCCL: gradients travel through the host"};
   }
@@ -137,26 +158,69 @@ std::unique_ptr<Communicator> make_host_communicator(const World& world) {
   return host;
 }
 
+namespace {
+
+// Of the ranks of this host: none to talk to where there is one. DeviceError on all ranks, of the other hosts too.
+std::unique_ptr<Communicator> make_within_host(Communicator& host, std::span<const RankPlace> places, RankPlace mine) {
+  SharedMemoryOptions options{.beside_compute = true};
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    if (places[rank].host == mine.host) options.names.push_back(static_cast<int>(rank));
+  }
+  const std::unique_ptr<Communicator> ranks = make_mpi_communicator({.group = mine.host});
+  std::unique_ptr<Communicator> within;
+  std::string failure;
+  try {
+    within = ranks->size() == 1 ? make_lone_communicator() : make_shared_memory_communicator(*ranks, options);
+  } catch (const DeviceError& error) {
+    failure = error.what();
+  }
+  agree_on_devices(host, failure);
+  return within;
+}
+
+std::unique_ptr<Communicator> make_hierarchical(Communicator& host, const World& world, std::vector<RankPlace> places) {
+  const RankPlace mine = places[static_cast<size_t>(world.rank)];
+  std::unique_ptr<Communicator> within = make_within_host(host, places, mine);
+  std::unique_ptr<Communicator> between = make_mpi_communicator({.group = mine.local, .order = mine.host});
+  if (mine.local >= least_ranks_of_a_host(places)) between.reset();
+  return make_hierarchical_communicator(world.rank, std::move(places), std::move(within), std::move(between));
+}
+
+// `kind`: one of those of choose_host_backend(). `host` carries what the ranks tell each other. Collective.
+std::unique_ptr<Communicator> make_for_host_tensors(config::Backend kind, Communicator& host, const World& world,
+                                                    std::span<const RankDevice> by_rank, bool beside_compute) {
+  if (kind == config::Backend::kSharedMemory) {
+    return make_shared_memory_communicator(host, {.beside_compute = beside_compute});
+  }
+  if (kind == config::Backend::kHierarchical) return make_hierarchical(host, world, places_of_ranks(by_rank));
+  return make_host_communicator(world);
+}
+
+}  // namespace
+
 void order_nccl_communicators() { ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); }
 
 std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host, const config::Dist& dist,
                                                          const World& world, at::Device device) {
   DTRAIN_CHECK(device.is_cpu() || device.has_index(), "a GPU needs an index");
-  const BackendChoice choice = choose_backend(dist.backend, devices_by_rank(host, world, device), nccl_available());
+  using config::Backend;
+  const std::vector<RankDevice> by_rank = devices_by_rank(host, world, device);
+  const BackendChoice choice = choose_backend(dist.backend, by_rank, nccl_available());
   if (world.rank == 0 && !choice.warning.empty()) log::warning(choice.warning);
   if (!choice.backend) return make_lone_communicator();
-  if (choice.backend == config::Backend::kSharedMemory) {
-    try {
-      return make_shared_memory_communicator(host);
-    } catch (const DeviceError& error) {  // on all ranks alike
-      if (dist.backend != config::Backend::kAuto) throw;
-      if (world.rank == 0) log::warning(str("gradients travel over MPI, which is slower: ", error.what()));
-    }
+  if (choice.backend == Backend::kNccl) return make_nccl_communicator(make_host_communicator(world), device);
+  const bool staged = choice.backend == Backend::kStaged;
+  const Backend kind = staged ? choose_host_backend(by_rank) : *choice.backend;
+  std::unique_ptr<Communicator> carrier;
+  try {
+    carrier = make_for_host_tensors(kind, host, world, by_rank, /*beside_compute=*/staged);
+  } catch (const DeviceError& error) {  // on all ranks alike
+    if (dist.backend == kind) throw;
+    if (world.rank == 0) log::warning(str("gradients travel over MPI, which is slower: ", error.what()));
+    carrier = make_host_communicator(world);
   }
-  std::unique_ptr<Communicator> own = make_host_communicator(world);
-  if (choice.backend == config::Backend::kNccl) return make_nccl_communicator(std::move(own), device);
-  if (choice.backend == config::Backend::kStaged) return make_staged_communicator(std::move(own), device);
-  return own;
+  if (staged) return make_staged_communicator(std::move(carrier), device);
+  return carrier;
 }
 
 }  // namespace dtrain::dist

@@ -17,11 +17,11 @@ namespace dtrain::dist {
 // a thread of its own, so that several can be used side by side. Collective.
 std::unique_ptr<Communicator> make_host_communicator(const World&);
 
-// A communicator for gradients on `device`: none where there is one rank; shared_memory for CPU ranks of one host, mpi
-// for those of several; nccl if every rank has a GPU of its own; staged (through the host) if ranks share one GPU or
-// LibTorch's NCCL is missing, and mpi if the ranks cannot share memory, with a one-line warning from rank 0.
-// `dist.backend` overrides this; DeviceError or ConfigError if what it asks for is impossible. The ranks describe their
-// devices over `host`, so that the new communicator has carried nothing yet. Collective.
+// A communicator for gradients on `device`: none where there is one rank; for CPU ranks what choose_host_backend()
+// says; nccl if every rank has a GPU of its own; staged (through the host, and there as CPU ranks do) if ranks share
+// one GPU or LibTorch's NCCL is missing, and mpi if ranks of a host cannot share memory, with a one-line warning from
+// rank 0. `dist.backend` overrides this; DeviceError or ConfigError if what it asks for is impossible. The ranks
+// describe their devices over `host`, so that the new communicator has carried nothing yet. Collective.
 std::unique_ptr<Communicator> make_gradient_communicator(Communicator& host, const config::Dist&, const World&,
                                                          at::Device device);
 
@@ -42,6 +42,10 @@ struct BackendChoice {
   std::optional<config::Backend> backend;  // not kAuto; none: there is one rank, and nothing travels
   std::string warning = {};                // why a faster one cannot be used; empty: this is the fastest
 };
+
+// How tensors of the host travel fastest: kSharedMemory on one host; kHierarchical on several hosts of which at least
+// one has several ranks; else kMpi. Pure.
+config::Backend choose_host_backend(std::span<const RankDevice> by_rank);
 
 // The decision of make_gradient_communicator, the same on every rank. Pure.
 BackendChoice choose_backend(config::Backend requested, std::span<const RankDevice> by_rank, bool nccl_available);

@@ -94,11 +94,11 @@ std::vector<Problem> broken_rules(const Config& c, const Places& places, const s
              str("dist.first_bucket_mb: ", c.dist.first_bucket_mb, " is more than dist.bucket_mb ", c.dist.bucket_mb));
   rules.must(c.dist.backend != Backend::kNccl || c.device.type != DeviceType::kCpu, {"dist.backend", "device.type"},
              "dist.backend: nccl needs GPUs, but device.type is cpu");
-  rules.must(c.dist.backend != Backend::kSharedMemory || c.device.type != DeviceType::kCuda,
-             {"dist.backend", "device.type"},
-             "dist.backend: shared_memory reduces CPU tensors, but device.type is cuda; staged goes through the host");
-  rules.must(c.dist.backend != Backend::kMpi || c.device.type != DeviceType::kCuda, {"dist.backend", "device.type"},
-             "dist.backend: mpi sends CPU tensors, but device.type is cuda; staged goes through the host");
+  for (const Backend backend : {Backend::kSharedMemory, Backend::kHierarchical, Backend::kMpi}) {
+    rules.must(
+        c.dist.backend != backend || c.device.type != DeviceType::kCuda, {"dist.backend", "device.type"},
+        str("dist.backend: ", backend, " reduces CPU tensors, but device.type is cuda; staged goes through the host"));
+  }
   rules.must(c.train.amp != AmpMode::kTf32 || c.device.type != DeviceType::kCpu, {"train.amp", "device.type"},
              "train.amp: tf32 needs a GPU, but device.type is cpu");
   rules.must(c.train.global_batch == 0 || c.train.accumulate <= c.train.global_batch,

@@ -54,7 +54,8 @@ std::vector<Option> dist_keys(Dist& dist) {
       {.path = "dist.backend",
        .target = &dist.backend,
        .text = "how gradients travel; auto: none for one rank, nccl with one GPU per rank, staged with shared GPUs, "
-               "shared_memory for CPU ranks of one host, mpi for those of several"},
+               "shared_memory for CPU ranks of one host, hierarchical (shared memory within each host, MPI between "
+               "them) for those of several hosts, mpi where no host has two of them"},
       {.path = "dist.timeout",
        .target = &dist.timeout,
        .text = "a rank without progress for this long ends the job",

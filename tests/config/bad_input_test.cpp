@@ -100,7 +100,7 @@ TEST(BadYaml, EachMistakeHasItsLine) {
       {"schedule: {name: sawtooth}",
        "c.yaml:1:18: schedule.name: 'sawtooth' is not one of constant, step, cosine, one_cycle, plateau"},
       {"dist: {backend: gloo}",
-       "c.yaml:1:17: dist.backend: 'gloo' is not one of auto, nccl, staged, mpi, shared_memory"},
+       "c.yaml:1:17: dist.backend: 'gloo' is not one of auto, nccl, staged, mpi, shared_memory, hierarchical"},
       {"train: {amp: fp8}",
        "c.yaml:1:14: train.amp: 'fp8' is not one of auto, fp16, bf16, tf32, fp32, fp64; did you mean 'fp16'?"},
       {"task: {loss: hinge}",
@@ -172,7 +172,10 @@ TEST(BadYaml, EachMistakeHasItsLine) {
       {"dist: {backend: nccl}\ndevice: {type: cpu}",
        "c.yaml:1:17: dist.backend: nccl needs GPUs, but device.type is cpu"},
       {"dist: {backend: mpi}\ndevice: {type: cuda}",
-       "c.yaml:1:17: dist.backend: mpi sends CPU tensors, but device.type is cuda; staged goes through the host"},
+       "c.yaml:1:17: dist.backend: mpi reduces CPU tensors, but device.type is cuda; staged goes through the host"},
+      {"dist: {backend: hierarchical}\ndevice: {type: cuda}",
+       "c.yaml:1:17: dist.backend: hierarchical reduces CPU tensors, but device.type is cuda; staged goes through the "
+       "host"},
       {"dist: {backend: shared_memory}\ndevice: {type: cuda}",
        "c.yaml:1:17: dist.backend: shared_memory reduces CPU tensors, but device.type is cuda; staged goes through the "
        "host"},

@@ -14,6 +14,7 @@ using config::Backend;
 
 const std::vector<RankDevice> kCpus = {{"a", "", "", 0}, {"b", "", "", 1}};
 const std::vector<RankDevice> kCpusOfOneHost = {{"a", "", "", 0}, {"a", "", "", 0}};
+const std::vector<RankDevice> kCpusOfTwoHosts = {{"a", "", "", 0}, {"b", "", "", 1}, {"a", "", "", 0}};
 const std::vector<RankDevice> kOwnGpus = {{"a", "u0", "01:00", 0}, {"a", "u1", "02:00", 0}, {"b", "u2", "01:00", 2}};
 const std::vector<RankDevice> kOneGpu = {{"a", "u0", "01:00", 0}, {"a", "u1", "02:00", 0}, {"a", "u0", "01:00", 0}};
 
@@ -41,6 +42,7 @@ TEST(NcclOrder, IsSetUnlessTheUserHas) {
 TEST(ChooseBackend, AutoTakesTheFastestThatWorks) {
   EXPECT_EQ(choose_backend(Backend::kAuto, kCpus, true).backend, Backend::kMpi);
   EXPECT_EQ(choose_backend(Backend::kAuto, kCpusOfOneHost, true).backend, Backend::kSharedMemory);
+  EXPECT_EQ(choose_backend(Backend::kAuto, kCpusOfTwoHosts, true).backend, Backend::kHierarchical);
   EXPECT_EQ(choose_backend(Backend::kAuto, kOwnGpus, true).backend, Backend::kNccl);
   EXPECT_EQ(choose_backend(Backend::kAuto, kOwnGpus, true).warning, "");
 }
@@ -86,6 +88,9 @@ TEST(ChooseBackend, ABackendThatIsAskedForIsUsedIfItCanBe) {
   EXPECT_EQ(choose_backend(Backend::kMpi, kCpus, true).backend, Backend::kMpi);
   EXPECT_EQ(choose_backend(Backend::kMpi, kCpusOfOneHost, true).backend, Backend::kMpi);
   EXPECT_EQ(choose_backend(Backend::kSharedMemory, kCpusOfOneHost, true).backend, Backend::kSharedMemory);
+  for (const auto& cpus : {kCpus, kCpusOfOneHost, kCpusOfTwoHosts}) {
+    EXPECT_EQ(choose_backend(Backend::kHierarchical, cpus, true).backend, Backend::kHierarchical);
+  }
   EXPECT_EQ(choose_backend(Backend::kStaged, kOwnGpus, true).backend, Backend::kStaged);
   EXPECT_EQ(choose_backend(Backend::kStaged, kOwnGpus, true).warning, "");
   EXPECT_EQ(choose_backend(Backend::kNccl, kOwnGpus, true).backend, Backend::kNccl);
@@ -106,7 +111,19 @@ TEST(ChooseBackend, MpiOnGpusIsAConfigErrorWithAdvice) {
 
 TEST(ChooseBackend, SharedMemoryOnGpusOrSeveralHostsIsAConfigErrorWithAdvice) {
   EXPECT_NE(refusal<ConfigError>(Backend::kSharedMemory, kOwnGpus).find("dist.backend nccl"), std::string::npos);
-  EXPECT_NE(refusal<ConfigError>(Backend::kSharedMemory, kCpus).find("dist.backend mpi"), std::string::npos);
+  EXPECT_NE(refusal<ConfigError>(Backend::kSharedMemory, kCpus).find("dist.backend hierarchical"), std::string::npos);
+}
+
+TEST(ChooseBackend, HierarchicalOnGpusIsAConfigErrorWithAdvice) {
+  EXPECT_NE(refusal<ConfigError>(Backend::kHierarchical, kOwnGpus).find("dist.backend nccl"), std::string::npos);
+}
+
+// Staged tensors travel as those of CPU ranks do.
+TEST(ChooseBackend, TensorsOfTheHostTravelByThePlacementOfTheRanksAlone) {
+  EXPECT_EQ(choose_host_backend(kOneGpu), Backend::kSharedMemory);
+  EXPECT_EQ(choose_host_backend(kOwnGpus), Backend::kHierarchical);
+  EXPECT_EQ(choose_host_backend(kCpus), Backend::kMpi);
+  EXPECT_EQ(choose_host_backend({kCpus.data(), 1}), Backend::kSharedMemory);
 }
 
 TEST(ChooseBackend, MixedDevicesAreAConfigErrorThatNamesBoth) {

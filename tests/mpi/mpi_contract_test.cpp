@@ -16,6 +16,7 @@ namespace dtrain::dist {
 namespace {
 
 using testing::world_of_test;
+using testing::world_on_hosts;
 
 struct Kind {
   std::string name;
@@ -27,6 +28,11 @@ std::vector<Kind> kinds() {
       {"Mpi", [] { return make_host_communicator(world_of_test()); }},
       {"MpiInSmallMessages", [] { return make_mpi_communicator({.direct_bytes = 0, .message_bytes = 1000}); }},
       {"StagedOnTheHost", [] { return make_staged_communicator(make_host_communicator(world_of_test()), at::kCPU); }},
+      {"StagedInSharedMemory",
+       [] {
+         return make_staged_communicator(make_shared_memory_communicator(*make_host_communicator(world_of_test())),
+                                         at::kCPU);
+       }},
       {"SharedMemory", [] { return make_shared_memory_communicator(*make_host_communicator(world_of_test())); }},
       {"SharedMemoryInDevShm",
        [] { return make_shared_memory_communicator(*make_host_communicator(world_of_test()), {.memfd = false}); }}};
@@ -39,6 +45,23 @@ TEST_P(MpiContract, Holds) {
   const std::unique_ptr<Communicator> comm = kind.make();
   one.run(*comm, at::kCPU);
 }
+
+// On two hosts: two ranks and two, or two and one.
+std::unique_ptr<Communicator> make_hierarchical(config::Backend backend = config::Backend::kHierarchical) {
+  config::Dist dist;
+  dist.backend = backend;
+  const World world = world_on_hosts(2);
+  const auto host = make_host_communicator(world);
+  return make_gradient_communicator(*host, dist, world, at::kCPU);
+}
+
+class MpiHierarchicalContract : public ::testing::TestWithParam<contract::Case> {};
+
+TEST_P(MpiHierarchicalContract, Holds) { GetParam().run(*make_hierarchical(), at::kCPU); }
+TEST_P(MpiHierarchicalContract, HoldsStaged) { GetParam().run(*make_hierarchical(config::Backend::kStaged), at::kCPU); }
+
+INSTANTIATE_TEST_SUITE_P(Each, MpiHierarchicalContract, ::testing::ValuesIn(contract::cases()),
+                         [](const auto& info) { return info.param.name; });
 
 std::vector<contract::Case> host_cases() {
   std::vector<contract::Case> cases = contract::cases();
@@ -128,6 +151,29 @@ TEST(MakeGradientCommunicator, IsSharedMemoryForCpuRanksOfOneHostUnlessTheConfig
   EXPECT_EQ(make_gradient_communicator(*host, dist, world, at::kCPU)->name(), "staged");
   dist.backend = config::Backend::kNccl;
   EXPECT_THROW(make_gradient_communicator(*host, dist, world, at::kCPU), DeviceError);
+}
+
+TEST(MakeGradientCommunicator, IsHierarchicalForCpuRanksOfSeveralHostsIfOneHasSeveral) {
+  const int size = world_of_test().size;
+  const std::unique_ptr<Communicator> chosen = make_hierarchical(config::Backend::kAuto);
+  EXPECT_EQ(chosen->name(), size == 1 ? "none" : size == 2 ? "mpi" : "hierarchical");
+  for (const Carried& carried : chosen->traffic()) EXPECT_EQ(carried.bytes, 0);
+  const at::Tensor tensor = chosen->allocate({10'000}, at::kFloat).fill_(1);
+  for (const Carried& carried : chosen->traffic()) EXPECT_EQ(carried.bytes, 0) << "of allocate()";
+  chosen->all_reduce(tensor, ReduceOp::kSum).wait();
+  EXPECT_EQ(chosen->traffic()[static_cast<size_t>(Collective::kAllReduce)].bytes, size == 1 ? 0 : 40'000);
+}
+
+TEST(MpiGroups, ConnectTheRanksOfOneNumberInTheirOrder) {
+  const World world = world_on_hosts(2);
+  const auto group = make_mpi_communicator({.group = world.host});
+  EXPECT_EQ(group->rank(), world.local_rank);
+  EXPECT_EQ(group->size(), world.local_size);
+  const at::Tensor sum = at::full({1}, world.rank, at::kLong);
+  group->all_reduce(sum, ReduceOp::kSum).wait();
+  int64_t wanted = 0;
+  for (int rank = world.host; rank < world.size; rank += 2) wanted += rank;
+  EXPECT_EQ(sum.item<int64_t>(), wanted);
 }
 
 TEST(MakeGradientCommunicator, TakesMpiOnAllRanksIfOneCannotShareMemoryUnlessItIsAskedFor) {

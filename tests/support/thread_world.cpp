@@ -1,5 +1,6 @@
 #include "support/thread_world.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -8,6 +9,9 @@
 #include <vector>
 
 #include "core/check.h"
+#include "dist/hierarchical_communicator.h"
+#include "dist/object_collectives.h"
+#include "dist/shared_memory_communicator.h"
 
 namespace dtrain::dist {
 
@@ -203,6 +207,17 @@ class ThreadCommunicator : public Communicator {
   Meeting& meeting_;
 };
 
+// Of a group of ranks, which share its Meeting.
+class GroupCommunicator final : public ThreadCommunicator {
+ public:
+  GroupCommunicator(int rank, int size, std::shared_ptr<Meeting> meeting)
+      : ThreadCommunicator(rank, size, *meeting), meeting_(std::move(meeting)) {}
+  ~GroupCommunicator() override { meeting_->leave(rank()); }
+
+ private:
+  std::shared_ptr<Meeting> meeting_;
+};
+
 }  // namespace
 
 void run_thread_world(int size, const std::function<void(Communicator&)>& body) {
@@ -233,6 +248,40 @@ void run_thread_world(int size, const std::function<void(Communicator&)>& body) 
   }
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
+}
+
+std::unique_ptr<Communicator> split_thread_world(Communicator& world, int group, int order) {
+  // Threads of one process: the first rank of each group tells the others where its Meeting is.
+  struct Member {
+    int group, order, rank;
+    uintptr_t meeting;
+  };
+  std::shared_ptr<Meeting> meeting;
+  std::vector<Member> members;
+  for (const Member& member :
+       all_gather_object(world, Member{group, order, world.rank(), reinterpret_cast<uintptr_t>(&meeting)})) {
+    if (member.group == group) members.push_back(member);
+  }
+  std::ranges::stable_sort(members, {}, &Member::order);
+  const auto size = static_cast<int>(members.size());
+  const auto rank = static_cast<int>(std::ranges::find(members, world.rank(), &Member::rank) - members.begin());
+  if (rank == 0) meeting = std::make_shared<Meeting>(size);
+  world.barrier();  // it is made
+  if (rank != 0) meeting = *reinterpret_cast<const std::shared_ptr<Meeting>*>(members[0].meeting);
+  world.barrier();  // all have copied it
+  return std::make_unique<GroupCommunicator>(rank, size, std::move(meeting));
+}
+
+std::unique_ptr<Communicator> make_hierarchical_of_threads(Communicator& world, const std::vector<int>& host_by_rank,
+                                                           WithinHost within) {
+  std::vector<RankPlace> places = places_of(host_by_rank);
+  const RankPlace mine = places.at(static_cast<size_t>(world.rank()));
+  std::unique_ptr<Communicator> host = split_thread_world(world, mine.host);
+  std::unique_ptr<Communicator> between = split_thread_world(world, mine.local, mine.host);
+  if (mine.local >= least_ranks_of_a_host(places)) between.reset();
+  if (within == WithinHost::kSharedMemory) host = make_shared_memory_communicator(*host, {.beside_compute = true});
+  return make_hierarchical_communicator(world.rank(), std::move(places), std::move(host), std::move(between),
+                                        {.small_bytes = 1000, .chunk_bytes = 50'000});
 }
 
 }  // namespace dtrain::dist
