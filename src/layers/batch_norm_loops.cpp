@@ -9,6 +9,8 @@
 #include <cstring>
 #include <vector>
 
+#include "core/host_device.h"
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define DTRAIN_X86_VECTORS
 #include <immintrin.h>

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "layers/epilogue.h"
+#include "layers/activation.h"
 
 namespace dtrain::layers::batch_norm {
 

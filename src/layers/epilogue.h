@@ -6,11 +6,9 @@
 
 #include <torch/types.h>
 
-#include <cstdint>
+#include "layers/activation.h"
 
 namespace dtrain::layers {
-
-enum class Activation : uint8_t { kNone, kReLU, kReLU6 };  // kReLU6: min(max(x, 0), 6)
 
 // y = max_pool(activation(x + residual))
 struct Epilogue {
