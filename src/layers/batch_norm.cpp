@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "layers/batch_norm_cpu.h"
+#include "layers/batch_norm_kernels.h"
 #include "layers/lengths.h"
 
 namespace dtrain::layers {
@@ -28,8 +28,7 @@ struct Use : torch::CustomClassHolder {
 
 using Statistics = BatchNormRecord::Statistics;
 
-// Whether our own kernels compute the epilogue as well.
-bool is_fused(const at::Tensor& x) { return x.is_cpu(); }
+using batch_norm::is_fused;
 
 // Normalizes by the given statistics. If they are of the batch, the gradient flows through them too.
 class Normalize : public torch::autograd::Function<Normalize> {
@@ -55,7 +54,7 @@ class Normalize : public torch::autograd::Function<Normalize> {
     const auto use = c10::static_intrusive_pointer_cast<Use>(ctx->saved_data["use"].toCapsule());
     const batch_norm::Saved saved = {tensors[0], tensors[6], {tensors[1], tensors[2], tensors[3], tensors[4]},
                                      tensors[7], tensors[8], use->activation};
-    const at::Tensor &x = saved.x, &weight = saved.affine.weight, &count = tensors[5];
+    const at::Tensor &x = saved.x, &count = tensors[5];
     const int64_t channels = x.size(1);
     at::Tensor dy = gradients[0].to(x.scalar_type()).contiguous(x.suggest_memory_format());
 
@@ -63,29 +62,22 @@ class Normalize : public torch::autograd::Function<Normalize> {
     at::Tensor sums =
         use->has_samples && !unused ? batch_norm::gradient_sums(saved, dy) : at::zeros({2 * channels}, count.options());
     // These are the sums of this rank: the gradient reducer adds up the gradients of parameters.
-    const at::Tensor weight_gradient = (sums.slice(0, channels) * saved.affine.invstd).to(weight.scalar_type());
-    const at::Tensor bias_gradient = sums.slice(0, 0, channels).to(weight.scalar_type(), false, /*copy=*/true);
+    const batch_norm::ParameterGradients parameters = batch_norm::parameter_gradients(saved, sums);
     if (use->reduce) use->reduce(sums);
     if (use->fixed) sums.zero_();
     const at::Tensor input_gradient = !ctx->needs_input_grad(0) ? at::Tensor()
                                       : use->has_samples        ? batch_norm::input_gradient(saved, dy, sums, count)
                                                                 : at::zeros_like(x);
     const at::Tensor residual_gradient = use->has_samples ? dy : at::zeros_like(dy);
-    return {
-        input_gradient, weight_gradient, bias_gradient, use->residual ? residual_gradient : at::Tensor(), {}, {}, {}};
+    return {input_gradient,
+            parameters.weight,
+            parameters.bias,
+            use->residual ? residual_gradient : at::Tensor(),
+            {},
+            {},
+            {}};
   }
 };
-
-struct Moments {
-  at::Tensor mean, variance, count;  // float64; the variance is divided by the count
-};
-
-Moments moments_of(const at::Tensor& sums) {
-  const int64_t channels = (sums.numel() - 1) / 2;
-  const at::Tensor count = sums[0].clamp_min(1);
-  const at::Tensor mean = sums.slice(0, 1, 1 + channels) / count;
-  return {mean, (sums.slice(0, 1 + channels) / count - mean * mean).clamp_min(0), count};
-}
 
 // The last micro-batch of an epoch may be one sample whose feature map has a single position. If the first one is like
 // that, no batch of the run will be different.
@@ -114,7 +106,7 @@ at::Tensor normalize(const at::Tensor& x, const BatchNormImpl& layer, const at::
   if (is_fused(x)) {
     inside = epilogue;
     after = {};
-    if (epilogue.max_pool && (epilogue.residual.defined() || !batch_norm::cpu::can_pool(x))) {
+    if (epilogue.max_pool && (epilogue.residual.defined() || !batch_norm::can_pool(x))) {
       inside.max_pool = false;
       inside.activation = Activation::kNone;
       after = {.activation = epilogue.activation, .max_pool = true};
@@ -218,18 +210,10 @@ at::Tensor BatchNormImpl::normalize_by_batch(const at::Tensor& input, const at::
     at::Tensor sums = use->has_samples ? batch_norm::sums(x, lengths)
                                        : at::zeros({1 + 2 * x.size(1)}, x.options().dtype(at::kDouble));
     if (use->reduce) use->reduce(sums);
-    const Moments moments = moments_of(sums);
-    const at::ScalarType dtype = weight.scalar_type();
-    statistics = {moments.mean.to(dtype), (moments.variance + eps_).rsqrt().to(dtype), moments.count};
+    const auto [mean, invstd, count] =
+        batch_norm::statistics(x, sums, {running_mean, running_var, num_batches_tracked, momentum_, eps_});
+    statistics = {mean, invstd, count};
     if (record != nullptr) record->shared.push_back(statistics);
-
-    const at::Tensor unbiased = moments.variance * (moments.count / (moments.count - 1).clamp_min(1));
-    // The variance of a single value is unknown: then the momentum is 0. Computed on the device, so the
-    // host does not wait.
-    const at::Tensor momentum = (moments.count > 1).to(dtype) * momentum_;
-    running_mean.lerp_(statistics.mean, momentum);
-    running_var.lerp_(unbiased.to(dtype), momentum);
-    num_batches_tracked += 1;
   }
   return normalize(x, *this, lengths, statistics, use, epilogue).to(input.scalar_type());
 }
@@ -239,7 +223,8 @@ at::Tensor BatchNormImpl::normalize_by_running(const at::Tensor& input, const at
   const auto use = c10::make_intrusive<Use>();
   use->fixed = true;
   // A copy of the mean: running statistics may change before backward.
-  const Statistics statistics = {running_mean.clone(), (running_var + eps_).rsqrt(), at::ones({}, at::kDouble)};
+  const Statistics statistics = {running_mean.clone(), (running_var + eps_).rsqrt(),
+                                 at::ones({}, running_mean.options().dtype(at::kDouble))};
   return normalize(readable(input), *this, lengths, statistics, use, epilogue).to(input.scalar_type());
 }
 

@@ -7,7 +7,7 @@
 namespace dtrain::layers::batch_norm {
 namespace {
 
-// ---- padded sequences on the GPU ----------------------------------------------------------------------------------
+// ---- padded sequences, with LibTorch's operators --------------------------------------------------------------------
 
 at::Tensor valid_mask(const at::Tensor& x, const at::Tensor& lengths, at::ScalarType dtype) {  // [B, 1, T]
   return valid_positions(lengths, x.size(2)).unsqueeze(1).to(dtype);
@@ -16,6 +16,10 @@ at::Tensor valid_mask(const at::Tensor& x, const at::Tensor& lengths, at::Scalar
 at::Tensor per_channel(const at::Tensor& values) { return values.view({1, -1, 1}); }
 
 }  // namespace
+
+bool is_fused(const at::Tensor& x) { return x.is_cpu(); }
+
+bool can_pool(const at::Tensor& x) { return x.is_cpu() && cpu::can_pool(x); }
 
 at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
   if (x.is_cpu()) return cpu::sums(x, lengths);
@@ -34,10 +38,25 @@ at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
   return at::cat({count.view({1}), sum, (offset * offset).sum(at::IntArrayRef({0, 2})) + mean * sum});
 }
 
+Statistics statistics(const at::Tensor& x, const at::Tensor& sums, const Running& running) {
+  const int64_t channels = running.mean.numel();
+  const at::ScalarType dtype = running.mean.scalar_type();
+  const at::Tensor count = sums[0].clamp_min(1), mean = sums.slice(0, 1, 1 + channels) / count;
+  const at::Tensor variance = (sums.slice(0, 1 + channels) / count - mean * mean).clamp_min(0);
+  const at::Tensor unbiased = variance * (count / (count - 1).clamp_min(1));
+  // Computed on the device, so the host does not wait.
+  const at::Tensor momentum = (count > 1).to(dtype) * running.momentum;
+  const Statistics result = {mean.to(dtype), (variance + running.eps).rsqrt().to(dtype), count};
+  running.mean.lerp_(result.mean, momentum);
+  running.variance.lerp_(unbiased.to(dtype), momentum);
+  running.batches.add_(1);
+  return result;
+}
+
 Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& affine, const Epilogue& epilogue) {
   if (x.is_cpu()) return cpu::normalize(x, lengths, affine, epilogue);
   DTRAIN_CHECK(epilogue.activation == Activation::kNone && !epilogue.residual.defined() && !epilogue.max_pool,
-               "the kernels of the GPU only normalize");
+               "LibTorch's kernels only normalize");
   const auto& [weight, bias, mean, invstd] = affine;
   if (!lengths.defined()) return {at::batch_norm_elemt(x, weight, bias, mean, invstd, /*eps=*/0), {}};
   const at::Tensor y = (x - per_channel(mean)) * per_channel(weight * invstd) + per_channel(bias);
@@ -47,6 +66,7 @@ Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& a
 at::Tensor gradient_sums(const Saved& saved, at::Tensor& dy) {
   const auto& [x, lengths, affine, y, chosen, activation] = saved;
   if (x.is_cpu()) return cpu::gradient_sums(saved, dy);
+  DTRAIN_CHECK(activation == Activation::kNone && !chosen.defined(), "LibTorch's kernels have no epilogue");
   if (!lengths.defined()) {
     const auto [sum_dy, sum_dy_xmu, dw, db] =
         at::batch_norm_backward_reduce(dy, x, affine.mean, affine.invstd, affine.weight, /*input_g=*/true,
@@ -57,6 +77,13 @@ at::Tensor gradient_sums(const Saved& saved, at::Tensor& dy) {
   return at::cat({valid.sum(at::IntArrayRef({0, 2})),
                   (valid * (x - per_channel(affine.mean))).sum(at::IntArrayRef({0, 2}))})
       .to(at::kDouble);
+}
+
+ParameterGradients parameter_gradients(const Saved& saved, const at::Tensor& gradient_sums) {
+  const int64_t channels = saved.x.size(1);
+  const at::ScalarType dtype = saved.affine.weight.scalar_type();
+  return {(gradient_sums.slice(0, channels) * saved.affine.invstd).to(dtype),
+          gradient_sums.slice(0, 0, channels).to(dtype, false, /*copy=*/true)};
 }
 
 at::Tensor input_gradient(const Saved& saved, const at::Tensor& dy, const at::Tensor& gradient_sums,

@@ -34,18 +34,45 @@ struct Saved {
   Activation activation = Activation::kNone;
 };
 
+struct Statistics {
+  at::Tensor mean, invstd;  // [C], in the precision of the running statistics
+  at::Tensor count;         // float64 scalar: values per channel, at least 1
+};
+
+struct Running {
+  at::Tensor mean, variance;  // [C]; the unbiased variance
+  at::Tensor batches;         // int64 scalar
+  double momentum, eps;
+};
+
+struct ParameterGradients {
+  at::Tensor weight, bias;  // [C]
+};
+
+// Whether normalize() of x computes an epilogue, and whether one with max-pooling. Both stay as they are for a tensor
+// between forward and backward.
+bool is_fused(const at::Tensor& x);
+bool can_pool(const at::Tensor& x);
+
 // float64 [1 + 2 C]: the number of values per channel, their sums and the sums of their squares, which can be added up
 // over ranks. The squares are computed from deviations, so cancellation happens only when they are combined: the
 // relative error of the variance is about 2^-53 · (1 + mean² / variance).
 at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths);
 
-// y = the epilogue of the normalized x. Max-pooling needs an x for which can_pool() is true, and excludes a residual
-// and lengths.
+// From sums(x) over all ranks. Moves the running statistics, unless there is a single value, whose variance is unknown,
+// and counts the batch.
+Statistics statistics(const at::Tensor& x, const at::Tensor& sums, const Running&);
+
+// y = the epilogue of the normalized x, for an x that is_fused(). Max-pooling needs can_pool() too, and excludes a
+// residual and lengths.
 Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine&, const Epilogue&);
 
 // float64 [2 C]: the sums of the gradient of the normalized values, and of its product with (x - mean). `dy` is the
 // gradient of the output; with a residual and an activation it becomes that of their sum.
 at::Tensor gradient_sums(const Saved&, at::Tensor& dy);
+
+// The gradients of weight and bias, from the gradient sums of this rank.
+ParameterGradients parameter_gradients(const Saved&, const at::Tensor& gradient_sums);
 
 // The gradient of x, given the gradient sums over all `count` values per channel (a float64 scalar tensor). `dy` is
 // what gradient_sums() left. With fixed statistics the sums are zero.
