@@ -51,8 +51,9 @@ class BatchNormImpl : public torch::nn::Module {
   // [B, C, ...] -> the same shape. With a single value per channel, the result is the bias and the running statistics
   // do not change; Error if the first training batch outside a SyncScope is like that.
   at::Tensor forward(const at::Tensor& input);
-  // apply_epilogue(epilogue, forward(input)). On the CPU in the same pass over memory, and backward needs only the
-  // input, the output where there is a residual, and a byte for each pooled output.
+  // apply_epilogue(epilogue, forward(input)). On the CPU, and where own kernels take the input on a GPU
+  // (batch_norm_gpu.h), in the same pass over memory, and backward needs only the input, the output where there is a
+  // residual, and a byte for each pooled output.
   at::Tensor forward_with(const at::Tensor& input, const Epilogue&);
 
   // Sample b of input [B, C, T] has lengths[b] <= T valid positions (int64 [B], on the device of the input). The

@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "layers/batch_norm_cpu.h"
+#include "layers/batch_norm_gpu.h"
 #include "layers/lengths.h"
 
 namespace dtrain::layers::batch_norm {
@@ -17,11 +18,12 @@ at::Tensor per_channel(const at::Tensor& values) { return values.view({1, -1, 1}
 
 }  // namespace
 
-bool is_fused(const at::Tensor& x) { return x.is_cpu(); }
+bool is_fused(const at::Tensor& x) { return x.is_cpu() || gpu::covers(x); }
 
-bool can_pool(const at::Tensor& x) { return x.is_cpu() && cpu::can_pool(x); }
+bool can_pool(const at::Tensor& x) { return gpu::covers(x) ? gpu::can_pool(x) : x.is_cpu() && cpu::can_pool(x); }
 
 at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
+  if (gpu::covers(x)) return gpu::sums(x, lengths);
   if (x.is_cpu()) return cpu::sums(x, lengths);
   if (!lengths.defined()) {
     constexpr double kEps = 1e-5;  // subtracted again below; keeps the inverse of a zero variance finite
@@ -39,6 +41,7 @@ at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
 }
 
 Statistics statistics(const at::Tensor& x, const at::Tensor& sums, const Running& running) {
+  if (gpu::covers(x)) return gpu::statistics(sums, running);
   const int64_t channels = running.mean.numel();
   const at::ScalarType dtype = running.mean.scalar_type();
   const at::Tensor count = sums[0].clamp_min(1), mean = sums.slice(0, 1, 1 + channels) / count;
@@ -54,6 +57,7 @@ Statistics statistics(const at::Tensor& x, const at::Tensor& sums, const Running
 }
 
 Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& affine, const Epilogue& epilogue) {
+  if (gpu::covers(x)) return gpu::normalize(x, lengths, affine, epilogue);
   if (x.is_cpu()) return cpu::normalize(x, lengths, affine, epilogue);
   DTRAIN_CHECK(epilogue.activation == Activation::kNone && !epilogue.residual.defined() && !epilogue.max_pool,
                "LibTorch's kernels only normalize");
@@ -65,6 +69,7 @@ Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& a
 
 at::Tensor gradient_sums(const Saved& saved, at::Tensor& dy) {
   const auto& [x, lengths, affine, y, chosen, activation] = saved;
+  if (gpu::covers(x)) return gpu::gradient_sums(saved, dy);
   if (x.is_cpu()) return cpu::gradient_sums(saved, dy);
   DTRAIN_CHECK(activation == Activation::kNone && !chosen.defined(), "LibTorch's kernels have no epilogue");
   if (!lengths.defined()) {
@@ -80,6 +85,7 @@ at::Tensor gradient_sums(const Saved& saved, at::Tensor& dy) {
 }
 
 ParameterGradients parameter_gradients(const Saved& saved, const at::Tensor& gradient_sums) {
+  if (gpu::covers(saved.x)) return gpu::parameter_gradients(saved, gradient_sums);
   const int64_t channels = saved.x.size(1);
   const at::ScalarType dtype = saved.affine.weight.scalar_type();
   return {(gradient_sums.slice(0, channels) * saved.affine.invstd).to(dtype),
@@ -89,6 +95,7 @@ ParameterGradients parameter_gradients(const Saved& saved, const at::Tensor& gra
 at::Tensor input_gradient(const Saved& saved, const at::Tensor& dy, const at::Tensor& gradient_sums,
                           const at::Tensor& count) {
   const auto& [x, lengths, affine, y, chosen, activation] = saved;
+  if (gpu::covers(x)) return gpu::input_gradient(saved, dy, gradient_sums, count);
   if (x.is_cpu()) return cpu::input_gradient(saved, dy, gradient_sums, count);
   const at::Tensor& mean = affine.mean;
   const int64_t channels = x.size(1);

@@ -1,9 +1,9 @@
 #pragma once
 
 // The arithmetic of batch norm over tensors: statistics, normalization, and the gradients. On the CPU these are own
-// loops, which also compute what follows the normalization (a residual, an activation, max-pooling) in the same pass
-// over memory; on the GPU the kernels that LibTorch has, or tensor operations for padded sequences, without anything
-// that follows.
+// loops (batch_norm_cpu.h), and on the GPU own kernels for what they take (batch_norm_gpu.h). Both also compute what
+// follows the normalization (a residual, an activation, max-pooling) in the same pass over memory. For other tensors
+// they are the kernels that LibTorch has, or tensor operations for padded sequences, without anything that follows.
 //
 // x, dy [B, C, ...]: float64, or float32 and half precision (on the CPU bfloat16 only) with all other tensors in
 // float32. lengths: int64 [B] for x [B, C, T], or undefined if all positions are valid; results are zero beyond the

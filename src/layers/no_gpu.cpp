@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "layers/additive_attention_kernels.h"
+#include "layers/batch_norm_blocks.h"
 #include "layers/dropout_mask.h"
 #include "layers/masked_noise_body.h"
 
@@ -34,6 +35,11 @@ template <typename T>
 void hide_and_noise_on_gpu(const MaskedNoise&, const NoiseBatch<T>&, void*) {
   refuse("noise");
 }
+
+namespace batch_norm::blocks {
+void run_on_gpu(const TensorJob&, void*) { refuse("batch norm"); }
+void run_on_gpu(const ChannelJob&, void*) { refuse("batch norm"); }
+}  // namespace batch_norm::blocks
 
 #define DTRAIN_FOR(Number)                                                                                        \
   template void attention_forward_on_gpu(const AttentionProblem<Number>&, Number*, Number*, void*);               \

@@ -2,6 +2,7 @@
 
 #include "gpu/gpu_pair.h"
 #include "layers/autocast.h"
+#include "layers/batch_norm_gpu.h"
 #include "layers/batch_norm_kernels.h"
 #include "layers/dropout.h"
 #include "models/network.h"
@@ -13,7 +14,15 @@ using testing::bound;
 using testing::difference;
 using testing::gpu;
 
-class BatchNormOnAGpu : public testing::GpuTest {};
+// With dtrain's own kernels, and with LibTorch's operators.
+class BatchNormOnAGpu : public testing::GpuTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    testing::GpuTest::SetUp();
+    batch_norm::gpu::enable(GetParam());
+  }
+  void TearDown() override { batch_norm::gpu::enable(true); }
+};
 
 struct Shape {
   const char* name;
@@ -28,7 +37,7 @@ const Shape kShapes[] = {{"NCHW", {7, 12, 9, 5}},
                          {"[B, C, T]", {6, 12, 17}},
                          {"[B, C, T] with lengths", {6, 12, 17}, at::MemoryFormat::Contiguous, true}};
 
-TEST_F(BatchNormOnAGpu, IsThatOfTheCpuInEachTypeAndLayout) {
+TEST_P(BatchNormOnAGpu, IsThatOfTheCpuInEachTypeAndLayout) {
   for (const Shape& shape : kShapes) {
     for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kHalf}) {
       if (dtype == at::kHalf && gpu().is_cpu()) continue;  // the CPU's body takes no half precision
@@ -68,6 +77,9 @@ TEST_F(BatchNormOnAGpu, IsThatOfTheCpuInEachTypeAndLayout) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, BatchNormOnAGpu, ::testing::Bool(),
+                         [](const auto& with) { return with.param ? "Own" : "LibTorch"; });
 
 class CheckpointingOnAGpu : public testing::GpuTest {};
 

@@ -1,0 +1,195 @@
+#include "layers/batch_norm_check.h"
+
+#include <torch/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "layers/autocast.h"
+#include "layers/batch_norm_gpu.h"
+#include "layers/lengths.h"
+
+namespace dtrain::layers::batch_norm::gpu {
+namespace {
+
+struct Case {
+  std::vector<int64_t> sizes;
+  bool channels_last;
+  Activation activation;
+  bool residual = false, max_pool = false, lengths = false;
+};
+
+// Groups of 16 bytes and single elements, several blocks, channels last and not; odd images; sequences with lengths.
+// After a residual no ReLU6: an output may be rounded to 6 in half precision, and then has no gradient.
+std::vector<Case> cases() {
+  return {
+      {.sizes = {4, 16, 40, 26}, .channels_last = true, .activation = Activation::kReLU, .max_pool = true},
+      {.sizes = {3, 10, 7, 9}, .channels_last = true, .activation = Activation::kReLU6, .max_pool = true},
+      {.sizes = {3, 72, 19, 17}, .channels_last = true, .activation = Activation::kReLU, .residual = true},
+      {.sizes = {3, 10, 7, 9}, .channels_last = true, .activation = Activation::kNone, .residual = true},
+      {.sizes = {64, 24}, .channels_last = true, .activation = Activation::kNone},
+      {.sizes = {5, 6, 8, 16}, .channels_last = false, .activation = Activation::kReLU, .residual = true},
+      {.sizes = {5, 6, 7, 9}, .channels_last = false, .activation = Activation::kReLU},
+      {.sizes = {6, 12, 33}, .channels_last = false, .activation = Activation::kReLU, .lengths = true},
+  };
+}
+
+struct Given {
+  at::Tensor x, residual, lengths, weight, bias, dy;
+};
+
+struct Result {
+  at::Tensor y, mean, variance, x_gradient, residual_gradient, weight_gradient, bias_gradient;
+};
+
+struct Part {
+  const char* name;
+  at::Tensor Result::*of;
+};
+constexpr Part kParts[] = {{"the output", &Result::y},
+                           {"the running mean", &Result::mean},
+                           {"the running variance", &Result::variance},
+                           {"the gradient of the input", &Result::x_gradient},
+                           {"the gradient of the residual", &Result::residual_gradient},
+                           {"the gradient of the weight", &Result::weight_gradient},
+                           {"the gradient of the bias", &Result::bias_gradient}};
+
+constexpr double kMomentum = 0.25, kEps = 1e-5;
+
+// Values in [-2, 3) that look random and are the same everywhere. Generators of random numbers belong to the run.
+at::Tensor scattered(at::IntArrayRef sizes, double seed) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  const at::Tensor hashed = (at::arange(count, at::kDouble) * 12.9898 + seed).sin() * 43758.5453;
+  return ((hashed - hashed.floor()) * 5 - 2).view(sizes);
+}
+
+Given made(const Case& c, at::Device device, at::ScalarType dtype) {
+  const auto tensor = [&](at::IntArrayRef sizes, double seed) {
+    const bool images = c.channels_last && sizes.size() == 4;
+    return scattered(sizes, seed)
+        .to(device, dtype)
+        .contiguous(images ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  };
+  const auto numbers = at::TensorOptions(device).dtype(dtype == at::kDouble ? at::kDouble : at::kFloat);
+  std::vector<int64_t> output = c.sizes;
+  for (size_t d = 2; d < output.size() && c.max_pool; ++d) output[d] /= 2;
+  Given given;
+  given.x = tensor(c.sizes, 1);
+  given.dy = tensor(output, 2);
+  if (c.residual) given.residual = tensor(c.sizes, 3);
+  if (c.lengths) given.lengths = at::tensor({33, 0, 1, 20, 40, 7}, at::kLong).to(device);
+  given.weight = at::linspace(-0.5, 1.5, c.sizes[1], numbers);
+  given.bias = at::linspace(-0.3, 0.9, c.sizes[1], numbers);
+  return given;
+}
+
+// What BatchNormImpl does in a training step.
+Result own(const Case& c, const Given& given) {
+  Result result;
+  result.mean = at::zeros_like(given.weight);
+  result.variance = at::ones_like(given.weight);
+  const at::Tensor batches = at::zeros({}, given.x.options().dtype(at::kLong));
+  const Statistics of_batch =
+      gpu::statistics(gpu::sums(given.x, given.lengths), {result.mean, result.variance, batches, kMomentum, kEps});
+  const Affine affine = {given.weight, given.bias, of_batch.mean, of_batch.invstd};
+  const Output out = gpu::normalize(given.x, given.lengths, affine, {c.activation, given.residual, c.max_pool});
+  result.y = out.y;
+  const Saved saved = {given.x, given.lengths, affine, c.residual ? out.y : at::Tensor(), out.chosen, c.activation};
+  at::Tensor dy = given.dy;
+  const at::Tensor sums = gpu::gradient_sums(saved, dy);
+  const ParameterGradients parameters = gpu::parameter_gradients(saved, sums);
+  result.weight_gradient = parameters.weight;
+  result.bias_gradient = parameters.bias;
+  result.x_gradient = gpu::input_gradient(saved, dy, sums, of_batch.count);
+  if (c.residual) result.residual_gradient = dy;
+  return result;
+}
+
+Result of_libtorch(const Case& c, const Given& given) {
+  const at::AutoGradMode with_gradients(true);
+  const auto leaf = [](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.detach().to(at::kDouble, false, /*copy=*/true).requires_grad_() : tensor;
+  };
+  const at::Tensor x = leaf(given.x), residual = leaf(given.residual), weight = leaf(given.weight),
+                   bias = leaf(given.bias);
+  Result result;
+  result.mean = at::zeros_like(given.weight, at::kDouble);
+  result.variance = at::ones_like(result.mean);
+  const auto normalized = [&](const at::Tensor& values) {
+    return at::batch_norm(values, weight, bias, result.mean, result.variance, /*training=*/true, kMomentum, kEps,
+                          /*cudnn_enabled=*/false);
+  };
+  const auto activated = [&](const at::Tensor& values) {
+    return c.activation == Activation::kReLU    ? at::relu(values)
+           : c.activation == Activation::kReLU6 ? at::hardtanh(values, 0, 6)
+                                                : values;
+  };
+  if (c.lengths) {  // batch norm of the valid positions [N, C], which are then put in their places
+    const at::Tensor valid = valid_positions(given.lengths, given.x.size(2));
+    const at::Tensor rows = activated(normalized(x.transpose(1, 2).index({valid})));
+    result.y = at::zeros_like(x).transpose(1, 2).index_put({valid}, rows).transpose(1, 2);
+  } else {
+    at::Tensor y = normalized(x);
+    if (c.residual) y = y + residual;
+    result.y = c.max_pool ? at::max_pool2d(activated(y), 2) : activated(y);
+  }
+  std::vector<at::Tensor> inputs = {x, weight, bias};
+  if (c.residual) inputs.push_back(residual);
+  const auto gradients = torch::autograd::grad({result.y}, inputs, {given.dy.to(at::kDouble)});
+  result.x_gradient = gradients[0];
+  result.weight_gradient = gradients[1];
+  result.bias_gradient = gradients[2];
+  if (c.residual) result.residual_gradient = gradients[3];
+  return result;
+}
+
+// As a share of the largest value; NaN if there is one.
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor worst = (a.detach().to(at::kDouble) - b.detach()).abs().max();
+  return (worst / b.detach().abs().max().clamp_min(1e-3)).item<double>();
+}
+
+// Rounding of the results, and some sums of hundreds of values in float32.
+double tolerance(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kHalf:
+      return 0x1p-9;
+    case at::kBFloat16:
+      return 0x1p-6;
+    case at::kDouble:
+      return 1e-11;
+    default:
+      return 2e-5;
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> disagreement(at::Device device, at::ScalarType dtype) {
+  const at::NoGradGuard no_grad;
+  const AutocastGuard no_autocast({.device = device.type(), .enabled = false});
+  for (const Case& c : cases()) {
+    const Given given = made(c, device, dtype);
+    Result here;
+    try {
+      here = own(c, given);
+    } catch (const DeviceError& e) {
+      return e.what();
+    }
+    const Result expected = of_libtorch(c, given);
+    for (const auto& [name, part] : kParts) {
+      if (!(expected.*part).defined()) continue;
+      const double by = difference(here.*part, expected.*part);
+      if (by <= tolerance(dtype)) continue;
+      return dtrain::str(name, " of an input ", at::IntArrayRef(c.sizes), c.channels_last ? " with channels last" : "",
+                         " differs by ", by, " of its largest value");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace dtrain::layers::batch_norm::gpu

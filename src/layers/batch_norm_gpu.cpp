@@ -1,0 +1,324 @@
+#include "layers/batch_norm_gpu.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "layers/batch_norm_check.h"
+
+namespace dtrain::layers::batch_norm::gpu {
+namespace {
+
+using blocks::ChannelJob;
+using blocks::ChannelPass;
+using blocks::Table;
+using blocks::TensorJob;
+using blocks::TensorPass;
+
+std::optional<blocks::Type> type_of(const at::Tensor& x) {
+  switch (x.scalar_type()) {
+    case at::kFloat:
+      return blocks::Type::kFloat;
+    case at::kHalf:
+      return blocks::Type::kHalf;
+    case at::kBFloat16:
+      return blocks::Type::kBFloat16;
+    case at::kDouble:
+      return blocks::Type::kDouble;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Which kernels compute, and whether they have been compared with LibTorch's operators.
+struct Kernels {
+  blocks::Runner runner = {blocks::run_on_gpu, blocks::run_on_gpu};
+  bool on_cpu = false;
+  std::array<std::once_flag, 4> compared = {};  // by type
+  std::array<bool, 4> right = {};
+};
+
+std::unique_ptr<Kernels>& kernels() {
+  static auto current = std::make_unique<Kernels>();
+  return current;
+}
+
+std::atomic<bool> enabled = true;
+
+bool are_right(const at::Tensor& x, blocks::Type type) {
+  Kernels& these = *kernels();
+  const auto index = static_cast<size_t>(type);
+  std::call_once(these.compared[index], [&] {
+    const std::optional<std::string> found = disagreement(x.device(), x.scalar_type());
+    these.right[index] = !found;
+    if (!found) return;
+    log::warning(
+        dtrain::str("dtrain's own kernels of batch norm cannot be used on ", x.device(), " for ",
+                    c10::toString(x.scalar_type()), ": ", *found,
+                    ". LibTorch's operators take their place, and training is slower. Please report this with the name "
+                    "of the GPU; --device.fused_norm false avoids this message"));
+  });
+  return these.right[index];
+}
+
+template <typename Job>
+void run(void (*runner)(const Job&, void*), const Job& job, at::Device device) {
+  if (device.is_cpu()) return runner(job, nullptr);
+  const c10::DeviceGuard guard(device);
+  runner(job, c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle());
+}
+void run(const TensorJob& job, at::Device device) { run(kernels()->runner.tensor, job, device); }
+void run(const ChannelJob& job, at::Device device) { run(kernels()->runner.channel, job, device); }
+
+// The kernels see addresses alone, so what these are is checked here.
+void check_place(const at::Tensor& tensor, at::ScalarType dtype, at::Device device) {
+  DTRAIN_CHECK(tensor.scalar_type() == dtype && tensor.device() == device, "batch norm got ", tensor.scalar_type(),
+               " on ", tensor.device(), ", not ", dtype, " on ", device);
+}
+
+// Whether channels are the innermost dimension in memory; so they are if there is one position.
+bool is_channels_last(const at::Tensor& x) { return x.numel() == x.size(0) * x.size(1) || !x.is_contiguous(); }
+
+Table table_of(const at::Tensor& x, const at::Tensor& lengths) {
+  const int64_t samples = x.size(0), channels = x.size(1), positions = x.numel() / (samples * channels);
+  if (lengths.defined()) {
+    check_place(lengths, at::kLong, x.device());
+    DTRAIN_CHECK(lengths.numel() == samples && lengths.is_contiguous() && x.dim() == 3 && x.is_contiguous(),
+                 "batch norm of ", x.sizes(), " got lengths ", lengths.sizes());
+    return {samples, positions, channels, false, lengths.const_data_ptr<int64_t>()};
+  }
+  if (is_channels_last(x)) return {samples * positions, channels, channels, true, nullptr};
+  return {samples, positions, channels, false, nullptr};
+}
+
+// Elements of the type of x, as dense and in the same order.
+const void* elements_of(const at::Tensor& tensor, const at::Tensor& x) {
+  if (!tensor.defined()) return nullptr;
+  check_place(tensor, x.scalar_type(), x.device());
+  DTRAIN_CHECK(tensor.is_contiguous(x.suggest_memory_format()), "batch norm got strides ", tensor.strides());
+  return tensor.const_data_ptr();
+}
+const void* elements_of(const at::Tensor& tensor, at::IntArrayRef sizes, const at::Tensor& x) {
+  DTRAIN_CHECK(!tensor.defined() || tensor.sizes() == sizes, "batch norm got ", tensor.sizes(), ", not ", sizes);
+  return elements_of(tensor, x);
+}
+
+// Values per channel [C] in the precision of the arithmetic.
+at::ScalarType number_of(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+const void* channels_of(const at::Tensor& values, const at::Tensor& x) {
+  check_place(values, number_of(x), x.device());
+  DTRAIN_CHECK(values.numel() == x.size(1) && values.is_contiguous(), "batch norm of ", x.sizes(), " got ",
+               values.sizes(), " values per channel");
+  return values.const_data_ptr();
+}
+at::Tensor new_channels(const at::Tensor& x) { return at::empty({x.size(1)}, x.options().dtype(number_of(x))); }
+
+// Jobs are made in this order: the tensors, then the windows, then the grid, which depends on both.
+TensorJob job_of(TensorPass pass, const at::Tensor& x, const at::Tensor& lengths, const Affine* affine) {
+  TensorJob job;
+  job.pass = pass;
+  job.type = *type_of(x);
+  job.table = table_of(x, lengths);
+  job.x = elements_of(x, x);
+  if (affine == nullptr) return job;
+  job.mean = channels_of(affine->mean, x);
+  job.invstd = channels_of(affine->invstd, x);
+  job.weight = channels_of(affine->weight, x);
+  job.bias = channels_of(affine->bias, x);
+  return job;
+}
+
+at::DimVector pooled_sizes(const at::Tensor& x) { return {x.size(0), x.size(1), x.size(2) / 2, x.size(3) / 2}; }
+
+// With `all`, windows that reach beyond x too.
+void use_windows(TensorJob& job, const at::Tensor& x, const at::Tensor& chosen, bool all) {
+  check_place(chosen, at::kByte, x.device());
+  DTRAIN_CHECK(chosen.sizes() == pooled_sizes(x) && chosen.is_contiguous(at::MemoryFormat::ChannelsLast),
+               "max-pooling of ", x.sizes(), " chose ", chosen.sizes());
+  job.pooled = true;
+  job.chosen = static_cast<uint8_t*>(chosen.mutable_data_ptr());
+  job.image_height = x.size(2);
+  job.image_width = x.size(3);
+  job.windows_down = (x.size(2) + (all ? 1 : 0)) / 2;
+  job.windows_across = (x.size(3) + (all ? 1 : 0)) / 2;
+  job.table.rows = x.size(0) * job.windows_down * job.windows_across;
+}
+
+void choose_grid(TensorJob& job, const at::Tensor& x) {
+  const auto widest = static_cast<int64_t>(16 / x.element_size());
+  bool wide = job.table.columns % widest == 0 && job.table.lengths == nullptr;
+  for (const void* data : {job.x, job.residual, job.y, job.dy, static_cast<const void*>(job.out)}) {
+    wide = wide && reinterpret_cast<uintptr_t>(data) % 16 == 0;
+  }
+  wide = wide && reinterpret_cast<uintptr_t>(job.chosen) % static_cast<uintptr_t>(widest) == 0;
+  job.width = wide ? static_cast<int>(widest) : 1;
+  job.grid = blocks::grid_of(job.table, job.width);
+}
+
+// Runs a job that gives partial sums, and adds them up in `sums`.
+void run_sums(TensorJob& job, const at::Tensor& x, const at::Tensor& sums, bool has_origin) {
+  choose_grid(job, x);
+  const int64_t channels = x.size(1);
+  const at::Tensor partial =
+      at::empty({2 * job.grid.parts + (has_origin ? 1 : 0), channels}, x.options().dtype(number_of(x)));
+  job.partial = partial.mutable_data_ptr();
+  if (has_origin) job.origin = partial[2 * job.grid.parts].mutable_data_ptr();
+  run(job, x.device());
+  ChannelJob totals;
+  totals.pass = ChannelPass::kTotals;
+  totals.wide = x.scalar_type() == at::kDouble;
+  totals.channels = channels;
+  totals.sums = sums.mutable_data_ptr<double>();
+  totals.partial = job.partial;
+  totals.origin = job.origin;
+  totals.parts = job.grid.parts;
+  totals.table = job.table;
+  run(totals, x.device());
+}
+
+at::Tensor new_sums(const at::Tensor& x, int64_t count) { return at::empty({count}, x.options().dtype(at::kDouble)); }
+
+// A pass over channels, from sums, with values per channel like `values` [C].
+ChannelJob channel_job(ChannelPass pass, const at::Tensor& sums, const at::Tensor& values) {
+  const int64_t channels = values.numel();
+  check_place(sums, at::kDouble, values.device());
+  DTRAIN_CHECK(sums.is_contiguous() && sums.numel() == 2 * channels + (pass == ChannelPass::kStatistics ? 1 : 0),
+               "batch norm of ", channels, " channels got ", sums.numel(), " sums");
+  ChannelJob job;
+  job.pass = pass;
+  job.wide = values.scalar_type() == at::kDouble;
+  job.channels = channels;
+  job.sums = static_cast<double*>(sums.mutable_data_ptr());
+  return job;
+}
+
+}  // namespace
+
+bool covers(const at::Tensor& x) {
+  const std::optional<blocks::Type> type = type_of(x);
+  if (!enabled || !type || x.numel() == 0) return false;
+  if (kernels()->on_cpu) return x.is_cpu() && are_right(x, *type);
+  return x.is_cuda() && *type != blocks::Type::kDouble && are_right(x, *type);
+}
+
+bool can_pool(const at::Tensor& x) {
+  return x.dim() == 4 && x.size(2) >= 2 && x.size(3) >= 2 && !x.is_contiguous() &&
+         x.is_contiguous(at::MemoryFormat::ChannelsLast) && x.numel() / x.size(1) <= UINT32_MAX;
+}
+
+void enable(bool on) { enabled = on; }
+
+void run_on(const blocks::Runner& runner) {
+  kernels() = std::make_unique<Kernels>();
+  if (runner.tensor == nullptr) return;
+  kernels()->runner = runner;
+  kernels()->on_cpu = true;
+}
+
+at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
+  TensorJob job = job_of(TensorPass::kSums, x, lengths, nullptr);
+  const at::Tensor result = new_sums(x, 1 + 2 * x.size(1));
+  run_sums(job, x, result, /*has_origin=*/true);
+  return result;
+}
+
+Statistics statistics(const at::Tensor& sums, const Running& running) {
+  for (const at::Tensor& values : {running.mean, running.variance}) {
+    check_place(values, running.mean.scalar_type(), sums.device());
+    DTRAIN_CHECK(values.is_contiguous(), "running statistics with strides ", values.strides());
+  }
+  check_place(running.batches, at::kLong, sums.device());
+  const Statistics result = {at::empty_like(running.mean), at::empty_like(running.mean), at::empty({}, sums.options())};
+  ChannelJob job = channel_job(ChannelPass::kStatistics, sums, running.mean);
+  job.eps = running.eps;
+  job.momentum = running.momentum;
+  job.mean = result.mean.mutable_data_ptr();
+  job.invstd = result.invstd.mutable_data_ptr();
+  job.count = result.count.mutable_data_ptr<double>();
+  job.running_mean = running.mean.mutable_data_ptr();
+  job.running_var = running.variance.mutable_data_ptr();
+  job.batches = running.batches.mutable_data_ptr<int64_t>();
+  run(job, sums.device());
+  return result;
+}
+
+Output normalize(const at::Tensor& x, const at::Tensor& lengths, const Affine& affine, const Epilogue& epilogue) {
+  TensorJob job = job_of(TensorPass::kNormalize, x, lengths, &affine);
+  job.activation = epilogue.activation;
+  job.residual = elements_of(epilogue.residual, x.sizes(), x);
+  Output out;
+  if (epilogue.max_pool) {
+    const auto options = x.options().memory_format(at::MemoryFormat::ChannelsLast);
+    out.y = at::empty(pooled_sizes(x), options);
+    out.chosen = at::empty(pooled_sizes(x), options.dtype(at::kByte));
+    use_windows(job, x, out.chosen, /*all=*/false);
+  } else {
+    out.y = at::empty_like(x);
+  }
+  job.out = out.y.mutable_data_ptr();
+  choose_grid(job, x);
+  run(job, x.device());
+  return out;
+}
+
+at::Tensor gradient_sums(const Saved& saved, at::Tensor& dy) {
+  const at::Tensor& x = saved.x;
+  const bool pooled = saved.chosen.defined();
+  TensorJob job = job_of(TensorPass::kGradientSums, x, saved.lengths, &saved.affine);
+  job.activation = saved.activation;
+  job.dy = pooled ? elements_of(dy, pooled_sizes(x), x) : elements_of(dy, x.sizes(), x);
+  job.y = elements_of(saved.y, x.sizes(), x);
+  if (pooled) use_windows(job, x, saved.chosen, /*all=*/false);
+  const at::Tensor before_activation = saved.y.defined() ? at::empty_like(x) : at::Tensor();
+  if (before_activation.defined()) job.out = before_activation.mutable_data_ptr();
+  const at::Tensor result = new_sums(x, 2 * x.size(1));
+  run_sums(job, x, result, /*has_origin=*/false);
+  if (before_activation.defined()) dy = before_activation;
+  return result;
+}
+
+ParameterGradients parameter_gradients(const Saved& saved, const at::Tensor& gradient_sums) {
+  const at::Tensor& x = saved.x;
+  const ParameterGradients result = {new_channels(x), new_channels(x)};
+  ChannelJob job = channel_job(ChannelPass::kParameterGradients, gradient_sums, result.weight);
+  job.invstd = const_cast<void*>(channels_of(saved.affine.invstd, x));
+  job.weight_gradient = result.weight.mutable_data_ptr();
+  job.bias_gradient = result.bias.mutable_data_ptr();
+  run(job, x.device());
+  return result;
+}
+
+at::Tensor input_gradient(const Saved& saved, const at::Tensor& dy, const at::Tensor& gradient_sums,
+                          const at::Tensor& count) {
+  const at::Tensor& x = saved.x;
+  const bool pooled = saved.chosen.defined();
+  const at::Tensor slope = new_channels(x), shift = new_channels(x), out = at::empty_like(x);
+  check_place(count, at::kDouble, x.device());
+  ChannelJob coefficients = channel_job(ChannelPass::kCoefficients, gradient_sums, slope);
+  coefficients.invstd = const_cast<void*>(channels_of(saved.affine.invstd, x));
+  coefficients.count = const_cast<double*>(count.const_data_ptr<double>());
+  coefficients.slope = slope.mutable_data_ptr();
+  coefficients.shift = shift.mutable_data_ptr();
+  run(coefficients, x.device());
+
+  TensorJob job = job_of(TensorPass::kInputGradient, x, saved.lengths, &saved.affine);
+  job.activation = saved.y.defined() ? Activation::kNone : saved.activation;
+  job.dy = pooled ? elements_of(dy, pooled_sizes(x), x) : elements_of(dy, x.sizes(), x);
+  job.slope = slope.const_data_ptr();
+  job.shift = shift.const_data_ptr();
+  job.out = out.mutable_data_ptr();
+  if (pooled) use_windows(job, x, saved.chosen, /*all=*/true);
+  choose_grid(job, x);
+  run(job, x.device());
+  return out;
+}
+
+}  // namespace dtrain::layers::batch_norm::gpu

@@ -1,0 +1,265 @@
+// The GPU kernels of batch norm, run on the CPU block by block, and what guards them. With DTRAIN_TEST_BLOCKS=1 all
+// other tests of batch norm run on these blocks too, in place of the CPU's loops (ctest: layers_test_on_blocks).
+
+#include "layers/batch_norm_blocks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "layers/batch_norm.h"
+#include "layers/batch_norm_blocks_body.h"
+#include "layers/batch_norm_check.h"
+#include "layers/batch_norm_gpu.h"
+
+namespace dtrain::layers::batch_norm {
+namespace {
+
+using blocks::ChannelJob;
+using blocks::ChannelPass;
+using blocks::Table;
+using blocks::TensorJob;
+using blocks::TensorPass;
+
+constexpr blocks::Runner kOnCpu = {blocks::run_on_cpu, blocks::run_on_cpu};
+
+// What tests leave behind, and what they begin with.
+void use_usual_kernels() {
+  const char* asked = std::getenv("DTRAIN_TEST_BLOCKS");
+  gpu::run_on(asked != nullptr && std::string_view(asked) == "1" ? kOnCpu : blocks::Runner{});
+  gpu::enable(true);
+}
+class UsualKernels : public ::testing::Environment {
+ public:
+  void SetUp() override { use_usual_kernels(); }
+};
+const auto* const kUsualKernels = ::testing::AddGlobalTestEnvironment(new UsualKernels);
+
+class Blocks : public ::testing::Test {
+ protected:
+  void SetUp() override { gpu::run_on(kOnCpu); }
+  void TearDown() override { use_usual_kernels(); }
+};
+
+// ---- how the elements are divided ----------------------------------------------------------------------------------
+
+template <int width>
+std::vector<int> visits_per_element(const Table& table) {
+  std::vector<int> visits(static_cast<size_t>(table.rows * table.columns * (table.channels_last ? 1 : table.channels)));
+  const blocks::Grid grid = blocks::grid_of(table, width);
+  for (int64_t block = 0; block < grid.tiles * grid.parts; ++block) {
+    for (int thread = 0; thread < blocks::kThreads; ++thread) {
+      const blocks::Visits v = blocks::visits_of<width>(table, grid, block, thread);
+      blocks::for_visits(v, [&](int64_t index, int64_t row, int64_t column) {
+        for (int w = 0; w < width; ++w) {
+          ++visits.at(static_cast<size_t>(index + w));
+          const int64_t channel = v.channel + w * v.channel_step;
+          const int64_t expected = table.channels_last ? row * table.columns + channel
+                                                       : (row * table.channels + channel) * table.columns + column + w;
+          EXPECT_EQ(index + w, expected);
+        }
+      });
+    }
+  }
+  return visits;
+}
+
+TEST(BlocksGrid, VisitsEachElementOnceWithItsChannel) {
+  for (const int64_t columns : {1, 2, 4, 12, 24, 40, 72, 144, 320, 1032, 2100}) {
+    for (const int64_t rows : {1, 3, 64, 300}) {
+      const std::vector<int64_t> lengths(static_cast<size_t>(rows), columns);
+      const Table last = {rows, columns, columns, true, nullptr}, first = {rows, columns, 3, false, nullptr},
+                  padded = {rows, columns, 3, false, lengths.data()};
+      for (const Table& table : {last, first, padded}) {
+        SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(columns) + " columns");
+        EXPECT_THAT(visits_per_element<1>(table), ::testing::Each(1));
+        if (columns % 4 == 0) {
+          EXPECT_THAT(visits_per_element<4>(table), ::testing::Each(1));
+        }
+        if (columns % 8 == 0) {
+          EXPECT_THAT(visits_per_element<8>(table), ::testing::Each(1));
+        }
+      }
+    }
+  }
+}
+
+TEST(BlocksGrid, KeepsAGpuBusyWithFewIdleThreads) {
+  const blocks::Grid wide = blocks::grid_of({64 * 56 * 56, 64, 64, true, nullptr}, 8);
+  EXPECT_EQ(wide.across, 8);
+  EXPECT_GE(wide.tiles * wide.parts, 1500);
+  const blocks::Grid odd = blocks::grid_of({64 * 14 * 14, 576, 576, true, nullptr}, 8);  // 72 groups
+  EXPECT_EQ(odd.across * odd.tiles, 96);
+  EXPECT_GE(odd.tiles * odd.parts, 200);
+  const blocks::Grid huge = blocks::grid_of({int64_t{1} << 31, 32, 32, true, nullptr}, 4);  // more than 32 bits count
+  EXPECT_LE(huge.rows_per_part / (blocks::kThreads / huge.across), 256);
+  EXPECT_LT(huge.tiles * huge.parts, int64_t{1} << 31);
+}
+
+// ---- that no thread depends on another within a phase --------------------------------------------------------------
+
+template <typename Kernel>
+void run_backwards(const Kernel& kernel) {
+  std::vector<typename Kernel::Memory> memory(Kernel::kMemory);
+  for (int64_t block = kernel.blocks() - 1; block >= 0; --block) {
+    for (int phase = 0; phase < kernel.phases(); ++phase) {
+      for (int thread = blocks::kThreads - 1; thread >= 0; --thread) kernel.run(phase, block, thread, memory.data());
+    }
+  }
+}
+void tensor_backwards(const TensorJob& job, void*) {
+  blocks::with_kernel<float>(job, [](const auto& kernel) { run_backwards(kernel); });
+}
+void channel_backwards(const ChannelJob& job, void*) {
+  blocks::with_kernel<float>(job, [](const auto& kernel) { run_backwards(kernel); });
+}
+
+struct Step {
+  std::vector<at::Tensor> results;
+};
+
+Step step(const at::Tensor& given, const Epilogue& epilogue) {
+  const at::Tensor x = given.detach().clone().requires_grad_();
+  BatchNorm norm(x.size(1));
+  const at::Tensor y = norm->forward_with(x, epilogue);
+  (y * y.detach()).sum().backward();
+  return {{y.detach(), x.grad(), norm->weight.grad(), norm->bias.grad(), norm->running_mean, norm->running_var}};
+}
+
+TEST_F(Blocks, GiveTheSameBitsWhateverTheOrderOfThreadsAndBlocks) {
+  at::manual_seed(4);
+  const at::Tensor image = at::randn({3, 24, 37, 30}), last = image.contiguous(at::MemoryFormat::ChannelsLast);
+  for (const at::Tensor& x : {image, last}) {
+    for (const bool pool : {false, true}) {
+      const Epilogue epilogue = {.activation = Activation::kReLU, .residual = {}, .max_pool = pool};
+      gpu::run_on(kOnCpu);
+      const Step forwards = step(x, epilogue);
+      gpu::run_on({tensor_backwards, channel_backwards});
+      const Step backwards = step(x, epilogue);
+      for (size_t i = 0; i < forwards.results.size(); ++i) {
+        EXPECT_TRUE(at::equal(forwards.results[i], backwards.results[i])) << i << (pool ? ", pooled" : "");
+      }
+    }
+  }
+}
+
+TEST_F(Blocks, TakeTensorsThatAreNotAligned) {
+  at::manual_seed(5);
+  const at::Tensor memory = at::randn({1 + 4 * 16 * 6 * 6});
+  const at::Tensor x = memory.slice(0, 1).view({4, 6, 6, 16}).permute({0, 3, 1, 2});
+  ASSERT_NE(reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16, 0u);
+  const Affine affine = {at::ones({16}), at::zeros({16}), at::zeros({16}), at::ones({16})};
+  EXPECT_TRUE(at::equal(gpu::normalize(x, {}, affine, {}).y, x));
+  const at::Tensor sums = gpu::sums(x, {});
+  EXPECT_TRUE(at::allclose(sums.slice(0, 1, 17), x.sum({0, 2, 3}, false, at::kDouble), 1e-5, 1e-4));
+}
+
+TEST_F(Blocks, SumsHaveTheOriginOfTheFirstValidValue) {
+  const at::Tensor x = at::randn({4, 6, 9}) + 1000, lengths = at::tensor({0, 4, 9, 0}, at::kLong);
+  const at::Tensor valid = at::cat({x[1].slice(1, 0, 4), x[2]}, 1).to(at::kDouble);
+  const at::Tensor sums = gpu::sums(x, lengths);
+  const at::Tensor mean = sums.slice(0, 1, 7) / 13, variance = sums.slice(0, 7) / 13 - mean * mean;
+  EXPECT_EQ(sums[0].item<double>(), 13);
+  EXPECT_TRUE(at::allclose(mean, valid.mean(1), 1e-9));
+  EXPECT_TRUE(at::allclose(variance, valid.var(1, false), 1e-5)) << "the mean is 1000 times the deviation";
+  EXPECT_TRUE(at::equal(gpu::sums(x, at::zeros({4}, at::kLong)), at::zeros({13}, at::kDouble)));
+}
+
+// ---- the comparison with LibTorch's operators ----------------------------------------------------------------------
+
+constexpr at::ScalarType kTypes[] = {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble};
+
+TEST_F(Blocks, AgreeWithLibTorchInEachType) {
+  for (const at::ScalarType dtype : kTypes) {
+    EXPECT_EQ(gpu::disagreement(at::kCPU, dtype).value_or("nothing"), "nothing") << c10::toString(dtype);
+  }
+}
+
+TEST_F(Blocks, AgreeWithoutDrawingRandomNumbers) {
+  at::manual_seed(6);
+  const at::Tensor expected = at::randn({3});
+  at::manual_seed(6);
+  EXPECT_FALSE(gpu::disagreement(at::kCPU, at::kFloat));
+  EXPECT_TRUE(at::equal(at::randn({3}), expected));
+}
+
+// Kernels with one mistake: the last of the values that a pass writes is another.
+TensorPass wrong_tensor_pass;
+ChannelPass wrong_channel_pass;
+bool tensor_is_wrong = false, channel_is_wrong = false;
+
+void tensor_with_mistake(const TensorJob& job, void* stream) {
+  blocks::run_on_cpu(job, stream);
+  if (!tensor_is_wrong || job.pass != wrong_tensor_pass) return;
+  const bool sums = job.pass == TensorPass::kSums || job.pass == TensorPass::kGradientSums;
+  auto* value = static_cast<float*>(sums ? job.partial : job.out);
+  value[sums ? 2 * job.table.channels - 1 : 5] += 3;
+}
+void channel_with_mistake(const ChannelJob& job, void* stream) {
+  blocks::run_on_cpu(job, stream);
+  if (!channel_is_wrong || job.pass != wrong_channel_pass) return;
+  if (job.pass == ChannelPass::kTotals) job.sums[job.channels - 1] *= 2;
+  for (void* value : {job.running_var, job.weight_gradient, job.slope}) {
+    if (value != nullptr) static_cast<float*>(value)[job.channels - 1] += 1;
+  }
+}
+constexpr blocks::Runner kMistaken = {tensor_with_mistake, channel_with_mistake};
+
+TEST_F(Blocks, AMistakeInAnyPassIsFound) {
+  gpu::run_on(kMistaken);
+  EXPECT_FALSE(gpu::disagreement(at::kCPU, at::kFloat)) << "without the mistake";
+  tensor_is_wrong = true;
+  for (const TensorPass pass :
+       {TensorPass::kSums, TensorPass::kNormalize, TensorPass::kGradientSums, TensorPass::kInputGradient}) {
+    wrong_tensor_pass = pass;
+    EXPECT_TRUE(gpu::disagreement(at::kCPU, at::kFloat)) << static_cast<int>(pass);
+  }
+  tensor_is_wrong = false;
+  channel_is_wrong = true;
+  for (const ChannelPass pass :
+       {ChannelPass::kTotals, ChannelPass::kStatistics, ChannelPass::kParameterGradients, ChannelPass::kCoefficients}) {
+    wrong_channel_pass = pass;
+    EXPECT_TRUE(gpu::disagreement(at::kCPU, at::kFloat)) << static_cast<int>(pass);
+  }
+  channel_is_wrong = false;
+}
+
+void fails_to_launch(const TensorJob&, void*) { throw DeviceError("cannot launch: no kernel image is available"); }
+
+TEST_F(Blocks, WrongKernelsAreReportedOnceAndNotUsed) {
+  std::vector<std::string> lines;
+  const log::Tap tap([&](std::string_view line) { lines.emplace_back(line); });
+  const at::Tensor x = at::randn({4, 6, 5, 5}).contiguous(at::MemoryFormat::ChannelsLast);
+  const Epilogue relu = {.activation = Activation::kReLU};
+  gpu::run_on({});
+  const Step right = step(x, relu);
+  gpu::run_on({fails_to_launch, blocks::run_on_cpu});
+  for (int time = 0; time < 2; ++time) {
+    const Step found = step(x, relu);
+    for (size_t i = 0; i < right.results.size(); ++i) EXPECT_TRUE(at::equal(found.results[i], right.results[i])) << i;
+  }
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], ::testing::AllOf(::testing::HasSubstr("no kernel image"), ::testing::HasSubstr("Float"),
+                                         ::testing::HasSubstr("--device.fused_norm false")));
+}
+
+TEST_F(Blocks, AreNotUsedWhenTurnedOff) {
+  const at::Tensor x = at::randn({4, 6});
+  EXPECT_TRUE(gpu::covers(x));
+  gpu::enable(false);
+  EXPECT_FALSE(gpu::covers(x));
+  gpu::enable(true);
+  EXPECT_FALSE(gpu::covers(at::empty({0, 6}))) << "no values";
+  gpu::run_on({});
+  EXPECT_FALSE(gpu::covers(x)) << "on the CPU";
+}
+
+}  // namespace
+}  // namespace dtrain::layers::batch_norm
