@@ -1,6 +1,7 @@
 #include "job/placement.h"
 
 #include "device/device.h"
+#include "layers/batch_norm_gpu.h"
 #include "models/parameter_format.h"
 
 namespace dtrain::job {
@@ -12,6 +13,7 @@ train::Precision choose_precision(config::AmpMode amp, at::Device device) {
 void choose_algorithms(const config::Config& config, const data::SampleSpec& samples) {
   const bool equal_shapes = samples.kind == data::SampleSpec::Kind::kImage;
   device::set_determinism(config.train.deterministic, config.device.cudnn_benchmark && equal_shapes);
+  layers::batch_norm::gpu::enable(config.device.fused_norm);
 }
 
 void place_on_device(tasks::Task& task, train::Precision precision, at::Device device, bool channels_last) {

@@ -122,19 +122,20 @@ TEST(Table, EachRunHasTheKeysThatDoSomethingForIt) {
       "augment.saturation augment.hue";
   const std::map<std::string, std::string> expected = {
       {"headpose headpose_cnn", pictures + " augment.hflip model.checkpointing model.dropout train.freeze_batch_norm "
-                                           "train.sync_batch_norm"},
+                                           "train.sync_batch_norm device.fused_norm"},
       {"headpose resnet18",
-       pictures + " augment.hflip model.checkpointing train.freeze_batch_norm train.sync_batch_norm"},
+       pictures + " augment.hflip model.checkpointing train.freeze_batch_norm train.sync_batch_norm device.fused_norm"},
       {"classify simple_cnn", pictures + " augment.hflip model.checkpointing model.dropout train.label_smoothing "
                                          "train.class_weights"},
-      {"classify mobilenet_v2", pictures + " augment.hflip model.checkpointing model.dropout train.label_smoothing "
-                                           "train.class_weights train.freeze_batch_norm train.sync_batch_norm"},
+      {"classify mobilenet_v2",
+       pictures + " augment.hflip model.checkpointing model.dropout train.label_smoothing "
+                  "train.class_weights train.freeze_batch_norm train.sync_batch_norm device.fused_norm"},
       {"pointer pointer_network",
        "data.length_window model.hidden model.dropout pointer.teacher_forcing "
        "pointer.teacher_forcing_end"},
       {"sequence cnn_lstm",
        "data.length_window augment.noise augment.mask_share augment.mask_span model.hidden "
-       "model.dropout train.label_smoothing train.freeze_batch_norm train.sync_batch_norm "
+       "model.dropout train.label_smoothing train.freeze_batch_norm train.sync_batch_norm device.fused_norm "
        "sequence.encoder_epochs sequence.classifier_epochs sequence.iterations "
        "sequence.encoder_lr_ratio"},
       {"module torchscript image mse", pictures + " task.loss task.inputs model.file"},
