@@ -141,13 +141,14 @@ class GpuRun(unittest.TestCase):
         self.assertEqual([t["result"] for t in report["tests"]], ["passed"])
         self.assertEqual([t["name"] for t in report["trainings"]],
                          ["fp32", "tf32", "fp16", "bf16", "fp32 on 2 ranks",
-                          *("as on the CPU: " + c for c in ("plain", "checkpointing", "accumulate 4", "shared batch norm", "sgd, clip and ema")),
+                          *("as on the CPU: " + c for c in ("plain", "batch norm of LibTorch", "checkpointing", "accumulate 4", "shared batch norm", "sgd, clip and ema")),
                           "classify", "pointer", "sequence", "module", "deterministic, twice", "metrics", "trace", "out of memory"])
-        self.assertEqual([t["predicted_rows"] for t in report["trainings"][10:14]], [2] * 4)
+        self.assertEqual([t["predicted_rows"] for t in report["trainings"][11:15]], [2] * 4)
         self.assertEqual({e["samples_per_second"] for e in report["throughput"]}, {200})
-        self.assertEqual(len(report["throughput"]), 9)
+        self.assertEqual(len(report["throughput"]), 12)
+        self.assertEqual(sum(not e["fused_norm"] for e in report["throughput"]), 3)
         self.assertEqual(report["trainings"][0]["evaluations"]["test"]["mae"], 4)
-        self.assertEqual(report["counts"], {"passed": 28, "failed": 0, "skipped": 0, "not run": 0})
+        self.assertEqual(report["counts"], {"passed": 32, "failed": 0, "skipped": 0, "not run": 0})
 
     def test_a_failure_is_reported(self):
         self.script(self.folder / "smi/nvidia-smi", SMI)
@@ -180,10 +181,10 @@ class GpuRun(unittest.TestCase):
 
     def test_losses_that_are_not_those_of_the_cpu_or_of_the_first_run_fail(self):
         failed = self.failures(DRIFT="0.01")
-        self.assertEqual(len([name for name in failed if name.startswith("as on the CPU")]), 5)
+        self.assertEqual(len([name for name in failed if name.startswith("as on the CPU")]), 6)
         self.assertIn("GPU and CPU: the losses differ in step 1", failed["as on the CPU: plain"])
         self.assertIn("two runs: the losses differ in step 1", failed["deterministic, twice"])
-        self.assertEqual(len(failed), 6)
+        self.assertEqual(len(failed), 7)
 
     def test_a_training_that_learns_nothing_fails(self):
         failed = self.failures(FLAT="0.5")
