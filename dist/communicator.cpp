@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/check.h"
+#include "core/vector_set.h"
 
 namespace dtrain::dist {
 namespace {
@@ -47,13 +48,12 @@ template <ReduceOp op, typename Accumulator, typename Result, typename A, typena
 [[gnu::target("avx2")]] void combine_for_avx2(const A* a, const B* b, Result* result, int64_t count) {
   combine_loop<op, Accumulator>(a, b, result, count);
 }
-const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
 #endif
 
 template <ReduceOp op, typename Accumulator, typename Result, typename A, typename B>
 void combine_all(const A* a, const B* b, Result* result, int64_t count) {
 #if defined(__x86_64__) && defined(__GNUC__)
-  if (kHasAvx2) return combine_for_avx2<op, Accumulator>(a, b, result, count);
+  if (widest_vectors() >= VectorSet::kAvx2) return combine_for_avx2<op, Accumulator>(a, b, result, count);
 #endif
   combine_for_any<op, Accumulator>(a, b, result, count);
 }

@@ -1,4 +1,4 @@
-// The same loops for each instruction set; which one is used is decided at the first call. GCC lowers vector types
+// The same loops for each instruction set; which one is used is decided at each call. GCC lowers vector types
 // before it inlines, so a function and all its callees must be compiled for one target. Therefore the same code is
 // included several times.
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/host_device.h"
+#include "core/vector_set.h"
 #include "layers/additive_attention_kernels.h"
 #include "layers/lengths.h"
 
@@ -142,27 +143,16 @@ struct FloatLoops {
   decltype(&any_float::backward_samples) backward;
 };
 
-FloatLoops widest(int most_lanes) {
+FloatLoops float_loops() {
 #ifdef DTRAIN_X86_LANES
-  if (most_lanes >= 16 && __builtin_cpu_supports("avx512f")) {
-    return {avx512_float::forward_samples, avx512_float::backward_samples};
-  }
-  if (most_lanes >= 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    return {avx2_float::forward_samples, avx2_float::backward_samples};
-  }
+  const VectorSet vectors = widest_vectors();
+  if (vectors == VectorSet::kAvx512) return {avx512_float::forward_samples, avx512_float::backward_samples};
+  if (vectors == VectorSet::kAvx2) return {avx2_float::forward_samples, avx2_float::backward_samples};
 #endif
-  (void)most_lanes;
   return {any_float::forward_samples, any_float::backward_samples};
 }
 
-FloatLoops& float_loops() {
-  static FloatLoops loops = widest(16);
-  return loops;
-}
-
 }  // namespace
-
-void limit_attention_lanes(int most) { float_loops() = widest(most); }
 
 template <>
 void attention_forward_on_cpu(const AttentionProblem<float>& p, int64_t begin, int64_t end, float* residual,

@@ -33,9 +33,6 @@ template <typename Number>
 void attention_backward_on_cpu(const AttentionProblem<Number>&, int64_t begin, int64_t end, const Number* residual,
                                const Number* scale, Number* keys, Number* queries, Number* v);
 
-// For tests: limits vectors to this many floats (16: AVX-512, 8: AVX2, else generic). Not thread-safe.
-void limit_attention_lanes(int most);
-
 // The same on the GPU: all pointers are device memory, and the kernels are queued on `stream` (a cudaStream_t). Here
 // nll is per step, [samples, steps], and so is v, [steps, samples, hidden]; the caller sums them, in a fixed order.
 // DeviceError if a launch fails, or in a build without GPU code.

@@ -1,15 +1,15 @@
-// The same loops for each instruction set; which one is used is decided at the first call. GCC lowers vector types
+// The same loops for each instruction set; which one is used is decided at each call. GCC lowers vector types
 // before it inlines, so a function and all its callees must be compiled for one target. Therefore the same code is
 // included several times.
 
 #include "layers/batch_norm_loops.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <vector>
 
 #include "core/host_device.h"
+#include "core/vector_set.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define DTRAIN_X86_VECTORS
@@ -58,39 +58,15 @@ inline void end_of_stream() { _mm_sfence(); }
 #pragma GCC pop_options
 #endif
 
-std::atomic<int>& most_bits() {
-  static std::atomic<int> bits = 512;
-  return bits;
-}
-
-bool has_avx512() {
-#ifdef DTRAIN_X86_VECTORS
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-  return has;
-#else
-  return false;
-#endif
-}
-
-bool has_avx2() {
-#ifdef DTRAIN_X86_VECTORS
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return has;
-#else
-  return false;
-#endif
-}
-
 }  // namespace
 
 template <typename Store>
 const Loops<Store>& loops() {
 #ifdef DTRAIN_X86_VECTORS
   static constexpr Loops<Store> wide = avx512::table<Store>(), middle = avx2::table<Store>();
-  const int most = most_bits();
-  if (most >= 512 && has_avx512()) return wide;
-  if (most >= 256 && has_avx2()) return middle;
+  const VectorSet vectors = widest_vectors();
+  if (vectors == VectorSet::kAvx512) return wide;
+  if (vectors == VectorSet::kAvx2) return middle;
 #endif
   static constexpr Loops<Store> any = any_cpu::table<Store>();
   return any;
@@ -98,7 +74,5 @@ const Loops<Store>& loops() {
 template const Loops<double>& loops<double>();
 template const Loops<float>& loops<float>();
 template const Loops<uint16_t>& loops<uint16_t>();
-
-void limit_vectors(int bits) { most_bits() = bits; }
 
 }  // namespace dtrain::layers::batch_norm

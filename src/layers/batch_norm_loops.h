@@ -1,6 +1,6 @@
 #pragma once
 
-// The innermost loops of batch norm on the CPU, chosen for its instruction set at the first call. They run over
+// The innermost loops of batch norm on the CPU, chosen for its instruction set at each call. They run over
 // contiguous memory and know nothing of threads, layouts and tensors (batch_norm_cpu.h does).
 //
 // Store is the type in memory: double, float, or uint16_t for bfloat16. The arithmetic is in double for double, else in
@@ -71,11 +71,8 @@ struct Loops {
   void (*pool_input_gradient)(const PooledRow&, const Coefficients<Number>&, const Data<Store>&, const uint8_t* chosen);
 };
 
-// Of the widest vectors that this CPU has. Thread-safe.
+// Of the widest vectors (core/vector_set.h). Thread-safe.
 template <typename Store>
 const Loops<Store>& loops();
-
-// For tests: vectors of at most 128 (any CPU), 256 (AVX2) or 512 bits from now on.
-void limit_vectors(int bits);
 
 }  // namespace dtrain::layers::batch_norm

@@ -8,7 +8,7 @@
 
 #include <limits>
 
-#include "layers/additive_attention_kernels.h"
+#include "core/vector_set.h"
 
 namespace dtrain::layers {
 namespace {
@@ -76,14 +76,13 @@ TEST(PointerLosses, EqualThoseOfTheNaiveFormInFloat64) {
 }
 
 TEST(PointerLosses, EqualThoseOfTheNaiveFormInFloat32WithEveryInstructionSet) {
-  for (const int lanes : {16, 8, 4}) {
-    limit_attention_lanes(lanes);
+  for (const VectorSet vectors : {VectorSet::kAny, VectorSet::kAvx2, VectorSet::kAvx512}) {
+    limit_vectors(vectors);
     for (const int64_t hidden : {256, 37, 3}) {
       expect_like_naive(make_case(13, 6, hidden, true, at::kFloat), 5e-6);
       expect_like_naive(make_case(13, 6, hidden, false, at::kFloat, 12), 5e-6);  // most tanh values are saturated
     }
   }
-  limit_attention_lanes(16);
 }
 
 TEST(PointerLosses, GradientsAreThoseOfFiniteDifferences) {

@@ -11,8 +11,8 @@
 #include <limits>
 
 #include "core/strings.h"
+#include "core/vector_set.h"
 #include "layers/batch_norm.h"
-#include "layers/batch_norm_loops.h"
 
 namespace dtrain::layers {
 namespace {
@@ -154,17 +154,16 @@ TEST(FusedBatchNorm, EqualsTheSeparateLayersInFloat64) {
 // Compared with float64, so that the error is that of one side. The sums of a channel with weight 0 are left to the
 // other test: here its gradient could be of another of four equal values.
 TEST(FusedBatchNorm, IsAsExactAsFloat32IsWithEachWidthOfVectors) {
-  for (const int bits : {128, 256, 512}) {
-    batch_norm::limit_vectors(bits);
+  for (const VectorSet vectors : {VectorSet::kAny, VectorSet::kAvx2, VectorSet::kAvx512}) {
+    limit_vectors(vectors);
     for_each_case(at::kFloat, [&](const at::Tensor& x, const at::Tensor& residual, const Epilogue& epilogue,
                                   bool training, const std::string& what) {
       const at::Tensor wide = residual.defined() ? residual.to(at::kDouble) : residual;
       EXPECT_LE(worst(fused(x, residual, epilogue, training), separate(x.to(at::kDouble), wide, epilogue, training)),
                 1e-5)
-          << bits << " bits, " << what;
+          << "vector set " << static_cast<int>(vectors) << ", " << what;
     });
   }
-  batch_norm::limit_vectors(512);
 }
 
 TEST(FusedBatchNorm, RoundsBfloat16OnceInTheOutput) {

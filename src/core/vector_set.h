@@ -1,0 +1,20 @@
+#pragma once
+
+// Which vector instructions this CPU has, for loops that are compiled once per set and choose at run time.
+// Thread-safety: any thread.
+
+#include <cstdint>
+
+namespace dtrain {
+
+// kAny: what every CPU of the architecture has. kAvx2: with FMA. kAvx512: F, VL, BW and DQ.
+enum class VectorSet : uint8_t { kAny, kAvx2, kAvx512 };
+
+VectorSet widest_vectors();  // of this CPU, and of those that limit_vectors() allows
+
+// For tests: no more than these from now on.
+void limit_vectors(VectorSet most);
+
+bool has_bfloat16_products();  // AVX512-BF16 or AMX: matrix products of bfloat16 are faster than those of float32
+
+}  // namespace dtrain
