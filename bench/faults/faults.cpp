@@ -94,7 +94,8 @@ void read_slowly() {
 
 bool is_heavy(std::string_view name) {
   return name == "aten::convolution" || name == "aten::lstm" || name == "ConvolutionBackward0" ||
-         name == "MkldnnRnnLayerBackward0" || name == "aten::mkldnn_rnn_layer";
+         name == "MkldnnRnnLayerBackward0" || name == "aten::mkldnn_rnn_layer" || name == "dtrain::lstm" ||
+         name.find("PackedLstm") != std::string_view::npos;
 }
 
 std::unique_ptr<at::ObserverContext> entered(const at::RecordFunction& function) {

@@ -43,6 +43,48 @@ at::Tensor keep_mask(const at::Tensor& input, double p, const RandomContext& con
   return mask;
 }
 
+// [N, C] uint8: that of the row of step t of a sample has its elements from t * C on.
+at::Tensor packed_keep_mask(const at::Tensor& rows, const PackedSteps& steps, double p, const RandomContext& context,
+                            int64_t layer) {
+  const int64_t width = rows.size(1);
+  const at::Tensor mask = at::empty(rows.sizes(), rows.options().dtype(at::kByte).requires_grad(false));
+  const DropoutKey key{context.seed, context.step, layer};
+  const auto* ids = context.sample_ids.const_data_ptr<int64_t>();
+  auto* kept = mask.mutable_data_ptr<uint8_t>();
+  const auto fill = [&](int64_t sequence) {
+    const uint64_t sample = sample_key(key, ids[steps.order[static_cast<size_t>(sequence)]]);
+    int64_t row = sequence, element = 0;
+    for (const int64_t count : steps.counts) {
+      if (count <= sequence) return;
+      for (int64_t i = 0; i < width; ++i, ++element) {
+        kept[row * width + i] = keeps(sample, element, static_cast<float>(p)) ? 1 : 0;
+      }
+      row += count;
+    }
+  };
+  const auto sequences = static_cast<int64_t>(steps.order.size());
+  intra_op_for(0, sequences, 1 + 4096 * sequences / (1 + rows.numel()), [&](int64_t begin, int64_t end) {
+    for (int64_t sequence = begin; sequence < end; ++sequence) fill(sequence);
+  });
+  return mask;
+}
+
+// Like torch's dropout, rounds the scale to the input's precision. The gradient is the same product.
+at::Tensor dropped(const at::Tensor& input, const at::Tensor& mask, double p) {
+  return input * mask.to(input.scalar_type()).mul_(1 / (1 - p));
+}
+
+const RandomContext& context_for(int64_t samples, const at::Tensor& input) {
+  if (current == nullptr)
+    throw Error("keyed dropout needs the step and the sample ids: open a RandomScope around forward");
+  const at::Tensor& ids = current->sample_ids;
+  DTRAIN_CHECK(ids.defined() && ids.scalar_type() == at::kLong && ids.dim() == 1 && ids.size(0) == samples &&
+                   ids.device() == input.device(),
+               "the RandomScope's sample_ids do not fit ", samples, " samples of an input of shape ", input.sizes(),
+               " on ", input.device());
+  return *current;
+}
+
 }  // namespace
 
 RandomScope::RandomScope(RandomContext context) : outer_(current), context_(std::move(context)) { current = &context_; }
@@ -53,20 +95,20 @@ const RandomContext* current_random_context() { return current; }
 at::Tensor keyed_dropout(const at::Tensor& input, double p, int64_t layer) {
   DTRAIN_CHECK(p >= 0 && p < 1, "p is ", p);
   if (p == 0) return input;
-  if (current == nullptr)
-    throw Error("keyed dropout needs the step and the sample ids: open a RandomScope around forward");
-  const at::Tensor& ids = current->sample_ids;
-  DTRAIN_CHECK(ids.defined() && ids.scalar_type() == at::kLong && ids.dim() == 1 && ids.size(0) == input.size(0) &&
-                   ids.device() == input.device(),
-               "the RandomScope's sample_ids do not fit an input of shape ", input.sizes(), " on ", input.device());
-  // Like torch's dropout, rounds the scale to the input's precision. The gradient is the same product.
-  return input * keep_mask(input, p, *current, layer).to(input.scalar_type()).mul_(1 / (1 - p));
+  return dropped(input, keep_mask(input, p, context_for(input.size(0), input), layer), p);
 }
 
 at::Tensor KeyedDropoutImpl::forward(const at::Tensor& x) { return drops() ? keyed_dropout(x, p_, layer_) : x; }
 
 at::Tensor KeyedDropoutImpl::forward_time_first(const at::Tensor& x) {
   return drops() ? keyed_dropout(x.transpose(0, 1), p_, layer_).transpose(0, 1).contiguous() : x;
+}
+
+at::Tensor KeyedDropoutImpl::forward_packed(const at::Tensor& x, const PackedSteps& steps) {
+  if (!drops()) return x;
+  const RandomContext& context = context_for(static_cast<int64_t>(steps.order.size()), x);
+  return dropped(
+      x, packed_keep_mask(x, steps, p_, {context.seed, context.step, context.sample_ids.contiguous()}, layer_), p_);
 }
 
 at::Tensor ids_on(at::Device device, const std::vector<int64_t>& ids) {

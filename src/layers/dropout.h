@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "layers/packed_steps.h"
+
 namespace dtrain::layers {
 
 struct RandomContext {
@@ -48,6 +50,10 @@ class KeyedDropoutImpl : public torch::nn::Module {
   // [T, B, ...], time first. The masks are numbered with time after batch, so that the mask of a sample does not depend
   // on the length that the batch is padded to.
   at::Tensor forward_time_first(const at::Tensor& x);
+
+  // The same of packed rows [N, C] on the CPU: each row is dropped as in forward_time_first(). The ids of the
+  // RandomScope are those of the batch, not of the packed order.
+  at::Tensor forward_packed(const at::Tensor& x, const PackedSteps&);
 
  private:
   bool drops() const { return is_training() && p_ > 0; }

@@ -4,7 +4,9 @@
 #include <array>
 #include <optional>
 
+#include "core/vector_set.h"
 #include "layers/autocast.h"
+#include "layers/lstm_cpu.h"
 
 namespace dtrain::layers {
 namespace {
@@ -37,9 +39,32 @@ bool needs_float32(const at::Tensor& rows) {
   return autocast.enabled && autocast.dtype == at::kBFloat16;
 }
 
+bool is_bfloat16(const at::Tensor& rows) {
+  const AutocastState autocast = current_autocast(rows.device().type());
+  return rows.scalar_type() == at::kBFloat16 || (autocast.enabled && autocast.dtype == at::kBFloat16);
+}
+
 }  // namespace
 
+bool runs_packed(const at::Tensor& rows) { return rows.is_cpu() && !(is_bfloat16(rows) && has_bfloat16_products()); }
+
+LstmResult run_packed_lstm(const LstmLayer& layer, const at::Tensor& rows, const PackedSteps& steps,
+                           const at::Tensor& h, const at::Tensor& c) {
+  const AutocastGuard no_autocast({.device = at::kCPU, .enabled = false});
+  const at::ScalarType type = layer.weight_hh.scalar_type(), wide = type == at::kDouble ? at::kDouble : at::kFloat;
+  const LstmLayer widened = {layer.weight_ih.to(wide), layer.weight_hh.to(wide), layer.bias_ih.to(wide),
+                             layer.bias_hh.to(wide)};
+  const LstmResult result = cpu::run_lstm(widened, rows.to(wide), steps, h.to(wide), c.to(wide));
+  return {result.states.to(type), result.h.to(type), result.c.to(type)};
+}
+
 LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const at::Tensor& h, const at::Tensor& c) {
+  if (runs_packed(rows)) {
+    const int64_t steps = rows.size(0), samples = rows.size(1);
+    const LstmResult packed =
+        run_packed_lstm(layer, rows.reshape({steps * samples, rows.size(2)}), equal_lengths(samples, steps), h, c);
+    return {packed.states.view({steps, samples, -1}), packed.h, packed.c};
+  }
   if (needs_float32(rows)) {
     const AutocastGuard no_autocast({.device = at::kCUDA, .enabled = false});
     return run_lstm(layer, rows.to(at::kFloat), h.to(at::kFloat), c.to(at::kFloat));

@@ -1,15 +1,19 @@
 #pragma once
 
 // Single LSTM layers, so that keyed dropout can be applied between the layers of a stack. The parameters have the names
-// of torch.nn.LSTM (weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_ih_l1, ...). Each call is one fused
-// operation, of oneDNN on the CPU (float32 and bfloat16; not packed, at least one row) and of cuDNN on the GPU (in
-// float32 under bf16 autocast, see lstm.cpp).
+// of torch.nn.LSTM (weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_ih_l1, ...). On a GPU each call is one
+// fused operation of cuDNN (in float32 under bf16 autocast, see lstm.cpp). On the CPU it is our own (lstm_cpu.h), which
+// skips the padding of packed sequences; bfloat16 runs in oneDNN's LSTM if the CPU has products of bfloat16, and in
+// float32 otherwise.
 
 #include <torch/nn/module.h>
 
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "layers/packed_steps.h"
 
 namespace dtrain::layers {
 
@@ -19,8 +23,8 @@ struct LstmLayer {
 };
 
 struct LstmResult {
-  at::Tensor states;  // [T, B, H]
-  at::Tensor h, c;    // [B, H], after the last row
+  at::Tensor states;  // [T, B, H], packed: [N, H]
+  at::Tensor h, c;    // [B, H], after the last row of each sample
 };
 
 // rows [T, B, in] (time first, the layout of the fused operation), h and c [B, H].
@@ -35,6 +39,14 @@ std::pair<at::Tensor, at::Tensor> run_lstm_cell(const LstmLayer&, const at::Tens
 // the rows beyond a length, which drives the forget gate to 1 and the input gate to 0, so that c keeps its bits; h is
 // gathered from the states. States beyond the lengths are undefined.
 LstmResult run_padded_lstm(const LstmLayer&, const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& h,
+                           const at::Tensor& c);
+
+// Whether sequences like these rows should run packed: on the CPU, except where oneDNN's LSTM is used.
+bool runs_packed(const at::Tensor& rows);
+
+// rows [N, in] of the steps; h, c [B, H] in the packed order. For rows that runs_packed() accepts. Results are float32,
+// or of the weights' type if that is another.
+LstmResult run_packed_lstm(const LstmLayer&, const at::Tensor& rows, const PackedSteps&, const at::Tensor& h,
                            const at::Tensor& c);
 
 // The parameters of a stack of layers. The constructor does not initialize their values.

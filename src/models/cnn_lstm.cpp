@@ -1,8 +1,6 @@
 #include "models/cnn_lstm.h"
 
 #include <cmath>
-#include <optional>
-#include <vector>
 
 #include "layers/dropout.h"
 #include "layers/lengths.h"
@@ -15,10 +13,9 @@ namespace nn = torch::nn;
 
 constexpr int64_t kWidth1 = 64, kWidth2 = 128, kLayers = 2;
 constexpr int64_t kHeadDropout = 0, kLstmDropout = 1;  // numbers of the dropout layers
-// Sequences per group on the CPU. With 8 the fused LSTM is as fast per row as with 64 (measured on 2 cores, float32).
-constexpr int64_t kGroup = 8;
 
-int64_t half(int64_t rows) { return (rows + 1) / 2; }  // length after the second convolution
+// Lengths after the second convolution.
+int64_t half(int64_t rows) { return (rows + 1) / 2; }
 at::Tensor half(const at::Tensor& lengths) { return (lengths + 1).floor_divide(2); }
 
 // The hidden states [T, B, hidden] of one layer whose initial state is zero.
@@ -70,56 +67,42 @@ at::Tensor CnnLstm::convolve(const at::Tensor& rows, const at::Tensor& lengths) 
   return bn2_->forward_valid(conv2_->forward(x), half(lengths), kReLU);
 }
 
-at::Tensor CnnLstm::recurrent(const at::Tensor& convolved) {
-  const at::Tensor states = states_of(lstm_->layer(0), convolved.permute({2, 0, 1}).contiguous());
-  return states_of(lstm_->layer(1), lstm_dropout_->forward_time_first(states));
+CnnLstm::Encoded CnnLstm::encode(const at::Tensor& rows, const at::Tensor& lengths) {
+  if (layers::runs_packed(rows)) return encode_packed(rows, lengths);
+  const at::Tensor first = states_of(lstm_->layer(0), convolve(rows, lengths).permute({2, 0, 1}).contiguous());
+  const at::Tensor states = states_of(lstm_->layer(1), lstm_dropout_->forward_time_first(first));
+  const at::Tensor at = (half(lengths) - 1).view({1, -1, 1}).expand({1, -1, states.size(2)});
+  return {.states = states, .last = states.gather(0, at).squeeze(0), .packed = {}};
 }
 
-template <typename Use>
-at::Tensor CnnLstm::by_group(const at::Tensor& rows, const at::Tensor& lengths, Use use) {
-  if (!rows.is_cpu()) return use(recurrent(convolve(rows, lengths)), lengths);
-
-  const at::Tensor on_host = lengths.contiguous();
-  const layers::LengthGroups plan = layers::group_by_length(on_host.const_data_ptr<int64_t>(), on_host.numel(), kGroup);
-  const at::Tensor order = at::tensor(plan.order, at::kLong);
-  const at::Tensor sorted_lengths = lengths.index_select(0, order);
-  const layers::RandomContext* random = layers::current_random_context();
-  std::vector<int64_t> counts;
-  for (const layers::LengthGroup& group : plan.groups) counts.push_back(group.count);
-  // split() rather than narrow(): its backward writes each gradient once.
-  const auto convolved = convolve(rows.index_select(0, order), sorted_lengths).split_with_sizes(counts);
-  std::vector<at::Tensor> results;
-  for (size_t i = 0; i < plan.groups.size(); ++i) {
-    const layers::LengthGroup& group = plan.groups[i];
-    const auto of_group = [&](const at::Tensor& sorted) { return sorted.narrow(0, group.begin, group.count); };
-    std::optional<layers::RandomScope> random_of_group;
-    if (random != nullptr) {
-      const at::Tensor ids = random->sample_ids.index_select(0, of_group(order));
-      random_of_group.emplace(layers::RandomContext{random->seed, random->step, ids});
-    }
-    const at::Tensor states = recurrent(convolved[i].narrow(2, 0, half(group.longest)));
-    results.push_back(use(states, of_group(sorted_lengths)));
-  }
-  return at::cat(results).index_select(0, order.argsort());
+CnnLstm::Encoded CnnLstm::encode_packed(const at::Tensor& rows, const at::Tensor& lengths) {
+  const at::Tensor halves = half(lengths).contiguous();
+  const layers::PackedSteps steps = layers::pack_by_length(halves.const_data_ptr<int64_t>(), halves.numel());
+  const at::Tensor order = steps.indices();
+  const at::Tensor convolved = convolve(rows.index_select(0, order), lengths.index_select(0, order));
+  const at::Tensor zeros = at::zeros({rows.size(0), lstm_->layer(0).weight_hh.size(1)}, rows.options());
+  const auto run = [&](int64_t layer, const at::Tensor& x) {
+    return layers::run_packed_lstm(lstm_->layer(layer), x, steps, zeros, zeros);
+  };
+  const at::Tensor first = run(0, layers::pack(convolved.permute({2, 0, 1}), steps)).states;
+  const layers::LstmResult second = run(1, lstm_dropout_->forward_packed(first, steps));
+  return {.states = second.states, .last = second.h.index_select(0, steps.inverse()), .packed = steps};
 }
 
 at::Tensor CnnLstm::classify(const at::Tensor& rows, const at::Tensor& lengths) {
-  const at::Tensor last = by_group(rows, lengths, [](const at::Tensor& states, const at::Tensor& of_group) {
-    const at::Tensor at = (half(of_group) - 1).view({1, -1, 1}).expand({1, -1, states.size(2)});
-    return states.gather(0, at).squeeze(0);
-  });
-  return fc_->forward(dropout_->forward(last));
+  return fc_->forward(dropout_->forward(encode(rows, lengths).last));
 }
 
 at::Tensor CnnLstm::rebuild(const at::Tensor& rows, const at::Tensor& lengths) {
-  const int64_t longest = rows.size(1);
-  return by_group(rows, lengths, [&](const at::Tensor& states, const at::Tensor& of_group) {
-    const at::Tensor valid = layers::valid_positions(half(of_group), states.size(0)).t().unsqueeze(2);
-    const at::Tensor rebuilt = reconstruct_->forward((states * valid).permute({1, 2, 0})).transpose(1, 2);
-    // Negative padding crops.
-    return at::constant_pad_nd(rebuilt, {0, 0, 0, longest - rebuilt.size(1)}) *
-           layers::valid_positions(of_group, longest).unsqueeze(2);
-  });
+  const int64_t longest = rows.size(1), steps = half(longest);
+  const Encoded encoded = encode(rows, lengths);
+  const auto clean = [&] { return encoded.states * layers::valid_positions(half(lengths), steps).t().unsqueeze(2); };
+  const at::Tensor states = encoded.packed ? layers::unpack(encoded.states, *encoded.packed, steps) : clean();
+  at::Tensor rebuilt = reconstruct_->forward(states.permute({1, 2, 0})).transpose(1, 2);
+  if (encoded.packed) rebuilt = rebuilt.index_select(0, encoded.packed->inverse());
+  // Negative padding crops.
+  return at::constant_pad_nd(rebuilt, {0, 0, 0, longest - rebuilt.size(1)}) *
+         layers::valid_positions(lengths, longest).unsqueeze(2);
 }
 
 at::Tensor CnnLstm::forward(at::Tensor rows) {

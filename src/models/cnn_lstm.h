@@ -12,17 +12,16 @@
 // norm uses valid positions only, so a sequence's output does not depend on its batch (in eval
 // mode, except for rounding).
 //
-// Sequences of different lengths: on the CPU the LSTM runs over groups of similar lengths, each padded to its own
-// longest sequence. The fused kernel cannot run packed sequences, and it is as fast per row on a group as on the whole
-// batch, so this saves most of the padding (bench/sequence_vs_python.py). On a GPU the whole padded batch runs at once,
-// because reading the lengths would make the host wait. Both give the result of a packed sequence, because the LSTM
-// only looks back.
+// Sequences of different lengths: on the CPU the LSTM runs over packed rows, without padding (layers/packed_steps.h).
+// On a GPU, and in oneDNN's LSTM in bfloat16, the whole padded batch runs at once, because reading the lengths would
+// make the host wait. Both give the result of a packed sequence, because the LSTM only looks back.
 
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "layers/batch_norm.h"
@@ -66,11 +65,14 @@ class CnnLstm : public Network {
 
  private:
   at::Tensor convolve(const at::Tensor& rows, const at::Tensor& lengths);  // [B, 128, T'], zero beyond the lengths
-  at::Tensor recurrent(const at::Tensor& convolved);  // [b, 128, T'] -> states of the second layer [T', b, hidden]
-  // Calls use(states [T', b, hidden], lengths [b]) for each group of the batch and concatenates the results along the
-  // first dimension, in the order of the batch.
-  template <typename Use>
-  at::Tensor by_group(const at::Tensor& rows, const at::Tensor& lengths, Use use);
+  struct Encoded {
+    at::Tensor
+        states;       // of the second LSTM layer: packed [N, hidden], or [T', B, hidden], undefined beyond the lengths
+    at::Tensor last;  // [B, hidden], the last valid one of each sample
+    std::optional<layers::PackedSteps> packed;
+  };
+  Encoded encode(const at::Tensor& rows, const at::Tensor& lengths);
+  Encoded encode_packed(const at::Tensor& rows, const at::Tensor& lengths);
 
   torch::nn::Conv1d conv1_{nullptr}, conv2_{nullptr};
   layers::BatchNorm bn1_{nullptr}, bn2_{nullptr};

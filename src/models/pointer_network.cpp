@@ -45,6 +45,7 @@ PointerNetwork::PointerNetwork(const PointerNetworkOptions& options) {
 }
 
 PointerNetwork::Memory PointerNetwork::encode(const Sets& sets) {
+  if (sets.padded && layers::runs_packed(sets.elements)) return encode_packed(sets);
   const at::Tensor rows = sets.elements.transpose(0, 1).contiguous();
   const at::Tensor zeros = at::zeros({rows.size(1), key_->weight.size(0)}, rows.options());
   const at::Tensor states =
@@ -52,7 +53,20 @@ PointerNetwork::Memory PointerNetwork::encode(const Sets& sets) {
   const layers::LstmLayer second = encoder_->layer(1);
   const layers::LstmResult result = sets.padded ? layers::run_padded_lstm(second, states, sets.lengths, zeros, zeros)
                                                 : layers::run_lstm(second, states, zeros, zeros);
-  return {key_->forward(result.states), result.h, result.c};
+  return {key_->forward(result.states), result.h, result.c, {}};
+}
+
+PointerNetwork::Memory PointerNetwork::encode_packed(const Sets& sets) {
+  const at::Tensor lengths = sets.lengths.contiguous();
+  const layers::PackedSteps steps = layers::pack_by_length(lengths.const_data_ptr<int64_t>(), lengths.numel());
+  const at::Tensor rows = layers::pack(sets.elements.index_select(0, steps.indices()).transpose(0, 1), steps);
+  const at::Tensor zeros = at::zeros({lengths.numel(), key_->weight.size(0)}, rows.options());
+  const auto run = [&](int64_t layer, const at::Tensor& x) {
+    return layers::run_packed_lstm(encoder_->layer(layer), x, steps, zeros, zeros);
+  };
+  const layers::LstmResult result = run(1, dropout_->forward_packed(run(0, rows).states, steps));
+  const at::Tensor keys = layers::unpack(key_->forward(result.states), steps, sets.elements.size(1));
+  return {keys, result.h, result.c, steps};
 }
 
 // The decoder's rows [T, B, features]: zeros, then the elements chosen at all steps but the last.
@@ -70,14 +84,31 @@ at::Tensor PointerNetwork::fed_rows(const at::Tensor& elements, const at::Tensor
 
 at::Tensor PointerNetwork::losses(const Sets& sets, const Memory& memory, const at::Tensor& order,
                                   const at::Tensor& fed) {
-  const layers::LstmResult decoded =
-      layers::run_lstm(decoder_->layer(0), fed_rows(sets.elements, fed), memory.h, memory.c);
-  return layers::pointer_losses(memory.keys, query_->forward(decoded.states), v_->weight.view({-1}), order,
-                                sets.lengths);
+  const at::Tensor v = v_->weight.view({-1});
+  if (!memory.packed) {
+    const layers::LstmResult decoded =
+        layers::run_lstm(decoder_->layer(0), fed_rows(sets.elements, fed), memory.h, memory.c);
+    return layers::pointer_losses(memory.keys, query_->forward(decoded.states), v, order, sets.lengths);
+  }
+  const layers::PackedSteps& steps = *memory.packed;
+  const auto sorted = [by = steps.indices()](const at::Tensor& x) { return x.index_select(0, by); };
+  const at::Tensor rows = layers::pack(fed_rows(sorted(sets.elements), sorted(fed)), steps);
+  const at::Tensor decoded = layers::run_packed_lstm(decoder_->layer(0), rows, steps, memory.h, memory.c).states;
+  const at::Tensor queries = layers::unpack(query_->forward(decoded), steps, fed.size(1));
+  return layers::pointer_losses(memory.keys, queries, v, sorted(order), sorted(sets.lengths))
+      .index_select(0, steps.inverse());
 }
 
 at::Tensor PointerNetwork::choose(const Sets& sets, const Memory& memory, const at::Tensor& order) {
   const at::NoGradGuard no_grad;
+  if (memory.packed) {
+    const auto sorted = [by = memory.packed->indices()](const at::Tensor& x) {
+      return x.defined() ? x.index_select(0, by) : x;
+    };
+    const Sets in_order{sorted(sets.elements), sorted(sets.lengths), sets.padded};
+    return choose(in_order, {memory.keys, memory.h, memory.c, {}}, sorted(order))
+        .index_select(0, memory.packed->inverse());
+  }
   const int64_t batch = sets.elements.size(0), steps = sets.elements.size(1);
   const layers::LstmLayer layer = decoder_->layer(0);
   const at::Tensor v = v_->weight.view({-1});

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "layers/dropout.h"
 #include "layers/lstm.h"
@@ -48,8 +49,9 @@ class PointerNetwork : public Network {
 
   // The encoded sets, time first.
   struct Memory {
-    at::Tensor keys;  // [T, B, hidden]
-    at::Tensor h, c;  // [B, hidden]
+    at::Tensor keys;                            // [T, B, hidden], zero or undefined beyond the lengths
+    at::Tensor h, c;                            // [B, hidden]
+    std::optional<layers::PackedSteps> packed;  // then the sets are in this order
   };
   Memory encode(const Sets&);
 
@@ -68,6 +70,7 @@ class PointerNetwork : public Network {
   std::string head_prefix() const override { return "attention."; }
 
  private:
+  Memory encode_packed(const Sets&);
   static at::Tensor fed_rows(const at::Tensor& elements, const at::Tensor& fed);
 
   std::shared_ptr<layers::LstmParameters> encoder_, decoder_;

@@ -67,6 +67,19 @@ TEST(KeyedDropout, TheMemoryFormatDoesNotMatter) {
   EXPECT_TRUE(at::equal(last, expected));
 }
 
+TEST(KeyedDropout, DropsPackedRowsAsPaddedOnes) {
+  const at::Tensor lengths = at::tensor({2, 5, 1, 3}, at::kLong), x = at::rand({5, 4, 7});  // time first
+  const PackedSteps steps = pack_by_length(lengths.const_data_ptr<int64_t>(), 4);
+  const RandomScope scope({.seed = 3, .step = 1, .sample_ids = ids({8, 6, 9, 7})});
+  KeyedDropoutImpl layer(0.4, 2);
+  const at::Tensor padded = layer.forward_time_first(x).index_select(1, steps.indices());
+  const at::Tensor packed = layer.forward_packed(pack(x.index_select(1, steps.indices()), steps), steps);
+  EXPECT_TRUE(at::equal(packed, pack(padded, steps)));
+  EXPECT_GT(packed.eq(0).sum().item<int64_t>(), 10);
+  layer.eval();
+  EXPECT_TRUE(at::equal(layer.forward_packed(packed, steps), packed));
+}
+
 TEST(KeyedDropout, KeepsHalfPrecisionAndEmptyBatches) {
   EXPECT_EQ(dropped(at::ones({2, 8}, at::kHalf), ids({1, 2})).scalar_type(), at::kHalf);
   EXPECT_EQ(dropped(at::ones({0, 8}), ids({})).sizes(), at::IntArrayRef({0, 8}));

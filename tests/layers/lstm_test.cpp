@@ -1,6 +1,13 @@
 #include "layers/lstm.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/vector_set.h"
 
 namespace dtrain::layers {
 namespace {
@@ -77,6 +84,117 @@ TEST(Lstm, KeepsTheStateOfEachLastRowThroughThePadding) {
       EXPECT_LE((all.c[b] - alone.c[0]).abs().max().item<double>(), tolerance) << type << " c " << b;
     }
   }
+}
+
+// ---- packed rows on the CPU, compared with LibTorch's LSTM in float64 --------------------------------------------
+
+struct Packed {
+  std::vector<at::Tensor> inputs;  // rows, h, c and the four weights
+  PackedSteps steps;
+
+  LstmLayer layer() const { return {inputs[3], inputs[4], inputs[5], inputs[6]}; }
+  LstmResult run() const { return run_packed_lstm(layer(), inputs[0], steps, inputs[1], inputs[2]); }
+  LstmResult expected() const {
+    const auto [states, h, c] =
+        at::lstm(inputs[0], at::tensor(steps.counts, at::kLong), {inputs[1].unsqueeze(0), inputs[2].unsqueeze(0)},
+                 {inputs[3], inputs[4], inputs[5], inputs[6]}, /*has_biases=*/true,
+                 /*num_layers=*/1, /*dropout=*/0, /*train=*/true, /*bidirectional=*/false);
+    return {states, h.squeeze(0), c.squeeze(0)};
+  }
+};
+
+Packed make_packed(const std::vector<int64_t>& lengths, int64_t inputs, int64_t hidden, at::ScalarType type,
+                   double scale = 1) {
+  at::manual_seed(6);
+  const auto samples = static_cast<int64_t>(lengths.size());
+  Packed made{{}, pack_by_length(lengths.data(), samples)};
+  const double bound = scale / std::sqrt(static_cast<double>(hidden));
+  made.inputs = {at::randn({made.steps.rows(), inputs}), at::randn({samples, hidden}), at::randn({samples, hidden})};
+  const std::vector<std::vector<int64_t>> shapes = {
+      {4 * hidden, inputs}, {4 * hidden, hidden}, {4 * hidden}, {4 * hidden}};
+  for (const auto& shape : shapes) {
+    made.inputs.push_back(at::empty(shape).uniform_(-bound, bound));
+  }
+  for (at::Tensor& input : made.inputs) input = input.to(type).set_requires_grad(true);
+  return made;
+}
+
+// {states, h, c, and the gradients of all inputs}, in float64.
+std::vector<at::Tensor> all_of(const Packed& packed, const LstmResult& result) {
+  at::manual_seed(7);
+  at::Tensor loss;
+  for (const at::Tensor& part : {result.states, result.h, result.c}) {
+    const at::Tensor term = (part * at::randn(part.sizes()).to(part.scalar_type())).sum();
+    loss = loss.defined() ? loss + term : term;
+  }
+  std::vector<at::Tensor> all = {result.states, result.h, result.c};
+  for (const at::Tensor& gradient : torch::autograd::grad({loss}, packed.inputs)) all.push_back(gradient);
+  for (at::Tensor& each : all) each = each.detach().to(at::kDouble);
+  return all;
+}
+
+const std::vector<std::vector<int64_t>> kLengths = {{1}, {5, 5, 5}, {9, 1, 4, 7, 1, 2, 9, 8}, {3, 30}};
+
+double worst(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    most = std::max(most, ((a[i] - b[i]).abs().max() / b[i].abs().max()).item<double>());
+  }
+  return most;
+}
+
+TEST(PackedLstm, EqualsLibTorchsInFloat64) {
+  for (const auto& lengths : kLengths) {
+    for (const int64_t hidden : {1, 19, 64}) {
+      const Packed packed = make_packed(lengths, 5, hidden, at::kDouble);
+      EXPECT_LE(worst(all_of(packed, packed.run()), all_of(packed, packed.expected())), 1e-12) << hidden;
+    }
+  }
+}
+
+TEST(PackedLstm, IsAsExactAsFloat32IsWithEachVectorSet) {
+  for (const VectorSet vectors : {VectorSet::kAny, VectorSet::kAvx2, VectorSet::kAvx512}) {
+    limit_vectors(vectors);
+    for (const double scale : {1.0, 30.0}) {  // with 30 most gates are saturated
+      const Packed packed = make_packed(kLengths[2], 6, 43, at::kFloat, scale);
+      const Packed wide = make_packed(kLengths[2], 6, 43, at::kDouble, scale);
+      Packed same = wide;
+      for (size_t i = 0; i < wide.inputs.size(); ++i) {
+        same.inputs[i] = packed.inputs[i].detach().to(at::kDouble).set_requires_grad(true);
+      }
+      const double error = worst(all_of(packed, packed.run()), all_of(same, same.expected()));
+      EXPECT_LE(error, scale == 1 ? 3e-6 : 2e-3) << static_cast<int>(vectors) << " scale " << scale;
+    }
+  }
+}
+
+TEST(PackedLstm, DoesNotDependOnThreadsBeyondRounding) {
+  const Packed packed = make_packed({40, 33, 12, 40}, 1, 512, at::kFloat);
+  const int before = at::get_num_threads();
+  const LstmResult all = packed.run();
+  at::set_num_threads(1);
+  const LstmResult one = packed.run();
+  at::set_num_threads(before);
+  EXPECT_LE((all.states - one.states).abs().max().item<double>(), 1e-5);
+}
+
+TEST(PackedLstm, PassesNotANumberOn) {
+  const Packed packed = make_packed({3, 2}, 2, 16, at::kFloat);
+  const at::NoGradGuard no_grad;
+  packed.inputs[0][0][0] = std::numeric_limits<float>::quiet_NaN();
+  const LstmResult result = packed.run();
+  EXPECT_TRUE(result.states[0].isnan().all().item<bool>());
+  EXPECT_FALSE(result.states[1].isnan().any().item<bool>());
+}
+
+TEST(PackedLstm, ComputesBfloat16InFloat32) {
+  const Packed packed = make_packed({6, 3}, 4, 32, at::kFloat);
+  const at::NoGradGuard no_grad;
+  Packed half = packed;
+  for (at::Tensor& input : half.inputs) input = input.to(at::kBFloat16);
+  Packed rounded = half;
+  for (at::Tensor& input : rounded.inputs) input = input.to(at::kFloat);
+  EXPECT_TRUE(at::equal(half.run().states, rounded.run().states.to(at::kBFloat16)));
 }
 
 }  // namespace
