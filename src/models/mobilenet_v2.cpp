@@ -6,6 +6,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include "layers/depthwise.h"
 #include "layers/dropout.h"
 #include "layers/gradient_checkpointing.h"
 #include "models/image_networks.h"
@@ -22,15 +23,19 @@ nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int
 // torchvision's Conv2dNormActivation.
 class ConvNormRelu6 : public nn::Module {
  public:
-  ConvNormRelu6(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t groups = 1) {
+  ConvNormRelu6(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t groups = 1)
+      : stride_(stride), depthwise_(groups == out) {
     conv_ = register_module("0", conv(in, out, kernel, stride, groups));
     norm_ = register_module("1", layers::BatchNorm(out));
   }
   at::Tensor forward(const at::Tensor& x) {
-    return norm_->forward_with(conv_->forward(x), {.activation = layers::Activation::kReLU6});
+    const at::Tensor y = depthwise_ ? layers::depthwise_conv(x, conv_->weight, stride_) : conv_->forward(x);
+    return norm_->forward_with(y, {.activation = layers::Activation::kReLU6});
   }
 
  private:
+  int64_t stride_;
+  bool depthwise_;
   nn::Conv2d conv_{nullptr};
   layers::BatchNorm norm_{nullptr};
 };

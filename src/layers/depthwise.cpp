@@ -1,0 +1,109 @@
+#include "layers/depthwise.h"
+
+#include <ATen/record_function.h>
+#include <torch/autograd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/check.h"
+#include "layers/autocast.h"
+#include "layers/depthwise_loops.h"
+#include "layers/intra_op.h"
+
+namespace dtrain::layers {
+namespace {
+
+using depthwise::Shape;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kPartElements = 64 << 10;  // of a result that one thread works on at a time
+constexpr int64_t kMostParts = 256;          // of the sums of the gradient of the weights
+constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
+
+Shape shape_of(at::IntArrayRef x, int64_t stride) { return {x[1], x[2], x[3], stride}; }
+
+at::Tensor by_tap(const at::Tensor& weight) { return weight.view({-1, 9}).t().contiguous(); }  // [9, C]
+
+at::Tensor zeros_for(const Shape& s, const at::Tensor& x) { return at::zeros({s.width * s.channels}, x.options()); }
+
+// Calls body(begin, end) for rows of `width` elements.
+template <typename Body>
+void for_rows(int64_t rows, int64_t width, const Body& body) {
+  intra_op_for(0, rows, 1 + kPartElements / std::max<int64_t>(width, 1), body);
+}
+
+at::Tensor convolve(const Shape& s, const at::Tensor& x, const at::Tensor& taps) {
+  const int64_t height = s.out_height(), width = s.out_width();
+  const at::Tensor y = at::empty({x.size(0), s.channels, height, width}, x.options().memory_format(kChannelsLast));
+  const at::Tensor zeros = zeros_for(s, x);
+  for_rows(x.size(0) * height, width * s.channels, [&](int64_t begin, int64_t end) {
+    depthwise::convolve(s, x.const_data_ptr<float>(), taps.const_data_ptr<float>(), zeros.const_data_ptr<float>(),
+                        begin, end, y.mutable_data_ptr<float>());
+  });
+  return y;
+}
+
+at::Tensor input_gradient(const Shape& s, const at::Tensor& dy, const at::Tensor& taps) {
+  if (s.stride == 1) return convolve(s, dy, taps.flip(0));
+  const at::Tensor dx =
+      at::empty({dy.size(0), s.channels, s.height, s.width}, dy.options().memory_format(kChannelsLast));
+  const at::Tensor zeros = zeros_for(s, dy);
+  for_rows(dy.size(0) * s.height, s.width * s.channels, [&](int64_t begin, int64_t end) {
+    depthwise::spread(s, dy.const_data_ptr<float>(), taps.const_data_ptr<float>(), zeros.const_data_ptr<float>(), begin,
+                      end, dx.mutable_data_ptr<float>());
+  });
+  return dx;
+}
+
+// In parts that are the same for any number of threads, added up in order.
+at::Tensor weight_gradient(const Shape& s, const at::Tensor& x, const at::Tensor& dy) {
+  const int64_t rows = dy.size(0) * s.out_height(), elements = rows * s.out_width() * s.channels;
+  const int64_t wanted = std::clamp<int64_t>(elements / kPartElements, 1, kMostParts);
+  const int64_t rows_per_part = std::max<int64_t>(1, (rows + wanted - 1) / wanted);
+  const int64_t parts = std::max<int64_t>(1, (rows + rows_per_part - 1) / rows_per_part);
+  const at::Tensor of_parts = at::zeros({parts, 9, s.channels}, x.options()), zeros = zeros_for(s, x);
+  intra_op_for(0, parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      depthwise::add_weight_gradient(
+          s, x.const_data_ptr<float>(), dy.const_data_ptr<float>(), zeros.const_data_ptr<float>(), part * rows_per_part,
+          std::min(rows, (part + 1) * rows_per_part), of_parts.mutable_data_ptr<float>() + part * 9 * s.channels);
+    }
+  });
+  return of_parts.sum(0, /*keepdim=*/false, at::kDouble).to(at::kFloat).t().contiguous().view({s.channels, 1, 3, 3});
+}
+
+class DepthwiseConv : public torch::autograd::Function<DepthwiseConv> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
+    context->save_for_backward({x, weight});
+    context->saved_data["stride"] = stride;
+    return convolve(shape_of(x.sizes(), stride), x, by_tap(weight));
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1], dy = gradients[0].contiguous(kChannelsLast);
+    const Shape shape = shape_of(x.sizes(), context->saved_data["stride"].toInt());
+    return {context->needs_input_grad(0) ? input_gradient(shape, dy, by_tap(weight)) : at::Tensor(),
+            context->needs_input_grad(1) ? weight_gradient(shape, x, dy) : at::Tensor(), at::Tensor()};
+  }
+};
+
+bool has_loops(const at::Tensor& x, const at::Tensor& weight) {
+  return x.is_cpu() && x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat &&
+         x.is_contiguous(kChannelsLast) && weight.is_contiguous() && !current_autocast(at::kCPU).enabled;
+}
+
+}  // namespace
+
+at::Tensor depthwise_conv(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
+  DTRAIN_CHECK(x.dim() == 4 && weight.sizes() == at::IntArrayRef({x.size(1), 1, 3, 3}) && (stride == 1 || stride == 2),
+               "depthwise convolution of ", x.sizes(), " with ", weight.sizes(), " and stride ", stride);
+  if (!has_loops(x, weight)) return at::conv2d(x, weight, {}, stride, /*padding=*/1, /*dilation=*/1, x.size(1));
+  RECORD_FUNCTION("dtrain::depthwise_conv", std::vector<c10::IValue>({x, weight}));
+  return DepthwiseConv::apply(x, weight, stride);
+}
+
+}  // namespace dtrain::layers
