@@ -195,13 +195,20 @@ void for_runs_of(const Parts& parts, int64_t part, const ChannelValues<Number>& 
   parts.for_runs(part, [&](const Run& run) { body(run, of_part); });
 }
 
-// [2][C] of the sums that add(part, double* [2][period]) gives for each part, added up in the order of the parts.
+// Adds up in the order of the parts: add(part, double* [width]) fills the zeroed sums of a part, and
+// collect(part, const double* [width]) takes them.
+template <typename Add, typename Collect>
+void total(int64_t parts, int64_t width, const Add& add, const Collect& collect) {
+  std::vector<double> of_parts(static_cast<size_t>(parts * width));
+  in_parallel(parts, [&](int64_t part) { add(part, of_parts.data() + part * width); });
+  for (int64_t part = 0; part < parts; ++part) collect(part, of_parts.data() + part * width);
+}
+
+// [2][C] of the sums that add(part, double* [2][period]) gives for each part.
 template <typename Add>
 void total(const Parts& parts, double* result, const Add& add) {
-  const int64_t width = 2 * parts.period();
-  std::vector<double> of_parts(static_cast<size_t>(parts.count() * width));
-  in_parallel(parts.count(), [&](int64_t part) { add(part, of_parts.data() + part * width); });
-  for (int64_t part = 0; part < parts.count(); ++part) parts.add_part(part, of_parts.data() + part * width, result);
+  total(parts.count(), 2 * parts.period(), add,
+        [&](int64_t part, const double* of_part) { parts.add_part(part, of_part, result); });
 }
 
 // ---- max-pooling ----------------------------------------------------------------------------------------------------
@@ -267,17 +274,20 @@ template <typename Store>
 at::Tensor pooled_sums(const Saved& saved, const at::Tensor& dy, const Coefficients<NumberOf<Store>>& coefficients) {
   const PooledRows rows(saved.x.sizes());
   const int64_t width = 2 * saved.x.size(1);
-  std::vector<double> of_parts(static_cast<size_t>(rows.count() * width));
   const Data<Store> data{.x = data_of<Store>(saved.x), .dy = data_of<Store>(dy)};
   const auto* chosen = data_of<uint8_t>(saved.chosen);
-  in_parallel(rows.count(), [&](int64_t part) {
-    rows.for_rows(part, [&](const PooledRow& row) {
-      loops<Store>().pool_gradient_sums(row, coefficients, data, chosen, of_parts.data() + part * width);
-    });
-  });
   const at::Tensor result = at::zeros({width}, at::kDouble);
   double* sum = result.data_ptr<double>();
-  for (size_t i = 0; i < of_parts.size(); ++i) sum[i % static_cast<size_t>(width)] += of_parts[i];
+  total(
+      rows.count(), width,
+      [&](int64_t part, double* of_part) {
+        rows.for_rows(part, [&](const PooledRow& row) {
+          loops<Store>().pool_gradient_sums(row, coefficients, data, chosen, of_part);
+        });
+      },
+      [&](int64_t, const double* of_part) {
+        for (int64_t i = 0; i < width; ++i) sum[i] += of_part[i];
+      });
   return result;
 }
 
