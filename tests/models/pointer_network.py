@@ -1,6 +1,6 @@
 """The pointer network as usually written in Python, with dtrain's parameter names, and generated sets for it.
 
-Not a test: pointer_parity_test.py, tests/e2e/python_parity_test.py and bench/pointer_vs_python.py use it.
+Not a test: pointer_parity_test.py and tests/e2e/python_parity_test.py use it.
 """
 
 import torch

@@ -1,4 +1,4 @@
-// Trains the pointer network on given sets, for pointer_parity_test.py and bench/pointer_vs_python.py.
+// Trains the pointer network on given sets, for pointer_parity_test.py.
 //   pointer_tool IN OUT fp32|fp64 BATCH STEPS WARM LR
 // IN: weights by name, `sets` [N, T, 8], `order` [N, T], `lengths` [N]. Step s takes batch s mod (N / BATCH), with
 // AdamW (weight decay 0.01), no dropout. OUT: weights afterwards, `losses` [STEPS], `choices` (greedy, of all sets,
