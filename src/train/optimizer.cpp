@@ -1,18 +1,9 @@
 #include "train/optimizer.h"
 
-#include <map>
-#include <tuple>
-
 #include "core/check.h"
 
 namespace dtrain::train {
 namespace {
-
-// The fused operators take one dtype, one decay and one learning rate per call.
-using GroupKey = std::tuple<at::ScalarType, bool, double>;  // dtype, decays, factor of the learning rate
-struct Group {
-  std::vector<at::Tensor> parameters, gradients, first, second;
-};
 
 std::vector<at::Tensor> zeros_like(const std::vector<dist::NamedParameter>& parameters) {
   std::vector<at::Tensor> made;
@@ -31,7 +22,7 @@ bool decays(const config::Optimizer& options, const at::Tensor& parameter) {
 
 Optimizer::Optimizer(const config::Optimizer& options, std::vector<dist::NamedParameter> parameters,
                      const std::function<double(const std::string&)>& lr_ratio)
-    : options_(options), parameters_(std::move(parameters)) {
+    : options_(options), parameters_(std::move(parameters)), grouped_(parameters_.size()) {
   for (const auto& parameter : parameters_) lr_ratios_.push_back(lr_ratio ? lr_ratio(parameter.name) : 1.0);
   DTRAIN_CHECK(!parameters_.empty(), "there is nothing to optimize");
   const bool adam = options_.name != config::OptimizerName::kSgd;
@@ -50,25 +41,41 @@ int64_t Optimizer::bytes() const {
   return bytes;
 }
 
-void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf) {
-  const at::NoGradGuard no_grad;
-  std::map<GroupKey, Group> groups;
+bool Optimizer::is_grouped() const {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].tensor.grad().is_same(grouped_[i])) return false;
+  }
+  return true;
+}
+
+void Optimizer::group() {
+  groups_.clear();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, parameter] = parameters_[i];
     const at::Tensor& gradient = parameter.grad();
-    if (!gradient.defined()) continue;
+    if (!gradient.defined()) {
+      grouped_[i] = at::Tensor();
+      continue;
+    }
     DTRAIN_CHECK(gradient.strides() == parameter.strides(), "the gradient of ", name, " has strides ",
                  gradient.strides(), ", the parameter ", parameter.strides());
-    Group& group = groups[{parameter.scalar_type(), decays(options_, parameter), lr_ratios_[i]}];
+    Group& group = groups_[{parameter.scalar_type(), decays(options_, parameter), lr_ratios_[i]}];
     group.parameters.push_back(parameter);
     group.gradients.push_back(gradient);
     if (!first_.empty()) group.first.push_back(first_[i]);
     if (!second_.empty()) group.second.push_back(second_[i]);
+    if (step_.defined()) group.steps.push_back(step_);
+    grouped_[i] = gradient;
   }
+}
+
+void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf) {
+  const at::NoGradGuard no_grad;
+  if (!is_grouped()) group();
   const std::optional<at::Tensor> skip = found_inf.defined() ? std::optional(found_inf) : std::nullopt;
   const config::Optimizer& o = options_;
   if (step_.defined()) step_.add_(1);
-  for (auto& [key, g] : groups) {
+  for (auto& [key, g] : groups_) {
     const auto& [dtype, decayed, ratio] = key;
     const double decay = decayed ? o.weight_decay : 0;
     const at::Tensor rate = ratio == 1 ? lr : lr * ratio;
@@ -82,9 +89,8 @@ void Optimizer::step(const at::Tensor& lr, const at::Tensor& clip, const at::Ten
                       /*maximize=*/false, /*is_first_step=*/false, divisor, skip);
       continue;
     }
-    const std::vector<at::Tensor> steps(g.parameters.size(), step_);
     const auto fused = [&](auto op) {
-      op(g.parameters, g.gradients, g.first, g.second, {}, steps, rate, o.beta1, o.beta2, decay, o.eps,
+      op(g.parameters, g.gradients, g.first, g.second, {}, g.steps, rate, o.beta1, o.beta2, decay, o.eps,
          /*amsgrad=*/false, /*maximize=*/false, divisor, skip);
     };
     if (o.name == config::OptimizerName::kAdamW) {

@@ -7,13 +7,16 @@
 // The gradients are the tensors that the parameters hold as .grad. They must have the parameters' strides, which is
 // checked: the fused CPU operators pair elements in memory order. A parameter without a gradient is ignored. There is
 // one fused call per group of parameters with one dtype, with or without decay, and one factor of the learning rate.
+// The groups are made at the first step, and again only if a parameter has another gradient tensor than before.
 //
 // Thread-safety: none; the training thread owns it. Ownership: keeps handles of the parameters.
 
 #include <torch/types.h>
 
 #include <functional>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "checkpoint/safetensors.h"
@@ -42,13 +45,23 @@ class Optimizer {
   void load(const checkpoint::NamedTensors&);
 
  private:
+  // The fused operators take one dtype, one decay and one learning rate per call.
+  using GroupKey = std::tuple<at::ScalarType, bool, double>;  // dtype, decays, factor of the learning rate
+  struct Group {
+    std::vector<at::Tensor> parameters, gradients, first, second, steps;
+  };
+
   checkpoint::NamedTensors named_state() const;  // the tensors themselves
+  bool is_grouped() const;                       // whether the groups have the present gradients
+  void group();
 
   config::Optimizer options_;
   std::vector<dist::NamedParameter> parameters_;
   std::vector<double> lr_ratios_;           // by parameter
   std::vector<at::Tensor> first_, second_;  // moments, by parameter, with its strides; empty where the method has none
   at::Tensor step_;                         // float32 scalar: steps taken, without skipped ones, as in torch.optim
+  std::map<GroupKey, Group> groups_;
+  std::vector<at::Tensor> grouped_;  // by parameter, the gradient that its group has; undefined: in no group
 };
 
 // Whether weight decay acts on a parameter. Norms and biases (tensors with fewer than two dimensions) do not decay

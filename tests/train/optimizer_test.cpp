@@ -131,6 +131,33 @@ TEST(Optimizer, FusedEqualsTheLoopInEachMemoryFormat) {
   }
 }
 
+// The groups of the step before are used again only for the same gradients.
+TEST(Optimizer, TakesTheGradientsOfEachStep) {
+  for (const config::Optimizer& options : variants()) {
+    SCOPED_TRACE(label(options));
+    const auto kept = make_parameters(at::kDouble, at::MemoryFormat::Contiguous),
+               fresh = make_parameters(at::kDouble, at::MemoryFormat::Contiguous);
+    Optimizer of_kept(options, kept), of_fresh(options, fresh);
+    set_gradients(kept, 0);
+    for (uint64_t step = 0; step < 6; ++step) {
+      set_gradients(fresh, step);
+      for (size_t i = 0; i < kept.size(); ++i) {
+        if (step == 3 && i == 1) {  // none for one parameter, and then another tensor
+          kept[i].tensor.mutable_grad() = at::Tensor();
+          fresh[i].tensor.mutable_grad() = at::Tensor();
+        } else if (step == 4 && i == 1) {
+          kept[i].tensor.mutable_grad() = fresh[i].tensor.grad().clone();
+        } else {
+          kept[i].tensor.mutable_grad().copy_(fresh[i].tensor.grad());
+        }
+      }
+      of_kept.step(rate(), {}, flag(false));
+      of_fresh.step(rate(), {}, flag(false));
+      for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(at::equal(kept[i].tensor, fresh[i].tensor)) << step;
+    }
+  }
+}
+
 // Three groups in one optimizer: a weight, a bias that decays only where all do, and a weight at a fifth of the rate.
 TEST(Optimizer, GroupsHaveTheirOwnDecayAndRate) {
   for (config::Optimizer options : variants()) {
