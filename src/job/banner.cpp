@@ -51,6 +51,7 @@ std::string banner(const BannerFacts& f, const std::vector<RankPlace>& ranks) {
   if (!ranks.front().metrics_address.empty()) line("live page", "http://" + ranks.front().metrics_address + "/");
   line("config", f.config_source);
   line("task", str(f.task, ", network ", f.network, ", ", human_count(f.parameters), " parameters, ", f.precision));
+  if (!f.precision_advice.empty()) line("precision", f.precision_advice);
   if (ranks.size() > 1) line("gradients", f.communicator);
   line("data", str(f.data_file, ": ", human_count(f.train), " training",
                    f.data_share < 1 ? str(" (data.share ", f.data_share, "), ") : ", ", human_count(f.val),

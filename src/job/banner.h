@@ -30,6 +30,7 @@ struct BannerFacts {
   double data_share = 1;                   // data.share
   std::string batch_decided_by;            // which key, and where it was set
   std::string preset;                      // what device.preset did; "": there is none
+  std::string precision_advice;            // of train::advise_bf16()
   std::string rate_advice;                 // "": the learning rate is for this global batch
   int64_t overfit_batches = 0;             // of train.overfit_batches
   std::string resumed;                     // "step 120 of runs/x/checkpoints/step_00000120", "" for a fresh start

@@ -14,6 +14,7 @@
 #include "core/log.h"
 #include "core/number_text.h"
 #include "core/strings.h"
+#include "core/vector_set.h"
 #include "device/device.h"
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
@@ -35,6 +36,7 @@
 #include "monitoring/console_sink.h"
 #include "monitoring/jsonl_sink.h"
 #include "monitoring/tensorboard_sink.h"
+#include "train/bf16_gain.h"
 #include "train/broadcast_snapshot.h"
 #include "train/training_state.h"
 
@@ -247,6 +249,12 @@ std::vector<std::string> TrainingJob::failed_communicators() {
   return failures;
 }
 
+// Measured on rank 0 while the other ranks wait.
+std::string TrainingJob::precision_advice() const {
+  if (!train::should_measure_bf16(config_.train.amp, process_.device.type(), has_bfloat16_products())) return "";
+  return train::advise_bf16(train::measure_bf16_gain(task_->samples().kind, config_.model.hidden));
+}
+
 BannerFacts TrainingJob::facts() const {
   int64_t parameters = 0;
   for (const auto& parameter : task_->model().parameters()) parameters += parameter.numel();
@@ -271,6 +279,7 @@ BannerFacts TrainingJob::facts() const {
       .data_share = config_.data.share,
       .batch_decided_by = batch_decided_by_,
       .preset = preset_,
+      .precision_advice = precision_advice(),
       .rate_advice = snapshot_ ? "" : rate_advice(loaded_, config_.optimizer.lr, batches_.global_batch),
       .overfit_batches = config_.train.overfit_batches,
       .resumed = snapshot_ && plan_.checkpoint ? str("step ", snapshot_->step, " of ", plan_.checkpoint->string()) : "",

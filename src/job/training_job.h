@@ -104,6 +104,7 @@ class TrainingJob {
   std::vector<monitoring::Page> make_page();
   void complete_page(const std::vector<RankPlace>&);
   void read_gpu_for_verdict();
+  std::string precision_advice() const;
   BannerFacts facts() const;
   void write_targets(const std::vector<RankPlace>&);
   train::TrainContext train_context(const config::Config&, const train::BatchArithmetic&, const data::Splits&,

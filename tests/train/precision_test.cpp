@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "train/bf16_gain.h"
 
 namespace dtrain::train {
 namespace {
@@ -40,6 +41,34 @@ TEST(Precision, RefusesWhatTheDeviceCannotDoAndSaysWhatToUse) {
   EXPECT_THAT(refusal(AmpMode::kBf16, at::kCUDA, 75),
               HasSubstr("capability 8.0 or newer; this one has 7.5. Use fp16 or auto"));
   EXPECT_THAT(refusal(AmpMode::kTf32, at::kCUDA, 70), HasSubstr("this one has 7.0"));
+}
+
+TEST(Bf16Gain, IsMeasuredWhereItMayPayAndNobodyHasChosen) {
+  EXPECT_TRUE(should_measure_bf16(AmpMode::kAuto, at::kCPU, true));
+  EXPECT_FALSE(should_measure_bf16(AmpMode::kAuto, at::kCPU, false));
+  EXPECT_FALSE(should_measure_bf16(AmpMode::kAuto, at::kCUDA, true));
+  for (const AmpMode chosen : {AmpMode::kFp32, AmpMode::kBf16, AmpMode::kFp64}) {
+    EXPECT_FALSE(should_measure_bf16(chosen, at::kCPU, true));
+  }
+}
+
+TEST(Bf16Gain, IsWorthALineFromOneFifthOn) {
+  EXPECT_EQ(advise_bf16(0.4), "");
+  EXPECT_EQ(advise_bf16(1.19), "");
+  EXPECT_EQ(advise_bf16(1.2), "a layer of this kind is 1.2 times as fast in bf16 on this CPU: try --amp bf16");
+}
+
+TEST(Bf16Gain, CanBeMeasuredOnAnyCpuWithoutATrace) {
+  at::manual_seed(2);
+  const at::Tensor expected = at::rand({3});
+  at::manual_seed(2);
+  for (const auto kind : {data::SampleSpec::Kind::kImage, data::SampleSpec::Kind::kRows}) {
+    const double gain = measure_bf16_gain(kind, 32);
+    EXPECT_GT(gain, 0.001);
+    EXPECT_LT(gain, 1000);
+  }
+  EXPECT_TRUE(at::equal(at::rand({3}), expected)) << "the generator of the run";
+  EXPECT_FALSE(layers::current_autocast(at::kCPU).enabled);
 }
 
 TEST(Precision, DtypesAndScaling) {
