@@ -14,7 +14,7 @@
 #include "core/stopwatch.h"
 #include "data/loader/loader.h"
 #include "device/tensor_memory.h"
-#include "layers/dropout.h"
+#include "layers/random_context.h"
 #include "tasks/task.h"
 #include "train/phases.h"
 
@@ -99,7 +99,7 @@ class Trial {
   int64_t peak_of(const std::vector<int64_t>& ids, bool autocast) {
     const data::Batch batch = load(ids);
     for (const at::Tensor& parameter : task_->model().parameters()) parameter.mutable_grad() = at::Tensor();
-    const layers::RandomScope randomness({seed_, 0, layers::ids_on(at::kCPU, batch.ids)});
+    const layers::RandomScope randomness(layers::random_context(seed_, /*step=*/0, batch.sample_ids));
     const device::TensorMemory tensors;
     const tasks::Loss loss = [&] {
       const layers::AutocastGuard guard = train::autocast_for(autocast ? Precision::kBf16 : Precision::kFp32, at::kCPU);

@@ -2,17 +2,12 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <algorithm>
-#include <utility>
-
 #include "core/check.h"
 #include "layers/dropout_mask.h"
 #include "layers/intra_op.h"
 
 namespace dtrain::layers {
 namespace {
-
-thread_local const RandomContext* current = nullptr;
 
 void fill_mask_on_cpu(const DropoutKey& key, float p, const int64_t* ids, int64_t samples, int64_t elements,
                       uint8_t* mask) {
@@ -30,14 +25,14 @@ at::Tensor keep_mask(const at::Tensor& input, double p, const RandomContext& con
   const int64_t elements = samples == 0 ? 0 : input.numel() / samples;
   const at::Tensor ids = context.sample_ids.contiguous();
   at::Tensor mask = at::empty(input.sizes(), ids.options().dtype(at::kByte));
-  const DropoutKey key{context.seed, context.step, layer};
+  const DropoutKeyPlace key{place_of(context.seed, input.device()), place_of(context.step, input.device()), layer};
   if (input.is_cuda()) {
     const c10::DeviceGuard guard(input.device());
     const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(input.device());
     fill_dropout_mask_on_gpu(key, static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples, elements,
                              mask.mutable_data_ptr<uint8_t>(), stream.native_handle());
   } else {
-    fill_mask_on_cpu(key, static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples, elements,
+    fill_mask_on_cpu(key.read(), static_cast<float>(p), ids.const_data_ptr<int64_t>(), samples, elements,
                      mask.mutable_data_ptr<uint8_t>());
   }
   return mask;
@@ -48,8 +43,10 @@ at::Tensor packed_keep_mask(const at::Tensor& rows, const PackedSteps& steps, do
                             int64_t layer) {
   const int64_t width = rows.size(1);
   const at::Tensor mask = at::empty(rows.sizes(), rows.options().dtype(at::kByte).requires_grad(false));
-  const DropoutKey key{context.seed, context.step, layer};
-  const auto* ids = context.sample_ids.const_data_ptr<int64_t>();
+  const DropoutKey key =
+      DropoutKeyPlace{place_of(context.seed, at::kCPU), place_of(context.step, at::kCPU), layer}.read();
+  const at::Tensor sample_ids = context.sample_ids.contiguous();
+  const auto* ids = sample_ids.const_data_ptr<int64_t>();
   auto* kept = mask.mutable_data_ptr<uint8_t>();
   const auto fill = [&](int64_t sequence) {
     const uint64_t sample = sample_key(key, ids[steps.order[static_cast<size_t>(sequence)]]);
@@ -75,6 +72,7 @@ at::Tensor dropped(const at::Tensor& input, const at::Tensor& mask, double p) {
 }
 
 const RandomContext& context_for(int64_t samples, const at::Tensor& input) {
+  const RandomContext* current = current_random_context();
   if (current == nullptr)
     throw Error("keyed dropout needs the step and the sample ids: open a RandomScope around forward");
   const at::Tensor& ids = current->sample_ids;
@@ -86,11 +84,6 @@ const RandomContext& context_for(int64_t samples, const at::Tensor& input) {
 }
 
 }  // namespace
-
-RandomScope::RandomScope(RandomContext context) : outer_(current), context_(std::move(context)) { current = &context_; }
-RandomScope::~RandomScope() { current = outer_; }
-
-const RandomContext* current_random_context() { return current; }
 
 at::Tensor keyed_dropout(const at::Tensor& input, double p, int64_t layer) {
   DTRAIN_CHECK(p >= 0 && p < 1, "p is ", p);
@@ -107,8 +100,7 @@ at::Tensor KeyedDropoutImpl::forward_time_first(const at::Tensor& x) {
 at::Tensor KeyedDropoutImpl::forward_packed(const at::Tensor& x, const PackedSteps& steps) {
   if (!drops()) return x;
   const RandomContext& context = context_for(static_cast<int64_t>(steps.order.size()), x);
-  return dropped(
-      x, packed_keep_mask(x, steps, p_, {context.seed, context.step, context.sample_ids.contiguous()}, layer_), p_);
+  return dropped(x, packed_keep_mask(x, steps, p_, context, layer_), p_);
 }
 
 at::Tensor ids_on(at::Device device, const std::vector<int64_t>& ids) {

@@ -1,40 +1,18 @@
 #pragma once
 
 // Keyed dropout: the mask of a sample is a function of (seed, optimizer step, sample id, layer, element of the sample),
-// so it is the same whatever batch the sample is in and on however many ranks the run trains. The step and the sample
-// ids reach the layers through a RandomScope, which the trainer opens around forward.
-//
-// Thread-safety: a RandomScope applies to the thread that created it.
+// so it is the same whatever batch the sample is in and on however many ranks the run trains. All but the layer and the
+// element come from the current RandomContext.
 
 #include <torch/nn/module.h>
 
 #include <cstdint>
-#include <vector>
+
+#include "layers/random_context.h"
 
 #include "layers/packed_steps.h"
 
 namespace dtrain::layers {
-
-struct RandomContext {
-  uint64_t seed = 0;
-  int64_t step = 0;       // optimizer step
-  at::Tensor sample_ids;  // [B] int64 on the device of the activations
-};
-
-// Makes the context current. Scopes nest: the destructor makes the outer context current again.
-class RandomScope {
- public:
-  explicit RandomScope(RandomContext);
-  ~RandomScope();
-  RandomScope(const RandomScope&) = delete;
-  RandomScope& operator=(const RandomScope&) = delete;
-
- private:
-  const RandomContext* outer_;
-  RandomContext context_;
-};
-
-const RandomContext* current_random_context();  // nullptr outside a scope
 
 // Drops elements of input [B, ...] with probability p in [0, 1) and scales the others by 1 / (1 - p), like torch's
 // dropout in training. `layer` numbers the dropout layers of a network. Error outside a RandomScope, unless p is 0.
@@ -62,9 +40,5 @@ class KeyedDropoutImpl : public torch::nn::Module {
   int64_t layer_;
 };
 TORCH_MODULE(KeyedDropout);
-
-// The ids as int64 [B] on the device. The host does not wait: the copy is from pinned memory, which the allocator keeps
-// until the copy has finished.
-at::Tensor ids_on(at::Device device, const std::vector<int64_t>& ids);
 
 }  // namespace dtrain::layers

@@ -7,7 +7,9 @@
 namespace dtrain::layers {
 namespace {
 
-__global__ void fill_mask(DropoutKey key, float p, const int64_t* ids, int64_t count, int64_t elements, uint8_t* mask) {
+__global__ void fill_mask(DropoutKeyPlace place, float p, const int64_t* ids, int64_t count, int64_t elements,
+                          uint8_t* mask) {
+  const DropoutKey key = place.read();
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
     mask[i] = keeps(sample_key(key, ids[i / elements]), i % elements, p) ? 1 : 0;
@@ -16,8 +18,8 @@ __global__ void fill_mask(DropoutKey key, float p, const int64_t* ids, int64_t c
 
 }  // namespace
 
-void fill_dropout_mask_on_gpu(const DropoutKey& key, float p, const int64_t* ids, int64_t samples, int64_t elements,
-                              uint8_t* mask, void* stream) {
+void fill_dropout_mask_on_gpu(const DropoutKeyPlace& key, float p, const int64_t* ids, int64_t samples,
+                              int64_t elements, uint8_t* mask, void* stream) {
   constexpr int64_t kThreads = 256, kMostBlocks = 4096;
   const int64_t count = samples * elements;
   if (count == 0) return;

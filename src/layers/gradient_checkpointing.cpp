@@ -6,7 +6,7 @@
 
 #include "layers/autocast.h"
 #include "layers/batch_norm.h"
-#include "layers/dropout.h"
+#include "layers/random_context.h"
 
 namespace dtrain::layers {
 namespace {

@@ -11,10 +11,11 @@ namespace {
 
 template <typename T>
 void on_cpu(const MaskedNoise& m, const NoiseBatch<T>& batch) {
+  const NoiseKey key = batch.key();
   intra_op_for(0, batch.samples, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t length = batch.length(b), features = batch.features;
-      const HiddenBlocks blocks = hidden_blocks(m, batch.ids[b], length);
+      const HiddenBlocks blocks = hidden_blocks(m, key, batch.ids[b], length);
       const T* rows = batch.rows + b * batch.longest * features;
       T* out = batch.out + b * batch.longest * features;
       bool* hidden = batch.hidden + b * batch.longest;
@@ -28,11 +29,14 @@ void on_cpu(const MaskedNoise& m, const NoiseBatch<T>& batch) {
 }
 
 template <typename T>
-void run(const MaskedNoise& m, const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& ids,
+void run(const MaskedNoise& m, const at::Tensor& rows, const at::Tensor& lengths, const RandomContext& key,
          const NoisedRows& result) {
+  const at::Tensor ids = key.sample_ids.contiguous();
   const NoiseBatch<T> batch{rows.const_data_ptr<T>(),
                             lengths.const_data_ptr<int64_t>(),
                             ids.const_data_ptr<int64_t>(),
+                            place_of(key.seed, rows.device()),
+                            place_of(key.epoch, rows.device()),
                             rows.size(0),
                             rows.size(1),
                             rows.size(2),
@@ -45,11 +49,12 @@ void run(const MaskedNoise& m, const at::Tensor& rows, const at::Tensor& lengths
 
 }  // namespace
 
-NoisedRows hide_and_noise(const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& ids,
+NoisedRows hide_and_noise(const at::Tensor& rows, const at::Tensor& lengths, const RandomContext& key,
                           const MaskedNoise& m) {
   DTRAIN_CHECK(m.span >= 1 && m.share >= 0 && m.share <= 1 && m.noise >= 0, "span ", m.span, ", share ", m.share,
                ", noise ", m.noise);
   const at::IntArrayRef each(rows.sizes().data(), 1);
+  const at::Tensor& ids = key.sample_ids;
   DTRAIN_CHECK(rows.dim() == 3 && lengths.sizes() == each && ids.sizes() == each && lengths.device() == rows.device() &&
                    ids.device() == rows.device(),
                "rows of shape ", rows.sizes(), " on ", rows.device(), ", lengths ", lengths.sizes(), " on ",
@@ -58,12 +63,12 @@ NoisedRows hide_and_noise(const at::Tensor& rows, const at::Tensor& lengths, con
   const at::Tensor source = rows.contiguous();
   const NoisedRows result{at::zeros_like(source),
                           at::zeros({rows.size(0), rows.size(1)}, rows.options().dtype(at::kBool))};
-  const at::Tensor n = lengths.contiguous(), i = ids.contiguous();
+  const at::Tensor n = lengths.contiguous();
   if (rows.scalar_type() == at::kDouble) {
-    run<double>(m, source, n, i, result);
+    run<double>(m, source, n, key, result);
   } else {
     DTRAIN_CHECK(rows.scalar_type() == at::kFloat, "rows of ", rows.scalar_type());
-    run<float>(m, source, n, i, result);
+    run<float>(m, source, n, key, result);
   }
   return result;
 }

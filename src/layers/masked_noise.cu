@@ -10,10 +10,11 @@ namespace {
 template <typename T>
 __global__ void hide_and_noise(MaskedNoise m, NoiseBatch<T> batch) {
   const int64_t rows = batch.samples * batch.longest, stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  const NoiseKey key = batch.key();
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < rows; i += stride) {
     const int64_t sample = i / batch.longest, row = i % batch.longest;
     if (row >= batch.length(sample)) continue;  // the other rows are zero already
-    const HiddenBlocks blocks = hidden_blocks(m, batch.ids[sample], batch.length(sample));
+    const HiddenBlocks blocks = hidden_blocks(m, key, batch.ids[sample], batch.length(sample));
     batch.hidden[i] = is_hidden(m, blocks, row);
     if (batch.hidden[i]) continue;
     for (int64_t f = 0; f < batch.features; ++f) {

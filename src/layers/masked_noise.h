@@ -15,6 +15,7 @@
 #include <ATen/ATen.h>
 
 #include "layers/masked_noise_body.h"
+#include "layers/random_context.h"
 
 namespace dtrain::layers {
 
@@ -23,8 +24,10 @@ struct NoisedRows {
   at::Tensor hidden;  // [B, T] bool
 };
 
-// rows [B, T, F] float32 or float64; lengths and ids int64 [B], on the device of the rows. Lengths are limited to
-// [0, T]; in a sample without rows nothing is hidden. Asynchronous on a GPU.
-NoisedRows hide_and_noise(const at::Tensor& rows, const at::Tensor& lengths, const at::Tensor& ids, const MaskedNoise&);
+// rows [B, T, F] float32 or float64; lengths int64 [B]; drawn by seed, epoch and sample ids of `key`, all of them on
+// the device of the rows. Lengths are limited to [0, T]; in a sample without rows nothing is hidden. Asynchronous on a
+// GPU.
+NoisedRows hide_and_noise(const at::Tensor& rows, const at::Tensor& lengths, const RandomContext& key,
+                          const MaskedNoise&);
 
 }  // namespace dtrain::layers

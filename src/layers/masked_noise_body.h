@@ -11,11 +11,14 @@
 namespace dtrain::layers {
 
 struct MaskedNoise {
-  uint64_t seed = 1;
-  int64_t epoch = 0;
   float noise = 0;   // standard deviation, in the units of the rows
   float share = 0;   // probability that a block is hidden
   int32_t span = 1;  // rows per block, at least 1
+};
+
+struct NoiseKey {
+  uint64_t seed;
+  int64_t epoch;
 };
 
 struct HiddenBlocks {  // of one sample
@@ -24,8 +27,9 @@ struct HiddenBlocks {  // of one sample
   int64_t always;  // the block that is always hidden
 };
 
-DTRAIN_HD inline HiddenBlocks hidden_blocks(const MaskedNoise& m, int64_t sample_id, int64_t length) {
-  const uint64_t key = keyed(static_cast<uint64_t>(Purpose::kAugmentation), m.seed, static_cast<uint64_t>(m.epoch),
+DTRAIN_HD inline HiddenBlocks hidden_blocks(const MaskedNoise& m, const NoiseKey& of, int64_t sample_id,
+                                            int64_t length) {
+  const uint64_t key = keyed(static_cast<uint64_t>(Purpose::kAugmentation), of.seed, static_cast<uint64_t>(of.epoch),
                              static_cast<uint64_t>(sample_id));
   const int64_t start = static_cast<int64_t>(keyed(key, 0) % static_cast<uint64_t>(m.span));
   const int64_t blocks = length > 0 ? (length - 1 + start) / m.span + 1 : 1;
@@ -57,10 +61,12 @@ template <typename T>
 struct NoiseBatch {
   const T* rows;  // [samples, longest, features]
   const int64_t *lengths, *ids;
+  const int64_t *seed, *epoch;  // of the key: read by the kernel, so that the same launch draws anew in another epoch
   int64_t samples, longest, features;
   T* out;
   bool* hidden;  // [samples, longest]
 
+  DTRAIN_HD NoiseKey key() const { return {static_cast<uint64_t>(*seed), *epoch}; }
   DTRAIN_HD int64_t length(int64_t sample) const { return valid_length(lengths[sample], longest); }
 };
 

@@ -7,6 +7,7 @@
 #include "layers/batch_norm_blocks.h"
 #include "layers/dropout_mask.h"
 #include "layers/masked_noise_body.h"
+#include "layers/teacher_forcing.h"
 
 namespace dtrain::layers {
 namespace {
@@ -27,7 +28,7 @@ void attention_backward_on_gpu(const AttentionProblem<Number>&, const Number*, c
   refuse("attention");
 }
 
-void fill_dropout_mask_on_gpu(const DropoutKey&, float, const int64_t*, int64_t, int64_t, uint8_t*, void*) {
+void fill_dropout_mask_on_gpu(const DropoutKeyPlace&, float, const int64_t*, int64_t, int64_t, uint8_t*, void*) {
   refuse("dropout");
 }
 
@@ -40,6 +41,9 @@ namespace batch_norm::blocks {
 void run_on_gpu(const TensorJob&, void*) { refuse("batch norm"); }
 void run_on_gpu(const ChannelJob&, void*) { refuse("batch norm"); }
 }  // namespace batch_norm::blocks
+void draw_forced_on_gpu(const TeacherForcing&, const ForcingPlace&, const int64_t*, int64_t, bool*, void*) {
+  refuse("teacher forcing");
+}
 
 #define DTRAIN_FOR(Number)                                                                                        \
   template void attention_forward_on_gpu(const AttentionProblem<Number>&, Number*, Number*, void*);               \

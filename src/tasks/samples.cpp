@@ -36,6 +36,15 @@ Metadata image_metadata(const data::SampleSpec& spec) {
           {"std", str(spec.std[0], ",", spec.std[1], ",", spec.std[2])}};
 }
 
+at::Tensor ids_of(const data::Batch& batch) {
+  return batch.sample_ids.defined() ? batch.sample_ids : layers::ids_on(batch.inputs.device(), batch.ids);
+}
+
+layers::RandomContext draws_of(const data::Batch& batch, uint64_t seed) {
+  if (const layers::RandomContext* current = layers::current_random_context()) return *current;
+  return layers::random_context(seed, /*step=*/0, ids_of(batch), batch.epoch);
+}
+
 void check_task(const data::Store& store, std::string_view task) {
   const std::string& found = store.schema().task;
   if (found == task) return;

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "config/config.h"
+#include "data/batch.h"
 #include "data/sample_spec.h"
 #include "data/store.h"
+#include "layers/random_context.h"
 #include "tasks/facts.h"
 
 namespace dtrain::tasks {
@@ -18,6 +20,12 @@ data::SampleSpec row_samples(const config::Config&);
 
 // How images are scaled and normalized: the keys image_size, mean and std.
 Metadata image_metadata(const data::SampleSpec&);
+
+// The sample ids of a batch on its device.
+at::Tensor ids_of(const data::Batch&);
+// What the draws of a batch are keyed by: the current RandomContext, which the trainer has set up for the batch;
+// outside of a RandomScope one of this seed and of the batch's epoch.
+layers::RandomContext draws_of(const data::Batch&, uint64_t seed);
 
 // DataError if the file says that its targets have other names or another unit. A file need not say it.
 void check_targets(const data::Store&, const std::string& names, const std::string& unit);

@@ -34,6 +34,7 @@ data::Batch SharedStatistics::zero_sample() const {
   batch.targets = at::zeros(sizes_of_one(schema_.target), whole_numbers ? longs : floats);
   batch.rows = 1;
   batch.ids = {0};
+  batch.sample_ids = at::zeros({1}, longs);
   return batch;
 }
 

@@ -10,7 +10,6 @@
 #include "dist/device_wait.h"
 #include "dist/failure.h"
 #include "dist/object_collectives.h"
-#include "layers/dropout.h"
 #include "models/freeze.h"
 #include "train/clip.h"
 #include "train/evaluate.h"
@@ -32,11 +31,6 @@ IntervalTrigger trigger(const config::Interval& interval, const TrainContext& co
   return {interval, context.batches.steps_per_epoch, context.clock, /*keeps_time=*/context.host.rank() == 0};
 }
 
-// The optimizer takes the rate as a tensor: float64 on the CPU; float32 on a GPU, filled by a kernel, not by a copy.
-at::Tensor rate_tensor(double rate, at::Device device) {
-  return at::full({}, rate, at::TensorOptions().device(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
-}
-
 data::LoaderOptions options_of(const TrainContext& context) {
   data::LoaderOptions options = loader_options(context.config, context.batches, context.loader_threads, context.device);
   options.compare_readers = context.compare_readers;
@@ -50,6 +44,7 @@ Trainer::Trainer(TrainContext context)
     : context_(std::move(context)),
       loader_(context_.store, context_.splits.train, context_.task.samples(), options_of(context_),
               {context_.host.rank(), context_.host.size()}),
+      state_(context_.device),
       scaler_(context_.config.amp, needs_loss_scaling(context_.precision, context_.config.dist.wire), context_.device,
               parameter_dtype(context_.precision)),
       phases_(context_.task, context_.config, context_.gradients, context_.host, context_.recorder),
@@ -211,45 +206,33 @@ TrainResult Trainer::conclude() {
 // ---- one optimizer step -------------------------------------------------------------------------------------------
 StepStats Trainer::step() {
   const auto began = SteadyClock::now();
-  dist::GradientReducer& reducer = phases_.reducer();
   StepStats stats;
   stats.micro_steps = 0;
   begun_step_ = step_ + 1;
   tracker_.begin_step();
-  int64_t power = 0;
 
   bool last = false;
   while (!last) {
     tracker_.enter(Phase::kDataWait);
     data::Batch batch = next_batch();
-    last = batch.micro + 1 == batch.micro_steps;
-    power = loss_power_of_two(context_.task.planned_weight(batch.global_samples), context_.host.size());
-    reducer.arm(last, shared_statistics_.runs(batch));
+    const Role role = role_of(batch);
+    last = role.last;
     stats.samples = batch.global_samples;
-    forward_backward(std::move(batch), power);
-    ++stats.micro_steps;
+    if (stats.micro_steps++ == 0) write_state(batch);
+    consumption_.add(batch);
+    micro_step(std::move(batch), role);
   }
+  tracker_.clock().note(phases_.reducer().backward_times(), consumption_.take_padded());
 
-  tracker_.enter(Phase::kAllReduceWait);
-  reducer.finish();
-  tracker_.clock().note(reducer.backward_times(), consumption_.take_padded());
-
-  tracker_.enter(Phase::kOptimizer);
-  scaler_.unscale(reducer.flat(), reducer.weight_sum(), power);
-  stats.learning_rate = next_learning_rate();
-  const at::Tensor factor = clip(reducer.flat(), scaler_.norm(), context_.config.optimizer);
-  phases_.optimizer().step(rate_tensor(stats.learning_rate, context_.device), factor, scaler_.found_inf());
-  average_.update(scaler_.found_inf());
-  scaler_.update();
   stats.epoch = epoch_of(step_);
+  stats.learning_rate = next_learning_rate();
   tracker_.set_step(++step_);
   ++result_.own_steps;
   if (logs_step()) read_device(stats);
-  reducer.zero();
   tracker_.leave();
 
   stats.step = step_;
-  stats.bytes_reduced = reducer.bytes_per_step();
+  stats.bytes_reduced = phases_.reducer().bytes_per_step();
   stats.step_seconds = std::chrono::duration<double>(SteadyClock::now() - began).count();
   return stats;
 }
@@ -260,17 +243,35 @@ data::Batch Trainer::next_batch() {
   return loader_.next([this] { tracker_.enter(Phase::kH2d); }, [this] { tracker_.enter(Phase::kForward); });
 }
 
-void Trainer::forward_backward(data::Batch batch, int64_t power) {
-  const bool has_samples = batch.samples() > 0;
-  consumption_.add(batch);
-  if (!shared_statistics_.runs(batch)) return;
-  if (!has_samples) batch = shared_statistics_.zero_sample();
+Trainer::Role Trainer::role_of(const data::Batch& batch) const {
+  return {.last = batch.micro + 1 == batch.micro_steps,
+          .runs = shared_statistics_.runs(batch),
+          .has_samples = batch.samples() > 0,
+          .power_of_two = loss_power_of_two(context_.task.planned_weight(batch.global_samples), context_.host.size())};
+}
+
+void Trainer::write_state(const data::Batch& batch) {
+  state_.write(
+      {.seed = context_.config.train.seed, .step = step_, .epoch = batch.epoch, .learning_rate = next_learning_rate()});
+}
+
+void Trainer::micro_step(data::Batch batch, const Role& role) {
+  phases_.reducer().arm(role.last, role.runs);
+  if (role.runs) forward_backward(std::move(batch), role);
+  if (!role.last) return;
+  tracker_.enter(Phase::kAllReduceWait);
+  phases_.reducer().finish();
+  tracker_.enter(Phase::kOptimizer);
+  update(role);
+}
+
+void Trainer::forward_backward(data::Batch batch, const Role& role) {
+  if (!role.has_samples) batch = shared_statistics_.zero_sample();
 
   tracker_.enter(Phase::kForward);
   to_precision(batch, context_.precision);
-  const at::Tensor ids = layers::ids_on(context_.device, batch.ids);
-  const layers::RandomScope randomness({context_.config.train.seed, step_, ids});
-  const SharedStatistics::Scope statistics(shared_statistics_, has_samples);
+  const layers::RandomScope randomness(state_.randomness(batch.sample_ids));
+  const SharedStatistics::Scope statistics(shared_statistics_, role.has_samples);
   const tasks::Loss loss = [&] {
     const layers::AutocastGuard autocast = autocast_for(context_.precision, context_.device);
     return context_.task.loss(batch);
@@ -278,11 +279,21 @@ void Trainer::forward_backward(data::Batch batch, int64_t power) {
 
   tracker_.enter(Phase::kBackward);
   phases_.reducer().begin_backward();
-  if (has_samples) {
+  if (role.has_samples) {
     phases_.reducer().add_loss(loss.sum.detach(), loss.weight);
-    bad_losses_.note(loss.per_sample, ids);
+    bad_losses_.note(loss.per_sample, batch.sample_ids);
   }
-  scaler_.scale_loss(has_samples ? loss.sum : loss.sum * 0, power).backward();
+  scaler_.scale_loss(role.has_samples ? loss.sum : loss.sum * 0, role.power_of_two).backward();
+}
+
+void Trainer::update(const Role& role) {
+  dist::GradientReducer& reducer = phases_.reducer();
+  scaler_.unscale(reducer.flat(), reducer.weight_sum(), role.power_of_two);
+  const at::Tensor factor = clip(reducer.flat(), scaler_.norm(), context_.config.optimizer);
+  phases_.optimizer().step(state_.learning_rate(), factor, scaler_.found_inf());
+  average_.update(scaler_.found_inf());
+  scaler_.update();
+  reducer.zero();
 }
 
 double Trainer::next_learning_rate() const {

@@ -36,6 +36,7 @@
 #include "train/shared_statistics.h"
 #include "train/skipped_steps.h"
 #include "train/step_agreement.h"
+#include "train/step_state.h"
 #include "train/train_context.h"
 #include "train/train_result.h"
 #include "train/weight_average.h"
@@ -91,7 +92,20 @@ class Trainer {
   bool take_verdict_request();  // whether there was one since the last call
   monitoring::StepStats step();
   data::Batch next_batch();
-  void forward_backward(data::Batch, int64_t power_of_two);  // does nothing on a rank that no other waits for
+  // What a micro-step does, apart from its tensors: all that the host decides in it.
+  struct Role {
+    bool last;             // of its optimizer step: the gradients are reduced and used
+    bool runs;             // forward and backward: this rank has samples, or others wait for it
+    bool has_samples;      // false: a sample of zeros takes their place
+    int64_t power_of_two;  // loss_power_of_two()
+  };
+  Role role_of(const data::Batch&) const;
+  void write_state(const data::Batch&);  // the numbers of the step that the batch belongs to
+  // All that the device does for a micro-step, with what changes between steps in tensors alone: what a CUDA graph of
+  // this role and of this shape of the batch would hold.
+  void micro_step(data::Batch, const Role&);
+  void forward_backward(data::Batch, const Role&);
+  void update(const Role&);  // the optimizer step, from reduced gradients, which are zero afterwards
   double next_learning_rate() const;
   bool logs_step() const;                    // whether the last step is a logging step
   void read_device(monitoring::StepStats&);  // waits for the device, on logging steps only
@@ -148,6 +162,7 @@ class Trainer {
 
   TrainContext context_;
   data::Loader loader_;
+  StepState state_;
   std::optional<data::Replay> replay_;  // takes the place of the loader while headroom is measured
   GradScaler scaler_;
   Phases phases_;

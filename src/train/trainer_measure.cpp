@@ -122,12 +122,13 @@ StepMemory Trainer::measure_memory() {
   const std::unique_ptr<data::Loader> largest = any_size ? loader_of_largest_batch() : nullptr;
   const data::Batch batch = (largest ? *largest : loader_).next();  // kept: what the step frees of it is not its own
   memory.batch = device::bytes_of(std::vector{batch.inputs, batch.targets});
-  phases_.reducer().arm(/*last_micro_step=*/false, shared_statistics_.runs(batch));
+  Role role = role_of(batch);
+  role.last = false;  // nothing is sent
+  write_state(batch);
   {
     const SharedStatistics::Alone alone(shared_statistics_);
     const device::TensorMemory tensors;
-    forward_backward(batch,
-                     loss_power_of_two(context_.task.planned_weight(batch.global_samples), context_.host.size()));
+    micro_step(batch, role);
     memory.activations = tensors.peak();
   }
   tracker_.leave();

@@ -97,7 +97,7 @@ Trained trained(const std::string& name, at::Device device, at::ScalarType autoc
   const at::Tensor input = at::randn({6, 3, 64, 64}).to(device);
   Trained result;
   {
-    const RandomScope randomness({.seed = 1, .step = 2, .sample_ids = at::arange(6).to(device)});
+    const RandomScope randomness(random_context(1, 2, at::arange(6).to(device)));
     AutocastState state = current_autocast(device.type());
     state.enabled = autocast != at::kFloat;
     if (state.enabled) state.dtype = autocast;

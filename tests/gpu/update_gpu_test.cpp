@@ -1,5 +1,5 @@
 // The parts of an update on a GPU as on the CPU: the reducer while the device is busy, loss scaling, clipping, the
-// optimizers, averaged weights, and the record of losses that are not finite.
+// optimizers, averaged weights, the record of losses that are not finite, and the numbers of a step.
 
 #include <limits>
 
@@ -9,10 +9,12 @@
 #include "dist/lone_communicator.h"
 #include "dist/staged_communicator.h"
 #include "gpu/gpu_pair.h"
+#include "layers/dropout.h"
 #include "train/bad_loss.h"
 #include "train/clip.h"
 #include "train/grad_scaler.h"
 #include "train/optimizer.h"
+#include "train/step_state.h"
 #include "train/weight_average.h"
 
 namespace dtrain::train {
@@ -196,6 +198,33 @@ TEST_F(UpdateOnAGpu, TheReducerWaitsForABusyDevice) {
     }
     reducer.zero();
   }
+}
+
+// The host runs ahead: each operator sees the numbers that were written last before it was queued, at one address.
+TEST_F(UpdateOnAGpu, AStepSeesItsOwnNumbers) {
+  constexpr int64_t kSteps = 50;
+  StepState state(gpu());
+  const void* place = state.learning_rate().const_data_ptr();
+  const at::Tensor ids = at::arange(3).to(gpu()), ones = at::ones({3, 40}, at::TensorOptions(gpu()));
+  const auto masked = [&](const layers::RandomContext& context) {
+    const layers::RandomScope scope(context);
+    return layers::keyed_dropout(ones, 0.4, 1);
+  };
+  std::vector<at::Tensor> numbers, rates, masks;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    state.write({.seed = ~uint64_t{0}, .step = step, .epoch = 100 + step, .learning_rate = 1.0 / double(3 + step)});
+    const layers::RandomContext context = state.randomness(ids);
+    numbers.push_back(at::stack({context.seed, context.step, context.epoch}));
+    rates.push_back(state.learning_rate().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true));
+    masks.push_back(masked(context));
+  }
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const auto i = static_cast<size_t>(step);
+    EXPECT_TRUE(at::equal(numbers[i].cpu(), at::tensor({int64_t{-1}, step, 100 + step}, at::kLong))) << step;
+    EXPECT_FLOAT_EQ(static_cast<float>(rates[i].item<double>()), 1.0f / static_cast<float>(3 + step));
+    EXPECT_TRUE(at::equal(masks[i], masked(layers::random_context(~uint64_t{0}, step, ids)))) << step;
+  }
+  EXPECT_EQ(state.learning_rate().const_data_ptr(), place);
 }
 
 }  // namespace

@@ -13,11 +13,11 @@ TEST(KeyedDropoutOnAGpu, HasTheMaskOfTheCpu) {
     const at::Tensor x = at::randn({9, elements}), ids = at::arange(9) * 1000003;
     at::Tensor on_cpu, on_gpu;
     {
-      const RandomScope scope({.seed = 3, .step = 17, .sample_ids = ids});
+      const RandomScope scope(random_context(3, 17, ids));
       on_cpu = keyed_dropout(x, 0.3, 2);
     }
     {
-      const RandomScope scope({.seed = 3, .step = 17, .sample_ids = ids.cuda()});
+      const RandomScope scope(random_context(3, 17, ids.cuda()));
       on_gpu = keyed_dropout(x.cuda(), 0.3, 2);
     }
     EXPECT_TRUE(at::equal(on_cpu, on_gpu.cpu())) << elements;

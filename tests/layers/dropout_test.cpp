@@ -13,7 +13,7 @@ at::Tensor ids(std::vector<int64_t> values) { return at::tensor(values, at::kLon
 
 at::Tensor dropped(const at::Tensor& input, const at::Tensor& sample_ids, double p = 0.3, int64_t step = 5,
                    int64_t layer = 0, uint64_t seed = 11) {
-  const RandomScope scope({.seed = seed, .step = step, .sample_ids = sample_ids});
+  const RandomScope scope(random_context(seed, step, sample_ids));
   return keyed_dropout(input, p, layer);
 }
 
@@ -91,15 +91,43 @@ TEST(KeyedDropout, WithoutAScopeItIsAnError) {
   EXPECT_THROW(dropped(at::ones({2, 2}), ids({1})), Error);  // ids of another batch
 }
 
+// Sixteen elements of two samples, as a bit mask: what any run has drawn with this key.
+TEST(KeyedDropout, DrawsWhatItHasAlwaysDrawn) {
+  const at::Tensor kept = dropped(at::ones({2, 16}), ids({5, 7})) != 0;
+  const at::Tensor bits = kept.to(at::kLong).mul_(at::pow(2, at::arange(16, at::kLong))).sum(1);
+  EXPECT_TRUE(at::equal(bits, at::tensor({48179, 41770}, at::kLong))) << bits;
+}
+
+// What a graph of kernels needs: the arguments stay, what they point to changes.
+TEST(KeyedDropout, ReadsTheNumbersOfItsKeyInEachStep) {
+  const at::Tensor x = at::ones({2, 100});
+  const RandomContext context = random_context(11, 5, ids({5, 7}));
+  const RandomScope scope(context);
+  EXPECT_TRUE(at::equal(keyed_dropout(x, 0.3, 0), dropped(x, ids({5, 7}))));
+  context.step.fill_(6);
+  EXPECT_TRUE(at::equal(keyed_dropout(x, 0.3, 0), dropped(x, ids({5, 7}), 0.3, 6)));
+  context.sample_ids.copy_(ids({9, 5}));
+  EXPECT_TRUE(at::equal(keyed_dropout(x, 0.3, 0), dropped(x, ids({9, 5}), 0.3, 6)));
+  context.seed.fill_(-1);  // an unsigned number of 64 ones
+  EXPECT_TRUE(at::equal(keyed_dropout(x, 0.3, 0), dropped(x, ids({9, 5}), 0.3, 6, 0, ~uint64_t{0})));
+}
+
+TEST(KeyedDropout, RefusesAKeyThatItCannotRead) {
+  RandomContext context = random_context(11, 5, ids({1, 2}));
+  context.step = at::zeros({}, at::kInt);
+  const RandomScope scope(context);
+  EXPECT_THROW(keyed_dropout(at::ones({2, 4}), 0.3, 0), Error);
+}
+
 TEST(RandomScope, NestsAndBelongsToItsThread) {
   EXPECT_EQ(current_random_context(), nullptr);
   {
-    const RandomScope outer({.step = 1, .sample_ids = ids({1})});
+    const RandomScope outer(random_context(0, 1, ids({1})));
     {
-      const RandomScope inner({.step = 2, .sample_ids = ids({1})});
-      EXPECT_EQ(current_random_context()->step, 2);
+      const RandomScope inner(random_context(0, 2, ids({1})));
+      EXPECT_EQ(current_random_context()->step.item<int64_t>(), 2);
     }
-    EXPECT_EQ(current_random_context()->step, 1);
+    EXPECT_EQ(current_random_context()->step.item<int64_t>(), 1);
     std::thread([] { EXPECT_EQ(current_random_context(), nullptr); }).join();
   }
   EXPECT_EQ(current_random_context(), nullptr);

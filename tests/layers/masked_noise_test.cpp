@@ -11,12 +11,15 @@ namespace dtrain::layers {
 namespace {
 
 constexpr int64_t kFeatures = 3;
-const MaskedNoise kBoth{.seed = 4, .epoch = 2, .noise = 0.5f, .share = 0.3f, .span = 4};
+constexpr uint64_t kSeed = 4;
+constexpr int64_t kEpoch = 2;
+const MaskedNoise kBoth{.noise = 0.5f, .share = 0.3f, .span = 4};
 
 NoisedRows run(const MaskedNoise& m, const std::vector<int64_t>& lengths, const std::vector<int64_t>& ids,
-               int64_t longest, at::ScalarType dtype = at::kFloat) {
+               int64_t longest, at::ScalarType dtype = at::kFloat, uint64_t seed = kSeed, int64_t epoch = kEpoch) {
   const at::Tensor rows = at::ones({static_cast<int64_t>(ids.size()), longest, kFeatures}, dtype);
-  return hide_and_noise(rows, at::tensor(lengths, at::kLong), at::tensor(ids, at::kLong), m);
+  return hide_and_noise(rows, at::tensor(lengths, at::kLong),
+                        random_context(seed, /*step=*/0, at::tensor(ids, at::kLong), epoch), m);
 }
 
 TEST(KeyedNormal, HasTheMomentsOfANormalDistribution) {
@@ -86,13 +89,30 @@ TEST(MaskedNoise, HidesTheGivenShare) {
 
 TEST(MaskedNoise, ChangesWithSeedEpochAndSample) {
   const auto rows = [](uint64_t seed, int64_t epoch, int64_t id) {
-    MaskedNoise m = kBoth;
-    m.seed = seed, m.epoch = epoch;
-    return run(m, {20}, {id}, 20).rows;
+    return run(kBoth, {20}, {id}, 20, at::kFloat, seed, epoch).rows;
   };
   const at::Tensor base = rows(1, 0, 0);
   EXPECT_TRUE(at::equal(base, rows(1, 0, 0)));
   for (const at::Tensor& other : {rows(2, 0, 0), rows(1, 1, 0), rows(1, 0, 1)}) EXPECT_FALSE(at::equal(base, other));
+}
+
+// What any run has drawn with this key: which of twelve rows are hidden, and the noise of the first one that is not.
+TEST(MaskedNoise, DrawsWhatItHasAlwaysDrawn) {
+  const NoisedRows result = run(kBoth, {12}, {5}, 12);
+  const at::Tensor bits = result.hidden[0].to(at::kLong).mul_(at::pow(2, at::arange(12, at::kLong))).sum();
+  EXPECT_EQ(bits.item<int64_t>(), 1920);
+  EXPECT_EQ(result.rows[0][0][0].item<float>(), 1.13197577f);
+}
+
+TEST(MaskedNoise, ReadsTheNumbersOfItsKeyInEachStep) {
+  const at::Tensor rows = at::ones({2, 20, kFeatures}), lengths = at::tensor({20, 11}, at::kLong);
+  const RandomContext key = random_context(kSeed, 0, at::tensor({5, 6}, at::kLong), kEpoch);
+  const at::Tensor first = hide_and_noise(rows, lengths, key, kBoth).rows;
+  EXPECT_TRUE(at::equal(first, run(kBoth, {20, 11}, {5, 6}, 20).rows));
+  key.epoch.fill_(3);
+  const at::Tensor second = hide_and_noise(rows, lengths, key, kBoth).rows;
+  EXPECT_FALSE(at::equal(first, second));
+  EXPECT_TRUE(at::equal(second, run(kBoth, {20, 11}, {5, 6}, 20, at::kFloat, kSeed, 3).rows));
 }
 
 TEST(MaskedNoise, InDoublePrecisionIsTheSameNoise) {

@@ -91,7 +91,7 @@ TEST_F(CnnLstmTest, DropoutDoesNotDependOnTheBatch) {
   freeze_batch_norm(other);
   other.train();
   const auto run = [&](const Padded& b) {
-    const layers::RandomScope scope({.seed = 5, .step = 2, .sample_ids = b.ids});
+    const layers::RandomScope scope(layers::random_context(5, 2, b.ids));
     return other.classify(b.rows, b.lengths);
   };
   expect_independent_of_the_batch(run);

@@ -57,7 +57,7 @@ Trained train(const Setting& setting, bool checkpointing, int* collectives = nul
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
     at::Tensor output;
     {
-      const layers::RandomScope randomness({.seed = 1, .step = 2, .sample_ids = at::arange(setting.samples)});
+      const layers::RandomScope randomness(layers::random_context(1, 2, at::arange(setting.samples)));
       std::optional<layers::SyncScope> scope;
       if (setting.sync)
         scope.emplace([&](at::Tensor& sums) { sums *= 2, collectives != nullptr ? ++*collectives : 0; });

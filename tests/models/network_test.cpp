@@ -175,7 +175,7 @@ TEST_P(WithDropout, DrawsItFromTheScope) {
   freeze_batch_norm(*network);
   const at::Tensor ids = at::arange(3);
   const auto forward = [&](int64_t step) {
-    const layers::RandomScope scope({.seed = 1, .step = step, .sample_ids = ids});
+    const layers::RandomScope scope(layers::random_context(1, step, ids));
     return network->forward(input);
   };
   EXPECT_TRUE(at::equal(forward(1), forward(1)));

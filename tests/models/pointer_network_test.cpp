@@ -62,7 +62,7 @@ TEST(PointerNetwork, ASampleDoesNotDependOnItsBatch) {
   const Batch batch = make_batch({7, 3, 1, 5}, 7, at::kDouble);
   network.train();
   const auto run = [&](const Batch& part, const at::Tensor& ids) {
-    const layers::RandomScope randomness({1, 0, ids});
+    const layers::RandomScope randomness(layers::random_context(1, 0, ids));
     return losses(network, part);
   };
   const at::Tensor ids = at::tensor({40, 41, 42, 43}, at::kLong);

@@ -52,7 +52,7 @@ class HostStage final : public data::DeviceStage {
     return std::make_unique<Copy>(*this, transfer);
   }
 
-  data::StagedBatch finish(const std::function<void()>& copied) override {
+  void finish(const std::function<void()>& copied, const data::BatchTensors& into) override {
     DTRAIN_CHECK(!begun_.empty(), "finish() before begin()");
     const auto transfer = begun_.front();
     begun_.pop_front();
@@ -61,24 +61,21 @@ class HostStage final : public data::DeviceStage {
     // the block; the block itself remains in use until run().
     const at::Tensor block = transfer->over ? transfer->device : transfer->host.clone();
     const data::PackedBatch& packed = transfer->packed;
-    data::StagedBatch result;
-    result.targets = part(block, 0, packed.targets, data::scalar_type(packed.target_element));
+    copy_part(block, 0, into.targets);
+    copy_part(block, packed.ids_at(), into.ids);
     if (packed.rows()) {
-      result.lengths = part(block, packed.lengths_at(), {packed.samples()}, at::kLong);
-      result.inputs = part(block, packed.inputs_at(), packed.inputs, at::kFloat);
-      return result;
+      copy_part(block, packed.lengths_at(), into.lengths);
+      copy_part(block, packed.inputs_at(), into.inputs);
+      return;
     }
     const int64_t side = options_.spec.image_size;
-    result.inputs =
-        at::empty({packed.samples(), 3, side, side}, at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast));
     const auto* bytes = block.data_ptr<uint8_t>();
     for (int64_t i = 0; i < packed.samples(); ++i) {
       data::SampleAugment augment;
       std::memcpy(&augment, bytes + packed.augments_at() + i * sizeof(augment), sizeof(augment));
       augmented(bytes + packed.inputs_at() + i * options_.image.bytes(), augment,
-                result.inputs.data_ptr<float>() + i * side * side * 3, static_cast<int32_t>(side));
+                into.inputs.data_ptr<float>() + i * side * side * 3, static_cast<int32_t>(side));
     }
-    return result;
   }
 
   void drop() override { begun_.clear(); }
@@ -104,11 +101,8 @@ class HostStage final : public data::DeviceStage {
     std::shared_ptr<Transfer> transfer;
   };
 
-  static at::Tensor part(const at::Tensor& block, int64_t begin, const std::vector<int64_t>& sizes,
-                         at::ScalarType type) {
-    at::Tensor result = at::empty(sizes, type);
-    if (result.nbytes() > 0) std::memcpy(result.data_ptr(), block.data_ptr<uint8_t>() + begin, result.nbytes());
-    return result;
+  static void copy_part(const at::Tensor& block, int64_t begin, const at::Tensor& to) {
+    if (to.nbytes() > 0) std::memcpy(to.data_ptr(), block.data_ptr<uint8_t>() + begin, to.nbytes());
   }
 
   void augmented(const uint8_t* image, const data::SampleAugment& augment, float* out, int32_t side) const {

@@ -2,13 +2,11 @@
 // can be overfitted, counts of parts add up to those of the whole, N ranks train like one, the state round-trips,
 // predictions give the metrics that evaluation gives, and all of it works in double precision.
 
-#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 #include <torch/optim.h>
 
-#include <atomic>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -18,13 +16,12 @@
 #include "checkpoint/safetensors.h"
 #include "config/config.h"
 #include "core/error.h"
-#include "data/order/splits.h"
 #include "layers/dropout.h"
 #include "models/load_weights.h"
 #include "models/parameter_format.h"
-#include "support/thread_world.h"
 #include "tasks/example_store.h"
 #include "tasks/module_file.h"
+#include "tasks/short_run.h"
 #include "train/evaluate.h"
 #include "train/trainer.h"
 
@@ -79,7 +76,7 @@ class EveryTask : public ::testing::TestWithParam<std::string> {
 TEST_P(EveryTask, HasAFiniteLossAndGradientInEachPhase) {
   const data::Batch batch = this->batch({0, 1, 2, 3});
   in_each_phase([&](const Phase&) {
-    const layers::RandomScope randomness({1, 0, at::tensor(batch.ids)});
+    const layers::RandomScope randomness(layers::random_context(1, 0, batch.sample_ids));
     const Loss loss = task->loss(batch);
     EXPECT_TRUE(std::isfinite(loss.sum.item<double>()));
     const double ratio = loss.weight.item<double>() / task->planned_weight(4);
@@ -117,7 +114,7 @@ TEST_P(EveryTask, OverfitsOneBatchInEachPhase) {
     torch::optim::Adam optimizer(learning, torch::optim::AdamOptions(5e-3));
     double first = 0, last = 0;
     for (int step = 0; step < 600 && (step == 0 || last > 0.05 * first); ++step) {
-      const layers::RandomScope randomness({1, step, at::tensor(batch.ids)});
+      const layers::RandomScope randomness(layers::random_context(1, step, batch.sample_ids));
       optimizer.zero_grad();
       const Loss loss = task->loss(batch);
       (loss.sum / loss.weight).backward();
@@ -285,7 +282,7 @@ TEST_P(EveryTask, InDoublePrecisionCountersStayCounters) {
   data::Batch batch = this->batch({0, 1, 2});
   train::to_precision(batch, train::Precision::kFp64);
   in_each_phase([&](const Phase&) {
-    const layers::RandomScope randomness({1, 0, at::tensor(batch.ids)});
+    const layers::RandomScope randomness(layers::random_context(1, 0, batch.sample_ids));
     const Loss loss = task->loss(batch);
     EXPECT_EQ(loss.sum.scalar_type(), at::kDouble);
     EXPECT_EQ(loss.weight.scalar_type(), at::kDouble);
@@ -299,40 +296,7 @@ std::vector<at::Tensor> trained(config::Config config, const Example& example, i
   config.optimizer.name = config::OptimizerName::kSgd;
   config.optimizer.lr = 0.02;
   config.schedule.name = config::ScheduleName::kConstant;
-  std::vector<at::Tensor> weights;
-  dist::run_thread_world(ranks, [&](dist::Communicator& comm) {
-    at::set_num_threads(1);
-    const std::unique_ptr<Task> task = make_task(config, example.facts);
-    models::convert_floating_point(task->model(), at::kDouble);
-    data::Splits splits;
-    splits.train = example.ids;
-    const train::BatchArithmetic batches = train::batch_arithmetic(config.train, ranks, 12);
-    monitoring::Sinks sinks;
-    const std::atomic<bool> stop{false};
-    train::Trainer trainer({.config = config,
-                            .batches = batches,
-                            .task = *task,
-                            .store = *example.store,
-                            .splits = splits,
-                            .device = at::kCPU,
-                            .precision = train::Precision::kFp64,
-                            .loader_threads = 1,
-                            .cores = 1,
-                            .host_cores = 1,
-                            .node = "here",
-                            .gradients = comm,
-                            .host = comm,
-                            .statistics = config.train.sync_batch_norm && ranks > 1 ? &comm : nullptr,
-                            .checkpoints = nullptr,
-                            .sinks = sinks,
-                            .stop_requested = stop,
-                            .verdict_requested = nullptr,
-                            .progress = [](const char*, int64_t) {}});
-    trainer.run();
-    if (comm.rank() != 0) return;
-    for (const at::Tensor& parameter : task->model().parameters()) weights.push_back(parameter.detach().clone());
-  });
-  return weights;
+  return weights_after({.config = config, .ranks = ranks}, example);
 }
 
 TEST_P(EveryTask, ManyRanksTrainAsOne) {
@@ -389,7 +353,7 @@ TEST(ConvolutionalTasks, RecomputeActivationsWhereTheConfigurationSaysSo) {
       const Example example = example_for(config);
       const auto task = make_task(config, example.facts);
       const data::Batch batch = batch_of(*task, example, {0, 1, 2, 3});
-      const layers::RandomScope randomness({1, 0, at::tensor(batch.ids)});
+      const layers::RandomScope randomness(layers::random_context(1, 0, batch.sample_ids));
       EXPECT_EQ(recomputes(task->loss(batch).sum), checkpointing) << name;
     }
   }

@@ -1,4 +1,4 @@
-// Task pointer: its errors, its metrics, and the draws of scheduled teacher forcing.
+// Task pointer: its errors, its metrics, and what its decoder receives.
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,8 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/loader/sample_check.h"
-#include "layers/dropout.h"
+#include "layers/teacher_forcing.h"
 #include "models/pointer_network.h"
-#include "tasks/pointer/teacher_forcing.h"
 #include "tasks/task.h"
 
 namespace dtrain::tasks {
@@ -198,7 +197,7 @@ TEST(PointerTask, SamplesWithoutTeacherForcingReceiveTheNetworksOwnChoices) {
   for (const double ratio : {0.3, 0.5, 0.7}) {
     const at::Tensor mixed = losses(ratio);
     for (int64_t i = 0; i < mixed.size(0); ++i) {
-      const bool is_forced_here = is_forced(static_cast<uint64_t>(small().train.seed), 0, i, ratio);
+      const bool is_forced_here = layers::is_forced(static_cast<uint64_t>(small().train.seed), 0, i, ratio);
       EXPECT_NEAR(mixed[i].item<double>(), (is_forced_here ? forced : own)[i].item<double>(), 1e-5)
           << ratio << " " << i;
       if (differ(i)) ++of_both[is_forced_here];
@@ -214,26 +213,6 @@ TEST(PointerTask, ItsMetadataRestoreIt) {
   EXPECT_EQ(metadata.at("task"), "pointer");
   EXPECT_EQ(config_of(metadata).model.hidden, 16);
   EXPECT_EQ(facts_of(metadata).longest, 12);
-}
-
-TEST(TeacherForcing, FallsLinearlyOverTheEpochs) {
-  EXPECT_DOUBLE_EQ(teacher_forcing_ratio(1, 0.2, 0, 5), 1);
-  EXPECT_DOUBLE_EQ(teacher_forcing_ratio(1, 0.2, 2, 5), 0.6);
-  EXPECT_DOUBLE_EQ(teacher_forcing_ratio(1, 0.2, 4, 5), 0.2);
-  EXPECT_DOUBLE_EQ(teacher_forcing_ratio(1, 0.2, 9, 5), 0.2);
-  EXPECT_DOUBLE_EQ(teacher_forcing_ratio(0.7, 0, 0, 1), 0.7);
-}
-
-TEST(TeacherForcing, IsDrawnBySeedEpochAndSample) {
-  int forced = 0, as_other_epoch = 0;
-  for (int64_t id = 0; id < 10000; ++id) {
-    forced += is_forced(1, 3, id, 0.3);
-    as_other_epoch += is_forced(1, 3, id, 0.5) == is_forced(1, 4, id, 0.5);
-    EXPECT_FALSE(is_forced(1, 3, id, 0));
-    EXPECT_TRUE(is_forced(1, 3, id, 1));
-  }
-  EXPECT_NEAR(forced, 3000, 200);
-  EXPECT_NEAR(as_other_epoch, 5000, 250);
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ void BadSamples::leave_out_of(PendingBatch& job) {
   batch.inputs = kept_rows(batch.inputs, index, schema.input.variable() ? longest : -1);
   batch.targets = kept_rows(batch.targets, index, schema.target.variable() ? longest_target : -1);
   if (batch.lengths.defined()) batch.lengths = batch.lengths.index_select(0, index);
+  batch.sample_ids = batch.sample_ids.index_select(0, index);
   batch.ids = std::move(ids);
 }
 

@@ -64,7 +64,7 @@ class CudaStage final : public DeviceStage {
     return std::make_unique<EventCopy>(copy_stream_);
   }
 
-  StagedBatch finish(const std::function<void()>& copied) override {
+  void finish(const std::function<void()>& copied, const BatchTensors& into) override {
     DTRAIN_CHECK(!begun_.empty(), "finish() before begin()");
     Buffer& buffer = *begun_.front();
     begun_.pop_front();
@@ -73,16 +73,15 @@ class CudaStage final : public DeviceStage {
     buffer.copied.block(stream);
     if (copied) copied();
 
-    StagedBatch result;
-    result.targets = part(buffer, 0, buffer.packed.targets, scalar_type(buffer.packed.target_element), stream);
+    copy_part(buffer, 0, into.targets, stream);
+    copy_part(buffer, buffer.packed.ids_at(), into.ids, stream);
     if (buffer.packed.rows()) {
-      result.lengths = part(buffer, buffer.packed.lengths_at(), {buffer.packed.samples()}, at::kLong, stream);
-      result.inputs = part(buffer, buffer.packed.inputs_at(), buffer.packed.inputs, at::kFloat, stream);
+      copy_part(buffer, buffer.packed.lengths_at(), into.lengths, stream);
+      copy_part(buffer, buffer.packed.inputs_at(), into.inputs, stream);
     } else {
-      result.inputs = augmented(buffer, stream);
+      augment_images(buffer, into.inputs, stream);
     }
     buffer.consumed.record(stream);
-    return result;
   }
 
   void drop() override { begun_.clear(); }  // later copies follow theirs on the same stream
@@ -100,33 +99,26 @@ class CudaStage final : public DeviceStage {
     buffer.consumed.record(c10::cuda::getCurrentCUDAStream(device_.index()));  // after earlier uses of this memory
   }
 
-  // Copies a part of the block to a new tensor, so that the block can be reused for the next batch.
-  at::Tensor part(const Buffer& buffer, int64_t begin, const std::vector<int64_t>& sizes, at::ScalarType type,
-                  const c10::cuda::CUDAStream& stream) const {
-    at::Tensor result = at::empty(sizes, at::TensorOptions().dtype(type).device(device_));
-    C10_CUDA_CHECK(cudaMemcpyAsync(result.data_ptr(), buffer.block.data_ptr<uint8_t>() + begin, result.nbytes(),
+  // Copies a part of the block, so that the block can be reused for the next batch.
+  static void copy_part(const Buffer& buffer, int64_t begin, const at::Tensor& to,
+                        const c10::cuda::CUDAStream& stream) {
+    C10_CUDA_CHECK(cudaMemcpyAsync(to.data_ptr(), buffer.block.data_ptr<uint8_t>() + begin, to.nbytes(),
                                    cudaMemcpyDeviceToDevice, stream));
-    return result;
   }
 
-  at::Tensor augmented(const Buffer& buffer, const c10::cuda::CUDAStream& stream) const {
+  void augment_images(const Buffer& buffer, const at::Tensor& out, const c10::cuda::CUDAStream& stream) const {
     const PackedBatch& packed = buffer.packed;
-    const int64_t side = options_.spec.image_size;
-    at::Tensor out =
-        at::empty({packed.samples(), 3, side, side},
-                  at::TensorOptions().dtype(at::kFloat).device(device_).memory_format(at::MemoryFormat::ChannelsLast));
     const auto* block = buffer.block.data_ptr<uint8_t>();
     AugmentBatch batch;
     batch.images = block + packed.inputs_at();
     batch.augments = reinterpret_cast<const SampleAugment*>(block + packed.augments_at());
     batch.samples = packed.samples();
     batch.shape = options_.image;
-    batch.side = static_cast<int32_t>(side);
+    batch.side = static_cast<int32_t>(options_.spec.image_size);
     batch.norm = normalization(options_.spec);
     batch.grey_sums = packed.needs_mean ? reinterpret_cast<uint64_t*>(grey_sums_.data_ptr<int64_t>()) : nullptr;
     batch.out = out.data_ptr<float>();
     C10_CUDA_CHECK(augment(batch, stream));
-    return out;
   }
 
   const at::Device device_;

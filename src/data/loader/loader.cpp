@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "data/loader/bad_samples.h"
+#include "data/loader/batch_tensors.h"
 #include "data/loader/decode.h"
 #include "data/loader/device_stage.h"
 #include "data/loader/host_blocks.h"
@@ -141,10 +142,9 @@ class Loader::Impl {
     if (stage_ && front.items() > 0) {
       if (arrived) arrived();
       if (!front.begun) begin_copy(front);
-      StagedBatch staged = stage_->finish(copied);
-      front.batch.inputs = std::move(staged.inputs);
-      front.batch.targets = std::move(staged.targets);
-      front.batch.lengths = std::move(staged.lengths);
+      BatchTensors into = make_tensors(front.packed, spec_.image_size, options_.device);
+      stage_->finish(copied, into);
+      put(std::move(into), front.batch);
     }
     if (!front.bad.empty()) bad_samples_.leave_out_of(front);
     Batch batch = std::move(front.batch);

@@ -1,7 +1,8 @@
 #pragma once
 
-// The layout of a batch as one block of bytes, so that one copy moves it to a device. Targets come first. Images then
-// have their random transforms (SampleAugment) and stored pixels; rows have their lengths and padded values.
+// The layout of a batch as one block of bytes, so that one copy moves it to a device. Targets and sample ids come
+// first. Images then have their random transforms (SampleAugment) and stored pixels; rows have their lengths and padded
+// values.
 
 #include <cstdint>
 #include <functional>
@@ -26,7 +27,8 @@ struct PackedBatch {
   int64_t target_bytes() const { return product(targets) * size_of(target_element); }
   int64_t input_bytes() const { return product(inputs) * (rows() ? 4 : 1); }
   // Byte offsets of the parts, multiples of 8.
-  int64_t augments_at() const { return aligned(target_bytes()); }
+  int64_t ids_at() const { return aligned(target_bytes()); }
+  int64_t augments_at() const { return ids_at() + samples() * static_cast<int64_t>(sizeof(int64_t)); }
   int64_t lengths_at() const { return augments_at(); }
   int64_t inputs_at() const {
     return aligned(augments_at() + samples() * static_cast<int64_t>(rows() ? sizeof(int64_t) : sizeof(SampleAugment)));

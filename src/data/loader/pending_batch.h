@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "data/batch.h"
+#include "data/loader/batch_tensors.h"
 #include "data/loader/packed_batch.h"
 
 namespace dtrain::data {

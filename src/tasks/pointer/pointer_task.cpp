@@ -6,8 +6,8 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "layers/lengths.h"
+#include "layers/teacher_forcing.h"
 #include "models/pointer_network.h"
-#include "tasks/pointer/teacher_forcing.h"
 #include "tasks/samples.h"
 #include "tasks/task.h"
 
@@ -119,17 +119,11 @@ class PointerTask : public Task {
 
   // The order that the decoder receives: the correct one, or for samples without teacher forcing its own choices.
   at::Tensor fed(const data::Batch& batch, const models::Sets& sets, const models::PointerNetwork::Memory& memory) {
-    const double ratio = teacher_forcing_ratio(config_.pointer.teacher_forcing, config_.pointer.teacher_forcing_end,
-                                               batch.epoch, config_.train.epochs);
-    if (ratio >= 1) return batch.targets;
-    const auto options = at::TensorOptions().dtype(at::kBool).pinned_memory(batch.inputs.is_cuda());
-    const at::Tensor forced = at::empty({batch.samples(), 1}, options);
-    auto* coins = forced.mutable_data_ptr<bool>();
-    for (const int64_t id : batch.ids) {
-      *coins++ = is_forced(static_cast<uint64_t>(config_.train.seed), batch.epoch, id, ratio);
-    }
-    const at::Tensor own = network_->choose(sets, memory, batch.targets);
-    return at::where(forced.to(batch.inputs.device(), /*non_blocking=*/true), batch.targets, own);
+    const layers::TeacherForcing forcing{config_.pointer.teacher_forcing, config_.pointer.teacher_forcing_end,
+                                         config_.train.epochs};
+    if (layers::teacher_forcing_ratio(forcing, batch.epoch) >= 1) return batch.targets;  // no choices are needed
+    const at::Tensor forced = layers::forced_samples(draws_of(batch, config_.train.seed), forcing).unsqueeze(1);
+    return at::where(forced, batch.targets, network_->choose(sets, memory, batch.targets));
   }
 
   config::Config config_;

@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/number_text.h"
 #include "core/strings.h"
-#include "layers/dropout.h"
 #include "layers/masked_noise.h"
 #include "models/cnn_lstm.h"
 #include "tasks/confusion.h"
@@ -66,7 +65,7 @@ class SequenceTask : public Task {
 
   Loss loss(const data::Batch& batch) override {
     if (phase_ == kClassifier) return class_loss(classify(batch), batch.targets, config_.train.label_smoothing);
-    return rebuild_loss(batch, {.seed = config_.train.seed, .epoch = batch.epoch});
+    return rebuild_loss(batch, draws_of(batch, config_.train.seed));
   }
 
   double planned_weight(int64_t samples) const override {
@@ -81,7 +80,7 @@ class SequenceTask : public Task {
     const at::Tensor logits = classify(batch);
     const Loss loss = class_loss(logits, batch.targets, /*label_smoothing=*/0);  // comparable between runs
     // Every evaluation uses the same noise and masks.
-    const Loss rebuilt = rebuild_loss(batch, {.seed = 0, .epoch = 0});
+    const Loss rebuilt = rebuild_loss(batch, layers::random_context(/*seed=*/0, /*step=*/0, ids_of(batch)));
     return {{{"loss", loss.sum.to(at::kDouble)},
              {"hits", hits_and_misses(batch.targets, logits.argmax(1), logits.size(1))},
              {"squared_error", rebuilt.sum.to(at::kDouble)},
@@ -178,19 +177,14 @@ class SequenceTask : public Task {
   }
 
   // The squared error of the masked elements; the weight is their number.
-  Loss rebuild_loss(const data::Batch& batch, layers::MaskedNoise noise) {
-    noise.noise = static_cast<float>(config_.augment.noise);
-    noise.share = static_cast<float>(config_.augment.mask_share);
-    noise.span = static_cast<int32_t>(config_.augment.mask_span);
-    const layers::NoisedRows seen = layers::hide_and_noise(batch.inputs, batch.lengths, ids_of(batch), noise);
+  Loss rebuild_loss(const data::Batch& batch, const layers::RandomContext& draws) {
+    const layers::MaskedNoise noise{.noise = static_cast<float>(config_.augment.noise),
+                                    .share = static_cast<float>(config_.augment.mask_share),
+                                    .span = static_cast<int32_t>(config_.augment.mask_span)};
+    const layers::NoisedRows seen = layers::hide_and_noise(batch.inputs, batch.lengths, draws, noise);
     const at::Tensor error = at_least_float32(network_->rebuild(seen.rows, batch.lengths)) - batch.inputs;
     const at::Tensor each = (error * error * seen.hidden.unsqueeze(2)).sum({1, 2});
     return {each.sum(), (seen.hidden.sum() * batch.inputs.size(2)).to(each.scalar_type()), each.detach()};
-  }
-
-  static at::Tensor ids_of(const data::Batch& batch) {
-    const layers::RandomContext* random = layers::current_random_context();  // already has them on the device
-    return random != nullptr ? random->sample_ids : layers::ids_on(batch.inputs.device(), batch.ids);
   }
 
   config::Config config_;

@@ -45,6 +45,7 @@ void expect_whole(const Batch& batch, const RowStore& store) {
   ASSERT_TRUE(batch.inputs.is_contiguous());
   ASSERT_EQ(batch.lengths.sizes(), at::IntArrayRef({samples}));
   ASSERT_EQ(batch.lengths.scalar_type(), at::kLong);
+  ASSERT_TRUE(batch.sample_ids.equal(at::tensor(batch.ids, at::kLong)));
   ASSERT_EQ(batch.targets.scalar_type(), at::kLong);
   ASSERT_EQ(batch.targets.sizes(), orders ? at::IntArrayRef({samples, longest}) : at::IntArrayRef({samples}));
   ASSERT_EQ(batch.rows, rows);

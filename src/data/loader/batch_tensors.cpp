@@ -1,0 +1,30 @@
+#include "data/loader/batch_tensors.h"
+
+#include <ATen/ATen.h>
+
+namespace dtrain::data {
+
+BatchTensors make_tensors(const PackedBatch& packed, int64_t image_size, at::Device device) {
+  const auto options = at::TensorOptions().device(device);
+  const int64_t samples = packed.samples();
+  BatchTensors made;
+  made.targets = at::empty(packed.targets, options.dtype(scalar_type(packed.target_element)));
+  made.ids = at::empty({samples}, options.dtype(at::kLong));
+  if (packed.rows()) {
+    made.inputs = at::empty(packed.inputs, options.dtype(at::kFloat));
+    made.lengths = at::empty({samples}, options.dtype(at::kLong));
+  } else {
+    made.inputs = at::empty({samples, 3, image_size, image_size},
+                            options.dtype(at::kFloat).memory_format(at::MemoryFormat::ChannelsLast));
+  }
+  return made;
+}
+
+void put(BatchTensors tensors, Batch& batch) {
+  batch.inputs = std::move(tensors.inputs);
+  batch.targets = std::move(tensors.targets);
+  batch.lengths = std::move(tensors.lengths);
+  batch.sample_ids = std::move(tensors.ids);
+}
+
+}  // namespace dtrain::data
