@@ -63,6 +63,8 @@ struct TrainContext {
   // Now and then half of the reader threads rest, to learn whether they are in each other's way. Only for a run whose
   // verdict needs that.
   bool compare_readers = false;
+  // The batches of a shape have the same tensors in every step (data/loader/batch_tensors.h): what CUDA graphs need.
+  bool static_buffers = false;
   bool global_batch_given = false;      // train.global_batch is what to change: train.accumulate follows from it
   const Clock& clock = real_clock();    // for intervals in minutes
   trace::Recorder* recorder = nullptr;  // records what the threads do; nullptr: nothing does

@@ -34,6 +34,7 @@ IntervalTrigger trigger(const config::Interval& interval, const TrainContext& co
 data::LoaderOptions options_of(const TrainContext& context) {
   data::LoaderOptions options = loader_options(context.config, context.batches, context.loader_threads, context.device);
   options.compare_readers = context.compare_readers;
+  options.static_buffers = context.static_buffers;
   options.recorder = context.recorder;
   return options;
 }

@@ -147,7 +147,7 @@ MeasuredSteps Trainer::measure_headroom(double seconds) {
   constexpr int64_t kFewest = 2, kMost = 100000;
   enter_task_phase();
   const auto put_back = keep_state();
-  replay_.emplace(loader_, kReplayed, kReplayedBytes);
+  replay_.emplace(loader_, kReplayed, kReplayedBytes, context_.static_buffers);
   const auto began = SteadyClock::now();
   measure(1);  // makes what stays
   const MeasuredSteps few = measure(kFewest);

@@ -22,6 +22,7 @@ struct ShortRun {
   config::Config config;
   int ranks = 1;
   train::Precision precision = train::Precision::kFp64;
+  bool static_buffers = false;                  // TrainContext::static_buffers
   train::PhaseTracker::Watchdog progress = {};  // of rank 0
 };
 
@@ -57,7 +58,8 @@ inline std::vector<at::Tensor> weights_after(const ShortRun& run, const Example&
                             .sinks = sinks,
                             .stop_requested = stop,
                             .verdict_requested = nullptr,
-                            .progress = first && run.progress ? run.progress : [](const char*, int64_t) {}});
+                            .progress = first && run.progress ? run.progress : [](const char*, int64_t) {},
+                            .static_buffers = run.static_buffers});
     trainer.run();
     if (!first) return;
     for (const at::Tensor& parameter : task->model().parameters()) weights.push_back(parameter.detach().clone());

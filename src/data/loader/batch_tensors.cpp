@@ -27,4 +27,26 @@ void put(BatchTensors tensors, Batch& batch) {
   batch.sample_ids = std::move(tensors.ids);
 }
 
+BatchTensors tensors_of(const Batch& batch) { return {batch.inputs, batch.targets, batch.lengths, batch.sample_ids}; }
+
+BatchTensors copies(const BatchTensors& t) {
+  const auto copy = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.clone() : tensor; };
+  return {copy(t.inputs), copy(t.targets), copy(t.lengths), copy(t.ids)};
+}
+
+void copy(const BatchTensors& from, const BatchTensors& to) {
+  to.inputs.copy_(from.inputs);
+  to.targets.copy_(from.targets);
+  if (to.lengths.defined()) to.lengths.copy_(from.lengths);
+  to.ids.copy_(from.ids);
+}
+
+BatchTensors StaticBuffers::of(const PackedBatch& packed) {
+  const auto found = buffers_.find({packed.inputs, packed.targets});
+  if (found != buffers_.end()) return found->second;
+  BatchTensors made = make_tensors(packed, image_size_, device_);
+  if (buffers_.size() < most_) buffers_.emplace(Shape{packed.inputs, packed.targets}, made);
+  return made;
+}
+
 }  // namespace dtrain::data

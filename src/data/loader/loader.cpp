@@ -124,6 +124,7 @@ class Loader::Impl {
           options_.recorder ? options_.recorder->track(str("loader ", i), trace::kLoaderPlace + i) : nullptr;
       readers_.emplace_back(store_, spec_, read_options(options_), track);
     }
+    if (options_.static_buffers) buffers_.emplace(spec_.image_size, options_.device);
     if (options_.recorder) ready_ = options_.recorder->track(trace::kCounters, 0);
     pool_ = std::make_unique<Pool>(options_.threads, options_.prefetch,
                                    Pool::Functions{[this] { return make(); },
@@ -142,8 +143,13 @@ class Loader::Impl {
     if (stage_ && front.items() > 0) {
       if (arrived) arrived();
       if (!front.begun) begin_copy(front);
-      BatchTensors into = make_tensors(front.packed, spec_.image_size, options_.device);
+      BatchTensors into =
+          buffers_ ? buffers_->of(front.packed) : make_tensors(front.packed, spec_.image_size, options_.device);
       stage_->finish(copied, into);
+      put(std::move(into), front.batch);
+    } else if (buffers_ && front.items() > 0) {
+      BatchTensors into = buffers_->of(front.packed);
+      copy(tensors_of(front.batch), into);
       put(std::move(into), front.batch);
     }
     if (!front.bad.empty()) bad_samples_.leave_out_of(front);
@@ -228,6 +234,7 @@ class Loader::Impl {
   MicroStep consumed_;                // what next() returns next
   std::deque<SampleReader> readers_;  // one per thread
   BadSamples bad_samples_;
+  std::optional<StaticBuffers> buffers_;  // none: each batch has tensors of its own
   trace::Track* ready_ = nullptr;
   std::optional<HostBlocks> blocks_;    // only with a stage; lives longer than it, which may still copy from a block
   std::unique_ptr<DeviceStage> stage_;  // null: the readers write the tensors directly

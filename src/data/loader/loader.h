@@ -48,6 +48,9 @@ struct LoaderOptions {
   bool compare_readers = false;
   bool check_targets = true;  // with skip_bad: a sample with an invalid target is bad, too
   at::Device device = at::kCPU;
+  // Batches of one shape have the same tensors, so a batch is valid until the next one (batch_tensors.h). A batch from
+  // which samples were left out has tensors of its own.
+  bool static_buffers = false;
   trace::Recorder* recorder = nullptr;  // records what the reader threads do
 };
 

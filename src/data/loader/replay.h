@@ -1,7 +1,8 @@
 #pragma once
 
 // Batches that were taken from a loader once, given again and again: what a run's rate would be if loading were free.
-// The tensors are shared, not copied, so a consumer must not change them. Thread-safety: one thread at a time.
+// The tensors are shared, not copied, so a consumer must not change them; those of a loader that uses them again are
+// copied once. Thread-safety: one thread at a time.
 
 #include <cstdint>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "core/check.h"
 #include "data/batch.h"
+#include "data/loader/batch_tensors.h"
 #include "data/loader/loader.h"
 
 namespace dtrain::data {
@@ -16,8 +18,9 @@ namespace dtrain::data {
 class Replay {
  public:
   // Takes the micro-batches of the next `steps` whole optimizer steps from the loader, which must be at the beginning
-  // of a step. The first of them stay in memory, up to `most_bytes`, but at least one.
-  Replay(Loader& loader, int64_t steps, int64_t most_bytes) {
+  // of a step. The first of them stay in memory, up to `most_bytes`, but at least one. `copies_tensors`: the loader has
+  // static buffers.
+  Replay(Loader& loader, int64_t steps, int64_t most_bytes, bool copies_tensors = false) {
     DTRAIN_CHECK(steps > 0, "a replay of ", steps, " steps");
     int64_t bytes = 0;
     while (steps > 0) {
@@ -25,7 +28,9 @@ class Replay {
       places_.push_back({batch.epoch, batch.step, batch.micro, batch.micro_steps, batch.global_samples});
       if (batch.micro + 1 == batch.micro_steps) --steps;
       bytes += bytes_of(batch);
-      if (kept_.empty() || bytes <= most_bytes) kept_.push_back(std::move(batch));
+      if (!kept_.empty() && bytes > most_bytes) continue;
+      if (copies_tensors) put(copies(tensors_of(batch)), batch);
+      kept_.push_back(std::move(batch));
     }
   }
 
