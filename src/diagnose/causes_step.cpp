@@ -202,6 +202,7 @@ void add_padding(const RunEvidence& run, std::vector<Finding>& found) {
                    .evidence = str(percent(waste), " of the rows are padding, which takes up to ",
                                    of_step(waste * computing, step)),
                    .setting = str("--data.length_window ", wider),
+                   .otherwise = run.settings.length_classes > 0 ? "or --data.length_classes 0" : "",
                    .without = Replay{.change = without}});
 }
 

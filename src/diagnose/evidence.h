@@ -125,6 +125,7 @@ struct Settings {
   double evaluations = 0;        // per step, as planned
   double checkpoints = 0;        // per step, as planned; where that is a time, as often as any came
   int64_t length_window = 0;     // data.length_window
+  int64_t length_classes = 0;    // data.length_classes
   double epochs = 0;             // that were begun: in the first one every sample is read for the first time
   double steps_left = kUnknown;  // until the run ends
 };

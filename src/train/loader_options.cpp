@@ -14,7 +14,8 @@ data::LoaderOptions loader_options(const config::Config& config, const BatchArit
           .prefetch = static_cast<int>(config.data.prefetch),
           .verify = config.data.verify,
           .skip_bad = config.data.skips_bad_samples(),
-          .device = device};
+          .device = device,
+          .length_classes = config.data.length_classes};
 }
 
 }  // namespace dtrain::train

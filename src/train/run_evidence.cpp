@@ -326,6 +326,7 @@ diagnose::RunEvidence evidence_of(const TrainContext& context, const RunMeasurem
       .evaluations = times_per_step(config.train.eval_every, per_epoch, steps, monitoring::Phase::kEval),
       .checkpoints = times_per_step(config.checkpoint.every, per_epoch, steps, monitoring::Phase::kCheckpoint),
       .length_window = config.data.length_window,
+      .length_classes = config.data.length_classes,
       .epochs = static_cast<double>(done) / static_cast<double>(per_epoch),
       .steps_left = static_cast<double>(context.batches.total_steps - done)};
   return run;

@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/library_text.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "device/device.h"
 #include "diagnose/verdict.h"
@@ -29,6 +30,12 @@ constexpr auto kTooEarlyForVerdict = static_cast<int64_t>(RunMeasurements::kWarm
 
 IntervalTrigger trigger(const config::Interval& interval, const TrainContext& context) {
   return {interval, context.batches.steps_per_epoch, context.clock, /*keeps_time=*/context.host.rank() == 0};
+}
+
+std::string text_of(const std::vector<int64_t>& lengths) {
+  std::vector<std::string> words;
+  for (const int64_t length : lengths) words.push_back(str(length));
+  return join(words, ", ");
 }
 
 data::LoaderOptions options_of(const TrainContext& context) {
@@ -132,6 +139,9 @@ TrainResult Trainer::train() {
 void Trainer::begin() {
   nodes_ = dist::all_gather_object(context_.host, context_.node);
   tracker_.set_step(step_);
+  if (context_.host.rank() == 0 && !loader_.length_classes().empty()) {
+    log::info(str("batches are padded to these numbers of rows: ", text_of(loader_.length_classes())));
+  }
   probe_network();
   probe_headroom();
   tracker_.wait_for_others();

@@ -131,10 +131,10 @@ TEST(Table, EachRunHasTheKeysThatDoSomethingForIt) {
        pictures + " augment.hflip model.checkpointing model.dropout train.label_smoothing "
                   "train.class_weights train.freeze_batch_norm train.sync_batch_norm device.fused_norm"},
       {"pointer pointer_network",
-       "data.length_window model.hidden model.dropout pointer.teacher_forcing "
+       "data.length_window data.length_classes model.hidden model.dropout pointer.teacher_forcing "
        "pointer.teacher_forcing_end"},
       {"sequence cnn_lstm",
-       "data.length_window augment.noise augment.mask_share augment.mask_span model.hidden "
+       "data.length_window data.length_classes augment.noise augment.mask_share augment.mask_span model.hidden "
        "model.dropout train.label_smoothing train.freeze_batch_norm train.sync_batch_norm device.fused_norm "
        "sequence.encoder_epochs sequence.classifier_epochs sequence.iterations "
        "sequence.encoder_lr_ratio"},
@@ -142,7 +142,8 @@ TEST(Table, EachRunHasTheKeysThatDoSomethingForIt) {
       {"module torchscript image cross_entropy",
        pictures + " task.loss task.inputs model.file augment.hflip train.label_smoothing"},
       {"module torchscript image bce_with_logits", pictures + " task.loss task.inputs model.file augment.hflip"},
-      {"module torchscript rows mse", "task.loss task.inputs model.file model.channels_last data.length_window"},
+      {"module torchscript rows mse",
+       "task.loss task.inputs model.file model.channels_last data.length_window data.length_classes"},
   };
   for (const auto& [run, keys] : expected) {
     const std::vector<std::string> words = split(run, ' ');

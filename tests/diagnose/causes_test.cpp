@@ -394,6 +394,9 @@ TEST(Padding, AWindowIsNoLongerThanAnEpoch) {
   run.settings.steps_per_epoch = 25;
   run.settings.length_window = 8;
   EXPECT_EQ(judge(run).findings.at(0).setting, "--data.length_window 25");
+  EXPECT_EQ(judge(run).findings.at(0).otherwise, "");
+  run.settings.length_classes = 4;
+  EXPECT_EQ(judge(run).findings.at(0).otherwise, "or --data.length_classes 0");
   run.settings.length_window = 32;
   EXPECT_TRUE(judge(run).findings.empty()) << judge(run).text;
 }

@@ -170,6 +170,11 @@ def padding_is_measured_over_all_ranks(folder):
     runner.train(folder, np=2, task="sequence", model__hidden=8, sequence__encoder_epochs=0, data__val_share=0,
                  data__length_window=0, train__batch_size=4, train__epochs=1).expect(0, "| padding 18.8 % |")
     assert [step["padding_waste"] for step in runner.metrics(folder / "runs/r")] == [1 - 130 / 160]
+    # Batches of one sample need no padding, with two lengths. With one length half of the samples need as much again.
+    for classes, lengths, padding in [(2, "10, 20", "0.0"), (1, "20", "18.8")]:
+        runner.train(folder, run__name=f"c{classes}", task="sequence", model__hidden=8, sequence__encoder_epochs=0, data__val_share=0,
+                     data__length_classes=classes, train__batch_size=1, train__epochs=1).expect(
+                         0, f"batches are padded to these numbers of rows: {lengths}", f"| padding {padding} % |")
 
 
 def early_stop_is_reported_and_an_unknown_metric_is_named(folder):

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "data/order/length_classes.h"
 
 namespace dtrain::data {
 namespace {
@@ -42,6 +43,8 @@ void BadSamples::leave_out_of(PendingBatch& job) {
     longest_target = std::max(longest_target, store_.target_rows(id));
     if (job.packed.rows()) batch.rows += length_of(store_, id);
   }
+  longest = rounded_up(length_classes_, longest);
+  longest_target = rounded_up(length_classes_, longest_target);
   const Schema& schema = store_.schema();
   const at::Tensor index = at::tensor(kept, at::kLong).to(batch.inputs.device());
   batch.inputs = kept_rows(batch.inputs, index, schema.input.variable() ? longest : -1);

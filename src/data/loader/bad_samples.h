@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "data/loader/pending_batch.h"
 #include "data/store.h"
@@ -14,8 +16,11 @@ namespace dtrain::data {
 
 class BadSamples {
  public:
-  explicit BadSamples(const Store& store) : store_(store) {}
-  // Removes the batch's bad samples from its tensors, which must exist. The rest is padded to its longest sample.
+  // `length_classes`: as for packed_batch().
+  explicit BadSamples(const Store& store, std::vector<int64_t> length_classes = {})
+      : store_(store), length_classes_(std::move(length_classes)) {}
+  // Removes the batch's bad samples from its tensors, which must exist. The rest is padded to its longest sample, or to
+  // the class of that length.
   void leave_out_of(PendingBatch&);
   const std::set<int64_t>& ids() const { return ids_; }  // all bad samples so far
 
@@ -23,6 +28,7 @@ class BadSamples {
   void warn(int64_t id, const std::string& message) const;
 
   const Store& store_;
+  const std::vector<int64_t> length_classes_;
   std::set<int64_t> ids_;  // already logged
 };
 

@@ -108,7 +108,8 @@ class Loader::Impl {
         spec_(std::move(spec)),
         options_(options),
         plan_(std::move(ids), order_options(options_, spec_), shard, lengths(store, spec_)),
-        bad_samples_(store),
+        length_classes_(classes_of(plan_)),
+        bad_samples_(store, length_classes_),
         stage_(std::move(stage)) {
     const std::vector<int64_t>& shape = store.schema().input.shape;
     const ImageShape image = spec_.kind == SampleSpec::Kind::kImage ? ImageShape{shape[0], shape[1]} : ImageShape{};
@@ -186,6 +187,7 @@ class Loader::Impl {
     sum.full_seconds = room;
     return sum;
   }
+  const std::vector<int64_t>& length_classes() const { return length_classes_; }
   int queue_depth() const { return pool_->ready(); }
   const std::set<int64_t>& bad_ids() const { return bad_samples_.ids(); }
 
@@ -193,7 +195,16 @@ class Loader::Impl {
   using Pool = ReadAhead<PendingBatch>;
 
   PackedBatch packed(const std::vector<int64_t>& ids) const {
-    return packed_batch(store_, spec_, options_.augment, ids);
+    return packed_batch(store_, spec_, options_.augment, ids, length_classes_);
+  }
+
+  std::vector<int64_t> classes_of(MicroBatches& plan) const {
+    if (options_.length_classes == 0 || !store_.schema().input.variable()) return {};
+    std::vector<PaddedLength> lengths = plan.padded_lengths();
+    for (PaddedLength& one : lengths) {
+      if (spec_.longest > 0) one.length = std::min(one.length, spec_.longest);  // what is longer is left out
+    }
+    return data::length_classes(lengths, options_.length_classes);
   }
 
   // Plans the next batch and gives it memory. The pool makes one call at a time.
@@ -230,9 +241,10 @@ class Loader::Impl {
   const Store& store_;
   const SampleSpec spec_;
   const LoaderOptions options_;
-  MicroBatches plan_;                 // what make() plans next
-  MicroStep consumed_;                // what next() returns next
-  std::deque<SampleReader> readers_;  // one per thread
+  MicroBatches plan_;                          // what make() plans next
+  const std::vector<int64_t> length_classes_;  // empty: a batch is padded to its longest sample
+  MicroStep consumed_;                         // what next() returns next
+  std::deque<SampleReader> readers_;           // one per thread
   BadSamples bad_samples_;
   std::optional<StaticBuffers> buffers_;  // none: each batch has tensors of its own
   trace::Track* ready_ = nullptr;
@@ -256,6 +268,7 @@ bool Loader::done() const { return impl_->done(); }
 void Loader::seek(int64_t step) { impl_->seek(step); }
 int64_t Loader::steps_per_epoch() const { return impl_->steps_per_epoch(); }
 LoaderStats Loader::stats() const { return impl_->stats(); }
+const std::vector<int64_t>& Loader::length_classes() const { return impl_->length_classes(); }
 int Loader::queue_depth() const { return impl_->queue_depth(); }
 const std::set<int64_t>& Loader::bad_ids() const { return impl_->bad_ids(); }
 

@@ -48,6 +48,9 @@ struct LoaderOptions {
   bool compare_readers = false;
   bool check_targets = true;  // with skip_bad: a sample with an invalid target is bad, too
   at::Device device = at::kCPU;
+  // Batches of samples of different lengths are padded to one of at most so many lengths; longer ones than in the first
+  // epoch, to their longest sample. 0: all are. See order/length_classes.h.
+  int64_t length_classes = 0;
   // Batches of one shape have the same tensors, so a batch is valid until the next one (batch_tensors.h). A batch from
   // which samples were left out has tensors of its own.
   bool static_buffers = false;
@@ -77,8 +80,9 @@ class Loader {
   int64_t steps_per_epoch() const;
   LoaderStats stats() const;  // since construction; any thread may call it
   int64_t bytes_read() const { return stats().bytes; }
-  int queue_depth() const;                   // number of batches that are ready
-  const std::set<int64_t>& bad_ids() const;  // samples left out so far (skip_bad)
+  const std::vector<int64_t>& length_classes() const;  // what batches are padded to; empty: to their longest sample
+  int queue_depth() const;                             // number of batches that are ready
+  const std::set<int64_t>& bad_ids() const;            // samples left out so far (skip_bad)
 
  private:
   class Impl;

@@ -42,7 +42,9 @@ struct PackedBatch {
   static int64_t aligned(int64_t bytes) { return (bytes + 7) / 8 * 8; }
 };
 
-// The layout of a batch of these samples. Samples that are too long count as empty: they are never read.
-PackedBatch packed_batch(const Store&, const SampleSpec&, bool augment, const std::vector<int64_t>& ids);
+// The layout of a batch of these samples. Samples that are too long count as empty: they are never read. The longest
+// length is rounded up to the next of `length_classes` (order/length_classes.h).
+PackedBatch packed_batch(const Store&, const SampleSpec&, bool augment, const std::vector<int64_t>& ids,
+                         const std::vector<int64_t>& length_classes = {});
 
 }  // namespace dtrain::data

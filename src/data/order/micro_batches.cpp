@@ -39,6 +39,24 @@ int64_t MicroBatches::largest() const {
   return std::max<int64_t>(1, std::min(options_.batch_size, share));
 }
 
+std::vector<PaddedLength> MicroBatches::padded_lengths(int64_t most) {
+  std::vector<PaddedLength> lengths;
+  for (int64_t step = 0, seen = 0; step < steps_per_epoch() && seen < most; ++step) {
+    const GlobalBatch global = data::global_batch(step, count(), options_.global_batch);
+    seen += global.positions.size();
+    for (int rank = 0; rank < shard_.size; ++rank) {
+      for (const Range& range : micro_plan(global, options_.batch_size, {rank, shard_.size}).micro) {
+        PaddedLength& padded = lengths.emplace_back(PaddedLength{.length = 0, .samples = range.size()});
+        for (int64_t position = range.begin; position < range.end; ++position) {
+          const int64_t id = ids_[static_cast<size_t>(order_(global.epoch, position))];
+          padded.length = std::max(padded.length, length_of_(id));
+        }
+      }
+    }
+  }
+  return lengths;
+}
+
 Range MicroBatches::positions() {
   if (planned_step_ != next_.step) {
     global_ = global_batch(next_.step, count(), options_.global_batch);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/order/epoch_order.h"
+#include "data/order/length_classes.h"
 #include "data/order/shard.h"
 
 namespace dtrain::data {
@@ -55,6 +56,9 @@ class MicroBatches {
   int64_t steps_per_epoch() const;
   int64_t largest() const;  // upper bound of the samples in a micro-batch of this rank
   int64_t any_id() const { return ids_[0]; }
+  // What the micro-batches of the first epoch, of all ranks, are padded to: the longest sample of each, by the lengths
+  // of the constructor. So it is the same on each rank. Of very long epochs the first steps, of `most` samples or more.
+  std::vector<PaddedLength> padded_lengths(int64_t most = 1 << 20);
 
  private:
   int64_t count() const { return static_cast<int64_t>(ids_.size()); }

@@ -126,6 +126,61 @@ TEST(RowsLoader, LengthWindowsReducePadding) {
   EXPECT_LT(waste(20), 0.05);
 }
 
+// The padded lengths of the batches of a loader, which have to be those of `plain` with more padding.
+std::set<int64_t> lengths_beside(Loader& plain, Loader& rounded) {
+  std::set<int64_t> lengths;
+  while (!plain.done()) {
+    const Batch a = plain.next(), b = rounded.next();
+    EXPECT_EQ(a.ids, b.ids);
+    EXPECT_EQ(a.rows, b.rows);
+    EXPECT_TRUE(a.lengths.equal(b.lengths));
+    const int64_t longest = a.inputs.size(1);
+    EXPECT_TRUE(b.inputs.slice(1, 0, longest).equal(a.inputs));
+    EXPECT_EQ(b.inputs.slice(1, longest).count_nonzero().item<int64_t>(), 0);
+    if (a.targets.dim() == 2) {
+      EXPECT_EQ(b.targets.size(1), b.inputs.size(1));
+      EXPECT_TRUE(b.targets.slice(1, 0, longest).equal(a.targets));
+      EXPECT_TRUE(b.targets.slice(1, longest).eq(-1).all().item<bool>());
+    } else {
+      EXPECT_TRUE(b.targets.equal(a.targets));
+    }
+    lengths.insert(b.inputs.size(1));
+  }
+  EXPECT_TRUE(rounded.done());
+  return lengths;
+}
+
+TEST(RowsLoader, LengthClassesGiveFewShapesAndTheSameSamples) {
+  for (const bool orders : {true, false}) {
+    RowStore store(60, 40, orders);
+    store.not_a_number = {8, 9, 10}, store.empty = {20};
+    for (const bool staged : {false, true}) {
+      for (const int64_t window : {0, 2}) {
+        LoaderOptions options = options_of(3, 12, 5);  // one epoch
+        options.skip_bad = true;
+        Loader plain(store, all_ids(60), rows_spec(window), options, {1, 2});
+        options.length_classes = 3;
+        Loader rounded(store, all_ids(60), rows_spec(window), options, {1, 2}, staged ? stage_of(1) : nullptr);
+        const std::set<int64_t> lengths = lengths_beside(plain, rounded);
+        EXPECT_LE(lengths.size(), 3u);
+        EXPECT_GE(lengths.size(), 2u);
+      }
+    }
+  }
+}
+
+// Batches of later epochs may be of other samples: what is longer than in the first epoch keeps its length.
+TEST(RowsLoader, WithOneClassAllBatchesHaveOneLength) {
+  const RowStore store(50, 30, true);
+  LoaderOptions options = options_of(5, 5, 30);  // three epochs
+  Loader plain(store, all_ids(50), rows_spec(), options, {0, 1});
+  options.length_classes = 1;
+  Loader rounded(store, all_ids(50), rows_spec(), options, {0, 1});
+  int64_t longest = 0;
+  for (int64_t id = 0; id < 50; ++id) longest = std::max(longest, store.input_rows(id));
+  EXPECT_EQ(lengths_beside(plain, rounded), std::set<int64_t>{longest});
+}
+
 TEST(RowsLoader, SeekEqualsSkipping) {
   const RowStore store(47, 12, true);
   std::map<std::pair<int64_t, int64_t>, Batch> all;

@@ -153,5 +153,27 @@ TEST(MicroBatches, WithoutALimitItNeverEnds) {
 
 TEST(MicroBatches, RequiresSamples) { EXPECT_THROW(MicroBatches({}, {}, {0, 1}), Error); }
 
+// The lengths of classes are chosen by what all ranks will pad to, known to each of them.
+TEST(MicroBatches, KnowTheLengthsOfAllRanks) {
+  constexpr int64_t kSamples = 47, kGlobal = 12;  // four steps; the last has 11 samples
+  for (const int64_t window : {0, 3}) {
+    const OrderOptions options{.batch_size = 2, .global_batch = kGlobal, .steps = 4, .length_window = window};
+    std::multiset<std::pair<int64_t, int64_t>> used, known;
+    for (int rank = 0; rank < 3; ++rank) {
+      MicroBatches batches(ids_of(kSamples), options, {rank, 3}, length_of);
+      known.clear();
+      for (const PaddedLength& one : batches.padded_lengths()) known.insert({one.length, one.samples});
+      for (const MicroBatch& batch : all_of(batches)) {
+        int64_t longest = 0;
+        for (const int64_t id : batch.ids) longest = std::max(longest, length_of(id));
+        used.insert({longest, static_cast<int64_t>(batch.ids.size())});
+      }
+    }
+    EXPECT_EQ(known, used) << "window " << window;
+    MicroBatches batches(ids_of(kSamples), options, {0, 3}, length_of);
+    EXPECT_EQ(batches.padded_lengths(/*most=*/13).size(), 12u) << "two steps of three ranks, two micro-steps each";
+  }
+}
+
 }  // namespace
 }  // namespace dtrain::data
