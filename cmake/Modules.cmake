@@ -5,9 +5,10 @@
 add_library(dtrain_flags INTERFACE)
 # Clang only builds the fuzzers (preset fuzz): its other warnings are ignored.
 target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wall -Wextra -Wconversion -Werror -Wno-psabi>)
-# Shared __host__ __device__ functions must round identically: no implicit fused multiply-add.
+# Shared __host__ __device__ functions must round identically: no implicit fused multiply-add. GPU code for seven generations is
+# stored compressed, because a bundle for GPU machines has little room (tests/gpu/bundle).
 target_compile_options(dtrain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
-                                              $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>)
+                                              "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--compress-mode=size>")
 target_include_directories(dtrain_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
 
 add_library(dtrain_pch STATIC ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
