@@ -1,7 +1,8 @@
 // The C++ side of parity_test.py.
 //   models_parity names NETWORK OUTPUTS            "parameter|buffer NAME SHAPE" in the network's order
 //   models_parity run NETWORK OUTPUTS IN OUT       IN: weights and `input`; OUT: outputs in eval and train mode, the
-//                                                  gradients of sum(output × weight) and the statistics after training
+//                                                  gradients of sum(output × weight) and the statistics after training,
+//                                                  in the precision of the input
 
 #include <cstdio>
 #include <fstream>
@@ -40,6 +41,7 @@ void run(models::Network& network, const std::string& in, const std::string& out
     return item.first == "input";
   });
   for (const std::string& line : models::load_initial_weights(network, file)) std::cout << line << "\n";
+  network.to(input.scalar_type());
 
   checkpoint::NamedTensors results;
   network.eval();
