@@ -16,6 +16,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "core/random.h"
 #include "core/strings.h"
@@ -152,6 +153,7 @@ struct Case {
   int ranks = 1, accumulate = 1;
   int64_t cap_bytes = 1 << 20;
   std::optional<at::ScalarType> wire = {};
+  std::vector<int> hosts = {};  // by rank; empty: all ranks reduce together, and not first within each host
   std::function<void(int64_t step, int rank, at::Tensor& loss)> spoil = {};  // injects a fault
 };
 
@@ -205,8 +207,10 @@ std::vector<Snapshot> train_rank(const Case& c, dist::Communicator& world) {
 
 std::vector<std::vector<Snapshot>> train_ranks(const Case& c) {
   std::vector<std::vector<Snapshot>> traces(static_cast<size_t>(c.ranks));
-  dist::run_thread_world(
-      c.ranks, [&](dist::Communicator& world) { traces[static_cast<size_t>(world.rank())] = train_rank(c, world); });
+  dist::run_thread_world(c.ranks, [&](dist::Communicator& world) {
+    const auto hosts = c.hosts.empty() ? nullptr : dist::make_hierarchical_of_threads(world, c.hosts);
+    traces[static_cast<size_t>(world.rank())] = train_rank(c, hosts ? *hosts : world);
+  });
   return traces;
 }
 
@@ -281,6 +285,23 @@ TEST_P(WorldInvariance, RanksMicroStepsAndBucketsDoNotChangeTheResult) {
         SCOPED_TRACE(str("rank ", rank, " and rank 0, bit for bit"));
         expect_equal(traces[0], traces[static_cast<size_t>(rank)], 0);
       }
+    }
+  }
+}
+
+// The ranks of two hosts, of which the second has more, are added up within each of them first.
+TEST_P(WorldInvariance, HostsDoNotChangeTheResult) {
+  const auto [network, adamw] = GetParam();
+  const double bound = adamw ? 1e-10 : 1e-12;
+  const auto one_rank = train_ranks({network, adamw})[0];
+  for (const int ranks : {2, 3, 4, 7}) {
+    for (const int accumulate : {1, 2, 5}) {
+      Case c{network, adamw, ranks, accumulate, 400};
+      for (int rank = 0; rank < ranks; ++rank) c.hosts.push_back(rank < ranks / 2 ? 0 : 1);
+      SCOPED_TRACE(str(ranks, " ranks on two hosts, ", accumulate, " micro-steps"));
+      const auto traces = train_ranks(c);
+      expect_equal(one_rank, traces[0], bound);
+      for (int rank = 1; rank < ranks; ++rank) expect_equal(traces[0], traces[static_cast<size_t>(rank)], 0);
     }
   }
 }
