@@ -162,6 +162,25 @@ std::vector<Slice> plain_slices(std::span<const Event> events) {
   return slices;
 }
 
+namespace {
+
+// The operation of each bucket: one after the other, and behind the last bucket of a step the sums of loss and weight.
+// Empty if other operations were carried.
+std::vector<size_t> operations_of(const std::vector<BucketTimes>& buckets, const std::vector<Event>& carried) {
+  constexpr int64_t kSumsBytes = 16;
+  std::vector<size_t> own;
+  size_t next = 0;
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    if (next == carried.size() || carried[next].a != buckets[i].bytes) return {};
+    own.push_back(next++);
+    const bool last_of_step = i + 1 == buckets.size() || buckets[i + 1].bucket <= buckets[i].bucket;
+    if (last_of_step && next < carried.size() && carried[next].a == kSumsBytes) ++next;
+  }
+  return next == carried.size() ? own : std::vector<size_t>();
+}
+
+}  // namespace
+
 std::vector<BucketTimes> buckets_of(std::span<const Event> reducer, std::span<const Event> operations,
                                     std::span<const Event> steps) {
   std::vector<BucketTimes> buckets;
@@ -181,11 +200,10 @@ std::vector<BucketTimes> buckets_of(std::span<const Event> reducer, std::span<co
     if (was_ready != ready.end()) ready.erase(was_ready);
   }
   const std::vector<Event> carried = of_kind(operations, Kind::kOperation);
-  const bool are_theirs = std::equal(carried.begin(), carried.end(), buckets.begin(), buckets.end(),
-                                     [](const Event& o, const BucketTimes& b) { return o.a == b.bytes; });
-  for (size_t i = 0; are_theirs && i < buckets.size(); ++i) {
-    buckets[i].began = carried[i].begin;
-    buckets[i].ended = carried[i].end;
+  const std::vector<size_t> own = operations_of(buckets, carried);
+  for (size_t i = 0; i < own.size(); ++i) {
+    buckets[i].began = carried[own[i]].begin;
+    buckets[i].ended = carried[own[i]].end;
   }
   return buckets;
 }

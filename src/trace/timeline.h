@@ -41,8 +41,9 @@ struct BucketTimes {
   Time began = 0, ended = 0;  // of its all_reduce; 0: not known, as for a rank that is alone
 };
 
-// `reducer`: its events; `operations`: those of its communicator, which carries buckets alone, in their order; `steps`:
-// events with the steps. Where the operations are not those of the buckets, no times of them are known.
+// `reducer`: its events; `operations`: those of its communicator, which carries the buckets in their order, and the
+// sums of loss and weight behind them; `steps`: events with the steps. Where the operations are not those of the
+// buckets, no times of them are known.
 std::vector<BucketTimes> buckets_of(std::span<const Event> reducer, std::span<const Event> operations,
                                     std::span<const Event> steps);
 

@@ -162,6 +162,17 @@ TEST(Buckets, TheirOperationsAreThoseOfTheCommunicatorInOrder) {
   EXPECT_EQ(buckets[3].ready, 0) << "sent by a rank without samples";
 }
 
+TEST(Buckets, TheSumsBehindTheLastOneAreNoBucket) {
+  const std::vector<Event> reducer = {sent(0, 125, 800), sent(1, 126, 16), sent(0, 200, 800), sent(1, 230, 16)};
+  const std::vector<Event> carried = {operation(127, 140, 800), operation(140, 150, 16), operation(150, 151, 16),
+                                      operation(201, 220, 800), operation(231, 240, 16), operation(240, 241, 16)};
+  const std::vector<BucketTimes> buckets = buckets_of(reducer, carried, two_steps());
+  ASSERT_EQ(buckets.size(), 4u);
+  EXPECT_EQ(buckets[1].ended, us(150));
+  EXPECT_EQ(buckets[2].began, us(201));
+  EXPECT_EQ(buckets[3].ended, us(240));
+}
+
 TEST(Buckets, OperationsOfOthersAreNotTaken) {
   const std::vector<Event> reducer = {ready(0, 125), sent(0, 125, 800)};
   for (const std::vector<Event>& carried :
