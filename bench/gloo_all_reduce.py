@@ -3,9 +3,9 @@
 usage: gloo_all_reduce.py RANK RANKS FILE     (FILE: where the ranks meet; bench/all_reduce_vs_peers.py starts it)
 Rank 0 prints one JSON object per line, times in microseconds.
 """
+import argparse
 import json
 import statistics
-import sys
 import time
 
 import torch
@@ -26,7 +26,12 @@ def time_one(values, repetitions):
 
 
 def main():
-    rank, ranks, meeting = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rank", type=int)
+    parser.add_argument("ranks", type=int)
+    parser.add_argument("file")
+    options = parser.parse_args()
+    rank, ranks, meeting = options.rank, options.ranks, options.file
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
     memory, other = torch.empty(SIZES[-1] // 4), torch.empty(64 << 20, dtype=torch.uint8)

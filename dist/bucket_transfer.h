@@ -2,7 +2,7 @@
 
 // A flat buffer of gradients and the all-reduce that sums it over ranks. On the way its values may have a narrower
 // dtype (dist.wire), which halves the bytes: they are rounded once before they are sent, and the communicator rounds
-// their sum once more (reduce_in_rank_order). With u = 2^-9 for bfloat16 and 2^-12 for float16, a sum then differs from
+// their sum once more (reduce_in_rank_order). With u = 2^-8 for bfloat16 and 2^-11 for float16, a sum then differs from
 // the sum of the gradients g of the ranks by at most u (2 + u) Σ |g|, if nothing overflows or underflows. A
 // communicator that adds in several steps, as between hosts or in NCCL's ring, rounds once for each of them.
 //

@@ -36,8 +36,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // `check`, called on the watchdog's thread, throws what a communicator has failed with. That is an alarm too. Call it
-  // once.
+  // `check`, called on the watchdog's thread, throws what a communicator has failed with. That is an alarm too.
   void ask(std::function<void()> check);
 
   // The training thread enters `phase`, a string literal ("data_wait", "forward", ...). Collectives pass "all_reduce":

@@ -103,11 +103,4 @@ at::Tensor KeyedDropoutImpl::forward_packed(const at::Tensor& x, const PackedSte
   return dropped(x, packed_keep_mask(x, steps, p_, context, layer_), p_);
 }
 
-at::Tensor ids_on(at::Device device, const std::vector<int64_t>& ids) {
-  const auto options = at::TensorOptions().dtype(at::kLong).pinned_memory(device.is_cuda());
-  const at::Tensor host = at::empty({static_cast<int64_t>(ids.size())}, options);
-  std::copy(ids.begin(), ids.end(), host.mutable_data_ptr<int64_t>());
-  return host.to(device, /*non_blocking=*/true);
-}
-
 }  // namespace dtrain::layers

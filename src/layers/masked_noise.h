@@ -24,9 +24,8 @@ struct NoisedRows {
   at::Tensor hidden;  // [B, T] bool
 };
 
-// rows [B, T, F] float32 or float64; lengths int64 [B]; drawn by seed, epoch and sample ids of `key`, all of them on
-// the device of the rows. Lengths are limited to [0, T]; in a sample without rows nothing is hidden. Asynchronous on a
-// GPU.
+// rows [B, T, F] float32 or float64; lengths int64 [B]; drawn by seed, epoch and sample ids of `key`. All are on one
+// device. Lengths are limited to [0, T]; in a sample without rows nothing is hidden. Asynchronous on a GPU.
 NoisedRows hide_and_noise(const at::Tensor& rows, const at::Tensor& lengths, const RandomContext& key,
                           const MaskedNoise&);
 

@@ -61,7 +61,7 @@ template <typename T>
 struct NoiseBatch {
   const T* rows;  // [samples, longest, features]
   const int64_t *lengths, *ids;
-  const int64_t *seed, *epoch;  // of the key: read by the kernel, so that the same launch draws anew in another epoch
+  const int64_t *seed, *epoch;  // of the key: read by the kernel, so that the same launch draws others in another epoch
   int64_t samples, longest, features;
   T* out;
   bool* hidden;  // [samples, longest]

@@ -6,8 +6,7 @@
 // float32 uses loops of our own, in which each result is one sum in the order of the inner dimension: its bits depend
 // neither on the number of threads nor on the other rows. float64 uses at::addmm.
 //
-// Thread-safety: const methods, any thread, on LibTorch's threads. Ownership: keeps a copy, of a float64 matrix a
-// handle.
+// Thread-safety: const methods, any thread, on LibTorch's threads. Ownership: keeps a copy; a handle if it is float64.
 
 #include <torch/types.h>
 

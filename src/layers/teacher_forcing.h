@@ -45,9 +45,8 @@ struct ForcingPlace {
   }
 };
 
-// Writes the draws to forced [samples]. ids [samples], forced and what `place` points to are memory of the current
-// device; the kernel is queued on `stream` (a cudaStream_t). DeviceError if the launch fails, or in a build without GPU
-// code.
+// Writes the draws to forced [samples]. ids [samples], forced and the numbers of the place are memory of the current
+// device; the kernel is queued on `stream` (a cudaStream_t). DeviceError if the launch fails, or without GPU code.
 void draw_forced_on_gpu(const TeacherForcing&, const ForcingPlace& place, const int64_t* ids, int64_t samples,
                         bool* forced, void* stream);
 

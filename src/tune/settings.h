@@ -50,8 +50,7 @@ std::vector<Settings> network_candidates(const Settings& given, const Freedom&, 
 // Whether the first takes fewer resources: a smaller micro-batch, fewer readers or batches ahead, and more of none.
 bool takes_less(const Settings&, const Settings&);
 
-// How many of the four that change the arithmetic or its memory differ: what is given is kept where nothing else is
-// faster.
+// How many of the four that change the arithmetic or its memory differ: what is given stays unless others are faster.
 int differences(const Settings&, const Settings&);
 
 // Samples of a micro-step, the most first, at most `most`, by halves. With a global batch, of which every rank has a

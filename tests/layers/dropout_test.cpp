@@ -70,7 +70,7 @@ TEST(KeyedDropout, TheMemoryFormatDoesNotMatter) {
 TEST(KeyedDropout, DropsPackedRowsAsPaddedOnes) {
   const at::Tensor lengths = at::tensor({2, 5, 1, 3}, at::kLong), x = at::rand({5, 4, 7});  // time first
   const PackedSteps steps = pack_by_length(lengths.const_data_ptr<int64_t>(), 4);
-  const RandomScope scope({.seed = 3, .step = 1, .sample_ids = ids({8, 6, 9, 7})});
+  const RandomScope scope(random_context(3, 1, ids({8, 6, 9, 7})));
   KeyedDropoutImpl layer(0.4, 2);
   const at::Tensor padded = layer.forward_time_first(x).index_select(1, steps.indices());
   const at::Tensor packed = layer.forward_packed(pack(x.index_select(1, steps.indices()), steps), steps);

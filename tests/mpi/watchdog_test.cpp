@@ -103,10 +103,11 @@ TEST(Watchdog, AsksCommunicatorsAsSoonAsItsRankWaits) {
   watchdog.progress("all_reduce", 21);
   failed = true;
   EXPECT_TRUE(advance_until(clock, [&] { return !alarm.message().empty(); }));
-  EXPECT_EQ(alarm.message(),
-            "rank 0 has made no progress for 0.0 s in phase all_reduce, step 21: ncclAllReduce failed: unhandled "
-            "system error")
-      << "after a tenth of the timeout";
+  // After a tenth of the timeout, or later on a loaded machine, but not after all of it.
+  EXPECT_EQ(alarm.message().find("rank 0 has made no progress for 0."), 0u) << alarm.message();
+  EXPECT_NE(alarm.message().find("in phase all_reduce, step 21: ncclAllReduce failed: unhandled system error"),
+            std::string::npos)
+      << alarm.message();
   EXPECT_THROW(watchdog.close(), CommError);
 }
 

@@ -3,8 +3,8 @@
 // The operators that the calling thread runs (but for what operators run themselves), each with its arguments as text,
 // to compare what two steps do: numbers by their value; tensors by their shape and their address, unless an operator of
 // this log made their memory. Equal logs mean that a CUDA graph of the first step could be launched for the second one:
-// no argument has changed, only what lies at the addresses. As LibTorch, it is compiled with NDEBUG (see
-// tests/tasks/CMakeLists.txt).
+// no argument has changed, only what lies at the addresses. A program that uses it is compiled with NDEBUG, as LibTorch
+// is (see at::RecordFunction).
 
 #include <ATen/record_function.h>
 

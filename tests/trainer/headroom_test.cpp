@@ -101,7 +101,7 @@ TEST(Headroom, IsEvidenceOfTheVerdict) {
   // And what a step sends, against what that costs.
   EXPECT_TRUE(evidence.network.known());
   EXPECT_GT(evidence.network.latency, 0);
-  EXPECT_EQ(evidence.network.messages, 1);
+  EXPECT_EQ(evidence.network.messages, 2);
   EXPECT_EQ(evidence.network.plan.bytes.size(), 1u);
   for (const diagnose::RankEvidence& rank : evidence.ranks) {
     const auto sent = std::count_if(rank.steps.begin(), rank.steps.end(), [](const monitoring::StepTimes& step) {

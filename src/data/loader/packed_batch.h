@@ -1,8 +1,8 @@
 #pragma once
 
-// The layout of a batch as one block of bytes, so that one copy moves it to a device. Targets and sample ids come
-// first. Images then have their random transforms (SampleAugment) and stored pixels; rows have their lengths and padded
-// values.
+// The layout of a batch as one block of bytes, so that one copy moves it to a device. Targets and ids come first. After
+// them, images have their random transforms (SampleAugment) and stored pixels; rows have their lengths, and their
+// values padded with zeros.
 
 #include <cstdint>
 #include <functional>
