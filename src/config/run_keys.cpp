@@ -64,8 +64,8 @@ std::vector<Option> dist_keys(Dist& dist) {
       {.path = "dist.bucket_mb",
        .target = &dist.bucket_mb,
        .text = "size of a gradient bucket; 0: from the measured cost of an all-reduce, so that the latency of all "
-               "buckets and the time of the last one are shortest together (25 in runs too short to measure it, and "
-               "with train.deterministic)",
+               "buckets and the time of the last one are shortest together (25 where a run repeats bit by bit, on the "
+               "CPU and with train.deterministic, and in runs too short to measure it)",
        .unit = "MiB",
        .range = between(0, 4096)},
       {.path = "dist.first_bucket_mb",
