@@ -90,8 +90,7 @@ dist::GradientReducer::Options Phases::buckets_for(const std::vector<dist::Named
     for (const auto& [name, tensor] : parameters) {
       bytes += tensor.numel() * dist::wire_item_bytes(tensor.scalar_type(), options.wire, gradients_.size());
     }
-    // The bits of the norm depend on the buckets, and NCCL's sums too: with a measured size no run would repeat
-    // another.
+    // The bits of the norm depend on the buckets, and NCCL's sums too: runs with measured sizes would differ.
     const bool repeats = config_.train.deterministic || parameters[0].tensor.is_cpu();
     options.cap_bytes = dist::best_bucket_bytes(repeats ? dist::CostFit{} : all_reduce_cost_, bytes);
     options.first_bytes = std::min(options.first_bytes, options.cap_bytes);
