@@ -19,9 +19,14 @@
 namespace dtrain::layers::batch_norm {
 namespace {
 
-namespace any_cpu {
-inline void stream_line(char* to, const char* from) { std::memcpy(to, from, 64); }
+namespace any_cpu {  // vectors of 16 bytes, which the compiler maps to SSE2, NEON or scalar code
+constexpr int64_t kVectorBytes = 16;
+typedef int32_t Ints __attribute__((vector_size(16)));
+typedef uint8_t Bytes __attribute__((vector_size(4)));
+inline void stream(char* to, const char* from) { std::memcpy(to, from, kVectorBytes); }
 inline void end_of_stream() {}
+inline Bytes bytes_of(Ints v) { return __builtin_convertvector(v, Bytes); }
+inline Ints ints_of(Bytes v) { return __builtin_convertvector(v, Ints); }
 #include "layers/batch_norm_body.inc"
 #include "layers/batch_norm_loops.inc"
 }  // namespace any_cpu
@@ -30,14 +35,24 @@ inline void end_of_stream() {}
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
 namespace avx2 {
-inline void stream_line(char* to, const char* from) {
-  for (int i = 0; i < 64; i += 32) {
-    __m256i half;
-    std::memcpy(&half, from + i, sizeof(half));
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i), half);
-  }
+constexpr int64_t kVectorBytes = 32;
+typedef int32_t Ints __attribute__((vector_size(32)));
+typedef uint8_t Bytes __attribute__((vector_size(8)));
+inline void stream(char* to, const char* from) {
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
 inline void end_of_stream() { _mm_sfence(); }
+inline Bytes bytes_of(Ints v) {
+  // The lowest bytes of four elements in the lowest four bytes of each half, then those side by side.
+  const __m256i order = _mm256_set1_epi32(0x0c080400);
+  const __m256i halves = _mm256_shuffle_epi8(reinterpret_cast<__m256i>(v), order);
+  const __m128i both = _mm_unpacklo_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+  const int64_t bytes = _mm_cvtsi128_si64(both);
+  return reinterpret_cast<Bytes>(bytes);
+}
+inline Ints ints_of(Bytes v) {
+  return reinterpret_cast<Ints>(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(reinterpret_cast<int64_t>(v))));
+}
 #include "layers/batch_norm_body.inc"
 #include "layers/batch_norm_loops.inc"
 }  // namespace avx2
@@ -46,12 +61,17 @@ inline void end_of_stream() { _mm_sfence(); }
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")
 namespace avx512 {
-inline void stream_line(char* to, const char* from) {
+constexpr int64_t kVectorBytes = 64;
+typedef int32_t Ints __attribute__((vector_size(64)));
+typedef uint8_t Bytes __attribute__((vector_size(16)));
+inline void stream(char* to, const char* from) {
   __m512i line;
   std::memcpy(&line, from, sizeof(line));
   _mm512_stream_si512(reinterpret_cast<__m512i*>(to), line);
 }
 inline void end_of_stream() { _mm_sfence(); }
+inline Bytes bytes_of(Ints v) { return __builtin_convertvector(v, Bytes); }
+inline Ints ints_of(Bytes v) { return __builtin_convertvector(v, Ints); }
 #include "layers/batch_norm_body.inc"
 #include "layers/batch_norm_loops.inc"
 }  // namespace avx512

@@ -17,7 +17,7 @@ template <typename Store>
 using NumberOf = std::conditional_t<std::is_same_v<Store, double>, double, float>;
 
 // The elements [begin, begin + count) of a tensor. Their coefficients repeat every `period` elements, which is a
-// multiple of kLanes unless it is at least `count`.
+// multiple of kLanes, the most elements of a vector, unless it is at least `count`.
 struct Run {
   int64_t begin, count, period;
 };
