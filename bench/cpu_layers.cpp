@@ -5,6 +5,7 @@
 // LSTM: 64 sequences, 256 units, equal lengths, which oneDNN's LSTM takes as one call, and lengths from half(50) to
 // half(400) rows at random, as the network of `sequence` has them, which it takes in groups of 8 of like length.
 // Depthwise convolutions: those of mobilenet_v2 at 224 pixels, 16 images.
+// Gradient of the weights of convolutions: those of headpose_cnn, resnet18 and mobilenet_v2 at 224 pixels, 16 images.
 
 #include <ATen/Parallel.h>
 #include <torch/autograd.h>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "core/stopwatch.h"
+#include "layers/convolution.h"
 #include "layers/depthwise.h"
 #include "layers/lstm.h"
 
@@ -93,6 +95,25 @@ void compare_depthwise(int64_t channels, int64_t size, int64_t stride) {
       [&] { backward(layers::depthwise_conv(input, weight, stride)); });
 }
 
+struct Convolution {
+  int64_t in, out, size, kernel, stride = 1;
+};
+
+void compare_weight_gradient(const Convolution& c) {
+  const auto random = [](at::IntArrayRef sizes) { return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast); };
+  const at::Tensor x = random({16, c.in, c.size, c.size}), weight = random({c.out, c.in, c.kernel, c.kernel});
+  const at::Tensor dy = random(at::conv2d(x, weight, {}, c.stride, c.kernel / 2).sizes());
+  char what[64];
+  std::snprintf(what, sizeof(what), "weights %ld x %ld, %ld to %ld, %ld pixels, stride %ld", long(c.kernel),
+                long(c.kernel), long(c.in), long(c.out), long(c.size), long(c.stride));
+  compare(
+      what,
+      [&] {
+        at::convolution_backward(dy, x, weight, {}, c.stride, c.kernel / 2, 1, false, 0, 1, {false, true, false});
+      },
+      [&] { layers::conv2d_weight_gradient(x, weight, dy, c.stride, c.kernel / 2, false); });
+}
+
 }  // namespace
 }  // namespace dtrain
 
@@ -113,6 +134,22 @@ int main(int argc, char** argv) {
         std::tuple(192, 28, 1), std::tuple(192, 28, 2), std::tuple(384, 14, 1), std::tuple(576, 14, 1),
         std::tuple(576, 14, 2), std::tuple(960, 7, 1)}) {
     compare_depthwise(channels, size, stride);
+  }
+  for (const Convolution& c : {Convolution{3, 32, 224, 3},
+                               {32, 64, 112, 3},
+                               {64, 128, 56, 3},
+                               {128, 256, 28, 3},
+                               {256, 512, 14, 3},
+                               {3, 64, 224, 7, 2},
+                               {64, 64, 56, 3},
+                               {64, 128, 56, 3, 2},
+                               {128, 128, 28, 3},
+                               {256, 256, 14, 3},
+                               {512, 512, 7, 3},
+                               {3, 32, 224, 3, 2},
+                               {16, 96, 112, 1},
+                               {576, 96, 14, 1}}) {
+    compare_weight_gradient(c);
   }
   return 0;
 }

@@ -5,6 +5,11 @@
 
 #include <cstdint>
 
+// Whether code for each of the sets can be compiled: GCC's vector types with #pragma GCC target.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define DTRAIN_X86_VECTORS
+#endif
+
 namespace dtrain {
 
 // kAny: what every CPU of the architecture has. kAvx2: with FMA. kAvx512: F, VL, BW and DQ.

@@ -14,8 +14,7 @@
 #include "layers/additive_attention_kernels.h"
 #include "layers/lengths.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define DTRAIN_X86_LANES
+#ifdef DTRAIN_X86_VECTORS
 #include <immintrin.h>
 #endif
 
@@ -100,7 +99,7 @@ inline T reciprocal(T x) {
 #include "layers/additive_attention_loops.inc"
 }  // namespace any_float
 
-#ifdef DTRAIN_X86_LANES
+#ifdef DTRAIN_X86_VECTORS
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
 namespace avx2_float {
@@ -144,7 +143,7 @@ struct FloatLoops {
 };
 
 FloatLoops float_loops() {
-#ifdef DTRAIN_X86_LANES
+#ifdef DTRAIN_X86_VECTORS
   const VectorSet vectors = widest_vectors();
   if (vectors == VectorSet::kAvx512) return {avx512_float::forward_samples, avx512_float::backward_samples};
   if (vectors == VectorSet::kAvx2) return {avx2_float::forward_samples, avx2_float::backward_samples};

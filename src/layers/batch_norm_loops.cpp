@@ -11,8 +11,7 @@
 #include "core/host_device.h"
 #include "core/vector_set.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define DTRAIN_X86_VECTORS
+#ifdef DTRAIN_X86_VECTORS
 #include <immintrin.h>
 #endif
 

@@ -8,10 +8,6 @@
 
 #include "core/vector_set.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define DTRAIN_X86_LANES
-#endif
-
 namespace dtrain::layers::depthwise {
 namespace {
 
@@ -21,7 +17,7 @@ typedef float Lanes __attribute__((vector_size(16)));
 #include "layers/depthwise_loops.inc"
 }  // namespace any_cpu
 
-#ifdef DTRAIN_X86_LANES
+#ifdef DTRAIN_X86_VECTORS
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
 namespace avx2 {
@@ -48,7 +44,7 @@ struct Loops {
 };
 
 Loops loops() {
-#ifdef DTRAIN_X86_LANES
+#ifdef DTRAIN_X86_VECTORS
   const VectorSet vectors = widest_vectors();
   if (vectors == VectorSet::kAvx512) return {avx512::convolve, avx512::spread, avx512::add_weight_gradient};
   if (vectors == VectorSet::kAvx2) return {avx2::convolve, avx2::spread, avx2::add_weight_gradient};

@@ -9,10 +9,6 @@
 
 #include "core/vector_set.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define DTRAIN_X86_LANES
-#endif
-
 namespace dtrain::layers {
 namespace {
 
@@ -33,7 +29,7 @@ typedef int32_t Ints __attribute__((vector_size(16)));
 #include "layers/lstm_loops.inc"
 }  // namespace any_float
 
-#ifdef DTRAIN_X86_LANES
+#ifdef DTRAIN_X86_VECTORS
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
 namespace avx2_float {
@@ -72,7 +68,7 @@ void differentiate_lstm_step(const LstmStepGradient<double>& step, int64_t begin
 
 template <>
 void compute_lstm_step(const LstmStep<float>& step, int64_t begin, int64_t end) {
-#ifdef DTRAIN_X86_LANES
+#ifdef DTRAIN_X86_VECTORS
   const VectorSet vectors = widest_vectors();
   if (vectors == VectorSet::kAvx512) return avx512_float::compute(step, begin, end);
   if (vectors == VectorSet::kAvx2) return avx2_float::compute(step, begin, end);
@@ -81,7 +77,7 @@ void compute_lstm_step(const LstmStep<float>& step, int64_t begin, int64_t end) 
 }
 template <>
 void differentiate_lstm_step(const LstmStepGradient<float>& step, int64_t begin, int64_t end) {
-#ifdef DTRAIN_X86_LANES
+#ifdef DTRAIN_X86_VECTORS
   const VectorSet vectors = widest_vectors();
   if (vectors == VectorSet::kAvx512) return avx512_float::differentiate(step, begin, end);
   if (vectors == VectorSet::kAvx2) return avx2_float::differentiate(step, begin, end);

@@ -9,10 +9,6 @@
 
 #include "core/vector_set.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define DTRAIN_X86_LANES
-#endif
-
 namespace dtrain::layers {
 namespace {
 
@@ -22,7 +18,7 @@ typedef float Lanes __attribute__((vector_size(16)));
 #include "layers/packed_matrix_loops.inc"
 }  // namespace any_cpu
 
-#ifdef DTRAIN_X86_LANES
+#ifdef DTRAIN_X86_VECTORS
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
 namespace avx2 {
@@ -45,7 +41,7 @@ typedef float Lanes __attribute__((vector_size(64)));
 }  // namespace
 
 const MatrixLoops& matrix_loops() {
-#ifdef DTRAIN_X86_LANES
+#ifdef DTRAIN_X86_VECTORS
   static constexpr MatrixLoops wide = {avx512::kTile, avx512::multiply}, middle = {avx2::kTile, avx2::multiply};
   const VectorSet vectors = widest_vectors();
   if (vectors == VectorSet::kAvx512) return wide;

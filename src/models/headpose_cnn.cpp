@@ -5,6 +5,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include "layers/convolution.h"
 #include "layers/dropout.h"
 #include "layers/gradient_checkpointing.h"
 #include "models/image_networks.h"
@@ -23,7 +24,8 @@ class Block : public nn::Module {
     norm_ = register_module("1", layers::BatchNorm(out));
   }
   at::Tensor forward(const at::Tensor& x) {
-    return norm_->forward_with(conv_->forward(x), {.activation = layers::Activation::kReLU, .max_pool = true});
+    return norm_->forward_with(layers::convolve(*conv_, x),
+                               {.activation = layers::Activation::kReLU, .max_pool = true});
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include "layers/convolution.h"
 #include "layers/depthwise.h"
 #include "layers/dropout.h"
 #include "layers/gradient_checkpointing.h"
@@ -29,7 +30,7 @@ class ConvNormRelu6 : public nn::Module {
     norm_ = register_module("1", layers::BatchNorm(out));
   }
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor y = depthwise_ ? layers::depthwise_conv(x, conv_->weight, stride_) : conv_->forward(x);
+    const at::Tensor y = depthwise_ ? layers::depthwise_conv(x, conv_->weight, stride_) : layers::convolve(*conv_, x);
     return norm_->forward_with(y, {.activation = layers::Activation::kReLU6});
   }
 

@@ -7,6 +7,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include "layers/convolution.h"
 #include "layers/gradient_checkpointing.h"
 #include "models/image_networks.h"
 
@@ -43,7 +44,7 @@ class Block : public nn::Module {
     for (size_t i = 0; i < convs_.size(); ++i) {
       layers::Epilogue epilogue = {.activation = layers::Activation::kReLU};
       if (i + 1 == convs_.size()) epilogue.residual = downsample_ ? downsample_->forward(input) : input;
-      x = norms_[i]->forward_with(convs_[i]->forward(x), epilogue);
+      x = norms_[i]->forward_with(layers::convolve(*convs_[i], x), epilogue);
     }
     return x;
   }
@@ -83,7 +84,8 @@ class ResNet : public Network {
   at::Tensor forward(at::Tensor x) override {
     // The stem, which has no module of its own, has the largest activations.
     auto stem = [conv1 = conv1_, bn1 = bn1_](const at::Tensor& images) mutable {
-      const at::Tensor x = bn1->forward_with(conv1->forward(images), {.activation = layers::Activation::kReLU});
+      const at::Tensor x =
+          bn1->forward_with(layers::convolve(*conv1, images), {.activation = layers::Activation::kReLU});
       return at::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
     };
     const bool kept = !checkpointing_ || !is_training();

@@ -8,6 +8,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include "layers/convolution.h"
 #include "layers/dropout.h"
 #include "layers/epilogue.h"
 #include "layers/gradient_checkpointing.h"
@@ -22,7 +23,9 @@ namespace nn = torch::nn;
 class Block : public nn::Module {
  public:
   Block(int64_t in, int64_t out) { conv_ = register_module("0", nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1))); }
-  at::Tensor forward(const at::Tensor& x) { return layers::max_pool(conv_->forward(x), layers::Activation::kReLU); }
+  at::Tensor forward(const at::Tensor& x) {
+    return layers::max_pool(layers::convolve(*conv_, x), layers::Activation::kReLU);
+  }
 
  private:
   nn::Conv2d conv_{nullptr};

@@ -1,0 +1,136 @@
+#include "layers/convolution.h"
+
+#include <ATen/Parallel.h>
+#include <torch/autograd.h>
+#include <torch/nn/modules/conv.h>
+
+#include <algorithm>
+#include <variant>
+#include <vector>
+
+#include "core/check.h"
+#include "core/vector_set.h"
+#include "layers/autocast.h"
+#include "layers/convolution_loops.h"
+#include "layers/intra_op.h"
+
+namespace dtrain::layers {
+namespace {
+
+using convolution::Shape;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kMostSums = 16 << 20;  // elements of the sums of all parts
+constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+Shape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& dy, int64_t stride, int64_t padding) {
+  return {.in_channels = x.size(1),
+          .height = x.size(2),
+          .width = x.size(3),
+          .out_channels = dy.size(1),
+          .out_height = dy.size(2),
+          .out_width = dy.size(3),
+          .kernel_height = weight.size(2),
+          .kernel_width = weight.size(3),
+          .stride = stride,
+          .padding = padding};
+}
+
+// The sums of each part, [tiles, taps, tile_width], as a weight that is channels_last.
+at::Tensor as_weight(const at::Tensor& sums, const Shape& s) {
+  const at::Tensor rows = sums.permute({0, 2, 1}).reshape({-1, s.taps()}).narrow(0, 0, s.out_channels).contiguous();
+  return rows.view({s.out_channels, s.kernel_height, s.kernel_width, s.in_channels}).permute({0, 3, 1, 2});
+}
+
+class Conv2d : public torch::autograd::Function<Conv2d> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, int64_t stride, int64_t padding) {
+    context->save_for_backward({x, weight});
+    context->saved_data["stride"] = stride;
+    context->saved_data["padding"] = padding;
+    context->saved_data["has_bias"] = bias.has_value();
+    return at::conv2d(x, weight, bias, stride, padding);
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1], dy = gradients[0].contiguous(kChannelsLast);
+    const int64_t stride = context->saved_data["stride"].toInt(), padding = context->saved_data["padding"].toInt();
+    // A bias that is missing is not counted among the inputs.
+    const bool with_bias = context->saved_data["has_bias"].toBool() && context->needs_input_grad(2);
+    at::Tensor of_x;
+    if (context->needs_input_grad(0)) {
+      of_x = std::get<0>(at::convolution_backward(dy, x, weight, /*bias_sizes=*/std::nullopt, stride, padding,
+                                                  /*dilation=*/1, /*transposed=*/false, /*output_padding=*/0,
+                                                  /*groups=*/1, {true, false, false}));
+    }
+    if (!context->needs_input_grad(1) && !with_bias) return {of_x, {}, {}, {}, {}};
+    const auto [of_weight, of_bias] = conv2d_weight_gradient(x, weight, dy, stride, padding, with_bias);
+    return {of_x, of_weight, of_bias, {}, {}};
+  }
+};
+
+// oneDNN has no kernel of its newer kind (brgemm) for this gradient on CPUs with AVX2 alone. Its kernel for 1 x 1 is as
+// fast as ours.
+bool ours_is_faster(const at::Tensor& x, const at::Tensor& weight) {
+  return widest_vectors() == VectorSet::kAvx2 && x.is_cpu() && x.scalar_type() == at::kFloat &&
+         weight.scalar_type() == at::kFloat && x.is_contiguous(kChannelsLast) && x.numel() > 0 &&
+         weight.size(2) * weight.size(3) > 1 && !current_autocast(at::kCPU).enabled;
+}
+
+// Stride and padding, the same in both directions, of a convolution that our loops can differentiate.
+std::optional<std::pair<int64_t, int64_t>> stride_and_padding(const torch::nn::detail::ConvNdOptions<2>& options) {
+  const auto* padding = std::get_if<torch::ExpandingArray<2>>(&options.padding());
+  const at::IntArrayRef stride = *options.stride(), dilation = *options.dilation();
+  if (padding == nullptr || options.groups() != 1 || dilation != at::IntArrayRef({1, 1}) || stride[0] != stride[1] ||
+      (*padding)->at(0) != (*padding)->at(1) ||
+      !std::holds_alternative<torch::enumtype::kZeros>(options.padding_mode())) {
+    return {};
+  }
+  return std::pair{stride[0], (*padding)->at(0)};
+}
+
+}  // namespace
+
+std::pair<at::Tensor, at::Tensor> conv2d_weight_gradient(const at::Tensor& x, const at::Tensor& weight,
+                                                         const at::Tensor& dy, int64_t stride, int64_t padding,
+                                                         bool with_bias) {
+  DTRAIN_CHECK(x.is_contiguous(kChannelsLast) && dy.is_contiguous(kChannelsLast) && x.size(0) == dy.size(0),
+               "gradient of a convolution of ", x.sizes(), " with ", weight.sizes(), " from ", dy.sizes());
+  const Shape shape = shape_of(x, weight, dy, stride, padding);
+  const int64_t width = convolution::tile_width(), tiles = divide_up(shape.out_channels, width);
+  // Each part of the rows has sums of its own. Where those would take too much memory, threads share rows and have
+  // other tiles.
+  const int64_t rows = x.size(0) * shape.out_height, threads = at::get_num_threads();
+  const int64_t most_parts = std::max<int64_t>(1, kMostSums / (tiles * shape.taps() * width));
+  const int64_t parts = std::max<int64_t>(1, std::min({threads, rows, most_parts}));
+  const int64_t groups = std::clamp<int64_t>(threads / parts, 1, tiles);
+  const int64_t rows_per_part = divide_up(rows, parts), tiles_per_group = divide_up(tiles, groups);
+  const at::Tensor sums = at::zeros({parts, tiles, shape.taps(), width}, x.options());
+  const at::Tensor biases = at::zeros({parts, with_bias ? shape.out_channels : 0}, x.options().dtype(at::kDouble));
+  intra_op_for(0, parts * groups, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t part = i / groups, tile = i % groups * tiles_per_group;
+      convolution::add_weight_gradient(
+          shape, x.const_data_ptr<float>(), dy.const_data_ptr<float>(), std::min(rows, part * rows_per_part),
+          std::min(rows, (part + 1) * rows_per_part), std::min(tiles, tile), std::min(tiles, tile + tiles_per_group),
+          sums.mutable_data_ptr<float>() + part * sums.stride(0),
+          with_bias ? biases.mutable_data_ptr<double>() + part * shape.out_channels : nullptr);
+    }
+  });
+  return {as_weight(parts == 1 ? sums[0] : sums.sum(0), shape),
+          with_bias ? biases.sum(0).to(at::kFloat) : at::Tensor()};
+}
+
+at::Tensor convolve(torch::nn::Conv2dImpl& conv, const at::Tensor& x) {
+  const auto options = stride_and_padding(conv.options);
+  if (!options || !ours_is_faster(x, conv.weight)) return conv.forward(x);
+  return Conv2d::apply(x, conv.weight, conv.bias.defined() ? std::optional(conv.bias) : std::nullopt, options->first,
+                       options->second);
+}
+
+}  // namespace dtrain::layers
