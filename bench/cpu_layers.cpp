@@ -1,6 +1,7 @@
 // Layers of our own on the CPU against LibTorch's (oneDNN): seconds of forward and backward, interleaved.
 //
-// usage: cpu_layers [THREADS]
+// usage: cpu_layers [THREADS [WORDS]]
+//   WORDS  only what has them in its name
 //
 // LSTM: 64 sequences, 256 units, equal lengths, which oneDNN's LSTM takes as one call, and lengths from half(50) to
 // half(400) rows at random, as the network of `sequence` has them, which it takes in groups of 8 of like length.
@@ -14,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "core/stopwatch.h"
@@ -25,6 +27,7 @@ namespace dtrain {
 namespace {
 
 constexpr int kRounds = 9;
+std::string only;  // what has these words in its name
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -33,6 +36,7 @@ double median(std::vector<double> values) {
 
 // Milliseconds of both, and the median of the ratios of each round.
 void compare(const char* what, const std::function<void()>& theirs, const std::function<void()>& ours) {
+  if (std::string(what).find(only) == std::string::npos) return;
   const auto milliseconds = [](const std::function<void()>& run) {
     const auto began = std::chrono::steady_clock::now();
     run();
@@ -120,6 +124,7 @@ void compare_weight_gradient(const Convolution& c) {
 int main(int argc, char** argv) {
   using namespace dtrain;
   if (argc > 1) at::set_num_threads(std::atoi(argv[1]));
+  if (argc > 2) only = argv[2];
   at::globalContext().setFlushDenormal(true);
   at::manual_seed(1);
   std::printf("%d threads%33s %11s %11s\n", at::get_num_threads(), "", "LibTorch", "dtrain");
