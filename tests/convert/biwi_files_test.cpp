@@ -17,12 +17,12 @@ constexpr const char* kCalibration =
     "-0.00446314 0.999877 0.0150443 \n-0.009228 -0.015085 0.999844 \n\n-24.0198 5.8896 -13.2308 \n\n640 480\n";
 constexpr const char* kPose = "1 0 0 \n0 1 0 \n0 0 1 \n\n43.4019 -30.7038 906.864 \n";
 
-void write(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
+void write_text(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
 
 TEST(BiwiFiles, ReadsThePublishedFormat) {
   const testing::TempDir folder;
-  write(folder / "rgb.cal", kCalibration);
-  write(folder / "pose.txt", kPose);
+  write_text(folder / "rgb.cal", kCalibration);
+  write_text(folder / "pose.txt", kPose);
   const BiwiCalibration calibration = read_biwi_calibration(folder / "rgb.cal");
   EXPECT_DOUBLE_EQ(calibration.camera[1][2], 240.5);
   EXPECT_DOUBLE_EQ(calibration.rotation[0][1], 0.00432361);
@@ -43,7 +43,7 @@ TEST(BiwiFiles, ReadsThePublishedFormat) {
 TEST(BiwiFiles, TextRoundTrip) {
   const testing::TempDir folder;
   const HeadPose angles{.yaw = 33, .pitch = -21, .roll = 7};
-  write(folder / "pose.txt", to_text(BiwiPose{.rotation = rotation(angles), .center = {1, -2, 900}}));
+  write_text(folder / "pose.txt", to_text(BiwiPose{.rotation = rotation(angles), .center = {1, -2, 900}}));
   const HeadPose back = head_pose(read_biwi_pose(folder / "pose.txt").rotation);
   EXPECT_NEAR(back.yaw, 33, 1e-6);
   EXPECT_NEAR(back.pitch, -21, 1e-6);
@@ -53,7 +53,7 @@ TEST(BiwiFiles, TextRoundTrip) {
 TEST(BiwiFiles, NamesTheDamage) {
   const testing::TempDir folder;
   const auto expect = [&](const std::string& text, std::initializer_list<std::string> parts) {
-    write(folder / "p.txt", text);
+    write_text(folder / "p.txt", text);
     testing::expect_error<DataError>([&] { read_biwi_pose(folder / "p.txt"); }, parts);
   };
   testing::expect_error<DataError>([&] { read_biwi_pose(folder / "absent_pose.txt"); }, {"absent_pose.txt", "missing"});
@@ -62,10 +62,10 @@ TEST(BiwiFiles, NamesTheDamage) {
   expect("1 0 0 0 1 0 0 0 nan 1 2 3", {"nan"});
   expect("1 0 0 0 1 0 0 0 +-1 1 2 3", {"'+-1'"});
   expect("1 0 0 0 2 0 0 0 1 1 2 900", {"not a rotation"});
-  write(folder / "rgb.cal", "517 0 320");
+  write_text(folder / "rgb.cal", "517 0 320");
   testing::expect_error<DataError>([&] { read_biwi_calibration(folder / "rgb.cal"); }, {"rgb.cal", "3 numbers"});
   const BiwiPose behind{.rotation = rotation({}), .center = {0, 0, -500}};
-  write(folder / "rgb.cal", kCalibration);
+  write_text(folder / "rgb.cal", kCalibration);
   testing::expect_error<DataError>([&] { head_box(behind, read_biwi_calibration(folder / "rgb.cal")); },
                                    {"in front of the camera"});
 }

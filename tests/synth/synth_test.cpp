@@ -111,7 +111,7 @@ TEST(Scene, AnglesHaveTheirTriangularDistribution) {
   }
 }
 
-std::string content(const fs::path& file) {
+std::string bytes_in(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -120,9 +120,9 @@ TEST(Synth, Hdf5IsTheSameForAnyNumberOfThreads) {
   const testing::TempDir folder;
   const SynthSummary summary = synth("headpose", {.out = folder / "a.h5", .samples = 50, .size = 32, .threads = 1});
   synth("headpose", {.out = folder / "b.h5", .samples = 50, .size = 32, .threads = 3});
-  EXPECT_EQ(content(folder / "a.h5"), content(folder / "b.h5"));
+  EXPECT_EQ(bytes_in(folder / "a.h5"), bytes_in(folder / "b.h5"));
   synth("headpose", {.out = folder / "c.h5", .samples = 50, .size = 32, .seed = 2});
-  EXPECT_NE(content(folder / "a.h5"), content(folder / "c.h5"));
+  EXPECT_NE(bytes_in(folder / "a.h5"), bytes_in(folder / "c.h5"));
 
   const auto store = data::open_file(folder / "a.h5");
   store->verify();
@@ -174,7 +174,7 @@ TEST(Synth, RefusesInvalidOptions) {
   std::ofstream(folder / "there.h5") << "mine";
   testing::expect_error<OutputError>([&] { synth("headpose", {.out = folder / "there.h5", .samples = 4}); },
                                      {"exists", "--force"});
-  EXPECT_EQ(content(folder / "there.h5"), "mine");
+  EXPECT_EQ(bytes_in(folder / "there.h5"), "mine");
   testing::expect_error<OutputError>([&] { synth("headpose", {.layout = "biwi", .out = folder.path(), .samples = 4}); },
                                      {"not an empty folder"});
   synth("headpose", {.out = folder / "there.h5", .samples = 4, .size = 16, .force = true});

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-config::Config small() {
+config::Config small_config() {
   config::Config config;
   config.task = catalog::task_named("headpose");
   config.model.image_size = 32;
@@ -20,7 +20,7 @@ config::Config small() {
 }
 
 TEST(Headpose, CountsErrorsByAngleAndSize) {
-  const auto task = make_task(small(), {});
+  const auto task = make_task(small_config(), {});
   task->model().eval();
   at::manual_seed(1);
   data::Batch batch;
@@ -60,14 +60,14 @@ TEST(Headpose, CountsErrorsByAngleAndSize) {
 }
 
 TEST(Headpose, CropsWithTheRatioOfTheConfiguration) {
-  config::Config config = small();
+  config::Config config = small_config();
   EXPECT_EQ(make_task(config, {})->samples().crop_ratio, 1);
   config.augment.crop_ratio = 1.5;
   EXPECT_EQ(make_task(config, {})->samples().crop_ratio, 1.5f);
 }
 
 TEST(Headpose, RefusesTargetsOfAnotherOrderOrUnit) {
-  const auto task = make_task(small(), {});
+  const auto task = make_task(small_config(), {});
   ExampleStore store("headpose", {data::Element::kUint8, {36, 32, 3}}, {data::Element::kFloat32, {3}}, 4);
   EXPECT_NO_THROW(task->check(store));
   store.attributes = {{"target_names", "yaw,pitch,roll"}, {"target_unit", "degree"}};
@@ -80,7 +80,7 @@ TEST(Headpose, RefusesTargetsOfAnotherOrderOrUnit) {
 
 TEST(Headpose, TrainsEveryNetworkOfTheTable) {
   for (const char* name : {"headpose_cnn", "mobilenet_v2", "resnet18", "resnet50"}) {
-    config::Config config = small();
+    config::Config config = small_config();
     config.model.name = catalog::network_named(name);
     const auto task = make_task(config, {});
     EXPECT_EQ(task->metadata().at("network"), name);

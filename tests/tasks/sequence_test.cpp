@@ -22,7 +22,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-config::Config small() {
+config::Config small_config() {
   config::Config config;
   config.task = catalog::task_named("sequence");
   config.model.hidden = 16;
@@ -39,7 +39,7 @@ std::string phases(const config::Sequence& sequence, int64_t epochs) {
   return text;
 }
 
-TEST(SequencePhases, AlternateAndEndWithTheClassifier) { EXPECT_EQ(phases(small().sequence, 13), "eeccceecccccc"); }
+TEST(SequencePhases, AlternateAndEndWithTheClassifier) { EXPECT_EQ(phases(small_config().sequence, 13), "eeccceecccccc"); }
 
 TEST(SequencePhases, ContinueWithoutALimitOfIterations) {
   EXPECT_EQ(phases({.encoder_epochs = 1, .classifier_epochs = 2, .iterations = 0}, 7), "eccecce");
@@ -97,10 +97,10 @@ class SequenceTaskTest : public ::testing::Test {
  protected:
   const std::vector<int64_t> ids = {0, 1, 2, 3, 4, 5};
 
-  std::string refusal(const OddStore& store, const config::Config& config = small()) {
+  std::string refusal(const OddStore& store, const config::Config& config = small_config()) {
     return refusal(store, facts_of(store, ids), config);
   }
-  std::string refusal(const data::Store& store, const DataFacts& facts, const config::Config& config = small()) {
+  std::string refusal(const data::Store& store, const DataFacts& facts, const config::Config& config = small_config()) {
     try {
       const auto task = make_task(config, facts);
       task->check(store);
@@ -170,7 +170,7 @@ TEST_F(SequenceTaskTest, EachPhaseTrainsItsPart) {
     task.enter(phase_named(task, phase));
     return task.model().named_parameters()[parameter].requires_grad();
   };
-  const auto task = make_task(small(), facts_of(store, ids));
+  const auto task = make_task(small_config(), facts_of(store, ids));
   EXPECT_EQ(task->phase(0).name, "encoder");
   EXPECT_EQ(task->phase(2).name, "classifier");
   EXPECT_TRUE(trained(*task, "encoder", "conv1.weight"));
@@ -183,7 +183,7 @@ TEST_F(SequenceTaskTest, EachPhaseTrainsItsPart) {
   EXPECT_EQ(task->phase(2).lr_ratio("lstm.weight_hh_l1"), 0.5);
   EXPECT_EQ(task->phase(2).lr_ratio("fc.weight"), 1);
 
-  config::Config frozen = small();
+  config::Config frozen = small_config();
   frozen.sequence.encoder_lr_ratio = 0;
   const auto other = make_task(frozen, facts_of(store, ids));
   EXPECT_FALSE(trained(*other, "classifier", "conv1.weight"));
@@ -192,7 +192,7 @@ TEST_F(SequenceTaskTest, EachPhaseTrainsItsPart) {
 
 // The classifier phase freezes the encoder only for its duration, whatever model.freeze names.
 TEST_F(SequenceTaskTest, TheEncodersStatisticsAreUpdatedAgainInItsNextPhase) {
-  config::Config config = small();
+  config::Config config = small_config();
   config.sequence.encoder_lr_ratio = 0;
   const auto task = make_task(config, facts_of(store, ids));
   const auto batches = [&] { return task->model().named_buffers()["bn1.num_batches_tracked"].item<int64_t>(); };
@@ -208,7 +208,7 @@ TEST_F(SequenceTaskTest, TheEncodersStatisticsAreUpdatedAgainInItsNextPhase) {
 }
 
 TEST_F(SequenceTaskTest, AMetricIsMovedByThePhaseThatTrainsIt) {
-  const auto task = make_task(small(), facts_of(store, ids));
+  const auto task = make_task(small_config(), facts_of(store, ids));
   for (const bool encoder : {true, false}) {
     const Phase phase = phase_named(*task, encoder ? "encoder" : "classifier");
     for (const MetricSpec& metric : task->metrics()) {
@@ -218,7 +218,7 @@ TEST_F(SequenceTaskTest, AMetricIsMovedByThePhaseThatTrainsIt) {
 }
 
 TEST_F(SequenceTaskTest, ReportsThePhasesThatTrainEpochsLeavesOut) {
-  config::Config config = small();
+  config::Config config = small_config();
   config.sequence = {.encoder_epochs = 15, .classifier_epochs = 15, .iterations = 5};
   const auto task = make_task(config, facts_of(store, ids));
   EXPECT_THAT(refusal_of_epochs(*task, 15),
@@ -243,7 +243,7 @@ TEST_F(SequenceTaskTest, ReportsThePhasesThatTrainEpochsLeavesOut) {
 }
 
 TEST_F(SequenceTaskTest, TheEncodersWeightIsTheNumberOfHiddenElements) {
-  config::Config config = small();
+  config::Config config = small_config();
   config.augment.mask_share = 1;
   const auto task = make_task(config, facts_of(store, ids));
   task->enter(phase_named(*task, "encoder"));
@@ -254,7 +254,7 @@ TEST_F(SequenceTaskTest, TheEncodersWeightIsTheNumberOfHiddenElements) {
 
 TEST_F(SequenceTaskTest, TheEvaluatedLossIsWithoutSmoothing) {
   const auto loss = [&](double smoothing) {
-    config::Config config = small();
+    config::Config config = small_config();
     config.train.label_smoothing = smoothing;
     const auto task = make_task(config, facts_of(store, ids));
     task->model().eval();
@@ -272,7 +272,7 @@ TEST_F(SequenceTaskTest, TheEvaluatedLossIsWithoutSmoothing) {
 
 TEST_F(SequenceTaskTest, NoiseFollowsEpochAndSeed) {
   const auto loss = [&](uint64_t seed, int64_t epoch) {
-    config::Config config = small();
+    config::Config config = small_config();
     config.train.seed = 1;  // of the weights
     const auto task = make_task(config, facts_of(store, ids));
     task->enter(phase_named(*task, "encoder"));
@@ -292,7 +292,7 @@ TEST_F(SequenceTaskTest, NoiseFollowsEpochAndSeed) {
 }
 
 TEST_F(SequenceTaskTest, PredictsNamesAndProbabilities) {
-  const auto task = make_task(small(), facts_of(store, ids));
+  const auto task = make_task(small_config(), facts_of(store, ids));
   task->model().eval();
   const at::NoGradGuard no_grad;
   const std::vector<Row> rows = task->predict(batch(*task));

@@ -22,7 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // ---- clipping
 
@@ -180,7 +180,7 @@ TEST(BadLosses, KeepsTheFirstMicroStepAndGathersOverRanks) {
     EXPECT_EQ(losses.gather(comm).bad, 0);
     if (comm.rank() != 1) {
       const int64_t first = comm.rank() * 10;
-      losses.note(at::tensor({kNaN, 2.0, kInf}), at::tensor({first + 1, first + 2, first + 3}));
+      losses.note(at::tensor({kNaN, 2.0, kInfinity}), at::tensor({first + 1, first + 2, first + 3}));
       losses.note(at::tensor({kNaN}), at::tensor({int64_t{77}}));  // a consequence of it
     }
     const BadLosses::Found found = losses.gather(comm);
@@ -203,7 +203,7 @@ TEST(BadLosses, NamesAFewOfMany) {
 // ---- evaluations
 
 TEST(WorstOf, OrdersByErrorThenIdAndPutsNaNFirst) {
-  const auto worst = worst_of({{1, 0.5}, {2, 3}, {3, kNaN}, {4, 3}, {5, kInf}, {6, -1}}, 5);
+  const auto worst = worst_of({{1, 0.5}, {2, 3}, {3, kNaN}, {4, 3}, {5, kInfinity}, {6, -1}}, 5);
   std::vector<int64_t> ids;
   for (const WorstSample& sample : worst) ids.push_back(sample.id);
   EXPECT_THAT(ids, ElementsAre(3, 5, 2, 4, 1));

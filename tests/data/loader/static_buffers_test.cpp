@@ -24,7 +24,7 @@ using dtrain::testing::MemoryStore;
 using dtrain::testing::options_of;
 using dtrain::testing::RowStore;
 
-SampleSpec rows_spec() {
+SampleSpec spec_of_rows() {
   SampleSpec spec;
   spec.kind = SampleSpec::Kind::kRows;
   return spec;
@@ -84,7 +84,7 @@ void expect_static(const Store& store, const SampleSpec& spec, bool staged) {
 TEST(StaticBuffers, HaveTheValuesOfEachBatchAtTheSamePlaces) {
   for (const bool staged : {false, true}) {
     expect_static(MemoryStore(14, 12, 12), image_spec(), staged);  // a tail of two samples
-    for (const bool orders : {true, false}) expect_static(RowStore(14, 3, orders), rows_spec(), staged);
+    for (const bool orders : {true, false}) expect_static(RowStore(14, 3, orders), spec_of_rows(), staged);
   }
 }
 
@@ -111,7 +111,7 @@ TEST(StaticBuffers, ABatchWithABadSampleHasItsOwnTensors) {
   store.not_a_number = {5};
   LoaderOptions options = options_of(4, 4, 3);
   options.shuffle = false, options.skip_bad = options.static_buffers = true;
-  Loader loader(store, all_ids(12), rows_spec(), options, {0, 1});
+  Loader loader(store, all_ids(12), spec_of_rows(), options, {0, 1});
   const Batch first = loader.next(), bad = loader.next(), last = loader.next();
   EXPECT_EQ(bad.ids, (std::vector<int64_t>{4, 6, 7}));
   EXPECT_TRUE(bad.sample_ids.equal(at::tensor(bad.ids, at::kLong)));

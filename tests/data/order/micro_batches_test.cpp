@@ -20,7 +20,7 @@ Ids ids_of(int64_t count) {
   return ids;
 }
 
-int64_t length_of(int64_t id) { return 1 + id % 7; }
+int64_t row_length_of(int64_t id) { return 1 + id % 7; }
 
 std::vector<MicroBatch> all_of(MicroBatches& batches) {
   std::vector<MicroBatch> result;
@@ -45,7 +45,7 @@ TEST(MicroBatches, RanksTogetherGiveTheGlobalBatch) {
       for (int rank = 0; rank < size; ++rank) {
         MicroBatches batches(ids_of(kSamples),
                              {.batch_size = 3, .global_batch = kGlobal, .steps = kSteps, .length_window = window},
-                             {rank, size}, length_of);
+                             {rank, size}, row_length_of);
         MicroStep at;
         for (const MicroBatch& batch : all_of(batches)) {
           const auto step = static_cast<size_t>(batch.at.step);
@@ -76,9 +76,9 @@ TEST(MicroBatches, RanksTogetherGiveTheGlobalBatch) {
 
 TEST(MicroBatches, SeekEqualsSkipping) {
   const OrderOptions options{.batch_size = 2, .global_batch = 8, .steps = 12, .length_window = 2};
-  MicroBatches straight(ids_of(31), options, {1, 2}, length_of);
+  MicroBatches straight(ids_of(31), options, {1, 2}, row_length_of);
   const std::vector<MicroBatch> all = all_of(straight);
-  MicroBatches seeking(ids_of(31), options, {1, 2}, length_of);
+  MicroBatches seeking(ids_of(31), options, {1, 2}, row_length_of);
   for (const int64_t from : {7, 0, 11, 4}) {
     seeking.seek(from);
     auto expected = std::find_if(all.begin(), all.end(), [&](const MicroBatch& b) { return b.at.step == from; });
@@ -110,10 +110,10 @@ TEST(MicroBatches, WithoutShuffleKeepsTheOrderOfTheIds) {
 
 TEST(MicroBatches, CountsTheRowsOfItsSamples) {
   MicroBatches batches(ids_of(20), {.batch_size = 4, .global_batch = 8, .steps = 5, .length_window = 2}, {0, 2},
-                       length_of);
+                       row_length_of);
   for (const MicroBatch& batch : all_of(batches)) {
     int64_t rows = 0;
-    for (const int64_t id : batch.ids) rows += length_of(id);
+    for (const int64_t id : batch.ids) rows += row_length_of(id);
     EXPECT_EQ(batch.rows, rows);
   }
 }
@@ -122,12 +122,12 @@ TEST(MicroBatches, CountsTheRowsOfItsSamples) {
 TEST(MicroBatches, ALengthWindowGroupsSimilarLengths) {
   const auto spread = [](int64_t window) {
     MicroBatches batches(ids_of(400), {.batch_size = 8, .global_batch = 8, .steps = 50, .length_window = window},
-                         {0, 1}, length_of);
+                         {0, 1}, row_length_of);
     int64_t sum = 0;
     for (const MicroBatch& batch : all_of(batches)) {
       const auto [least, most] = std::minmax_element(batch.ids.begin(), batch.ids.end(),
-                                                     [](int64_t a, int64_t b) { return length_of(a) < length_of(b); });
-      sum += length_of(*most) - length_of(*least);
+                                                     [](int64_t a, int64_t b) { return row_length_of(a) < row_length_of(b); });
+      sum += row_length_of(*most) - row_length_of(*least);
     }
     return sum;
   };
@@ -160,17 +160,17 @@ TEST(MicroBatches, KnowTheLengthsOfAllRanks) {
     const OrderOptions options{.batch_size = 2, .global_batch = kGlobal, .steps = 4, .length_window = window};
     std::multiset<std::pair<int64_t, int64_t>> used, known;
     for (int rank = 0; rank < 3; ++rank) {
-      MicroBatches batches(ids_of(kSamples), options, {rank, 3}, length_of);
+      MicroBatches batches(ids_of(kSamples), options, {rank, 3}, row_length_of);
       known.clear();
       for (const PaddedLength& one : batches.padded_lengths()) known.insert({one.length, one.samples});
       for (const MicroBatch& batch : all_of(batches)) {
         int64_t longest = 0;
-        for (const int64_t id : batch.ids) longest = std::max(longest, length_of(id));
+        for (const int64_t id : batch.ids) longest = std::max(longest, row_length_of(id));
         used.insert({longest, static_cast<int64_t>(batch.ids.size())});
       }
     }
     EXPECT_EQ(known, used) << "window " << window;
-    MicroBatches batches(ids_of(kSamples), options, {0, 3}, length_of);
+    MicroBatches batches(ids_of(kSamples), options, {0, 3}, row_length_of);
     EXPECT_EQ(batches.padded_lengths(/*most=*/13).size(), 12u) << "two steps of three ranks, two micro-steps each";
   }
 }
