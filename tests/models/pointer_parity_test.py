@@ -79,10 +79,11 @@ def compare(folder, name, data, form):
             exact = precision == "fp64"
             if key.startswith("grad."):
                 # Both precisions are compared with float64. An untrained network scores all elements almost equally, so the decoder's
-                # gradients almost cancel and have few correct digits in float32: a larger error is allowed where Python has it too.
+                # gradients almost cancel and have few correct digits in float32: a larger error is allowed where Python has one of that
+                # size too. Which of the two is larger depends on the kernels that a CPU has.
                 truth = exact_gradients.setdefault(key, value.double())
                 error = relative(ours[key], truth)
-                bound = 1e-10 if exact else max(1e-4, relative(value, truth))
+                bound = 1e-10 if exact else max(1e-4, 3 * relative(value, truth))
             elif key == "losses":
                 error = ((ours[key] - value).abs() / value.abs()).max().item()
                 bound = 1e-10 if exact else 1e-2
