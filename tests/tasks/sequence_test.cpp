@@ -39,7 +39,9 @@ std::string phases(const config::Sequence& sequence, int64_t epochs) {
   return text;
 }
 
-TEST(SequencePhases, AlternateAndEndWithTheClassifier) { EXPECT_EQ(phases(small_config().sequence, 13), "eeccceecccccc"); }
+TEST(SequencePhases, AlternateAndEndWithTheClassifier) {
+  EXPECT_EQ(phases(small_config().sequence, 13), "eeccceecccccc");
+}
 
 TEST(SequencePhases, ContinueWithoutALimitOfIterations) {
   EXPECT_EQ(phases({.encoder_epochs = 1, .classifier_epochs = 2, .iterations = 0}, 7), "eccecce");

@@ -125,8 +125,8 @@ TEST(MicroBatches, ALengthWindowGroupsSimilarLengths) {
                          {0, 1}, row_length_of);
     int64_t sum = 0;
     for (const MicroBatch& batch : all_of(batches)) {
-      const auto [least, most] = std::minmax_element(batch.ids.begin(), batch.ids.end(),
-                                                     [](int64_t a, int64_t b) { return row_length_of(a) < row_length_of(b); });
+      const auto [least, most] = std::minmax_element(
+          batch.ids.begin(), batch.ids.end(), [](int64_t a, int64_t b) { return row_length_of(a) < row_length_of(b); });
       sum += row_length_of(*most) - row_length_of(*least);
     }
     return sum;
