@@ -7,6 +7,7 @@
 // half(400) rows at random, as the network of `sequence` has them, which it takes in groups of 8 of like length.
 // Depthwise convolutions: those of mobilenet_v2 at 224 pixels, 16 images.
 // Gradient of the weights of convolutions: those of headpose_cnn, resnet18 and mobilenet_v2 at 224 pixels, 16 images.
+// Minimal filtering: the 3 x 3 convolutions among them with stride 1, forward and both gradients.
 
 #include <ATen/Parallel.h>
 #include <torch/autograd.h>
@@ -22,6 +23,7 @@
 #include "layers/convolution.h"
 #include "layers/depthwise.h"
 #include "layers/lstm.h"
+#include "layers/winograd.h"
 
 namespace dtrain {
 namespace {
@@ -118,6 +120,28 @@ void compare_weight_gradient(const Convolution& c) {
       [&] { layers::conv2d_weight_gradient(x, weight, dy, c.stride, c.kernel / 2, false); });
 }
 
+void compare_winograd(int64_t in, int64_t out, int64_t size) {
+  if (!layers::winograd_takes(in, out)) return;
+  const auto random = [](at::IntArrayRef sizes) { return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast); };
+  const at::Tensor x = random({16, in, size, size}), weight = random({out, in, 3, 3}),
+                   dy = random({16, out, size, size});
+  const auto compare_part = [&](const char* part, const std::function<void()>& theirs,
+                                const std::function<void()>& ours) {
+    char what[80];
+    std::snprintf(what, sizeof(what), "minimal, %s, %ld to %ld, %ld pixels", part, long(in), long(out), long(size));
+    compare(what, theirs, ours);
+  };
+  const auto backward = [&](bool of_input) {
+    at::convolution_backward(dy, x, weight, {}, 1, 1, 1, false, 0, 1, {of_input, !of_input, false});
+  };
+  compare_part(
+      "forward", [&] { at::conv2d(x, weight, {}, 1, 1); }, [&] { layers::winograd_conv2d(x, weight, {}); });
+  compare_part(
+      "input", [&] { backward(true); }, [&] { layers::winograd_input_gradient(dy, weight); });
+  compare_part(
+      "weights", [&] { backward(false); }, [&] { layers::winograd_weight_gradient(x, dy, false); });
+}
+
 }  // namespace
 }  // namespace dtrain
 
@@ -155,6 +179,12 @@ int main(int argc, char** argv) {
                                {16, 96, 112, 1},
                                {576, 96, 14, 1}}) {
     compare_weight_gradient(c);
+  }
+  for (const auto& [in, out, size] :
+       {std::tuple(32, 64, 112), std::tuple(64, 128, 56), std::tuple(128, 256, 28), std::tuple(256, 512, 14),
+        std::tuple(64, 64, 56), std::tuple(128, 128, 28), std::tuple(256, 256, 14), std::tuple(512, 512, 7),
+        std::tuple(32, 64, 32), std::tuple(128, 256, 8), std::tuple(256, 512, 4)}) {
+    compare_winograd(in, out, size);
   }
   return 0;
 }

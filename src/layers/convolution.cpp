@@ -5,6 +5,7 @@
 #include <torch/nn/modules/conv.h>
 
 #include <algorithm>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "layers/autocast.h"
 #include "layers/convolution_loops.h"
 #include "layers/intra_op.h"
+#include "layers/winograd.h"
 
 namespace dtrain::layers {
 namespace {
@@ -45,44 +47,64 @@ at::Tensor as_weight(const at::Tensor& sums, const Shape& s) {
   return rows.view({s.out_channels, s.kernel_height, s.kernel_width, s.in_channels}).permute({0, 3, 1, 2});
 }
 
+// How a convolution is computed. kOurGradient: LibTorch's, except for the gradient of its weights.
+enum class Way : uint8_t { kLibTorch, kOurGradient, kMinimalFiltering };
+
+// Minimal filtering pays off from few tiles on, unless most of them hang over the edge. For the gradient of the weights
+// oneDNN has no kernel of its newer kind (brgemm) on CPUs with AVX2 alone, and with AVX-512 it is slower than ours for
+// strides; its kernel for 1 x 1 is as fast as ours (bench/cpu_layers).
+Way fastest(const at::Tensor& x, const at::Tensor& weight, int64_t stride, int64_t padding) {
+  constexpr int64_t kLeastSide = 4, kLeastPixels = 64;
+  const VectorSet vectors = widest_vectors();
+  if (vectors == VectorSet::kAny || !x.is_cpu() || x.scalar_type() != at::kFloat ||
+      weight.scalar_type() != at::kFloat || !x.is_contiguous(kChannelsLast) || x.numel() == 0 ||
+      current_autocast(at::kCPU).enabled) {
+    return Way::kLibTorch;
+  }
+  const bool is_3x3 = weight.size(2) == 3 && weight.size(3) == 3;
+  if (is_3x3 && stride == 1 && padding == 1 && winograd_takes(weight.size(1), weight.size(0)) &&
+      std::min(x.size(2), x.size(3)) >= kLeastSide && x.size(0) * x.size(2) * x.size(3) >= kLeastPixels) {
+    return Way::kMinimalFiltering;
+  }
+  const bool ours = weight.size(2) * weight.size(3) > 1 && (vectors == VectorSet::kAvx2 || stride > 1);
+  return ours ? Way::kOurGradient : Way::kLibTorch;
+}
+
 class Conv2d : public torch::autograd::Function<Conv2d> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, int64_t stride, int64_t padding) {
+                            const std::optional<at::Tensor>& bias, int64_t stride, int64_t padding, bool minimal) {
     context->save_for_backward({x, weight});
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
+    context->saved_data["minimal"] = minimal;
     context->saved_data["has_bias"] = bias.has_value();
-    return at::conv2d(x, weight, bias, stride, padding);
+    return minimal ? winograd_conv2d(x, weight, bias) : at::conv2d(x, weight, bias, stride, padding);
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], dy = gradients[0].contiguous(kChannelsLast);
     const int64_t stride = context->saved_data["stride"].toInt(), padding = context->saved_data["padding"].toInt();
+    const bool minimal = context->saved_data["minimal"].toBool();
     // A bias that is missing is not counted among the inputs.
     const bool with_bias = context->saved_data["has_bias"].toBool() && context->needs_input_grad(2);
-    at::Tensor of_x;
+    at::Tensor of_x, of_weight, of_bias;
     if (context->needs_input_grad(0)) {
-      of_x = std::get<0>(at::convolution_backward(dy, x, weight, /*bias_sizes=*/std::nullopt, stride, padding,
-                                                  /*dilation=*/1, /*transposed=*/false, /*output_padding=*/0,
-                                                  /*groups=*/1, {true, false, false}));
+      of_x = minimal ? winograd_input_gradient(dy, weight)
+                     : std::get<0>(at::convolution_backward(dy, x, weight, /*bias_sizes=*/std::nullopt, stride, padding,
+                                                            /*dilation=*/1, /*transposed=*/false, /*output_padding=*/0,
+                                                            /*groups=*/1, {true, false, false}));
     }
-    if (!context->needs_input_grad(1) && !with_bias) return {of_x, {}, {}, {}, {}};
-    const auto [of_weight, of_bias] = conv2d_weight_gradient(x, weight, dy, stride, padding, with_bias);
-    return {of_x, of_weight, of_bias, {}, {}};
+    if (context->needs_input_grad(1) || with_bias) {
+      std::tie(of_weight, of_bias) = minimal ? winograd_weight_gradient(x, dy, with_bias)
+                                             : conv2d_weight_gradient(x, weight, dy, stride, padding, with_bias);
+    }
+    return {of_x, of_weight, of_bias, {}, {}, {}};
   }
 };
 
-// oneDNN has no kernel of its newer kind (brgemm) for this gradient on CPUs with AVX2 alone. Its kernel for 1 x 1 is as
-// fast as ours.
-bool ours_is_faster(const at::Tensor& x, const at::Tensor& weight) {
-  return widest_vectors() == VectorSet::kAvx2 && x.is_cpu() && x.scalar_type() == at::kFloat &&
-         weight.scalar_type() == at::kFloat && x.is_contiguous(kChannelsLast) && x.numel() > 0 &&
-         weight.size(2) * weight.size(3) > 1 && !current_autocast(at::kCPU).enabled;
-}
-
-// Stride and padding, the same in both directions, of a convolution that our loops can differentiate.
+// Stride and padding, the same in both directions, of a convolution that our loops know.
 std::optional<std::pair<int64_t, int64_t>> stride_and_padding(const torch::nn::detail::ConvNdOptions<2>& options) {
   const auto* padding = std::get_if<torch::ExpandingArray<2>>(&options.padding());
   const at::IntArrayRef stride = *options.stride(), dilation = *options.dilation();
@@ -128,9 +150,10 @@ std::pair<at::Tensor, at::Tensor> conv2d_weight_gradient(const at::Tensor& x, co
 
 at::Tensor convolve(torch::nn::Conv2dImpl& conv, const at::Tensor& x) {
   const auto options = stride_and_padding(conv.options);
-  if (!options || !ours_is_faster(x, conv.weight)) return conv.forward(x);
+  const Way way = options ? fastest(x, conv.weight, options->first, options->second) : Way::kLibTorch;
+  if (way == Way::kLibTorch) return conv.forward(x);
   return Conv2d::apply(x, conv.weight, conv.bias.defined() ? std::optional(conv.bias) : std::nullopt, options->first,
-                       options->second);
+                       options->second, way == Way::kMinimalFiltering);
 }
 
 }  // namespace dtrain::layers

@@ -1,7 +1,8 @@
 #pragma once
 
-// Convolutions for training. On CPUs with AVX2 and no wider vectors oneDNN's gradient of the weights takes two to four
-// times as long as the convolution itself; ours takes as long (docs/benchmarks.md). All else is LibTorch's.
+// Convolutions for training and evaluation. On CPUs with AVX2 or AVX-512, for float32 in channels_last, those of 3 x 3
+// with stride 1 and padding 1 are computed by minimal filtering (winograd.h), up to twice as fast as by oneDNN. For
+// others the gradient of the weights is computed by loops of our own where oneDNN's is slower (docs/benchmarks.md).
 //
 // Thread-safety: any thread, on LibTorch's threads.
 
@@ -16,9 +17,8 @@ class Conv2dImpl;
 
 namespace dtrain::layers {
 
-// What conv.forward(x) computes, x [B, C, H, W]. Without groups and dilation, and for float32 in channels_last where
-// that is faster, the gradients of its weight and bias are computed by loops of our own. As with oneDNN, their bits
-// depend on the number of threads.
+// What conv.forward(x) computes, x [B, C, H, W], except for the rounding of float32. As with oneDNN, the bits of the
+// gradients of weight and bias depend on the number of threads.
 at::Tensor convolve(torch::nn::Conv2dImpl& conv, const at::Tensor& x);
 
 // {gradient of the weight, as channels_last, gradient of the bias or an undefined tensor} by our loops, whatever is

@@ -1,4 +1,4 @@
-// The gradient of convolutions' weights by our own loops, compared with LibTorch's in float64.
+// Convolutions by our own loops, compared with LibTorch's in float64.
 
 #include "layers/convolution.h"
 
@@ -28,7 +28,7 @@ const std::vector<Case> kCases = {
     {3, 16, 16, 14, 14, 3, 3, 1, 1},  {2, 3, 64, 30, 31, 7, 7, 2, 3}, {2, 4, 40, 8, 8, 1, 1, 1, 0},
     {1, 24, 17, 5, 300, 3, 3, 1, 1},  {5, 8, 96, 7, 7, 3, 3, 1, 1},   {2, 5, 6, 10, 9, 5, 3, 1, 2},
     {2, 6, 12, 12, 12, 2, 2, 2, 0},   {1, 2, 3, 4, 4, 4, 4, 1, 0},    {2, 3, 8, 5, 6, 3, 3, 3, 1},
-    {1, 130, 70, 40, 33, 3, 3, 1, 1},
+    {1, 130, 70, 40, 33, 3, 3, 1, 1}, {2, 32, 64, 9, 12, 3, 3, 1, 1},
 };
 
 at::Tensor channels_last(at::IntArrayRef sizes) { return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast); }
@@ -107,32 +107,46 @@ TEST(Convolution, SharesRowsBetweenThreadsWhereTheirSumsWouldTakeTooMuchMemory) 
   at::set_num_threads(before);
 }
 
+// The first by LibTorch, with a gradient of the weights by our loops; the second by minimal filtering.
+const std::vector<Case> kOurCases = {{2, 8, 16, 10, 10, 3, 3, 1, 1}, {2, 32, 32, 10, 10, 3, 3, 1, 1}};
+
 TEST(Convolution, ComputesOnlyTheGradientsThatAreAskedFor) {
   limit_vectors(VectorSet::kAvx2);
-  const Case c{2, 8, 16, 10, 10, 3, 3, 1, 1};
-  torch::nn::Conv2d conv = make_conv(c);
-  const at::Tensor x = channels_last({2, 8, 10, 10}).set_requires_grad(true);
-  conv->weight.set_requires_grad(false);
-  conv->bias.set_requires_grad(false);
-  convolve(*conv, x).sum().backward();
-  EXPECT_TRUE(x.grad().defined());
-  EXPECT_FALSE(conv->weight.grad().defined());
-  conv->weight.set_requires_grad(true);
-  convolve(*conv, x.detach()).sum().backward();
-  EXPECT_TRUE(conv->weight.grad().defined());
-  EXPECT_FALSE(conv->bias.grad().defined());
+  for (const Case& c : kOurCases) {
+    torch::nn::Conv2d conv = make_conv(c);
+    const at::Tensor x = channels_last({c.samples, c.in, c.height, c.width}).set_requires_grad(true);
+    conv->weight.set_requires_grad(false);
+    conv->bias.set_requires_grad(false);
+    convolve(*conv, x).sum().backward();
+    EXPECT_TRUE(x.grad().defined());
+    EXPECT_FALSE(conv->weight.grad().defined());
+    conv->weight.set_requires_grad(true);
+    convolve(*conv, x.detach()).sum().backward();
+    EXPECT_TRUE(conv->weight.grad().defined());
+    EXPECT_FALSE(conv->bias.grad().defined());
+  }
   limit_vectors(VectorSet::kAvx512);
 }
 
 TEST(Convolution, WorksWithoutABias) {
   limit_vectors(VectorSet::kAvx2);
-  at::manual_seed(4);
-  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(8, 16, 3).padding(1).bias(false));
-  const at::Tensor x = channels_last({2, 8, 10, 10}).set_requires_grad(true);
-  const at::Tensor found = torch::autograd::grad({convolve(*conv, x).sum()}, {conv->weight})[0];
-  const at::Tensor expected = torch::autograd::grad({conv->forward(x).sum()}, {conv->weight})[0];
-  EXPECT_LE((found - expected).abs().max().item<double>(), 1e-5 * expected.abs().max().item<double>());
+  for (const Case& c : kOurCases) {
+    at::manual_seed(4);
+    torch::nn::Conv2d conv(torch::nn::Conv2dOptions(c.in, c.out, 3).padding(1).bias(false));
+    const at::Tensor x = channels_last({c.samples, c.in, c.height, c.width}).set_requires_grad(true);
+    const at::Tensor found = torch::autograd::grad({convolve(*conv, x).sum()}, {conv->weight})[0];
+    const at::Tensor expected = torch::autograd::grad({conv->forward(x).sum()}, {conv->weight})[0];
+    EXPECT_LE((found - expected).abs().max().item<double>(), 1e-5 * expected.abs().max().item<double>());
+  }
   limit_vectors(VectorSet::kAvx512);
+}
+
+TEST(Convolution, IsNotByMinimalFilteringWhereThatDoesNotPayOff) {
+  for (const Case& c : {Case{32, 32, 32, 3, 3, 3, 3, 1, 1}, Case{1, 32, 32, 7, 7, 3, 3, 1, 1}}) {
+    torch::nn::Conv2d conv = make_conv(c);
+    const at::Tensor x = channels_last({c.samples, c.in, c.height, c.width});
+    EXPECT_TRUE(at::equal(convolve(*conv, x), conv->forward(x))) << c;
+  }
 }
 
 TEST(Convolution, LeavesTheRestToLibTorch) {
