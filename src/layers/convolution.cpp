@@ -1,6 +1,7 @@
 #include "layers/convolution.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <torch/autograd.h>
 #include <torch/nn/modules/conv.h>
 
@@ -152,6 +153,7 @@ at::Tensor convolve(torch::nn::Conv2dImpl& conv, const at::Tensor& x) {
   const auto options = stride_and_padding(conv.options);
   const Way way = options ? fastest(x, conv.weight, options->first, options->second) : Way::kLibTorch;
   if (way == Way::kLibTorch) return conv.forward(x);
+  RECORD_FUNCTION("dtrain::conv2d", std::vector<c10::IValue>({x, conv.weight}));
   return Conv2d::apply(x, conv.weight, conv.bias.defined() ? std::optional(conv.bias) : std::nullopt, options->first,
                        options->second, way == Way::kMinimalFiltering);
 }

@@ -176,7 +176,8 @@ def operators_and_memory_on_request(folder):
         forward = found.slices(rank, "training", "operator")
         backward = found.slices(rank, "training", "backward operator")
         assert {"aten::conv2d", "aten::addmm"} <= {o["name"] for o in forward}
-        convolutions = [o for o in backward if "ConvolutionBackward" in o["name"]]
+        # LibTorch's, and those that are computed by our own loops, which CPUs with AVX2 have.
+        convolutions = [o for o in backward if re.search(r"ConvolutionBackward|layers::.*Conv2d", o["name"])]
         assert len(convolutions) == STEPS * 2 * 5, "five convolutions in each micro-step"
         assert all(o["args"].get("module") for o in convolutions), convolutions[0]
         phases = [p for p in found.slices(rank, "training", "phase") if p["name"] == "backward"]
@@ -272,7 +273,7 @@ def bad_input_is_explained(folder):
     runner.run(["trace", "--help"], cwd=folder).expect(0, "--operators", "--memory", "CONFIG.yaml")
 
 
-LIMIT = 40 << 30
+LIMIT = 8 << 30  # of addresses, of which a process without data takes three
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -286,39 +287,40 @@ def sizes_in(text):
 
 
 def full_memory_names_three_remedies(folder):
-    """A batch of 15000 pictures of 512 pixels needs 44 GiB, of which the process has less."""
-    runner.synth(folder / "d.h5", 19000, size=16)
-    keys = {"data.file": "d.h5", "model.image_size": 512, "model.name": "resnet18", "train.batch_size": 15000, "data.prefetch": 1, "data.val_share": 0.05}
+    """A batch of 3000 pictures of 512 pixels needs 8.8 GiB, of which the process has less."""
+    runner.synth(folder / "d.h5", 3800, size=16)
+    keys = {"data.file": "d.h5", "model.image_size": 512, "model.name": "resnet18", "train.batch_size": 3000, "data.prefetch": 1, "data.val_share": 0.05}
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
     messages = []
     for words in (["--metrics.enabled", "false", "--run.name", "r"], ["trace", "--steps", 1]):
         done = subprocess.run(runner.command([*words, *runner.flags(keys)]), cwd=folder, env=runner.environment(2),
                               preexec_fn=limit, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
         assert done.returncode == 69, (words, done.returncode, done.stdout, done.stderr)
-        assert "out of host memory for a tensor of 43.9 GiB with a micro-batch of 15000 samples" in done.stderr, done.stderr
+        assert "out of host memory for a tensor of 8.8 GiB with a micro-batch of 3000 samples" in done.stderr, done.stderr
         messages.append(done.stderr)
     kinds, remedies = sizes_in(messages[0])
     assert list(remedies) == list(sizes_in(messages[1])[1]), "training and trace say the same"
     assert len(remedies) == 3, messages[0]
     smaller = next(flags for flags in remedies if flags.startswith("--batch-size"))
     batch, accumulate = map(int, re.search(r"--batch-size (\d+) --accumulate (\d+)", smaller).groups())
-    assert 1 <= batch < 15000 and (accumulate - 1) * batch < 15000 <= accumulate * batch, messages[0]
-    expected = (kinds["activations"] + kinds["batches"]) * (1 - batch / 15000)
+    assert 1 <= batch < 3000 and (accumulate - 1) * batch < 3000 <= accumulate * batch, messages[0]
+    expected = (kinds["activations"] + kinds["batches"]) * (1 - batch / 3000)
     assert abs(remedies[smaller] - expected) < 0.1 * expected, messages[0]
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert kinds["activations"] * batch / 15000 < memory, "what it leaves fits"
+    assert kinds["activations"] * batch / 3000 < memory, "what it leaves fits"
     assert "--model.checkpointing true" in remedies and "--amp bf16" in remedies
-    # What is predicted for 15000 samples is what one of a few samples takes.
+    # What is predicted for 3000 samples is what each of a few samples takes. What does not depend on their number is not in it.
     measured = {}
     for name, flag in (("", []), ("--model.checkpointing true", ["--model.checkpointing", "true"])):
-        words = ["bench", "step", "--rounds", 1, "--steps", 2, "--warm-steps", 1, "--seconds", 0.1, "--batch-sizes", 2, "--json", "-",
+        words = ["bench", "step", "--rounds", 1, "--steps", 2, "--warm-steps", 1, "--seconds", 0.1, "--batch-sizes", "2,4", "--json", "-",
                  *flag, *runner.flags({**keys, "train.batch_size": 2})]
         done = subprocess.run(runner.command(words), cwd=folder, env=runner.environment(2), capture_output=True, text=True, timeout=300)
-        measured[name] = json.loads(done.stdout)["rows"][0]["memory_bytes"]["activations"] / 2
-    predicted = kinds["activations"] / 15000
+        few, more = sorted(row["memory_bytes"]["activations"] for row in json.loads(done.stdout)["rows"])
+        measured[name] = (more - few) / 2
+    predicted = kinds["activations"] / 3000
     assert abs(predicted - measured[""]) < 0.2 * measured[""], (predicted, measured)
     saved = measured[""] - measured["--model.checkpointing true"]
-    assert abs(remedies["--model.checkpointing true"] / 15000 - saved) < 0.15 * measured[""], (remedies, measured)
+    assert abs(remedies["--model.checkpointing true"] / 3000 - saved) < 0.15 * measured[""], (remedies, measured)
     assert 0 < remedies["--amp bf16"] < kinds["activations"]
 
 
