@@ -1,6 +1,8 @@
 """dtrain compared with PyTorch in Python, from equal weights on equal data: losses, parameters and gradients.
 
 The global batch is the whole data set, so that the order of samples does not matter. No augmentation, no dropout.
+
+usage: python_parity_test.py [large_networks]
 """
 
 import math
@@ -463,7 +465,8 @@ def float64_pointer(folder):
             check_training(what, model, losses, ours, weights, bound)
 
 
-runner.main([float64_headpose_cnn_sgd, float64_headpose_cnn_adamw_and_adam, float64_resnet18,
-             float64_two_ranks_with_frozen_statistics, float32_gradients_and_losses, classes_in_float64,
-             classes_in_float64_mobilenet_v2, classes_in_float64_resnet50, classes_in_float32,
-             float64_sequence_both_phases, float32_sequence_gradients_and_losses, float64_pointer])
+LARGE_NETWORKS = [float64_resnet18, classes_in_float64_resnet50]
+runner.main(LARGE_NETWORKS if sys.argv[1:] == ["large_networks"] else [
+    float64_headpose_cnn_sgd, float64_headpose_cnn_adamw_and_adam, float64_two_ranks_with_frozen_statistics,
+    float32_gradients_and_losses, classes_in_float64, classes_in_float64_mobilenet_v2, classes_in_float32,
+    float64_sequence_both_phases, float32_sequence_gradients_and_losses, float64_pointer])
