@@ -51,11 +51,11 @@ at::Tensor as_weight(const at::Tensor& sums, const Shape& s) {
 // How a convolution is computed. kOurGradient: LibTorch's, except for the gradient of its weights.
 enum class Way : uint8_t { kLibTorch, kOurGradient, kMinimalFiltering };
 
-// Minimal filtering pays off from few tiles on, unless most of them hang over the edge. For the gradient of the weights
-// oneDNN has no kernel of its newer kind (brgemm) on CPUs with AVX2 alone, and with AVX-512 it is slower than ours for
-// strides; its kernel for 1 x 1 is as fast as ours (bench/cpu_layers).
+// Minimal filtering pays off where the pixels outweigh the transform of the kernels, and few tiles hang over the edge.
+// For the gradient of the weights oneDNN has no kernel of its newer kind (brgemm) on CPUs with AVX2 alone, and with
+// AVX-512 it is slower than ours for strides; its kernel for 1 x 1 is as fast as ours (bench/cpu_layers).
 Way fastest(const at::Tensor& x, const at::Tensor& weight, int64_t stride, int64_t padding) {
-  constexpr int64_t kLeastSide = 4, kLeastPixels = 64;
+  constexpr int64_t kLeastSide = 4, kLeastPixels = 256;
   const VectorSet vectors = widest_vectors();
   if (vectors == VectorSet::kAny || !x.is_cpu() || x.scalar_type() != at::kFloat ||
       weight.scalar_type() != at::kFloat || !x.is_contiguous(kChannelsLast) || x.numel() == 0 ||
