@@ -83,7 +83,7 @@ def compare(folder, name, data, form):
                 # size too. Which of the two is larger depends on the kernels that a CPU has.
                 truth = exact_gradients.setdefault(key, value.double())
                 error = relative(ours[key], truth)
-                bound = 1e-10 if exact else max(1e-4, 3 * relative(value, truth))
+                bound = 1e-10 if exact else max(1e-4, 2 * relative(value, truth))
             elif key == "losses":
                 error = ((ours[key] - value).abs() / value.abs()).max().item()
                 bound = 1e-10 if exact else 1e-2
