@@ -101,14 +101,16 @@ void compare_depthwise(int64_t channels, int64_t size, int64_t stride) {
       [&] { backward(layers::depthwise_conv(input, weight, stride)); });
 }
 
+at::Tensor random_image(at::IntArrayRef sizes) { return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast); }
+
 struct Convolution {
   int64_t in, out, size, kernel, stride = 1;
 };
 
 void compare_weight_gradient(const Convolution& c) {
-  const auto random = [](at::IntArrayRef sizes) { return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast); };
-  const at::Tensor x = random({16, c.in, c.size, c.size}), weight = random({c.out, c.in, c.kernel, c.kernel});
-  const at::Tensor dy = random(at::conv2d(x, weight, {}, c.stride, c.kernel / 2).sizes());
+  const at::Tensor x = random_image({16, c.in, c.size, c.size}),
+                   weight = random_image({c.out, c.in, c.kernel, c.kernel});
+  const at::Tensor dy = random_image(at::conv2d(x, weight, {}, c.stride, c.kernel / 2).sizes());
   char what[64];
   std::snprintf(what, sizeof(what), "weights %ld x %ld, %ld to %ld, %ld pixels, stride %ld", long(c.kernel),
                 long(c.kernel), long(c.in), long(c.out), long(c.size), long(c.stride));
@@ -122,9 +124,8 @@ void compare_weight_gradient(const Convolution& c) {
 
 void compare_winograd(int64_t in, int64_t out, int64_t size) {
   if (!layers::winograd_takes(in, out)) return;
-  const auto random = [](at::IntArrayRef sizes) { return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast); };
-  const at::Tensor x = random({16, in, size, size}), weight = random({out, in, 3, 3}),
-                   dy = random({16, out, size, size});
+  const at::Tensor x = random_image({16, in, size, size}), weight = random_image({out, in, 3, 3}),
+                   dy = random_image({16, out, size, size});
   const auto compare_part = [&](const char* part, const std::function<void()>& theirs,
                                 const std::function<void()>& ours) {
     char what[80];

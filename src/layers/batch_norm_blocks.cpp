@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "layers/batch_norm_blocks_body.h"
+#include "layers/work_parts.h"
 
 namespace dtrain::layers::batch_norm::blocks {
 namespace {
@@ -12,8 +13,6 @@ constexpr int64_t kBlocks = 2048;  // enough to keep any GPU busy to the end
 // Rows per thread. Fewer would make the partial sums, which are written and read again, a large part of the traffic;
 // more would make long chains of additions.
 constexpr int64_t kFewestRows = 4, kMostRows = 256;
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The largest power of two up to `most` that leaves at most a quarter of the threads without work.
 int threads_across(int64_t groups, int most) {

@@ -16,6 +16,7 @@
 #include "layers/convolution_loops.h"
 #include "layers/intra_op.h"
 #include "layers/winograd.h"
+#include "layers/work_parts.h"
 
 namespace dtrain::layers {
 namespace {
@@ -24,10 +25,7 @@ using convolution::Shape;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kMostSums = 16 << 20;  // elements of the sums of all parts
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 Shape shape_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& dy, int64_t stride, int64_t padding) {
   return {.in_channels = x.size(1),
@@ -126,12 +124,9 @@ std::pair<at::Tensor, at::Tensor> conv2d_weight_gradient(const at::Tensor& x, co
                "gradient of a convolution of ", x.sizes(), " with ", weight.sizes(), " from ", dy.sizes());
   const Shape shape = shape_of(x, weight, dy, stride, padding);
   const int64_t width = convolution::tile_width(), tiles = divide_up(shape.out_channels, width);
-  // Each part of the rows has sums of its own. Where those would take too much memory, threads share rows and have
-  // other tiles.
-  const int64_t rows = x.size(0) * shape.out_height, threads = at::get_num_threads();
-  const int64_t most_parts = std::max<int64_t>(1, kMostSums / (tiles * shape.taps() * width));
-  const int64_t parts = std::max<int64_t>(1, std::min({threads, rows, most_parts}));
-  const int64_t groups = std::clamp<int64_t>(threads / parts, 1, tiles);
+  const int64_t rows = x.size(0) * shape.out_height;
+  const SumParts cut = parts_of_sums(rows, tiles, tiles * shape.taps() * width, at::get_num_threads());
+  const int64_t parts = cut.parts, groups = cut.groups;
   const int64_t rows_per_part = divide_up(rows, parts), tiles_per_group = divide_up(tiles, groups);
   const at::Tensor sums = at::zeros({parts, tiles, shape.taps(), width}, x.options());
   const at::Tensor biases = at::zeros({parts, with_bias ? shape.out_channels : 0}, x.options().dtype(at::kDouble));

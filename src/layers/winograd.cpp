@@ -10,6 +10,7 @@
 #include "layers/intra_op.h"
 #include "layers/packed_matrix_loops.h"
 #include "layers/winograd_loops.h"
+#include "layers/work_parts.h"
 
 namespace dtrain::layers {
 namespace {
@@ -19,12 +20,9 @@ using winograd::kValues;
 using winograd::Loops;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
-constexpr int64_t kPatches = 8192;       // numbers of a block's patches, for each of the 16 values: 512 KiB
-constexpr int64_t kMostSums = 16 << 20;  // elements of the sums of all parts
-constexpr int64_t kGap = 16;             // so that the rows of a block do not lie in the same lines of the cache
-constexpr int64_t kRows = 12;            // of a product; a block has a multiple of it
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t kPatches = 8192;  // numbers of a block's patches, for each of the 16 values: 512 KiB
+constexpr int64_t kGap = 16;        // so that the rows of a block do not lie in the same lines of the cache
+constexpr int64_t kRows = 12;       // of a product; a block has a multiple of it
 
 Image image_of(const at::Tensor& x) { return {.height = x.size(2), .width = x.size(3), .channels = x.size(1)}; }
 
@@ -146,13 +144,11 @@ std::pair<at::Tensor, at::Tensor> winograd_weight_gradient(const at::Tensor& x, 
   check(x, in.channels, out.channels);
   check(dy, in.channels, out.channels);
   const int64_t columns = out.channels / loops.tile, of_column = kValues * in.channels * loops.tile;
-  // Each part of the blocks has sums of its own. Where those would take too much memory, threads share blocks and have
-  // other columns.
   const int64_t tiles = x.size(0) * in.tiles(), block = tiles_of_block(in.channels, 4 * kRows);
-  const int64_t blocks = divide_up(tiles, block), threads = at::get_num_threads();
-  const int64_t parts = std::clamp<int64_t>(kMostSums / (columns * of_column), 1, std::min(threads, blocks));
-  const int64_t groups = std::clamp<int64_t>(threads / parts, 1, columns);
-  const int64_t stride = in.channels + kGap, of_part = columns * of_column;
+  const int64_t blocks = divide_up(tiles, block), of_part = columns * of_column;
+  const SumParts cut = parts_of_sums(blocks, columns, of_part, at::get_num_threads());
+  const int64_t parts = cut.parts, groups = cut.groups;
+  const int64_t stride = in.channels + kGap;
   const Workspace space(x, in.channels, parts * of_part, parts * groups, block, stride);
   at::Tensor biases = at::zeros({parts, with_bias ? out.channels : 0}, x.options().dtype(at::kDouble));
   intra_op_for(0, parts * groups, 1, [&](int64_t begin, int64_t end) {
