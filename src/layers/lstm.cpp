@@ -51,10 +51,17 @@ bool runs_packed(const at::Tensor& rows) { return rows.is_cpu() && !(is_bfloat16
 LstmResult run_packed_lstm(const LstmLayer& layer, const at::Tensor& rows, const PackedSteps& steps,
                            const at::Tensor& h, const at::Tensor& c) {
   const AutocastGuard no_autocast({.device = at::kCPU, .enabled = false});
-  const at::ScalarType type = layer.weight_hh.scalar_type(), wide = type == at::kDouble ? at::kDouble : at::kFloat;
-  const LstmLayer widened = {layer.weight_ih.to(wide), layer.weight_hh.to(wide), layer.bias_ih.to(wide),
-                             layer.bias_hh.to(wide)};
-  const LstmResult result = cpu::run_lstm(widened, rows.to(wide), steps, h.to(wide), c.to(wide));
+  const at::ScalarType type = layer.weight_hh.scalar_type();
+  if (type == at::kDouble) {
+    const auto [states, h_last, c_last] =
+        at::lstm(rows.to(type), at::tensor(steps.counts, at::kLong), {h.to(type).unsqueeze(0), c.to(type).unsqueeze(0)},
+                 {layer.weight_ih, layer.weight_hh, layer.bias_ih, layer.bias_hh}, /*has_biases=*/true,
+                 /*num_layers=*/1, /*dropout=*/0, /*train=*/true, /*bidirectional=*/false);
+    return {states, h_last.squeeze(0), c_last.squeeze(0)};
+  }
+  const LstmLayer wide = {layer.weight_ih.to(at::kFloat), layer.weight_hh.to(at::kFloat), layer.bias_ih.to(at::kFloat),
+                          layer.bias_hh.to(at::kFloat)};
+  const LstmResult result = cpu::run_lstm(wide, rows.to(at::kFloat), steps, h.to(at::kFloat), c.to(at::kFloat));
   return {result.states.to(type), result.h.to(type), result.c.to(type)};
 }
 

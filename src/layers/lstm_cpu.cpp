@@ -1,14 +1,18 @@
 #include "layers/lstm_cpu.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/autograd.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "core/check.h"
+#include "layers/gate_panels.h"
 #include "layers/intra_op.h"
 #include "layers/lstm_loops.h"
-#include "layers/packed_matrix.h"
+#include "layers/panel_products.h"
+#include "layers/work_parts.h"
 
 namespace dtrain::layers::cpu {
 namespace {
@@ -16,12 +20,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kCellsPerThread = 4096;  // at least: waking a thread takes as long as about this many
-
-template <typename Body>
-void for_rows(int64_t rows, int64_t hidden, const Body& body) {
-  intra_op_for(0, rows, 1 + kCellsPerThread / hidden, body);
-}
+constexpr int64_t kMostRows = 96;                      // which stay in the second-level cache while all panels pass
+constexpr int64_t kRowsOfSums = 128;                   // of a panel: half of the first cache
+constexpr int64_t kLeastPerThread = int64_t{1} << 18;  // multiplications: waking a thread takes as long as some of that
+constexpr int64_t kProductsPerCell = 64;               // how many multiplications take as long as the gates of a cell
 
 // The rows of a step in packed tensors.
 struct Step {
@@ -47,88 +49,196 @@ void copy_last(const at::Tensor& packed, const std::vector<Step>& steps, const a
   }
 }
 
-// What was before each row: of the first step `initial` [B, H], of others the rows of the step before. [N, H]
-at::Tensor rows_before(const at::Tensor& packed, const std::vector<Step>& steps, const at::Tensor& initial) {
-  const at::Tensor before = at::empty_like(packed);
-  for (size_t t = 0; t < steps.size(); ++t) {
-    const auto [begin, count] = steps[t];
-    before.narrow(0, begin, count)
-        .copy_(t == 0 ? initial.narrow(0, 0, count) : packed.narrow(0, steps[t - 1].begin, count));
-  }
-  return before;
-}
-
-// a^T b [m, n] of a [N, m] and b [N, n]. With few columns MKL takes ten times as long as for the transposed product.
-at::Tensor sum_of_products(const at::Tensor& a, const at::Tensor& b) {
-  constexpr int64_t kFew = 64;
-  return b.size(1) < kFew ? b.t().mm(a).t().contiguous() : a.t().mm(b);
-}
-
-at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
-  const at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
-  PackedMatrix(b).multiply(a, at::zeros({b.size(1)}, a.options()), result);
-  return result;
+// Calls body(column, row, row_end) for each of `columns`, for all rows in parts, on as many threads as are worth it.
+void for_blocks(int64_t columns, int64_t rows, int64_t products_per_row,
+                const std::function<void(int64_t, int64_t, int64_t)>& body) {
+  const int64_t together = panel_loops().rows, threads = at::get_num_threads();
+  const int64_t least = divide_up(rows, kMostRows), most = divide_up(rows, together);
+  const int64_t parts = std::clamp(divide_up(threads, columns), least, most);
+  const int64_t size = divide_up(divide_up(rows, parts), together) * together;
+  const int64_t grain = 1 + kLeastPerThread / (size * products_per_row);
+  intra_op_for(0, columns * divide_up(rows, size), grain, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t row = block / columns * size;
+      body(block % columns, row, std::min(rows, row + size));
+    }
+  });
 }
 
 struct Forward {
-  at::Tensor gates, cells, states;  // [N, 4H] the values of the gates, [N, H], [N, H]
+  at::Tensor gates, cells, states;  // the values of the gates in panels [panels, N, tile]; [N, H], [N, H]
 };
 
-template <typename Number>
 Forward run_steps(const at::Tensor& rows, const LstmLayer& layer, const at::Tensor& h, const at::Tensor& c,
                   const std::vector<Step>& steps) {
-  const int64_t hidden = h.size(1);
-  const at::Tensor gates = at::empty({rows.size(0), 4 * hidden}, rows.options());
-  PackedMatrix(layer.weight_ih.t()).multiply(rows, layer.bias_ih + layer.bias_hh, gates);
-  const PackedMatrix recurrent(layer.weight_hh.t());
-  const at::Tensor cells = at::empty({rows.size(0), hidden}, rows.options()), states = at::empty_like(cells);
-  at::Tensor h_before = h;
-  const Number* c_before = c.const_data_ptr<Number>();
+  const PanelLoops& loops = panel_loops();
+  const GatePanels panels{.hidden = h.size(1), .tile = loops.tile};
+  const int64_t inputs = rows.size(1), hidden = panels.hidden, stride = rows.size(0) * panels.tile;
+  const at::Tensor bias = panels.transposed((layer.bias_ih + layer.bias_hh).unsqueeze(1)),
+                   of_inputs = panels.transposed(layer.weight_ih), of_states = panels.transposed(layer.weight_hh);
+  const Forward of{.gates = at::empty({panels.panels(), rows.size(0), panels.tile}, rows.options()),
+                   .cells = at::empty({rows.size(0), hidden}, rows.options()),
+                   .states = at::empty({rows.size(0), hidden}, rows.options())};
+  PanelProduct first{.x = rows.const_data_ptr<float>(),
+                     .x_stride = inputs,
+                     .x_width = inputs,
+                     .weights = of_inputs.const_data_ptr<float>(),
+                     .inner = inputs,
+                     .columns = panels.rows(),
+                     .start = bias.const_data_ptr<float>(),
+                     .y = of.gates.mutable_data_ptr<float>(),
+                     .y_stride = panels.tile,
+                     .y_panel = stride};
+  PanelProduct second = first;
+  second.x = h.const_data_ptr<float>();
+  second.x_stride = second.x_width = second.inner = hidden;
+  second.weights = of_states.const_data_ptr<float>();
+  second.start = nullptr;
+  LstmStep step{.hidden = hidden,
+                .panel = stride,
+                .gates = first.y,
+                .c_before = c.const_data_ptr<float>(),
+                .c = of.cells.mutable_data_ptr<float>(),
+                .h = of.states.mutable_data_ptr<float>()};
   for (const auto [begin, count] : steps) {
-    recurrent.add_product(h_before.narrow(0, 0, count), gates.narrow(0, begin, count));
-    const LstmStep<Number> step{.hidden = hidden,
-                                .gates = gates.mutable_data_ptr<Number>() + begin * 4 * hidden,
-                                .c_before = c_before,
-                                .c = cells.mutable_data_ptr<Number>() + begin * hidden,
-                                .h = states.mutable_data_ptr<Number>() + begin * hidden};
-    for_rows(count, hidden, [&](int64_t first, int64_t end) { compute_lstm_step(step, first, end); });
-    h_before = states.narrow(0, begin, count);
-    c_before = step.c;
+    for_blocks(panels.groups(), count, 4 * panels.tile * (inputs + hidden),
+               [&](int64_t group, int64_t row, int64_t end) {
+                 for (int64_t panel = 4 * group; panel < 4 * group + 4; ++panel) {
+                   loops.multiply(first, panel, row, end);
+                   loops.multiply(second, panel, row, end);
+                 }
+                 lstm_loops().compute(step, group, row, end);
+               });
+    first.x += count * inputs;
+    first.y = second.y = step.gates += count * panels.tile;
+    second.x = step.h;
+    step.c_before = step.c;
+    step.c += count * hidden;
+    step.h += count * hidden;
   }
-  return {gates, cells, states};
+  return of;
 }
 
-// The gradient of the sums of products [N, 4H]. of_h, of_c [B, H]: the gradients of the last state and cell of each
-// sequence, which become those of the first.
-template <typename Number>
-at::Tensor differentiate_steps(const Forward& of, const at::Tensor& weight_hh, const at::Tensor& c,
-                               const at::Tensor& of_states, const at::Tensor& of_h, const at::Tensor& of_c,
-                               const std::vector<Step>& steps) {
-  const int64_t hidden = c.size(1);
-  const at::Tensor of_gates = at::empty_like(of.gates), zeros = at::zeros({hidden}, c.options());
-  const PackedMatrix recurrent(weight_hh);
+// What run backward gives: of the sums of products in panels, and of the rows [N, in], if those are needed.
+struct Backward {
+  at::Tensor of_gates, of_rows;
+};
+
+// of_h, of_c [B, H]: the gradients of the last state and cell of each sequence, which become those of the first.
+Backward differentiate_steps(const Forward& of, const LstmLayer& layer, bool with_rows, const at::Tensor& c,
+                             const at::Tensor& of_states, const at::Tensor& of_h, const at::Tensor& of_c,
+                             const std::vector<Step>& steps) {
+  const PanelLoops& loops = panel_loops();
+  const GatePanels panels{.hidden = c.size(1), .tile = loops.tile};
+  const int64_t rows = of.cells.size(0), hidden = panels.hidden, stride = rows * panels.tile,
+                inputs = with_rows ? layer.weight_ih.size(1) : 0;
+  const at::Tensor to_states = panels.straight(layer.weight_hh),
+                   to_rows = with_rows ? panels.straight(layer.weight_ih) : at::Tensor();
+  const Backward result{.of_gates = hidden % panels.tile == 0 ? at::empty_like(of.gates) : at::zeros_like(of.gates),
+                        .of_rows = at::empty({rows, inputs}, c.options())};
+  const at::Tensor zeros = at::zeros({std::max(hidden, inputs) + panels.tile}, c.options());
+  const int64_t state_panels = divide_up(hidden, panels.tile), row_panels = divide_up(inputs, panels.tile);
   for (size_t t = steps.size(); t-- > 0;) {
     const auto [begin, count] = steps[t];
-    const Number* cells = of.cells.const_data_ptr<Number>();
-    const LstmStepGradient<Number> step{
+    const float* cells = of.cells.const_data_ptr<float>();
+    const LstmStepGradient step{
         .hidden = hidden,
-        .gates = of.gates.const_data_ptr<Number>() + begin * 4 * hidden,
-        .c_before = t == 0 ? c.const_data_ptr<Number>() : cells + steps[t - 1].begin * hidden,
+        .panel = stride,
+        .gates = of.gates.const_data_ptr<float>() + begin * panels.tile,
+        .c_before = t == 0 ? c.const_data_ptr<float>() : cells + steps[t - 1].begin * hidden,
         .c = cells + begin * hidden,
-        .of_state = of_states.defined() ? of_states.const_data_ptr<Number>() + begin * hidden : nullptr,
-        .of_h = of_h.const_data_ptr<Number>(),
-        .of_c = of_c.mutable_data_ptr<Number>(),
-        .of_gates = of_gates.mutable_data_ptr<Number>() + begin * 4 * hidden};
-    for_rows(count, hidden, [&](int64_t first, int64_t end) { differentiate_lstm_step(step, first, end); });
-    recurrent.multiply(of_gates.narrow(0, begin, count), zeros, of_h.narrow(0, 0, count));
+        .of_state = of_states.defined() ? of_states.const_data_ptr<float>() + begin * hidden : nullptr,
+        .of_h = of_h.const_data_ptr<float>(),
+        .of_c = of_c.mutable_data_ptr<float>(),
+        .of_gates = result.of_gates.mutable_data_ptr<float>() + begin * panels.tile};
+    for_blocks(panels.groups(), count, kProductsPerCell * panels.tile,
+               [&](int64_t group, int64_t row, int64_t end) { lstm_loops().differentiate(step, group, row, end); });
+    const PanelProduct to_h{.x = step.of_gates,
+                            .x_stride = panels.tile,
+                            .x_width = panels.tile,
+                            .x_panel = stride,
+                            .weights = to_states.const_data_ptr<float>(),
+                            .inner = panels.rows(),
+                            .columns = hidden,
+                            .start = zeros.const_data_ptr<float>(),
+                            .y = of_h.mutable_data_ptr<float>(),
+                            .y_stride = hidden,
+                            .y_panel = panels.tile};
+    PanelProduct to_x = to_h;
+    if (with_rows) to_x.weights = to_rows.const_data_ptr<float>();
+    to_x.columns = to_x.y_stride = inputs;
+    to_x.y = result.of_rows.mutable_data_ptr<float>() + begin * inputs;
+    for_blocks(state_panels + row_panels, count, panels.rows() * panels.tile,
+               [&](int64_t panel, int64_t row, int64_t end) {
+                 if (panel < state_panels) {
+                   loops.multiply(to_h, panel, row, end);
+                 } else {
+                   loops.multiply(to_x, panel - state_panels, row, end);
+                 }
+               });
   }
-  return of_gates;
+  return result;
 }
 
-// Calls use(Number()) with the type of x.
-template <typename Use>
-auto by_type(const at::Tensor& x, Use use) {
-  return x.scalar_type() == at::kDouble ? use(double()) : use(float());
+// The addresses of what was before each row: of the first step rows of `initial` [B, H], of others those of the step
+// before.
+std::vector<const float*> rows_before(const at::Tensor& packed, const std::vector<Step>& steps,
+                                      const at::Tensor& initial) {
+  const int64_t width = packed.size(1);
+  std::vector<const float*> rows;
+  rows.reserve(static_cast<size_t>(packed.size(0)));
+  for (size_t t = 0; t < steps.size(); ++t) {
+    const float* from =
+        t == 0 ? initial.const_data_ptr<float>() : packed.const_data_ptr<float>() + steps[t - 1].begin * width;
+    for (int64_t i = 0; i < steps[t].count; ++i) rows.push_back(from + i * width);
+  }
+  return rows;
+}
+
+std::vector<const float*> rows_of(const at::Tensor& matrix) {
+  std::vector<const float*> rows(static_cast<size_t>(matrix.size(0)));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = matrix.const_data_ptr<float>() + static_cast<int64_t>(i) * matrix.size(1);
+  }
+  return rows;
+}
+
+struct WeightGradients {
+  at::Tensor of_ih, of_hh, of_bias;
+};
+
+// Of the weights whose rows x are given: not nullptr. Each panel is summed by one thread, so that its bits are the same
+// for any number of threads.
+WeightGradients sum_products(const at::Tensor& of_gates, int64_t hidden, int64_t inputs,
+                             const std::vector<const float*>* of_inputs, const std::vector<const float*>* of_states) {
+  const PanelLoops& loops = panel_loops();
+  const GatePanels panels{.hidden = hidden, .tile = loops.tile};
+  const int64_t rows = of_gates.size(1), tile = loops.tile;
+  const auto zeros = [&](bool needed, int64_t columns) {
+    return needed ? at::zeros({panels.panels(), columns, tile}, of_gates.options()) : at::Tensor();
+  };
+  const at::Tensor ih = zeros(of_inputs != nullptr, inputs), hh = zeros(of_states != nullptr, hidden),
+                   bias = zeros(true, 1);
+  const auto add = [&](const std::vector<const float*>* x, const at::Tensor& sums, int64_t panel, int64_t begin,
+                       int64_t count) {
+    if (x == nullptr) return;
+    loops.add_transposed(x->data() + begin, count, sums.size(1),
+                         of_gates.const_data_ptr<float>() + (panel * rows + begin) * tile,
+                         sums.mutable_data_ptr<float>() + panel * sums.size(1) * tile);
+  };
+  intra_op_for(0, panels.panels(), 1, [&](int64_t first, int64_t end) {
+    for (int64_t begin = 0; begin < rows; begin += kRowsOfSums) {
+      const int64_t count = std::min(kRowsOfSums, rows - begin);
+      for (int64_t panel = first; panel < end; ++panel) {
+        loops.add_rows(of_gates.const_data_ptr<float>() + (panel * rows + begin) * tile, count,
+                       bias.mutable_data_ptr<float>() + panel * tile);
+        add(of_inputs, ih, panel, begin, count);
+        add(of_states, hh, panel, begin, count);
+      }
+    }
+  });
+  const auto restored = [&](const at::Tensor& sums) { return sums.defined() ? panels.restored(sums) : sums; };
+  return {restored(ih), restored(hh), restored(bias).squeeze(1)};
 }
 
 class PackedLstm : public torch::autograd::Function<PackedLstm> {
@@ -138,9 +248,7 @@ class PackedLstm : public torch::autograd::Function<PackedLstm> {
                                const at::Tensor& bias_ih, const at::Tensor& bias_hh,
                                const std::vector<int64_t>& counts) {
     const std::vector<Step> steps = steps_of(counts);
-    const Forward of = by_type(rows, [&](auto number) {
-      return run_steps<decltype(number)>(rows, {weight_ih, weight_hh, bias_ih, bias_hh}, h, c, steps);
-    });
+    const Forward of = run_steps(rows, {weight_ih, weight_hh, bias_ih, bias_hh}, h, c, steps);
     const at::Tensor h_last = h.clone(), c_last = c.clone();
     copy_last(of.states, steps, h_last);
     copy_last(of.cells, steps, c_last);
@@ -160,19 +268,17 @@ class PackedLstm : public torch::autograd::Function<PackedLstm> {
     };
     const at::Tensor of_states = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
     const at::Tensor of_h = copy_of(gradients[1]), of_c = copy_of(gradients[2]);
-    const at::Tensor of_gates = by_type(rows, [&](auto number) {
-      return differentiate_steps<decltype(number)>(of, weight_hh, c, of_states, of_h, of_c, steps);
-    });
     const auto needed = [&](size_t input) { return context->needs_input_grad(input); };
-    const at::Tensor none, of_bias = needed(5) || needed(6) ? of_gates.sum(0) : none;
-    return {needed(0) ? product(of_gates, weight_ih) : none,
-            of_h,
-            of_c,
-            needed(3) ? sum_of_products(of_gates, rows) : none,
-            needed(4) ? sum_of_products(of_gates, rows_before(of.states, steps, h)) : none,
-            of_bias,
-            of_bias,
-            none};
+    const Backward back =
+        differentiate_steps(of, {weight_ih, weight_hh, {}, {}}, needed(0), c, of_states, of_h, of_c, steps);
+    const at::Tensor none;
+    WeightGradients sums;
+    if (needed(3) || needed(4) || needed(5) || needed(6)) {
+      const std::vector<const float*> inputs = rows_of(rows), before = rows_before(of.states, steps, h);
+      sums = sum_products(back.of_gates, h.size(1), rows.size(1), needed(3) ? &inputs : nullptr,
+                          needed(4) ? &before : nullptr);
+    }
+    return {needed(0) ? back.of_rows : none, of_h, of_c, sums.of_ih, sums.of_hh, sums.of_bias, sums.of_bias, none};
   }
 };
 
@@ -183,7 +289,7 @@ LstmResult run_lstm(const LstmLayer& layer, const at::Tensor& rows, const Packed
   const int64_t hidden = layer.weight_hh.size(1), sequences = static_cast<int64_t>(steps.order.size());
   DTRAIN_CHECK(rows.is_cpu() && rows.dim() == 2 && rows.size(0) == steps.rows() &&
                    rows.size(1) == layer.weight_ih.size(1) && h.sizes() == at::IntArrayRef({sequences, hidden}) &&
-                   c.sizes() == h.sizes() && (rows.scalar_type() == at::kFloat || rows.scalar_type() == at::kDouble),
+                   c.sizes() == h.sizes() && rows.scalar_type() == at::kFloat,
                "LSTM of ", layer.weight_ih.sizes(), " over rows ", rows.sizes(), " ", c10::toString(rows.scalar_type()),
                " with states ", h.sizes());
   RECORD_FUNCTION("dtrain::lstm", std::vector<c10::IValue>({rows, layer.weight_ih, layer.weight_hh}));

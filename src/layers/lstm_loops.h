@@ -1,41 +1,43 @@
 #pragma once
 
 // What one step of an LSTM computes beside the matrix products, on the CPU: the gates and the cell of some samples, and
-// the gradients. Loops over plain memory, with the widest vectors that the CPU has (core/vector_set.h). No torch.
+// the gradients. Loops over plain memory in float, with the widest vectors that the CPU has (core/vector_set.h). No
+// torch.
 //
-// All arrays are in C order. The gates are in torch's order: input, forget, cell, output. Number is float or double;
-// in float an error is below 3e-7 of the largest possible value, in double everything is that of the C library.
+// States and cells are [rows, hidden]. Gates are in panels (panel_products.h) of `tile` units: panel 4g + i has gate i
+// of the units [g tile, (g + 1) tile), its group. The gates are in torch's order: input, forget, cell, output. An error
+// is below 3e-7 of the largest possible value.
 
 #include <cstdint>
 
 namespace dtrain::layers {
 
 // Row r of a step: c = forget * c_before + input * cell, h = output * tanh(c).
-template <typename Number>
 struct LstmStep {
-  int64_t hidden = 0;
-  Number* gates = nullptr;           // [rows, 4 hidden]: sums of products, which become the values of the gates
-  const Number* c_before = nullptr;  // [rows, hidden]
-  Number* c = nullptr;               // [rows, hidden]
-  Number* h = nullptr;               // [rows, hidden]
+  int64_t hidden = 0, panel = 0;    // panel: how far panels of gates are apart
+  float* gates = nullptr;           // sums of products, which become the values of the gates
+  const float* c_before = nullptr;  // [rows, hidden]
+  float* c = nullptr;               // [rows, hidden]
+  float* h = nullptr;               // [rows, hidden]
 };
 
-template <typename Number>
 struct LstmStepGradient {
-  int64_t hidden = 0;
-  const Number* gates = nullptr;     // [rows, 4 hidden], the values of the gates
-  const Number* c_before = nullptr;  // [rows, hidden]
-  const Number* c = nullptr;         // [rows, hidden]
-  const Number* of_state = nullptr;  // [rows, hidden], a gradient of h that is added to of_h; nullptr: none
-  const Number* of_h = nullptr;      // [rows, hidden], the gradient of h by later steps
-  Number* of_c = nullptr;            // [rows, hidden], of c by later steps; becomes that of c_before
-  Number* of_gates = nullptr;        // [rows, 4 hidden], the gradient of the sums of products
+  int64_t hidden = 0, panel = 0;
+  const float* gates = nullptr;     // the values of the gates
+  const float* c_before = nullptr;  // [rows, hidden]
+  const float* c = nullptr;         // [rows, hidden]
+  const float* of_state = nullptr;  // [rows, hidden], a gradient of h that is added to of_h; nullptr: none
+  const float* of_h = nullptr;      // [rows, hidden], the gradient of h by later steps
+  float* of_c = nullptr;            // [rows, hidden], of c by later steps; becomes that of c_before
+  float* of_gates = nullptr;        // in panels, the gradient of the sums of products
 };
 
-// Rows [begin, end). Different rows may be computed at the same time.
-template <typename Number>
-void compute_lstm_step(const LstmStep<Number>&, int64_t begin, int64_t end);
-template <typename Number>
-void differentiate_lstm_step(const LstmStepGradient<Number>&, int64_t begin, int64_t end);
+// Both compute rows [row, row_end) of a group of units. Others may be computed at the same time.
+struct LstmLoops {
+  int64_t tile;  // that of panel_loops()
+  void (*compute)(const LstmStep&, int64_t group, int64_t row, int64_t row_end);
+  void (*differentiate)(const LstmStepGradient&, int64_t group, int64_t row, int64_t row_end);
+};
+const LstmLoops& lstm_loops();  // thread-safe
 
 }  // namespace dtrain::layers

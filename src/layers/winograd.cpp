@@ -8,7 +8,7 @@
 
 #include "core/check.h"
 #include "layers/intra_op.h"
-#include "layers/packed_matrix_loops.h"
+#include "layers/panel_products.h"
 #include "layers/winograd_loops.h"
 #include "layers/work_parts.h"
 
@@ -80,17 +80,18 @@ void transform(const at::Tensor& weight, int64_t inner, int64_t outer, bool turn
 // products [kValues, rows, tile] = patches [kValues, rows, stride] · kernel [kValues, inner, tile]
 void multiply(const float* patches, int64_t rows, int64_t stride, const float* kernel, int64_t inner,
               const float* zeros, float* products) {
-  const MatrixLoops& matrix = matrix_loops();
+  const PanelLoops& loops = panel_loops();
   for (int64_t value = 0; value < kValues; ++value) {
-    const MatrixProduct product{.x = patches + value * rows * stride,
-                                .x_stride = stride,
-                                .tiles = kernel + value * inner * matrix.tile,
-                                .inner = inner,
-                                .columns = matrix.tile,
-                                .start = zeros,
-                                .y = products + value * rows * matrix.tile,
-                                .y_stride = matrix.tile};
-    matrix.multiply(product, 0, rows, 0, 1);
+    const PanelProduct product{.x = patches + value * rows * stride,
+                               .x_stride = stride,
+                               .x_width = inner,
+                               .weights = kernel + value * inner * loops.tile,
+                               .inner = inner,
+                               .columns = loops.tile,
+                               .start = zeros,
+                               .y = products + value * rows * loops.tile,
+                               .y_stride = loops.tile};
+    loops.multiply(product, 0, 0, rows);
   }
 }
 

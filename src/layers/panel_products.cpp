@@ -1,4 +1,4 @@
-#include "layers/packed_matrix_loops.h"
+#include "layers/panel_products.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,12 +8,12 @@
 namespace dtrain::layers {
 namespace {
 
-using Loops = MatrixLoops;
-#define DTRAIN_LOOPS "layers/packed_matrix_loops.inc"
+using Loops = PanelLoops;
+#define DTRAIN_LOOPS "layers/panel_products.inc"
 #include "layers/vector_sets.inc"
 
 }  // namespace
 
-const MatrixLoops& matrix_loops() { return loops(); }
+const PanelLoops& panel_loops() { return loops(); }
 
 }  // namespace dtrain::layers
