@@ -1,8 +1,8 @@
 #pragma once
 
-// One LSTM layer over packed rows on the CPU, in float32, with its own backward pass. Both passes compute only rows that
-// exist, step by step: the products with a step's rows and states and then its gates while they are in the cache, with
-// weights that are packed once (gate_panels.h). oneDNN's LSTM, which LibTorch calls, runs padded rows only
+// One LSTM layer over packed rows on the CPU, in float32, with its own backward pass. Both passes compute only rows
+// that exist, step by step: the products with a step's rows and states and then its gates while they are in the cache,
+// with weights that are packed once (gate_panels.h). oneDNN's LSTM, which LibTorch calls, runs padded rows only
 // (bench/cpu_layers.cpp compares them).
 //
 // Thread-safety: any thread, on LibTorch's threads.
