@@ -180,8 +180,8 @@ Backward differentiate_steps(const Forward& of, const LstmLayer& layer, bool wit
   return result;
 }
 
-// The addresses of what was before each row: of the first step rows of `initial` [B, H], of others those of the step
-// before.
+// The addresses of what was before each row: rows of `initial` [B, H] for the first step, rows of the step before for
+// the others.
 std::vector<const float*> rows_before(const at::Tensor& packed, const std::vector<Step>& steps,
                                       const at::Tensor& initial) {
   const int64_t width = packed.size(1);
