@@ -14,7 +14,6 @@ import pathlib
 import statistics
 import subprocess
 import sys
-import tarfile
 import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
@@ -72,8 +71,7 @@ def deepspeed_library(folder):
     library = folder / "deepspeed_shm_comm.so"
     if not library.exists():
         subprocess.run([PYTHON, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "deepspeed", "--no-build-isolation", "-d", folder, "deepspeed"], check=True)
-        with tarfile.open(max(folder.glob("deepspeed-*.tar.gz"))) as archive:
-            archive.extractall(folder, filter="data")
+        subprocess.run(["tar", "-C", folder, "-xzf", max(folder.glob("deepspeed-*.tar.gz"))], check=True)
         source = max(folder.glob("deepspeed-*/csrc/cpu/comm"))
         words = [PYTHON, "-c", "import sysconfig, torch; print(sysconfig.get_paths()['include'], torch.__path__[0])"]
         python_headers, torch = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
@@ -99,12 +97,12 @@ def measure_torch(ranks, library=None):
         return [json.loads(line) for line in texts[0].splitlines()]
 
 
-def measure_round(options):
+def measure_round(options, deepspeed):
     found = measure_ours(options.build, options.ranks)
     for name in WHEELS:
         found[name] = lines_of(*command(options.folder, name, options.ranks))
-    if options.ranks <= len(os.sched_getaffinity(0)):  # its ranks spin: where they share cores, one operation takes milliseconds
-        found["deepspeed"] = measure_torch(options.ranks, deepspeed_library(options.folder))
+    if deepspeed:
+        found["deepspeed"] = measure_torch(options.ranks, deepspeed)
     found["gloo"] = measure_torch(options.ranks)
     return {way: {(line["bytes"], line["caches"]): line["median_us"] for line in lines} for way, lines in found.items()}
 
@@ -140,10 +138,11 @@ def main():
     options.folder.mkdir(parents=True, exist_ok=True)
     for name in WHEELS:
         installed(options.folder, name)
-    deepspeed_library(options.folder)
+    # Its ranks spin: where they share cores, one operation takes milliseconds.
+    deepspeed = deepspeed_library(options.folder) if options.ranks <= len(os.sched_getaffinity(0)) else None
     rounds = []
     for number in range(options.rounds):
-        rounds.append(measure_round(options))
+        rounds.append(measure_round(options, deepspeed))
         if options.json:
             with options.json.open("a") as file:
                 file.write(json.dumps({"ranks": options.ranks, "us": {way: {f"{size} {caches}": us for (size, caches), us in found.items()}
