@@ -1,10 +1,11 @@
 // What the sum of float32 gradients over ranks costs by size: MPI_Allreduce of the MPI that dtrain is linked with,
 // dtrain's mpi communicator, and dtrain's shared memory, on several hosts its hierarchical communicator, in one process
 // and alternately. (tests/support/pretended_host makes hosts of one machine.)
-//   mpirun -np 2 build/bench/all_reduce [--json FILE] [--most BYTES]
-// Hot: operations that follow each other, on the same buffer. Cold: one operation, after the buffer was written and 64
-// MiB of other memory were touched. A time is that of the slowest rank; median and least over the repetitions, in
-// microseconds. bench/mpi_all_reduce.c measures other MPIs in the same way.
+//   mpirun -np 2 build/bench/all_reduce [--json FILE] [--most BYTES] [--row COUNT]
+// Hot: operations that follow each other (at most COUNT in a row, 2000 if not given), on the same buffer. Cold: one
+// operation, after the buffer was written and 64 MiB of other memory were touched. Each way meets at a barrier of its
+// own before. A time is that of the slowest rank; median and least over the repetitions, in microseconds.
+// bench/mpi_all_reduce.c measures other MPIs in the same way.
 
 #include <mpi.h>
 
@@ -38,11 +39,12 @@ struct Way {
   std::string name;
   at::Tensor values;
   std::function<void(const at::Tensor&)> sum;
+  std::function<void()> meet;  // a barrier: that of another library lets ranks go at times that differ by more
 };
 
 // Seconds of one operation, of the slowest rank.
 double time_one(const Way& way, const at::Tensor& values, int repetitions) {
-  MPI_Barrier(MPI_COMM_WORLD);
+  way.meet();
   const auto began = std::chrono::steady_clock::now();
   for (int i = 0; i < repetitions; ++i) way.sum(values);
   double mine = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() / repetitions;
@@ -52,10 +54,10 @@ double time_one(const Way& way, const at::Tensor& values, int repetitions) {
 }
 
 // By way, seconds.
-std::vector<Spread> measure(const std::vector<Way>& ways, int64_t bytes, bool cold, int rank) {
+std::vector<Spread> measure(const std::vector<Way>& ways, int64_t bytes, bool cold, int most_in_a_row, int rank) {
   static std::vector<char> other(kEvictBytes);
   const int samples = bytes >= 1 << 20 ? 15 : 60;
-  const int repetitions = cold ? 1 : bytes <= 1 << 14 ? 2000 : bytes <= 1 << 20 ? 50 : 3;
+  const int repetitions = cold ? 1 : std::min(most_in_a_row, bytes <= 1 << 14 ? 2000 : bytes <= 1 << 20 ? 50 : 3);
   std::vector<std::vector<double>> seconds(ways.size());
   for (int sample = -1; sample < samples; ++sample) {  // the first one warms up
     for (size_t way = 0; way < ways.size(); ++way) {
@@ -71,7 +73,7 @@ std::vector<Spread> measure(const std::vector<Way>& ways, int64_t bytes, bool co
   return spreads;
 }
 
-int run(MpiSession& session, const std::string& json, int64_t most) {
+int run(MpiSession& session, const std::string& json, int64_t most, int most_in_a_row) {
   const World& world = session.world();
   widen_affinity(world);
   const std::unique_ptr<Communicator> mpi = make_mpi_communicator();
@@ -83,14 +85,17 @@ int run(MpiSession& session, const std::string& json, int64_t most) {
   const auto sum_with = [](Communicator& comm) {
     return [&comm](const at::Tensor& values) { comm.all_reduce(values, ReduceOp::kSum).wait(); };
   };
-  const std::vector<Way> ways = {{"MPI_Allreduce", at::empty(shape, at::kFloat),
-                                  [](const at::Tensor& values) {
-                                    MPI_Allreduce(MPI_IN_PLACE, values.data_ptr(), static_cast<int>(values.numel()),
-                                                  MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-                                  }},
-                                 {"mpi", at::empty(shape, at::kFloat), sum_with(*mpi)},
-                                 {name, ours->allocate(shape, at::kFloat), sum_with(*ours)},
-                                 {name + ", other memory", at::empty(shape, at::kFloat), sum_with(*ours)}};
+  const auto meet_with = [](Communicator& comm) { return [&comm] { comm.barrier(); }; };
+  const std::vector<Way> ways = {
+      {"MPI_Allreduce", at::empty(shape, at::kFloat),
+       [](const at::Tensor& values) {
+         MPI_Allreduce(MPI_IN_PLACE, values.data_ptr(), static_cast<int>(values.numel()), MPI_FLOAT, MPI_SUM,
+                       MPI_COMM_WORLD);
+       },
+       [] { MPI_Barrier(MPI_COMM_WORLD); }},
+      {"mpi", at::empty(shape, at::kFloat), sum_with(*mpi), meet_with(*mpi)},
+      {name, ours->allocate(shape, at::kFloat), sum_with(*ours), meet_with(*ours)},
+      {name + ", other memory", at::empty(shape, at::kFloat), sum_with(*ours), meet_with(*ours)}};
   TextRow header = {"bytes", "caches"};
   for (const Way& way : ways) header.insert(header.end(), {way.name, "least"});
   header.push_back("gain");
@@ -101,7 +106,7 @@ int run(MpiSession& session, const std::string& json, int64_t most) {
        {4, 64, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 14680064, 26214400, 104857600}) {
     if (bytes > most) break;
     for (const bool cold : {false, true}) {
-      const std::vector<Spread> spreads = measure(ways, bytes, cold, world.rank);
+      const std::vector<Spread> spreads = measure(ways, bytes, cold, most_in_a_row, world.rank);
       rows.push_back({std::to_string(bytes), cold ? "cold" : "hot"});
       for (size_t way = 0; way < ways.size(); ++way) {
         rows.back().push_back(fixed(1e6 * spreads[way].median, 2));
@@ -126,10 +131,12 @@ int run(MpiSession& session, const std::string& json, int64_t most) {
 int main(int argc, char** argv) {
   std::string json;
   int64_t most = 104857600;
+  int most_in_a_row = 2000;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (argv[i] == std::string("--json")) json = argv[i + 1];
     if (argv[i] == std::string("--most")) most = std::max(4L, std::atol(argv[i + 1]));
+    if (argv[i] == std::string("--row")) most_in_a_row = std::max(1, std::atoi(argv[i + 1]));
   }
   MpiSession session(&argc, &argv);
-  return session.close(run(session, json, most));
+  return session.close(run(session, json, most, most_in_a_row));
 }

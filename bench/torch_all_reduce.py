@@ -1,7 +1,7 @@
 """The all-reduce of float32 that PyTorch users have on one host, by size, measured as bench/all_reduce.cpp and bench/mpi_all_reduce.c measure theirs:
 torch.distributed's gloo, or DeepSpeed's shared memory.
 
-usage: torch_all_reduce.py RANK RANKS FILE [--deepspeed LIBRARY]     (FILE: where the ranks meet; bench/all_reduce_vs_peers.py starts it)
+usage: torch_all_reduce.py RANK RANKS FILE [--deepspeed LIBRARY] [--row COUNT]     (FILE: where the ranks meet; bench/all_reduce_vs_peers.py starts it)
 Rank 0 prints one JSON object per line, times in microseconds. LIBRARY is DeepSpeed's csrc/cpu/comm, compiled.
 """
 import argparse
@@ -53,6 +53,7 @@ def main():
     parser.add_argument("ranks", type=int)
     parser.add_argument("file")
     parser.add_argument("--deepspeed", metavar="LIBRARY")
+    parser.add_argument("--row", type=int, default=200, help="most operations that follow each other without a barrier")
     options = parser.parse_args()
     rank, ranks, meeting = options.rank, options.ranks, options.file
     torch.set_num_threads(1)
@@ -67,7 +68,7 @@ def main():
         check(values, all_reduce, rank, ranks)
         for caches in ("hot", "cold"):
             samples = 15 if size >= 1 << 20 else 60
-            repetitions = 1 if caches == "cold" else 200 if size <= 1 << 14 else 50 if size <= 1 << 20 else 3
+            repetitions = 1 if caches == "cold" else min(options.row, 200 if size <= 1 << 14 else 50 if size <= 1 << 20 else 3)
             times = []
             for sample in range(samples + 1):  # the first one warms up
                 values.fill_(rank + 1)

@@ -58,12 +58,16 @@ class Process:
         try:
             code = self.popen.wait(timeout=900)
         except BaseException:
-            os.killpg(self.popen.pid, signal.SIGTERM)
-            self.popen.wait()
+            self.end()
             raise
         if code != 0:
             raise Failed(f"{' '.join(self.words)}\n{self.log.read_text()[-3000:]}\nended with {code}")
         return self.log.read_text()
+
+    def end(self):
+        if self.popen.poll() is None:
+            os.killpg(self.popen.pid, signal.SIGTERM)
+            self.popen.wait()
 
 
 def run_all(processes_of, watch_memory):
