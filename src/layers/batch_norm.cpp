@@ -26,7 +26,7 @@ struct Use : torch::CustomClassHolder {
   Activation activation = Activation::kNone;
 };
 
-using Statistics = BatchNormRecord::Statistics;
+using Statistics = BatchNormStatistics;
 
 using batch_norm::is_fused;
 
@@ -202,20 +202,22 @@ at::Tensor BatchNormImpl::normalize_by_batch(const at::Tensor& input, const at::
   }
   const at::Tensor x = readable(input);
 
-  Statistics statistics;
-  if (record != nullptr && record->replay) {
-    statistics = record->shared.at(record->next++);
-  } else {
-    const at::NoGradGuard no_grad;
-    at::Tensor sums = use->has_samples ? batch_norm::sums(x, lengths)
-                                       : at::zeros({1 + 2 * x.size(1)}, x.options().dtype(at::kDouble));
-    if (use->reduce) use->reduce(sums);
-    const auto [mean, invstd, count] =
-        batch_norm::statistics(x, sums, {running_mean, running_var, num_batches_tracked, momentum_, eps_});
-    statistics = {mean, invstd, count};
-    if (record != nullptr) record->shared.push_back(statistics);
-  }
+  const Statistics statistics = batch_statistics(x, [&] {
+    return use->has_samples ? batch_norm::sums(x, lengths)
+                            : at::zeros({1 + 2 * x.size(1)}, x.options().dtype(at::kDouble));
+  });
   return normalize(x, *this, lengths, statistics, use, epilogue).to(input.scalar_type());
+}
+
+BatchNormStatistics BatchNormImpl::batch_statistics(const at::Tensor& input, const std::function<at::Tensor()>& sums) {
+  if (record != nullptr && record->replay) return record->shared.at(record->next++);
+  const at::NoGradGuard no_grad;
+  at::Tensor all = sums();
+  if (sync_scope != nullptr) sync_scope->reduce()(all);
+  const auto [mean, invstd, count] =
+      batch_norm::statistics(input, all, {running_mean, running_var, num_batches_tracked, momentum_, eps_});
+  if (record != nullptr) record->shared.push_back({mean, invstd, count});
+  return {mean, invstd, count};
 }
 
 at::Tensor BatchNormImpl::normalize_by_running(const at::Tensor& input, const at::Tensor& lengths,

@@ -44,6 +44,11 @@ class SyncScope {
 
 const SyncScope* current_sync_scope();  // nullptr outside
 
+struct BatchNormStatistics {
+  at::Tensor mean, invstd;  // [C], in the precision of the arithmetic
+  at::Tensor count;         // float64 scalar: values per channel, over all ranks
+};
+
 class BatchNormImpl : public torch::nn::Module {
  public:
   explicit BatchNormImpl(int64_t channels, double eps = 1e-5, double momentum = 0.1);
@@ -61,6 +66,11 @@ class BatchNormImpl : public torch::nn::Module {
   // concatenated valid positions, except that training may begin with a single valid value (a sequence of one row). The
   // activation follows.
   at::Tensor forward_valid(const at::Tensor& input, const at::Tensor& lengths, Activation = Activation::kNone);
+
+  // For layers that add up a training batch themselves: the statistics that it is normalized with, from sums() of this
+  // rank (batch_norm_kernels.h). Sums them over the ranks in a SyncScope, moves the running statistics, and records;
+  // while a record is replayed they are those of the record, and sums() is not called.
+  BatchNormStatistics batch_statistics(const at::Tensor& input, const std::function<at::Tensor()>& sums);
 
   void train(bool on = true) override;  // a frozen layer stays in evaluation mode
   void freeze();                        // permanent; weight and bias may still be trained
@@ -83,11 +93,7 @@ TORCH_MODULE(BatchNorm);
 // Records what the batch norm layers of a segment did in forward, for its recomputation in backward: with `replay` they
 // use the recorded statistics, without a collective, and do not change the running statistics.
 struct BatchNormRecord {
-  struct Statistics {
-    at::Tensor mean, invstd;  // [C], in the precision of the arithmetic
-    at::Tensor count;         // float64 scalar: values per channel, over all ranks
-  };
-  std::vector<Statistics> shared;  // in the order of the layers; not of those that LibTorch computes
+  std::vector<BatchNormStatistics> shared;  // in the order of the layers; not of those that LibTorch computes
   size_t next = 0;
   bool replay = false;
 };

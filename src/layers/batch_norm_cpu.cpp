@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "layers/batch_norm_channels.h"
 #include "layers/batch_norm_loops.h"
 #include "layers/intra_op.h"
 #include "layers/lengths.h"
@@ -145,42 +146,6 @@ auto by_type(const at::Tensor& x, Use use) {
   DTRAIN_CHECK(x.scalar_type() == at::kFloat, "batch norm on the CPU of ", c10::toString(x.scalar_type()));
   return use(float());
 }
-
-template <typename Number>
-std::vector<Number> numbers_of(const at::Tensor& tensor) {
-  const at::Tensor values = tensor.to(c10::CppTypeToScalarType<Number>::value).contiguous();
-  return {values.const_data_ptr<Number>(), values.const_data_ptr<Number>() + values.numel()};
-}
-
-// Values per channel that Coefficients can point to.
-template <typename Number>
-struct ChannelValues {
-  explicit ChannelValues(const Affine& affine)
-      : mean(numbers_of<Number>(affine.mean)),
-        scale(numbers_of<Number>(affine.weight * affine.invstd)),
-        bias(numbers_of<Number>(affine.bias)) {}
-
-  // slope = sum(dy (x - mean)) / count / deviation², shift = sum(dy) / count
-  void add_sums(const Affine& affine, const at::Tensor& gradient_sums, const at::Tensor& count) {
-    const auto invstd = numbers_of<double>(affine.invstd);
-    const double* sums = gradient_sums.const_data_ptr<double>();
-    const double values = *count.const_data_ptr<double>();
-    const size_t channels = mean.size();
-    slope.resize(channels);
-    shift.resize(channels);
-    for (size_t c = 0; c < channels; ++c) {
-      shift[c] = static_cast<Number>(sums[c] / values);
-      slope[c] = static_cast<Number>(sums[channels + c] / values * invstd[c] * invstd[c]);
-    }
-  }
-
-  Coefficients<Number> all() const {
-    return {mean.data(), scale.data(), bias.data(), slope.empty() ? nullptr : slope.data(),
-            shift.empty() ? nullptr : shift.data()};
-  }
-
-  std::vector<Number> mean, scale, bias, slope, shift;
-};
 
 // Calls body(run, coefficients) for the valid elements of a part.
 template <typename Number, typename Body>
@@ -341,12 +306,7 @@ at::Tensor sums(const at::Tensor& x, const at::Tensor& lengths) {
       const Number* of_part = parts.coefficients(part, origin.data(), memory);
       parts.for_runs(part, [&](const Run& run) { loops<Store>().sums(run, from, of_part, sums); });
     });
-    for (int64_t c = 0; c < channels; ++c) {
-      const double n = values[0], offset = values[1 + c],
-                   mean = static_cast<double>(origin[static_cast<size_t>(c)]) + offset / n;
-      values[1 + channels + c] += mean * mean * n - offset * offset / n;  // of squares of deviations to squares
-      values[1 + c] = mean * n;
-    }
+    move_sums_to_zero(origin.data(), channels, values);
   });
   return result;
 }

@@ -28,6 +28,12 @@ at::Tensor by_tap(const at::Tensor& weight) { return weight.view({-1, 9}).t().co
 
 at::Tensor zeros_for(const Shape& s, const at::Tensor& x) { return at::zeros({s.width * s.channels}, x.options()); }
 
+// The rows of x around a row of the output, which are counted over all samples.
+depthwise::Rows rows_of(const Shape& s, const at::Tensor& x, int64_t row, const at::Tensor& zeros) {
+  const float* sample = x.const_data_ptr<float>() + row / s.out_height() * s.height * s.width * s.channels;
+  return rows_around(s, sample, row % s.out_height(), zeros.const_data_ptr<float>());
+}
+
 // Calls body(begin, end) for rows of `width` elements.
 template <typename Body>
 void for_rows(int64_t rows, int64_t width, const Body& body) {
@@ -39,8 +45,10 @@ at::Tensor convolve(const Shape& s, const at::Tensor& x, const at::Tensor& taps)
   const at::Tensor y = at::empty({x.size(0), s.channels, height, width}, x.options().memory_format(kChannelsLast));
   const at::Tensor zeros = zeros_for(s, x);
   for_rows(x.size(0) * height, width * s.channels, [&](int64_t begin, int64_t end) {
-    depthwise::convolve(s, x.const_data_ptr<float>(), taps.const_data_ptr<float>(), zeros.const_data_ptr<float>(),
-                        begin, end, y.mutable_data_ptr<float>());
+    for (int64_t row = begin; row < end; ++row) {
+      depthwise::convolve(s, rows_of(s, x, row, zeros), taps.const_data_ptr<float>(),
+                          y.mutable_data_ptr<float>() + row * width * s.channels);
+    }
   });
   return y;
 }
@@ -50,9 +58,15 @@ at::Tensor input_gradient(const Shape& s, const at::Tensor& dy, const at::Tensor
   const at::Tensor dx =
       at::empty({dy.size(0), s.channels, s.height, s.width}, dy.options().memory_format(kChannelsLast));
   const at::Tensor zeros = zeros_for(s, dy);
+  const int64_t line = s.out_width() * s.channels;
   for_rows(dy.size(0) * s.height, s.width * s.channels, [&](int64_t begin, int64_t end) {
-    depthwise::spread(s, dy.const_data_ptr<float>(), taps.const_data_ptr<float>(), zeros.const_data_ptr<float>(), begin,
-                      end, dx.mutable_data_ptr<float>());
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t of_sample = row % s.height, from = of_sample / 2;
+      const float* at = dy.const_data_ptr<float>() + (row / s.height * s.out_height() + from) * line;
+      const float* none = zeros.const_data_ptr<float>();
+      depthwise::spread(s, of_sample % 2 == 1, at, from + 1 < s.out_height() ? at + line : none,
+                        taps.const_data_ptr<float>(), none, dx.mutable_data_ptr<float>() + row * s.width * s.channels);
+    }
   });
   return dx;
 }
@@ -66,9 +80,11 @@ at::Tensor weight_gradient(const Shape& s, const at::Tensor& x, const at::Tensor
   const at::Tensor of_parts = at::zeros({parts, 9, s.channels}, x.options()), zeros = zeros_for(s, x);
   intra_op_for(0, parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
-      depthwise::add_weight_gradient(
-          s, x.const_data_ptr<float>(), dy.const_data_ptr<float>(), zeros.const_data_ptr<float>(), part * rows_per_part,
-          std::min(rows, (part + 1) * rows_per_part), of_parts.mutable_data_ptr<float>() + part * 9 * s.channels);
+      for (int64_t row = part * rows_per_part; row < std::min(rows, (part + 1) * rows_per_part); ++row) {
+        depthwise::add_weight_gradient(s, rows_of(s, x, row, zeros),
+                                       dy.const_data_ptr<float>() + row * s.out_width() * s.channels,
+                                       of_parts.mutable_data_ptr<float>() + part * 9 * s.channels);
+      }
     }
   });
   return of_parts.sum(0, /*keepdim=*/false, at::kDouble).to(at::kFloat).t().contiguous().view({s.channels, 1, 3, 3});

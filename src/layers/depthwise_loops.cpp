@@ -8,8 +8,9 @@ namespace dtrain::layers::depthwise {
 namespace {
 
 struct Loops {
-  using Run = void (*)(const Shape&, const float*, const float*, const float*, int64_t, int64_t, float*);
-  Run convolve, spread, add_weight_gradient;
+  void (*convolve)(const Shape&, const Rows&, const float*, float*);
+  void (*spread)(const Shape&, bool, const float*, const float*, const float*, const float*, float*);
+  void (*add_weight_gradient)(const Shape&, const Rows&, const float*, float*);
 };
 
 #define DTRAIN_LOOPS "layers/depthwise_loops.inc"
@@ -17,19 +18,17 @@ struct Loops {
 
 }  // namespace
 
-void convolve(const Shape& shape, const float* x, const float* weights, const float* zeros, int64_t begin, int64_t end,
-              float* y) {
-  loops().convolve(shape, x, weights, zeros, begin, end, y);
+void convolve(const Shape& shape, const Rows& x, const float* weights, float* y) {
+  loops().convolve(shape, x, weights, y);
 }
 
-void spread(const Shape& shape, const float* dy, const float* weights, const float* zeros, int64_t begin, int64_t end,
+void spread(const Shape& shape, bool odd, const float* at, const float* below, const float* weights, const float* zeros,
             float* dx) {
-  loops().spread(shape, dy, weights, zeros, begin, end, dx);
+  loops().spread(shape, odd, at, below, weights, zeros, dx);
 }
 
-void add_weight_gradient(const Shape& shape, const float* x, const float* dy, const float* zeros, int64_t begin,
-                         int64_t end, float* dw) {
-  loops().add_weight_gradient(shape, x, dy, zeros, begin, end, dw);
+void add_weight_gradient(const Shape& shape, const Rows& x, const float* dy, float* dw) {
+  loops().add_weight_gradient(shape, x, dy, dw);
 }
 
 }  // namespace dtrain::layers::depthwise

@@ -14,20 +14,33 @@ struct Shape {
   int64_t out_width() const { return (width - 1) / stride + 1; }
 };
 
-// Weights lie as [3, 3, C]. Of a result the rows [begin, end) of all samples are computed. `zeros`: width * channels of
-// them. Different rows may be computed at the same time.
+// Three successive rows of x, [width, channels] each, the middle one being row `stride * r` of a sample for row r of
+// the output. Beyond the first and the last row of the sample they are zeros.
+struct Rows {
+  const float* row[3];
+};
 
-// y [B, OH, OW, C] from x.
-void convolve(const Shape&, const float* x, const float* weights, const float* zeros, int64_t begin, int64_t end,
-              float* y);
+inline Rows rows_around(const Shape& s, const float* sample, int64_t out_row, const float* zeros) {
+  Rows rows = {};
+  for (int64_t ky = 0; ky < 3; ++ky) {
+    const int64_t y = out_row * s.stride - 1 + ky;
+    rows.row[ky] = y < 0 || y >= s.height ? zeros : sample + y * s.width * s.channels;
+  }
+  return rows;
+}
 
-// With stride 2, the gradient dx [B, H, W, C] from dy [B, OH, OW, C]. With stride 1 that is a convolution with the
-// weights in the opposite order.
-void spread(const Shape&, const float* dy, const float* weights, const float* zeros, int64_t begin, int64_t end,
+// Weights lie as [3, 3, C]. Each call computes one row.
+
+// A row y [OW, C].
+void convolve(const Shape&, const Rows& x, const float* weights, float* y);
+
+// With stride 2, a row dx [W, C] of the gradient: an even one from row `at` of dy, an odd one also from the row `below`
+// that follows, which is of zeros after the last. `zeros`: [C]. With stride 1 the gradient is a convolution of dy with
+// the weights in the opposite order.
+void spread(const Shape&, bool odd, const float* at, const float* below, const float* weights, const float* zeros,
             float* dx);
 
-// Adds the gradient of the weights by rows of dy.
-void add_weight_gradient(const Shape&, const float* x, const float* dy, const float* zeros, int64_t begin, int64_t end,
-                         float* dw);
+// Adds the gradient of the weights by a row of dy.
+void add_weight_gradient(const Shape&, const Rows& x, const float* dy, float* dw);
 
 }  // namespace dtrain::layers::depthwise

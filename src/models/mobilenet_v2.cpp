@@ -10,6 +10,7 @@
 #include "layers/depthwise.h"
 #include "layers/dropout.h"
 #include "layers/gradient_checkpointing.h"
+#include "layers/linear_bottleneck.h"
 #include "models/image_networks.h"
 
 namespace dtrain::models {
@@ -34,6 +35,9 @@ class ConvNormRelu6 : public nn::Module {
     return norm_->forward_with(y, {.activation = layers::Activation::kReLU6});
   }
 
+  const at::Tensor& weight() const { return conv_->weight; }
+  layers::BatchNormImpl* norm() { return norm_.get(); }
+
  private:
   int64_t stride_;
   bool depthwise_;
@@ -44,7 +48,8 @@ class ConvNormRelu6 : public nn::Module {
 // 1×1 to `expansion` times the channels, depthwise 3×3, 1×1 to `out` channels without activation.
 class InvertedResidual : public nn::Module {
  public:
-  InvertedResidual(int64_t in, int64_t out, int64_t stride, int64_t expansion) : residual_(stride == 1 && in == out) {
+  InvertedResidual(int64_t in, int64_t out, int64_t stride, int64_t expansion)
+      : residual_(stride == 1 && in == out), stride_(stride) {
     const int64_t hidden = in * expansion;
     if (expansion != 1) expanding_.push_back(std::make_shared<ConvNormRelu6>(in, hidden, 1));
     expanding_.push_back(std::make_shared<ConvNormRelu6>(hidden, hidden, 3, stride, hidden));
@@ -55,15 +60,29 @@ class InvertedResidual : public nn::Module {
     register_module("conv", all);
   }
   at::Tensor forward(const at::Tensor& input) {
-    at::Tensor x = input;
-    for (const auto& layer : expanding_) x = layer->forward(x);
     layers::Epilogue epilogue;
     if (residual_) epilogue.residual = input;
+    const layers::LinearBottleneck block = bottleneck();
+    if (layers::is_fused(block, input)) return norm_->forward_with(layers::run(block, input), epilogue);
+    at::Tensor x = input;
+    for (const auto& layer : expanding_) x = layer->forward(x);
     return norm_->forward_with(project_->forward(x), epilogue);
   }
 
  private:
+  layers::LinearBottleneck bottleneck() {
+    layers::LinearBottleneck block = {.depthwise = expanding_.back()->weight(),
+                                      .depthwise_norm = expanding_.back()->norm(),
+                                      .projection = project_->weight,
+                                      .stride = stride_};
+    if (expanding_.size() == 1) return block;
+    block.expansion = expanding_.front()->weight();
+    block.expansion_norm = expanding_.front()->norm();
+    return block;
+  }
+
   bool residual_;
+  int64_t stride_;
   std::vector<std::shared_ptr<ConvNormRelu6>> expanding_;
   nn::Conv2d project_{nullptr};
   layers::BatchNorm norm_{nullptr};
