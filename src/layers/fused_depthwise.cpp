@@ -93,10 +93,13 @@ Output depthwise(const Input& in, const at::Tensor& weight, int64_t stride) {
   ChunkSums sums(bands.count(), channels);
   for_bands(bands, [&](int64_t band, int64_t sample, int64_t row, int64_t end) {
     SampleRows<Input> rows = rows_of(sample);
+    ResultRows result(y, width);
     for (; row < end; ++row) {
-      float* out = y.mutable_data_ptr<float>() + (sample * height + row) * width * channels;
+      const int64_t position = (sample * height + row) * width;
+      float* out = result.at(position);
       layers::depthwise::convolve(s, rows.around(row * stride), taps.const_data_ptr<float>(), out);
       batch_norm::loops<float>().sums({0, width * channels, channels}, out, first.data(), sums.of(band));
+      result.finish(position, width);
     }
   });
   return {y, sums.values_about(first, x.size(0) * height * width)};
@@ -115,19 +118,21 @@ Gradients depthwise_gradients(const Input& in, const at::Tensor& weight, int64_t
   for_bands(bands, [&](int64_t band, int64_t sample, int64_t row, int64_t end) {
     SampleRows<Input> rows(in, sample, s.height, s.width, channels, zeros.data());
     SampleRows<Gradient> dy(gradient, sample, s.out_height(), s.out_width(), channels, zeros.data());
+    ResultRows of_result(result.x, s.width);
     float* dw = of_bands.mutable_data_ptr<float>() + band * 9 * channels;
     const float* of_taps = backward_taps.const_data_ptr<float>();
     for (; row < end; ++row) {
       layers::depthwise::add_weight_gradient(s, rows.around(row * stride), dy(row), dw);
       for (int64_t i = row * stride; i < std::min(s.height, (row + 1) * stride); ++i) {
         const int64_t position = (sample * s.height + i) * s.width;
-        float* dx = result.x.mutable_data_ptr<float>() + position * channels;
+        float* dx = of_result.at(position);
         if (stride == 1) {
           layers::depthwise::convolve(s, dy.around(i), of_taps, dx);
         } else {
           layers::depthwise::spread(s, i % 2 == 1, dy(row), dy(row + 1), of_taps, zeros.data(), dx);
         }
         if (in.norm != nullptr) add_gradient_sums(in, position, s.width, dx, sums.of(band));
+        of_result.finish(position, s.width);
       }
     }
   });

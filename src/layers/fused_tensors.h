@@ -10,6 +10,7 @@
 
 #include "layers/batch_norm_channels.h"
 #include "layers/fused_convolutions.h"
+#include "layers/streamed_copy.h"
 
 namespace dtrain::layers::fused {
 
@@ -47,6 +48,26 @@ inline void add_gradient_sums(const Input& in, int64_t row, int64_t count, const
   batch_norm::loops<float>().gradient_sums({0, count * channels, channels}, in.norm->all(), {.x = x, .dy = dx},
                                            kActivation, sums);
 }
+
+// Rows of a result: computed where they belong, or, of a result that is larger than the caches, in `memory`, from where
+// finish() copies them past the caches.
+class ResultRows {
+ public:
+  ResultRows(const at::Tensor& result, int64_t most_rows)
+      : data_(result.mutable_data_ptr<float>()),
+        channels_(result.size(1)),
+        memory_(result.nbytes() < kStreamedBytes ? 0 : static_cast<size_t>(most_rows * channels_)) {}
+
+  float* at(int64_t row) { return memory_.empty() ? data_ + row * channels_ : memory_.data(); }
+  void finish(int64_t row, int64_t count) {
+    if (!memory_.empty()) copy_past_caches(memory_.data(), count * channels_, data_ + row * channels_);
+  }
+
+ private:
+  float* data_;
+  int64_t channels_;
+  std::vector<float> memory_;
+};
 
 // Two sums per channel, of chunks that different threads may add up, which are then added in their order.
 class ChunkSums {
