@@ -3,7 +3,7 @@
 
 usage: PYTHON bench/step_vs_python.py [--networks headpose_cnn,...] [--sizes 224,64] [--ranks 1,2] [--precisions fp32,bf16] [--peers NAME,...]
                                       [--rounds 20] [--minutes M] [--seconds 12] [--json FILE]
-       PYTHON bench/step_vs_python.py --report [--json FILE]
+       PYTHON bench/step_vs_python.py --report [--networks NAME,...] [--builds ID,...] [--json FILE]
 
 PYTHON is that of .deps/venv (launch/bootstrap --tests); --python names another one for PyTorch: it needs torch, torchvision, h5py,
 numpy and safetensors. Both sides train the same network (PyTorch loads dtrain's weights, so names and shapes are the same) on the same HDF5
@@ -14,7 +14,8 @@ bench/steps/peer_train.py, with a DataLoader that has the fastest of 0, 1 or 2 w
 eager: as installed. All others have tcmalloc preloaded and images in channels_last. compile: torch.compile. strong, grouped: the
 forms of bench/steps/peer_networks.py, with denormals flushed. two alone: two independent runs of dtrain with one rank, each on its own core.
 
-A round runs every side once, dtrain in the middle, in the opposite order each time. A ratio is that of the rates of one round, after a warm-up; it counts
+A round runs every side once, dtrain in the middle, in the opposite order each time. A ratio is that of the rates of one round, after a warm-up, if the host was
+as noisy during both (bench/machine_noise.py); it counts
 by the lower end of the 95 % interval of its mean. Rounds end when all intervals are at most 3 % wide. Lines are added to FILE, so that a long
 measurement can be made in pieces; --report, which exits with 1 if a bar is not met, reads them all. Before the first round of a
 cell, runs of their own measure the memory (the sum over all processes) and choose the workers.
@@ -63,8 +64,9 @@ class Cell(collections.namedtuple("Cell", "network size ranks precision file")):
         usual = ["eager", "tcmalloc", *([] if len(forms) > 1 else ["compile"]), *forms[1:], *([step_sides.ALONE] if self.ranks > 1 else [])]
         if self.precision != "fp32":
             usual.remove("eager")
-        return [peer for peer in chosen if peer == step_sides.ALONE and self.ranks > 1 or
-                step_sides.PEERS.get(peer, {}).get("form", "usual") in forms] if chosen else usual
+        if not chosen:
+            return usual
+        return [peer for peer in chosen if (self.ranks > 1 if peer == step_sides.ALONE else step_sides.PEERS[peer].get("form", "usual") in forms)]
 
     def steps(self, rate, seconds):
         """(steps in all, steps of the warm-up), the first a multiple of the second, because dtrain reports at every such step."""
@@ -208,6 +210,7 @@ def parse():
     parser.add_argument("--lock", type=pathlib.Path, help="hold a lock of this file during each round")
     parser.add_argument("--json", type=pathlib.Path, default=TOP / "bench/results/step_vs_python.jsonl")
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--builds", type=names, default=[], help="for --report: programs that are the same for these networks; the last one if absent")
     return parser.parse_args()
 
 
@@ -228,7 +231,8 @@ def main():
     lines = step_lines(options.json)
     if not lines:
         sys.exit(f"{options.json} has no lines yet")
-    return 1 if step_report.print_report(lines) else 0
+    builds = options.builds or [lines[-1]["build"]]
+    return 1 if step_report.print_report([line for line in lines if line["build"] in builds and line["network"] in options.networks]) else 0
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import step_sides
 T = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093]
 LEAST_ROUNDS = 3
 SCALING = 0.95
+UNEQUAL_NOISE = 1.1  # the host was another one during the second of two runs: they are not compared
 REFERENCE = "tcmalloc"  # of the bars of memory
 SMALLER = {"headpose_cnn": 0.9, "pointer": 0.9, "sequence": 0.9}  # others: 1.0
 
@@ -50,20 +51,29 @@ def counts(line):
     return line["other_load"] <= step_sides.MOST_OTHER_LOAD
 
 
-def ratios(lines):
-    """{cell: {peer: Ratio}} of the rounds in which nothing else disturbed both sides."""
+def pairs(lines):
+    """{cell: {peer: [(rate of dtrain, of the peer)]}} of the rounds in which no other process disturbed them, and in which the host was as noisy during both."""
     rounds = collections.defaultdict(dict)
     for line in lines:
         if line["kind"] == "run" and counts(line):
-            rounds[cell_of(line), line["session"], line["round"]][line["side"]] = line["rate"]
-    pairs = collections.defaultdict(lambda: collections.defaultdict(list))
+            rounds[cell_of(line), line["session"], line["round"]][line["side"]] = line
+    found = collections.defaultdict(lambda: collections.defaultdict(list))
     for (cell, _, _), sides in rounds.items():
         for peer in sides.keys() - {"dtrain"}:
-            if "dtrain" in sides:
-                pairs[cell][peer].append((sides["dtrain"], sides[peer]))
+            if "dtrain" in sides and are_alike(sides["dtrain"], sides[peer]):
+                found[cell][peer].append((sides["dtrain"]["rate"], sides[peer]["rate"]))
+    return found
+
+
+def are_alike(a, b):
+    return max(a["noise"], b["noise"]) <= UNEQUAL_NOISE * min(a["noise"], b["noise"])
+
+
+def ratios(lines):
+    """{cell: {peer: Ratio}} of pairs()."""
     return {cell: {peer: Ratio(statistics.median(a for a, _ in found), statistics.median(b for _, b in found),
                                *interval([a / b for a, b in found]), len(found)) for peer, found in peers.items()}
-            for cell, peers in pairs.items()}
+            for cell, peers in pairs(lines).items()}
 
 
 def is_narrow(ratio, widest):
@@ -155,9 +165,7 @@ def phase_table(lines, cells):
 
 
 def print_report(lines):
-    """Prints the tables and returns the bars that are not met. Only runs of the last program count."""
-    builds = [line["build"] for line in lines]
-    lines = [line for line in lines if line["build"] == builds[-1]]
+    """Prints the tables and returns the bars that are not met."""
     found = ratios(lines)
     missed = speed_table(found) + memory_table(lines, found)
     phase_table(lines, found)
@@ -166,7 +174,7 @@ def print_report(lines):
         disturbed = sum(not counts(run) for run in runs)
         print(f"\n{len(runs)} runs; {disturbed} do not count, because other processes used more than {100 * step_sides.MOST_OTHER_LOAD:.0f} % of the cores. "
               f"Noise of the others (bench/machine_noise.py): median {statistics.median(run['noise'] for run in runs):.2f}, "
-              f"largest {max(run['noise'] for run in runs):.2f} (1: none).")
+              f"largest {max(run['noise'] for run in runs):.2f} (1: none). A pair of runs is left out where one had {100 * (UNEQUAL_NOISE - 1):.0f} % more than the other.")
     for line in missed:
         print("not met:", line)
     return missed
