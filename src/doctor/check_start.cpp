@@ -184,12 +184,36 @@ Outcome check_networks(const Launch& launch) {
   return outcome;
 }
 
+// In shared memory a rank reads the gradients of the others where they are: nothing is sent that could be smaller.
+Outcome check_wire(const Launch& launch) {
+  using config::Backend;
+  using config::Wire;
+  Outcome outcome;
+  const config::Dist& dist = launch.config.dist;
+  const bool shares = dist.backend == Backend::kAuto || dist.backend == Backend::kSharedMemory;
+  if (dist.wire == Wire::kFp32 || launch.has_gpus() || !shares || launch.ranks.size() == 1 ||
+      hosts_of(launch).size() > 1) {
+    return outcome;
+  }
+  blame(outcome.add(Severity::kNote, "gradients are rounded for a network that they do not travel over",
+                    str("dist.wire is ", dist.wire, ", and all ranks are on one host, whose memory they share"),
+                    "--dist.wire fp32, the default"),
+        hosts_of(launch).front());
+  return outcome;
+}
+
 }  // namespace
 
 Checks start_checks() {
-  return {{"same program", check_program}, {"same configuration", check_configuration}, {"same data", check_data},
-          {"task and data", check_task},   {"same libraries", check_libraries},         {"clock skew", check_clocks},
-          {"metrics port", check_port},    {"network interfaces", check_networks}};
+  return {{"same program", check_program},
+          {"same configuration", check_configuration},
+          {"same data", check_data},
+          {"task and data", check_task},
+          {"same libraries", check_libraries},
+          {"clock skew", check_clocks},
+          {"metrics port", check_port},
+          {"network interfaces", check_networks},
+          {"gradients between ranks", check_wire}};
 }
 
 }  // namespace dtrain::doctor

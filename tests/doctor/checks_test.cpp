@@ -173,6 +173,13 @@ const std::vector<Fault> kStart = {
      {1}},
     {"network interfaces", kNote, "docker0", "NCCL_SOCKET_IFNAME=^lo,docker0",
      [](Launch& l) { l.ranks[0].machine.network_interfaces->push_back("docker0"); }},
+    {"gradients between ranks",
+     kNote,
+     "dist.wire is bf16, and all ranks are on one host",
+     "--dist.wire fp32",
+     [](Launch& l) { l.config.dist.wire = config::Wire::kBf16; },
+     {},
+     false},
 };
 
 const std::vector<Fault> kDevices = {
