@@ -1,6 +1,7 @@
 #include "layers/depthwise_loops.h"
 
 #include <cstring>
+#include <type_traits>
 
 #include "core/vector_set.h"
 
