@@ -9,11 +9,13 @@
 #include <exception>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "core/quiet_log.h"
 #include "core/stopwatch.h"
 #include "data/loader/loader.h"
 #include "device/tensor_memory.h"
+#include "layers/linear_bottleneck.h"
 #include "layers/random_context.h"
 #include "tasks/task.h"
 #include "train/phases.h"
@@ -29,11 +31,12 @@ using train::Precision;
 constexpr int64_t kFewSamples[] = {1, 2};
 constexpr double kPatience = 10;  // seconds: a network that is slower is tried without changes only
 
-// One network as the configuration makes it, on the CPU.
+// One network as the configuration makes it, on the CPU; for another device its layers keep what they keep there.
 class Trial {
  public:
-  Trial(const config::Config& config, const DataSet& data)
+  Trial(const config::Config& config, const DataSet& data, at::Device device)
       : data_(data),
+        device_(device),
         seed_(config.train.seed),
         task_(tasks::make_task(config, tasks::facts_of(*data.store, data.splits.train))),
         phases_(train::phases_of(*task_, config.train.epochs)) {
@@ -100,6 +103,8 @@ class Trial {
     const data::Batch batch = load(ids);
     for (const at::Tensor& parameter : task_->model().parameters()) parameter.mutable_grad() = at::Tensor();
     const layers::RandomScope randomness(layers::random_context(seed_, /*step=*/0, batch.sample_ids));
+    std::optional<layers::LayersOneByOne> as_on_a_gpu;
+    if (!device_.is_cpu()) as_on_a_gpu.emplace();
     const device::TensorMemory tensors;
     const tasks::Loss loss = [&] {
       const layers::AutocastGuard guard = train::autocast_for(autocast ? Precision::kBf16 : Precision::kFp32, at::kCPU);
@@ -110,14 +115,15 @@ class Trial {
   }
 
   const DataSet& data_;
+  const at::Device device_;
   const uint64_t seed_;
   std::unique_ptr<tasks::Task> task_;
   std::vector<train::RunPhase> phases_;
 };
 
-double activations_with(const config::Config& config, const DataSet& data, bool autocast) {
+double activations_with(const config::Config& config, const DataSet& data, at::Device device, bool autocast) {
   try {
-    return Trial(config, data).activations_per_sample(autocast);
+    return Trial(config, data, device).activations_per_sample(autocast);
   } catch (...) {  // a task without this change, or no memory: nothing is predicted
     return MemoryNeed::kUnknown;
   }
@@ -135,7 +141,7 @@ MemoryNeed memory_need(const config::Config& config, const DataSet& data, const 
   const auto of_micro_batch = [&](double bytes) { return static_cast<int64_t>(std::max(0.0, bytes) * samples); };
   double seconds = 0;
   {
-    Trial now(config, data);
+    Trial now(config, data, full.device);
     torch::nn::Module& model = now.task().model();
     const std::vector<int64_t> trained = now.trained_bytes();
     const bool sgd = config.optimizer.name == config::OptimizerName::kSgd;
@@ -157,11 +163,11 @@ MemoryNeed memory_need(const config::Config& config, const DataSet& data, const 
   if (!config.model.checkpointing) {
     config::Config changed = config;
     changed.model.checkpointing = true;
-    need.activations_checkpointed = samples * activations_with(changed, data, is_low(precision));
+    need.activations_checkpointed = samples * activations_with(changed, data, full.device, is_low(precision));
   }
   if (!is_low(precision) && precision != Precision::kFp64) {
     need.amp = train::has_bf16(full.device.type(), full.capability) ? "bf16" : "fp16";
-    need.activations_amp = samples * activations_with(config, data, /*autocast=*/true);
+    need.activations_amp = samples * activations_with(config, data, full.device, /*autocast=*/true);
   }
   return need;
 }

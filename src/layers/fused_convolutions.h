@@ -35,8 +35,8 @@ struct Output {
 };
 
 struct Gradients {
-  at::Tensor x;       // of the input after its norm and ReLU6: the `dy` of its own Gradient
-  at::Tensor sums;    // as of batch_norm::gradient_sums() for the norm of the input, if it has one
+  at::Tensor x;       // of the input after its norm and ReLU6, the `dy` of its own Gradient, if asked for
+  at::Tensor sums;    // of `x`, as of batch_norm::gradient_sums() for the norm of the input, if it has one
   at::Tensor weight;  // in the shape of the weight
 };
 
@@ -46,6 +46,6 @@ Gradients pointwise_gradients(const Input&, const at::Tensor& weight, const Grad
 
 // weight [C, 1, 3, 3], padding 1, stride 1 or 2
 Output depthwise(const Input&, const at::Tensor& weight, int64_t stride);
-Gradients depthwise_gradients(const Input&, const at::Tensor& weight, int64_t stride, const Gradient&);
+Gradients depthwise_gradients(const Input&, const at::Tensor& weight, int64_t stride, const Gradient&, bool with_x);
 
 }  // namespace dtrain::layers::fused

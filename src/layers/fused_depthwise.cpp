@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "layers/depthwise_loops.h"
@@ -105,11 +106,12 @@ Output depthwise(const Input& in, const at::Tensor& weight, int64_t stride) {
   return {y, sums.values_about(first, x.size(0) * height * width)};
 }
 
-Gradients depthwise_gradients(const Input& in, const at::Tensor& weight, int64_t stride, const Gradient& gradient) {
+Gradients depthwise_gradients(const Input& in, const at::Tensor& weight, int64_t stride, const Gradient& gradient,
+                              bool with_x) {
   const at::Tensor& x = in.x;
   const Shape s = {x.size(1), x.size(2), x.size(3), stride};
   const int64_t channels = s.channels, line = s.width * channels;
-  Gradients result{.x = at::empty_like(x), .sums = {}, .weight = {}};
+  Gradients result{.x = with_x ? at::empty_like(x) : at::Tensor(), .sums = {}, .weight = {}};
   const at::Tensor taps = by_tap(weight), backward_taps = stride == 1 ? taps.flip(0) : taps;
   const std::vector<float> zeros(static_cast<size_t>(line));
   const Bands bands(x.size(0), s);
@@ -118,21 +120,22 @@ Gradients depthwise_gradients(const Input& in, const at::Tensor& weight, int64_t
   for_bands(bands, [&](int64_t band, int64_t sample, int64_t row, int64_t end) {
     SampleRows<Input> rows(in, sample, s.height, s.width, channels, zeros.data());
     SampleRows<Gradient> dy(gradient, sample, s.out_height(), s.out_width(), channels, zeros.data());
-    ResultRows of_result(result.x, s.width);
+    std::optional<ResultRows> of_result;
+    if (with_x) of_result.emplace(result.x, s.width);
     float* dw = of_bands.mutable_data_ptr<float>() + band * 9 * channels;
     const float* of_taps = backward_taps.const_data_ptr<float>();
     for (; row < end; ++row) {
       layers::depthwise::add_weight_gradient(s, rows.around(row * stride), dy(row), dw);
-      for (int64_t i = row * stride; i < std::min(s.height, (row + 1) * stride); ++i) {
+      for (int64_t i = row * stride; with_x && i < std::min(s.height, (row + 1) * stride); ++i) {
         const int64_t position = (sample * s.height + i) * s.width;
-        float* dx = of_result.at(position);
+        float* dx = of_result->at(position);
         if (stride == 1) {
           layers::depthwise::convolve(s, dy.around(i), of_taps, dx);
         } else {
           layers::depthwise::spread(s, i % 2 == 1, dy(row), dy(row + 1), of_taps, zeros.data(), dx);
         }
         if (in.norm != nullptr) add_gradient_sums(in, position, s.width, dx, sums.of(band));
-        of_result.finish(position, s.width);
+        of_result->finish(position, s.width);
       }
     }
   });

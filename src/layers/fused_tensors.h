@@ -69,7 +69,7 @@ class ResultRows {
   std::vector<float> memory_;
 };
 
-// Two sums per channel, of chunks that different threads may add up, which are then added in their order.
+// Two sums per channel, of chunks that different threads may add up: the same for any number of threads.
 class ChunkSums {
  public:
   ChunkSums(int64_t chunks, int64_t channels)

@@ -21,6 +21,8 @@ using Channels = batch_norm::ChannelValues<float>;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
+thread_local int one_by_one = 0;  // scopes
+
 // A batch norm whose sums the convolutions compute: its values for normalizing, and what backward keeps.
 struct Norm {
   at::Tensor weight, bias;
@@ -132,8 +134,8 @@ class Bottleneck : public torch::autograd::Function<Bottleneck> {
     std::optional<Channels> of_expansion;
     if (saved.expands()) of_expansion.emplace(saved.expansion_norm.affine());
     const fused::Input in = {saved.expands() ? saved.expanded : saved.x, saved.expands() ? &*of_expansion : nullptr};
-    fused::Gradients depthwise =
-        fused::depthwise_gradients(in, saved.depthwise, use->stride, {projection.x, saved.filtered, &of_depthwise});
+    fused::Gradients depthwise = fused::depthwise_gradients(
+        in, saved.depthwise, use->stride, {projection.x, saved.filtered, &of_depthwise}, saved.expands() || with_x);
     projection.x.reset();
     if (!saved.expands()) {
       return {depthwise.x,       {}, {}, {}, depthwise.weight, depthwise_norm.weight, depthwise_norm.bias,
@@ -153,22 +155,36 @@ bool trains(const BatchNormImpl& norm) {
          norm.running_mean.scalar_type() == at::kFloat && norm.weight.size(0) % batch_norm::kLanes == 0;
 }
 
+// Layers one by one would have a node of the graph for each batch norm through which a gradient passes, and a
+// collective in each of those nodes.
+bool passes_all_or_none(const LinearBottleneck& block, const at::Tensor& x) {
+  if (!at::GradMode::is_enabled() || x.requires_grad()) return true;
+  const bool expands = block.expansion.defined();
+  const BatchNormImpl& first = expands ? *block.expansion_norm : *block.depthwise_norm;
+  const at::Tensor& weight = expands ? block.expansion : block.depthwise;
+  return weight.requires_grad() || first.weight.requires_grad() || first.bias.requires_grad();
+}
+
 bool is_float(const at::Tensor& weight) { return weight.scalar_type() == at::kFloat && weight.is_contiguous(); }
 
 }  // namespace
 
 bool is_fused(const LinearBottleneck& block, const at::Tensor& x) {
   const SyncScope* scope = current_sync_scope();
-  if (widest_vectors() == VectorSet::kAny || !x.is_cpu() || x.scalar_type() != at::kFloat || x.dim() != 4 ||
-      !x.is_contiguous(kChannelsLast) || x.numel() == 0 || current_autocast(at::kCPU).enabled ||
+  if (one_by_one > 0 || widest_vectors() == VectorSet::kAny || !x.is_cpu() || x.scalar_type() != at::kFloat ||
+      x.dim() != 4 || !x.is_contiguous(kChannelsLast) || x.numel() == 0 || current_autocast(at::kCPU).enabled ||
       (scope != nullptr && !scope->has_samples())) {
     return false;
   }
   const int64_t height = (x.size(2) - 1) / block.stride + 1, width = (x.size(3) - 1) / block.stride + 1;
   const bool expands = block.expansion.defined();
-  return x.size(0) * height * width > 1 && is_float(block.depthwise) && is_float(block.projection) &&
-         trains(*block.depthwise_norm) && (!expands || (is_float(block.expansion) && trains(*block.expansion_norm)));
+  return x.size(0) * height * width > 1 && passes_all_or_none(block, x) && is_float(block.depthwise) &&
+         is_float(block.projection) && trains(*block.depthwise_norm) &&
+         (!expands || (is_float(block.expansion) && trains(*block.expansion_norm)));
 }
+
+LayersOneByOne::LayersOneByOne() { ++one_by_one; }
+LayersOneByOne::~LayersOneByOne() { --one_by_one; }
 
 at::Tensor run(const LinearBottleneck& block, const at::Tensor& x) {
   const int64_t hidden = block.depthwise.size(0);

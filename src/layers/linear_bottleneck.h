@@ -24,12 +24,23 @@ struct LinearBottleneck {
   int64_t stride = 1;          // of the depthwise convolution: 1 or 2
 };
 
-// Whether run() takes x [B, C, H, W]: float32 in channels_last on a CPU with AVX2, without autocast, whose batch norms
-// train on more than one value per channel of this rank. Otherwise the layers are to be run one by one, which gives the
-// same but for rounding, and takes part in the same collectives.
+// Whether run() takes x [B, C, H, W]: float32 in channels_last on a CPU with AVX2, without autocast, where the batch
+// norms are of whole vectors of 16 channels and train on more than one value per channel of this rank, and a gradient
+// passes through all of them or none. Otherwise the layers are to be run one by one, which gives the same but for
+// rounding, and takes part in the same collectives.
 bool is_fused(const LinearBottleneck&, const at::Tensor& x);
 
 // [B, C', OH, OW]: the output of the projection.
 at::Tensor run(const LinearBottleneck&, const at::Tensor& x);
+
+// While it exists, is_fused() is false on this thread: for a trial on the CPU that stands for a GPU, whose layers keep
+// more for backward. Scopes nest.
+class LayersOneByOne {
+ public:
+  LayersOneByOne();
+  ~LayersOneByOne();
+  LayersOneByOne(const LayersOneByOne&) = delete;
+  LayersOneByOne& operator=(const LayersOneByOne&) = delete;
+};
 
 }  // namespace dtrain::layers
