@@ -17,7 +17,8 @@ bool should_measure_bf16(config::AmpMode, at::DeviceType, bool has_products);
 
 // Seconds of float32 divided by those of bfloat16, of forward and backward of a layer of the kind that these samples
 // need (a convolution for images, an LSTM of `hidden` units for rows), on the threads of the caller. Takes less than a
-// second on a CPU that has products of bfloat16. Training is the same as without it.
+// second on a CPU that has products of bfloat16; 0 if the library has no kernels for them. Training is the same as
+// without it.
 double measure_bf16_gain(data::SampleSpec::Kind, int64_t hidden);
 
 // A sentence for the banner, empty for a gain below 1.2.

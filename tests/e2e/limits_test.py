@@ -58,4 +58,11 @@ def a_full_shared_memory(folder):
     assert result.output.count("/dev/shm") == 1, result.output
 
 
-mounts.main([few_open_files, small_files, a_small_folder_for_temporary_files, a_full_shared_memory])
+def a_library_held_to_fewer_instructions(folder):
+    """oneDNN, whose kernels of bfloat16 the start tries on a CPU that has products of it."""
+    runner.run(["synth", "pointer", "--samples", 60, "--out", "p.h5"], cwd=folder).expect(0)
+    shell(folder, "export ONEDNN_MAX_CPU_ISA=AVX2",
+          ["--task", "pointer", "--data.file", "p.h5", "--model.hidden", 16, "--train.max_steps", 1, "--metrics.enabled", "false"]).expect(0, "finished: ")
+
+
+mounts.main([few_open_files, small_files, a_small_folder_for_temporary_files, a_full_shared_memory, a_library_held_to_fewer_instructions])
