@@ -63,9 +63,9 @@ def lines_of(commands, environment):
         processes = [step_sides.Process(words, environment, log) for words, log in zip(commands, logs)]
         try:
             until = time.monotonic() + SECONDS
-            failed = [process.words for process in processes if process.popen.wait(timeout=max(0.0, until - time.monotonic()))]
+            failed = [process for process in processes if process.popen.wait(timeout=max(0.0, until - time.monotonic()))]
             if failed:
-                raise SystemExit(f"all_reduce_vs_peers: {' '.join(failed[0])} failed:\n{logs[0].read_text()[-3000:]}")
+                raise SystemExit(f"all_reduce_vs_peers: {' '.join(failed[0].words)} failed:\n{failed[0].log.read_text()[-3000:]}")
         except subprocess.TimeoutExpired:
             print(f"{' '.join(processes[0].words)} did not end in {SECONDS} s", file=sys.stderr)
         finally:

@@ -2,8 +2,8 @@
  * columns of all_reduce.cpp, which measures in the same way.
  *   mpicc -O2 bench/mpi_all_reduce.c -o mpi_all_reduce && mpirun -np 2 ./mpi_all_reduce [COUNT]
  * Hot: operations that follow each other (at most COUNT in a row, 2000 if not given), on the same buffer. Cold: one
- * operation, after the buffer was written and 64 MiB of other memory were touched. A time is that of the slowest rank. Prints one JSON object per line, times in
- * microseconds. */
+ * operation, after the buffer was written and 64 MiB of other memory were touched. A time is that of the slowest rank.
+ * Prints one JSON object per line, times in microseconds. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

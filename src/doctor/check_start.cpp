@@ -191,14 +191,14 @@ Outcome check_wire(const Launch& launch) {
   Outcome outcome;
   const config::Dist& dist = launch.config.dist;
   const bool shares = dist.backend == Backend::kAuto || dist.backend == Backend::kSharedMemory;
-  if (dist.wire == Wire::kFp32 || launch.has_gpus() || !shares || launch.ranks.size() == 1 ||
-      hosts_of(launch).size() > 1) {
+  const std::vector<Host> hosts = hosts_of(launch);
+  if (dist.wire == Wire::kFp32 || launch.has_gpus() || !shares || launch.ranks.size() == 1 || hosts.size() > 1) {
     return outcome;
   }
   blame(outcome.add(Severity::kNote, "gradients are rounded for a network that they do not travel over",
                     str("dist.wire is ", dist.wire, ", and all ranks are on one host, whose memory they share"),
                     "--dist.wire fp32, the default"),
-        hosts_of(launch).front());
+        hosts.front());
   return outcome;
 }
 

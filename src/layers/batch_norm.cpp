@@ -216,8 +216,9 @@ BatchNormStatistics BatchNormImpl::batch_statistics(const at::Tensor& input, con
   if (sync_scope != nullptr) sync_scope->reduce()(all);
   const auto [mean, invstd, count] =
       batch_norm::statistics(input, all, {running_mean, running_var, num_batches_tracked, momentum_, eps_});
-  if (record != nullptr) record->shared.push_back({mean, invstd, count});
-  return {mean, invstd, count};
+  const Statistics found = {mean, invstd, count};
+  if (record != nullptr) record->shared.push_back(found);
+  return found;
 }
 
 at::Tensor BatchNormImpl::normalize_by_running(const at::Tensor& input, const at::Tensor& lengths,

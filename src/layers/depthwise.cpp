@@ -24,8 +24,6 @@ constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
 Shape shape_of(at::IntArrayRef x, int64_t stride) { return {x[1], x[2], x[3], stride}; }
 
-at::Tensor by_tap(const at::Tensor& weight) { return weight.view({-1, 9}).t().contiguous(); }  // [9, C]
-
 at::Tensor zeros_for(const Shape& s, const at::Tensor& x) { return at::zeros({s.width * s.channels}, x.options()); }
 
 // The rows of x around a row of the output, which are counted over all samples.
@@ -87,7 +85,7 @@ at::Tensor weight_gradient(const Shape& s, const at::Tensor& x, const at::Tensor
       }
     }
   });
-  return of_parts.sum(0, /*keepdim=*/false, at::kDouble).to(at::kFloat).t().contiguous().view({s.channels, 1, 3, 3});
+  return depthwise::weight_of_parts(of_parts);
 }
 
 class DepthwiseConv : public torch::autograd::Function<DepthwiseConv> {
@@ -95,14 +93,14 @@ class DepthwiseConv : public torch::autograd::Function<DepthwiseConv> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
     context->save_for_backward({x, weight});
     context->saved_data["stride"] = stride;
-    return convolve(shape_of(x.sizes(), stride), x, by_tap(weight));
+    return convolve(shape_of(x.sizes(), stride), x, depthwise::by_tap(weight));
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], dy = gradients[0].contiguous(kChannelsLast);
     const Shape shape = shape_of(x.sizes(), context->saved_data["stride"].toInt());
-    return {context->needs_input_grad(0) ? input_gradient(shape, dy, by_tap(weight)) : at::Tensor(),
+    return {context->needs_input_grad(0) ? input_gradient(shape, dy, depthwise::by_tap(weight)) : at::Tensor(),
             context->needs_input_grad(1) ? weight_gradient(shape, x, dy) : at::Tensor(), at::Tensor()};
   }
 };
@@ -113,6 +111,12 @@ bool has_loops(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 }  // namespace
+
+at::Tensor depthwise::by_tap(const at::Tensor& weight) { return weight.view({-1, 9}).t().contiguous(); }
+
+at::Tensor depthwise::weight_of_parts(const at::Tensor& parts) {
+  return parts.sum(0, /*keepdim=*/false, at::kDouble).to(at::kFloat).t().contiguous().view({-1, 1, 3, 3});
+}
 
 at::Tensor depthwise_conv(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
   DTRAIN_CHECK(x.dim() == 4 && weight.sizes() == at::IntArrayRef({x.size(1), 1, 3, 3}) && (stride == 1 || stride == 2),

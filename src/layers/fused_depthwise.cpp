@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "layers/depthwise.h"
 #include "layers/depthwise_loops.h"
 #include "layers/fused_convolutions.h"
 #include "layers/fused_tensors.h"
@@ -14,8 +15,10 @@
 namespace dtrain::layers::fused {
 namespace {
 
+using layers::depthwise::by_tap;
 using layers::depthwise::Rows;
 using layers::depthwise::Shape;
+using layers::depthwise::weight_of_parts;
 
 constexpr int64_t kBandElements = 128 << 10;  // of the input
 
@@ -73,8 +76,6 @@ void for_bands(const Bands& bands, const Body& body) {
     }
   });
 }
-
-at::Tensor by_tap(const at::Tensor& weight) { return weight.view({-1, 9}).t().contiguous(); }  // [9, C]
 
 }  // namespace
 
@@ -139,7 +140,7 @@ Gradients depthwise_gradients(const Input& in, const at::Tensor& weight, int64_t
       }
     }
   });
-  result.weight = of_bands.sum(0, /*keepdim=*/false, at::kDouble).to(at::kFloat).t().contiguous().view(weight.sizes());
+  result.weight = weight_of_parts(of_bands);
   if (in.norm != nullptr) result.sums = sums.values();
   return result;
 }

@@ -4,7 +4,6 @@
 #include <torch/autograd.h>
 
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "core/check.h"
@@ -44,7 +43,7 @@ struct Saved {
 
   bool expands() const { return expansion.defined(); }
   variable_list all() const {
-    const auto& [a, b] = std::pair{expansion_norm, depthwise_norm};
+    const Norm &a = expansion_norm, &b = depthwise_norm;
     return {x,
             expansion,
             expanded,
