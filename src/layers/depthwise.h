@@ -1,7 +1,7 @@
 #pragma once
 
 // Depthwise 3 x 3 convolutions, which are bound by memory, for training on the CPU. oneDNN's gradient of the weights
-// takes about twice as long as the convolution itself; ours takes as long (docs/benchmarks.md).
+// takes about twice as long as the convolution itself; ours takes as long (`build/bench/cpu_layers`).
 //
 // Thread-safety: any thread, on LibTorch's threads.
 
