@@ -2,8 +2,8 @@
 
 // The time of one all-reduce on ranks of several nodes, by the α-β model with the algorithms of the library that would
 // carry it. NCCL chooses, by size, between a ring and a tree and between three protocols; its own estimate of each is
-// calculated here with its own constants. dtrain's MPI communicator exchanges slices directly between all ranks
-// (dist/mpi_communicator.cpp), so that with several ranks on a node more bytes leave the node than in a ring. Pure.
+// calculated here with its own constants. CPU ranks add up within each node, in shared memory, and the nodes exchange
+// the sums over MPI (dist/hierarchical_communicator.h), so that the bytes leave a node once, not once per rank. Pure.
 
 #include <cstdint>
 

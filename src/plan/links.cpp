@@ -92,7 +92,7 @@ const std::vector<Link>& known_links() {
       {"pcie3-host", kPcie, 12 * kGiga, 0, true, "PCIe 3.0 without them (GeForce): through the host's memory"},
       {"pcie4-host", kPcie, 24 * kGiga, 0, true, "PCIe 4.0 without them (GeForce): through the host's memory"},
       {"pcie5-host", kPcie, 48 * kGiga, 0, true, "PCIe 5.0 without them (GeForce): through the host's memory"},
-      {"shm", kHost, 6 * kGiga, 3e-6, true, "ranks on the CPUs of one host"},
+      {"shm", kHost, 25 * kGiga, 1.5e-6, true, "ranks on the CPUs of one host"},
       {"1gbe", kNetwork, 0.12 * kGiga, 25e-6, false, "Ethernet, 1 Gbit/s"},
       {"10gbe", kNetwork, 1.2 * kGiga, 25e-6, false, "Ethernet, 10 Gbit/s"},
       {"25gbe", kNetwork, 3 * kGiga, 14e-6, false, "Ethernet, 25 Gbit/s"},
