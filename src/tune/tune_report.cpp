@@ -39,15 +39,16 @@ std::string table_of(const TuneResult& result) {
     const Settings& s = row.settings;
     rows.push_back({row.chosen ? "*" : "", std::string(name_of(row.stage)), str(s.batch_size),
                     str(result.accumulate_of(s.batch_size)), std::string(name_of(s.amp)),
-                    s.channels_last ? "yes" : "no", s.checkpointing ? "yes" : "no", str(s.workers), str(s.prefetch),
+                    s.channels_last ? "yes" : "no", s.checkpointing ? "yes" : "no", std::string(name_of(s.wire)),
+                    str(s.workers), str(s.prefetch),
                     std::isnan(row.samples_per_second) ? "-" : fixed(row.samples_per_second, 1),
                     std::isnan(row.memory_bytes) ? "-" : human_bytes(row.memory_bytes), row.note});
   }
-  std::vector<Align> align(12, Align::kRight);
-  align[0] = align[1] = align[11] = Align::kLeft;
-  return text_table(
-      {"", "stage", "batch", "acc", "amp", "ch.last", "ckpt", "readers", "ahead", "samples/s", "memory", "note"}, rows,
-      align);
+  std::vector<Align> align(13, Align::kRight);
+  align[0] = align[1] = align[12] = Align::kLeft;
+  return text_table({"", "stage", "batch", "acc", "amp", "ch.last", "ckpt", "wire", "readers", "ahead", "samples/s",
+                     "memory", "note"},
+                    rows, align);
 }
 
 std::string range_text(const RangeTest& test) {
@@ -80,9 +81,13 @@ std::string result_text(const TuneResult& result) {
 }
 
 Json json_of(const Settings& s) {
-  return {
-      {"train.batch_size", s.batch_size},       {"train.amp", name_of(s.amp)}, {"model.channels_last", s.channels_last},
-      {"model.checkpointing", s.checkpointing}, {"data.workers", s.workers},   {"data.prefetch", s.prefetch}};
+  return {{"train.batch_size", s.batch_size},
+          {"train.amp", name_of(s.amp)},
+          {"model.channels_last", s.channels_last},
+          {"model.checkpointing", s.checkpointing},
+          {"data.workers", s.workers},
+          {"data.prefetch", s.prefetch},
+          {"dist.wire", name_of(s.wire)}};
 }
 
 Json json_of(const std::optional<Spread>& rate) {

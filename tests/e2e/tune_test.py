@@ -143,6 +143,20 @@ def two_ranks_agree(folder):
     runner.run(["my.tuned.yaml", "--dry-run"], np=2, cwd=folder).expect(0, "global batch 64")
 
 
+def a_narrow_wire_is_tried_where_gradients_travel(folder):
+    """Over MPI; in shared memory, which is the default here, there are no bytes to save."""
+    runner.synth(folder / "d.h5", 300)
+    write_config(folder, train__batch_size=8, train__global_batch=16)
+    wires = {}
+    for backend in ("mpi", "auto"):
+        _, found = tune(folder, "--minutes", 1, *NETWORK, *LOADER, "--dist.backend", backend, np=2)
+        check_rows(found)
+        wires[backend] = {row["dist.wire"] for row in found["rows"]}
+        changed = found["found"]["dist.wire"] != found["given"]["dist.wire"]
+        assert (f'wire: {found["found"]["dist.wire"]}' in (folder / "my.tuned.yaml").read_text()) == changed, found["found"]
+    assert wires == {"mpi": {"fp32", "bf16"}, "auto": {"fp32"}}, wires
+
+
 def ranks_with_other_flags_try_the_same(folder):
     """What a flag keeps for rank 0 is kept, whatever the other rank has: with other candidates, one would wait for the other."""
     runner.synth(folder / "d.h5", 300)
@@ -276,5 +290,5 @@ def presets_set_what_nobody_sets(folder):
 
 if __name__ == "__main__":
     runner.main([finds_what_fits_and_writes_a_config, a_trial_that_takes_far_too_much_ends_alone, the_fastest_network_has_to_fit, two_ranks_agree,
-                 ranks_with_other_flags_try_the_same, suggests_a_learning_rate, what_does_not_fit_is_explained, ends_with_what_it_has_on_ctrl_c,
+                 a_narrow_wire_is_tried_where_gradients_travel, ranks_with_other_flags_try_the_same, suggests_a_learning_rate, what_does_not_fit_is_explained, ends_with_what_it_has_on_ctrl_c,
                  bad_input_is_explained, what_cannot_be_written_is_said_before_the_work, presets_set_what_nobody_sets])

@@ -123,6 +123,15 @@ TEST(TuneResult, CutsTheShareOfARankAsARunDoes) {
   EXPECT_EQ(t.result.step_samples_of(48), 96);
 }
 
+TEST(Patch, HasTheWireOnlyIfItChanged) {
+  Tuned t = tuned({"--data.file", "d.h5"});
+  EXPECT_THAT(patch_text(t.result, t.loaded, "dtrain tune"), Not(HasSubstr("wire")));
+  t.result.found.wire = config::Wire::kBf16;
+  const std::string text = patch_text(t.result, t.loaded, "dtrain tune");
+  EXPECT_EQ(config::from_yaml(text, "patch").dist.wire, config::Wire::kBf16);
+  EXPECT_THAT(text, HasSubstr("tuned: was fp32"));
+}
+
 TEST(Patch, HasNoKeyThatDoesNothing) {
   const Tuned t = tuned({"--data.file", "d.h5", "--task", "pointer"});
   const std::string text = patch_text(t.result, t.loaded, "dtrain tune");

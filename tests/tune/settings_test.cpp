@@ -20,13 +20,15 @@ config::Loaded loaded(const std::vector<std::string>& arguments) {
 TEST(Freedom, EndsAtTheFlagsOfThisCommand) {
   const config::Loaded without = loaded({"--data.file", "d.h5"});
   const Freedom all = freedom_of(without);
-  EXPECT_TRUE(all.batch_size && all.amp && all.channels_last && all.checkpointing && all.workers && all.prefetch);
+  EXPECT_TRUE(all.batch_size && all.amp && all.channels_last && all.checkpointing && all.wire && all.workers &&
+              all.prefetch);
   EXPECT_THAT(kept_by_flags(without), IsEmpty());
   const config::Loaded with = loaded({"--data.file", "d.h5", "--amp", "bf16", "--data.workers", "3"});
   const Freedom some = freedom_of(with);
   EXPECT_TRUE(some.batch_size && some.channels_last && some.prefetch);
   EXPECT_FALSE(some.amp || some.workers);
   EXPECT_THAT(kept_by_flags(with), ElementsAre("train.amp (--amp)", "data.workers (--data.workers)"));
+  EXPECT_FALSE(freedom_of(loaded({"--data.file", "d.h5", "--dist.wire", "fp32"})).wire);
 }
 
 TEST(Freedom, LeavesOutWhatDoesNothingForTheNetwork) {
@@ -68,6 +70,10 @@ TEST(NetworkCandidates, BeginWithWhatIsGiven) {
     EXPECT_EQ(one.batch_size, one.checkpointing ? 32 : 8) << "recomputing pays off by the batch that it makes possible";
   }
   EXPECT_EQ(differences(given, recomputing), 1);
+  Settings narrow = given;
+  narrow.wire = config::Wire::kBf16;
+  EXPECT_EQ(differences(given, narrow), 1);
+  EXPECT_FALSE(given.same_network(narrow)) << "its gradients have other buckets";
   EXPECT_EQ(differences(given, given), 0);
 }
 
@@ -117,6 +123,7 @@ TEST(Apply, SetsEveryKey) {
          .amp = AmpMode::kBf16,
          .channels_last = false,
          .checkpointing = true,
+         .wire = config::Wire::kBf16,
          .workers = 5,
          .prefetch = 6},
         config);
@@ -124,6 +131,7 @@ TEST(Apply, SetsEveryKey) {
   EXPECT_EQ(config.train.amp, AmpMode::kBf16);
   EXPECT_FALSE(config.model.channels_last);
   EXPECT_TRUE(config.model.checkpointing);
+  EXPECT_EQ(config.dist.wire, config::Wire::kBf16);
   EXPECT_EQ(config.data.workers, 5);
   EXPECT_EQ(config.data.prefetch, 6);
 }
