@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <string_view>
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
@@ -38,9 +40,15 @@ bool bfloat16_of_cpu() {
 
 }  // namespace
 
+VectorSet vectors_allowed_by(const char* aten_cpu_capability) {
+  const std::string_view value = aten_cpu_capability == nullptr ? "" : aten_cpu_capability;
+  return value == "default" ? VectorSet::kAny : value == "avx2" ? VectorSet::kAvx2 : VectorSet::kAvx512;
+}
+
 VectorSet widest_vectors() {
-  static const VectorSet of_cpu = vectors_of_cpu();
-  return std::min(of_cpu, most_vectors.load());
+  static const VectorSet of_process =
+      std::min(vectors_of_cpu(), vectors_allowed_by(std::getenv("ATEN_CPU_CAPABILITY")));
+  return std::min(of_process, most_vectors.load());
 }
 
 void limit_vectors(VectorSet most) { most_vectors = most; }

@@ -15,7 +15,13 @@ namespace dtrain {
 // kAny: what every CPU of the architecture has. kAvx2: with FMA. kAvx512: F, VL, BW and DQ.
 enum class VectorSet : uint8_t { kAny, kAvx2, kAvx512 };
 
-VectorSet widest_vectors();  // of this CPU, and of those that limit_vectors() allows
+// Of this CPU, and of those that limit_vectors() and ATEN_CPU_CAPABILITY allow: the variable by which users limit
+// LibTorch's own loops, so that hosts with unequal CPUs calculate alike, limits these too.
+VectorSet widest_vectors();
+
+// What a value of that variable allows, as LibTorch reads it: "default", "avx2" or "avx512"; others (and nullptr) limit
+// nothing. Pure.
+VectorSet vectors_allowed_by(const char* aten_cpu_capability);
 
 // For tests: no more than these from now on.
 void limit_vectors(VectorSet most);
