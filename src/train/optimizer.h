@@ -37,6 +37,7 @@ class Optimizer {
   void step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf);
 
   int64_t bytes() const;  // of the moments, on the device
+  int64_t times_grouped() const { return times_grouped_; }
 
   // CPU copies in C order: "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter and one "step" (adamw, adam),
   // "momentum_buffer.NAME" (sgd with momentum).
@@ -61,6 +62,7 @@ class Optimizer {
   std::vector<at::Tensor> first_, second_;  // moments, by parameter, with its strides; empty where the method has none
   at::Tensor step_;                         // float32 scalar: steps taken, without skipped ones, as in torch.optim
   std::map<GroupKey, Group> groups_;
+  int64_t times_grouped_ = 0;
   std::vector<at::Tensor> grouped_;  // by parameter, the gradient that its group has; undefined: in no group
 };
 

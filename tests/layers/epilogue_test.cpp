@@ -13,6 +13,7 @@
 #include "core/strings.h"
 #include "core/vector_set.h"
 #include "layers/batch_norm.h"
+#include "support/memory_meter.h"
 
 namespace dtrain::layers {
 namespace {
@@ -209,12 +210,31 @@ TEST(FusedBatchNorm, WritesLargeResultsPastTheCaches) {  // and they are the sam
   }
 }
 
+// Beside its input and its output it keeps where a maximum was and statistics. The layers keep what is between them.
 TEST(FusedBatchNorm, KeepsLessForBackward) {
-  const at::Tensor x = random({{2, 16, 8, 8}, true}, 1, at::kFloat).set_requires_grad(true);
-  BatchNorm norm(16);
-  const at::Tensor y = norm->forward_with(x, {.activation = Activation::kReLU, .residual = {}, .max_pool = true});
-  EXPECT_EQ(y.sizes(), at::IntArrayRef({2, 16, 4, 4}));
-  EXPECT_TRUE(y.is_contiguous(at::MemoryFormat::ChannelsLast));
+  const at::Tensor x = random({{2, 16, 32, 32}, true}, 1, at::kFloat).set_requires_grad(true);
+  const auto held = [](const auto& forward) {
+    const auto meter = std::make_shared<MemoryMeter>();
+    const auto guard = metered(meter);
+    const at::Tensor y = forward();
+    return meter->now() - static_cast<int64_t>(y.nbytes());
+  };
+  for (const bool pool : {false, true}) {
+    BatchNorm norm(16);
+    nn::BatchNorm2d plain(16);
+    const Epilogue epilogue = {.activation = Activation::kReLU, .residual = {}, .max_pool = pool};
+    const at::Tensor y = norm->forward_with(x, epilogue);
+    EXPECT_TRUE(y.is_contiguous(at::MemoryFormat::ChannelsLast));
+    const int64_t most = (pool ? y.numel() : 0) + 1024;
+    EXPECT_LE(held([&] { return norm->forward_with(x, epilogue); }), most);
+    const int64_t of_layers = held([&] {
+      const at::Tensor active = at::relu(plain->forward(x));
+      return pool ? at::max_pool2d(active, 2) : active;
+    });
+    if (pool) {
+      EXPECT_GE(of_layers, static_cast<int64_t>(x.nbytes())) << "ReLU keeps its output, and the pool int64 places";
+    }
+  }
 }
 
 TEST(MaxPool, EqualsTheSeparateLayers) {

@@ -3,8 +3,6 @@
 #include "layers/gradient_checkpointing.h"
 
 #include <ATen/Parallel.h>
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
 #include "core/vector_set.h"
@@ -14,26 +12,12 @@
 #include "layers/linear_bottleneck.h"
 #include "models/freeze.h"
 #include "models/network.h"
+#include "support/memory_meter.h"
 
 namespace dtrain::models {
 namespace {
 
 const bool kOneThread = (at::set_num_threads(1), true);  // so that sums have the same order in both runs
-
-// Bytes of tensors on this thread: current and peak.
-class MemoryMeter : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
-    now_ += size;
-    peak_ = std::max(peak_, now_);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t now() const { return now_; }
-  int64_t peak() const { return peak_; }
-
- private:
-  int64_t now_ = 0, peak_ = 0;
-};
 
 struct Trained {
   std::map<std::string, at::Tensor> tensors;  // output, gradients, and buffers after the step
@@ -57,7 +41,7 @@ Trained train(const Setting& setting, bool checkpointing, int* collectives = nul
   Trained result;
   const auto meter = std::make_shared<MemoryMeter>();
   {
-    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
+    const auto guard = metered(meter);
     at::Tensor output;
     {
       const layers::RandomScope randomness(layers::random_context(1, 2, at::arange(setting.samples)));

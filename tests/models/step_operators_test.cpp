@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/vector_set.h"
 #include "layers/dropout.h"
 #include "models/cnn_lstm.h"
 #include "models/network.h"
@@ -107,16 +108,18 @@ void expect_at_most(const Counts& most, const Counts& counts, const std::string&
   EXPECT_LE(counts.tensors, most.tensors) << network;
 }
 
-// About a tenth above what they are now. Most copies are of the statistics of batch norm, one number per channel.
+// A little above what they are, by less than one for each convolution of the network. Most copies are of the statistics
+// of batch norm, one number per channel.
 TEST(StepOperators, CopiesAndNewTensorsAreFew) {
-  expect_at_most({.copies = 74, .tensors = 130}, of_images("headpose_cnn", 64), "headpose_cnn");
-  expect_at_most({.copies = 12, .tensors = 39}, of_images("simple_cnn", 64), "simple_cnn");
-  expect_at_most({.copies = 730, .tensors = 1220}, of_images("mobilenet_v2", 64), "mobilenet_v2");
-  expect_at_most({.copies = 272, .tensors = 434}, of_images("resnet18", 64), "resnet18");
-  expect_at_most({.copies = 670, .tensors = 1095}, of_images("resnet50", 64), "resnet50");
-  expect_at_most({.copies = 96, .tensors = 110}, of_sequences(false), "cnn_lstm, classes");
-  expect_at_most({.copies = 104, .tensors = 130}, of_sequences(true), "cnn_lstm, reconstruction");
-  expect_at_most({.copies = 100, .tensors = 92}, of_sets(), "pointer_network");
+  if (widest_vectors() == VectorSet::kAny) GTEST_SKIP() << "without AVX2 LibTorch's convolutions copy more";
+  expect_at_most({.copies = 69, .tensors = 120}, of_images("headpose_cnn", 64), "headpose_cnn");
+  expect_at_most({.copies = 12, .tensors = 38}, of_images("simple_cnn", 64), "simple_cnn");
+  expect_at_most({.copies = 710, .tensors = 1180}, of_images("mobilenet_v2", 64), "mobilenet_v2");
+  expect_at_most({.copies = 254, .tensors = 434}, of_images("resnet18", 64), "resnet18");
+  expect_at_most({.copies = 620, .tensors = 1050}, of_images("resnet50", 64), "resnet50");
+  expect_at_most({.copies = 73, .tensors = 110}, of_sequences(false), "cnn_lstm, classes");
+  expect_at_most({.copies = 80, .tensors = 128}, of_sequences(true), "cnn_lstm, reconstruction");
+  expect_at_most({.copies = 66, .tensors = 98}, of_sets(), "pointer_network");
 }
 
 }  // namespace

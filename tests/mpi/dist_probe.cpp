@@ -72,25 +72,22 @@ void train(const Part& part, const World& world, Communicator& comm, Watchdog& w
   }
 }
 
-// The culprit is killed while the others wait for it in shared memory: they spin still (timeout 0), or sleep. They say
-// how long they waited after that.
-int wait_for_killed(const Part& part, Communicator& host) {
-  for (const bool memfd : {true, false}) {
-    const auto comm = make_shared_memory_communicator(host, {.memfd = memfd});
-    const at::Tensor sum = comm->allocate({1'000'000}, at::kFloat).fill_(1);
+// The culprit is killed while the others wait for it in shared memory: they spin still (timeout 0, with a core for
+// each), or sleep. They say how long they waited after that.
+int wait_for_killed(const Part& part, Communicator& host, bool memfd) {
+  const auto comm = make_shared_memory_communicator(host, {.memfd = memfd});
+  const at::Tensor sum = comm->allocate({1'000'000}, at::kFloat).fill_(1);
+  comm->all_reduce(sum, ReduceOp::kSum).wait();
+  if (host.rank() == part.culprit) {
+    sleep_seconds(part.timeout);
+    ::raise(SIGKILL);
+  }
+  const auto began = std::chrono::steady_clock::now();
+  try {
     comm->all_reduce(sum, ReduceOp::kSum).wait();
-    if (memfd) continue;
-    if (host.rank() == part.culprit) {
-      sleep_seconds(part.timeout);
-      ::raise(SIGKILL);
-    }
-    const auto began = std::chrono::steady_clock::now();
-    try {
-      comm->all_reduce(sum, ReduceOp::kSum).wait();
-    } catch (const CommError& error) {
-      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - began;
-      say(str("rank ", host.rank(), " waited ", fixed(waited.count(), 3), " s: ", error.what()));
-    }
+  } catch (const CommError& error) {
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - began;
+    say(str("rank ", host.rank(), " waited ", fixed(waited.count(), 3), " s: ", error.what()));
   }
   ::_exit(76);  // without MPI, which would wait for the dead rank
 }
@@ -110,7 +107,8 @@ int run(const Part& part, MpiSession& session) {
   if (part.mode == "code") return world.rank == part.culprit ? 75 : 0;
 
   const auto comm = make_host_communicator(world);
-  if (part.mode == "killed") return wait_for_killed(part, *comm);
+  if (part.mode == "killed in memfd") return wait_for_killed(part, *comm, true);
+  if (part.mode == "killed in /dev/shm") return wait_for_killed(part, *comm, false);
   Watchdog watchdog(world, part.timeout, [&](const std::string& message) {
     log::error(message);
     session.abort(CommError("").exit_code());

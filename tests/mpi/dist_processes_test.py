@@ -152,24 +152,27 @@ class Failures(unittest.TestCase):
         self.assertEqual(result.returncode, 76, result.stderr)
         self.assertRegex(result.stderr, r"rank 1 has made no progress for [\d.]+ s in phase checkpoint, step 40")
 
-    def killed_in_shared_memory(self, delay, options=(), each=()):
+    def killed_in_shared_memory(self, memory, delay, ranks=3, options=(), each=()):
         # --enable-recovery: mpirun would end the other ranks before they notice.
-        result = mpirun(3, "killed", 1, delay, options=("--oversubscribe", "--bind-to", "none", "--enable-recovery", *options), each=each)
+        result = mpirun(ranks, f"killed in {memory}", 1, delay,
+                        options=("--oversubscribe", "--bind-to", "none", "--enable-recovery", *options), each=each)
         waits = dict(re.findall(r"rank (\d) waited ([\d.]+) s: .*rank 1 \(process \d+\) has died", result.stdout))
-        self.assertEqual(sorted(waits), ["0", "2"], result.stdout + result.stderr)
+        self.assertEqual(sorted(waits), [str(rank) for rank in range(ranks) if rank != 1], result.stdout + result.stderr)
         for seconds in waits.values():
             self.assertLess(float(seconds) - delay, 1 + LOADED)
         self.assertEqual([f for f in os.listdir("/dev/shm") if f.startswith("dtrain-")], [])
 
     def test_ranks_that_wait_in_shared_memory_for_a_killed_one_name_it_and_leave_nothing(self):
-        for delay in (0, 0.5):
-            with self.subTest(delay=delay):
-                self.killed_in_shared_memory(delay)
+        for memory in ("memfd", "/dev/shm"):
+            for ranks in (2, 3):  # on two cores, two spin at first, and three do not
+                for delay in (0, 0.5):
+                    with self.subTest(memory=memory, ranks=ranks, delay=delay):
+                        self.killed_in_shared_memory(memory, delay, ranks)
 
     @unittest.skipUnless(subprocess.run([*OWN_PROCESSES, "true"], capture_output=True).returncode == 0, "no process namespace allowed")
     def test_ranks_of_other_process_namespaces_do_so_too(self):
         # Open MPI's shared memory is named by process numbers, which are all the same here.
-        self.killed_in_shared_memory(0.5, options=("--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"), each=OWN_PROCESSES)
+        self.killed_in_shared_memory("/dev/shm", 0.5, options=("--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"), each=OWN_PROCESSES)
 
     def test_no_alarm_while_the_job_makes_progress(self):
         for mode in ("good", "late"):

@@ -154,6 +154,7 @@ struct Case {
   int64_t cap_bytes = 1 << 20;
   std::optional<at::ScalarType> wire = {};
   std::vector<int> hosts = {};  // by rank; empty: all ranks reduce together, and not first within each host
+  dist::WithinHost within = dist::WithinHost::kThreads;
   std::function<void(int64_t step, int rank, at::Tensor& loss)> spoil = {};  // injects a fault
 };
 
@@ -208,7 +209,7 @@ std::vector<Snapshot> train_rank(const Case& c, dist::Communicator& world) {
 std::vector<std::vector<Snapshot>> train_ranks(const Case& c) {
   std::vector<std::vector<Snapshot>> traces(static_cast<size_t>(c.ranks));
   dist::run_thread_world(c.ranks, [&](dist::Communicator& world) {
-    const auto hosts = c.hosts.empty() ? nullptr : dist::make_hierarchical_of_threads(world, c.hosts);
+    const auto hosts = c.hosts.empty() ? nullptr : dist::make_hierarchical_of_threads(world, c.hosts, c.within);
     traces[static_cast<size_t>(world.rank())] = train_rank(c, hosts ? *hosts : world);
   });
   return traces;
@@ -289,19 +290,26 @@ TEST_P(WorldInvariance, RanksMicroStepsAndBucketsDoNotChangeTheResult) {
   }
 }
 
-// The ranks of two hosts, of which the second has more, are added up within each of them first.
+// The ranks of one host, in its shared memory, and of two, of which the second has more: added up within each first.
 TEST_P(WorldInvariance, HostsDoNotChangeTheResult) {
+  using dist::WithinHost;
   const auto [network, adamw] = GetParam();
   const double bound = adamw ? 1e-10 : 1e-12;
   const auto one_rank = train_ranks({network, adamw})[0];
-  for (const int ranks : {2, 3, 4, 7}) {
-    for (const int accumulate : {1, 2, 5}) {
-      Case c{network, adamw, ranks, accumulate, 400};
-      for (int rank = 0; rank < ranks; ++rank) c.hosts.push_back(rank < ranks / 2 ? 0 : 1);
-      SCOPED_TRACE(str(ranks, " ranks on two hosts, ", accumulate, " micro-steps"));
-      const auto traces = train_ranks(c);
-      expect_equal(one_rank, traces[0], bound);
-      for (int rank = 1; rank < ranks; ++rank) expect_equal(traces[0], traces[static_cast<size_t>(rank)], 0);
+  for (const auto& [hosts, within] : {std::pair{1, WithinHost::kSharedMemory}, std::pair{2, WithinHost::kThreads},
+                                      std::pair{2, WithinHost::kSharedMemory}}) {
+    for (const int ranks : {2, 3, 4, 7}) {
+      for (const int accumulate : {1, 2, 5}) {
+        Case c{network, adamw, ranks, accumulate, 400};
+        for (int rank = 0; rank < ranks; ++rank) c.hosts.push_back(hosts == 2 && rank >= ranks / 2 ? 1 : 0);
+        c.within = within;
+        SCOPED_TRACE(str(ranks, " ranks on ", hosts,
+                         within == WithinHost::kThreads ? " hosts, " : " with shared memory, ", accumulate,
+                         " micro-steps"));
+        const auto traces = train_ranks(c);
+        expect_equal(one_rank, traces[0], bound);
+        for (int rank = 1; rank < ranks; ++rank) expect_equal(traces[0], traces[static_cast<size_t>(rank)], 0);
+      }
     }
   }
 }
