@@ -62,15 +62,16 @@ plan::Scaling chosen_scaling(const Options& options, const config::Train& train)
 }
 
 // The fabric that the ranks would have; `measured` is the link between those that run now, if there are several.
-plan::Fabric fabric_of(const Options& options, const plan::Interconnect& links, bool gpus) {
+plan::Fabric fabric_of(const Options& options, const plan::Interconnect& links, bool gpus, config::Backend backend) {
   using plan::LinkKind;
+  const plan::Library of_cpus = backend == config::Backend::kMpi ? plan::Library::kMpi : plan::Library::kHierarchical;
   const auto of_gpus = [](const plan::Link& link) {
     return link.kind == LinkKind::kNvlink || link.kind == LinkKind::kPcie;
   };
   plan::Fabric fabric{.inside = links.inside,
                       .between = links.between,
                       .ranks_per_node = options.ranks_per_node,
-                      .library = gpus || of_gpus(links.inside) ? plan::Library::kNccl : plan::Library::kMpi};
+                      .library = gpus || of_gpus(links.inside) ? plan::Library::kNccl : of_cpus};
   const bool is_flat = links.inside.kind == LinkKind::kGiven && links.between.kind == LinkKind::kGiven;
   // A link that was measured or given is one between two ranks, wherever they are.
   if (fabric.ranks_per_node == 0) fabric.ranks_per_node = is_flat ? 1 : 8;
@@ -95,7 +96,7 @@ void complete(PlanReport& report, const config::Config& config, const Options& o
   const std::string asked = options.interconnect.empty() && measured ? measured->name : options.interconnect;
   report.interconnect = plan::parse_interconnect(asked, measured ? &*measured : nullptr, gpus);
   plan::Assumptions& assumptions = report.request.assumptions;
-  assumptions.fabric = fabric_of(options, report.interconnect, gpus);
+  assumptions.fabric = fabric_of(options, report.interconnect, gpus, config.dist.backend);
   assumptions.speed = speed_of(options.speed);
   assumptions.contention = plan::contention_of(assumptions.fabric.library);
   report.request.ranks = options.ranks;

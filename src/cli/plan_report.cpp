@@ -35,6 +35,14 @@ bool is_flat(const plan::Fabric& fabric) {
   return fabric.inside.name == fabric.between.name && fabric.ranks_per_node == 1;
 }
 
+// What carries the gradients; "" where a measured link between all ranks does not say.
+std::string library_text(const plan::Fabric& fabric, bool several_nodes) {
+  if (fabric.library == Library::kNccl) return "; NCCL";
+  if (fabric.library == Library::kMpi) return "; MPI";
+  if (is_flat(fabric)) return "";
+  return several_nodes ? "; shared memory within a node, MPI between nodes" : "; shared memory";
+}
+
 std::string fabric_text(const PlanReport& report) {
   const plan::Fabric& fabric = report.request.assumptions.fabric;
   const bool one_link = fabric.inside.name == fabric.between.name;
@@ -46,7 +54,7 @@ std::string fabric_text(const PlanReport& report) {
     text = str(link_text(fabric.inside, false), " inside a node of ", count_of(fabric.ranks_per_node, "rank", "ranks"));
     if (several) text += str(", ", link_text(fabric.between, true), " between nodes");
   }
-  text += fabric.library == Library::kNccl ? "; NCCL" : "; MPI";
+  text += library_text(fabric, several);
   std::vector<std::string> assumed;
   for (const Link& link : report.interconnect.assumed) {
     if (several || link.in_node()) assumed.push_back(link.name);
@@ -264,7 +272,7 @@ std::string plan_json(const PlanReport& report) {
               {"measured", report.run.source},
               {"measured_ranks", report.run.ranks},
               {"scaling", report.scaling == plan::Scaling::kKeep ? "keep" : "grow"},
-              {"library", a.fabric.library == Library::kNccl ? "nccl" : "mpi"},
+              {"library", name_of(a.fabric.library)},
               {"ranks_per_node", a.fabric.ranks_per_node},
               {"inside", json_of(a.fabric.inside)},
               {"between", json_of(a.fabric.between)},

@@ -57,13 +57,14 @@ double filled_by_tree(double bytes) {
 
 // The last node may have fewer ranks than the others: the full ones are the bottleneck.
 struct Shape {
-  double ranks, nodes, per_node;
+  double ranks, nodes, per_node, on_last;
   bool is_one_node() const { return nodes == 1; }
 };
 
 Shape shape_of(const Fabric& fabric, int64_t ranks) {
-  return {static_cast<double>(ranks), static_cast<double>(fabric.nodes(ranks)),
-          static_cast<double>(std::min(ranks, fabric.ranks_per_node))};
+  const int64_t nodes = fabric.nodes(ranks), before_last = (nodes - 1) * fabric.ranks_per_node;
+  return {static_cast<double>(ranks), static_cast<double>(nodes),
+          static_cast<double>(std::min(ranks, fabric.ranks_per_node)), static_cast<double>(ranks - before_last)};
 }
 
 // Of one rank inside a node, while all of its ranks send.
@@ -117,14 +118,27 @@ double fastest_of_nccl(const Fabric& fabric, const Shape& shape, double bytes) {
   return best;
 }
 
-// In both of its stages n participants send 1/n of the bytes to each other, to add up and to hand out the sums: the
-// ranks of a node, and the nodes. The stages are pipelined, so that the slower one decides.
+// The ranks of a node add up in shared memory; of several nodes, each exchanges the sum with the others, and gives what
+// it receives to its ranks, which is half as much work as adding up. The stages are pipelined, so that the slower of
+// memory and network decides.
 double by_hosts(const Fabric& fabric, const Shape& shape, double bytes) {
-  const double inside = 2 * (shape.per_node - 1) / shape.per_node * bytes / inside_bandwidth(fabric, shape.per_node);
+  const double others = shape.per_node - 1, passes = shape.is_one_node() ? 2 : 3;
+  const double inside = passes * others / shape.per_node * bytes / inside_bandwidth(fabric, shape.per_node);
   const double between = 2 * (shape.nodes - 1) / shape.nodes * bytes / fabric.between.bytes_per_second;
   const double hop_inside = hop_seconds(fabric.inside, kRing, kSimple);
   const double hop_between = fabric.between.hop_seconds;  // NCCL's hops are those of GPUs
-  return std::max(inside, between) + 2 * ((shape.per_node - 1) * hop_inside + (shape.nodes - 1) * hop_between);
+  return std::max(inside, between) + passes * others * hop_inside + 2 * (shape.nodes - 1) * hop_between;
+}
+
+// Two rounds; in each, every rank sends 1/n of the bytes to each other rank, all at once. `on_node`: ranks on the node
+// of one that is looked at.
+double by_mpi(const Fabric& fabric, const Shape& shape, double bytes, double on_node) {
+  const double slice = bytes / shape.ranks;
+  const double to_node = on_node - 1, to_others = shape.ranks - on_node;
+  const double inside = to_node * slice / inside_bandwidth(fabric, on_node);
+  const double between = on_node * to_others * slice / fabric.between.bytes_per_second;
+  const double hop_inside = hop_seconds(fabric.inside, kRing, kSimple);
+  return 2 * (std::max(inside, between) + to_node * hop_inside + to_others * fabric.between.hop_seconds);
 }
 
 }  // namespace
@@ -132,7 +146,16 @@ double by_hosts(const Fabric& fabric, const Shape& shape, double bytes) {
 double all_reduce_seconds(const Fabric& fabric, int64_t ranks, double bytes) {
   if (ranks <= 1) return 0;
   const Shape shape = shape_of(fabric, ranks);
-  return fabric.library == Library::kNccl ? fastest_of_nccl(fabric, shape, bytes) : by_hosts(fabric, shape, bytes);
+  switch (fabric.library) {
+    case Library::kNccl:
+      return fastest_of_nccl(fabric, shape, bytes);
+    case Library::kHierarchical:
+      return by_hosts(fabric, shape, bytes);
+    case Library::kMpi:
+      break;
+  }
+  // A rank on a full node shares its network; one that is alone on its node has more messages to other nodes.
+  return std::max(by_mpi(fabric, shape, bytes, shape.per_node), by_mpi(fabric, shape, bytes, shape.on_last));
 }
 
 double all_reduce_sent(int64_t ranks, double bytes) {

@@ -3,15 +3,18 @@
 // The time of one all-reduce on ranks of several nodes, by the α-β model with the algorithms of the library that would
 // carry it. NCCL chooses, by size, between a ring and a tree and between three protocols; its own estimate of each is
 // calculated here with its own constants. CPU ranks add up within each node, in shared memory, and the nodes exchange
-// the sums over MPI (dist/hierarchical_communicator.h), so that the bytes leave a node once, not once per rank. Pure.
+// the sums over MPI (dist/hierarchical_communicator.h), so that the bytes leave a node once. With dist.backend mpi they
+// exchange slices directly between all ranks (dist/mpi_communicator.cpp), and the bytes leave it once per rank. Pure.
 
 #include <cstdint>
 
+#include "core/named_enum.h"
 #include "plan/links.h"
 
 namespace dtrain::plan {
 
-enum class Library { kNccl, kMpi };
+enum class Library { kNccl, kHierarchical, kMpi };
+constexpr auto names_of(Library) { return names("nccl", "hierarchical", "mpi"); }
 
 struct Fabric {
   Link inside, between;

@@ -71,7 +71,7 @@ constexpr double kNcclContention = 0.25;
 }  // namespace
 
 double contention_of(Library library) {
-  // Over MPI a communication thread works beside backward; what that costs is in the steps that several ranks measure.
+  // CPU ranks have a communication thread beside backward; what it costs is in the steps that several ranks measure.
   return library == Library::kNccl ? kNcclContention : 0;
 }
 

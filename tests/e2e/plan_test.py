@@ -75,7 +75,9 @@ def keeps_the_global_batch(folder):
         (32, 8, 2), (32, 8, 1), (32, 1, 1)]
     check_rows(found)
     assert "68 of 100 ranks without a sample" in found["rows"][2]["notes"][0]
-    assert "Assumed: shm and 100gbe" in text and "MPI" in text and "the global batch of 32 is kept" in text
+    assert "Assumed: shm and 100gbe" in text and "shared memory within a node, MPI between nodes" in text and "the global batch of 32 is kept" in text
+    slower_text, slower = plan(folder, *FAST, "--ranks", "100", "--dist.backend", "mpi", train__global_batch=32)
+    assert slower["library"] == "mpi" and "; MPI" in slower_text, slower_text
     _, grown = plan(folder, *FAST, "--ranks", "2", "--scaling", "grow", train__global_batch=32)
     assert [(row["global_batch"], row["accumulate"]) for row in grown["rows"]] == [(64, 4)]
 
@@ -85,7 +87,7 @@ def measures_the_link_and_checks_itself(folder):
     text, found = plan(folder, *FAST, "--ranks", "2,4", np=2)
     (check,) = found["checks"]
     assert found["measured_ranks"] == 2 and found["inside"]["name"] == found["between"]["name"] == "measured"
-    assert found["library"] == "mpi", found
+    assert found["library"] == "hierarchical", found
     assert found["inside"]["bytes_per_second"] > 1e6 and found["inside"]["hop_seconds"] > 0, found["inside"]
     check_rows(found)
     assert check["micro_batch"] == 8

@@ -107,14 +107,26 @@ TEST(AllReduceCost, AMeasuredLinkGivesBackWhatWasMeasured) {
 // CPU ranks: those of a node in its memory, and the nodes once for all of their ranks. The slower of both decides.
 TEST(AllReduceCost, OfCpusLeavesANodeOnce) {
   const double bytes = 100e6;
+  const auto seconds = [&](const char* links, int64_t per_node, int64_t ranks) {
+    return all_reduce_seconds(fabric(links, per_node, Library::kHierarchical), ranks, bytes);
+  };
+  EXPECT_NEAR(seconds("shm+10gbe", 1, 16), 2 * (15.0 / 16 * bytes / 1.2e9 + 15 * 25e-6), 1e-6);
+  EXPECT_NEAR(seconds("shm+1gbe", 8, 16), 2 * (1.0 / 2 * bytes / 0.12e9 + 25e-6) + 21 * 1.5e-6, 1e-6);
+  EXPECT_NEAR(seconds("shm+200gbe", 8, 16), 3 * 7.0 / 8 * bytes * 8 / 25e9 + 21 * 1.5e-6 + 2 * 14e-6, 1e-6)
+      << "eight ranks share the memory";
+  EXPECT_NEAR(seconds("shm+10gbe", 8, 2), 2 * (1.0 / 2 * bytes * 2 / 25e9 + 1.5e-6), 1e-6) << "one node";
+}
+
+// Every rank exchanges slices with every other: the ranks of a node send most of them through its one network.
+TEST(AllReduceCost, OfMpiLeavesANodeOncePerRank) {
+  const double bytes = 100e6;
   const double alone = all_reduce_seconds(fabric("shm+10gbe", 1, Library::kMpi), 16, bytes);
   const double eight = all_reduce_seconds(fabric("shm+10gbe", 8, Library::kMpi), 16, bytes);
   EXPECT_NEAR(alone, 2 * (15.0 / 16 * bytes / 1.2e9 + 15 * 25e-6), 1e-6);
-  EXPECT_NEAR(eight, 2 * (1.0 / 2 * bytes / 1.2e9 + 7 * 1.5e-6 + 25e-6), 1e-6);
-  const double fast = all_reduce_seconds(fabric("shm+200gbe", 8, Library::kMpi), 16, bytes);
-  EXPECT_NEAR(fast, 2 * (7.0 / 8 * bytes * 8 / 25e9 + 7 * 1.5e-6 + 14e-6), 1e-6) << "eight ranks share the memory";
-  const double one_node = all_reduce_seconds(fabric("shm+10gbe", 8, Library::kMpi), 2, bytes);
-  EXPECT_NEAR(one_node, 2 * (1.0 / 2 * bytes * 2 / 25e9 + 1.5e-6), 1e-6);
+  EXPECT_NEAR(eight, 2 * (8 * 8.0 / 16 * bytes / 1.2e9 + 7 * 1.5e-6 + 8 * 25e-6), 1e-6);
+  // Eight ranks and four: both networks carry 8 × 4 slices, and the four have more messages to send there.
+  const double twelve = all_reduce_seconds(fabric("shm+10gbe", 8, Library::kMpi), 12, bytes);
+  EXPECT_NEAR(twelve, 2 * (8 * 4.0 / 12 * bytes / 1.2e9 + 3 * 1.5e-6 + 8 * 25e-6), 1e-6);
 }
 
 }  // namespace
