@@ -70,7 +70,7 @@ def a_killed_rank_ends_the_ranks_of_all_hosts(folder):
             assert sorted(ranks) == [0, 1, 2, 3], ranks
             os.kill(ranks[victim], signal.SIGKILL)
             result = running.wait(ENDED)
-            assert result.code in (76, 128 + signal.SIGKILL), result.output  # whoever noticed first
+            assert result.code != 0, result.output
             end = time.monotonic() + ENDED
             while processes_in(folder) and time.monotonic() < end:
                 time.sleep(0.1)

@@ -149,7 +149,7 @@ def a_narrow_wire_is_tried_where_gradients_travel(folder):
     write_config(folder, train__batch_size=8, train__global_batch=16)
     wires = {}
     for backend in ("mpi", "auto"):
-        _, found = tune(folder, "--minutes", 1, *NETWORK, *LOADER, "--dist.backend", backend, np=2)
+        _, found = tune(folder, "--minutes", 5, *NETWORK, *LOADER, "--dist.backend", backend, np=2)
         check_rows(found)
         wires[backend] = {row["dist.wire"] for row in found["rows"]}
         changed = found["found"]["dist.wire"] != found["given"]["dist.wire"]

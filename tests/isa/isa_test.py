@@ -1,5 +1,5 @@
-"""Reruns the tests whose results depend on the CPU's vector width and on the number of threads, with LibTorch limited to
-narrower vectors and to a number of threads. With one thread, the numerical end-to-end tests too (they set their threads themselves).
+"""Reruns the tests whose results depend on the CPU's vector width and on the number of threads, with LibTorch and our loops
+limited to narrower vectors and to a number of threads. With one thread, the numerical end-to-end tests too (they set their threads themselves).
 
 usage: isa_test.py sse4|avx2 THREADS
 """
@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 BUILD = os.environ["DTRAIN_BUILD"]
-# What limits ATen's kernels, oneDNN and MKL, and what the first two then report.
+# What limits ATen's kernels and ours, oneDNN, and MKL, and what ATen and oneDNN then report.
 LEVELS = {
     "sse4": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},

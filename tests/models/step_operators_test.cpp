@@ -108,8 +108,8 @@ void expect_at_most(const Counts& most, const Counts& counts, const std::string&
   EXPECT_LE(counts.tensors, most.tensors) << network;
 }
 
-// A little above what they are, by less than one for each convolution of the network. Most copies are of the statistics
-// of batch norm, one number per channel.
+// A little above what they are, by less than one for each convolution, where the network has any. Most copies are of
+// the statistics of batch norm, one number per channel.
 TEST(StepOperators, CopiesAndNewTensorsAreFew) {
   if (widest_vectors() == VectorSet::kAny) GTEST_SKIP() << "without AVX2 LibTorch's convolutions copy more";
   expect_at_most({.copies = 69, .tensors = 120}, of_images("headpose_cnn", 64), "headpose_cnn");

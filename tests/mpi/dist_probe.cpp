@@ -72,7 +72,7 @@ void train(const Part& part, const World& world, Communicator& comm, Watchdog& w
   }
 }
 
-// The culprit is killed while the others wait for it in shared memory: they spin still (timeout 0, with a core for
+// The culprit is killed while the others wait for it in shared memory: they still spin (timeout 0, with a core for
 // each), or sleep. They say how long they waited after that.
 int wait_for_killed(const Part& part, Communicator& host, bool memfd) {
   const auto comm = make_shared_memory_communicator(host, {.memfd = memfd});
