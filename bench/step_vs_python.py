@@ -18,7 +18,7 @@ A round runs every side once, dtrain in the middle, in the opposite order each t
 as noisy during both (bench/machine_noise.py); it counts
 by the lower end of the 95 % interval of its mean. Rounds end when all intervals are at most 3 % wide. Lines are added to FILE, so that a long
 measurement can be made in pieces; --report, which exits with 1 if a bar is not met, reads them all. Before the first round of a
-cell, runs of their own measure the memory (the sum over all processes) and choose the workers.
+cell, runs of their own measure the memory (the sum over all processes) and choose the workers. At most 5 % of a step may be waiting for gradients.
 """
 
 import argparse

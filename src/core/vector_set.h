@@ -15,8 +15,8 @@ namespace dtrain {
 // kAny: what every CPU of the architecture has. kAvx2: with FMA. kAvx512: F, VL, BW and DQ.
 enum class VectorSet : uint8_t { kAny, kAvx2, kAvx512 };
 
-// Of this CPU, and of those that limit_vectors() and ATEN_CPU_CAPABILITY allow: the variable by which users limit
-// LibTorch's own loops, so that hosts with unequal CPUs calculate alike, limits these too.
+// The widest set that this CPU has and that limit_vectors() and the environment variable ATEN_CPU_CAPABILITY allow.
+// With that variable users limit LibTorch's loops; the limit holds for ours that stand in their place too.
 VectorSet widest_vectors();
 
 // What a value of that variable allows, as LibTorch reads it: "default", "avx2" or "avx512"; others (and nullptr) limit

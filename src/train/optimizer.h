@@ -36,8 +36,8 @@ class Optimizer {
   // skips the step; undefined: never skip.
   void step(const at::Tensor& lr, const at::Tensor& clip, const at::Tensor& found_inf);
 
-  int64_t bytes() const;  // of the moments, on the device
-  int64_t times_grouped() const { return times_grouped_; }
+  int64_t bytes() const;                                    // of the moments, on the device
+  int64_t times_grouped() const { return times_grouped_; }  // for tests
 
   // CPU copies in C order: "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter and one "step" (adamw, adam),
   // "momentum_buffer.NAME" (sgd with momentum).
