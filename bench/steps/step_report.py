@@ -20,9 +20,14 @@ CELL = ("network", "size", "ranks", "precision")
 Ratio = collections.namedtuple("Ratio", "ours theirs mid low high rounds")
 
 
+def has_bars(size, precision):
+    """Others are reported alone."""
+    return size != 64 and precision == "fp32"
+
+
 def least_ratio(network, size, precision, peer):
     """dtrain must be at least this many times as fast, at the lower end of the interval; None: no bar."""
-    if size == 64 or precision != "fp32":
+    if not has_bars(size, precision):
         return None
     if peer == step_sides.ALONE:
         return SCALING
@@ -134,7 +139,7 @@ def memory_table(lines, cells):
         ours = median_of(lines, cell, "dtrain", "pss_bytes")
         if not ours or not theirs:
             continue
-        bar = SMALLER.get(cell[0], 1.0) if cell[1] != 64 and cell[3] == "fp32" else None
+        bar = SMALLER.get(cell[0], 1.0) if has_bars(cell[1], cell[3]) else None
         is_met = bar is None or ours / theirs <= bar
         if not is_met:
             missed.append(f"{cell[0]} {cell[2]}×{step_sides.CORES // cell[2]}: {ours / theirs:.2f} of the memory, the bar is {bar}")
@@ -164,9 +169,8 @@ def phase_table(lines, cells):
         seconds = statistics.median(run["step_seconds"] for run in runs)
         shares = [statistics.median(run["phase_seconds"][name] / run["step_seconds"] for run in runs) for name in names]
         exposed = shares[names.index("allreduce_wait")]
-        has_bar = cell[2] > 1 and cell[1] != 64 and cell[3] == "fp32"
-        judged = verdict(exposed <= EXPOSED, len(runs)) if has_bar else ""
-        if has_bar and judged != "met":
+        judged = verdict(exposed <= EXPOSED, len(runs)) if cell[2] > 1 and has_bars(cell[1], cell[3]) else ""
+        if judged not in ("", "met"):
             missed.append(f"{cell[0]} {cell[2]}×{step_sides.CORES // cell[2]}: {judged.strip('*')}: it waits for gradients "
                           f"{100 * exposed:.1f} % of a step; the bar is {100 * EXPOSED:.0f} %")
         print(f"| {where(cell)} | {1000 * seconds:.1f} | " + " | ".join(f"{100 * share:.1f} %" for share in [*shares, 1 - sum(shares)]) + f" | {judged} |")
