@@ -7,8 +7,6 @@
 // OMP_NUM_THREADS sets the number of threads.
 
 #include <ATen/Parallel.h>
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "device/tensor_memory.h"
 #include "layers/additive_attention.h"
 #include "layers/lengths.h"
 #include "layers/lstm.h"
@@ -70,20 +69,6 @@ struct Network {
   }
 };
 
-// The peak of the memory of this thread's tensors.
-class MemoryMeter : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
-    now_ += size;
-    peak_ = std::max(peak_, now_);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t peak() const { return peak_; }
-
- private:
-  int64_t now_ = 0, peak_ = 0;
-};
-
 struct Form {
   const char* name;
   decltype(&layers::pointer_losses) attention;
@@ -111,10 +96,9 @@ void measure(int64_t elements, int64_t batch, int64_t steps, int64_t rounds) {
     return loss.item<double>();
   };
   for (Form& form : forms) {
-    const auto meter = std::make_shared<MemoryMeter>();
-    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
+    const device::TensorMemory memory;
     form.loss = step(form);
-    form.peak = meter->peak();
+    form.peak = memory.peak();
   }
   for (int64_t round = 0; round < rounds; ++round) {
     for (Form& form : forms) {

@@ -12,8 +12,8 @@
 
 #include "core/strings.h"
 #include "core/vector_set.h"
+#include "device/tensor_memory.h"
 #include "layers/batch_norm.h"
-#include "support/memory_meter.h"
 
 namespace dtrain::layers {
 namespace {
@@ -214,10 +214,9 @@ TEST(FusedBatchNorm, WritesLargeResultsPastTheCaches) {  // and they are the sam
 TEST(FusedBatchNorm, KeepsLessForBackward) {
   const at::Tensor x = random({{2, 16, 32, 32}, true}, 1, at::kFloat).set_requires_grad(true);
   const auto held = [](const auto& forward) {
-    const auto meter = std::make_shared<MemoryMeter>();
-    const auto guard = metered(meter);
+    const device::TensorMemory memory;
     const at::Tensor y = forward();
-    return meter->now() - static_cast<int64_t>(y.nbytes());
+    return memory.held() - static_cast<int64_t>(y.nbytes());
   };
   for (const bool pool : {false, true}) {
     BatchNorm norm(16);

@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "core/vector_set.h"
+#include "device/tensor_memory.h"
 #include "layers/autocast.h"
 #include "layers/batch_norm.h"
 #include "layers/dropout.h"
 #include "layers/linear_bottleneck.h"
 #include "models/freeze.h"
 #include "models/network.h"
-#include "support/memory_meter.h"
 
 namespace dtrain::models {
 namespace {
@@ -39,9 +39,8 @@ Trained train(const Setting& setting, bool checkpointing, int* collectives = nul
   at::manual_seed(1);
   const at::Tensor input = at::randn({setting.samples, 3, setting.size, setting.size}).contiguous(setting.format);
   Trained result;
-  const auto meter = std::make_shared<MemoryMeter>();
   {
-    const auto guard = metered(meter);
+    const device::TensorMemory memory;
     at::Tensor output;
     {
       const layers::RandomScope randomness(layers::random_context(1, 2, at::arange(setting.samples)));
@@ -52,11 +51,11 @@ Trained train(const Setting& setting, bool checkpointing, int* collectives = nul
           {.device = at::kCPU, .enabled = setting.autocast != at::kFloat, .dtype = setting.autocast});
       output = network->forward(input);
     }
-    result.held = meter->now();
+    result.held = memory.held();
     output.square().sum().backward();  // outside all scopes
     result.tensors["output"] = output.detach();
+    result.peak = memory.peak();
   }
-  result.peak = meter->peak();
   for (const auto& item : network->named_parameters())
     result.tensors["gradient of " + item.key()] = item.value().grad();
   for (const auto& item : network->named_buffers()) result.tensors[item.key()] = item.value();
