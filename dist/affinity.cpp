@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "core/log.h"
+#include "core/process_info.h"
 #include "core/strings.h"
 
 namespace dtrain::dist {
@@ -35,32 +36,13 @@ bool allow(const Cores& cores) {
   return ::sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-struct Process {
-  std::string name;
-  pid_t parent = 0;
-};
-
-// /proc/PID/stat: pid (name) state parent ...; the name may contain anything, so it ends at the last bracket.
-std::optional<Process> look_up(pid_t pid) {
-  std::ifstream file(str("/proc/", pid, "/stat"));
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  const size_t begin = line.find('('), end = line.rfind(')');
-  if (begin == std::string::npos || end == std::string::npos) return std::nullopt;
-  Process process{line.substr(begin + 1, end - begin - 1), 0};
-  std::istringstream rest(line.substr(end + 1));
-  char state = 0;
-  rest >> state >> process.parent;
-  return process;
-}
-
 // The cores of the mpirun (or its daemon on this node) that started this process. It does not bind itself, so its mask
 // is what the user, the container or Slurm allowed.
 std::optional<Cores> cores_of_mpirun() {
   static constexpr std::array kNames = {"mpirun", "orterun", "mpiexec", "orted", "prterun", "prted"};
   pid_t pid = ::getppid();
   while (pid > 0) {
-    const std::optional<Process> process = look_up(pid);
+    const std::optional<ProcessInfo> process = process_info(pid);
     if (!process) return std::nullopt;
     if (std::find(kNames.begin(), kNames.end(), process->name) != kNames.end()) return allowed_cores(pid);
     pid = process->parent;

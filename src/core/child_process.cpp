@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fstream>
@@ -17,15 +16,11 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/file_descriptor.h"
-#include "core/stopwatch.h"
 #include "core/strings.h"
 
 namespace dtrain {
 namespace {
 
-constexpr int kBetweenLooks = 10;  // ms
-constexpr size_t kMostOutput = 1 << 20, kMostErrors = 16 << 10;
 constexpr size_t kMostInput = 64 << 10;  // of a pipe that nobody reads yet
 
 struct Pipe {
@@ -73,8 +68,8 @@ class Attributes {
 
   pid_t spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
     pid_t child = -1;
-    const int code = posix_spawn(&child, command[0].c_str(), &files_, &attributes_, pointers(command).data(),
-                                 pointers(environment).data());
+    const int code = posix_spawnp(&child, command[0].c_str(), &files_, &attributes_, pointers(command).data(),
+                                  pointers(environment).data());
     if (code != 0) throw Error(str("cannot start ", command[0], ": ", std::strerror(code)));
     return child;
   }
@@ -84,89 +79,19 @@ class Attributes {
   posix_spawnattr_t attributes_;
 };
 
-int64_t resident_bytes(pid_t process) {
-  int64_t pages = 0, resident = 0;
-  std::ifstream(str("/proc/", process, "/statm")) >> pages >> resident;
-  return resident * ::sysconf(_SC_PAGE_SIZE);
-}
-
-// Adds what the pipe has now. False: its end was reached.
-bool take(const FileDescriptor& pipe, std::string& text) {
+// Gives what the pipe has now. False: its end was reached.
+bool take_from(const FileDescriptor& pipe, bool is_error, const ChildProcess::Take& take) {
   std::array<char, 4096> bytes;
   const ssize_t count = ::read(pipe.get(), bytes.data(), bytes.size());
   if (count < 0) return errno == EINTR || errno == EAGAIN;
-  text.append(bytes.data(), static_cast<size_t>(count));
+  if (count > 0 && take) take({bytes.data(), static_cast<size_t>(count)}, is_error);
   return count > 0;
 }
 
-// The child, its group and its pipes, until it is gone.
-class Child {
- public:
-  Child(pid_t process, FileDescriptor out, FileDescriptor error)
-      : process_(process), out_(std::move(out)), error_(std::move(error)) {}
-  ~Child() {
-    if (!gone_) end();
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  int64_t resident() const { return resident_bytes(process_); }
-
-  // Waits a moment for output or for the end. True: it has ended.
-  bool look() {
-    std::array<pollfd, 2> files = {{{out_.get(), POLLIN, 0}, {error_.get(), POLLIN, 0}}};
-    if (::poll(files.data(), files.size(), kBetweenLooks) > 0) read(files);
-    if (::waitpid(process_, &status_, WNOHANG) != process_) return false;
-    gone_ = true;
-    ::kill(-process_, SIGKILL);  // what it has started and left behind
-    drain();
-    return true;
-  }
-
-  void end() {
-    ::kill(-process_, SIGKILL);
-    while (::waitpid(process_, &status_, 0) < 0 && errno == EINTR) {
-    }
-    gone_ = true;
-    drain();
-  }
-
-  ChildEnd result(ChildEnd::Why why) && {
-    ChildEnd result{.why = why, .output = std::move(output_), .errors = std::move(errors_)};
-    if (why != ChildEnd::Why::kExited) return result;
-    result.why = WIFEXITED(status_) ? ChildEnd::Why::kExited : ChildEnd::Why::kSignaled;
-    result.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : WTERMSIG(status_);
-    return result;
-  }
-
- private:
-  void read(const std::array<pollfd, 2>& files) {
-    if (files[0].revents != 0 && out_.is_open() && !take(out_, output_)) out_.close();
-    if (files[1].revents != 0 && error_.is_open() && !take(error_, errors_)) error_.close();
-    if (output_.size() > kMostOutput) output_.resize(kMostOutput);
-    if (errors_.size() > kMostErrors) errors_.erase(0, errors_.size() - kMostErrors);
-  }
-
-  // What is still in the pipes; no longer than a moment, for a process outside of the group may hold them open.
-  void drain() {
-    for (int i = 0; i < 1000 && (out_.is_open() || error_.is_open()); ++i) {
-      std::array<pollfd, 2> files = {{{out_.get(), POLLIN, 0}, {error_.get(), POLLIN, 0}}};
-      if (::poll(files.data(), files.size(), 0) <= 0) return;
-      read(files);
-    }
-  }
-
-  const pid_t process_;
-  FileDescriptor out_, error_;
-  std::string output_, errors_;
-  int status_ = 0;
-  bool gone_ = false;
-};
-
 }  // namespace
 
-ChildEnd run_child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                   const std::string& input, const ChildLimits& limits, const std::function<bool()>& stop) {
+ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+                           std::string_view input) {
   if (input.size() > kMostInput) throw Error(str("the input of ", command[0], " has ", input.size(), " bytes"));
   Pipe in = make_pipe(), out = make_pipe(), error = make_pipe();
   // It fits into the pipe, so that this does not wait for a reader.
@@ -174,26 +99,66 @@ ChildEnd run_child(const std::vector<std::string>& command, const std::vector<st
     throw Error(str("cannot write to a pipe: ", std::strerror(code)));
   }
   in.write.close();
-  const pid_t process = Attributes(in.read.get(), out.write.get(), error.write.get()).spawn(command, environment);
-  out.write.close();
-  error.write.close();
-  Child child(process, std::move(out.read), std::move(error.read));
-  const auto began = std::chrono::steady_clock::now();
-  ChildEnd::Why why = ChildEnd::Why::kExited;
-  while (!child.look()) {
-    if (stop && stop()) {
-      why = ChildEnd::Why::kStopped;
-    } else if (child.resident() > limits.resident_bytes) {
-      why = ChildEnd::Why::kTooLarge;
-    } else if (seconds_since(began) > limits.seconds) {
-      why = ChildEnd::Why::kTooLong;
-    } else {
-      continue;
-    }
-    child.end();
-    break;
+  process_ = Attributes(in.read.get(), out.write.get(), error.write.get()).spawn(command, environment);
+  out_ = std::move(out.read);
+  error_ = std::move(error.read);
+}
+
+ChildProcess::~ChildProcess() {
+  if (!ended_) kill();
+}
+
+bool ChildProcess::look(int milliseconds, const Take& take) {
+  if (ended_) return true;
+  read_ready(milliseconds, take);
+  if (::waitpid(process_, &status_, WNOHANG) != process_) return false;
+  ended_ = true;
+  ::kill(-process_, SIGKILL);  // what it has started and left behind
+  drain(take);
+  return true;
+}
+
+void ChildProcess::signal(int number) noexcept {
+  if (!ended_) ::kill(process_, number);
+}
+
+void ChildProcess::kill(const Take& take) {
+  if (ended_) return;
+  ::kill(-process_, SIGKILL);
+  while (::waitpid(process_, &status_, 0) < 0 && errno == EINTR) {
   }
-  return std::move(child).result(why);
+  ended_ = true;
+  drain(take);
+}
+
+int64_t ChildProcess::resident_bytes() const {
+  int64_t pages = 0, resident = 0;
+  std::ifstream(str("/proc/", process_, "/statm")) >> pages >> resident;
+  return resident * ::sysconf(_SC_PAGE_SIZE);
+}
+
+void ChildProcess::read_ready(int milliseconds, const Take& take) {
+  std::array<pollfd, 2> files = {{{out_.get(), POLLIN, 0}, {error_.get(), POLLIN, 0}}};
+  if (::poll(files.data(), files.size(), milliseconds) <= 0) return;
+  if (files[0].revents != 0 && out_.is_open() && !take_from(out_, false, take)) out_.close();
+  if (files[1].revents != 0 && error_.is_open() && !take_from(error_, true, take)) error_.close();
+}
+
+// What is still in the pipes; no longer than a moment, for a process outside of the group may hold them open.
+void ChildProcess::drain(const Take& take) {
+  for (int i = 0; i < 1000 && (out_.is_open() || error_.is_open()); ++i) {
+    std::array<pollfd, 2> files = {{{out_.get(), POLLIN, 0}, {error_.get(), POLLIN, 0}}};
+    if (::poll(files.data(), files.size(), 0) <= 0) return;
+    read_ready(0, take);
+  }
+}
+
+std::string last_line(std::string_view output) {
+  std::string last;
+  for (const std::string& line : split(output, '\n')) {
+    if (!trimmed(line).empty()) last = trimmed(line);
+  }
+  return last;
 }
 
 bool end_with_parent(int64_t parent) {

@@ -31,4 +31,8 @@ inline double unix_seconds(const Clock& clock = real_clock()) {
   return std::chrono::duration<double>(clock.wall().time_since_epoch()).count();
 }
 
+inline double seconds_between(Clock::Steady::time_point begin, Clock::Steady::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
 }  // namespace dtrain

@@ -79,6 +79,18 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
   return text;
 }
 
+std::vector<std::string> words(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  std::vector<std::string> words;
+  for (size_t begin = text.find_first_not_of(kSpaces); begin != text.npos; begin = text.find_first_not_of(kSpaces)) {
+    text.remove_prefix(begin);
+    const size_t end = std::min(text.find_first_of(kSpaces), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+  return words;
+}
+
 std::string_view trimmed(std::string_view text) {
   while (text.starts_with(' ')) text.remove_prefix(1);
   while (text.ends_with(' ')) text.remove_suffix(1);

@@ -14,6 +14,7 @@
 #include "core/child_process.h"
 #include "core/error.h"
 #include "core/number_text.h"
+#include "core/run_child.h"
 #include "core/strings.h"
 #include "dist/lone_process.h"
 #include "job/process_context.h"
@@ -41,15 +42,6 @@ int measure(job::ProcessContext& process, const config::Config& config, int64_t 
   for (const auto& [name, bytes] : train::kMemoryKinds) result[name] = probe.memory.*bytes;
   std::cout << result.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) << std::endl;
   return 0;
-}
-
-// The last line that says something: where the process failed it is its error.
-std::string last_line(const std::string& text) {
-  std::string last;
-  for (const std::string& line : split(text, '\n')) {
-    if (!trimmed(line).empty()) last = trimmed(line);
-  }
-  return last;
 }
 
 MemoryTrial result_of(const ChildEnd& end) {

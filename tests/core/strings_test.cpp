@@ -35,5 +35,12 @@ TEST(Split, KeepsEmptyParts) {
   EXPECT_EQ(split("", '.'), (std::vector<std::string>{""}));
 }
 
+TEST(Words, AreWhatIsBetweenSpaces) {
+  EXPECT_EQ(words("ssh -o  BatchMode=yes\t-x\r\n"), (std::vector<std::string>{"ssh", "-o", "BatchMode=yes", "-x"}));
+  EXPECT_TRUE(words("").empty());
+  EXPECT_TRUE(words(" \t\n").empty());
+  EXPECT_EQ(words("one"), std::vector<std::string>{"one"});
+}
+
 }  // namespace
 }  // namespace dtrain

@@ -1,6 +1,6 @@
 // A program that is run and watched: its output and its end, and the limits at which it is ended.
 
-#include "core/child_process.h"
+#include "core/run_child.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "core/child_process.h"
 #include "core/error.h"
 #include "core/stopwatch.h"
 #include "core/strings.h"
