@@ -33,11 +33,11 @@ std::string host_and_port(const std::string& host, int64_t port) {
 }  // namespace
 
 Endpoint open_endpoint(const std::string& bind, int64_t port, const std::vector<Page>& pages,
-                       const std::optional<BasicAuth>& auth, const std::string& node, int rank) {
+                       const std::optional<BasicAuth>& auth, const std::string& node, const std::string& who) {
   Attempt attempt = serve(bind, port, pages, auth);
   if (!attempt.server) {
     const std::string what =
-        str("rank ", rank, " cannot serve its metrics on ", host_and_port(bind, port), " (", attempt.problem, ")");
+        str(who, " cannot serve its metrics on ", host_and_port(bind, port), " (", attempt.problem, ")");
     attempt = serve(bind, 0, pages, auth);
     if (!attempt.server) {
       log::warning(str(what,

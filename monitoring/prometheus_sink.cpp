@@ -62,7 +62,7 @@ class Exporter : public PrometheusSink {
     pages.push_back({"/metrics", "text/plain; version=0.0.4; charset=utf-8", [registry = registry_](const Query&) {
                        return prometheus::TextSerializer().Serialize(registry->Collect());
                      }});
-    endpoint_ = open_endpoint(metrics.bind, port, pages, auth, id.node, id.rank);
+    endpoint_ = open_endpoint(metrics.bind, port, pages, auth, id.node, str("rank ", id.rank));
     const bool local = metrics.bind.starts_with("127.") || metrics.bind == "::1";
     if (endpoint_.server && !local && !auth) {
       log::info(str("the metrics, and the page of the run with its log, are served on ", metrics.bind,

@@ -8,14 +8,15 @@
 namespace dtrain::monitoring {
 
 TargetsFile::TargetsFile(const std::filesystem::path& runs_folder, const std::string& job_id,
-                         const std::vector<Target>& targets)
-    : path_(runs_folder / "targets" / (job_id + ".json")) {
+                         const std::vector<Target>& targets, const std::string& suffix)
+    : path_(runs_folder / "targets" / (job_id + suffix + ".json")) {
   using Json = nlohmann::ordered_json;
   Json groups = Json::array();
   for (const Target& target : targets) {
     if (target.address.empty()) continue;
-    groups.push_back({{"targets", {target.address}},
-                      {"labels", {{"job_id", job_id}, {"node", target.node}, {"rank", std::to_string(target.rank)}}}});
+    Json labels = {{"job_id", job_id}, {"node", target.node}};
+    if (target.rank) labels["rank"] = std::to_string(*target.rank);
+    groups.push_back({{"targets", {target.address}}, {"labels", labels}});
   }
   real_file_system().create_folders(path_.parent_path());
   write_atomically(real_file_system(), path_, groups.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");

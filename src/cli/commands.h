@@ -27,6 +27,7 @@ int run_plan(const Arguments&);
 int run_report(const Arguments&);
 int run_ls(const Arguments&);
 int run_trace(const Arguments&);
+int run_launch(const Arguments&);
 
 inline constexpr int kExitFound = 1;  // the command works, and found what blocks, or a gate failed
 

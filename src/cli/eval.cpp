@@ -129,7 +129,7 @@ int run_eval(const Arguments& arguments) {
       ->check(not_empty());
   app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;
-  return launch(options.inference, [&](job::ProcessContext& process) { return eval(process, options); });
+  return run_on_device(options.inference, [&](job::ProcessContext& process) { return eval(process, options); });
 }
 
 }  // namespace dtrain::cli

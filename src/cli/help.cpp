@@ -39,6 +39,8 @@ const std::vector<Command>& commands() {
        "measures a run's loader, communicators or step alone", run_bench},
       {"trace", "[CONFIG.yaml] [--section.key VALUE]... [--steps N] [--operators] [--memory] [--out FILE]",
        "steps of all ranks on one clock, for ui.perfetto.dev; peak memory", run_trace},
+      {"launch", "-np N [--hosts FILE] [--max-restarts K] [mpirun flags] -- train ...",
+       "trains under mpirun, and goes on after failures from the newest checkpoint", run_launch, /*alone=*/true},
       {"doctor", "[CONFIG.yaml] [--section.key VALUE]... [--json FILE]",
        "checks the machine and the launch for the run of these arguments", run_doctor},
       {"plan", "[CONFIG.yaml] [--section.key VALUE]... --ranks 8,64,512 [--interconnect NAME]",

@@ -153,7 +153,7 @@ void InferenceOptions::add_to(CLI::App& app) {
   app.add_option("--module", module_file, "task module: the TorchScript file, if it is not where it was");
 }
 
-int launch(const InferenceOptions& options, const std::function<int(job::ProcessContext&)>& body) {
+int run_on_device(const InferenceOptions& options, const std::function<int(job::ProcessContext&)>& body) {
   std::signal(SIGPIPE, SIG_IGN);
   config::Device device;
   device.type = options.device;

@@ -61,7 +61,7 @@ struct InferenceOptions {
   void add_to(CLI::App&);
 };
 
-// job::launch() on the chosen device. A closed pipe becomes an error of write() instead of a signal.
-int launch(const InferenceOptions&, const std::function<int(job::ProcessContext&)>& body);
+// job::launch() on the device of the options. A closed pipe becomes an error of write() instead of a signal.
+int run_on_device(const InferenceOptions&, const std::function<int(job::ProcessContext&)>& body);
 
 }  // namespace dtrain::cli

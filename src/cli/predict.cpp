@@ -331,7 +331,7 @@ int run_predict(const Arguments& arguments) {
       ->check(CLI::IsMember(convert::head_layouts()));
   options.inference.add_to(app);
   if (!parse(app, arguments)) return 0;
-  return launch(options.inference, [&](job::ProcessContext& process) { return predict(process, options); });
+  return run_on_device(options.inference, [&](job::ProcessContext& process) { return predict(process, options); });
 }
 
 }  // namespace dtrain::cli

@@ -65,6 +65,12 @@ FileLock lock_run(const fs::path& run) {
                   "wait for it to end, or give another --name");
 }
 
+// Of --resume PATH, without a slash at its end.
+fs::path resumed_path(const config::Config& config) {
+  const fs::path given = fs::path(config.run.resume).lexically_normal();
+  return given.has_filename() ? given : given.parent_path();
+}
+
 // --resume auto with a name alone, often in the wrong folder: the demo would be trained in place of the run.
 ConfigError nothing_to_resume(const fs::path& run) {
   const bool there = is_folder(run);
@@ -77,16 +83,26 @@ ConfigError nothing_to_resume(const fs::path& run) {
 
 }  // namespace
 
+std::string run_name(const config::Config& config) {
+  std::string name = config.run.name;
+  if (name.empty() && config.run.resume == "auto") {
+    throw ConfigError("--resume auto needs --name NAME: it continues that run, or starts it if it does not exist yet");
+  }
+  if (name.empty() && !config.run.resume.empty()) {
+    const fs::path path = resumed_path(config);
+    name =
+        fs::absolute(is_checkpoint(path) ? fs::absolute(path).parent_path().parent_path() : path).filename().string();
+  }
+  if (name.empty()) name = str(config.task, "-", now_text());
+  check_name(name);
+  return name;
+}
+
 RunPlan plan_run(const config::Config& config, bool may_start) {
   const fs::path runs = config.run.folder;
   RunPlan plan;
-  plan.name = config.run.name;
-  check_name(plan.name);
   if (config.run.resume == "auto") {
-    if (plan.name.empty()) {
-      throw ConfigError(
-          "--resume auto needs --name NAME: it continues that run, or starts it if it does not exist yet");
-    }
+    plan.name = run_name(config);
     if (is_folder(runs / plan.name)) plan.lock = lock_run(runs / plan.name);
     bool damaged = false;
     plan.checkpoint = newest_checkpoint(runs / plan.name, &damaged);
@@ -97,8 +113,7 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
     }
     if (!plan.checkpoint && !may_start) throw nothing_to_resume(runs / plan.name);
   } else if (!config.run.resume.empty()) {
-    const fs::path given = fs::path(config.run.resume).lexically_normal();
-    const fs::path path = given.has_filename() ? given : given.parent_path();
+    const fs::path path = resumed_path(config);
     std::error_code code;
     if (!fs::is_directory(path, code)) {
       const bool missing = code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory;
@@ -107,11 +122,9 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
                                 : code  ? code.message()
                                         : "it is not a folder: give that of a run or a checkpoint"));
     }
-    const bool is_one = is_checkpoint(path);
-    const fs::path run = is_one ? fs::absolute(path).parent_path().parent_path() : path;
-    if (plan.name.empty()) plan.name = fs::absolute(run).filename().string();
+    plan.name = run_name(config);
     if (is_folder(runs / plan.name)) plan.lock = lock_run(runs / plan.name);
-    plan.checkpoint = is_one ? path : newest_checkpoint(path);
+    plan.checkpoint = is_checkpoint(path) ? path : newest_checkpoint(path);
     if (!plan.checkpoint) {
       throw CheckpointError(
           str("--resume ", path.string(), ": neither a checkpoint nor a run folder with one that verifies"));
@@ -122,7 +135,7 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
                             ": give another --name to branch off from ", plan.checkpoint->string()));
     }
   }
-  if (plan.name.empty()) plan.name = str(config.task, "-", now_text());
+  if (plan.name.empty()) plan.name = run_name(config);
   plan.folder = runs / plan.name;
   protect_other_runs(plan.folder);
   plan.existed = run_is_there(plan.folder);

@@ -22,6 +22,10 @@ struct RunPlan {
   FileLock lock;  // of the folder: one process at a time trains a run
 };
 
+// The name that the run of a configuration has: run.name, that of the run which run.resume names, or task-date-time, by
+// the time of the call. ConfigError: --resume auto without a name, or a name that cannot be a folder's.
+std::string run_name(const config::Config&);
+
 // Rank 0 only. Locks an existing folder and creates nothing. `may_start`: something says what to train, so that
 // --resume auto without a checkpoint starts a run. OutputError: the name is taken and --resume is not given, another
 // process trains the run, its log.txt, metrics.jsonl, .lock or checkpoints is a link, or its folder is among the files

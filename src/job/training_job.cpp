@@ -13,6 +13,7 @@
 #include "core/file_system.h"
 #include "core/log.h"
 #include "core/number_text.h"
+#include "core/process_info.h"
 #include "core/strings.h"
 #include "core/vector_set.h"
 #include "device/device.h"
@@ -51,6 +52,14 @@ std::vector<RankPlace> gather_places(dist::Communicator& host, const RankPlace& 
     places.push_back(place_from_json(theirs));
   }
   return places;
+}
+
+// Whom SIGUSR1 reaches all ranks through: mpirun, or the `dtrain launch` that started it, which would take the end of a
+// job that it did not ask to stop for a preemption.
+pid_t process_to_signal() {
+  const pid_t launcher = ::getppid();
+  const std::optional<ProcessInfo> info = process_info(launcher);
+  return info && program_of(info->parent) == program_of(::getpid()) ? info->parent : launcher;
 }
 
 // Without a report the run is as complete as with it.
@@ -283,7 +292,7 @@ BannerFacts TrainingJob::facts() const {
       .rate_advice = snapshot_ ? "" : rate_advice(loaded_, config_.optimizer.lr, batches_.global_batch),
       .overfit_batches = config_.train.overfit_batches,
       .resumed = snapshot_ && plan_.checkpoint ? str("step ", snapshot_->step, " of ", plan_.checkpoint->string()) : "",
-      .launcher_pid = process_.world.launched ? ::getppid() : 0};
+      .launcher_pid = process_.world.launched ? process_to_signal() : 0};
 }
 
 void TrainingJob::announce() {

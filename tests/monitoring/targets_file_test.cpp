@@ -26,6 +26,16 @@ TEST(TargetsFile, HasTheFormThatFileSdReads) {
   file.remove();  // twice does no harm
 }
 
+TEST(TargetsFile, ThatOfTheSupervisorHasANameOfItsOwnAndNoRank) {
+  const dtrain::testing::TempDir runs;
+  const TargetsFile ranks(runs.path(), "job", {{"127.0.0.1:9500", "a", 0}});
+  const TargetsFile launch(runs.path(), "job", {{"127.0.0.1:9501", "a"}}, ".launch");
+  EXPECT_EQ(launch.path(), runs / "targets" / "job.launch.json");
+  const auto groups = nlohmann::json::parse(read_text(launch.path()));
+  EXPECT_EQ(groups[0]["labels"], nlohmann::json({{"job_id", "job"}, {"node", "a"}}));
+  EXPECT_TRUE(std::filesystem::exists(ranks.path()));
+}
+
 TEST(TargetsFile, StaysAfterACrashAndIsReplacedByTheNextRun) {
   const dtrain::testing::TempDir runs;
   { const TargetsFile crashed(runs.path(), "job", {{"127.0.0.1:1", "a", 0}}); }

@@ -104,17 +104,19 @@ class Running:
         return self.log.read()
 
     def ranks(self):
-        """The process ids of the dtrain processes, in the order of their ranks."""
-        found = {}
+        """The process ids of the dtrain processes, in the order of their ranks, under mpirun or under `dtrain launch`."""
+        parents = {}
         for entry in pathlib.Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
             try:
-                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-                if parent != self.process.pid:
-                    continue
-                variables = dict(item.split("=", 1) for item in (entry / "environ").read_text().split("\0") if "=" in item)
-                found[int(variables["OMPI_COMM_WORLD_RANK"])] = int(entry.name)
+                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except (OSError, ValueError):
+                continue
+        launchers = {self.process.pid} | {pid for pid, parent in parents.items() if parent == self.process.pid}
+        found = {}
+        for pid in sorted(pid for pid, parent in parents.items() if parent in launchers):
+            try:
+                variables = dict(item.split("=", 1) for item in pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in item)
+                found.setdefault(int(variables["OMPI_COMM_WORLD_RANK"]), pid)  # what a rank has started has a higher number
             except (OSError, KeyError, ValueError):
                 continue
         return [found[rank] for rank in sorted(found)]

@@ -1,0 +1,113 @@
+#include "monitoring/launch_metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/machine.h"
+#include "core/strings.h"
+#include "monitoring/basic_auth.h"
+#include "monitoring/endpoint.h"
+#include "monitoring/targets_file.h"
+
+namespace dtrain::monitoring {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Gauge;
+
+void raise_to(Counter& counter, double total) {
+  if (total > counter.Value()) counter.Increment(total - counter.Value());
+}
+
+}  // namespace
+
+class LaunchMetrics::Impl {
+ public:
+  Impl(const config::Metrics& config, int64_t port, std::filesystem::path runs, std::string name,
+       const std::vector<std::string>& causes)
+      : runs_(std::move(runs)), name_(std::move(name)), labels_{{"job_id", name_}, {"node", host_name()}} {
+    for (const std::string& cause : causes) {
+      restarts_[cause] =
+          &counter("dtrain_supervisor_restarts_total", "Restarts of the job by cause", {{"cause", cause}});
+    }
+    lost_steps_ = &counter("dtrain_supervisor_lost_steps_total", "Steps that were made again after restarts");
+    ratio_ =
+        &gauge("dtrain_supervisor_effective_training_time_ratio", "Share of the wall time of the launch that trained");
+    ranks_ = &gauge("dtrain_supervisor_ranks", "Ranks that run now");
+    hosts_lost_ = &gauge("dtrain_supervisor_hosts_lost", "Hosts that do not answer");
+    if (!config.enabled) return;
+    std::optional<BasicAuth> auth;
+    if (!config.auth_file.empty()) auth.emplace(config.auth_file);
+    const Page page = {"/metrics", "text/plain; version=0.0.4; charset=utf-8", [registry = registry_](const Query&) {
+                         return prometheus::TextSerializer().Serialize(registry->Collect());
+                       }};
+    endpoint_ = open_endpoint(config.bind, port, {page}, auth, host_name(), "launch");
+  }
+
+  void set(const LaunchNumbers& numbers) {
+    for (const auto& [cause, count] : numbers.restarts) {
+      if (const auto found = restarts_.find(cause); found != restarts_.end()) raise_to(*found->second, count);
+    }
+    raise_to(*lost_steps_, static_cast<double>(numbers.lost_steps));
+    ratio_->Set(numbers.effective_ratio);
+    ranks_->Set(numbers.ranks);
+    hosts_lost_->Set(numbers.hosts_lost);
+  }
+
+  void announce() {
+    if (announced_ || endpoint_.address.empty()) return;
+    announced_ = true;
+    try {  // the folder may be another user's, and the run does not need the file
+      targets_.emplace(runs_, name_, std::vector<TargetsFile::Target>{{endpoint_.address, host_name(), {}}}, ".launch");
+    } catch (const Error& problem) {
+      log::warning(str("Prometheus may not find the metrics of this launch: ", problem.what()));
+    }
+  }
+
+  void ended_well() {
+    if (targets_) targets_->remove();
+  }
+
+  const std::string& address() const { return endpoint_.address; }
+
+ private:
+  using Labels = std::map<std::string, std::string>;
+
+  Counter& counter(const std::string& name, const std::string& help, const Labels& more = {}) {
+    return prometheus::BuildCounter().Name(name).Help(help).Labels(labels_).Register(*registry_).Add(more);
+  }
+  Gauge& gauge(const std::string& name, const std::string& help) {
+    return prometheus::BuildGauge().Name(name).Help(help).Labels(labels_).Register(*registry_).Add({});
+  }
+
+  std::filesystem::path runs_;
+  std::string name_;
+  Labels labels_;
+  std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
+  std::map<std::string, Counter*> restarts_;
+  Counter* lost_steps_ = nullptr;
+  Gauge *ratio_ = nullptr, *ranks_ = nullptr, *hosts_lost_ = nullptr;
+  Endpoint endpoint_;
+  std::optional<TargetsFile> targets_;
+  bool announced_ = false;
+};
+
+LaunchMetrics::LaunchMetrics(const config::Metrics& config, int64_t port, const std::filesystem::path& runs,
+                             const std::string& name, const std::vector<std::string>& causes)
+    : impl_(std::make_unique<Impl>(config, port, runs, name, causes)) {}
+LaunchMetrics::~LaunchMetrics() = default;
+
+void LaunchMetrics::set(const LaunchNumbers& numbers) { impl_->set(numbers); }
+void LaunchMetrics::announce() { impl_->announce(); }
+void LaunchMetrics::ended_well() { impl_->ended_well(); }
+const std::string& LaunchMetrics::address() const { return impl_->address(); }
+
+}  // namespace dtrain::monitoring

@@ -1,0 +1,173 @@
+// `dtrain launch`: a training run under mpirun that goes on after failures.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "config/load.h"
+#include "core/error.h"
+#include "core/file_system.h"
+#include "core/log.h"
+#include "core/process_info.h"
+#include "core/strings.h"
+#include "core/wrap.h"
+#include "job/batch_choice.h"
+#include "job/run_folder.h"
+#include "supervisor/mpirun_command.h"
+#include "supervisor/supervisor.h"
+#include "train/batch_arithmetic.h"
+
+namespace dtrain::cli {
+namespace {
+
+constexpr std::array<std::string_view, 3> kRanksOfMpirun = {"-np", "-n", "-c"};
+
+struct Options {
+  supervisor::LaunchOptions launch;
+  std::string hosts_file;
+  int64_t metrics_port = -1;  // -1: the next one after those of the ranks
+};
+
+struct SplitArguments {
+  Arguments own, train;  // before and after "--"
+};
+
+SplitArguments split_arguments(const Arguments& arguments) {
+  const auto dashes = std::ranges::find(arguments, "--");
+  SplitArguments split{{arguments.begin(), dashes}, {}};
+  if (dashes != arguments.end()) split.train.assign(dashes + 1, arguments.end());
+  if (!split.train.empty() && split.train[0] == "train") split.train.erase(split.train.begin());
+  for (std::string& word : split.own) {
+    // mpirun's spellings: CLI11 would read -np as -n with the value "p", and -host as -h. mpirun takes both forms.
+    if (std::ranges::find(kRanksOfMpirun, word) != kRanksOfMpirun.end()) word = "--np";
+    if (word.size() > 2 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1])) != 0) word = "-" + word;
+  }
+  return split;
+}
+
+void add_options(CLI::App& app, Options& options) {
+  supervisor::LaunchOptions& launch = options.launch;
+  app.add_option("--np", launch.ranks, "ranks (also -np, as of mpirun)")->check(CLI::Range(1, 1 << 20))->required();
+  app.add_option("--hosts", options.hosts_file,
+                 "a host file of mpirun, with a line `NAME slots=RANKS` for each host. Those that do not answer are "
+                 "left out, and come back at the next restart once they answer")
+      ->check(not_empty());
+  app.add_option("--min-ranks", launch.min_ranks, "the fewest ranks to go on with, where hosts are lost")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--host-timeout", launch.host_timeout, "seconds without an answer after which a host is left out")
+      ->check(number_within(1, 86400))
+      ->capture_default_str();
+  app.add_option("--max-restarts", launch.restarts.most,
+                 "the most restarts; never more than 3 without a new checkpoint between them")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--grace", launch.grace,
+                 "seconds that ranks have to save after SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGUSR1, until they are "
+                 "ended")
+      ->check(number_within(0, 86400))
+      ->capture_default_str();
+  app.add_option("--metrics-port", options.metrics_port,
+                 "of the metrics of the launch; 0: any free port. Default: metrics.port + the number of ranks")
+      ->check(CLI::Range(0, 65535));
+  app.allow_extras();
+}
+
+// What is left over is for mpirun, but not what is most likely a typo of a flag above, or meant for dtrain.
+void check_flags_of_mpirun(const CLI::App& app, const Arguments& flags) {
+  Arguments known;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  for (const std::string& flag : flags) {
+    if (flag == "train" || flag.ends_with(".yaml") || flag.ends_with(".yml")) {
+      throw UsageError(str("dtrain launch: '", flag, "' and what follows it is for dtrain: put -- before it"));
+    }
+    if (!flag.starts_with("--") || flag == "--host") continue;  // mpirun's own
+    if (flag.find('.') != std::string::npos) {
+      throw UsageError(str("dtrain launch: '", flag, "' is a key of the configuration: put it behind `-- train`"));
+    }
+    const std::string near = nearest(flag, known);
+    if (!near.empty()) throw UsageError(str("dtrain launch: unknown flag '", flag, "'; did you mean '", near, "'?"));
+  }
+}
+
+std::vector<supervisor::Host> read_hosts(const std::string& file) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(file, unknown))
+    throw UsageError(str("--hosts ", file, ": there is no such file"));
+  return supervisor::parse_hosts(read_text(file), file);
+}
+
+Arguments only_train(const Arguments& arguments) {
+  for (const Command& command : commands()) {
+    if (!arguments.empty() && arguments[0] == command.name) {
+      throw UsageError(str("dtrain launch runs `train` alone; start `dtrain ", command.name, "` with mpirun"));
+    }
+  }
+  return arguments;
+}
+
+supervisor::LaunchedRun run_of(const Arguments& train, const config::Loaded& loaded, int ranks) {
+  const std::array<std::string, 4> of_run = {"--name", "--run.name", "--resume", "--run.resume"};
+  supervisor::LaunchedRun run;
+  run.name = job::run_name(loaded.config);
+  run.folder = std::filesystem::path(loaded.config.run.folder) / run.name;
+  run.program = {program_of(::getpid()).string(), "train"};
+  for (const std::string& word : supervisor::without_flags(train, of_run)) run.program.push_back(word);
+  // After a restart without a checkpoint, --resume auto starts only what is named.
+  if (loaded.is_demo) run.program.insert(run.program.end(), {"--task", str(loaded.config.task)});
+  if (!loaded.config.run.resume.empty()) run.resume = {"--resume", loaded.config.run.resume};
+  const bool resumed = !run.resume.empty();
+  const config::Train batches = job::choose_batch(loaded.config.train, loaded, ranks, resumed).train;
+  run.global_batch = train::batch_arithmetic(batches, ranks, /*samples=*/1).global_batch;
+  return run;
+}
+
+}  // namespace
+
+int run_launch(const Arguments& arguments) {
+  CLI::App app(wrap("trains under mpirun, and starts the run again after failures, from its newest checkpoint that "
+                    "verifies. What comes before -- and is not listed here goes to mpirun",
+                    kHelpWidth),
+               "dtrain launch");
+  app.footer("dtrain launch -np N [OPTIONS] [mpirun flags] -- train [CONFIG.yaml] [--section.key VALUE]...\n");
+  Options options;
+  add_options(app, options);
+  const SplitArguments split = split_arguments(arguments);
+  if (!parse(app, arguments == Arguments{kListFlags} ? arguments : split.own)) return 0;
+  supervisor::LaunchOptions& launch = options.launch;
+  launch.mpirun = app.remaining();
+  check_flags_of_mpirun(app, launch.mpirun);
+  if (launch.min_ranks > launch.ranks) {
+    throw UsageError(str("dtrain launch: --min-ranks ", launch.min_ranks, " is more than -np ", launch.ranks));
+  }
+  if (!options.hosts_file.empty()) {
+    launch.hosts = read_hosts(options.hosts_file);
+    const int slots = supervisor::slots_of(launch.hosts);
+    if (launch.ranks > slots) {
+      throw UsageError(str("--hosts ", options.hosts_file, " has room for ", slots, " ranks, and -np is ", launch.ranks,
+                           ": give its hosts more slots"));
+    }
+    supervisor::put_this_host_first(launch.hosts);
+  }
+  const config::Loaded loaded = config::load(only_train(split.train));
+  const supervisor::LaunchedRun run = run_of(split.train, loaded, launch.ranks);
+  supervisor::SignalQueue signals;  // before the metrics have threads
+  supervisor::LaunchRecord record(run.folder, !run.resume.empty(), real_clock());
+  const int64_t port = loaded.config.metrics.port;
+  const int64_t next_port = port == 0 ? 0 : port + launch.ranks;
+  Arguments causes;
+  for (const supervisor::Cause cause : supervisor::kRestarted) causes.push_back(str(cause));
+  monitoring::LaunchMetrics metrics(loaded.config.metrics, options.metrics_port >= 0 ? options.metrics_port : next_port,
+                                    loaded.config.run.folder, run.name, causes);
+  record.launch_started(arguments);
+  log::info(str("launch of run ", run.folder.string(), ": kill -USR1 ", ::getpid(), " or Ctrl-C saves and stops",
+                metrics.address().empty() ? "" : str("; metrics on http://", metrics.address(), "/metrics")));
+  return supervisor::supervise(launch, run, signals, record, metrics, real_clock());
+}
+
+}  // namespace dtrain::cli

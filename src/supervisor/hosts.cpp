@@ -1,0 +1,121 @@
+#include "supervisor/hosts.h"
+
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "core/machine.h"
+#include "core/number_text.h"
+#include "core/strings.h"
+
+namespace dtrain::supervisor {
+namespace {
+
+constexpr int kMostSlots = 1024;
+
+// Of "slots=4".
+int slots_in(const std::string& word, const std::string& where) {
+  const auto slots = parse_number<int>(std::string_view(word).substr(word.find('=') + 1));
+  if (!slots || *slots < 1 || *slots > kMostSlots) {
+    throw UsageError(str(where, "'", word, "' is no number of ranks from 1 to ", kMostSlots));
+  }
+  return *slots;
+}
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+Addresses addresses_of(const std::string& name) {
+  addrinfo* found = nullptr;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;  // each address once
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) found = nullptr;
+  return {found, &::freeaddrinfo};
+}
+
+std::string text_of(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST] = "";
+  const int code = ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return code == 0 ? text : "";
+}
+
+// Those of the network interfaces of this machine.
+std::set<std::string> own_addresses() {
+  std::set<std::string> all;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return all;
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr) continue;
+    const int family = one->ifa_addr->sa_family;
+    if (family == AF_INET) all.insert(text_of(one->ifa_addr, sizeof(sockaddr_in)));
+    if (family == AF_INET6) all.insert(text_of(one->ifa_addr, sizeof(sockaddr_in6)));
+  }
+  ::freeifaddrs(list);
+  return all;
+}
+
+}  // namespace
+
+std::vector<Host> parse_hosts(std::string_view text, const std::string& file_name) {
+  std::vector<Host> hosts;
+  int number = 0;
+  for (const std::string& line : split(text, '\n')) {
+    const std::string where = str("--hosts ", file_name, ":", ++number, ": ");
+    const std::vector<std::string> parts = words(std::string_view(line).substr(0, line.find('#')));
+    if (parts.empty()) continue;
+    int slots = 1;
+    for (size_t i = 1; i < parts.size(); ++i) {
+      if (!parts[i].starts_with("slots=")) {
+        throw UsageError(str(where, "'", parts[i], "' is unknown here: a line is NAME slots=N"));
+      }
+      slots = slots_in(parts[i], where);
+    }
+    const auto known = std::ranges::find(hosts, parts[0], &Host::name);
+    if (known == hosts.end()) {
+      hosts.push_back({parts[0], slots});
+    } else {
+      known->slots += slots;
+    }
+  }
+  if (hosts.empty()) throw UsageError(str("--hosts ", file_name, ": it names no host"));
+  return hosts;
+}
+
+int slots_of(const std::vector<Host>& hosts) {
+  int slots = 0;
+  for (const Host& host : hosts) slots += host.slots;
+  return slots;
+}
+
+std::string host_list(const std::vector<Host>& hosts, int ranks) {
+  std::vector<std::string> parts;
+  for (const Host& host : hosts) {
+    if (ranks <= 0) break;
+    parts.push_back(str(host.name, ":", std::min(host.slots, ranks)));
+    ranks -= host.slots;
+  }
+  return join(parts, ",");
+}
+
+bool is_this_host(const std::string& name) {
+  if (name == host_name() || name == "localhost") return true;
+  const std::set<std::string> own = own_addresses();
+  const Addresses addresses = addresses_of(name);
+  for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
+    if (own.contains(text_of(one->ai_addr, one->ai_addrlen))) return true;
+  }
+  return false;
+}
+
+void put_this_host_first(std::vector<Host>& hosts) {
+  const auto here = std::ranges::find_if(hosts, [](const Host& host) { return is_this_host(host.name); });
+  if (here != hosts.end()) std::rotate(hosts.begin(), here, here + 1);
+}
+
+}  // namespace dtrain::supervisor

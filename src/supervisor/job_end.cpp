@@ -1,0 +1,53 @@
+#include "supervisor/job_end.h"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <iterator>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace dtrain::supervisor {
+namespace {
+
+constexpr int kExitByStopSignal = 128 + SIGUSR1;  // a rank that had not yet reached main()
+
+// Of dtrain's own errors, all but those that restarts are for (core/error.h).
+bool comes_again(int code) {
+  return code >= UsageError("").exit_code() && code <= NumericsError("").exit_code() && code != kExitStoppedOnRequest &&
+         code != CommError("").exit_code();
+}
+
+}  // namespace
+
+Cause cause_of(const JobEnd& end) {
+  if (end.code == 0) return Cause::kFinished;
+  if (end.refused) return Cause::kError;
+  if (end.stop_sent && (end.code == kExitStoppedOnRequest || end.code == kExitByStopSignal)) return Cause::kStopped;
+  if (end.host_lost) return Cause::kHostLost;
+  if (end.code == kExitStoppedOnRequest) return Cause::kPreempted;
+  if (end.code == CommError("").exit_code()) return Cause::kComm;
+  return comes_again(end.code) ? Cause::kError : Cause::kCrash;
+}
+
+int exit_code_of(const JobEnd& end) { return cause_of(end) == Cause::kStopped ? kExitStoppedOnRequest : end.code; }
+
+RestartPolicy::Decision RestartPolicy::decide(Cause cause, int64_t newest_step) {
+  if (newest_step > newest_step_) in_place_ = 0;
+  newest_step_ = std::max(newest_step_, newest_step);
+  if (std::ranges::find(kRestarted, cause) == std::end(kRestarted)) return {};
+  if (restarts_ >= limits_.most) {
+    return {.restart = false,
+            .reason = str("it was restarted ", restarts_, " times, the most that --max-restarts allows")};
+  }
+  if (in_place_ >= limits_.most_in_place) {
+    return {.restart = false, .reason = str("it ended ", in_place_ + 1, " times without a new checkpoint between")};
+  }
+  ++restarts_;
+  const double wait = std::min(limits_.first_wait * std::exp2(in_place_), limits_.longest_wait);
+  ++in_place_;
+  return {.restart = true, .wait = wait, .reason = ""};
+}
+
+}  // namespace dtrain::supervisor

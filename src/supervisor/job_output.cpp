@@ -1,0 +1,142 @@
+#include "supervisor/job_output.h"
+
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "core/strings.h"
+
+namespace dtrain::supervisor {
+namespace {
+
+// The number at the beginning of `text`, which loses it.
+std::optional<int> take_number(std::string_view& text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || value < 0) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return value;
+}
+
+bool take_prefix(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+// What follows `words`; none if they are not there.
+std::optional<std::string_view> after(std::string_view text, std::string_view words) {
+  const size_t place = text.find(words);
+  if (place == std::string_view::npos) return std::nullopt;
+  return text.substr(place + words.size());
+}
+
+std::string_view without_dot(std::string_view text) {
+  if (text.ends_with('.')) text.remove_suffix(1);
+  return text;
+}
+
+// "error: TEXT" of rank 0, "[rank 1] error: TEXT" of another.
+bool is_error_message(std::string_view text) {
+  return text.starts_with("error: ") || (text.starts_with("[rank ") && after(text, "] error: "));
+}
+
+constexpr size_t kLongestLine = 64 << 10;  // bytes; a longer one is cut
+
+// What mpirun says where the same command would fail in the same way again.
+constexpr std::array<std::string_view, 4> kRefusals = {"mpirun: Error: ", "There are not enough slots available",
+                                                       "it could not find an executable",
+                                                       "mpirun has detected an attempt to run as root"};
+
+}  // namespace
+
+TaggedLine parse_tagged(std::string_view line) {
+  std::string_view rest = line;
+  if (!take_prefix(rest, "[") || !take_number(rest) || !take_prefix(rest, ",")) return {.text = line};
+  const std::optional<int> rank = take_number(rest);
+  if (!rank || !take_prefix(rest, "]<")) return {.text = line};
+  const bool is_error = rest.starts_with("stderr>");
+  if (!take_prefix(rest, is_error ? "stderr>:" : "stdout>:")) return {.text = line};
+  return {.rank = *rank, .is_error = is_error, .text = rest};
+}
+
+void JobOutput::add(std::string_view bytes, bool is_error) {
+  std::string& partial = partial_[is_error ? 1 : 0];
+  for (size_t end = bytes.find('\n'); end != std::string_view::npos; end = bytes.find('\n')) {
+    partial.append(bytes.substr(0, end));
+    take(partial, is_error);
+    partial.clear();
+    bytes.remove_prefix(end + 1);
+  }
+  partial.append(bytes);
+  if (partial.size() > kLongestLine) take(std::exchange(partial, {}), is_error);
+}
+
+void JobOutput::finish() {
+  for (const bool is_error : {false, true}) {
+    std::string& partial = partial_[is_error ? 1 : 0];
+    if (!partial.empty()) take(std::exchange(partial, {}), is_error);
+  }
+}
+
+void JobOutput::take(std::string_view line, bool is_error) {
+  const TaggedLine tagged = parse_tagged(line);
+  write_(str(tagged.text, "\n"), is_error || tagged.is_error);
+  if (tagged.rank == kNoRank) {
+    listen_to_mpirun(tagged.text);
+    return;
+  }
+  std::deque<std::string>& last = last_[tagged.rank];
+  last.emplace_back(tagged.text);
+  if (last.size() > kLastLines) last.pop_front();
+  if (!first_error_ && tagged.is_error && is_error_message(tagged.text)) {
+    first_error_ = {tagged.rank, std::string(tagged.text)};
+  }
+}
+
+// "mpirun noticed that process rank 1 with PID 0 on node h exited on signal 9 (Killed)."
+// "  Process name: [[40513,1],1]" and then "  Exit code:    76"
+void JobOutput::listen_to_mpirun(std::string_view line) {
+  for (const std::string_view words : kRefusals) refused_ = refused_ || after(line, words);
+  if (first_words_.empty() && line.find_first_not_of("- ") != line.npos) first_words_ = trimmed(line);
+  if (ended_) return;
+  if (auto rest = after(line, "noticed that process rank ")) {
+    const std::optional<int> rank = take_number(*rest);
+    const auto node = after(*rest, " on node "), how = after(*rest, " exited on signal ");
+    if (rank && node && how) {
+      ended_ = {*rank, str(" on ", node->substr(0, node->find(' '))),
+                str("ended by signal ", without_dot(trimmed(*how))), /*by_signal=*/true};
+    }
+  } else if (const auto daemon = after(line, "Remote daemon: ")) {
+    lost_host_ = after(*daemon, " on node ").value_or("");
+  } else if (auto name = after(line, "Process name: [[")) {
+    const auto numbers = after(*name, "],");
+    if (!numbers) return;
+    std::string_view number = *numbers;
+    exited_rank_ = take_number(number).value_or(kNoRank);
+  } else if (auto code = after(line, "Exit code:"); code && exited_rank_ != kNoRank) {
+    ended_ = {exited_rank_, "", str("exit code ", trimmed(*code)), /*by_signal=*/false};
+  }
+}
+
+// A rank that a signal has ended could say nothing; what others say then is that it is gone.
+bool JobOutput::ended_silently() const { return ended_ && (ended_->by_signal || !first_error_); }
+
+std::optional<int> JobOutput::failed_rank() const {
+  if (ended_silently()) return ended_->rank;
+  return first_error_ ? std::optional(first_error_->rank) : std::nullopt;
+}
+
+std::string JobOutput::cause() const {
+  if (ended_silently()) return str("rank ", ended_->rank, ended_->where, ": ", ended_->how);
+  if (first_error_) return first_error_->text;
+  return lost_host_.empty() ? first_words_ : str("mpirun lost its daemon on host ", lost_host_);
+}
+
+std::vector<std::string> JobOutput::last_lines(int rank) const {
+  const auto found = last_.find(rank);
+  if (found == last_.end()) return {};
+  return {found->second.begin(), found->second.end()};
+}
+
+}  // namespace dtrain::supervisor

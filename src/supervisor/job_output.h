@@ -1,0 +1,77 @@
+#pragma once
+
+// What a job prints, line by line: mpirun names the rank of each line with --tag-output, this class takes the names off
+// again, so that people see what they would see without a supervisor, and keeps what a failure is explained with: the
+// last lines of each rank, the first error, and what mpirun says of the rank that ended the job.
+//
+// Thread-safety: none.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dtrain::supervisor {
+
+inline constexpr int kNoRank = -1;  // a line of mpirun itself
+
+struct TaggedLine {
+  int rank = kNoRank;
+  bool is_error = false;  // of the rank's standard error
+  std::string_view text;
+};
+// "[1,2]<stderr>:text" of Open MPI 4 and 5. A line without a tag is mpirun's own. Pure.
+TaggedLine parse_tagged(std::string_view line);
+
+class JobOutput {
+ public:
+  // `write(text, is_error)`: a whole line with its newline, for people.
+  explicit JobOutput(std::function<void(std::string_view text, bool is_error)> write) : write_(std::move(write)) {}
+
+  // Bytes of mpirun's standard output or standard error, cut anywhere.
+  void add(std::string_view bytes, bool is_error);
+  // No more will come: what has no newline is a line too.
+  void finish();
+
+  // The first rank that failed: one that a signal ended, by mpirun's words, or else the first to print an error.
+  std::optional<int> failed_rank() const;
+  // Why the job ended, in one line: by the words of that rank if it could say any, else by mpirun's. "": no words.
+  std::string cause() const;
+  std::vector<std::string> last_lines(int rank) const;  // at most kLastLines
+  // mpirun refused its command line, or found no program to start: no restart helps.
+  bool was_refused() const { return refused_; }
+
+  static constexpr size_t kLastLines = 10;
+
+ private:
+  void take(std::string_view line, bool is_error);
+  void listen_to_mpirun(std::string_view line);
+  bool ended_silently() const;
+
+  std::function<void(std::string_view, bool)> write_;
+  std::string partial_[2];  // of each stream, the line that has not ended yet
+  std::map<int, std::deque<std::string>> last_;
+  struct Error {
+    int rank = 0;
+    std::string text;
+  };
+  std::optional<Error> first_error_;
+  // The rank that mpirun says was the first to end.
+  struct Ended {
+    int rank = 0;
+    std::string where;  // " on host1"; "" if mpirun does not say it
+    std::string how;    // "ended by signal 9 (Killed)", "exit code 76"
+    bool by_signal = false;
+  };
+  std::optional<Ended> ended_;
+  bool refused_ = false;
+  int exited_rank_ = kNoRank;  // of "Process name", until its "Exit code" comes
+  std::string lost_host_;      // of the daemon that mpirun lost
+  std::string first_words_;    // of mpirun
+};
+
+}  // namespace dtrain::supervisor

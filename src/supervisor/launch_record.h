@@ -1,0 +1,77 @@
+#pragma once
+
+// What a launch did: each event as a line of runs/NAME/launch.jsonl, and its numbers (restarts by cause, lost steps,
+// the share of the time that trained). Thread-safety: none.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "monitoring/launch_metrics.h"
+#include "supervisor/job_end.h"
+#include "supervisor/mpirun_command.h"
+#include "supervisor/run_progress.h"
+
+namespace dtrain::monitoring {
+class AppendFile;
+}  // namespace dtrain::monitoring
+
+namespace dtrain::supervisor {
+
+struct LaunchTotals {
+  std::map<Cause, int> restarts;
+  int64_t lost_steps = 0;     // trained, and trained again after a restart
+  double useful_seconds = 0;  // of training whose steps were kept, or are not lost yet
+  double seconds = 0;         // of the launch so far
+  int ranks = 0;              // that run now; 0 between two jobs
+  int hosts_lost = 0;
+
+  // Effective training time ratio, as Meta's study of large clusters defines it (arXiv 2410.21680): of the wall time.
+  double effective_ratio() const { return seconds > 0 ? useful_seconds / seconds : 0; }
+  monitoring::LaunchNumbers numbers() const;
+};
+
+class LaunchRecord {
+ public:
+  // The file is opened once there is a folder that is this run's: one that `may_exist`, because the run is resumed, or
+  // one that a job makes. Borrows the clock.
+  LaunchRecord(std::filesystem::path run, bool may_exist, const Clock& clock);
+  ~LaunchRecord();
+
+  void launch_started(const std::vector<std::string>& command);
+  void job_started(const Placement&);
+  void look();  // each second or so while a job runs
+  // `text`: the cause in one line.
+  void job_ended(Cause, const JobEnd&, std::optional<int> rank, const std::string& text);
+  void restart(Cause, double wait_seconds);
+  void host_lost(const std::string& host, const std::string& why);
+  void host_back(const std::string& host);
+  void stop_asked(const std::string& signal);
+  void launch_ended(int exit_code, const std::string& why);
+
+  bool is_open() const { return file_ != nullptr; }  // the run folder is there, and is this run's
+  const RunProgress& progress() const { return progress_; }
+  LaunchTotals totals() const;
+
+ private:
+  class Event;
+  void write(const Event&);
+  void open_file();
+
+  std::filesystem::path run_;
+  bool is_ours_;  // the folder
+  const Clock& clock_;
+  std::unique_ptr<monitoring::AppendFile> file_;
+  std::vector<std::string> pending_;  // events from before there was a folder
+  RunProgress progress_;
+  LaunchTotals totals_;  // of the jobs that have ended
+  bool job_runs_ = false;
+  Clock::Steady::time_point began_, job_began_;
+};
+
+}  // namespace dtrain::supervisor

@@ -1,0 +1,71 @@
+#include "supervisor/run_progress.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "checkpoint/store.h"
+#include "core/file_system.h"
+#include "core/strings.h"
+#include "report/bounded_file.h"
+
+namespace dtrain::supervisor {
+namespace {
+
+constexpr int64_t kTail = 256 << 10;  // bytes: hundreds of records
+
+// Of one line of metrics.jsonl; none if it is no record of a step.
+std::optional<StepAt> step_in(std::string_view line) {
+  if (line.find("\"kind\":\"step\"") == line.npos) return std::nullopt;
+  const auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!record.is_object()) return std::nullopt;
+  const auto step = record.find("step"), time = record.find("time");
+  if (step == record.end() || !step->is_number_integer()) return std::nullopt;
+  if (time == record.end() || !time->is_number()) return std::nullopt;
+  return StepAt{step->get<int64_t>(), time->get<double>()};
+}
+
+}  // namespace
+
+int64_t newest_saved_step(const std::filesystem::path& run) {
+  try {
+    const auto saved = checkpoint::Store(run / "checkpoints", real_file_system(), 1).list();
+    return saved.empty() ? -1 : saved.front().first;
+  } catch (const std::exception&) {
+    return -1;  // a folder that cannot be read: the job says so
+  }
+}
+
+RunProgress::RunProgress(std::filesystem::path run) : run_(std::move(run)), saved_(newest_saved_step(run_)) {}
+
+void RunProgress::begin_job(double now) {
+  began_ = now;
+  first_ = last_ = kept_ = {};
+  saved_ = from_ = newest_saved_step(run_);
+}
+
+void RunProgress::look() {
+  saved_ = newest_saved_step(run_);
+  for (const std::string& line : split(report::read_tail(run_ / "metrics.jsonl", kTail).text, '\n')) {
+    const std::optional<StepAt> record = step_in(line);
+    if (!record || record->time < began_) continue;
+    if (first_.step < 0) first_ = *record;
+    if (record->step > last_.step) last_ = *record;
+    if (record->step <= saved_ && record->step > kept_.step) kept_ = *record;
+  }
+}
+
+int64_t RunProgress::trained() const { return last_.step; }
+
+int64_t RunProgress::unsaved_steps() const {
+  return last_.step < 0 ? 0 : std::max<int64_t>(last_.step - std::max<int64_t>({saved_, from_, 0}), 0);
+}
+
+double RunProgress::useful_seconds(Kept kept) const {
+  const StepAt& end = kept == Kept::kAll ? last_ : kept_;
+  return end.step < 0 ? 0 : std::max(end.time - first_.time, 0.0);
+}
+
+}  // namespace dtrain::supervisor

@@ -1,0 +1,45 @@
+#pragma once
+
+// How far a run is, by what its folder shows while a job trains in it: the records of metrics.jsonl and the
+// checkpoints. A step counts once the run has reported it (run.log_every). Nothing that is in the folder is an error:
+// what cannot be read is progress that is not known. Thread-safety: none.
+
+#include <cstdint>
+#include <filesystem>
+
+namespace dtrain::supervisor {
+
+struct StepAt {
+  int64_t step = -1;  // -1: none
+  double time = 0;    // seconds since 1970
+};
+
+// The newest checkpoint, not verified: the job verifies it, and goes back to an older one where it is damaged.
+int64_t newest_saved_step(const std::filesystem::path& run);
+
+class RunProgress {
+ public:
+  explicit RunProgress(std::filesystem::path run);
+
+  // A job begins now (seconds since 1970): records from before it do not count.
+  void begin_job(double now);
+  // Reads the end of the records, and the names of the checkpoints. To be called each second or so, and at the end.
+  void look();
+
+  int64_t saved() const { return saved_; }  // step of the newest checkpoint; -1: none
+  int64_t trained() const;                  // last step that the job has reported; -1: none
+  // Steps that the job has made and that no checkpoint has: what a restart now would make again.
+  int64_t unsaved_steps() const;
+  // Seconds in which the job made steps, of those that are `kept`: all, or those that the newest checkpoint has.
+  enum class Kept { kAll, kSaved };
+  double useful_seconds(Kept) const;
+
+ private:
+  std::filesystem::path run_;
+  int64_t saved_ = -1;
+  int64_t from_ = -1;           // the step that this job goes on from
+  double began_ = 0;            // of this job
+  StepAt first_, last_, kept_;  // records of this job: the first, the last, the last one that a checkpoint has
+};
+
+}  // namespace dtrain::supervisor

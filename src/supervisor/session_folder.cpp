@@ -1,0 +1,116 @@
+#include "supervisor/session_folder.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "core/file_descriptor.h"
+#include "core/number_text.h"
+#include "core/strings.h"
+
+namespace dtrain::supervisor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "dtrain-launch.";
+constexpr std::chrono::seconds kMayNotBeMappedYet{2};
+
+using WallTime = std::chrono::system_clock::time_point;
+
+WallTime changed(const struct stat& status) {
+  return WallTime(std::chrono::seconds(status.st_ctim.tv_sec) +
+                  std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(status.st_ctim.tv_nsec)));
+}
+
+// Of a folder that a supervisor of this user made which runs no more: when it was last changed. The name has the
+// process id.
+std::optional<WallTime> left_behind_since(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const auto process = parse_number<pid_t>(std::string_view(name).substr(kPrefix.size()));
+  if (!process || *process <= 0 || ::kill(*process, 0) == 0 || errno != ESRCH) return std::nullopt;
+  struct stat status {};
+  if (::lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
+    return std::nullopt;
+  }
+  return changed(status);
+}
+
+// The files below `folder` that any process maps, of those that this user may look at.
+std::set<std::string> mapped_files(const fs::path& folder) {
+  std::set<std::string> mapped;
+  std::error_code ignored;
+  for (fs::directory_iterator entry("/proc", ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    std::ifstream maps(entry->path() / "maps");
+    for (std::string line; std::getline(maps, line);) {
+      const size_t path = line.find(folder.string() + "/");
+      if (path != std::string::npos) mapped.insert(line.substr(path));
+    }
+  }
+  return mapped;
+}
+
+}  // namespace
+
+void remove_unused_segments(const fs::path& folder, WallTime since) {
+  std::vector<fs::path> ours;
+  std::error_code ignored;
+  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with("vader_segment.") && !name.starts_with("dtrain-")) continue;
+    struct stat status {};
+    if (::lstat(entry->path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    if (status.st_uid != ::geteuid() || changed(status) < since) continue;
+    if (std::chrono::system_clock::now() - changed(status) > kMayNotBeMappedYet) ours.push_back(entry->path());
+  }
+  if (ours.empty()) return;
+  const std::set<std::string> mapped = mapped_files(folder);
+  for (const fs::path& segment : ours) {
+    if (!mapped.contains(segment.string())) fs::remove(segment, ignored);
+  }
+}
+
+namespace {
+
+// mpirun made a folder in it before its ranks made their shared memory.
+void remove_left_behind(const fs::path& parent) {
+  std::error_code ignored;
+  for (fs::directory_iterator entry(parent, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    const std::optional<WallTime> since = left_behind_since(entry->path());
+    if (!since) continue;
+    std::error_code unremoved;
+    fs::remove_all(entry->path(), unremoved);
+    remove_unused_segments("/dev/shm", *since);
+  }
+}
+
+}  // namespace
+
+SessionFolder::SessionFolder() : made_(std::chrono::system_clock::now()) {
+  std::error_code unknown;
+  const fs::path parent = fs::temp_directory_path(unknown);
+  const fs::path folder = unknown ? fs::path("/tmp") : parent;
+  remove_left_behind(folder);
+  path_ = folder / str(kPrefix, ::getpid());
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);  // of a process that had this number before
+  if (::mkdir(path_.c_str(), 0700) != 0) fail_to_write("create the folder", path_, errno);
+}
+
+SessionFolder::~SessionFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+  remove_unused_segments("/dev/shm", made_);
+}
+
+}  // namespace dtrain::supervisor

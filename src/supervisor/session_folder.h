@@ -1,0 +1,30 @@
+#pragma once
+
+// A folder for the temporary files of one job: Open MPI keeps its sockets and session folders there, and leaves them
+// behind where it is killed. It is removed with all that is in it, and so is shared memory that nobody uses any more.
+
+#include <chrono>
+#include <filesystem>
+
+namespace dtrain::supervisor {
+
+class SessionFolder {
+ public:
+  // In TMPDIR or /tmp. OutputError. Also removes those that killed supervisors of this user left there.
+  SessionFolder();
+  ~SessionFolder();
+  SessionFolder(const SessionFolder&) = delete;
+  SessionFolder& operator=(const SessionFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  std::chrono::system_clock::time_point made_;
+};
+
+// Removes the segments of shared memory in `folder` (/dev/shm) that Open MPI or dtrain made for this user after
+// `since`, and that no process maps. What is younger than two seconds stays: its process may be about to map it.
+void remove_unused_segments(const std::filesystem::path& folder, std::chrono::system_clock::time_point since);
+
+}  // namespace dtrain::supervisor

@@ -1,0 +1,244 @@
+#include "supervisor/supervisor.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "core/child_process.h"
+#include "core/error.h"
+#include "core/file_lock.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "dist/lone_process.h"
+#include "supervisor/host_watch.h"
+#include "supervisor/job_output.h"
+#include "supervisor/mpirun_command.h"
+#include "supervisor/session_folder.h"
+#include "supervisor/stop_request.h"
+
+namespace dtrain::supervisor {
+namespace {
+
+constexpr int kBetweenLooks = 50;      // ms
+constexpr double kBetweenRecords = 1;  // s, between two looks into the run folder
+constexpr double kLongestExit = 20;    // s, until the last rank of a job that mpirun has left is gone
+
+void print(std::string_view text, bool is_error) {
+  std::FILE* file = is_error ? stderr : stdout;
+  std::fwrite(text.data(), 1, text.size(), file);
+  std::fflush(file);
+}
+
+class Supervisor {
+ public:
+  Supervisor(const LaunchOptions& options, const LaunchedRun& run, SignalQueue& signals, LaunchRecord& record,
+             monitoring::LaunchMetrics& metrics, const Clock& clock)
+      : options_(options),
+        run_(run),
+        signals_(signals),
+        record_(record),
+        metrics_(metrics),
+        clock_(clock),
+        environment_(dist::environment()),
+        hosts_(options.hosts, remote_shell(options.mpirun, environment_), environment_, options.host_timeout, clock),
+        policy_(options.restarts, record.progress().saved()),
+        request_(options.grace, clock) {}
+
+  int run() {
+    for (bool first = true; true; first = false) {
+      const std::optional<Placement> place = find_place();
+      if (request_.asked()) return finish(kExitStoppedOnRequest, "stopped on request while no job ran");
+      if (!place) return finish(CommError("").exit_code(), why_no_place_);
+      const JobEnd end = run_job(*place, first);
+      const Cause cause = cause_of(end);
+      const RestartPolicy::Decision next = policy_.decide(cause, record_.progress().saved());
+      if (!next.restart || request_.asked()) return finish(exit_code_of(end), next.reason);
+      announce_restart(cause, next.wait);
+      wait(next.wait, [] { return false; });
+      wait(kLongestExit, [&] { return !is_locked(run_.folder / ".lock"); });
+    }
+  }
+
+ private:
+  std::optional<Placement> find_place() {
+    if (options_.hosts.empty()) return Placement{options_.ranks, {}};
+    hosts_.ask();
+    wait(options_.host_timeout + HostWatch::kSecondLook, [&] { return hosts_.all_known(); });
+    Placement place{0, hosts_.answering()};
+    place.ranks = std::min(options_.ranks, slots_of(place.hosts));
+    if (place.ranks >= options_.min_ranks) return place;
+    why_no_place_ = str("the hosts that answer have room for ", place.ranks, " of ", options_.ranks,
+                        " ranks, and --min-ranks is ", options_.min_ranks);
+    return std::nullopt;
+  }
+
+  // A run that has a checkpoint has its global batch from there.
+  std::vector<std::string> program_of(const Placement& place, bool first) const {
+    const bool begins_smaller = place.ranks < options_.ranks && record_.progress().saved() < 0;
+    std::vector<std::string> program =
+        begins_smaller ? with_global_batch(run_.program, run_.global_batch) : run_.program;
+    program.insert(program.end(), {"--name", run_.name});
+    const std::vector<std::string> again = {"--resume", "auto"};
+    const std::vector<std::string>& resume = first ? run_.resume : again;
+    program.insert(program.end(), resume.begin(), resume.end());
+    return program;
+  }
+
+  JobEnd run_job(const Placement& place, bool first) {
+    const SessionFolder session;
+    JobOutput output(print);
+    const auto take = [&](std::string_view bytes, bool is_error) { output.add(bytes, is_error); };
+    ChildProcess job(mpirun_command(place, options_.mpirun, program_of(place, first)),
+                     mpirun_environment(environment_, session.path().string()));
+    record_.job_started(place);
+    JobEnd end;
+    StopRequest because_of_host(/*grace_seconds=*/0, clock_);  // mpirun may wait for the lost host
+    while (!job.look(kBetweenLooks, take)) {
+      take_signals(&job);
+      carry_out(request_, job, take);
+      if (lost_one_of(place.hosts)) {
+        end.host_lost = true;
+        because_of_host.ask(SIGTERM);
+      }
+      carry_out(because_of_host, job, take);
+      if (it_is_time()) look_into_folder();
+    }
+    output.finish();
+    end.stop_sent = request_.asked();
+    end.refused = output.was_refused();
+    end.code = WIFEXITED(job.status()) ? WEXITSTATUS(job.status()) : 128 + WTERMSIG(job.status());
+    report(end, output);
+    return end;
+  }
+
+  void carry_out(StopRequest& request, ChildProcess& job, const ChildProcess::Take& take) {
+    switch (request.due()) {
+      case StopRequest::Due::kNothing:
+        return;
+      case StopRequest::Due::kSave:
+        return job.signal(SIGUSR1);
+      case StopRequest::Due::kEnd:
+        if (&request == &request_) {
+          log::warning(request.in_hurry() ? "a second Ctrl-C: the job is ended without a save"
+                                          : str("the job has not saved and stopped within ", options_.grace,
+                                                " s (--grace): it is ended"));
+        }
+        return job.signal(SIGTERM);
+      case StopRequest::Due::kKill:
+        return job.kill(take);
+    }
+  }
+
+  // Whether one of the hosts that have ranks now is newly lost. Also notes those that are back, for the next job.
+  bool lost_one_of(const std::vector<Host>& used) {
+    bool lost = false;
+    for (const HostWatch::Change& change : hosts_.poll()) {
+      if (change.answers) {
+        log::info(str("host ", change.host, " answers again: the next job uses it"));
+        record_.host_back(change.host);
+        continue;
+      }
+      log::warning(
+          str("host ", change.host, " does not answer (", change.why, "): the run goes on without it until it does"));
+      record_.host_lost(change.host, change.why);
+      lost = lost || std::ranges::find(used, change.host, &Host::name) != used.end();
+    }
+    return lost;
+  }
+
+  bool it_is_time() {
+    if (seconds_between(looked_, clock_.now()) < kBetweenRecords) return false;
+    looked_ = clock_.now();
+    return true;
+  }
+
+  void look_into_folder() {
+    record_.look();
+    if (record_.is_open()) metrics_.announce();
+    metrics_.set(record_.totals().numbers());
+  }
+
+  // The last lines again: those of ranks that only waited for the failed one are below its own.
+  void report(const JobEnd& end, const JobOutput& output) {
+    const Cause cause = cause_of(end);
+    const std::optional<int> rank = output.failed_rank();
+    std::string text = output.cause();
+    if (text.empty() && cause != Cause::kFinished)
+      text = end.host_lost ? "a host was lost" : str("exit code ", end.code);
+    record_.job_ended(cause, end, rank, text);
+    look_into_folder();
+    if (cause == Cause::kFinished || cause == Cause::kStopped) return;
+    if (rank && cause != Cause::kPreempted) {
+      log::plain(str("the last lines of rank ", *rank, ", the first that failed:"));
+      for (const std::string& line : output.last_lines(*rank)) log::plain("  | " + line);
+    }
+    log::error(str("the job ended with code ", end.code, " (", cause, "): ", text));
+  }
+
+  void announce_restart(Cause cause, double seconds) {
+    const int64_t saved = record_.progress().saved();
+    record_.restart(cause, seconds);
+    metrics_.set(record_.totals().numbers());
+    log::info(
+        str("restart ", policy_.restarts(), " of at most ", options_.restarts.most, " in ", seconds, " s, ",
+            saved < 0 ? "from the beginning: there is no checkpoint yet" : str("from the checkpoint of step ", saved)));
+  }
+
+  // Until `enough`, a request to stop, or so many seconds; signals and hosts are looked at meanwhile.
+  template <typename Enough>
+  void wait(double seconds, const Enough& enough) {
+    const Clock::Steady::time_point began = clock_.now();
+    while (seconds_between(began, clock_.now()) < seconds && !request_.asked() && !enough()) {
+      take_signals(nullptr);
+      lost_one_of({});
+      clock_.sleep_for(std::chrono::milliseconds(kBetweenLooks));
+    }
+  }
+
+  void take_signals(ChildProcess* job) {
+    while (const std::optional<int> number = signals_.next()) {
+      if (*number == SIGUSR2) {
+        if (job != nullptr) job->signal(SIGUSR2);
+        continue;
+      }
+      if (!request_.asked()) {
+        log::info(str("asked to stop (", ::strsignal(*number), "): the ranks save and exit"));
+        record_.stop_asked(::sigabbrev_np(*number));
+      }
+      request_.ask(*number);
+    }
+  }
+
+  int finish(int code, const std::string& why) {
+    record_.launch_ended(code, why);
+    if (code == 0 || code == kExitStoppedOnRequest) metrics_.ended_well();
+    if (!why.empty()) log::error(str("the launch ends: ", why));
+    return code;
+  }
+
+  const LaunchOptions& options_;
+  const LaunchedRun& run_;
+  SignalQueue& signals_;
+  LaunchRecord& record_;
+  monitoring::LaunchMetrics& metrics_;
+  const Clock& clock_;
+  std::vector<std::string> environment_;
+  HostWatch hosts_;
+  RestartPolicy policy_;
+  StopRequest request_;
+  Clock::Steady::time_point looked_{};
+  std::string why_no_place_;
+};
+
+}  // namespace
+
+int supervise(const LaunchOptions& options, const LaunchedRun& run, SignalQueue& signals, LaunchRecord& record,
+              monitoring::LaunchMetrics& metrics, const Clock& clock) {
+  return Supervisor(options, run, signals, record, metrics, clock).run();
+}
+
+}  // namespace dtrain::supervisor

@@ -1,0 +1,377 @@
+"""`dtrain launch`: a run that is killed, stopped, preempted or short of hosts goes on, and ends like one that was left alone."""
+
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import urllib.request
+
+import runner
+
+KEYS = {**runner.SMALL, "data.file": "d.h5", "train.global_batch": 16, "train.max_steps": 60, "train.epochs": 100, "checkpoint.every": "5steps",
+        "data.val_share": 0}
+LONG = {**KEYS, "train.max_steps": 100000, "train.epochs": 100000}
+GONE = 20.0  # seconds within which all processes of a job are gone; a busy machine needs more than the usual 4
+
+
+def launch(name, keys, *flags, np=2, resume=False):
+    """The arguments of dtrain."""
+    words = runner.flags({**keys, "run.name": name}) + (["--resume", "auto"] if resume else [])
+    return ["launch", "-np", np, *flags, "--", "train", *words]
+
+
+def started(folder, *arguments, env=None, **options):
+    return runner.Running(launch(*arguments, **options), cwd=folder, env=env)
+
+
+def events(folder, name, event=None):
+    lines = (folder / "runs" / name / "launch.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if event in (None, record["event"])]
+
+
+def weights(folder, name, step):
+    file = folder / "runs" / name / f"checkpoints/step_{step:08}/model.safetensors"
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def undisturbed(folder, np=2, steps=60):
+    keys = {**KEYS, "run.name": "alone", "train.max_steps": steps}
+    return runner.run(runner.flags(keys), np=np, cwd=folder).expect(0, "finished: all")
+
+
+def all_gone(processes):
+    end = time.monotonic() + GONE
+    while time.monotonic() < end:
+        left = [p for p in processes if os.path.exists(f"/proc/{p}")]
+        if not left:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"processes left behind: {left}")
+
+
+def segments():
+    """Of shared memory, of ours and of Open MPI, that no process uses."""
+    used = set()
+    for maps in pathlib.Path("/proc").glob("[0-9]*/maps"):
+        try:
+            used |= {line.rsplit("/", 1)[1] for line in maps.read_text().splitlines() if "/dev/shm/" in line}
+        except OSError:
+            continue
+    return {name for name in os.listdir("/dev/shm") if name.startswith(("dtrain-", "vader_segment"))} - used
+
+
+def nothing_left(environment):
+    """No file of ours, or of Open MPI, in the folder of own_folder(), and no shared memory from after it was made."""
+    assert os.listdir(environment["TMPDIR"]) == [], os.listdir(environment["TMPDIR"])
+    assert segments() <= set(environment["SEGMENTS"].split(" ")), segments()
+
+
+def own_folder(folder):
+    """For temporary files, so that a test sees what is left there."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    return runner.environment() | {"TMPDIR": str(folder / "tmp"), "SEGMENTS": " ".join(segments())}
+
+
+def scrape(target):
+    with urllib.request.urlopen(f"http://{target}/metrics", timeout=10) as response:
+        lines = response.read().decode().splitlines()
+    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")}
+
+
+def killed_ranks_cost_a_few_steps_and_nothing_else(folder):
+    runner.synth(folder / "d.h5", 64)
+    whole = undisturbed(folder)
+    env = own_folder(folder)
+    with started(folder, "r", {**KEYS, "metrics.port": 0}, env=env) as running:
+        running.wait_for("step 13/")
+        targets = json.loads((folder / "runs/targets/r.launch.json").read_text())
+        before = scrape(targets[0]["targets"][0])
+        os.kill(running.ranks()[1], signal.SIGKILL)
+        running.wait_for("restart 1 of at most 10")
+        running.wait_for("step 27/")
+        after = scrape(targets[0]["targets"][0])
+        os.kill(running.ranks()[0], signal.SIGKILL)
+        result = running.wait().expect(0, "restart 2 of at most 10", "from the checkpoint of step", "finished: all 60 steps")
+    assert runner.ledger(result) == runner.ledger(whole)
+    assert weights(folder, "r", 60) == weights(folder, "alone", 60)
+    assert "the last lines of rank 1, the first that failed:\n  | " in result.output, result.output
+    assert "rank 1 on " in result.output and "ended by signal 9 (Killed)" in result.output, result.output
+    nothing_left(env)
+
+    labels = targets[0]["labels"]
+    assert labels["job_id"] == "r" and "rank" not in labels, labels
+    assert not (folder / "runs/targets/r.launch.json").exists(), "a clean end removes the target"
+    name = "dtrain_supervisor_restarts_total"
+    restarts = {key: value for key, value in after.items() if key.startswith(name)}
+    assert sum(restarts.values()) == 1, restarts
+    assert sum(value for key, value in before.items() if key.startswith(name)) == 0
+    assert next(v for k, v in before.items() if k.startswith("dtrain_supervisor_ranks{")) == 2
+    assert 0 < next(v for k, v in after.items() if k.startswith("dtrain_supervisor_effective_training_time_ratio{")) < 1
+
+    ends = events(folder, "r", "job_ended")
+    assert [end["cause"] for end in ends][2] == "finished" and len(ends) == 3, ends
+    for end in ends[:2]:
+        assert end["cause"] in ("crash", "comm"), end
+        assert 0 <= end["lost_steps"] == end["step"] - end["saved_step"] < 15, end
+    assert [start.get("from_step") for start in events(folder, "r", "job_started")] == [None, ends[0]["saved_step"], ends[1]["saved_step"]]
+    last = events(folder, "r")[-1]
+    assert last["event"] == "launch_ended" and last["code"] == 0 and 0 < last["effective_training_time_ratio"] < 1, last
+    assert last["lost_steps"] == sum(end["lost_steps"] for end in ends[:2]), last
+
+
+def a_request_to_stop_saves(folder):
+    runner.synth(folder / "d.h5", 64)
+    whole = undisturbed(folder, steps=400)
+    keys = {**KEYS, "train.max_steps": 400, "checkpoint.every": "never"}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, also by what is started here
+    step = 0
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        env = own_folder(folder)
+        with started(folder, "r", keys, resume=step > 0, env=env) as running:
+            running.wait_for(f"step {step + 5}/")
+            ranks = running.ranks()
+            os.kill(running.process.pid, number)
+            begin = time.monotonic()
+            result = running.wait(60).expect(75, "asked to stop", "stopped on request at step")
+            assert time.monotonic() - begin < 15
+            all_gone(ranks)
+        nothing_left(env)
+        newest = max(int(path.name.split("_")[1]) for path in (folder / "runs/r/checkpoints").glob("step_*"))
+        assert f"stopped on request at step {newest}" in result.output, result.output
+        assert newest > step
+        step = newest
+        end = events(folder, "r")[-1]
+        assert (end["event"], end["code"], end["lost_steps"]) == ("launch_ended", 75, 0), end
+    result = runner.run(launch("r", keys, resume=True), cwd=folder).expect(0, "finished: all 400 steps")
+    assert runner.ledger(result) == runner.ledger(whole)
+    assert weights(folder, "r", 400) == weights(folder, "alone", 400)
+
+
+def a_stop_that_somebody_else_asked_for_is_followed_by_a_restart(folder):
+    """SIGUSR1 to mpirun itself, as of a scheduler that signals all processes of a node."""
+    runner.synth(folder / "d.h5", 64)
+    whole = undisturbed(folder)
+    with started(folder, "r", KEYS) as running:
+        running.wait_for("step 7/")
+        os.kill(int(pathlib.Path(f"/proc/{running.ranks()[0]}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGUSR1)
+        result = running.wait().expect(0, "(preempted)", "restart 1 of at most 10")
+    assert runner.ledger(result) == runner.ledger(whole)
+    assert events(folder, "r")[-1]["lost_steps"] == 0
+
+
+def the_banner_names_the_supervisor(folder):
+    runner.synth(folder / "d.h5", 64)
+    with started(folder, "r", LONG) as running:
+        running.wait_for("step 3/")
+        assert running.output().count(f"kill -USR1 {running.process.pid} ") == 2, running.output()
+        os.kill(running.process.pid, signal.SIGUSR1)
+        running.wait().expect(75)
+
+
+def ranks_that_do_not_stop_are_ended(folder):
+    runner.synth(folder / "d.h5", 64)
+    with started(folder, "r", LONG, "--grace", 2) as running:
+        running.wait_for("step 12/")
+        ranks = running.ranks()
+        for rank in ranks:
+            os.kill(rank, signal.SIGSTOP)
+        os.kill(running.process.pid, signal.SIGTERM)
+        result = running.wait(60)
+        assert result.code not in (0, 75), result.output
+        assert "has not saved and stopped within 2 s" in result.output, result.output
+        all_gone(ranks)
+    runner.run(["inspect", "runs/r", "--verify"], cwd=folder).expect(0, "match their SHA-256")
+
+
+def a_second_ctrl_c_does_not_wait(folder):
+    runner.synth(folder / "d.h5", 64)
+    with started(folder, "r", LONG) as running:
+        running.wait_for("step 3/")
+        ranks = running.ranks()
+        for rank in ranks:
+            os.kill(rank, signal.SIGSTOP)  # so that the first one cannot be followed
+        for _ in range(2):
+            os.kill(running.process.pid, signal.SIGINT)
+            time.sleep(0.5)
+        result = running.wait(30)
+        assert "a second Ctrl-C" in result.output, result.output
+        all_gone(ranks)
+
+
+def errors_that_would_come_again_are_not_retried(folder):
+    runner.synth(folder / "d.h5", 64)
+    damaged = bytearray((folder / "d.h5").read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (folder / "d.h5").write_bytes(damaged)
+    env = own_folder(folder)
+    result = runner.run(launch("r", {**KEYS, "data.verify": True}), cwd=folder, env=env).expect(65, "checksum")
+    assert "restart 1" not in result.output, result.output
+    end = events(folder, "r")[-1]
+    assert (end["code"], end["restarts"]) == (65, {}), end
+    assert (folder / "runs/targets/r.launch.json").exists(), "after a failure the target remains, so that up == 0"
+    nothing_left(env)
+    # Of the configuration, before anything is started.
+    runner.run(launch("s", {**KEYS, "optimizer.lrr": 1}), cwd=folder).expect(78, "optimizer.lr")
+    # A name that is taken: nothing is written there.
+    before = sorted(os.listdir(folder / "runs/r")), (folder / "runs/r/launch.jsonl").read_text()
+    runner.run(launch("r", KEYS), cwd=folder).expect(73, "never overwritten")
+    assert before == (sorted(os.listdir(folder / "runs/r")), (folder / "runs/r/launch.jsonl").read_text())
+    # Of mpirun's own flags.
+    result = runner.run(launch("t", KEYS, "--no-such-flag"), cwd=folder)
+    assert result.code not in (0, 75, 76) and "restart" not in result.output, result.output
+
+
+def a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up(folder):
+    runner.synth(folder / "d.h5", 64)
+    with started(folder, "r", {**LONG, "checkpoint.every": "never"}) as running:
+        for deaths in range(1, 5):
+            running.wait_for("\nepoch 1/100000 | step 2/", times=deaths)  # the last lines are printed again, indented
+            os.kill(running.ranks()[0], signal.SIGKILL)
+            if deaths < 4:
+                running.wait_for(f"restart {deaths} of at most 10")
+        result = running.wait(60)
+    assert result.code not in (0, 75), result.output
+    assert "it ended 4 times without a new checkpoint between" in result.output, result.output
+    assert "from the beginning: there is no checkpoint yet" in result.output
+
+
+def a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on(folder):
+    runner.synth(folder / "d.h5", 64)
+    whole = undisturbed(folder)
+    env = own_folder(folder)
+    with started(folder, "r", KEYS, env=env) as running:
+        running.wait_for("step 8/")
+        ranks = running.ranks()
+        os.kill(running.process.pid, signal.SIGKILL)
+        all_gone(ranks)
+        running.process.wait()
+    assert (folder / "runs/r/.lock").exists()
+    assert os.listdir(env["TMPDIR"]) != [], "it could not remove its folder"
+    result = runner.run(launch("r", KEYS, resume=True), cwd=folder, env=env).expect(0, "finished: all 60 steps")
+    assert runner.ledger(result) == runner.ledger(whole)
+    nothing_left(env)
+
+
+def a_checkpoint_that_was_being_written_is_no_obstacle(folder):
+    runner.synth(folder / "d.h5", 64)
+    whole = undisturbed(folder)
+    slow = {**runner.environment(), "LD_PRELOAD": os.environ["DTRAIN_BUILD"] + "/tests/e2e/libslow_disk.so"}
+    unfinished = lambda: list((folder / "runs/r/checkpoints").glob("*.tmp-*"))
+    with runner.Running(runner.flags({**KEYS, "run.name": "r"}), np=2, cwd=folder, env=slow) as running:
+        running.wait_for("step 5/")
+        while not unfinished():
+            time.sleep(0.05)
+        ranks = running.ranks()
+        for rank in ranks:
+            os.kill(rank, signal.SIGKILL)
+        running.wait(60)
+        all_gone(ranks)
+    assert unfinished()
+    result = runner.run(launch("r", KEYS, resume=True), cwd=folder).expect(0, "finished: all 60 steps")
+    assert runner.ledger(result) == runner.ledger(whole)
+    assert not unfinished()
+
+
+def quick_start(folder):
+    result = runner.run(["launch", "-np", 2, "--", "train", "--train.max_steps", 2, "--metrics.port", 0], cwd=folder).expect(0, "finished: all 2 steps")
+    (name,) = [path.name for path in (folder / "runs").iterdir() if path.name.startswith("headpose-")]
+    assert events(folder, name)[-1]["code"] == 0
+    assert "launch of run runs/" + name in result.output
+
+
+AGENT = """#!/usr/bin/env bash
+# Hosts on one machine, as tests/support/pretended_host; one for which there is a file `down-HOST` does not answer.
+host=$1; shift
+[ ! -e "{folder}/down-$host" ] || {{ echo "$host: no route to host" >&2; exit 255; }}
+export PRETENDED_HOST=$host
+exec "{source}/tests/support/pretended_host" "$host" "$*"
+"""
+
+
+def processes_of(host):
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and f"PRETENDED_HOST={host}\0" in (entry / "environ").read_text():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def a_lost_host_is_left_out_and_taken_back(folder):
+    runner.synth(folder / "d.h5", 64)
+    whole = undisturbed(folder, np=4, steps=400)
+    agent = folder / "agent"
+    agent.write_text(AGENT.format(folder=folder, source=runner.SOURCE))
+    agent.chmod(0o755)
+    (folder / "hosts").write_text("".join(f"host{i} slots=2\n" for i in range(2)))
+    env = own_folder(folder) | {"OMPI_MCA_plm_rsh_agent": str(agent), "OMPI_MCA_btl_tcp_if_include": "lo"}
+    keys = {**KEYS, "train.max_steps": 400, "train.batch_size": 4}
+    flags = ("--hosts", "hosts", "--host-timeout", 3, "--min-ranks", 2)
+    with started(folder, "r", keys, *flags, np=4, env=env) as running:
+        running.wait_for("step 12/")
+        (folder / "down-host1").touch()
+        for process in processes_of("host1"):
+            os.kill(process, signal.SIGKILL)
+        killed = time.monotonic()
+        running.wait_for("host host1 does not answer (host1: no route to host)")
+        running.wait_for("global batch 16 = 2 ranks × 4 × accumulate 2", timeout=60)
+        running.wait_for("resumed")
+        print(f"        {time.monotonic() - killed:.1f} s from the death of a host to the next banner")
+        (folder / "down-host1").unlink()
+        running.wait_for("host host1 answers again: the next job uses it")
+        rank = next(p for p in processes_of("host0") if b"dtrain" in pathlib.Path(f"/proc/{p}/cmdline").read_bytes())
+        time.sleep(1)
+        os.kill(rank, signal.SIGKILL)
+        running.wait_for("global batch 16 = 4 ranks × 4 × accumulate 1", times=2, timeout=60)
+        result = running.wait(120).expect(0, "finished: all 400 steps")
+    assert runner.ledger(result) == runner.ledger(whole), "the same samples, whatever the number of ranks"
+    starts = [(e["ranks"], e["hosts"]) for e in events(folder, "r", "job_started")]
+    assert starts[0] == starts[-1] == (4, "host0:2,host1:2") and (2, "host0:2") in starts, starts
+    assert [e["host"] for e in events(folder, "r", "host_lost")] == [e["host"] for e in events(folder, "r", "host_back")] == ["host1"]
+    nothing_left(env)
+    # Too few hosts.
+    (folder / "down-host1").touch()
+    result = runner.run(launch("s", keys, "--hosts", "hosts", "--host-timeout", 2, "--min-ranks", 3, np=4), cwd=folder, env=env)
+    result.expect(76, "host1", "room for 2 of 4 ranks, and --min-ranks is 3")
+    # A run that begins with fewer ranks has the global batch of all.
+    del keys["train.global_batch"]
+    result = runner.run(launch("u", {**keys, "train.accumulate": 2, "train.max_steps": 2}, "--hosts", "hosts", "--host-timeout", 2, np=4), cwd=folder, env=env)
+    result.expect(0, "global batch 32 = 2 ranks × 4 × accumulate 4")
+
+
+def mistakes_on_the_command_line_are_named(folder):
+    (folder / "hosts").write_text("a slots=2\nb slots=x\n")
+    (folder / "small").write_text("a slots=2\n")
+    for arguments, text in [
+        (["--", "train"], "--np"),
+        (["-np", 0], "--np"),
+        (["-np", 2, "--max-restart", 3, "--", "train"], "did you mean '--max-restarts'?"),
+        (["-np", 2, "train"], "put -- before it"),
+        (["-np", 2, "my.yaml"], "put -- before it"),
+        (["-np", 2, "--train.epochs", 3], "behind `-- train`"),
+        (["-np", 2, "--", "eval", "runs/r"], "`train` alone"),
+        (["-np", 2, "--min-ranks", 3], "--min-ranks 3 is more than -np 2"),
+        (["-np", 2, "--hosts", "hosts"], "hosts:2"),
+        (["-np", 4, "--hosts", "small"], "room for 2 ranks, and -np is 4"),
+        (["-np", 2, "--grace", "-1"], "--grace"),
+    ]:
+        runner.run(["launch", *arguments], cwd=folder).expect(64, text)
+    runner.run(["launch", "-np", 2, "--hosts", "none"], cwd=folder).expect(64, "none")
+    runner.run(["launch", "--help"], cwd=folder).expect(0, "--max-restarts", "--host-timeout", "-- train")
+    assert not (folder / "runs").exists()
+    result = subprocess.run(runner.command(["launch", "-np", 2], np=2), cwd=folder, env=runner.environment(), capture_output=True, text=True, check=False)
+    assert result.returncode == 64 and "is one process" in result.stderr, result.stderr
+
+
+runner.main([
+    mistakes_on_the_command_line_are_named, killed_ranks_cost_a_few_steps_and_nothing_else, a_request_to_stop_saves,
+    a_stop_that_somebody_else_asked_for_is_followed_by_a_restart, the_banner_names_the_supervisor, ranks_that_do_not_stop_are_ended,
+    a_second_ctrl_c_does_not_wait, errors_that_would_come_again_are_not_retried, a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up,
+    a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on, a_checkpoint_that_was_being_written_is_no_obstacle, quick_start,
+    a_lost_host_is_left_out_and_taken_back,
+])

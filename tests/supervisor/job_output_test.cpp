@@ -1,0 +1,126 @@
+#include "supervisor/job_output.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dtrain::supervisor {
+namespace {
+
+using ::testing::ElementsAre;
+
+struct Printed {
+  std::string out, error;
+  JobOutput output{[this](std::string_view text, bool is_error) { (is_error ? error : out) += text; }};
+};
+
+TEST(TaggedLine, HasTheRankAndTheStream) {
+  const TaggedLine line = parse_tagged("[1,12]<stderr>:[rank 12] error: no such file");
+  EXPECT_EQ(line.rank, 12);
+  EXPECT_TRUE(line.is_error);
+  EXPECT_EQ(line.text, "[rank 12] error: no such file");
+  EXPECT_FALSE(parse_tagged("[1,0]<stdout>:step 1").is_error);
+  EXPECT_EQ(parse_tagged("[1,0]<stdout>:").text, "");
+}
+
+TEST(TaggedLine, AnythingElseIsMpirunsOwn) {
+  for (const char* text : {"", "[", "[1,", "[1,2]", "[1,2]<stdlog>:x", "[x,2]<stderr>:y", "[1,-2]<stderr>:y",
+                           "mpirun noticed that process rank 1", "[node:123] a message of a daemon"}) {
+    EXPECT_EQ(parse_tagged(text).rank, kNoRank) << text;
+    EXPECT_EQ(parse_tagged(text).text, text);
+  }
+}
+
+TEST(JobOutput, PrintsWhatPeopleWouldSeeWithoutASupervisor) {
+  Printed printed;
+  printed.output.add("[1,0]<stdout>:a\n[1,1]<std", false);
+  printed.output.add("out>:b\n[1,0]<stdout>:no newline", false);
+  printed.output.add("[1,0]<stderr>:an error\n", true);
+  EXPECT_EQ(printed.out, "a\nb\n");
+  printed.output.finish();
+  EXPECT_EQ(printed.out, "a\nb\nno newline\n");
+  EXPECT_EQ(printed.error, "an error\n");
+}
+
+TEST(JobOutput, ALineThatNeverEndsIsPrintedInParts) {
+  Printed printed;
+  for (int i = 0; i < 100; ++i) printed.output.add(std::string(1000, 'x'), false);
+  EXPECT_GT(printed.out.size(), 50000u);
+}
+
+TEST(JobOutput, NamesTheRankThatPrintedTheFirstError) {
+  Printed printed;
+  printed.output.add("[1,3]<stderr>:[rank 3] error: data.h5#5: the checksum does not match\n", true);
+  printed.output.add("[1,0]<stderr>:error: rank 3 is gone\n", true);
+  printed.output.finish();
+  EXPECT_EQ(printed.output.failed_rank(), 3);
+  EXPECT_EQ(printed.output.cause(), "[rank 3] error: data.h5#5: the checksum does not match");
+}
+
+TEST(JobOutput, ARankThatASignalEndedIsTheCauseOfWhatTheOthersSay) {
+  Printed printed;
+  printed.output.add("[1,2]<stderr>:working\n[1,0]<stderr>:error: rank 2 has died\n", true);
+  printed.output.add(
+      "--------------------------------------------------------------------------\n"
+      "mpirun noticed that process rank 2 with PID 0 on node host1 exited on signal 9 (Killed).\n",
+      true);
+  printed.output.finish();
+  EXPECT_EQ(printed.output.failed_rank(), 2);
+  EXPECT_EQ(printed.output.cause(), "rank 2 on host1: ended by signal 9 (Killed)");
+  EXPECT_THAT(printed.output.last_lines(2), ElementsAre("working"));
+}
+
+TEST(JobOutput, ARankThatLeftWithoutAWordIsNamedByMpirun) {
+  Printed printed;
+  printed.output.add(
+      "mpirun detected that one or more processes exited with non-zero status, thus causing\n"
+      "the job to be terminated. The first process to do so was:\n\n"
+      "  Process name: [[40513,1],3]\n  Exit code:    76\n",
+      true);
+  EXPECT_EQ(printed.output.failed_rank(), 3);
+  EXPECT_EQ(printed.output.cause(), "rank 3: exit code 76");
+}
+
+TEST(JobOutput, KeepsTheLastLinesOfEachRank) {
+  Printed printed;
+  for (int i = 0; i < 25; ++i) printed.output.add("[1,1]<stdout>:line " + std::to_string(i) + "\n", false);
+  const auto lines = printed.output.last_lines(1);
+  ASSERT_EQ(lines.size(), JobOutput::kLastLines);
+  EXPECT_EQ(lines.back(), "line 24");
+  EXPECT_TRUE(printed.output.last_lines(0).empty());
+}
+
+TEST(JobOutput, KnowsWhatMpirunRefuses) {
+  Printed refused, ended;
+  refused.output.add("mpirun: Error: unknown option \"--foo\"\n", true);
+  EXPECT_TRUE(refused.output.was_refused());
+  ended.output.add("[1,0]<stderr>:mpirun: Error: of a rank\n", true);
+  EXPECT_FALSE(ended.output.was_refused()) << "a rank may print anything";
+}
+
+TEST(JobOutput, ALostDaemonIsNamedByItsHost) {
+  Printed printed;
+  printed.output.add(
+      "--------------------------------------------------------------------------\n"
+      "ORTE has lost communication with a remote daemon.\n\n"
+      "  HNP daemon   : [[13474,0],0] on node vm\n  Remote daemon: [[13474,0],2] on node host1\n",
+      true);
+  EXPECT_EQ(printed.output.cause(), "mpirun lost its daemon on host host1");
+  EXPECT_EQ(printed.output.failed_rank(), std::nullopt);
+}
+
+TEST(JobOutput, TheFirstWordsOfMpirunAreTheCauseWhereThereIsNoOther) {
+  Printed printed;
+  printed.output.add("----\n\nORTE was unable to reliably start one or more daemons.\nThis usually is caused by\n",
+                     true);
+  EXPECT_EQ(printed.output.cause(), "ORTE was unable to reliably start one or more daemons.");
+}
+
+TEST(JobOutput, WithoutAWordThereIsNoCause) {
+  Printed printed;
+  printed.output.add("[1,0]<stderr>:all is well\n[1,0]<stderr>:warning: not an error: a warning\n", true);
+  EXPECT_EQ(printed.output.cause(), "");
+  EXPECT_EQ(printed.output.failed_rank(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace dtrain::supervisor

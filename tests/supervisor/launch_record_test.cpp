@@ -1,0 +1,145 @@
+#include "supervisor/launch_record.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/file_system.h"
+#include "core/strings.h"
+#include "support/fake_clock.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::supervisor {
+namespace {
+
+using dtrain::testing::FakeClock;
+using dtrain::testing::TempDir;
+using nlohmann::json;
+using std::chrono::seconds;
+namespace fs = std::filesystem;
+
+class LaunchRecordTest : public ::testing::Test {
+ protected:
+  fs::path run() const { return runs_ / "r"; }
+  void steps(int64_t from, int64_t to) {  // one each second
+    fs::create_directories(run());
+    std::ofstream file(run() / "metrics.jsonl", std::ios::app);
+    for (int64_t step = from; step <= to; ++step) {
+      clock_.advance(seconds(1));
+      file << json({{"kind", "step"}, {"time", unix_seconds(clock_)}, {"step", step}}).dump() << "\n";
+    }
+  }
+  void save(int64_t step) {
+    char name[32];
+    std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
+    fs::create_directories(run() / "checkpoints" / name);
+  }
+  std::vector<json> events() const {
+    std::vector<json> all;
+    for (const std::string& line : split(read_text(run() / "launch.jsonl"), '\n')) {
+      if (!line.empty()) all.push_back(json::parse(line));
+    }
+    return all;
+  }
+
+  TempDir runs_;
+  FakeClock clock_;
+};
+
+TEST_F(LaunchRecordTest, CountsWhatIsLostAndWhatTrained) {
+  LaunchRecord record(run(), false, clock_);
+  record.launch_started({"-np", "2"});
+  record.job_started({2, {}});
+  steps(1, 11);
+  save(8);
+  record.job_ended(Cause::kCrash, {.code = 137}, 1, "rank 1: ended by signal 9");
+  EXPECT_EQ(record.totals().lost_steps, 3);
+  EXPECT_EQ(record.totals().useful_seconds, 7) << "from step 1 to step 8";
+  record.restart(Cause::kCrash, 1);
+  clock_.advance(seconds(9));
+  record.job_started({2, {}});
+  steps(9, 20);
+  record.look();
+  EXPECT_EQ(record.totals().useful_seconds, 7 + 11) << "none of it is lost yet";
+  record.job_ended(Cause::kFinished, {.code = 0}, {}, "");
+  record.launch_ended(0, "");
+  const LaunchTotals totals = record.totals();
+  EXPECT_EQ(totals.lost_steps, 3);
+  EXPECT_EQ(totals.restarts.at(Cause::kCrash), 1);
+  EXPECT_EQ(totals.seconds, 11 + 9 + 12);
+  EXPECT_NEAR(totals.effective_ratio(), 18. / 32, 1e-12);
+
+  const std::vector<json> all = events();
+  ASSERT_EQ(all.size(), 7u) << "those from before the folder was there, too";
+  EXPECT_EQ(all[0].at("event"), "launch_started");
+  EXPECT_EQ(all[1].at("event"), "job_started");
+  EXPECT_FALSE(all[1].contains("from_step"));
+  EXPECT_EQ(all[2].at("cause"), "crash");
+  EXPECT_EQ(all[2].at("rank"), 1);
+  EXPECT_EQ(all[2].at("step"), 11);
+  EXPECT_EQ(all[2].at("saved_step"), 8);
+  EXPECT_EQ(all[2].at("lost_steps"), 3);
+  EXPECT_EQ(all[4].at("from_step"), 8);
+  EXPECT_EQ(all[6].at("event"), "launch_ended");
+  EXPECT_EQ(all[6].at("restarts"), json({{"crash", 1}}));
+}
+
+TEST_F(LaunchRecordTest, ARestartWithoutACheckpointLosesAllSteps) {
+  LaunchRecord record(run(), false, clock_);
+  record.job_started({1, {}});
+  steps(1, 5);
+  record.job_ended(Cause::kComm, {.code = 76}, {}, "");
+  EXPECT_EQ(record.totals().lost_steps, 5);
+  EXPECT_EQ(record.totals().useful_seconds, 0);
+}
+
+TEST_F(LaunchRecordTest, AJobThatDiesBeforeItsFirstStepLosesNone) {
+  steps(1, 9);  // of an earlier launch
+  save(9);
+  clock_.advance(seconds(100));
+  LaunchRecord record(run(), true, clock_);
+  EXPECT_EQ(record.progress().saved(), 9);
+  record.job_started({1, {}});
+  clock_.advance(seconds(3));
+  record.job_ended(Cause::kCrash, {.code = 139}, {}, "");
+  EXPECT_EQ(record.totals().lost_steps, 0);
+  EXPECT_EQ(record.totals().useful_seconds, 0);
+}
+
+TEST_F(LaunchRecordTest, WritesNothingIntoARunThatIsNotItsOwn) {
+  fs::create_directories(run());
+  {
+    LaunchRecord record(run(), /*may_exist=*/false, clock_);
+    record.launch_started({});
+    record.job_started({1, {}});
+    record.job_ended(Cause::kError, {.code = 73}, {}, "");
+    record.launch_ended(73, "");
+    EXPECT_FALSE(record.is_open());
+  }
+  EXPECT_TRUE(fs::is_empty(run()));
+}
+
+TEST_F(LaunchRecordTest, WhatElseIsInTheFilesIsNoProgress) {
+  fs::create_directories(run() / "checkpoints/step_99.tmp");
+  std::ofstream(run() / "metrics.jsonl")
+      << "{\"kind\":\"step\",\"step\":\"x\",\"time\":1e12}\nnot json \"kind\":\"step\"\n"
+         "{\"kind\":\"eval\",\"step\":7,\"time\":1e12}\n{\"kind\":\"step\",\"st";
+  LaunchRecord record(run(), true, clock_);
+  record.job_started({1, {}});
+  record.look();
+  EXPECT_EQ(record.progress().trained(), -1);
+  EXPECT_EQ(record.progress().saved(), -1);
+}
+
+TEST_F(LaunchRecordTest, HostsAreCounted) {
+  LaunchRecord record(run(), false, clock_);
+  record.host_lost("a", "no answer");
+  record.host_lost("b", "no answer");
+  record.host_back("a");
+  EXPECT_EQ(record.totals().hosts_lost, 1);
+}
+
+}  // namespace
+}  // namespace dtrain::supervisor

@@ -1,0 +1,84 @@
+#include "supervisor/session_folder.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "core/strings.h"
+#include "support/temp_dir.h"
+
+namespace dtrain::supervisor {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SessionFolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ::setenv("TMPDIR", parent_.path().c_str(), 1); }
+  void TearDown() override { ::unsetenv("TMPDIR"); }
+
+  dtrain::testing::TempDir parent_;
+};
+
+TEST_F(SessionFolderTest, IsRemovedWithAllThatIsInIt) {
+  fs::path path;
+  {
+    const SessionFolder folder;
+    path = folder.path();
+    EXPECT_EQ(path.parent_path(), parent_.path());
+    EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_all);
+    fs::create_directories(path / "ompi.host.0/pid.7");
+    std::ofstream(path / "ompi.host.0/pid.7/socket") << "x";
+  }
+  EXPECT_FALSE(fs::exists(path));
+}
+
+TEST_F(SessionFolderTest, WhatAKilledSupervisorLeftIsRemovedAndNothingElse) {
+  const pid_t ended = ::fork();
+  if (ended == 0) ::_exit(0);
+  ::waitpid(ended, nullptr, 0);
+  const fs::path left = parent_ / str("dtrain-launch.", ended), used = parent_ / str("dtrain-launch.", ::getppid());
+  const fs::path other = parent_ / "dtrain-launch.notes", linked = parent_ / "elsewhere";
+  for (const fs::path& folder : {left, used, other, linked}) fs::create_directories(folder / "inside");
+  const SessionFolder folder;
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(used)) << "its supervisor runs";
+  EXPECT_TRUE(fs::exists(other / "inside"));
+  EXPECT_TRUE(fs::exists(linked / "inside"));
+}
+
+TEST_F(SessionFolderTest, OnlyUnusedSegmentsThatWereMadeSinceAreRemoved) {
+  const auto segment = [&](const std::string& name) {
+    std::ofstream(parent_ / name) << std::string(4096, 'x');
+    return parent_ / name;
+  };
+  const fs::path before = segment("vader_segment.h.0.1.0");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto since = std::chrono::system_clock::now();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const fs::path left = segment("vader_segment.h.0.2.0"), ours = segment("dtrain-3f"), used = segment("dtrain-4f");
+  const fs::path others = segment("mpich_shm_1");
+  const int file = ::open(used.c_str(), O_RDWR);
+  void* mapped = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  remove_unused_segments(parent_.path(), since);
+  EXPECT_TRUE(fs::exists(left)) << "it is younger than two seconds";
+  std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+  const fs::path young = segment("dtrain-5f");
+  remove_unused_segments(parent_.path(), since);
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_FALSE(fs::exists(ours));
+  for (const fs::path& stays : {before, used, others, young}) EXPECT_TRUE(fs::exists(stays)) << stays;
+  ::munmap(mapped, 4096);
+  ::close(file);
+}
+
+}  // namespace
+}  // namespace dtrain::supervisor
