@@ -93,6 +93,16 @@ class Docs(unittest.TestCase):
                         wrong.append(f"{page}: dtrain {command}: no flag --{flag}")
         self.assertFalse(wrong, "\n" + "\n".join(wrong))
 
+    def test_messages_exist(self):
+        """Those of the troubleshooting tables: the pieces between the values that are left out are in the program."""
+        text = "\n".join(re.sub(r'"\s*\n\s*"', "", tree.read(path)).replace('\\"', '"')
+                         for path in tree.files("*.cpp", "*.h") if path.parts[0] in ("src", "dist", "monitoring"))
+        section = tree.read("docs/operations.md").split("## 10. ")[1].split("### Of other programs")[0]
+        messages = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+        self.assertGreater(len(messages), 40)
+        missing = [f"{message}: {piece}" for message in messages for piece in message.split(" … ") if piece not in text]
+        self.assertFalse(missing, "docs/operations.md names messages that the program has not:\n" + "\n".join(missing))
+
 
 if __name__ == "__main__":
     unittest.main()
