@@ -31,6 +31,11 @@ def one(kind, instructions):
     return found[-1]
 
 
+def option(command, name):
+    """The value after an option in a list of words."""
+    return command[command.index(name) + 1]
+
+
 def runtime_stage():
     instructions = dockerfile()
     last = max(i for i, (name, _) in enumerate(instructions) if name == "FROM")
@@ -159,123 +164,123 @@ class Compose(unittest.TestCase):
         self.assertNotIn("deploy", self.services["trainer"])
 
 
-def option(command, name):
-    """The value after an option in a list of words."""
-    return command[command.index(name) + 1]
-
-
 class Kubernetes(unittest.TestCase):
-    """Each overlay of launch/kubernetes as it is applied. tests/kubernetes checks that they are valid."""
+    def test_every_overlay_is_checked(self):
+        folders = {path.name for path in (tree.ROOT / "launch/kubernetes/overlays").iterdir()}
+        self.assertEqual({kind.name for kind in Overlay.__subclasses__()}, folders)
+
+
+class Overlay:
+    """The checks of each overlay of launch/kubernetes as it is applied. tests/kubernetes checks that they are valid."""
+
+    name = ""
 
     def setUp(self):
-        self.jobs = {path.name: kustomize.build(path)[0] for path in sorted((tree.ROOT / "launch/kubernetes/overlays").iterdir())}
-        self.assertGreaterEqual(self.jobs.keys(), {"cpu", "gpu", "supervised"})
+        self.job, = kustomize.build(tree.ROOT / "launch/kubernetes/overlays" / self.name)
         self.monitor = yaml.safe_load(tree.read("launch/kubernetes/podmonitor.yaml"))["spec"]
+        self.slots = self.job["spec"]["slotsPerWorker"]
+        self.replicas = self.job["spec"]["mpiReplicaSpecs"]
+        self.pods = {role: replica["template"]["spec"] for role, replica in self.replicas.items()}
+        self.launcher, self.worker = (self.pods[role]["containers"][0] for role in ("Launcher", "Worker"))
+        self.command = self.launcher["args"]
 
-    def parts(self):
-        """Yields (overlay, job, {role: replica}, launcher, worker) of each overlay, the last two as containers."""
-        for overlay, job in self.jobs.items():
-            replicas = job["spec"]["mpiReplicaSpecs"]
-            launcher, worker = (replicas[role]["template"]["spec"]["containers"][0] for role in ("Launcher", "Worker"))
-            with self.subTest(overlay):
-                yield overlay, job, replicas, launcher, worker
-
-    def test_are_mpijobs_of_v2beta1(self):
-        for _, job, replicas, _, _ in self.parts():
-            self.assertEqual((job["apiVersion"], job["kind"]), ("kubeflow.org/v2beta1", "MPIJob"))
-            self.assertEqual(set(replicas), {"Launcher", "Worker"})
-            self.assertEqual(replicas["Launcher"]["replicas"], 1)
+    def test_is_an_mpijob_of_v2beta1(self):
+        self.assertEqual((self.job["apiVersion"], self.job["kind"]), ("kubeflow.org/v2beta1", "MPIJob"))
+        self.assertEqual(set(self.replicas), {"Launcher", "Worker"})
+        self.assertEqual(self.replicas["Launcher"]["replicas"], 1)
 
     def test_pods_are_complete_and_not_root(self):
         claim = yaml.safe_load(tree.read("launch/kubernetes/volumeclaim.yaml"))["metadata"]["name"]
-        for _, _, replicas, _, _ in self.parts():
-            for role, replica in replicas.items():
-                spec = replica["template"]["spec"]
-                self.assertTrue(spec["securityContext"]["runAsNonRoot"], role)
-                self.assertEqual(spec["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
-                self.assertEqual(str(spec["securityContext"]["runAsUser"]), one("USER", runtime_stage()).split(":")[0])
-                self.assertFalse(spec["automountServiceAccountToken"])
-                self.assertGreaterEqual(spec["terminationGracePeriodSeconds"], 120)
-                volumes = {volume["name"]: volume for volume in spec["volumes"]}
-                self.assertEqual(volumes["work"]["persistentVolumeClaim"]["claimName"], claim)
-                for container in spec["containers"]:
-                    self.assertLessEqual({mount["name"] for mount in container["volumeMounts"]}, set(volumes), role)
-                    self.assertEqual(container["workingDir"], one("WORKDIR", runtime_stage()))
-                    self.assertFalse(container["securityContext"]["allowPrivilegeEscalation"])
-                    self.assertEqual(container["securityContext"]["capabilities"], {"drop": ["ALL"]})
+        for role, spec in self.pods.items():
+            self.assertTrue(spec["securityContext"]["runAsNonRoot"], role)
+            self.assertEqual(spec["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+            self.assertEqual(str(spec["securityContext"]["runAsUser"]), one("USER", runtime_stage()).split(":")[0])
+            self.assertFalse(spec["automountServiceAccountToken"])
+            self.assertGreaterEqual(spec["terminationGracePeriodSeconds"], 120)
+            volumes = {volume["name"]: volume for volume in spec["volumes"]}
+            self.assertEqual(volumes["work"]["persistentVolumeClaim"]["claimName"], claim)
+            for container in spec["containers"]:
+                self.assertLessEqual({mount["name"] for mount in container["volumeMounts"]}, set(volumes), role)
+                self.assertEqual(container["workingDir"], one("WORKDIR", runtime_stage()))
+                self.assertFalse(container["securityContext"]["allowPrivilegeEscalation"])
+                self.assertEqual(container["securityContext"]["capabilities"], {"drop": ["ALL"]})
 
     def test_ranks_fit_gpus_and_metrics_ports(self):
-        for overlay, job, replicas, launcher, worker in self.parts():
-            slots = job["spec"]["slotsPerWorker"]
-            self.assertEqual(int(option(launcher["args"], "-np")), slots * replicas["Worker"]["replicas"])
-            gpus = worker["resources"]["limits"].get("nvidia.com/gpu")
-            self.assertEqual(gpus, None if overlay == "cpu" else slots)
-            ports = {p["name"]: p["containerPort"] for p in worker["ports"]}
-            self.assertEqual([ports[f"metrics-{i}"] for i in range(slots)], [9500 + i for i in range(slots)])
-            self.assertEqual(len(ports), slots + 1, "ssh and a port per rank")
+        self.assertEqual(int(option(self.command, "-np")), self.slots * self.replicas["Worker"]["replicas"])
+        gpus = self.worker["resources"]["limits"].get("nvidia.com/gpu")
+        self.assertEqual(gpus, None if self.name == "cpu" else self.slots)
+        ports = {p["name"]: p["containerPort"] for p in self.worker["ports"]}
+        self.assertEqual([ports[f"metrics-{i}"] for i in range(self.slots)], [9500 + i for i in range(self.slots)])
+        self.assertEqual(len(ports), self.slots + 1, "ssh and a port per rank")
 
     def test_the_monitor_finds_the_metrics_and_nothing_else(self):
+        for replica in self.replicas.values():
+            labels = replica["template"]["metadata"]["labels"]
+            self.assertLessEqual(self.monitor["selector"]["matchLabels"].items(), labels.items())
         endpoint, = self.monitor["podMetricsEndpoints"]
         keep = next(rule for rule in endpoint["relabelings"] if rule.get("action") == "keep")
         self.assertEqual(keep["sourceLabels"], ["__meta_kubernetes_pod_container_port_name"])
-        for overlay, job, replicas, launcher, worker in self.parts():
-            for replica in replicas.values():
-                labels = replica["template"]["metadata"]["labels"]
-                self.assertLessEqual(self.monitor["selector"]["matchLabels"].items(), labels.items())
-            ports = [p["name"] for p in worker["ports"] + launcher.get("ports", [])]
-            wanted = [f"metrics-{i}" for i in range(job["spec"]["slotsPerWorker"])] + ["metrics-launch"] * (overlay == "supervised")
-            self.assertEqual([name for name in ports if re.fullmatch(keep["regex"], name)], wanted)
-            self.assertTrue(all(len(name) <= 15 for name in ports), "the longest name of a port that Kubernetes takes")
+        ports = [p["name"] for p in self.worker["ports"] + self.launcher.get("ports", [])]
+        wanted = [f"metrics-{i}" for i in range(self.slots)] + ["metrics-launch"] * (self.name == "supervised")
+        self.assertEqual([name for name in ports if re.fullmatch(keep["regex"], name)], wanted)
+        self.assertTrue(all(len(name) <= 15 for name in ports), "the longest name of a port that Kubernetes takes")
 
-    def test_commands_train_with_flags_that_exist(self):
-        help_of = {page: subprocess.check_output([os.environ["DTRAIN"], *page.split()], text=True) for page in ("--help", "--help all")}
-        for overlay, job, _, launcher, _ in self.parts():
-            words = launcher["args"]
-            train = words[words.index("train"):]
-            self.assertTrue(NAMES_WHAT_TO_TRAIN & set(train), "--resume auto with a name alone starts nothing")
-            self.assertEqual((option(train, "--resume"), option(train, "--metrics.bind")), ("auto", "0.0.0.0"))
-            self.assertEqual(option(train, "--name"), job["metadata"]["name"], "the alerts name the run by the job")
-            self.assertEqual("cpu" in train, overlay == "cpu")
-            for flag in [word for word in train if word.startswith("--")]:
-                self.assertRegex("".join(help_of.values()), rf"{re.escape(flag)}(?![\w.-])")
-            self.assertIn(one("ENV", runtime_stage()).split("PATH=")[1].split(":")[0] + "/dtrain", words)
-            self.assertIn("PATH", [words[i + 1] for i, word in enumerate(words) if word == "-x"])
+    def test_the_command_trains_with_flags_that_exist(self):
+        help_text = "".join(subprocess.check_output([os.environ["DTRAIN"], *page], text=True) for page in (["--help"], ["--help", "all"]))
+        train = self.command[self.command.index("train"):]
+        self.assertTrue(NAMES_WHAT_TO_TRAIN & set(train), "--resume auto with a name alone starts nothing")
+        self.assertEqual((option(train, "--resume"), option(train, "--metrics.bind")), ("auto", "0.0.0.0"))
+        self.assertEqual(option(train, "--name"), self.job["metadata"]["name"], "the alerts name the run by the job")
+        self.assertEqual("cpu" in train, self.name == "cpu")
+        for flag in [word for word in train if word.startswith("--")]:
+            self.assertRegex(help_text, rf"{re.escape(flag)}(?![\w.-])")
+        self.assertIn(one("ENV", runtime_stage()).split("PATH=")[1].split(":")[0] + "/dtrain", self.command)
+        self.assertIn("PATH", [self.command[i + 1] for i, word in enumerate(self.command) if word == "-x"])
+
+    def test_sshd_is_where_the_worker_and_mpirun_look(self):
+        config = option(self.worker["args"], "-f")
+        copied = [a.split()[-1] for name, a in runtime_stage() if name == "COPY"]
+        self.assertIn(config, copied)
+        port = re.search(r"^Port (\d+)$", tree.read("docker/sshd_config"), re.MULTILINE).group(1)
+        self.assertIn(f"Port {port}", tree.read("docker/ssh_config"))
+        self.assertIn({"name": self.worker["startupProbe"]["tcpSocket"]["port"], "containerPort": int(port)}, self.worker["ports"])
+        self.assertEqual(self.job["spec"]["launcherCreationPolicy"], "WaitForWorkersReady")
+        keys = self.job["spec"]["sshAuthMountPath"]
+        self.assertIn(f"HostKey {keys}/", tree.read("docker/sshd_config"))
+        self.assertIn("openssh-server", " ".join(a for _, a in runtime_stage()))
+
+    def test_shared_memory_is_large_enough_for_nccl(self):
+        volumes = {v["name"]: v for v in self.pods["Worker"]["volumes"]}
+        self.assertEqual(volumes["shm"]["emptyDir"]["medium"], "Memory")
+        self.assertIn({"name": "shm", "mountPath": "/dev/shm"}, self.worker["volumeMounts"])
+
+
+class KubernetesCpu(Overlay, unittest.TestCase):
+    name = "cpu"
+
+
+class KubernetesGpu(Overlay, unittest.TestCase):
+    name = "gpu"
+
+
+class KubernetesSupervised(Overlay, unittest.TestCase):
+    name = "supervised"
 
     def test_the_supervisor_is_done_before_its_pod_is_killed(self):
-        launcher = self.jobs["supervised"]["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
-        words = launcher["containers"][0]["args"]
+        words = self.command
         own = words[:words.index("--")]
         self.assertEqual(words[1], "launch")
         self.assertEqual(words[words.index("--") + 1], "train")
         self.assertEqual(option(own, "--hosts"), "/etc/mpi/hostfile")  # where the operator mounts it
-        self.assertLess(int(option(own, "--grace")), launcher["terminationGracePeriodSeconds"])
+        self.assertLess(int(option(own, "--grace")), self.pods["Launcher"]["terminationGracePeriodSeconds"])
         self.assertLessEqual(int(option(own, "--min-ranks")), int(option(own, "-np")))
-        self.assertEqual(launcher["containers"][0]["ports"], [{"name": "metrics-launch", "containerPort": int(option(own, "--metrics-port"))}])
+        self.assertEqual(self.launcher["ports"], [{"name": "metrics-launch", "containerPort": int(option(own, "--metrics-port"))}])
         commands = subprocess.check_output([os.environ["DTRAIN"], "--help"], text=True)
         if re.search(r"^  launch\s", commands, re.MULTILINE):
             page = subprocess.check_output([os.environ["DTRAIN"], "launch", "--help"], text=True)
             for flag in ("--hosts", "--min-ranks", "--max-restarts", "--host-timeout", "--grace", "--metrics-port"):
                 self.assertIn(flag, own)
                 self.assertRegex(page, rf"{flag}(?![\w.-])")
-
-    def test_sshd_is_where_the_worker_and_mpirun_look(self):
-        for _, job, _, _, worker in self.parts():
-            config = option(worker["args"], "-f")
-            copied = [a.split()[-1] for name, a in runtime_stage() if name == "COPY"]
-            self.assertIn(config, copied)
-            port = re.search(r"^Port (\d+)$", tree.read("docker/sshd_config"), re.MULTILINE).group(1)
-            self.assertIn(f"Port {port}", tree.read("docker/ssh_config"))
-            self.assertIn({"name": worker["startupProbe"]["tcpSocket"]["port"], "containerPort": int(port)}, worker["ports"])
-            self.assertEqual(job["spec"]["launcherCreationPolicy"], "WaitForWorkersReady")
-            keys = job["spec"]["sshAuthMountPath"]
-            self.assertIn(f"HostKey {keys}/", tree.read("docker/sshd_config"))
-            self.assertIn("openssh-server", " ".join(a for _, a in runtime_stage()))
-
-    def test_shared_memory_is_large_enough_for_nccl(self):
-        for _, _, replicas, _, worker in self.parts():
-            volumes = {v["name"]: v for v in replicas["Worker"]["template"]["spec"]["volumes"]}
-            self.assertEqual(volumes["shm"]["emptyDir"]["medium"], "Memory")
-            self.assertIn({"name": "shm", "mountPath": "/dev/shm"}, worker["volumeMounts"])
 
 
 class Slurm(unittest.TestCase):
