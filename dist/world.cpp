@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <thread>
+#include <vector>
 
 #include "core/check.h"
 #include "core/error.h"
@@ -59,21 +60,56 @@ class HiddenNodeList {
   std::string value_;
 };
 
-void prepare_for_mpi() {
+// What Open MPI reads from the environment while it is initialized, where the user has not set it. Afterwards the
+// environment is the user's again: `dtrain doctor` shows it, and other programs that are started see it.
+class MpiVariables {
+ public:
+  MpiVariables() = default;
+  ~MpiVariables() {
+    for (const char* name : set_) ::unsetenv(name);
+  }
+  MpiVariables(const MpiVariables&) = delete;
+  MpiVariables& operator=(const MpiVariables&) = delete;
+
+  void set(const char* name, const char* value) {
+    if (is_set(name)) return;
+    ::setenv(name, value, /*overwrite=*/0);
+    set_.push_back(name);
+  }
+
+ private:
+  std::vector<const char*> set_;
+};
+
+// Open MPI listens on all interfaces for ranks of other hosts, also where there are none; and for a process without
+// mpirun it starts a daemon, which listens too.
+void listen_to_nobody_else(MpiVariables& variables) {
+  const int here = number("OMPI_COMM_WORLD_LOCAL_SIZE", 0);
+  if (!under_mpirun() && !is_set("PMIX_RANK") && !is_set("PMI_RANK")) {
+    variables.set("OMPI_MCA_ess_singleton_isolated", "1");
+    variables.set("OMPI_MCA_btl", "self");
+  } else if (here > 0 && here == number("OMPI_COMM_WORLD_SIZE", 0)) {
+    variables.set("OMPI_MCA_btl", "self,vader");
+  }
+}
+
+void prepare_for_mpi(MpiVariables& variables) {
   // Up to 25 MB, copying through shared memory is faster than the kernel's copy, which containers forbid.
-  ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", /*overwrite=*/0);
+  variables.set("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
   const char* folder = std::getenv("TMPDIR");
   const MpiRoom room = mpi_room(folder && *folder ? folder : "/tmp", number("OMPI_COMM_WORLD_LOCAL_SIZE", 1));
   if (const std::string missing = missing_for_mpi(room); !missing.empty()) throw UsageError(missing);
   if (const std::string why = no_shared_memory(room); !why.empty()) {
     // Otherwise Open MPI finds that out by itself, and prints a page about it.
-    ::setenv("OMPI_MCA_btl", "^vader", /*overwrite=*/0);
+    variables.set("OMPI_MCA_btl", "^vader");
     if (launcher_rank_hint() == 0) log::warning(why);
   }
+  listen_to_nobody_else(variables);
 }
 
 void initialize_mpi(int* argc, char*** argv) {
-  prepare_for_mpi();
+  MpiVariables variables;
+  prepare_for_mpi(variables);
   const HiddenNodeList hidden;
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
