@@ -41,6 +41,15 @@ bool is_error_message(std::string_view text) {
   return text.starts_with("error: ") || (text.starts_with("[rank ") && after(text, "] error: "));
 }
 
+// A rank that has died says nothing; another one says it: "... rank 1 (process 12) has died".
+std::optional<int> blamed_rank(std::string_view text) {
+  if (!after(text, " has died") && !after(text, " has sent no heartbeat") && !after(text, " has made no progress")) {
+    return std::nullopt;
+  }
+  std::optional<std::string_view> rest = after(text, ": rank ");
+  return rest ? take_number(*rest) : std::nullopt;
+}
+
 constexpr size_t kLongestLine = 64 << 10;  // bytes; a longer one is cut
 
 // What mpirun says where the same command would fail in the same way again.
@@ -90,7 +99,7 @@ void JobOutput::take(std::string_view line, bool is_error) {
   last.emplace_back(tagged.text);
   if (last.size() > kLastLines) last.pop_front();
   if (!first_error_ && tagged.is_error && is_error_message(tagged.text)) {
-    first_error_ = {tagged.rank, std::string(tagged.text)};
+    first_error_ = {blamed_rank(tagged.text).value_or(tagged.rank), std::string(tagged.text)};
   }
 }
 

@@ -37,7 +37,7 @@ class JobOutput {
   // No more will come: what has no newline is a line too.
   void finish();
 
-  // The first rank that failed: one that a signal ended, by mpirun's words, or else the first to print an error.
+  // The first rank that failed: one that a signal ended, by mpirun's words, or that of which the first error is.
   std::optional<int> failed_rank() const;
   // Why the job ended, in one line: by the words of that rank if it could say any, else by mpirun's. "": no words.
   std::string cause() const;

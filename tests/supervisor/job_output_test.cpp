@@ -7,6 +7,7 @@ namespace dtrain::supervisor {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 struct Printed {
   std::string out, error;
@@ -67,6 +68,18 @@ TEST(JobOutput, ARankThatASignalEndedIsTheCauseOfWhatTheOthersSay) {
   EXPECT_EQ(printed.output.failed_rank(), 2);
   EXPECT_EQ(printed.output.cause(), "rank 2 on host1: ended by signal 9 (Killed)");
   EXPECT_THAT(printed.output.last_lines(2), ElementsAre("working"));
+}
+
+TEST(JobOutput, ARankThatAnotherOneMissesIsTheOneThatFailed) {
+  Printed printed;
+  printed.output.add(
+      "[1,1]<stdout>:epoch 1\n[1,0]<stderr>:[rank 0] error: the shared_memory communicator can no longer be used: rank "
+      "1 "
+      "(process 27873) has died\n",
+      true);
+  EXPECT_EQ(printed.output.failed_rank(), 1);
+  EXPECT_THAT(printed.output.cause(), HasSubstr("rank 1 (process 27873) has died"));
+  EXPECT_THAT(printed.output.last_lines(1), ElementsAre("epoch 1"));
 }
 
 TEST(JobOutput, ARankThatLeftWithoutAWordIsNamedByMpirun) {
