@@ -354,13 +354,13 @@ def flags_that_are_not_its_own_reach_mpirun(folder):
     env = runner.environment() | {"PATH": f"{folder}:{os.environ['PATH']}"}
     flags = ["--mca", "btl", "tcp,self", "-x", "NCCL_DEBUG=INFO", "-H", "a:2", "--host", "b:1", "-map-by", "slot", "--bind-to", "none", "--oversubscribe",
              "--allow-run-as-root", "--report-bindings", "--timeout", "60", "-v"]
-    result = runner.run(["launch", *flags[:6], "-np", 3, *flags[6:], "--", "train", "--name", "r", "--lr", "0.5"], cwd=folder, env=env).expect(0)
+    result = runner.run(["launch", *flags[:6], "-np", 3, *flags[6:], "--", "train", "--task", "headpose", "--name", "r", "--lr", "0.5"], cwd=folder, env=env).expect(0)
     words = result.output.splitlines()[1:]
     assert words[:3] == ["--tag-output", "-np", "3"], words
     given = [("-" + flag if flag == "-map-by" else flag) for flag in flags]
     end = 3 + len(given)
     assert words[3:end] == given, words
-    assert words[end:] == [str(pathlib.Path(runner.DTRAIN).resolve()), "train", "--lr", "0.5", "--name", "r"], words[end:]
+    assert words[end:] == [str(pathlib.Path(runner.DTRAIN).resolve()), "train", "--task", "headpose", "--lr", "0.5", "--name", "r"], words[end:]
 
 
 def mistakes_on_the_command_line_are_named(folder):

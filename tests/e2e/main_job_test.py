@@ -1,7 +1,9 @@
 """The main job on real files: a folder in the published layout, convert, four ranks, metrics, checkpoints, evaluation."""
 
+import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -154,6 +156,31 @@ def every_rank_serves_until_the_report_is_written(folder):
     assert report.exists() and not targets.exists()
 
 
+def listening(process):
+    """The ports on which a process listens, of IPv4 and IPv6."""
+    sockets = set()
+    for file in pathlib.Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            sockets.add(os.readlink(file))
+    rows = [line.split() for name in ("tcp", "tcp6") for line in pathlib.Path(f"/proc/{process}/net/{name}").read_text().splitlines()[1:]]
+    return [int(row[1].rsplit(":", 1)[1], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
+
+
+def ranks_of_one_host_listen_for_metrics_alone(folder):
+    """Open MPI would listen on all addresses, for ranks of other hosts."""
+    runner.synth(folder / "d.h5", 64)
+    for np in (None, 2):
+        keys = {**runner.SMALL, "data.file": "d.h5", "run.name": f"r{np}", "train.max_steps": 100000, "train.epochs": 100000}
+        with runner.Running(runner.flags(keys), np=np, cwd=folder) as running:
+            running.wait_for("step 2/")
+            ranks = running.ranks() if np else [running.process.pid]
+            metrics = json.loads((folder / f"runs/targets/r{np}.json").read_text())
+            ports = sorted(int(target["targets"][0].rsplit(":", 1)[1]) for target in metrics)
+            assert sorted(port for rank in ranks for port in listening(rank)) == ports, (ranks, ports)
+            os.kill(running.process.pid, signal.SIGUSR1)
+            running.wait().expect(75)
+
+
 def with_a_progress_bar_step_lines_are_only_in_the_log(folder):
     runner.synth(folder / "d.h5", 40)
     result = runner.train(folder, train__epochs=1, run__name="bar", run__progress="bar").expect(0, "\033[K")
@@ -174,5 +201,5 @@ def the_installed_program_runs_from_any_folder(folder):
 
 runner.main([without_arguments_the_quick_start_trains, rank_0_alone_touches_the_run_folder, head_pose_from_the_300w_lp_layout,
              the_batch_that_the_user_gives_wins, head_pose_from_the_biwi_layout, a_taken_port_is_reported_and_training_continues,
-             targets_that_cannot_be_written_are_reported_and_training_continues, every_rank_serves_until_the_report_is_written,
+             targets_that_cannot_be_written_are_reported_and_training_continues, every_rank_serves_until_the_report_is_written, ranks_of_one_host_listen_for_metrics_alone,
              with_a_progress_bar_step_lines_are_only_in_the_log, the_installed_program_runs_from_any_folder])
