@@ -3,8 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <utility>
 
+#include "cli/command_list.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "config/load.h"
@@ -108,6 +110,12 @@ Arguments only_train(const Arguments& arguments) {
       throw UsageError(str("dtrain launch runs `train` alone; start `dtrain ", command.name, "` with mpirun"));
     }
   }
+  for (const ManualFlag& flag : train_switches()) {
+    for (const std::string& name : flag.names) {
+      if (std::ranges::find(arguments, name) == arguments.end()) continue;
+      throw UsageError(str("dtrain launch: ", name, " does not train: give it to `dtrain train`"));
+    }
+  }
   return arguments;
 }
 
@@ -156,6 +164,7 @@ int run_launch(const Arguments& arguments) {
   }
   const config::Loaded loaded = config::load(only_train(split.train));
   const supervisor::LaunchedRun run = run_of(split.train, loaded, launch.ranks);
+  std::signal(SIGPIPE, SIG_IGN);    // a reader of the output that leaves does not end the run
   supervisor::SignalQueue signals;  // before the metrics have threads
   supervisor::LaunchRecord record(run.folder, !run.resume.empty(), real_clock());
   const int64_t port = loaded.config.metrics.port;

@@ -53,9 +53,9 @@ std::optional<int> blamed_rank(std::string_view text) {
 constexpr size_t kLongestLine = 64 << 10;  // bytes; a longer one is cut
 
 // What mpirun says where the same command would fail in the same way again.
-constexpr std::array<std::string_view, 4> kRefusals = {"mpirun: Error: ", "There are not enough slots available",
-                                                       "it could not find an executable",
-                                                       "mpirun has detected an attempt to run as root"};
+constexpr std::array<std::string_view, 5> kRefusals = {
+    "mpirun: Error: ", "setpriv: failed to execute mpirun", "There are not enough slots available",
+    "it could not find an executable", "mpirun has detected an attempt to run as root"};
 
 }  // namespace
 

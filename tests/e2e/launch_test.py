@@ -222,6 +222,11 @@ def errors_that_would_come_again_are_not_retried(folder):
     before = sorted(os.listdir(folder / "runs/r")), (folder / "runs/r/launch.jsonl").read_text()
     runner.run(launch("r", KEYS), cwd=folder).expect(73, "never overwritten")
     assert before == (sorted(os.listdir(folder / "runs/r")), (folder / "runs/r/launch.jsonl").read_text())
+    # Where there is no mpirun.
+    (folder / "bin").mkdir()
+    (folder / "bin/setpriv").symlink_to("/usr/bin/setpriv")
+    result = runner.run(launch("t", KEYS), cwd=folder, env=env | {"PATH": str(folder / "bin")}).expect(127, "failed to execute mpirun")
+    assert "restart" not in result.output, result.output
     # Of mpirun's own flags.
     result = runner.run(launch("t", KEYS, "--no-such-flag"), cwd=folder)
     assert result.code not in (0, 75, 76) and "restart" not in result.output, result.output
@@ -374,6 +379,7 @@ def mistakes_on_the_command_line_are_named(folder):
         (["-np", 2, "my.yaml"], "put -- before it"),
         (["-np", 2, "--train.epochs", 3], "behind `-- train`"),
         (["-np", 2, "--", "eval", "runs/r"], "`train` alone"),
+        (["-np", 2, "--", "train", "--dry-run"], "--dry-run does not train"),
         (["-np", 2, "--min-ranks", 3], "--min-ranks 3 is more than -np 2"),
         (["-np", 2, "--hosts", "hosts"], "hosts:2"),
         (["-np", 4, "--hosts", "small"], "room for 2 ranks, and -np is 4"),
