@@ -44,6 +44,11 @@ def dcgm(name):
             f' or on (job_id, rank) label_replace(0 * dtrain_gpus{{{RANKS}}}, "UUID", "no dcgm-exporter", "", "")')
 
 
+def supervised(expression):
+    """The expression, and a line "no supervisor" for each run that dtrain launch did not start."""
+    return f'{expression} or on (job_id) label_replace(0 * max by (job_id) (dtrain_planned_steps{{{RUN}}}), "cause", "no supervisor", "", "")'
+
+
 class Board:
     """Places panels from left to right, and a new line where one does not fit."""
 
@@ -176,6 +181,16 @@ def training():
     b.stat("Disk left", "Of the disk of the run folder.", f"dtrain_disk_free_bytes{{{RUN}}}", unit="bytes")
     b.stat("Disk used", "Share of the disk of the run folder.", f"1 - dtrain_disk_free_bytes{{{RUN}}} / dtrain_disk_size_bytes{{{RUN}}}",
            unit="percentunit", steps=[("yellow", 0.9), ("red", 0.95)])
+
+    b.row("The supervisor")
+    b.stat("Restarts", "By the cause for which dtrain launch started the job again.",
+           supervised("sum by (job_id, cause) (dtrain_supervisor_restarts_total{%s})" % RUN), "{{job_id}} {{cause}}", width=6)
+    b.stat("Effective training time", "Share of the wall time of the launch in which steps were made that are kept.",
+           supervised("dtrain_supervisor_effective_training_time_ratio{%s}" % RUN), "{{job_id}} {{cause}}", unit="percentunit", width=6)
+    b.stat("Lost steps", "Made again after restarts.", supervised("dtrain_supervisor_lost_steps_total{%s}" % RUN), "{{job_id}} {{cause}}", width=4)
+    b.stat("Ranks", "That run now.", supervised("dtrain_supervisor_ranks{%s}" % RUN), "{{job_id}} {{cause}}", width=4)
+    b.stat("Hosts lost", "That do not answer.", supervised("dtrain_supervisor_hosts_lost{%s}" % RUN), "{{job_id}} {{cause}}", width=4,
+           steps=[("red", 1)])
     return b
 
 
@@ -186,7 +201,7 @@ def ranks():
     all_compute = rate("dtrain_phase_seconds_total", f'{RUN},phase=~"forward|backward"')
     b.row("Who is slow")
     b.stat("Ranks that answer", "Listed endpoints that answer the scrape, as a share. Below 1 a rank has ended.",
-           f'avg by (job_id) (up{{job="dtrain",{RUN}}})', unit="percentunit", width=6)
+           f'avg by (job_id) (up{{job="dtrain",rank!="",{RUN}}})', unit="percentunit", width=6)
     b.stat("Slowest against the median", "Compute time of the slowest rank, divided by the median rank's. 1: all are alike.",
            f"max by (job_id) ({all_compute}) / quantile by (job_id) (0.5, {all_compute})", width=6, decimals=2,
            steps=[("yellow", 1.1), ("red", 1.2)])

@@ -33,6 +33,7 @@ FAULTS = {
     "skips": {"DtrainStepsSkipped"},
     "stalled": {"DtrainStalled", "DtrainHeartbeatLost", "DtrainCheckpointOld"},  # a run without steps saves nothing either
     "unsaved": {"DtrainCheckpointOld"},
+    "restarts": {"DtrainRestarts"},
     "killed": {"DtrainRankDown"},  # of `up`, which has the labels of the targets file: the demo writes one for each rank
 }
 

@@ -24,17 +24,17 @@ def check(condition, what):
 
 @contextlib.contextmanager
 def page(*arguments):
-    """The page of the demo's rank 0."""
+    """The page of the demo's rank 0, and that of its supervisor."""
     with tempfile.TemporaryDirectory() as runs:
         demo = subprocess.Popen([os.environ["DTRAIN_DEMO"], "0", runs, "60", *arguments], stdout=subprocess.PIPE, text=True)
         try:
-            address = demo.stdout.readline().strip()
+            address, launch = demo.stdout.readline().strip(), demo.stdout.readline().strip()
             for _ in range(600):
                 text = urllib.request.urlopen(f"http://{address}/metrics", timeout=30).read().decode()
                 if "dtrain_last_checkpoint_step{" in text:
                     break
                 time.sleep(0.1)
-            yield text
+            yield text + urllib.request.urlopen(f"http://{launch}/metrics", timeout=30).read().decode()
         finally:
             demo.kill()
             demo.wait()

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -18,6 +19,7 @@
 #include "core/log.h"
 #include "monitoring/console_sink.h"
 #include "monitoring/jsonl_sink.h"
+#include "monitoring/launch_metrics.h"
 #include "monitoring/live_page.h"
 #include "monitoring/prometheus_sink.h"
 #include "monitoring/targets_file.h"
@@ -183,7 +185,13 @@ int main(int argc, char** argv) {
   auto endpoint = make_prometheus_sink(metrics, id, gpu ? std::make_unique<SteadyGpu>(fault == "heat") : nullptr,
                                        rank == 0 ? page.pages() : std::vector<Page>{});
   TargetsFile targets(runs, job + "." + std::to_string(rank), {{endpoint->address(), id.node, rank}});
+  std::optional<LaunchMetrics> launch;  // as if the job were supervised
+  if (rank == 0) {
+    launch.emplace(metrics, 0, runs, job, std::vector<std::string>{"comm", "crash"});
+    launch->announce();
+  }
   std::printf("%s\n", endpoint->address().c_str());
+  if (launch) std::printf("%s\n", launch->address().c_str());
   std::fflush(stdout);
   std::vector<Sink*> sinks = {endpoint.get()};
   Sinks files;
@@ -203,6 +211,8 @@ int main(int argc, char** argv) {
     add_fault(stats, fault, rank);
     if (stats.logging) stats.own = rank_stats(rank, stats, gpu);
     if (rank == 0 && stats.logging) stats.ranks = {rank_stats(0, stats, gpu), rank_stats(1, stats, gpu)};
+    const int restarts = fault == "restarts" ? static_cast<int>(i / 10) : 0;
+    if (launch) launch->set({.restarts = {{"crash", restarts}}, .effective_ratio = 0.9, .ranks = 2});
     for (Sink* sink : sinks) {
       if (stalled) continue;
       sink->record(stats);
