@@ -336,7 +336,7 @@ def a_lost_host_is_left_out_and_taken_back(folder):
         time.sleep(1)
         os.kill(rank, signal.SIGKILL)
         running.wait_for("global batch 16 = 4 ranks × 4 × accumulate 1", times=2, timeout=60)
-        result = running.wait(120).expect(0, "finished: all 400 steps")
+        result = running.wait(300).expect(0, "finished: all 400 steps")
     assert runner.ledger(result) == runner.ledger(whole), "the same samples, whatever the number of ranks"
     starts = [(e["ranks"], e["hosts"]) for e in events(folder, "r", "job_started")]
     assert starts[0] == starts[-1] == (4, "host0:2,host1:2") and (2, "host0:2") in starts, starts
