@@ -69,10 +69,10 @@ class Container:
         mounts = [{"destination": d, "type": t, "source": s, "options": o} for d, t, s, o in MOUNTS]
         mounts.append({"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": ["nosuid", "noexec", "nodev", "mode=1777", f"size={shm}"]})
         mounts += [{"destination": path, "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev", "noexec", "mode=1777"]} for path in tmpfs]
-        lines = [f"{address} {name}" for name, address in {"localhost": "127.0.0.1", hostname: "127.0.1.1", **hosts}.items()]
-        for name, text in [("hosts", "\n".join(lines)), ("hostname", hostname), ("resolv.conf", "")]:
-            (self.folder / name).write_text(text + "\n")
-            volumes = {**volumes, f"/etc/{name}": self.folder / name}
+        self.set_hosts({hostname: "127.0.1.1", **hosts})
+        (self.folder / "hostname").write_text(hostname + "\n")
+        (self.folder / "resolv.conf").write_text("")
+        volumes = {**volumes, **{f"/etc/{name}": self.folder / name for name in ("hosts", "hostname", "resolv.conf")}}
         for path, source in volumes.items():
             source, *options = source if isinstance(source, tuple) else (source,)
             mounts.append({"destination": path, "type": "bind", "source": str(source), "options": ["rbind", *options]})
@@ -83,6 +83,12 @@ class Container:
             "process": {"args": arguments, "env": self.env, "cwd": self.settings.get("WorkingDir") or "/", "user": {"uid": user, "gid": group},
                         "capabilities": {"bounding": CAPABILITIES}, "noNewPrivileges": True, "terminal": False},
             "linux": {"namespaces": namespaces, "maskedPaths": ["/proc/kcore", "/proc/keys"], "readonlyPaths": ["/proc/sys", "/proc/sysrq-trigger"]}}))
+
+    def set_hosts(self, hosts):
+        """The names that resolve, also while it runs; None takes one away."""
+        lines = [f"{address} {name}\n" for name, address in {"localhost": "127.0.0.1", **hosts}.items() if address]
+        with (self.folder / "hosts").open("w") as file:  # the same file: it is mounted
+            file.writelines(lines)
 
     def runc(self, *words, check=True):
         command = ["runc", "--root", str(self.folder / "runc"), *map(str, words)]
