@@ -40,10 +40,10 @@ class Container:
     (folder, "ro")}; `tmpfs`: paths; `network`: the name of a network namespace, else one of its own; `hosts`: {name: address}."""
 
     def __init__(self, image, command=None, *, volumes=None, tmpfs=(), read_only=False, network=None, hostname="box", hosts=None, env=None,
-                 entrypoint=None, shm="64m"):
+                 entrypoint=None, shm="64m", user=None):
         self.id = f"dtrain-test-{uuid.uuid4().hex[:12]}"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrain-container-"))
-        self.settings = images.settings(image)
+        self.settings = {**images.settings(image), **({"User": user} if user else {})}
         self.exits = contextlib.ExitStack()
         self.exits.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.process = None

@@ -70,7 +70,9 @@ class Dockerfile(unittest.TestCase):
         self.assertRegex(one("USER", stage), r"^[1-9]\d*:[1-9]\d*$")
         self.assertEqual(one("STOPSIGNAL", stage), "SIGUSR1")
         self.assertIn("tini", one("ENTRYPOINT", stage))
-        self.assertIn("/metrics", one("HEALTHCHECK", stage))
+        copied = [word for name, value in stage if name == "COPY" for word in value.split()]
+        self.assertTrue(one("HEALTHCHECK", stage).endswith('CMD ["healthcheck"]'))
+        self.assertIn("docker/healthcheck", copied)
         text = " ".join(arguments for name, arguments in stage if name in ("ENV", "RUN"))
         self.assertIn("NVIDIA_DRIVER_CAPABILITIES=compute,utility", text)
         self.assertNotIn("ALLOW_RUN_AS_ROOT", text)
@@ -162,6 +164,47 @@ class Compose(unittest.TestCase):
         device = overlay["trainer"]["deploy"]["resources"]["reservations"]["devices"][0]
         self.assertEqual((device["driver"], device["capabilities"]), ("nvidia", ["gpu"]))
         self.assertNotIn("deploy", self.services["trainer"])
+
+
+class Grafana(unittest.TestCase):
+    """Neither Debian nor PyPI has Grafana: names of fields are compared with those of its documentation (11.2, provisioning), because
+    it ignores all others."""
+    DATA_SOURCE = {"name", "type", "access", "orgId", "uid", "url", "user", "database", "basicAuth", "basicAuthUser", "withCredentials",
+                   "isDefault", "jsonData", "secureJsonData", "version", "editable"}
+    OF_PROMETHEUS = {"timeInterval", "httpMethod", "queryTimeout", "manageAlerts", "prometheusType", "prometheusVersion", "cacheLevel",
+                     "disableMetricsLookup", "incrementalQuerying", "incrementalQueryOverlapWindow", "customQueryParameters", "exemplarTraceIdDestinations"}
+    PROVIDER = {"name", "orgId", "folder", "folderUid", "type", "disableDeletion", "updateIntervalSeconds", "allowUiUpdates", "options"}
+    SETTINGS = {"GF_AUTH_ANONYMOUS_ENABLED", "GF_AUTH_ANONYMOUS_ORG_ROLE", "GF_USERS_DEFAULT_THEME"}  # [auth.anonymous], [users]
+
+    def setUp(self):
+        self.services = yaml.safe_load(tree.read("docker/compose.yaml"))["services"]
+        self.mounts = dict(mount.split(":")[:2] for mount in self.services["grafana"]["volumes"])
+
+    def test_data_source(self):
+        file = yaml.safe_load(tree.read("monitoring/grafana/provisioning/datasources/prometheus.yaml"))
+        self.assertEqual((set(file), file["apiVersion"]), ({"apiVersion", "datasources"}, 1))
+        (source,) = file["datasources"]
+        self.assertLessEqual(set(source), self.DATA_SOURCE)
+        self.assertLessEqual(set(source["jsonData"]), self.OF_PROMETHEUS)
+        self.assertEqual((source["type"], source["access"], source["isDefault"]), ("prometheus", "proxy", True))
+        self.assertIn(source["jsonData"]["httpMethod"], ("GET", "POST"))
+        host, port = re.fullmatch(r"http://(\w+):(\d+)", source["url"]).groups()
+        self.assertIn(f"127.0.0.1:{port}:{port}", self.services[host]["ports"])
+        scrape = yaml.safe_load(tree.read("monitoring/prometheus/prometheus.yml"))["global"]["scrape_interval"]
+        self.assertEqual(source["jsonData"]["timeInterval"], scrape)
+
+    def test_dashboards(self):
+        file = yaml.safe_load(tree.read("monitoring/grafana/provisioning/dashboards/dtrain.yaml"))
+        self.assertEqual((set(file), file["apiVersion"]), ({"apiVersion", "providers"}, 1))
+        (provider,) = file["providers"]
+        self.assertLessEqual(set(provider), self.PROVIDER)
+        self.assertEqual((provider["type"], set(provider["options"])), ("file", {"path", "foldersFromFilesStructure"}))
+        self.assertFalse({"folder", "folderUid"} & set(provider), "Grafana takes either a folder or the structure of files")
+        self.assertEqual(self.mounts["../monitoring/grafana/dashboards"], provider["options"]["path"])
+        self.assertEqual(self.mounts["../monitoring/grafana/provisioning"], "/etc/grafana/provisioning")
+
+    def test_settings(self):
+        self.assertEqual(set(self.services["grafana"]["environment"]), self.SETTINGS)
 
 
 class Kubernetes(unittest.TestCase):
