@@ -6,7 +6,6 @@ import contextlib
 import json
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,7 @@ class Daemon:
         self.folder, self.socket = folder, f"unix://{folder}/docker.sock"
         self.log = (folder / "dockerd.log").open("w")
         self.process = subprocess.Popen(
-            ["ip", "netns", "exec", namespace, shutil.which("dockerd") or "/usr/sbin/dockerd", "--data-root", folder / "data",
+            ["nsenter", f"--net=/run/netns/{namespace}", "/usr/sbin/dockerd", "--data-root", folder / "data",
              "--exec-root", folder / "exec", "--pidfile", folder / "pid", "--host", self.socket], stdout=self.log, stderr=subprocess.STDOUT)
 
     def docker(self, *words, check=True):

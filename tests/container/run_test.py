@@ -69,7 +69,7 @@ def the_health_check_follows_the_port(folder):
         box.health().expect(0, "2 metrics endpoints answer")
         rank = box.run("pgrep", "-f", "-o", "^dtrain .*").output.split()[0]
         box.run("kill", "-STOP", rank)
-        box.health().expect(1, "run q:", "rank at 127.0.0.1:")
+        box.health().expect(1, "run q, rank at 127.0.0.1:", "timed out")
         box.run("kill", "-CONT", rank)
         box.health().expect(0)
     with Container(built["name"], ["sleep", "100"], volumes=volumes(folder)) as box:
