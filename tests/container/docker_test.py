@@ -1,11 +1,13 @@
 """The image under Docker's own daemon, where Debian's docker.io is installed and its daemon starts: the health state that it keeps, `docker
-stop`, a restart policy, and names of a Docker network. The daemon has folders, a socket and a network namespace of its own: one that
+stop`, a restart policy, names of a Docker network, and, with Debian's docker-compose, docker/compose.yaml. The daemon has folders, a socket and a network namespace of its own: one that
 serves this machine is not touched. launch/bootstrap does not install docker.io, because that starts a daemon for good."""
 
 import contextlib
 import json
 import pathlib
 import re
+import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -109,6 +111,60 @@ def workers_on_a_docker_network(folder):
     assert state["ExitCode"] == 75 and "rank 1     worker1, CPU" in log, (state, log)
 
 
+def standing_in_for_prometheus(folder):
+    """An archive of Debian's Prometheus under the name and with the user of the image that the compose file pulls."""
+    container = image.buildah("from", "--pull-never", image.base())
+    try:
+        image.buildah("add", "--quiet", "--chmod", "755", container, shutil.which("prometheus"), "/bin/prometheus")
+        image.buildah("run", "--isolation", "chroot", container, "--", "install", "-d", "-o", "nobody", "-g", "nogroup", "/prometheus")
+        image.buildah("config", "--user", "65534:65534", "--entrypoint", '["/bin/prometheus"]', "--volume", "/prometheus", container)
+        image.buildah("commit", "--quiet", "--format", "docker", container, "localhost/dtrain-prometheus")
+    finally:
+        image.buildah("rm", container)
+    image.buildah("push", "--quiet", "localhost/dtrain-prometheus", f"docker-archive:{folder / 'prometheus.tar'}:prom/prometheus:v2.54.1")
+    return folder / "prometheus.tar"
+
+
+def the_compose_file(folder):
+    """`docker-compose up` with the file as it is, but for its name, which Debian's old version of the program refuses, the
+    libraries that the image under test lacks, and a limit. Without Grafana, which neither Debian nor PyPI has."""
+    if not shutil.which("docker-compose"):
+        print("docker-compose is not installed: its file is not tried with it")
+        return
+    daemon, libraries = built["daemon"], image.libraries()
+    daemon.docker("tag", built["name"], "dtrain:latest")
+    daemon.docker("load", "-i", standing_in_for_prometheus(folder))
+    source = (runner.SOURCE / "docker/compose.yaml").read_text()
+    (folder / "compose.yaml").write_text(re.sub(r"^name:.*\n", "", source, flags=re.MULTILINE))
+    # The file asks for all memory to be lockable. Where this machine's root may not raise that limit, it stays.
+    more = {"volumes": [f"{libraries}:{libraries}:ro"], "environment": {"OMP_NUM_THREADS": "1"},
+            "ulimits": {"memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]}}
+    (folder / "more.yaml").write_text(json.dumps({"services": {"trainer": more}}))
+
+    def compose(*words):
+        done = subprocess.run(["docker-compose", "--host", daemon.socket, "-p", "dtrain", "--project-directory", runner.SOURCE / "docker",
+                               "-f", folder / "compose.yaml", "-f", folder / "more.yaml", *words], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+        assert done.returncode == 0, f"docker-compose {words}: {done.stdout}"
+        return done.stdout.strip()
+
+    def scraped():
+        words = ["exec", built["trainer"], "curl", "-sS", "http://prometheus:9090/api/v1/query?query=up"]
+        answer = daemon.docker(*words, check=False)
+        return {series["metric"]["instance"]: series["value"][1] for series in json.loads(answer)["data"]["result"]} if answer[:1] == "{" else {}
+
+    compose("up", "-d", "--no-build", "trainer", "prometheus")
+    built["trainer"] = trainer = compose("ps", "-q", "trainer").splitlines()[-1]
+    daemon.wait_for(trainer, "step 1/")
+    wanted = {"trainer:9500": "1", "trainer:9501": "1"}
+    daemon.wait_until(trainer, "both ranks are scraped", lambda _: scraped() == wanted)
+    compose("stop", "trainer")
+    assert daemon.state(trainer)["State"]["ExitCode"] == 75, daemon.docker("logs", trainer)
+    compose("up", "-d", "--no-build", "trainer")
+    daemon.wait_for(trainer, "resumed")
+    compose("down", "--volumes", "--timeout", "60")
+
+
 def main():
     reason = image.missing() or (None if pathlib.Path("/usr/sbin/dockerd").exists() else "not installed: docker.io, whose package starts a daemon")
     if reason:
@@ -129,7 +185,7 @@ def main():
         daemon.docker("load", "-i", folder / "image.tar")
         built["name"] = "dtrain:test"
         try:
-            runner.main([health_and_stop_and_restart, workers_on_a_docker_network])
+            runner.main([health_and_stop_and_restart, workers_on_a_docker_network, the_compose_file])
         except SystemExit as done:
             code = done.code
     sys.exit(code)
