@@ -127,9 +127,17 @@ def installed_tree(folder, with_libraries):
 
 def build(tag, *options):
     """Builds docker/Dockerfile. The format is Docker's, because that of OCI has no HEALTHCHECK."""
+    before = identity(tag)
     buildah("build", "--format", "docker", "--isolation", "chroot", "--layers", "--build-arg", f"BASE={base()}", *options,
             "-f", runner.SOURCE / "docker/Dockerfile", "-t", f"localhost/{tag}", runner.SOURCE)
+    if before and before != identity(tag):
+        buildah("rmi", before)  # and the layers that only it had
     return f"localhost/{tag}"
+
+
+def identity(tag):
+    """Of the image that has this name, or nothing."""
+    return buildah("images", "--quiet", "--no-trunc", "--filter", f"reference=localhost/{tag}")
 
 
 def build_runtime(tag, folder, with_libraries=False):
