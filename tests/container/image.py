@@ -15,8 +15,8 @@ import runner
 
 PROGRAMS = ("buildah", "runc", "debootstrap", "ip", "ssh-keygen")
 BASE = "localhost/dtrain-base"
-# Images and layers are kept from one run of the tests to the next, as any builder does: the first run pays for the base and the
-# Debian packages of the image (85 s). Remove it with `buildah --root FOLDER/store --runroot FOLDER/state rm -af`, then `rmi -af`.
+# Images and layers are kept from one run of the tests to the next, as any builder does: the first run makes the base and installs the
+# Debian packages of the image. To remove them: `umount STORE/store/overlay` if that is mounted, then `rm -rf --one-file-system STORE`.
 STORE = pathlib.Path(os.environ.get("DTRAIN_BUILD", "/tmp")) / "containers"
 
 
