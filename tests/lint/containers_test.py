@@ -278,6 +278,10 @@ class Overlay:
         for flag in [word for word in train if word.startswith("--")]:
             self.assertRegex(help_text, rf"{re.escape(flag)}(?![\w.-])")
         self.assertIn(one("ENV", runtime_stage()).split("PATH=")[1].split(":")[0] + "/dtrain", self.command)
+        if self.name != "supervised":  # it waits by itself, and goes on without a worker that does not come
+            self.assertEqual(self.command[:4], ["wait_for_workers", "/etc/mpi/hostfile", "300", "mpirun"])
+            copied = " ".join(a for name, a in runtime_stage() if name == "COPY").split()
+            self.assertIn("docker/wait_for_workers", copied)
         self.assertIn("PATH", [self.command[i + 1] for i, word in enumerate(self.command) if word == "-x"])
 
     def test_sshd_is_where_the_worker_and_mpirun_look(self):
