@@ -146,7 +146,7 @@ class Labels(unittest.TestCase):
 
     def test_long_ones_are_excluded_unless_named(self):
         options = self.ctest_options()
-        self.assertEqual(options[options.index("-LE") + 1], "^(presets|isa|campaigns)$")
+        self.assertEqual(options[options.index("-LE") + 1], "^(presets|isa|campaigns|hosts|slurm|container)$")
         self.assertNotIn("-L", options)
         options = self.ctest_options("--label", "isa", "--label", "unit")
         self.assertEqual(options[options.index("-L") + 1], "^(isa|unit)$")
