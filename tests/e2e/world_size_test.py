@@ -1,9 +1,7 @@
 """The real program at 1 to 4 ranks, with accumulation and a tail: the same samples and, in float64, the same numbers."""
 
-import numpy as np
-from safetensors.numpy import load_file
-
 import runner
+from run_numbers import Numbers, difference
 
 # Augmentation and dropout stay on: they are keyed by sample, not by rank.
 OPTIONS = {**runner.SMALL, "data.file": "d.h5", "train.amp": "fp64", "train.global_batch": 16, "train.max_steps": 20,
@@ -14,24 +12,14 @@ CASES = [(1, 16), (1, 5), (2, 8), (2, 3), (4, 4), (3, 2)]  # ranks, batch size p
 
 def train(folder, name, ranks, batch, options):
     words = runner.flags({**OPTIONS, **options, "run.name": name, "train.batch_size": batch})
-    result = runner.run(words, np=ranks, cwd=folder).expect(0)
-    losses = [record["loss"] for record in runner.metrics(folder / "runs" / name)]
-    assert len(losses) == 20
-    return runner.ledger(result), losses, load_file(folder / "runs" / name / "checkpoints/step_00000020/model.safetensors")
-
-
-def difference(one, other):
-    """The largest difference of losses, weights and running statistics, relative where they exceed 1."""
-    assert one[2].keys() == other[2].keys()
-    pairs = [(np.array(one[1]), np.array(other[1]))] + [(v, other[2][k]) for k, v in one[2].items() if v.dtype == np.float64]
-    return max((np.abs(a - b) / np.maximum(1, np.abs(a).max())).max() for a, b in pairs)
+    return Numbers(runner.run(words, np=ranks, cwd=folder).expect(0), folder / "runs" / name, 20)
 
 
 def compare(folder, options, bound, cases=CASES):
     runs = {case: train(folder, "r{}b{}".format(*case), *case, options) for case in cases}
     first = runs[cases[0]]
     for case, run in runs.items():
-        assert run[0] == first[0], case
+        assert run.ledger == first.ledger, case
         assert difference(first, run) <= bound, (case, difference(first, run))
     return first
 

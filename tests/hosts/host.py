@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import time
@@ -115,11 +114,7 @@ class Host:
         """Kills every process of the host at once, as a loss of power does."""
         if self.holder is None:
             return
-        try:
-            os.kill(self.pid, signal.SIGKILL)  # the first process of a namespace takes all others with it
-        except (ProcessLookupError, TypeError):
-            pass
-        self.holder.stdin.close()
+        self.holder.stdin.close()  # the first process ends, and the kernel kills all others of its namespace
         self.holder.wait()
         self.holder.stdout.close()
         self.holder = self.pid = None

@@ -127,7 +127,7 @@ class Job(runner.Running):
 
 
 def allowed(prefix):
-    probe = "ip link add a type veth peer name b && ip link add c type bridge && mount -t tmpfs tmpfs /mnt"
+    probe = "ip link add left type veth peer name right && ip link add switch type bridge && mount -t tmpfs tmpfs /mnt"
     return subprocess.run([*prefix, "unshare", "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "sh", "-c", probe],
                           capture_output=True).returncode == 0
 
