@@ -68,8 +68,16 @@ class SlowLink(Link):
         self.forwarder.stdout.close()
 
 
+def nft(host, rules):
+    subprocess.run(["nsenter", f"--target={host.pid}", "--net", "nft", "--file", "-"], input=f"table inet test {{\n{rules}}}\n", text=True, check=True)
+
+
 def firewall(host, other, directions=("input", "output")):
     """Packets between the two are dropped by `host`: those that it receives (input), those that it sends (output)."""
-    rules = "".join(f"chain {hook} {{ type filter hook {hook} priority 0; ip {field} {other.address} drop; }}\n"
-                    for hook, field in (("input", "saddr"), ("output", "daddr")) if hook in directions)
-    subprocess.run(["nsenter", f"--target={host.pid}", "--net", "nft", "--file", "-"], input=f"table inet test {{\n{rules}}}\n", text=True, check=True)
+    nft(host, "".join(f"chain {hook} {{ type filter hook {hook} priority 0; ip {field} {other.address} drop\n}}\n"
+                      for hook, field in (("input", "saddr"), ("output", "daddr")) if hook in directions))
+
+
+def refuse_connections(host, other):
+    """`host` drops what `other` begins, as firewalls usually do; connections that it begins itself work."""
+    nft(host, f"chain input {{ type filter hook input priority 0; ip saddr {other.address} tcp flags & (syn | ack) == syn drop\n}}\n")

@@ -1,0 +1,227 @@
+"""What happens to hosts and to the network between them while eight ranks train on four hosts. Each fault ends the job, or lets it go on, as documented, and the
+message names the host or the link.
+
+usage: faults_test.py [TEST...]"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+import hosts
+import link
+import runner
+from host import WORK
+
+# What the program does not say yet, by test. A test of this list fails as soon as the program says it: then take it from the list.
+EXPECTED_TO_CHANGE = {
+    "a_lost_host_is_named_by_the_watchdog", "a_firewall_between_two_hosts", "a_firewall_that_drops_one_direction", "a_firewall_at_the_start",
+    "a_full_dev_shm_of_another_host", "a_full_tmp_of_another_host", "a_full_disk_of_the_run_folder",
+}
+# By default mpirun notices a host that is gone after 8 minutes, and after 15 where it has just sent something to it.
+KEEPALIVE = {"oob_tcp_keepalive_time": 5, "oob_tcp_keepalive_intvl": 2, "oob_tcp_keepalive_probes": 3}
+NOTICED = 11  # seconds, of these
+SLACK = 30  # seconds, for a machine that has other things to do
+LOST_DAEMON = 205  # what mpirun ends with when a host does not answer any more
+KEYS = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "train.batch_size": 2,
+        "data.val_share": 0, "metrics.enabled": False, "dist.bucket_mb": 1}
+SHORT = {"train.max_steps": 6}
+LONG_ENOUGH = {"train.max_steps": 40}  # for a verdict
+
+
+@contextlib.contextmanager
+def four_hosts(folder, **options):
+    runner.synth(folder / "d.h5", 64)
+    with hosts.Hosts(4, **options) as four:
+        four.give(folder / "d.h5")
+        yield four
+
+
+def wanted(test, result, *texts):
+    """The texts are in the output, or not yet."""
+    missing = [text for text in texts if text not in result.output]
+    if test.__name__ in EXPECTED_TO_CHANGE:
+        assert missing, f"{test.__name__} says now what it should: take it from EXPECTED_TO_CHANGE"
+        print(f"        {test.__name__}: not said yet: {missing}", flush=True)
+    else:
+        assert not missing, f"{missing} not in the output:\n{result.output}"
+
+
+def strike(four, fault, keys=None, mca=None, limit=NOTICED + SLACK):
+    """Trains, does it at step 5, and returns the result; the job must end within `limit` seconds after that."""
+    with four.job(runner.flags({**KEYS, **(keys or {})}), mca=mca) as job:
+        job.wait_for("step 5/", timeout=180)
+        fault()
+        begin = time.monotonic()
+        result = job.wait(limit)
+        result.seconds = time.monotonic() - begin
+        print(f"        it ended with {result.code} after {result.seconds:.1f} s", flush=True)
+        return result
+
+
+def gone(four, indices, seconds=SLACK):
+    """No rank is left on these hosts."""
+    end = time.monotonic() + seconds
+    while left := {four.names[i]: four[i].ranks() for i in indices if four[i].ranks()}:
+        assert time.monotonic() < end, left
+        time.sleep(0.2)
+
+
+def a_lost_host_ends_the_job(folder):
+    with four_hosts(folder) as four:
+        result = strike(four, lambda: four.lose(3), mca=KEEPALIVE).expect(LOST_DAEMON, "on node host3")
+        gone(four, range(3))
+        # It comes back, empty, and the next job is as any other.
+        four.start(3)
+        four.give(folder / "d.h5", [3])
+        four.train(runner.flags({**KEYS, **SHORT, "run.name": "again"})).expect(0, "finished: all 6 steps")
+    assert result.seconds < NOTICED + SLACK
+
+
+def a_lost_host_is_named_by_the_watchdog(folder):
+    """mpirun itself waits longer here, and is ended as a supervisor would."""
+    with four_hosts(folder) as four, four.job(runner.flags({**KEYS, "dist.timeout": 10})) as job:
+        job.wait_for("step 5/", timeout=180)
+        four.lose(3)
+        job.wait_for("error: ", timeout=10 + SLACK)
+        gone(four, range(3))
+        for process in four[0].processes("mpirun"):
+            os.kill(process, 9)
+        result = job.wait(SLACK)
+        assert "has sent no heartbeat" in result.output, result.output
+        wanted(a_lost_host_is_named_by_the_watchdog, result, "host3", "ssh host3")
+
+
+def a_link_cut_for_good(folder):
+    with four_hosts(folder) as four:
+        strike(four, four.links[3].cut, mca=KEEPALIVE).expect(LOST_DAEMON, "on node host3")
+        gone(four, range(4))
+
+
+def a_link_that_loses_what_its_host_sends(folder):
+    with four_hosts(folder, slow=[3]) as four:
+        strike(four, lambda: four.links[3].delay("never", ["out"]), mca=KEEPALIVE).expect(LOST_DAEMON, "on node host3")
+        gone(four, range(3))
+
+
+def firewalled(test, folder, directions, *texts):
+    with four_hosts(folder) as four:
+        result = strike(four, lambda: link.firewall(four[2], four[3], directions), {"dist.timeout": 15}, limit=15 + SLACK)
+        assert result.code == 76, result.output
+        wanted(test, result, *texts)
+        gone(four, range(4))
+
+
+def a_firewall_between_two_hosts(folder):
+    firewalled(a_firewall_between_two_hosts, folder, ("input", "output"), "host2", "host3", "firewall")
+
+
+def a_firewall_that_drops_one_direction(folder):
+    firewalled(a_firewall_that_drops_one_direction, folder, ("input",), "from host3 to host2", "firewall")
+
+
+def a_firewall_at_the_start(folder):
+    """Nothing may wait forever before the watchdog begins."""
+    with four_hosts(folder) as four:
+        link.firewall(four[2], four[3])
+        with four.job(runner.flags({**KEYS, **SHORT, "dist.timeout": 15})) as job:
+            try:
+                job.process.wait(15 + SLACK)
+            except subprocess.TimeoutExpired:
+                pass
+            ended = job.process.poll()
+            if a_firewall_at_the_start.__name__ in EXPECTED_TO_CHANGE:
+                assert ended is None, f"it ends now, with {ended}: take it from EXPECTED_TO_CHANGE"
+            else:
+                job.wait(1).expect(76, "host2", "host3", "firewall")
+
+
+def a_host_name_that_does_not_resolve(folder):
+    with four_hosts(folder) as four:
+        four[0].names(four.table.replace("host3", "other"))
+        result = four.train(runner.flags({**KEYS, **SHORT}), timeout=SLACK + 30)
+        assert result.code != 0, result.output
+        assert "Could not resolve hostname host3" in result.output, result.output
+        assert not (four[0].inside(WORK) / "runs").exists()
+
+
+def a_host_that_others_cannot_name_trains(folder):
+    """Daemons and ranks find each other by address; only the host that runs mpirun needs the names."""
+    with four_hosts(folder) as four:
+        four[1].names("127.0.0.1 localhost\n")
+        four.train(runner.flags({**KEYS, **SHORT})).expect(0, "finished: all 6 steps")
+
+
+def a_delayed_link(folder):
+    """100 ms there and back on one link: slower, and nothing else."""
+    with four_hosts(folder, slow=[3]) as four:
+        fast = four.train(runner.flags({**KEYS, **SHORT, "run.name": "fast"})).expect(0)
+        four.links[3].delay(0.05)
+        slow = four.train(runner.flags({**KEYS, **SHORT, "run.name": "slow"})).expect(0, "finished: all 6 steps")
+        assert runner.ledger(slow) == runner.ledger(fast)
+
+
+def a_link_of_10_mbit(folder):
+    """The verdict says what limits the run."""
+    with four_hosts(folder) as four:
+        four.links[3].limit("10mbit")
+        result = four.train(runner.flags({**KEYS, **LONG_ENOUGH}), timeout=500).expect(0, "finished: all 40 steps")
+        verdict = [line for line in result.output.splitlines() if line.startswith("verdict")]
+        print("       ", verdict, flush=True)
+        assert "communication" in verdict[0] or "network" in verdict[0] or "dist.wire" in verdict[0], verdict
+
+
+def a_clock_5_minutes_off(folder):
+    """Training does not ask the time of day; `doctor` names the host."""
+    with four_hosts(folder, clocks={3: 300}) as four:
+        here, there = (int(four[0].run([hosts.HERE / "rsh_agent", name, "date +%s"]).expect(0).output) for name in ("host0", "host3"))
+        assert 290 < there - here < 330, (here, there)
+        four.train(runner.flags({**KEYS, **SHORT})).expect(0, "finished: all 6 steps")
+        result = four.train(["doctor", *runner.flags({**KEYS, **SHORT})])
+        found = [line for line in result.output.splitlines() if "clock" in line and "host3" in line]
+        assert found, result.output
+        print("       ", found, flush=True)
+
+
+def a_full_disk_of_the_run_folder(folder):
+    with four_hosts(folder) as four:
+        result = strike(four, lambda: four[0].fill("/srv"), {"checkpoint.every": "2steps"}, limit=SLACK)
+        assert result.code == 73, result.output
+        assert "No space left on device" in result.output and result.output.count("error: ") == 1, result.output
+        wanted(a_full_disk_of_the_run_folder, result, "host0")
+
+
+def a_full_disk_of_another_host_does_not_matter(folder):
+    """Only rank 0 writes."""
+    with four_hosts(folder) as four:
+        four[3].fill("/srv")
+        four.train(runner.flags({**KEYS, **SHORT})).expect(0, "finished: all 6 steps")
+
+
+def a_full_dev_shm_of_another_host(folder):
+    """Its ranks talk to each other over TCP."""
+    with four_hosts(folder) as four:
+        four[3].fill("/dev/shm")
+        result = four.train(runner.flags({**KEYS, **SHORT}))
+        wanted(a_full_dev_shm_of_another_host, result, "host3", "/dev/shm", "finished: all 6 steps")
+
+
+def a_full_tmp_of_another_host(folder):
+    with four_hosts(folder) as four:
+        four[3].fill("/tmp")
+        result = four.train(runner.flags({**KEYS, **SHORT}))
+        assert result.code == 64, result.output
+        wanted(a_full_tmp_of_another_host, result, "host3", "error: ", "/tmp")
+
+
+TESTS = [
+    a_lost_host_ends_the_job, a_lost_host_is_named_by_the_watchdog, a_link_cut_for_good, a_link_that_loses_what_its_host_sends,
+    a_firewall_between_two_hosts, a_firewall_that_drops_one_direction, a_firewall_at_the_start,
+    a_host_name_that_does_not_resolve, a_host_that_others_cannot_name_trains,
+    a_delayed_link, a_link_of_10_mbit, a_clock_5_minutes_off,
+    a_full_disk_of_the_run_folder, a_full_disk_of_another_host_does_not_matter, a_full_dev_shm_of_another_host, a_full_tmp_of_another_host,
+]
+
+if __name__ == "__main__":
+    hosts.main([test for test in TESTS if not sys.argv[1:] or test.__name__ in sys.argv[1:]], ["nft", "tc", "faketime"])
