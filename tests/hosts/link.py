@@ -43,7 +43,8 @@ class Link:
             inside(process, "tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst", "32kb", "latency", "400ms")
 
     def close(self):
-        pass  # it goes with the network of the host
+        """The kernel removes both ends with the network of the host, but some time later."""
+        subprocess.run(["nsenter", f"--target={self.switch}", "--net", "ip", "link", "delete", self.host.name], stderr=subprocess.DEVNULL)
 
 
 class SlowLink(Link):
