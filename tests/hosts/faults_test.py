@@ -38,12 +38,21 @@ def four_hosts(folder, **options):
         yield four
 
 
+def slow_links_work():
+    """A user who may not open the device of TAP interfaces leaves the test out."""
+    if os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        return True
+    print("        left out: /dev/net/tun cannot be opened", flush=True)
+    return False
+
+
 def wanted(test, result, *texts):
-    """The texts are in the output, or not yet."""
-    missing = [text for text in texts if text not in result.output]
+    """The texts are in what the program says of the error, or not yet."""
+    said = "\n".join(line for line in result.output.splitlines() if "error: " in line or "warning: " in line or line.startswith("finished"))
+    missing = [text for text in texts if text not in said]
     if test.__name__ in EXPECTED_TO_CHANGE:
         assert missing, f"{test.__name__} says now what it should: take it from EXPECTED_TO_CHANGE"
-        print(f"        {test.__name__}: not said yet: {missing}", flush=True)
+        print(f"        not said yet: {missing}; said: {said[:400]!r}", flush=True)
     else:
         assert not missing, f"{missing} not in the output:\n{result.output}"
 
@@ -100,6 +109,8 @@ def a_link_cut_for_good(folder):
 
 
 def a_link_that_loses_what_its_host_sends(folder):
+    if not slow_links_work():
+        return
     with four_hosts(folder, slow=[3]) as four:
         strike(four, lambda: four.links[3].delay("never", ["out"]), mca=KEEPALIVE).expect(LOST_DAEMON, "on node host3")
         gone(four, range(3))
@@ -155,6 +166,8 @@ def a_host_that_others_cannot_name_trains(folder):
 
 def a_delayed_link(folder):
     """100 ms there and back on one link: slower, and nothing else."""
+    if not slow_links_work():
+        return
     with four_hosts(folder, slow=[3]) as four:
         fast = four.train(runner.flags({**KEYS, **SHORT, "run.name": "fast"})).expect(0)
         four.links[3].delay(0.05)

@@ -23,6 +23,8 @@ class Link:
         self.make()
         inside(switch, "ip", "link", "set", host.name, "master", "switch")
         self.up()
+        # The same after the host was lost: others remember it.
+        inside(host.pid, "ip", "link", "set", "eth0", "address", f"02:00:00:00:00:{int(host.address.rsplit('.', 1)[1]):02x}")
         inside(host.pid, "ip", "address", "add", f"{host.address}/{PREFIX_LENGTH}", "dev", "eth0")
         inside(host.pid, "ip", "link", "set", "eth0", "up")
 
@@ -34,7 +36,7 @@ class Link:
         inside(self.switch, "ip", "link", "set", self.host.name, "up")
 
     def cut(self):
-        """Nobody is told: connections stay open at both ends."""
+        """Connections stay open at both ends: neither notices."""
         inside(self.switch, "ip", "link", "set", self.host.name, "down")
 
     def limit(self, rate):
