@@ -90,22 +90,23 @@ class Hosts:
         for index in range(len(self)) if indices is None else indices:
             (self[index].inside(hosts_of.WORK) / (name or file.name)).write_bytes(file.read_bytes())
 
-    def mpirun(self, arguments, per_host=2, hosts=None, mca=None, env=None):
-        """Words and variables of `mpirun dtrain ARGUMENTS`, to be run on the first host."""
-        indices = list(range(len(self)) if hosts is None else hosts)
-        slots = ",".join(f"{self.names[i]}:{per_host}" for i in indices)
-        words = ["mpirun", "-np", len(indices) * per_host, "--host", slots, "-x", "OMP_NUM_THREADS", runner.DTRAIN, *arguments]
+    def environment(self, mca=None, env=None):
+        """Of a program on the first host that starts mpirun, or is mpirun."""
         variables = {f"OMPI_MCA_{name}": str(value) for name, value in {**MCA, **(mca or {})}.items()}
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        return words, hosts_of.environment(**variables, **root, **(env or {}))
+        return hosts_of.environment(**variables, **root, **(env or {}))
 
-    def train(self, arguments, timeout=300, **options):
-        words, env = self.mpirun(arguments, **options)
-        return self[0].run(words, env=env, timeout=timeout)
+    def mpirun(self, arguments, per_host=2, hosts=None):
+        """The words of `mpirun dtrain ARGUMENTS`."""
+        indices = list(range(len(self)) if hosts is None else hosts)
+        slots = ",".join(f"{self.names[i]}:{per_host}" for i in indices)
+        return ["mpirun", "-np", len(indices) * per_host, "--host", slots, "-x", "OMP_NUM_THREADS", runner.DTRAIN, *arguments]
 
-    def job(self, arguments, **options):
-        words, env = self.mpirun(arguments, **options)
-        return Job(self[0], words, env)
+    def train(self, arguments, timeout=300, mca=None, **options):
+        return self[0].run(self.mpirun(arguments, **options), env=self.environment(mca), timeout=timeout)
+
+    def job(self, arguments, mca=None, **options):
+        return Job(self[0], self.mpirun(arguments, **options), self.environment(mca))
 
 
 class Job(runner.Running):

@@ -48,8 +48,7 @@ def train_by_the_printed_line(some, result, folder):
     some.give(folder / "d.h5")
     (line,) = re.findall(r"^  (mpirun .*)$", result.output, re.MULTILINE)
     words = " ".join(runner.flags(KEYS))
-    _, env = some.mpirun([])
-    env = {key: value for key, value in env.items() if key != "OMPI_MCA_plm_rsh_agent"}  # the line has to say it
+    env = {key: value for key, value in some.environment().items() if key != "OMPI_MCA_plm_rsh_agent"}  # the line has to say it
     some[0].run(["sh", "-c", f"{line} {words}"], env=env, timeout=300).expect(0, "finished: all 3 steps", "rank 5     host2")
 
 

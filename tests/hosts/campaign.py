@@ -1,0 +1,98 @@
+"""Faults of hosts and links one after the other, drawn by a seed: each must end the training, and be named by host.
+
+usage: campaign.py [--faults N] [--minutes M] [--seed S]     prints a line for each, then a table; ends with 1 if one did not end, or left ranks behind
+"""
+
+import argparse
+import collections
+import os
+import pathlib
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+
+import faults_test
+import hosts
+import link
+import runner
+
+TIMEOUT = 15  # dist.timeout
+LIMIT = 60  # seconds within which the job must have ended
+
+
+def signal_ranks(host, number):
+    for process in host.ranks().values():
+        os.kill(process, number)
+
+
+# What is done to host i (and j).
+FAULTS = {
+    "host lost": lambda four, i, j: four.lose(i),
+    "link cut": lambda four, i, j: four.links[i].cut(),
+    "sends nothing": lambda four, i, j: four.links[i].delay("never", ["out"]),
+    "receives nothing": lambda four, i, j: four.links[i].delay("never", ["in"]),
+    "firewall": lambda four, i, j: link.firewall(four[i], four[j]),
+    "one-way firewall": lambda four, i, j: link.firewall(four[i], four[j], ("input",)),
+    "ranks killed": lambda four, i, j: signal_ranks(four[i], signal.SIGKILL),
+    "ranks stopped": lambda four, i, j: signal_ranks(four[i], signal.SIGSTOP),
+}
+
+
+def named(output, names):
+    """Whether an error of dtrain or of mpirun names all these hosts. The banner, which lists them, does not count."""
+    said = output.rsplit(" | eta ", 1)[-1]
+    return all(name in said for name in names)
+
+
+def one_fault(kind, i, j, pause, folder):
+    """(exit code or None if it did not end, seconds, whether it was named, ranks left)"""
+    with hosts.Hosts(4, slow=[i] if "nothing" in kind else []) as four:
+        four.give(folder / "d.h5")
+        with four.job(runner.flags({**faults_test.KEYS, "dist.timeout": TIMEOUT}), mca=faults_test.KEEPALIVE) as job:
+            job.wait_for("step 1/", timeout=180)
+            time.sleep(pause)
+            FAULTS[kind](four, i, j)
+            begin = time.monotonic()
+            while job.process.poll() is None and time.monotonic() < begin + LIMIT:
+                time.sleep(0.1)
+            seconds = time.monotonic() - begin
+            names = [four.names[i]] + ([four.names[j]] if "firewall" in kind else [])
+            living = [k for k in range(4) if four[k].pid]
+            while any(four[k].ranks() for k in living) and time.monotonic() < begin + LIMIT:
+                time.sleep(0.2)
+            left = sum(len(four[k].ranks()) for k in living)
+            return job.process.poll(), seconds, named(job.output(), names), left
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--faults", type=int, default=100)
+    parser.add_argument("--minutes", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    draw, end, results = random.Random(options.seed), time.monotonic() + 60 * options.minutes, collections.defaultdict(list)
+    with tempfile.TemporaryDirectory(prefix="dtrain-campaign-") as name:
+        folder = pathlib.Path(name)
+        runner.synth(folder / "d.h5", 64)
+        for number in range(options.faults):
+            if time.monotonic() > end:
+                break
+            kind, (i, j), pause = draw.choice(list(FAULTS)), draw.sample(range(1, 4), 2), draw.uniform(0, 3)
+            result = one_fault(kind, i, j, pause, folder)
+            results[kind].append(result)
+            code, seconds, said, left = result
+            print(f"{number + 1}: {kind} (host{i}, host{j}): code {code}, {seconds:.1f} s, {'named' if said else 'not named'}, {left} ranks left", flush=True)
+    print(f"\nseed {options.seed}\n{'fault':18} {'runs':>4} {'ended':>5} {'named':>5} {'median s':>8} {'most s':>6}  codes")
+    for kind, found in sorted(results.items()):
+        times = [seconds for _, seconds, _, _ in found]
+        print(f"{kind:18} {len(found):4} {sum(r[0] is not None for r in found):5} {sum(r[2] for r in found):5} {statistics.median(times):8.1f} {max(times):6.1f}  "
+              + " ".join(map(str, sorted({r[0] for r in found}, key=str))))
+    sys.exit(any(code is None or left for found in results.values() for code, _, _, left in found))
+
+
+if __name__ == "__main__":
+    main()
