@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tries to connect to the ports of the other hosts, for launch/ssh/check: `connect.sh OWN_NAME SECONDS NAME:PORT...` prints `NAME ok` or `NAME REASON`.
+# Tries to connect to ports of the other hosts, for launch/ssh/check: `connect.sh OWN_NAME SECONDS NAME:PORT...` prints
+# `NAME ok` or `NAME REASON`.
 set -euo pipefail
 # shellcheck disable=SC2016 # Perl's variables
 exec perl -MIO::Socket::INET -e '

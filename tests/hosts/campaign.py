@@ -42,8 +42,8 @@ FAULTS = {
 
 
 def named(output, names):
-    """Whether an error of dtrain or of mpirun names all these hosts. The banner, which lists them, does not count."""
-    said = output.rsplit(" | eta ", 1)[-1]
+    """Whether an error of dtrain, or what mpirun says of a node, names all these hosts. Open MPI's other messages name the hosts that noticed something."""
+    said = "\n".join(line for line in output.splitlines() if "error: " in line or " on node " in line)
     return all(name in said for name in names)
 
 
@@ -85,7 +85,8 @@ def main():
             result = one_fault(kind, i, j, pause, folder)
             results[kind].append(result)
             code, seconds, said, left = result
-            print(f"{number + 1}: {kind} (host{i}, host{j}): code {code}, {seconds:.1f} s, {'named' if said else 'not named'}, {left} ranks left", flush=True)
+            print(f"{number + 1}: {kind} (host{i}, host{j}): code {code}, {seconds:.1f} s, {'named' if said else 'not named'}, {left} ranks left",
+                  flush=True)
     print(f"\nseed {options.seed}\n{'fault':18} {'runs':>4} {'ended':>5} {'named':>5} {'median s':>8} {'most s':>6}  codes")
     for kind, found in sorted(results.items()):
         times = [seconds for _, seconds, _, _ in found]

@@ -35,7 +35,8 @@ def a_run_is_resumed_on_other_hosts(folder):
         four.give(folder / "d.h5")
         whole = four.train(runner.flags({**KEYS, "run.name": "whole", "train.global_batch": 16, "train.max_steps": 8})).expect(0)
         four.train(runner.flags({**KEYS, "train.global_batch": 16})).expect(0, "finished: all 4 steps")
-        rest = four.train(["--resume", "auto", *runner.flags({**KEYS, "train.global_batch": 16, "train.max_steps": 8})], hosts=[0, 2]).expect(0, "finished: all 8 steps")
+        words = ["--resume", "auto", *runner.flags({**KEYS, "train.global_batch": 16, "train.max_steps": 8})]
+        rest = four.train(words, hosts=[0, 2]).expect(0, "finished: all 8 steps")
         assert runner.ledger(rest) == runner.ledger(whole)
         for index in (1, 2, 3):
             assert four[index].run(["ls"]).output.split() == ["d.h5"]

@@ -1,5 +1,5 @@
-"""What happens to hosts and to the network between them while eight ranks train on four hosts. Each fault ends the job, or lets it go on, as documented, and the
-message names the host or the link.
+"""What happens to hosts and to the network between them while eight ranks train on four hosts. Each fault ends the job, or lets it go on, as
+documented, and the message names the host or the link. (The restart after a fault is the supervisor's, which has tests of its own.)
 
 usage: faults_test.py [TEST...]"""
 

@@ -1,6 +1,6 @@
-"""Several hosts on this machine, for tests: a switch, hosts with file systems of their own (host.py), a link from each to the switch (link.py), and
-mpirun on the first of them, which starts its daemons on the others by rsh_agent. Nothing of it has a name outside, and all of it ends with the test, however that
-ends."""
+"""Several hosts on this machine, for tests: a switch, hosts with file systems of their own (host.py), a link from each to the switch (link.py),
+and mpirun on the first of them, which starts its daemons on the others by rsh_agent. Nothing of it has a name outside, and all of it ends with
+the test, however that ends."""
 
 import os
 import pathlib

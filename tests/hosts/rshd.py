@@ -28,7 +28,10 @@ class Session(socketserver.StreamRequestHandler):
         self.answer({"code": shell.wait()})
 
     def answer(self, value):
-        self.wfile.write(json.dumps(value).encode() + b"\n")
+        try:
+            self.wfile.write(json.dumps(value).encode() + b"\n")
+        except OSError:
+            pass  # who asked is gone; the command goes on
 
 
 class Server(socketserver.ThreadingTCPServer):
