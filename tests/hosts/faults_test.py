@@ -17,7 +17,7 @@ from host import WORK
 # What the program does not say yet, by test. A test of this list fails as soon as the program says it: then take it from the list.
 EXPECTED_TO_CHANGE = {
     "a_lost_host_is_named_by_the_watchdog", "a_firewall_between_two_hosts", "a_firewall_that_drops_one_direction", "a_firewall_at_the_start",
-    "a_link_of_10_mbit", "a_full_dev_shm_of_another_host", "a_full_tmp_of_another_host", "a_full_disk_of_the_run_folder",
+    "a_host_that_refuses_connections_of_another_one", "a_link_of_10_mbit", "a_full_dev_shm_of_another_host", "a_full_tmp_of_another_host", "a_full_disk_of_the_run_folder",
 }
 # By default mpirun notices a host that is gone after 8 minutes, and after 15 where it has just sent something to it.
 KEEPALIVE = {"oob_tcp_keepalive_time": 5, "oob_tcp_keepalive_intvl": 2, "oob_tcp_keepalive_probes": 3}
@@ -131,20 +131,28 @@ def a_firewall_that_drops_one_direction(folder):
     firewalled(a_firewall_that_drops_one_direction, folder, ("input",), "from host3 to host2", "firewall")
 
 
-def a_firewall_at_the_start(folder):
+def at_the_start(test, folder, prepare):
     """Nothing may wait forever before the watchdog begins."""
     with four_hosts(folder) as four:
-        link.firewall(four[2], four[3])
+        prepare(four)
         with four.job(runner.flags({**KEYS, **SHORT, "dist.timeout": 15})) as job:
             try:
                 job.process.wait(15 + SLACK)
             except subprocess.TimeoutExpired:
                 pass
             ended = job.process.poll()
-            if a_firewall_at_the_start.__name__ in EXPECTED_TO_CHANGE:
+            if test.__name__ in EXPECTED_TO_CHANGE:
                 assert ended is None, f"it ends now, with {ended}: take it from EXPECTED_TO_CHANGE"
             else:
-                job.wait(1).expect(76, "host2", "host3", "firewall")
+                wanted(test, job.wait(1).expect(76), "host2", "host3", "firewall")
+
+
+def a_firewall_at_the_start(folder):
+    at_the_start(a_firewall_at_the_start, folder, lambda four: link.firewall(four[2], four[3]))
+
+
+def a_host_that_refuses_connections_of_another_one(folder):
+    at_the_start(a_host_that_refuses_connections_of_another_one, folder, lambda four: link.refuse_connections(four[3], four[2]))
 
 
 def a_host_name_that_does_not_resolve(folder):
@@ -232,7 +240,7 @@ def a_full_tmp_of_another_host(folder):
 TESTS = [
     a_lost_host_ends_the_job, a_lost_host_is_named_by_the_watchdog, a_link_cut_for_good, a_link_that_loses_what_its_host_sends,
     a_firewall_between_two_hosts, a_firewall_that_drops_one_direction, a_firewall_at_the_start,
-    a_host_name_that_does_not_resolve, a_host_that_others_cannot_name_trains,
+    a_host_that_refuses_connections_of_another_one, a_host_name_that_does_not_resolve, a_host_that_others_cannot_name_trains,
     a_delayed_link, a_link_of_10_mbit, a_clock_5_minutes_off,
     a_full_disk_of_the_run_folder, a_full_disk_of_another_host_does_not_matter, a_full_dev_shm_of_another_host, a_full_tmp_of_another_host,
 ]
