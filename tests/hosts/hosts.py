@@ -15,6 +15,8 @@ import runner
 
 HERE = pathlib.Path(__file__).resolve().parent
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "--net"]
+# Open MPI's folder in /tmp is named for user 0 there, and may be that of the real one.
+OWN_SESSIONS = 'ip link set lo up; TMPDIR=$(mktemp -d); export TMPDIR; "$@"; code=$?; rm -rf "$TMPDIR"; exit $code'
 MCA = {
     "plm_rsh_agent": HERE / "rsh_agent", "rmaps_base_oversubscribe": 1, "hwloc_base_binding_policy": "none",
     "btl_vader_single_copy_mechanism": "none",
@@ -147,7 +149,7 @@ def main(tests, programs=()):
     if allowed([]):
         runner.main(tests)
     elif allowed(NAMESPACE):
-        os.execvp(NAMESPACE[0], [*NAMESPACE, sys.executable, *sys.argv])
+        os.execvp(NAMESPACE[0], [*NAMESPACE, "sh", "-c", OWN_SESSIONS, "sh", sys.executable, *sys.argv])
     else:
         print("skipped: neither this user nor a user namespace may make namespaces with networks of their own")
         sys.exit(77)
