@@ -17,7 +17,8 @@ from host import WORK
 # What the program does not say yet, by test. A test of this list fails as soon as the program says it: then take it from the list.
 EXPECTED_TO_CHANGE = {
     "a_lost_host_is_named_by_the_watchdog", "a_firewall_between_two_hosts", "a_firewall_that_drops_one_direction", "a_firewall_at_the_start",
-    "a_host_that_refuses_connections_of_another_one", "a_link_of_10_mbit", "a_full_dev_shm_of_another_host", "a_full_tmp_of_another_host", "a_full_disk_of_the_run_folder",
+    "a_host_that_refuses_connections_of_another_one", "a_link_of_10_mbit", "a_full_dev_shm_of_another_host", "a_full_tmp_of_another_host",
+    "a_full_disk_of_the_run_folder",
 }
 # By default mpirun notices a host that is gone after 8 minutes, and after 15 where it has just sent something to it.
 KEEPALIVE = {"oob_tcp_keepalive_time": 5, "oob_tcp_keepalive_intvl": 2, "oob_tcp_keepalive_probes": 3}
