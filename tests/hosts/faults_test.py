@@ -20,7 +20,7 @@ EXPECTED_TO_CHANGE = {
     "a_host_that_refuses_connections_of_another_one", "a_link_of_10_mbit", "a_full_dev_shm_of_another_host", "a_full_tmp_of_another_host",
     "a_full_disk_of_the_run_folder",
 }
-# By default mpirun notices a host that is gone after 8 minutes, and after 15 where it has just sent something to it.
+# By default mpirun notices a host that is gone after 300 s and 9 probes of 20 s, and probes no connection on which it has just sent something.
 KEEPALIVE = {"oob_tcp_keepalive_time": 5, "oob_tcp_keepalive_intvl": 2, "oob_tcp_keepalive_probes": 3}
 NOTICED = 11  # seconds, of these
 SLACK = 30  # seconds, for a machine that has other things to do
