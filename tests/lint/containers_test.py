@@ -330,17 +330,29 @@ class KubernetesSupervised(Overlay, unittest.TestCase):
                 self.assertRegex(page, rf"{flag}(?![\w.-])")
 
 
+def install_scripts(prefix, env=""):
+    """Fills a prefix as far as a batch script needs it."""
+    (prefix / "env.sh").write_text(env)
+    (prefix / "share/dtrain").mkdir(parents=True)
+    (prefix / "share/dtrain/launch").symlink_to(tree.ROOT / "launch")
+
+
 class Slurm(unittest.TestCase):
     def setUp(self):
         self.script = tree.read("launch/slurm/dtrain.sbatch")
-        self.options = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?", self.script, re.MULTILINE))
+        self.options = self.options_of(self.script)
+
+    def options_of(self, script):
+        return dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?", script, re.MULTILINE))
 
     def test_it_is_signaled_before_its_end_and_continues_later(self):
-        self.assertEqual(self.options["signal"], "USR1@120", 'with "B:" only the shell would receive it')
-        self.assertIn("requeue", self.options)
-        self.assertEqual(self.options["open-mode"], "append")
-        self.assertRegex(self.script, r"srun --mpi=pmix ")
-        self.assertRegex(self.script, r'--resume auto')
+        for name in ("dtrain", "dtrain_mpirun", "sweep"):
+            script = tree.read(f"launch/slurm/{name}.sbatch")
+            options = self.options_of(script)
+            self.assertEqual(options["signal"], "B:USR1@120", "srun and mpirun lose a signal that comes early: the shell repeats it")
+            self.assertIn("requeue", options)
+            self.assertEqual(options["open-mode"], "append")
+            self.assertRegex(script, r"run_ranks .*mpirun" if "mpirun" in name else r"run_ranks .*srun --mpi=pmix ")
 
     def test_one_rank_per_gpu(self):
         self.assertEqual(self.options["ntasks-per-node"], self.options["gpus-per-node"])
@@ -350,8 +362,8 @@ class Slurm(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             (folder / "bin").mkdir()
-            (folder / "env.sh").write_text("")
-            for program, body in [("srun", f'echo "$@" >"{folder}/part" && mv "{folder}/part" "{folder}/srun"; '
+            install_scripts(folder)
+            for program, body in [("srun", f'trap "" USR1; echo "$@" >"{folder}/part" && mv "{folder}/part" "{folder}/srun"; '
                                            f"sleep {seconds}; exit {code}"),
                                   ("scontrol", f'echo "$@" >"{folder}/scontrol"')]:
                 (folder / "bin" / program).write_text("#!/bin/sh\n" + body + "\n")
@@ -368,17 +380,49 @@ class Slurm(unittest.TestCase):
             asked = folder / "scontrol"
             return rc, asked.read_text().strip() if asked.exists() else None, (folder / "srun").read_text()
 
-    def test_requeues_only_on_75(self):
-        for code, wanted in [(0, None), (75, "requeue 7"), (78, None), (76, None)]:
+    def test_requeues_only_what_can_end_better(self):
+        again = "requeue 7"
+        for code, wanted in [(0, None), (75, again), (78, None), (64, None), (76, again), (1, again), (137, again), (205, again), (79, None)]:
             rc, requeued, arguments = self.run_with(code)
             self.assertEqual((rc, requeued), (code, wanted))
             self.assertIn("dtrain train c.yaml --name dtrain-7 --resume auto", arguments)
+
+    def test_crashes_without_a_new_checkpoint_end_the_job(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            install_scripts(folder, env=f"""
+                srun() {{ return 76; }}
+                scontrol() {{ case $1 in
+                  show) cat {folder}/comment ;;
+                  update) echo "   $3" >{folder}/comment ;;
+                  requeue) echo "requeued $2" ;;
+                esac; }}""")
+            (folder / "comment").touch()
+            environment = dict(os.environ, DTRAIN_PREFIX=name, SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="9", SLURM_ARRAY_JOB_ID="7",
+                               SLURM_ARRAY_TASK_ID="2", DTRAIN_NAME="r")
+
+            def requeued():
+                job = subprocess.run(["bash", tree.ROOT / "launch/slurm/dtrain.sbatch", "c.yaml"], cwd=folder, env=environment, text=True,
+                                     capture_output=True)
+                self.assertEqual(job.returncode, 76, job.stderr)
+                self.assertEqual("requeued 7_2" in job.stdout, "not requeued" not in job.stderr)  # never the whole array
+                return "requeued" in job.stdout
+
+            self.assertEqual([requeued() for _ in range(4)], [True, True, True, False])
+            (folder / "runs/r/checkpoints/step_00000020").mkdir(parents=True)
+            self.assertEqual([requeued() for _ in range(2)], [True, True])
+            self.assertEqual((folder / "comment").read_text().strip(), "Comment=dtrain: 5 crashes, 2 since step_00000020")
+            for step in range(40, 140, 20):
+                (folder / f"runs/r/checkpoints/step_{step:08}").mkdir()
+                self.assertTrue(requeued())
+            (folder / "runs/r/checkpoints/step_00000200").mkdir()
+            self.assertFalse(requeued(), "an eleventh crash")
 
     def test_it_names_what_to_train(self):
         """--resume auto with a name alone starts nothing: the script asks for a config."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            (folder / "env.sh").write_text("srun() { echo \"srun $*\"; }\n")
+            install_scripts(folder, env="srun() { echo \"srun $*\"; }\n")
             environment = dict(os.environ, DTRAIN_PREFIX=name, SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="7")
 
             def batch(*words):

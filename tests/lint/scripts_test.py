@@ -81,6 +81,8 @@ class SlurmScript(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             (folder / "env.sh").touch()
+            (folder / "share/dtrain").mkdir(parents=True)
+            (folder / "share/dtrain/launch").symlink_to(tree.ROOT / "launch")
             ready = folder / "ready"
             for program, text in {"scontrol": 'print("requeued", sys.argv[2])', "srun": srun}.items():
                 lines = ["#!" + sys.executable, "import os, pathlib, signal, sys, time", f"ready = pathlib.Path({str(ready)!r})", text]
