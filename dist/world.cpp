@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/machine.h"
 #include "core/number_text.h"
 #include "dist/backoff.h"
 #include "dist/process_limits.h"
@@ -81,6 +82,11 @@ class MpiVariables {
   std::vector<const char*> set_;
 };
 
+// Before ranks are known, the first rank of each host speaks for it, with its name where rank 0 is elsewhere.
+std::string on_other_hosts(const std::string& message) {
+  return launcher_rank_hint() == 0 ? message : str("on host ", host_name(), ": ", message);
+}
+
 // Open MPI listens on all interfaces for ranks of other hosts, also where there are none; and for a process without
 // mpirun it starts a daemon, which listens too.
 void listen_to_nobody_else(MpiVariables& variables) {
@@ -101,8 +107,9 @@ void prepare_for_mpi(MpiVariables& variables) {
   if (const std::string missing = missing_for_mpi(room); !missing.empty()) throw UsageError(missing);
   if (const std::string why = no_shared_memory(room); !why.empty()) {
     // Otherwise Open MPI finds that out by itself, and prints a page about it.
-    variables.set("OMPI_MCA_btl", "^vader");
-    if (launcher_rank_hint() == 0) log::warning(why);
+    // Without "ofi" it would try that on this host alone, and fail to agree with the others.
+    variables.set("OMPI_MCA_btl", "^vader,ofi");
+    if (number("OMPI_COMM_WORLD_LOCAL_RANK", 0) == 0) log::warning(on_other_hosts(why));
   }
   listen_to_nobody_else(variables);
 }

@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/machine.h"
 #include "core/strings.h"
 #include "dist/failure.h"
 #include "dist/process_limits.h"
@@ -95,6 +96,20 @@ int dispatch(Arguments arguments) {
                                        " (known: ", dtrain::join(names, ", "), ")"));
 }
 
+// Before MPI starts, most failures are those of every rank: rank 0 prints, and the others give it time until mpirun has
+// ended them. What fails on another host alone, its first rank prints when nobody has ended it for a while.
+void report_early(const std::string& message) {
+  if (dtrain::dist::launcher_rank_hint() == 0) {
+    if (!message.empty()) dtrain::log::error(message);
+    return;
+  }
+  const bool first_on_host = dtrain::dist::library_variable("OMPI_COMM_WORLD_LOCAL_RANK") == "0";
+  std::this_thread::sleep_for(std::chrono::seconds(first_on_host ? 2 : 3));
+  if (first_on_host && !message.empty()) {
+    dtrain::log::error(dtrain::str("on host ", dtrain::host_name(), ": ", message));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -107,14 +122,8 @@ int main(int argc, char** argv) {
     flush_standard_output();
     return code;
   } catch (...) {
-    // Before MPI starts every rank fails in the same way: one prints, and the others give it time before mpirun kills
-    // the remaining processes.
     const dtrain::dist::Failure failure = dtrain::dist::describe(std::current_exception());
-    if (dtrain::dist::launcher_rank_hint() == 0) {
-      if (!failure.message.empty()) dtrain::log::error(failure.message);
-    } else {
-      std::this_thread::sleep_for(std::chrono::seconds(2));
-    }
+    report_early(failure.message);
     return failure.exit_code;
   }
 }

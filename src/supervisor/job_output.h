@@ -42,6 +42,8 @@ class JobOutput {
   // Why the job ended, in one line: by the words of that rank if it could say any, else by mpirun's. "": no words.
   std::string cause() const;
   std::vector<std::string> last_lines(int rank) const;  // at most kLastLines
+  // Of the daemon that mpirun lost; "": none.
+  const std::string& lost_host() const { return lost_host_; }
   // mpirun refused its command line, or found no program to start: no restart helps.
   bool was_refused() const { return refused_; }
 

@@ -4,11 +4,21 @@
 #include <array>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "core/strings.h"
 
 namespace dtrain::supervisor {
 namespace {
+
+// As env.sh sets them: more ranks than cores, not bound to a core each, and a host that is gone is noticed within 30 s.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kSettings = {{
+    {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+    {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+    {"OMPI_MCA_oob_tcp_keepalive_time", "10"},
+    {"OMPI_MCA_oob_tcp_keepalive_intvl", "5"},
+    {"OMPI_MCA_oob_tcp_keepalive_probes", "4"},
+}};
 
 bool sets(std::span<const std::string> environment, std::string_view name) {
   return std::ranges::any_of(environment, [&](const std::string& variable) {
@@ -49,11 +59,8 @@ std::vector<std::string> mpirun_environment(std::span<const std::string> ours, c
     if (!variable.starts_with("TMPDIR=")) environment.push_back(variable);
   }
   environment.push_back(str("TMPDIR=", folder));
-  constexpr std::array<std::string_view, 2> kNames = {"OMPI_MCA_rmaps_base_oversubscribe",
-                                                      "OMPI_MCA_hwloc_base_binding_policy"};
-  constexpr std::array<std::string_view, 2> kValues = {"1", "none"};
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    if (!sets(ours, kNames[i])) environment.push_back(str(kNames[i], "=", kValues[i]));
+  for (const auto& [name, value] : kSettings) {
+    if (!sets(ours, name)) environment.push_back(str(name, "=", value));
   }
   return environment;
 }

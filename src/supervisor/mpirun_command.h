@@ -21,8 +21,8 @@ struct Placement {
 std::vector<std::string> mpirun_command(const Placement&, const std::vector<std::string>& flags,
                                         const std::vector<std::string>& program);
 
-// The environment for mpirun: `ours`, in which more ranks than cores are allowed and ranks are not bound to a core each
-// (as env.sh sets it), unless it says otherwise; with `folder` for temporary files.
+// The environment for mpirun: `ours`, with what env.sh sets unless it says otherwise (more ranks than cores, not bound
+// to a core each; hosts that are gone are noticed), and with `folder` for temporary files.
 std::vector<std::string> mpirun_environment(std::span<const std::string> ours, const std::string& folder);
 
 // The program by which mpirun starts its daemons on other hosts, as words to put a host and a command behind: of

@@ -110,6 +110,7 @@ class Supervisor {
     output.finish();
     end.stop_sent = request_.asked();
     end.refused = output.was_refused();
+    end.host_lost = end.host_lost || !output.lost_host().empty();
     end.code = WIFEXITED(job.status()) ? WEXITSTATUS(job.status()) : 128 + WTERMSIG(job.status());
     report(end, output);
     return end;

@@ -21,7 +21,8 @@ TEST(MpirunCommand, HasRanksHostsFlagsAndProgram) {
 TEST(MpirunEnvironment, AllowsMoreRanksThanCoresUnlessItSaysOtherwise) {
   EXPECT_THAT(mpirun_environment(Words{"A=1", "TMPDIR=/x"}, "/folder"),
               ElementsAre("A=1", "TMPDIR=/folder", "OMPI_MCA_rmaps_base_oversubscribe=1",
-                          "OMPI_MCA_hwloc_base_binding_policy=none"));
+                          "OMPI_MCA_hwloc_base_binding_policy=none", "OMPI_MCA_oob_tcp_keepalive_time=10",
+                          "OMPI_MCA_oob_tcp_keepalive_intvl=5", "OMPI_MCA_oob_tcp_keepalive_probes=4"));
   const Words own = mpirun_environment(Words{"OMPI_MCA_hwloc_base_binding_policy=core"}, "/f");
   EXPECT_THAT(own, Contains("OMPI_MCA_hwloc_base_binding_policy=core"));
   EXPECT_THAT(own, Not(Contains("OMPI_MCA_hwloc_base_binding_policy=none")));
