@@ -1,0 +1,258 @@
+"""The kinds of the matrix: what is sent to whom, and how the job and the run must end."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import time
+
+import runner
+
+import left
+import moments
+import workload
+from job import Job, load
+from record import Failure
+
+SAVED = 75
+KILLED_BY_USR1 = (-signal.SIGUSR1, 128 + signal.SIGUSR1)
+LIMIT = 10.0  # seconds from SIGUSR1 to the exit, on a machine that is not overloaded
+GONE = 20.0  # seconds within which the survivors of a killed process are gone
+ROOM = 14  # steps that a run must still have for a moment of its middle to come
+
+
+class Case:
+    """A run that is disturbed, perhaps several times, and then goes on to its end."""
+
+    def __init__(self, kind, index, matrix, np):
+        self.kind, self.index, self.matrix, self.np = kind, index, matrix, np
+        self.draw = random.Random(f"{matrix.record.seed} {kind} {index}")
+        self.begin_run()
+
+    def begin_run(self):
+        self.folder = self.matrix.undisturbed.new_folder(f"{self.kind}{self.index}")
+        self.run = self.folder / "runs/r"
+        self.jobs = 0
+
+    def job(self, plan=None, **options):
+        """The next job of the run."""
+        job = Job(self.folder, workload.arguments(self.np, resume=self.jobs > 0), np=self.np, plan=plan, **options)
+        self.jobs += 1
+        self.what = plan
+        return job
+
+    def step(self):
+        return max(workload.newest_step(self.run), 0)
+
+    def require(self, fact, text, job=None):
+        if fact:
+            return
+        tail = "" if job is None else "\n  " + "\n  ".join(line[:160] for line in job.output().splitlines()[-25:])
+        raise Failure(f"np {self.np}, job {self.jobs}, {self.what}: {text}{tail}")
+
+    def is_complete(self, job):
+        """The run is at its end, and all of it is as if nothing had happened."""
+        wrong = workload.differences(self.matrix.undisturbed.expected(self.np), workload.outcome(self.run, job.output()))
+        self.require(not wrong, "the run differs from one that was left alone: " + "; ".join(wrong[:8]), job)
+        self.require(not workload.leftovers(self.run), f"left in the run folder: {workload.leftovers(self.run)}", job)
+
+    def finish(self):
+        """Resumes the run, which must end as one that was left alone. From which step, and the seconds until then."""
+        step = workload.newest_step(self.run)
+        job = self.job()
+        self.require(job.wait() == 0, f"the resumed run ended with {job.code}", job)
+        begins = re.search(r"resumed +step (\d+) of", job.output())
+        self.require(step < 0 or begins and int(begins[1]) == step, f"the resumed run did not begin at step {step}", job)
+        self.is_complete(job)
+        self.nothing_of_ours_left(job)
+
+    def nothing_of_ours_left(self, job):
+        processes = job.left_after(GONE)
+        self.require(not processes, f"processes left behind: {processes}", job)
+        ours = left.ours(self.folder)
+        self.require(not ours, f"left behind: {ours}", job)
+
+    def clean_up(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+# ---- SIGUSR1 ------------------------------------------------------------------------------------------------------
+def chains(draw, names):
+    """The moments in groups of three: each group disturbs one run."""
+    names = list(names)
+    draw.shuffle(names)
+    groups = [names[i:i + 3] for i in range(0, len(names), 3)]
+    return [sorted(group, key=lambda name: name in moments.AT_THE_END) for group in groups]
+
+
+def preempt(index, matrix):
+    """One group of moments. Four of them, at 1 and 2 ranks, are a round, in which each moment comes once at each number of ranks."""
+    names = [*moments.ALL, "any time"]
+    per_round = (len(names) + 2) // 3
+    round_index, place = divmod(index, 2 * per_round)
+    ranks = 1 + place % 2
+    groups = chains(random.Random(f"{matrix.record.seed} groups {round_index} {ranks}"), names)
+    # Without mpirun the signal goes to the process itself.
+    case = Case("preempt", index, matrix, np=None if ranks == 1 and round_index % 2 else ranks)
+    done = False
+    for name in groups[place // 2]:
+        if done or (name not in moments.AT_THE_END and case.step() > workload.STEPS - ROOM):
+            if not done:
+                case.finish()
+            case.begin_run()
+        done = preempt_once(case, name, ranks)
+    if not done:
+        case.finish()
+    case.clean_up()
+
+
+def preempt_once(case, name, ranks):
+    """True: the run is complete."""
+    before = case.step()
+    any_time = name == "any time"
+    plan = {} if any_time else moments.draw_plan(name, case.draw, case.np, before)
+    factor = load()
+    job = case.job(plan)
+    case.what = f"{name} {plan}"
+    if any_time:
+        typical = 1.2 * case.matrix.undisturbed.seconds.get(ranks, 4)
+        job.later(case.draw.uniform(0.0, typical), lambda: job.send(signal.SIGUSR1))
+    code = job.wait()
+    limit = LIMIT * max(factor, load())
+    done = check_preempted(case, name, job, before, any_time)
+    sent = job.signaled() is not None
+    if sent:
+        case.require(job.seconds_to_exit() <= limit, f"{job.seconds_to_exit():.1f} s to the exit, and {limit:.0f} s are allowed", job)
+    case.nothing_of_ours_left(job)
+    case.matrix.record.add("preempt", f"{name}, {ranks} rank{'s' * (ranks > 1)}", code, job.seconds_to_exit() if sent else None, limit)
+    return done
+
+
+def check_preempted(case, name, job, before, any_time):
+    code, board, ranks = job.code, job.board(), case.np or 1
+    sent = job.signaled()
+    case.require(code is not None, "the job hangs", job)
+    case.require(sent is not None or any_time, f"the moment did not come: the job ended with {code}", job)
+    if code == SAVED:
+        stopped = re.search(r"stopped on request at step (\d+) of", job.output())
+        case.require(stopped, "no last line says where it stopped", job)
+        step = int(stopped[1])
+        facts = {"stopped": step, "checkpoint": workload.newest_step(case.run), "last reported": workload.last_step(case.run)}
+        case.require(len(set(facts.values())) == 1, f"steps were lost: {facts}", job)
+        case.require(step > before or step == workload.STEPS, f"no progress since step {before}", job)
+        return False
+    if code in KILLED_BY_USR1:
+        unready = [rank for rank in range(ranks) if sent is not None and not (board.handler[rank] and board.handler[rank] < sent)]
+        if all(board.finalized[:ranks]) and case.np:  # mpirun itself, as it ends
+            case.is_complete(job)
+            case.matrix.record.count("preempt", "mpirun itself ended by the signal after all its ranks had ended")
+            return True
+        case.require(unready, "the signal ended a rank that was ready for it", job)
+        case.require(workload.newest_step(case.run) in (before, -1), "a checkpoint appeared", job)
+        if unready and all(board.main[rank] and board.main[rank] < sent for rank in unready):
+            case.matrix.record.count("preempt", "ended by the signal between main() and the handler")
+        return False
+    case.require(code == 0, f"exit code {code}", job)
+    late = any_time and (sent is None or wall_clock(sent) >= time_of_step(case.run, workload.STEPS - 2))
+    case.require(name in moments.AT_THE_END or late, "the signal was ignored: exit code 0", job)
+    case.is_complete(job)
+    return True
+
+
+def wall_clock(monotonic):
+    return time.time() - time.monotonic() + monotonic
+
+
+def time_of_step(run, step):
+    return next((r["time"] for r in workload.records(run) if r["kind"] == "step" and r["step"] == step), float("inf"))
+
+
+# ---- SIGTERM and Ctrl-C to mpirun ---------------------------------------------------------------------------------
+def term(index, matrix):
+    """At a random time, and then once more in the same run."""
+    number = (signal.SIGTERM, signal.SIGINT)[index % 2]
+    ranks = 1 + index // 2 % 2
+    case = Case("term", index, matrix, np=ranks)
+    for _ in range(2):
+        before = case.step()
+        if before > workload.STEPS - ROOM:
+            break
+        job = case.job()
+        case.what = number.name
+        job.later(case.draw.uniform(0.2, 1.2) * matrix.undisturbed.seconds.get(ranks, 4), lambda: job.send(number))
+        code = job.wait()
+        case.require(code is not None, "the job hangs", job)
+        if job.signaled() is None:
+            case.require(code == 0, f"exit code {code}", job)
+            break
+        case.nothing_of_ours_left(job)
+        case.require(workload.newest_step(case.run) >= before or before == 0, "a checkpoint is gone", job)
+        verify(case)
+        matrix.record.add("term", f"{number.name}, {ranks} rank{'s' * (ranks > 1)}", code, job.seconds_to_exit(), LIMIT * load())
+    case.finish()
+    case.clean_up()
+
+
+def verify(case):
+    """All checkpoints are intact."""
+    if workload.newest_step(case.run) < 0:
+        return
+    result = runner.run(["inspect", "runs/r", "--verify"], cwd=case.folder)
+    case.require(result.code == 0 and "match their SHA-256" in result.output, f"inspect --verify:\n{result.output}")
+
+
+# ---- kill -9 ------------------------------------------------------------------------------------------------------
+TARGETS = ("a rank", "all ranks", "mpirun")
+
+
+def exact_kill(draw, np, target):
+    """A plan with which a rank kills itself or mpirun in the middle of something, or nothing for a random time."""
+    if target == "all ranks" or draw.random() < 0.3:
+        return {}
+    name = draw.choice(["before MPI_Init", "after MPI_Init", "first step", "data wait", "evaluation", "saving", "phase change", "shut-down"])
+    plan = moments.draw_plan(name, draw, np, 0) | {"wait": 0, "number": int(signal.SIGKILL)}
+    return plan | ({"to": "self"} if target == "a rank" else {})
+
+
+def kill9(index, matrix):
+    target = TARGETS[index % 3]
+    ranks = 2 if index % 6 < 5 else 1
+    case = Case("kill9", index, matrix, np=ranks)
+    plan = exact_kill(case.draw, ranks, target)
+    job = case.job(plan)
+    case.what = f"{target} {plan}"
+    if not plan:
+        job.later(case.draw.uniform(0.1, 1.1) * matrix.undisturbed.seconds.get(ranks, 4), lambda: kill(job, target, case.draw))
+    code = job.wait()
+    case.require(code is not None, "the job hangs", job)
+    killed = job.signaled() is not None
+    left_s = job.left_after(GONE)
+    case.require(not left_s, f"processes left behind after {GONE:.0f} s: {left_s}", job)
+    if killed:
+        matrix.record.measure("kill9", f"from the death of {target} to the end of all processes", time.monotonic() - job.signaled())
+    ours = left.ours(case.folder)
+    case.require(not ours, f"left behind: {ours}", job)
+    of_mpi = left.of_open_mpi(case.folder, job.board().job)
+    if of_mpi:
+        matrix.record.count("kill9", f"left by Open MPI after the death of {target}: cases")
+    left.remove_what_open_mpi_left(case.folder, job.board().job)
+    verify(case)
+    case.finish()
+    case.clean_up()
+    matrix.record.add("kill9", target + ("" if killed else ", too late"), code)
+
+
+def kill(job, target, draw):
+    ranks = job.ranks()
+    if target == "mpirun":
+        job.send(signal.SIGKILL, job.mpirun())
+    elif target == "all ranks":
+        for process in ranks.values():
+            job.send(signal.SIGKILL, process)
+    elif ranks:
+        job.send(signal.SIGKILL, draw.choice(list(ranks.values())))
+
+
+ALL = {"preempt": preempt, "term": term, "kill9": kill9}
+PER_COUNT = {"preempt": 2 * ((len(moments.ALL) + 3) // 3), "term": 4, "kill9": 6}  # cases in which each cell comes (at least) once

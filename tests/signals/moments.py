@@ -1,0 +1,84 @@
+"""The kinds of moments at which a signal comes, as plans for signal_at.cpp, drawn at random within the kind."""
+
+import workload
+
+EVALUATES = '"state":"evaluating"'
+SAVES = '"state":"saving"'
+
+
+def before_main(draw, np, step):
+    return {"call": "load"}
+
+
+def before_mpi(draw, np, step):
+    return draw.choice([{"call": "handler"}, {"call": "init"}, {"call": "init", "delay_us": draw.randrange(1, 200_000)}])
+
+
+def after_mpi(draw, np, step):
+    """From MPI_Init to the first step: the run folder is made, the network is probed, a checkpoint is loaded."""
+    return draw.choice([
+        {"call": "init_end"}, {"call": "init_end", "delay_us": draw.randrange(1, 400_000)},
+        {"call": "fsync", "nth": draw.randrange(1, 5), "rank": 0}, {"call": "rename", "nth": draw.randrange(1, 3), "rank": 0},
+        {"after": "phase encoder from" if step < workload.STEPS_PER_EPOCH else "phase ", "call": "text"},
+    ])
+
+
+def first_step(draw, np, step):
+    """The first one of the process."""
+    return {"after": '"state":"training"', "call": "text", "delay_us": draw.choice([0, draw.randrange(1, 60_000)])}
+
+
+def data_wait(draw, np, step):
+    """While a reader reads, and the training waits for it."""
+    after = step + draw.randrange(1, 9)
+    return {"after": f'"kind":"step","time":' if after == 0 else f'"step":{after},"epoch"', "call": "pread",
+            "nth": draw.randrange(1, 4), "slow_us": draw.randrange(10_000, 60_000)}
+
+
+def evaluation(draw, np, step):
+    plan = {"after": EVALUATES, "after_nth": 1}
+    return plan | draw.choice([{"call": "text"}, {"call": "pread", "nth": draw.randrange(1, 5), "slow_us": 20_000},
+                               {"call": "text", "delay_us": draw.randrange(1, 20_000)}])
+
+
+def saving(draw, np, step):
+    """At one of the fsyncs and renames of a checkpoint, or as its state is gathered; rank 0 writes."""
+    plan = {"after": SAVES, "after_nth": draw.randrange(1, 3) if step < workload.STEPS - 12 else 1}
+    return plan | draw.choice([{"call": "text"}, {"call": "fsync", "nth": draw.randrange(1, 8), "rank": 0},
+                               {"call": "rename", "rank": 0}, {"call": "text", "delay_us": draw.randrange(1, 60_000)}])
+
+
+def phase_change(draw, np, step):
+    """At the last step of a phase, between the two, and at the first step of the next."""
+    change = (step // workload.STEPS_PER_EPOCH + 1) * workload.STEPS_PER_EPOCH
+    return draw.choice([{"after": f'"step":{change},"epoch"', "call": "text"},
+                        {"after": f'"step":{change},"epoch"', "call": "text", "delay_us": draw.randrange(1, 30_000)},
+                        {"after": f'"step":{change + 1},"epoch"', "call": "text"},
+                        {"after": f'"step":{change - 1},"epoch"', "call": "text"},
+                        {"after": "] phase ", "after_nth": 2, "call": "text"}])
+
+
+def test_split(draw, np, step):
+    """The last evaluation of the process."""
+    plan = {"after": f'"step":{workload.STEPS},"state":"evaluating"', "after_nth": 1 if step == workload.STEPS else 2}
+    return plan | draw.choice([{"call": "text"}, {"call": "pread", "nth": draw.randrange(1, 5), "slow_us": 20_000},
+                               {"call": "text", "delay_us": draw.randrange(1, 10_000)}])
+
+
+def shut_down(draw, np, step):
+    return draw.choice([{"after": '"kind":"verdict"', "call": "text"}, {"after": '"state":"finished"', "call": "text"},
+                        {"after": '"state":"finished"', "call": "rename", "rank": 0}, {"call": "finalize"},
+                        {"call": "finalize", "delay_us": draw.randrange(1, 30_000)}, {"call": "finalize_end"}, {"call": "exit"}])
+
+
+# In the order in which they can follow each other in one run.
+ALL = {"before main": before_main, "before MPI_Init": before_mpi, "after MPI_Init": after_mpi, "first step": first_step,
+       "data wait": data_wait, "evaluation": evaluation, "saving": saving, "phase change": phase_change, "test split": test_split,
+       "shut-down": shut_down}
+AT_THE_END = ("test split", "shut-down")
+
+
+def draw_plan(name, draw, np, step):
+    """A plan for a process that begins at that step, of a rank that is drawn too."""
+    plan = {"rank": draw.randrange(np or 1), "wait": draw.randrange(2)} | ALL[name](draw, np, step)
+    return plan
