@@ -132,6 +132,9 @@ def preempt_once(case, name, ranks):
 def check_preempted(case, name, job, before, any_time):
     code, board, ranks = job.code, job.board(), case.np or 1
     sent = job.signaled()
+    for began, ready in zip(board.main, board.handler):
+        if began and ready:
+            case.matrix.record.measure("preempt", "from main() until SIGUSR1 is remembered", ready - began)
     case.require(code is not None, "the job hangs", job)
     case.require(sent is not None or any_time, f"the moment did not come: the job ended with {code}", job)
     if code == SAVED:
@@ -254,5 +257,78 @@ def kill(job, target, draw):
         job.send(signal.SIGKILL, draw.choice(list(ranks.values())))
 
 
-ALL = {"preempt": preempt, "term": term, "kill9": kill9}
-PER_COUNT = {"preempt": 2 * ((len(moments.ALL) + 3) // 3), "term": 4, "kill9": 6}  # cases in which each cell comes (at least) once
+# ---- under `dtrain launch` ----------------------------------------------------------------------------------------
+def events(case, name):
+    return [event for event in workload.json_lines(case.run / "launch.jsonl") if event["event"] == name]
+
+
+def launch(index, matrix):
+    """Two kills in a run that goes on by itself: one in the middle of something, and one at a random time of the next job."""
+    case = Case("launch", index, matrix, np=2)
+    target = TARGETS[index % 3]
+    plan = exact_kill(case.draw, 2, target)
+    words = ["launch", "-np", 2, "--", "train", *workload.arguments(2)]
+    job = Job(case.folder, words, plan=plan, extra={"SIGNAL_ONLY_MPIRUN": "1"})
+    case.jobs, case.what = 1, f"{target} {plan}, then a second kill"
+    deaths = follow(case, job, target, plan)
+    code = job.wait()
+    case.require(code is not None, "the supervisor hangs", job)
+    case.require(code == 0, f"the supervisor ended with {code}", job)
+    case.is_complete(job)
+    case.nothing_of_ours_left(job)
+    other = left.of_open_mpi(case.folder, "")
+    case.require(not other, f"left behind by Open MPI: {other}", job)
+    ends = [event["cause"] for event in events(case, "job_ended")]
+    case.require(len(ends) == 1 + len(deaths) and ends[-1] == "finished", f"{len(deaths)} kills, and the jobs ended so: {ends}", job)
+    matrix.record.count("launch", "steps that were lost", sum(event["lost_steps"] for event in events(case, "job_ended")))
+    for died, target_of, seconds in deaths:
+        matrix.record.add("launch", f"{target_of} killed", code, seconds)
+    case.clean_up()
+
+
+def follow(case, job, target, plan):
+    """Sends the kills that no plan does, and notes how long it takes after each until the next step: [(when, target, seconds)]."""
+    deaths, typical = [], case.matrix.undisturbed.seconds[2]
+    second = case.draw.choice(TARGETS)
+    at = time.monotonic() + case.draw.uniform(0.2, 0.9) * typical
+    pending = None  # (monotonic time, target) of a kill after which no step was seen yet
+    end = time.monotonic() + 300
+    while job.process.poll() is None and time.monotonic() < end:
+        if pending is None and not deaths and not plan and time.monotonic() >= at:
+            pending = kill_now(case, job, target)
+        elif pending is None and not deaths and plan and job.board().fired:
+            pending = (job.board().fired, target)
+        elif pending is None and len(deaths) == 1 and second and time.monotonic() >= at:
+            pending, second = kill_now(case, job, second), None
+        if pending:
+            seconds = seconds_to_next_step(case, pending[0])
+            if seconds is not None:
+                deaths.append((pending[0], pending[1], seconds))
+                pending, at = None, time.monotonic() + case.draw.uniform(0.0, 0.3) * typical
+        time.sleep(0.03)
+    if pending:  # the last job ended before the step was seen
+        deaths.append((*pending, seconds_to_next_step(case, pending[0])))
+    return deaths
+
+
+def kill_now(case, job, target):
+    """None: there is nobody to kill now."""
+    before = job.sent
+    job.sent = None
+    kill(job, target, case.draw)
+    sent, job.sent = job.sent, before or job.sent
+    return (sent, target) if sent else None
+
+
+def seconds_to_next_step(case, died):
+    """Of the job that was started after that death; None: there is none yet."""
+    died = wall_clock(died)
+    started = next((event["time"] for event in events(case, "job_started") if event["time"] > died), None)
+    if started is None:
+        return None
+    steps = [record["time"] for record in workload.records(case.run) if record["kind"] == "step" and record["time"] > started]
+    return steps[0] - died if steps else None
+
+
+ALL = {"preempt": preempt, "term": term, "kill9": kill9, "launch": launch}
+PER_COUNT = {"preempt": 2 * ((len(moments.ALL) + 3) // 3), "term": 4, "kill9": 6, "launch": 3}  # cases in which each cell comes (at least) once

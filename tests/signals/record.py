@@ -21,7 +21,7 @@ def of_seconds(values):
 
 def text_of_seconds(values):
     found = of_seconds(values)
-    return " ".join(f"{found[key]:7.2f}" for key in ("median", "p95", "max")) if found else " " * 23
+    return " ".join(f"{found[key]:7.3f}" for key in ("median", "p95", "max")) if found else " " * 23
 
 
 class Cell:

@@ -35,16 +35,19 @@ def newest_step(run):
     return max(steps, default=-1)
 
 
-def records(run):
-    """Of metrics.jsonl; a last line that was cut short is left out."""
+def json_lines(file):
+    """The records of a file; a last line that was cut short is left out."""
     found = []
-    file = run / "metrics.jsonl"
     for line in file.read_text().splitlines() if file.exists() else []:
         try:
             found.append(json.loads(line))
         except ValueError:
             continue
     return found
+
+
+def records(run):
+    return json_lines(run / "metrics.jsonl")
 
 
 def last_step(run):
@@ -80,8 +83,8 @@ def differences(expected, found):
 
 
 def leftovers(run):
-    """Temporary files and folders in that of the run."""
-    return sorted(str(path.relative_to(run)) for path in run.rglob("*") if ".tmp" in path.name or ".old-" in path.name)
+    """Temporary files and folders in that of the runs, with the targets."""
+    return sorted(str(path.relative_to(run.parent)) for path in run.parent.rglob("*") if ".tmp" in path.name or ".old-" in path.name)
 
 
 class Undisturbed:
