@@ -87,7 +87,7 @@ def chains(draw, names):
 
 
 def preempt(index, matrix):
-    """One group of moments. Four of them, at 1 and 2 ranks, are a round, in which each moment comes once at each number of ranks."""
+    """One group of moments. In a round each moment comes once at each number of ranks."""
     names = [*moments.ALL, "any time"]
     per_round = (len(names) + 2) // 3
     round_index, place = divmod(index, 2 * per_round)
@@ -95,11 +95,17 @@ def preempt(index, matrix):
     groups = chains(random.Random(f"{matrix.record.seed} groups {round_index} {ranks}"), names)
     # Without mpirun the signal goes to the process itself.
     case = Case("preempt", index, matrix, np=None if ranks == 1 and round_index % 2 else ranks)
+    preempt_at(groups[place // 2], case, ranks)
+
+
+def preempt_at(names, case, ranks):
+    """At one moment after the other, in as few runs as have room for them."""
     done = False
-    for name in groups[place // 2]:
-        if done or (name not in moments.AT_THE_END and case.step() > workload.STEPS - ROOM):
-            if not done:
-                case.finish()
+    for name in names:
+        if not done and name not in moments.AT_THE_END and case.step() > workload.STEPS - ROOM:
+            case.finish()
+            done = True
+        if done:
             case.begin_run()
         done = preempt_once(case, name, ranks)
     if not done:

@@ -4,6 +4,7 @@ import workload
 
 EVALUATES = '"state":"evaluating"'
 SAVES = '"state":"saving"'
+LONG_READS = 6  # of each rank that take 3 s each
 
 
 def before_main(draw, np, step):
@@ -31,14 +32,18 @@ def first_step(draw, np, step):
 def data_wait(draw, np, step):
     """While a reader reads, and the training waits for it."""
     after = step + draw.randrange(1, 9)
-    return {"after": f'"kind":"step","time":' if after == 0 else f'"step":{after},"epoch"', "call": "pread",
-            "nth": draw.randrange(1, 4), "slow_us": draw.randrange(10_000, 60_000)}
+    return {"after": f'"step":{after},"epoch"', "call": "pread", "nth": draw.randrange(1, 4), "slow_us": draw.randrange(10_000, 60_000)}
 
 
 def evaluation(draw, np, step):
     plan = {"after": EVALUATES, "after_nth": 1}
     return plan | draw.choice([{"call": "text"}, {"call": "pread", "nth": draw.randrange(1, 5), "slow_us": 20_000},
                                {"call": "text", "delay_us": draw.randrange(1, 20_000)}])
+
+
+def long_evaluation(draw, np, step):
+    """An evaluation that takes longer than the time that there is."""
+    return {"after": EVALUATES, "call": "text", "slow_us": 3_000_000, "slow_reads": LONG_READS}
 
 
 def saving(draw, np, step):
@@ -58,11 +63,19 @@ def phase_change(draw, np, step):
                         {"after": "] phase ", "after_nth": 2, "call": "text"}])
 
 
-def test_split(draw, np, step):
+def test_split_begins(step):
     """The last evaluation of the process."""
-    plan = {"after": f'"step":{workload.STEPS},"state":"evaluating"', "after_nth": 1 if step == workload.STEPS else 2}
+    return {"after": f'"step":{workload.STEPS},"state":"evaluating"', "after_nth": 1 if step == workload.STEPS else 2}
+
+
+def test_split(draw, np, step):
+    plan = test_split_begins(step)
     return plan | draw.choice([{"call": "text"}, {"call": "pread", "nth": draw.randrange(1, 5), "slow_us": 20_000},
                                {"call": "text", "delay_us": draw.randrange(1, 10_000)}])
+
+
+def long_test_split(draw, np, step):
+    return test_split_begins(step) | {"call": "text", "slow_us": 3_000_000, "slow_reads": LONG_READS}
 
 
 def shut_down(draw, np, step):
@@ -73,9 +86,9 @@ def shut_down(draw, np, step):
 
 # In the order in which they can follow each other in one run.
 ALL = {"before main": before_main, "before MPI_Init": before_mpi, "after MPI_Init": after_mpi, "first step": first_step,
-       "data wait": data_wait, "evaluation": evaluation, "saving": saving, "phase change": phase_change, "test split": test_split,
-       "shut-down": shut_down}
-AT_THE_END = ("test split", "shut-down")
+       "data wait": data_wait, "evaluation": evaluation, "long evaluation": long_evaluation, "saving": saving, "phase change": phase_change, "test split": test_split,
+       "long test split": long_test_split, "shut-down": shut_down}
+AT_THE_END = ("test split", "long test split", "shut-down")
 
 
 def draw_plan(name, draw, np, step):

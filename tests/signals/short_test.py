@@ -1,35 +1,23 @@
-"""The short form of tests/signals/run: each moment once, at 2 ranks, then a kill of each target and SIGTERM, and after each the same end."""
+"""The short form of tests/signals/run: SIGUSR1 at each moment once, at 2 ranks, a kill of each target, SIGTERM, and each run ends the same."""
 
 import pathlib
-import random
 import shutil
 import sys
 import tempfile
 import traceback
 
 import kinds
-import moments
 from matrix import Matrix
 
 SEED = 1
-# Three runs, each disturbed several times: a run that has ended is not disturbed again.
-GROUPS = [["before main", "before MPI_Init", "after MPI_Init", "saving"], ["first step", "data wait", "phase change", "shut-down"],
-          ["evaluation", "test split"]]
+# Of each group, one run is disturbed at each moment in turn.
+GROUPS = [["before main", "before MPI_Init", "after MPI_Init", "saving", "shut-down"],
+          ["first step", "data wait", "phase change", "evaluation", "test split"]]
 
 
 def preemptions(matrix):
     for index, group in enumerate(GROUPS):
-        case = kinds.Case("preempt", index, matrix, np=2)
-        case.draw = random.Random(f"{SEED} {index}")
-        done = False
-        for name in group:
-            if name not in moments.AT_THE_END and case.step() > kinds.workload.STEPS - kinds.ROOM:
-                case.finish()
-                case.begin_run()
-            done = kinds.preempt_once(case, name, ranks=2)
-        if not done:
-            case.finish()
-        case.clean_up()
+        kinds.preempt_at(group, kinds.Case("preempt", index, matrix, np=2), ranks=2)
 
 
 def kills(matrix):
