@@ -3,8 +3,7 @@
 //   SIGNAL_AFTER        what is looked for in everything that any rank writes; empty: the moment may come at once
 //   SIGNAL_AFTER_NTH    the how many-th time (1) that text is written
 //   SIGNAL_CALL         then: load (before main), handler (installed), init, init_end, fsync, rename, pread, reduce,
-//   finalize,
-//                       finalize_end, exit (after main); text: with the text itself
+//                       finalize, finalize_end, exit (after main); text: with the text itself
 //   SIGNAL_NTH          the how many-th (1) such call after the text ...
 //   SIGNAL_RANK         ... of this rank (0); text is of the rank that writes
 //   SIGNAL_DELAY_US     so much later (0), while the rank goes on
@@ -16,7 +15,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,10 +192,8 @@ int MPI_Finalize() {
   return code;
 }
 
-int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm group,
-                   MPI_Request* request) {
-  static auto* const real =
-      next<int(const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Request*)>("MPI_Iallreduce");
+int MPI_Iallreduce(const void* from, void* to, int count, void* type, void* operation, void* group, void* request) {
+  static auto* const real = next<int(const void*, void*, int, void*, void*, void*, void*)>("MPI_Iallreduce");
   reached("reduce");
   return real(from, to, count, type, operation, group, request);
 }
