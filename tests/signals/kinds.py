@@ -122,7 +122,7 @@ def preempt_once(case, name, ranks):
     job = case.job(plan)
     case.what = f"{name} {plan}"
     if any_time:
-        typical = 1.2 * case.matrix.undisturbed.seconds.get(ranks, 4)
+        typical = 0.9 * case.matrix.undisturbed.seconds.get(ranks, 4)
         job.later(case.draw.uniform(0.0, typical), lambda: job.send(signal.SIGUSR1))
     code = job.wait()
     limit = LIMIT * max(factor, load())
@@ -189,7 +189,7 @@ def term(index, matrix):
             break
         job = case.job()
         case.what = number.name
-        job.later(case.draw.uniform(0.2, 1.2) * matrix.undisturbed.seconds.get(ranks, 4), lambda: job.send(number))
+        job.later(case.draw.uniform(0.2, 1.0) * matrix.undisturbed.seconds.get(ranks, 4), lambda: job.send(number))
         code = job.wait()
         case.require(code is not None, "the job hangs", job)
         if job.signaled() is None:
@@ -232,7 +232,7 @@ def kill9(index, matrix):
     job = case.job(plan)
     case.what = f"{target} {plan}"
     if not plan:
-        job.later(case.draw.uniform(0.1, 1.1) * matrix.undisturbed.seconds.get(ranks, 4), lambda: kill(job, target, case.draw))
+        job.later(case.draw.uniform(0.1, 0.9) * matrix.undisturbed.seconds.get(ranks, 4), lambda: kill(job, target, case.draw))
     code = job.wait()
     case.require(code is not None, "the job hangs", job)
     killed = job.signaled() is not None
@@ -268,14 +268,51 @@ def events(case, name):
     return [event for event in workload.json_lines(case.run / "launch.jsonl") if event["event"] == name]
 
 
+def start_launch(case, plan=None, resume=False):
+    words = ["launch", "-np", 2, "--", "train", *workload.arguments(2, resume)]
+    case.jobs += 1
+    return Job(case.folder, words, plan=plan, extra={"SIGNAL_ONLY_MPIRUN": "1"})
+
+
 def launch(index, matrix):
-    """Two kills in a run that goes on by itself: one in the middle of something, and one at a random time of the next job."""
     case = Case("launch", index, matrix, np=2)
-    target = TARGETS[index % 3]
+    if index % 4 == 3:
+        stop_launch(case)
+    else:
+        kill_twice(case, TARGETS[index % 4])
+    case.clean_up()
+
+
+def stop_launch(case):
+    """SIGTERM or Ctrl-C to the supervisor, at a random time: all is saved, and the next launch goes on."""
+    number = case.draw.choice((signal.SIGTERM, signal.SIGINT))
+    job = start_launch(case)
+    case.what = f"{number.name} to the supervisor"
+    job.later(case.draw.uniform(0.0, 1.0) * case.matrix.undisturbed.seconds[2], lambda: job.send(number))
+    code = job.wait()
+    limit = LIMIT * load()
+    sent = job.signaled()
+    early = code == -number and "launch of run" not in job.output()  # before main() too
+    late = code == 0 and (sent is None or wall_clock(sent) >= time_of_step(case.run, workload.STEPS - 2))
+    case.require(code == SAVED or early or late, f"exit code {code}", job)
+    facts = (workload.newest_step(case.run), workload.last_step(case.run))
+    case.require(code != SAVED or facts[0] == facts[1] or facts == (-1, 0), f"steps were lost: checkpoint and last reported {facts}", job)
+    case.require(sent is None or job.seconds_to_exit() <= limit, f"{job.seconds_to_exit():.1f} s to the exit" if sent else "", job)
+    case.nothing_of_ours_left(job)
+    case.matrix.record.add("launch", f"{number.name} to the supervisor", code, job.seconds_to_exit() if sent else None, limit)
+    if code != 0:
+        job = start_launch(case, resume=True)
+        case.require(job.wait() == 0, f"the next launch ended with {job.code}", job)
+    case.is_complete(job)
+    case.nothing_of_ours_left(job)
+
+
+def kill_twice(case, target):
+    """Two kills in a run that goes on by itself: one in the middle of something, and one at a random time of the next job."""
+    matrix = case.matrix
     plan = exact_kill(case.draw, 2, target)
-    words = ["launch", "-np", 2, "--", "train", *workload.arguments(2)]
-    job = Job(case.folder, words, plan=plan, extra={"SIGNAL_ONLY_MPIRUN": "1"})
-    case.jobs, case.what = 1, f"{target} {plan}, then a second kill"
+    job = start_launch(case, plan)
+    case.what = f"{target} {plan}, then a second kill"
     deaths = follow(case, job, target, plan)
     code = job.wait()
     case.require(code is not None, "the supervisor hangs", job)
@@ -285,11 +322,12 @@ def launch(index, matrix):
     other = left.of_open_mpi(case.folder, "")
     case.require(not other, f"left behind by Open MPI: {other}", job)
     ends = [event["cause"] for event in events(case, "job_ended")]
-    case.require(len(ends) == 1 + len(deaths) and ends[-1] == "finished", f"{len(deaths)} kills, and the jobs ended so: {ends}", job)
+    case.require(len(ends) in (len(deaths), len(deaths) + 1) and ends[-1] == "finished", f"{len(deaths)} kills, and the jobs ended so: {ends}", job)
     matrix.record.count("launch", "steps that were lost", sum(event["lost_steps"] for event in events(case, "job_ended")))
-    for died, target_of, seconds in deaths:
-        matrix.record.add("launch", f"{target_of} killed", code, seconds)
-    case.clean_up()
+    for _, target_of, seconds in deaths:
+        matrix.record.add("launch", f"{target_of} killed", code)
+        if seconds is not None:
+            matrix.record.measure("launch", f"from the death of {target_of} to the next step", seconds)
 
 
 def follow(case, job, target, plan):
@@ -337,4 +375,4 @@ def seconds_to_next_step(case, died):
 
 
 ALL = {"preempt": preempt, "term": term, "kill9": kill9, "launch": launch}
-PER_COUNT = {"preempt": 2 * ((len(moments.ALL) + 3) // 3), "term": 4, "kill9": 6, "launch": 3}  # cases in which each cell comes (at least) once
+PER_COUNT = {"preempt": 2 * ((len(moments.ALL) + 3) // 3), "term": 4, "kill9": 6, "launch": 4}  # cases in which each cell comes (at least) once
