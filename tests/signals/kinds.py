@@ -126,6 +126,8 @@ def preempt_once(case, name, ranks):
         job.later(case.draw.uniform(0.0, typical), lambda: job.send(signal.SIGUSR1))
     code = job.wait()
     limit = LIMIT * max(factor, load())
+    if name.startswith("long "):
+        limit = min(limit, moments.SLOW * moments.LONG_READS)  # longer: the whole of it was waited for
     done = check_preempted(case, name, job, before, any_time)
     sent = job.signaled() is not None
     if sent:
@@ -219,8 +221,9 @@ def exact_kill(draw, np, target):
     """A plan with which a rank kills itself or mpirun in the middle of something, or nothing for a random time."""
     if target == "all ranks" or draw.random() < 0.3:
         return {}
-    name = draw.choice(["before MPI_Init", "after MPI_Init", "first step", "data wait", "evaluation", "saving", "phase change", "shut-down"])
-    plan = moments.draw_plan(name, draw, np, 0) | {"wait": 0, "number": int(signal.SIGKILL)}
+    name = draw.choice(["before MPI_Init", "after MPI_Init", "small files", "first step", "data wait", "evaluation", "saving", "phase change", "shut-down"])
+    plan = draw.choice(moments.SMALL_FILES) if name == "small files" else moments.draw_plan(name, draw, np, 0)
+    plan = plan | {"wait": 0, "number": int(signal.SIGKILL)}
     return plan | ({"to": "self"} if target == "a rank" else {})
 
 

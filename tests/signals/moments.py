@@ -4,7 +4,7 @@ import workload
 
 EVALUATES = '"state":"evaluating"'
 SAVES = '"state":"saving"'
-LONG_READS = 6  # of each rank that take 3 s each
+SLOW, LONG_READS = 3, 6  # in a long evaluation so many reads of each rank take so many seconds each
 
 
 def before_main(draw, np, step):
@@ -43,7 +43,7 @@ def evaluation(draw, np, step):
 
 def long_evaluation(draw, np, step):
     """An evaluation that takes longer than the time that there is."""
-    return {"after": EVALUATES, "call": "text", "slow_us": 3_000_000, "slow_reads": LONG_READS}
+    return {"after": EVALUATES, "call": "text", "slow_us": SLOW * 1_000_000, "slow_reads": LONG_READS}
 
 
 def saving(draw, np, step):
@@ -75,7 +75,7 @@ def test_split(draw, np, step):
 
 
 def long_test_split(draw, np, step):
-    return test_split_begins(step) | {"call": "text", "slow_us": 3_000_000, "slow_reads": LONG_READS}
+    return test_split_begins(step) | {"call": "text", "slow_us": SLOW * 1_000_000, "slow_reads": LONG_READS}
 
 
 def shut_down(draw, np, step):
@@ -84,10 +84,13 @@ def shut_down(draw, np, step):
                         {"call": "finalize", "delay_us": draw.randrange(1, 30_000)}, {"call": "finalize_end"}, {"call": "exit"}])
 
 
+# As rank 0 writes config.yaml, environment.json, the targets and the rules for Prometheus, and the report.
+SMALL_FILES = [{"call": "fsync", "nth": nth, "rank": 0} for nth in range(1, 8)] + [{"after": '"state":"finished"', "call": "fsync", "rank": 0}]
+
 # In the order in which they can follow each other in one run.
 ALL = {"before main": before_main, "before MPI_Init": before_mpi, "after MPI_Init": after_mpi, "first step": first_step,
-       "data wait": data_wait, "evaluation": evaluation, "long evaluation": long_evaluation, "saving": saving, "phase change": phase_change, "test split": test_split,
-       "long test split": long_test_split, "shut-down": shut_down}
+       "data wait": data_wait, "evaluation": evaluation, "long evaluation": long_evaluation, "saving": saving,
+       "phase change": phase_change, "test split": test_split, "long test split": long_test_split, "shut-down": shut_down}
 AT_THE_END = ("test split", "long test split", "shut-down")
 
 
