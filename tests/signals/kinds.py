@@ -28,6 +28,7 @@ class Case:
     def __init__(self, kind, index, matrix, np):
         self.kind, self.index, self.matrix, self.np = kind, index, matrix, np
         self.draw = random.Random(f"{matrix.record.seed} {kind} {index}")
+        self.what = None  # by which the newest job is disturbed
         self.begin_run()
 
     def begin_run(self):
@@ -58,9 +59,10 @@ class Case:
         self.require(not workload.leftovers(self.run), f"left in the run folder: {workload.leftovers(self.run)}", job)
 
     def finish(self):
-        """Resumes the run, which must end as one that was left alone. From which step, and the seconds until then."""
-        step = workload.newest_step(self.run)
+        """Resumes the run, which must begin at its newest checkpoint and end as one that was left alone."""
+        step, disturbed_by = workload.newest_step(self.run), self.what
         job = self.job()
+        self.what = f"resumed after {disturbed_by}"
         self.require(job.wait() == 0, f"the resumed run ended with {job.code}", job)
         begins = re.search(r"resumed +step (\d+) of", job.output())
         self.require(step < 0 or begins and int(begins[1]) == step, f"the resumed run did not begin at step {step}", job)
@@ -191,7 +193,7 @@ def term(index, matrix):
             break
         job = case.job()
         case.what = number.name
-        job.later(case.draw.uniform(0.2, 1.0) * matrix.undisturbed.seconds.get(ranks, 4), lambda: job.send(number))
+        job.later(case.draw.uniform(0.1, 0.7) * matrix.undisturbed.seconds.get(ranks, 4), lambda: job.send(number))
         code = job.wait()
         case.require(code is not None, "the job hangs", job)
         if job.signaled() is None:
@@ -235,7 +237,7 @@ def kill9(index, matrix):
     job = case.job(plan)
     case.what = f"{target} {plan}"
     if not plan:
-        job.later(case.draw.uniform(0.1, 0.9) * matrix.undisturbed.seconds.get(ranks, 4), lambda: kill(job, target, case.draw))
+        job.later(case.draw.uniform(0.1, 0.7) * matrix.undisturbed.seconds.get(ranks, 4), lambda: kill(job, target, case.draw))
     code = job.wait()
     case.require(code is not None, "the job hangs", job)
     killed = job.signaled() is not None
