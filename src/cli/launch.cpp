@@ -19,6 +19,7 @@
 #include "job/batch_choice.h"
 #include "job/run_folder.h"
 #include "supervisor/mpirun_command.h"
+#include "supervisor/run_progress.h"
 #include "supervisor/supervisor.h"
 #include "train/batch_arithmetic.h"
 
@@ -34,19 +35,29 @@ struct Options {
 };
 
 struct SplitArguments {
-  Arguments own, train;  // before and after "--"
+  Arguments own, mpirun, train;  // flags of `launch`; those of mpirun, as they are given; what comes after "--"
 };
 
-SplitArguments split_arguments(const Arguments& arguments) {
-  const auto dashes = std::ranges::find(arguments, "--");
-  SplitArguments split{{arguments.begin(), dashes}, {}};
-  if (dashes != arguments.end()) split.train.assign(dashes + 1, arguments.end());
-  if (!split.train.empty() && split.train[0] == "train") split.train.erase(split.train.begin());
-  for (std::string& word : split.own) {
-    // mpirun's spellings: CLI11 would read -np as -n with the value "p", and -host as -h. mpirun takes both forms.
-    if (std::ranges::find(kRanksOfMpirun, word) != kRanksOfMpirun.end()) word = "--np";
-    if (word.size() > 2 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1])) != 0) word = "-" + word;
+// By the names of our own flags: mpirun has many, with values of many forms.
+SplitArguments split_arguments(const CLI::App& app, const Arguments& arguments) {
+  SplitArguments split;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--") {
+      split.train.assign(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
+      break;
+    }
+    const std::string name = word.substr(0, word.find('='));
+    const bool is_np = std::ranges::find(kRanksOfMpirun, word) != kRanksOfMpirun.end();
+    if (is_np || (name.starts_with("--") && app.get_option_no_throw(name) != nullptr) || word == "-h") {
+      split.own.push_back(is_np ? "--np" : word);
+      const bool has_value = name.size() == word.size() && word != "-h" && word != "--help";
+      if (has_value && i + 1 < arguments.size()) split.own.push_back(arguments[++i]);
+    } else {
+      split.mpirun.push_back(word);
+    }
   }
+  if (!split.train.empty() && split.train[0] == "train") split.train.erase(split.train.begin());
   return split;
 }
 
@@ -61,7 +72,7 @@ void add_options(CLI::App& app, Options& options) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--host-timeout", launch.host_timeout, "seconds without an answer after which a host is left out")
-      ->check(number_within(1, 86400))
+      ->check(number_within(3, 86400))
       ->capture_default_str();
   app.add_option("--max-restarts", launch.restarts.most,
                  "the most restarts; never more than 3 without a new checkpoint between them")
@@ -75,7 +86,6 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--metrics-port", options.metrics_port,
                  "of the metrics of the launch; 0: any free port. Default: metrics.port + the number of ranks")
       ->check(CLI::Range(0, 65535));
-  app.allow_extras();
 }
 
 // What is left over is for mpirun, but not what is most likely a typo of a flag above, or meant for dtrain.
@@ -88,7 +98,8 @@ void check_flags_of_mpirun(const CLI::App& app, const Arguments& flags) {
     if (flag == "train" || flag.ends_with(".yaml") || flag.ends_with(".yml")) {
       throw UsageError(str("dtrain launch: '", flag, "' and what follows it is for dtrain: put -- before it"));
     }
-    if (!flag.starts_with("--") || flag == "--host") continue;  // mpirun's own
+    constexpr size_t kShortest = 6;  // in shorter ones of mpirun, two changed letters make one of ours
+    if (!flag.starts_with("--") || flag.size() < kShortest || flag == "--host") continue;
     if (flag.find('.') != std::string::npos) {
       throw UsageError(str("dtrain launch: '", flag, "' is a key of the configuration: put it behind `-- train`"));
     }
@@ -126,10 +137,11 @@ supervisor::LaunchedRun run_of(const Arguments& train, const config::Loaded& loa
   run.folder = std::filesystem::path(loaded.config.run.folder) / run.name;
   run.program = {program_of(::getpid()).string(), "train"};
   for (const std::string& word : supervisor::without_flags(train, of_run)) run.program.push_back(word);
-  // After a restart without a checkpoint, --resume auto starts only what is named.
-  if (loaded.is_demo) run.program.insert(run.program.end(), {"--task", str(loaded.config.task)});
   if (!loaded.config.run.resume.empty()) run.resume = {"--resume", loaded.config.run.resume};
+  // After a restart without a checkpoint, --resume auto starts only what is named.
+  if (loaded.is_demo && run.resume.empty()) run.program.insert(run.program.end(), {"--task", str(loaded.config.task)});
   const bool resumed = !run.resume.empty();
+  if (resumed && loaded.config.run.resume != "auto") run.from_step = supervisor::step_at(loaded.config.run.resume);
   const config::Train batches = job::choose_batch(loaded.config.train, loaded, ranks, resumed).train;
   run.global_batch = train::batch_arithmetic(batches, ranks, /*samples=*/1).global_batch;
   return run;
@@ -145,11 +157,14 @@ int run_launch(const Arguments& arguments) {
   app.footer("dtrain launch -np N [OPTIONS] [mpirun flags] -- train [CONFIG.yaml] [--section.key VALUE]...\n");
   Options options;
   add_options(app, options);
-  const SplitArguments split = split_arguments(arguments);
+  const SplitArguments split = split_arguments(app, arguments);
   if (!parse(app, arguments == Arguments{kListFlags} ? arguments : split.own)) return 0;
   supervisor::LaunchOptions& launch = options.launch;
-  launch.mpirun = app.remaining();
+  launch.mpirun = split.mpirun;
   check_flags_of_mpirun(app, launch.mpirun);
+  std::signal(SIGPIPE, SIG_IGN);    // a reader of the output that leaves does not end the run
+  std::signal(SIGCHLD, SIG_DFL);    // a parent may have ignored it, and then no child has an exit code
+  supervisor::SignalQueue signals;  // before the metrics have threads
   if (launch.min_ranks > launch.ranks) {
     throw UsageError(str("dtrain launch: --min-ranks ", launch.min_ranks, " is more than -np ", launch.ranks));
   }
@@ -163,17 +178,15 @@ int run_launch(const Arguments& arguments) {
     supervisor::put_this_host_first(launch.hosts);
   }
   const config::Loaded loaded = config::load(only_train(split.train));
-  const supervisor::LaunchedRun run = run_of(split.train, loaded, launch.ranks);
-  std::signal(SIGPIPE, SIG_IGN);    // a reader of the output that leaves does not end the run
-  supervisor::SignalQueue signals;  // before the metrics have threads
-  supervisor::LaunchRecord record(run.folder, !run.resume.empty(), real_clock());
+  supervisor::LaunchedRun run = run_of(split.train, loaded, launch.ranks);
+  run.command = arguments;
+  supervisor::LaunchRecord record(run.folder, !run.resume.empty(), run.from_step, real_clock());
   const int64_t port = loaded.config.metrics.port;
   const int64_t next_port = port == 0 ? 0 : port + launch.ranks;
   Arguments causes;
   for (const supervisor::Cause cause : supervisor::kRestarted) causes.push_back(str(cause));
   monitoring::LaunchMetrics metrics(loaded.config.metrics, options.metrics_port >= 0 ? options.metrics_port : next_port,
                                     loaded.config.run.folder, run.name, causes);
-  record.launch_started(arguments);
   log::info(str("launch of run ", run.folder.string(), ": kill -USR1 ", ::getpid(), " or Ctrl-C saves and stops",
                 metrics.address().empty() ? "" : str("; metrics on http://", metrics.address(), "/metrics")));
   return supervisor::supervise(launch, run, signals, record, metrics, real_clock());

@@ -111,7 +111,7 @@ ChildProcess::~ChildProcess() {
 bool ChildProcess::look(int milliseconds, const Take& take) {
   if (ended_) return true;
   read_ready(milliseconds, take);
-  if (::waitpid(process_, &status_, WNOHANG) != process_) return false;
+  if (!has_ended(WNOHANG)) return false;
   ended_ = true;
   ::kill(-process_, SIGKILL);  // what it has started and left behind
   drain(take);
@@ -125,10 +125,19 @@ void ChildProcess::signal(int number) noexcept {
 void ChildProcess::kill(const Take& take) {
   if (ended_) return;
   ::kill(-process_, SIGKILL);
-  while (::waitpid(process_, &status_, 0) < 0 && errno == EINTR) {
-  }
+  has_ended(0);
   ended_ = true;
   drain(take);
+}
+
+// Where SIGCHLD is ignored, as a parent may have set it, the kernel keeps no status: the child is gone, and failed.
+bool ChildProcess::has_ended(int options) {
+  pid_t ended = -1;
+  do {
+    ended = ::waitpid(process_, &status_, options);
+  } while (ended < 0 && errno == EINTR);
+  if (ended < 0) status_ = W_EXITCODE(255, 0);
+  return ended != 0;
 }
 
 int64_t ChildProcess::resident_bytes() const {

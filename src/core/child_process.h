@@ -39,6 +39,7 @@ class ChildProcess {
   int64_t resident_bytes() const;
 
  private:
+  bool has_ended(int options);
   void read_ready(int milliseconds, const Take& take);
   void drain(const Take& take);
 

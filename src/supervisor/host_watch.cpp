@@ -57,6 +57,7 @@ std::vector<HostWatch::Change> HostWatch::poll() {
       one->lost = true;
       const std::string said = last_line(one->errors.empty() ? one->last_words : one->errors);
       changes.push_back({one->host.name, false, said.empty() ? str("no answer for ", timeout_, " s") : said});
+      one->shell.reset();  // it may never end by itself
     }
   }
   return changes;
@@ -64,10 +65,13 @@ std::vector<HostWatch::Change> HostWatch::poll() {
 
 // Takes the lines of a host, and logs in again where the remote shell has ended.
 void HostWatch::look(Watched& one) {
+  // A login that hangs, or a connection that is dead, may not end for hours.
+  if (one.lost && one.shell && seconds_between(one.login, clock_.now()) >= timeout_) one.shell.reset();
   if (!one.shell) {
     if (one.login != Time{} && seconds_between(one.login, clock_.now()) < kBetweenLogins) return;
     one.login = clock_.now();
-    std::vector<std::string> command = shell_;
+    std::vector<std::string> command = {"setpriv", "--pdeathsig", "TERM"};  // it does not outlive the supervisor
+    command.insert(command.end(), shell_.begin(), shell_.end());
     command.insert(command.end(), {one.host.name, kBeat});
     try {
       one.shell = std::make_unique<ChildProcess>(command, environment_);
@@ -79,6 +83,7 @@ void HostWatch::look(Watched& one) {
   const bool ended = one.shell->look(0, [&](std::string_view bytes, bool is_error) {
     if (!is_error) {
       one.answered = clock_.now();
+      one.errors.clear();
       one.last_words.clear();
     } else if (one.errors.size() < kMostErrors) {
       one.errors += bytes;

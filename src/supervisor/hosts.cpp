@@ -93,10 +93,19 @@ int slots_of(const std::vector<Host>& hosts) {
   return slots;
 }
 
-std::string host_list(const std::vector<Host>& hosts, int ranks) {
-  std::vector<std::string> parts;
+std::vector<Host> used_hosts(const std::vector<Host>& hosts, int ranks) {
+  std::vector<Host> used;
   for (const Host& host : hosts) {
     if (ranks <= 0) break;
+    used.push_back(host);
+    ranks -= host.slots;
+  }
+  return used;
+}
+
+std::string host_list(const std::vector<Host>& hosts, int ranks) {
+  std::vector<std::string> parts;
+  for (const Host& host : used_hosts(hosts, ranks)) {
     parts.push_back(str(host.name, ":", std::min(host.slots, ranks)));
     ranks -= host.slots;
   }
@@ -108,7 +117,8 @@ bool is_this_host(const std::string& name) {
   const std::set<std::string> own = own_addresses();
   const Addresses addresses = addresses_of(name);
   for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
-    if (own.contains(text_of(one->ai_addr, one->ai_addrlen))) return true;
+    const std::string address = text_of(one->ai_addr, one->ai_addrlen);
+    if (own.contains(address) || address.starts_with("127.") || address == "::1") return true;
   }
   return false;
 }

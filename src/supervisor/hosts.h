@@ -19,6 +19,8 @@ struct Host {
 std::vector<Host> parse_hosts(std::string_view text, const std::string& file_name);
 
 int slots_of(const std::vector<Host>&);
+// Those of `hosts` that get ranks when `ranks` are placed in their order; the last one may have slots left.
+std::vector<Host> used_hosts(const std::vector<Host>& hosts, int ranks);
 // "a:2,b:4": those of `hosts` that get ranks when `ranks` are placed in their order.
 std::string host_list(const std::vector<Host>& hosts, int ranks);
 

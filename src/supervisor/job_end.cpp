@@ -13,6 +13,8 @@ namespace {
 
 constexpr int kExitByStopSignal = 128 + SIGUSR1;  // a rank that had not yet reached main()
 
+constexpr int kNotExecutable = 126, kNotFound = 127;  // of setpriv, as of a shell
+
 // Of dtrain's own errors, all but those that restarts are for (core/error.h).
 bool comes_again(int code) {
   return code >= UsageError("").exit_code() && code <= NumericsError("").exit_code() && code != kExitStoppedOnRequest &&
@@ -23,15 +25,20 @@ bool comes_again(int code) {
 
 Cause cause_of(const JobEnd& end) {
   if (end.code == 0) return Cause::kFinished;
-  if (end.refused) return Cause::kError;
-  if (end.stop_sent && (end.code == kExitStoppedOnRequest || end.code == kExitByStopSignal)) return Cause::kStopped;
+  if (end.refused || end.code == kNotExecutable || end.code == kNotFound) return Cause::kError;
+  const bool has_stopped = end.code == kExitStoppedOnRequest || end.code == kExitByStopSignal || end.saved;
+  if (end.stop_sent && has_stopped) return Cause::kStopped;
   if (end.host_lost) return Cause::kHostLost;
   if (end.code == kExitStoppedOnRequest) return Cause::kPreempted;
   if (end.code == CommError("").exit_code()) return Cause::kComm;
   return comes_again(end.code) ? Cause::kError : Cause::kCrash;
 }
 
-int exit_code_of(const JobEnd& end) { return cause_of(end) == Cause::kStopped ? kExitStoppedOnRequest : end.code; }
+int exit_code_of(const JobEnd& end) {
+  const Cause cause = cause_of(end);
+  if (cause == Cause::kStopped) return kExitStoppedOnRequest;
+  return cause == Cause::kHostLost ? CommError("").exit_code() : end.code;  // that of mpirun says less
+}
 
 RestartPolicy::Decision RestartPolicy::decide(Cause cause, int64_t newest_step) {
   if (newest_step > newest_step_) in_place_ = 0;

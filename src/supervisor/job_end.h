@@ -26,6 +26,7 @@ constexpr auto names_of(Cause) {
 struct JobEnd {
   int code = 0;            // of mpirun; 128 + the signal that ended it
   bool stop_sent = false;  // the supervisor had forwarded a request to stop
+  bool saved = false;      // a checkpoint was made after that
   bool host_lost = false;  // a host no longer answered the supervisor, or mpirun lost its daemon there
   bool refused = false;    // mpirun could not make sense of its command line, or find the program
 };

@@ -50,7 +50,16 @@ std::optional<int> blamed_rank(std::string_view text) {
   return rest ? take_number(*rest) : std::nullopt;
 }
 
-constexpr size_t kLongestLine = 64 << 10;  // bytes; a longer one is cut
+// Where the next tag begins in `text`, from `from` on; npos: nowhere.
+size_t next_tag(std::string_view text, size_t from) {
+  for (size_t place = text.find('[', from); place != text.npos; place = text.find('[', place + 1)) {
+    if (parse_tagged(text.substr(place)).rank != kNoRank) return place;
+  }
+  return text.npos;
+}
+
+constexpr std::string_view kClearLine = "\x1b[K";  // of a progress bar
+constexpr size_t kLongestLine = 64 << 10;          // bytes; a longer one is cut
 
 // What mpirun says where the same command would fail in the same way again.
 constexpr std::array<std::string_view, 5> kRefusals = {
@@ -69,37 +78,57 @@ TaggedLine parse_tagged(std::string_view line) {
   return {.rank = *rank, .is_error = is_error, .text = rest};
 }
 
+// mpirun reads from a rank up to 4096 bytes at a time and puts a tag before each of them and at the beginning of each
+// line, so that a line may have tags inside, and text of another rank behind a part of a line.
 void JobOutput::add(std::string_view bytes, bool is_error) {
-  std::string& partial = partial_[is_error ? 1 : 0];
-  for (size_t end = bytes.find('\n'); end != std::string_view::npos; end = bytes.find('\n')) {
-    partial.append(bytes.substr(0, end));
-    take(partial, is_error);
-    partial.clear();
-    bytes.remove_prefix(end + 1);
+  Received& stream = received_[is_error ? 1 : 0];
+  stream.text.append(bytes);
+  size_t begin = 0;
+  for (size_t end = stream.text.find_first_of("\r\n"); end != std::string::npos;
+       end = stream.text.find_first_of("\r\n", begin)) {
+    take(std::string_view(stream.text).substr(begin, end - begin), is_error, stream.text[end]);
+    begin = end + 1;
   }
-  partial.append(bytes);
-  if (partial.size() > kLongestLine) take(std::exchange(partial, {}), is_error);
+  stream.text.erase(0, begin);
+  if (stream.text.size() > kLongestLine) take(std::exchange(stream.text, {}), is_error, '\n');
 }
 
 void JobOutput::finish() {
   for (const bool is_error : {false, true}) {
-    std::string& partial = partial_[is_error ? 1 : 0];
-    if (!partial.empty()) take(std::exchange(partial, {}), is_error);
+    std::string& text = received_[is_error ? 1 : 0].text;
+    if (!text.empty()) take(std::exchange(text, {}), is_error, '\n');
   }
 }
 
-void JobOutput::take(std::string_view line, bool is_error) {
-  const TaggedLine tagged = parse_tagged(line);
-  write_(str(tagged.text, "\n"), is_error || tagged.is_error);
-  if (tagged.rank == kNoRank) {
-    listen_to_mpirun(tagged.text);
-    return;
+// `part` may be of several ranks; the last of them ends its line (by a line feed), or goes back to its beginning.
+void JobOutput::take(std::string_view part, bool is_error, char end) {
+  Source& source = received_[is_error ? 1 : 0].source;
+  const auto append = [&](std::string_view text) {
+    const TaggedLine tagged = parse_tagged(text);
+    if (tagged.rank != kNoRank) source = {tagged.rank, is_error || tagged.is_error};
+    partial_[source] += tagged.text;
+  };
+  for (size_t next = next_tag(part, 1); next != part.npos; next = next_tag(part, 1)) {
+    append(part.substr(0, next));
+    part.remove_prefix(next);
   }
-  std::deque<std::string>& last = last_[tagged.rank];
-  last.emplace_back(tagged.text);
+  append(part);
+  const Source ended = source;
+  if (end == '\n') source = {kNoRank, is_error};  // what comes without a tag after it is mpirun's
+  const std::string text = std::exchange(partial_[ended], {});
+  const bool is_noise = ended.rank == kNoRank && text.starts_with("mpirun: Forwarding signal");
+  if (!is_noise) write_(str(text, end), ended.is_error);
+  if (end == '\n') learn(text, ended);
+}
+
+void JobOutput::learn(std::string_view line, const Source& source) {
+  if (source.rank == kNoRank) return listen_to_mpirun(line);
+  std::deque<std::string>& last = last_[source.rank];
+  last.emplace_back(line);
   if (last.size() > kLastLines) last.pop_front();
-  if (!first_error_ && tagged.is_error && is_error_message(tagged.text)) {
-    first_error_ = {blamed_rank(tagged.text).value_or(tagged.rank), std::string(tagged.text)};
+  if (line.starts_with(kClearLine)) line.remove_prefix(kClearLine.size());
+  if (!first_error_ && source.is_error && is_error_message(line)) {
+    first_error_ = {blamed_rank(line).value_or(source.rank), std::string(line)};
   }
 }
 
@@ -107,7 +136,8 @@ void JobOutput::take(std::string_view line, bool is_error) {
 // "  Process name: [[40513,1],1]" and then "  Exit code:    76"
 void JobOutput::listen_to_mpirun(std::string_view line) {
   for (const std::string_view words : kRefusals) refused_ = refused_ || after(line, words);
-  if (first_words_.empty() && line.find_first_not_of("- ") != line.npos) first_words_ = trimmed(line);
+  const bool says_something = line.find_first_not_of("- ") != line.npos && !line.starts_with("mpirun: Forwarding");
+  if (first_words_.empty() && says_something) first_words_ = trimmed(line);
   if (ended_) return;
   if (auto rest = after(line, "noticed that process rank ")) {
     const std::optional<int> rank = take_number(*rest);

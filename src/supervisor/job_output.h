@@ -6,6 +6,7 @@
 //
 // Thread-safety: none.
 
+#include <compare>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -29,7 +30,7 @@ TaggedLine parse_tagged(std::string_view line);
 
 class JobOutput {
  public:
-  // `write(text, is_error)`: a whole line with its newline, for people.
+  // `write(text, is_error)`: a line with its newline, or a part that ends by a carriage return (a progress bar).
   explicit JobOutput(std::function<void(std::string_view text, bool is_error)> write) : write_(std::move(write)) {}
 
   // Bytes of mpirun's standard output or standard error, cut anywhere.
@@ -42,6 +43,8 @@ class JobOutput {
   // Why the job ended, in one line: by the words of that rank if it could say any, else by mpirun's. "": no words.
   std::string cause() const;
   std::vector<std::string> last_lines(int rank) const;  // at most kLastLines
+  // Some rank has printed a line: all are beyond the beginning of main().
+  bool has_begun() const { return !last_.empty(); }
   // Of the daemon that mpirun lost; "": none.
   const std::string& lost_host() const { return lost_host_; }
   // mpirun refused its command line, or found no program to start: no restart helps.
@@ -50,12 +53,23 @@ class JobOutput {
   static constexpr size_t kLastLines = 10;
 
  private:
-  void take(std::string_view line, bool is_error);
+  struct Source {
+    int rank = kNoRank;
+    bool is_error = false;
+    auto operator<=>(const Source&) const = default;
+  };
+  void take(std::string_view part, bool is_error, char end);
+  void learn(std::string_view line, const Source&);
   void listen_to_mpirun(std::string_view line);
   bool ended_silently() const;
 
   std::function<void(std::string_view, bool)> write_;
-  std::string partial_[2];  // of each stream, the line that has not ended yet
+  struct Received {
+    std::string text;  // that has no end yet
+    Source source;     // of what comes without a tag
+  };
+  Received received_[2] = {{"", {kNoRank, false}}, {"", {kNoRank, true}}};  // the two streams of mpirun
+  std::map<Source, std::string> partial_;                                   // the beginning of a line
   std::map<int, std::deque<std::string>> last_;
   struct Error {
     int rank = 0;

@@ -42,11 +42,11 @@ monitoring::LaunchNumbers LaunchTotals::numbers() const {
   return numbers;
 }
 
-LaunchRecord::LaunchRecord(fs::path run, bool may_exist, const Clock& clock)
+LaunchRecord::LaunchRecord(fs::path run, bool may_exist, int64_t from_step, const Clock& clock)
     : run_(std::move(run)),
       is_ours_(may_exist || !is_folder(run_)),
       clock_(clock),
-      progress_(run_),
+      progress_(run_, from_step),
       began_(clock.now()) {}
 
 LaunchRecord::~LaunchRecord() = default;
@@ -89,9 +89,9 @@ void LaunchRecord::job_ended(Cause cause, const JobEnd& end, std::optional<int> 
   write(event.set("lost_steps", lost).set("seconds", seconds_between(job_began_, clock_.now())));
 }
 
-void LaunchRecord::restart(Cause cause, double wait_seconds) {
+void LaunchRecord::restart(Cause cause) {
   ++totals_.restarts[cause];
-  write(Event(clock_, "restart").set("cause", name_of(cause)).set("wait_seconds", wait_seconds));
+  write(Event(clock_, "restart").set("cause", name_of(cause)));
 }
 
 void LaunchRecord::host_lost(const std::string& host, const std::string& why) {

@@ -40,7 +40,8 @@ class LaunchRecord {
  public:
   // The file is opened once there is a folder that is this run's: one that `may_exist`, because the run is resumed, or
   // one that a job makes. Borrows the clock.
-  LaunchRecord(std::filesystem::path run, bool may_exist, const Clock& clock);
+  // `from_step`: of the checkpoint of another run that this one begins with; -1: none.
+  LaunchRecord(std::filesystem::path run, bool may_exist, int64_t from_step, const Clock& clock);
   ~LaunchRecord();
 
   void launch_started(const std::vector<std::string>& command);
@@ -48,12 +49,13 @@ class LaunchRecord {
   void look();  // each second or so while a job runs
   // `text`: the cause in one line.
   void job_ended(Cause, const JobEnd&, std::optional<int> rank, const std::string& text);
-  void restart(Cause, double wait_seconds);
+  void restart(Cause of_the_job_before);
   void host_lost(const std::string& host, const std::string& why);
   void host_back(const std::string& host);
   void stop_asked(const std::string& signal);
   void launch_ended(int exit_code, const std::string& why);
 
+  bool is_of_this_run() const { return is_ours_; }   // the folder, once it is there
   bool is_open() const { return file_ != nullptr; }  // the run folder is there, and is this run's
   const RunProgress& progress() const { return progress_; }
   LaunchTotals totals() const;

@@ -8,6 +8,7 @@
 
 #include "checkpoint/store.h"
 #include "core/file_system.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 #include "report/bounded_file.h"
 
@@ -38,12 +39,23 @@ int64_t newest_saved_step(const std::filesystem::path& run) {
   }
 }
 
-RunProgress::RunProgress(std::filesystem::path run) : run_(std::move(run)), saved_(newest_saved_step(run_)) {}
+int64_t step_at(const std::filesystem::path& checkpoint_or_run) {
+  const std::filesystem::path path =
+      checkpoint_or_run.has_filename() ? checkpoint_or_run : checkpoint_or_run.parent_path();
+  const std::string name = path.filename().string();
+  constexpr std::string_view kPrefix = "step_";
+  if (!name.starts_with(kPrefix)) return newest_saved_step(path);
+  return parse_number<int64_t>(std::string_view(name).substr(kPrefix.size())).value_or(-1);
+}
+
+RunProgress::RunProgress(std::filesystem::path run, int64_t from_step)
+    : run_(std::move(run)), saved_(newest_saved_step(run_)), begin_(from_step) {}
 
 void RunProgress::begin_job(double now) {
   began_ = now;
   first_ = last_ = kept_ = {};
-  saved_ = from_ = newest_saved_step(run_);
+  saved_ = newest_saved_step(run_);
+  from_ = std::max(saved_, begin_);
 }
 
 void RunProgress::look() {

@@ -17,9 +17,13 @@ struct StepAt {
 // The newest checkpoint, not verified: the job verifies it, and goes back to an older one where it is damaged.
 int64_t newest_saved_step(const std::filesystem::path& run);
 
+// The step of a checkpoint by its name ("step_00001234"), or of the newest one of a run; -1: neither is there.
+int64_t step_at(const std::filesystem::path& checkpoint_or_run);
+
 class RunProgress {
  public:
-  explicit RunProgress(std::filesystem::path run);
+  // `from_step`: of the checkpoint of another run that this one begins with; -1: none.
+  explicit RunProgress(std::filesystem::path run, int64_t from_step = -1);
 
   // A job begins now (seconds since 1970): records from before it do not count.
   void begin_job(double now);
@@ -37,6 +41,7 @@ class RunProgress {
  private:
   std::filesystem::path run_;
   int64_t saved_ = -1;
+  int64_t begin_;               // of the run
   int64_t from_ = -1;           // the step that this job goes on from
   double began_ = 0;            // of this job
   StepAt first_, last_, kept_;  // records of this job: the first, the last, the last one that a checkpoint has

@@ -1,10 +1,10 @@
 #include "supervisor/session_folder.h"
 
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <set>
@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "core/file_descriptor.h"
-#include "core/number_text.h"
 #include "core/strings.h"
 
 namespace dtrain::supervisor {
@@ -23,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "dtrain-launch.";
+constexpr const char* kLock = "lock";  // held while the supervisor lives, on whatever host or in whatever container
 constexpr std::chrono::seconds kMayNotBeMappedYet{2};
 
 using WallTime = std::chrono::system_clock::time_point;
@@ -32,17 +32,14 @@ WallTime changed(const struct stat& status) {
                   std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(status.st_ctim.tv_nsec)));
 }
 
-// Of a folder that a supervisor of this user made which runs no more: when it was last changed. The name has the
-// process id.
+// Of a folder that a supervisor of this user made which runs no more: when it was last changed.
 std::optional<WallTime> left_behind_since(const fs::path& folder) {
-  const std::string name = folder.filename().string();
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  const auto process = parse_number<pid_t>(std::string_view(name).substr(kPrefix.size()));
-  if (!process || *process <= 0 || ::kill(*process, 0) == 0 || errno != ESRCH) return std::nullopt;
   struct stat status {};
-  if (::lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
-    return std::nullopt;
-  }
+  if (!folder.filename().string().starts_with(kPrefix) || ::lstat(folder.c_str(), &status) != 0) return std::nullopt;
+  if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) return std::nullopt;
+  // A supervisor that has just made its folder has no lock there yet.
+  std::error_code unknown;
+  if (!fs::exists(folder / kLock, unknown) || is_locked(folder / kLock)) return std::nullopt;
   return changed(status);
 }
 
@@ -101,10 +98,10 @@ SessionFolder::SessionFolder() : made_(std::chrono::system_clock::now()) {
   const fs::path parent = fs::temp_directory_path(unknown);
   const fs::path folder = unknown ? fs::path("/tmp") : parent;
   remove_left_behind(folder);
-  path_ = folder / str(kPrefix, ::getpid());
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);  // of a process that had this number before
-  if (::mkdir(path_.c_str(), 0700) != 0) fail_to_write("create the folder", path_, errno);
+  std::string name = (folder / str(kPrefix, "XXXXXX")).string();
+  if (::mkdtemp(name.data()) == nullptr) fail_to_write("create the folder", name, errno);
+  path_ = name;
+  lock_ = FileLock(path_ / kLock, str(name, " is in use"), "");
 }
 
 SessionFolder::~SessionFolder() {

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <filesystem>
 
+#include "core/file_lock.h"
+
 namespace dtrain::supervisor {
 
 class SessionFolder {
@@ -20,6 +22,7 @@ class SessionFolder {
 
  private:
   std::filesystem::path path_;
+  FileLock lock_;
   std::chrono::system_clock::time_point made_;
 };
 

@@ -5,7 +5,7 @@
 namespace dtrain::supervisor {
 
 void StopRequest::ask(int signal) {
-  if (asked() && signal == SIGINT) in_hurry_ = true;
+  if (signal == SIGINT && ++interrupts_ == 2) in_hurry_ = true;
   if (!asked()) since_ = clock_.now();
 }
 

@@ -35,6 +35,7 @@ class StopRequest {
   double grace_;
   const Clock& clock_;
   bool in_hurry_ = false;
+  int interrupts_ = 0;  // SIGINT
   using Time = Clock::Steady::time_point;
   std::optional<Time> since_, sent_, ended_;
 };

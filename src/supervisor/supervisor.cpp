@@ -49,27 +49,41 @@ class Supervisor {
         request_(options.grace, clock) {}
 
   int run() {
-    for (bool first = true; true; first = false) {
+    std::optional<Cause> restart;  // why this job is not the first
+    while (true) {
+      wait_for_lock();
+      if (!restart) record_.launch_started(run_.command);
       const std::optional<Placement> place = find_place();
       if (request_.asked()) return finish(kExitStoppedOnRequest, "stopped on request while no job ran");
       if (!place) return finish(CommError("").exit_code(), why_no_place_);
-      const JobEnd end = run_job(*place, first);
-      const Cause cause = cause_of(end);
-      const RestartPolicy::Decision next = policy_.decide(cause, record_.progress().saved());
+      if (restart) record_.restart(*restart);
+      const JobEnd end = run_job(*place, /*first=*/!restart);
+      restart = cause_of(end);
+      const RestartPolicy::Decision next = policy_.decide(*restart, record_.progress().saved());
       if (!next.restart || request_.asked()) return finish(exit_code_of(end), next.reason);
-      announce_restart(cause, next.wait);
+      announce_restart(next.wait);
       wait(next.wait, [] { return false; });
-      wait(kLongestExit, [&] { return !is_locked(run_.folder / ".lock"); });
     }
   }
 
  private:
+  // The ranks of an earlier job, of this supervisor or of one that was killed, may not be gone yet.
+  void wait_for_lock() {
+    const std::filesystem::path lock = run_.folder / ".lock";
+    if (!record_.is_of_this_run() || !is_locked(lock)) return;
+    log::info(
+        str("another process still trains ", run_.folder.string(), ": waiting up to ", kLongestExit, " s for it"));
+    wait(kLongestExit, [&] { return !is_locked(lock); });
+    if (is_locked(lock)) throw OutputError(str("run ", run_.folder.string(), " is being trained by another process"));
+  }
+
   std::optional<Placement> find_place() {
     if (options_.hosts.empty()) return Placement{options_.ranks, {}};
     hosts_.ask();
     wait(options_.host_timeout + HostWatch::kSecondLook, [&] { return hosts_.all_known(); });
     Placement place{0, hosts_.answering()};
     place.ranks = std::min(options_.ranks, slots_of(place.hosts));
+    place.hosts = used_hosts(place.hosts, place.ranks);  // the others may come and go
     if (place.ranks >= options_.min_ranks) return place;
     why_no_place_ = str("the hosts that answer have room for ", place.ranks, " of ", options_.ranks,
                         " ranks, and --min-ranks is ", options_.min_ranks);
@@ -82,8 +96,10 @@ class Supervisor {
     std::vector<std::string> program =
         begins_smaller ? with_global_batch(run_.program, run_.global_batch) : run_.program;
     program.insert(program.end(), {"--name", run_.name});
+    // Until it has a checkpoint of its own, a run that goes on from another one's begins there again.
+    const bool as_given = first || (record_.progress().saved() < 0 && !run_.resume.empty());
     const std::vector<std::string> again = {"--resume", "auto"};
-    const std::vector<std::string>& resume = first ? run_.resume : again;
+    const std::vector<std::string>& resume = as_given ? run_.resume : again;
     program.insert(program.end(), resume.begin(), resume.end());
     return program;
   }
@@ -98,7 +114,11 @@ class Supervisor {
     JobEnd end;
     StopRequest because_of_host(/*grace_seconds=*/0, clock_);  // mpirun may wait for the lost host
     while (!job.look(kBetweenLooks, take)) {
-      take_signals(&job);
+      take_signals();
+      if (wants_verdict_ && output.has_begun()) {  // before that the signal would end the ranks
+        job.signal(SIGUSR2);
+        wants_verdict_ = false;
+      }
       carry_out(request_, job, take);
       if (lost_one_of(place.hosts)) {
         end.host_lost = true;
@@ -108,11 +128,13 @@ class Supervisor {
       if (it_is_time()) look_into_folder();
     }
     output.finish();
+    record_.look();
     end.stop_sent = request_.asked();
+    end.saved = end.stop_sent && record_.progress().saved() > saved_when_asked_;
     end.refused = output.was_refused();
     end.host_lost = end.host_lost || !output.lost_host().empty();
     end.code = WIFEXITED(job.status()) ? WEXITSTATUS(job.status()) : 128 + WTERMSIG(job.status());
-    report(end, output);
+    report(end, output, job.status());
     return end;
   }
 
@@ -146,6 +168,7 @@ class Supervisor {
       log::warning(
           str("host ", change.host, " does not answer (", change.why, "): the run goes on without it until it does"));
       record_.host_lost(change.host, change.why);
+      lost_ = str("host ", change.host, " does not answer (", change.why, ")");
       lost = lost || std::ranges::find(used, change.host, &Host::name) != used.end();
     }
     return lost;
@@ -164,12 +187,13 @@ class Supervisor {
   }
 
   // The last lines again: those of ranks that only waited for the failed one are below its own.
-  void report(const JobEnd& end, const JobOutput& output) {
+  void report(const JobEnd& end, const JobOutput& output, int status) {
     const Cause cause = cause_of(end);
     const std::optional<int> rank = output.failed_rank();
     std::string text = output.cause();
-    if (text.empty() && cause != Cause::kFinished)
-      text = end.host_lost ? "a host was lost" : str("exit code ", end.code);
+    if (WIFSIGNALED(status) && !end.host_lost) text = str("mpirun was ended by signal ", WTERMSIG(status));
+    if (end.host_lost && output.lost_host().empty()) text = lost_;
+    if (text.empty() && cause != Cause::kFinished) text = str("exit code ", end.code);
     record_.job_ended(cause, end, rank, text);
     look_into_folder();
     if (cause == Cause::kFinished || cause == Cause::kStopped) return;
@@ -180,13 +204,11 @@ class Supervisor {
     log::error(str("the job ended with code ", end.code, " (", cause, "): ", text));
   }
 
-  void announce_restart(Cause cause, double seconds) {
+  void announce_restart(double seconds) {
     const int64_t saved = record_.progress().saved();
-    record_.restart(cause, seconds);
-    metrics_.set(record_.totals().numbers());
     log::info(
         str("restart ", policy_.restarts(), " of at most ", options_.restarts.most, " in ", seconds, " s, ",
-            saved < 0 ? "from the beginning: there is no checkpoint yet" : str("from the checkpoint of step ", saved)));
+            saved < 0 ? "from its beginning: there is no checkpoint yet" : str("from the checkpoint of step ", saved)));
   }
 
   // Until `enough`, a request to stop, or so many seconds; signals and hosts are looked at meanwhile.
@@ -194,19 +216,22 @@ class Supervisor {
   void wait(double seconds, const Enough& enough) {
     const Clock::Steady::time_point began = clock_.now();
     while (seconds_between(began, clock_.now()) < seconds && !request_.asked() && !enough()) {
-      take_signals(nullptr);
+      take_signals();
       lost_one_of({});
+      metrics_.set(record_.totals().numbers());
       clock_.sleep_for(std::chrono::milliseconds(kBetweenLooks));
     }
   }
 
-  void take_signals(ChildProcess* job) {
+  void take_signals() {
     while (const std::optional<int> number = signals_.next()) {
       if (*number == SIGUSR2) {
-        if (job != nullptr) job->signal(SIGUSR2);
+        wants_verdict_ = true;
         continue;
       }
       if (!request_.asked()) {
+        record_.look();
+        saved_when_asked_ = record_.progress().saved();
         log::info(str("asked to stop (", ::strsignal(*number), "): the ranks save and exit"));
         record_.stop_asked(::sigabbrev_np(*number));
       }
@@ -217,7 +242,8 @@ class Supervisor {
   int finish(int code, const std::string& why) {
     record_.launch_ended(code, why);
     if (code == 0 || code == kExitStoppedOnRequest) metrics_.ended_well();
-    if (!why.empty()) log::error(str("the launch ends: ", why));
+    const std::string text = str("the launch ends: ", why);
+    if (!why.empty()) code == kExitStoppedOnRequest ? log::info(text) : log::error(text);
     return code;
   }
 
@@ -232,7 +258,10 @@ class Supervisor {
   RestartPolicy policy_;
   StopRequest request_;
   Clock::Steady::time_point looked_{};
+  int64_t saved_when_asked_ = -1;  // step of the newest checkpoint at the request to stop
+  bool wants_verdict_ = false;     // SIGUSR2 came
   std::string why_no_place_;
+  std::string lost_;  // the last host that fell silent, and why
 };
 
 }  // namespace

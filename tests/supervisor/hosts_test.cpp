@@ -32,12 +32,15 @@ TEST(Hosts, RanksArePlacedInTheirOrder) {
   EXPECT_EQ(host_list(hosts, 5), "a:2,b:3");
   EXPECT_EQ(host_list(hosts, 2), "a:2");
   EXPECT_EQ(host_list(hosts, 1), "a:1");
+  EXPECT_EQ(used_hosts(hosts, 2), (std::vector<Host>{{"a", 2}}));
+  EXPECT_EQ(used_hosts(hosts, 3), (std::vector<Host>{{"a", 2}, {"b", 4}}));
 }
 
 TEST(Hosts, ThisMachineIsKnownByItsNameAndByItsAddresses) {
   EXPECT_TRUE(is_this_host(host_name()));
   EXPECT_TRUE(is_this_host("localhost"));
   EXPECT_TRUE(is_this_host("127.0.0.1"));
+  EXPECT_TRUE(is_this_host("127.0.1.1")) << "Debian gives it to the name of a machine without an address";
   EXPECT_FALSE(is_this_host("203.0.113.1")) << "an address for documentation";
   EXPECT_FALSE(is_this_host("no-such-host.invalid"));
 }

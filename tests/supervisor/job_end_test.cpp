@@ -19,6 +19,9 @@ TEST(CauseOfTheEnd, IsTheExitCodeAndWhatTheSupervisorDid) {
   EXPECT_EQ(cause_of({.code = 139, .stop_sent = true}), Cause::kCrash);
   EXPECT_EQ(cause_of({.code = 1}), Cause::kCrash) << "mpirun lost a daemon, or a rank left silently";
   EXPECT_EQ(cause_of({.code = 1, .refused = true}), Cause::kError);
+  EXPECT_EQ(cause_of({.code = 127}), Cause::kError) << "there is no mpirun";
+  EXPECT_EQ(cause_of({.code = 1, .stop_sent = true, .saved = true}), Cause::kStopped) << "it was ended after its save";
+  EXPECT_EQ(cause_of({.code = 1, .stop_sent = true}), Cause::kCrash);
   EXPECT_EQ(cause_of({.code = 143, .host_lost = true}), Cause::kHostLost);
   EXPECT_EQ(cause_of({.code = 76, .host_lost = true}), Cause::kHostLost);
 }
@@ -40,6 +43,7 @@ TEST(ExitCodeOfTheLaunch, Is75AfterARequestThatTheRanksFollowed) {
   EXPECT_EQ(exit_code_of({.code = 138, .stop_sent = true}), 75);
   EXPECT_EQ(exit_code_of({.code = 137, .stop_sent = true}), 137) << "it did not save";
   EXPECT_EQ(exit_code_of({.code = 0}), 0);
+  EXPECT_EQ(exit_code_of({.code = 205, .host_lost = true}), 76) << "the code of mpirun says less";
 }
 
 TEST(RestartPolicy, EndsAfterTheMostRestarts) {

@@ -42,6 +42,31 @@ TEST(JobOutput, PrintsWhatPeopleWouldSeeWithoutASupervisor) {
   EXPECT_EQ(printed.error, "an error\n");
 }
 
+TEST(JobOutput, TagsInsideOfLinesAreRemoved) {  // mpirun puts one before each 4096 bytes that it reads
+  Printed printed;
+  printed.output.add(
+      "[1,1]<stdout>:one li[1,1]<stdout>:ne\n[1,0]<stdout>:half [1,1]<stdout>:another\n[1,0]<stdout>:a line\n", false);
+  EXPECT_EQ(printed.out, "one line\nanother\nhalf a line\n");
+  EXPECT_THAT(printed.output.last_lines(0), ElementsAre("half a line"));
+  EXPECT_THAT(printed.output.last_lines(1), ElementsAre("one line", "another"));
+}
+
+TEST(JobOutput, AProgressBarIsPrintedAsItComes) {
+  Printed printed;
+  printed.output.add("[1,0]<stderr>:\r\x1b[K10 %[1,0]<stderr>:\r\x1b[K20 %", true);
+  EXPECT_EQ(printed.error, "\r\x1b[K10 %\r");
+  printed.output.add("[1,0]<stderr>:\r\x1b[Kerror: no such file\n", true);
+  EXPECT_EQ(printed.error, "\r\x1b[K10 %\r\x1b[K20 %\r\x1b[Kerror: no such file\n");
+  EXPECT_EQ(printed.output.failed_rank(), 0);
+}
+
+TEST(JobOutput, ThatMpirunForwardsASignalIsNoNews) {
+  Printed printed;
+  printed.output.add("mpirun: Forwarding signal 10 to job\n", true);
+  EXPECT_EQ(printed.error, "");
+  EXPECT_EQ(printed.output.cause(), "");
+}
+
 TEST(JobOutput, ALineThatNeverEndsIsPrintedInParts) {
   Printed printed;
   for (int i = 0; i < 100; ++i) printed.output.add(std::string(1000, 'x'), false);

@@ -49,7 +49,7 @@ class LaunchRecordTest : public ::testing::Test {
 };
 
 TEST_F(LaunchRecordTest, CountsWhatIsLostAndWhatTrained) {
-  LaunchRecord record(run(), false, clock_);
+  LaunchRecord record(run(), false, -1, clock_);
   record.launch_started({"-np", "2"});
   record.job_started({2, {}});
   steps(1, 11);
@@ -57,7 +57,7 @@ TEST_F(LaunchRecordTest, CountsWhatIsLostAndWhatTrained) {
   record.job_ended(Cause::kCrash, {.code = 137}, 1, "rank 1: ended by signal 9");
   EXPECT_EQ(record.totals().lost_steps, 3);
   EXPECT_EQ(record.totals().useful_seconds, 7) << "from step 1 to step 8";
-  record.restart(Cause::kCrash, 1);
+  record.restart(Cause::kCrash);
   clock_.advance(seconds(9));
   record.job_started({2, {}});
   steps(9, 20);
@@ -87,7 +87,7 @@ TEST_F(LaunchRecordTest, CountsWhatIsLostAndWhatTrained) {
 }
 
 TEST_F(LaunchRecordTest, ARestartWithoutACheckpointLosesAllSteps) {
-  LaunchRecord record(run(), false, clock_);
+  LaunchRecord record(run(), false, -1, clock_);
   record.job_started({1, {}});
   steps(1, 5);
   record.job_ended(Cause::kComm, {.code = 76}, {}, "");
@@ -95,11 +95,28 @@ TEST_F(LaunchRecordTest, ARestartWithoutACheckpointLosesAllSteps) {
   EXPECT_EQ(record.totals().useful_seconds, 0);
 }
 
+TEST_F(LaunchRecordTest, ARunThatBeginsWithTheCheckpointOfAnotherLosesNoneOfItsSteps) {
+  LaunchRecord record(run(), true, /*from_step=*/20, clock_);
+  record.job_started({1, {}});
+  steps(21, 25);
+  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  EXPECT_EQ(record.totals().lost_steps, 5);
+}
+
+TEST_F(LaunchRecordTest, TheStepOfACheckpointIsInItsName) {
+  save(7);
+  save(12);
+  EXPECT_EQ(step_at(run() / "checkpoints/step_00000007"), 7);
+  EXPECT_EQ(step_at((run() / "checkpoints/step_00000007").string() + "/"), 7);
+  EXPECT_EQ(step_at(run()), 12);
+  EXPECT_EQ(step_at(runs_ / "none"), -1);
+}
+
 TEST_F(LaunchRecordTest, AJobThatDiesBeforeItsFirstStepLosesNone) {
   steps(1, 9);  // of an earlier launch
   save(9);
   clock_.advance(seconds(100));
-  LaunchRecord record(run(), true, clock_);
+  LaunchRecord record(run(), true, -1, clock_);
   EXPECT_EQ(record.progress().saved(), 9);
   record.job_started({1, {}});
   clock_.advance(seconds(3));
@@ -111,7 +128,7 @@ TEST_F(LaunchRecordTest, AJobThatDiesBeforeItsFirstStepLosesNone) {
 TEST_F(LaunchRecordTest, WritesNothingIntoARunThatIsNotItsOwn) {
   fs::create_directories(run());
   {
-    LaunchRecord record(run(), /*may_exist=*/false, clock_);
+    LaunchRecord record(run(), /*may_exist=*/false, -1, clock_);
     record.launch_started({});
     record.job_started({1, {}});
     record.job_ended(Cause::kError, {.code = 73}, {}, "");
@@ -126,7 +143,7 @@ TEST_F(LaunchRecordTest, WhatElseIsInTheFilesIsNoProgress) {
   std::ofstream(run() / "metrics.jsonl")
       << "{\"kind\":\"step\",\"step\":\"x\",\"time\":1e12}\nnot json \"kind\":\"step\"\n"
          "{\"kind\":\"eval\",\"step\":7,\"time\":1e12}\n{\"kind\":\"step\",\"st";
-  LaunchRecord record(run(), true, clock_);
+  LaunchRecord record(run(), true, -1, clock_);
   record.job_started({1, {}});
   record.look();
   EXPECT_EQ(record.progress().trained(), -1);
@@ -134,7 +151,7 @@ TEST_F(LaunchRecordTest, WhatElseIsInTheFilesIsNoProgress) {
 }
 
 TEST_F(LaunchRecordTest, HostsAreCounted) {
-  LaunchRecord record(run(), false, clock_);
+  LaunchRecord record(run(), false, -1, clock_);
   record.host_lost("a", "no answer");
   record.host_lost("b", "no answer");
   record.host_back("a");

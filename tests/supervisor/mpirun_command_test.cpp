@@ -31,6 +31,7 @@ TEST(MpirunEnvironment, AllowsMoreRanksThanCoresUnlessItSaysOtherwise) {
 TEST(RemoteShell, IsThatOfMpirun) {
   EXPECT_EQ(remote_shell({}, Words{}).front(), "ssh");
   EXPECT_THAT(remote_shell({}, Words{"OMPI_MCA_plm_rsh_agent=rsh -l me"}), ElementsAre("rsh", "-l", "me"));
+  EXPECT_THAT(remote_shell({}, Words{"OMPI_MCA_plm_rsh_agent=ssh -4 : rsh"}), ElementsAre("ssh", "-4"));
   EXPECT_THAT(remote_shell({"--mca", "plm_rsh_agent", "/my agent"}, Words{"OMPI_MCA_plm_rsh_agent=rsh"}),
               ElementsAre("/my", "agent"));
   EXPECT_THAT(remote_shell({}, Words{"OMPI_MCA_plm_rsh_agent=rsh", "OMPI_MCA_plm_rsh_args=-p 2222"}),

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -11,7 +10,6 @@
 #include <fstream>
 #include <thread>
 
-#include "core/strings.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::supervisor {
@@ -41,17 +39,15 @@ TEST_F(SessionFolderTest, IsRemovedWithAllThatIsInIt) {
 }
 
 TEST_F(SessionFolderTest, WhatAKilledSupervisorLeftIsRemovedAndNothingElse) {
-  const pid_t ended = ::fork();
-  if (ended == 0) ::_exit(0);
-  ::waitpid(ended, nullptr, 0);
-  const fs::path left = parent_ / str("dtrain-launch.", ended), used = parent_ / str("dtrain-launch.", ::getppid());
-  const fs::path other = parent_ / "dtrain-launch.notes", linked = parent_ / "elsewhere";
-  for (const fs::path& folder : {left, used, other, linked}) fs::create_directories(folder / "inside");
+  const SessionFolder used;
+  const fs::path left = parent_ / "dtrain-launch.AbCdEf", other = parent_ / "dtrain-launch.notes";
+  for (const fs::path& folder : {left, other}) fs::create_directories(folder / "inside");
+  std::ofstream(left / "lock") << "of a process that is gone\n";
   const SessionFolder folder;
+  EXPECT_NE(folder.path(), used.path());
   EXPECT_FALSE(fs::exists(left));
-  EXPECT_TRUE(fs::exists(used)) << "its supervisor runs";
-  EXPECT_TRUE(fs::exists(other / "inside"));
-  EXPECT_TRUE(fs::exists(linked / "inside"));
+  EXPECT_TRUE(fs::exists(used.path())) << "its supervisor lives";
+  EXPECT_TRUE(fs::exists(other / "inside")) << "it has no lock of a supervisor";
 }
 
 TEST_F(SessionFolderTest, OnlyUnusedSegmentsThatWereMadeSinceAreRemoved) {

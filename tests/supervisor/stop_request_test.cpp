@@ -64,6 +64,15 @@ TEST(StopRequest, ASecondRequestOfTheSystemIsTheSame) {
   EXPECT_EQ(due_in(request, clock, 0.9), (std::vector<Due>{Due::kSave}));
 }
 
+TEST(StopRequest, ACtrlCAfterARequestOfTheSystemIsTheFirstOne) {
+  const FakeClock clock;
+  StopRequest request(30, clock);
+  request.ask(SIGTERM);
+  request.ask(SIGINT);
+  EXPECT_EQ(request.due(), Due::kSave);
+  EXPECT_FALSE(request.in_hurry());
+}
+
 TEST(StopRequest, WithoutGraceTheJobIsEndedAtOnce) {
   const FakeClock clock;
   StopRequest request(0, clock);
