@@ -29,6 +29,6 @@ install(CODE "configure_file(\"${CMAKE_SOURCE_DIR}/launch/env.sh.in\"
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION share/dtrain FILES_MATCHING PATTERN "*.yaml")
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/monitoring/prometheus ${CMAKE_SOURCE_DIR}/monitoring/grafana
         DESTINATION share/dtrain/monitoring OPTIONAL)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/launch/slurm ${CMAKE_SOURCE_DIR}/launch/kubernetes
-                  ${CMAKE_SOURCE_DIR}/launch/hostfiles DESTINATION share/dtrain/launch)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/launch/slurm ${CMAKE_SOURCE_DIR}/launch/kubernetes ${CMAKE_SOURCE_DIR}/launch/ssh
+                  ${CMAKE_SOURCE_DIR}/launch/hostfiles DESTINATION share/dtrain/launch USE_SOURCE_PERMISSIONS)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION share/dtrain)
