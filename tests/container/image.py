@@ -37,6 +37,9 @@ def missing():
     try_it = ["unshare", "--mount", "--pid", "--net", "--fork", "sh", "-c", "mount -t tmpfs tmpfs /mnt"]
     if subprocess.run(try_it, capture_output=True).returncode != 0:
         return "this machine does not let root mount, or make namespaces"
+    groups = [fields for fields in map(str.split, pathlib.Path("/proc/self/mounts").read_text().splitlines()) if fields[2] in ("cgroup", "cgroup2")]
+    if not groups or any("ro" in fields[3].split(",") for fields in groups):
+        return "runc cannot make control groups here"
     return None
 
 
