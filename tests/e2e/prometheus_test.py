@@ -1,5 +1,5 @@
-"""A real Prometheus server, with the shipped configuration and rules and with a password, scrapes a real run on two ranks, and
-each expression of the dashboards and of the rules returns data. At its clean end the run removes the targets file, and Prometheus
+"""A real Prometheus server, with the shipped configuration and rules and with a password, scrapes a real run on two ranks under
+`dtrain launch`, and each expression of the dashboards and of the rules returns data. At its clean end the run removes the targets file, and Prometheus
 forgets the targets. The same again for invented steps on GPUs beside a dcgm-exporter, where no expression may say that there is none.
 Then an installed program writes a configuration that works as it is.
 
@@ -50,10 +50,9 @@ def start_run(folder, runs):
     auth.touch(mode=0o600)
     auth.write_text(f"{USER}:{PASSWORD}\n")
     if "DTRAIN" in os.environ:
-        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "2", os.environ["DTRAIN"], "--epochs", "2",
-                   "--name", "scraped", "--run.folder", str(runs), "--run.log_every", "2", "--checkpoint.every", "10steps",
-                   "--metrics.port", "0", "--metrics.linger_seconds", str(LINGER), "--metrics.auth_file", str(auth)]
-        commands, files = [command], ["scraped.json"]
+        command = [os.environ["DTRAIN"], "launch", "-np", "2", "--", "train", "--epochs", "2", "--name", "scraped", "--run.folder", str(runs),
+                   "--run.log_every", "2", "--checkpoint.every", "10steps", "--metrics.port", "0", "--metrics.linger_seconds", str(LINGER), "--metrics.auth_file", str(auth)]
+        commands, files = [command], ["scraped.json", "scraped.launch.json"]
     else:
         commands = [[os.environ["DTRAIN_DEMO"], str(rank), str(runs), "25"] for rank in (0, 1)]
         files = ["demo.0.json", "demo.1.json"]
@@ -122,13 +121,13 @@ def dashboards_and_rules_have_data(folder):
     try:
         server = Prometheus(folder, adapted_config(folder, runs))
 
-        def both_up():
+        def all_up():  # the two ranks, and the supervisor
             for process in processes:
                 if process.poll() is not None:
                     raise Failure(f"the run ended with {process.returncode} before it was scraped")
-            return len([s for s in server.query('up{job="dtrain"}') if s["value"][1] == "1"]) == 2
+            return len([s for s in server.query('up{job="dtrain"}') if s["value"][1] == "1"]) == 3
 
-        server.wait_until("both ranks up", both_up, 300)
+        server.wait_until("ranks and supervisor up", all_up, 300)
         for target in targets:
             if not target.exists():
                 raise Failure(f"{target} is missing while the run continues")

@@ -229,5 +229,6 @@ int main(int argc, char** argv) {
   }
   std::this_thread::sleep_for(std::chrono::duration<double>(linger));
   targets.remove();
+  if (launch) launch->ended_well();
   return 0;
 }
