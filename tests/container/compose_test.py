@@ -5,11 +5,8 @@ ranks by the mounted files. Grafana is not run: neither Debian nor PyPI has it."
 import contextlib
 import json
 import os
-import pathlib
 import re
 import shutil
-import sys
-import tempfile
 import time
 
 import image
@@ -86,10 +83,5 @@ def prometheus_finds_the_ranks_of_the_trainer(folder):
             again.stop().expect(75)
 
 
-reason = image.missing() or (None if shutil.which("prometheus") else "not installed: prometheus (launch/bootstrap --tests)")
-if reason:
-    print(f"skipped: {reason}")
-    sys.exit(77)
-with tempfile.TemporaryDirectory(dir=image.store()) as context:
-    built = {"name": image.build_runtime("dtrain-runtime", pathlib.Path(context))}
-    runner.main([prometheus_finds_the_ranks_of_the_trainer])
+built = {}
+image.main([prometheus_finds_the_ranks_of_the_trainer], built, None if shutil.which("prometheus") else "not installed: prometheus (launch/bootstrap --tests)")

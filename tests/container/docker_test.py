@@ -168,8 +168,7 @@ def the_compose_file(folder):
 def main():
     reason = image.missing() or (None if pathlib.Path("/usr/sbin/dockerd").exists() else "not installed: docker.io, whose package starts a daemon")
     if reason:
-        print(f"skipped: {reason}")
-        sys.exit(77)
+        runner.skip(reason)
     with contextlib.ExitStack() as exits:
         folder = pathlib.Path(exits.enter_context(tempfile.TemporaryDirectory(dir=image.store(), ignore_cleanup_errors=True)))
         network = exits.enter_context(Network(["docker"]))
@@ -177,9 +176,8 @@ def main():
         exits.callback(daemon.end)
         problem = daemon.starts()
         if problem:
-            print(f"skipped: Docker's daemon does not start here: {problem}")
             exits.close()
-            sys.exit(77)
+            runner.skip(f"Docker's daemon does not start here: {problem}")
         name = image.build_runtime("dtrain-runtime", folder / "built")
         image.buildah("push", "--quiet", name, f"docker-archive:{folder / 'image.tar'}:dtrain:test")
         daemon.docker("load", "-i", folder / "image.tar")

@@ -37,9 +37,7 @@ def its_contents_are_listed(_):
     print(f"{len(packages)} packages; image of {image.buildah('images', '--format', '{{.Size}}', built['name'])}")
 
 
-reason = image.missing()
-if reason:
-    print(f"skipped: {reason}")
-    sys.exit(77)
+if reason := image.missing():
+    runner.skip(reason)
 built = {"name": image.build("dtrain-full")}
 runner.main([every_library_is_in_the_image, its_contents_are_listed, the_quick_start_learns])

@@ -43,6 +43,15 @@ def missing():
     return None
 
 
+def main(tests, built, reason=None):
+    """runner.main() with the name of the image in `built`; skipped for the `reason`, if any, or where images cannot be built."""
+    if reason := missing() or reason:
+        runner.skip(reason)
+    with tempfile.TemporaryDirectory(dir=store()) as context:
+        built["name"] = build_runtime("dtrain-runtime", pathlib.Path(context))
+        runner.main(tests)
+
+
 def buildah(*words, **options):
     """Runs buildah on the store of the tests; returns what it prints."""
     driver = ["--storage-driver", os.environ["STORAGE_DRIVER"]] if "STORAGE_DRIVER" in os.environ else []

@@ -2,14 +2,10 @@
 its own, and mpirun in a third. One volume is mounted in all, as a ReadWriteMany claim would be. The keys are made here."""
 
 import contextlib
-import pathlib
 import re
 import subprocess
-import sys
-import tempfile
 
 import image
-import runner
 from container import Container, volume
 from network import Network
 from workers import SSHD, TRAIN, WORKERS, keys
@@ -79,10 +75,5 @@ def the_image_has_no_keys(_):
         assert found.returncode == 1 and not found.stdout, found.stdout
 
 
-reason = image.missing()
-if reason:
-    print(f"skipped: {reason}")
-    sys.exit(77)
-with tempfile.TemporaryDirectory(dir=image.store()) as context:
-    built = {"name": image.build_runtime("dtrain-runtime", pathlib.Path(context))}
-    runner.main([mpirun_trains_on_two_workers_and_stops, a_worker_that_is_not_there_is_named, the_image_has_no_keys])
+built = {}
+image.main([mpirun_trains_on_two_workers_and_stops, a_worker_that_is_not_there_is_named, the_image_has_no_keys], built)

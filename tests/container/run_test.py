@@ -6,13 +6,9 @@ the label `container`, does neither."""
 
 import json
 import os
-import pathlib
 import re
-import sys
-import tempfile
 
 import image
-import runner
 from container import Container, volume
 
 # The quick start on small pictures, without an end: each test stops it.
@@ -79,10 +75,5 @@ def the_health_check_follows_the_port(folder):
         box.health().expect(0, "0 metrics endpoints answer")
 
 
-reason = image.missing()
-if reason:
-    print(f"skipped: {reason}")
-    sys.exit(77)
-with tempfile.TemporaryDirectory(dir=image.store()) as context:
-    built = {"name": image.build_runtime("dtrain-runtime", pathlib.Path(context))}
-    runner.main([the_image_says_how_it_is_run, the_quick_start_saves_to_a_volume_when_stopped, the_health_check_follows_the_port])
+built = {}
+image.main([the_image_says_how_it_is_run, the_quick_start_saves_to_a_volume_when_stopped, the_health_check_follows_the_port], built)

@@ -20,16 +20,6 @@ def ended_in_time(begin):
     assert seconds < ENDED, "the job took too long to end"
 
 
-def nobody_left(processes):
-    end = time.monotonic() + ENDED
-    while time.monotonic() < end:
-        alive = [p for p in processes if os.path.exists(f"/proc/{p}")]
-        if not alive:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"processes left behind: {alive}")
-
-
 def a_killed_rank_ends_the_job_and_resume_continues(folder):
     runner.synth(folder / "d.h5", 64)
     with runner.Running(runner.flags(OPTIONS), np=4, cwd=folder) as running:
@@ -41,7 +31,7 @@ def a_killed_rank_ends_the_job_and_resume_continues(folder):
         result = running.wait(60)
         ended_in_time(begin)
         assert result.code != 0, result.output
-        nobody_left(ranks)
+        runner.expect_gone(ranks, ENDED)
     assert (folder / "runs/targets/r.json").exists(), "after a crash the target remains, so that up == 0"
     last = max(r["step"] for r in runner.metrics(folder / "runs/r"))
     runner.run(["--resume", "auto"] + runner.flags({**OPTIONS, "train.max_steps": last + 5}), np=4, cwd=folder).expect(
@@ -60,7 +50,7 @@ def a_stopped_rank_is_named(folder):
         finally:
             if os.path.exists(f"/proc/{ranks[1]}"):
                 os.kill(ranks[1], signal.SIGCONT)
-        nobody_left(ranks)
+        runner.expect_gone(ranks, ENDED)
     assert result.seconds < 60
 
 
@@ -74,7 +64,7 @@ def a_job_ended_by_sigterm_to_mpirun_leaves_its_checkpoints_intact(folder):
         result = running.wait(60)
         ended_in_time(begin)
         assert result.code != 0, result.output
-        nobody_left(ranks)
+        runner.expect_gone(ranks, ENDED)
     runner.run(["inspect", "runs/r", "--verify"], cwd=folder).expect(0, "match their SHA-256")
     last = max(int(p.name.split("_")[1]) for p in (folder / "runs/r/checkpoints").glob("step_*"))
     runner.run(["--resume", "auto"] + runner.flags({**OPTIONS, "checkpoint.every": 4, "train.max_steps": last + 5}), np=2, cwd=folder).expect(
@@ -93,7 +83,7 @@ def a_rank_that_throws_ends_the_job(folder):
         os.utime(folder / "d.h5", ns=(modified, modified))  # as from a disk that returns other bytes
         result = running.wait(60).expect(65, "checksum", "d.h5#")
         ended_in_time(begin)
-        nobody_left(ranks)
+        runner.expect_gone(ranks, ENDED)
     assert "[rank" in result.output
 
 

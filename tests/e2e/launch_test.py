@@ -43,16 +43,6 @@ def undisturbed(folder, np=2, steps=60):
     return runner.run(runner.flags(keys), np=np, cwd=folder).expect(0, "finished: all")
 
 
-def all_gone(processes):
-    end = time.monotonic() + GONE
-    while time.monotonic() < end:
-        left = [p for p in processes if os.path.exists(f"/proc/{p}")]
-        if not left:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"processes left behind: {left}")
-
-
 def segments():
     """Of shared memory, of ours and of Open MPI, that no process uses."""
     used = set()
@@ -140,7 +130,7 @@ def a_request_to_stop_saves(folder):
             begin = time.monotonic()
             result = running.wait(60).expect(75, "asked to stop", "stopped on request at step")
             assert time.monotonic() - begin < 15
-            all_gone(ranks)
+            runner.expect_gone(ranks, GONE)
         nothing_left(env)
         newest = max(int(path.name.split("_")[1]) for path in (folder / "runs/r/checkpoints").glob("step_*"))
         assert f"stopped on request at step {newest}" in result.output, result.output
@@ -185,7 +175,7 @@ def ranks_that_do_not_stop_are_ended(folder):
         result = running.wait(60)
         assert result.code not in (0, 75), result.output
         assert "has not saved and stopped within 1 s" in result.output, result.output
-        all_gone(ranks)
+        runner.expect_gone(ranks, GONE)
     assert not list((folder / "runs/r/checkpoints").glob("step_????????")), "the save was not slow"
 
 
@@ -201,7 +191,7 @@ def a_second_ctrl_c_does_not_wait(folder):
             time.sleep(0.5)
         result = running.wait(30)
         assert "a second Ctrl-C" in result.output, result.output
-        all_gone(ranks)
+        runner.expect_gone(ranks, GONE)
 
 
 def errors_that_would_come_again_are_not_retried(folder):
@@ -254,7 +244,7 @@ def a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on(folder):
         running.wait_for("step 8/")
         ranks = running.ranks()
         os.kill(running.process.pid, signal.SIGKILL)
-        all_gone(ranks)
+        runner.expect_gone(ranks, GONE)
         running.process.wait()
     assert (folder / "runs/r/.lock").exists()
     assert os.listdir(env["TMPDIR"]) != [], "it could not remove its folder"
@@ -276,7 +266,7 @@ def a_checkpoint_that_was_being_written_is_no_obstacle(folder):
         for rank in ranks:
             os.kill(rank, signal.SIGKILL)
         running.wait(60)
-        all_gone(ranks)
+        runner.expect_gone(ranks, GONE)
     assert unfinished()
     result = runner.run(launch("r", KEYS, resume=True), cwd=folder).expect(0, "finished: all 60 steps")
     assert runner.ledger(result) == runner.ledger(whole)

@@ -5,12 +5,12 @@ the test, however that ends."""
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import time
 
 import host as hosts_of
 import link
+import mounts
 import runner
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -144,12 +144,5 @@ def main(tests, programs=()):
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     missing = missing_programs(["ip", "nsenter", "unshare", *programs])
     if missing:
-        print(f"skipped: {', '.join(missing)} is not installed; launch/bootstrap --tests installs it")
-        sys.exit(77)
-    if allowed([]):
-        runner.main(tests)
-    elif allowed(NAMESPACE):
-        os.execvp(NAMESPACE[0], [*NAMESPACE, "sh", "-c", OWN_SESSIONS, "sh", sys.executable, *sys.argv])
-    else:
-        print("skipped: neither this user nor a user namespace may make namespaces with networks of their own")
-        sys.exit(77)
+        runner.skip(f"{', '.join(missing)} is not installed; launch/bootstrap --tests installs it")
+    mounts.run_where(tests, allowed, NAMESPACE, OWN_SESSIONS, "make namespaces with networks of their own")

@@ -11,15 +11,12 @@ import subprocess
 import sys
 import tempfile
 
+import runner
+
 ADDRESS = "10.77.0.1"  # of the only interface beside the loopback, which Open MPI does not use between hosts
 NODES = ["n1", "n2", "n3", "n4"]  # the names that resolve to it, beside `head`
 _INSIDE = "DTRAIN_TEST_SANDBOX"
 _UNSHARE = ["unshare", "--mount", "--net", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"]
-
-
-def skip(reason):
-    print(f"skipped: {reason}", flush=True)
-    sys.exit(77)
 
 
 def enter():
@@ -28,9 +25,9 @@ def enter():
         _prepare()
         return
     if os.geteuid() != 0 or subprocess.run([*_UNSHARE, "true"], stderr=subprocess.DEVNULL).returncode != 0:
-        skip("needs root and namespaces")
+        runner.skip("needs root and namespaces")
     if not shutil.which("ip"):
-        skip("needs the package iproute2")
+        runner.skip("needs the package iproute2")
     sys.stdout.flush()
     inside = subprocess.run([*_UNSHARE, sys.executable, *sys.argv], env={**os.environ, _INSIDE: "1"})
     sys.exit(inside.returncode if inside.returncode >= 0 else 1)

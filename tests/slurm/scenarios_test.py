@@ -103,33 +103,28 @@ def one_of_its_ranks_dies(folder):
         _finish(job, most_lost=20)
 
 
-def a_slurmd_is_killed(folder):
-    """Slurm ends a job when it has not heard from one of its nodes for SlurmdTimeout; the ranks on the node still run."""
+def _strike(folder, fault, most_restarts=1):
+    """A job on two of three nodes, and what happens to one of them."""
     with cluster.Cluster(folder, nodes=3) as slurm:
         job = _start(folder, slurm)
         job.wait_for_step(25)
-        slurm.kill_process("n2", "slurmd", "-N", "n2")
+        fault(slurm)
         job.wait_for_requeue()
-        _finish(job, most_lost=20)
+        _finish(job, most_lost=20, most_restarts=most_restarts)
+
+
+def a_slurmd_is_killed(folder):
+    """Slurm ends a job when it has not heard from one of its nodes for SlurmdTimeout; the ranks on the node still run."""
+    _strike(folder, lambda slurm: slurm.kill_process("n2", "slurmd", "-N", "n2"))
 
 
 def a_node_dies(folder):
     """Ranks or mpirun may notice before Slurm does, which then starts the job once more on the node that is gone."""
-    with cluster.Cluster(folder, nodes=3) as slurm:
-        job = _start(folder, slurm)
-        job.wait_for_step(25)
-        slurm.kill_node("n2")
-        job.wait_for_requeue()
-        _finish(job, most_lost=20, most_restarts=4)
+    _strike(folder, lambda slurm: slurm.kill_node("n2"), most_restarts=4)
 
 
 def the_node_of_its_batch_script_dies(folder):
-    with cluster.Cluster(folder, nodes=3) as slurm:
-        job = _start(folder, slurm)
-        job.wait_for_step(25)
-        slurm.kill_node("n1")
-        job.wait_for_requeue()
-        _finish(job, most_lost=20, most_restarts=4)
+    _strike(folder, lambda slurm: slurm.kill_node("n1"), most_restarts=4)
 
 
 ALL = [before_its_time_limit_it_saves, a_job_of_a_higher_partition_takes_its_nodes, preemption_sends_only_sigterm,
@@ -138,7 +133,7 @@ ALL = [before_its_time_limit_it_saves, a_job_of_a_higher_partition_takes_its_nod
 
 if __name__ == "__main__":
     if cluster.missing():
-        sandbox.skip("not installed: " + ", ".join(cluster.missing()))
+        runner.skip("not installed: " + ", ".join(cluster.missing()))
     sandbox.enter()
     _launcher = sys.argv[1]
     runner.main([test for test in ALL if test.__name__ in sys.argv[2:] or not sys.argv[2:]])

@@ -24,6 +24,6 @@ def a_signaled_job_continues(folder):
 
 if __name__ == "__main__":
     if cluster.missing():
-        sandbox.skip("not installed: " + ", ".join(cluster.missing()))
+        runner.skip("not installed: " + ", ".join(cluster.missing()))
     sandbox.enter()
     runner.main([a_signaled_job_continues])

@@ -51,6 +51,6 @@ def _queued(slurm, array):
 
 if __name__ == "__main__":
     if cluster.missing():
-        sandbox.skip("not installed: " + ", ".join(cluster.missing()))
+        runner.skip("not installed: " + ", ".join(cluster.missing()))
     sandbox.enter()
     runner.main([a_sweep_ends_in_a_table])

@@ -20,10 +20,14 @@ def allowed(prefix):
 
 
 def main(tests):
-    if allowed([]):
+    run_where(tests, allowed, NAMESPACE, PRIVATE_TMP, "mount a tmpfs")
+
+
+def run_where(tests, is_allowed, namespace, prepare, what):
+    """runner.main() as this user, or again in a user namespace behind the shell script `prepare`; skipped where neither may do `what`."""
+    if is_allowed([]):
         runner.main(tests)
-    elif allowed(NAMESPACE):
-        os.execvp(NAMESPACE[0], [*NAMESPACE, "bash", "-c", PRIVATE_TMP, "bash", sys.executable, *sys.argv])
+    elif is_allowed(namespace):
+        os.execvp(namespace[0], [*namespace, "bash", "-c", prepare, "bash", sys.executable, *sys.argv])
     else:
-        print("skipped: neither this user nor a user namespace may mount a tmpfs")
-        sys.exit(77)
+        runner.skip(f"neither this user nor a user namespace may {what}")

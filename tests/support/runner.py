@@ -169,6 +169,20 @@ def synth(path, samples, size=32, seed=1):
     return path
 
 
+def skip(reason):
+    """Ends a script that cannot run here; ctest shows it as skipped."""
+    print(f"skipped: {reason}", flush=True)
+    sys.exit(77)
+
+
+def expect_gone(processes, seconds):
+    """That these processes have all ended within so many seconds."""
+    end = time.monotonic() + seconds
+    while left := [process for process in processes if os.path.exists(f"/proc/{process}")]:
+        assert time.monotonic() < end, f"processes left behind: {left}"
+        time.sleep(0.05)
+
+
 def main(tests):
     """Runs the functions in order, each in its own folder, and exits with 1 if one fails."""
     failed = []
