@@ -3,7 +3,6 @@
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
 
 #include <map>
 #include <optional>
@@ -13,8 +12,8 @@
 #include "core/log.h"
 #include "core/machine.h"
 #include "core/strings.h"
-#include "monitoring/basic_auth.h"
 #include "monitoring/endpoint.h"
+#include "monitoring/metrics_page.h"
 #include "monitoring/targets_file.h"
 
 namespace dtrain::monitoring {
@@ -22,10 +21,6 @@ namespace {
 
 using prometheus::Counter;
 using prometheus::Gauge;
-
-void raise_to(Counter& counter, double total) {
-  if (total > counter.Value()) counter.Increment(total - counter.Value());
-}
 
 }  // namespace
 
@@ -44,12 +39,7 @@ class LaunchMetrics::Impl {
     ranks_ = &gauge("dtrain_supervisor_ranks", "Ranks that run now");
     hosts_lost_ = &gauge("dtrain_supervisor_hosts_lost", "Hosts that do not answer");
     if (!config.enabled) return;
-    std::optional<BasicAuth> auth;
-    if (!config.auth_file.empty()) auth.emplace(config.auth_file);
-    const Page page = {"/metrics", "text/plain; version=0.0.4; charset=utf-8", [registry = registry_](const Query&) {
-                         return prometheus::TextSerializer().Serialize(registry->Collect());
-                       }};
-    endpoint_ = open_endpoint(config.bind, port, {page}, auth, host_name(), "launch");
+    endpoint_ = open_endpoint(config.bind, port, {metrics_page(registry_)}, auth_of(config), host_name(), "launch");
   }
 
   void set(const LaunchNumbers& numbers) {

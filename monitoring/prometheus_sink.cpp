@@ -4,7 +4,6 @@
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +18,7 @@
 #include "monitoring/disk_metrics.h"
 #include "monitoring/endpoint.h"
 #include "monitoring/gpu_metrics.h"
+#include "monitoring/metrics_page.h"
 
 namespace dtrain::monitoring {
 namespace {
@@ -39,8 +39,6 @@ Labels with(Labels labels, const std::string& name, const std::string& value) {
   return labels;
 }
 
-void raise_to(Counter& counter, double total) { counter.Increment(std::max(0.0, total - counter.Value())); }
-
 class Exporter : public PrometheusSink {
  public:
   Exporter(const config::Metrics& metrics, const Identity& id, std::unique_ptr<GpuReader> reader,
@@ -59,9 +57,7 @@ class Exporter : public PrometheusSink {
     if (global_ && !id.run_folder.empty()) disk_.emplace(*registry_, labels_, id.run_folder);
     state(RunState::kStarting);
     const int64_t port = metrics.port == 0 ? 0 : metrics.port + id.local_rank;
-    pages.push_back({"/metrics", "text/plain; version=0.0.4; charset=utf-8", [registry = registry_](const Query&) {
-                       return prometheus::TextSerializer().Serialize(registry->Collect());
-                     }});
+    pages.push_back(metrics_page(registry_));
     endpoint_ = open_endpoint(metrics.bind, port, pages, auth, id.node, str("rank ", id.rank));
     const bool local = metrics.bind.starts_with("127.") || metrics.bind == "::1";
     if (endpoint_.server && !local && !auth) {
@@ -381,9 +377,7 @@ class Exporter : public PrometheusSink {
 
 std::unique_ptr<PrometheusSink> make_prometheus_sink(const config::Metrics& metrics, const Identity& identity,
                                                      std::unique_ptr<GpuReader> reader, std::vector<Page> more) {
-  std::optional<BasicAuth> auth;
-  if (!metrics.auth_file.empty()) auth.emplace(metrics.auth_file);
-  return std::make_unique<Exporter>(metrics, identity, std::move(reader), auth, std::move(more));
+  return std::make_unique<Exporter>(metrics, identity, std::move(reader), auth_of(metrics), std::move(more));
 }
 
 std::unique_ptr<PrometheusSink> make_prometheus_sink(const config::Metrics& metrics, const Identity& identity,

@@ -146,19 +146,18 @@ int64_t ChildProcess::resident_bytes() const {
   return resident * ::sysconf(_SC_PAGE_SIZE);
 }
 
-void ChildProcess::read_ready(int milliseconds, const Take& take) {
+bool ChildProcess::read_ready(int milliseconds, const Take& take) {
   std::array<pollfd, 2> files = {{{out_.get(), POLLIN, 0}, {error_.get(), POLLIN, 0}}};
-  if (::poll(files.data(), files.size(), milliseconds) <= 0) return;
+  if (::poll(files.data(), files.size(), milliseconds) <= 0) return false;
   if (files[0].revents != 0 && out_.is_open() && !take_from(out_, false, take)) out_.close();
   if (files[1].revents != 0 && error_.is_open() && !take_from(error_, true, take)) error_.close();
+  return true;
 }
 
 // What is still in the pipes; no longer than a moment, for a process outside of the group may hold them open.
 void ChildProcess::drain(const Take& take) {
   for (int i = 0; i < 1000 && (out_.is_open() || error_.is_open()); ++i) {
-    std::array<pollfd, 2> files = {{{out_.get(), POLLIN, 0}, {error_.get(), POLLIN, 0}}};
-    if (::poll(files.data(), files.size(), 0) <= 0) return;
-    read_ready(0, take);
+    if (!read_ready(0, take)) return;
   }
 }
 

@@ -34,13 +34,12 @@ class ChildProcess {
   void signal(int number) noexcept;  // to the program alone
   void kill(const Take& take = {});  // it and its group, at once; takes what is left of the output
 
-  bool ended() const { return ended_; }
   int status() const { return status_; }  // of waitpid(), once it has ended
   int64_t resident_bytes() const;
 
  private:
   bool has_ended(int options);
-  void read_ready(int milliseconds, const Take& take);
+  bool read_ready(int milliseconds, const Take& take);
   void drain(const Take& take);
 
   int process_ = -1;

@@ -116,8 +116,8 @@ void JobOutput::take(std::string_view part, bool is_error, char end) {
   const Source ended = source;
   if (end == '\n') source = {kNoRank, is_error};  // what comes without a tag after it is mpirun's
   const std::string text = std::exchange(partial_[ended], {});
-  const bool is_noise = ended.rank == kNoRank && text.starts_with("mpirun: Forwarding signal");
-  if (!is_noise) write_(str(text, end), ended.is_error);
+  if (ended.rank == kNoRank && text.starts_with("mpirun: Forwarding signal")) return;  // it is no news
+  write_(str(text, end), ended.is_error);
   if (end == '\n') learn(text, ended);
 }
 
@@ -136,8 +136,7 @@ void JobOutput::learn(std::string_view line, const Source& source) {
 // "  Process name: [[40513,1],1]" and then "  Exit code:    76"
 void JobOutput::listen_to_mpirun(std::string_view line) {
   for (const std::string_view words : kRefusals) refused_ = refused_ || after(line, words);
-  const bool says_something = line.find_first_not_of("- ") != line.npos && !line.starts_with("mpirun: Forwarding");
-  if (first_words_.empty() && says_something) first_words_ = trimmed(line);
+  if (first_words_.empty() && line.find_first_not_of("- ") != line.npos) first_words_ = trimmed(line);
   if (ended_) return;
   if (auto rest = after(line, "noticed that process rank ")) {
     const std::optional<int> rank = take_number(*rest);
