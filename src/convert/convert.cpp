@@ -113,17 +113,6 @@ void refuse_if_it_does_not_fit(const ConvertPlan& plan, const fs::path& out) {
                         " free. Free some space, choose another disk with --out, or a smaller --size"));
 }
 
-void remove_leftovers(const fs::path& out) {  // temporary files: OUT.tmp followed by a process id
-  const std::string prefix = out.filename().string() + ".tmp";
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(out.has_parent_path() ? out.parent_path() : ".", ignored)) {
-    const std::string name = entry.path().filename().string();
-    const bool ours = name.starts_with(prefix) && name.size() > prefix.size() &&
-                      name.find_first_not_of("0123456789", prefix.size()) == std::string::npos;
-    if (ours) fs::remove(entry.path(), ignored);
-  }
-}
-
 // When a sample's file was last changed, in nanoseconds. 0 if the sample is only a part of a file, whose changes
 // content_key() detects.
 int64_t version_of(const fs::path& source, const RawSample& sample) {
@@ -341,7 +330,7 @@ ConvertSummary convert(const std::string& name, const ConvertOptions& options, c
 
   Spool spool(partial, fingerprint(name, options, *set), planned.samples,
               [&](int64_t sample) { return version_of(options.source, set->samples()[static_cast<size_t>(sample)]); });
-  remove_leftovers(options.out);  // files of a killed writer; the spool's lock excludes a running one
+  remove_abandoned(options.out);  // before the new one needs the space
   read_all(*set, splits, options, spool, progress);
 
   ConvertSummary summary = summarise(*set, splits, spool);

@@ -1,21 +1,44 @@
 #include "core/file_system.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <exception>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "core/check.h"
 #include "core/file_descriptor.h"
+#include "core/hash.h"
+#include "core/machine.h"
+#include "core/number_text.h"
 
 namespace dtrain {
 namespace {
+
+constexpr const char* kTemporary = ".tmp";              // and the number of the process, and this_host()
+constexpr auto kOfAnotherHost = std::chrono::hours(1);  // whose processes cannot be seen here
+
+// What numbers of processes are of: a machine since it was started, and there a container with processes of its own.
+std::string this_host() {
+  std::string boot, text;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  std::error_code unknown;
+  text = host_name() + boot + std::filesystem::read_symlink("/proc/self/ns/pid", unknown).string();
+  return "-" + hex(xxh64(std::as_bytes(std::span(text)))).substr(8);
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
 
 // Creates or replaces `path` and fsyncs it. Calls `moved` after each piece but the last, when the piece
 // has reached the disk. `when_full`: as in fail_to_write().
@@ -109,6 +132,17 @@ class MovingFiles : public FileSystem {
   const size_t piece_bytes_;
 };
 
+// Whether the process is gone that has given a file this temporary name: `rest` is what follows kTemporary. Times are
+// compared with that of another file there, because the clock of a file server may differ from the one here.
+bool is_abandoned(std::string_view rest, const std::filesystem::directory_entry& file,
+                  std::filesystem::file_time_type now) {
+  const size_t dash = rest.find('-');
+  const std::optional<int> process = parse_number<int>(rest.substr(0, dash));
+  if (!process || *process <= 0 || dash == rest.npos) return false;
+  if (rest.substr(dash) == this_host()) return ::kill(*process, 0) != 0 && errno == ESRCH;
+  return file.last_write_time() < now - kOfAnotherHost;
+}
+
 }  // namespace
 
 FileSystem& real_file_system() {
@@ -134,12 +168,29 @@ void write_atomically(FileSystem& files, const std::filesystem::path& path, std:
 }
 
 std::filesystem::path temporary_name(const std::filesystem::path& path) {
-  return path.string() + ".tmp" + std::to_string(::getpid());
+  return path.string() + kTemporary + std::to_string(::getpid()) + this_host();
 }
 
 void put_in_place(FileSystem& files, const std::filesystem::path& temporary, const std::filesystem::path& path) {
   files.rename(temporary, path);
-  files.sync_folder(path.has_parent_path() ? path.parent_path() : ".");
+  files.sync_folder(folder_of(path));
+  remove_abandoned(path);
+}
+
+void remove_abandoned(const std::filesystem::path& path) noexcept {
+  try {
+    const std::string prefix = path.filename().string() + kTemporary;
+    std::error_code missing;
+    const std::filesystem::file_time_type written = std::filesystem::last_write_time(path, missing);
+    const auto now = missing ? std::filesystem::file_time_type::min() + kOfAnotherHost : written;
+    for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(folder_of(path))) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with(prefix)) continue;
+      if (is_abandoned(std::string_view(name).substr(prefix.size()), entry, now)) std::filesystem::remove(entry.path());
+    }
+  } catch (const std::exception&) {
+    // What cannot be listed or removed stays. It takes space, and does no other harm.
+  }
 }
 
 void check_output(const std::filesystem::path& path, bool replace) {

@@ -42,9 +42,14 @@ std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, std::
 void write_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view text);
 
 // The two parts of an atomic write, for a file that is written piece by piece: the name to write to, in the folder of
-// `path`, and the last step, which renames the closed and fsynced file to `path` and fsyncs the folder.
+// `path`, and the last step, which renames the closed and fsynced file to `path` and fsyncs the folder. It also calls
+// remove_abandoned() for it.
 std::filesystem::path temporary_name(const std::filesystem::path& path);
 void put_in_place(FileSystem& files, const std::filesystem::path& temporary, const std::filesystem::path& path);
+
+// Removes the temporary files of `path` that killed processes have left: those of this host, and of other hosts, whose
+// processes cannot be seen here, those that were last changed an hour before `path` itself.
+void remove_abandoned(const std::filesystem::path& path) noexcept;
 
 // To be called before the work whose result goes to `path`. Throws OutputError if `path` is a folder, cannot be reached
 // or, without `replace`, is an existing file. Devices and pipes are allowed.

@@ -16,6 +16,7 @@
 
 #include "convert/head_pose_set.h"
 #include "core/error.h"
+#include "core/file_system.h"
 #include "data/hdf5/file_store.h"
 #include "data/store.h"
 #include "formats/mat_file.h"
@@ -303,7 +304,9 @@ TEST_F(Convert, AKilledConversionResumesAndGivesTheSameBytes) {
   EXPECT_TRUE(fs::exists(files / "resumed.h5.partial/journal"));
   EXPECT_FALSE(fs::exists(files / "resumed.h5"));
   std::ofstream(files / "resumed.h5.partial/journal", std::ios::app) << "0123456789abcdef 7 k torn";
-  std::ofstream(files / "resumed.h5.tmp12345") << "left by a killed writer";
+  std::string abandoned = temporary_name(files / "resumed.h5").string();
+  abandoned.replace(abandoned.rfind("tmp") + 3, std::to_string(::getpid()).size(), "4194305");  // above all processes
+  std::ofstream(abandoned) << "left by a killed writer";
   o.threads = 3;
   const ConvertSummary summary = convert("300wlp", o);
   EXPECT_GT(summary.resumed, 0);
@@ -311,7 +314,7 @@ TEST_F(Convert, AKilledConversionResumesAndGivesTheSameBytes) {
   EXPECT_EQ(summary.kept, 400);
   EXPECT_TRUE(content(files / "resumed.h5") == content(files / "whole.h5"));
   EXPECT_FALSE(fs::exists(files / "resumed.h5.partial"));
-  EXPECT_FALSE(fs::exists(files / "resumed.h5.tmp12345"));
+  EXPECT_FALSE(fs::exists(abandoned));
 }
 
 TEST_F(Convert, AnExceptionFromProgressStopsItAndKeepsTheSpool) {

@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
 
 #include "core/error.h"
+#include "core/strings.h"
 #include "support/expect_error.h"
 #include "support/temp_dir.h"
 
@@ -33,6 +39,30 @@ TEST(WriteAtomically, ReplacesWholeOrNotAtAll) {
   EXPECT_THROW(write_atomically(failing, folder / "f", "new"), OutputError);
   EXPECT_EQ(read_text(folder / "f"), "old");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a temporary file was left";
+}
+
+TEST(WriteAtomically, RemovesWhatKilledProcessesHaveLeftOfTheFile) {
+  const testing::TempDir folder;
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ::waitpid(gone, nullptr, 0);
+  const std::string own = temporary_name("f").string();  // f.tmpPROCESS-HOST
+  const std::string here = own.substr(own.find('-')), there = "-0000abcd";
+  const auto left = [&](const std::string& name, std::chrono::minutes age) {
+    std::ofstream(folder / name) << "half";
+    std::filesystem::last_write_time(folder / name, std::filesystem::file_time_type::clock::now() - age);
+    return folder / name;
+  };
+  using std::chrono::minutes;
+  const std::vector<std::filesystem::path> abandoned = {left(str("f.tmp", gone, here), minutes(0)),
+                                                        left(str("f.tmp", ::getppid(), there), minutes(61))};
+  const std::vector<std::filesystem::path> others = {
+      left(str("f.tmp", ::getppid(), here), minutes(2)), left(str("f.tmp", gone, there), minutes(50)),
+      left(str("g.tmp", gone, here), minutes(2)),        left(str("f.tmp", gone), minutes(2)),
+      left(str("f.tmp", gone, "x", here), minutes(2)),   left(str("f.tmp0", here), minutes(2))};
+  write_atomically(real_file_system(), folder / "f", "new");
+  for (const auto& path : abandoned) EXPECT_FALSE(is_there(path)) << path;
+  for (const auto& path : others) EXPECT_TRUE(is_there(path)) << path;
 }
 
 TEST(WriteDurably, AFullDiskIsNamed) {
