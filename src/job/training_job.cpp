@@ -14,6 +14,7 @@
 #include "core/log.h"
 #include "core/number_text.h"
 #include "core/process_info.h"
+#include "core/stopwatch.h"
 #include "core/strings.h"
 #include "core/vector_set.h"
 #include "device/device.h"
@@ -39,6 +40,7 @@
 #include "monitoring/tensorboard_sink.h"
 #include "train/bf16_gain.h"
 #include "train/broadcast_snapshot.h"
+#include "train/step_agreement.h"
 #include "train/training_state.h"
 
 namespace dtrain::job {
@@ -356,14 +358,14 @@ void TrainingJob::run() {
     data_.splits.val.clear();
     data_.splits.test.clear();
   }
-  const std::atomic<bool>& stop_requested = install_stop_signals();
+  stop_requested_ = &install_stop_signals();
   std::optional<checkpoint::Store> checkpoints;
   if (is_rank0() && !dry_run_) {
     checkpoints.emplace(plan_.folder / "checkpoints", *files_, config_.checkpoint.keep_last);
   }
   try {
     train::TrainContext context =
-        train_context(config_, batches_, data_.splits, checkpoints ? &*checkpoints : nullptr, stop_requested);
+        train_context(config_, batches_, data_.splits, checkpoints ? &*checkpoints : nullptr, *stop_requested_);
     context.compare_readers = true;
     train::Trainer trainer(std::move(context));
     if (snapshot_) dist::agree(process_.host, [&] { trainer.resume(*snapshot_); });
@@ -421,6 +423,15 @@ std::string TrainingJob::last_line() const {
              dry_run_ ? "" : " | " + plan_.folder.string());
 }
 
+void TrainingJob::linger() const {
+  const auto begin = std::chrono::steady_clock::now();
+  train::StepAgreement agreement(process_.host);
+  const auto is_over = [&] { return seconds_since(begin) >= config_.metrics.linger_seconds || *stop_requested_; };
+  // Together: the target of a rank that leaves before the others would be down.
+  while (!agreement.exchange_now({.stop = is_over()}).stop) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  agreement.settle();
+}
+
 int TrainingJob::conclude() {
   dist::agree_on_rank0(process_.host, [&] {
     const diagnose::Verdict verdict = diagnose::judge(outcome_.evidence);
@@ -434,11 +445,12 @@ int TrainingJob::conclude() {
   });
   for (const auto& sink : sinks_) sink->state(monitoring::RunState::kFinished);
   // All ranks wait for it: a rank that leaves while the targets file still lists it seems to have crashed.
+  // Not of one that was asked to stop: the page has pictures of samples, and who asked may not wait for them.
   dist::agree_on_rank0(process_.host, [&] {
-    if (!dry_run_) write_report(process_.prober, plan_.folder, config_.model.file);
+    if (!dry_run_ && outcome_.exit_code == 0) write_report(process_.prober, plan_.folder, config_.model.file);
   });
   if (!dry_run_ && config_.metrics.linger_seconds > 0 && outcome_.exit_code == 0) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(config_.metrics.linger_seconds));
+    linger();
   }
   if (targets_) targets_->remove();
   log::close_file();

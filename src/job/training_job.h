@@ -116,6 +116,7 @@ class TrainingJob {
   void say_failed();                                // to all sinks
   [[noreturn]] void end_process(const Error&);      // before anything that belongs to a failed GPU is destroyed
   std::string last_line() const;
+  void linger() const;  // metrics.linger_seconds, or until somebody asks to stop
 
   ProcessContext& process_;
   config::Loaded loaded_;
@@ -138,7 +139,8 @@ class TrainingJob {
   std::mutex asked_mutex_;
   std::vector<std::pair<const char*, dist::Communicator*>> asked_;  // both by name, for the watchdog's thread
   std::unique_ptr<dist::Watchdog> watchdog_;
-  std::unique_ptr<FileSystem> files_;  // whose progress the watchdog sees
+  const std::atomic<bool>* stop_requested_ = nullptr;  // run()
+  std::unique_ptr<FileSystem> files_;                  // whose progress the watchdog sees
   std::unique_ptr<dist::Communicator> gradients_;
   std::unique_ptr<dist::Communicator> statistics_;  // of batch norm; null where they are not shared
   monitoring::Sinks sinks_;

@@ -147,6 +147,8 @@ Evaluation evaluate(tasks::Task& task, const data::Store& store, const std::vect
     }
     if (tracker) tracker->proceed();
     report();
+    result.stopped = options.stop && !loader.done() && options.stop();
+    if (result.stopped) return result;
   }
   store.check_unchanged();
   if (tracker) tracker->wait_for_others();

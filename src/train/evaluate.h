@@ -3,6 +3,7 @@
 // Metrics of a model on a split. Each rank counts on its share of the samples; the counts are added over ranks and
 // divided once, so that the result does not depend on the number of ranks.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct EvaluateOptions {
   int64_t worst = 0;           // the number of samples with the largest errors to name
   ReportProgress report = {};  // of all ranks, estimated from this one; called before the first batch and after each
   const char* stage = "";      // for the reports
+  // Called by all ranks between batches, with the same answer on all of them: true ends the evaluation early.
+  std::function<bool()> stop = {};
 };
 
 struct WorstSample {
@@ -36,6 +39,7 @@ struct WorstSample {
 };
 
 struct Evaluation {
+  bool stopped = false;  // by EvaluateOptions::stop: the rest is meaningless
   monitoring::EvalStats stats;
   int64_t bad_samples = 0;         // left out (skip_bad), over all ranks
   std::vector<WorstSample> worst;  // the worst first (NaN is worse than any number); equal ones by id

@@ -107,7 +107,10 @@ std::string Trainer::where() const {
 // ---- the run ------------------------------------------------------------------------------------------------------
 TrainResult Trainer::train() {
   begin();
-  while (step_ < context_.batches.total_steps && !stops_early()) {
+  if (watched_.evaluation_owed && !make_up_evaluation()) stop_on_request();
+  // A resumed run may have no step left, only its test.
+  phases_.enter(epoch_of(std::min(step_, context_.batches.total_steps - 1)));
+  while (result_.exit_code == 0 && step_ < context_.batches.total_steps && !stops_early()) {
     enter_task_phase();
     StepStats stats = step();
     report(stats);
@@ -115,15 +118,11 @@ TrainResult Trainer::train() {
     const Requests requests = exchange_requests();
     const bool last = step_ == context_.batches.total_steps;
     if (last || step_ % context_.batches.steps_per_epoch == 0) context_.store.check_unchanged();
-    const bool evaluates = last || requests.evaluate || triggers_.evaluate.due(step_);
-    if (requests.stop && !last) {  // before an evaluation, which may take long: the resumed run makes it up
-      watched_.evaluation_owed = evaluates;
-      save("asked to stop");
-      result_.exit_code = kExitStoppedOnRequest;
-      break;
-    }
-    if (evaluates) evaluate_and_watch();
-    if (last || stops_early()) {
+    watched_.evaluation_owed = last || requests.evaluate || triggers_.evaluate.due(step_);
+    // Also before and in an evaluation, which may take long: the resumed run makes it up.
+    if ((requests.stop && !last) || (watched_.evaluation_owed && !evaluate_and_watch())) {
+      stop_on_request();
+    } else if (last || stops_early()) {
       save("the end");
     } else if (requests.save) {
       save("by time");
@@ -132,8 +131,13 @@ TrainResult Trainer::train() {
     }
   }
   agreement_.settle();
-  if (result_.exit_code == 0) test();
+  if (result_.exit_code == 0 && !test()) result_.exit_code = kExitStoppedOnRequest;
   return conclude();
+}
+
+void Trainer::stop_on_request() {
+  save("asked to stop");
+  result_.exit_code = kExitStoppedOnRequest;
 }
 
 void Trainer::begin() {
@@ -152,12 +156,14 @@ void Trainer::begin() {
   for (IntervalTrigger* trigger : {&triggers_.save, &triggers_.evaluate, &triggers_.log}) trigger->restart();
   window_.begin(step_, started_, tracker_.clock().totals());
   set_state(monitoring::RunState::kTraining);
-  if (watched_.evaluation_owed) {
-    phases_.enter(epoch_of(step_ - 1));
-    evaluate_and_watch();
-  }
-  // A resumed run may have no step left, only its test.
-  phases_.enter(epoch_of(std::min(step_, context_.batches.total_steps - 1)));
+}
+
+bool Trainer::make_up_evaluation() {
+  phases_.enter(epoch_of(step_ - 1));
+  saved_step_ = -1;  // the checkpoint of this step lacks what the evaluation finds
+  if (!evaluate_and_watch()) return false;
+  if (step_ == context_.batches.total_steps || stops_early()) save("the end");
+  return true;
 }
 
 // The phase of the next step. Patience starts again with each phase.
@@ -188,7 +194,8 @@ bool Trainer::take_verdict_request() {
 std::string Trainer::reason_to_stop() const {
   const int64_t total = context_.batches.total_steps;
   if (result_.exit_code == kExitStoppedOnRequest) {
-    return str("stopped on request at step ", step_, " of ", total, "; --resume auto continues");
+    return str("stopped on request at step ", step_, " of ", total,
+               step_ == total ? ", before its last evaluation" : "", "; --resume auto continues");
   }
   if (stops_early()) {
     const MetricWatch& watch = watched_.watch;

@@ -87,6 +87,8 @@ class Trainer {
   // trainer.cpp
   TrainResult train();
   void begin();
+  void stop_on_request();
+  bool make_up_evaluation();  // that a checkpoint owes; as evaluate_and_watch()
   void enter_task_phase();
   Requests exchange_requests();
   bool take_verdict_request();  // whether there was one since the last call
@@ -136,10 +138,12 @@ class Trainer {
   void check_losses();                                                   // NumericsError that names samples; collective
   void check_finite(const monitoring::StepStats&, int64_t skipped_now);  // NumericsError; collective
   void set_state(monitoring::RunState);                                  // of all sinks
-  void evaluate_and_watch();
-  void test();
+  // These three may be asked to stop before they are done. Then they return false (no statistics), and what is left to
+  // do is owed: the resumed run does it. Collective.
+  bool evaluate_and_watch();
+  bool test();
   // Uses the averaged weights (train.ema) and the mean of the ranks' statistics; leaves the model in eval mode.
-  monitoring::EvalStats evaluate_split(const std::vector<int64_t>& ids, const char* split);
+  std::optional<monitoring::EvalStats> evaluate_split(const std::vector<int64_t>& ids, const char* split);
   void watch(double metric);
 
   // trainer_state.cpp
@@ -157,7 +161,7 @@ class Trainer {
     tasks::MetricSpec metric;
     MetricWatch watch;
     Plateau plateau;
-    bool evaluation_owed = false;  // of this step: a request to stop was granted before it
+    bool evaluation_owed = false;  // of this step: not done yet
   };
 
   TrainContext context_;

@@ -191,13 +191,18 @@ void Trainer::set_state(monitoring::RunState state) {
   for (const auto& sink : context_.sinks) sink->state(state);
 }
 
-void Trainer::evaluate_and_watch() {
+bool Trainer::evaluate_and_watch() {
   triggers_.evaluate.restart();
-  watched_.evaluation_owed = false;
-  if (context_.splits.val.empty()) return;
+  if (context_.splits.val.empty()) {
+    watched_.evaluation_owed = false;
+    return true;
+  }
   set_state(monitoring::RunState::kEvaluating);
-  const monitoring::EvalStats stats = evaluate_split(context_.splits.val, "val");
+  const std::optional<monitoring::EvalStats> evaluated = evaluate_split(context_.splits.val, "val");
   set_train_mode();
+  if (!evaluated) return false;
+  const monitoring::EvalStats& stats = *evaluated;
+  watched_.evaluation_owed = false;
   result_.validation = stats.metrics;
   evaluated_step_ = step_;
   evaluations_.add(stats.seconds);
@@ -213,46 +218,58 @@ void Trainer::evaluate_and_watch() {
   const auto now = SteadyClock::now();
   tracker_.clock().synchronize();
   window_.begin(step_, now, tracker_.clock().totals());
+  return true;
 }
 
-void Trainer::test() {
-  if (context_.splits.test.empty()) return;
+bool Trainer::test() {
+  if (context_.splits.test.empty()) return true;
   set_state(monitoring::RunState::kEvaluating);
-  const monitoring::EvalStats stats = evaluate_split(context_.splits.test, "test");
+  const std::optional<monitoring::EvalStats> stats = evaluate_split(context_.splits.test, "test");
   for (const auto& sink : context_.sinks) {
-    sink->record(stats);
+    if (stats) sink->record(*stats);
     sink->state(monitoring::RunState::kTraining);
   }
+  return stats.has_value();
 }
 
-monitoring::EvalStats Trainer::evaluate_split(const std::vector<int64_t>& ids, const char* split) {
+std::optional<monitoring::EvalStats> Trainer::evaluate_split(const std::vector<int64_t>& ids, const char* split) {
   tracker_.enter(Phase::kEval);
-  monitoring::EvalStats stats;
+  StepAgreement agreement(context_.host);  // not that of the steps, whose requests are granted at the next step
+  const auto stop = [&] {
+    tracker_.wait_for_others();
+    const bool stops = agreement.exchange({.stop = context_.stop_requested.load()}).stop;
+    tracker_.proceed();
+    return stops;
+  };
+  Evaluation evaluation;
   {
     const WeightAverage::Scope weights(average_);
     tracker_.wait_for_others();
     const AveragedBuffers averaged(context_.task.model(), context_.host, consumption_.samples_seen());
     tracker_.proceed();
-    stats = evaluate(context_.task, context_.store, ids, split,
-                     {.batch_size = context_.batches.batch_size,
-                      .threads = context_.loader_threads,
-                      .prefetch = static_cast<int>(context_.config.data.prefetch),
-                      .verify = context_.config.data.verify,
-                      .skip_bad = context_.config.data.skips_bad_samples(),
-                      .precision = context_.precision,
-                      .device = context_.device,
-                      .report =
-                          [this](const Progress& progress) {
-                            for (const auto& sink : context_.sinks) sink->progress(progress);
-                          },
-                      .stage = split},
-                     context_.host, &tracker_)
-                .stats;
+    evaluation = evaluate(context_.task, context_.store, ids, split,
+                          {.batch_size = context_.batches.batch_size,
+                           .threads = context_.loader_threads,
+                           .prefetch = static_cast<int>(context_.config.data.prefetch),
+                           .verify = context_.config.data.verify,
+                           .skip_bad = context_.config.data.skips_bad_samples(),
+                           .precision = context_.precision,
+                           .device = context_.device,
+                           .report =
+                               [this](const Progress& progress) {
+                                 for (const auto& sink : context_.sinks) sink->progress(progress);
+                               },
+                           .stage = split,
+                           .stop = stop},
+                          context_.host, &tracker_);
   }
+  tracker_.wait_for_others();
+  agreement.settle();
   tracker_.leave();
-  stats.step = step_;
-  stats.epoch = std::max<int64_t>(0, epoch_of(step_ - 1));
-  return stats;
+  if (evaluation.stopped) return std::nullopt;
+  evaluation.stats.step = step_;
+  evaluation.stats.epoch = std::max<int64_t>(0, epoch_of(step_ - 1));
+  return evaluation.stats;
 }
 
 void Trainer::watch(double value) {

@@ -191,6 +191,10 @@ int64_t Trainer::resume_rank(const NamedTensors& own) {
 // What evaluations decided so far, as far as metric and schedule are still the same.
 void Trainer::resume_watch(const TrainingState& state) {
   watched_.evaluation_owed = state.evaluation_owed;
+  if (!state.evaluation.empty()) {
+    result_.validation = state.evaluation;
+    evaluated_step_ = step_;
+  }
   if (context_.config.schedule.name == config::ScheduleName::kPlateau) watched_.plateau = state.plateau;
   if (state.metric == watched_.metric.name) {
     watched_.watch = state.watch;

@@ -128,8 +128,6 @@ def preempt_once(case, name, ranks):
         job.later(case.draw.uniform(0.0, typical), lambda: job.send(signal.SIGUSR1))
     code = job.wait()
     limit = LIMIT * max(factor, load())
-    if name.startswith("long "):
-        limit = min(limit, moments.SLOW * moments.LONG_READS)  # longer: the whole of it was waited for
     done = check_preempted(case, name, job, before, any_time)
     sent = job.signaled() is not None
     if sent:
@@ -154,6 +152,10 @@ def check_preempted(case, name, job, before, any_time):
         facts = {"stopped": step, "checkpoint": workload.newest_step(case.run), "last reported": workload.last_step(case.run)}
         case.require(len(set(facts.values())) == 1, f"steps were lost: {facts}", job)
         case.require(step > before or step == workload.STEPS, f"no progress since step {before}", job)
+        if name.startswith("long "):
+            split = "test" if name == "long test split" else "val"
+            done = [r for r in workload.records(case.run) if r["kind"] == "eval" and (r["split"], r["step"]) == (split, step)]
+            case.require(not done, f"the {split} split was evaluated to its end", job)
         return False
     if code in KILLED_BY_USR1:
         unready = [rank for rank in range(ranks) if sent is not None and not (board.handler[rank] and board.handler[rank] < sent)]
@@ -219,21 +221,23 @@ def verify(case):
 TARGETS = ("a rank", "all ranks", "mpirun")
 
 
-def exact_kill(draw, np, target):
+def exact_kill(draw, np, target, plan=None):
     """A plan with which a rank kills itself or mpirun in the middle of something, or nothing for a random time."""
-    if target == "all ranks" or draw.random() < 0.3:
+    if not plan and (target == "all ranks" or draw.random() < 0.3):
         return {}
     name = draw.choice(["before MPI_Init", "after MPI_Init", "small files", "first step", "data wait", "evaluation", "saving", "phase change", "shut-down"])
-    plan = draw.choice(moments.SMALL_FILES) if name == "small files" else moments.draw_plan(name, draw, np, 0)
+    if not plan:
+        plan = draw.choice(moments.SMALL_FILES) if name == "small files" else moments.draw_plan(name, draw, np, 0)
     plan = plan | {"wait": 0, "number": int(signal.SIGKILL)}
     return plan | ({"to": "self"} if target == "a rank" else {})
 
 
-def kill9(index, matrix):
+def kill9(index, matrix, plan=None):
+    """At a moment that is drawn, or at that of the plan."""
     target = TARGETS[index % 3]
     ranks = 2 if index % 6 < 5 else 1
     case = Case("kill9", index, matrix, np=ranks)
-    plan = exact_kill(case.draw, ranks, target)
+    plan = exact_kill(case.draw, ranks, target, plan)
     job = case.job(plan)
     case.what = f"{target} {plan}"
     if not plan:

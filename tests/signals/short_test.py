@@ -7,12 +7,13 @@ import tempfile
 import traceback
 
 import kinds
+import moments
 from matrix import Matrix
 
 SEED = 1
 # Of each group, one run is disturbed at each moment in turn.
 GROUPS = [["before main", "before MPI_Init", "after MPI_Init", "saving", "shut-down"],
-          ["first step", "data wait", "phase change", "evaluation", "test split"]]
+          ["first step", "data wait", "phase change", "evaluation", "test split"], ["long evaluation", "long test split"]]
 
 
 def preemptions(matrix):
@@ -23,6 +24,7 @@ def preemptions(matrix):
 def kills(matrix):
     for index in range(3):
         kinds.kill9(index, matrix)
+    kinds.kill9(3, matrix, plan=moments.SMALL_FILES[3])
 
 
 def sigterm(matrix):

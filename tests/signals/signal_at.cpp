@@ -8,8 +8,7 @@
 //   SIGNAL_RANK         ... of this rank (0); text is of the rank that writes
 //   SIGNAL_DELAY_US     so much later (0), while the rank goes on
 //   SIGNAL_WAIT         1: the rank does not go on before it has received the signal
-//   SIGNAL_SLOW_US      after the text each read of samples takes so much longer ...
-//   SIGNAL_SLOW_READS   ... but only so many reads of each rank (all)
+//   SIGNAL_SLOW_US      after the text each read of samples takes so much longer
 //   SIGNAL_NUMBER, SIGNAL_TO   which (SIGUSR1), and to whom: parent (mpirun; without mpirun the process itself) or self
 
 #include <dlfcn.h>
@@ -43,7 +42,7 @@ static_assert(sizeof(Board) <= kBoardBytes && Time::is_always_lock_free);
 
 struct Plan {
   std::string after, call;
-  int64_t after_nth, nth, rank, delay_us, slow_us, slow_reads, number;
+  int64_t after_nth, nth, rank, delay_us, slow_us, number;
   bool waits, to_self;
 };
 
@@ -51,7 +50,7 @@ Board* board = nullptr;  // null: this process is no rank of the test
 Plan* plan = nullptr;
 int own_rank = 0;
 pid_t own_process = 0;
-std::atomic<int64_t> texts{0}, calls{0}, slow_reads{0};
+std::atomic<int64_t> texts{0}, calls{0};
 void (*real_handler)(int) = nullptr;
 
 int64_t now() {
@@ -126,11 +125,9 @@ __attribute__((constructor)) void begin() {
   void* mapped = ::mmap(nullptr, kBoardBytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   ::close(descriptor);
   if (mapped == MAP_FAILED) return;
-  plan = new Plan{variable("SIGNAL_AFTER", ""),       variable("SIGNAL_CALL", ""),
-                  number("SIGNAL_AFTER_NTH", "1"),    number("SIGNAL_NTH", "1"),
-                  number("SIGNAL_RANK", "0"),         number("SIGNAL_DELAY_US", "0"),
-                  number("SIGNAL_SLOW_US", "0"),      number("SIGNAL_SLOW_READS", "1000000000"),
-                  number("SIGNAL_NUMBER", "10"),      number("SIGNAL_WAIT", "0") != 0,
+  plan = new Plan{variable("SIGNAL_AFTER", ""),       variable("SIGNAL_CALL", ""),   number("SIGNAL_AFTER_NTH", "1"),
+                  number("SIGNAL_NTH", "1"),          number("SIGNAL_RANK", "0"),    number("SIGNAL_DELAY_US", "0"),
+                  number("SIGNAL_SLOW_US", "0"),      number("SIGNAL_NUMBER", "10"), number("SIGNAL_WAIT", "0") != 0,
                   variable("SIGNAL_TO", "") == "self"};
   own_rank = static_cast<int>(number("OMPI_COMM_WORLD_RANK", "0")) % kMostRanks;
   own_process = ::getpid();
@@ -213,7 +210,7 @@ int rename(const char* from, const char* to) noexcept {
 ssize_t pread(int file, void* bytes, size_t size, off_t offset) {
   static auto* const real = next<ssize_t(int, void*, size_t, off_t)>("pread");
   reached("pread");
-  if (is_active() && plan->slow_us > 0 && board->armed && slow_reads++ < plan->slow_reads) {
+  if (is_active() && plan->slow_us > 0 && board->armed) {
     ::usleep(static_cast<useconds_t>(plan->slow_us));
   }
   return real(file, bytes, size, offset);

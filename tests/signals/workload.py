@@ -21,7 +21,7 @@ KEYS = {
 
 def arguments(np, resume=False):
     """Of dtrain; `np` None: one process without mpirun."""
-    keys = {**KEYS, "train.batch_size": GLOBAL_BATCH // (np or 1)}
+    keys = {**KEYS, "train.batch_size": 1}  # so that an evaluation has several batches
     return runner.flags(keys) + (["--resume", "auto"] if resume else [])
 
 

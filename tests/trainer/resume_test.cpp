@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "support/temp_dir.h"
+#include "train/training_state.h"
 #include "trainer/toy_run.h"
 
 namespace dtrain::train {
@@ -113,6 +114,59 @@ TEST(Trainer, AnEvaluationThatAStopLeftOutMayEndTheResumedRun) {
   setup.config.train.patience = 2;
   setup.config.train.epochs = 100;
   expect_resumes_exactly(setup, 9);
+}
+
+// An evaluation may take longer than the time that a scheduler leaves.
+TEST(Trainer, AStopEndsAnEvaluationWhichTheResumedRunMakesUp) {
+  for (const int ranks : {1, 2}) {
+    Scenario setup{.ranks = ranks, .config = small(1), .stop_in = "val"};  // so that a rank has several batches of it
+    setup.config.optimizer.lr = 0.3;
+    setup.config.train.ema = 0.9;
+    for (const int64_t step : {3, 6}) expect_resumes_exactly(setup, step);  // after the first epoch, and the last
+  }
+}
+
+TEST(Trainer, AStopEndsTheTestWhichTheResumedRunDoesAlone) {
+  for (const int ranks : {1, 2}) {
+    Scenario setup{.ranks = ranks, .config = small(1), .stop_in = "test", .test = {0, 1, 2, 3, 4, 5}};
+    expect_resumes_exactly(setup, 6);
+  }
+}
+
+// What the evaluation found is in the checkpoint of its step, as if nobody had asked to stop.
+TEST(Trainer, TheCheckpointGetsTheEvaluationThatIsMadeUp) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(1), .stop_at_rank = 0, .stop_after = 6, .stop_in = "val", .folder = folder.path()};
+  setup.config.run.name = "toy";
+  const auto saved = [&] { return from_json(checkpoint::Store::load(folder / "step_00000006").state_json); };
+  ASSERT_EQ(run(setup)[0].result.exit_code, kExitStoppedOnRequest);
+  EXPECT_TRUE(saved().evaluation_owed);
+  setup.stop_at_rank = -1;
+  setup.resume = true;
+  const RankRun resumed = run(setup)[0];
+  ASSERT_EQ(resumed.error, "");
+  EXPECT_FALSE(saved().evaluation_owed);
+  EXPECT_EQ(saved().evaluation, resumed.result.validation);
+}
+
+TEST(Trainer, TheCheckpointGetsTheEvaluationThatIsMadeUpAndEndsTheRun) {
+  const testing::TempDir folder;
+  Scenario setup{.config = small(1),
+                 .toy = {.fault = ToyTask::Fault::kNoProgress},
+                 .stop_at_rank = 0,
+                 .stop_after = 9,
+                 .stop_in = "val",
+                 .folder = folder.path()};
+  setup.config.run.name = "toy";
+  setup.config.train.patience = 2;
+  setup.config.train.epochs = 100;
+  ASSERT_EQ(run(setup)[0].result.exit_code, kExitStoppedOnRequest);
+  setup.stop_at_rank = -1;
+  setup.resume = true;
+  const RankRun resumed = run(setup)[0];
+  ASSERT_EQ(resumed.error, "");
+  EXPECT_EQ(resumed.result.own_steps, 0) << "the patience was over";
+  EXPECT_FALSE(from_json(checkpoint::Store::load(folder / "step_00000009").state_json).evaluation_owed);
 }
 
 // An evaluation that is due by the clock does not follow from the step, and is still made up.

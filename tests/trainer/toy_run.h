@@ -145,6 +145,10 @@ struct Record : monitoring::Sink {
   std::vector<int64_t> saved, judged;  // the steps in which
   monitoring::RunState now = monitoring::RunState::kStarting;
   std::vector<monitoring::RunState> evaluated_in;  // of each evaluation
+  std::function<void(const Progress&)> on_progress = {};
+  void progress(const Progress& progress) override {
+    if (on_progress) on_progress(progress);
+  }
   void state(monitoring::RunState s) override { now = s; }
   void verdict(const monitoring::VerdictRecord& v) override { judged.push_back(v.step); }
   void checkpoint_saved(int64_t step, double) override { saved.push_back(step); }
@@ -176,6 +180,7 @@ struct Scenario {
   ToyTask::Options toy = {};
   int stop_at_rank = -1;
   int64_t stop_after = 0;             // the request to stop comes so that this step is the last; 0: at the beginning
+  std::string stop_in = {};           // instead: in the first evaluation of this split at or after that step
   std::filesystem::path folder = {};  // saves there
   bool resume = false;                // from the newest checkpoint of the folder
   Precision precision = Precision::kFp32;
@@ -221,6 +226,12 @@ inline std::vector<RankRun> run(const Scenario& setup) {
     const bool is_asked = comm.rank() == setup.stop_at_rank;
     const int64_t asked_in = setup.stop_after - (ranks > 1 ? 2 : 1);  // of many, the request is granted a step later
     std::atomic<bool> stop{is_asked && setup.stop_after == 0};
+    int64_t step_now = 0;
+    if (is_asked && !setup.stop_in.empty()) {
+      kept.on_progress = [&](const Progress& progress) {
+        if (progress.stage == setup.stop_in && step_now >= setup.stop_after) stop = true;
+      };
+    }
     bool asks_for_verdict = comm.rank() == setup.verdict_at_rank;
     std::atomic<bool> verdict{asks_for_verdict && setup.verdict_in.empty()};
     try {
@@ -245,7 +256,10 @@ inline std::vector<RankRun> run(const Scenario& setup) {
                        .progress =
                            [&](const char* phase, int64_t step) {
                              if (mine.places.empty() || mine.places.back() != phase) mine.places.emplace_back(phase);
-                             if (is_asked && step >= asked_in && std::string_view(phase) == "data_wait") stop = true;
+                             step_now = step;
+                             if (is_asked && setup.stop_in.empty() && step >= asked_in &&
+                                 std::string_view(phase) == "data_wait")
+                               stop = true;
                              if (asks_for_verdict && setup.verdict_in == phase) {
                                verdict = true;
                                asks_for_verdict = false;
