@@ -1,11 +1,29 @@
 #include "core/number_text.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace dtrain {
 namespace {
 
 constexpr char kDigits[] = "0123456789abcdef";
 
 }  // namespace
+
+std::string ranges(std::span<const int> numbers) {
+  std::vector<int> sorted(numbers.begin(), numbers.end());
+  std::sort(sorted.begin(), sorted.end());
+  std::string text;
+  for (size_t i = 0; i < sorted.size();) {
+    size_t end = i + 1;
+    while (end < sorted.size() && sorted[end] == sorted[end - 1] + 1) ++end;
+    if (i > 0) text += ",";
+    text += std::to_string(sorted[i]);
+    if (end - i > 1) text += "-" + std::to_string(sorted[end - 1]);
+    i = end;
+  }
+  return text;
+}
 
 std::string hex(uint64_t word) {
   std::string text(16, '0');

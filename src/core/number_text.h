@@ -30,6 +30,8 @@ std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
+std::string ranges(std::span<const int> numbers);  // 5 0 1 2 -> "0-2,5"
+
 std::string hex(uint64_t word);                            // 16 digits, lower case
 std::string hex(std::span<const std::byte> bytes);         // two digits per byte
 std::optional<uint64_t> parse_hex(std::string_view text);  // 1 to 16 digits and nothing else

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "core/strings.h"
 #include "core/text_table.h"
@@ -93,19 +94,6 @@ std::string by_reason(const std::vector<Diagnosis::Unchecked>& unchecked) {
 }
 
 }  // namespace
-
-std::string ranges(const std::vector<int>& numbers) {
-  std::vector<int> sorted = numbers;
-  std::sort(sorted.begin(), sorted.end());
-  std::vector<std::string> parts;
-  for (size_t i = 0; i < sorted.size();) {
-    size_t end = i + 1;
-    while (end < sorted.size() && sorted[end] == sorted[end - 1] + 1) ++end;
-    parts.push_back(end - i == 1 ? str(sorted[i]) : str(sorted[i], "-", sorted[end - 1]));
-    i = end;
-  }
-  return join(parts, ",");
-}
 
 std::string to_text(const Launch& launch, const Diagnosis& diagnosis) {
   std::string text = header(launch, diagnosis) + rank_table(launch);

@@ -15,6 +15,4 @@ std::string to_text(const Launch&, const Diagnosis&);
 // {"kind": "doctor", "blocks": bool, "findings": [...], "right": [...], "unchecked": [...], "ranks": [facts]}
 std::string to_json(const Launch&, const Diagnosis&);
 
-std::string ranges(const std::vector<int>& numbers);  // 0 1 2 5 -> "0-2, 5"
-
 }  // namespace dtrain::doctor

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace dtrain {
 namespace {
@@ -31,6 +32,12 @@ TEST(NumberText, OnlyTheWholeTextIsANumber) {
     EXPECT_EQ(parse_number<double>(text), std::nullopt) << text;
   }
   EXPECT_EQ(parse_number<int64_t>(std::string_view("1\0", 2)), std::nullopt);
+}
+
+TEST(NumberText, RangesAreSorted) {
+  EXPECT_EQ(ranges({}), "");
+  EXPECT_EQ(ranges(std::vector{7}), "7");
+  EXPECT_EQ(ranges(std::vector{4, 0, 1, 2}), "0-2,4");
 }
 
 TEST(NumberText, HexOfAWordHas16Digits) {

@@ -22,11 +22,6 @@ Launch spoiled() {
   return launch;
 }
 
-TEST(Report, Ranges) {
-  EXPECT_EQ(ranges({}), "");
-  EXPECT_EQ(ranges({4, 0, 1, 2}), "0-2,4");
-}
-
 TEST(Report, TextNamesWhatIsWrongRightAndUnknown) {
   const Launch launch = spoiled();
   const std::string text = to_text(launch, examine(launch));
