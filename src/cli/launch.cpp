@@ -19,6 +19,7 @@
 #include "job/batch_choice.h"
 #include "job/run_folder.h"
 #include "supervisor/mpirun_command.h"
+#include "supervisor/output_relay.h"
 #include "supervisor/run_progress.h"
 #include "supervisor/supervisor.h"
 #include "train/batch_arithmetic.h"
@@ -164,7 +165,8 @@ int run_launch(const Arguments& arguments) {
   check_flags_of_mpirun(app, launch.mpirun);
   std::signal(SIGPIPE, SIG_IGN);    // a reader of the output that leaves does not end the run
   std::signal(SIGCHLD, SIG_DFL);    // a parent may have ignored it, and then no child has an exit code
-  supervisor::SignalQueue signals;  // before the metrics have threads
+  supervisor::SignalQueue signals;  // before threads are started
+  const supervisor::OutputRelay relay;
   if (launch.min_ranks > launch.ranks) {
     throw UsageError(str("dtrain launch: --min-ranks ", launch.min_ranks, " is more than -np ", launch.ranks));
   }
