@@ -6,7 +6,8 @@
 #   run_ranks NAME COMMAND...       starts the ranks of the run NAME, by srun or mpirun: these forward SIGUSR1 to them
 #
 # The job is requeued
-# - when its ranks have saved and left with 75, or when SIGUSR1 ended them (138) before they had anything to save;
+# - when its ranks have saved and left with 75, or when SIGUSR1 ended them (138) before they had anything to save; one
+#   that was stopped in the evaluation or the test that an earlier job was stopped in too counts as one that died;
 # - when a rank died or hung (76) or was killed (128 and more), or srun or mpirun failed (1; mpirun that lost a node:
 #   205): at most 10 times, and at most 3 times without a new checkpoint. `scontrol show job` shows the count as the
 #   comment of the job.
@@ -36,6 +37,10 @@ export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-^lo,docker0}
 # Since Slurm 22.05, srun does not take --cpus-per-task over from the job: a rank would have one core.
 export SRUN_CPUS_PER_TASK=${SRUN_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK:-1}}
 
+# Ranks wait until dist.timeout for one that was killed, and srun does not tell them. Ranks that leave by themselves do so
+# together, so srun may end those that are left this many seconds after the first.
+export SLURM_WAIT=${SLURM_WAIT:-60}
+
 # When Slurm ends the job, mpirun gets SIGTERM as well, and gives its ranks twice this time: by default 2 s in all. But
 # it also waits that long, on its own node and then on the others, after ranks that saved and left with 75.
 export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-5}
@@ -51,7 +56,9 @@ needs_something_to_train() {
 }
 
 run_ranks() {
-  local name=$1 rc=0 pause=2
+  local name=$1 rc=0 pause=2 run before
+  run=${DTRAIN_RUNS:-runs}/$name
+  before=$(newest_checkpoint "$run")
   shift
   "$@" --name "$name" --resume auto --metrics.bind 0.0.0.0 &
   local ranks=$!
@@ -69,10 +76,12 @@ run_ranks() {
     fi
   done
   wait "$ranks" || rc=$?
-  if [ $rc = 75 ] || [ $rc = 138 ]; then
+  if [ $rc = 75 ] && [ "$(newest_checkpoint "$run")" = "$before" ]; then
+    requeue_counted "$run" "$rc" "stopped on request in an evaluation that this job did not finish either"
+  elif [ $rc = 75 ] || [ $rc = 138 ]; then
     requeue "stopped on request"
   elif [ $rc = 1 ] || [ $rc = 76 ] || [ $rc -ge 128 ]; then
-    requeue_after_crash "${DTRAIN_RUNS:-runs}/$name" "$rc"
+    requeue_counted "$run" "$rc" "a rank, a node or the launcher failed (exit code $rc)"
   fi
   exit "$rc"
 }
@@ -93,7 +102,8 @@ newest_checkpoint() { # of a run folder; their names sort by step
   echo "$newest"
 }
 
-requeue_after_crash() {
+# requeue_counted RUN_FOLDER EXIT_CODE WHY: as long as that helps.
+requeue_counted() {
   local comment crashes=0 idle=0 before='' newest
   [ -z "$ended" ] || return 0
   comment=$(scontrol show job "$job" | sed -n 's/^ *Comment=//p')
@@ -108,5 +118,5 @@ requeue_after_crash() {
     return
   fi
   scontrol update "JobId=$job" "Comment=dtrain: $crashes crashes, $idle since $newest"
-  requeue "a rank, a node or the launcher failed (exit code $2)"
+  requeue "$3"
 }

@@ -10,7 +10,7 @@ import runner
 
 CONFIG = {**runner.SMALL, "data.file": "d.h5", "train.global_batch": 16, "train.epochs": 1000000, "train.eval_every": "1000000epochs",
           "checkpoint.every": "20steps", "checkpoint.keep_last": 3, "checkpoint.keep_best": False, "device.threads": 1,
-          "schedule.name": "constant", "dist.timeout": 60}  # srun does not tell ranks that one of them has died
+          "schedule.name": "constant"}
 WITHOUT_END = 1000000
 
 
@@ -42,7 +42,7 @@ class Job:
         shape = [f"--nodes={nodes}", f"--ntasks-per-node={per_node}", "--cpus-per-task=1", f"--gpus-per-node={per_node}",
                  f"--time={time}", "--signal=B:USR1@10", f"--output={self.log}"]
         env = {**runner.environment(), "DTRAIN_PREFIX": str(folder / "prefix"), "DTRAIN_NAME": self.name,
-               "TMPDIR": str(cluster.folder / "tmp")}  # for the session folders of an mpirun that does not live to remove them
+               "SLURM_WAIT": "10", "TMPDIR": str(cluster.folder / "tmp")}  # for the session folders of an mpirun that does not live to remove them
         program = runner.SOURCE.resolve() / "launch/slurm" / script
         self.id = cluster.call("sbatch", "--parsable", *shape, program, cwd=folder, env=env).strip()
 

@@ -98,7 +98,7 @@ def one_of_its_ranks_dies(folder):
         job = _start(folder, slurm)
         job.wait_for_step(25)
         slurm.kill_process("n2", "dtrain", "train")
-        job.wait_for_requeue()
+        job.wait_for_requeue(120)  # long before dist.timeout
         assert "Comment=dtrain: 1 crashes, 1 since step_" in slurm.call("scontrol", "show", "job", job.id)
         _finish(job, most_lost=20)
 
