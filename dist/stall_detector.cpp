@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <limits>
+#include <map>
+#include <utility>
 
 #include "core/strings.h"
 
@@ -31,46 +34,102 @@ std::string list(std::span<const RankState> ranks, Describe describe) {
 
 std::string place(const RankState& state) { return str("phase ", state.phase, ", step ", state.step); }
 
+// What heard ranks do not hear although other heard ranks do: then the host is there, and not the way to it. Hosts are
+// given by their lowest rank.
+std::vector<Gap> gaps_between(std::span<const RankState> all, std::span<const RankState> heard,
+                              std::span<const std::string> nodes, double settled) {
+  const auto on = [&](const RankState& state, int host) {
+    return nodes[static_cast<size_t>(state.rank)] == nodes[static_cast<size_t>(host)];
+  };
+  const auto hears = [&](const RankState& state, int host) {
+    return !state.hears_few && all[static_cast<size_t>(host)].silent >= settled &&
+           std::none_of(state.unheard.begin(), state.unheard.end(), [&](const Gap& gap) { return gap.from == host; });
+  };
+  std::vector<Gap> gaps;
+  for (const RankState& state : heard) {
+    for (const Gap& gap : state.unheard) {
+      const bool alive = std::any_of(heard.begin(), heard.end(), [&](const RankState& other) {
+        return on(other, gap.from) || (!on(other, state.rank) && hears(other, gap.from));
+      });
+      if (alive) gaps.push_back(gap);
+    }
+  }
+  return gaps;
+}
+
+// Silent ranks of one host that were in the same place, and have been silent for about as long, are one part.
+std::string describe_silent(std::span<const RankState> silent, std::span<const std::string> nodes) {
+  std::map<std::pair<std::string, std::string>, std::vector<RankState>> groups;
+  for (const RankState& s : silent) groups[{nodes[static_cast<size_t>(s.rank)], place(s)}].push_back(s);
+  std::vector<std::pair<int, std::string>> parts;
+  for (const auto& [key, group] : groups) {
+    std::vector<int> numbers;
+    for (const RankState& s : group) numbers.push_back(s.rank);
+    const auto shortest = std::min_element(group.begin(), group.end(),
+                                           [](const RankState& a, const RankState& b) { return a.silent < b.silent; });
+    parts.emplace_back(numbers.front(),
+                       str(ranks_on(numbers, nodes), numbers.size() == 1 ? " has" : " have", " sent no heartbeat for ",
+                           fixed(shortest->silent, 1), " s (last: ", key.second, ")"));
+  }
+  std::sort(parts.begin(), parts.end());
+  std::vector<std::string> texts;
+  for (const auto& part : std::span(parts).first(std::min(parts.size(), kMostNamed))) texts.push_back(part.second);
+  if (parts.size() > kMostNamed) texts.push_back("and others");
+  const std::string& host = nodes[static_cast<size_t>(silent.front().rank)];
+  return join(texts, "; ") + (several_hosts(nodes) ? str(". The host is down or unreachable (`ssh ", host,
+                                                         " true` tells), its processes are stopped, or it is swapping")
+                                                   : ". Its process is stopped, or the machine is swapping");
+}
+
 }  // namespace
 
-std::optional<std::string> describe_stall(std::span<const RankState> ranks, double timeout, double silence) {
+std::optional<std::string> describe_stall(std::span<const RankState> ranks, std::span<const std::string> nodes,
+                                          double timeout, double silence, double settled) {
   const auto present = those(ranks, [](const RankState& state) { return !state.leaving; });
   if (present.empty()) return std::nullopt;
   if (std::any_of(ranks.begin(), ranks.end(), [&](const RankState& s) { return s.stalled < timeout; }))
     return std::nullopt;
 
-  if (const auto silent = those(present, [&](const RankState& s) { return s.silent >= silence; }); !silent.empty()) {
-    return list(silent,
-                [](const RankState& s) {
-                  return str("rank ", s.rank, " has sent no heartbeat for ", fixed(s.silent, 1), " s (last: ", place(s),
-                             ")");
-                }) +
-           ". Its process is stopped, its node is down or unreachable, or the machine is swapping";
+  const auto heard = those(present, [&](const RankState& s) { return s.silent < silence; });
+  if (const std::vector<Gap> gaps = gaps_between(ranks, heard, nodes, settled); !gaps.empty()) {
+    return str("no rank has made progress for ", fixed(timeout, 1), " s: ", describe_gaps(gaps, nodes));
   }
+  const auto silent = those(present, [&](const RankState& s) { return s.silent >= silence; });
+  if (!silent.empty()) return describe_silent(silent, nodes);
   if (const auto stuck = those(present, [](const RankState& s) { return !waits_for_others(s); }); !stuck.empty()) {
     // The host of a GPU runs ahead of it: a rank that waits for another one's part may be found in any phase of a later
     // step. So the cause is in the earliest step.
     const int64_t first = std::min_element(stuck.begin(), stuck.end(), is_behind)->step;
     return list(those(stuck, [first](const RankState& s) { return s.step == first; }),
-                [](const RankState& s) {
-                  return str("rank ", s.rank, " has made no progress for ", fixed(s.stalled, 1), " s in ", place(s));
+                [nodes](const RankState& s) {
+                  return str(ranks_on({s.rank}, nodes), " has made no progress for ", fixed(s.stalled, 1), " s in ",
+                             place(s));
                 }) +
            ". If it is only slow, set a larger dist.timeout";
   }
   const auto last = std::min_element(present.begin(), present.end(), is_behind);
   const auto behind = those(present, [&](const RankState& s) { return s.step == last->step; });
   return str("all ranks have waited for each other in collectives for ", fixed(timeout, 1), " s; furthest behind: ",
-             list(behind, [](const RankState& s) { return str("rank ", s.rank, " (", place(s), ")"); }),
+             list(behind, [nodes](const RankState& s) { return str(ranks_on({s.rank}, nodes), " (", place(s), ")"); }),
              ". The network is down, or the ranks are not at the same operation");
 }
 
-StallDetector::StallDetector(int rank, int size, double timeout, double longest_interval, const Clock& clock)
+StallDetector::StallDetector(int rank, std::vector<std::string> nodes, double timeout, double longest_interval,
+                             const Clock& clock)
     : rank_(rank),
+      nodes_(std::move(nodes)),
       timeout_(timeout),
       longest_interval_(longest_interval),
       clock_(clock),
       last_update_(clock.now()),
-      reports_(static_cast<size_t>(size)) {}
+      reports_(nodes_.size()) {
+  const std::string& own = nodes_[static_cast<size_t>(rank)];
+  std::map<std::string, std::vector<int>> hosts;
+  for (size_t other = 0; other < nodes_.size(); ++other) {
+    if (nodes_[other] != own) hosts[nodes_[other]].push_back(static_cast<int>(other));
+  }
+  for (auto& [name, ranks] : hosts) other_hosts_.push_back(std::move(ranks));
+}
 
 double StallDetector::update(uint64_t progress, const char* phase, int64_t step) {
   const auto time = clock_.now();
@@ -86,6 +145,26 @@ double StallDetector::update(uint64_t progress, const char* phase, int64_t step)
   return now_;
 }
 
+void StallDetector::note_unheard(const std::function<bool(int rank, double seconds)>& packets_since) {
+  Heartbeat& own = reports_[static_cast<size_t>(rank_)].heartbeat;
+  own.unheard = 0;
+  for (const std::vector<int>& host : other_hosts_) {
+    double least = std::numeric_limits<double>::infinity();
+    bool left = false;
+    for (const int rank : host) {
+      least = std::min(least, silent(static_cast<size_t>(rank)));
+      left = left || reports_[static_cast<size_t>(rank)].heartbeat.leaving != 0;
+    }
+    if (left || least < silence()) continue;
+    if (own.unheard < std::ssize(own.unheard_ranks)) {
+      own.unheard_ranks[own.unheard] = host.front();
+      // Until the host was cut off it may have answered the last heartbeats of this rank, which are a period apart.
+      own.packets[own.unheard] = packets_since(host.front(), least - 2 * longest_interval_) ? 1 : 0;
+    }
+    ++own.unheard;
+  }
+}
+
 void StallDetector::leave() { reports_[static_cast<size_t>(rank_)].heartbeat.leaving = 1; }
 
 void StallDetector::receive(int from, const Heartbeat& heartbeat) {
@@ -97,20 +176,24 @@ bool StallDetector::all_left() const {
 }
 
 std::optional<std::string> StallDetector::judge() const {
-  const double silence = timeout_ / 2;
   std::vector<RankState> states;
   for (const auto& [heartbeat, when] : reports_) {
-    const double silent = now_ - when;
+    const auto rank = static_cast<int>(states.size());
+    const double silent = this->silent(states.size());
     // A rank that still sends heartbeats may have moved since the last one: only the next one can tell. A rank that
     // leaves sends no more of them.
-    const double stalled = heartbeat.stalled + (silent >= silence || heartbeat.leaving != 0 ? silent : 0);
-    states.push_back(
-        {static_cast<int>(states.size()), silent, stalled, heartbeat.phase, heartbeat.step, heartbeat.leaving != 0});
+    const double stalled = heartbeat.stalled + (silent >= silence() || heartbeat.leaving != 0 ? silent : 0);
+    states.push_back({rank, silent, stalled, heartbeat.phase, heartbeat.step, heartbeat.leaving != 0});
+    const auto listed = std::min<size_t>(static_cast<size_t>(heartbeat.unheard), std::size(heartbeat.unheard_ranks));
+    for (size_t i = 0; i < listed; ++i) {
+      states.back().unheard.push_back({rank, heartbeat.unheard_ranks[i], heartbeat.packets[i] != 0});
+    }
+    states.back().hears_few = heartbeat.unheard > static_cast<int>(listed);
   }
   const bool lowest_alive = std::all_of(states.begin(), states.begin() + rank_,
-                                        [&](const RankState& s) { return s.silent >= silence || s.leaving; });
+                                        [&](const RankState& s) { return s.silent >= silence() || s.leaving; });
   const double patience = lowest_alive ? 0 : 2 + 2 * longest_interval_;
-  return describe_stall(states, timeout_ + patience, silence);
+  return describe_stall(states, nodes_, timeout_ + patience, silence(), silence() + 2 * longest_interval_);
 }
 
 }  // namespace dtrain::dist

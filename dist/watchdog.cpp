@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/thread_name.h"
+#include "dist/peer_packets.h"
 #include "dist/stall_detector.h"
 
 namespace dtrain::dist {
@@ -91,6 +92,13 @@ class Channel {
   MPI_Request incoming_request_ = MPI_REQUEST_NULL;
 };
 
+// A World that was not made by an MpiSession may have no names.
+std::vector<std::string> nodes_of(const World& world) {
+  std::vector<std::string> nodes = world.nodes;
+  nodes.resize(static_cast<size_t>(world.size), world.node);
+  return nodes;
+}
+
 }  // namespace
 
 class Watchdog::Impl {
@@ -100,7 +108,8 @@ class Watchdog::Impl {
         size_(world.size),
         period_(std::min(timeout / 10, 30.0)),
         on_stall_(std::move(on_stall)),
-        detector_(world.rank, world.size, timeout, period_, clock),
+        addresses_(world.addresses),
+        detector_(world.rank, nodes_of(world), timeout, period_, clock),
         channel_(std::make_unique<Channel>(world.size)),
         goodbye_sent_(static_cast<size_t>(world.size)) {
     thread_ = std::thread([this] {
@@ -170,6 +179,7 @@ class Watchdog::Impl {
         detector_.leave();
         said_goodbye = say_goodbye();
       } else if (now >= next_heartbeat && !said_goodbye) {
+        detector_.note_unheard([this](int rank, double seconds) { return packets_since(rank, seconds); });
         for_others([this](int to) { channel_->send(to, detector_.own()); });
         next_heartbeat = now + period_;
       }
@@ -182,6 +192,11 @@ class Watchdog::Impl {
         return;
       }
     }
+  }
+
+  bool packets_since(int rank, double seconds) const {
+    const std::optional<double> last = seconds_since_packet(addresses_[static_cast<size_t>(rank)]);
+    return last && *last < seconds;
   }
 
   std::optional<std::string> failed_communicator() {
@@ -226,6 +241,7 @@ class Watchdog::Impl {
   const int rank_, size_;
   const double period_;
   const std::function<void(const std::string&)> on_stall_;
+  const std::vector<std::vector<std::string>> addresses_;  // by rank
 
   std::atomic<const char*> phase_ = "start";
   std::atomic<int64_t> step_ = 0;

@@ -6,7 +6,8 @@
 // A thread of each rank sends heartbeats to every other rank, with the time since the *training thread* last made
 // progress. When no rank has made progress for `timeout`, the job is ended (stall_detector.h decides). Every rank
 // judges for itself, so any rank may be the stopped one. Heartbeats use an MPI communicator of their own, so that a
-// rank that is stuck in a collective of the training still sends them.
+// rank that is stuck in a collective of the training still sends them. They also say which hosts a rank does not hear,
+// so that a rank that hears both can name two hosts that do not reach each other.
 //
 // Where a network error has stopped a collective, its communicator may know it long before the timeout
 // (Communicator::check(), the asynchronous errors of NCCL): it is asked as soon as this rank has made no progress for

@@ -6,19 +6,26 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/machine.h"
+#include "core/net_address.h"
 #include "core/number_text.h"
 #include "dist/backoff.h"
+#include "dist/handshake.h"
 #include "dist/process_limits.h"
 
 namespace dtrain::dist {
 namespace {
+
+// All ranks have initialized MPI: what is left is to connect them.
+constexpr double kMostSecondsToMeet = 60;
 
 bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
@@ -129,10 +136,34 @@ void initialize_mpi(int* argc, char*** argv) {
   }
 }
 
+// Addresses that several hosts have, such as 127.0.0.1, tell nothing of where a packet is from.
+void meet_others(World& world) {
+  const std::set<std::string> own = own_addresses();
+  std::vector<Peer> peers;
+  try {
+    peers = shake_hands({world.node, {own.begin(), own.end()}}, world.rank, world.size, kMostSecondsToMeet);
+  } catch (const CommError& error) {  // no rank can wait for the others any more
+    log::set_rank(world.rank, world.size, world.node);
+    log::error(error.what());
+    abort_job(error.exit_code());
+  }
+  for (Peer& peer : peers) {
+    std::erase_if(peer.addresses, [&](const std::string& address) { return own.contains(address); });
+    world.nodes.push_back(std::move(peer.node));
+    world.addresses.push_back(std::move(peer.addresses));
+  }
+}
+
 World find_world() {
   World world;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &world.rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &world.size), "MPI_Comm_size");
+  char name[MPI_MAX_PROCESSOR_NAME] = "";
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
+  world.node.assign(name, static_cast<size_t>(length));
+  meet_others(world);
+
   MPI_Comm host = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world.rank, MPI_INFO_NULL, &host),
             "MPI_Comm_split_type");
@@ -141,10 +172,6 @@ World find_world() {
   world.host = world.rank;
   check_mpi(MPI_Bcast(&world.host, 1, MPI_INT, 0, host), "MPI_Bcast");
   check_mpi(MPI_Comm_free(&host), "MPI_Comm_free");
-  char name[MPI_MAX_PROCESSOR_NAME] = "";
-  int length = 0;
-  check_mpi(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
-  world.node.assign(name, static_cast<size_t>(length));
   return world;
 }
 

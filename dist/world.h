@@ -6,15 +6,21 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace dtrain::dist {
 
 struct World {
-  int rank = 0, size = 1;              // of the job
-  int local_rank = 0, local_size = 1;  // on this host, by MPI's shared-memory split
-  int host = 0;                        // the lowest rank on this host, which no other host has
-  std::string node;                    // host name
-  bool launched = false;               // by mpirun or srun: stdout may be a pty that no person looks at
+  int rank = 0, size = 1;               // of the job
+  int local_rank = 0, local_size = 1;   // on this host, by MPI's shared-memory split
+  int host = 0;                         // the lowest rank on this host, which no other host has
+  std::string node;                     // host name
+  std::vector<std::string> nodes = {};  // those of all ranks
+  bool launched = false;                // by mpirun or srun: stdout may be a pty that no person looks at
+  // By rank: network addresses of its host, as address_text(), without those that this host has too.
+  std::vector<std::vector<std::string>> addresses = {};
+
+  bool several_hosts() const { return local_size < size; }
 };
 
 // The launcher's hints before MPI_Init: this process's rank (0 if there is none), which decides who prints early

@@ -20,8 +20,8 @@ namespace {
 struct State {
   std::mutex mutex;
   int rank = 0;
-  int world_size = 1;
-  int quiet = 0;  // how many Quiet live
+  std::string prefix;  // of warnings and errors
+  int quiet = 0;       // how many Quiet live
   std::shared_ptr<spdlog::sinks::stderr_sink_mt> console = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   std::shared_ptr<spdlog::sinks::basic_file_sink_mt> file;
   std::function<void(std::string_view)> tap;
@@ -43,7 +43,7 @@ void write(spdlog::level::level_enum level, std::string_view message, bool decor
   if ((s.rank != 0 || s.quiet > 0) && level < spdlog::level::warn) return;
   std::string text;
   if (decorated && level >= spdlog::level::warn) {
-    if (s.world_size > 1) text += "[rank " + std::to_string(s.rank) + "] ";
+    text += s.prefix;
     text += level == spdlog::level::warn ? "warning: " : "error: ";
   }
   text += decorated ? printable_message(message) : printable(message, "\n\t");
@@ -68,10 +68,12 @@ void write(spdlog::level::level_enum level, std::string_view message, bool decor
 
 }  // namespace
 
-void set_rank(int rank, int world_size) {
+void set_rank(int rank, int world_size, std::string_view host) {
   const std::lock_guard lock(state().mutex);
   state().rank = rank;
-  state().world_size = world_size;
+  state().prefix.clear();
+  if (world_size > 1)
+    state().prefix = "[rank " + std::to_string(rank) + (host.empty() ? "" : " on " + printable_message(host)) + "] ";
 }
 
 void open_file(const std::string& path) {

@@ -1,10 +1,10 @@
 #pragma once
 
 // The messages of dtrain to people. Rank 0 prints all of them, the other ranks only warnings and errors, each with the
-// rank. Lines go to stderr and, once a run folder exists, also to its log.txt (rank 0). Messages may quote names that
-// others chose; printable.h escapes what is dangerous in them. No spdlog or fmt type appears here, because fmt's
-// headers conflict with the copy inside LibTorch.
-// Thread-safety: all functions may be called from any thread after set_rank().
+// rank and, in a job on several hosts, the host. Lines go to stderr and, once a run folder exists, also to its log.txt
+// (rank 0). Messages may quote names that others chose; printable.h escapes what is dangerous in them. No spdlog or fmt
+// type appears here, because fmt's headers conflict with the copy inside LibTorch. Thread-safety: all functions may be
+// called from any thread after set_rank().
 
 #include <functional>
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace dtrain::log {
 
-void set_rank(int rank, int world_size);  // until it is called: rank 0 of 1
-void open_file(const std::string& path);  // appends; throws OutputError
+void set_rank(int rank, int world_size, std::string_view host = {});  // until it is called: rank 0 of 1
+void open_file(const std::string& path);                              // appends; throws OutputError
 void close_file();
 
 // While it lives, `tap` receives each line that this process logs, as log.txt has it but without the time, one after

@@ -16,7 +16,7 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
   data::ProbeProcess prober;  // forks, which is forbidden after MPI_Init
   dist::MpiSession mpi(nullptr, nullptr);
   const dist::World& world = mpi.world();
-  log::set_rank(world.rank, world.size);
+  log::set_rank(world.rank, world.size, world.several_hosts() ? world.node : "");
   int exit_code = 0;
   try {
     const dist::CoreShare cores = dist::widen_affinity(world);  // before any thread starts

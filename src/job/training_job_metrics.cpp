@@ -3,12 +3,15 @@
 
 #include <filesystem>
 #include <memory>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "config/print.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "dist/agree.h"
+#include "dist/rank_names.h"
 #include "job/banner.h"
 #include "job/training_job.h"
 #include "job/version.h"
@@ -17,6 +20,13 @@
 #include "monitoring/prometheus_sink.h"
 
 namespace dtrain::job {
+namespace {
+
+bool is_loopback(std::string_view address) {
+  return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]:");
+}
+
+}  // namespace
 
 // Rank 0 serves the page of the run; the others say where it is.
 std::vector<monitoring::Page> TrainingJob::make_page() {
@@ -96,9 +106,19 @@ void TrainingJob::open_metrics() {
 
 void TrainingJob::write_targets(const std::vector<RankPlace>& places) {
   std::vector<monitoring::TargetsFile::Target> addresses;
+  std::vector<int> unreachable;
   for (size_t rank = 0; rank < places.size(); ++rank) {
     if (places[rank].metrics_address.empty()) continue;
+    if (is_loopback(places[rank].metrics_address) && places[rank].node != places[0].node) {
+      unreachable.push_back(static_cast<int>(rank));
+      continue;
+    }
     addresses.push_back({places[rank].metrics_address, places[rank].node, static_cast<int>(rank)});
+  }
+  if (!unreachable.empty()) {
+    log::info(str("the metrics of ", dist::rank_numbers(unreachable), " are served on ", config_.metrics.bind,
+                  " of other hosts, where Prometheus on ", places[0].node,
+                  " does not find them: --metrics.bind 0.0.0.0 serves them to the network"));
   }
   if (addresses.empty()) return;
   try {  // the folder may be another user's, and the run needs neither file

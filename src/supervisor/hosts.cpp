@@ -1,8 +1,6 @@
 #include "supervisor/hosts.h"
 
-#include <ifaddrs.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/machine.h"
+#include "core/net_address.h"
 #include "core/number_text.h"
 #include "core/strings.h"
 
@@ -37,27 +36,6 @@ Addresses addresses_of(const std::string& name) {
   hints.ai_socktype = SOCK_STREAM;  // each address once
   if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) found = nullptr;
   return {found, &::freeaddrinfo};
-}
-
-std::string text_of(const sockaddr* address, socklen_t size) {
-  char text[NI_MAXHOST] = "";
-  const int code = ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  return code == 0 ? text : "";
-}
-
-// Those of the network interfaces of this machine.
-std::set<std::string> own_addresses() {
-  std::set<std::string> all;
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return all;
-  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr) continue;
-    const int family = one->ifa_addr->sa_family;
-    if (family == AF_INET) all.insert(text_of(one->ifa_addr, sizeof(sockaddr_in)));
-    if (family == AF_INET6) all.insert(text_of(one->ifa_addr, sizeof(sockaddr_in6)));
-  }
-  ::freeifaddrs(list);
-  return all;
 }
 
 }  // namespace
@@ -117,7 +95,7 @@ bool is_this_host(const std::string& name) {
   const std::set<std::string> own = own_addresses();
   const Addresses addresses = addresses_of(name);
   for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
-    const std::string address = text_of(one->ai_addr, one->ai_addrlen);
+    const std::string address = address_text(*one->ai_addr);
     if (own.contains(address) || address.starts_with("127.") || address == "::1") return true;
   }
   return false;

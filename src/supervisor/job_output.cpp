@@ -36,17 +36,18 @@ std::string_view without_dot(std::string_view text) {
   return text;
 }
 
-// "error: TEXT" of rank 0, "[rank 1] error: TEXT" of another.
+// "error: TEXT" of a process alone, "[rank 1] error: TEXT" or "[rank 1 on HOST] error: TEXT" of one of several.
 bool is_error_message(std::string_view text) {
   return text.starts_with("error: ") || (text.starts_with("[rank ") && after(text, "] error: "));
 }
 
 // A rank that has died says nothing; another one says it: "... rank 1 (process 12) has died".
 std::optional<int> blamed_rank(std::string_view text) {
-  if (!after(text, " has died") && !after(text, " has sent no heartbeat") && !after(text, " has made no progress")) {
+  if (!after(text, " has died") && !after(text, " sent no heartbeat") && !after(text, " has made no progress")) {
     return std::nullopt;
   }
   std::optional<std::string_view> rest = after(text, ": rank ");
+  if (!rest) rest = after(text, ": ranks ");  // several of one host: the first
   return rest ? take_number(*rest) : std::nullopt;
 }
 

@@ -153,5 +153,16 @@ TEST(StatusLine, OtherRanksHaveNone) {
   log::set_rank(0, 1);
 }
 
+TEST(LogPrefix, WarningsHaveTheRankAndOfSeveralHostsTheHost) {
+  const auto warned = [] { return shown([] { log::warning("slow"); }); };
+  EXPECT_EQ(warned(), "warning: slow\n");
+  log::set_rank(1, 2);
+  EXPECT_EQ(warned(), "[rank 1] warning: slow\n");
+  log::set_rank(6, 8, "host3");
+  EXPECT_EQ(warned(), "[rank 6 on host3] warning: slow\n");
+  log::set_rank(0, 1, "host3");
+  EXPECT_EQ(warned(), "warning: slow\n");
+}
+
 }  // namespace
 }  // namespace dtrain

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <chrono>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "support/fake_clock.h"
@@ -17,10 +20,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr double kTimeout = 10, kSilence = 5;
+constexpr double kTimeout = 10, kSilence = 5, kSettled = 7;
 
-std::string message(const std::vector<RankState>& ranks) {
-  return describe_stall(ranks, kTimeout, kSilence).value_or("");
+std::string message(const std::vector<RankState>& ranks, std::vector<std::string> nodes = {}) {
+  nodes.resize(ranks.size(), nodes.empty() ? "vm" : nodes.back());
+  return describe_stall(ranks, nodes, kTimeout, kSilence, kSettled).value_or("");
 }
 
 TEST(DescribeStall, NoAlarmWhileAnyRankMakesProgress) {
@@ -66,6 +70,56 @@ TEST(DescribeStall, AtMostEightRanksAreNamed) {
   EXPECT_THAT(message(ranks), AllOf(HasSubstr("rank 7 "), Not(HasSubstr("rank 8 ")), HasSubstr("and 12 more")));
 }
 
+TEST(DescribeStall, SilentRanksOfAHostAreNamedTogetherWithIt) {
+  EXPECT_EQ(message({{0, 0, 10.1, "all_reduce", 12},
+                     {1, 0.5, 10.2, "all_reduce", 12},
+                     {2, 10.2, 10.4, "all_reduce", 12},
+                     {3, 10.1, 10.4, "all_reduce", 12}},
+                    {"a", "a", "b", "b"}),
+            "ranks 2-3 on b have sent no heartbeat for 10.1 s (last: phase all_reduce, step 12). The host is down or "
+            "unreachable (`ssh b true` tells), its processes are stopped, or it is swapping");
+}
+
+TEST(DescribeStall, HostsThatOthersReachButNotEachOtherAreNamed) {
+  const std::vector<std::string> nodes = {"a", "b", "c"};
+  const auto ranks = [](bool arrives_at_c) -> std::vector<RankState> {
+    return {{0, 0, 10.1, "all_reduce", 12},
+            {1, 0.5, 10.2, "all_reduce", 12, false, {{1, 2, false}}},
+            {2, 0.5, 10.4, "all_reduce", 12, false, {{2, 1, arrives_at_c}}}};
+  };
+  EXPECT_EQ(message(ranks(false), nodes),
+            "no rank has made progress for 10.0 s: b and c do not reach each other. A firewall or a broken link is "
+            "between them: `launch/ssh/check b c` tries their ports");
+  EXPECT_THAT(message(ranks(true), nodes),
+              HasSubstr("what b sends arrives at c, but nothing arrives from c to b. A firewall"));
+}
+
+TEST(DescribeStall, AHostThatIsAliveIsNotSaidToBeDown) {
+  // Rank 0 itself does not hear rank 2, but rank 1 does.
+  EXPECT_THAT(message({{0, 0, 10.1, "all_reduce", 12, false, {{0, 2, false}}},
+                       {1, 0.5, 10.2, "all_reduce", 12},
+                       {2, 10.2, 10.4, "all_reduce", 12}},
+                      {"a", "b", "c"}),
+              AllOf(HasSubstr("a and c do not reach each other"), Not(HasSubstr("heartbeat"))));
+  // A host that nobody hears is down.
+  EXPECT_THAT(message({{0, 0, 10.1, "all_reduce", 12, false, {{0, 2, false}}},
+                       {1, 0.5, 10.2, "all_reduce", 12, false, {{1, 2, false}}},
+                       {2, 10.2, 10.4, "all_reduce", 12}},
+                      {"a", "b", "c"}),
+              HasSubstr("rank 2 on c has sent no heartbeat"));
+  // Nor one that rank 1 has had no time to miss, nor one of more than rank 1 could list.
+  EXPECT_THAT(message({{0, 0, 10.1, "all_reduce", 12, false, {{0, 2, false}}},
+                       {1, 0.5, 10.2, "all_reduce", 12},
+                       {2, 6, 10.4, "all_reduce", 12}},
+                      {"a", "b", "c"}),
+              HasSubstr("rank 2 on c has sent no heartbeat"));
+  EXPECT_THAT(message({{0, 0, 10.1, "all_reduce", 12, false, {{0, 2, false}}},
+                       {1, 0.5, 10.2, "all_reduce", 12, false, {}, true},
+                       {2, 10.2, 10.4, "all_reduce", 12}},
+                      {"a", "b", "c"}),
+              HasSubstr("rank 2 on c has sent no heartbeat"));
+}
+
 TEST(DescribeStall, ASingleRankIsNamedToo) {
   EXPECT_THAT(message({{0, 0, 11, "eval", 4}}), HasSubstr("rank 0 has made no progress"));
 }
@@ -75,8 +129,15 @@ class Ranks {
  public:
   explicit Ranks(int count) {
     for (int rank = 0; rank < count; ++rank)
-      members_.push_back({StallDetector(rank, count, kTimeout, kPeriod, clock_)});
+      members_.push_back({StallDetector(rank, names(count), kTimeout, kPeriod, clock_)});
   }
+  // Each on a host of its own.
+  static std::vector<std::string> names(int count) {
+    std::vector<std::string> nodes;
+    for (int rank = 0; rank < count; ++rank) nodes.push_back(std::string("host") + std::to_string(rank));
+    return nodes;
+  }
+  void cut(int a, int b) { cut_ = {a, b}; }
 
   struct Member {
     StallDetector detector;
@@ -96,11 +157,14 @@ class Ranks {
         if (!member.alive) continue;
         if (member.moves) ++member.progress;
         member.detector.update(member.progress, member.phase, member.step);
+        member.detector.note_unheard([](int, double) { return false; });
       }
       for (size_t from = 0; from < members_.size(); ++from) {
         if (!members_[from].alive) continue;
         for (size_t to = 0; to < members_.size(); ++to) {
-          if (to != from) members_[to].detector.receive(static_cast<int>(from), members_[from].detector.own());
+          const std::pair<int, int> link = std::minmax(static_cast<int>(from), static_cast<int>(to));
+          if (to == from || link == cut_) continue;
+          members_[to].detector.receive(static_cast<int>(from), members_[from].detector.own());
         }
       }
       for (size_t rank = 0; rank < members_.size(); ++rank) {
@@ -117,6 +181,7 @@ class Ranks {
   static constexpr double kPeriod = 1;
   testing::FakeClock clock_;
   std::vector<Member> members_;
+  std::pair<int, int> cut_ = {-1, -1};
 };
 
 TEST(StallDetector, NoAlarmWhileOneOfTheRanksMakesProgress) {
@@ -135,7 +200,7 @@ TEST(StallDetector, TheLowestRankReportsAStuckOneAfterTheTimeout) {
   }
   EXPECT_THAT(ranks.run(9), Each("")) << "before the timeout";
   EXPECT_THAT(ranks.run(3),
-              ElementsAre(HasSubstr("rank 1 has made no progress for 10.0 s in phase data, step 12"), "", ""));
+              ElementsAre(HasSubstr("rank 1 on host1 has made no progress for 10.0 s in phase data, step 12"), "", ""));
   EXPECT_THAT(ranks.run(3), Each(HasSubstr("rank 1 "))) << "the others report it if rank 0 does not end the job";
 }
 
@@ -146,7 +211,7 @@ TEST(StallDetector, ASilentRankIsNamedByTheLowestRankThatIsAlive) {
   ranks[1].moves = ranks[2].moves = false;
   ranks[1].phase = ranks[2].phase = "all_reduce";
   EXPECT_THAT(ranks.run(11),
-              ElementsAre("", HasSubstr("rank 0 has sent no heartbeat for 10.0 s (last: phase data"), ""));
+              ElementsAre("", HasSubstr("rank 0 on host0 has sent no heartbeat for 10.0 s (last: phase data"), ""));
 }
 
 TEST(StallDetector, AJobThatWasSuspendedRaisesNoAlarm) {
@@ -169,9 +234,20 @@ TEST(StallDetector, ARankThatLeavesWaitsForTheOthers) {
   EXPECT_THAT(ranks.run(1000), Each("")) << "rank 1 still makes progress";
   ranks[1].moves = false;
   ranks[1].phase = "checkpoint";
-  EXPECT_THAT(ranks.run(11)[1], HasSubstr("rank 1 has made no progress for 10.0 s in phase checkpoint"));
+  EXPECT_THAT(ranks.run(11)[1], HasSubstr("rank 1 on host1 has made no progress for 10.0 s in phase checkpoint"));
   ranks[1].detector.leave();
   EXPECT_TRUE(ranks[1].detector.all_left());
+}
+
+TEST(StallDetector, ARankThatHearsBothNamesTwoHostsThatDoNotReachEachOther) {
+  Ranks ranks(4);
+  ranks.run(10);
+  ranks.cut(2, 3);
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks[rank].moves = false;
+    ranks[rank].phase = "all_reduce";
+  }
+  EXPECT_THAT(ranks.run(11), ElementsAre(HasSubstr("host2 and host3 do not reach each other"), "", "", ""));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@ usage: faults_test.py [TEST...]"""
 
 import contextlib
 import os
-import subprocess
 import sys
 import time
 
@@ -15,11 +14,7 @@ import runner
 from host import WORK
 
 # What the program does not say yet, by test. A test of this list fails as soon as the program says it: then take it from the list.
-EXPECTED_TO_CHANGE = {
-    "a_lost_host_is_named_by_the_watchdog", "a_firewall_between_two_hosts", "a_firewall_that_drops_one_direction", "a_firewall_at_the_start",
-    "a_host_that_refuses_connections_of_another_one", "a_link_of_10_mbit", "a_full_dev_shm_of_another_host", "a_full_tmp_of_another_host",
-    "a_full_disk_of_the_run_folder",
-}
+EXPECTED_TO_CHANGE = {"a_link_of_10_mbit"}
 # By default mpirun notices a host that is gone after 300 s and 9 probes of 20 s, and probes no connection on which it has just sent something.
 KEEPALIVE = {"oob_tcp_keepalive_time": 5, "oob_tcp_keepalive_intvl": 2, "oob_tcp_keepalive_probes": 3}
 NOTICED = 11  # seconds, of these
@@ -27,6 +22,7 @@ SLACK = 30  # seconds, for a machine that has other things to do
 LOST_DAEMON = 205  # what mpirun ends with when a host does not answer any more
 KEYS = {**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000, "train.batch_size": 2,
         "data.val_share": 0, "metrics.enabled": False, "dist.bucket_mb": 1}
+TO_MEET = 60  # seconds that all ranks have to connect to each other
 SHORT = {"train.max_steps": 6}
 
 
@@ -98,7 +94,7 @@ def a_lost_host_is_named_by_the_watchdog(folder):
         for process in four[0].processes("mpirun"):
             os.kill(process, 9)
         result = job.wait(SLACK)
-        assert "has sent no heartbeat" in result.output, result.output
+        assert "have sent no heartbeat" in result.output, result.output
         wanted(a_lost_host_is_named_by_the_watchdog, result, "host3", "ssh host3")
 
 
@@ -136,16 +132,9 @@ def at_the_start(test, folder, prepare):
     """Nothing may wait forever before the watchdog begins."""
     with four_hosts(folder) as four:
         prepare(four)
-        with four.job(runner.flags({**KEYS, **SHORT, "dist.timeout": 15})) as job:
-            try:
-                job.process.wait(15 + SLACK)
-            except subprocess.TimeoutExpired:
-                pass
-            ended = job.process.poll()
-            if test.__name__ in EXPECTED_TO_CHANGE:
-                assert ended is None, f"it ends now, with {ended}: take it from EXPECTED_TO_CHANGE"
-            else:
-                wanted(test, job.wait(1).expect(76), "host2", "host3", "firewall")
+        with four.job(runner.flags({**KEYS, **SHORT})) as job:
+            wanted(test, job.wait(TO_MEET + SLACK).expect(76), "host2", "host3", "firewall")
+        gone(four, range(4))
 
 
 def a_firewall_at_the_start(folder):

@@ -107,6 +107,17 @@ TEST(JobOutput, ARankThatAnotherOneMissesIsTheOneThatFailed) {
   EXPECT_THAT(printed.output.last_lines(1), ElementsAre("epoch 1"));
 }
 
+TEST(JobOutput, OfRanksThatAreMissedTogetherTheFirstIsTheOneThatFailed) {
+  Printed printed;
+  printed.output.add(
+      "[1,6]<stdout>:epoch 1\n[1,0]<stderr>:[rank 0 on host0] error: ranks 6-7 on host3 have sent no heartbeat for "
+      "5.1 s (last: phase all_reduce, step 5)\n",
+      true);
+  EXPECT_EQ(printed.output.failed_rank(), 6);
+  EXPECT_THAT(printed.output.cause(), HasSubstr("ranks 6-7 on host3 have sent no heartbeat"));
+  EXPECT_THAT(printed.output.last_lines(6), ElementsAre("epoch 1"));
+}
+
 TEST(JobOutput, ARankThatLeftWithoutAWordIsNamedByMpirun) {
   Printed printed;
   printed.output.add(

@@ -1,0 +1,18 @@
+#pragma once
+
+// Network addresses as text, such as "10.0.0.3" or "fd00::3". Two of them are compared as text, so an IPv4 address that
+// an IPv6 socket has (::ffff:10.0.0.3) is written as the IPv4 address that it is.
+// Thread-safety: any thread.
+
+#include <set>
+#include <string>
+
+struct sockaddr;
+
+namespace dtrain {
+
+std::string address_text(const sockaddr& address);  // of IPv4 or IPv6; "" for another family
+
+std::set<std::string> own_addresses();  // of the network interfaces of this machine, with 127.0.0.1
+
+}  // namespace dtrain

@@ -1,0 +1,57 @@
+"""`dtrain launch --hosts` on four hosts: one is lost, and the run goes on without it, and later with it again, as if nothing had been."""
+
+import json
+import os
+import time
+
+import hosts
+import runner
+from host import WORK
+
+KEYS = {**runner.SMALL, "data.file": "d.h5", "train.global_batch": 16, "train.batch_size": 2, "train.max_steps": 120, "train.epochs": 1000,
+        "data.val_share": 0, "metrics.enabled": False, "checkpoint.every": "10steps", "run.name": "r"}
+HOST_TIMEOUT = 3
+RESTART = 10  # seconds from the moment when a host is given up, and the time that any start takes
+
+
+def supervised(four, keys):
+    (four[0].inside(WORK) / "hosts").write_text("".join(f"{name} slots=2\n" for name in four.names))
+    words = [runner.DTRAIN, "launch", "-np", 8, "--hosts", "hosts", "--host-timeout", HOST_TIMEOUT, "-x", "OMP_NUM_THREADS", "--", "train", *runner.flags(keys)]
+    return hosts.Job(four[0], words, four.environment())
+
+
+def when(job, text, timeout=120, **options):
+    """Seconds since the job began."""
+    job.wait_for(text, timeout=timeout, **options)
+    return time.monotonic() - job.begin
+
+
+def a_lost_host_costs_a_few_seconds_and_nothing_else(folder):
+    runner.synth(folder / "d.h5", 64)
+    with hosts.Hosts(4) as four:
+        four.give(folder / "d.h5")
+        whole = four.train(runner.flags({**KEYS, "run.name": "whole"})).expect(0, "finished: all 120 steps")
+        with supervised(four, KEYS) as job:
+            start_up = when(job, "step 1/")
+            job.wait_for("step 32/")
+            four.lose(3)
+            lost = time.monotonic() - job.begin
+            given_up = when(job, "host host3 does not answer")
+            again = when(job, "global batch 16 <= 6 ranks")
+            trains = when(job, "step 3", times=job.output().count("step 3") + 1)
+            print(f"        start-up {start_up:.1f} s; after the loss: given up {given_up - lost:.1f} s, banner {again - lost:.1f} s, step {trains - lost:.1f} s", flush=True)
+            assert trains - given_up < RESTART + start_up, "the restart took too long"
+            four.start(3)
+            four.give(folder / "d.h5", [3])
+            job.wait_for("host host3 answers again: the next job uses it", timeout=60)
+            os.kill(four[1].ranks()[0], 9)
+            job.wait_for("global batch 16 = 8 ranks", times=2, timeout=120)
+            result = job.wait(300).expect(0, "finished: all 120 steps")
+        assert runner.ledger(result) == runner.ledger(whole), "the same samples, whatever the number of ranks"
+        events = [json.loads(line) for line in (four[0].inside(WORK) / "runs/r/launch.jsonl").read_text().splitlines()]
+        assert [event["host"] for event in events if event["event"] in ("host_lost", "host_back")] == ["host3", "host3"], events
+        assert [event["ranks"] for event in events if event["event"] == "job_started"] == [8, 6, 8], events
+
+
+if __name__ == "__main__":
+    hosts.main([a_lost_host_costs_a_few_seconds_and_nothing_else])
