@@ -70,7 +70,7 @@ class OutputRelay::Outlet {
 
   void add(std::string_view bytes) {
     const std::lock_guard lock(mutex_);
-    if (waiting_.size() + bytes.size() > kMostWaiting) {
+    if (writing_ + waiting_.size() + bytes.size() > kMostWaiting) {
       left_out_ += bytes.size();
       return;
     }
@@ -108,6 +108,7 @@ class OutputRelay::Outlet {
       changed_.wait(lock, [&] { return ended_ || !waiting_.empty(); });
       if (waiting_.empty()) break;
       const std::string batch = std::exchange(waiting_, {});
+      writing_ = batch.size();
       for (size_t at = 0; at < batch.size();) {
         lock.unlock();
         const ssize_t count = ::write(file_.get(), batch.data() + at, std::min(batch.size() - at, kPiece));
@@ -115,13 +116,15 @@ class OutputRelay::Outlet {
         lock.lock();
         if (code == EINTR) continue;
         if (code != 0) {  // a full disk may have room again; a reader that is gone does not come back
-          if (code != EPIPE && code != EIO && code != EBADF) left_out_ += batch.size() - at;
+          if (code != EPIPE && code != EIO && code != EBADF) left_out_ += writing_;
           break;
         }
         at += static_cast<size_t>(count);
+        writing_ = batch.size() - at;
         taken_ = std::chrono::steady_clock::now();
         changed_.notify_all();
       }
+      writing_ = 0;
     }
     done_ = true;
     changed_.notify_all();
@@ -138,6 +141,7 @@ class OutputRelay::Outlet {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string waiting_;
+  size_t writing_ = 0;  // bytes that are no longer in `waiting_`, and not written yet
   size_t left_out_ = 0;
   bool ended_ = false, done_ = false;
   Time taken_{};  // when the file took something last
