@@ -122,7 +122,7 @@ class Handshake {
  public:
   Handshake(int rank, int size) : rank_(rank), size_(size), cards_(rank, size, 1), reports_(rank, size, 2) {}
 
-  // Whether all ranks have reached each other, and MPI needs the memory of this object no longer.
+  // Whether all ranks have reached each other.
   bool run(const Peer& own, double timeout) {
     node_ = own.node;
     cards_.send(card_of(own));
@@ -139,9 +139,12 @@ class Handshake {
     // Nobody leaves before all have said how it went: a collective would keep those who are asked.
     wait(timeout + kForReports, [&] { return reports_.all_arrived() || said_missing(); });
     if (!missing().empty()) return false;
-    wait(timeout + 2 * kForReports, [&] { return cards_.sent() && reports_.sent(); });
-    return cards_.sent() && reports_.sent();
+    wait(timeout + 2 * kForReports, [&] { return is_idle(); });
+    return true;
   }
+
+  // Whether MPI needs the memory of this object no longer.
+  bool is_idle() const { return cards_.sent() && reports_.sent() && cards_.all_arrived() && reports_.all_arrived(); }
 
   std::vector<Peer> peers() const {
     std::vector<Peer> all;
@@ -216,12 +219,13 @@ class Handshake {
 
 std::vector<Peer> shake_hands(const Peer& own, int rank, int size, double timeout) {
   if (size == 1) return {own};
-  // Never destroyed unless all is well: MPI may still use its memory.
-  auto* handshake = new Handshake(rank, size);
+  auto* handshake = new Handshake(rank, size);  // not destroyed while MPI may use its memory
   const bool all = handshake->run(own, timeout);
   std::vector<Peer> peers = handshake->peers();
-  if (all) delete handshake;
-  if (all) return peers;
+  if (all) {
+    if (handshake->is_idle()) delete handshake;
+    return peers;
+  }
   if (!handshake->speaks()) std::this_thread::sleep_for(kForTheOneThatKnows);
   std::vector<std::string> nodes;
   for (const Peer& peer : peers) nodes.push_back(peer.node);

@@ -1,5 +1,6 @@
 """`dtrain launch`: a run that is killed, stopped, preempted or short of hosts goes on, and ends like one that was left alone."""
 
+import functools
 import hashlib
 import json
 import os
@@ -7,6 +8,8 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 import urllib.request
 
@@ -38,9 +41,15 @@ def weights(folder, name, step):
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def undisturbed(folder, np=2, steps=60):
-    keys = {**KEYS, "run.name": "alone", "train.max_steps": steps}
-    return runner.run(runner.flags(keys), np=np, cwd=folder).expect(0, "finished: all")
+@functools.cache
+def undisturbed(np=2, steps=60):
+    """The ledger and the last weights of a run of d.h5 that nobody disturbs."""
+    with tempfile.TemporaryDirectory(prefix="dtrain-e2e-") as name:
+        folder = pathlib.Path(name)
+        runner.synth(folder / "d.h5", 64)
+        keys = {**KEYS, "run.name": "alone", "train.max_steps": steps}
+        result = runner.run(runner.flags(keys), np=np, cwd=folder).expect(0, "finished: all")
+        return runner.ledger(result), weights(folder, "alone", steps)
 
 
 def segments():
@@ -74,7 +83,6 @@ def scrape(target):
 
 def killed_ranks_cost_a_few_steps_and_nothing_else(folder):
     runner.synth(folder / "d.h5", 64)
-    whole = undisturbed(folder)
     env = own_folder(folder)
     with started(folder, "r", {**KEYS, "metrics.port": 0}, env=env) as running:
         running.wait_for("step 13/")
@@ -86,8 +94,7 @@ def killed_ranks_cost_a_few_steps_and_nothing_else(folder):
         after = scrape(targets[0]["targets"][0])
         os.kill(running.ranks()[0], signal.SIGKILL)
         result = running.wait().expect(0, "restart 2 of at most 10", "from the checkpoint of step", "finished: all 60 steps")
-    assert runner.ledger(result) == runner.ledger(whole)
-    assert weights(folder, "r", 60) == weights(folder, "alone", 60)
+    assert (runner.ledger(result), weights(folder, "r", 60)) == undisturbed()
     assert "the last lines of rank 1, the first that failed:" in result.output, result.output
     assert [end.get("rank") for end in events(folder, "r", "job_ended")] == [1, 0, None]
     # mpirun says it, or the other rank, which may be sooner.
@@ -117,8 +124,7 @@ def killed_ranks_cost_a_few_steps_and_nothing_else(folder):
 
 def a_request_to_stop_saves(folder):
     runner.synth(folder / "d.h5", 64)
-    whole = undisturbed(folder, steps=400)
-    keys = {**KEYS, "train.max_steps": 400, "checkpoint.every": "never"}
+    keys = {**KEYS, "train.max_steps": 240, "checkpoint.every": "never"}
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, also by what is started here
     step = 0
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
@@ -138,20 +144,18 @@ def a_request_to_stop_saves(folder):
         step = newest
         end = events(folder, "r")[-1]
         assert (end["event"], end["code"], end["lost_steps"]) == ("launch_ended", 75, 0), end
-    result = runner.run(launch("r", keys, resume=True), cwd=folder).expect(0, "finished: all 400 steps")
-    assert runner.ledger(result) == runner.ledger(whole)
-    assert weights(folder, "r", 400) == weights(folder, "alone", 400)
+    result = runner.run(launch("r", keys, resume=True), cwd=folder).expect(0, "finished: all 240 steps")
+    assert (runner.ledger(result), weights(folder, "r", 240)) == undisturbed(steps=240)
 
 
 def a_stop_that_somebody_else_asked_for_is_followed_by_a_restart(folder):
     """SIGUSR1 to mpirun itself, as of a scheduler that signals all processes of a node."""
     runner.synth(folder / "d.h5", 64)
-    whole = undisturbed(folder)
     with started(folder, "r", KEYS) as running:
         running.wait_for("step 7/")
         os.kill(int(pathlib.Path(f"/proc/{running.ranks()[0]}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGUSR1)
         result = running.wait().expect(0, "(preempted)", "restart 1 of at most 10")
-    assert runner.ledger(result) == runner.ledger(whole)
+    assert runner.ledger(result) == undisturbed()[0]
     assert events(folder, "r")[-1]["lost_steps"] == 0
 
 
@@ -238,7 +242,6 @@ def a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up(folder):
 
 def a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on(folder):
     runner.synth(folder / "d.h5", 64)
-    whole = undisturbed(folder)
     env = own_folder(folder)
     with started(folder, "r", KEYS, env=env) as running:
         running.wait_for("step 8/")
@@ -249,13 +252,12 @@ def a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on(folder):
     assert (folder / "runs/r/.lock").exists()
     assert os.listdir(env["TMPDIR"]) != [], "it could not remove its folder"
     result = runner.run(launch("r", KEYS, resume=True), cwd=folder, env=env).expect(0, "finished: all 60 steps")
-    assert runner.ledger(result) == runner.ledger(whole)
+    assert runner.ledger(result) == undisturbed()[0]
     nothing_left(env)
 
 
 def a_checkpoint_that_was_being_written_is_no_obstacle(folder):
     runner.synth(folder / "d.h5", 64)
-    whole = undisturbed(folder)
     slow = {**runner.environment(), "LD_PRELOAD": os.environ["DTRAIN_BUILD"] + "/tests/e2e/libslow_disk.so"}
     unfinished = lambda: list((folder / "runs/r/checkpoints").glob("*.tmp-*"))
     with runner.Running(runner.flags({**KEYS, "run.name": "r"}), np=2, cwd=folder, env=slow) as running:
@@ -269,24 +271,22 @@ def a_checkpoint_that_was_being_written_is_no_obstacle(folder):
         runner.expect_gone(ranks, GONE)
     assert unfinished()
     result = runner.run(launch("r", KEYS, resume=True), cwd=folder).expect(0, "finished: all 60 steps")
-    assert runner.ledger(result) == runner.ledger(whole)
+    assert runner.ledger(result) == undisturbed()[0]
     assert not unfinished()
 
 
 def a_run_that_goes_on_from_another_one_does_so_again(folder):
     """Until it has a checkpoint of its own."""
     runner.synth(folder / "d.h5", 64)
-    whole = undisturbed(folder)
     keys = {**KEYS, "checkpoint.every": "never"}
-    arguments = launch("r", keys) + ["--resume", "runs/alone/checkpoints/step_00000050"]
+    arguments = launch("r", keys) + ["--resume", "runs/whole/checkpoints/step_00000050"]
     runner.run(runner.flags({**KEYS, "run.name": "whole", "train.max_steps": 50}), np=2, cwd=folder).expect(0)
-    arguments[-1] = "runs/whole/checkpoints/step_00000050"
     with runner.Running(arguments, cwd=folder) as running:
         running.wait_for("step 53/")
         os.kill(running.ranks()[1], signal.SIGKILL)
         result = running.wait().expect(0, "restart 1 of at most 10", "finished: all 60 steps")
     assert result.output.count("step 50 of runs/whole/checkpoints/step_00000050") == 2, result.output
-    assert runner.ledger(result) == runner.ledger(whole)
+    assert runner.ledger(result) == undisturbed()[0]
     assert events(folder, "r")[-1]["lost_steps"] < 10
 
 
@@ -362,7 +362,6 @@ def processes_of(host):
 
 def a_lost_host_is_left_out_and_taken_back(folder):
     runner.synth(folder / "d.h5", 64)
-    whole = undisturbed(folder, np=4, steps=400)
     agent = folder / "agent"
     agent.write_text(AGENT.format(folder=folder, source=runner.SOURCE))
     agent.chmod(0o755)
@@ -387,7 +386,7 @@ def a_lost_host_is_left_out_and_taken_back(folder):
         os.kill(rank, signal.SIGKILL)
         running.wait_for("global batch 16 = 4 ranks × 4 × accumulate 1", times=2, timeout=60)
         result = running.wait(300).expect(0, "finished: all 400 steps")
-    assert runner.ledger(result) == runner.ledger(whole), "the same samples, whatever the number of ranks"
+    assert runner.ledger(result) == undisturbed(np=4, steps=400)[0], "the same samples, whatever the number of ranks"
     starts = [(e["ranks"], e["hosts"]) for e in events(folder, "r", "job_started")]
     assert starts[0] == starts[-1] == (4, "host0:2,host1:2") and (2, "host0:2") in starts, starts
     assert [e["host"] for e in events(folder, "r", "host_lost")] == [e["host"] for e in events(folder, "r", "host_back")] == ["host1"]
@@ -442,12 +441,16 @@ def mistakes_on_the_command_line_are_named(folder):
     assert result.returncode == 64 and "is one process" in result.stderr, result.stderr
 
 
-runner.main([
+TESTS = [
     mistakes_on_the_command_line_are_named, flags_that_are_not_its_own_reach_mpirun, killed_ranks_cost_a_few_steps_and_nothing_else, a_request_to_stop_saves,
-    a_stop_that_somebody_else_asked_for_is_followed_by_a_restart, the_banner_names_the_supervisor, ranks_that_do_not_stop_are_ended,
-    a_second_ctrl_c_does_not_wait, errors_that_would_come_again_are_not_retried, a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up,
-    a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on, a_checkpoint_that_was_being_written_is_no_obstacle, quick_start,
-    a_run_that_goes_on_from_another_one_does_so_again, a_run_is_resumed_by_its_name_alone, a_question_for_the_verdict_ends_nothing,
-    a_second_launch_of_a_run_is_refused, where_sigchld_is_ignored_the_end_is_noticed,
+    the_banner_names_the_supervisor, a_second_ctrl_c_does_not_wait, errors_that_would_come_again_are_not_retried,
+    a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up, a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on,
+    a_run_is_resumed_by_its_name_alone, a_question_for_the_verdict_ends_nothing, where_sigchld_is_ignored_the_end_is_noticed,
     a_lost_host_is_left_out_and_taken_back,
-])
+]
+SLOW = [  # they wait, and run when the label campaigns is named
+    a_stop_that_somebody_else_asked_for_is_followed_by_a_restart, ranks_that_do_not_stop_are_ended, a_checkpoint_that_was_being_written_is_no_obstacle,
+    quick_start, a_run_that_goes_on_from_another_one_does_so_again, a_second_launch_of_a_run_is_refused,
+]
+
+runner.main(SLOW if "slow" in sys.argv[1:] else TESTS)
