@@ -3,6 +3,7 @@
 import argparse
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -67,6 +68,8 @@ def main():
     names = options.only or list(kinds.ALL)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrain-signals-"))
     end = time.monotonic() + 60 * options.minutes
+    asked = []  # to stop, by a signal: the table of what was done is printed all the same
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     try:
         matrix = Matrix(options.seed, folder)
         cases = [(names[0], options.case)] if options.case is not None else matrix.turns(names, options.count)
@@ -75,7 +78,7 @@ def main():
             if before not in (None, kind):
                 print(matrix.record.line(before), flush=True)
             before = kind
-            if time.monotonic() > end:
+            if asked or time.monotonic() > end:
                 break
             passed = matrix.case(kind, index)
             if not passed and options.keep:

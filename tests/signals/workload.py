@@ -35,6 +35,11 @@ def newest_step(run):
     return max(steps, default=-1)
 
 
+def owes_evaluation(run, step):
+    """That of its step, which a job begins with: it may be stopped there again."""
+    return json.loads((run / f"checkpoints/step_{step:08}/state.json").read_text())["evaluation_owed"]
+
+
 def json_lines(file):
     """The records of a file; a last line that was cut short is left out."""
     found = []
