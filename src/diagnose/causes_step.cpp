@@ -133,18 +133,22 @@ std::string larger_batch(const Settings& settings, int64_t times) {
 }
 
 void add_small_batch(const RunEvidence& run, std::vector<Finding>& found) {
+  constexpr double kMuch = 0.2;
   if (run.settings.gpu || run.settings.batch_size > kFewSamples) return;
   const Steps& steps = run.ranks[0].steps;
-  const double once =
-      mean_of(steps, Phase::kOptimizer) + std::max(0.0, mean_other(steps)) + communication_of(run).network();
+  const double network = communication_of(run).network();
+  const double once = mean_of(steps, Phase::kOptimizer) + std::max(0.0, mean_other(steps)) + network;
   int64_t larger = 2;
   while (larger < kMostTimesLarger && once / static_cast<double>(larger) > 0.05 * mean_computing(steps)) larger *= 2;
-  found.push_back({.cause = Cause::kSmallBatch,
-                   .evidence = str(of_step(once, mean_wall(steps)), " are the same for any batch size (now ",
-                                   run.settings.batch_size, run.settings.batch_size == 1 ? " sample)" : " samples)"),
-                   .setting = larger_batch(run.settings, larger),
-                   .otherwise = str("or more, as a larger batch is also computed faster ", kLargerGlobalBatch),
-                   .without = in_larger_batches(larger, 1)});
+  found.push_back(
+      {.cause = Cause::kSmallBatch,
+       .evidence =
+           str(of_step(once, mean_wall(steps)), " are the same for any batch size (now ", run.settings.batch_size,
+               run.settings.batch_size == 1 ? " sample)" : " samples)",
+               network > kMuch * once ? str(", ", fixed(100 * network / once, 0), " % of them communication") : ""),
+       .setting = larger_batch(run.settings, larger),
+       .otherwise = str("or more, as a larger batch is also computed faster ", kLargerGlobalBatch),
+       .without = in_larger_batches(larger, 1)});
 }
 
 // A GPU that finishes kernels as fast as the host launches them is idle between them. A larger batch has as many

@@ -21,6 +21,7 @@
 #include "diagnose/verdict.h"
 #include "dist/agree.h"
 #include "dist/failure.h"
+#include "dist/link_probe.h"
 #include "dist/make_communicator.h"
 #include "dist/object_collectives.h"
 #include "job/batch_choice.h"
@@ -243,6 +244,8 @@ void TrainingJob::connect() {
     log::warning(
         str("more ranks (", process_.world.size, ") than training samples (", samples, "): some ranks only wait"));
   }
+  const std::string slow = dist::describe_slow_links(dist::probe_links(process_.world), process_.world.nodes);
+  if (!slow.empty()) log::warning(slow);
   watchdog_->progress("start", 0);
 }
 

@@ -1,6 +1,6 @@
 """Faults of hosts and links one after the other, drawn by a seed: each must end the training, and be named by host.
 
-usage: campaign.py [--faults N] [--minutes M] [--seed S]     prints a line for each, then a table; ends with 1 if one did not end, or left ranks behind
+usage: campaign.py [--faults N] [--minutes M] [--seed S]     prints a line for each, then a table; ends with 1 if one did not end, was not named, or left ranks behind
 """
 
 import argparse
@@ -92,7 +92,7 @@ def main():
         times = [seconds for _, seconds, _, _ in found]
         print(f"{kind:18} {len(found):4} {sum(r[0] is not None for r in found):5} {sum(r[2] for r in found):5} {statistics.median(times):8.1f} {max(times):6.1f}  "
               + " ".join(map(str, sorted({r[0] for r in found}, key=str))))
-    sys.exit(any(code is None or left for found in results.values() for code, _, _, left in found))
+    sys.exit(any(code is None or left or not said for found in results.values() for code, _, said, left in found))
 
 
 if __name__ == "__main__":
