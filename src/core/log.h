@@ -3,8 +3,8 @@
 // The messages of dtrain to people. Rank 0 prints all of them, the other ranks only warnings and errors, each with the
 // rank and, in a job on several hosts, the host. Lines go to stderr and, once a run folder exists, also to its log.txt
 // (rank 0). Messages may quote names that others chose; printable.h escapes what is dangerous in them. No spdlog or fmt
-// type appears here, because fmt's headers conflict with the copy inside LibTorch. Thread-safety: all functions may be
-// called from any thread after set_rank().
+// type appears here, because fmt's headers conflict with the copy inside LibTorch.
+// Thread-safety: all functions may be called from any thread after set_rank().
 
 #include <functional>
 #include <string>
