@@ -92,15 +92,27 @@ void read_slowly() {
   --readers;
 }
 
+// LibTorch's operators, and those of src/layers, which ones depends on the vectors of the CPU.
 bool is_heavy(std::string_view name) {
   return name == "aten::convolution" || name == "aten::lstm" || name == "ConvolutionBackward0" ||
          name == "MkldnnRnnLayerBackward0" || name == "aten::mkldnn_rnn_layer" || name == "dtrain::lstm" ||
+         name == "dtrain::conv2d" || name.find("layers::(anonymous namespace)::Conv2d") != std::string_view::npos ||
          name.find("PackedLstm") != std::string_view::npos;
 }
 
+struct Heavy : at::ObserverContext {};
+
+// Of operators that call each other only the outermost one is slower.
+thread_local int heavy_depth = 0;
+
 std::unique_ptr<at::ObserverContext> entered(const at::RecordFunction& function) {
-  if (is_heavy(function.name())) be_slow();
-  return nullptr;
+  if (!is_heavy(function.name())) return nullptr;
+  if (heavy_depth++ == 0) be_slow();
+  return std::make_unique<Heavy>();
+}
+
+void left(const at::RecordFunction&, at::ObserverContext* context) {
+  if (context != nullptr) --heavy_depth;
 }
 
 void grow() {
@@ -115,7 +127,7 @@ __attribute__((constructor)) void install() {
   const std::string& kind = fault().kind;
   if (fault().here && (kind == "forward" || kind == "backward")) {
     const at::RecordScope scope = kind == "forward" ? at::RecordScope::FUNCTION : at::RecordScope::BACKWARD_FUNCTION;
-    at::addGlobalCallback(at::RecordFunctionCallback(entered).scopes({scope}));
+    at::addGlobalCallback(at::RecordFunctionCallback(entered, left).scopes({scope}));
   }
   if (kind == "grow" && fault().here) std::thread(grow).detach();
 }

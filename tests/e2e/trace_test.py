@@ -196,9 +196,9 @@ def operators_and_memory_on_request(folder):
             assert sum(one["bytes"] for one in peak["held"]) + peak["others_bytes"] == peak["bytes"]
             sizes = [one["bytes"] for one in peak["held"]]
             assert sizes == sorted(sizes, reverse=True)
-        # The output of the first block's convolution alone: 8 pictures of 32 channels and 32×32 values.
+        # The output of the first block's convolution alone: 8 pictures of 32 channels and 32×32 values. With some vectors our own loops hold more.
         largest = peaks["forward"]["held"][0]
-        assert largest["operator"].startswith("aten::") and largest["bytes"] >= 8 * 32 * 32 * 32 * 4, largest
+        assert re.match("(aten|dtrain)::", largest["operator"]) and largest["bytes"] >= 8 * 32 * 32 * 32 * 4, largest
         assert any(one["module"] for one in peaks["forward"]["held"])
         assert any(one["made_in"] == "backward" for one in peaks["backward"]["held"])
         memory = summary["ranks"][rank]["memory_bytes"]
