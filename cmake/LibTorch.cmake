@@ -1,4 +1,4 @@
-# dtrain::torch (LibTorch) and, with DTRAIN_CUDA, dtrain::cudart and dtrain::nccl.
+# dtrain::torch (LibTorch) and, with DTRAIN_CUDA, dtrain::torch_cuda, dtrain::cudart and dtrain::nccl.
 #
 # LibTorch's own TorchConfig.cmake is not used: it enables CUDA languages and links a whole toolkit. Four libraries and
 # two include folders are enough. LibTorch is searched in CMAKE_PREFIX_PATH (your own LibTorch), then in .deps/.
@@ -70,7 +70,10 @@ if(DTRAIN_CUDA)
   add_library(dtrain::nccl ALIAS dtrain_nccl)
   target_include_directories(dtrain_nccl SYSTEM INTERFACE ${DTRAIN_NCCL_INCLUDE})
   target_link_libraries(dtrain_nccl INTERFACE ${DTRAIN_NCCL} dtrain::cudart)
-  # libtorch_cuda registers its kernels when it is loaded, and nothing here uses a symbol of it: keep the linker from dropping it.
-  target_link_libraries(dtrain_torch INTERFACE -Wl,--no-as-needed ${torch_root}/lib/libtorch_cuda.so
-                                               ${torch_root}/lib/libc10_cuda.so -Wl,--as-needed)
+  target_link_libraries(dtrain_torch INTERFACE ${torch_root}/lib/libc10_cuda.so)
+  # LibTorch's operators for GPUs. dtrain loads them where there is a driver (device/device.h); tests on a GPU are linked with them.
+  # They register themselves when they are loaded, and nothing uses a symbol of them: keep the linker from dropping them.
+  add_library(dtrain_torch_cuda INTERFACE)
+  add_library(dtrain::torch_cuda ALIAS dtrain_torch_cuda)
+  target_link_libraries(dtrain_torch_cuda INTERFACE -Wl,--no-as-needed ${torch_root}/lib/libtorch_cuda.so -Wl,--as-needed)
 endif()

@@ -32,6 +32,9 @@ function(dtrain_add_test name)
     target_link_libraries(${name} PRIVATE dtrain::torch)
     target_precompile_headers(${name} REUSE_FROM dtrain_pch)
   endif()
+  if("gpu" IN_LIST arg_LABELS AND TARGET dtrain::torch_cuda)
+    target_link_libraries(${name} PRIVATE dtrain::torch_cuda)
+  endif()
   # Several files at a time: most of the time of the compiler goes into templates of LibTorch and GoogleTest. So names that two
   # files of a test define must differ, or the functions must take other parameters.
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)

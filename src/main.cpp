@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -18,6 +19,7 @@
 #include "core/log.h"
 #include "core/machine.h"
 #include "core/strings.h"
+#include "device/device.h"
 #include "dist/failure.h"
 #include "dist/process_limits.h"
 #include "dist/world.h"
@@ -110,6 +112,18 @@ void report_early(const std::string& message) {
   }
 }
 
+// Ends the process without destroying static objects: LibTorch then takes its operators apart one by one, for a fifth
+// of the time of a short command, and none of ours has anything left to write. With sanitizers it returns the code, as
+// they report leaks at a usual end.
+int leave(int code) {
+  std::cout.flush();
+  std::fflush(nullptr);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  std::_Exit(code);
+#endif
+  return code;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -118,12 +132,13 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit becomes an error of write()
   try {
     dtrain::dist::raise_open_files();
+    dtrain::device::load_gpu_operators();
     const int code = dispatch({argv + 1, argv + argc});
     flush_standard_output();
-    return code;
+    return leave(code);
   } catch (...) {
     const dtrain::dist::Failure failure = dtrain::dist::describe(std::current_exception());
     report_early(failure.message);
-    return failure.exit_code;
+    return leave(failure.exit_code);
   }
 }

@@ -34,6 +34,12 @@ struct Driver {
 };
 Driver find_driver();
 
+// Loads LibTorch's operators for GPUs, libtorch_cuda.so, where the driver's library is there. They are not linked: a
+// third of the time that a process takes to start goes into loading them. Call it first in main(), because LibTorch
+// looks for them once, when it is first asked about a GPU. DeviceError if they cannot be loaded. Does nothing the
+// second time, and in a build without CUDA.
+void load_gpu_operators(const Driver& = find_driver());
+
 // Whether a folder, /dev, has the file of a GPU: nvidia0, nvidia3 (a container may have any), ...; dxg under Windows.
 bool has_gpu_file(const std::filesystem::path& folder);
 

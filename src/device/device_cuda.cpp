@@ -1,7 +1,8 @@
-#include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include <fstream>
 #include <span>
@@ -10,6 +11,7 @@
 #include "core/number_text.h"
 #include "core/strings.h"
 #include "device/device.h"
+#include "device/spin.h"
 
 namespace dtrain::device {
 
@@ -25,7 +27,9 @@ struct Silent : c10::WarningHandler {
 int gpu_count() {
   Silent silent;
   const c10::WarningUtils::WarningHandlerGuard guard(&silent);
-  return c10::cuda::device_count();
+  const int count = c10::cuda::device_count();
+  if (count > 0) load_gpu_operators();
+  return count;
 }
 
 Driver find_driver() {
@@ -40,6 +44,15 @@ Driver find_driver() {
   return driver;
 }
 
+void load_gpu_operators(const Driver& driver) {
+  if (driver.cuda == 0) return;
+  // Never closed. A library that is loaded is found again at once, and one that failed fails again.
+  if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    throw DeviceError(str("there is a driver of NVIDIA, but LibTorch's operators for GPUs cannot be loaded: ",
+                          ::dlerror(), " (is LibTorch where it was when dtrain was built?)"));
+  }
+}
+
 std::string unusable_gpu() { return unusable_gpu(find_driver(), CUDART_VERSION); }
 
 bool works(at::Device device) noexcept {
@@ -52,7 +65,7 @@ void hold(at::Device device, double seconds) {
   int kilohertz = 0;
   if (!device.is_cuda() || cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, device.index()) != cudaSuccess)
     return;
-  at::cuda::sleep(static_cast<int64_t>(seconds * 1e3 * kilohertz));
+  spin(static_cast<int64_t>(seconds * 1e3 * kilohertz), c10::cuda::getCurrentCUDAStream(device.index()));
 }
 
 Properties gpu_properties(int index) {

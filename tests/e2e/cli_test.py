@@ -135,6 +135,12 @@ def the_heap_is_tcmalloc(folder):
     assert re.search(r"libtcmalloc_minimal\.so\S* => /", linked), linked
 
 
+def a_start_does_not_wait_for_the_operators_of_gpus(folder):
+    """They are loaded where there is a driver (tests/device/gpu_operators_test.cpp)."""
+    linked = subprocess.run(["ldd", runner.DTRAIN], capture_output=True, text=True, check=True).stdout
+    assert "libtorch_cpu" in linked and not re.search("libtorch_cuda|libcudnn|libcublas", linked), linked
+
+
 def all_typos_at_once(folder):
     (folder / "typo.yaml").write_text("train:\n  epoch: 3\n  batch_size: many\noptimiser:\n  lr: 0.1\n")
     no_mpi = {**runner.environment(), "OMPI_MCA_pml": "none_of_this_name"}  # MPI_Init fails
@@ -265,7 +271,7 @@ def a_config_in_the_folder_is_used(folder):
 runner.main([help_names_every_command_and_section, help_fits_a_terminal, bash_completes_commands_flags_and_values,
              zsh_completion_has_the_same_flags, the_manual_page_names_every_flag, the_installed_prefix_completes_and_has_its_page,
              what_is_no_manual_is_refused, keys_of_other_tasks_are_refused_where_they_are_given, words_of_other_trainers_get_a_hint,
-             a_letter_is_no_unit_of_an_interval, version_names_all_libraries, the_heap_is_tcmalloc, print_config_is_valid_input, all_typos_at_once,
+             a_letter_is_no_unit_of_an_interval, version_names_all_libraries, the_heap_is_tcmalloc, a_start_does_not_wait_for_the_operators_of_gpus, print_config_is_valid_input, all_typos_at_once,
              typos_are_reported_once_under_mpirun, unknown_commands, data_in_the_place_of_a_config,
              commands_of_one_process_refuse_several, lost_output_is_reported, closed_standard_streams_do_not_corrupt_files, options_that_do_not_apply_are_refused,
              dry_run_ends_at_step_1_and_writes_nothing,
