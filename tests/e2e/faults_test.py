@@ -88,9 +88,9 @@ def a_rank_that_throws_ends_the_job(folder):
 
 
 def no_false_alarm(folder):
-    """A job that makes progress runs longer than the timeout. The timeout is 15 s and saves are few, so that a slow disk causes no alarm."""
+    """A job that makes progress runs longer than the timeout. The timeout is 10 s and saves are few, so that a slow disk causes no alarm."""
     runner.synth(folder / "d.h5", 64)
-    timeout = 15
+    timeout = 10
     with runner.Running(runner.flags({**OPTIONS, "dist.timeout": timeout, "checkpoint.every": "500steps"}), np=2, cwd=folder) as running:
         running.wait_for("step 3/")
         time.sleep(1.5 * timeout)

@@ -8,7 +8,6 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -122,12 +121,13 @@ def killed_ranks_cost_a_few_steps_and_nothing_else(folder):
     assert last["lost_steps"] == sum(end["lost_steps"] for end in ends[:2]), last
 
 
-def a_request_to_stop_saves(folder):
+def stop_and_go_on(folder, signals):
     runner.synth(folder / "d.h5", 64)
-    keys = {**KEYS, "train.max_steps": 240, "checkpoint.every": "never"}
+    steps = 60 * (1 + len(signals))
+    keys = {**KEYS, "train.max_steps": steps, "checkpoint.every": "never"}
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, also by what is started here
     step = 0
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+    for number in signals:
         env = own_folder(folder)
         with started(folder, "r", keys, resume=step > 0, env=env) as running:
             running.wait_for(f"step {step + 5}/")
@@ -144,8 +144,16 @@ def a_request_to_stop_saves(folder):
         step = newest
         end = events(folder, "r")[-1]
         assert (end["event"], end["code"], end["lost_steps"]) == ("launch_ended", 75, 0), end
-    result = runner.run(launch("r", keys, resume=True), cwd=folder).expect(0, "finished: all 240 steps")
-    assert (runner.ledger(result), weights(folder, "r", 240)) == undisturbed(steps=240)
+    result = runner.run(launch("r", keys, resume=True), cwd=folder).expect(0, f"finished: all {steps} steps")
+    assert (runner.ledger(result), weights(folder, "r", steps)) == undisturbed(steps=steps)
+
+
+def a_request_to_stop_saves(folder):
+    stop_and_go_on(folder, [signal.SIGTERM])
+
+
+def each_signal_is_a_request_to_stop(folder):
+    stop_and_go_on(folder, [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM])
 
 
 def a_stop_that_somebody_else_asked_for_is_followed_by_a_restart(folder):
@@ -365,18 +373,18 @@ def a_lost_host_is_left_out_and_taken_back(folder):
     agent = folder / "agent"
     agent.write_text(AGENT.format(folder=folder, source=runner.SOURCE))
     agent.chmod(0o755)
-    (folder / "hosts").write_text("".join(f"host{i} slots=2\n" for i in range(2)))
+    (folder / "hosts").write_text("".join(f"host{i} slots=1\n" for i in range(2)))
     env = own_folder(folder) | {"OMPI_MCA_plm_rsh_agent": str(agent), "OMPI_MCA_btl_tcp_if_include": "lo"}
-    keys = {**KEYS, "train.max_steps": 400, "train.batch_size": 4, "checkpoint.every": "25steps"}
-    flags = ("--hosts", "hosts", "--host-timeout", 3, "--min-ranks", 2)
-    with started(folder, "r", keys, *flags, np=4, env=env) as running:
+    keys = {**KEYS, "train.max_steps": 500, "checkpoint.every": "25steps"}
+    flags = ("--hosts", "hosts", "--host-timeout", 3, "--min-ranks", 1)
+    with started(folder, "r", keys, *flags, env=env) as running:
         running.wait_for("step 32/")
         (folder / "down-host1").touch()
         for process in processes_of("host1"):
             os.kill(process, signal.SIGKILL)
         killed = time.monotonic()
         running.wait_for("host host1 does not answer (host1: no route to host)")
-        running.wait_for("global batch 16 = 2 ranks × 4 × accumulate 2", timeout=60)
+        running.wait_for("global batch 16 = 1 rank × 8 × accumulate 2", timeout=60)
         running.wait_for("resumed")
         print(f"        {time.monotonic() - killed:.1f} s from the death of a host to the next banner")
         (folder / "down-host1").unlink()
@@ -384,21 +392,21 @@ def a_lost_host_is_left_out_and_taken_back(folder):
         rank = next(p for p in processes_of("host0") if b"dtrain" in pathlib.Path(f"/proc/{p}/cmdline").read_bytes())
         time.sleep(1)
         os.kill(rank, signal.SIGKILL)
-        running.wait_for("global batch 16 = 4 ranks × 4 × accumulate 1", times=2, timeout=60)
-        result = running.wait(300).expect(0, "finished: all 400 steps")
-    assert runner.ledger(result) == undisturbed(np=4, steps=400)[0], "the same samples, whatever the number of ranks"
+        running.wait_for("global batch 16 = 2 ranks × 8 × accumulate 1", times=2, timeout=60)
+        result = running.wait(300).expect(0, "finished: all 500 steps")
+    assert runner.ledger(result) == undisturbed(steps=500)[0], "the same samples, whatever the number of ranks"
     starts = [(e["ranks"], e["hosts"]) for e in events(folder, "r", "job_started")]
-    assert starts[0] == starts[-1] == (4, "host0:2,host1:2") and (2, "host0:2") in starts, starts
+    assert starts[0] == starts[-1] == (2, "host0:1,host1:1") and (1, "host0:1") in starts, starts
     assert [e["host"] for e in events(folder, "r", "host_lost")] == [e["host"] for e in events(folder, "r", "host_back")] == ["host1"]
     nothing_left(env)
     # Too few hosts.
     (folder / "down-host1").touch()
-    result = runner.run(launch("s", keys, "--hosts", "hosts", "--host-timeout", 3, "--min-ranks", 3, np=4), cwd=folder, env=env)
-    result.expect(76, "host1", "room for 2 of 4 ranks, and --min-ranks is 3")
+    result = runner.run(launch("s", keys, "--hosts", "hosts", "--host-timeout", 3, "--min-ranks", 2), cwd=folder, env=env)
+    result.expect(76, "host1", "room for 1 of 2 ranks, and --min-ranks is 2")
     # A run that begins with fewer ranks has the global batch of all.
     del keys["train.global_batch"]
-    result = runner.run(launch("u", {**keys, "train.accumulate": 2, "train.max_steps": 2}, "--hosts", "hosts", "--host-timeout", 3, np=4), cwd=folder, env=env)
-    result.expect(0, "global batch 32 = 2 ranks × 4 × accumulate 4")
+    result = runner.run(launch("u", {**keys, "train.accumulate": 2, "train.max_steps": 2}, "--hosts", "hosts", "--host-timeout", 3), cwd=folder, env=env)
+    result.expect(0, "global batch 32 = 1 rank × 8 × accumulate 4")
 
 
 def flags_that_are_not_its_own_reach_mpirun(folder):
@@ -441,16 +449,13 @@ def mistakes_on_the_command_line_are_named(folder):
     assert result.returncode == 64 and "is one process" in result.stderr, result.stderr
 
 
-TESTS = [
+runner.main([
     mistakes_on_the_command_line_are_named, flags_that_are_not_its_own_reach_mpirun, killed_ranks_cost_a_few_steps_and_nothing_else, a_request_to_stop_saves,
     the_banner_names_the_supervisor, a_second_ctrl_c_does_not_wait, errors_that_would_come_again_are_not_retried,
     a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up, a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on,
     a_run_is_resumed_by_its_name_alone, a_question_for_the_verdict_ends_nothing, where_sigchld_is_ignored_the_end_is_noticed,
     a_lost_host_is_left_out_and_taken_back,
-]
-SLOW = [  # they wait, and run when the label campaigns is named
-    a_stop_that_somebody_else_asked_for_is_followed_by_a_restart, ranks_that_do_not_stop_are_ended, a_checkpoint_that_was_being_written_is_no_obstacle,
-    quick_start, a_run_that_goes_on_from_another_one_does_so_again, a_second_launch_of_a_run_is_refused,
-]
-
-runner.main(SLOW if "slow" in sys.argv[1:] else TESTS)
+], campaign=[
+    each_signal_is_a_request_to_stop, a_stop_that_somebody_else_asked_for_is_followed_by_a_restart, ranks_that_do_not_stop_are_ended,
+    a_checkpoint_that_was_being_written_is_no_obstacle, quick_start, a_run_that_goes_on_from_another_one_does_so_again, a_second_launch_of_a_run_is_refused,
+])

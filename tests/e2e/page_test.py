@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import threading
 import time
@@ -35,6 +36,12 @@ def get(url, headers=None, timeout=30):
 def page_of(running):
     running.wait_for("live page")
     return re.search(r"live page +(http://\S+/)", running.output()).group(1)
+
+
+def end_the_linger(running):
+    """A finished run keeps its page for metrics.linger_seconds, or until it is asked to stop."""
+    os.kill(running.process.pid, signal.SIGUSR1)
+    running.wait(400).expect(0)
 
 
 def losses(folder, name="r"):
@@ -84,7 +91,7 @@ def the_page_follows_the_run(folder):
         (metrics,) = [line for line in running.output().splitlines() if "rank 1 " in line and "metrics http" in line]
         other, _ = get(re.search(r"http://\S+/", metrics).group())
         assert url in other and "rank 1 of r" in other, other
-        running.wait(400).expect(0)
+        end_the_linger(running)
     assert "training" in seen, seen
     written = {record["step"]: record for record in runner.metrics(folder / "runs/r")}
     assert steps == sorted(steps) and steps[-1] == max(written), (steps, max(written))
@@ -181,7 +188,7 @@ def a_thousand_requests_at_once(folder):
         assert state["step"] == max(step for step, _, _ in losses(folder)), state["step"]
         stop.set()
         watcher.join()
-        running.wait(400).expect(0)
+        end_the_linger(running)
     print(f"  {answered} of 1000 answered in {seconds:.1f} s; at most {most['files']} files, {most['threads']} threads, +{(most['kib'] - before) / 1024:.1f} MiB")
     assert answered == 1000 and len(problems) <= 10, (answered, problems[:5])
     assert most["files"] <= 256 + 100 and most["threads"] <= threads + 2, (most, threads)
@@ -218,7 +225,8 @@ def a_password(folder):
                 assert error.read() == b""
             right = {"Authorization": "Basic " + base64.b64encode(b"dtrain:a long password").decode()}
             assert get(url + name, right)[0], name
-        running.wait(400).expect(0)
+        running.wait_for("finished: ")
+        end_the_linger(running)
 
 
 def no_page_without_metrics(folder):

@@ -289,6 +289,6 @@ def presets_set_what_nobody_sets(folder):
 
 
 if __name__ == "__main__":
-    runner.main([finds_what_fits_and_writes_a_config, a_trial_that_takes_far_too_much_ends_alone, the_fastest_network_has_to_fit, two_ranks_agree,
-                 a_narrow_wire_is_tried_where_gradients_travel, ranks_with_other_flags_try_the_same, suggests_a_learning_rate, what_does_not_fit_is_explained, ends_with_what_it_has_on_ctrl_c,
-                 bad_input_is_explained, what_cannot_be_written_is_said_before_the_work, presets_set_what_nobody_sets])
+    runner.main([finds_what_fits_and_writes_a_config, a_trial_that_takes_far_too_much_ends_alone, two_ranks_agree, ranks_with_other_flags_try_the_same, suggests_a_learning_rate, what_does_not_fit_is_explained, ends_with_what_it_has_on_ctrl_c,
+                 bad_input_is_explained, what_cannot_be_written_is_said_before_the_work, presets_set_what_nobody_sets],
+                campaign=[the_fastest_network_has_to_fit, a_narrow_wire_is_tried_where_gradients_travel])

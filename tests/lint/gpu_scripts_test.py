@@ -15,7 +15,7 @@ import judge  # noqa: E402
 SMI = "echo '0, Fake GPU, GPU-1, 0000:01:00.0, 24576 MiB, 580.0, 8.6'"
 # A dtrain that trains nothing. The environment says how it fails.
 DTRAIN = r"""#!/usr/bin/env python3
-import http.server, json, os, pathlib, sys, threading, time
+import json, os, pathlib, sys
 
 words = sys.argv[1:]
 fault = os.environ.get
@@ -57,6 +57,7 @@ records = [{"kind": "step", "step": step, "loss": loss or 1 / step + drift, "sam
 records.append({"kind": "eval", "split": "test", "metrics": {"mae": 4}})
 (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
 if name == "metrics":
+    import http.server, threading, time
     page = "".join(line + "\n" for line in ("dtrain_steps_total{rank=\"0\"} 60", "dtrain_gpus{rank=\"0\"} " + fault("GPUS", "1"),
         "dtrain_loss{split=\"train\"} 0.1", "dtrain_gpu_memory_used_bytes 1e9", "dtrain_gpu_memory_total_bytes 2e10",
         "dtrain_gpu_temperature_celsius 60", "dtrain_device_memory_bytes{kind=\"allocated\"} 1e8",
@@ -150,68 +151,45 @@ class GpuRun(unittest.TestCase):
         self.assertEqual(report["trainings"][0]["evaluations"]["test"]["mae"], 4)
         self.assertEqual(report["counts"], {"passed": 32, "failed": 0, "skipped": 0, "not run": 0})
 
-    def test_a_failure_is_reported(self):
-        self.script(self.folder / "smi/nvidia-smi", SMI)
-        result, report = self.run_it(FAILING="fp16")
-        self.assertEqual(result.returncode, 1)
-        failed = [t for t in report["trainings"] if t["result"] == "failed"]
-        self.assertEqual([(t["name"], t["exit_code"]) for t in failed], [("fp16", 79)])
-        self.assertIn("loss is NaN", failed[0]["output"])
-
     def failures(self, **environment):
+        """Runs it with faults that concern different entries of the report; returns the outputs of those that failed."""
         self.script(self.folder / "smi/nvidia-smi", SMI)
         result, report = self.run_it(**environment)
         self.assertEqual(result.returncode, 1)
-        return {t["name"]: t["output"] for t in report["trainings"] if t["result"] == "failed"}
+        failed = {t["name"]: t for t in report["trainings"] if t["result"] == "failed"}
+        self.assertEqual({t["name"] for t in report["throughput"] if t["result"] == "failed"}, set())
+        return failed
 
-    def test_a_failing_prediction_is_named(self):
-        failed = self.failures(ROWS="0")
-        self.assertEqual(list(failed), ["classify", "pointer", "sequence", "module"])
-        self.assertIn("predict: ", failed["pointer"])
+    def test_failures_are_reported(self):
+        failed = self.failures(FAILING="fp16", ROWS="0", DRIFT="0.01", GPUS="0", OOM_CODE="70", LEFT_OUT="3")
+        tasks, like_the_cpu = ["classify", "pointer", "sequence", "module"], [name for name in failed if name.startswith("as on the CPU")]
+        self.assertEqual(list(failed), ["fp16", *like_the_cpu, *tasks, "deterministic, twice", "metrics", "trace", "out of memory"])
+        self.assertEqual(failed["fp16"]["exit_code"], 79)
+        self.assertIn("loss is NaN", failed["fp16"]["output"])
+        self.assertIn("predict: ", failed["pointer"]["output"])
+        self.assertEqual(len(like_the_cpu), 6)
+        self.assertIn("GPU and CPU: the losses differ in step 1", failed["as on the CPU: plain"]["output"])
+        self.assertIn("two runs: the losses differ in step 1", failed["deterministic, twice"]["output"])
+        self.assertIn("dtrain_gpus is 0.0, not 1", failed["metrics"]["output"])
+        self.assertEqual(failed["trace"]["output"], "--operators: 3 events were left out")
+        self.assertEqual(failed["out of memory"]["output"], "exit code 70, not 69")
 
     def test_predictions_of_some_samples_fail(self):
-        failed = self.failures(ROWS="1")
-        self.assertEqual(list(failed), ["classify", "pointer", "sequence", "module"])
-        self.assertIn("predict: 1 rows for 2 samples", failed["pointer"])
+        failed = self.failures(ROWS="1", TRACE_CODE="70")
+        self.assertEqual(list(failed), ["classify", "pointer", "sequence", "module", "trace"])
+        self.assertIn("predict: 1 rows for 2 samples", failed["pointer"]["output"])
+        self.assertIn("--operators: ", failed["trace"]["output"])
 
-    def test_an_evaluation_that_is_not_that_of_the_training_fails(self):
-        failed = self.failures(EVALUATED="4.5")
-        self.assertEqual(list(failed), ["classify", "pointer", "sequence", "module"])
-        self.assertIn("eval and training differ: {'mae': (4.5, 4)}", failed["module"])
-
-    def test_losses_that_are_not_those_of_the_cpu_or_of_the_first_run_fail(self):
-        failed = self.failures(DRIFT="0.01")
-        self.assertEqual(len([name for name in failed if name.startswith("as on the CPU")]), 6)
-        self.assertIn("GPU and CPU: the losses differ in step 1", failed["as on the CPU: plain"])
-        self.assertIn("two runs: the losses differ in step 1", failed["deterministic, twice"])
-        self.assertEqual(len(failed), 7)
-
-    def test_a_training_that_learns_nothing_fails(self):
-        failed = self.failures(FLAT="0.5")
-        self.assertIn("nothing was learned: the loss was 0.5 and is 0.5", failed["fp32"])
-        self.assertNotIn("sequence", failed)  # whose phases have losses of their own
-
-    def test_metrics_without_a_gpu_fail(self):
-        failed = self.failures(GPUS="0")
-        self.assertEqual(list(failed), ["metrics"])
-        self.assertIn("dtrain_gpus is 0.0, not 1", failed["metrics"])
-
-    def test_out_of_memory_must_end_with_its_exit_code(self):
-        failed = self.failures(OOM_CODE="70")
-        self.assertEqual(failed, {"out of memory": "exit code 70, not 69"})
-
-    def test_a_trace_that_fails_or_is_not_whole_is_reported(self):
-        failed = self.failures(LEFT_OUT="3")
-        self.assertEqual(failed, {"trace": "--operators: 3 events were left out"})
-        failed = self.failures(TRACE_CODE="70")
-        self.assertEqual(list(failed), ["trace"])
-        self.assertIn("--operators: ", failed["trace"])
+    def test_a_training_that_learns_nothing_fails_as_do_evaluations_that_are_not_its_own(self):
+        failed = self.failures(FLAT="0.5", EVALUATED="4.5")
+        self.assertIn("nothing was learned: the loss was 0.5 and is 0.5", failed["fp32"]["output"])
+        self.assertIn("eval and training differ: {'mae': (4.5, 4)}", failed["sequence"]["output"], "whose phases have losses of their own")
 
     def test_a_python_without_torch_fails_only_module(self):
         self.script(self.folder / "python", "echo no torch; exit 1")
         failed = self.failures()
         self.assertEqual(list(failed), ["module"])
-        self.assertIn("torch.jit.script: no torch", failed["module"])
+        self.assertIn("torch.jit.script: no torch", failed["module"]["output"])
 
 
 class Judge(unittest.TestCase):

@@ -183,8 +183,22 @@ def expect_gone(processes, seconds):
         time.sleep(0.05)
 
 
-def main(tests):
-    """Runs the functions in order, each in its own folder, and exits with 1 if one fails."""
+def chosen(tests, campaign):
+    """Of the functions of a script: those of the default run, with the word "campaign" those of the label campaigns, and with names these."""
+    words = sys.argv[1:]
+    if words in ([], ["campaign"]):
+        return campaign if words else tests
+    known = {test.__name__: test for test in (*tests, *campaign)}
+    if unknown := set(words) - set(known):
+        sys.exit(f"no such tests: {', '.join(sorted(unknown))} (known: campaign, {', '.join(known)})")
+    return [known[word] for word in words]
+
+
+def main(tests, campaign=None):
+    """Runs the functions in order, each in its own folder, and exits with 1 if one fails. With `campaign`, functions that take too long for the
+    default run, the words of the command choose."""
+    if campaign is not None:
+        tests = chosen(tests, campaign)
     failed = []
     for test in tests:
         folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrain-e2e-"))
