@@ -1,6 +1,6 @@
 # dtrain::torch (LibTorch) and, with DTRAIN_CUDA, dtrain::torch_cuda, dtrain::cudart and dtrain::nccl.
 #
-# LibTorch's own TorchConfig.cmake is not used: it enables CUDA languages and links a whole toolkit. Four libraries and
+# LibTorch's own TorchConfig.cmake is not used: it enables CUDA languages and links a whole toolkit. A few libraries and
 # two include folders are enough. LibTorch is searched in CMAKE_PREFIX_PATH (your own LibTorch), then in .deps/.
 set(hints ${DTRAIN_DEPS}/torch)
 # ../..: torch.utils.cmake_prefix_path in Python names a folder two levels below.
@@ -17,8 +17,8 @@ target_include_directories(dtrain_torch SYSTEM INTERFACE ${torch_root}/include
                                                          ${torch_root}/include/torch/csrc/api/include)
 # libstdc++ comes first: the wheel's libtorch.so exports parts of std::filesystem (from its builder's older libstdc++) that
 # call a null pointer when used from outside, e.g. remove_all.
-target_link_libraries(dtrain_torch INTERFACE stdc++ ${torch_root}/lib/libtorch.so ${torch_root}/lib/libtorch_cpu.so
-                                             ${torch_root}/lib/libc10.so)
+# Not libtorch.so, which would load libtorch_cuda.so.
+target_link_libraries(dtrain_torch INTERFACE stdc++ ${torch_root}/lib/libtorch_cpu.so ${torch_root}/lib/libc10.so)
 set(DTRAIN_LIBRARY_DIRS ${torch_root}/lib)
 
 # The OpenMP library that LibTorch brings, so that the process has one pool of threads; else the compiler's.

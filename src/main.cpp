@@ -23,6 +23,7 @@
 #include "dist/failure.h"
 #include "dist/process_limits.h"
 #include "dist/world.h"
+#include "job/signals.h"
 #include "job/version.h"
 
 namespace {
@@ -64,6 +65,11 @@ void refuse_several_processes(const dtrain::cli::Command& command) {
 }
 
 // A first word that is neither a flag nor a config file is a command; without one, dtrain trains.
+bool trains(const Arguments& arguments) {
+  return arguments.empty() || arguments[0].starts_with("--") || arguments[0].ends_with(".yaml") ||
+         arguments[0].ends_with(".yml");
+}
+
 int dispatch(Arguments arguments) {
   if (!arguments.empty() && (arguments[0] == "--version" || arguments[0] == "-v")) {
     std::puts(dtrain::job::version_text().c_str());
@@ -75,10 +81,7 @@ int dispatch(Arguments arguments) {
   }
   if (!arguments.empty() && arguments[0] == "--manual")
     return dtrain::cli::run_manual({arguments.begin() + 1, arguments.end()});
-  if (arguments.empty() || arguments[0].starts_with("--") || arguments[0].ends_with(".yaml") ||
-      arguments[0].ends_with(".yml")) {
-    return dtrain::cli::run_train(arguments);
-  }
+  if (trains(arguments)) return dtrain::cli::run_train(arguments);
   std::vector<std::string> names;
   for (const auto& command : dtrain::cli::commands()) {
     if (arguments[0] == command.name) {
@@ -112,14 +115,14 @@ void report_early(const std::string& message) {
   }
 }
 
-// Ends the process without destroying static objects: LibTorch then takes its operators apart one by one, for a fifth
-// of the time of a short command, and none of ours has anything left to write. With sanitizers it returns the code, as
-// they report leaks at a usual end.
-int leave(int code) {
+// The end of a process without a GPU, unless it is built with sanitizers: static objects are not destroyed. LibTorch
+// would take its operators apart one by one, for a fifth of the time of a short command, and none of ours has anything
+// left to write. Profilers of GPUs and sanitizers do, at a usual end.
+int leave(int code, bool with_gpus) {
   std::cout.flush();
   std::fflush(nullptr);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  std::_Exit(code);
+  if (!with_gpus) std::_Exit(code);
 #endif
   return code;
 }
@@ -127,18 +130,22 @@ int leave(int code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const Arguments arguments(argv + 1, argv + argc);
+  // First, because operators of GPUs take a while to load: a training that is asked to stop meanwhile saves and ends.
+  if (trains(arguments) || arguments[0] == "train") dtrain::job::remember_early_signals();
   occupy_standard_descriptors();
   dtrain::dist::report_when_terminated();
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit becomes an error of write()
+  const bool with_gpus = dtrain::device::has_driver_library();
   try {
     dtrain::dist::raise_open_files();
-    dtrain::device::load_gpu_operators();
-    const int code = dispatch({argv + 1, argv + argc});
+    if (with_gpus) dtrain::device::load_gpu_operators();
+    const int code = dispatch(arguments);
     flush_standard_output();
-    return leave(code);
+    return leave(code, with_gpus);
   } catch (...) {
     const dtrain::dist::Failure failure = dtrain::dist::describe(std::current_exception());
     report_early(failure.message);
-    return leave(failure.exit_code);
+    return leave(failure.exit_code, with_gpus);
   }
 }

@@ -8,7 +8,6 @@
 #include "config/print.h"
 #include "dist/world.h"
 #include "job/process_context.h"
-#include "job/signals.h"
 #include "job/training_job.h"
 
 namespace dtrain::cli {
@@ -47,7 +46,6 @@ int run_train(const Arguments& arguments) {
       rest.push_back(argument);
     }
   }
-  job::remember_early_signals();
   const config::Loaded loaded = config::load(
       rest, ".", {.other_flags = {"--print-config", "--dry-run", "--help"}, .check_dataset = !print_config});
   if (print_config) {

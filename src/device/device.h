@@ -34,11 +34,15 @@ struct Driver {
 };
 Driver find_driver();
 
-// Loads LibTorch's operators for GPUs, libtorch_cuda.so, where the driver's library is there. They are not linked: a
-// third of the time that a process takes to start goes into loading them. Call it first in main(), because LibTorch
-// looks for them once, when it is first asked about a GPU. DeviceError if they cannot be loaded. Does nothing the
-// second time, and in a build without CUDA.
-void load_gpu_operators(const Driver& = find_driver());
+// Whether the library of NVIDIA's driver (libcuda.so.1) is on this machine. Unlike find_driver() it does not start
+// CUDA, which takes a while, opens the GPUs, and forbids a fork. False in a build without CUDA.
+bool has_driver_library();
+
+// Loads LibTorch's operators for GPUs, libtorch_cuda.so. They are not linked, because they are a third of the time that
+// a process takes to start. Where there may be a GPU, call it first in main(): LibTorch looks for them once, when it is
+// first asked about a GPU. Does nothing the second time, and in a build without CUDA. DeviceError if they cannot be
+// loaded.
+void load_gpu_operators();
 
 // Whether a folder, /dev, has the file of a GPU: nvidia0, nvidia3 (a container may have any), ...; dxg under Windows.
 bool has_gpu_file(const std::filesystem::path& folder);

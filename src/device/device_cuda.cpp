@@ -22,13 +22,20 @@ struct Silent : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
+int count_gpus() {
+  Silent silent;
+  const c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  return c10::cuda::device_count();
+}
+
 }  // namespace
 
 int gpu_count() {
-  Silent silent;
-  const c10::WarningUtils::WarningHandlerGuard guard(&silent);
-  const int count = c10::cuda::device_count();
-  if (count > 0) load_gpu_operators();
+  static const int count = [] {
+    const int found = count_gpus();
+    if (found > 0) load_gpu_operators();
+    return found;
+  }();
   return count;
 }
 
@@ -44,19 +51,21 @@ Driver find_driver() {
   return driver;
 }
 
-void load_gpu_operators(const Driver& driver) {
-  if (driver.cuda == 0) return;
-  // Never closed. A library that is loaded is found again at once, and one that failed fails again.
-  if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-    throw DeviceError(str("there is a driver of NVIDIA, but LibTorch's operators for GPUs cannot be loaded: ",
-                          ::dlerror(), " (is LibTorch where it was when dtrain was built?)"));
+// As the CUDA runtime opens it. Never closed.
+bool has_driver_library() { return ::dlopen("libcuda.so.1", RTLD_LAZY) != nullptr; }
+
+void load_gpu_operators() {
+  // As if they were linked, and never closed.
+  if (::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_GLOBAL) == nullptr) {
+    throw DeviceError(str("LibTorch's operators for GPUs cannot be loaded: ", ::dlerror(),
+                          " (is LibTorch where it was when dtrain was built?)"));
   }
 }
 
 std::string unusable_gpu() { return unusable_gpu(find_driver(), CUDART_VERSION); }
 
 bool works(at::Device device) noexcept {
-  if (!device.is_cuda() || gpu_count() == 0) return true;
+  if (!device.is_cuda() || count_gpus() == 0) return true;
   if (device.has_index() && cudaSetDevice(device.index()) != cudaSuccess) return false;
   return cudaDeviceSynchronize() == cudaSuccess;
 }

@@ -8,7 +8,8 @@ namespace dtrain::device {
 
 int gpu_count() { return 0; }
 Driver find_driver() { return {}; }
-void load_gpu_operators(const Driver&) {}
+bool has_driver_library() { return false; }
+void load_gpu_operators() {}
 std::string unusable_gpu() { return ""; }
 bool works(at::Device) noexcept { return true; }
 void hold(at::Device, double) {}

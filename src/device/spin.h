@@ -2,7 +2,7 @@
 
 // A kernel that does nothing for a while, so that what is queued behind it runs without gaps (device::hold()).
 //
-// at::cuda::sleep() is the same, but of libtorch_cuda.so, which dtrain is not linked with (device/device.h).
+// at::cuda::sleep() does the same, but is in libtorch_cuda.so, which dtrain is not linked with (device/device.h).
 
 #include <cstdint>
 

@@ -15,8 +15,8 @@ const std::atomic<bool>& install_stop_signals();
 // training thread clears.
 std::atomic<bool>& install_verdict_signal();
 
-// For the time before the run is set up: SIGUSR1 and SIGUSR2 are remembered instead of ending the process. Ctrl-C and
-// SIGTERM still end it at once, because nothing is lost yet.
+// For the time before the run is set up, from the beginning of main() on: SIGUSR1 and SIGUSR2 are remembered instead of
+// ending the process. Ctrl-C and SIGTERM still end it at once, because nothing is lost yet.
 void remember_early_signals();
 
 }  // namespace dtrain::job

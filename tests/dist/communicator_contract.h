@@ -37,12 +37,12 @@ inline const std::vector<int64_t>& lengths() {
 
 inline std::string op_name(ReduceOp op) { return op == ReduceOp::kSum ? "sum" : op == ReduceOp::kMax ? "max" : "min"; }
 
-// The first elements of whole_numbers(), which repeats them: expected sums are computed of these alone, as those of
-// whole tensors took most of the time. A prime, so that a part in the wrong place has other values.
+// The first elements of whole_numbers(), which repeats them: expected sums are computed from these alone, because
+// computing them for whole tensors took most of the test's time. A prime, so that a part in the wrong place differs.
 constexpr int64_t kPeriod = 509;
 
 inline at::Tensor one_period(int rank, int64_t salt) {
-  return at::arange(kPeriod, at::kLong).square_().mul_(8).add_(rank * 5 + salt).remainder_(21).sub_(10);
+  return at::arange(kPeriod, at::kLong).pow_(3).remainder_(kPeriod).add_(rank * 5 + salt).remainder_(21).sub_(10);
 }
 
 inline at::Tensor repeated(const at::Tensor& period, int64_t n) {

@@ -2,6 +2,8 @@
 
 #include "device/copy_probe.h"
 
+#include <chrono>
+
 #include "core/strings.h"
 #include "device/device.h"
 #include "gpu/gpu_pair.h"
@@ -22,6 +24,20 @@ TEST_F(CopyProbeOnAGpu, ArrivesUndamagedAndHasARate) {
     }
   }
   EXPECT_EQ(try_peer_copy(0, gpu_count()).result, CopyResult::kFailed) << "there is no such GPU";
+}
+
+TEST_F(CopyProbeOnAGpu, IsHeldBusyForAboutSoLong) {
+  const at::Device gpu(at::kCUDA, 0);
+  hold(gpu, 0.001);  // the first launch loads the kernel
+  ASSERT_TRUE(works(gpu));
+  const auto begin = std::chrono::steady_clock::now();
+  hold(gpu, 0.05);
+  const auto issued = std::chrono::steady_clock::now();
+  ASSERT_TRUE(works(gpu));
+  const auto end = std::chrono::steady_clock::now();
+  EXPECT_LT(issued - begin, std::chrono::milliseconds(10)) << "it waited";
+  EXPECT_GT(end - begin, std::chrono::milliseconds(20)) << "clocks may be faster than the rate that CUDA names";
+  EXPECT_LT(end - begin, std::chrono::milliseconds(200));
 }
 
 }  // namespace

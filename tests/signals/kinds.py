@@ -166,8 +166,8 @@ def check_preempted(case, name, job, before, any_time):
             return True
         case.require(unready, "the signal ended a rank that was ready for it", job)
         case.require(workload.newest_step(case.run) in (before, -1), "a checkpoint appeared", job)
-        if unready and all(board.main[rank] and board.main[rank] < sent for rank in unready):
-            case.matrix.record.count("preempt", "ended by the signal between main() and the handler")
+        in_main = [rank for rank in unready if board.main[rank] and board.main[rank] < sent]
+        case.require(not in_main, f"the signal ended ranks {in_main} in main(), before it was remembered", job)
         return False
     case.require(code == 0, f"exit code {code}", job)
     late = any_time and (sent is None or wall_clock(sent) >= time_of_step(case.run, workload.STEPS - 2))

@@ -118,6 +118,22 @@ class TracedLstm(nn.Module):
         return self.lstm(x)[0][:, -1]
 
 
+class UsesStreams(nn.Module):
+    """Of GPUs alone, but the code has to load everywhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.fc(x.mean([2, 3]))
+        if x.is_cuda:
+            torch.cuda.synchronize()
+            with torch.cuda.stream(torch.cuda.Stream(x.device)):
+                x = 2 * x
+        return x
+
+
 def save(network, path, seed=3):
     torch.manual_seed(seed)
     network = network()
@@ -421,6 +437,12 @@ def orders_of_sets_longer_than_the_trial(folder):
     assert not (folder / "runs/m").exists(), refused.output
 
 
+def code_may_name_functions_of_gpus(folder):
+    runner.synth(folder / "d.h5", 40)
+    save(UsesStreams, folder / "net.pt")
+    runner.train(folder, task="module", model__file="net.pt", train__epochs=1).expect(0, "finished: all")
+
+
 def another_file_than_the_trained_one_is_refused(folder):
     runner.synth(folder / "d.h5", 30)
     save(Cnn, folder / "cnn.pt")
@@ -442,7 +464,7 @@ def deterministic_mode_reaches_libtorch(folder):
     runner.train(folder, **options, run__name="d", train__deterministic=True).expect(70, "put_", "deterministic")
 
 
-runner.main([a_cnn_learns_with_two_ranks_and_gives_python_its_weights, each_kind_goes_all_the_way,
+runner.main([a_cnn_learns_with_two_ranks_and_gives_python_its_weights, code_may_name_functions_of_gpus, each_kind_goes_all_the_way,
              an_lstm_over_rows_and_lengths_tells_classes_apart, an_mlp_over_rows_fits_numbers, a_bad_sample_gives_a_row_that_says_so,
              inspect_tells_what_would_stop_training,
              a_run_refuses_what_it_cannot_train, orders_of_sets_longer_than_the_trial,

@@ -4,11 +4,13 @@
 #include <torch/script.h>
 
 #include <set>
+#include <string_view>
 
 #include "checkpoint/pickle_file.h"
 #include "core/error.h"
 #include "core/library_text.h"
 #include "core/strings.h"
+#include "device/device.h"
 #include "tasks/module/recurrent_weights.h"
 
 namespace dtrain::tasks {
@@ -46,6 +48,21 @@ std::string why_not(const std::filesystem::path& file, const std::string& what) 
   return is_saved ? text + ". torch.save, which wrote this file, stores weights without the code of the network" : text;
 }
 
+// Loading onto a GPU would also put constants of the code there, which nothing moves later.
+std::unique_ptr<torch::jit::Module> load_on_cpu(const std::filesystem::path& file) {
+  return std::make_unique<torch::jit::Module>(torch::jit::load(file.string(), at::kCPU));
+}
+
+std::string words_of(const std::exception& error) {
+  const auto* own = dynamic_cast<const c10::Error*>(&error);
+  return own != nullptr ? own->what_without_backtrace() : error.what();
+}
+
+// Functions and classes of torch.cuda, which code may name if only for GPUs, come with the operators of GPUs.
+bool names_cuda(std::string_view words) {
+  return words.find("cuda::") != words.npos || words.find(".cuda.") != words.npos;
+}
+
 std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& file) {
   std::error_code code;
   const std::filesystem::file_status status = std::filesystem::status(file, code);
@@ -57,11 +74,17 @@ std::unique_ptr<torch::jit::Module> load_script(const std::filesystem::path& fil
                         " (model.file)"));
   }
   try {
-    // Onto the CPU: loading onto a GPU would also put constants of the code there, which nothing moves later.
-    return std::make_unique<torch::jit::Module>(torch::jit::load(file.string(), at::kCPU));
+    try {
+      return load_on_cpu(file);
+    } catch (const std::exception& error) {
+      if (!names_cuda(words_of(error))) throw;
+    }
+    device::load_gpu_operators();
+    return load_on_cpu(file);
+  } catch (const DeviceError&) {
+    throw;
   } catch (const std::exception& error) {
-    const auto* own = dynamic_cast<const c10::Error*>(&error);
-    throw DataError(why_not(file, own != nullptr ? own->what_without_backtrace() : error.what()));
+    throw DataError(why_not(file, words_of(error)));
   }
 }
 
