@@ -34,6 +34,8 @@ Cause cause_of(const JobEnd& end) {
   return comes_again(end.code) ? Cause::kError : Cause::kCrash;
 }
 
+bool may_be_restarted(Cause cause) { return std::ranges::find(kRestarted, cause) != std::end(kRestarted); }
+
 int exit_code_of(const JobEnd& end) {
   const Cause cause = cause_of(end);
   if (cause == Cause::kStopped) return kExitStoppedOnRequest;
@@ -42,8 +44,8 @@ int exit_code_of(const JobEnd& end) {
 
 RestartPolicy::Decision RestartPolicy::decide(Cause cause, int64_t newest_step) {
   if (newest_step > newest_step_) in_place_ = 0;
-  newest_step_ = std::max(newest_step_, newest_step);
-  if (std::ranges::find(kRestarted, cause) == std::end(kRestarted)) return {};
+  newest_step_ = newest_step;  // may be an older one than before: what was damaged does not count
+  if (!may_be_restarted(cause)) return {};
   if (restarts_ >= limits_.most) {
     return {.restart = false,
             .reason = str("it was restarted ", restarts_, " times, the most that --max-restarts allows")};

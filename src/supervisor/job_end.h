@@ -34,6 +34,7 @@ struct JobEnd {
 Cause cause_of(const JobEnd&);
 // Those after which a job may be started again.
 inline constexpr Cause kRestarted[] = {Cause::kPreempted, Cause::kComm, Cause::kCrash, Cause::kHostLost};
+bool may_be_restarted(Cause);
 
 // The exit code of the supervisor for a job that is not started again.
 int exit_code_of(const JobEnd&);

@@ -169,7 +169,10 @@ std::optional<int> JobOutput::failed_rank() const {
 std::string JobOutput::cause() const {
   if (ended_silently()) return str("rank ", ended_->rank, ended_->where, ": ", ended_->how);
   if (first_error_) return first_error_->text;
-  return lost_host_.empty() ? first_words_ : str("mpirun lost its daemon on host ", lost_host_);
+  if (lost_host_.empty()) return first_words_;
+  return str("mpirun lost its daemon on host ", lost_host_,
+             ": the host or its network is down, or something blocks the connection: look with `ssh ", lost_host_,
+             "` and launch/ssh/check");
 }
 
 std::vector<std::string> JobOutput::last_lines(int rank) const {

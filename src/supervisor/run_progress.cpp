@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "checkpoint/store.h"
 #include "core/file_system.h"
@@ -28,15 +30,27 @@ std::optional<StepAt> step_in(std::string_view line) {
   return StepAt{step->get<int64_t>(), time->get<double>()};
 }
 
+// Step and folder, newest first. A folder that cannot be read has none: the job says so.
+std::vector<std::pair<int64_t, std::filesystem::path>> checkpoints_of(const std::filesystem::path& run) {
+  try {
+    return checkpoint::Store(run / "checkpoints", real_file_system(), 1).list();
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+std::filesystem::path manifest_of(const std::filesystem::path& checkpoint) { return checkpoint / "MANIFEST.json"; }
+
+std::filesystem::file_time_type written_at(const std::filesystem::path& file) {
+  std::error_code unknown;
+  return std::filesystem::last_write_time(file, unknown);
+}
+
 }  // namespace
 
 int64_t newest_saved_step(const std::filesystem::path& run) {
-  try {
-    const auto saved = checkpoint::Store(run / "checkpoints", real_file_system(), 1).list();
-    return saved.empty() ? -1 : saved.front().first;
-  } catch (const std::exception&) {
-    return -1;  // a folder that cannot be read: the job says so
-  }
+  const auto saved = checkpoints_of(run);
+  return saved.empty() ? -1 : saved.front().first;
 }
 
 int64_t step_at(const std::filesystem::path& checkpoint_or_run) {
@@ -54,12 +68,33 @@ RunProgress::RunProgress(std::filesystem::path run, int64_t from_step)
 void RunProgress::begin_job(double now) {
   began_ = now;
   first_ = last_ = kept_ = {};
-  saved_ = newest_saved_step(run_);
+  saved_ = newest_step();
   from_ = std::max(saved_, begin_);
 }
 
+int64_t RunProgress::newest_step() const {
+  for (const auto& [step, folder] : checkpoints_of(run_)) {
+    const auto found = damaged_.find(manifest_of(folder));
+    if (found == damaged_.end() || found->second != written_at(found->first)) return step;
+  }
+  return -1;
+}
+
+void RunProgress::verify() {
+  for (const auto& [step, folder] : checkpoints_of(run_)) {
+    try {
+      checkpoint::Store::verify(folder);
+      break;
+    } catch (const std::exception&) {  // the job says what is wrong with it
+      damaged_[manifest_of(folder)] = written_at(manifest_of(folder));
+    }
+  }
+  kept_ = {};
+  look();
+}
+
 void RunProgress::look() {
-  saved_ = newest_saved_step(run_);
+  saved_ = newest_step();
   for (const std::string& line : split(report::read_tail(run_ / "metrics.jsonl", kTail).text, '\n')) {
     const std::optional<StepAt> record = step_in(line);
     if (!record || record->time < began_) continue;

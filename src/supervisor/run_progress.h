@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 
 namespace dtrain::supervisor {
 
@@ -29,6 +30,9 @@ class RunProgress {
   void begin_job(double now);
   // Reads the end of the records, and the names of the checkpoints. To be called each second or so, and at the end.
   void look();
+  // Reads the newest checkpoint back, and the one before where it is damaged, as a job does that goes on from there.
+  // Damaged ones no longer count, until they are written again. For the time after a job that failed.
+  void verify();
 
   int64_t saved() const { return saved_; }  // step of the newest checkpoint; -1: none
   int64_t trained() const;                  // last step that the job has reported; -1: none
@@ -39,7 +43,10 @@ class RunProgress {
   double useful_seconds(Kept) const;
 
  private:
+  int64_t newest_step() const;  // of the checkpoints that count
+
   std::filesystem::path run_;
+  std::map<std::filesystem::path, std::filesystem::file_time_type> damaged_;  // manifests, and when they were written
   int64_t saved_ = -1;
   int64_t begin_;               // of the run
   int64_t from_ = -1;           // the step that this job goes on from

@@ -26,6 +26,7 @@ namespace {
 constexpr int kBetweenLooks = 50;      // ms
 constexpr double kBetweenRecords = 1;  // s, between two looks into the run folder
 constexpr double kLongestExit = 20;    // s, until the last rank of a job that mpirun has left is gone
+constexpr double kLongestHold = 300;   // s, the same after a job of this launch, which may wait for a disk or a GPU
 
 void print(std::string_view text, bool is_error) {
   std::FILE* file = is_error ? stderr : stdout;
@@ -51,7 +52,11 @@ class Supervisor {
   int run() {
     std::optional<Cause> restart;  // why this job is not the first
     while (true) {
-      wait_for_lock();
+      if (!wait_for_lock(restart ? kLongestHold : kLongestExit)) {
+        const OutputError held(str("run ", run_.folder.string(), " is being trained by another process"));
+        if (!restart) throw held;  // it is not ours
+        return finish(held.exit_code(), held.what());
+      }
       if (!restart) record_.launch_started(run_.command);
       const std::optional<Placement> place = find_place();
       if (request_.asked()) return finish(kExitStoppedOnRequest, "stopped on request while no job ran");
@@ -67,14 +72,14 @@ class Supervisor {
   }
 
  private:
-  // The ranks of an earlier job, of this supervisor or of one that was killed, may not be gone yet.
-  void wait_for_lock() {
+  // The ranks of an earlier job, of this supervisor or of one that was killed, may not be gone yet. False: they are not
+  // after so long, or somebody else trains the run.
+  bool wait_for_lock(double seconds) {
     const std::filesystem::path lock = run_.folder / ".lock";
-    if (!record_.is_of_this_run() || !is_locked(lock)) return;
-    log::info(
-        str("another process still trains ", run_.folder.string(), ": waiting up to ", kLongestExit, " s for it"));
-    wait(kLongestExit, [&] { return !is_locked(lock); });
-    if (is_locked(lock)) throw OutputError(str("run ", run_.folder.string(), " is being trained by another process"));
+    if (!record_.is_of_this_run() || !is_locked(lock)) return true;
+    log::info(str("another process still trains ", run_.folder.string(), ": waiting up to ", seconds, " s for it"));
+    wait(seconds, [&] { return !is_locked(lock); });
+    return request_.asked() || !is_locked(lock);
   }
 
   std::optional<Placement> find_place() {

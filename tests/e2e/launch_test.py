@@ -106,6 +106,11 @@ def killed_ranks_cost_a_few_steps_and_nothing_else(folder):
     name = "dtrain_supervisor_restarts_total"
     restarts = {key: value for key, value in after.items() if key.startswith(name)}
     assert sum(restarts.values()) == 1, restarts
+    first = events(folder, "r", "job_ended")[0]
+    (cause,) = [key for key, value in restarts.items() if value == 1]
+    assert f'cause="{first["cause"]}"' in cause, (cause, first)
+    lost = {key: value for key, value in after.items() if key.startswith("dtrain_supervisor_lost_steps_total{")}
+    assert list(lost.values()) == [first["lost_steps"]], (lost, first)
     assert sum(value for key, value in before.items() if key.startswith(name)) == 0
     assert next(v for k, v in before.items() if k.startswith("dtrain_supervisor_ranks{")) == 2
     assert 0 < next(v for k, v in after.items() if k.startswith("dtrain_supervisor_effective_training_time_ratio{")) < 1
@@ -283,6 +288,41 @@ def a_checkpoint_that_was_being_written_is_no_obstacle(folder):
     assert not unfinished()
 
 
+def a_damaged_checkpoint_does_not_count(folder):
+    runner.synth(folder / "d.h5", 64)
+    with started(folder, "r", {**KEYS, "checkpoint.keep_last": 9}) as running:
+        running.wait_for("saved ", times=3)
+        ranks = running.ranks()
+        for rank in ranks:
+            os.kill(rank, signal.SIGSTOP)
+        newest, before = sorted((folder / "runs/r/checkpoints").glob("step_????????"), reverse=True)[:2]
+        content = bytearray((newest / "model.safetensors").read_bytes())
+        content[len(content) // 2] ^= 1
+        (newest / "model.safetensors").write_bytes(content)
+        for rank in ranks:
+            os.kill(rank, signal.SIGKILL)
+        step = int(before.name.split("_")[1])
+        result = running.wait().expect(0, f"from the checkpoint of step {step}\n", "skipped checkpoint", "finished: all 60 steps")
+    assert (runner.ledger(result), weights(folder, "r", 60)) == undisturbed()
+    end = events(folder, "r", "job_ended")[0]
+    assert end["saved_step"] == step and end["lost_steps"] == end["step"] - step > 0, end
+    assert events(folder, "r", "job_started")[1]["from_step"] == step
+
+
+def a_lock_that_is_held_for_a_while_delays_a_restart(folder):
+    """As of a rank that waits for a disk and cannot be ended."""
+    runner.synth(folder / "d.h5", 64)
+    with started(folder, "r", KEYS) as running:
+        running.wait_for("step 7/")
+        with subprocess.Popen(["flock", folder / "runs/r/.lock", "sleep", "25"]) as holder:  # it has it as soon as the rank is gone
+            time.sleep(0.5)
+            os.kill(running.ranks()[0], signal.SIGKILL)
+            running.wait_for("waiting up to 300 s for it")
+            result = running.wait().expect(0, "finished: all 60 steps")
+            assert holder.wait() == 0
+    assert runner.ledger(result) == undisturbed()[0]
+
+
 def a_run_that_goes_on_from_another_one_does_so_again(folder):
     """Until it has a checkpoint of its own."""
     runner.synth(folder / "d.h5", 64)
@@ -400,13 +440,14 @@ def a_lost_host_is_left_out_and_taken_back(folder):
     assert [e["host"] for e in events(folder, "r", "host_lost")] == [e["host"] for e in events(folder, "r", "host_back")] == ["host1"]
     nothing_left(env)
     # Too few hosts.
+    (folder / "hosts").write_text("".join(f"host{i} slots=2\n" for i in range(2)))
     (folder / "down-host1").touch()
-    result = runner.run(launch("s", keys, "--hosts", "hosts", "--host-timeout", 3, "--min-ranks", 2), cwd=folder, env=env)
-    result.expect(76, "host1", "room for 1 of 2 ranks, and --min-ranks is 2")
+    result = runner.run(launch("s", keys, "--hosts", "hosts", "--host-timeout", 3, "--min-ranks", 3, np=4), cwd=folder, env=env)
+    result.expect(76, "host1", "room for 2 of 4 ranks, and --min-ranks is 3")
     # A run that begins with fewer ranks has the global batch of all.
     del keys["train.global_batch"]
-    result = runner.run(launch("u", {**keys, "train.accumulate": 2, "train.max_steps": 2}, "--hosts", "hosts", "--host-timeout", 3), cwd=folder, env=env)
-    result.expect(0, "global batch 32 = 1 rank × 8 × accumulate 4")
+    result = runner.run(launch("u", {**keys, "train.accumulate": 2, "train.max_steps": 2}, "--hosts", "hosts", "--host-timeout", 3, np=4), cwd=folder, env=env)
+    result.expect(0, "global batch 64 = 2 ranks × 8 × accumulate 4")
 
 
 def flags_that_are_not_its_own_reach_mpirun(folder):
@@ -457,5 +498,6 @@ runner.main([
     a_lost_host_is_left_out_and_taken_back,
 ], campaign=[
     each_signal_is_a_request_to_stop, a_stop_that_somebody_else_asked_for_is_followed_by_a_restart, ranks_that_do_not_stop_are_ended,
-    a_checkpoint_that_was_being_written_is_no_obstacle, quick_start, a_run_that_goes_on_from_another_one_does_so_again, a_second_launch_of_a_run_is_refused,
+    a_checkpoint_that_was_being_written_is_no_obstacle,
+    a_damaged_checkpoint_does_not_count, a_lock_that_is_held_for_a_while_delays_a_restart, quick_start, a_run_that_goes_on_from_another_one_does_so_again, a_second_launch_of_a_run_is_refused,
 ])

@@ -72,6 +72,8 @@ TEST(RestartPolicy, ANewCheckpointBeginsTheCountAndTheWaitAgain) {
   EXPECT_EQ(policy.decide(Cause::kCrash, -1).wait, 2);
   EXPECT_EQ(policy.decide(Cause::kCrash, -1).wait, 4);
   for (int64_t step = 1; step < 20; ++step) EXPECT_EQ(policy.decide(Cause::kCrash, step).wait, 1) << step;
+  EXPECT_EQ(policy.decide(Cause::kCrash, 15).wait, 2) << "those after step 15 were damaged";
+  EXPECT_EQ(policy.decide(Cause::kCrash, 19).wait, 1) << "that of step 19 was written again";
 }
 
 TEST(RestartPolicy, WaitsNoLongerThanTheLongest) {

@@ -153,7 +153,9 @@ TEST(JobOutput, ALostDaemonIsNamedByItsHost) {
       "ORTE has lost communication with a remote daemon.\n\n"
       "  HNP daemon   : [[13474,0],0] on node vm\n  Remote daemon: [[13474,0],2] on node host1\n",
       true);
-  EXPECT_EQ(printed.output.cause(), "mpirun lost its daemon on host host1");
+  EXPECT_EQ(printed.output.cause(),
+            "mpirun lost its daemon on host host1: the host or its network is down, or something blocks the "
+            "connection: look with `ssh host1` and launch/ssh/check");
   EXPECT_EQ(printed.output.failed_rank(), std::nullopt);
 }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/store.h"
 #include "core/file_system.h"
 #include "core/strings.h"
 #include "support/fake_clock.h"
@@ -31,10 +32,9 @@ class LaunchRecordTest : public ::testing::Test {
       file << json({{"kind", "step"}, {"time", unix_seconds(clock_)}, {"step", step}}).dump() << "\n";
     }
   }
-  void save(int64_t step) {
-    char name[32];
-    std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
-    fs::create_directories(run() / "checkpoints" / name);
+  fs::path save(int64_t step) {
+    fs::create_directories(run());
+    return checkpoint::Store(run() / "checkpoints", real_file_system(), 100).save({.step = step, .state_json = "{}"});
   }
   std::vector<json> events() const {
     std::vector<json> all;
@@ -101,6 +101,30 @@ TEST_F(LaunchRecordTest, ARunThatBeginsWithTheCheckpointOfAnotherLosesNoneOfItsS
   steps(21, 25);
   record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
   EXPECT_EQ(record.totals().lost_steps, 5);
+}
+
+TEST_F(LaunchRecordTest, ADamagedCheckpointDoesNotCountUntilItIsWrittenAgain) {
+  LaunchRecord record(run(), false, -1, clock_);
+  record.job_started({1, {}});
+  steps(1, 11);
+  save(4);
+  std::ofstream(save(8) / "state.json") << "[]";
+  record.look();
+  EXPECT_EQ(record.progress().saved(), 8) << "nobody reads it while a job trains";
+  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  EXPECT_EQ(record.progress().saved(), 4);
+  EXPECT_EQ(record.totals().lost_steps, 7);
+  EXPECT_EQ(record.totals().useful_seconds, 3) << "from step 1 to step 4";
+  record.job_started({1, {}});
+  steps(5, 9);
+  record.look();
+  EXPECT_EQ(record.progress().saved(), 4);
+  save(8);
+  record.look();
+  EXPECT_EQ(record.progress().saved(), 8);
+  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  EXPECT_EQ(record.totals().lost_steps, 7 + 1);
+  EXPECT_EQ(events().at(2).at("from_step"), 4);
 }
 
 TEST_F(LaunchRecordTest, TheStepOfACheckpointIsInItsName) {
