@@ -5,7 +5,6 @@ usage: faults_test.py [TEST...]"""
 
 import contextlib
 import os
-import sys
 import time
 
 import hosts
@@ -233,4 +232,4 @@ TESTS = [
 ]
 
 if __name__ == "__main__":
-    hosts.main([test for test in TESTS if not sys.argv[1:] or test.__name__ in sys.argv[1:]], ["nft", "tc", "faketime"])
+    hosts.main(runner.chosen(TESTS), ["nft", "tc", "faketime"])

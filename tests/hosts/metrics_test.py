@@ -1,4 +1,4 @@
-"""One Prometheus, on a host of its own, finds the metrics of all ranks on all hosts through the target files of the run folder."""
+"""One Prometheus, on the host of rank 0, finds the metrics of all ranks on all hosts through the target files of the run folder."""
 
 import json
 import subprocess

@@ -4,7 +4,6 @@ import os
 import pathlib
 import re
 import shutil
-import sys
 
 import hosts
 import link
@@ -50,10 +49,6 @@ def train_by_the_printed_line(some, result, folder):
     words = " ".join(runner.flags(KEYS))
     env = {key: value for key, value in some.environment().items() if key != "OMPI_MCA_plm_rsh_agent"}  # the line has to say it
     some[0].run(["sh", "-c", f"{line} {words}"], env=env, timeout=300).expect(0, "finished: all 3 steps", "rank 5     host2")
-
-
-def only(tests):
-    return [test for test in tests if not sys.argv[1:] or test.__name__ in sys.argv[1:]]
 
 
 def hosts_that_are_ready(folder):
@@ -131,4 +126,4 @@ def by_real_ssh(folder):
 
 
 if __name__ == "__main__":
-    hosts.main(only([hosts_that_are_ready, several_networks, faults_are_named, hosts_without_a_login, wrong_use, by_real_ssh]), ["perl", "nft", "faketime"])
+    hosts.main(runner.chosen([hosts_that_are_ready, several_networks, faults_are_named, hosts_without_a_login, wrong_use, by_real_ssh]), ["perl", "nft", "faketime"])

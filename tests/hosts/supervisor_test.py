@@ -1,9 +1,13 @@
-"""`dtrain launch --hosts` on four hosts: one is lost, and the run goes on without it, and later with it again, as if nothing had been."""
+"""`dtrain launch --hosts` on four hosts: one is lost or cut off, and the run goes on without it, and later with it again, as if nothing had been;
+and what happens where the host of the supervisor is.
+
+usage: supervisor_test.py [TEST...]"""
 
 import json
 import os
 import time
 
+import faults_test
 import hosts
 import runner
 from host import WORK
@@ -14,9 +18,9 @@ HOST_TIMEOUT = 3
 RESTART = 10  # seconds from the moment when a host is given up, and the time that any start takes
 
 
-def supervised(four, keys):
+def supervised(four, keys, *flags):
     (four[0].inside(WORK) / "hosts").write_text("".join(f"{name} slots=2\n" for name in four.names))
-    words = [runner.DTRAIN, "launch", "-np", 8, "--hosts", "hosts", "--host-timeout", HOST_TIMEOUT, "-x", "OMP_NUM_THREADS", "--", "train", *runner.flags(keys)]
+    words = [runner.DTRAIN, "launch", "-np", 8, "--hosts", "hosts", "--host-timeout", HOST_TIMEOUT, *flags, "-x", "OMP_NUM_THREADS", "--", "train", *runner.flags(keys)]
     return hosts.Job(four[0], words, four.environment())
 
 
@@ -53,5 +57,50 @@ def a_lost_host_costs_a_few_seconds_and_nothing_else(folder):
         assert [event["ranks"] for event in events if event["event"] == "job_started"] == [8, 6, 8], events
 
 
+def a_host_that_is_cut_off_is_left_out_and_taken_back(folder):
+    """It lives on, with its ranks and Open MPI's daemon, and they end by themselves."""
+    runner.synth(folder / "d.h5", 64)
+    with hosts.Hosts(4) as four:
+        four.give(folder / "d.h5")
+        whole = four.train(runner.flags({**KEYS, "run.name": "whole"})).expect(0, "finished: all 120 steps")
+        with supervised(four, {**KEYS, "dist.timeout": 15}) as job:
+            job.wait_for("step 12/")
+            four.links[3].cut()
+            job.wait_for("host host3 does not answer")
+            job.wait_for("global batch 16 <= 6 ranks", timeout=120)
+            faults_test.gone(four, [3], 60)
+            four.links[3].up()
+            job.wait_for("host host3 answers again: the next job uses it", timeout=60)
+            os.kill(min(four[1].ranks().values()), 9)
+            job.wait_for("global batch 16 = 8 ranks", times=2, timeout=120)
+            result = job.wait(300).expect(0, "finished: all 120 steps")
+        assert runner.ledger(result) == runner.ledger(whole), "the same samples, whatever the number of ranks"
+
+
+def without_its_network_the_supervisor_says_what_it_lacks(folder):
+    runner.synth(folder / "d.h5", 64)
+    with hosts.Hosts(4) as four:
+        four.give(folder / "d.h5")
+        with supervised(four, KEYS, "--min-ranks", 8) as job:
+            job.wait_for("step 12/")
+            four.links[0].cut()
+            result = job.wait(120).expect(76, "host host1 does not answer", "host host3 does not answer", "room for 2 of 8 ranks, and --min-ranks is 8")
+        assert "restart" not in result.output.replace("--max-restarts", ""), result.output
+        faults_test.gone(four, range(4), 60)
+
+
+def where_the_host_of_the_supervisor_is_lost_the_others_end(folder):
+    runner.synth(folder / "d.h5", 64)
+    with hosts.Hosts(4) as four:
+        four.give(folder / "d.h5")
+        with supervised(four, {**KEYS, "train.max_steps": 100000}) as job:
+            job.wait_for("step 12/")
+            four.lose(0)
+            lost = time.monotonic()
+            faults_test.gone(four, [1, 2, 3], 60)
+            print(f"        all ranks were gone after {time.monotonic() - lost:.1f} s", flush=True)
+
+
 if __name__ == "__main__":
-    hosts.main([a_lost_host_costs_a_few_seconds_and_nothing_else])
+    hosts.main(runner.chosen([a_lost_host_costs_a_few_seconds_and_nothing_else, a_host_that_is_cut_off_is_left_out_and_taken_back,
+                              without_its_network_the_supervisor_says_what_it_lacks, where_the_host_of_the_supervisor_is_lost_the_others_end]))

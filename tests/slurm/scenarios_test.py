@@ -136,4 +136,4 @@ if __name__ == "__main__":
         runner.skip("not installed: " + ", ".join(cluster.missing()))
     sandbox.enter()
     _launcher = sys.argv[1]
-    runner.main([test for test in ALL if test.__name__ in sys.argv[2:] or not sys.argv[2:]])
+    runner.main(runner.chosen(ALL, words=sys.argv[2:]))

@@ -183,9 +183,10 @@ def expect_gone(processes, seconds):
         time.sleep(0.05)
 
 
-def chosen(tests, campaign):
-    """Of the functions of a script: those of the default run, with the word "campaign" those of the label campaigns, and with names these."""
-    words = sys.argv[1:]
+def chosen(tests, campaign=(), words=None):
+    """Of the functions of a script: those of the default run, with the word "campaign" those of the label campaigns, and with names these.
+    `words`: of the command line, if not all of it."""
+    words = sys.argv[1:] if words is None else words
     if words in ([], ["campaign"]):
         return campaign if words else tests
     known = {test.__name__: test for test in (*tests, *campaign)}
