@@ -1,11 +1,11 @@
-"""What the workers of an MPI job run, and their launcher, as in launch/kubernetes/mpijob.yaml. The keys are made by each test."""
+"""What the workers of an MPI job run, and their launcher, as in launch/kubernetes/base/mpijob.yaml. The keys are made by each test."""
 
 import os
 import shutil
 import subprocess
 
 WORKERS = ["worker0", "worker1"]
-SSHD = ["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"]  # the args of launch/kubernetes/mpijob.yaml
+SSHD = ["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"]  # the args of launch/kubernetes/base/mpijob.yaml
 # The quick start on small pictures. ssh hands over no environment: -x does.
 TRAIN = ["mpirun", "--bind-to", "none", "-np", "2", "-x", "PATH", "-x", "OMPI_MCA_btl_vader_single_copy_mechanism", "-x", "OMP_NUM_THREADS=1",
          "--hostfile", "/etc/mpi/hostfile", "--mca", "btl_tcp_if_exclude", "lo,docker0", "/opt/dtrain/bin/dtrain", "--name", "q",
