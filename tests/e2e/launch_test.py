@@ -415,7 +415,7 @@ def a_lost_host_is_left_out_and_taken_back(folder):
     agent.chmod(0o755)
     (folder / "hosts").write_text("".join(f"host{i} slots=1\n" for i in range(2)))
     env = own_folder(folder) | {"OMPI_MCA_plm_rsh_agent": str(agent), "OMPI_MCA_btl_tcp_if_include": "lo"}
-    keys = {**KEYS, "train.max_steps": 500, "checkpoint.every": "25steps"}
+    keys = {**KEYS, "device.threads": 1, "train.max_steps": 500, "checkpoint.every": "25steps"}
     flags = ("--hosts", "hosts", "--host-timeout", 3, "--min-ranks", 1)
     with started(folder, "r", keys, *flags, env=env) as running:
         running.wait_for("step 32/")
@@ -429,7 +429,7 @@ def a_lost_host_is_left_out_and_taken_back(folder):
         print(f"        {time.monotonic() - killed:.1f} s from the death of a host to the next banner")
         (folder / "down-host1").unlink()
         running.wait_for("host host1 answers again: the next job uses it")
-        rank = next(p for p in processes_of("host0") if b"dtrain" in pathlib.Path(f"/proc/{p}/cmdline").read_bytes())
+        rank = next(p for p in processes_of("host0") if pathlib.Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0].endswith(b"/dtrain"))
         time.sleep(1)
         os.kill(rank, signal.SIGKILL)
         running.wait_for("global batch 16 = 2 ranks × 8 × accumulate 1", times=2, timeout=60)

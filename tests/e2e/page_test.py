@@ -123,9 +123,9 @@ def disconnect(address, stop, counts):
 
 
 def browsers_that_disconnect(folder):
-    with start(folder, run__name="alone", train__epochs=100) as running:
+    with start(folder, run__name="alone") as running:
         running.wait(400).expect(0)
-    with start(folder, train__epochs=100) as running:
+    with start(folder) as running:
         address = page_of(running).removeprefix("http://").rstrip("/").split(":")
         stop, counts = threading.Event(), {"done": 0, "refused": 0}
         thread = threading.Thread(target=disconnect, args=((address[0], int(address[1])), stop, counts))

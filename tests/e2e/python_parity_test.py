@@ -468,6 +468,6 @@ def float64_pointer(folder):
 
 
 TESTS = [float64_headpose_cnn_sgd, float64_headpose_cnn_adamw_and_adam, float64_two_ranks_with_frozen_statistics,
-         float32_gradients_and_losses, classes_in_float64, classes_in_float64_mobilenet_v2, classes_in_float32,
+         float32_gradients_and_losses, classes_in_float64, classes_in_float32,
          float64_sequence_both_phases, float32_sequence_gradients_and_losses, float64_pointer]
-runner.main(TESTS, campaign=[*TESTS, float64_resnet18, classes_in_float64_resnet50])
+runner.main(TESTS, campaign=[*TESTS, classes_in_float64_mobilenet_v2, float64_resnet18, classes_in_float64_resnet50])

@@ -137,13 +137,13 @@ def outputs_are_protected(folder):
     assert (folder / "c.svg").read_text().startswith("<svg ")
     runner.run(["report", "runs/r", "--out", "a.html"], cwd=folder).expect(73, "a.html exists")
     runner.run(["report", "runs/r", "--out", "a.html", "--force"], cwd=folder).expect(0)
-    for out in ("runs/r/metrics.jsonl", "runs/r/config.yaml", "runs/r/checkpoints/x.html"):
-        for option in ("--out", "--json", "--svg"):
-            runner.run(["report", "runs/r", option, out, "--force"], cwd=folder).expect(73)
+    for out, option in (("runs/r/metrics.jsonl", "--out"), ("runs/r/config.yaml", "--json"), ("runs/r/checkpoints/x.html", "--svg"),
+                        ("runs/r/checkpoints/x.html", "--out")):
+        runner.run(["report", "runs/r", option, out, "--force"], cwd=folder).expect(73)
     data = (folder / "d.h5").read_bytes()
     for option in ("--out", "--json", "--svg"):  # the samples of the page are read from it
         runner.run(["report", "runs/r", option, "d.h5", "--force"], cwd=folder).expect(73, "d.h5 is an input of this command")
-        runner.run(["report", "r", option, folder / "d.h5", "--force"], cwd=folder / "runs").expect(73, "d.h5 is ", "an input of this command")
+    runner.run(["report", "r", "--out", folder / "d.h5", "--force"], cwd=folder / "runs").expect(73, "d.h5 is ", "an input of this command")
     (folder / "moved").mkdir()
     (folder / "d.h5").rename(folder / "moved/d.h5")
     (folder / "runs").rename(folder / "moved/runs")

@@ -11,13 +11,13 @@ import yaml
 
 import runner
 
-OPTIONS = {**runner.SMALL, "data.file": "d.h5", "train.global_batch": 16, "train.max_steps": 40, "train.epochs": 30,
-           "checkpoint.every": "20steps", "checkpoint.keep_last": 10, "checkpoint.keep_best": False, "data.val_share": 0.2,
+OPTIONS = {**runner.SMALL, "data.file": "d.h5", "train.global_batch": 16, "train.max_steps": 24, "train.epochs": 30,
+           "checkpoint.every": "12steps", "checkpoint.keep_last": 10, "checkpoint.keep_best": False, "data.val_share": 0.2,
            "train.eval_every": "2epochs"}
 
 
 def final_weights(folder, name):
-    weights = folder / "runs" / name / "checkpoints/step_00000040/model.safetensors"
+    weights = folder / "runs" / name / "checkpoints/step_00000024/model.safetensors"
     return hashlib.sha256(weights.read_bytes()).hexdigest()
 
 
@@ -30,20 +30,25 @@ def compare(folder, np, amp):
     options = {**OPTIONS, "train.amp": amp}
     whole = runner.run(runner.flags({**options, "run.name": "whole" + tag}), np=np, cwd=folder).expect(0)
     # resumes from a checkpoint in the middle, under another name
-    part = runner.run(["--resume", f"runs/whole{tag}/checkpoints/step_00000020"] + runner.flags({**options, "run.name": "part" + tag}),
-                      np=np, cwd=folder).expect(0, "step 20 of")
+    part = runner.run(["--resume", f"runs/whole{tag}/checkpoints/step_00000012"] + runner.flags({**options, "run.name": "part" + tag}),
+                      np=np, cwd=folder).expect(0, "step 12 of")
     first, second = losses(folder, "whole" + tag), losses(folder, "part" + tag)
-    assert sorted(second) == list(range(21, 41)), sorted(second)
-    for step in range(21, 41):
+    assert sorted(second) == list(range(13, 25)), sorted(second)
+    for step in range(13, 25):
         assert first[step] == second[step], (step, first[step], second[step])
     assert final_weights(folder, "whole" + tag) == final_weights(folder, "part" + tag)
     assert runner.ledger(whole) == runner.ledger(part)
-    # saving never changes the run: it is the same without intermediate checkpoints
+    if (np, amp) == (2, "fp32"):
+        saving_changes_nothing(folder, np, options, whole, tag)
+    return runner.ledger(whole)
+
+
+def saving_changes_nothing(folder, np, options, whole, tag):
+    """The run is the same without intermediate checkpoints."""
     quiet = runner.run(runner.flags({**options, "run.name": "quiet" + tag, "checkpoint.every": "never", "train.eval_every": "1000epochs"}),
                        np=np, cwd=folder).expect(0)
     assert final_weights(folder, "whole" + tag) == final_weights(folder, "quiet" + tag)
     assert runner.ledger(quiet) == runner.ledger(whole)
-    return runner.ledger(whole)
 
 
 def bit_equal_at_the_same_world_size(folder):
@@ -56,8 +61,8 @@ def same_samples_at_another_world_size(folder):
     runner.synth(folder / "d.h5", 75)
     whole = runner.run(runner.flags({**OPTIONS, "run.name": "whole"}), np=2, cwd=folder).expect(0)
     for np in (1, 3):
-        part = runner.run(["--resume", "runs/whole/checkpoints/step_00000020"] + runner.flags({**OPTIONS, "run.name": f"part{np}"}),
-                          np=np, cwd=folder).expect(0, "step 20 of")
+        part = runner.run(["--resume", "runs/whole/checkpoints/step_00000012"] + runner.flags({**OPTIONS, "run.name": f"part{np}"}),
+                          np=np, cwd=folder).expect(0, "step 12 of")
         assert runner.ledger(part) == runner.ledger(whole)
 
 
@@ -106,14 +111,14 @@ def a_resumed_run_keeps_what_decays(folder):
     options = {**OPTIONS, "optimizer.weight_decay": 0.5}
     runner.run(runner.flags({**options, key: True, "run.name": "all"}), cwd=folder).expect(0)
     runner.run(runner.flags({**options, "run.name": "spared"}), cwd=folder).expect(0)
-    assert losses(folder, "all")[40] != losses(folder, "spared")[40], "the key has no effect"
-    checkpoint = folder / "runs/all/checkpoints/step_00000020"
-    resumed = ["--resume", "runs/all/checkpoints/step_00000020"]
+    assert losses(folder, "all")[24] != losses(folder, "spared")[24], "the key has no effect"
+    checkpoint = folder / "runs/all/checkpoints/step_00000012"
+    resumed = ["--resume", "runs/all/checkpoints/step_00000012"]
     runner.run(resumed + runner.flags({**options, "run.name": "kept"}), cwd=folder).expect(0)
-    assert losses(folder, "kept")[40] == losses(folder, "all")[40]
+    assert losses(folder, "kept")[24] == losses(folder, "all")[24]
     without_key(checkpoint, "decay_norms_and_biases")  # of a version that decayed everything
     runner.run(resumed + runner.flags({**options, "run.name": "older"}), cwd=folder).expect(0)
-    assert losses(folder, "older")[40] == losses(folder, "all")[40]
+    assert losses(folder, "older")[24] == losses(folder, "all")[24]
     runner.run(resumed + runner.flags({**options, key: False, "run.name": "other"}), cwd=folder).expect(
         78, f"a resumed run keeps {key}")
 

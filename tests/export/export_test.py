@@ -139,9 +139,17 @@ def predicted(run, file):
 
 
 def torchvision_loads_the_weights_and_gives_the_same_outputs(folder):
+    torchvision_loads(folder, ("resnet18", "mobilenet_v2"))
+
+
+def torchvision_loads_resnet50(folder):
+    torchvision_loads(folder, ("resnet50",))
+
+
+def torchvision_loads(folder, networks):
     data = classes(folder, 200)
     images, _ = test_split(data)
-    for network in ("resnet18", "resnet50", "mobilenet_v2"):
+    for network in networks:
         run = trained_classifier(folder, network, **{"train.max_steps": 2, "train.epochs": 1, "train.batch_size": 16,
                                                      "train.overfit_batches": 2})
         export(run, "safetensors", folder / "m.safetensors", "--force").expect(0, f"{network} as safetensors")
@@ -321,4 +329,5 @@ if __name__ == "__main__":
                  torchvision_loads_the_weights_and_gives_the_same_outputs,
                  sets_and_sequences_give_the_predictions_of_dtrain,
                  a_module_is_exported_to_torchscript_with_its_trained_weights,
-                 files_are_never_overwritten_without_force, links_and_pipes_are_kept, a_full_disk_leaves_no_partial_file, mistakes_are_named])
+                 files_are_never_overwritten_without_force, links_and_pipes_are_kept, a_full_disk_leaves_no_partial_file, mistakes_are_named],
+                campaign=[torchvision_loads_resnet50])
