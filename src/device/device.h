@@ -40,8 +40,7 @@ bool has_driver_library();
 
 // Loads LibTorch's operators for GPUs, libtorch_cuda.so. They are not linked, because they are a third of the time that
 // a process takes to start. Where there may be a GPU, call it first in main(): LibTorch looks for them once, when it is
-// first asked about a GPU. Does nothing the second time, and in a build without CUDA. DeviceError if they cannot be
-// loaded.
+// first asked about a GPU. Does nothing the second time, and in a build without CUDA. DeviceError if loading fails.
 void load_gpu_operators();
 
 // Whether a folder, /dev, has the file of a GPU: nvidia0, nvidia3 (a container may have any), ...; dxg under Windows.

@@ -34,7 +34,11 @@ class LaunchRecordTest : public ::testing::Test {
   }
   fs::path save(int64_t step) {
     fs::create_directories(run());
-    return checkpoint::Store(run() / "checkpoints", real_file_system(), 100).save({.step = step, .state_json = "{}"});
+    checkpoint::Snapshot snapshot;
+    snapshot.step = step;
+    snapshot.state_json = "{}";
+    snapshot.ranks.resize(1);
+    return checkpoint::Store(run() / "checkpoints", real_file_system(), 100).save(snapshot);
   }
   std::vector<json> events() const {
     std::vector<json> all;
@@ -115,6 +119,7 @@ TEST_F(LaunchRecordTest, ADamagedCheckpointDoesNotCountUntilItIsWrittenAgain) {
   EXPECT_EQ(record.progress().saved(), 4);
   EXPECT_EQ(record.totals().lost_steps, 7);
   EXPECT_EQ(record.totals().useful_seconds, 3) << "from step 1 to step 4";
+  clock_.advance(seconds(9));
   record.job_started({1, {}});
   steps(5, 9);
   record.look();
