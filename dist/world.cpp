@@ -100,6 +100,8 @@ void listen_to_nobody_else(MpiVariables& variables) {
   const int here = number("OMPI_COMM_WORLD_LOCAL_SIZE", 0);
   if (!under_mpirun() && !is_set("PMIX_RANK") && !is_set("PMI_RANK")) {
     variables.set("OMPI_MCA_ess_singleton_isolated", "1");
+    // Lone processes share the folder of their session by name: one that ends removes what another one begins in.
+    variables.set("OMPI_MCA_orte_create_session_dirs", "0");
     variables.set("OMPI_MCA_btl", "self");
   } else if (here > 0 && here == number("OMPI_COMM_WORLD_SIZE", 0)) {
     variables.set("OMPI_MCA_btl", "self,vader");

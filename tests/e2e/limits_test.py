@@ -1,5 +1,6 @@
 """Limits of a process and full places for temporary files: one line that says what is missing and how much, before anything else."""
 
+import signal
 import subprocess
 
 import mounts
@@ -51,6 +52,19 @@ def a_small_folder_for_temporary_files(folder):
     shell(folder, f"mount -t tmpfs -o size=20m tmpfs {folder}/t; export TMPDIR={folder}/t", words).expect(0, "finished: all")
 
 
+def a_lone_process_needs_no_folder_of_a_session(folder):
+    """Open MPI gives it the same name for all of them: one that ends removed what another one began in."""
+    runner.synth(folder / "d.h5", 40)
+    (folder / "t").mkdir()
+    words = runner.flags({**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.max_steps": 100000, "train.epochs": 100000})
+    with runner.Running(words, cwd=folder, env={**runner.environment(), "TMPDIR": str(folder / "t")}) as running:
+        running.wait_for("step 1/")
+        found = [path.name for path in (folder / "t").iterdir() if path.name.startswith("ompi")]
+        assert not found, found
+        running.process.send_signal(signal.SIGUSR1)
+        running.wait(60).expect(75)
+
+
 def a_full_shared_memory(folder):
     words = training(folder)
     result = shell(folder, "mount -t tmpfs -o size=100k tmpfs /dev/shm", words, np=2).expect(
@@ -65,4 +79,5 @@ def a_library_held_to_fewer_instructions(folder):
           ["--task", "pointer", "--data.file", "p.h5", "--model.hidden", 16, "--train.max_steps", 1, "--metrics.enabled", "false"]).expect(0, "finished: ")
 
 
-mounts.main([few_open_files, small_files, a_small_folder_for_temporary_files, a_full_shared_memory, a_library_held_to_fewer_instructions])
+mounts.main([few_open_files, small_files, a_small_folder_for_temporary_files, a_lone_process_needs_no_folder_of_a_session, a_full_shared_memory,
+             a_library_held_to_fewer_instructions])
