@@ -140,7 +140,7 @@ def targets_that_cannot_be_written_are_reported_and_training_continues(folder):
 
 def every_rank_serves_until_the_report_is_written(folder):
     """A target that is listed and does not answer has crashed. Each read of a sample takes rank 0 0.2 s: the report has twelve samples."""
-    runner.synth(folder / "d.h5", 28)
+    runner.synth(folder / "d.h5", 40)
     slow = f"LD_PRELOAD={os.environ['DTRAIN_BUILD']}/bench/faults/libfaults.so;DTRAIN_FAULT=read:200000:0"  # not for mpirun
     words = runner.flags({**runner.SMALL, "data.file": "d.h5", "run.name": "r", "train.epochs": 1, "data.val_share": 0.4})
     env = {**runner.environment(), "OMPI_MCA_mca_base_env_list": slow}
