@@ -13,6 +13,7 @@
 
 #include "core/quiet_log.h"
 #include "core/stopwatch.h"
+#include "core/vector_set.h"
 #include "data/loader/loader.h"
 #include "device/tensor_memory.h"
 #include "layers/linear_bottleneck.h"
@@ -30,6 +31,8 @@ using train::Precision;
 // channel in a sample, one sample is too few.
 constexpr int64_t kFewSamples[] = {1, 2};
 constexpr double kPatience = 10;  // seconds: a network that is slower is tried without changes only
+// How many times as long a CPU without instructions for bfloat16 multiplies in it: 60 s for a picture of 1024 pixels.
+constexpr double kSlowerInBf16 = 50;
 
 // One network as the configuration makes it, on the CPU; for another device its layers keep what they keep there.
 class Trial {
@@ -165,7 +168,9 @@ MemoryNeed memory_need(const config::Config& config, const DataSet& data, const 
     changed.model.checkpointing = true;
     need.activations_checkpointed = samples * activations_with(changed, data, full.device, is_low(precision));
   }
-  if (!is_low(precision) && precision != Precision::kFp64) {
+  // Such a CPU would not train faster for it, and is not asked for long what a GPU would save.
+  const bool quick = has_bfloat16_products() || (!full.device.is_cpu() && kSlowerInBf16 * seconds <= kPatience);
+  if (quick && !is_low(precision) && precision != Precision::kFp64) {
     need.amp = train::has_bf16(full.device.type(), full.capability) ? "bf16" : "fp16";
     need.activations_amp = samples * activations_with(config, data, full.device, /*autocast=*/true);
   }

@@ -4,6 +4,7 @@ import collections
 import gzip
 import json
 import os
+import pathlib
 import re
 import resource
 import signal
@@ -300,7 +301,9 @@ def full_memory_names_three_remedies(folder):
         messages.append(done.stderr)
     kinds, remedies = sizes_in(messages[0])
     assert list(remedies) == list(sizes_in(messages[1])[1]), "training and trace say the same"
-    assert len(remedies) == 3, messages[0]
+    # A CPU without instructions for bfloat16 is not told to use it.
+    has_bfloat16 = re.search("avx512_bf16|amx_bf16", pathlib.Path("/proc/cpuinfo").read_text()) is not None
+    assert len(remedies) == 2 + has_bfloat16, messages[0]
     smaller = next(flags for flags in remedies if flags.startswith("--batch-size"))
     batch, accumulate = map(int, re.search(r"--batch-size (\d+) --accumulate (\d+)", smaller).groups())
     assert 1 <= batch < 3000 and (accumulate - 1) * batch < 3000 <= accumulate * batch, messages[0]
@@ -308,7 +311,7 @@ def full_memory_names_three_remedies(folder):
     assert abs(remedies[smaller] - expected) < 0.1 * expected, messages[0]
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert kinds["activations"] * batch / 3000 < memory, "what it leaves fits"
-    assert "--model.checkpointing true" in remedies and "--amp bf16" in remedies
+    assert "--model.checkpointing true" in remedies and ("--amp bf16" in remedies) == has_bfloat16
     # What is predicted for 3000 samples is what each of a few samples takes. What does not depend on their number is not in it.
     measured = {}
     for name, flag in (("", []), ("--model.checkpointing true", ["--model.checkpointing", "true"])):
@@ -321,7 +324,7 @@ def full_memory_names_three_remedies(folder):
     assert abs(predicted - measured[""]) < 0.2 * measured[""], (predicted, measured)
     saved = measured[""] - measured["--model.checkpointing true"]
     assert abs(remedies["--model.checkpointing true"] / 3000 - saved) < 0.15 * measured[""], (remedies, measured)
-    assert 0 < remedies["--amp bf16"] < kinds["activations"]
+    assert not has_bfloat16 or 0 < remedies["--amp bf16"] < kinds["activations"]
 
 
 if __name__ == "__main__":
