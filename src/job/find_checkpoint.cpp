@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -49,7 +50,7 @@ FoundCheckpoint at_step(const fs::path& run, int64_t step) {
 
 bool is_checkpoint(const fs::path& folder) {
   std::error_code unknown;
-  return fs::exists(folder / "MANIFEST.json", unknown);
+  return fs::exists(folder / checkpoint::kManifestName, unknown);
 }
 
 std::optional<fs::path> newest_checkpoint(const fs::path& run, bool* damaged) {

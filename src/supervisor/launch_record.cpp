@@ -73,7 +73,11 @@ void LaunchRecord::look() {
 }
 
 void LaunchRecord::job_ended(Cause cause, const JobEnd& end, std::optional<int> rank, const std::string& text) {
-  may_be_restarted(cause) ? progress_.verify() : progress_.look();
+  if (may_be_restarted(cause)) {
+    progress_.verify();
+  } else {
+    progress_.look();
+  }
   const bool done = cause == Cause::kFinished;
   const int64_t lost = done ? 0 : progress_.unsaved_steps();
   totals_.useful_seconds += progress_.useful_seconds(done ? RunProgress::Kept::kAll : RunProgress::Kept::kSaved);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
 #include "core/file_system.h"
 #include "core/number_text.h"
@@ -39,7 +40,7 @@ std::vector<std::pair<int64_t, std::filesystem::path>> checkpoints_of(const std:
   }
 }
 
-std::filesystem::path manifest_of(const std::filesystem::path& checkpoint) { return checkpoint / "MANIFEST.json"; }
+std::filesystem::path manifest_of(const std::filesystem::path& folder) { return folder / checkpoint::kManifestName; }
 
 std::filesystem::file_time_type written_at(const std::filesystem::path& file) {
   std::error_code unknown;
@@ -48,22 +49,20 @@ std::filesystem::file_time_type written_at(const std::filesystem::path& file) {
 
 }  // namespace
 
-int64_t newest_saved_step(const std::filesystem::path& run) {
-  const auto saved = checkpoints_of(run);
-  return saved.empty() ? -1 : saved.front().first;
-}
-
 int64_t step_at(const std::filesystem::path& checkpoint_or_run) {
   const std::filesystem::path path =
       checkpoint_or_run.has_filename() ? checkpoint_or_run : checkpoint_or_run.parent_path();
   const std::string name = path.filename().string();
   constexpr std::string_view kPrefix = "step_";
-  if (!name.starts_with(kPrefix)) return newest_saved_step(path);
+  if (!name.starts_with(kPrefix)) {
+    const auto saved = checkpoints_of(path);
+    return saved.empty() ? -1 : saved.front().first;
+  }
   return parse_number<int64_t>(std::string_view(name).substr(kPrefix.size())).value_or(-1);
 }
 
 RunProgress::RunProgress(std::filesystem::path run, int64_t from_step)
-    : run_(std::move(run)), saved_(newest_saved_step(run_)), begin_(from_step) {}
+    : run_(std::move(run)), saved_(newest_step()), begin_(from_step) {}
 
 void RunProgress::begin_job(double now) {
   began_ = now;

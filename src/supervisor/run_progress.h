@@ -15,9 +15,6 @@ struct StepAt {
   double time = 0;    // seconds since 1970
 };
 
-// The newest checkpoint, not verified: the job verifies it, and goes back to an older one where it is damaged.
-int64_t newest_saved_step(const std::filesystem::path& run);
-
 // The step of a checkpoint by its name ("step_00001234"), or of the newest one of a run; -1: neither is there.
 int64_t step_at(const std::filesystem::path& checkpoint_or_run);
 
@@ -43,7 +40,7 @@ class RunProgress {
   double useful_seconds(Kept) const;
 
  private:
-  int64_t newest_step() const;  // of the checkpoints that count
+  int64_t newest_step() const;  // of the checkpoints that count; -1: none
 
   std::filesystem::path run_;
   std::map<std::filesystem::path, std::filesystem::file_time_type> damaged_;  // manifests, and when they were written

@@ -28,7 +28,6 @@ FAULTS = {
     "growing memory, rank 0": (1, "headpose"),
 }
 
-
 IN_THE_DEFAULT_RUN = {"too few, rank 1 alone", "rank 0 late in backward", "delayed messages", "bound to one core", "checkpoints"}
 
 # What else this machine does may be the first cause, and is one.
