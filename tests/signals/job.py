@@ -68,17 +68,19 @@ class Job:
         self.folder = pathlib.Path(folder)
         self.mark = f"{self.folder}:{time.monotonic_ns()}"
         (self.folder / "tmp").mkdir(exist_ok=True)
+        self.plan = plan or {}
         self.board_file = self.folder / "board"
         self.board_file.write_bytes(bytes(BOARD_BYTES))
         env = {**runner.environment(), "TMPDIR": str(self.folder / "tmp"), MARK: self.mark, "LD_PRELOAD": str(LIBRARY),
                "SIGNAL_BOARD": str(self.board_file), **(extra or {})}
-        env.update({"SIGNAL_" + key.upper(): str(value) for key, value in (plan or {}).items()})
+        env.update({"SIGNAL_" + key.upper(): str(value) for key, value in self.plan.items()})
         self.log = open(self.folder / "output", "w+", errors="replace")
         self.sent = None
         self.begin = time.monotonic()
         self.process = subprocess.Popen(runner.command(arguments, np), cwd=self.folder, env=env, stdin=subprocess.DEVNULL,
                                         stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
         self.code = self.end = None
+        self.problem = None  # of what was to be done later
 
     def board(self):
         return Board(self.board_file.read_bytes())
@@ -93,8 +95,8 @@ class Job:
                 if rank is not None and state != "Z" and found.get(parent, (0, 0, 0, None))[3] is None and name == "dtrain"}
 
     def mpirun(self):
-        """Its process id, also below `dtrain launch`."""
-        return next((pid for pid, (name, *_) in processes_of(self.mark).items() if name in ("mpirun", "orterun")), None)
+        """Its process id, also below `dtrain launch`; None: it does not run."""
+        return next((pid for pid, (name, state, *_) in processes_of(self.mark).items() if name in ("mpirun", "orterun") and state != "Z"), None)
 
     def send(self, number, process=None):
         """A signal to the process that was started, or to another; notes the time of the first one."""
@@ -108,12 +110,18 @@ class Job:
 
     def later(self, seconds, action):
         """Does it in so many seconds, unless the job has ended before."""
-        timer = threading.Timer(seconds, lambda: self.process.poll() is None and action())
+        def act():
+            try:
+                if self.process.poll() is None:
+                    action()
+            except Exception as problem:  # pylint: disable=broad-except
+                self.problem = problem  # for wait()
+        timer = threading.Timer(seconds, act)
         timer.daemon = True
         timer.start()
 
     def wait(self, timeout=LONGEST):
-        """The exit code, negative for a signal; None if it hangs: then it is ended."""
+        """The exit code, negative for a signal; None if it hangs: then it is ended. Raises what an action of later() raised."""
         try:
             self.code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -121,6 +129,8 @@ class Job:
             self.process.wait()
         self.end = time.monotonic()
         self.log.close()
+        if self.problem:
+            raise self.problem
         return self.code
 
     def signaled(self):

@@ -17,9 +17,16 @@ from record import Failure
 
 SAVED = 75
 KILLED_BY_USR1 = (-signal.SIGUSR1, 128 + signal.SIGUSR1)
-LIMIT = 10.0  # seconds from SIGUSR1 to the exit, on a machine that is not overloaded
+LIMIT = 10.0  # seconds from SIGUSR1 to the exit, on a machine that is not overloaded ...
+MOST_LOAD = 3  # ... and at most so many times that on one that is
 GONE = 20.0  # seconds within which the survivors of a killed process are gone
+LOST = 3 * workload.SAVE_EVERY  # steps that a kill may cost: one save may have been under way
 ROOM = 14  # steps that a run must still have for a moment of its middle to come
+
+
+def limit_now(before=1.0):
+    """LIMIT under the present load, or under that of before."""
+    return LIMIT * min(MOST_LOAD, max(before, load()))
 
 
 class Case:
@@ -34,14 +41,18 @@ class Case:
     def begin_run(self):
         self.folder = self.matrix.undisturbed.new_folder(f"{self.kind}{self.index}")
         self.run = self.folder / "runs/r"
-        self.jobs = 0
+        self.jobs = []
 
     def job(self, plan=None, **options):
         """The next job of the run."""
-        job = Job(self.folder, workload.arguments(self.np, resume=self.jobs > 0), np=self.np, plan=plan, **options)
-        self.jobs += 1
+        job = Job(self.folder, workload.arguments(self.np, resume=bool(self.jobs)), np=self.np, plan=plan, **options)
+        self.started(job)
         self.what = plan
         return job
+
+    def started(self, job):
+        self.jobs.append(job)
+        self.matrix.jobs.append(job)
 
     def step(self):
         return max(workload.newest_step(self.run), 0)
@@ -50,7 +61,7 @@ class Case:
         if fact:
             return
         tail = "" if job is None else "\n  " + "\n  ".join(line[:160] for line in job.output().splitlines()[-25:])
-        raise Failure(f"np {self.np}, job {self.jobs}, {self.what}: {text}{tail}")
+        raise Failure(f"np {self.np}, job {len(self.jobs)}, {self.what}: {text}{tail}")
 
     def is_complete(self, job):
         """The run is at its end, and all of it is as if nothing had happened."""
@@ -127,7 +138,7 @@ def preempt_once(case, name, ranks):
         typical = 0.9 * case.matrix.undisturbed.seconds.get(ranks, 4)
         job.later(case.draw.uniform(0.0, typical), lambda: job.send(signal.SIGUSR1))
     code = job.wait()
-    limit = LIMIT * max(factor, load())
+    limit = limit_now(factor)
     done = check_preempted(case, name, job, before, any_time)
     sent = job.signaled() is not None
     if sent:
@@ -144,6 +155,9 @@ def check_preempted(case, name, job, before, any_time):
         if began and ready:
             case.matrix.record.measure("preempt", "from main() until SIGUSR1 is remembered", ready - began)
     case.require(code is not None, "the job hangs", job)
+    if sent is None and name == "shut-down" and "delay_us" in job.plan and code == 0:  # it was over sooner
+        case.is_complete(job)
+        return True
     case.require(sent is not None or any_time, f"the moment did not come: the job ended with {code}", job)
     if code == SAVED:
         stopped = re.search(r"stopped on request at step (\d+) of", job.output())
@@ -165,7 +179,7 @@ def check_preempted(case, name, job, before, any_time):
             case.matrix.record.count("preempt", "mpirun itself ended by the signal after all its ranks had ended")
             return True
         case.require(unready, "the signal ended a rank that was ready for it", job)
-        case.require(workload.newest_step(case.run) in (before, -1), "a checkpoint appeared", job)
+        case.require(max(workload.newest_step(case.run), 0) == before, f"the newest checkpoint was that of step {before}, and is another one", job)
         in_main = [rank for rank in unready if board.main[rank] and board.main[rank] < sent]
         case.require(not in_main, f"the signal ended ranks {in_main} in main(), before it was remembered", job)
         return False
@@ -205,7 +219,7 @@ def term(index, matrix):
         case.nothing_of_ours_left(job)
         case.require(workload.newest_step(case.run) >= before or before == 0, "a checkpoint is gone", job)
         verify(case)
-        matrix.record.add("term", f"{number.name}, {ranks} rank{'s' * (ranks > 1)}", code, job.seconds_to_exit(), LIMIT * load())
+        matrix.record.add("term", f"{number.name}, {ranks} rank{'s' * (ranks > 1)}", code, job.seconds_to_exit(), limit_now())
     case.finish()
     case.clean_up()
 
@@ -256,7 +270,10 @@ def kill9(index, matrix, plan=None):
     if of_mpi:
         matrix.record.count("kill9", f"left by Open MPI after the death of {target}: cases")
     left.remove_what_open_mpi_left(case.folder, job.board().job)
+    case.require(killed or not plan or "delay_us" in plan, "the moment did not come", job)
+    case.require(not killed or code != 0 or workload.last_step(case.run) == workload.STEPS, "a killed job ended with 0", job)
     verify(case)
+    case.require(workload.last_step(case.run) - max(workload.newest_step(case.run), 0) <= LOST, "checkpoints are gone", job)
     case.finish()
     case.clean_up()
     matrix.record.add("kill9", target + ("" if killed else ", too late"), code)
@@ -265,7 +282,8 @@ def kill9(index, matrix, plan=None):
 def kill(job, target, draw):
     ranks = job.ranks()
     if target == "mpirun":
-        job.send(signal.SIGKILL, job.mpirun())
+        if mpirun := job.mpirun():  # between two jobs of a supervisor there is none
+            job.send(signal.SIGKILL, mpirun)
     elif target == "all ranks":
         for process in ranks.values():
             job.send(signal.SIGKILL, process)
@@ -280,8 +298,9 @@ def events(case, name):
 
 def start_launch(case, plan=None, resume=False):
     words = ["launch", "-np", 2, "--", "train", *workload.arguments(2, resume)]
-    case.jobs += 1
-    return Job(case.folder, words, plan=plan, extra={"SIGNAL_ONLY_MPIRUN": "1"})
+    job = Job(case.folder, words, plan=plan, extra={"SIGNAL_ONLY_MPIRUN": "1"})
+    case.started(job)
+    return job
 
 
 def launch(index, matrix):
@@ -300,7 +319,7 @@ def stop_launch(case):
     case.what = f"{number.name} to the supervisor"
     job.later(case.draw.uniform(0.0, 1.0) * case.matrix.undisturbed.seconds[2], lambda: job.send(number))
     code = job.wait()
-    limit = LIMIT * load()
+    limit = limit_now()
     sent = job.signaled()
     early = code == -number and "launch of run" not in job.output()  # before main() too
     late = code == 0 and (sent is None or wall_clock(sent) >= time_of_step(case.run, workload.STEPS - 2))
@@ -333,7 +352,10 @@ def kill_twice(case, target):
     case.require(not other, f"left behind by Open MPI: {other}", job)
     ends = [event["cause"] for event in events(case, "job_ended")]
     case.require(len(ends) in (len(deaths), len(deaths) + 1) and ends[-1] == "finished", f"{len(deaths)} kills, and the jobs ended so: {ends}", job)
-    matrix.record.count("launch", "steps that were lost", sum(event["lost_steps"] for event in events(case, "job_ended")))
+    case.require(deaths or not plan or "delay_us" in plan, "the moment did not come", job)
+    lost = [event["lost_steps"] for event in events(case, "job_ended")]
+    case.require(max(lost) <= LOST, f"steps that were lost: {lost}", job)
+    matrix.record.count("launch", "steps that were lost", sum(lost))
     for _, target_of, seconds in deaths:
         matrix.record.add("launch", f"{target_of} killed", code)
         if seconds is not None:

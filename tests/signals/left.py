@@ -5,12 +5,13 @@ import pathlib
 import shutil
 
 SHARED = pathlib.Path("/dev/shm")
+BEFORE = set(SHARED.glob("dtrain-*"))  # of other jobs of this machine
 
 
 def ours(folder):
     """Files and sockets of dtrain itself. `folder` has the job's own folder for temporary files, tmp."""
     found = [str(path) for path in (folder / "tmp").rglob("*") if "dtrain" in path.name]
-    found += [str(path) for path in SHARED.glob("dtrain-*") if not is_of_a_living_process(path.name)]
+    found += [str(path) for path in set(SHARED.glob("dtrain-*")) - BEFORE if not is_of_a_living_process(path.name)]
     found += [line.split()[-1] for line in pathlib.Path("/proc/net/unix").read_text().splitlines()[1:] if str(folder) in line.split()[-1]]
     return found
 

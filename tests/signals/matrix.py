@@ -21,6 +21,7 @@ class Matrix:
     def __init__(self, seed, folder, ranks=(1, 2)):
         self.record = Record(seed)
         self.undisturbed = Undisturbed(folder)
+        self.jobs = []  # that were started
         for np in ranks:
             self.undisturbed.expected(np)
 
@@ -33,7 +34,15 @@ class Matrix:
             self.record.fail(kind, index, str(failure))
         except Exception:  # pylint: disable=broad-except
             self.record.fail(kind, index, traceback.format_exc())
+        finally:
+            self.end_jobs()
         return False
+
+    def end_jobs(self):
+        """What still runs after a failure."""
+        for job in self.jobs:
+            job.kill_all()
+        self.jobs.clear()
 
     def turns(self, names, most):
         """(kind, index) of the cases, for ever or until each kind has had its number."""
@@ -68,6 +77,8 @@ def main():
     names = options.only or list(kinds.ALL)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrain-signals-"))
     end = time.monotonic() + 60 * options.minutes
+    # A shell without job control starts what is in the background with SIGINT ignored, and ranks would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     asked = []  # to stop, by a signal: the table of what was done is printed all the same
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     try:
@@ -91,7 +102,7 @@ def main():
         if options.json:
             matrix.record.write(options.json, options.minutes)
         print(f"seed {options.seed}: {len(matrix.record.failures)} failed")
-        return 1 if matrix.record.failures else 0
+        return 1 if matrix.record.failures or not matrix.record.cells else 0
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -56,10 +56,11 @@ def saving(draw, np, step):
 def phase_change(draw, np, step):
     """At the last step of a phase, between the two, and at the first step of the next."""
     change = (step // workload.STEPS_PER_EPOCH + 1) * workload.STEPS_PER_EPOCH
+    last = max(change - 1, step + 1)  # that one may be the first of the process
     return draw.choice([{"after": f'"step":{change},"epoch"', "call": "text"},
                         {"after": f'"step":{change},"epoch"', "call": "text", "delay_us": draw.randrange(1, 30_000)},
                         {"after": f'"step":{change + 1},"epoch"', "call": "text"},
-                        {"after": f'"step":{change - 1},"epoch"', "call": "text"},
+                        {"after": f'"step":{last},"epoch"', "call": "text"},
                         {"after": "] phase ", "after_nth": 2, "call": "text"}])
 
 

@@ -1,4 +1,5 @@
-"""The short form of tests/signals/run: SIGUSR1 at each moment once, at 2 ranks, a kill of each target, SIGTERM, and each run ends the same."""
+"""The short form of tests/signals/run: SIGUSR1 at each moment once, at 2 ranks or in one process without mpirun, a kill of each target, SIGTERM,
+and each run ends the same."""
 
 import pathlib
 import shutil
@@ -11,20 +12,22 @@ import moments
 from matrix import Matrix
 
 SEED = 1
-# Of each group, one run is disturbed at each moment in turn.
-GROUPS = [["before main", "before MPI_Init", "after MPI_Init", "saving", "shut-down"],
-          ["first step", "data wait", "phase change", "evaluation", "test split"], ["long evaluation", "long test split"]]
+# Of each group, one run is disturbed at each moment in turn; with the number of ranks, None without mpirun.
+GROUPS = [(["before main", "before MPI_Init", "after MPI_Init", "saving", "shut-down"], 2),
+          (["first step", "data wait", "phase change", "evaluation", "test split"], 2), (["long evaluation", "long test split"], None)]
 
 
 def preemptions(matrix):
-    for index, group in enumerate(GROUPS):
-        kinds.preempt_at(group, kinds.Case("preempt", index, matrix, np=2), ranks=2)
+    for index, (group, np) in enumerate(GROUPS):
+        kinds.preempt_at(group, kinds.Case("preempt", index, matrix, np), ranks=np or 1)
 
 
 def kills(matrix):
     for index in range(3):
         kinds.kill9(index, matrix)
     kinds.kill9(3, matrix, plan=moments.SMALL_FILES[3])
+    killed = sum(cell.cases() for (kind, name), cell in matrix.record.cells.items() if kind == "kill9" and "too late" not in name)
+    assert killed == 4, f"{killed} of 4 kills came in time"
 
 
 def sigterm(matrix):
@@ -35,13 +38,14 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrain-signals-"))
     failed = []
     try:
-        matrix = Matrix(SEED, folder, ranks=(2,))
+        matrix = Matrix(SEED, folder, ranks=(None, 2))
         for test in (preemptions, kills, sigterm):
             try:
                 test(matrix)
             except Exception:  # pylint: disable=broad-except
                 failed.append(test.__name__)
                 traceback.print_exc()
+                matrix.end_jobs()
         matrix.record.print_table()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

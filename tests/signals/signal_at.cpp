@@ -3,7 +3,7 @@
 //   SIGNAL_AFTER        what is looked for in everything that any rank writes; empty: the moment may come at once
 //   SIGNAL_AFTER_NTH    the how many-th time (1) that text is written
 //   SIGNAL_CALL         then: load (before main), handler (installed), init, init_end, fsync, rename, pread, reduce,
-//                       finalize, finalize_end, exit (after main); text: with the text itself
+//                       finalize, finalize_end, exit (of main()); text: with the text itself
 //   SIGNAL_NTH          the how many-th (1) such call after the text ...
 //   SIGNAL_RANK         ... of this rank (0); text is of the rank that writes
 //   SIGNAL_DELAY_US     so much later (0), while the rank goes on
@@ -193,6 +193,13 @@ int MPI_Iallreduce(const void* from, void* to, int count, void* type, void* oper
   static auto* const real = next<int(const void*, void*, int, void*, void*, void*, void*)>("MPI_Iallreduce");
   reached("reduce");
   return real(from, to, count, type, operation, group, request);
+}
+
+void _Exit(int code) {  // NOLINT(bugprone-reserved-identifier)
+  static auto* const real = next<void(int)>("_Exit");
+  reached("exit");
+  real(code);
+  __builtin_unreachable();
 }
 
 int fsync(int file) {

@@ -109,6 +109,10 @@ class Undisturbed:
             result = runner.run(arguments(np), np=np, cwd=place).expect(0, "finished: all")
             self.outcomes[ranks] = outcome(place / "runs/r", result.output)
             self.seconds[ranks] = result.seconds
+            # What both runs lack would be equal.
+            found = self.outcomes[ranks]
+            assert "missing" not in found.values() and any(key.endswith(".safetensors") for key in found), found
+            assert found["steps in order"] is True and any(key.startswith("test after") for key in found), found
             shutil.rmtree(place)
         return self.outcomes[ranks]
 
