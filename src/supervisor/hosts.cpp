@@ -81,6 +81,8 @@ std::vector<Host> used_hosts(const std::vector<Host>& hosts, int ranks) {
   return used;
 }
 
+std::string where_to_look(const std::string& host) { return str("look with `ssh ", host, "` and launch/ssh/check"); }
+
 std::string host_list(const std::vector<Host>& hosts, int ranks) {
   std::vector<std::string> parts;
   for (const Host& host : used_hosts(hosts, ranks)) {

@@ -24,6 +24,9 @@ std::vector<Host> used_hosts(const std::vector<Host>& hosts, int ranks);
 // "a:2,b:4": those of `hosts` that get ranks when `ranks` are placed in their order.
 std::string host_list(const std::vector<Host>& hosts, int ranks);
 
+// What a person does about a host that is lost: "look with `ssh a` and launch/ssh/check".
+std::string where_to_look(const std::string& host);
+
 // Whether `name` is the machine that this process runs on: by its name, or because one of its addresses is the name's.
 bool is_this_host(const std::string& name);
 // This machine goes first: mpirun places rank 0, which writes the run folder, where the supervisor can read it.

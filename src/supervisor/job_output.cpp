@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/strings.h"
+#include "supervisor/hosts.h"
 
 namespace dtrain::supervisor {
 namespace {
@@ -171,8 +172,7 @@ std::string JobOutput::cause() const {
   if (first_error_) return first_error_->text;
   if (lost_host_.empty()) return first_words_;
   return str("mpirun lost its daemon on host ", lost_host_,
-             ": the host or its network is down, or something blocks the connection: look with `ssh ", lost_host_,
-             "` and launch/ssh/check");
+             ": the host or its network is down, or something blocks the connection: ", where_to_look(lost_host_));
 }
 
 std::vector<std::string> JobOutput::last_lines(int rank) const {

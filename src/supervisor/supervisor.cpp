@@ -173,7 +173,8 @@ class Supervisor {
       log::warning(
           str("host ", change.host, " does not answer (", change.why, "): the run goes on without it until it does"));
       record_.host_lost(change.host, change.why);
-      lost_ = str("host ", change.host, " does not answer (", change.why, ")");
+      lost_ = str("host ", change.host, " does not answer (", change.why,
+                  "): the host or its network is down: ", where_to_look(change.host));
       lost = lost || std::ranges::find(used, change.host, &Host::name) != used.end();
     }
     return lost;
@@ -203,8 +204,10 @@ class Supervisor {
     look_into_folder();
     if (cause == Cause::kFinished || cause == Cause::kStopped) return;
     if (rank && cause != Cause::kPreempted) {
-      log::plain(str("the last lines of rank ", *rank, ", the first that failed:"));
-      for (const std::string& line : output.last_lines(*rank)) log::plain("  | " + line);
+      const std::vector<std::string> lines = output.last_lines(*rank);
+      log::plain(lines.empty() ? str("rank ", *rank, ", the first that failed, has printed nothing")
+                               : str("the last lines of rank ", *rank, ", the first that failed:"));
+      for (const std::string& line : lines) log::plain("  | " + line);
     }
     log::error(str("the job ended with code ", end.code, " (", cause, "): ", text));
   }

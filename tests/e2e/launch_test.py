@@ -80,21 +80,33 @@ def scrape(target):
     return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("#")}
 
 
+def targets_of(folder, name):
+    """What Prometheus finds the supervisor by; it is there within a second after the run folder."""
+    file, end = folder / f"runs/targets/{name}.launch.json", time.monotonic() + 30
+    while not file.exists():
+        assert time.monotonic() < end, f"no {file}"
+        time.sleep(0.05)
+    return json.loads(file.read_text())
+
+
 def killed_ranks_cost_a_few_steps_and_nothing_else(folder):
     runner.synth(folder / "d.h5", 64)
     env = own_folder(folder)
     with started(folder, "r", {**KEYS, "metrics.port": 0}, env=env) as running:
         running.wait_for("step 13/")
-        targets = json.loads((folder / "runs/targets/r.launch.json").read_text())
+        targets = targets_of(folder, "r")
         before = scrape(targets[0]["targets"][0])
         os.kill(running.ranks()[1], signal.SIGKILL)
         running.wait_for("restart 1 of at most 10")
+        running.wait_for("resumed ")
         running.wait_for("step 27/")
         after = scrape(targets[0]["targets"][0])
         os.kill(running.ranks()[0], signal.SIGKILL)
         result = running.wait().expect(0, "restart 2 of at most 10", "from the checkpoint of step", "finished: all 60 steps")
     assert (runner.ledger(result), weights(folder, "r", 60)) == undisturbed()
-    assert "the last lines of rank 1, the first that failed:" in result.output, result.output
+    assert "rank 1, the first that failed, has printed nothing\n" in result.output, "rank 0 speaks for all"
+    assert re.search(r"the last lines of rank 0, the first that failed:\n  \| .*step \d+/", result.output), result.output
+    assert re.search(r"error: the job ended with code \d+ \((crash|comm)\): .*rank 1", result.output), result.output
     assert [end.get("rank") for end in events(folder, "r", "job_ended")] == [1, 0, None]
     # mpirun says it, or the other rank, which may be sooner.
     assert re.search(r"rank 1 on \S+: ended by signal 9|rank 1 \(process \d+\) has died", events(folder, "r", "job_ended")[0]["text"])
@@ -203,11 +215,14 @@ def a_second_ctrl_c_does_not_wait(folder):
         ranks = running.ranks()
         for rank in ranks:
             os.kill(rank, signal.SIGSTOP)  # so that the first one cannot be followed
-        for _ in range(2):
-            os.kill(running.process.pid, signal.SIGINT)
-            time.sleep(0.5)
-        result = running.wait(30)
-        assert "a second Ctrl-C" in result.output, result.output
+        os.kill(running.process.pid, signal.SIGINT)
+        time.sleep(0.5)
+        begin = time.monotonic()
+        os.kill(running.process.pid, signal.SIGINT)
+        result = running.wait(60)
+        assert "a second Ctrl-C" in result.output and time.monotonic() - begin < 20, "it waited out the 30 s of --grace"
+        # mpirun wakes the ranks before it ends them, so that they may have saved all the same.
+        assert result.code not in (0, 75) or result.code == 75 and "stopped on request" in result.output, result.output
         runner.expect_gone(ranks, GONE)
 
 
@@ -224,7 +239,7 @@ def errors_that_would_come_again_are_not_retried(folder):
     assert (folder / "runs/targets/r.launch.json").exists(), "after a failure the target remains, so that up == 0"
     nothing_left(env)
     # Of the configuration, before anything is started.
-    runner.run(launch("s", {**KEYS, "optimizer.lrr": 1}), cwd=folder).expect(78, "optimizer.lr")
+    runner.run(launch("s", {**KEYS, "optimizer.lrr": 1}), cwd=folder).expect(78, "did you mean '--optimizer.lr'?")
     # A name that is taken: nothing is written there.
     before = sorted(os.listdir(folder / "runs/r")), (folder / "runs/r/launch.jsonl").read_text()
     runner.run(launch("r", KEYS), cwd=folder).expect(73, "never overwritten")
@@ -278,8 +293,7 @@ def a_checkpoint_that_was_being_written_is_no_obstacle(folder):
         while not unfinished():
             time.sleep(0.05)
         ranks = running.ranks()
-        for rank in ranks:
-            os.kill(rank, signal.SIGKILL)
+        runner.kill(ranks)
         running.wait(60)
         runner.expect_gone(ranks, GONE)
     assert unfinished()
@@ -299,8 +313,7 @@ def a_damaged_checkpoint_does_not_count(folder):
         content = bytearray((newest / "model.safetensors").read_bytes())
         content[len(content) // 2] ^= 1
         (newest / "model.safetensors").write_bytes(content)
-        for rank in ranks:
-            os.kill(rank, signal.SIGKILL)
+        runner.kill(ranks)
         step = int(before.name.split("_")[1])
         result = running.wait().expect(0, f"from the checkpoint of step {step}\n", "skipped checkpoint", "finished: all 60 steps")
     assert (runner.ledger(result), weights(folder, "r", 60)) == undisturbed()
@@ -312,30 +325,30 @@ def a_damaged_checkpoint_does_not_count(folder):
 def a_lock_that_is_held_for_a_while_delays_a_restart(folder):
     """As of a rank that waits for a disk and cannot be ended."""
     runner.synth(folder / "d.h5", 64)
-    with started(folder, "r", KEYS) as running:
+    with started(folder, "r", {**KEYS, "train.max_steps": 120}) as running:
         running.wait_for("step 7/")
         with subprocess.Popen(["flock", folder / "runs/r/.lock", "sleep", "25"]) as holder:  # it has it as soon as the rank is gone
             time.sleep(0.5)
             os.kill(running.ranks()[0], signal.SIGKILL)
             running.wait_for("waiting up to 300 s for it")
-            result = running.wait().expect(0, "finished: all 60 steps")
+            result = running.wait().expect(0, "finished: all 120 steps")
             assert holder.wait() == 0
-    assert runner.ledger(result) == undisturbed()[0]
+    assert runner.ledger(result) == undisturbed(steps=120)[0]
 
 
 def a_run_that_goes_on_from_another_one_does_so_again(folder):
     """Until it has a checkpoint of its own."""
     runner.synth(folder / "d.h5", 64)
-    keys = {**KEYS, "checkpoint.every": "never"}
+    keys = {**KEYS, "checkpoint.every": "never", "train.max_steps": 120}
     arguments = launch("r", keys) + ["--resume", "runs/whole/checkpoints/step_00000050"]
     runner.run(runner.flags({**KEYS, "run.name": "whole", "train.max_steps": 50}), np=2, cwd=folder).expect(0)
     with runner.Running(arguments, cwd=folder) as running:
         running.wait_for("step 53/")
         os.kill(running.ranks()[1], signal.SIGKILL)
-        result = running.wait().expect(0, "restart 1 of at most 10", "finished: all 60 steps")
+        result = running.wait().expect(0, "restart 1 of at most 10", "finished: all 120 steps")
     assert result.output.count("step 50 of runs/whole/checkpoints/step_00000050") == 2, result.output
-    assert runner.ledger(result) == undisturbed()[0]
-    assert events(folder, "r")[-1]["lost_steps"] < 10
+    assert runner.ledger(result) == undisturbed(steps=120)[0]
+    assert events(folder, "r")[-1]["lost_steps"] < 60
 
 
 def a_run_is_resumed_by_its_name_alone(folder):
@@ -360,14 +373,24 @@ def a_second_launch_of_a_run_is_refused(folder):
     runner.synth(folder / "d.h5", 64)
     with started(folder, "r", LONG) as running:
         running.wait_for("step 3/")
+        targets_of(folder, "r")
         target, record = folder / "runs/targets/r.launch.json", folder / "runs/r/launch.jsonl"
-        while not target.exists():  # within a second
-            time.sleep(0.05)
         before = target.read_text(), record.read_text()
         runner.run(launch("r", LONG, resume=True), cwd=folder).expect(73, "waiting up to", "is being trained by another process")
         assert before == (target.read_text(), record.read_text())
         os.kill(running.process.pid, signal.SIGUSR1)
         running.wait().expect(75)
+
+
+def the_number_of_restarts_is_that_of_the_flag(folder):
+    mpirun = folder / "mpirun"
+    mpirun.write_text("#!/bin/sh\necho >>jobs\nexit 76\n")
+    mpirun.chmod(0o755)
+    env = runner.environment() | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    runner.run(launch("r", KEYS, "--max-restarts", 1), cwd=folder, env=env).expect(76, "the most that --max-restarts allows")
+    assert (folder / "jobs").read_text() == "\n\n"
+    runner.run(launch("r", KEYS, "--max-restarts", 0), cwd=folder, env=env).expect(76, "the most that --max-restarts allows")
+    assert (folder / "jobs").read_text() == "\n\n\n"
 
 
 def where_sigchld_is_ignored_the_end_is_noticed(folder):
@@ -386,68 +409,6 @@ def quick_start(folder):
     (name,) = [path.name for path in (folder / "runs").iterdir() if path.name.startswith("headpose-")]
     assert events(folder, name)[-1]["code"] == 0
     assert "launch of run runs/" + name in result.output
-
-
-AGENT = """#!/usr/bin/env bash
-# Hosts on one machine, as tests/support/pretended_host; one for which there is a file `down-HOST` does not answer.
-host=$1; shift
-[ ! -e "{folder}/down-$host" ] || {{ echo "$host: no route to host" >&2; exit 255; }}
-export PRETENDED_HOST=$host
-exec "{source}/tests/support/pretended_host" "$host" "$*"
-"""
-
-
-def processes_of(host):
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and f"PRETENDED_HOST={host}\0" in (entry / "environ").read_text():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
-def a_lost_host_is_left_out_and_taken_back(folder):
-    runner.synth(folder / "d.h5", 64)
-    agent = folder / "agent"
-    agent.write_text(AGENT.format(folder=folder, source=runner.SOURCE))
-    agent.chmod(0o755)
-    (folder / "hosts").write_text("".join(f"host{i} slots=1\n" for i in range(2)))
-    env = own_folder(folder) | {"OMPI_MCA_plm_rsh_agent": str(agent), "OMPI_MCA_btl_tcp_if_include": "lo"}
-    keys = {**KEYS, "device.threads": 1, "train.max_steps": 250, "checkpoint.every": "25steps"}
-    flags = ("--hosts", "hosts", "--host-timeout", 3, "--min-ranks", 1)
-    with started(folder, "r", keys, *flags, env=env) as running:
-        running.wait_for("step 32/")
-        (folder / "down-host1").touch()
-        for process in processes_of("host1"):
-            os.kill(process, signal.SIGKILL)
-        killed = time.monotonic()
-        running.wait_for("host host1 does not answer (host1: no route to host)")
-        running.wait_for("global batch 16 = 1 rank × 8 × accumulate 2", timeout=60)
-        running.wait_for("resumed")
-        print(f"        {time.monotonic() - killed:.1f} s from the death of a host to the next banner")
-        (folder / "down-host1").unlink()
-        running.wait_for("host host1 answers again: the next job uses it")
-        rank = next(p for p in processes_of("host0") if pathlib.Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0].endswith(b"/dtrain"))
-        time.sleep(1)
-        os.kill(rank, signal.SIGKILL)
-        running.wait_for("global batch 16 = 2 ranks × 8 × accumulate 1", times=2, timeout=60)
-        result = running.wait(300).expect(0, "finished: all 250 steps")
-    assert runner.ledger(result) == undisturbed(steps=250)[0], "the same samples, whatever the number of ranks"
-    starts = [(e["ranks"], e["hosts"]) for e in events(folder, "r", "job_started")]
-    assert starts[0] == starts[-1] == (2, "host0:1,host1:1") and (1, "host0:1") in starts, starts
-    assert [e["host"] for e in events(folder, "r", "host_lost")] == [e["host"] for e in events(folder, "r", "host_back")] == ["host1"]
-    nothing_left(env)
-    # Too few hosts.
-    (folder / "hosts").write_text("".join(f"host{i} slots=2\n" for i in range(2)))
-    (folder / "down-host1").touch()
-    result = runner.run(launch("s", keys, "--hosts", "hosts", "--host-timeout", 3, "--min-ranks", 3, np=4), cwd=folder, env=env)
-    result.expect(76, "host1", "room for 2 of 4 ranks, and --min-ranks is 3")
-    # A run that begins with fewer ranks has the global batch of all.
-    del keys["train.global_batch"]
-    result = runner.run(launch("u", {**keys, "train.accumulate": 2, "train.max_steps": 2}, "--hosts", "hosts", "--host-timeout", 3, np=4), cwd=folder, env=env)
-    result.expect(0, "global batch 64 = 2 ranks × 8 × accumulate 4")
 
 
 def flags_that_are_not_its_own_reach_mpirun(folder):
@@ -490,14 +451,14 @@ def mistakes_on_the_command_line_are_named(folder):
     assert result.returncode == 64 and "is one process" in result.stderr, result.stderr
 
 
-runner.main([
-    mistakes_on_the_command_line_are_named, flags_that_are_not_its_own_reach_mpirun, killed_ranks_cost_a_few_steps_and_nothing_else, a_request_to_stop_saves,
-    the_banner_names_the_supervisor, a_second_ctrl_c_does_not_wait, errors_that_would_come_again_are_not_retried,
-    a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up, a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on,
-    a_run_is_resumed_by_its_name_alone, a_question_for_the_verdict_ends_nothing, where_sigchld_is_ignored_the_end_is_noticed,
-    a_lost_host_is_left_out_and_taken_back,
-], campaign=[
-    each_signal_is_a_request_to_stop, a_stop_that_somebody_else_asked_for_is_followed_by_a_restart, ranks_that_do_not_stop_are_ended,
-    a_checkpoint_that_was_being_written_is_no_obstacle,
-    a_damaged_checkpoint_does_not_count, a_lock_that_is_held_for_a_while_delays_a_restart, quick_start, a_run_that_goes_on_from_another_one_does_so_again, a_second_launch_of_a_run_is_refused,
-])
+if __name__ == "__main__":
+    runner.main([
+        mistakes_on_the_command_line_are_named, flags_that_are_not_its_own_reach_mpirun, killed_ranks_cost_a_few_steps_and_nothing_else, a_request_to_stop_saves,
+        the_banner_names_the_supervisor, a_second_ctrl_c_does_not_wait, errors_that_would_come_again_are_not_retried,
+        a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up, a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on,
+        a_run_is_resumed_by_its_name_alone, a_question_for_the_verdict_ends_nothing, the_number_of_restarts_is_that_of_the_flag, where_sigchld_is_ignored_the_end_is_noticed,
+    ], campaign=[
+        each_signal_is_a_request_to_stop, a_stop_that_somebody_else_asked_for_is_followed_by_a_restart, ranks_that_do_not_stop_are_ended,
+        a_checkpoint_that_was_being_written_is_no_obstacle,
+        a_damaged_checkpoint_does_not_count, a_lock_that_is_held_for_a_while_delays_a_restart, quick_start, a_run_that_goes_on_from_another_one_does_so_again, a_second_launch_of_a_run_is_refused,
+    ])

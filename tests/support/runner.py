@@ -1,5 +1,6 @@
 """Runs the real program for the end-to-end tests: real mpirun, real files, a separate folder for each test."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -92,8 +93,7 @@ class Running:
 
     def __exit__(self, *_):
         if self.process.poll() is None:
-            for child in self.ranks():
-                os.kill(child, signal.SIGKILL)
+            kill(self.ranks())
             self.process.kill()
             self.process.wait()
         self.log.close()
@@ -173,6 +173,13 @@ def skip(reason):
     """Ends a script that cannot run here; ctest shows it as skipped."""
     print(f"skipped: {reason}", flush=True)
     sys.exit(77)
+
+
+def kill(processes, number=signal.SIGKILL):
+    """Sends a signal to those of the processes that are still there."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, number)
 
 
 def expect_gone(processes, seconds):
