@@ -78,7 +78,7 @@ def prometheus_finds_the_ranks_of_the_trainer(folder):
         with start("trainer", services["trainer"], network, named, env={"OMP_NUM_THREADS": "1"}, volumes={str(libraries): (libraries, "ro")}) as again:
             step = int(re.search(r"stopped on request at step (\d+)", saved.output)[1])
             again.wait_for("resumed")
-            again.wait_for("step ", 120)
+            again.wait_for(f"| step {step + 1}/", 120)
             assert f"step_{step:08d}" in again.output(), again.output()
             again.stop().expect(75)
 

@@ -1,6 +1,7 @@
 """The image under Docker's own daemon, where Debian's docker.io is installed and its daemon starts: the health state that it keeps, `docker
-stop`, a restart policy, names of a Docker network, and, with Debian's docker-compose, docker/compose.yaml. The daemon has folders, a socket and a network namespace of its own: one that
-serves this machine is not touched. launch/bootstrap does not install docker.io, because that starts a daemon for good."""
+stop`, a restart policy, names of a Docker network, and, as a test of its own in ctest, docker/compose.yaml with Debian's docker-compose. The
+daemon has folders, a socket and namespaces of its own: one that serves this machine is not touched. launch/bootstrap does not install docker.io,
+because that starts a daemon for good."""
 
 import contextlib
 import json
@@ -47,13 +48,17 @@ class Daemon:
         return (self.folder / "dockerd.log").read_text()[-500:]
 
     def end(self):
-        if self.process.poll() is None:
-            containers = self.docker("ps", "-aq", check=False).split()
-            if containers:
-                self.docker("rm", "-f", *containers, check=False)
-        self.process.terminate()
-        self.process.wait(timeout=60)
-        self.log.close()
+        try:
+            if self.process.poll() is None:
+                containers = self.docker("ps", "-aq", check=False).split()
+                if containers:
+                    self.docker("rm", "-f", *containers, check=False)
+            self.process.terminate()
+            self.process.wait(timeout=60)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.log.close()
 
     def state(self, name):
         return json.loads(self.docker("inspect", name))[0]
@@ -88,6 +93,8 @@ def health_and_stop_and_restart(folder):
     daemon.docker("exec", "trainer", "kill", "-USR1", 1)  # preemption: saved, 75, and the policy starts it again
     daemon.wait_until("trainer", "a restart", lambda state: state["RestartCount"] == 1)
     daemon.wait_for("trainer", "resumed")
+    (saved,) = re.findall(r"stopped on request at step (\d+)", daemon.docker("logs", "trainer"))
+    daemon.wait_for("trainer", f"| step {int(saved) + 1}/")
     daemon.wait_until("trainer", "healthy again", lambda state: state["State"]["Health"]["Status"] == "healthy")
     daemon.docker("stop", "--time", 60, "trainer")
     state = daemon.state("trainer")
@@ -128,9 +135,6 @@ def standing_in_for_prometheus(folder):
 def the_compose_file(folder):
     """`docker-compose up` with the file as it is, but for its name, which Debian's old version of the program refuses, the
     libraries that the image under test lacks, and a limit. Without Grafana, which neither Debian nor PyPI has."""
-    if not shutil.which("docker-compose"):
-        print("docker-compose is not installed: its file is not tried with it")
-        return
     daemon, libraries = built["daemon"], image.libraries()
     daemon.docker("tag", built["name"], "dtrain:latest")
     daemon.docker("load", "-i", standing_in_for_prometheus(folder))
@@ -166,9 +170,11 @@ def the_compose_file(folder):
 
 
 def main():
-    reason = image.missing() or (None if pathlib.Path("/usr/sbin/dockerd").exists() else "not installed: docker.io, whose package starts a daemon")
-    if reason:
-        runner.skip(reason)
+    tests = runner.chosen([health_and_stop_and_restart, workers_on_a_docker_network], [the_compose_file])
+    reason = None if pathlib.Path("/usr/sbin/dockerd").exists() else "not installed: docker.io, whose package starts a daemon"
+    if the_compose_file in tests and not shutil.which("docker-compose"):
+        reason = "not installed: docker-compose"
+    image.enter(reason)
     with contextlib.ExitStack() as exits:
         folder = pathlib.Path(exits.enter_context(tempfile.TemporaryDirectory(dir=image.store(), ignore_cleanup_errors=True)))
         network = exits.enter_context(Network(["docker"]))
@@ -183,7 +189,7 @@ def main():
         daemon.docker("load", "-i", folder / "image.tar")
         built["name"] = "dtrain:test"
         try:
-            runner.main([health_and_stop_and_restart, workers_on_a_docker_network, the_compose_file])
+            runner.main(tests)
         except SystemExit as done:
             code = done.code
     sys.exit(code)

@@ -38,7 +38,6 @@ def its_contents_are_listed(_):
     print(f"{len(packages)} packages; image of {image.buildah('images', '--format', '{{.Size}}', built['name'])}")
 
 
-if reason := image.missing():
-    runner.skip(reason)
+image.enter()
 built = {"name": image.build("dtrain-full")}
 runner.main([every_library_is_in_the_image, its_contents_are_listed, the_quick_start_learns])

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 
+import namespaces
 import runner
 
 PROGRAMS = ("buildah", "runc", "debootstrap", "ip", "ssh-keygen")
@@ -43,10 +44,21 @@ def missing():
     return None
 
 
-def main(tests, built, reason=None):
-    """runner.main() with the name of the image in `built`; skipped for the `reason`, if any, or where images cannot be built."""
+def enter(reason=None):
+    """Starts this test again in namespaces with which its containers and mounts end; inside of them it returns. Skipped for the `reason`, if
+    any, or where images cannot be built."""
     if reason := missing() or reason:
         runner.skip(reason)
+    namespaces.enter()
+    pathlib.Path("/run/netns").mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run/netns"], check=True)
+    store()
+    buildah("rm", "--all")  # of a test that was killed
+
+
+def main(tests, built, reason=None):
+    """runner.main() behind enter(), with the name of the image in `built`."""
+    enter(reason)
     with tempfile.TemporaryDirectory(dir=store()) as context:
         built["name"] = build_runtime("dtrain-runtime", pathlib.Path(context))
         runner.main(tests)

@@ -52,16 +52,16 @@ def mpirun_trains_on_two_workers_and_stops(folder):
         stopped = launcher.stop().expect(75, "(asked to stop)", "finished: stopped on request at step")
         step = int(re.search(r"stopped on request at step (\d+)", stopped.output)[1])
         again = cluster.start("launcher", ["wait_for_workers", "/etc/mpi/hostfile", "60", *TRAIN, "--train.max_steps", step + 2])
-        again.wait().expect(0, "finished")
+        assert "| step 1/" not in again.wait().expect(0, f"step {step} of ", f"| step {step + 2}/", "finished").output
 
 
 def a_worker_that_is_not_there_is_named(folder):
     hostfile = "# two that exist, one of which has no sshd, and one that nobody knows\nworker0 slots=1\nworker1\n\nghost slots=4\n"
     with Cluster(folder, hostfile) as cluster:
         cluster.start("worker0", SSHD)
-        launcher = cluster.start("launcher", ["wait_for_workers", "/etc/mpi/hostfile", "3", "echo", "started"])
+        launcher = cluster.start("launcher", ["wait_for_workers", "/etc/mpi/hostfile", "10", "echo", "started"])
         failed = launcher.wait(60).expect(76, "ghost: its name does not resolve", "worker1: 10.213.77.3 does not answer to ssh",
-                                          "2 of the hosts", "not ready after 3 s")
+                                          "2 of the hosts", "not ready after 10 s")
         assert "worker0:" not in failed.output and "started" not in failed.output, failed.output
         nameless = cluster.start("launcher", ["wait_for_workers", "/etc/mpi/hostfile", "1"], {"launcher": None})
         nameless.wait(60).expect(76, "launcher: its name does not resolve")

@@ -102,7 +102,7 @@ def what_is_no_run_is_said(folder):
 
 
 def two_runs_and_the_gate(folder):
-    trained(folder, "headpose", train__epochs=12, run__log_every=1)
+    trained(folder, "headpose", train__epochs=4, run__log_every=1)
     shutil.copytree(folder / "runs/r", folder / "runs/same")
     shutil.copytree(folder / "runs/r", folder / "runs/slow")
     records = [json.loads(line) for line in (folder / "runs/slow/metrics.jsonl").read_text().splitlines()]

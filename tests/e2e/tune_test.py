@@ -71,22 +71,22 @@ def check_rows(found):
 
 
 def finds_what_fits_and_writes_a_config(folder):
-    runner.synth(folder / "d.h5", 700)
-    write_config(folder, train__batch_size=4, train__global_batch=512, train__epochs=1, optimizer__lr=0.003)
+    runner.synth(folder / "d.h5", 200)
+    write_config(folder, train__batch_size=4, train__global_batch=128, train__epochs=1, optimizer__lr=0.003)
     keys = {"train.amp": "fp32", "model.checkpointing": False, "data.workers": 1, "data.prefetch": 4}
-    low, high = (memory_of(folder, batch, keys) for batch in (4, 512))
-    assert 100 << 20 < low < high
+    low, high = (memory_of(folder, batch, keys) for batch in (4, 128))
+    assert 100 << 20 < low < high, (low, high)
     text, found = tune(folder, "--minutes", 6, "--amp", "fp32", "--memory-budget", (low + high) // 2)
     check_rows(found)
-    assert found["largest_batch"]["end"] == "limit" and 4 < found["largest_batch"]["batch_size"] < 512, found["largest_batch"]
+    assert found["largest_batch"]["end"] == "limit" and 4 < found["largest_batch"]["batch_size"] < 128, found["largest_batch"]
     assert any(row["stage"] == "memory" and row["note"] != "fits" for row in found["rows"]), "the bisect saw both sides"
-    assert found["found_global_batch"] == 512 == found["global_batch"]
+    assert found["found_global_batch"] == 128 == found["global_batch"]
     assert found["found"]["train.amp"] == "fp32" and any("--amp" in one for one in found["left_out"]), "a flag is kept"
     batch, accumulate = found["found"]["train.batch_size"], found["found_accumulate"]
-    assert (accumulate - 1) * batch < 512 <= accumulate * batch, (batch, accumulate)
+    assert (accumulate - 1) * batch < 128 <= accumulate * batch, (batch, accumulate)
     assert "largest batch that fits into" in text and "my.tuned.yaml" in text
     tuned = (folder / "my.tuned.yaml").read_text()
-    assert f"batch_size: {batch} " in tuned and "global_batch: 512" in tuned and "lr: 0.003" in tuned, tuned
+    assert f"batch_size: {batch} " in tuned and "global_batch: 128" in tuned and "lr: 0.003" in tuned, tuned
     runner.run(["my.tuned.yaml", "--dry-run"], cwd=folder).expect(0, f"1 rank × {batch} × accumulate {accumulate}")
     assert not (folder / "runs").exists(), "nothing else is written"
 

@@ -5,6 +5,7 @@ usage: campaign.py [--faults N] [--minutes M] [--seed S]     prints a line for e
 
 import argparse
 import collections
+import math
 import os
 import pathlib
 import random
@@ -24,8 +25,7 @@ LIMIT = 60  # seconds within which the job must have ended
 
 
 def signal_ranks(host, number):
-    for process in host.ranks().values():
-        os.kill(process, number)
+    runner.kill(host.ranks().values(), number)
 
 
 # What is done to host i (and j).
@@ -43,7 +43,7 @@ FAULTS = {
 
 def named(output, names):
     """Whether an error of dtrain, or what mpirun says of a node, names all these hosts. Open MPI's other messages name the hosts that noticed something."""
-    said = "\n".join(line for line in output.splitlines() if "error: " in line or " on node " in line)
+    said = "\n".join(line.split("error: ", 1)[-1] for line in output.splitlines() if "error: " in line or " on node " in line)
     return all(name in said for name in names)
 
 
@@ -82,6 +82,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     os.environ["PATH"] += ":/usr/sbin:/sbin"
+    if missing := hosts.missing_programs(["ip", "nft", "nsenter", "unshare"]):
+        runner.skip(f"{', '.join(missing)} is not installed; launch/bootstrap --tests installs it")
+    if not hosts.allowed([]):
+        runner.skip("needs root, and namespaces with networks of their own")
     draw, end, results = random.Random(options.seed), time.monotonic() + 60 * options.minutes, collections.defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="dtrain-campaign-") as name:
         folder = pathlib.Path(name)
@@ -90,7 +94,11 @@ def main():
             if time.monotonic() > end:
                 break
             kind, (i, j), pause = draw.choice(list(FAULTS)), draw.sample(range(1, 4), 2), draw.uniform(0, 3)
-            result = one_fault(kind, i, j, pause, folder)
+            try:
+                result = one_fault(kind, i, j, pause, folder)
+            except AssertionError as problem:  # it did not even train
+                print(problem, flush=True)
+                result = (None, math.inf, dict.fromkeys(("host", "direction", "cure"), False), 0)
             results[kind].append(result)
             code, seconds, said, left = result
             print(f"{number + 1}: {kind} (host{i}, host{j}): code {code}, {seconds:.1f} s, said: {', '.join(k for k, v in said.items() if v) or 'nothing'}, "

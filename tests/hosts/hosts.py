@@ -122,8 +122,7 @@ class Job(runner.Running):
 
     def __exit__(self, *_):
         if self.process.poll() is None:
-            for process in self.host.processes("mpirun"):
-                os.kill(process, 9)
+            runner.kill(self.host.processes("mpirun"))
             self.process.kill()
             self.process.wait()
         self.log.close()

@@ -29,4 +29,4 @@ def start(hosts, folder, trusted=None):
         for name, text in files.items():
             (ours / name).write_text(text)
             os.chmod(ours / name, 0o600)
-        host.run(["sh", "-c", "mkdir -p /run/sshd && /usr/sbin/sshd -f /srv/ssh/server_config"], cwd="/").expect(0)
+        host.run(["sh", "-c", "mount -t tmpfs tmpfs /run && mkdir /run/sshd && /usr/sbin/sshd -f /srv/ssh/server_config"], cwd="/").expect(0)

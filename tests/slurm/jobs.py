@@ -104,13 +104,14 @@ def _losses(folder):
 
 def same_as_undisturbed(folder, name, log, steps, *arguments, np=2):
     """A run that was interrupted has every loss, the ledger and the weights of one that was left alone."""
-    whole = runner.run(["--name", "undisturbed", *arguments], np=np, cwd=folder, timeout=900).expect(0, "finished: all")
-    first, second = _losses(folder / "runs/undisturbed"), _losses(folder / "runs" / name)
+    alone = folder / f"runs/undisturbed-{name}"
+    whole = runner.run(["--name", alone.name, *arguments], np=np, cwd=folder, timeout=900).expect(0, "finished: all")
+    first, second = _losses(alone), _losses(folder / "runs" / name)
     assert [loss[0] for loss in second] == list(range(1, steps + 1)), [loss[0] for loss in second]
     for one, other in zip(first, second, strict=True):
         assert one == other, (one, other)
     assert _ledger(log) == runner.ledger(whole)
-    assert _weights(folder / "runs" / name, steps) == _weights(folder / "runs/undisturbed", steps)
+    assert _weights(folder / "runs" / name, steps) == _weights(alone, steps)
 
 
 def steps_trained_twice(job):

@@ -1,36 +1,26 @@
-"""Separate namespaces for a test that starts daemons: whatever happens to the test, all that it started ends with it.
+"""A machine of its own for a Slurm: namespaces that end with the test, with a network, names for several nodes, and shared memory.
 
-Slurm's daemons leave the process group of the test that starts them, and so do the processes of their jobs. In a PID
-namespace they end when its first process ends, and so does their shared memory. In a network namespace no port is taken,
-and nothing of Slurm can be reached from outside.
+Slurm's daemons leave the process group of the test that starts them, and so do the processes of their jobs: in a PID namespace they end
+when its first process ends. In a network namespace no port is taken, and nothing of Slurm can be reached from outside.
 """
 
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 
+import namespaces
 import runner
 
 ADDRESS = "10.77.0.1"  # of the only interface beside the loopback, which Open MPI does not use between hosts
 NODES = ["n1", "n2", "n3", "n4"]  # the names that resolve to it, beside `head`
-_INSIDE = "DTRAIN_TEST_SANDBOX"
-_UNSHARE = ["unshare", "--mount", "--net", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"]
 
 
 def enter():
-    """Starts this test again in namespaces and exits with its exit code; inside of them it returns."""
-    if os.environ.get(_INSIDE):
-        _prepare()
-        return
-    if os.geteuid() != 0 or subprocess.run([*_UNSHARE, "true"], stderr=subprocess.DEVNULL).returncode != 0:
-        runner.skip("needs root and namespaces")
+    """Starts this test again in namespaces; inside of them it returns."""
     if not shutil.which("ip"):
         runner.skip("needs the package iproute2")
-    sys.stdout.flush()
-    inside = subprocess.run([*_UNSHARE, sys.executable, *sys.argv], env={**os.environ, _INSIDE: "1"})
-    sys.exit(inside.returncode if inside.returncode >= 0 else 1)
+    namespaces.enter("--net", "--uts")
+    _prepare()
 
 
 def _prepare():

@@ -41,8 +41,9 @@ def a_sweep_ends_in_a_table(folder):
         assert [line for line in lines if line[-1] == "best"] == [best], text
         rates = {runner.metrics(run)[-1]["learning_rate"] for run in runs}
         assert rates == {float(rate) for rate in RATES}, rates
-        log = (folder / f"sweep-{array}_2.log").read_text()
-        jobs.same_as_undisturbed(folder, runs[2].name, log, end, "--lr", RATES[2], np=1)
+        for task, (run, rate) in enumerate(zip(runs, RATES)):
+            log = (folder / f"sweep-{array}_{task}.log").read_text()
+            jobs.same_as_undisturbed(folder, run.name, log, end, "--lr", rate, np=1)
 
 
 def _queued(slurm, array):

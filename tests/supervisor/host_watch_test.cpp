@@ -88,7 +88,7 @@ TEST_F(HostWatchTest, AHostThatFallsSilentIsLostAfterTheTimeout) {
   put("SILENT-a");
   const auto began = std::chrono::steady_clock::now();
   ASSERT_TRUE(until(hosts, changes, [&] { return !changes.empty(); }));
-  EXPECT_GT(seconds_since(began), 0.4);
+  EXPECT_GT(seconds_since(began), 1.8);  // the last beat came up to a second before
   EXPECT_FALSE(changes[0].answers);
   EXPECT_THAT(changes[0].why, HasSubstr("no answer for 3 s"));
   remove("SILENT-a");  // the silent connection never ends by itself

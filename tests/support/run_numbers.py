@@ -23,4 +23,5 @@ def difference(one, other):
     assert one.tensors.keys() == other.tensors.keys()
     pairs = [(np.array(one.losses), np.array(other.losses))]
     pairs += [(value, other.tensors[key]) for key, value in one.tensors.items() if value.dtype == np.float64]
-    return max((np.abs(a - b) / np.maximum(1, np.abs(a).max())).max() for a, b in pairs)
+    assert len(pairs) > 1, "no tensor is float64"
+    return float(np.max([(np.abs(a - b) / np.maximum(1, np.abs(a).max())).max() for a, b in pairs]))  # NaN if one is
