@@ -99,11 +99,12 @@ void check_flags_of_mpirun(const CLI::App& app, const Arguments& flags) {
     if (flag == "train" || flag.ends_with(".yaml") || flag.ends_with(".yml")) {
       throw UsageError(str("dtrain launch: '", flag, "' and what follows it is for dtrain: put -- before it"));
     }
+    const bool has_dot = flag.starts_with("--") && flag.find('.') != std::string::npos;
+    if (has_dot || config::names_key(flag)) {
+      throw UsageError(str("dtrain launch: '", flag, "' is for dtrain: put -- before it"));
+    }
     constexpr size_t kShortest = 6;  // in shorter ones of mpirun, two changed letters make one of ours
     if (!flag.starts_with("--") || flag.size() < kShortest || flag == "--host") continue;
-    if (flag.find('.') != std::string::npos) {
-      throw UsageError(str("dtrain launch: '", flag, "' is a key of the configuration: put it behind `-- train`"));
-    }
     const std::string near = nearest(flag, known);
     if (!near.empty()) throw UsageError(str("dtrain launch: unknown flag '", flag, "'; did you mean '", near, "'?"));
   }
@@ -129,6 +130,26 @@ Arguments only_train(const Arguments& arguments) {
     }
   }
   return arguments;
+}
+
+// The run folder is looked for from here.
+void refuse_other_folder(const Arguments& flags) {
+  constexpr std::array<std::string_view, 4> kFolders = {"--wdir", "-wdir", "--wd", "-wd"};
+  for (size_t i = 0; i + 1 < flags.size(); ++i) {
+    if (std::ranges::find(kFolders, flags[i]) == kFolders.end()) continue;
+    std::error_code unknown;
+    if (std::filesystem::equivalent(flags[i + 1], ".", unknown)) continue;
+    throw UsageError(str("dtrain launch: ", flags[i], " ", flags[i + 1],
+                         ": the ranks work in the folder of the launch, which watches their run there: cd to it"));
+  }
+}
+
+// So that a restart does not take up what has become of the file meanwhile. The system limits a variable to 128 KiB;
+// a larger file is read by each job.
+std::string variable_of(const config::Loaded& loaded) {
+  constexpr size_t kMost = 100'000;
+  if (loaded.config_text.size() > kMost || loaded.config_text.find('\0') != std::string::npos) return "";
+  return str(config::kLaunchConfig, "=", loaded.config_file, "\n", loaded.config_text);
 }
 
 supervisor::LaunchedRun run_of(const Arguments& train, const config::Loaded& loaded, int ranks) {
@@ -163,6 +184,7 @@ int run_launch(const Arguments& arguments) {
   supervisor::LaunchOptions& launch = options.launch;
   launch.mpirun = split.mpirun;
   check_flags_of_mpirun(app, launch.mpirun);
+  refuse_other_folder(launch.mpirun);
   std::signal(SIGPIPE, SIG_IGN);    // a reader of the output that leaves does not end the run
   std::signal(SIGCHLD, SIG_DFL);    // a parent may have ignored it, and then no child has an exit code
   supervisor::SignalQueue signals;  // before threads are started
@@ -182,6 +204,7 @@ int run_launch(const Arguments& arguments) {
   const config::Loaded loaded = config::load(only_train(split.train));
   supervisor::LaunchedRun run = run_of(split.train, loaded, launch.ranks);
   run.command = arguments;
+  run.variable = variable_of(loaded);
   supervisor::LaunchRecord record(run.folder, !run.resume.empty(), run.from_step, real_clock());
   const int64_t port = loaded.config.metrics.port;
   const int64_t next_port = port == 0 ? 0 : port + launch.ranks;

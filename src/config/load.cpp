@@ -1,6 +1,7 @@
 #include "config/load.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "config/config_builder.h"
 #include "config/flags.h"
@@ -82,8 +83,15 @@ class Layers {
       names_data_ = names_data_ || flag.path == "data.file";
       if (flag.path == "task.name") task_ = flag.value;
     }
-    file_ = line.config_file;
-    if (file_.empty() && is_there(folder_ / "dtrain.yaml")) file_ = "dtrain.yaml";
+    if (const char* launch = std::getenv(kLaunchConfig)) {
+      const std::string_view both = launch;
+      const size_t end = std::min(both.find('\n'), both.size());
+      file_ = both.substr(0, end);
+      text_ = both.substr(std::min(end + 1, both.size()));
+    } else {
+      file_ = line.config_file;
+      if (file_.empty() && is_there(folder_ / "dtrain.yaml")) file_ = "dtrain.yaml";
+    }
     loaded_.is_demo = file_.empty() && !names_data_ && task_.empty();
   }
 
@@ -99,9 +107,11 @@ class Layers {
 
   void file() {
     if (file_.empty()) return;
-    if (const auto text = read_config(builder, folder_ / file_, file_)) {
-      loaded_.given = apply_yaml(builder, *text, file_);
+    if (!text_) text_ = read_config(builder, folder_ / file_, file_);
+    if (text_) {
+      loaded_.given = apply_yaml(builder, *text_, file_);
       loaded_.config_file = file_;
+      loaded_.config_text = *text_;
     }
     sources_.insert(sources_.begin(), file_);
     if (embedded_rate_ && !loaded_.gives("optimizer.lr")) return;  // the rate is still that of the embedded config
@@ -156,8 +166,9 @@ class Layers {
   const fs::path& folder_;
   Loaded loaded_;
   std::vector<std::string> sources_;
-  std::string file_, task_;  // the config file; what --task says
-  bool names_data_ = false;  // a flag names the data
+  std::string file_, task_;          // the config file; what --task says
+  std::optional<std::string> text_;  // of the file, if it is known
+  bool names_data_ = false;          // a flag names the data
   ConfigBatch embedded_batch_;
   bool embedded_rate_ = false;  // an embedded config sets the learning rate
 };
@@ -201,6 +212,12 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
                         one_file ? " FILE.npz`" : " DIR`"));
   }
   return loaded;
+}
+
+bool names_key(std::string_view flag) {
+  if (!flag.starts_with("--")) return false;
+  Config scratch;
+  return find_flag(describe(scratch), flag.substr(2, flag.find('=') - 2)) != nullptr;
 }
 
 Config from_yaml(std::string_view text, std::string_view name) {

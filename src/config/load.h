@@ -17,6 +17,10 @@
 
 namespace dtrain::config {
 
+// The environment variable by which `dtrain launch` hands the config file that it has read to all its jobs: the file's
+// name ("": none), a line feed, and its text. Where it is set, load() reads no file, whatever has become of it.
+inline constexpr const char* kLaunchConfig = "DTRAIN_LAUNCH_CONFIG";
+
 struct LoadOptions {
   std::vector<std::string> other_flags = {};  // of the caller ("--dry-run"), suggested for mistyped ones
   bool check_dataset = true;                  // false (--print-config): do not ask for the file of --dataset NAME
@@ -32,6 +36,7 @@ struct Loaded {
   Config config;
   std::string source;              // the file or embedded config that was used, for the banner
   std::string config_file = {};    // that was read, relative to the folder of load(); "": none
+  std::string config_text = {};    // of that file
   std::vector<std::string> given;  // dotted names of the keys that the file or a flag set, each once
   Places places = {};              // of these keys and of those of an embedded config
   bool is_demo = false;            // neither task, data nor a file is given: the embedded quick start is a guess
@@ -43,12 +48,14 @@ struct Loaded {
 
 // `arguments` are those after the command, without the caller's own flags:
 // `[CONFIG.yaml] [--section.key VALUE | --section.key=VALUE | --alias VALUE]...`. The default config file is
-// ./dtrain.yaml in `folder`. Without one the embedded quick start is used, unless a flag names the data. With
-// run.resume, the rules between keys are left to the caller, who knows the configuration that is resumed:
-// broken_rules(). Errors: ConfigError (all problems), UsageError (two config files), DataError (--dataset NAME is not
-// converted yet).
+// ./dtrain.yaml in `folder`; kLaunchConfig takes the place of any. Without one the embedded quick start is used, unless
+// a flag names the data. With run.resume, the rules between keys are left to the caller, who knows the configuration
+// that is resumed: broken_rules(). Errors: ConfigError (all problems), UsageError (two config files), DataError
+// (--dataset NAME is not converted yet).
 Loaded load(const std::vector<std::string>& arguments, const std::filesystem::path& folder = ".",
             const LoadOptions& = {});
+
+bool names_key(std::string_view flag);  // "--optimizer.lr", "--lr=1", "--dataset": a flag of load() for a key
 
 Config from_yaml(std::string_view text, std::string_view name);  // strict, over the defaults; ConfigError
 

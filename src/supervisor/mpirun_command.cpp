@@ -65,6 +65,12 @@ std::vector<std::string> mpirun_environment(std::span<const std::string> ours, c
   return environment;
 }
 
+std::vector<std::string> handed_on(const std::string& name, const std::vector<std::string>& flags,
+                                   std::span<const std::string> environment) {
+  if (mca_parameter("mca_base_env_list", flags, environment)) return {};
+  return {"-x", name};
+}
+
 std::vector<std::string> remote_shell(const std::vector<std::string>& flags, std::span<const std::string> environment) {
   // Of a list such as "ssh : rsh" mpirun takes the first that is there.
   const std::string agent = mca_parameter("plm_rsh_agent", flags, environment).value_or("");

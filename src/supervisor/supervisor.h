@@ -38,6 +38,7 @@ struct LaunchedRun {
   std::vector<std::string> program;  // dtrain's path, "train" and its arguments, but for a name and --resume
   std::vector<std::string> resume;   // the user's own --resume, for the first job
   int64_t from_step = -1;            // of the checkpoint that --resume PATH names; -1: none
+  std::string variable;              // NAME=VALUE, for the environment of all jobs; "": none
   int64_t global_batch = 0;          // of `LaunchOptions::ranks` ranks, for a run that begins with fewer
 };
 

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <map>
 
@@ -38,6 +39,29 @@ TEST_F(LoadTest, WithoutArgumentsItIsTheEmbeddedQuickStart) {
   EXPECT_EQ(loaded.config.data.file, "");
   EXPECT_LT(loaded.config.model.image_size, Config{}.model.image_size);
   EXPECT_THAT(loaded.given, IsEmpty());
+}
+
+TEST_F(LoadTest, TheConfigOfALaunchTakesThePlaceOfAnyFile) {
+  const auto with = [&](const std::string& variable, const std::vector<std::string>& arguments) {
+    ::setenv(kLaunchConfig, variable.c_str(), 1);
+    Loaded loaded = load_here(arguments);
+    ::unsetenv(kLaunchConfig);
+    return loaded;
+  };
+  write("my.yaml", "optimizer:\n  lr: 0.5\n");
+  const Loaded mine = load_here({"my.yaml"});
+  EXPECT_EQ(mine.config_text, "optimizer:\n  lr: 0.5\n");
+  write("my.yaml", "optimizer:\n  lr: 0.7\n");
+  const Loaded kept = with("my.yaml\n" + mine.config_text, {"my.yaml", "--epochs", "3"});
+  EXPECT_EQ(kept.config.optimizer.lr, 0.5);
+  EXPECT_EQ(kept.config.train.epochs, 3);
+  EXPECT_EQ(kept.source, mine.source);
+  std::filesystem::remove(folder_ / "my.yaml");
+  EXPECT_EQ(with("my.yaml\n" + mine.config_text, {"my.yaml"}).config.optimizer.lr, 0.5);
+  // One that began without a file does not take up one that came later.
+  write("dtrain.yaml", "optimizer:\n  lr: 0.7\n");
+  EXPECT_EQ(with("\n", {"--dataset", "./d.h5"}).config_file, "");
+  EXPECT_EQ(load_here({"--dataset", "./d.h5"}).config.optimizer.lr, 0.7);
 }
 
 TEST_F(LoadTest, ATaskAloneIsItsEmbeddedQuickStart) {

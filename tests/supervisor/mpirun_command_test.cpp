@@ -28,6 +28,12 @@ TEST(MpirunEnvironment, AllowsMoreRanksThanCoresUnlessItSaysOtherwise) {
   EXPECT_THAT(own, Not(Contains("OMPI_MCA_hwloc_base_binding_policy=none")));
 }
 
+TEST(HandedOn, IsNotSaidTwice) {
+  EXPECT_THAT(handed_on("A", {"-x", "B"}, Words{"A=1"}), ElementsAre("-x", "A"));
+  EXPECT_THAT(handed_on("A", {}, Words{"OMPI_MCA_mca_base_env_list=B"}), ElementsAre());
+  EXPECT_THAT(handed_on("A", {"--mca", "mca_base_env_list", "B"}, Words{}), ElementsAre());
+}
+
 TEST(RemoteShell, IsThatOfMpirun) {
   EXPECT_EQ(remote_shell({}, Words{}).front(), "ssh");
   EXPECT_THAT(remote_shell({}, Words{"OMPI_MCA_plm_rsh_agent=rsh -l me"}), ElementsAre("rsh", "-l", "me"));
