@@ -47,6 +47,9 @@ std::vector<Host> parse_hosts(std::string_view text, const std::string& file_nam
     const std::string where = str("--hosts ", file_name, ":", ++number, ": ");
     const std::vector<std::string> parts = words(std::string_view(line).substr(0, line.find('#')));
     if (parts.empty()) continue;
+    if (std::ranges::count(parts[0], ':') > 1) {
+      throw UsageError(str(where, "'", parts[0], "' is an IPv6 address, which mpirun does not take here: use a name"));
+    }
     int slots = 1;
     for (size_t i = 1; i < parts.size(); ++i) {
       if (!parts[i].starts_with("slots=")) {

@@ -64,9 +64,13 @@ constexpr std::string_view kClearLine = "\x1b[K";  // of a progress bar
 constexpr size_t kLongestLine = 64 << 10;          // bytes; a longer one is cut
 
 // What mpirun says where the same command would fail in the same way again.
-constexpr std::array<std::string_view, 5> kRefusals = {
-    "mpirun: Error: ", "setpriv: failed to execute mpirun", "There are not enough slots available",
-    "it could not find an executable", "mpirun has detected an attempt to run as root"};
+constexpr std::array<std::string_view, 6> kRefusals = {
+    "The user-provided time limit for job execution has been reached",
+    "mpirun: Error: ",
+    "setpriv: failed to execute mpirun",
+    "There are not enough slots available",
+    "it could not find an executable",
+    "mpirun has detected an attempt to run as root"};
 
 }  // namespace
 
@@ -138,7 +142,7 @@ void JobOutput::learn(std::string_view line, const Source& source) {
 // "  Process name: [[40513,1],1]" and then "  Exit code:    76"
 void JobOutput::listen_to_mpirun(std::string_view line) {
   for (const std::string_view words : kRefusals) refused_ = refused_ || after(line, words);
-  if (first_words_.empty() && line.find_first_not_of("- ") != line.npos) first_words_ = trimmed(line);
+  if (!first_words_end_) take_first_words(line);
   if (ended_) return;
   if (auto rest = after(line, "noticed that process rank ")) {
     const std::optional<int> rank = take_number(*rest);
@@ -157,6 +161,21 @@ void JobOutput::listen_to_mpirun(std::string_view line) {
   } else if (auto code = after(line, "Exit code:"); code && exited_rank_ != kNoRank) {
     ended_ = {exited_rank_, "", str("exit code ", trimmed(*code)), /*by_signal=*/false};
   }
+}
+
+// The first sentence or paragraph, in one line.
+void JobOutput::take_first_words(std::string_view line) {
+  constexpr size_t kMost = 300;
+  const std::string_view said = trimmed(line);
+  if (said.find_first_not_of("-* ") == said.npos) {
+    first_words_end_ = !first_words_.empty();
+    return;
+  }
+  if (!first_words_.empty()) first_words_ += ' ';
+  first_words_ += said;
+  const size_t sentence = first_words_.find(". ");
+  if (sentence != std::string::npos) first_words_.resize(sentence + 1);
+  first_words_end_ = first_words_.ends_with('.') || first_words_.size() >= kMost;
 }
 
 // A rank that a signal has ended could say nothing; what others say then is that it is gone.

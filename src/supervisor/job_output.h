@@ -47,7 +47,9 @@ class JobOutput {
   bool has_begun() const { return !last_.empty(); }
   // Of the daemon that mpirun lost; "": none.
   const std::string& lost_host() const { return lost_host_; }
-  // mpirun refused its command line, or found no program to start: no restart helps.
+  // mpirun could not start its daemon on some host, which may be different later.
+  bool lacks_host() const { return first_words_.starts_with("ORTE was unable to reliably start"); }
+  // mpirun refused its command line, found no program to start, or has its own limit of time: no restart helps.
   bool was_refused() const { return refused_; }
 
   static constexpr size_t kLastLines = 10;
@@ -61,6 +63,7 @@ class JobOutput {
   void take(std::string_view part, bool is_error, char end);
   void learn(std::string_view line, const Source&);
   void listen_to_mpirun(std::string_view line);
+  void take_first_words(std::string_view line);
   bool ended_silently() const;
 
   std::function<void(std::string_view, bool)> write_;
@@ -88,6 +91,7 @@ class JobOutput {
   int exited_rank_ = kNoRank;  // of "Process name", until its "Exit code" comes
   std::string lost_host_;      // of the daemon that mpirun lost
   std::string first_words_;    // of mpirun
+  bool first_words_end_ = false;
 };
 
 }  // namespace dtrain::supervisor

@@ -4,7 +4,11 @@
 #include <system_error>
 #include <utility>
 
+#include "core/error.h"
+#include "core/file_descriptor.h"
+#include "core/log.h"
 #include "core/machine.h"
+#include "core/strings.h"
 #include "monitoring/append_file.h"
 
 namespace dtrain::supervisor {
@@ -130,6 +134,14 @@ LaunchTotals LaunchRecord::totals() const {
 
 void LaunchRecord::open_file() {
   if (!is_ours_ || file_ || !is_folder(run_)) return;
+  check_own_file(run_ / "launch.jsonl");
+  try {  // of two launches that both found no folder, one writes
+    lock_ = FileLock(run_ / ".launch.lock", str("another launch records ", run_.string()), "");
+  } catch (const OutputError& error) {
+    log::warning(error.what());
+    is_ours_ = false;
+    return;
+  }
   file_ = std::make_unique<monitoring::AppendFile>(run_ / "launch.jsonl");
   for (const std::string& line : std::exchange(pending_, {})) file_->append(line);
 }

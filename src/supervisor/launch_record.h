@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/file_lock.h"
 #include "monitoring/launch_metrics.h"
 #include "supervisor/job_end.h"
 #include "supervisor/mpirun_command.h"
@@ -38,6 +39,7 @@ struct LaunchTotals {
 
 class LaunchRecord {
  public:
+  // OutputError, here and from all that writes, where the file is a link or no regular file.
   // The file is opened once there is a folder that is this run's: one that `may_exist`, because the run is resumed, or
   // one that a job makes. Borrows the clock.
   // `from_step`: of the checkpoint of another run that this one begins with; -1: none.
@@ -68,6 +70,7 @@ class LaunchRecord {
   std::filesystem::path run_;
   bool is_ours_;  // the folder
   const Clock& clock_;
+  FileLock lock_;  // while it writes
   std::unique_ptr<monitoring::AppendFile> file_;
   std::vector<std::string> pending_;  // events from before there was a folder
   RunProgress progress_;

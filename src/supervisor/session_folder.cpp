@@ -5,15 +5,17 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <vector>
 
-#include "core/file_descriptor.h"
+#include "core/error.h"
 #include "core/strings.h"
 
 namespace dtrain::supervisor {
@@ -55,6 +57,19 @@ std::set<std::string> mapped_files(const fs::path& folder) {
     }
   }
   return mapped;
+}
+
+// By a process of this user, whose environment names it; this process has another folder.
+bool is_used(const fs::path& folder) {
+  const std::string variable = str("TMPDIR=", folder.string());
+  std::error_code ignored;
+  for (fs::directory_iterator entry("/proc", ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    std::ifstream environment(entry->path() / "environ");
+    for (std::string one; std::getline(environment, one, '\0');) {
+      if (one == variable) return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -99,9 +114,19 @@ SessionFolder::SessionFolder() : made_(std::chrono::system_clock::now()) {
   const fs::path folder = unknown ? fs::path("/tmp") : parent;
   remove_left_behind(folder);
   std::string name = (folder / str(kPrefix, "XXXXXX")).string();
-  if (::mkdtemp(name.data()) == nullptr) fail_to_write("create the folder", name, errno);
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw OutputError(str("cannot create a folder for temporary files in ", folder.string(), ": ", std::strerror(errno),
+                          ": set TMPDIR to another folder"));
+  }
   path_ = name;
   lock_ = FileLock(path_ / kLock, str(name, " is in use"), "");
+}
+
+void SessionFolder::wait_until_unused(double seconds) const {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (is_used(path_) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
 }
 
 SessionFolder::~SessionFolder() {

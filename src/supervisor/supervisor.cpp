@@ -26,7 +26,9 @@ namespace {
 constexpr int kBetweenLooks = 50;      // ms
 constexpr double kBetweenRecords = 1;  // s, between two looks into the run folder
 constexpr double kLongestExit = 20;    // s, until the last rank of a job that mpirun has left is gone
-constexpr double kLongestHold = 300;   // s, the same after a job of this launch, which may wait for a disk or a GPU
+constexpr double kLongestFarewell =
+    5;                                // s, until the ranks of a killed mpirun are gone, whose shared memory is removed
+constexpr double kLongestHold = 300;  // s, the same after a job of this launch, which may wait for a disk or a GPU
 
 void print(std::string_view text, bool is_error) {
   std::FILE* file = is_error ? stderr : stdout;
@@ -45,9 +47,15 @@ class Supervisor {
         metrics_(metrics),
         clock_(clock),
         environment_(dist::environment()),
+        mpirun_flags_(options.mpirun),
         hosts_(options.hosts, remote_shell(options.mpirun, environment_), environment_, options.host_timeout, clock),
         policy_(options.restarts, record.progress().saved()),
-        request_(options.grace, clock) {}
+        request_(options.grace, clock) {
+    if (run.variable.empty()) return;
+    environment_.push_back(run.variable);
+    const std::string name = run.variable.substr(0, run.variable.find('='));
+    for (const std::string& word : handed_on(name, options.mpirun, environment_)) mpirun_flags_.push_back(word);
+  }
 
   int run() {
     std::optional<Cause> restart;  // why this job is not the first
@@ -113,9 +121,10 @@ class Supervisor {
     const SessionFolder session;
     JobOutput output(print);
     const auto take = [&](std::string_view bytes, bool is_error) { output.add(bytes, is_error); };
-    ChildProcess job(mpirun_command(place, options_.mpirun, program_of(place, first)),
+    ChildProcess job(mpirun_command(place, mpirun_flags_, program_of(place, first)),
                      mpirun_environment(environment_, session.path().string()));
     record_.job_started(place);
+    job_runs_ = true;
     JobEnd end;
     StopRequest because_of_host(/*grace_seconds=*/0, clock_);  // mpirun may wait for the lost host
     while (!job.look(kBetweenLooks, take)) {
@@ -132,15 +141,25 @@ class Supervisor {
       carry_out(because_of_host, job, take);
       if (it_is_time()) look_into_folder();
     }
+    job_runs_ = false;
     output.finish();
     record_.look();
     end.stop_sent = request_.asked();
     end.saved = end.stop_sent && record_.progress().saved() > saved_when_asked_;
-    end.refused = output.was_refused();
     end.host_lost = end.host_lost || !output.lost_host().empty();
-    end.code = WIFEXITED(job.status()) ? WEXITSTATUS(job.status()) : 128 + WTERMSIG(job.status());
+    const bool was_killed = !WIFEXITED(job.status());
+    end.code = was_killed ? 128 + WTERMSIG(job.status()) : WEXITSTATUS(job.status());
+    end.refused = output.was_refused() || (first && !was_killed && started_no_rank(end, output));
+    if (was_killed) session.wait_until_unused(kLongestFarewell);
     report(end, output, job.status());
     return end;
+  }
+
+  // mpirun alone ended the job, for a reason that comes again.
+  static bool started_no_rank(const JobEnd& end, const JobOutput& output) {
+    const bool is_of_rank = end.code == kExitStoppedOnRequest || end.code == CommError("").exit_code();
+    if (is_of_rank || end.stop_sent || end.host_lost || output.lacks_host()) return false;
+    return !output.has_begun() && !output.failed_rank();
   }
 
   void carry_out(StopRequest& request, ChildProcess& job, const ChildProcess::Take& take) {
@@ -170,8 +189,7 @@ class Supervisor {
         record_.host_back(change.host);
         continue;
       }
-      log::warning(
-          str("host ", change.host, " does not answer (", change.why, "): the run goes on without it until it does"));
+      log::warning(str("host ", change.host, " does not answer (", change.why, "): it is left out until it does"));
       record_.host_lost(change.host, change.why);
       lost_ = str("host ", change.host, " does not answer (", change.why,
                   "): the host or its network is down: ", where_to_look(change.host));
@@ -202,6 +220,9 @@ class Supervisor {
     if (text.empty() && cause != Cause::kFinished) text = str("exit code ", end.code);
     record_.job_ended(cause, end, rank, text);
     look_into_folder();
+    if (cause == Cause::kStopped && end.code != kExitStoppedOnRequest && !end.saved) {
+      log::info("stopped before there was anything to save: the same command starts it again");
+    }
     if (cause == Cause::kFinished || cause == Cause::kStopped) return;
     if (rank && cause != Cause::kPreempted) {
       const std::vector<std::string> lines = output.last_lines(*rank);
@@ -214,9 +235,14 @@ class Supervisor {
 
   void announce_restart(double seconds) {
     const int64_t saved = record_.progress().saved();
-    log::info(
-        str("restart ", policy_.restarts(), " of at most ", options_.restarts.most, " in ", seconds, " s, ",
-            saved < 0 ? "from its beginning: there is no checkpoint yet" : str("from the checkpoint of step ", saved)));
+    std::string from = "its beginning: there is no checkpoint yet";
+    if (saved >= 0) {
+      from = str("the checkpoint of step ", saved);
+    } else if (run_.from_step >= 0) {
+      from = str(run_.resume.back(), ", as at first: there is no checkpoint of its own yet");
+    }
+    log::info(str("restart ", policy_.restarts(), " of at most ", options_.restarts.most, " in ", seconds, " s, from ",
+                  from));
   }
 
   // Until `enough`, a request to stop, or so many seconds; signals and hosts are looked at meanwhile.
@@ -240,7 +266,7 @@ class Supervisor {
       if (!request_.asked()) {
         record_.look();
         saved_when_asked_ = record_.progress().saved();
-        log::info(str("asked to stop (", ::strsignal(*number), "): the ranks save and exit"));
+        log::info(str("asked to stop (", ::strsignal(*number), ")", job_runs_ ? ": the ranks save and exit" : ""));
         record_.stop_asked(::sigabbrev_np(*number));
       }
       request_.ask(*number);
@@ -261,13 +287,14 @@ class Supervisor {
   LaunchRecord& record_;
   monitoring::LaunchMetrics& metrics_;
   const Clock& clock_;
-  std::vector<std::string> environment_;
+  std::vector<std::string> environment_, mpirun_flags_;
   HostWatch hosts_;
   RestartPolicy policy_;
   StopRequest request_;
   Clock::Steady::time_point looked_{};
   int64_t saved_when_asked_ = -1;  // step of the newest checkpoint at the request to stop
   bool wants_verdict_ = false;     // SIGUSR2 came
+  bool job_runs_ = false;
   std::string why_no_place_;
   std::string lost_;  // the last host that fell silent, and why
 };

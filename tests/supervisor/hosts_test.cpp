@@ -24,6 +24,7 @@ TEST(Hosts, AFaultInTheFileIsNamedWithItsLine) {
   expect_error<UsageError>([] { parse_hosts("a slots=0", "f"); }, {"f:1", "slots=0"});
   expect_error<UsageError>([] { parse_hosts("a max-slots=4", "f"); }, {"f:1", "max-slots=4", "slots=N"});
   expect_error<UsageError>([] { parse_hosts("# none\n\n", "f"); }, {"f", "no host"});
+  expect_error<UsageError>([] { parse_hosts("a\n::1 slots=2", "f"); }, {"f:2", "'::1'", "use a name"});
 }
 
 TEST(Hosts, RanksArePlacedInTheirOrder) {

@@ -164,6 +164,27 @@ TEST(JobOutput, TheFirstWordsOfMpirunAreTheCauseWhereThereIsNoOther) {
   printed.output.add("----\n\nORTE was unable to reliably start one or more daemons.\nThis usually is caused by\n",
                      true);
   EXPECT_EQ(printed.output.cause(), "ORTE was unable to reliably start one or more daemons.");
+  EXPECT_TRUE(printed.output.lacks_host());
+}
+
+TEST(JobOutput, TheFirstWordsOfMpirunAreASentence) {
+  Printed printed;
+  printed.output.add(
+      "--------\nmpirun was unable to find the specified executable file, and therefore\ndid not launch the job.  This "
+      "error was first reported for process\nrank 0.\n",
+      true);
+  EXPECT_EQ(printed.output.cause(),
+            "mpirun was unable to find the specified executable file, and therefore did not launch the job.");
+  Printed list;
+  list.output.add("****\nOpen RTE was unable to open the hostfile:\n    none\n\nSomething else.\n", true);
+  EXPECT_EQ(list.output.cause(), "Open RTE was unable to open the hostfile: none");
+}
+
+TEST(JobOutput, ALimitOfTimeOfMpirunIsNoCrash) {
+  Printed printed;
+  printed.output.add("The user-provided time limit for job execution has been reached:\n\n  Timeout: 3 seconds\n",
+                     true);
+  EXPECT_TRUE(printed.output.was_refused());
 }
 
 TEST(JobOutput, WithoutAWordThereIsNoCause) {

@@ -1,20 +1,24 @@
 #include "supervisor/launch_record.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/store.h"
+#include "core/error.h"
 #include "core/file_system.h"
 #include "core/strings.h"
+#include "support/expect_error.h"
 #include "support/fake_clock.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::supervisor {
 namespace {
 
+using dtrain::testing::expect_error;
 using dtrain::testing::FakeClock;
 using dtrain::testing::TempDir;
 using nlohmann::json;
@@ -51,6 +55,32 @@ class LaunchRecordTest : public ::testing::Test {
   TempDir runs_;
   FakeClock clock_;
 };
+
+TEST_F(LaunchRecordTest, WritesToAFileOfItsOwnAlone) {
+  fs::create_directories(run());
+  fs::create_symlink(runs_ / "elsewhere", run() / "launch.jsonl");
+  LaunchRecord linked(run(), true, -1, clock_);
+  expect_error<OutputError>([&] { linked.launch_started({}); }, {"launch.jsonl is a symbolic link", "remove it"});
+  EXPECT_FALSE(fs::exists(runs_ / "elsewhere"));
+  fs::remove(run() / "launch.jsonl");
+  ASSERT_EQ(::mkfifo((run() / "launch.jsonl").c_str(), 0600), 0);
+  LaunchRecord piped(run(), true, -1, clock_);
+  expect_error<OutputError>([&] { piped.launch_started({}); }, {"is not a regular file"});
+}
+
+TEST_F(LaunchRecordTest, OfTwoLaunchesOneWrites) {
+  LaunchRecord first(run(), false, -1, clock_), second(run(), false, -1, clock_);
+  first.launch_started({"first"});
+  second.launch_started({"second"});
+  steps(1, 1);
+  first.look();
+  second.look();
+  EXPECT_TRUE(first.is_open());
+  EXPECT_FALSE(second.is_open());
+  second.launch_ended(73, "it is being trained by another process");
+  ASSERT_EQ(events().size(), 1U);
+  EXPECT_EQ(events()[0]["command"][0], "first");
+}
 
 TEST_F(LaunchRecordTest, CountsWhatIsLostAndWhatTrained) {
   LaunchRecord record(run(), false, -1, clock_);

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "core/child_process.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::supervisor {
@@ -36,6 +37,18 @@ TEST_F(SessionFolderTest, IsRemovedWithAllThatIsInIt) {
     std::ofstream(path / "ompi.host.0/pid.7/socket") << "x";
   }
   EXPECT_FALSE(fs::exists(path));
+}
+
+TEST_F(SessionFolderTest, IsUsedAsLongAsAProcessHasItForTemporaryFiles) {
+  const SessionFolder folder;
+  const auto seconds_of = [&](double limit) {
+    const auto began = std::chrono::steady_clock::now();
+    folder.wait_until_unused(limit);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
+  EXPECT_LT(seconds_of(30), 10);
+  const ChildProcess child({"sleep", "60"}, {"PATH=/usr/bin:/bin", "TMPDIR=" + folder.path().string()});
+  EXPECT_GE(seconds_of(0.2), 0.2);
 }
 
 TEST_F(SessionFolderTest, WhatAKilledSupervisorLeftIsRemovedAndNothingElse) {
