@@ -33,7 +33,8 @@ std::string host_and_port(const std::string& host, int64_t port) {
 }  // namespace
 
 Endpoint open_endpoint(const std::string& bind, int64_t port, const std::vector<Page>& pages,
-                       const std::optional<BasicAuth>& auth, const std::string& node, const std::string& who) {
+                       const std::optional<BasicAuth>& auth, const std::string& node, const std::string& who,
+                       const char* flag_of_port) {
   Attempt attempt = serve(bind, port, pages, auth);
   if (!attempt.server) {
     const std::string what =
@@ -45,8 +46,8 @@ Endpoint open_endpoint(const std::string& bind, int64_t port, const std::vector<
                        "as 127.0.0.1, ::1 or 0.0.0.0"));
       return {};
     }
-    log::warning(str(what, " and uses port ", attempt.server->port(),
-                     " instead, which the targets file names. Set --metrics.port to choose another"));
+    log::warning(str(what, " and uses port ", attempt.server->port(), " instead, which the targets file names. Set ",
+                     flag_of_port, " to choose another"));
   }
   const bool everywhere = bind == "0.0.0.0" || bind == "::";
   std::string address = host_and_port(everywhere ? node : bind, attempt.server->port());

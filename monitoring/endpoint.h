@@ -19,9 +19,10 @@ struct Endpoint {
 };
 
 // Serves `pages` on bind:port. Port 0 is any free port; a port that is in use or above 65535 is replaced by one. `node`
-// is the host name that the address has when `bind` means all interfaces; `who`, as "rank 1", is for the warnings.
-// Never throws.
+// is the host name that the address has when `bind` means all interfaces; `who`, as "rank 1", and `flag_of_port` are
+// for the warnings. Never throws.
 Endpoint open_endpoint(const std::string& bind, int64_t port, const std::vector<Page>& pages,
-                       const std::optional<BasicAuth>& auth, const std::string& node, const std::string& who);
+                       const std::optional<BasicAuth>& auth, const std::string& node, const std::string& who,
+                       const char* flag_of_port = "--metrics.port");
 
 }  // namespace dtrain::monitoring

@@ -39,7 +39,8 @@ class LaunchMetrics::Impl {
     ranks_ = &gauge("dtrain_supervisor_ranks", "Ranks that run now");
     hosts_lost_ = &gauge("dtrain_supervisor_hosts_lost", "Hosts that do not answer");
     if (!config.enabled) return;
-    endpoint_ = open_endpoint(config.bind, port, {metrics_page(registry_)}, auth_of(config), host_name(), "launch");
+    endpoint_ = open_endpoint(config.bind, port, {metrics_page(registry_)}, auth_of(config), host_name(), "launch",
+                              "--metrics-port");
   }
 
   void set(const LaunchNumbers& numbers) {

@@ -163,7 +163,8 @@ void ChildProcess::drain(const Take& take) {
 
 std::string last_line(std::string_view output) {
   std::string last;
-  for (const std::string& line : split(output, '\n')) {
+  for (std::string& line : split(output, '\n')) {
+    if (line.ends_with('\r')) line.pop_back();  // as ssh ends its lines
     if (!trimmed(line).empty()) last = trimmed(line);
   }
   return last;

@@ -87,6 +87,15 @@ def a_corrupt_sample(folder):
     runner.run(["inspect", "d.h5", "--verify"], cwd=folder).expect(65, "d.h5#3")
 
 
+def a_data_file_that_may_not_be_read(folder):
+    runner.synth(folder / "d.h5", 40)
+    (folder / "d.h5").chmod(0)
+    folder.chmod(0o755)
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    done = subprocess.run([*user, runner.DTRAIN, "inspect", folder / "d.h5"], env=runner.environment(), capture_output=True, text=True)
+    assert done.returncode == 65 and "d.h5 cannot be read: Permission denied" in done.stderr, (done.returncode, done.stdout, done.stderr)
+
+
 def zero_samples(folder):
     runner.synth(folder / "d.h5", 4)
     with h5py.File(folder / "d.h5", "r+") as f:  # all samples are in the test split
@@ -451,7 +460,7 @@ def a_password_that_others_can_read(folder):
     runner.train(folder, np=2, metrics__auth_file="auth").expect(0)
 
 
-runner.main([missing_data, a_metric_without_a_validation_split, a_link_to_itself, truncated_data, a_foreign_file_and_a_wrong_schema, impossible_labels,
+runner.main([missing_data, a_data_file_that_may_not_be_read, a_metric_without_a_validation_split, a_link_to_itself, truncated_data, a_foreign_file_and_a_wrong_schema, impossible_labels,
              a_corrupt_sample, zero_samples,
              more_ranks_than_samples_train_with_a_warning, unwritable_run_folder,
              an_existing_name_is_never_overwritten, corrupt_checkpoints, resume_with_another_network, a_requested_gpu_that_does_not_exist,

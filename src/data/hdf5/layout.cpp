@@ -1,6 +1,7 @@
 #include "data/hdf5/layout.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -125,6 +126,7 @@ class Prober {
     layout_.identity = identity_of(regular_file(file));
     if (layout_.identity.bytes == 0) refuse(file, " is empty");
     H5PLset_loading_state(0);  // a file must not make HDF5 load plugins
+    if (::access(file.c_str(), R_OK) != 0) refuse(file, str(" cannot be read: ", std::strerror(errno)));
     if (H5Fis_hdf5(file.c_str()) <= 0) refuse(file, str(" is not an HDF5 file", kConvertAdvice));
     const h5::Handle access = h5::file_access();
     file_ = h5::Handle(H5Fopen(file.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
