@@ -382,6 +382,50 @@ def a_second_launch_of_a_run_is_refused(folder):
         running.wait().expect(75)
 
 
+def what_becomes_of_the_config_file_changes_nothing(folder):
+    """The next experiment is often a change of the same file."""
+    runner.synth(folder / "d.h5", 64)
+    (folder / "my.yaml").write_text("optimizer:\n  lr: 0.001\ntrain:\n  epochs: 100\n")
+    keys = {key: value for key, value in KEYS.items() if key not in ("optimizer.lr", "train.epochs")}
+    with runner.Running(["launch", "-np", 2, "--", "my.yaml", *runner.flags({**keys, "run.name": "r"})], cwd=folder) as running:
+        running.wait_for("step 8/")
+        (folder / "my.yaml").write_text("optimizer:\n  lr: 0.5\n")
+        os.kill(running.ranks()[1], signal.SIGKILL)
+        running.wait_for("resumed ")
+        running.wait_for("step 20/")
+        (folder / "my.yaml").unlink()
+        (folder / "dtrain.yaml").write_text("optimizer:\n  lr: 0.5\n")
+        os.kill(running.ranks()[1], signal.SIGKILL)
+        result = running.wait().expect(0, "restart 2 of at most 10", "finished: all 60 steps")
+    assert (runner.ledger(result), weights(folder, "r", 60)) == undisturbed()
+    assert "resumed with" not in result.output and result.output.count("config     my.yaml") == 3, result.output
+
+
+def what_starts_no_rank_is_not_tried_again(folder):
+    runner.synth(folder / "d.h5", 64)
+    for flags, text in [(["stray"], "mpirun was unable to find the specified executable file"), (["--hostfile", "none"], "unable to open the hostfile: none"),
+                        (["--bind-to", "foo"], "binding policy is not recognized")]:
+        result = runner.run(launch("r", KEYS, *flags), cwd=folder)
+        assert result.code != 0 and "restart" not in result.output, result.output
+        (error,) = [line for line in result.output.splitlines() if line.startswith("error: ")]
+        assert text in error and "(error)" in error, error
+    result = runner.run(launch("t", LONG, "--timeout", 4), cwd=folder)
+    assert result.code != 0 and "restart" not in result.output and "time limit for job execution" in result.output, result.output
+
+
+def a_killed_mpirun_leaves_nothing(folder):
+    runner.synth(folder / "d.h5", 64)
+    env = own_folder(folder)
+    with started(folder, "r", KEYS, "--max-restarts", 0, env=env) as running:
+        running.wait_for("step 8/")
+        time.sleep(2)  # what is younger may not be mapped yet
+        ranks = running.ranks()
+        os.kill(int(pathlib.Path(f"/proc/{ranks[0]}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
+        running.wait(60).expect(137, "mpirun was ended by signal 9")
+        runner.expect_gone(ranks, GONE)
+    nothing_left(env)
+
+
 def the_number_of_restarts_is_that_of_the_flag(folder):
     mpirun = folder / "mpirun"
     mpirun.write_text("#!/bin/sh\necho >>jobs\nexit 76\n")
@@ -423,7 +467,8 @@ def flags_that_are_not_its_own_reach_mpirun(folder):
     assert words[:3] == ["--tag-output", "-np", "3"], words
     end = 3 + len(flags)
     assert words[3:end] == flags, words
-    assert words[end:] == [str(pathlib.Path(runner.DTRAIN).resolve()), "train", "--task", "headpose", "--lr", "0.5", "--name", "r"], words[end:]
+    assert words[end:end + 2] == ["-x", "DTRAIN_LAUNCH_CONFIG"], words
+    assert words[end + 2:] == [str(pathlib.Path(runner.DTRAIN).resolve()), "train", "--task", "headpose", "--lr", "0.5", "--name", "r"], words
 
 
 def mistakes_on_the_command_line_are_named(folder):
@@ -435,7 +480,10 @@ def mistakes_on_the_command_line_are_named(folder):
         (["-np", 2, "--max-restart", 3, "--", "train"], "did you mean '--max-restarts'?"),
         (["-np", 2, "train"], "put -- before it"),
         (["-np", 2, "my.yaml"], "put -- before it"),
-        (["-np", 2, "--train.epochs", 3], "behind `-- train`"),
+        (["-np", 2, "--train.epochs", 3], "put -- before it"),
+        (["-np", 2, "--epochs", 3], "put -- before it"),
+        (["-np", 2, "--lr=0.5", "--", "train"], "'--lr=0.5' is for dtrain: put -- before it"),
+        (["-np", 2, "--wdir", "/", "--", "train"], "cd to it"),
         (["-np", 2, "--", "eval", "runs/r"], "`train` alone"),
         (["-np", 2, "--", "train", "--dry-run"], "--dry-run does not train"),
         (["-np", 2, "--min-ranks", 3], "--min-ranks 3 is more than -np 2"),
@@ -456,6 +504,7 @@ if __name__ == "__main__":
         mistakes_on_the_command_line_are_named, flags_that_are_not_its_own_reach_mpirun, killed_ranks_cost_a_few_steps_and_nothing_else, a_request_to_stop_saves,
         the_banner_names_the_supervisor, a_second_ctrl_c_does_not_wait, errors_that_would_come_again_are_not_retried,
         a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up, a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on,
+        what_becomes_of_the_config_file_changes_nothing, what_starts_no_rank_is_not_tried_again, a_killed_mpirun_leaves_nothing,
         a_run_is_resumed_by_its_name_alone, a_question_for_the_verdict_ends_nothing, the_number_of_restarts_is_that_of_the_flag, where_sigchld_is_ignored_the_end_is_noticed,
     ], campaign=[
         each_signal_is_a_request_to_stop, a_stop_that_somebody_else_asked_for_is_followed_by_a_restart, ranks_that_do_not_stop_are_ended,
