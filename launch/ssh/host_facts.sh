@@ -9,7 +9,7 @@ binary=$prefix/bin/dtrain
 if [ -x "$binary" ]; then
   echo "binary $(sha256sum "$binary" | cut -d' ' -f1)"
   # dtrain loads LibTorch's operators for GPUs itself, where there is a driver.
-  operators=$(ldd "$binary" 2>/dev/null | awk '$1 == "libtorch_cpu.so" { sub("_cpu.so", "_cuda.so", $3); print $3 }')
+  operators=$(ldd "$binary" 2>/dev/null | awk '$1 == "libtorch_cpu.so" { sub("_cpu.so", "_cuda.so", $3); print $3 }' || true) # ldd fails on a script
   { ldd "$binary"; [ ! -e "$operators" ] || ldd "$operators"; } 2>/dev/null | awk '/not found/ && !seen[$1]++ { print "library", $1 }' || true
 else
   echo "binary missing"

@@ -5,6 +5,8 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
+import time
 
 import hosts
 import link
@@ -109,6 +111,47 @@ def wrong_use(folder):
             expect(check(one, *words), 64, text)
 
 
+def host_files(folder):
+    """As people write them: lines of Windows, no end of the last line, tabs, a host that comes again."""
+    with hosts.Hosts(2) as two:
+        for host in two.all:
+            prefix_on(host)
+        for number, text in enumerate([b"host0 slots=1\r\nhost1 slots=3\r\n", b"host0 slots=1\nhost1\tslots=3", b"host0\r\n\r\nhost1 slots=3",
+                                       b"host0\nhost1 slots=1\n\thost1 slots=2\n", b"host1\nhost0\nhost1\nhost1"]):
+            (two[0].inside(WORK) / "file").write_bytes(text)
+            expect(check(two, "--hostfile", "file"), 0, "2 hosts are ready", "--host host1:3,host0:1" if number == 4 else "--host host0:1,host1:3")
+        expect(check(two, "--hostfile", "file", "host0"), 64, "host0 is named twice")
+
+
+def a_login_that_hangs(folder):
+    """Every call of the remote shell ends, also where that ignores SIGTERM."""
+    def call(agent):
+        program = folder / "agent"
+        program.write_text(f"#!/bin/bash\n{agent}\n")
+        program.chmod(0o755)
+        begin = time.monotonic()
+        done = subprocess.run([CHECK, "--rsh", program, "--prefix", "/srv/prefix", "--timeout", "1", "a", "b"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+        return runner.Result(done.returncode, done.stdout, time.monotonic() - begin)
+
+    def runs(process):
+        try:
+            return pathlib.Path(f"/proc/{process}/cmdline").read_text() != ""  # not that of a zombie
+        except OSError:
+            return False
+
+    hangs = "echo $$ >>hanging; trap '' TERM; while :; do sleep 1; done"
+    expect(call(f"cd {folder}; [ $1 = b ] || {{ echo end; exit; }}; {hangs}"), 1, r"fault: the login on b does not answer within 33 s\n +\S+/agent b true")
+    # A host that answers to the first question only.
+    expect(call(f"cd {folder}; [ ! -e asked-$1 ] || {{ {hangs}; }}; touch asked-$1; echo end"), 1,
+           "fault: no port could be opened on b: the login does not answer within 60 s")
+    end = time.monotonic() + 30  # SIGKILL comes 2 s after SIGTERM, and check does not wait for it
+    for process in (folder / "hanging").read_text().split():
+        while runs(process):
+            assert time.monotonic() < end, f"process {process} is still there"
+            time.sleep(0.1)
+
+
 def by_real_ssh(folder):
     with hosts.Hosts(3) as three:
         prefix = installed(three)
@@ -122,7 +165,7 @@ def by_real_ssh(folder):
                "no login on host2 .*Host key verification failed.*\n +ssh host2 true")
 
 
-TESTS = [hosts_that_are_ready, several_networks, faults_are_named, hosts_without_a_login, wrong_use]
+TESTS = [hosts_that_are_ready, several_networks, faults_are_named, hosts_without_a_login, host_files, a_login_that_hangs, wrong_use]
 
 if __name__ == "__main__":
     wanted = runner.chosen(TESTS, [by_real_ssh])
