@@ -23,6 +23,7 @@ trap 'stop=requested' USR1
 trap 'stop=${stop:-requested} ended=yes' TERM
 
 : "${DTRAIN_PREFIX:?set it to the folder that cmake --install filled}"
+[ -n "${SLURM_JOB_ID:-}" ] || { echo "$0: this is not a job of Slurm: submit it with sbatch" >&2; exit 64; }
 # shellcheck source=/dev/null
 . "$DTRAIN_PREFIX/env.sh"
 
@@ -55,12 +56,36 @@ needs_something_to_train() {
   fi
 }
 
+# Whether the words, or the config file that they name, say where metrics are served. No other key is called bind.
+sets_bind() {
+  local word before='' config=dtrain.yaml
+  for word in "$@"; do
+    case $word in
+      --metrics.bind | --metrics.bind=*) return 0 ;;
+      -*) ;;
+      *.yaml | *.yml) config=$word ;;
+      *) [ "$before" != train ] || config=$word ;;
+    esac
+    before=$word
+  done
+  [ -r "$config" ] && grep -Eq '^([^#]*[^#[:alnum:]_])?bind["'\'']?[[:space:]]*:' "$config"
+}
+
 run_ranks() {
-  local name=$1 rc=0 pause=2 run before
+  local name=$1 rc=0 pause=2 run before word served=()
   run=${DTRAIN_RUNS:-runs}/$name
   before=$(newest_checkpoint "$run")
   shift
-  "$@" --name "$name" --resume auto --metrics.bind 0.0.0.0 &
+  for word in "$@"; do
+    case $word in
+      --name | --name=* | --run.name | --run.name=*)
+        say "${word%%=*}: the job names its run, here $name; DTRAIN_NAME=NAME in the environment of sbatch gives it another name" >&2
+        exit 64 ;;
+    esac
+  done
+  # The default is 127.0.0.1, which Prometheus on another node cannot read.
+  sets_bind "$@" || served=(--metrics.bind 0.0.0.0)
+  "$@" --name "$name" --resume auto "${served[@]}" &
   local ranks=$!
   while kill -0 "$ranks" 2>/dev/null; do
     if [ -z "$stop" ]; then

@@ -1,4 +1,5 @@
 """Images, compose files, cluster manifests and job scripts, as far as they can be checked without Docker, Slurm and Kubernetes."""
+import contextlib
 import os
 import pathlib
 import re
@@ -328,6 +329,14 @@ class KubernetesSupervised(Overlay, unittest.TestCase):
             self.assertRegex(page, rf"{flag}(?![\w.-])")
 
 
+def add_programs(folder, **programs):
+    """Makes a folder with these shell scripts, to be put on PATH."""
+    folder.mkdir()
+    for program, body in programs.items():
+        (folder / program).write_text("#!/bin/sh\n" + body + "\n")
+        (folder / program).chmod(0o755)
+
+
 def install_scripts(prefix, env=""):
     """Fills a prefix as far as a batch script needs it."""
     (prefix / "env.sh").write_text(env)
@@ -359,13 +368,9 @@ class Slurm(unittest.TestCase):
         """Runs the script with a fake srun and scontrol; returns (exit code, arguments of scontrol, arguments of srun)."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            (folder / "bin").mkdir()
             install_scripts(folder)
-            for program, body in [("srun", f'trap "" USR1; echo "$@" >"{folder}/part" && mv "{folder}/part" "{folder}/srun"; '
-                                           f"sleep {seconds}; exit {code}"),
-                                  ("scontrol", f'echo "$@" >"{folder}/scontrol"')]:
-                (folder / "bin" / program).write_text("#!/bin/sh\n" + body + "\n")
-                (folder / "bin" / program).chmod(0o755)
+            add_programs(folder / "bin", scontrol=f'echo "$@" >"{folder}/scontrol"',
+                         srun=f'trap "" USR1; echo "$@" >"{folder}/part" && mv "{folder}/part" "{folder}/srun"; sleep {seconds}; exit {code}')
             environment = dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}", DTRAIN_PREFIX=name,
                                SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="7")
             job = subprocess.Popen(["bash", tree.ROOT / "launch/slurm/dtrain.sbatch", "c.yaml"], env=environment,
@@ -416,17 +421,23 @@ class Slurm(unittest.TestCase):
             (folder / "runs/r/checkpoints/step_00000200").mkdir()
             self.assertFalse(requeued(), "an eleventh crash")
 
-    def test_it_names_what_to_train(self):
-        """--resume auto with a name alone starts nothing: the script asks for a config."""
+    @contextlib.contextmanager
+    def batch(self, script="dtrain"):
+        """Yields a folder, and a function that runs the script there with these words: its ranks print their command."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            install_scripts(folder, env="srun() { echo \"srun $*\"; }\n")
-            environment = dict(os.environ, DTRAIN_PREFIX=name, SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="7")
+            install_scripts(folder, env="srun() { echo \"srun $*\"; }\nmpirun() { echo \"mpirun $*\"; }\n")
 
-            def batch(*words):
-                script = str(tree.ROOT / "launch/slurm/dtrain.sbatch")
-                return subprocess.run(["bash", script, *words], cwd=folder, env=environment, capture_output=True, text=True)
+            def run(*words, **environment):
+                of_job = {"DTRAIN_PREFIX": name, "SLURM_JOB_NAME": "dtrain", "SLURM_JOB_ID": "7", **environment}
+                return subprocess.run(["bash", str(tree.ROOT / f"launch/slurm/{script}.sbatch"), *words], cwd=folder, capture_output=True,
+                                      env={**os.environ, **{key: value for key, value in of_job.items() if value}}, text=True)
 
+            yield folder, run
+
+    def test_it_names_what_to_train(self):
+        """--resume auto with a name alone starts nothing: the script asks for a config."""
+        with self.batch() as (folder, batch):
             refused = batch()
             self.assertEqual(refused.returncode, 64)
             self.assertIn("CONFIG.yaml, --task NAME or --dataset NAME", refused.stderr)
@@ -434,8 +445,105 @@ class Slurm(unittest.TestCase):
             (folder / "dtrain.yaml").write_text("task: headpose\n")
             self.assertIn("dtrain train --name", batch().stdout)
 
+    def test_metrics_are_served_where_the_user_says(self):
+        everywhere = " --metrics.bind 0.0.0.0"
+        self.assertEqual(re.findall(r"^\| `([\w.]+\.bind)`", tree.read("docs/configuration.md"), re.MULTILINE), ["metrics.bind"],
+                         "sets_bind of job.sh takes any bind in a config for this one")
+        with self.batch() as (folder, batch):
+            (folder / "plain.yaml").write_text("# bind: here\nmetrics:\n  port: 9600  # bind: no\n  unbind: 1\n")
+            (folder / "own.yaml").write_text("metrics:\n  bind: 10.0.0.7\n")
+            (folder / "flow").write_text('{"metrics": {"port": 9600, "bind": "10.0.0.7"}}\n')
+            (folder / "dotted.yml").write_text("metrics.bind: 10.0.0.7\n")
+            for words in (["plain.yaml"], ["--task", "headpose"], ["none.yaml"]):
+                self.assertTrue(batch(*words).stdout.endswith(f"--resume auto{everywhere}\n"), words)
+            for words in (["plain.yaml", "--metrics.bind", "10.0.0.7"], ["plain.yaml", "--metrics.bind=10.0.0.7"], ["own.yaml"], ["flow"],
+                          ["--epochs", "2", "dotted.yml"]):
+                self.assertTrue(batch(*words).stdout.endswith("--resume auto\n"), words)
+            (folder / "own.yaml").rename(folder / "dtrain.yaml")
+            self.assertNotIn(everywhere, batch("--task", "headpose").stdout)
+            self.assertIn(everywhere, batch("plain.yaml").stdout)
+
+    def test_a_name_of_the_run_is_refused(self):
+        with self.batch() as (_, batch):
+            for flag in ("--name", "--run.name"):
+                for words in ([flag, "x"], [f"{flag}=x"]):
+                    refused = batch("c.yaml", *words)
+                    self.assertEqual((refused.returncode, refused.stdout), (64, ""), words)
+                    self.assertIn(f"{flag}: the job names its run, here dtrain-7; DTRAIN_NAME=NAME", refused.stderr)
+            self.assertIn("--name x --resume auto", batch("c.yaml", DTRAIN_NAME="x").stdout)
+
+    def test_what_is_no_job_is_refused(self):
+        for script in ("dtrain", "dtrain_mpirun", "sweep"):
+            with self.batch(script) as (_, batch):
+                for words, missing in (("submit it with sbatch", "SLURM_JOB_ID"), ("set DTRAIN_PREFIX", "DTRAIN_PREFIX")):
+                    refused = batch("c.yaml", **{missing: ""})
+                    self.assertEqual((refused.returncode, refused.stdout, refused.stderr.count("\n")), (64, "", 1), refused.stderr)
+                    self.assertIn(words, refused.stderr)
+        with self.batch("sweep") as (_, batch):
+            refused = batch("c.yaml")
+            self.assertEqual(refused.returncode, 64)
+            self.assertIn("submit it with launch/slurm/sweep", refused.stderr)
+
     def test_waits_for_the_save_when_the_shell_is_signaled_too(self):
         self.assertEqual(self.run_with(75, seconds=1, signaled=True)[:2], (75, "requeue 7"))
+
+
+class Sweep(unittest.TestCase):
+    """launch/slurm/sweep with a fake sbatch and squeue, and sweep_table with few runs. tests/slurm runs both."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        add_programs(self.folder / "bin", sbatch=f'echo "$@" >>{self.folder}/submitted; echo 7', squeue="echo sweep")
+
+    def run_script(self, script, *words, **environment):
+        environment = {"PATH": f"{self.folder}/bin:/usr/bin:/bin", **environment}
+        return subprocess.run([tree.ROOT / "launch/slurm" / script, *words], cwd=self.folder, capture_output=True, text=True, env=environment)
+
+    def sweep(self, *words, **environment):
+        return self.run_script("sweep", *words, **{"DTRAIN_PREFIX": str(self.folder), **environment})
+
+    def expect_refused(self, result, text, code=64):
+        self.assertEqual((result.returncode, result.stdout, result.stderr.count("\n")), (code, "", 1), result.stderr)
+        self.assertIn(text, result.stderr)
+        self.assertFalse((self.folder / "submitted").exists(), "refused after it was submitted")
+
+    def test_rates_are_checked(self):
+        for rates, bad in (("abc", "'abc'"), ("1e-4,abc", "'abc'"), ("1e-4,,1e-3", "''"), ("1e-4,", "''"), (",1e-4", "''"), ("1e-4,-1e-3", "'-1e-3'"),
+                           ("0", "'0'"), ("0e5", "'0e5'"), ("1e-4, 1e-3", "' 1e-3'"), ("1e", "'1e'"), ("5.", "'5.'"),
+                           ("1e-4,1e-3,1e-4", "1e-4 is listed twice")):
+            self.expect_refused(self.sweep(rates, "--", "c.yaml"), bad)
+
+    def test_a_word_that_sbatch_would_run_is_refused(self):
+        for words in (["1e-4", "my.yaml"], ["1e-4", "1e-3", "--", "my.yaml"], ["1e-4", "--time=60", "my.yaml"], ["1e-4", "-p", "gpu", "my.yaml"]):
+            bad = "1e-3" if "1e-3" in words else "my.yaml"
+            self.expect_refused(self.sweep(*words), f"'{bad}' is no option of sbatch: put -- before it")
+
+    def test_it_asks_for_what_it_needs(self):
+        self.expect_refused(self.sweep("1e-4"), "CONFIG.yaml, --task NAME or --dataset NAME")
+        self.expect_refused(self.sweep("1e-4", "--"), "CONFIG.yaml, --task NAME or --dataset NAME")
+        self.expect_refused(self.sweep("1e-4", "--", "c.yaml", DTRAIN_PREFIX=""), "set DTRAIN_PREFIX")
+        self.expect_refused(self.sweep("1e-4", "--", "c.yaml", "--lr", "1"), "--lr")
+        self.expect_refused(self.sweep("1e-4", "--", "c.yaml", "--name=x"), "--job-name")
+
+    def test_options_and_their_values_reach_sbatch(self):
+        done = self.sweep("1e-4,.5,2,1.5E+2", "-p", "gpu", "--time", "60", "--mem=0", "--", "c.yaml", "--epochs", "2")
+        self.assertEqual((done.returncode, done.stdout), (0, "job 7 trains; its table will be in sweep-7.txt\n"), done.stderr)
+        script = tree.ROOT / "launch/slurm/sweep.sbatch"
+        self.assertEqual((self.folder / "submitted").read_text().splitlines()[0],
+                         f"--parsable --array=0-3 -p gpu --time 60 --mem=0 {script} c.yaml --epochs 2")
+        (self.folder / "dtrain.yaml").touch()
+        self.assertEqual(self.sweep("1e-4").returncode, 0)
+
+    def test_the_table_says_what_it_lacks(self):
+        """In one line each."""
+        os.symlink(os.environ["DTRAIN"], self.folder / "bin/dtrain")
+        self.expect_refused(self.run_script("sweep_table", "none", "s-1", DTRAIN_PREFIX=str(self.folder)), "none does not exist", 65)
+        self.expect_refused(self.run_script("sweep_table", "none", "s-1"), "none does not exist", 65)
+        (self.folder / "bin/dtrain").unlink()
+        self.expect_refused(self.run_script("sweep_table", "none", "s-1"), "cannot start dtrain", 127)
+        self.expect_refused(self.run_script("sweep_table", "none", "s-1", DTRAIN_PREFIX="/none"), "cannot start /none/bin/dtrain", 127)
 
 
 if __name__ == "__main__":
