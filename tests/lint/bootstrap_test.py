@@ -116,7 +116,7 @@ class Options(unittest.TestCase):
             self.assertEqual(run("tests/fuzz/run", *options).returncode, 64, options)
 
     def test_help_shows_the_usage(self):
-        for script in ("launch/bootstrap", "launch/quickstart", "tests/run", "tests/fuzz/run"):
+        for script in ("launch/bootstrap", "launch/build", "launch/quickstart", "tests/run", "tests/fuzz/run"):
             result = run(script, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertIn(f"usage: {script}", result.stdout)

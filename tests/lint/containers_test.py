@@ -105,6 +105,36 @@ class Dockerfile(unittest.TestCase):
             subprocess.run(["dpkg", "-s", *libraries], check=True, stdout=subprocess.DEVNULL)
 
 
+class WaitForWorkers(unittest.TestCase):
+    """docker/wait_for_workers on the host `own`, with a fake ssh that w1 answers."""
+
+    def wait_for(self, hostfile):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "hosts").write_bytes(hostfile)
+            add_programs(folder / "bin", hostname="echo own", getent='case $2 in *@*) exit 2 ;; *) echo "10.0.0.1 $2" ;; esac',
+                         ssh=f'echo "$5" >>{folder}/asked; [ ${{5##*@}} = w1 ]')
+            environment = dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}")
+            done = subprocess.run([tree.ROOT / "docker/wait_for_workers", folder / "hosts", "60", "echo", "started"], env=environment,
+                                  capture_output=True, text=True, timeout=60)
+            asked = folder / "asked"
+            return done, asked.read_text().split() if asked.exists() else []
+
+    def test_its_own_host_needs_no_ssh(self):
+        done, asked = self.wait_for(b"own.cluster slots=1\nlocalhost slots=1\n127.0.0.1\nme@localhost\nw1 slots=2\n")
+        self.assertEqual((done.returncode, done.stderr, asked), (0, "", ["w1"]))
+        self.assertTrue(done.stdout.endswith("started\n"))
+
+    def test_a_user_is_for_ssh_and_not_for_names(self):
+        done, asked = self.wait_for(b"me@w1 slots=1\n")
+        self.assertEqual((done.returncode, asked), (0, ["me@w1"]), done.stderr)
+
+    def test_line_ends_of_windows_are_no_part_of_a_name(self):
+        done, asked = self.wait_for(b"w1\r\n\r\n")
+        self.assertEqual((done.returncode, asked), (0, ["w1"]), done.stderr)
+        self.assertIn("which mpirun refuses", done.stderr)
+
+
 class Compose(unittest.TestCase):
     def setUp(self):
         self.compose = yaml.safe_load(tree.read("docker/compose.yaml"))
