@@ -8,7 +8,7 @@ import time
 
 import mounts
 import runner
-from launch_test import KEYS, events, launch, nothing_left, own_folder, started, undisturbed
+from launch_test import KEYS, events, launch, nothing_left, own_folder, undisturbed
 
 AGENT = """#!/usr/bin/env bash
 # Hosts on one machine, as tests/support/pretended_host; one for which there is a file `down-HOST` does not answer.
@@ -39,7 +39,13 @@ def a_lost_host_is_left_out_and_taken_back(folder):
     env = own_folder(folder) | {"OMPI_MCA_plm_rsh_agent": str(agent), "OMPI_MCA_btl_tcp_if_include": "lo"}
     keys = {**KEYS, "device.threads": 1, "train.max_steps": 250, "checkpoint.every": "25steps"}
     flags = ("--hosts", "hosts", "--host-timeout", 3, "--min-ranks", 1)
-    with started(folder, "r", keys, *flags, env=env) as running:
+    # The config file reaches the ranks of all hosts and all jobs, though it is there for a moment only.
+    (folder / "my.yaml").write_text("# a = b; 'c' \"d\" $e, é\noptimizer:\n  lr: 0.001\n")
+    words = launch("r", {key: value for key, value in keys.items() if key != "optimizer.lr"}, *flags)
+    words.insert(words.index("train") + 1, "my.yaml")
+    with runner.Running(words, cwd=folder, env=env) as running:
+        running.wait_for("launch of run")
+        (folder / "my.yaml").unlink()
         running.wait_for("step 32/")
         (folder / "down-host1").touch()
         runner.kill(processes_of("host1"))
