@@ -48,7 +48,10 @@ TEST_F(SessionFolderTest, IsUsedAsLongAsAProcessHasItForTemporaryFiles) {
   };
   EXPECT_LT(seconds_of(30), 10);
   const ChildProcess child({"sleep", "60"}, {"PATH=/usr/bin:/bin", "TMPDIR=" + folder.path().string()});
-  EXPECT_GE(seconds_of(0.2), 0.2);
+  const auto began = std::chrono::steady_clock::now();
+  while (seconds_of(0.2) < 0.2) {  // its environment is not there at once
+    ASSERT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+  }
 }
 
 TEST_F(SessionFolderTest, WhatAKilledSupervisorLeftIsRemovedAndNothingElse) {
