@@ -105,7 +105,7 @@ def killed_ranks_cost_a_few_steps_and_nothing_else(folder):
         result = running.wait().expect(0, "restart 2 of at most 10", "from the checkpoint of step", "finished: all 60 steps")
     assert (runner.ledger(result), weights(folder, "r", 60)) == undisturbed()
     assert "rank 1, the first that failed, has printed nothing\n" in result.output, "rank 0 speaks for all"
-    assert re.search(r"the last lines of rank 0, the first that failed:\n  \| .*step \d+/", result.output), result.output
+    assert re.search(r"the last lines of rank 0, the first that failed:\n(  \| .*\n)*  \| .*step \d+/", result.output), result.output
     assert re.search(r"error: the job ended with code \d+ \((crash|comm)\): .*rank 1", result.output), result.output
     assert [end.get("rank") for end in events(folder, "r", "job_ended")] == [1, 0, None]
     # mpirun says it, or the other rank, which may be sooner.
