@@ -144,8 +144,8 @@ def a_host_that_others_cannot_name_trains(folder):
 
 
 def a_delayed_link(folder):
-    """100 ms there and back on one link: slower, and nothing else."""
-    with four_hosts(folder, slow=[3]) as four:
+    """100 ms there and back on one link: slower, and nothing else. All links are of one kind: one that forwards packets by itself carries less."""
+    with four_hosts(folder, slow=range(4)) as four:
         fast = four.train(runner.flags({**KEYS, **SHORT, "run.name": "fast"})).expect(0)
         four.links[3].delay(0.05)
         slow = four.train(runner.flags({**KEYS, **SHORT, "run.name": "slow"})).expect(0, "finished: all 6 steps")
