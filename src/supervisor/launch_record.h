@@ -59,6 +59,7 @@ class LaunchRecord {
 
   bool is_of_this_run() const { return is_ours_; }   // the folder, once it is there
   bool is_open() const { return file_ != nullptr; }  // the run folder is there, and is this run's
+  bool job_runs() const { return job_runs_; }
   const RunProgress& progress() const { return progress_; }
   LaunchTotals totals() const;
 

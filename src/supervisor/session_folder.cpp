@@ -45,31 +45,34 @@ std::optional<WallTime> left_behind_since(const fs::path& folder) {
   return changed(status);
 }
 
-// The files below `folder` that any process maps, of those that this user may look at.
-std::set<std::string> mapped_files(const fs::path& folder) {
-  std::set<std::string> mapped;
+// Whether `is_it(line)` is true of any line of /proc/*/FILE, of the processes that this user may look at.
+template <typename IsIt>
+bool any_line_of_processes(const char* file, char separator, const IsIt& is_it) {
   std::error_code ignored;
   for (fs::directory_iterator entry("/proc", ignored), end; !ignored && entry != end; entry.increment(ignored)) {
-    std::ifstream maps(entry->path() / "maps");
-    for (std::string line; std::getline(maps, line);) {
-      const size_t path = line.find(folder.string() + "/");
-      if (path != std::string::npos) mapped.insert(line.substr(path));
-    }
-  }
-  return mapped;
-}
-
-// By a process of this user, whose environment names it; this process has another folder.
-bool is_used(const fs::path& folder) {
-  const std::string variable = str("TMPDIR=", folder.string());
-  std::error_code ignored;
-  for (fs::directory_iterator entry("/proc", ignored), end; !ignored && entry != end; entry.increment(ignored)) {
-    std::ifstream environment(entry->path() / "environ");
-    for (std::string one; std::getline(environment, one, '\0');) {
-      if (one == variable) return true;
+    std::ifstream lines(entry->path() / file);
+    for (std::string line; std::getline(lines, line, separator);) {
+      if (is_it(line)) return true;
     }
   }
   return false;
+}
+
+// The files below `folder` that any process maps.
+std::set<std::string> mapped_files(const fs::path& folder) {
+  std::set<std::string> mapped;
+  any_line_of_processes("maps", '\n', [&](const std::string& line) {
+    const size_t path = line.find(folder.string() + "/");
+    if (path != std::string::npos) mapped.insert(line.substr(path));
+    return false;  // all of them
+  });
+  return mapped;
+}
+
+// By a process whose environment names it; this process has another folder.
+bool is_used(const fs::path& folder) {
+  const std::string variable = str("TMPDIR=", folder.string());
+  return any_line_of_processes("environ", '\0', [&](const std::string& one) { return one == variable; });
 }
 
 }  // namespace

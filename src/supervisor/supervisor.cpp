@@ -23,12 +23,11 @@
 namespace dtrain::supervisor {
 namespace {
 
-constexpr int kBetweenLooks = 50;      // ms
-constexpr double kBetweenRecords = 1;  // s, between two looks into the run folder
-constexpr double kLongestExit = 20;    // s, until the last rank of a job that mpirun has left is gone
-constexpr double kLongestFarewell =
-    5;                                // s, until the ranks of a killed mpirun are gone, whose shared memory is removed
-constexpr double kLongestHold = 300;  // s, the same after a job of this launch, which may wait for a disk or a GPU
+constexpr int kBetweenLooks = 50;       // ms
+constexpr double kBetweenRecords = 1;   // s, between two looks into the run folder
+constexpr double kLongestExit = 20;     // s, until the last rank of a job that mpirun has left is gone
+constexpr double kLongestFarewell = 5;  // s, until the ranks of a killed mpirun have left their shared memory
+constexpr double kLongestHold = 300;    // s, the same after a job of this launch, which may wait for a disk or a GPU
 
 void print(std::string_view text, bool is_error) {
   std::FILE* file = is_error ? stderr : stdout;
@@ -124,7 +123,6 @@ class Supervisor {
     ChildProcess job(mpirun_command(place, mpirun_flags_, program_of(place, first)),
                      mpirun_environment(environment_, session.path().string()));
     record_.job_started(place);
-    job_runs_ = true;
     JobEnd end;
     StopRequest because_of_host(/*grace_seconds=*/0, clock_);  // mpirun may wait for the lost host
     while (!job.look(kBetweenLooks, take)) {
@@ -141,7 +139,6 @@ class Supervisor {
       carry_out(because_of_host, job, take);
       if (it_is_time()) look_into_folder();
     }
-    job_runs_ = false;
     output.finish();
     record_.look();
     end.stop_sent = request_.asked();
@@ -266,7 +263,8 @@ class Supervisor {
       if (!request_.asked()) {
         record_.look();
         saved_when_asked_ = record_.progress().saved();
-        log::info(str("asked to stop (", ::strsignal(*number), ")", job_runs_ ? ": the ranks save and exit" : ""));
+        log::info(
+            str("asked to stop (", ::strsignal(*number), ")", record_.job_runs() ? ": the ranks save and exit" : ""));
         record_.stop_asked(::sigabbrev_np(*number));
       }
       request_.ask(*number);
@@ -294,7 +292,6 @@ class Supervisor {
   Clock::Steady::time_point looked_{};
   int64_t saved_when_asked_ = -1;  // step of the newest checkpoint at the request to stop
   bool wants_verdict_ = false;     // SIGUSR2 came
-  bool job_runs_ = false;
   std::string why_no_place_;
   std::string lost_;  // the last host that fell silent, and why
 };
