@@ -212,8 +212,7 @@ def real_runs(folder):
         raise Failure(f"{failure}\n{logs}") from None
     finally:
         if process is not None and process.poll() is None:
-            for rank in ranks_of(process):
-                os.kill(rank, signal.SIGKILL)
+            runner.kill(ranks_of(process))
             process.wait(timeout=60)
         server.end()
 
