@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "core/log.h"
+#include "core/number_text.h"
 #include "core/process_info.h"
 #include "core/strings.h"
 
@@ -18,6 +19,8 @@ namespace dtrain::dist {
 namespace {
 
 using Cores = std::vector<int>;
+
+constexpr int kMostThreads = 4096;  // as device.threads
 
 std::optional<Cores> allowed_cores(pid_t process) {
   cpu_set_t set;
@@ -71,6 +74,12 @@ Cores share_of(std::span<const int> cores, int local_rank, int local_size) {
   const auto count = static_cast<int64_t>(cores.size());
   if (count < local_size) return {cores.begin(), cores.end()};
   return {cores.begin() + count * local_rank / local_size, cores.begin() + count * (local_rank + 1) / local_size};
+}
+
+int computing_threads(int64_t wanted, std::string_view omp_num_threads, const CoreShare& share) {
+  if (wanted > 0) return static_cast<int>(wanted);
+  const std::optional<int> outermost = parse_number<int>(trimmed(omp_num_threads.substr(0, omp_num_threads.find(','))));
+  return outermost && *outermost > 0 ? std::min(*outermost, kMostThreads) : share.threads();
 }
 
 CoreShare widen_affinity(const World& world) {

@@ -3,7 +3,9 @@
 // Which cores this rank may use. `mpirun -np 2` binds each rank to one core, which is too little for reader threads and
 // BLAS. A process may widen its own mask again, up to the cores that the user gave to mpirun.
 
+#include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "dist/world.h"
@@ -20,6 +22,11 @@ struct CoreShare {
   // The number of threads that keeps the cores busy without oversubscribing them.
   int threads() const { return cores > ranks ? cores / ranks : 1; }
 };
+
+// The computing threads of a rank: `wanted` (device.threads) if it is not 0; otherwise what `omp_num_threads`, the
+// value of OMP_NUM_THREADS, says, as in other programs with OpenMP ("8", or "8,2" with 8 at the outermost level); and
+// where it is empty, or no such number, those of `share`. Pure.
+int computing_threads(int64_t wanted, std::string_view omp_num_threads, const CoreShare& share);
 
 // Gives this rank its share of the cores that mpirun itself may use, so that the limit of a container or of taskset
 // stays. Cores of one socket, and threads of one core, are kept together. Ranks of srun keep the cores that Slurm bound

@@ -16,6 +16,10 @@ std::string cores_text(double cores) {
   return str(cores == std::floor(cores) ? fixed(cores, 0) : fixed(cores, 1), cores == 1 ? " core" : " cores");
 }
 
+std::string threads_text(int threads) {
+  return str(threads, threads == 1 ? " computing thread" : " computing threads");
+}
+
 // Why the ranks of a host have as few cores as they have, and the setting that gives them more; no setting where they
 // have all of them.
 struct Binding {
@@ -52,13 +56,19 @@ Outcome check_binding(const Launch& launch) {
                         str(ranks, " ranks", have), fix(str("mpirun -np ", cores, " dtrain ... on this host"))),
             host);
     } else if (host.busy_threads() > cores) {
-      const std::string threads = gpu ? str(ranks, " and ", host.readers(), " threads of ranks and readers")
-                                      : str(host.threads(), " computing threads");
+      const std::string threads =
+          gpu ? str(ranks, " and ", host.readers(), " threads of ranks and readers") : threads_text(host.threads());
       blame(outcome.add(Severity::kSlows,
                         "there are more threads than cores: a step waits for threads that wait for a core",
                         threads + have,
                         fix(gpu ? str("--data.workers ", std::max(1, (cores - ranks) / ranks))
                                 : str("--device.threads ", std::max(1, cores / ranks)))),
+            host);
+    } else if (const auto variable = host.ranks.front()->variables.find("OMP_NUM_THREADS");
+               !gpu && variable != host.ranks.front()->variables.end() && host.threads() < cores / ranks * ranks) {
+      blame(outcome.add(Severity::kSlows, "there are fewer threads than cores, and the other cores compute nothing",
+                        str(threads_text(host.threads()), have, ", OMP_NUM_THREADS=", variable->second),
+                        str("unset OMP_NUM_THREADS, or --device.threads ", cores / ranks)),
             host);
     }
     if (!gpu && host.readers() > std::max(ranks, cores)) {

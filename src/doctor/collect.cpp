@@ -64,6 +64,9 @@ void describe_start(const config::Config& config, const dist::World& world, Rank
   for (const char* name : kVariables) {
     if (const std::string value = dist::library_variable(name); !value.empty()) facts.variables[name] = value;
   }
+  if (config.device.threads > 0) {
+    facts.variables.erase("OMP_NUM_THREADS");  // the key decides
+  }
   if (!config.metrics.enabled) return;
   const int64_t port = config.metrics.port == 0 ? 0 : config.metrics.port + world.local_rank;
   facts.port = str(config.metrics.bind, ":", port);

@@ -363,6 +363,18 @@ const std::vector<Fault> kHost = {
      false},
     {"core binding",
      kSlows,
+     "2 computing threads on 8 cores (all of the host), OMP_NUM_THREADS=1",
+     "unset OMP_NUM_THREADS, or --device.threads 4",
+     [](Launch& l) {
+       for (RankFacts& rank : l.ranks) {
+         rank.threads = 1;
+         rank.variables["OMP_NUM_THREADS"] = "1";
+       }
+     },
+     {},
+     false},
+    {"core binding",
+     kSlows,
      "2 ranks on 1 core (the control group has these of 8)",
      "--cpuset-cpus",
      [](Launch& l) {

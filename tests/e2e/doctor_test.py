@@ -157,6 +157,8 @@ def cores(folder):
     expect(doctor(folder, before=bound, device__threads=2), 0, "core binding", "slows", "2 ranks on 1 core (the ranks are bound to these of")
     many = 2 * len(os.sched_getaffinity(0)) + 2
     expect(doctor(folder, np=None, device__threads=many), 0, "core binding", "slows", f"{many} computing threads on")
+    if len(os.sched_getaffinity(0)) > 1:
+        expect(doctor(folder, np=None, device__threads=None, before=["env", "OMP_NUM_THREADS=1"]), 0, "core binding", "slows", "1 computing thread on")
     expect(doctor(folder, np=None, data__workers=many), 0, "core binding", "slows", f"{many} readers on")
     cpu = f"/sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}"
     made = f"mkdir -p {folder}/cpu/cpufreq; echo powersave > {folder}/cpu/cpufreq/scaling_governor; mount --bind {folder}/cpu {cpu}"
