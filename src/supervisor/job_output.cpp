@@ -63,11 +63,13 @@ size_t next_tag(std::string_view text, size_t from) {
 constexpr std::string_view kClearLine = "\x1b[K";  // of a progress bar
 constexpr size_t kLongestLine = 64 << 10;          // bytes; a longer one is cut
 
+constexpr std::string_view kNoMpirun = "setpriv: failed to execute mpirun";
+
 // What mpirun says where the same command would fail in the same way again.
 constexpr std::array<std::string_view, 6> kRefusals = {
     "The user-provided time limit for job execution has been reached",
     "mpirun: Error: ",
-    "setpriv: failed to execute mpirun",
+    kNoMpirun,
     "There are not enough slots available",
     "it could not find an executable",
     "mpirun has detected an attempt to run as root"};
@@ -189,6 +191,9 @@ std::optional<int> JobOutput::failed_rank() const {
 std::string JobOutput::cause() const {
   if (ended_silently()) return str("rank ", ended_->rank, ended_->where, ": ", ended_->how);
   if (first_error_) return first_error_->text;
+  if (first_words_.starts_with(kNoMpirun)) {
+    return str(first_words_, ": install Open MPI (Debian: openmpi-bin), or add the folder of its mpirun to PATH");
+  }
   if (lost_host_.empty()) return first_words_;
   return str("mpirun lost its daemon on host ", lost_host_,
              ": the host or its network is down, or something blocks the connection: ", where_to_look(lost_host_));

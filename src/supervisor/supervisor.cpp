@@ -186,7 +186,8 @@ class Supervisor {
         record_.host_back(change.host);
         continue;
       }
-      log::warning(str("host ", change.host, " does not answer (", change.why, "): it is left out until it does"));
+      log::warning(str("host ", change.host, " does not answer (", change.why, "): it is left out until it does; ",
+                       where_to_look(change.host)));
       record_.host_lost(change.host, change.why);
       lost_ = str("host ", change.host, " does not answer (", change.why,
                   "): the host or its network is down: ", where_to_look(change.host));

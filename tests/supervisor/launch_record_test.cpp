@@ -115,7 +115,11 @@ TEST_F(LaunchRecordTest, CountsWhatIsLostAndWhatTrained) {
   EXPECT_EQ(all[2].at("step"), 11);
   EXPECT_EQ(all[2].at("saved_step"), 8);
   EXPECT_EQ(all[2].at("lost_steps"), 3);
+  EXPECT_EQ(all[3].at("event"), "restart");
+  EXPECT_EQ(all[3].at("cause"), "crash");
   EXPECT_EQ(all[4].at("from_step"), 8);
+  EXPECT_EQ(all[5].at("event"), "job_ended");
+  EXPECT_EQ(all[5].at("cause"), "finished");
   EXPECT_EQ(all[6].at("event"), "launch_ended");
   EXPECT_EQ(all[6].at("restarts"), json({{"crash", 1}}));
 }
