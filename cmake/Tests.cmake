@@ -48,7 +48,8 @@ function(dtrain_add_test name)
     endforeach()
   else()
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+    # Two run at a time: OpenMP's threads of one would wait for each other busily, on the cores of the other.
+    set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77 ENVIRONMENT "OMP_WAIT_POLICY=passive")
   endif()
 endfunction()
 

@@ -3,7 +3,7 @@
 usage: learning_test.py TASK...
 
 The bars are lower than those of bench/learning.py, for CI: a task that fails here does not learn at all. The built-in quick
-start of the task is shortened to `epochs`, about a minute on two idle cores. The seconds are printed, not checked, because CI
+start of the task is shortened to `epochs`, about a minute on one core. The seconds are printed, not checked, because CI
 machines differ; the timeout only ends a run that hangs.
 """
 
@@ -28,7 +28,7 @@ def learn(task):
         shortened, metric, at_least, at_most = TASKS[task]
         options = {"run.name": "r", "metrics.enabled": False, "run.progress": "lines", **shortened}
         result = runner.run(["--task", task, *runner.flags(options)], cwd=folder, timeout=600,
-                            env=runner.environment(threads=2)).expect(0)
+                            env=runner.environment(threads=1)).expect(0)
         last = runner.metrics(folder / "runs/r", "eval")[-1]
         assert last["split"] == "test", last
         reached = last["metrics"][metric]
