@@ -28,11 +28,6 @@ class Board:
         self.job = values[-1].split(b"\0")[0].decode()
 
 
-def load():
-    """How many processes want a core, for each core: the factor by which a busy machine makes deadlines longer."""
-    return max(1.0, os.getloadavg()[0] / os.cpu_count())
-
-
 def environment_of(process):
     data = pathlib.Path(f"/proc/{process}/environ").read_bytes().decode(errors="replace")
     return dict(item.split("=", 1) for item in data.split("\0") if "=" in item)

@@ -12,21 +12,15 @@ import runner
 import left
 import moments
 import workload
-from job import Job, load
+from job import Job
 from record import Failure
 
 SAVED = 75
 KILLED_BY_USR1 = (-signal.SIGUSR1, 128 + signal.SIGUSR1)
-LIMIT = 10.0  # seconds from SIGUSR1 to the exit, on a machine that is not overloaded ...
-MOST_LOAD = 3  # ... and at most so many times that on one that is
+LIMIT = 10.0  # seconds from SIGUSR1 to the exit
 GONE = 20.0  # seconds within which the survivors of a killed process are gone
 LOST = 3 * workload.SAVE_EVERY  # steps that a kill may cost: one save may have been under way
 ROOM = 14  # steps that a run must still have for a moment of its middle to come
-
-
-def limit_now(before=1.0):
-    """LIMIT under the present load, or under that of before."""
-    return LIMIT * min(MOST_LOAD, max(before, load()))
 
 
 class Case:
@@ -131,20 +125,19 @@ def preempt_once(case, name, ranks):
     before = case.step()
     any_time = name == "any time"
     plan = {} if any_time else moments.draw_plan(name, case.draw, case.np, before)
-    factor = load()
     job = case.job(plan)
     case.what = f"{name} {plan}"
     if any_time:
         typical = 0.9 * case.matrix.undisturbed.seconds.get(ranks, 4)
         job.later(case.draw.uniform(0.0, typical), lambda: job.send(signal.SIGUSR1))
     code = job.wait()
-    limit = limit_now(factor)
     done = check_preempted(case, name, job, before, any_time)
-    sent = job.signaled() is not None
-    if sent:
-        case.require(job.seconds_to_exit() <= limit, f"{job.seconds_to_exit():.1f} s to the exit, and {limit:.0f} s are allowed", job)
     case.nothing_of_ours_left(job)
-    case.matrix.record.add("preempt", f"{name}, {ranks} rank{'s' * (ranks > 1)}", code, job.seconds_to_exit() if sent else None, limit)
+    if job.signaled() is None:
+        case.matrix.record.count("preempt", f"{name}: the job had ended before the signal, which does not count as a case")
+        return done
+    case.require(job.seconds_to_exit() <= LIMIT, f"{job.seconds_to_exit():.1f} s to the exit, and {LIMIT:.0f} s are allowed", job)
+    case.matrix.record.add("preempt", f"{name}, {ranks} rank{'s' * (ranks > 1)}", code, job.seconds_to_exit())
     return done
 
 
@@ -185,7 +178,8 @@ def check_preempted(case, name, job, before, any_time):
         return False
     case.require(code == 0, f"exit code {code}", job)
     late = any_time and (sent is None or wall_clock(sent) >= time_of_step(case.run, workload.STEPS - 2))
-    case.require(name in moments.AT_THE_END or late, "the signal was ignored: exit code 0", job)
+    # The test split takes a few milliseconds, and may have none left after the signal; a long one has.
+    case.require(name in ("test split", "shut-down") or late, "the signal was ignored: exit code 0", job)
     case.is_complete(job)
     return True
 
@@ -200,26 +194,29 @@ def time_of_step(run, step):
 
 # ---- SIGTERM and Ctrl-C to mpirun ---------------------------------------------------------------------------------
 def term(index, matrix):
-    """At a random time, and then once more in the same run."""
+    """At a random time, and then once more in the same run, as it saves again."""
     number = (signal.SIGTERM, signal.SIGINT)[index % 2]
     ranks = 1 + index // 2 % 2
     case = Case("term", index, matrix, np=ranks)
-    for _ in range(2):
+    saves_again = {"after": moments.SAVES, "after_nth": 2, "call": "text", "rank": 0, "wait": 0, "number": int(number)}
+    for plan in ({}, saves_again):
         before = case.step()
         if before > workload.STEPS - ROOM:
             break
-        job = case.job()
-        case.what = number.name
-        job.later(case.draw.uniform(0.1, 0.7) * matrix.undisturbed.seconds.get(ranks, 4), lambda: job.send(number))
+        job = case.job(plan)
+        case.what = f"{number.name} {plan}"
+        if not plan:
+            job.later(case.draw.uniform(0.1, 0.7) * matrix.undisturbed.seconds.get(ranks, 4), lambda: job.send(number))
         code = job.wait()
         case.require(code is not None, "the job hangs", job)
         if job.signaled() is None:
-            case.require(code == 0, f"exit code {code}", job)
+            case.require(code == 0 and not plan, f"no {number.name}, and exit code {code}", job)
             break
         case.nothing_of_ours_left(job)
-        case.require(workload.newest_step(case.run) >= before or before == 0, "a checkpoint is gone", job)
+        newest = workload.newest_step(case.run)
+        case.require(newest >= before if before else newest > 0 or not plan, f"a checkpoint is gone: {newest} is the newest", job)
         verify(case)
-        matrix.record.add("term", f"{number.name}, {ranks} rank{'s' * (ranks > 1)}", code, job.seconds_to_exit(), limit_now())
+        matrix.record.add("term", f"{number.name}{', with checkpoints' * (newest > 0)}, {ranks} rank{'s' * (ranks > 1)}", code, job.seconds_to_exit())
     case.finish()
     case.clean_up()
 
@@ -319,16 +316,15 @@ def stop_launch(case):
     case.what = f"{number.name} to the supervisor"
     job.later(case.draw.uniform(0.0, 1.0) * case.matrix.undisturbed.seconds[2], lambda: job.send(number))
     code = job.wait()
-    limit = limit_now()
     sent = job.signaled()
     early = code == -number and "launch of run" not in job.output()  # before main() too
     late = code == 0 and (sent is None or wall_clock(sent) >= time_of_step(case.run, workload.STEPS - 2))
     case.require(code == SAVED or early or late, f"exit code {code}", job)
     facts = (workload.newest_step(case.run), workload.last_step(case.run))
     case.require(code != SAVED or facts[0] == facts[1] or facts == (-1, 0), f"steps were lost: checkpoint and last reported {facts}", job)
-    case.require(sent is None or job.seconds_to_exit() <= limit, f"{job.seconds_to_exit():.1f} s to the exit" if sent else "", job)
+    case.require(sent is None or job.seconds_to_exit() <= LIMIT, f"{job.seconds_to_exit():.1f} s to the exit" if sent else "", job)
     case.nothing_of_ours_left(job)
-    case.matrix.record.add("launch", f"{number.name} to the supervisor", code, job.seconds_to_exit() if sent else None, limit)
+    case.matrix.record.add("launch", f"{number.name} to the supervisor", code, job.seconds_to_exit() if sent else None)
     if code != 0:
         job = start_launch(case, resume=True)
         case.require(job.wait() == 0, f"the next launch ended with {job.code}", job)

@@ -19,6 +19,8 @@ TURN = {"preempt": 2, "term": 1, "kill9": 2, "launch": 1}
 
 class Matrix:
     def __init__(self, seed, folder, ranks=(1, 2)):
+        # A shell without job control starts what is in the background with SIGINT ignored, and ranks would inherit that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         self.record = Record(seed)
         self.undisturbed = Undisturbed(folder)
         self.jobs = []  # that were started
@@ -77,8 +79,6 @@ def main():
     names = options.only or list(kinds.ALL)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="dtrain-signals-"))
     end = time.monotonic() + 60 * options.minutes
-    # A shell without job control starts what is in the background with SIGINT ignored, and ranks would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     asked = []  # to stop, by a signal: the table of what was done is printed all the same
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     try:

@@ -26,7 +26,7 @@ def text_of_seconds(values):
 
 class Cell:
     def __init__(self):
-        self.codes, self.seconds, self.scaled = {}, [], 0
+        self.codes, self.seconds = {}, []
 
     def cases(self):
         return sum(self.codes.values())
@@ -40,13 +40,12 @@ class Record:
         self.counts = {}  # {(kind, what was counted): number}
         self.failures = []  # {kind, index, reproduce, text}
 
-    def add(self, kind, name, code, seconds=None, limit=None, fixed=10.0):
-        """A case that ended as it must. `limit`: on this machine; more than `fixed` seconds are counted too."""
+    def add(self, kind, name, code, seconds=None):
+        """A case that ended as it must."""
         cell = self.cells.setdefault((kind, name), Cell())
         cell.codes[code] = cell.codes.get(code, 0) + 1
         if seconds is not None:
             cell.seconds.append(seconds)
-            cell.scaled += limit is not None and seconds > fixed
 
     def measure(self, kind, what, seconds):
         self.seconds.setdefault((kind, what), []).append(seconds)
@@ -66,10 +65,10 @@ class Record:
         return f"{kind:<8} {sum(c.cases() for c in cells):5} ok {failed:3} failed | seconds: {text_of_seconds(seconds).strip()}"
 
     def print_table(self):
-        print(f"{'kind':<8} {'moment or target':<32} {'cases':>5}  seconds: median     95%     max  > 10 s  exit codes")
+        print(f"{'kind':<8} {'moment or target':<32} {'cases':>5}  seconds: median     95%     max  exit codes")
         for (kind, name), cell in sorted(self.cells.items()):
             codes = " ".join(f"{code}×{number}" for code, number in sorted(cell.codes.items(), key=str))
-            print(f"{kind:<8} {name:<32} {cell.cases():5}          {text_of_seconds(cell.seconds)}  {cell.scaled:6}  {codes}")
+            print(f"{kind:<8} {name:<32} {cell.cases():5}          {text_of_seconds(cell.seconds)}  {codes}")
         for (kind, what), seconds in sorted(self.seconds.items()):
             print(f"{kind:<8} {what}: {text_of_seconds(seconds).strip()} s (median, 95 %, longest of {len(seconds)})")
         for (kind, what), number in sorted(self.counts.items()):
@@ -77,7 +76,7 @@ class Record:
 
     def write(self, path, minutes):
         cells = [{"kind": kind, "name": name, "cases": cell.cases(), "codes": {str(k): v for k, v in cell.codes.items()},
-                  "seconds": of_seconds(cell.seconds), "above_10_s": cell.scaled} for (kind, name), cell in sorted(self.cells.items())]
+                  "seconds": of_seconds(cell.seconds)} for (kind, name), cell in sorted(self.cells.items())]
         measured = [{"kind": kind, "what": what, "cases": len(s), **of_seconds(s)} for (kind, what), s in sorted(self.seconds.items())]
         counts = [{"kind": kind, "what": what, "number": number} for (kind, what), number in sorted(self.counts.items())]
         with open(path, "w") as file:

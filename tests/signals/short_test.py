@@ -1,5 +1,5 @@
-"""The short form of tests/signals/run: SIGUSR1 at each moment once, at 2 ranks or in one process without mpirun, a kill of each target, SIGTERM,
-and each run ends the same."""
+"""The short form of tests/signals/run: SIGUSR1 at each moment once, at 2 ranks or in one process without mpirun, a kill of each target, SIGTERM and
+Ctrl-C, and each run ends the same."""
 
 import pathlib
 import shutil
@@ -30,8 +30,11 @@ def kills(matrix):
     assert killed == 4, f"{killed} of 4 kills came in time"
 
 
-def sigterm(matrix):
-    kinds.term(2, matrix)
+def sigterm_and_ctrl_c(matrix):
+    for index in (2, 3):
+        kinds.term(index, matrix)
+    verified = [name for (kind, name) in matrix.record.cells if kind == "term" and "with checkpoints" in name]
+    assert len(verified) == 2, f"checkpoints were there after {verified}"
 
 
 def main():
@@ -39,7 +42,7 @@ def main():
     failed = []
     try:
         matrix = Matrix(SEED, folder, ranks=(None, 2))
-        for test in (preemptions, kills, sigterm):
+        for test in (preemptions, kills, sigterm_and_ctrl_c):
             try:
                 test(matrix)
             except Exception:  # pylint: disable=broad-except
