@@ -127,15 +127,11 @@ def libraries():
 
 
 def installed_tree(folder, with_libraries):
-    """What the builder stage hands to the runtime stage, made from the binary under test: cp in place of a build. The libraries are
-    hard links where the file system allows it."""
+    """What the builder stage hands to the runtime stage, installed from the build under test. The libraries are hard links where the file
+    system allows it."""
     runtime = folder / "runtime"
-    prefix = runtime / "opt/dtrain"
-    (prefix / "bin").mkdir(parents=True)
-    shutil.copy2(runner.DTRAIN, prefix / "bin/dtrain")
-    for source, target in [("configs", "share/dtrain/configs"), ("monitoring/prometheus", "share/dtrain/monitoring/prometheus")]:
-        shutil.copytree(runner.SOURCE / source, prefix / target)
-    (prefix / "env.sh").write_text("# stands for the one that cmake --install writes\n")
+    subprocess.run(["cmake", "--install", os.environ["DTRAIN_BUILD"], "--prefix", "/opt/dtrain"], check=True, stdout=subprocess.DEVNULL,
+                   env={**os.environ, "DESTDIR": str(runtime)})
     if with_libraries:
         wheels = libraries()
         for library in [*(wheels / "torch/lib").iterdir(), *(wheels / "nvidia").rglob("lib*.so*")]:

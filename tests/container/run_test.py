@@ -7,8 +7,11 @@ the label `container`, does neither."""
 import json
 import os
 import re
+import subprocess
+import sys
 
 import image
+import runner
 from container import Container, volume
 
 # The quick start on small pictures, without an end: each test stops it.
@@ -33,11 +36,24 @@ def the_image_says_how_it_is_run(_):
     assert settings["Volumes"] == {"/work": {}}, settings
 
 
+def it_has_what_is_installed_and_a_list_of_it(folder):
+    with Container(built["name"], ["sleep", "100"], volumes=volumes(folder)) as box:
+        box.run("bash", "-c", ". /opt/dtrain/env.sh && dtrain --version").expect(0, "dtrain ")
+        box.run("test", "-f", "/opt/dtrain/share/dtrain/launch/slurm/job.sh").expect(0)
+    with image.root_of(built["name"]) as root:
+        listed = subprocess.check_output([sys.executable, runner.SOURCE / "docker/sbom.py", root / "var/lib/dpkg/status"], text=True)
+        query = ["dpkg-query", "--admindir", root / "var/lib/dpkg", "-W", "-f", "${Package} ${Version}\n"]
+        installed = set(subprocess.check_output(query, text=True).splitlines())
+    packages = json.loads(listed)["packages"]
+    found = {f"{each['name']} {each['versionInfo']}" for each in packages if each["SPDXID"].startswith("SPDXRef-deb-")}
+    assert found == installed and any(name.startswith("openmpi-bin ") for name in found), found ^ installed
+
+
 def the_quick_start_saves_to_a_volume_when_stopped(folder):
     with quick_start(folder, read_only=True, tmpfs=FOLDERS_OF_A_RUN) as box:
         box.wait_for("step 2/")
         assert box.run("id", "-u").output.strip() == "1000"
-        assert box.run("sh", "-c", ": >/opt/x").code != 0, "the root file system can be written"
+        assert "Read-only file system" in box.run("sh", "-c", ": >/home/mpiuser/x").output  # its own folder
         box.health().expect(0, "2 metrics endpoints answer")
         stopped = box.stop().expect(75, "(asked to stop)", "finished: stopped on request at step")
     step = int(re.search(r"stopped on request at step (\d+)", stopped.output)[1])
@@ -69,6 +85,7 @@ def the_health_check_follows_the_port(folder):
         box.run("kill", "-CONT", rank)
         box.health().expect(0)
     with Container(built["name"], ["sleep", "100"], volumes=volumes(folder)) as box:
+        box.run("sh", "-c", ": >/home/mpiuser/x").expect(0)
         box.health().expect(1, "dtrain does not run")
     with quick_start(folder, "--metrics.enabled", "false") as box:
         box.wait_for("step 1/")
@@ -76,4 +93,4 @@ def the_health_check_follows_the_port(folder):
 
 
 built = {}
-image.main([the_image_says_how_it_is_run, the_quick_start_saves_to_a_volume_when_stopped, the_health_check_follows_the_port], built)
+image.main([the_image_says_how_it_is_run, it_has_what_is_installed_and_a_list_of_it, the_quick_start_saves_to_a_volume_when_stopped, the_health_check_follows_the_port], built)
