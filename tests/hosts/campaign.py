@@ -9,7 +9,6 @@ import math
 import os
 import pathlib
 import random
-import signal
 import statistics
 import sys
 import tempfile
@@ -24,10 +23,6 @@ TIMEOUT = 15  # dist.timeout
 LIMIT = 60  # seconds within which the job must have ended
 
 
-def signal_ranks(host, number):
-    runner.kill(host.ranks().values(), number)
-
-
 # What is done to host i (and j).
 FAULTS = {
     "host lost": lambda four, i, j: four.lose(i),
@@ -36,8 +31,6 @@ FAULTS = {
     "receives nothing": lambda four, i, j: four.links[i].delay("never", ["in"]),
     "firewall": lambda four, i, j: link.firewall(four[i], four[j]),
     "one-way firewall": lambda four, i, j: link.firewall(four[i], four[j], ("input",)),
-    "ranks killed": lambda four, i, j: signal_ranks(four[i], signal.SIGKILL),
-    "ranks stopped": lambda four, i, j: signal_ranks(four[i], signal.SIGSTOP),
 }
 
 

@@ -36,7 +36,7 @@ def variants(task):
     norm = FROZEN if task in NORMALIZED else {}
     found = [("sgd", {**SGD, **norm}, 16, 1e-12), ("adamw", {**ADAMW, **norm}, 5, 1e-10)]
     if task in NORMALIZED:
-        found.append(("shared", {**SGD, **SHARED}, 16, 1e-12))
+        found += [("shared", {**SGD, **SHARED}, 16, 1e-12), ("shared_adamw", {**ADAMW, **SHARED}, 16, 1e-10)]
     return found
 
 

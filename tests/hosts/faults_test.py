@@ -5,6 +5,7 @@ usage: faults_test.py [TEST...]     without names: all that need no slow links""
 
 import contextlib
 import os
+import re
 import time
 
 import hosts
@@ -115,7 +116,7 @@ def at_the_start(folder, prepare):
     with four_hosts(folder) as four:
         prepare(four)
         with four.job(runner.flags({**KEYS, **SHORT})) as job:
-            wanted(job.wait(TO_MEET + SLACK).expect(76), "host2", "host3", "firewall")
+            wanted(job.wait(TO_MEET + SLACK).expect(76), "host2", "host3", "firewall", "launch/ssh/check")
         gone(four, range(4))
 
 
@@ -150,7 +151,7 @@ def a_delayed_link(folder):
         four.links[3].delay(0.05)
         slow = four.train(runner.flags({**KEYS, **SHORT, "run.name": "slow"})).expect(0, "finished: all 6 steps")
         assert runner.ledger(slow) == runner.ledger(fast)
-        wanted(slow, "slow network: from host3 ", ", to host3 ")
+        wanted(slow, "slow network: from host3 ", ", to host3 ", "`ethtool`")
         assert "slow network" not in fast.output, fast.output
 
 
@@ -161,10 +162,12 @@ def a_link_of_10_mbit(folder):
             "train.max_steps": 40}
     with four_hosts(folder) as four:
         four.give(folder / "sets.h5")
+        fast = four.train(runner.flags({**keys, "run.name": "fast"})).expect(0)
         four.links[3].limit("10mbit")
         result = four.train(runner.flags(keys), timeout=500).expect(0, "finished: all 40 steps")
+        assert runner.ledger(result) == runner.ledger(fast)
         print("       ", [line for line in result.output.splitlines() if "slow network" in line or line.startswith("verdict")], flush=True)
-        wanted(result, "slow network: from host3 ", ", to host3 ", "communication")
+        wanted(result, "slow network: from host3 ", ", to host3 ", "communication", "`ethtool`")
 
 
 def a_clock_5_minutes_off(folder):
@@ -174,17 +177,17 @@ def a_clock_5_minutes_off(folder):
         assert 290 < there - here < 330, (here, there)
         four.train(runner.flags({**KEYS, **SHORT})).expect(0, "finished: all 6 steps")
         result = four.train(["doctor", *runner.flags({**KEYS, **SHORT})])
-        found = [line for line in result.output.splitlines() if "clock" in line and "host3" in line]
-        assert found, result.output
-        print("       ", found, flush=True)
+        (at,) = [i for i, line in enumerate(result.output.splitlines()) if "clock" in line and "host3" in line]
+        found = " ".join(result.output.splitlines()[at:at + 4])
+        assert re.search(r"its clock is (299|30\d)\.\d\d s ahead", found) and "sudo chronyc makestep" in found, result.output
 
 
 def a_full_disk_of_the_run_folder(folder):
     with four_hosts(folder) as four:
         result = strike(four, lambda: four[0].fill("/srv"), {"checkpoint.every": "2steps"}, limit=SLACK)
         assert result.code == 73, result.output
-        assert "No space left on device" in result.output and result.output.count("error: ") == 1, result.output
-        wanted(result, "host0")
+        assert "[rank 0 on host0] error: " in result.output and result.output.count("error: ") == 1, result.output
+        wanted(result, "No space left on device", "free some space")
 
 
 def a_full_disk_of_another_host_does_not_matter(folder):
@@ -207,7 +210,8 @@ def a_full_tmp_of_another_host(folder):
         four[3].fill("/tmp")
         result = four.train(runner.flags({**KEYS, **SHORT}))
         assert result.code == 64, result.output
-        wanted(result, "host3", "error: ", "/tmp")
+        assert "on host3] error: " in result.output, result.output
+        wanted(result, "/tmp", "free some space, or set TMPDIR")
 
 
 TESTS = [

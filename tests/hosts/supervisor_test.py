@@ -81,11 +81,16 @@ def a_host_that_is_cut_off_is_left_out_and_taken_back(folder):
         four.give(folder / "d.h5")
         whole = four.train(runner.flags({**KEYS, "run.name": "whole"})).expect(0, "finished: all 120 steps")
         with supervised(four, {**KEYS, "dist.timeout": 15}) as job:
+            start_up = when(job, "step 1/")
             job.wait_for("step 12/")
             four.links[3].cut()
-            job.wait_for("host host3 does not answer")
+            cut, cut_at = time.monotonic() - job.begin, time.time()
+            given_up = when(job, "host host3 does not answer")
             job.wait_for("look with `ssh host3` and launch/ssh/check", timeout=60)
             job.wait_for("global batch 16 <= 6 ranks", timeout=120)
+            trains = first_step_after(four[0].inside(WORK) / "runs/r", cut_at) - cut_at + cut
+            print(f"        start-up {start_up:.1f} s; after the cut: given up {given_up - cut:.1f} s, step {trains - cut:.1f} s", flush=True)
+            assert trains - given_up < RESTART + start_up, "the restart took too long"
             faults_test.gone(four, [3], 60)
             four.links[3].up()
             job.wait_for("host host3 answers again: the next job uses it", timeout=60)
@@ -101,7 +106,8 @@ def a_host_whose_name_does_not_resolve_is_left_out(folder):
         four.give(folder / "d.h5")
         four[0].names(four.table.replace("host3", "other"))
         with supervised(four, {**KEYS, "train.max_steps": 6}) as job:
-            job.wait(120).expect(0, "host host3 does not answer (ssh: Could not resolve hostname host3", "global batch 16 <= 6 ranks", "finished: all 6 steps")
+            job.wait(120).expect(0, "host host3 does not answer (ssh: Could not resolve hostname host3", "until it does; look with `ssh host3` and launch/ssh/check",
+                                 "global batch 16 <= 6 ranks", "finished: all 6 steps")
 
 
 def without_its_network_the_supervisor_says_what_it_lacks(folder):
@@ -114,6 +120,20 @@ def without_its_network_the_supervisor_says_what_it_lacks(folder):
             result = job.wait(120).expect(76, "host host1 does not answer", "host host3 does not answer", "room for 2 of 8 ranks, and --min-ranks is 8")
         assert result.output.count("global batch 16") == 1, "a second job was started"
         faults_test.gone(four, range(4), 60)
+
+
+def without_its_network_and_where_one_host_is_enough_it_goes_on_alone(folder):
+    """The ranks on the other hosts end by themselves: no two jobs train one run."""
+    runner.synth(folder / "d.h5", 64)
+    with hosts.Hosts(4) as four:
+        four.give(folder / "d.h5")
+        whole = four.train(runner.flags({**KEYS, "run.name": "whole"})).expect(0, "finished: all 120 steps")
+        with supervised(four, {**KEYS, "dist.timeout": 15}) as job:
+            job.wait_for("step 12/")
+            four.links[0].cut()
+            result = job.wait(300).expect(0, "host host1 does not answer", "global batch 16 <= 2 ranks", "finished: all 120 steps")
+            faults_test.gone(four, [1, 2, 3], 60)
+        assert runner.ledger(result) == runner.ledger(whole), "the same samples, whatever the number of ranks"
 
 
 def where_the_host_of_the_supervisor_is_lost_the_others_end(folder):
@@ -130,4 +150,5 @@ def where_the_host_of_the_supervisor_is_lost_the_others_end(folder):
 
 if __name__ == "__main__":
     hosts.main(runner.chosen([a_lost_host_costs_a_few_seconds_and_nothing_else, a_host_that_is_cut_off_is_left_out_and_taken_back,
-                              a_host_whose_name_does_not_resolve_is_left_out, without_its_network_the_supervisor_says_what_it_lacks, where_the_host_of_the_supervisor_is_lost_the_others_end]))
+                              a_host_whose_name_does_not_resolve_is_left_out, without_its_network_the_supervisor_says_what_it_lacks,
+                              without_its_network_and_where_one_host_is_enough_it_goes_on_alone, where_the_host_of_the_supervisor_is_lost_the_others_end]))
