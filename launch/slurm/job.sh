@@ -22,7 +22,6 @@ stop='' ended=''
 trap 'stop=requested' USR1
 trap 'stop=${stop:-requested} ended=yes' TERM
 
-: "${DTRAIN_PREFIX:?set it to the folder that cmake --install filled}"
 [ -n "${SLURM_JOB_ID:-}" ] || { echo "$0: this is not a job of Slurm: submit it with sbatch" >&2; exit 64; }
 # shellcheck source=/dev/null
 . "$DTRAIN_PREFIX/env.sh"
