@@ -160,6 +160,9 @@ def check_preempted(case, name, job, before, any_time):
         case.require(len(set(facts.values())) == 1, f"steps were lost: {facts}", job)
         moved = step > before or step == workload.STEPS or workload.owes_evaluation(case.run, step)
         case.require(moved, f"no progress since step {before}", job)
+        if name == "data wait" and job.plan["rank"] == 0:
+            waited = next(r["phase_seconds"]["data_wait"] for r in workload.records(case.run) if r["kind"] == "step" and r["step"] == step)
+            case.require(waited > 0.02, f"the training did not wait for data ({waited:.3f} s)", job)
         if name.startswith("long "):
             split = "test" if name == "long test split" else "val"
             done = [r for r in workload.records(case.run) if r["kind"] == "eval" and (r["split"], r["step"]) == (split, step)]
@@ -344,7 +347,7 @@ def kill_twice(case, target):
     case.require(code == 0, f"the supervisor ended with {code}", job)
     case.is_complete(job)
     case.nothing_of_ours_left(job)
-    other = left.of_open_mpi(case.folder, "")
+    other = left.of_open_mpi(case.folder, job.board().job)
     case.require(not other, f"left behind by Open MPI: {other}", job)
     ends = [event["cause"] for event in events(case, "job_ended")]
     case.require(len(ends) in (len(deaths), len(deaths) + 1) and ends[-1] == "finished", f"{len(deaths)} kills, and the jobs ended so: {ends}", job)

@@ -4,7 +4,7 @@ import workload
 
 EVALUATES = '"state":"evaluating"'
 SAVES = '"state":"saving"'
-SLOW = 0.1  # seconds that each read takes longer in a long evaluation; a sample has about fifteen
+SLOW = 0.1  # seconds that each read of a sample takes longer in a long evaluation
 
 
 def before_main(draw, np, step):
@@ -30,9 +30,10 @@ def first_step(draw, np, step):
 
 
 def data_wait(draw, np, step):
-    """While a reader reads, and the training waits for it."""
-    after = step + draw.randrange(1, 9)
-    return {"after": f'"step":{after},"epoch"', "call": "pread", "nth": draw.randrange(1, 4), "slow_us": draw.randrange(10_000, 60_000)}
+    """While a reader reads, and the training waits for it: it has used up what was read ahead during the slow reads before."""
+    after = step + draw.randrange(1, 7)
+    return {"after": f'"step":{after},"epoch"', "call": "pread", "nth": draw.randrange(4, 9), "slow_us": 50_000,
+            "delay_us": draw.choice([0, draw.randrange(1, 50_000)])}
 
 
 def evaluation(draw, np, step):

@@ -2,8 +2,8 @@
 //   SIGNAL_BOARD        a file of kBoardBytes, shared by the ranks, which tells the test what happened, and when
 //   SIGNAL_AFTER        what is looked for in everything that any rank writes; empty: the moment may come at once
 //   SIGNAL_AFTER_NTH    the how many-th time (1) that text is written
-//   SIGNAL_CALL         then: load (before main), handler (installed), init, init_end, fsync, rename, pread, reduce,
-//                       finalize, finalize_end, exit (of main()); text: with the text itself
+//   SIGNAL_CALL         then: load (before main), handler (installed), init, init_end, fsync, rename, reduce, finalize,
+//                       finalize_end, exit (of main()); pread: of the data; text: with the text itself
 //   SIGNAL_NTH          the how many-th (1) such call after the text ...
 //   SIGNAL_RANK         ... of this rank (0); text is of the rank that writes
 //   SIGNAL_DELAY_US     so much later (0), while the rank goes on
@@ -22,8 +22,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace {
@@ -100,6 +102,13 @@ void reached(const char* call) {
   if (!is_active() || plan->call != call || own_rank != plan->rank) return;
   if (!plan->after.empty() && !board->armed) return;
   if (++calls == plan->nth) fire();
+}
+
+// Not one of the files of /proc, which are read in the same way after each step.
+bool is_data(int file) {
+  std::array<char, 4096> path;
+  const ssize_t size = ::readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path.data(), path.size());
+  return size > 0 && std::string_view(path.data(), static_cast<size_t>(size)).ends_with(".h5");
 }
 
 void written(const void* bytes, size_t size) {
@@ -216,9 +225,9 @@ int rename(const char* from, const char* to) noexcept {
 
 ssize_t pread(int file, void* bytes, size_t size, off_t offset) {
   static auto* const real = next<ssize_t(int, void*, size_t, off_t)>("pread");
-  reached("pread");
-  if (is_active() && plan->slow_us > 0 && board->armed) {
-    ::usleep(static_cast<useconds_t>(plan->slow_us));
+  if (is_active() && is_data(file)) {
+    reached("pread");
+    if (plan->slow_us > 0 && board->armed) ::usleep(static_cast<useconds_t>(plan->slow_us));
   }
   return real(file, bytes, size, offset);
 }
