@@ -1,5 +1,5 @@
 """The whole of docker/Dockerfile, as a user builds it: packages, wheels, the compiler and the libraries are those of the image, and
-nothing is mounted but the work folder. Then the quick start as it is, on two ranks. Takes hours of two cores, 2.6 GB of downloads and
+nothing is mounted but the work folder. Then the quick start as it is, on two ranks. Takes an hour of two cores, 2.6 GB of downloads and
 30 GB of disk."""
 
 import json
