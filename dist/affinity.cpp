@@ -20,8 +20,6 @@ namespace {
 
 using Cores = std::vector<int>;
 
-constexpr int kMostThreads = 4096;  // as device.threads
-
 std::optional<Cores> allowed_cores(pid_t process) {
   cpu_set_t set;
   if (::sched_getaffinity(process, sizeof set, &set) != 0) return std::nullopt;
@@ -79,7 +77,7 @@ Cores share_of(std::span<const int> cores, int local_rank, int local_size) {
 int computing_threads(int64_t wanted, std::string_view omp_num_threads, const CoreShare& share) {
   if (wanted > 0) return static_cast<int>(wanted);
   const std::optional<int> outermost = parse_number<int>(trimmed(omp_num_threads.substr(0, omp_num_threads.find(','))));
-  return outermost && *outermost > 0 ? std::min(*outermost, kMostThreads) : share.threads();
+  return outermost && *outermost > 0 ? std::min(*outermost, share.threads()) : share.threads();
 }
 
 CoreShare widen_affinity(const World& world) {

@@ -23,9 +23,10 @@ struct CoreShare {
   int threads() const { return cores > ranks ? cores / ranks : 1; }
 };
 
-// The computing threads of a rank: `wanted` (device.threads) if it is not 0; otherwise what `omp_num_threads`, the
-// value of OMP_NUM_THREADS, says, as in other programs with OpenMP ("8", or "8,2" with 8 at the outermost level); and
-// where it is empty, or no such number, those of `share`. Pure.
+// The computing threads of a rank: `wanted` (device.threads) if it is not 0; otherwise those of `share`, and no more
+// than `omp_num_threads`, the value of OMP_NUM_THREADS, says ("8", or "8,2" with 8 at the outermost level; empty, or no
+// such number: no limit). Unlike in other programs with OpenMP it adds no threads: a shell that exports the number of
+// cores would give that many to each rank. Pure.
 int computing_threads(int64_t wanted, std::string_view omp_num_threads, const CoreShare& share);
 
 // Gives this rank its share of the cores that mpirun itself may use, so that the limit of a container or of taskset

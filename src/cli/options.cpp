@@ -135,10 +135,10 @@ void InferenceOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--workers", workers, "reader threads per rank; 0: from the cores of the rank")
       ->check(CLI::Range(0, 1024));
-  app.add_option(
-         "--threads", threads,
-         "CPU threads per rank for the network; 0: its share of the cores. On CPUs of one kind, the same number "
-         "gives the same predictions to the last bit, another number within 1e-5")
+  app.add_option("--threads", threads,
+                 "CPU threads per rank for the network; 0: its share of the cores, at most OMP_NUM_THREADS. On CPUs of "
+                 "one kind, the same number "
+                 "gives the same predictions to the last bit, another number within 1e-5")
       ->check(CLI::Range(0, 4096));
   const auto set_amp = [this](const std::string& name) {
     amp = value_named<config::AmpMode>(name).value_or(config::AmpMode::kFp32);  // off: fp32

@@ -55,8 +55,8 @@ struct InferenceOptions {
   config::AmpMode amp = config::AmpMode::kFp32;
   config::DeviceType device = config::DeviceType::kAuto;
   int64_t batch_size = 64, workers = 0;  // of a rank; see job::reader_threads()
-  int64_t threads = 0;                   // of a rank, for the network; 0: its share of the cores
-  std::string module_file;               // where the TorchScript file is now; "": where it was while training
+  int64_t threads = 0;      // of a rank, for the network; 0: its share of the cores, at most OMP_NUM_THREADS
+  std::string module_file;  // where the TorchScript file is now; "": where it was while training
 
   void add_to(CLI::App&);
 };

@@ -91,8 +91,7 @@ std::vector<Option> device_keys(Device& device) {
                    join(catalog::gpu_names(), ", "))},
       {.path = "device.threads",
        .target = &device.threads,
-       .text =
-           "CPU threads per rank; 0: OMP_NUM_THREADS if it is set, otherwise available cores ÷ ranks that share them",
+       .text = "CPU threads per rank; 0: available cores ÷ ranks that share them, at most OMP_NUM_THREADS",
        .range = between(0, 4096)},
       {.path = "device.cudnn_benchmark",
        .target = &device.cudnn_benchmark,

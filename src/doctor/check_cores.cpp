@@ -64,11 +64,13 @@ Outcome check_binding(const Launch& launch) {
                         fix(gpu ? str("--data.workers ", std::max(1, (cores - ranks) / ranks))
                                 : str("--device.threads ", std::max(1, cores / ranks)))),
             host);
-    } else if (const auto variable = host.ranks.front()->variables.find("OMP_NUM_THREADS");
-               !gpu && variable != host.ranks.front()->variables.end() && host.threads() < cores / ranks * ranks) {
-      blame(outcome.add(Severity::kSlows, "there are fewer threads than cores, and the other cores compute nothing",
+    }
+    const auto variable = host.ranks.front()->variables.find("OMP_NUM_THREADS");
+    const int usable = static_cast<int>(std::min<double>(cores, host.machine().cpu_quota.value_or(cores)));
+    if (!gpu && variable != host.ranks.front()->variables.end() && host.threads() < usable / ranks * ranks) {
+      blame(outcome.add(Severity::kNote, "there are fewer threads than cores: the others are left to other work",
                         str(threads_text(host.threads()), have, ", OMP_NUM_THREADS=", variable->second),
-                        str("unset OMP_NUM_THREADS, or --device.threads ", cores / ranks)),
+                        str("unset OMP_NUM_THREADS, or --device.threads ", usable / ranks, ", if there is none")),
             host);
     }
     if (!gpu && host.readers() > std::max(ranks, cores)) {

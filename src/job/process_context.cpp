@@ -33,8 +33,8 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
       if (!why.empty()) log::warning(why + ". The CPU is used");
     }
     if (world.rank == 0 && device.is_cpu() && options.threads == 0 && threads < cores.threads()) {
-      log::info(str("OMP_NUM_THREADS is ", omp_num_threads, ": a rank computes on ", threads, " of its ",
-                    cores.threads(), " cores (unset it, or use --device.threads ", cores.threads(), ")"));
+      log::info(str("OMP_NUM_THREADS is ", omp_num_threads, ": rank 0 computes on ", threads, " of its ",
+                    cores.threads(), " cores"));
     }
     device::use(device);
     ProcessContext process{world, mpi, device, cores.threads(), *host, prober};

@@ -191,8 +191,8 @@ std::optional<int> JobOutput::failed_rank() const {
 std::string JobOutput::cause() const {
   if (ended_silently()) return str("rank ", ended_->rank, ended_->where, ": ", ended_->how);
   if (first_error_) return first_error_->text;
-  if (first_words_.starts_with(kNoMpirun)) {
-    return str(first_words_, ": install Open MPI (Debian: openmpi-bin), or add the folder of its mpirun to PATH");
+  if (first_words_.starts_with(kNoMpirun) && first_words_.ends_with("No such file or directory")) {
+    return first_words_ + ". Install Open MPI (Debian: openmpi-bin), or add the folder of its mpirun to PATH";
   }
   if (lost_host_.empty()) return first_words_;
   return str("mpirun lost its daemon on host ", lost_host_,

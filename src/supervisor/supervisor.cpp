@@ -189,8 +189,7 @@ class Supervisor {
       log::warning(str("host ", change.host, " does not answer (", change.why, "): it is left out until it does; ",
                        where_to_look(change.host)));
       record_.host_lost(change.host, change.why);
-      lost_ = str("host ", change.host, " does not answer (", change.why,
-                  "): the host or its network is down: ", where_to_look(change.host));
+      lost_ = str("host ", change.host, " does not answer (", change.why, "): ", where_to_look(change.host));
       lost = lost || std::ranges::find(used, change.host, &Host::name) != used.end();
     }
     return lost;

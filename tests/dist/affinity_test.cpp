@@ -35,14 +35,14 @@ TEST(CoreShare, ThreadsAreAsManyAsTheCoresOfARank) {
   EXPECT_EQ((CoreShare{.cores = 5, .ranks = 2}.threads()), 2);
 }
 
-TEST(ComputingThreads, AreTheKeysThenThoseOfTheVariableThenTheCores) {
+TEST(ComputingThreads, AreTheKeysOrThoseOfTheCoresAndTheVariable) {
   const CoreShare share{.cores = 6, .ranks = 1};
   EXPECT_EQ(computing_threads(3, "2", share), 3);
   EXPECT_EQ(computing_threads(0, "", share), 6);
   EXPECT_EQ(computing_threads(0, "2", share), 2);
-  EXPECT_EQ(computing_threads(0, " 9 ", share), 9);
+  EXPECT_EQ(computing_threads(0, " 5 ", share), 5);
   EXPECT_EQ(computing_threads(0, "4,3,2", share), 4);
-  EXPECT_EQ(computing_threads(0, "100000", share), 4096);
+  EXPECT_EQ(computing_threads(0, "100000", share), 6);
   for (const char* no_number : {"0", "-1", "two", ",2", " "}) EXPECT_EQ(computing_threads(0, no_number, share), 6);
 }
 

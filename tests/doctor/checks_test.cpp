@@ -362,7 +362,7 @@ const std::vector<Fault> kHost = {
      {},
      false},
     {"core binding",
-     kSlows,
+     kNote,
      "2 computing threads on 8 cores (all of the host), OMP_NUM_THREADS=1",
      "unset OMP_NUM_THREADS, or --device.threads 4",
      [](Launch& l) {

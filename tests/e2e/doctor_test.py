@@ -158,7 +158,7 @@ def cores(folder):
     many = 2 * len(os.sched_getaffinity(0)) + 2
     expect(doctor(folder, np=None, device__threads=many), 0, "core binding", "slows", f"{many} computing threads on")
     if len(os.sched_getaffinity(0)) > 1:
-        expect(doctor(folder, np=None, device__threads=None, before=["env", "OMP_NUM_THREADS=1"]), 0, "core binding", "slows", "1 computing thread on")
+        expect(doctor(folder, np=None, device__threads=None, before=["env", "OMP_NUM_THREADS=1"]), 0, "core binding", "note", "1 computing thread on")
     expect(doctor(folder, np=None, data__workers=many), 0, "core binding", "slows", f"{many} readers on")
     cpu = f"/sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}"
     made = f"mkdir -p {folder}/cpu/cpufreq; echo powersave > {folder}/cpu/cpufreq/scaling_governor; mount --bind {folder}/cpu {cpu}"

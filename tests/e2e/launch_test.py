@@ -149,7 +149,10 @@ def stop_and_go_on(folder, signals):
         with started(folder, "r", keys, resume=step > 0, env=env) as running:
             running.wait_for(f"step {step + 5}/")
             ranks = running.ranks()
-            os.killpg(running.process.pid, number)  # as a terminal does: it reaches what shares the group of the supervisor
+            if number in (signal.SIGINT, signal.SIGHUP):
+                os.killpg(running.process.pid, number)  # as a terminal does: it reaches what shares the group of the supervisor
+            else:
+                os.kill(running.process.pid, number)
             begin = time.monotonic()
             result = running.wait(60).expect(75, "asked to stop", "stopped on request at step")
             assert time.monotonic() - begin < 15

@@ -59,7 +59,7 @@ def head_pose_from_the_300w_lp_layout(folder):
         assert f["inputs"].shape[1:] == (224, 224, 3)
 
     with runner.Running(["--dataset", "300wlp", "--epochs", "2", "--batch-size", "16", "--name", "main", "--metrics.port", "0",
-                         "--metrics.linger_seconds", "5", "--data.workers", "1"], np=4, cwd=folder) as running:
+                         "--metrics.linger_seconds", "8", "--data.workers", "1"], np=4, cwd=folder) as running:
         running.wait_for("finished: ", timeout=400)
         for part in ["global batch 64 = 4 ranks × 16 × accumulate 1", "decided by --batch-size; train.global_batch 128 of the embedded headpose_300wlp does not count",
                      "0.001 is for the global batch of 128 of the embedded headpose_300wlp; for 64, linear scaling suggests --lr 0.0005"]:

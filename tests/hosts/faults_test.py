@@ -79,8 +79,7 @@ def a_lost_host_is_named_by_the_watchdog(folder):
         gone(four, range(3))
         runner.kill(four[0].processes("mpirun"))
         result = job.wait(SLACK)
-        assert "have sent no heartbeat" in result.output, result.output
-        wanted(result, "host3", "ssh host3")
+        wanted(result, "host3", " sent no heartbeat", "ssh host3")
 
 
 def a_link_cut_for_good(folder):
@@ -177,9 +176,8 @@ def a_clock_5_minutes_off(folder):
         assert 290 < there - here < 330, (here, there)
         four.train(runner.flags({**KEYS, **SHORT})).expect(0, "finished: all 6 steps")
         result = four.train(["doctor", *runner.flags({**KEYS, **SHORT})])
-        (at,) = [i for i, line in enumerate(result.output.splitlines()) if "clock" in line and "host3" in line]
-        found = " ".join(result.output.splitlines()[at:at + 4])
-        assert re.search(r"its clock is (299|30\d)\.\d\d s ahead", found) and "sudo chronyc makestep" in found, result.output
+        found = re.search(r"^note: clock skew, ranks 6-7 on host3$.*?its clock is (\d+)\.\d\d s ahead.*?^ *fix +sudo chronyc makestep$", result.output, re.DOTALL | re.MULTILINE)
+        assert found and 299 <= int(found[1]) <= 301, result.output
 
 
 def a_full_disk_of_the_run_folder(folder):
@@ -210,8 +208,7 @@ def a_full_tmp_of_another_host(folder):
         four[3].fill("/tmp")
         result = four.train(runner.flags({**KEYS, **SHORT}))
         assert result.code == 64, result.output
-        assert "on host3] error: " in result.output, result.output
-        wanted(result, "/tmp", "free some space, or set TMPDIR")
+        wanted(result, "on host host3: /tmp has", "free some space, or set TMPDIR")
 
 
 TESTS = [

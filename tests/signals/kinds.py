@@ -161,8 +161,8 @@ def check_preempted(case, name, job, before, any_time):
         moved = step > before or step == workload.STEPS or workload.owes_evaluation(case.run, step)
         case.require(moved, f"no progress since step {before}", job)
         if name == "data wait" and job.plan["rank"] == 0:
-            waited = next(r["phase_seconds"]["data_wait"] for r in workload.records(case.run) if r["kind"] == "step" and r["step"] == step)
-            case.require(waited > 0.02, f"the training did not wait for data ({waited:.3f} s)", job)
+            waited = [r["phase_seconds"]["data_wait"] for r in workload.records(case.run) if r["kind"] == "step" and r["step"] == step]
+            case.require(waited and waited[-1] > 0.02, f"the training did not wait for data: {waited} s", job)
         if name.startswith("long "):
             split = "test" if name == "long test split" else "val"
             done = [r for r in workload.records(case.run) if r["kind"] == "eval" and (r["split"], r["step"]) == (split, step)]

@@ -4,7 +4,7 @@ import workload
 
 EVALUATES = '"state":"evaluating"'
 SAVES = '"state":"saving"'
-SLOW = 0.1  # seconds that each read of a sample takes longer in a long evaluation
+SLOW = 0.5  # seconds that each read of a sample takes longer in a long evaluation
 
 
 def before_main(draw, np, step):
@@ -31,7 +31,7 @@ def first_step(draw, np, step):
 
 def data_wait(draw, np, step):
     """While a reader reads, and the training waits for it: it has used up what was read ahead during the slow reads before."""
-    after = step + draw.randrange(1, 7)
+    after = draw.choice([each for each in range(step + 1, step + 8) if 0 < each % workload.EVAL_EVERY < workload.EVAL_EVERY - 2])
     return {"after": f'"step":{after},"epoch"', "call": "pread", "nth": draw.randrange(4, 9), "slow_us": 50_000,
             "delay_us": draw.choice([0, draw.randrange(1, 50_000)])}
 

@@ -34,7 +34,7 @@ def sigterm_and_ctrl_c(matrix):
     for index in (2, 3):
         kinds.term(index, matrix)
     verified = [name for (kind, name) in matrix.record.cells if kind == "term" and "with checkpoints" in name]
-    assert len(verified) == 2, f"checkpoints were there after {verified}"
+    assert len(verified) == 2, f"checkpoints were there after {verified} alone; otherwise the job had ended before the signal"
 
 
 def main():

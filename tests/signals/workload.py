@@ -12,10 +12,11 @@ STEPS_PER_EPOCH = 6
 EPOCHS = 6
 STEPS = STEPS_PER_EPOCH * EPOCHS
 SAVE_EVERY = 4
+EVAL_EVERY = 2 * STEPS_PER_EPOCH
 KEYS = {
     **runner.SMALL_ROWS, "task": "sequence", "data.file": "d.h5", "run.name": "r", "model.hidden": 8, "optimizer.lr": 0.01,
     "train.global_batch": GLOBAL_BATCH, "train.epochs": EPOCHS, "sequence.encoder_epochs": 1, "sequence.classifier_epochs": 1,
-    "train.eval_every": "2epochs", "checkpoint.every": f"{SAVE_EVERY}steps", "checkpoint.keep_last": 2,
+    "train.eval_every": f"{EVAL_EVERY}steps", "checkpoint.every": f"{SAVE_EVERY}steps", "checkpoint.keep_last": 2,
 }
 
 
