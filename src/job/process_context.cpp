@@ -22,19 +22,13 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
     const dist::CoreShare cores = dist::widen_affinity(world);  // before any thread starts
     // Sequences produce denormal gradients, which are very slow on CPUs. Threads started later inherit the setting.
     at::globalContext().setFlushDenormal(true);
-    const std::string omp_num_threads = dist::library_variable("OMP_NUM_THREADS");
-    const int threads = dist::computing_threads(options.threads, omp_num_threads, cores);
-    at::set_num_threads(threads);
+    at::set_num_threads(dist::computing_threads(options.threads, dist::library_variable("OMP_NUM_THREADS"), cores));
     const std::unique_ptr<dist::Communicator> host = dist::make_host_communicator(world);
     at::Device device = at::kCPU;
     dist::agree(*host, [&] { device = device::choose(options, world.local_rank); });
     if (world.rank == 0 && device.is_cpu() && options.type == config::DeviceType::kAuto) {
       const std::string why = device::unusable_gpu();
       if (!why.empty()) log::warning(why + ". The CPU is used");
-    }
-    if (world.rank == 0 && device.is_cpu() && options.threads == 0 && threads < cores.threads()) {
-      log::info(str("OMP_NUM_THREADS is ", omp_num_threads, ": rank 0 computes on ", threads, " of its ",
-                    cores.threads(), " cores"));
     }
     device::use(device);
     ProcessContext process{world, mpi, device, cores.threads(), *host, prober};

@@ -24,6 +24,7 @@
 #include "dist/link_probe.h"
 #include "dist/make_communicator.h"
 #include "dist/object_collectives.h"
+#include "dist/world.h"
 #include "job/batch_choice.h"
 #include "job/memory_advice.h"
 #include "job/page_history.h"
@@ -322,6 +323,10 @@ void TrainingJob::announce() {
         (config_.run.progress == config::Progress::kAuto && !world.launched && ::isatty(STDERR_FILENO) != 0);
     sinks_.push_back(monitoring::make_console_sink(bar));
     log::plain(banner(known, places));
+    if (config_.device.threads == 0 && process_.device.is_cpu() && at::get_num_threads() < process_.cores) {
+      log::info(str("OMP_NUM_THREADS is ", dist::library_variable("OMP_NUM_THREADS"), ": rank 0 computes on ",
+                    at::get_num_threads(), " of its ", process_.cores, " cores"));
+    }
     for (const std::string& line : initial_) log::info(line);
   });
 }

@@ -158,5 +158,6 @@ def a_verdict_requested_before_the_first_step_waits_for_it(folder):
 
 
 runner.main([a_verdict_on_request_changes_nothing, a_verdict_requested_before_the_first_step_waits_for_it, a_killed_rank_ends_the_job_and_resume_continues, a_job_ended_by_sigterm_to_mpirun_leaves_its_checkpoints_intact,
-             a_stopped_rank_is_named, a_rank_that_throws_ends_the_job, no_false_alarm, a_save_longer_than_the_timeout_is_no_stall,
-             an_exception_that_nobody_catches_is_reported_and_ends_the_job])
+             a_stopped_rank_is_named, a_rank_that_throws_ends_the_job, no_false_alarm,
+             an_exception_that_nobody_catches_is_reported_and_ends_the_job],
+            campaign=[a_save_longer_than_the_timeout_is_no_stall])
