@@ -508,11 +508,12 @@ if __name__ == "__main__":
     runner.main([
         mistakes_on_the_command_line_are_named, flags_that_are_not_its_own_reach_mpirun, killed_ranks_cost_a_few_steps_and_nothing_else, a_request_to_stop_saves,
         the_banner_names_the_supervisor, a_second_ctrl_c_does_not_wait, errors_that_would_come_again_are_not_retried,
-        a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up, a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on,
-        what_becomes_of_the_config_file_changes_nothing, what_starts_no_rank_is_not_tried_again, a_killed_mpirun_leaves_nothing,
+        a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on,
+        what_starts_no_rank_is_not_tried_again, a_killed_mpirun_leaves_nothing,
         a_run_is_resumed_by_its_name_alone, a_question_for_the_verdict_ends_nothing, the_number_of_restarts_is_that_of_the_flag, where_sigchld_is_ignored_the_end_is_noticed,
     ], campaign=[
         each_signal_is_a_request_to_stop, a_stop_that_somebody_else_asked_for_is_followed_by_a_restart, ranks_that_do_not_stop_are_ended,
-        a_checkpoint_that_was_being_written_is_no_obstacle,
+        a_checkpoint_that_was_being_written_is_no_obstacle, a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up,
+        what_becomes_of_the_config_file_changes_nothing,
         a_damaged_checkpoint_does_not_count, a_lock_that_is_held_for_a_while_delays_a_restart, quick_start, a_run_that_goes_on_from_another_one_does_so_again, a_second_launch_of_a_run_is_refused,
     ])
