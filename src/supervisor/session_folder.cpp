@@ -45,34 +45,42 @@ std::optional<WallTime> left_behind_since(const fs::path& folder) {
   return changed(status);
 }
 
-// Whether `is_it(line)` is true of any line of /proc/*/FILE, of the processes that this user may look at.
+// Whether `is_it` is true of the folder in /proc of any process.
 template <typename IsIt>
-bool any_line_of_processes(const char* file, char separator, const IsIt& is_it) {
+bool any_process(const IsIt& is_it) {
   std::error_code ignored;
   for (fs::directory_iterator entry("/proc", ignored), end; !ignored && entry != end; entry.increment(ignored)) {
-    std::ifstream lines(entry->path() / file);
-    for (std::string line; std::getline(lines, line, separator);) {
-      if (is_it(line)) return true;
-    }
+    if (is_it(entry->path())) return true;
   }
   return false;
 }
 
-// The files below `folder` that any process maps.
+// The files below `folder` that any process maps, of those that this user may look at.
 std::set<std::string> mapped_files(const fs::path& folder) {
   std::set<std::string> mapped;
-  any_line_of_processes("maps", '\n', [&](const std::string& line) {
-    const size_t path = line.find(folder.string() + "/");
-    if (path != std::string::npos) mapped.insert(line.substr(path));
+  any_process([&](const fs::path& process) {
+    std::ifstream maps(process / "maps");
+    for (std::string line; std::getline(maps, line);) {
+      const size_t path = line.find(folder.string() + "/");
+      if (path != std::string::npos) mapped.insert(line.substr(path));
+    }
     return false;  // all of them
   });
   return mapped;
 }
 
-// By a process whose environment names it; this process has another folder.
+// By a rank, whose environment names it. So does that of mpirun's remote shells, which may outlive mpirun for long.
 bool is_used(const fs::path& folder) {
   const std::string variable = str("TMPDIR=", folder.string());
-  return any_line_of_processes("environ", '\0', [&](const std::string& one) { return one == variable; });
+  return any_process([&](const fs::path& process) {
+    bool is_there = false, is_rank = false;
+    std::ifstream variables(process / "environ");
+    for (std::string one; std::getline(variables, one, '\0');) {
+      is_there = is_there || one == variable;
+      is_rank = is_rank || one.starts_with("OMPI_COMM_WORLD_RANK=");
+    }
+    return is_there && is_rank;
+  });
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ class SessionFolder {
   SessionFolder& operator=(const SessionFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // Until no process has it for temporary files (TMPDIR) any more, or so many seconds.
+  // Until no rank has it for temporary files (TMPDIR) any more, or so many seconds.
   void wait_until_unused(double seconds) const;
 
  private:
