@@ -42,15 +42,20 @@ def first_step_after(run, moment, timeout=120):
     raise AssertionError(f"no step within {timeout} s")
 
 
+def restarts_in_time(four, start_up, given_up, lost_at):
+    """After a host that was lost at `lost_at`, in seconds since 1970, and given up so many seconds later."""
+    trains = first_step_after(four[0].inside(WORK) / "runs/r", lost_at) - lost_at
+    print(f"        start-up {start_up:.1f} s; after the loss: given up {given_up:.1f} s, step {trains:.1f} s", flush=True)
+    assert trains - given_up < RESTART + start_up, "the restart took too long"
+
+
 def lines_of(file):
     """The records of a file that is being written."""
     return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def a_lost_host_costs_a_few_seconds_and_nothing_else(folder):
-    runner.synth(folder / "d.h5", 64)
-    with hosts.Hosts(4) as four:
-        four.give(folder / "d.h5")
+    with faults_test.four_hosts(folder) as four:
         whole = four.train(runner.flags({**KEYS, "run.name": "whole"})).expect(0, "finished: all 120 steps")
         with supervised(four, KEYS) as job:
             start_up = when(job, "step 1/")
@@ -58,10 +63,8 @@ def a_lost_host_costs_a_few_seconds_and_nothing_else(folder):
             four.lose(3)
             lost, lost_at = time.monotonic() - job.begin, time.time()
             given_up = when(job, "host host3 does not answer")
-            again = when(job, "global batch 16 <= 6 ranks")
-            trains = first_step_after(four[0].inside(WORK) / "runs/r", lost_at) - lost_at + lost
-            print(f"        start-up {start_up:.1f} s; after the loss: given up {given_up - lost:.1f} s, banner {again - lost:.1f} s, step {trains - lost:.1f} s", flush=True)
-            assert trains - given_up < RESTART + start_up, "the restart took too long"
+            job.wait_for("global batch 16 <= 6 ranks")
+            restarts_in_time(four, start_up, given_up - lost, lost_at)
             four.start(3)
             four.give(folder / "d.h5", [3])
             job.wait_for("host host3 answers again: the next job uses it", timeout=60)
@@ -76,9 +79,7 @@ def a_lost_host_costs_a_few_seconds_and_nothing_else(folder):
 
 def a_host_that_is_cut_off_is_left_out_and_taken_back(folder):
     """It lives on, with its ranks and Open MPI's daemon, and they end by themselves."""
-    runner.synth(folder / "d.h5", 64)
-    with hosts.Hosts(4) as four:
-        four.give(folder / "d.h5")
+    with faults_test.four_hosts(folder) as four:
         whole = four.train(runner.flags({**KEYS, "run.name": "whole"})).expect(0, "finished: all 120 steps")
         with supervised(four, {**KEYS, "dist.timeout": 15}) as job:
             start_up = when(job, "step 1/")
@@ -88,9 +89,7 @@ def a_host_that_is_cut_off_is_left_out_and_taken_back(folder):
             given_up = when(job, "host host3 does not answer")
             job.wait_for("look with `ssh host3` and launch/ssh/check", timeout=60)
             job.wait_for("global batch 16 <= 6 ranks", timeout=120)
-            trains = first_step_after(four[0].inside(WORK) / "runs/r", cut_at) - cut_at + cut
-            print(f"        start-up {start_up:.1f} s; after the cut: given up {given_up - cut:.1f} s, step {trains - cut:.1f} s", flush=True)
-            assert trains - given_up < RESTART + start_up, "the restart took too long"
+            restarts_in_time(four, start_up, given_up - cut, cut_at)
             faults_test.gone(four, [3], 60)
             four.links[3].up()
             job.wait_for("host host3 answers again: the next job uses it", timeout=60)
@@ -101,9 +100,7 @@ def a_host_that_is_cut_off_is_left_out_and_taken_back(folder):
 
 
 def a_host_whose_name_does_not_resolve_is_left_out(folder):
-    runner.synth(folder / "d.h5", 64)
-    with hosts.Hosts(4) as four:
-        four.give(folder / "d.h5")
+    with faults_test.four_hosts(folder) as four:
         four[0].names(four.table.replace("host3", "other"))
         with supervised(four, {**KEYS, "train.max_steps": 6}) as job:
             job.wait(120).expect(0, "host host3 does not answer (ssh: Could not resolve hostname host3", "until it does; look with `ssh host3` and launch/ssh/check",
@@ -111,9 +108,7 @@ def a_host_whose_name_does_not_resolve_is_left_out(folder):
 
 
 def without_its_network_the_supervisor_says_what_it_lacks(folder):
-    runner.synth(folder / "d.h5", 64)
-    with hosts.Hosts(4) as four:
-        four.give(folder / "d.h5")
+    with faults_test.four_hosts(folder) as four:
         with supervised(four, KEYS, "--min-ranks", 8) as job:
             job.wait_for("step 12/")
             four.links[0].cut()
@@ -124,9 +119,7 @@ def without_its_network_the_supervisor_says_what_it_lacks(folder):
 
 def without_its_network_and_where_one_host_is_enough_it_goes_on_alone(folder):
     """The ranks on the other hosts end by themselves: no two jobs train one run."""
-    runner.synth(folder / "d.h5", 64)
-    with hosts.Hosts(4) as four:
-        four.give(folder / "d.h5")
+    with faults_test.four_hosts(folder) as four:
         whole = four.train(runner.flags({**KEYS, "run.name": "whole"})).expect(0, "finished: all 120 steps")
         with supervised(four, {**KEYS, "dist.timeout": 15}) as job:
             job.wait_for("step 12/")
@@ -137,9 +130,7 @@ def without_its_network_and_where_one_host_is_enough_it_goes_on_alone(folder):
 
 
 def where_the_host_of_the_supervisor_is_lost_the_others_end(folder):
-    runner.synth(folder / "d.h5", 64)
-    with hosts.Hosts(4) as four:
-        four.give(folder / "d.h5")
+    with faults_test.four_hosts(folder) as four:
         with supervised(four, {**KEYS, "train.max_steps": 100000}) as job:
             job.wait_for("step 12/")
             four.lose(0)
