@@ -137,8 +137,7 @@ void InferenceOptions::add_to(CLI::App& app) {
       ->check(CLI::Range(0, 1024));
   app.add_option("--threads", threads,
                  "CPU threads per rank for the network; 0: its share of the cores, at most OMP_NUM_THREADS. On CPUs of "
-                 "one kind, the same number "
-                 "gives the same predictions to the last bit, another number within 1e-5")
+                 "one kind, the same number gives the same predictions to the last bit, another number within 1e-5")
       ->check(CLI::Range(0, 4096));
   const auto set_amp = [this](const std::string& name) {
     amp = value_named<config::AmpMode>(name).value_or(config::AmpMode::kFp32);  // off: fp32
