@@ -29,12 +29,14 @@ double cpu_seconds() {
 struct Loaded {
   double seconds = 0, cpu_seconds = 0;
   int64_t samples = 0;
+  int64_t bytes = 0;  // of these samples, as stored; the reader threads' own count is of what they have read ahead
   data::LoaderStats loader;
 
   void add(const Loaded& more) {
     seconds += more.seconds;
     cpu_seconds += more.cpu_seconds;
     samples += more.samples;
+    bytes += more.bytes;
     loader += more.loader;
   }
 };
@@ -46,7 +48,7 @@ struct Pass {
   int64_t batches = 0;
   std::vector<int64_t> ids = {};  // of the timed batches, in their order
 };
-Pass take_batches(data::Loader& loader, at::Device device, double seconds, int64_t most) {
+Pass take_batches(data::Loader& loader, const data::Store& store, at::Device device, double seconds, int64_t most) {
   loader.seek(0);
   loader.next();
   Pass pass{.batches = 1};
@@ -64,6 +66,7 @@ Pass take_batches(data::Loader& loader, at::Device device, double seconds, int64
   pass.loaded.seconds = seconds_since(began);
   pass.loaded.cpu_seconds = cpu_seconds() - cpu;
   pass.loaded.loader = loader.stats() - stats;
+  for (const int64_t id : pass.ids) pass.loaded.bytes += store.input_bytes(id) + store.target_bytes(id);
   return pass;
 }
 
@@ -80,7 +83,7 @@ Loaded read_samples(const data::Store& store, const std::vector<int64_t>& ids, d
     store.read_input(id, input);
     store.read_target(id, target);
     ++loaded.samples;
-    loaded.loader.bytes += static_cast<int64_t>(input.size() + target.size());
+    loaded.bytes += static_cast<int64_t>(input.size() + target.size());
   } while (seconds_since(began) < seconds);
   loaded.seconds = loaded.loader.read_seconds = seconds_since(began);
   loaded.cpu_seconds = cpu_seconds() - cpu;
@@ -115,8 +118,8 @@ LoadingRate rate_of(const Row& row) {
   }
   rate.samples_per_second = spread_of(rates);
   rate.cpu_seconds_per_sample = spread_of(cpu);
+  rate.bytes_per_sample = static_cast<double>(all.bytes) / static_cast<double>(std::max<int64_t>(1, all.samples));
   const auto samples = static_cast<double>(std::max<int64_t>(1, all.loader.samples));
-  rate.bytes_per_sample = static_cast<double>(all.loader.bytes) / samples;
   rate.read_seconds = all.loader.read_seconds / samples;
   rate.decode_seconds = all.loader.decode_seconds / samples;
   rate.augment_seconds = all.loader.augment_seconds / samples;
@@ -153,16 +156,17 @@ class Bench {
   void measure(Row& cold, Row& warm) {
     if (options_.cold) drop_file();
     const at::Device device = job_.process().device;
-    data::Loader loader(*job_.data().store, job_.data().splits.train, job_.task().samples(),
+    const data::Store& store = *job_.data().store;
+    data::Loader loader(store, job_.data().splits.train, job_.task().samples(),
                         train::loader_options(job_.config(), job_.batches(), cold.threads, device),
                         {host_.rank(), host_.size()});
     host_.barrier();
-    const Pass first = take_batches(loader, device, options_.seconds, std::numeric_limits<int64_t>::max());
+    const Pass first = take_batches(loader, store, device, options_.seconds, std::numeric_limits<int64_t>::max());
     cold.rounds.push_back(dist::all_gather_object(host_, first.loaded));
     warm_ids_ = first.ids;
     Loaded again;  // of exactly these samples, which are in memory now
     do {
-      again.add(take_batches(loader, device, options_.seconds - again.seconds, first.batches).loaded);
+      again.add(take_batches(loader, store, device, options_.seconds - again.seconds, first.batches).loaded);
     } while (again.samples > 0 && again.seconds < options_.seconds);
     warm.rounds.push_back(dist::all_gather_object(host_, again));
   }
