@@ -74,6 +74,12 @@ Cores share_of(std::span<const int> cores, int local_rank, int local_size) {
   return {cores.begin() + count * local_rank / local_size, cores.begin() + count * (local_rank + 1) / local_size};
 }
 
+CoreShare within_quota(CoreShare share, double quota, int local_size) {
+  const double most = quota * share.ranks / local_size;
+  if (most < share.cores) share.cores = std::max(1, static_cast<int>(most));
+  return share;
+}
+
 int computing_threads(int64_t wanted, std::string_view omp_num_threads, const CoreShare& share) {
   if (wanted > 0) return static_cast<int>(wanted);
   const std::optional<int> outermost = parse_number<int>(trimmed(omp_num_threads.substr(0, omp_num_threads.find(','))));

@@ -23,6 +23,11 @@ struct CoreShare {
   int threads() const { return cores > ranks ? cores / ranks : 1; }
 };
 
+// What a time limit of the control group (`docker run --cpus`, a CPU limit of Kubernetes) leaves of a share: `quota`
+// cores, infinity without a limit, for all `local_size` ranks of the node. With more threads than that, the kernel
+// stops all of them for a part of every 0.1 s. Pure.
+CoreShare within_quota(CoreShare share, double quota, int local_size);
+
 // The computing threads of a rank: `wanted` (device.threads) if it is not 0; otherwise those of `share`, and no more
 // than `omp_num_threads`, the value of OMP_NUM_THREADS, says ("8", or "8,2" with 8 at the outermost level; empty, or no
 // such number: no limit). Unlike in other programs with OpenMP it adds no threads: a shell that exports the number of

@@ -47,6 +47,7 @@ struct Results {
   int64_t accumulate = 1, samples = 0;
   int64_t prefetch = 0;
   int threads = 1;                 // of the loader, on each rank
+  int computing_threads = 1;       // on each rank
   std::vector<double> statistics;  // bytes of batch norm's sums in a micro-step
   std::vector<train::RunPhase> phases;
   bool cached = false;
@@ -172,10 +173,12 @@ std::string phases_text(const Results& results) {
 }
 
 std::string text_of(const Results& results) {
-  std::string text = str(
-      results.network, ", ", results.precision, ", ", printable(results.data), "; ", results.ranks,
-      results.ranks == 1 ? " rank" : " ranks", " on ", results.device, ", accumulate ", results.accumulate,
-      "\nTimes in ms per optimizer step, means; samples/s of all ranks, median of the rounds\n", phase_table(results));
+  std::string text =
+      str(results.network, ", ", results.precision, ", ", printable(results.data), "; ", results.ranks,
+          results.ranks == 1 ? " rank" : " ranks", " on ", results.device,
+          has_gpu(results) ? "" : str(", computing threads ", results.computing_threads), ", accumulate ",
+          results.accumulate, "\nTimes in ms per optimizer step, means; samples/s of all ranks, median of the rounds\n",
+          phase_table(results));
   for (const Row& row : results.rows) {
     if (!row.out_of_memory.empty()) text += str("batch ", row.batch_size, ": ", row.out_of_memory, "\n");
   }
@@ -245,6 +248,7 @@ std::string json_of(const Results& results) {
               {"data", results.data},
               {"device", results.device},
               {"ranks", results.ranks},
+              {"computing_threads", results.computing_threads},
               {"accumulate", results.accumulate},
               {"samples", results.samples},
               {"prefetch", results.prefetch},
@@ -291,6 +295,7 @@ int bench(job::ProcessContext& process, const config::Loaded& loaded, Options& o
                   .samples = job.batches().samples,
                   .prefetch = job.config().data.prefetch,
                   .threads = job.loader_threads(),
+                  .computing_threads = process.threads,
                   .statistics = job::statistics_bytes(job),
                   .phases = job.phases(),
                   .cached = options.probe.cached,

@@ -70,7 +70,8 @@ Outcome check_binding(const Launch& launch) {
     if (!gpu && variable != host.ranks.front()->variables.end() && host.threads() < usable / ranks * ranks) {
       blame(outcome.add(Severity::kNote, "there are fewer threads than cores: the others are left to other work",
                         str(threads_text(host.threads()), have, ", OMP_NUM_THREADS=", variable->second),
-                        str("unset OMP_NUM_THREADS, or --device.threads ", usable / ranks, ", if there is none")),
+                        str("unset OMP_NUM_THREADS, or --device.threads ", usable / ranks,
+                            ", if nothing else needs the cores")),
             host);
     }
     if (!gpu && host.readers() > std::max(ranks, cores)) {

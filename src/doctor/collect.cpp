@@ -1,6 +1,5 @@
 #include "doctor/collect.h"
 
-#include <ATen/Parallel.h>
 #include <torch/nn/module.h>
 
 #include <chrono>
@@ -183,7 +182,7 @@ std::vector<RankFacts> collect(job::ProcessContext& process, const config::Confi
   facts.clock_spread = offset.error;
   facts.machine = machine::read_facts();
   facts.machine.free_shared_memory = early.free_shared_memory;
-  facts.threads = at::get_num_threads();
+  facts.threads = process.threads;
   facts.readers = job::reader_threads(config.data.workers, process.cores);
   describe_start(config, world, facts);
   describe_files(process, config, facts);

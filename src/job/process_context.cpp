@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <limits>
+
 #include "core/log.h"
 #include "core/strings.h"
 #include "device/device.h"
@@ -9,8 +11,25 @@
 #include "dist/agree.h"
 #include "dist/failure.h"
 #include "dist/make_communicator.h"
+#include "machine/facts.h"
 
 namespace dtrain::job {
+namespace {
+
+// The cores of this rank, less those that a time limit of its control group does not let it use.
+dist::CoreShare share_cores(const dist::World& world) {
+  const dist::CoreShare share = dist::widen_affinity(world);
+  const double quota = machine::read_facts().cpu_quota.value_or(std::numeric_limits<double>::infinity());
+  const dist::CoreShare within = dist::within_quota(share, quota, world.local_size);
+  if (world.rank == 0 && within.threads() < share.threads()) {
+    log::info(str("cores per rank: ", within.threads(), " of ", share.threads(),
+                  ", because the control group's time limit is ", quota, quota == 1 ? " core" : " cores", " for ",
+                  world.local_size, world.local_size == 1 ? " rank" : " ranks"));
+  }
+  return within;
+}
+
+}  // namespace
 
 int launch(const config::Device& options, const std::function<int(ProcessContext&)>& body) {
   data::ProbeProcess prober;  // forks, which is forbidden after MPI_Init
@@ -19,10 +38,11 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
   log::set_rank(world.rank, world.size, world.several_hosts() ? world.node : "");
   int exit_code = 0;
   try {
-    const dist::CoreShare cores = dist::widen_affinity(world);  // before any thread starts
+    const dist::CoreShare cores = share_cores(world);  // before any thread starts
     // Sequences produce denormal gradients, which are very slow on CPUs. Threads started later inherit the setting.
     at::globalContext().setFlushDenormal(true);
-    at::set_num_threads(dist::computing_threads(options.threads, dist::library_variable("OMP_NUM_THREADS"), cores));
+    const int threads = dist::computing_threads(options.threads, dist::library_variable("OMP_NUM_THREADS"), cores);
+    at::set_num_threads(threads);
     const std::unique_ptr<dist::Communicator> host = dist::make_host_communicator(world);
     at::Device device = at::kCPU;
     dist::agree(*host, [&] { device = device::choose(options, world.local_rank); });
@@ -31,7 +51,7 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
       if (!why.empty()) log::warning(why + ". The CPU is used");
     }
     device::use(device);
-    ProcessContext process{world, mpi, device, cores.threads(), *host, prober};
+    ProcessContext process{world, mpi, device, cores.threads(), threads, *host, prober};
     exit_code = body(process);
   } catch (...) {
     const std::exception_ptr exception = std::current_exception();

@@ -20,6 +20,7 @@ struct ProcessContext {
   dist::MpiSession& mpi;
   at::Device device;
   int cores;                   // that this rank may use
+  int threads;                 // that compute
   dist::Communicator& host;    // for host tensors
   data::ProbeProcess& prober;  // opens data files
 };

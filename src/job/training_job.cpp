@@ -1,6 +1,5 @@
 #include "job/training_job.h"
 
-#include <ATen/Parallel.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -306,7 +305,7 @@ void TrainingJob::announce() {
   watchdog_->progress("all_reduce", 0);
   const std::vector<RankPlace> places = gather_places(
       process_.host, {world.node, device_.name, device_.pci_bus_id, metrics_address_, device_.memory_bytes,
-                      world.local_rank, process_.cores, at::get_num_threads(), loader_threads_});
+                      world.local_rank, process_.cores, process_.threads, loader_threads_});
   complete_page(places);
   watchdog_->progress(is_rank0() ? "start" : "all_reduce", 0);  // the others wait for rank 0
   dist::agree_on_rank0(process_.host, [&] {
@@ -323,9 +322,9 @@ void TrainingJob::announce() {
         (config_.run.progress == config::Progress::kAuto && !world.launched && ::isatty(STDERR_FILENO) != 0);
     sinks_.push_back(monitoring::make_console_sink(bar));
     log::plain(banner(known, places));
-    if (config_.device.threads == 0 && process_.device.is_cpu() && at::get_num_threads() < process_.cores) {
+    if (config_.device.threads == 0 && process_.device.is_cpu() && process_.threads < process_.cores) {
       log::info(str("OMP_NUM_THREADS is ", dist::library_variable("OMP_NUM_THREADS"), ": rank 0 computes on ",
-                    at::get_num_threads(), " of its ", process_.cores, " cores"));
+                    process_.threads, " of its ", process_.cores, " cores"));
     }
     for (const std::string& line : initial_) log::info(line);
   });

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <limits>
 #include <numeric>
 #include <thread>
 
@@ -33,6 +34,20 @@ TEST(CoreShare, ThreadsAreAsManyAsTheCoresOfARank) {
   EXPECT_EQ((CoreShare{.cores = 8, .ranks = 1}.threads()), 8);
   EXPECT_EQ((CoreShare{.cores = 2, .ranks = 4}.threads()), 1);  // four ranks on the two cores of a laptop
   EXPECT_EQ((CoreShare{.cores = 5, .ranks = 2}.threads()), 2);
+}
+
+TEST(WithinQuota, ALimitIsDividedAmongTheRanksOfTheNode) {
+  const double none = std::numeric_limits<double>::infinity();
+  const CoreShare own{.cores = 8, .ranks = 1};  // of its rank alone
+  EXPECT_EQ(within_quota(own, none, 4).cores, 8);
+  EXPECT_EQ(within_quota(own, 32, 4).cores, 8);
+  EXPECT_EQ(within_quota(own, 6, 1).cores, 6);
+  EXPECT_EQ(within_quota(own, 6, 4).cores, 1);
+  EXPECT_EQ(within_quota(own, 7.9, 2).cores, 3);
+  EXPECT_EQ(within_quota(own, 0.5, 1).cores, 1);
+  const CoreShare shared{.cores = 8, .ranks = 10};  // of all ten ranks of the node
+  EXPECT_EQ(within_quota(shared, 4.5, 10).cores, 4);
+  EXPECT_EQ(within_quota(shared, 4.5, 10).threads(), 1);
 }
 
 TEST(ComputingThreads, AreTheKeysOrThoseOfTheCoresAndTheVariable) {

@@ -54,7 +54,8 @@ def comm_measures_every_communicator(folder):
                 assert 0 < size["seconds_min"] <= size["seconds"] <= size["seconds_max"]
                 assert abs(size["algbw_bytes_per_second"] * size["seconds"] / size["bytes"] - 1) < 1e-9
                 assert abs(size["busbw_bytes_per_second"] / size["algbw_bytes_per_second"] - factor) < 1e-9
-            assert operation["fit"]["latency_seconds"] > 0
+            fit = operation["fit"]  # beside other work, the few small sizes may be as fast as none
+            assert fit["latency_seconds"] >= 0 and fit["latency_seconds"] + fit["seconds_per_byte"] > 0, fit
     heading = "gradients (shared_memory, cpu): all_reduce"
     header, rows = rows_below(text[text.index(heading):], "size", "busbw")
     assert header[:9] == ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong"], "of nccl-tests"
@@ -163,6 +164,7 @@ def step_compares_batch_sizes(folder):
         text, found = bench(folder, "step", *arguments, np=np)
         ranks = np or 1
         assert (found["ranks"], found["network"], found["precision"], found["device"]) == (ranks, "headpose_cnn", "fp32", "cpu")
+        assert found["computing_threads"] == 1 and "on cpu, computing threads 1, accumulate" in text
         assert [row["batch_size"] for row in found["rows"]] == [4, 16]
         assert text.count("not measured: kernel time and launch gap (no GPU)\n") == 1, text
         assert found["not_measured"] == ["kernel_seconds", "launch_gap_seconds"]
@@ -270,10 +272,10 @@ def step_needs_a_batch_size_to_measure(folder):
 
 
 def step_ends_the_row_for_which_there_is_no_memory(folder):
-    """A batch of 750 pictures of 1024 pixels needs 8.8 GiB, and the process may map 8."""
-    runner.synth(folder / "d.h5", 1000, size=16)
-    words = ["bench", "step", "--rounds", 1, "--steps", 2, "--warm-steps", 1, "--batch-sizes", "1,750", "--json", "-"]
-    keys = {"data.file": "d.h5", **SMALL, "model.image_size": 1024, "data.prefetch": 1}
+    """A batch of 3000 pictures of 512 pixels needs 8.8 GiB, and the process may map 8."""
+    runner.synth(folder / "d.h5", 4000, size=16)
+    words = ["bench", "step", "--rounds", 1, "--steps", 2, "--warm-steps", 1, "--batch-sizes", "1,3000", "--json", "-"]
+    keys = {"data.file": "d.h5", **SMALL, "model.image_size": 512, "data.prefetch": 1}
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
     done = subprocess.run(runner.command(words + runner.flags(keys)), cwd=folder, env=runner.environment(), preexec_fn=limit,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
@@ -281,7 +283,7 @@ def step_ends_the_row_for_which_there_is_no_memory(folder):
     small, large = json.loads(done.stdout)["rows"]
     assert small["out_of_memory"] == "" and small["samples_per_second"]["median"] > 0
     assert "no host memory for a tensor of 8.8 GiB" in large["out_of_memory"] and "samples_per_second" not in large, large
-    words[words.index("1,750")] = "750"
+    words[words.index("1,3000")] = "3000"
     none = subprocess.run(runner.command(words + runner.flags(keys)), cwd=folder, env=runner.environment(), preexec_fn=limit,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
     assert none.returncode == 1 and "no host memory" in json.loads(none.stdout)["rows"][0]["out_of_memory"], (none.returncode, none.stdout)

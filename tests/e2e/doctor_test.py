@@ -132,17 +132,8 @@ def limits(folder):
 
 
 def a_control_group(folder):
-    """A made tree in the place of the real one: of version 1 and 2."""
     runner.synth(folder / "d.h5", 40)
-
-    def tree(*lines):
-        text = "set -e; mount -t tmpfs tmpfs /sys/fs/cgroup; cd /sys/fs/cgroup"
-        for controllers in ("cpu", "cpu,cpuacct", "memory", "pids", "unified"):
-            text += f"; mkdir -p {controllers}"
-        for name, value in lines:
-            for place in (".", "cpu", "cpu,cpuacct", "memory", "pids", "unified"):
-                text += f"; echo '{value}' > {place}/{name}"
-        return text + f"; cd {folder}"
+    tree = lambda *lines: mounts.control_group(folder, *lines)
 
     expect(doctor(folder, prepare=tree(("cpu.max", "50000 100000"), ("cpu.cfs_quota_us", 50000), ("cpu.cfs_period_us", 100000))), 0, "CPU time limit",
            "slows", "a limit of 0.5 cores for 2 threads of 2 ranks")

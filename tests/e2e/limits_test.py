@@ -1,5 +1,7 @@
 """Limits of a process and full places for temporary files: one line that says what is missing and how much, before anything else."""
 
+import os
+import re
 import signal
 import subprocess
 
@@ -72,6 +74,23 @@ def a_full_shared_memory(folder):
     assert result.output.count("/dev/shm") == 1, result.output
 
 
+def fewer_cores_than_there_are(folder):
+    cores = len(os.sched_getaffinity(0))
+    if cores < 2:
+        print("not tested: there is one core")
+        return
+    runner.synth(folder / "d.h5", 40)
+    keys = {**runner.SMALL, "data.file": "d.h5", "train.max_steps": 2, "metrics.enabled": False}
+    train = lambda prepare, name, threads: shell(folder, prepare, runner.flags({**keys, "run.name": name, "device.threads": threads})).expect(0).output
+    told = train("export OMP_NUM_THREADS=1", "told", 0)
+    assert re.search(r"OMP_NUM_THREADS is 1: rank 0 computes on 1 of its \d+ cores", told), told
+    assert "OMP_NUM_THREADS" not in train("export OMP_NUM_THREADS=1", "given", 1)
+    limit = mounts.control_group(folder, ("cpu.max", "100000 100000"), ("cpu.cfs_quota_us", 100000), ("cpu.cfs_period_us", 100000))
+    limited = train(f"unset OMP_NUM_THREADS; {limit}", "limited", 0)
+    assert f"cores per rank: 1 of {cores}, because the control group's time limit is 1 core for 1 rank" in limited, limited
+    assert " 1 core, 1 thread, " in limited and "OMP_NUM_THREADS" not in limited, limited
+
+
 def a_library_held_to_fewer_instructions(folder):
     """oneDNN, whose kernels of bfloat16 the start tries on a CPU that has products of it."""
     runner.run(["synth", "pointer", "--samples", 60, "--out", "p.h5"], cwd=folder).expect(0)
@@ -80,4 +99,4 @@ def a_library_held_to_fewer_instructions(folder):
 
 
 mounts.main([few_open_files, small_files, a_small_folder_for_temporary_files, a_lone_process_needs_no_folder_of_a_session, a_full_shared_memory,
-             a_library_held_to_fewer_instructions])
+             fewer_cores_than_there_are, a_library_held_to_fewer_instructions])
