@@ -88,7 +88,7 @@ def measures_the_link_and_checks_itself(folder):
     (check,) = found["checks"]
     assert found["measured_ranks"] == 2 and found["inside"]["name"] == found["between"]["name"] == "measured"
     assert found["library"] == "hierarchical", found
-    assert found["inside"]["bytes_per_second"] > 1e6 and found["inside"]["hop_seconds"] > 0, found["inside"]
+    assert found["inside"]["bytes_per_second"] > 1e6 and found["inside"]["hop_seconds"] >= 0, found["inside"]
     check_rows(found)
     assert check["micro_batch"] == 8
     assert check["planned_seconds"] > 0 and check["measured_seconds"] > 0, check

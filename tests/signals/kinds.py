@@ -346,13 +346,15 @@ def kill_twice(case, target):
     plan = exact_kill(case.draw, 2, target)
     job = start_launch(case, plan)
     case.what = f"{target} {plan}, then a second kill"
-    deaths = follow(case, job, target, plan)
+    jobs = set()
+    deaths = follow(case, job, target, plan, jobs)
     code = job.wait()
     case.require(code is not None, "the supervisor hangs", job)
     case.require(code == 0, f"the supervisor ended with {code}", job)
     case.is_complete(job)
     case.nothing_of_ours_left(job)
-    other = left.of_open_mpi(case.folder, job.board().job)
+    case.require(len(jobs - {""}) > len(deaths), f"{len(deaths)} kills, and no more than these jobs: {jobs}", job)
+    other = left.of_open_mpi(case.folder, *jobs)
     case.require(not other, f"left behind by Open MPI: {other}", job)
     ends = [event["cause"] for event in events(case, "job_ended")]
     case.require(len(ends) in (len(deaths), len(deaths) + 1) and ends[-1] == "finished", f"{len(deaths)} kills, and the jobs ended so: {ends}", job)
@@ -366,8 +368,9 @@ def kill_twice(case, target):
             matrix.record.measure("launch", f"from the death of {target_of} to the next step", seconds)
 
 
-def follow(case, job, target, plan):
-    """Sends the kills that no plan does, and notes how long it takes after each until the next step: [(when, target, seconds)]."""
+def follow(case, job, target, plan, jobs):
+    """Sends the kills that no plan does, and notes how long it takes after each until the next step: [(when, target, seconds)]. Adds Open MPI's
+    numbers of all jobs to `jobs`."""
     deaths, typical = [], case.matrix.undisturbed.seconds[2]
     second = case.draw.choice(TARGETS)
     at = time.monotonic() + case.draw.uniform(0.2, 0.9) * typical
@@ -385,6 +388,7 @@ def follow(case, job, target, plan):
             if seconds is not None:
                 deaths.append((pending[0], pending[1], seconds))
                 pending, at = None, time.monotonic() + case.draw.uniform(0.0, 0.3) * typical
+        jobs.add(job.board().job)
         time.sleep(0.03)
     if pending:  # the last job ended before the step was seen
         deaths.append((*pending, seconds_to_next_step(case, pending[0])))

@@ -27,8 +27,8 @@ def segments(job):
     return list(SHARED.glob(f"vader_segment.*.{int(job):x}.*")) if job.isdigit() else []
 
 
-def of_open_mpi(folder, job):
-    return [str(path) for path in (folder / "tmp").iterdir()] + [str(path) for path in segments(job)]
+def of_open_mpi(folder, *jobs):
+    return [str(path) for path in (folder / "tmp").iterdir()] + [str(path) for job in jobs for path in segments(job)]
 
 
 def remove_what_open_mpi_left(folder, job):

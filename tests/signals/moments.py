@@ -30,9 +30,11 @@ def first_step(draw, np, step):
 
 
 def data_wait(draw, np, step):
-    """While a reader reads, and the training waits for it: it has used up what was read ahead during the slow reads before."""
-    after = draw.choice([each for each in range(step + 1, step + 8) if 0 < each % workload.EVAL_EVERY < workload.EVAL_EVERY - 2])
-    return {"after": f'"step":{after},"epoch"', "call": "pread", "nth": draw.randrange(4, 9), "slow_us": 50_000,
+    """While a reader reads, and the training waits for it: it has used up what was read ahead during the slow reads before. It does so in a step,
+    so neither an evaluation nor a checkpoint may come with that one or the one before."""
+    after = draw.choice([each for each in range(step + 1, step + 8)
+                         if 0 < each % workload.EVAL_EVERY < workload.EVAL_EVERY - 2 and 0 < each % workload.SAVE_EVERY < workload.SAVE_EVERY - 1])
+    return {"after": f'"step":{after},"epoch"', "call": "pread", "nth": draw.randrange(6, 11), "slow_us": 50_000,
             "delay_us": draw.choice([0, draw.randrange(1, 50_000)])}
 
 
