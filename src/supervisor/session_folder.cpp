@@ -1,8 +1,10 @@
 #include "supervisor/session_folder.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -29,12 +32,18 @@ constexpr std::chrono::seconds kMayNotBeMappedYet{2};
 
 using WallTime = std::chrono::system_clock::time_point;
 
-WallTime changed(const struct stat& status) {
-  return WallTime(std::chrono::seconds(status.st_ctim.tv_sec) +
-                  std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(status.st_ctim.tv_nsec)));
+// When a file that is there was made; where its file system does not tell, when it was last changed, which for shared
+// memory is about when a process last wrote to it.
+std::optional<WallTime> made_at(const fs::path& file) {
+  struct statx status {};
+  if (::statx(AT_FDCWD, file.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BTIME | STATX_CTIME, &status) != 0)
+    return std::nullopt;
+  const statx_timestamp& time = (status.stx_mask & STATX_BTIME) != 0 ? status.stx_btime : status.stx_ctime;
+  return WallTime(std::chrono::seconds(time.tv_sec) +
+                  std::chrono::duration_cast<WallTime::duration>(std::chrono::nanoseconds(time.tv_nsec)));
 }
 
-// Of a folder that a supervisor of this user made which runs no more: when it was last changed.
+// Of a folder that a supervisor of this user made which runs no more: when it made it.
 std::optional<WallTime> left_behind_since(const fs::path& folder) {
   struct stat status {};
   if (!folder.filename().string().starts_with(kPrefix) || ::lstat(folder.c_str(), &status) != 0) return std::nullopt;
@@ -42,7 +51,7 @@ std::optional<WallTime> left_behind_since(const fs::path& folder) {
   // A supervisor that has just made its folder has no lock there yet.
   std::error_code unknown;
   if (!fs::exists(folder / kLock, unknown) || is_locked(folder / kLock)) return std::nullopt;
-  return changed(status);
+  return made_at(folder / kLock);  // which nobody changes later, as mpirun does the folder
 }
 
 // Whether `is_it` is true of the folder in /proc of any process.
@@ -85,36 +94,46 @@ bool is_used(const fs::path& folder) {
 
 }  // namespace
 
-void remove_unused_segments(const fs::path& folder, WallTime since) {
-  std::vector<fs::path> ours;
+bool remove_unused_segments(const fs::path& folder, WallTime since) {
+  std::vector<std::pair<fs::path, WallTime>> ours;
   std::error_code ignored;
   for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with("vader_segment.") && !name.starts_with("dtrain-")) continue;
     struct stat status {};
     if (::lstat(entry->path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
-    if (status.st_uid != ::geteuid() || changed(status) < since) continue;
-    if (std::chrono::system_clock::now() - changed(status) > kMayNotBeMappedYet) ours.push_back(entry->path());
+    const std::optional<WallTime> made = made_at(entry->path());
+    if (status.st_uid == ::geteuid() && made && *made >= since) ours.emplace_back(entry->path(), *made);
   }
-  if (ours.empty()) return;
+  if (ours.empty()) return true;
+  const WallTime now = std::chrono::system_clock::now();
   const std::set<std::string> mapped = mapped_files(folder);
-  for (const fs::path& segment : ours) {
-    if (!mapped.contains(segment.string())) fs::remove(segment, ignored);
+  bool all = true;
+  for (const auto& [segment, made] : ours) {
+    if (mapped.contains(segment.string())) continue;
+    if (now - made > kMayNotBeMappedYet) {
+      fs::remove(segment, ignored);
+    } else {
+      all = false;
+    }
   }
+  return all;
 }
 
 namespace {
 
-// mpirun made a folder in it before its ranks made their shared memory.
-void remove_left_behind(const fs::path& parent) {
+// Returns since when segments may have been made that could not be removed yet; in the future: none.
+WallTime remove_left_behind(const fs::path& parent) {
+  WallTime earliest = WallTime::max();
   std::error_code ignored;
   for (fs::directory_iterator entry(parent, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
     const std::optional<WallTime> since = left_behind_since(entry->path());
     if (!since) continue;
     std::error_code unremoved;
     fs::remove_all(entry->path(), unremoved);
-    remove_unused_segments("/dev/shm", *since);
+    if (!remove_unused_segments("/dev/shm", *since)) earliest = std::min(earliest, *since);
   }
+  return earliest;
 }
 
 }  // namespace
@@ -123,7 +142,7 @@ SessionFolder::SessionFolder() : made_(std::chrono::system_clock::now()) {
   std::error_code unknown;
   const fs::path parent = fs::temp_directory_path(unknown);
   const fs::path folder = unknown ? fs::path("/tmp") : parent;
-  remove_left_behind(folder);
+  made_ = std::min(made_, remove_left_behind(folder));
   std::string name = (folder / str(kPrefix, "XXXXXX")).string();
   if (::mkdtemp(name.data()) == nullptr) {
     throw OutputError(str("cannot create a folder for temporary files in ", folder.string(), ": ", std::strerror(errno),
@@ -143,7 +162,11 @@ void SessionFolder::wait_until_unused(double seconds) const {
 SessionFolder::~SessionFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
-  remove_unused_segments("/dev/shm", made_);
+  // Those of a job that was killed a moment ago are as young as those of another job that begins.
+  const auto end = std::chrono::steady_clock::now() + kMayNotBeMappedYet + std::chrono::milliseconds(100);
+  while (!remove_unused_segments("/dev/shm", made_) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
 }
 
 }  // namespace dtrain::supervisor

@@ -25,11 +25,12 @@ class SessionFolder {
  private:
   std::filesystem::path path_;
   FileLock lock_;
-  std::chrono::system_clock::time_point made_;
+  std::chrono::system_clock::time_point made_;  // earlier where a killed supervisor left segments that are too young
 };
 
 // Removes the segments of shared memory in `folder` (/dev/shm) that Open MPI or dtrain made for this user after
 // `since`, and that no process maps. What is younger than two seconds stays: its process may be about to map it.
-void remove_unused_segments(const std::filesystem::path& folder, std::chrono::system_clock::time_point since);
+// Returns whether none of these stayed.
+bool remove_unused_segments(const std::filesystem::path& folder, std::chrono::system_clock::time_point since);
 
 }  // namespace dtrain::supervisor

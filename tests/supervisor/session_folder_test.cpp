@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/child_process.h"
+#include "core/strings.h"
 #include "support/temp_dir.h"
 
 namespace dtrain::supervisor {
@@ -67,11 +68,37 @@ TEST_F(SessionFolderTest, WhatAKilledSupervisorLeftIsRemovedAndNothingElse) {
   const fs::path left = parent_ / "dtrain-launch.AbCdEf", other = parent_ / "dtrain-launch.notes";
   for (const fs::path& folder : {left, other}) fs::create_directories(folder / "inside");
   std::ofstream(left / "lock") << "of a process that is gone\n";
+  const fs::path segment = str("/dev/shm/vader_segment.test.", ::getpid(), ".0");  // of its ranks
+  std::ofstream(segment) << "x";
+  std::this_thread::sleep_for(std::chrono::milliseconds(2200));
+  fs::create_directories(left / "later");  // by mpirun
   const SessionFolder folder;
+  EXPECT_FALSE(fs::exists(segment));
+  fs::remove(segment);
   EXPECT_NE(folder.path(), used.path());
   EXPECT_FALSE(fs::exists(left));
   EXPECT_TRUE(fs::exists(used.path())) << "its supervisor lives";
   EXPECT_TRUE(fs::exists(other / "inside")) << "it has no lock of a supervisor";
+}
+
+TEST_F(SessionFolderTest, SegmentsOfASupervisorThatWasKilledAMomentAgoGoWithTheNext) {
+  const fs::path segment = str("/dev/shm/vader_segment.test.", ::getpid(), ".2");
+  fs::create_directories(parent_ / "dtrain-launch.AbCdEf");
+  std::ofstream(parent_ / "dtrain-launch.AbCdEf/lock") << "of a process that is gone\n";
+  std::ofstream(segment) << "x";
+  { const SessionFolder next; }
+  EXPECT_FALSE(fs::exists(segment));
+  fs::remove(segment);
+}
+
+TEST_F(SessionFolderTest, SegmentsOfAJobThatWasKilledAMomentAgoGoToo) {
+  const fs::path segment = str("/dev/shm/vader_segment.test.", ::getpid(), ".1");
+  {
+    const SessionFolder folder;
+    std::ofstream(segment) << "x";
+  }
+  EXPECT_FALSE(fs::exists(segment));
+  fs::remove(segment);
 }
 
 TEST_F(SessionFolderTest, OnlyUnusedSegmentsThatWereMadeSinceAreRemoved) {
@@ -88,14 +115,17 @@ TEST_F(SessionFolderTest, OnlyUnusedSegmentsThatWereMadeSinceAreRemoved) {
   const int file = ::open(used.c_str(), O_RDWR);
   void* mapped = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
   ASSERT_NE(mapped, MAP_FAILED);
-  remove_unused_segments(parent_.path(), since);
+  EXPECT_FALSE(remove_unused_segments(parent_.path(), since));
   EXPECT_TRUE(fs::exists(left)) << "it is younger than two seconds";
   std::this_thread::sleep_for(std::chrono::milliseconds(2200));
   const fs::path young = segment("dtrain-5f");
-  remove_unused_segments(parent_.path(), since);
+  std::ofstream(left, std::ios::app) << "the last words of a rank that was killed a moment ago";
+  EXPECT_FALSE(remove_unused_segments(parent_.path(), since));
   EXPECT_FALSE(fs::exists(left));
   EXPECT_FALSE(fs::exists(ours));
   for (const fs::path& stays : {before, used, others, young}) EXPECT_TRUE(fs::exists(stays)) << stays;
+  fs::remove(young);
+  EXPECT_TRUE(remove_unused_segments(parent_.path(), since)) << "what is mapped is not meant";
   ::munmap(mapped, 4096);
   ::close(file);
 }
