@@ -154,7 +154,7 @@ std::filesystem::path Store::save(const Snapshot& snapshot) {
   if (removed) {
     log::warning(str(folder_.string(), " was removed or moved, with the checkpoints in it. It is made again"));
   }
-  if (!std::exchange(tidied_, true)) tidy();
+  tidy();
 
   const std::filesystem::path target = folder_ / folder_name(snapshot.step);
   const std::filesystem::path temporary = folder_ / unique(snapshot.step, "tmp");
@@ -168,7 +168,7 @@ std::filesystem::path Store::save(const Snapshot& snapshot) {
     moved_aside = replaces;
     files_.rename(temporary, target);
   } catch (...) {
-    // What cannot be undone here is handled later: newest() finds it, and the first save of the next run cleans it up.
+    // What cannot be undone here is handled later: newest() finds it, and the next run cleans it up.
     try {
       if (moved_aside) files_.rename(old, target);
       files_.remove_all(temporary);
@@ -242,6 +242,7 @@ Snapshot Store::load(const std::filesystem::path& checkpoint) {
 // Cleans up after interrupted runs: removes half-written folders, and restores a checkpoint that was being replaced if
 // the new one is not there.
 void Store::tidy() {
+  if (std::exchange(tidied_, true)) return;
   for (const auto& [name, path] : entries(folder_)) {
     warn_if_it_fails([&, &name = name, &path = path] {
       const std::filesystem::path target = folder_ / folder_name(name.step);

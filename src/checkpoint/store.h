@@ -44,9 +44,11 @@ class Store {
   Store(std::filesystem::path folder, FileSystem& files, int64_t keep_last);
 
   // Writes and verifies a checkpoint, and returns its folder. Then deletes all but the keep_last newest checkpoints and
-  // the protected one; if that fails, it warns. The first save also removes what interrupted runs left half-written.
+  // the protected one; if that fails, it warns. The first save also calls tidy().
   // Checkpoints of later steps are never touched, nor is anything with a name that this class does not give.
   std::filesystem::path save(const Snapshot&);
+  // Removes what interrupted runs left half-written; if that fails, it warns. Requires: no other process saves here.
+  void tidy();
   // Exempts the checkpoint of this step (the best one) from deletion until another step is protected. Not remembered
   // across runs.
   void protect(int64_t step);
@@ -63,7 +65,6 @@ class Store {
   static Snapshot load(const std::filesystem::path& checkpoint);  // verifies first
 
  private:
-  void tidy();
   void prune(int64_t saved);
 
   std::filesystem::path folder_;

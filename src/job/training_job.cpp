@@ -222,8 +222,8 @@ void TrainingJob::connect() {
   };
   watchdog_ = std::make_unique<dist::Watchdog>(process_.world, config_.dist.timeout, end_job);
   // The disk may take longer than dist.timeout: bytes that reach it count as progress.
-  files_ =
-      make_moving_files([this] { watchdog_->alive(); }, "free some space, or choose another disk with --run.folder");
+  files_ = make_moving_files([this] { watchdog_->alive(); },
+                             "free some space, or move the run folder to another disk and name that with --run.folder");
   watchdog_->progress("all_reduce", 0);
   // Batch norm's sums travel during forward and backward, beside the buckets: over a communicator of their own.
   const bool shares_statistics = config_.train.sync_batch_norm && process_.world.size > 1;
@@ -369,6 +369,7 @@ void TrainingJob::run() {
   std::optional<checkpoint::Store> checkpoints;
   if (is_rank0() && !dry_run_) {
     checkpoints.emplace(plan_.folder / "checkpoints", *files_, config_.checkpoint.keep_last);
+    if (snapshot_) checkpoints->tidy();  // it may have nothing to save
   }
   try {
     train::TrainContext context =

@@ -249,6 +249,14 @@ TEST(CheckpointStore, TheFirstSaveCleansUpAfterInterruptedRuns) {
   EXPECT_EQ(names_in(folder.path()), (Names{"step_00000003", "step_00000005"}));
 }
 
+TEST(CheckpointStore, TidyCleansUpWithoutASave) {
+  const TempDir folder;
+  real_store(folder.path()).save(snapshot_of(3));
+  std::filesystem::create_directories(folder / "step_00000002.tmp-0123456789abcdef/x");
+  real_store(folder.path()).tidy();
+  EXPECT_EQ(names_in(folder.path()), (Names{"step_00000003"}));
+}
+
 TEST(CheckpointStore, AFullDiskLeavesOlderOnesAndNothingHalf) {
   const TempDir folder;
   Store store = real_store(folder.path());
