@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -40,7 +41,7 @@ bool is_lock(const std::filesystem::path& path) {
 std::string holder(const FileDescriptor& file) {
   std::array<char, 512> text{};
   const ssize_t size = ::pread(file.get(), text.data(), text.size(), 0);
-  return size > 0 ? str(" (", std::string(text.data(), static_cast<size_t>(size)), ")") : "";
+  return {text.data(), static_cast<size_t>(std::max<ssize_t>(0, size))};
 }
 
 // Takes the lock without waiting: 0 or the errno.
@@ -71,7 +72,10 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& in_use,
     name_holder(file_);
     return;
   }
-  if (code == EWOULDBLOCK) throw OutputError(str(in_use, holder(file_), ": ", advice));
+  if (code == EWOULDBLOCK) {
+    const std::string by = holder(file_);
+    throw OutputError(str(in_use, by.empty() ? "" : str(" (", by, ")"), advice.empty() ? "" : ": ", advice));
+  }
   // NFS without its lock service, or Lustre mounted without flock.
   log::warning(str("cannot lock ", path.string(), " (", std::strerror(code),
                    "): nothing keeps a second process from writing there at the same time"));
@@ -83,6 +87,11 @@ bool FileLock::is_at(const std::filesystem::path& path) const {
   if (::fstat(file_.get(), &held) != 0) return errno != ESTALE;  // what NFS says about a file that was removed
   if (::stat(path.c_str(), &there) != 0) return errno != ENOENT && errno != ENOTDIR && errno != ESTALE;
   return held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+}
+
+std::string holder_of(const std::filesystem::path& path) {
+  FileDescriptor file;
+  return file.open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK) == 0 ? holder(file) : "";
 }
 
 bool is_locked(const std::filesystem::path& path) {

@@ -136,7 +136,7 @@ void LaunchRecord::open_file() {
   if (!is_ours_ || file_ || !is_folder(run_)) return;
   check_own_file(run_ / "launch.jsonl");
   try {  // of two launches that both found no folder, one writes
-    lock_ = FileLock(run_ / ".launch.lock", str("another launch records ", run_.string()), "");
+    lock_ = FileLock(run_ / ".launch.lock", str("another launch records ", run_.string()), "this one does not");
   } catch (const OutputError& error) {
     log::warning(error.what());
     is_ours_ = false;

@@ -60,7 +60,8 @@ class Supervisor {
     std::optional<Cause> restart;  // why this job is not the first
     while (true) {
       if (!wait_for_lock(restart ? kLongestHold : kLongestExit)) {
-        const OutputError held(str("run ", run_.folder.string(), " is being trained by another process"));
+        const OutputError held(str("run ", run_.folder.string(), " is being trained by another process", who_trains(),
+                                   ": wait for it to end, or give another --name"));
         if (!restart) throw held;  // it is not ours
         return finish(held.exit_code(), held.what());
       }
@@ -84,9 +85,15 @@ class Supervisor {
   bool wait_for_lock(double seconds) {
     const std::filesystem::path lock = run_.folder / ".lock";
     if (!record_.is_of_this_run() || !is_locked(lock)) return true;
-    log::info(str("another process still trains ", run_.folder.string(), ": waiting up to ", seconds, " s for it"));
+    log::info(str("another process still trains ", run_.folder.string(), who_trains(), ": waiting up to ", seconds,
+                  " s for it"));
     wait(seconds, [&] { return !is_locked(lock); });
     return request_.asked() || !is_locked(lock);
+  }
+
+  std::string who_trains() const {
+    const std::string process = holder_of(run_.folder / ".lock");
+    return process.empty() ? "" : str(" (", process, ")");
   }
 
   std::optional<Placement> find_place() {

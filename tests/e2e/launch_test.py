@@ -384,7 +384,8 @@ def a_second_launch_of_a_run_is_refused(folder):
         targets_of(folder, "r")
         target, record = folder / "runs/targets/r.launch.json", folder / "runs/r/launch.jsonl"
         before = target.read_text(), record.read_text()
-        runner.run(launch("r", LONG, resume=True), cwd=folder).expect(73, "waiting up to", "is being trained by another process")
+        runner.run(launch("r", LONG, resume=True), cwd=folder).expect(
+            73, "waiting up to", f"is being trained by another process (process {running.ranks()[0]} on", "or give another --name")
         assert before == (target.read_text(), record.read_text())
         os.kill(running.process.pid, signal.SIGUSR1)
         running.wait().expect(75)
