@@ -61,11 +61,14 @@ Outcome check_disk_space(const Launch& launch) {
   const int64_t average = launch.config.train.ema > 0 ? writer.network->model_bytes : 0;
   const int64_t size = writer.network->model_bytes + writer.network->optimizer_bytes + average;
   if (*system.free_bytes >= kept * size) return outcome;
+  std::string fix = str("--run.folder on another disk, or free ", bytes(kept * size - *system.free_bytes));
+  const int64_t fewest = kept - saving.keep_last + 1;
+  if (saving.keep_last > 1 && *system.free_bytes >= fewest * size) fix = "--checkpoint.keep_last 1, " + fix;
   blame(outcome.add(Severity::kBlocks,
                     "the disk of the run folder is too small for its checkpoints: the run would end with exit code 73",
                     str(system.folder, " has ", bytes(*system.free_bytes), " free; ", kept, " checkpoints of ",
                         bytes(size), " need ", bytes(kept * size)),
-                    "--checkpoint.keep_last 1, or --run.folder on another disk"),
+                    fix),
         writer);
   return outcome;
 }
