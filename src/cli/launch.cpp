@@ -112,8 +112,10 @@ void check_flags_of_mpirun(const CLI::App& app, const Arguments& flags) {
 
 std::vector<supervisor::Host> read_hosts(const std::string& file) {
   std::error_code unknown;
-  if (!std::filesystem::is_regular_file(file, unknown))
-    throw UsageError(str("--hosts ", file, ": there is no such file"));
+  if (!std::filesystem::is_regular_file(file, unknown)) {
+    const bool is_there = std::filesystem::exists(file, unknown);
+    throw UsageError(str("--hosts ", file, is_there ? ": it is no file" : ": there is no such file"));
+  }
   return supervisor::parse_hosts(read_text(file), file);
 }
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cctype>
 #include <memory>
 #include <set>
 #include <utility>
@@ -28,6 +29,17 @@ int slots_in(const std::string& word, const std::string& where) {
   return *slots;
 }
 
+// Letters, digits, '.', '_' and '-', and a user before '@': nothing that a remote shell takes for a flag or a command.
+bool is_host_name(std::string_view word) {
+  const size_t at = word.find('@');
+  const auto part = [](std::string_view text) {
+    return !text.empty() && text[0] != '-' && std::ranges::all_of(text, [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+    });
+  };
+  return at == std::string_view::npos ? part(word) : part(word.substr(0, at)) && part(word.substr(at + 1));
+}
+
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
 Addresses addresses_of(const std::string& name) {
@@ -49,6 +61,9 @@ std::vector<Host> parse_hosts(std::string_view text, const std::string& file_nam
     if (parts.empty()) continue;
     if (std::ranges::count(parts[0], ':') > 1) {
       throw UsageError(str(where, "'", parts[0], "' is an IPv6 address, which mpirun does not take here: use a name"));
+    }
+    if (!is_host_name(parts[0])) {
+      throw UsageError(str(where, "'", parts[0], "' is no host name: a line is NAME slots=N"));
     }
     int slots = 1;
     for (size_t i = 1; i < parts.size(); ++i) {

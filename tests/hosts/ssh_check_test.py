@@ -107,7 +107,8 @@ def hosts_without_a_login(folder):
 def wrong_use(folder):
     with hosts.Hosts(1) as one:
         for words, text in [([], "name the hosts"), (["--wrong"], "unknown option --wrong"), (["a:0"], "number of ranks"), (["a", "a"], "twice"),
-                            (["--hostfile", "none"], "cannot read none"), (["a;b"], "no host name")]:
+                            (["--hostfile", "none"], "cannot read none"), (["--hostfile", "/"], "cannot read /"),
+                            (["--hostfile", "/dev/null"], "/dev/null names no host"), (["a;b"], "no host name")]:
             expect(check(one, *words), 64, text)
 
 

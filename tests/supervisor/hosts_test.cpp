@@ -25,6 +25,10 @@ TEST(Hosts, AFaultInTheFileIsNamedWithItsLine) {
   expect_error<UsageError>([] { parse_hosts("a max-slots=4", "f"); }, {"f:1", "max-slots=4", "slots=N"});
   expect_error<UsageError>([] { parse_hosts("# none\n\n", "f"); }, {"f", "no host"});
   expect_error<UsageError>([] { parse_hosts("a\n::1 slots=2", "f"); }, {"f:2", "'::1'", "use a name"});
+  for (const char* name : {"-oProxyCommand=x", "a:2", "a;b", "@a", "a@", "$HOME", "a@-b"}) {
+    expect_error<UsageError>([&] { parse_hosts(name, "f"); }, {"f:1", name, "is no host name", "NAME slots=N"});
+  }
+  EXPECT_EQ(parse_hosts("me@node-1.example_2.org", "f")[0].name, "me@node-1.example_2.org");
 }
 
 TEST(Hosts, RanksArePlacedInTheirOrder) {
