@@ -21,10 +21,13 @@ dist::CoreShare share_cores(const dist::World& world) {
   const dist::CoreShare share = dist::widen_affinity(world);
   const double quota = machine::read_facts().cpu_quota.value_or(std::numeric_limits<double>::infinity());
   const dist::CoreShare within = dist::within_quota(share, quota, world.local_size);
-  if (world.rank == 0 && within.threads() < share.threads()) {
-    log::info(str("cores per rank: ", within.threads(), " of ", share.threads(),
-                  ", because the control group's time limit is ", quota, quota == 1 ? " core" : " cores", " for ",
-                  world.local_size, world.local_size == 1 ? " rank" : " ranks"));
+  const std::string limit = str("the control group's time limit is ", quota, quota == 1 ? " core" : " cores", " for ",
+                                world.local_size, world.local_size == 1 ? " rank" : " ranks");
+  if (world.rank != 0) return within;
+  if (quota < world.local_size) {
+    log::warning(limit + ": they are stopped for a part of every 0.1 s");
+  } else if (within.threads() < share.threads()) {
+    log::info(str("cores per rank: ", within.threads(), " of ", share.threads(), ", because ", limit));
   }
   return within;
 }
