@@ -13,7 +13,7 @@ def full_disk_while_saving(folder):
     try:
         runner.synth(folder / "d.h5", 64)
         result = runner.train(folder, np=2, run__folder=disk, checkpoint__every=2, checkpoint__keep_last=5, checkpoint__keep_best=False,
-                              train__epochs=30, data__val_share=0).expect(73, "No space left on device", "step_", "another disk with --run.folder")
+                              train__epochs=30, data__val_share=0).expect(73, "No space left on device", "step_", "move the run folder to another disk and name that with --run.folder")
         assert "--out" not in result.output, result.output
         assert result.output.count("error: ") == 1, result.output
         kept = sorted(p.name for p in (disk / "r/checkpoints").iterdir())
