@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/strings.h"
+#include "dist/affinity.h"
 #include "doctor/checks.h"
 
 namespace dtrain::doctor {
@@ -66,13 +67,14 @@ Outcome check_binding(const Launch& launch) {
             host);
     }
     const auto variable = host.ranks.front()->variables.find("OMP_NUM_THREADS");
-    const int usable = static_cast<int>(std::min<double>(cores, host.machine().cpu_quota.value_or(cores)));
-    if (!gpu && variable != host.ranks.front()->variables.end() && host.threads() < usable / ranks * ranks) {
-      blame(outcome.add(Severity::kNote, "there are fewer threads than cores: the others are left to other work",
-                        str(threads_text(host.threads()), have, ", OMP_NUM_THREADS=", variable->second),
-                        str("unset OMP_NUM_THREADS, or --device.threads ", usable / ranks,
-                            ", if nothing else needs the cores")),
-            host);
+    const int usable =  // by a rank
+        dist::within_quota({cores, ranks}, host.machine().cpu_quota.value_or(cores), ranks).threads();
+    if (!gpu && variable != host.ranks.front()->variables.end() && host.threads() < usable * ranks) {
+      blame(
+          outcome.add(Severity::kNote, "there are fewer threads than cores: the others are left to other work",
+                      str(threads_text(host.threads()), have, ", OMP_NUM_THREADS=", variable->second),
+                      str("unset OMP_NUM_THREADS, or --device.threads ", usable, ", if nothing else needs the cores")),
+          host);
     }
     if (!gpu && host.readers() > std::max(ranks, cores)) {
       blame(outcome.add(Severity::kSlows,

@@ -19,7 +19,7 @@ namespace {
 // The cores of this rank, less those that a time limit of its control group does not let it use.
 dist::CoreShare share_cores(const dist::World& world) {
   const dist::CoreShare share = dist::widen_affinity(world);
-  const double quota = machine::read_facts().cpu_quota.value_or(std::numeric_limits<double>::infinity());
+  const double quota = machine::read_cpu_quota().value_or(std::numeric_limits<double>::infinity());
   const dist::CoreShare within = dist::within_quota(share, quota, world.local_size);
   const std::string limit = str("the control group's time limit is ", quota, quota == 1 ? " core" : " cores", " for ",
                                 world.local_size, world.local_size == 1 ? " rank" : " ranks");

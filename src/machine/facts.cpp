@@ -131,15 +131,17 @@ void read_memory_limit(const Tree& tree, const std::string& groups, const std::v
   if (!memory.folders.empty() && !facts.memory_limit) facts.memory_limit = kNoLimit;
 }
 
-void read_control_group(const Tree& tree, const std::string& groups, const std::vector<Mount>& mounts, Facts& facts) {
+std::optional<double> quota_in(const Tree& tree, const std::string& groups, const std::vector<Mount>& mounts) {
+  std::optional<double> quota;
   const ControllerFolders cpu = folders_of("cpu", groups, mounts);
-  for (const std::string& folder : cpu.folders) {
-    keep_smaller(facts.cpu_quota, quota_of(tree, cpu.version, folder));
-  }
+  for (const std::string& folder : cpu.folders) keep_smaller(quota, quota_of(tree, cpu.version, folder));
   // A hierarchy is mounted, and no group of it has such a file: the root group has no limits.
   constexpr double kNoQuota = std::numeric_limits<double>::infinity();
-  if (!cpu.folders.empty() && !facts.cpu_quota) facts.cpu_quota = kNoQuota;
+  return cpu.folders.empty() ? quota : quota.value_or(kNoQuota);
+}
 
+void read_control_group(const Tree& tree, const std::string& groups, const std::vector<Mount>& mounts, Facts& facts) {
+  facts.cpu_quota = quota_in(tree, groups, mounts);
   const ControllerFolders cpuset = folders_of("cpuset", groups, mounts);
   for (const std::string& folder : cpuset.folders) {
     const auto list = tree.read(folder + (cpuset.version == 2 ? "/cpuset.cpus.effective" : "/cpuset.effective_cpus"));
@@ -242,6 +244,11 @@ Facts read_facts(const fs::path& root) {
   read_limits(tree, facts);
   read_buses(tree, facts);
   return facts;
+}
+
+std::optional<double> read_cpu_quota(const fs::path& root) {
+  const Tree tree(root);
+  return quota_in(tree, tree.text(kOwnGroups), parse_mounts(tree.text(kMounts)));
 }
 
 std::optional<int64_t> read_usable_memory(const fs::path& root) {

@@ -46,6 +46,9 @@ struct Facts {
 };
 Facts read_facts(const std::filesystem::path& root = "/");
 
+// Facts::cpu_quota alone. For a caller at every start: it reads no process and no device, as read_facts() does.
+std::optional<double> read_cpu_quota(const std::filesystem::path& root = "/");
+
 // The memory that processes of this control group can still take: of the machine, and within the limit.
 std::optional<int64_t> usable_memory(const Facts&);
 // The same as of now. For a caller that asks again and again: no other files are read.

@@ -26,6 +26,7 @@ TEST(Facts, AnEmptyTreeTellsNothingAndFailsNowhere) {
   MadeTree tree;
   const Facts facts = read_facts(tree.root());
   EXPECT_FALSE(facts.online_cores || facts.allowed_cores || facts.cpuset || facts.cpu_quota || facts.cpu_model);
+  EXPECT_FALSE(read_cpu_quota(tree.root()));
   EXPECT_FALSE(facts.governor || facts.scaling_driver || facts.numa_nodes);
   EXPECT_FALSE(facts.memory || facts.available_memory || facts.memory_limit || facts.memory_used || facts.swap ||
                facts.free_swap);
@@ -66,6 +67,7 @@ TEST(Facts, TheSmallestLimitOfNestedGroupsOfVersion2) {
   tree.file("/proc/self/cgroup", "0::/pod/container\n").file("/proc/self/mountinfo", kVersion2);
   Facts facts = read_facts(tree.root());
   EXPECT_TRUE(std::isinf(facts.cpu_quota.value())) << "the hierarchy is there, and no group has a limit";
+  EXPECT_EQ(read_cpu_quota(tree.root()), facts.cpu_quota);
   EXPECT_EQ(facts.memory_limit, kNoLimit);
   EXPECT_EQ(facts.process_limit, kNoLimit);
   tree.file("/sys/fs/cgroup/pod/container/cpu.max", "max 100000\n")
@@ -82,6 +84,7 @@ TEST(Facts, TheSmallestLimitOfNestedGroupsOfVersion2) {
       .file("/proc/meminfo", "MemTotal: 64000000 kB\nMemAvailable: 32000000 kB\nSwapTotal: 10 kB\nSwapFree: 5 kB\n");
   facts = read_facts(tree.root());
   EXPECT_DOUBLE_EQ(facts.cpu_quota.value(), 1.5);
+  EXPECT_EQ(read_cpu_quota(tree.root()), facts.cpu_quota);
   EXPECT_EQ(facts.memory_limit, 4000000000);
   EXPECT_EQ(facts.memory_used, 2500000000) << "file pages can be dropped";
   EXPECT_EQ(usable_memory(facts), 1500000000);
@@ -112,6 +115,7 @@ TEST(Facts, LimitsOfVersion1) {
       .file("/sys/fs/cgroup/memory/a/memory.stat", "total_inactive_file 100000\n");
   facts = read_facts(tree.root());
   EXPECT_DOUBLE_EQ(facts.cpu_quota.value(), 0.5);
+  EXPECT_EQ(read_cpu_quota(tree.root()), facts.cpu_quota);
   EXPECT_EQ(facts.memory_used, 800000);
   EXPECT_EQ(usable_memory(facts), 200000);
   EXPECT_EQ(read_usable_memory(tree.root()), 200000);
