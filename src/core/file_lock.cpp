@@ -30,13 +30,7 @@ void name_holder(const FileDescriptor& file) {
 }
 
 // Whether the file has the text of a lock.
-bool is_lock(const std::filesystem::path& path) {
-  FileDescriptor file;
-  std::array<char, kBeginning.size()> text{};
-  if (file.open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK) != 0) return false;
-  return ::pread(file.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
-         std::string_view(text.data(), text.size()) == kBeginning;
-}
+bool is_lock(const std::filesystem::path& path) { return holder_of(path).starts_with(kBeginning); }
 
 std::string holder(const FileDescriptor& file) {
   std::array<char, 512> text{};
