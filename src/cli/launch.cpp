@@ -49,9 +49,9 @@ SplitArguments split_arguments(const CLI::App& app, const Arguments& arguments) 
       break;
     }
     const std::string name = word.substr(0, word.find('='));
-    const bool is_np = std::ranges::find(kRanksOfMpirun, word) != kRanksOfMpirun.end();
+    const bool is_np = std::ranges::find(kRanksOfMpirun, name) != kRanksOfMpirun.end();
     if (is_np || (name.starts_with("--") && app.get_option_no_throw(name) != nullptr) || word == "-h") {
-      split.own.push_back(is_np ? "--np" : word);
+      split.own.push_back(is_np ? "--np" + word.substr(name.size()) : word);
       const bool has_value = name.size() == word.size() && word != "-h" && word != "--help";
       if (has_value && i + 1 < arguments.size()) split.own.push_back(arguments[++i]);
     } else {
@@ -198,8 +198,8 @@ int run_launch(const Arguments& arguments) {
     launch.hosts = read_hosts(options.hosts_file);
     const int slots = supervisor::slots_of(launch.hosts);
     if (launch.ranks > slots) {
-      throw UsageError(str("--hosts ", options.hosts_file, " has room for ", slots, " ranks, and -np is ", launch.ranks,
-                           ": give its hosts more slots"));
+      throw UsageError(str("--hosts ", options.hosts_file, " has room for ", slots, slots == 1 ? " rank" : " ranks",
+                           ", and -np is ", launch.ranks, ": give its hosts more slots"));
     }
     supervisor::put_this_host_first(launch.hosts);
   }

@@ -100,7 +100,8 @@ Outcome check_quota(const Launch& launch) {
         outcome.add(
             Severity::kSlows,
             "the control group's time limit is below what the threads use: in a part of every 0.1 s none of them runs",
-            str("a limit of ", cores_text(*quota), " for ", host.busy_threads(), " threads of ", host.ranks.size(),
+            str("a limit of ", cores_text(*quota), " for ", host.busy_threads(),
+                host.busy_threads() == 1 ? " thread of " : " threads of ", host.ranks.size(),
                 ranks == 1 ? " rank" : " ranks"),
             *quota >= 2 * ranks
                 ? str("--device.threads ", static_cast<int>(*quota / ranks))

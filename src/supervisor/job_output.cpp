@@ -60,8 +60,9 @@ size_t next_tag(std::string_view text, size_t from) {
   return text.npos;
 }
 
-constexpr std::string_view kClearLine = "\x1b[K";  // of a progress bar
-constexpr size_t kLongestLine = 64 << 10;          // bytes; a longer one is cut
+constexpr std::string_view kNamesRunFolder = "  run folder ";  // in the banner of rank 0
+constexpr std::string_view kClearLine = "\x1b[K";              // of a progress bar
+constexpr size_t kLongestLine = 64 << 10;                      // bytes; a longer one is cut
 
 constexpr std::string_view kNoMpirun = "setpriv: failed to execute mpirun";
 
@@ -131,13 +132,22 @@ void JobOutput::take(std::string_view part, bool is_error, char end) {
 
 void JobOutput::learn(std::string_view line, const Source& source) {
   if (source.rank == kNoRank) return listen_to_mpirun(line);
+  std::string_view text = line;
+  take_prefix(text, kClearLine);
+  holds_run_ = holds_run_ || (source.rank == 0 && text.starts_with(kNamesRunFolder));
+  if (source.is_error && is_error_message(text) && !take_error(text, source.rank)) return;
   std::deque<std::string>& last = last_[source.rank];
   last.emplace_back(line);
   if (last.size() > kLastLines) last.pop_front();
-  if (line.starts_with(kClearLine)) line.remove_prefix(kClearLine.size());
-  if (!first_error_ && source.is_error && is_error_message(line)) {
-    first_error_ = {blamed_rank(line).value_or(source.rank), std::string(line)};
-  }
+}
+
+// False: it explains nothing. A rank that was stopped goes on when the job ends, and then misses the others in turn.
+bool JobOutput::take_error(std::string_view text, int rank) {
+  const std::optional<int> missed = blamed_rank(text);
+  const bool answers = first_error_ && first_error_->is_missed && first_error_->rank == rank;
+  if (answers && missed) return false;
+  if (!first_error_ || answers) first_error_ = {missed.value_or(rank), missed.has_value(), std::string(text)};
+  return true;
 }
 
 // "mpirun noticed that process rank 1 with PID 0 on node h exited on signal 9 (Killed)."

@@ -45,6 +45,8 @@ class JobOutput {
   std::vector<std::string> last_lines(int rank) const;  // at most kLastLines
   // Some rank has printed a line: all are beyond the beginning of main().
   bool has_begun() const { return !last_.empty(); }
+  // Rank 0 has named its run folder, which it then holds.
+  bool holds_run() const { return holds_run_; }
   // Of the daemon that mpirun lost; "": none.
   const std::string& lost_host() const { return lost_host_; }
   // mpirun could not start its daemon on some host, which may be different later.
@@ -62,6 +64,7 @@ class JobOutput {
   };
   void take(std::string_view part, bool is_error, char end);
   void learn(std::string_view line, const Source&);
+  bool take_error(std::string_view text, int rank);
   void listen_to_mpirun(std::string_view line);
   void take_first_words(std::string_view line);
   bool ended_silently() const;
@@ -76,6 +79,7 @@ class JobOutput {
   std::map<int, std::deque<std::string>> last_;
   struct Error {
     int rank = 0;
+    bool is_missed = false;  // another rank says it of this one
     std::string text;
   };
   std::optional<Error> first_error_;
@@ -87,7 +91,7 @@ class JobOutput {
     bool by_signal = false;
   };
   std::optional<Ended> ended_;
-  bool refused_ = false;
+  bool refused_ = false, holds_run_ = false;
   int exited_rank_ = kNoRank;  // of "Process name", until its "Exit code" comes
   std::string lost_host_;      // of the daemon that mpirun lost
   std::string first_words_;    // of mpirun

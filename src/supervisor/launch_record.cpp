@@ -71,12 +71,15 @@ void LaunchRecord::job_started(const Placement& place) {
   write(event);
 }
 
+void LaunchRecord::run_is_held() { is_held_ = true; }
+
 void LaunchRecord::look() {
   progress_.look();
   open_file();
 }
 
 void LaunchRecord::job_ended(Cause cause, const JobEnd& end, std::optional<int> rank, const std::string& text) {
+  settle();
   if (may_be_restarted(cause)) {
     progress_.verify();
   } else {
@@ -115,6 +118,7 @@ void LaunchRecord::host_back(const std::string& host) {
 void LaunchRecord::stop_asked(const std::string& signal) { write(Event(clock_, "stop_asked").set("signal", signal)); }
 
 void LaunchRecord::launch_ended(int exit_code, const std::string& why) {
+  settle();
   const LaunchTotals all = totals();
   write(Event(clock_, "launch_ended")
             .set("code", exit_code)
@@ -132,14 +136,17 @@ LaunchTotals LaunchRecord::totals() const {
   return totals;
 }
 
+// A job that failed before it held the run belongs to the record all the same, unless somebody else trains the run.
+void LaunchRecord::settle() { is_held_ = is_held_ || (is_folder(run_) && !is_locked(run_ / ".lock")); }
+
 void LaunchRecord::open_file() {
-  if (!is_ours_ || file_ || !is_folder(run_)) return;
+  if (!is_ours_ || file_ || !is_held_ || !is_folder(run_)) return;
   check_own_file(run_ / "launch.jsonl");
-  try {  // of two launches that both found no folder, one writes
-    lock_ = FileLock(run_ / ".launch.lock", str("another launch records ", run_.string()), "this one does not");
+  try {  // another launch may still wait to start the run again
+    lock_ = FileLock(run_ / ".launch.lock", str("another launch records ", run_.string()),
+                     "this one writes its events once that one has ended");
   } catch (const OutputError& error) {
-    log::warning(error.what());
-    is_ours_ = false;
+    if (!std::exchange(has_warned_, true)) log::warning(error.what());
     return;
   }
   file_ = std::make_unique<monitoring::AppendFile>(run_ / "launch.jsonl");

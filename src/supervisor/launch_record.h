@@ -40,15 +40,17 @@ struct LaunchTotals {
 class LaunchRecord {
  public:
   // OutputError, here and from all that writes, where the file is a link or no regular file.
-  // The file is opened once there is a folder that is this run's: one that `may_exist`, because the run is resumed, or
-  // one that a job makes. Borrows the clock.
+  // The folder is this run's if it `may_exist`, because the run is resumed, or if a job makes it. The file is opened
+  // once a job of this launch holds the run, or has ended and nobody does: of two launches that start the same run at
+  // the same moment, the one that trains it writes the record. Borrows the clock.
   // `from_step`: of the checkpoint of another run that this one begins with; -1: none.
   LaunchRecord(std::filesystem::path run, bool may_exist, int64_t from_step, const Clock& clock);
   ~LaunchRecord();
 
   void launch_started(const std::vector<std::string>& command);
   void job_started(const Placement&);
-  void look();  // each second or so while a job runs
+  void run_is_held();  // by rank 0 of the job
+  void look();         // each second or so while a job runs
   // `text`: the cause in one line.
   void job_ended(Cause, const JobEnd&, std::optional<int> rank, const std::string& text);
   void restart(Cause of_the_job_before);
@@ -57,8 +59,8 @@ class LaunchRecord {
   void stop_asked(const std::string& signal);
   void launch_ended(int exit_code, const std::string& why);
 
-  bool is_of_this_run() const { return is_ours_; }   // the folder, once it is there
-  bool is_open() const { return file_ != nullptr; }  // the run folder is there, and is this run's
+  bool is_of_this_run() const { return is_ours_; }  // the folder, once it is there
+  bool is_open() const { return file_ != nullptr; }
   bool job_runs() const { return job_runs_; }
   const RunProgress& progress() const { return progress_; }
   LaunchTotals totals() const;
@@ -67,16 +69,18 @@ class LaunchRecord {
   class Event;
   void write(const Event&);
   void open_file();
+  void settle();  // between two jobs
 
   std::filesystem::path run_;
-  bool is_ours_;  // the folder
+  bool is_ours_;          // the folder
+  bool is_held_ = false;  // a job of this launch held the run, or nobody did after it
   const Clock& clock_;
   FileLock lock_;  // while it writes
   std::unique_ptr<monitoring::AppendFile> file_;
   std::vector<std::string> pending_;  // events from before there was a folder
   RunProgress progress_;
   LaunchTotals totals_;  // of the jobs that have ended
-  bool job_runs_ = false;
+  bool job_runs_ = false, has_warned_ = false;
   Clock::Steady::time_point began_, job_began_;
 };
 

@@ -144,9 +144,11 @@ class Supervisor {
         because_of_host.ask(SIGTERM);
       }
       carry_out(because_of_host, job, take);
+      if (output.holds_run()) record_.run_is_held();
       if (it_is_time()) look_into_folder();
     }
     output.finish();
+    if (output.holds_run()) record_.run_is_held();
     record_.look();
     end.stop_sent = request_.asked();
     end.saved = end.stop_sent && record_.progress().saved() > saved_when_asked_;
@@ -230,7 +232,7 @@ class Supervisor {
     if (cause == Cause::kFinished || cause == Cause::kStopped) return;
     if (rank && cause != Cause::kPreempted) {
       const std::vector<std::string> lines = output.last_lines(*rank);
-      log::plain(lines.empty() ? str("rank ", *rank, ", the first that failed, has printed nothing")
+      log::plain(lines.empty() ? str("rank ", *rank, ", the first that failed, had printed nothing")
                                : str("the last lines of rank ", *rank, ", the first that failed:"));
       for (const std::string& line : lines) log::plain("  | " + line);
     }

@@ -76,11 +76,12 @@ def a_rank_that_throws_ends_the_job(folder):
     with runner.Running(runner.flags({**OPTIONS, "data.verify": True}), np=2, cwd=folder) as running:
         running.wait_for("step 3/")
         ranks = running.ranks()
+        with runner.paused(ranks):  # they look at the time of the last write, too
+            modified = (folder / "d.h5").stat().st_mtime_ns
+            with h5py.File(folder / "d.h5", "r+", locking=False) as f:
+                f["inputs"][:, 0, 0, 0] ^= 1
+            os.utime(folder / "d.h5", ns=(modified, modified))  # as from a disk that returns other bytes
         begin = time.monotonic()
-        modified = (folder / "d.h5").stat().st_mtime_ns
-        with h5py.File(folder / "d.h5", "r+", locking=False) as f:
-            f["inputs"][:, 0, 0, 0] ^= 1
-        os.utime(folder / "d.h5", ns=(modified, modified))  # as from a disk that returns other bytes
         result = running.wait(60).expect(65, "checksum", "d.h5#")
         ended_in_time(begin)
         runner.expect_gone(ranks, ENDED)

@@ -108,7 +108,7 @@ def killed_ranks_cost_a_few_steps_and_nothing_else(folder):
         os.kill(running.ranks()[0], signal.SIGKILL)
         result = running.wait().expect(0, "restart 2 of at most 10", "from the checkpoint of step", "finished: all 60 steps")
     assert (runner.ledger(result), weights(folder, "r", 60)) == undisturbed()
-    assert "rank 1, the first that failed, has printed nothing\n" in result.output, "rank 0 speaks for all"
+    assert "rank 1, the first that failed, had printed nothing\n" in result.output, "rank 0 speaks for all"
     assert re.search(r"the last lines of rank 0, the first that failed:\n(  \| .*\n)*  \| .*step \d+/", result.output), result.output
     assert re.search(r"error: the job ended with code \d+ \((crash|comm)\): .*rank 1", result.output), result.output
     assert [end.get("rank") for end in events(folder, "r", "job_ended")] == [1, 0, None]
@@ -391,6 +391,34 @@ def a_second_launch_of_a_run_is_refused(folder):
         running.wait().expect(75)
 
 
+def of_two_launches_that_start_a_run_at_once_one_trains_and_records(folder):
+    runner.synth(folder / "d.h5", 64)
+    for attempt in range(4):
+        name = f"r{attempt}"
+        with started(folder, name, KEYS, resume=True) as first, started(folder, name, KEYS, resume=True) as second:
+            results = sorted((first.wait(), second.wait()), key=lambda result: result.code)
+        results[0].expect(0, "finished: all 60 steps")
+        results[1].expect(73, f"run runs/{name} ")
+        ended = events(folder, name)
+        assert [event["event"] for event in ended] == ["launch_started", "job_started", "job_ended", "launch_ended"], ended
+        assert ended[-1]["code"] == 0 and ended[2]["step"] == 60, ended
+    assert not list((folder / "runs/targets").glob("*.launch.json")), "both launches have ended"
+
+
+def a_stopped_rank_is_the_one_that_failed(folder):
+    """It goes on when the job ends, and then says that the others are gone."""
+    runner.synth(folder / "d.h5", 64)
+    with started(folder, "r", {**LONG, "dist.timeout": 5}, "--max-restarts", 0) as running:
+        running.wait_for("step 3/")
+        ranks = running.ranks()
+        os.kill(ranks[1], signal.SIGSTOP)
+        result = running.wait(60).expect(76, "rank 1, the first that failed, had printed nothing\n")
+        runner.expect_gone(ranks, GONE)
+    (end,) = events(folder, "r", "job_ended")
+    assert end["rank"] == 1 and "rank 1" in end["text"] and "rank 0 (process" not in end["text"], end
+    assert "  | " not in result.output, result.output
+
+
 def what_becomes_of_the_config_file_changes_nothing(folder):
     """The next experiment is often a change of the same file."""
     runner.synth(folder / "d.h5", 64)
@@ -458,7 +486,7 @@ def where_sigchld_is_ignored_the_end_is_noticed(folder):
 
 
 def quick_start(folder):
-    result = runner.run(["launch", "-np", 2, "--", "train", "--train.max_steps", 2, "--metrics.port", 0], cwd=folder).expect(0, "finished: all 2 steps")
+    result = runner.run(["launch", "-np=2", "--", "train", "--train.max_steps", 2, "--metrics.port", 0], cwd=folder).expect(0, "finished: all 2 steps")
     (name,) = [path.name for path in (folder / "runs").iterdir() if path.name.startswith("headpose-")]
     assert events(folder, name)[-1]["code"] == 0
     assert "launch of run runs/" + name in result.output
@@ -486,6 +514,7 @@ def mistakes_on_the_command_line_are_named(folder):
     (folder / "small").write_text("a slots=2\n")
     for arguments, text in [
         (["--", "train"], "--np"),
+        (["-np=x", "--", "train"], "--np: Value x"),
         (["-np", 0], "--np"),
         (["-np", 2, "--max-restart", 3, "--", "train"], "did you mean '--max-restarts'?"),
         (["-np", 2, "train"], "put -- before it"),
@@ -522,4 +551,5 @@ if __name__ == "__main__":
         a_checkpoint_that_was_being_written_is_no_obstacle, a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up,
         what_becomes_of_the_config_file_changes_nothing,
         a_damaged_checkpoint_does_not_count, a_lock_that_is_held_for_a_while_delays_a_restart, quick_start, a_run_that_goes_on_from_another_one_does_so_again, a_second_launch_of_a_run_is_refused,
+        of_two_launches_that_start_a_run_at_once_one_trains_and_records, a_stopped_rank_is_the_one_that_failed,
     ])

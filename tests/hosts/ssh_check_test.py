@@ -87,11 +87,12 @@ def faults_are_named(folder):
         link.firewall(four[2], four[3])
         link.refuse_connections(four[0], four[2])
         result = check(four, *four.names)
-        expect(result, 1, "fault: host3 has no /srv/prefix/bin/dtrain", "fault: host2 has another build of dtrain than host0\n +rsync",
+        expect(result, 1, r"fault: host3 has no /srv/prefix/bin/dtrain\n +rsync -a /srv/prefix/ host3:", "fault: host2 has another build of dtrain than host0\n +rsync",
                "fault: host1 cannot resolve the name host3", r"fault: host3 takes host1 for itself \(127\.0\.1\.1\)",
                r"note:  the clock of host1 is (29|30|31)\d s ahead", r"fault: host2 and host3 cannot connect to each other \(timeout; timeout\)",
                r"fault: host2 cannot connect to host0 \(timeout\), though host0 can connect to host2")
         assert "mpirun -np" not in result.output and "host0 and" not in result.output, result.output
+        expect(check(four, "host0", prefix="/srv/none"), 1, r"fault: host0 has no /srv/none/bin/dtrain\n +neither has this host: --prefix")
 
 
 def hosts_without_a_login(folder):
@@ -110,6 +111,7 @@ def wrong_use(folder):
                             (["--hostfile", "none"], "cannot read none"), (["--hostfile", "/"], "cannot read /"),
                             (["--hostfile", "/dev/null"], "/dev/null names no host"), (["a;b"], "no host name")]:
             expect(check(one, *words), 64, text)
+        expect(check(one, "a", agent="no-such-agent -p 2222"), 64, "--rsh no-such-agent -p 2222: there is no program no-such-agent")
 
 
 def host_files(folder):

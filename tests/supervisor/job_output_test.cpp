@@ -107,6 +107,40 @@ TEST(JobOutput, ARankThatAnotherOneMissesIsTheOneThatFailed) {
   EXPECT_THAT(printed.output.last_lines(1), ElementsAre("epoch 1"));
 }
 
+TEST(JobOutput, WhatAStoppedRankSaysWhenTheJobEndsIsNotWhyItFailed) {
+  Printed printed;
+  printed.output.add(
+      "[1,1]<stderr>:a warning\n"
+      "[1,0]<stderr>:[rank 0] error: rank 1 has made no progress for 5.1 s: rank 1 (process 12) has made no progress\n"
+      "[1,1]<stderr>:[rank 1] error: the shared_memory communicator can no longer be used: rank 0 (process 11) has "
+      "died\n",
+      true);
+  EXPECT_EQ(printed.output.failed_rank(), 1);
+  EXPECT_THAT(printed.output.cause(), HasSubstr("rank 1 (process 12) has made no progress"));
+  EXPECT_THAT(printed.output.last_lines(1), ElementsAre("a warning"));
+  EXPECT_THAT(printed.error, HasSubstr("rank 0 (process 11) has died")) << "it is shown where it was printed";
+}
+
+TEST(JobOutput, AMissedRankThatSaysWhyItEndedIsBelieved) {
+  Printed printed;
+  printed.output.add(
+      "[1,0]<stderr>:[rank 0] error: the shared_memory communicator can no longer be used: rank 1 (process 12) has "
+      "died\n"
+      "[1,1]<stderr>:[rank 1] error: data.h5#5: the checksum does not match\n",
+      true);
+  EXPECT_EQ(printed.output.failed_rank(), 1);
+  EXPECT_EQ(printed.output.cause(), "[rank 1] error: data.h5#5: the checksum does not match");
+  EXPECT_THAT(printed.output.last_lines(1), ElementsAre(HasSubstr("data.h5#5")));
+}
+
+TEST(JobOutput, ARankHoldsTheRunOnceItsBannerNamesTheFolder) {
+  Printed printed;
+  printed.output.add("[1,1]<stdout>:  run folder runs/r\n[1,0]<stdout>:error: the run folder runs/r\n", false);
+  EXPECT_FALSE(printed.output.holds_run());
+  printed.output.add("[1,0]<stdout>:  run folder runs/r\n", false);
+  EXPECT_TRUE(printed.output.holds_run());
+}
+
 TEST(JobOutput, OfRanksThatAreMissedTogetherTheFirstIsTheOneThatFailed) {
   Printed printed;
   printed.output.add(

@@ -9,6 +9,7 @@
 
 #include "checkpoint/store.h"
 #include "core/error.h"
+#include "core/file_lock.h"
 #include "core/file_system.h"
 #include "core/strings.h"
 #include "support/expect_error.h"
@@ -60,26 +61,60 @@ TEST_F(LaunchRecordTest, WritesToAFileOfItsOwnAlone) {
   fs::create_directories(run());
   fs::create_symlink(runs_ / "elsewhere", run() / "launch.jsonl");
   LaunchRecord linked(run(), true, -1, clock_);
+  linked.run_is_held();
   expect_error<OutputError>([&] { linked.launch_started({}); }, {"launch.jsonl is a symbolic link", "remove it"});
   EXPECT_FALSE(fs::exists(runs_ / "elsewhere"));
   fs::remove(run() / "launch.jsonl");
   ASSERT_EQ(::mkfifo((run() / "launch.jsonl").c_str(), 0600), 0);
   LaunchRecord piped(run(), true, -1, clock_);
+  piped.run_is_held();
   expect_error<OutputError>([&] { piped.launch_started({}); }, {"is not a regular file"});
 }
 
-TEST_F(LaunchRecordTest, OfTwoLaunchesOneWrites) {
-  LaunchRecord first(run(), false, -1, clock_), second(run(), false, -1, clock_);
-  first.launch_started({"first"});
-  second.launch_started({"second"});
+TEST_F(LaunchRecordTest, OfTwoLaunchesThatStartARunTheOneThatTrainsItWrites) {
+  LaunchRecord loser(run(), false, -1, clock_), winner(run(), false, -1, clock_);
+  for (LaunchRecord* record : {&loser, &winner}) {
+    record->launch_started({record == &winner ? "winner" : "loser"});
+    record->job_started({1, {}});
+  }
   steps(1, 1);
-  first.look();
-  second.look();
-  EXPECT_TRUE(first.is_open());
-  EXPECT_FALSE(second.is_open());
-  second.launch_ended(73, "it is being trained by another process");
-  ASSERT_EQ(events().size(), 1U);
-  EXPECT_EQ(events()[0]["command"][0], "first");
+  const FileLock trains(run() / ".lock", "it is being trained", "");
+  loser.look();
+  winner.look();
+  EXPECT_FALSE(winner.is_open()) << "the folder may be of the other one";
+  winner.run_is_held();
+  winner.look();
+  EXPECT_TRUE(winner.is_open());
+  loser.job_ended(Cause::kError, {.code = 73}, 0, "it is being trained by another process");
+  loser.launch_ended(73, "");
+  EXPECT_FALSE(loser.is_open());
+  ASSERT_EQ(events().size(), 2U);
+  EXPECT_EQ(events()[0]["command"][0], "winner");
+}
+
+TEST_F(LaunchRecordTest, AJobThatFailsBeforeItHoldsTheRunIsRecordedIfNobodyElseTrainsIt) {
+  fs::create_directories(run());
+  LaunchRecord record(run(), true, -1, clock_);
+  record.launch_started({});
+  record.job_started({1, {}});
+  record.look();
+  EXPECT_FALSE(record.is_open());
+  record.job_ended(Cause::kError, {.code = 65}, 0, "no such data");
+  ASSERT_EQ(events().size(), 3U);
+  EXPECT_EQ(events()[2]["text"], "no such data");
+}
+
+TEST_F(LaunchRecordTest, WaitsForALaunchThatStillRecords) {
+  fs::create_directories(run());
+  LaunchRecord record(run(), true, -1, clock_);
+  record.run_is_held();
+  {
+    const FileLock other(run() / ".launch.lock", "it is recorded", "");
+    record.launch_started({});
+    EXPECT_FALSE(record.is_open());
+  }
+  record.look();
+  EXPECT_EQ(events().size(), 1U);
 }
 
 TEST_F(LaunchRecordTest, CountsWhatIsLostAndWhatTrained) {

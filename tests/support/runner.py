@@ -135,6 +135,25 @@ class Running:
         return Result(code, self.output(), time.monotonic() - self.begin)
 
 
+@contextlib.contextmanager
+def paused(processes, timeout=30):
+    """All of their threads are stopped within it, so that they see what is done there as if it happened at once."""
+    def runs():
+        stats = [stat.read_text() for process in processes for stat in pathlib.Path(f"/proc/{process}/task").glob("*/stat")]
+        return any(stat.rsplit(")", 1)[1].split()[0] not in "TXZ" for stat in stats)
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        end = time.monotonic() + timeout
+        while runs():
+            assert time.monotonic() < end, f"not all of {processes} have stopped within {timeout} s"
+            time.sleep(0.01)
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
 def metrics(folder, kind="step"):
     lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
