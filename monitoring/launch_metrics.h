@@ -34,7 +34,7 @@ class LaunchMetrics {
   LaunchMetrics& operator=(const LaunchMetrics&) = delete;
 
   void set(const LaunchNumbers&);
-  void announce();                     // writes the targets file, once; not before the folder of the run is there
+  void announce();                     // writes the targets file, once, for a job that holds the run
   void ended_well();                   // removes it
   const std::string& address() const;  // "": nothing is served
 

@@ -1,7 +1,9 @@
 #include "supervisor/job_output.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <span>
 #include <utility>
 
 #include "core/strings.h"
@@ -42,14 +44,24 @@ bool is_error_message(std::string_view text) {
   return text.starts_with("error: ") || (text.starts_with("[rank ") && after(text, "] error: "));
 }
 
+bool has_one_of(std::string_view text, std::span<const std::string_view> words) {
+  return std::ranges::any_of(words, [text](std::string_view one) { return text.find(one) != text.npos; });
+}
+
 // A rank that has died says nothing; another one says it: "... rank 1 (process 12) has died".
 std::optional<int> blamed_rank(std::string_view text) {
-  if (!after(text, " has died") && !after(text, " sent no heartbeat") && !after(text, " has made no progress")) {
-    return std::nullopt;
-  }
+  constexpr std::array<std::string_view, 4> kBlames = {" has died", " sent no heartbeat", " has made no progress",
+                                                       " has left while others wait"};
+  if (!has_one_of(text, kBlames)) return std::nullopt;
   std::optional<std::string_view> rest = after(text, ": rank ");
   if (!rest) rest = after(text, ": ranks ");  // several of one host: the first
   return rest ? take_number(*rest) : std::nullopt;
+}
+
+// The words of a rank that cannot reach the others, for whatever reason.
+bool is_of_communication(std::string_view text) {
+  constexpr std::array<std::string_view, 3> kWords = {"communicator", " failed: MPI_", "a collective failed"};
+  return has_one_of(text, kWords);
 }
 
 // Where the next tag begins in `text`, from `from` on; npos: nowhere.
@@ -143,17 +155,28 @@ void JobOutput::learn(std::string_view line, const Source& source) {
 
 // False: it explains nothing. A rank that was stopped goes on when the job ends, and then misses the others in turn.
 bool JobOutput::take_error(std::string_view text, int rank) {
-  const std::optional<int> missed = blamed_rank(text);
-  const bool answers = first_error_ && first_error_->is_missed && first_error_->rank == rank;
-  if (answers && missed) return false;
-  if (!first_error_ || answers) first_error_ = {missed.value_or(rank), missed.has_value(), std::string(text)};
-  return true;
+  const std::optional<int> named = blamed_rank(text);
+  Error error{named.value_or(rank), Error::kOwn, std::string(text)};
+  if (named && *named != rank) {
+    error.kind = Error::kOfOther;
+  } else if (is_of_communication(text)) {
+    error.kind = Error::kNoOthers;
+  }
+  if (!first_error_) {
+    first_error_ = std::move(error);
+    return true;
+  }
+  const Error& first = *first_error_;
+  const bool answers = first.kind == Error::kOfOther && first.rank == rank && error.kind != Error::kOwn;
+  const bool names_cause = first.kind == Error::kNoOthers && first.rank == rank && error.kind == Error::kOfOther;
+  if (names_cause || (first.kind != Error::kOwn && error.kind == Error::kOwn)) first_error_ = std::move(error);
+  return !answers;
 }
 
 // "mpirun noticed that process rank 1 with PID 0 on node h exited on signal 9 (Killed)."
 // "  Process name: [[40513,1],1]" and then "  Exit code:    76"
 void JobOutput::listen_to_mpirun(std::string_view line) {
-  for (const std::string_view words : kRefusals) refused_ = refused_ || after(line, words);
+  refused_ = refused_ || has_one_of(line, kRefusals);
   if (!first_words_end_) take_first_words(line);
   if (ended_) return;
   if (auto rest = after(line, "noticed that process rank ")) {

@@ -38,7 +38,8 @@ class JobOutput {
   // No more will come: what has no newline is a line too.
   void finish();
 
-  // The first rank that failed: one that a signal ended, by mpirun's words, or that of which the first error is.
+  // The first rank that failed: one that a signal ended, by mpirun's words, or that of which the first error is. An
+  // error that is a rank's own counts before those of ranks that miss it.
   std::optional<int> failed_rank() const;
   // Why the job ended, in one line: by the words of that rank if it could say any, else by mpirun's. "": no words.
   std::string cause() const;
@@ -78,8 +79,9 @@ class JobOutput {
   std::map<Source, std::string> partial_;                                   // the beginning of a line
   std::map<int, std::deque<std::string>> last_;
   struct Error {
-    int rank = 0;
-    bool is_missed = false;  // another rank says it of this one
+    int rank = 0;  // that failed
+    // Its own reason, what another rank says of it, or that it does not reach the others. The first explains the rest.
+    enum Kind : uint8_t { kOwn, kOfOther, kNoOthers } kind = kOwn;
     std::string text;
   };
   std::optional<Error> first_error_;

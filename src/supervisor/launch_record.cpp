@@ -48,6 +48,7 @@ monitoring::LaunchNumbers LaunchTotals::numbers() const {
 
 LaunchRecord::LaunchRecord(fs::path run, bool may_exist, int64_t from_step, const Clock& clock)
     : run_(std::move(run)),
+      may_exist_(may_exist),
       is_ours_(may_exist || !is_folder(run_)),
       clock_(clock),
       progress_(run_, from_step),
@@ -56,6 +57,7 @@ LaunchRecord::LaunchRecord(fs::path run, bool may_exist, int64_t from_step, cons
 LaunchRecord::~LaunchRecord() = default;
 
 void LaunchRecord::launch_started(const std::vector<std::string>& command) {
+  if (is_ours_ && is_folder(run_)) check_own_file(file_name());
   write(Event(clock_, "launch_started").set("host", host_name()).set("command", command));
 }
 
@@ -79,6 +81,8 @@ void LaunchRecord::look() {
 }
 
 void LaunchRecord::job_ended(Cause cause, const JobEnd& end, std::optional<int> rank, const std::string& text) {
+  // It found the folder of another run, which may have ended since.
+  if (!may_exist_ && !is_held_ && end.code == OutputError("").exit_code()) is_ours_ = false;
   settle();
   if (may_be_restarted(cause)) {
     progress_.verify();
@@ -141,15 +145,16 @@ void LaunchRecord::settle() { is_held_ = is_held_ || (is_folder(run_) && !is_loc
 
 void LaunchRecord::open_file() {
   if (!is_ours_ || file_ || !is_held_ || !is_folder(run_)) return;
-  check_own_file(run_ / "launch.jsonl");
-  try {  // another launch may still wait to start the run again
+  try {
+    check_own_file(file_name());
+    // Another launch may still wait to start the run again.
     lock_ = FileLock(run_ / ".launch.lock", str("another launch records ", run_.string()),
-                     "this one writes its events once that one has ended");
+                     "this one writes its events if that one ends before it");
   } catch (const OutputError& error) {
     if (!std::exchange(has_warned_, true)) log::warning(error.what());
     return;
   }
-  file_ = std::make_unique<monitoring::AppendFile>(run_ / "launch.jsonl");
+  file_ = std::make_unique<monitoring::AppendFile>(file_name());
   for (const std::string& line : std::exchange(pending_, {})) file_->append(line);
 }
 

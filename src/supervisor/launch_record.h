@@ -39,7 +39,6 @@ struct LaunchTotals {
 
 class LaunchRecord {
  public:
-  // OutputError, here and from all that writes, where the file is a link or no regular file.
   // The folder is this run's if it `may_exist`, because the run is resumed, or if a job makes it. The file is opened
   // once a job of this launch holds the run, or has ended and nobody does: of two launches that start the same run at
   // the same moment, the one that trains it writes the record. Borrows the clock.
@@ -47,6 +46,7 @@ class LaunchRecord {
   LaunchRecord(std::filesystem::path run, bool may_exist, int64_t from_step, const Clock& clock);
   ~LaunchRecord();
 
+  // OutputError where the file is there and is a link or no regular file. Later on, that is a warning.
   void launch_started(const std::vector<std::string>& command);
   void job_started(const Placement&);
   void run_is_held();  // by rank 0 of the job
@@ -68,16 +68,18 @@ class LaunchRecord {
  private:
   class Event;
   void write(const Event&);
+  std::filesystem::path file_name() const { return run_ / "launch.jsonl"; }
   void open_file();
   void settle();  // between two jobs
 
   std::filesystem::path run_;
+  const bool may_exist_;
   bool is_ours_;          // the folder
   bool is_held_ = false;  // a job of this launch held the run, or nobody did after it
   const Clock& clock_;
   FileLock lock_;  // while it writes
   std::unique_ptr<monitoring::AppendFile> file_;
-  std::vector<std::string> pending_;  // events from before there was a folder
+  std::vector<std::string> pending_;  // events from before the run was held
   RunProgress progress_;
   LaunchTotals totals_;  // of the jobs that have ended
   bool job_runs_ = false, has_warned_ = false;

@@ -85,7 +85,7 @@ def scrape(target):
 
 
 def targets_of(folder, name):
-    """What Prometheus finds the supervisor by; it is there within a second after the run folder."""
+    """What Prometheus finds the supervisor by; it is there within a second after the banner."""
     file, end = folder / f"runs/targets/{name}.launch.json", time.monotonic() + 30
     while not file.exists():
         assert time.monotonic() < end, f"no {file}"
@@ -414,6 +414,7 @@ def a_stopped_rank_is_the_one_that_failed(folder):
         os.kill(ranks[1], signal.SIGSTOP)
         result = running.wait(60).expect(76, "rank 1, the first that failed, had printed nothing\n")
         runner.expect_gone(ranks, GONE)
+    assert f"[rank 1] error: the shared_memory communicator can no longer be used: rank 0 (process {ranks[0]}) has died" in result.output, result.output
     (end,) = events(folder, "r", "job_ended")
     assert end["rank"] == 1 and "rank 1" in end["text"] and "rank 0 (process" not in end["text"], end
     assert "  | " not in result.output, result.output

@@ -108,29 +108,54 @@ TEST(JobOutput, ARankThatAnotherOneMissesIsTheOneThatFailed) {
 }
 
 TEST(JobOutput, WhatAStoppedRankSaysWhenTheJobEndsIsNotWhyItFailed) {
-  Printed printed;
-  printed.output.add(
-      "[1,1]<stderr>:a warning\n"
-      "[1,0]<stderr>:[rank 0] error: rank 1 has made no progress for 5.1 s: rank 1 (process 12) has made no progress\n"
-      "[1,1]<stderr>:[rank 1] error: the shared_memory communicator can no longer be used: rank 0 (process 11) has "
-      "died\n",
-      true);
-  EXPECT_EQ(printed.output.failed_rank(), 1);
-  EXPECT_THAT(printed.output.cause(), HasSubstr("rank 1 (process 12) has made no progress"));
-  EXPECT_THAT(printed.output.last_lines(1), ElementsAre("a warning"));
-  EXPECT_THAT(printed.error, HasSubstr("rank 0 (process 11) has died")) << "it is shown where it was printed";
+  for (const std::string text :
+       {"the shared_memory communicator can no longer be used: rank 0 (process 11) has died",
+        "receiving from rank 0 failed: MPI_ERR_OTHER: known error not in list",
+        "the communicator of the gradients says: a collective failed: unhandled system error (...)"}) {
+    Printed printed;
+    printed.output.add(
+        "[1,1]<stderr>:a warning\n[1,0]<stderr>:[rank 0] error: rank 1 has sent no heartbeat for 5.1 s (last: phase "
+        "all_reduce, step 5). Its process is stopped, or the machine is swapping\n[1,1]<stderr>:[rank 1] error: " +
+            text + "\n",
+        true);
+    EXPECT_EQ(printed.output.failed_rank(), 1);
+    EXPECT_THAT(printed.output.cause(), HasSubstr("rank 1 has sent no heartbeat for 5.1 s"));
+    EXPECT_THAT(printed.output.last_lines(1), ElementsAre("a warning"));
+    EXPECT_THAT(printed.error, HasSubstr(text)) << "it is shown where it was printed";
+  }
 }
 
-TEST(JobOutput, AMissedRankThatSaysWhyItEndedIsBelieved) {
+TEST(JobOutput, ARankThatSaysWhyItEndedIsBelievedWhoeverSpeaksFirst) {
+  for (const std::string first :
+       {"the shared_memory communicator can no longer be used: rank 1 (process 12) has died",
+        "the shared_memory communicator can no longer be used: rank 1 has left while others wait for it",
+        "receiving from rank 1 failed: MPI_ERR_OTHER: known error not in list"}) {
+    Printed printed;
+    printed.output.add("[1,0]<stderr>:[rank 0] error: " + first +
+                           "\n[1,1]<stderr>:[rank 1] error: data.h5#5: the checksum does not match\n"
+                           "[1,2]<stderr>:[rank 2] error: " +
+                           first + "\n",
+                       true);
+    EXPECT_EQ(printed.output.failed_rank(), 1);
+    EXPECT_EQ(printed.output.cause(), "[rank 1] error: data.h5#5: the checksum does not match");
+    EXPECT_THAT(printed.output.last_lines(1), ElementsAre(HasSubstr("data.h5#5")));
+  }
+}
+
+TEST(JobOutput, ARankThatWaitsInAFailedCommunicatorNamesTheCauseNext) {
   Printed printed;
   printed.output.add(
-      "[1,0]<stderr>:[rank 0] error: the shared_memory communicator can no longer be used: rank 1 (process 12) has "
-      "died\n"
-      "[1,1]<stderr>:[rank 1] error: data.h5#5: the checksum does not match\n",
+      "[1,0]<stderr>:[rank 0] error: rank 0 has made no progress for 5.1 s in phase all_reduce, step 5: it waits in a "
+      "communicator that has failed\n",
+      true);
+  EXPECT_EQ(printed.output.failed_rank(), 0);
+  printed.output.add(
+      "[1,0]<stderr>:[rank 0] error: the communicator of the gradients says: the shared_memory communicator can no "
+      "longer be used: rank 1 (process 12) has died\n",
       true);
   EXPECT_EQ(printed.output.failed_rank(), 1);
-  EXPECT_EQ(printed.output.cause(), "[rank 1] error: data.h5#5: the checksum does not match");
-  EXPECT_THAT(printed.output.last_lines(1), ElementsAre(HasSubstr("data.h5#5")));
+  EXPECT_THAT(printed.output.cause(), HasSubstr("rank 1 (process 12) has died"));
+  EXPECT_THAT(printed.output.last_lines(0), ElementsAre(HasSubstr("waits in"), HasSubstr("rank 1 (process 12)")));
 }
 
 TEST(JobOutput, ARankHoldsTheRunOnceItsBannerNamesTheFolder) {

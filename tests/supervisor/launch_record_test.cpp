@@ -61,13 +61,11 @@ TEST_F(LaunchRecordTest, WritesToAFileOfItsOwnAlone) {
   fs::create_directories(run());
   fs::create_symlink(runs_ / "elsewhere", run() / "launch.jsonl");
   LaunchRecord linked(run(), true, -1, clock_);
-  linked.run_is_held();
   expect_error<OutputError>([&] { linked.launch_started({}); }, {"launch.jsonl is a symbolic link", "remove it"});
   EXPECT_FALSE(fs::exists(runs_ / "elsewhere"));
   fs::remove(run() / "launch.jsonl");
   ASSERT_EQ(::mkfifo((run() / "launch.jsonl").c_str(), 0600), 0);
   LaunchRecord piped(run(), true, -1, clock_);
-  piped.run_is_held();
   expect_error<OutputError>([&] { piped.launch_started({}); }, {"is not a regular file"});
 }
 
@@ -90,6 +88,27 @@ TEST_F(LaunchRecordTest, OfTwoLaunchesThatStartARunTheOneThatTrainsItWrites) {
   EXPECT_FALSE(loser.is_open());
   ASSERT_EQ(events().size(), 2U);
   EXPECT_EQ(events()[0]["command"][0], "winner");
+}
+
+TEST_F(LaunchRecordTest, ALinkThatAppearsWhileAJobTrainsDoesNotEndIt) {
+  fs::create_directories(run());
+  LaunchRecord record(run(), true, -1, clock_);
+  record.launch_started({});
+  fs::create_symlink(runs_ / "elsewhere", run() / "launch.jsonl");
+  record.run_is_held();
+  record.look();
+  EXPECT_FALSE(record.is_open());
+  EXPECT_FALSE(fs::exists(runs_ / "elsewhere"));
+}
+
+TEST_F(LaunchRecordTest, ALaunchThatWasRefusedWritesNothingWhenTheOtherRunHasEndedMeanwhile) {
+  LaunchRecord record(run(), false, -1, clock_);
+  record.launch_started({});
+  record.job_started({1, {}});
+  steps(1, 3);  // of the other one
+  record.job_ended(Cause::kError, {.code = 73}, 0, "run r exists");
+  record.launch_ended(73, "");
+  EXPECT_FALSE(record.is_open());
 }
 
 TEST_F(LaunchRecordTest, AJobThatFailsBeforeItHoldsTheRunIsRecordedIfNobodyElseTrainsIt) {

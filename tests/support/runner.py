@@ -138,20 +138,21 @@ class Running:
 @contextlib.contextmanager
 def paused(processes, timeout=30):
     """All of their threads are stopped within it, so that they see what is done there as if it happened at once."""
-    def runs():
-        stats = [stat.read_text() for process in processes for stat in pathlib.Path(f"/proc/{process}/task").glob("*/stat")]
-        return any(stat.rsplit(")", 1)[1].split()[0] not in "TXZ" for stat in stats)
-    for process in processes:
-        os.kill(process, signal.SIGSTOP)
+    def runs(thread):
+        with contextlib.suppress(OSError):  # it has ended
+            return (thread / "stat").read_text().rsplit(")", 1)[1].split()[0] not in "TXZ"
+        return False
+
     try:
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
         end = time.monotonic() + timeout
-        while runs():
+        while any(runs(thread) for process in processes for thread in pathlib.Path(f"/proc/{process}/task").glob("*")):
             assert time.monotonic() < end, f"not all of {processes} have stopped within {timeout} s"
             time.sleep(0.01)
         yield
     finally:
-        for process in processes:
-            os.kill(process, signal.SIGCONT)
+        kill(processes, signal.SIGCONT)
 
 
 def metrics(folder, kind="step"):
