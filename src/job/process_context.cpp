@@ -57,16 +57,20 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
     ProcessContext process{world, mpi, device, cores.threads(), threads, *host, prober};
     exit_code = body(process);
   } catch (...) {
-    const std::exception_ptr exception = std::current_exception();
-    const dist::Failure failure = dist::describe(exception);
-    if (!failure.message.empty()) {
-      log::error(failure.message);
-      // The other ranks may be waiting for this one in a collective, so they cannot agree on the failure.
-      if (world.size > 1) mpi.abort(failure.exit_code);
-    }
+    end_job_of_several(mpi);
+    const dist::Failure failure = dist::describe(std::current_exception());
+    if (!failure.message.empty()) log::error(failure.message);
     exit_code = failure.exit_code;
   }
   return mpi.close(exit_code);
+}
+
+// The other ranks may be waiting for this one in a collective, so they cannot agree on the failure.
+void end_job_of_several(dist::MpiSession& mpi) {
+  const dist::Failure failure = dist::describe(std::current_exception());
+  if (failure.message.empty() || mpi.world().size == 1) return;
+  log::error(failure.message);
+  mpi.abort(failure.exit_code);
 }
 
 }  // namespace dtrain::job

@@ -30,4 +30,9 @@ struct ProcessContext {
 // ranks have agreed on a failure. On any other failure this rank prints its error and ends the whole job.
 int launch(const config::Device&, const std::function<int(ProcessContext&)>& body);
 
+// To be called while an exception is handled, before the communicators are destroyed: a rank that waits in them would
+// find them gone, and end the job with a message and an exit code that say less. If there are several ranks, and they
+// have not agreed on the exception, prints it and ends the whole job; returns otherwise.
+void end_job_of_several(dist::MpiSession&);
+
 }  // namespace dtrain::job

@@ -372,24 +372,27 @@ void TrainingJob::run() {
     if (snapshot_) checkpoints->tidy();  // it may have nothing to save
   }
   try {
-    train::TrainContext context =
-        train_context(config_, batches_, data_.splits, checkpoints ? &*checkpoints : nullptr, *stop_requested_);
-    context.compare_readers = true;
-    train::Trainer trainer(std::move(context));
-    if (snapshot_) dist::agree(process_.host, [&] { trainer.resume(*snapshot_); });
-    snapshot_.reset();
-    outcome_ = trainer.run();
-  } catch (const c10::Error& e) {  // of what lives as long as the run: buckets, moments
-    const auto failure = device_failure(e, batches_, "before the first step");
-    if (failure && failure->lost) end_process(failure->error);
-    say_failed();
-    if (failure) throw failure->error;
-    throw;
+    train(checkpoints ? &*checkpoints : nullptr);
   } catch (...) {
     say_failed();
+    end_job_of_several(process_.mpi);
     throw;
   }
   watchdog_->close();
+}
+
+void TrainingJob::train(checkpoint::Store* checkpoints) try {
+  train::TrainContext context = train_context(config_, batches_, data_.splits, checkpoints, *stop_requested_);
+  context.compare_readers = true;
+  train::Trainer trainer(std::move(context));
+  if (snapshot_) dist::agree(process_.host, [&] { trainer.resume(*snapshot_); });
+  snapshot_.reset();
+  outcome_ = trainer.run();
+} catch (const c10::Error& e) {  // of what lives as long as the run: buckets, moments
+  const auto failure = device_failure(e, batches_, "before the first step");
+  if (failure && failure->lost) end_process(failure->error);
+  if (failure) throw failure->error;
+  throw;
 }
 
 std::optional<train::DeviceFailure> TrainingJob::device_failure(const c10::Error& error,

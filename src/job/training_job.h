@@ -109,6 +109,7 @@ class TrainingJob {
   void write_targets(const std::vector<RankPlace>&);
   train::TrainContext train_context(const config::Config&, const train::BatchArithmetic&, const data::Splits&,
                                     checkpoint::Store*, const std::atomic<bool>& stop_requested);
+  void train(checkpoint::Store*);  // null: nothing is saved here
   std::optional<train::DeviceFailure> device_failure(const c10::Error&, const train::BatchArithmetic&,
                                                      const std::string& where) const;
   std::string memory_advice(const train::BatchArithmetic&, double requested) const;

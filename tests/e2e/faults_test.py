@@ -66,26 +66,28 @@ def a_job_ended_by_sigterm_to_mpirun_leaves_its_checkpoints_intact(folder):
         assert result.code != 0, result.output
         runner.expect_gone(ranks, ENDED)
     runner.run(["inspect", "runs/r", "--verify"], cwd=folder).expect(0, "match their SHA-256")
-    last = max(int(p.name.split("_")[1]) for p in (folder / "runs/r/checkpoints").glob("step_*"))
+    last = max(int(p.name.split("_")[1]) for p in (folder / "runs/r/checkpoints").glob("step_????????"))
     runner.run(["--resume", "auto"] + runner.flags({**OPTIONS, "checkpoint.every": 4, "train.max_steps": last + 5}), np=2, cwd=folder).expect(
         0, f"step {last} of", "finished: all")
 
 
 def a_rank_that_throws_ends_the_job(folder):
+    """With its own error, which the other one, that finds it gone, does not anticipate."""
     runner.synth(folder / "d.h5", 64)
-    with runner.Running(runner.flags({**OPTIONS, "data.verify": True}), np=2, cwd=folder) as running:
+    slow = {**runner.environment(), "LD_PRELOAD": os.environ["DTRAIN_BUILD"] + "/tests/e2e/libslow_abort.so"}
+    with runner.Running(runner.flags({**OPTIONS, "data.verify": True}), np=2, cwd=folder, env=slow) as running:
         running.wait_for("step 3/")
         ranks = running.ranks()
         with runner.paused(ranks):  # they look at the time of the last write, too
             modified = (folder / "d.h5").stat().st_mtime_ns
             with h5py.File(folder / "d.h5", "r+", locking=False) as f:
-                f["inputs"][:, 0, 0, 0] ^= 1
+                f["inputs"][13, 0, 0, 0] ^= 1  # of one rank
             os.utime(folder / "d.h5", ns=(modified, modified))  # as from a disk that returns other bytes
         begin = time.monotonic()
         result = running.wait(60).expect(65, "checksum", "d.h5#")
         ended_in_time(begin)
         runner.expect_gone(ranks, ENDED)
-    assert "[rank" in result.output
+    assert "[rank" in result.output and "has left" not in result.output, result.output
 
 
 def no_false_alarm(folder):
@@ -120,21 +122,22 @@ def an_exception_that_nobody_catches_is_reported_and_ends_the_job(folder):
 
 def a_verdict_on_request_changes_nothing(folder):
     runner.synth(folder / "d.h5", 64)
-    options = {**OPTIONS, "train.max_steps": 150, "checkpoint.every": "never", "run.log_every": 1}
+    options = {**OPTIONS, "train.max_steps": 300, "checkpoint.every": "never", "run.log_every": 1}
     runner.run(runner.flags({**options, "run.name": "undisturbed"}), np=2, cwd=folder).expect(0)
     with runner.Running(runner.flags(options), np=2, cwd=folder) as running:
         running.wait_for("step 30/")
         os.kill(running.ranks()[1], signal.SIGUSR2)
         running.wait_for("verdict: ")
         os.kill(running.process.pid, signal.SIGUSR2)  # mpirun forwards it to all ranks
-        result = running.wait().expect(0, "finished: all 150 steps")
-    of_rank, of_mpirun, *rest = result.output.split("verdict: ")[1:]
-    assert len(rest) == 1, f"one verdict for each request and one at the end, from one rank:\n{result.output}"
+        result = running.wait().expect(0, "finished: all 300 steps")
+    of_rank, *of_mpirun, at_end = result.output.split("verdict: ")[1:]
+    # mpirun signals one rank after the other, perhaps on both sides of the exchange of a step: then the next step answers again.
+    assert len(of_mpirun) in (1, 2), f"one verdict for each request and one at the end, from one rank:\n{result.output}"
     assert not of_rank.startswith("too few steps"), of_rank
-    assert "step 150/" in of_mpirun, "the training did not go on after the verdict"
-    assert "parallel efficiency " in rest[0] and "communication: " in rest[0], rest[0]
+    assert "step 300/" in of_mpirun[-1], "the training did not go on after the verdict"
+    assert "parallel efficiency " in at_end and "communication: " in at_end, at_end
     losses = [[r["loss"] for r in runner.metrics(folder / "runs" / name)] for name in ("undisturbed", "r")]
-    assert len(losses[0]) == 150 and losses[0] == losses[1], "the request changed the training"
+    assert len(losses[0]) == 300 and losses[0] == losses[1], "the request changed the training"
 
 
 def catches(process, number):
