@@ -46,9 +46,10 @@ int try_once(const FileDescriptor& file, int kind) {
   return 0;
 }
 
-// is_locked() in another process may hold the lock at this moment.
+// is_locked() in another process may hold the lock at this moment, and have to wait for a core.
 int take(const FileDescriptor& file, int kind) {
-  for (int tries = 0; tries < 20; ++tries) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+  while (std::chrono::steady_clock::now() < end) {
     if (const int code = try_once(file, kind); code != EWOULDBLOCK) return code;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

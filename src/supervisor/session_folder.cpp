@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -26,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "dtrain-launch.";
+constexpr std::string_view kPrefix = "dtrain-launch.", kUnlocked = "dtrain-starts.";
 constexpr const char* kLock = "lock";  // held while the supervisor lives, on whatever host or in whatever container
 constexpr std::chrono::seconds kMayNotBeMappedYet{2};
 
@@ -48,7 +49,6 @@ std::optional<WallTime> left_behind_since(const fs::path& folder) {
   struct stat status {};
   if (!folder.filename().string().starts_with(kPrefix) || ::lstat(folder.c_str(), &status) != 0) return std::nullopt;
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) return std::nullopt;
-  // A supervisor that has just made its folder has no lock there yet.
   std::error_code unknown;
   if (!fs::exists(folder / kLock, unknown) || is_locked(folder / kLock)) return std::nullopt;
   return made_at(folder / kLock);  // which nobody changes later, as mpirun does the folder
@@ -138,18 +138,24 @@ WallTime remove_left_behind(const fs::path& parent) {
 
 }  // namespace
 
-SessionFolder::SessionFolder() : made_(std::chrono::system_clock::now()) {
+SessionFolder::SessionFolder() {
   std::error_code unknown;
   const fs::path parent = fs::temp_directory_path(unknown);
   const fs::path folder = unknown ? fs::path("/tmp") : parent;
-  made_ = std::min(made_, remove_left_behind(folder));
-  std::string name = (folder / str(kPrefix, "XXXXXX")).string();
-  if (::mkdtemp(name.data()) == nullptr) {
-    throw OutputError(str("cannot create a folder for temporary files in ", folder.string(), ": ", std::strerror(errno),
+  const WallTime earliest = remove_left_behind(folder);
+  const auto fail = [&](int code) {
+    throw OutputError(str("cannot create a folder for temporary files in ", folder.string(), ": ", std::strerror(code),
                           ": set TMPDIR to another folder"));
-  }
-  path_ = name;
-  lock_ = FileLock(path_ / kLock, str(name, " is in use"), "");
+  };
+  // Another supervisor removes a folder whose lock is free: this one gets its name once the lock is held.
+  constexpr std::string_view kRandom = "XXXXXX";
+  std::string name = (folder / str(kUnlocked, kRandom)).string();
+  if (::mkdtemp(name.data()) == nullptr) fail(errno);
+  lock_ = FileLock(fs::path(name) / kLock, str(name, " is in use"), "");
+  path_ = folder / str(kPrefix, name.substr(name.size() - kRandom.size()));
+  if (::rename(name.c_str(), path_.c_str()) != 0) fail(errno);
+  // By the clock of files, which may be a few milliseconds behind the other one.
+  made_ = std::min(earliest, made_at(path_ / kLock).value_or(std::chrono::system_clock::now()));
 }
 
 void SessionFolder::wait_until_unused(double seconds) const {
@@ -164,7 +170,9 @@ SessionFolder::~SessionFolder() {
   fs::remove_all(path_, ignored);
   // Those of a job that was killed a moment ago are as young as those of another job that begins.
   const auto end = std::chrono::steady_clock::now() + kMayNotBeMappedYet + std::chrono::milliseconds(100);
-  while (!remove_unused_segments("/dev/shm", made_) && std::chrono::steady_clock::now() < end) {
+  for (bool last = false; !last;) {
+    last = std::chrono::steady_clock::now() >= end;
+    if (remove_unused_segments("/dev/shm", made_)) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
