@@ -25,9 +25,16 @@ def processes_of(host):
         try:
             if entry.name.isdigit() and f"PRETENDED_HOST={host}\0" in (entry / "environ").read_text():
                 found.append(int(entry.name))
-        except OSError:
+        except (OSError, ValueError):
             continue
     return found
+
+
+def is_rank(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[0].endswith(b"/dtrain")
+    except OSError:  # it has ended
+        return False
 
 
 def a_lost_host_is_left_out_and_taken_back(folder):
@@ -56,7 +63,7 @@ def a_lost_host_is_left_out_and_taken_back(folder):
         print(f"        {time.monotonic() - killed:.1f} s from the death of a host to the next banner")
         (folder / "down-host1").unlink()
         running.wait_for("host host1 answers again: the next job uses it")
-        rank = next(p for p in processes_of("host0") if pathlib.Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0].endswith(b"/dtrain"))
+        rank = next(filter(is_rank, processes_of("host0")))
         time.sleep(1)
         runner.kill([rank])
         running.wait_for("global batch 16 = 2 ranks × 8 × accumulate 1", times=2, timeout=60)

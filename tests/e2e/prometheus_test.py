@@ -66,15 +66,15 @@ def missing_data(server, expressions):
 
 
 def check_labels(server):
-    ranks = {series["metric"]["rank"] for series in server.query("dtrain_steps_total")}
-    if ranks != {"0", "1"}:
-        raise Failure(f"series of ranks {ranks}, not of 0 and 1")
+    def ranks_are_there():  # a scrape may be late
+        return {series["metric"]["rank"] for series in server.query("dtrain_steps_total")} == {"0", "1"}
+
+    server.wait_until("series of ranks 0 and 1", ranks_are_there, 30)
     for series in server.query('{__name__=~"dtrain_.+"}'):
         doubled = [label for label in series["metric"] if label.startswith("exported_")]
         if doubled:
             raise Failure(f"honor_labels is not in effect: {doubled} in {series['metric']}")
-    if len(server.query("dtrain_loss{split='train'}")) != 1:
-        raise Failure("the training loss of a job is not exactly one series")
+    server.wait_until("the training loss of a job is one series", lambda: len(server.query("dtrain_loss{split='train'}")) == 1, 30)
 
 
 def end(processes, server):
@@ -194,9 +194,12 @@ def gpus_and_dcgm_exporter_have_data(folder):
         except Failure as failure:
             raise Failure(f"{failure}; no data for:\n" + "\n".join(lacking)) from None
         (tensor,) = [expr for where, expr in expressions if where.endswith("'Tensor cores'")]
-        found = {s["metric"]["rank"]: (s["metric"]["UUID"], float(s["value"][1])) for s in server.query(tensor)}
-        if found != {"0": ("GPU-demo", 0.4), "1": ("GPU-demo", 0.4)}:
-            raise Failure(f"the series of dcgm-exporter are not those of the ranks' GPU: {found}")
+
+        def are_of_the_gpu():
+            found = {s["metric"]["rank"]: (s["metric"].get("UUID"), float(s["value"][1])) for s in server.query(tensor)}
+            return found == {"0": ("GPU-demo", 0.4), "1": ("GPU-demo", 0.4)}
+
+        server.wait_until("the series of dcgm-exporter are those of the ranks' GPU", are_of_the_gpu, 30)
         print("with GPUs and dcgm-exporter no expression falls back")
     finally:
         for process in processes:

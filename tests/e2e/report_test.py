@@ -199,7 +199,7 @@ def a_run_that_trains_is_reported_and_not_disturbed(folder):
 
 def a_report_that_cannot_be_written_is_a_warning(folder):
     runner.synth(folder / "d.h5", 40)
-    words = runner.flags({**runner.SMALL, "train.epochs": 12, "data.file": "d.h5", "run.name": "r"})
+    words = runner.flags({**runner.SMALL, "train.epochs": 30, "data.file": "d.h5", "run.name": "r"})
     with runner.Running(words, cwd=folder) as running:
         running.wait_for("step 1/")
         (folder / "runs/r/report.html").mkdir()  # a folder of that name cannot be replaced

@@ -174,9 +174,10 @@ def a_run_folder_that_is_removed_ends_the_job(folder):
             running.wait_for("step 1/")
             if save_every != "never":
                 running.wait_for("saved runs/r/checkpoints/")
-            (folder / "runs/r").rename(folder / "gone")  # all at once; a save may be writing into it
-            if replace:
-                (folder / "runs/r").mkdir()
+            with runner.paused(running.ranks() or [running.process.pid]):
+                (folder / "runs/r").rename(folder / "gone")  # all at once; a save may be writing into it
+                if replace:
+                    (folder / "runs/r").mkdir()
             result = running.wait(60)
         assert result.code == 73, result.output
         assert result.output.count("error:") == 1, result.output

@@ -167,7 +167,11 @@ TEST(ProcessCounters, TwoThreadsOnOneCoreDelayEachOther) {
     EXPECT_GT(self->cpu_seconds, 0);
     stop = true;
   }
-  const ProcessCounters after = reader.process();
+  ProcessCounters after = reader.process();
+  for (int tries = 0; after.by_thread.size() != before.by_thread.size() && tries < 1000; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // what was joined may be in /proc for a moment longer
+    after = reader.process();
+  }
   EXPECT_EQ(after.by_thread.size(), before.by_thread.size()) << "the thread has ended";
   EXPECT_GT(after.run_delay_seconds.value() - before.run_delay_seconds.value(), 0.1) << "and its delay still counts";
   ASSERT_EQ(::sched_setaffinity(0, sizeof all, &all), 0);

@@ -1,5 +1,7 @@
 // What communicators between processes do when ranks do not act together. Run on two ranks or more.
 
+#include <mpi.h>
+
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -29,6 +31,7 @@ TEST_P(Abort, UnblocksAnOperationThatRankZeroNeverJoins) {
     if (what == "Broadcast") return comm->broadcast(tensor, 0);
     return comm->all_reduce(what == "AllReduceInPlace" ? shared : tensor, ReduceOp::kSum);
   };
+  MPI_Barrier(MPI_COMM_WORLD);  // an abort while another rank is still in allocate() would end that
   std::thread aborts([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     comm->abort("rank 0 never came");

@@ -96,7 +96,7 @@ TEST(Watchdog, AsksCommunicatorsAsSoonAsItsRankWaits) {
   });
   for (int step = 1; step <= 20; ++step) {
     watchdog.progress("forward", step);
-    clock.advance(kPeriod / 4);
+    clock.advance(kPeriod / 20);
     std::this_thread::sleep_for(12ms);
   }
   EXPECT_EQ(asked, 0) << "a rank that makes progress has nothing to ask";

@@ -22,19 +22,29 @@ def preemptions(matrix):
         kinds.preempt_at(group, kinds.Case("preempt", index, matrix, np), ranks=np or 1)
 
 
+def in_time(matrix, kind, counts, case):
+    """A signal after a time that is drawn comes too late where other programs slowed the run by which that time was measured: again."""
+    def cases():
+        return sum(cell.cases() for (of, name), cell in matrix.record.cells.items() if of == kind and counts(name))
+
+    before = cases()
+    for _ in range(5):
+        case()
+        if cases() > before:
+            return
+    raise AssertionError(f"{kind} came too late five times")
+
+
 def kills(matrix):
-    for index in range(3):
-        kinds.kill9(index, matrix)
-    kinds.kill9(3, matrix, plan=moments.SMALL_FILES[3])
-    killed = sum(cell.cases() for (kind, name), cell in matrix.record.cells.items() if kind == "kill9" and "too late" not in name)
-    assert killed == 4, f"{killed} of 4 kills came in time"
+    for index in range(4):
+        plan = moments.SMALL_FILES[3] if index == 3 else None
+        in_time(matrix, "kill9", lambda name: "too late" not in name, lambda: kinds.kill9(index, matrix, plan=plan))
 
 
 def sigterm_and_ctrl_c(matrix):
+    """With checkpoints: otherwise the job had ended before the signal, or had saved nothing yet."""
     for index in (2, 3):
-        kinds.term(index, matrix)
-    verified = [name for (kind, name) in matrix.record.cells if kind == "term" and "with checkpoints" in name]
-    assert len(verified) == 2, f"checkpoints were there after {verified} alone; otherwise the job had ended before the signal"
+        in_time(matrix, "term", lambda name: "with checkpoints" in name, lambda: kinds.term(index, matrix))
 
 
 def main():

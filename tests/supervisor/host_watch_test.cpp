@@ -85,8 +85,8 @@ TEST_F(HostWatchTest, AHostThatFallsSilentIsLostAfterTheTimeout) {
   std::vector<HostWatch::Change> changes;
   hosts.ask();
   ASSERT_TRUE(until(hosts, changes, [&] { return hosts.all_known(); }));
-  put("SILENT-a");
   const auto began = std::chrono::steady_clock::now();
+  put("SILENT-a");
   ASSERT_TRUE(until(hosts, changes, [&] { return !changes.empty(); }));
   EXPECT_GT(seconds_since(began), 1.8);  // the last beat came up to a second before
   EXPECT_FALSE(changes[0].answers);
@@ -101,9 +101,9 @@ TEST_F(HostWatchTest, OneThatWasLostBeforeTheQuestionIsWaitedForOnlyAMoment) {
   HostWatch hosts = watch({{"a", 1}});
   std::vector<HostWatch::Change> changes;
   ASSERT_TRUE(until(hosts, changes, [&] { return !changes.empty(); }));
+  const auto began = std::chrono::steady_clock::now();
   hosts.ask();
   EXPECT_FALSE(hosts.all_known()) << "it may answer again";
-  const auto began = std::chrono::steady_clock::now();
   ASSERT_TRUE(until(hosts, changes, [&] { return hosts.all_known(); }));
   EXPECT_GE(seconds_since(began), HostWatch::kSecondLook - 0.1);
   EXPECT_TRUE(hosts.answering().empty());

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "checkpoint/store.h"
 #include "core/error.h"
@@ -212,6 +213,7 @@ TEST_F(LaunchRecordTest, ADamagedCheckpointDoesNotCountUntilItIsWrittenAgain) {
   steps(5, 9);
   record.look();
   EXPECT_EQ(record.progress().saved(), 4);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the time stamps of files advance every few
   save(8);
   record.look();
   EXPECT_EQ(record.progress().saved(), 8);

@@ -90,9 +90,8 @@ TEST(OutputRelay, NobodyReadsAndNothingBlocks) {
   reader.join();
   EXPECT_THAT(got.substr(0, 20), StartsWith("the first line\n"));
   EXPECT_LT(got.size(), OutputRelay::kMostWaiting + (1 << 20));
-  EXPECT_THAT(
-      got.substr(got.size() - 400),
-      AllOf(HasSubstr("bytes were left out here, because nobody took the output]\n"), EndsWith("the last line\n")));
+  EXPECT_TRUE(got.find("bytes were left out here, because nobody took the output]\n") != got.npos);
+  EXPECT_THAT(got.substr(got.size() - 400), EndsWith("the last line\n"));
 }
 
 TEST(OutputRelay, AReaderThatStaysAwayDelaysTheEndByAFewSeconds) {

@@ -46,7 +46,7 @@ return measure();
 
 
 def measured(tab):
-    tab.wait_for("document.readyState === 'complete'")
+    tab.wait_for("location.href !== 'about:blank' && document.readyState === 'complete'")
     return tab.evaluate(MEASURE)
 
 

@@ -99,9 +99,9 @@ class Running:
         self.log.close()
 
     def output(self):
-        self.log.flush()
-        self.log.seek(0)
-        return self.log.read()
+        # With a position of its own: the job writes where the descriptor that it shares stands.
+        with open(f"/proc/self/fd/{self.log.fileno()}") as log:
+            return log.read()
 
     def ranks(self):
         """The process ids of the dtrain processes, in the order of their ranks, under mpirun or under `dtrain launch`."""

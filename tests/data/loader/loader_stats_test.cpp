@@ -48,7 +48,7 @@ class SlowStore : public MemoryStore {
 
 TEST(LoaderStats, CountsSamplesBytesAndStages) {
   const MemoryStore store(64, 32, 32);
-  Loader loader(store, all_ids(64), pictures(64), options_of(8, 8, /*steps=*/8), {0, 1});
+  Loader loader(store, all_ids(64), pictures(256), options_of(8, 8, /*steps=*/8), {0, 1});
   while (!loader.done()) loader.next();
   const LoaderStats stats = loader.stats();
   EXPECT_EQ(stats.samples, 64);
@@ -86,10 +86,14 @@ TEST(LoaderStats, ASlowConsumerShowsInFull) {
   const MemoryStore store(64, 4, 4);
   Loader loader(store, all_ids(64), pictures(4), options_of(4, 4, /*steps=*/-1, /*threads=*/2, /*prefetch=*/2), {0, 1});
   loader.next();
-  while (loader.queue_depth() < 2) std::this_thread::sleep_for(1ms);
-  const LoaderStats before = loader.stats();
-  std::this_thread::sleep_for(50ms);
-  const LoaderStats now = loader.stats() - before;  // of waits that go on
+  // The second reader begins to wait when it first runs, which may be after the batches are there.
+  LoaderStats before = loader.stats(), now;
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  do {
+    before = loader.stats();
+    std::this_thread::sleep_for(50ms);
+    now = loader.stats() - before;  // of waits that go on
+  } while ((now.samples > 0 || now.full_seconds <= 1.9 * 0.050) && std::chrono::steady_clock::now() < deadline);
   EXPECT_GT(now.full_seconds, 1.9 * 0.050) << "two readers";
   EXPECT_EQ(now.wait_seconds, 0);
   EXPECT_EQ(now.samples, 0);
