@@ -14,7 +14,7 @@ import urllib.request
 
 import runner
 
-KEYS = {**runner.SMALL, "data.file": "d.h5", "train.global_batch": 16, "train.max_steps": 60, "train.epochs": 100, "checkpoint.every": "5steps",
+KEYS = {**runner.SMALL, "data.file": "d.h5", "train.global_batch": 16, "train.max_steps": 60, "train.epochs": 1000, "checkpoint.every": "5steps",
         "data.val_share": 0}
 LONG = {**KEYS, "train.max_steps": 100000, "train.epochs": 100000}
 GONE = 20.0  # seconds within which all processes of a job are gone; a busy machine needs more than the usual 4
@@ -411,7 +411,7 @@ def of_two_launches_that_start_a_run_at_once_one_trains_and_records(folder):
 
 
 def a_stopped_rank_is_the_one_that_failed(folder):
-    """It goes on when the job ends, and then says that the others are gone."""
+    """It goes on when the job ends, and then may say that the others are gone, if it lives for so long."""
     runner.synth(folder / "d.h5", 64)
     with started(folder, "r", {**LONG, "dist.timeout": 5}, "--max-restarts", 0) as running:
         running.wait_for("step 3/")
@@ -419,7 +419,6 @@ def a_stopped_rank_is_the_one_that_failed(folder):
         os.kill(ranks[1], signal.SIGSTOP)
         result = running.wait(60).expect(76, "rank 1, the first that failed, had printed nothing\n")
         runner.expect_gone(ranks, GONE)
-    assert f"[rank 1] error: the shared_memory communicator can no longer be used: rank 0 (process {ranks[0]}) has died" in result.output, result.output
     (end,) = events(folder, "r", "job_ended")
     assert end["rank"] == 1 and "rank 1" in end["text"] and "rank 0 (process" not in end["text"], end
     assert "  | " not in result.output, result.output
