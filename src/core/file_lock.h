@@ -15,9 +15,10 @@ namespace dtrain {
 class FileLock {
  public:
   FileLock() = default;  // holds nothing
-  // Creates the file if needed and takes the lock without waiting. Throws OutputError if another FileLock holds it, in
-  // this process or another ("IN_USE (process 12 on HOST): ADVICE"), or if the file cannot be opened or is a link to
-  // another one (open_own_file). On a file system without locks it warns and holds only the file.
+  // Creates the file if needed and takes the lock, for which it waits half a second at most. Throws OutputError if
+  // another FileLock holds it, in this process or another ("IN_USE (process 12 on HOST): ADVICE"), or if the file
+  // cannot be opened or is a link to another one (open_own_file). On a file system without locks it warns and holds
+  // only the file.
   FileLock(const std::filesystem::path& path, const std::string& in_use, const std::string& advice);
 
   // Whether `path` still leads to the file that was opened. False if it or a folder above it was removed, moved, or

@@ -52,15 +52,21 @@ bool has_one_of(std::string_view text, std::span<const std::string_view> words) 
 std::optional<int> blamed_rank(std::string_view text) {
   constexpr std::array<std::string_view, 4> kBlames = {" has died", " sent no heartbeat", " has made no progress",
                                                        " has left while others wait"};
-  if (!has_one_of(text, kBlames)) return std::nullopt;
-  std::optional<std::string_view> rest = after(text, ": rank ");
+  size_t end = text.npos;
+  for (const std::string_view words : kBlames) end = std::min(end, text.find(words));
+  if (end == text.npos) return std::nullopt;
+  // The last rank before them: "rank 0: rank 2 has died" is what rank 0 has told the others.
+  constexpr std::string_view kRank = ": rank ";
+  const size_t last = text.substr(0, end).rfind(kRank);
+  std::optional<std::string_view> rest =
+      last == text.npos ? std::nullopt : std::optional(text.substr(last + kRank.size()));
   if (!rest) rest = after(text, ": ranks ");  // several of one host: the first
   return rest ? take_number(*rest) : std::nullopt;
 }
 
 // The words of a rank that cannot reach the others, for whatever reason.
 bool is_of_communication(std::string_view text) {
-  constexpr std::array<std::string_view, 3> kWords = {"communicator", " failed: MPI_", "a collective failed"};
+  constexpr std::array<std::string_view, 3> kWords = {"communicator", " failed: MPI_", "NCCL_DEBUG=WARN prints more"};
   return has_one_of(text, kWords);
 }
 

@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr size_t kMostPending = 1000;
+constexpr const char* kLock = ".launch.lock";
 
 bool is_folder(const fs::path& path) {
   std::error_code unknown;
@@ -81,7 +82,7 @@ void LaunchRecord::look() {
 }
 
 void LaunchRecord::job_ended(Cause cause, const JobEnd& end, std::optional<int> rank, const std::string& text) {
-  // It found the folder of another run, which may have ended since.
+  // It found the folder of another run, which may have ended since. (Or it could not write into its own: nor can this.)
   if (!may_exist_ && !is_held_ && end.code == OutputError("").exit_code()) is_ours_ = false;
   settle();
   if (may_be_restarted(cause)) {
@@ -145,10 +146,11 @@ void LaunchRecord::settle() { is_held_ = is_held_ || (is_folder(run_) && !is_loc
 
 void LaunchRecord::open_file() {
   if (!is_ours_ || file_ || !is_held_ || !is_folder(run_)) return;
+  if (has_warned_ && is_locked(run_ / kLock)) return;  // without FileLock's patience: a job runs
   try {
     check_own_file(file_name());
     // Another launch may still wait to start the run again.
-    lock_ = FileLock(run_ / ".launch.lock", str("another launch records ", run_.string()),
+    lock_ = FileLock(run_ / kLock, str("another launch records ", run_.string()),
                      "this one writes its events if that one ends before it");
   } catch (const OutputError& error) {
     if (!std::exchange(has_warned_, true)) log::warning(error.what());

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "dtrain-launch.", kUnlocked = "dtrain-starts.";
 constexpr const char* kLock = "lock";  // held while the supervisor lives, on whatever host or in whatever container
-constexpr std::chrono::seconds kMayNotBeMappedYet{2};
+constexpr std::chrono::seconds kMayNotBeMappedYet{2}, kLongestStart{60};
 
 using WallTime = std::chrono::system_clock::time_point;
 
@@ -47,8 +47,14 @@ std::optional<WallTime> made_at(const fs::path& file) {
 // Of a folder that a supervisor of this user made which runs no more: when it made it.
 std::optional<WallTime> left_behind_since(const fs::path& folder) {
   struct stat status {};
-  if (!folder.filename().string().starts_with(kPrefix) || ::lstat(folder.c_str(), &status) != 0) return std::nullopt;
+  const std::string name = folder.filename().string();
+  const bool starts = name.starts_with(kUnlocked);
+  if ((!starts && !name.starts_with(kPrefix)) || ::lstat(folder.c_str(), &status) != 0) return std::nullopt;
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) return std::nullopt;
+  if (starts) {
+    const std::optional<WallTime> made = made_at(folder);
+    return made && std::chrono::system_clock::now() - *made > kLongestStart ? made : std::nullopt;
+  }
   std::error_code unknown;
   if (!fs::exists(folder / kLock, unknown) || is_locked(folder / kLock)) return std::nullopt;
   return made_at(folder / kLock);  // which nobody changes later, as mpirun does the folder
@@ -142,7 +148,8 @@ SessionFolder::SessionFolder() {
   std::error_code unknown;
   const fs::path parent = fs::temp_directory_path(unknown);
   const fs::path folder = unknown ? fs::path("/tmp") : parent;
-  const WallTime earliest = remove_left_behind(folder);
+  made_ = std::chrono::system_clock::now();
+  made_ = std::min(made_, remove_left_behind(folder));
   const auto fail = [&](int code) {
     throw OutputError(str("cannot create a folder for temporary files in ", folder.string(), ": ", std::strerror(code),
                           ": set TMPDIR to another folder"));
@@ -154,8 +161,8 @@ SessionFolder::SessionFolder() {
   lock_ = FileLock(fs::path(name) / kLock, str(name, " is in use"), "");
   path_ = folder / str(kPrefix, name.substr(name.size() - kRandom.size()));
   if (::rename(name.c_str(), path_.c_str()) != 0) fail(errno);
-  // By the clock of files, which may be a few milliseconds behind the other one.
-  made_ = std::min(earliest, made_at(path_ / kLock).value_or(std::chrono::system_clock::now()));
+  // The clock of files may be a few milliseconds behind the other one.
+  made_ = std::min(made_, made_at(path_ / kLock).value_or(made_));
 }
 
 void SessionFolder::wait_until_unused(double seconds) const {

@@ -72,7 +72,7 @@ def a_job_ended_by_sigterm_to_mpirun_leaves_its_checkpoints_intact(folder):
 
 
 def a_rank_that_throws_ends_the_job(folder):
-    """With its own error, which the other one, that finds it gone, does not anticipate."""
+    """With its own error: the other rank, which would find it gone, does not end the job first."""
     runner.synth(folder / "d.h5", 64)
     slow = {**runner.environment(), "LD_PRELOAD": os.environ["DTRAIN_BUILD"] + "/tests/e2e/libslow_abort.so"}
     with runner.Running(runner.flags({**OPTIONS, "data.verify": True}), np=2, cwd=folder, env=slow) as running:

@@ -411,7 +411,7 @@ def of_two_launches_that_start_a_run_at_once_one_trains_and_records(folder):
 
 
 def a_stopped_rank_is_the_one_that_failed(folder):
-    """It goes on when the job ends, and then may say that the others are gone, if it lives for so long."""
+    """It goes on when the job ends, and then may say that the others are gone, if it lives long enough."""
     runner.synth(folder / "d.h5", 64)
     with started(folder, "r", {**LONG, "dist.timeout": 5}, "--max-restarts", 0) as running:
         running.wait_for("step 3/")

@@ -129,19 +129,20 @@ def the_fastest_network_has_to_fit(folder):
 def two_ranks_agree(folder):
     runner.synth(folder / "d.h5", 300)
     write_config(folder, train__batch_size=8, train__global_batch=64)
-    text, found = tune(folder, "--minutes", 2, *NETWORK, np=2)
-    check_rows(found)
+    for _ in range(3):  # what else runs on the machine may hide that the network takes far longer than its data
+        text, found = tune(folder, "--minutes", 2, *NETWORK, np=2)
+        check_rows(found)
+        loader = [row for row in found["rows"] if row["stage"] == "loader"]
+        if all(row["note"].startswith("loading alone") for row in loader):
+            break
     assert found["ranks"] == 2 and found["largest_batch"]["batch_size"] == 32 and found["largest_batch"]["end"] == "all fit"
     assert found["largest_batch"]["start"] == found["largest_batch"]["catalog_row"] == "", "these are of GPUs"
     stages = {row["stage"] for row in found["rows"]}
     assert stages == {"memory", "batch", "loader", "result"}, stages
-    loader = [row for row in found["rows"] if row["stage"] == "loader"]
-    alone = [row for row in loader if row["note"].startswith("loading alone")]
-    assert alone, loader
-    if len(alone) == len(loader):  # as a rule: the network takes far longer than its data. What else runs on the machine may hide that
-        assert sum("other settings gain nothing" in row["note"] and row["chosen"] for row in loader) == 1, loader
-        for key in ("data.prefetch", "data.workers"):
-            assert found["found"][key] == found["given"][key], "what was not tried stays"
+    assert all(row["note"].startswith("loading alone") for row in loader), loader
+    assert sum("other settings gain nothing" in row["note"] and row["chosen"] for row in loader) == 1, loader
+    for key in ("data.prefetch", "data.workers"):
+        assert found["found"][key] == found["given"][key], "what was not tried stays"
     runner.run(["my.tuned.yaml", "--dry-run"], np=2, cwd=folder).expect(0, "global batch 64")
 
 

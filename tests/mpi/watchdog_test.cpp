@@ -94,18 +94,18 @@ TEST(Watchdog, AsksCommunicatorsAsSoonAsItsRankWaits) {
     ++asked;
     if (failed) throw CommError("ncclAllReduce failed: unhandled system error");
   });
-  for (int step = 1; step <= 20; ++step) {
+  for (int step = 1; step <= 100; ++step) {
     watchdog.progress("forward", step);
     clock.advance(kPeriod / 20);
     std::this_thread::sleep_for(12ms);
   }
   EXPECT_EQ(asked, 0) << "a rank that makes progress has nothing to ask";
-  watchdog.progress("all_reduce", 21);
+  watchdog.progress("all_reduce", 101);
   failed = true;
   EXPECT_TRUE(advance_until(clock, [&] { return !alarm.message().empty(); }));
   // After a tenth of the timeout, or later on a loaded machine, but not after all of it.
   EXPECT_EQ(alarm.message().find("rank 0 has made no progress for 0."), 0u) << alarm.message();
-  EXPECT_NE(alarm.message().find("in phase all_reduce, step 21: ncclAllReduce failed: unhandled system error"),
+  EXPECT_NE(alarm.message().find("in phase all_reduce, step 101: ncclAllReduce failed: unhandled system error"),
             std::string::npos)
       << alarm.message();
   EXPECT_THROW(watchdog.close(), CommError);

@@ -32,6 +32,8 @@ def in_time(matrix, kind, counts, case):
         case()
         if cases() > before:
             return
+        for np in matrix.undisturbed.seconds:  # a share of which is drawn, the same each time
+            matrix.undisturbed.seconds[np] /= 2
     raise AssertionError(f"{kind} came too late five times")
 
 

@@ -108,10 +108,13 @@ TEST(JobOutput, ARankThatAnotherOneMissesIsTheOneThatFailed) {
 }
 
 TEST(JobOutput, WhatAStoppedRankSaysWhenTheJobEndsIsNotWhyItFailed) {
-  for (const std::string text :
-       {"the shared_memory communicator can no longer be used: rank 0 (process 11) has died",
-        "receiving from rank 0 failed: MPI_ERR_OTHER: known error not in list",
-        "the communicator of the gradients says: a collective failed: unhandled system error (...)"}) {
+  for (const std::string text : {"the shared_memory communicator can no longer be used: rank 0 (process 11) has died",
+                                 "receiving from rank 0 failed: MPI_ERR_OTHER: known error not in list",
+                                 "the communicator of the gradients says: a collective failed: unhandled system error "
+                                 "(...). NCCL_DEBUG=WARN prints "
+                                 "more; dist.backend staged works without NCCL",
+                                 "ncclAllReduce failed: remote process exited or there was a network error (...). "
+                                 "NCCL_DEBUG=WARN prints more"}) {
     Printed printed;
     printed.output.add(
         "[1,1]<stderr>:a warning\n[1,0]<stderr>:[rank 0] error: rank 1 has sent no heartbeat for 5.1 s (last: phase "
@@ -140,6 +143,28 @@ TEST(JobOutput, ARankThatSaysWhyItEndedIsBelievedWhoeverSpeaksFirst) {
     EXPECT_EQ(printed.output.cause(), "[rank 1] error: data.h5#5: the checksum does not match");
     EXPECT_THAT(printed.output.last_lines(1), ElementsAre(HasSubstr("data.h5#5")));
   }
+}
+
+TEST(JobOutput, ARankThatRepeatsWhatAnotherOneHasSeenMeansTheSameRank) {
+  Printed printed;
+  printed.output.add(
+      "[1,1]<stderr>:[rank 1] error: the shared_memory communicator can no longer be used: rank 0: rank 2 (process 12) "
+      "has died\n[1,0]<stderr>:[rank 0] error: the shared_memory communicator can no longer be used: rank 2 (process "
+      "12) has died\n",
+      true);
+  EXPECT_EQ(printed.output.failed_rank(), 2);
+  EXPECT_THAT(printed.output.last_lines(0), ElementsAre(HasSubstr("rank 2 (process 12)")));
+}
+
+TEST(JobOutput, AFullGpuIsTheErrorOfItsRank) {
+  Printed printed;
+  printed.output.add(
+      "[1,0]<stderr>:[rank 0] error: the communicator of the gradients says: rank 1 (process 12) has died\n"
+      "[1,1]<stderr>:[rank 1] error: a collective failed: out of memory (...): the GPU has too little memory left for "
+      "NCCL's buffers. Use a smaller --batch-size\n",
+      true);
+  EXPECT_EQ(printed.output.failed_rank(), 1);
+  EXPECT_THAT(printed.output.cause(), HasSubstr("too little memory left"));
 }
 
 TEST(JobOutput, ARankThatWaitsInAFailedCommunicatorNamesTheCauseNext) {

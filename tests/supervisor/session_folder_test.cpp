@@ -66,7 +66,8 @@ TEST_F(SessionFolderTest, IsUsedAsLongAsARankHasItForTemporaryFiles) {
 TEST_F(SessionFolderTest, WhatAKilledSupervisorLeftIsRemovedAndNothingElse) {
   const SessionFolder used;
   const fs::path left = parent_ / "dtrain-launch.AbCdEf", other = parent_ / "dtrain-launch.notes";
-  for (const fs::path& folder : {left, other}) fs::create_directories(folder / "inside");
+  const fs::path starts = parent_ / "dtrain-starts.AbCdEf";
+  for (const fs::path& folder : {left, other, starts}) fs::create_directories(folder / "inside");
   std::ofstream(left / "lock") << "of a process that is gone\n";
   const fs::path segment = str("/dev/shm/vader_segment.test.", ::getpid(), ".0");  // of its ranks
   std::ofstream(segment) << "x";
@@ -79,6 +80,7 @@ TEST_F(SessionFolderTest, WhatAKilledSupervisorLeftIsRemovedAndNothingElse) {
   EXPECT_FALSE(fs::exists(left));
   EXPECT_TRUE(fs::exists(used.path())) << "its supervisor lives";
   EXPECT_TRUE(fs::exists(other / "inside")) << "it has no lock of a supervisor";
+  EXPECT_TRUE(fs::exists(starts / "inside")) << "a supervisor may be about to lock it";
 }
 
 TEST_F(SessionFolderTest, SegmentsOfASupervisorThatWasKilledAMomentAgoGoWithTheNext) {
