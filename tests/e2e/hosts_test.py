@@ -78,4 +78,5 @@ def a_killed_rank_ends_the_ranks_of_all_hosts(folder):
     assert [name for name in os.listdir("/dev/shm") if name.startswith("dtrain-")] == []
 
 
+mounts.own_shared_memory()
 mounts.main([training_is_the_same_on_one_host_and_on_several, a_killed_rank_ends_the_ranks_of_all_hosts])

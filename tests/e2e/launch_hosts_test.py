@@ -85,4 +85,5 @@ def a_lost_host_is_left_out_and_taken_back(folder):
 
 
 if __name__ == "__main__":
+    mounts.own_shared_memory()
     mounts.main([a_lost_host_is_left_out_and_taken_back])

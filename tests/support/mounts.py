@@ -7,6 +7,7 @@ import sys
 import runner
 
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
+_OWN_SHARED_MEMORY = "DTRAIN_TEST_OWN_SHARED_MEMORY"
 # Of its own: Open MPI's folder in /tmp is named for user 0 here, and may be that of the real one.
 PRIVATE_TMP = 'mount -t tmpfs tmpfs /tmp && exec "$@"'
 
@@ -28,6 +29,24 @@ def control_group(folder, *lines):
 
 def allowed(prefix):
     return subprocess.run([*prefix, "unshare", "--mount", "bash", "-c", PRIVATE_TMP, "bash", "true"], capture_output=True).returncode == 0
+
+
+def has_own_shared_memory():
+    return _OWN_SHARED_MEMORY in os.environ
+
+
+def own_shared_memory():
+    """Starts this script again with a /dev/shm of its own, where that is allowed, so that all that is left there is of its jobs."""
+    if has_own_shared_memory():
+        return
+    mount = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"'
+    as_user = ["unshare", "--user", "--map-current-user", "--keep-caps", "--mount"]
+    without_rights = ["setpriv", "--ambient-caps=-all", "--inh-caps=-all"]  # to write to a file without permission, among others
+    for namespace, behind in [(["unshare", "--mount"], []), (as_user, without_rights)]:
+        words = [*namespace, "bash", "-c", mount, "bash", *behind]
+        if subprocess.run([*words, "true"], capture_output=True).returncode == 0:
+            sys.stdout.flush()
+            os.execvpe(words[0], [*words, sys.executable, *sys.argv], {**os.environ, _OWN_SHARED_MEMORY: "1"})
 
 
 def main(tests):
