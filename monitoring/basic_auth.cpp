@@ -5,6 +5,7 @@
 #include <openssl/evp.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -26,7 +27,11 @@ constexpr size_t kLongestLine = 1024;
   throw ConfigError(str("metrics.auth_file: ", file.string(), " ", problem));
 }
 
-// The text of a regular file that only its owner can read, cut where it is certainly too long.
+// As ssh sees its keys: a file of this user is for this user alone. One of somebody else may be readable by a group,
+// because this process must have been put into it: so Kubernetes mounts a Secret for a user that is not root.
+constexpr mode_t kNotOfOwn = S_IRWXG | S_IRWXO, kNotOfOther = S_IWGRP | S_IXGRP | S_IRWXO;
+
+// The text of a regular file that no others can read, cut where it is certainly too long.
 std::string read_private(const std::filesystem::path& file) {
   FileDescriptor fd;
   if (const int code = fd.open(file, O_RDONLY | O_NONBLOCK)) {  // a pipe must not block
@@ -35,11 +40,15 @@ std::string read_private(const std::filesystem::path& file) {
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) refuse(file, str("cannot be read: ", std::strerror(errno)));
   if (!S_ISREG(status.st_mode)) refuse(file, "is not a regular file");
-  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+  const bool own = status.st_uid == ::geteuid();
+  if ((status.st_mode & (own ? kNotOfOwn : kNotOfOther)) != 0) {
     std::array<char, 8> mode{};
     std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(status.st_mode & 07777));
-    refuse(file,
-           str("has mode ", mode.data(), ", and others than its owner must not read a password. Run chmod 600 on it"));
+    refuse(file, own ? str("has mode ", mode.data(),
+                           ", and others than its owner must not read a password. Run chmod 600 on it")
+                     : str("has mode ", mode.data(),
+                           ", and others than its owner and its group must not read a password. Give it mode 0440 (a "
+                           "Secret of Kubernetes: defaultMode: 0400)"));
   }
   std::string text(std::min(static_cast<size_t>(status.st_size), kLongestLine + 2), '\0');
   if (const int code = fd.read_all(std::as_writable_bytes(std::span(text)))) {

@@ -67,7 +67,7 @@ class Build(unittest.TestCase):
 class Valid(unittest.TestCase):
     def test_files(self):
         found = files()
-        self.assertGreaterEqual({path.name for path in found}, {"mpijob.yaml", "podmonitor.yaml", "volumeclaim.yaml"})
+        self.assertGreaterEqual({path.name for path in found}, {"data.yaml", "mpijob.yaml", "podmonitor.yaml", "volumeclaim.yaml"})
         for path in found:
             for item in kustomize.documents(path):
                 for version in (validation.OLDEST, validation.NEWEST):
@@ -78,6 +78,21 @@ class Valid(unittest.TestCase):
             for item in kustomize.build(folder):
                 for version in (validation.OLDEST, validation.NEWEST):
                     self.assertEqual(validation.problems(item, version), [], f"{folder}, Kubernetes {version}")
+
+
+class Data(unittest.TestCase):
+    def test_the_pod_for_copying_sees_what_the_jobs_see(self):
+        """The same claim, at the same place, for the same user."""
+        copying = kustomize.documents(LAUNCH / "data.yaml")[0]["spec"]
+        for folder in OVERLAYS:
+            for job in kustomize.build(folder):
+                for pod in validation.pods(job).values():
+                    self.assertEqual(copying["securityContext"], pod["spec"]["securityContext"])
+                    self.assertEqual(copying["volumes"][0], next(v for v in pod["spec"]["volumes"] if v["name"] == "work"))
+                    (ours,), (theirs,) = copying["containers"], pod["spec"]["containers"]
+                    self.assertIn(ours["volumeMounts"][0], theirs["volumeMounts"])
+                    for field in ("image", "workingDir", "securityContext"):
+                        self.assertEqual(ours[field], theirs[field])
 
 
 class Faults(unittest.TestCase):
