@@ -115,6 +115,8 @@ requeue() {
     say "$1; Slurm ended the job, and starts it again if it was requeued"
   elif scontrol requeue "$job"; then
     say "$1; the job is requeued"
+  else
+    say "$1; not requeued: scontrol requeue failed" >&2
   fi
 }
 
@@ -130,7 +132,11 @@ newest_checkpoint() { # of a run folder; their names sort by step
 requeue_counted() {
   local comment crashes=0 idle=0 before='' newest
   [ -z "$ended" ] || return 0
-  comment=$(scontrol show job "$job" | sed -n 's/^ *Comment=//p')
+  # Without the count, a job that always crashes would be requeued forever.
+  if ! comment=$(scontrol show job "$job" | sed -n 's/^ *Comment=//p'); then
+    say "exit code $2; not requeued: scontrol show failed, so its crashes are not known" >&2
+    return
+  fi
   if [[ $comment =~ ^dtrain:\ ([0-9]+)\ crashes,\ ([0-9]+)\ since\ (.*)$ ]]; then
     crashes=${BASH_REMATCH[1]} idle=${BASH_REMATCH[2]} before=${BASH_REMATCH[3]}
   fi
@@ -141,6 +147,9 @@ requeue_counted() {
     say "exit code $2; not requeued: this was crash $crashes, and number $idle since the checkpoint $newest" >&2
     return
   fi
-  scontrol update "JobId=$job" "Comment=dtrain: $crashes crashes, $idle since $newest"
+  if ! scontrol update "JobId=$job" "Comment=dtrain: $crashes crashes, $idle since $newest"; then
+    say "exit code $2; not requeued: scontrol update failed, so this crash would not be counted" >&2
+    return
+  fi
   requeue "$3"
 }

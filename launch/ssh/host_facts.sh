@@ -19,9 +19,11 @@ if command -v orted >/dev/null; then
 else
   echo "mpi missing"
 fi
+other='' # address of a host, and no name for the loopback
 for name in "$@"; do
   address=$(getent ahostsv4 "$name" | awk 'NR == 1 { print $1 }' || true)
   echo "address $name ${address:-none}"
+  [[ -n $other || $address = 127.* ]] || other=$address
 done
 
 # The networks of this host, and the one by which it is known.
@@ -33,6 +35,10 @@ network() { # of ADDRESS/LENGTH
   echo "$((number >> 24)).$((number >> 16 & 255)).$((number >> 8 & 255)).$((number & 255))/$length"
 }
 own=$(getent ahostsv4 "$(uname -n)" | awk 'NR == 1 { print $1 }' || true)
+# Debian gives a host's own name the address 127.0.1.1: then, the address from which it reaches another host counts.
+if [[ -z $own || $own = 127.* ]] && [ -n "$other" ]; then
+  own=$(ip -4 route get "$other" 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/\1/p' || true)
+fi
 while read -r _ device _ address _; do
   echo "interface $device $(network "$address")"
   [ "${address%/*}" != "$own" ] || echo "network $(network "$address")"

@@ -63,18 +63,39 @@ def hosts_that_are_ready(folder):
         train_by_the_printed_line(three, result, folder)
 
 
-def several_networks(folder):
+def add_bridges(some):
     """A bridge of containers has the same address on all hosts, and leads nowhere."""
+    for host in some.all:
+        prefix_on(host)
+        link.inside(host.pid, "ip", "link", "add", "docker0", "type", "bridge")
+        link.inside(host.pid, "ip", "address", "add", "172.17.0.1/16", "dev", "docker0")
+        link.inside(host.pid, "ip", "link", "set", "docker0", "up")
+
+
+def several_networks(folder):
     with hosts.Hosts(2) as two:
-        for host in two.all:
-            prefix_on(host)
-            link.inside(host.pid, "ip", "link", "add", "docker0", "type", "bridge")
-            link.inside(host.pid, "ip", "address", "add", "172.17.0.1/16", "dev", "docker0")
-            link.inside(host.pid, "ip", "link", "set", "docker0", "up")
+        add_bridges(two)
         (two[0].inside(WORK) / "two").write_text("# mine\nhost0 slots=1\n\nhost1 slots=3 max_slots=4\n")
         result = check(two, "--hostfile", "two")
         expect(result, 0, "note:  some hosts have several network interfaces.*docker0", "mpirun -np 4 --host host0:1,host1:3",
                r"btl_tcp_if_include 10\.213\.0\.0/24 --mca oob_tcp_if_include 10\.213\.0\.0/24")
+
+
+def own_names_of_debian(folder):
+    """Debian's installer gives a host's own name the address 127.0.1.1: its network is that of the way to another host."""
+    with hosts.Hosts(2) as two:
+        add_bridges(two)
+        for host in two.all:
+            host.names(two.table.replace(f"{host.address} ", "127.0.1.1 "))
+        expect(check(two, *two.names), 0, r"note:  some hosts have several network interfaces.*\n +the line below names the network of their names",
+               r"btl_tcp_if_include 10\.213\.0\.0/24 --mca oob_tcp_if_include 10\.213\.0\.0/24")
+        # No network is on both hosts, but that of the bridges.
+        link.inside(two[1].pid, "ip", "address", "delete", f"{two[1].address}/24", "dev", "eth0")
+        link.inside(two[1].pid, "ip", "address", "add", f"{two[1].address}/16", "dev", "eth0")
+        result = check(two, *two.names)
+        expect(result, 0, r"several network interfaces.*\n +the line below names no network.*: add --mca btl_tcp_if_include NETWORK")
+        (line,) = re.findall(r"^  mpirun .*$", result.output, re.MULTILINE)
+        assert "if_include" not in line, line
 
 
 def faults_are_named(folder):
@@ -168,7 +189,7 @@ def by_real_ssh(folder):
                "no login on host2 .*Host key verification failed.*\n +ssh host2 true")
 
 
-TESTS = [hosts_that_are_ready, several_networks, faults_are_named, hosts_without_a_login, host_files, a_login_that_hangs, wrong_use]
+TESTS = [hosts_that_are_ready, several_networks, own_names_of_debian, faults_are_named, hosts_without_a_login, host_files, a_login_that_hangs, wrong_use]
 
 if __name__ == "__main__":
     wanted = runner.chosen(TESTS, [by_real_ssh])

@@ -451,6 +451,21 @@ class Slurm(unittest.TestCase):
             (folder / "runs/r/checkpoints/step_00000200").mkdir()
             self.assertFalse(requeued(), "an eleventh crash")
 
+    def test_a_failing_scontrol_leaves_the_exit_code_of_the_ranks(self):
+        """slurmctld does not answer, or a plugin of the cluster refuses the change of the comment."""
+        for code, failing, asked in ((76, "show", ["show"]), (76, "update", ["show", "update"]), (76, "requeue", ["show", "update", "requeue"]),
+                                     (138, "requeue", ["requeue"])):
+            with tempfile.TemporaryDirectory() as name:
+                folder = pathlib.Path(name)
+                install_scripts(folder)
+                add_programs(folder / "bin", srun=f"exit {code}", scontrol=f'echo "$1" >>{folder}/asked; [ "$1" != {failing} ] || exit 3')
+                environment = dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}", DTRAIN_PREFIX=name, SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="7")
+                job = subprocess.run(["bash", tree.ROOT / "launch/slurm/dtrain.sbatch", "c.yaml"], cwd=folder, env=environment, text=True,
+                                     capture_output=True)
+                self.assertEqual((job.returncode, (folder / "asked").read_text().split()), (code, asked), job.stderr)
+                self.assertRegex(job.stderr, f"not requeued: .*scontrol {failing}")
+                self.assertNotIn("requeued", job.stdout)
+
     @contextlib.contextmanager
     def batch(self, script="dtrain"):
         """Yields a folder, and a function that runs the script there with these words: its ranks print their command."""
@@ -565,6 +580,47 @@ class Sweep(unittest.TestCase):
                          f"--parsable --array=0-3 -p gpu --time 60 --mem=0 {script} c.yaml --epochs 2")
         (self.folder / "dtrain.yaml").touch()
         self.assertEqual(self.sweep("1e-4").returncode, 0)
+
+    def submitted(self):
+        """The options of the two calls of sbatch: for the array, and for the table."""
+        array, table = (self.folder / "submitted").read_text().splitlines()
+        return array.split(" /")[0].split(), table.split(" /")[0].split()
+
+    def test_the_table_goes_where_the_array_goes(self):
+        """A cluster may refuse a job without an account or a partition."""
+        for words in (["--account=A", "--partition=P", "--qos=Q"], ["--account", "A", "--partition", "P", "--qos", "Q"],
+                      ["-A", "A", "-p", "P", "-q", "Q"], ["-AA", "-pP", "-qQ"], ["-M", "C"], ["-MC"], ["--clusters=C"], ["--clusters", "C"]):
+            (self.folder / "submitted").unlink(missing_ok=True)
+            done = self.sweep("1e-4", "--mem=0", *words, "-t", "60", "--", "c.yaml", "-A", "other")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+            array, table = self.submitted()
+            self.assertEqual(array, ["--parsable", "--array=0-0", "--mem=0", *words, "-t", "60"])
+            self.assertEqual([word for word in table if word in words], words)
+            self.assertFalse({"--mem=0", "-t", "60", "other"} & set(table), table)
+
+    def test_the_table_is_made_on_the_cluster_that_took_the_array(self):
+        """With -M, sbatch names it."""
+        add_programs(self.folder / "there", sbatch=f'echo "$@" >>{self.folder}/submitted; echo "7;east"',
+                     squeue=f'echo "$@" >>{self.folder}/asked; echo "CLUSTER: east"; echo sweep')
+        done = self.sweep("1e-4", "-M", "west,east", "--", "c.yaml", PATH=f"{self.folder}/there:/usr/bin:/bin")
+        self.assertEqual((done.returncode, done.stdout), (0, "job 7 trains; its table will be in sweep-7.txt\n"), done.stderr)
+        self.assertIn("--clusters=east", (self.folder / "asked").read_text().split())
+        table = self.submitted()[1]
+        self.assertGreater(table.index("--clusters=east"), table.index("west,east"), "the last one counts")
+
+    def test_a_table_that_cannot_be_submitted(self):
+        """The array trains all the same, and must not be submitted again."""
+        accepts = f'echo "$@" >>{self.folder}/submitted; echo 7'
+        refuses = 'case "$*" in *--dependency*) echo "sbatch: error: Invalid account" >&2; exit 1 ;; esac; ' + accepts
+        for sbatch, squeue, name, words in ((refuses, "echo my sweep", "my\\ sweep", "sbatch refuses the job for its table"),
+                                            (accepts, "exit 1", "NAME", "squeue does not tell the name of the job")):
+            with tempfile.TemporaryDirectory() as folder:
+                add_programs(pathlib.Path(folder) / "bin", sbatch=sbatch, squeue=squeue)
+                done = self.sweep("1e-4", "--", "c.yaml", PATH=f"{folder}/bin:/usr/bin:/bin", DTRAIN_RUNS="my runs")
+            self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+            self.assertIn(f"job 7 trains, but {words}", done.stderr)
+            command = f"DTRAIN_PREFIX={self.folder} {tree.ROOT}/launch/slurm/sweep_table my\\ runs {name}-7"
+            self.assertEqual(done.stderr.splitlines()[-1].strip(), command)
 
     def test_the_table_says_what_it_lacks(self):
         """In one line each."""

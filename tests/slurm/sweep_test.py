@@ -46,6 +46,28 @@ def a_sweep_ends_in_a_table(folder):
             jobs.same_as_undisturbed(folder, run.name, log, end, "--lr", rate, np=1)
 
 
+def the_table_goes_where_the_array_goes(folder):
+    """A cluster may refuse jobs in its default partition."""
+    with cluster.Cluster(folder, nodes=1) as slurm:
+        env = {**runner.environment(), "DTRAIN_PREFIX": str(folder / "prefix")}
+        program = runner.SOURCE.resolve() / "launch/slurm/sweep"
+        sweep = lambda *words, **more: slurm.call(program, "1e-4,1e-3", "--hold", *words, "--", "c.yaml", cwd=folder, env=env, **more)
+        for words in (["-phigh"], ["-p", "high"], ["--partition=high"]):
+            sweep(*words)
+            jobs_there = slurm.call("squeue", "--noheader", "--format=%j %P").splitlines()
+            assert sorted(jobs_there) == ["sweep high", "sweep-table high"], jobs_there
+            slurm.call("scancel", "--user=root")
+            slurm.wait(lambda: not slurm.call("squeue", "--noheader"), 60, "the jobs are canceled")
+        # The table asks for more time than this cluster gives.
+        with open(slurm.env["SLURM_CONF"], "a") as file:
+            file.write("EnforcePartLimits=ALL\n")
+        slurm.call("scontrol", "reconfigure")
+        slurm.call("scontrol", "update", "PartitionName=low", "MaxTime=5")
+        output = sweep("--time=5", "--cpus-per-task=1", check=False)
+        (array,) = slurm.call("squeue", "--noheader", "--format=%F").split()
+        assert f"job {array} trains, but" in output and output.splitlines()[-1].endswith(f"/sweep_table runs sweep-{array}"), output
+
+
 def _queued(slurm, array):
     return slurm.call("squeue", "--noheader", "--states=PENDING", "--format=%i", "--array", "--jobs", array).split()
 
@@ -54,4 +76,4 @@ if __name__ == "__main__":
     if cluster.missing():
         runner.skip("not installed: " + ", ".join(cluster.missing()))
     sandbox.enter()
-    runner.main([a_sweep_ends_in_a_table])
+    runner.main([the_table_goes_where_the_array_goes, a_sweep_ends_in_a_table], [])
