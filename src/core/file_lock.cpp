@@ -95,4 +95,9 @@ bool is_locked(const std::filesystem::path& path) {
   return try_once(file, LOCK_SH) == EWOULDBLOCK;  // closing the file releases the lock
 }
 
+bool is_free(const std::filesystem::path& path) {
+  FileDescriptor file;
+  return file.open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK) == 0 && try_once(file, LOCK_SH) == 0;
+}
+
 }  // namespace dtrain

@@ -33,6 +33,9 @@ class FileLock {
 // does not write, and holds the lock itself only for the time of a system call, which FileLock waits for.
 bool is_locked(const std::filesystem::path& path);
 
+// Whether no process holds a FileLock on `path`. False if there is no such file, or if that cannot be known.
+bool is_free(const std::filesystem::path& path);
+
 // "process 12 on HOST": which process holds the lock, or held it last. "" if the file does not say.
 std::string holder_of(const std::filesystem::path& path);
 

@@ -110,7 +110,8 @@ std::string host_list(const std::vector<Host>& hosts, int ranks) {
   return join(parts, ",");
 }
 
-bool is_this_host(const std::string& name) {
+bool is_this_host(const std::string& user_and_name) {
+  const std::string name = user_and_name.substr(user_and_name.rfind('@') + 1);  // npos + 1 is 0
   if (name == host_name() || name == "localhost") return true;
   const std::set<std::string> own = own_addresses();
   const Addresses addresses = addresses_of(name);

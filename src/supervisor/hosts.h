@@ -27,8 +27,9 @@ std::string host_list(const std::vector<Host>& hosts, int ranks);
 // What a person does about a host that is lost: "look with `ssh a` and launch/ssh/check".
 std::string where_to_look(const std::string& host);
 
-// Whether `name` is the machine that this process runs on: by its name, or because one of its addresses is the name's.
-bool is_this_host(const std::string& name);
+// Whether NAME or USER@NAME is the machine that this process runs on: by its name, or because one of its addresses is
+// the name's.
+bool is_this_host(const std::string& user_and_name);
 // This machine goes first: mpirun places rank 0, which writes the run folder, where the supervisor can read it.
 void put_this_host_first(std::vector<Host>& hosts);
 

@@ -13,8 +13,6 @@ namespace {
 
 constexpr int kExitByStopSignal = 128 + SIGUSR1;  // a rank that had not yet reached main()
 
-constexpr int kNotExecutable = 126, kNotFound = 127;  // of setpriv, as of a shell
-
 // Of dtrain's own errors, all but those that restarts are for (core/error.h).
 bool comes_again(int code) {
   return code >= UsageError("").exit_code() && code <= NumericsError("").exit_code() && code != kExitStoppedOnRequest &&
@@ -25,7 +23,7 @@ bool comes_again(int code) {
 
 Cause cause_of(const JobEnd& end) {
   if (end.code == 0) return Cause::kFinished;
-  if (end.refused || end.code == kNotExecutable || end.code == kNotFound) return Cause::kError;
+  if (end.refused) return Cause::kError;
   const bool has_stopped = end.code == kExitStoppedOnRequest || end.code == kExitByStopSignal || end.saved;
   if (end.stop_sent && has_stopped) return Cause::kStopped;
   if (end.host_lost) return Cause::kHostLost;

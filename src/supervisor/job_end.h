@@ -28,7 +28,7 @@ struct JobEnd {
   bool stop_sent = false;  // the supervisor had forwarded a request to stop
   bool saved = false;      // a checkpoint was made after that
   bool host_lost = false;  // a host no longer answered the supervisor, or mpirun lost its daemon there
-  bool refused = false;    // mpirun could not make sense of its command line, or find the program
+  bool refused = false;    // mpirun could not make sense of its command line, or run the program in the first job
 };
 
 Cause cause_of(const JobEnd&);

@@ -93,6 +93,10 @@ constexpr std::array<std::string_view, 6> kRefusals = {
     "it could not find an executable",
     "mpirun has detected an attempt to run as root"};
 
+// Its remote shell has spoken before.
+constexpr std::array<std::string_view, 2> kNoDaemon = {"ORTE was unable to reliably start one or more daemons",
+                                                       "An ORTE daemon has unexpectedly failed after launch"};
+
 }  // namespace
 
 TaggedLine parse_tagged(std::string_view line) {
@@ -145,7 +149,7 @@ void JobOutput::take(std::string_view part, bool is_error, char end) {
   const std::string text = std::exchange(partial_[ended], {});
   if (ended.rank == kNoRank && text.starts_with("mpirun: Forwarding signal")) return;  // it is no news
   write_(str(text, end), ended.is_error);
-  if (end == '\n') learn(text, ended);
+  if (end == '\n' || ended.rank == kNoRank) learn(text, ended);  // ssh ends its lines with both
 }
 
 void JobOutput::learn(std::string_view line, const Source& source) {
@@ -183,6 +187,7 @@ bool JobOutput::take_error(std::string_view text, int rank) {
 // "  Process name: [[40513,1],1]" and then "  Exit code:    76"
 void JobOutput::listen_to_mpirun(std::string_view line) {
   refused_ = refused_ || has_one_of(line, kRefusals);
+  lacks_host_ = lacks_host_ || has_one_of(line, kNoDaemon);
   if (!first_words_end_) take_first_words(line);
   if (ended_) return;
   if (auto rest = after(line, "noticed that process rank ")) {
@@ -208,6 +213,7 @@ void JobOutput::listen_to_mpirun(std::string_view line) {
 void JobOutput::take_first_words(std::string_view line) {
   constexpr size_t kMost = 300;
   const std::string_view said = trimmed(line);
+  if (said.starts_with("Warning: ")) return;  // of ssh, about a key
   if (said.find_first_not_of("-* ") == said.npos) {
     first_words_end_ = !first_words_.empty();
     return;

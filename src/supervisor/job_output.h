@@ -51,7 +51,7 @@ class JobOutput {
   // Of the daemon that mpirun lost; "": none.
   const std::string& lost_host() const { return lost_host_; }
   // mpirun could not start its daemon on some host, which may be different later.
-  bool lacks_host() const { return first_words_.starts_with("ORTE was unable to reliably start"); }
+  bool lacks_host() const { return lacks_host_; }
   // mpirun refused its command line, found no program to start, or has its own limit of time: no restart helps.
   bool was_refused() const { return refused_; }
 
@@ -93,7 +93,7 @@ class JobOutput {
     bool by_signal = false;
   };
   std::optional<Ended> ended_;
-  bool refused_ = false, holds_run_ = false;
+  bool refused_ = false, lacks_host_ = false, holds_run_ = false;
   int exited_rank_ = kNoRank;  // of "Process name", until its "Exit code" comes
   std::string lost_host_;      // of the daemon that mpirun lost
   std::string first_words_;    // of mpirun

@@ -65,7 +65,7 @@ void LaunchRecord::launch_started(const std::vector<std::string>& command) {
 void LaunchRecord::job_started(const Placement& place) {
   job_began_ = clock_.now();
   job_runs_ = true;
-  progress_.begin_job(unix_seconds(clock_));
+  progress_.begin_job();
   totals_.ranks = place.ranks;
   Event event(clock_, "job_started");
   event.set("ranks", place.ranks);

@@ -115,6 +115,13 @@ class OutputRelay::Outlet {
         const int code = count < 0 ? errno : 0;
         lock.lock();
         if (code == EINTR) continue;
+        if (code == EAGAIN) {  // somebody who shares the file made it non-blocking
+          pollfd file{file_.get(), POLLOUT, 0};
+          lock.unlock();
+          ::poll(&file, 1, -1);
+          lock.lock();
+          continue;
+        }
         if (code != 0) {  // a full disk may have room again; a reader that is gone does not come back
           if (code != EPIPE && code != EIO && code != EBADF) left_out_ += writing_;
           break;

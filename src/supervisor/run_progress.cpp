@@ -18,7 +18,13 @@
 namespace dtrain::supervisor {
 namespace {
 
-constexpr int64_t kTail = 256 << 10;  // bytes: hundreds of records
+// Bytes. The records of hundreds of steps, or less where others come after them: an evaluation has a table.
+constexpr int64_t kTail = 256 << 10, kLongestTail = 4 << 20;
+constexpr const char* kRecords = "metrics.jsonl";
+
+struct Record : StepAt {
+  int64_t offset = 0;  // in the file
+};
 
 // Of one line of metrics.jsonl; none if it is no record of a step.
 std::optional<StepAt> step_in(std::string_view line) {
@@ -29,6 +35,29 @@ std::optional<StepAt> step_in(std::string_view line) {
   if (step == record.end() || !step->is_number_integer()) return std::nullopt;
   if (time == record.end() || !time->is_number()) return std::nullopt;
   return StepAt{step->get<int64_t>(), time->get<double>()};
+}
+
+struct Records {
+  std::vector<Record> steps;  // the last ones: at least one, if the file has any near its end
+  int64_t bytes = 0;          // of the file
+  bool is_known = true;       // false: it is there and cannot be read
+};
+
+Records read_records(const std::filesystem::path& file) {
+  Records records;
+  for (int64_t tail = kTail; tail <= kLongestTail; tail *= 4) {
+    const report::FileText read = report::read_tail(file, tail);
+    records.bytes = read.size;
+    records.is_known = read.problem.empty() || read.missing();
+    int64_t offset = read.size - static_cast<int64_t>(read.text.size());
+    for (const std::string& line : split(read.text, '\n')) {
+      if (const std::optional<StepAt> step = step_in(line)) records.steps.push_back({*step, offset});
+      offset += static_cast<int64_t>(line.size()) + 1;
+    }
+    const bool is_all = read.size <= tail || !read.problem.empty();
+    if (is_all || !records.steps.empty()) break;
+  }
+  return records;
 }
 
 // Step and folder, newest first. A folder that cannot be read has none: the job says so.
@@ -64,9 +93,14 @@ int64_t step_at(const std::filesystem::path& checkpoint_or_run) {
 RunProgress::RunProgress(std::filesystem::path run, int64_t from_step)
     : run_(std::move(run)), saved_(newest_step()), begin_(from_step) {}
 
-void RunProgress::begin_job(double now) {
-  began_ = now;
-  first_ = last_ = kept_ = {};
+void RunProgress::begin_job() {
+  const Records records = read_records(run_ / kRecords);
+  if (records.is_known) earlier_ = {0, 0};
+  earlier_.bytes = std::max(earlier_.bytes, records.bytes);
+  earlier_.time = std::max(earlier_.time, last_.time);
+  for (const Record& record : records.steps) earlier_.time = std::max(earlier_.time, record.time);
+  first_ = last_ = {};
+  kept_.clear();
   saved_ = newest_step();
   from_ = std::max(saved_, begin_);
 }
@@ -88,18 +122,21 @@ void RunProgress::verify() {
       damaged_[manifest_of(folder)] = written_at(manifest_of(folder));
     }
   }
-  kept_ = {};
   look();
 }
 
 void RunProgress::look() {
   saved_ = newest_step();
-  for (const std::string& line : split(report::read_tail(run_ / "metrics.jsonl", kTail).text, '\n')) {
-    const std::optional<StepAt> record = step_in(line);
-    if (!record || record->time < began_) continue;
-    if (first_.step < 0) first_ = *record;
-    if (record->step > last_.step) last_ = *record;
-    if (record->step <= saved_ && record->step > kept_.step) kept_ = *record;
+  StepAt& kept = kept_[saved_];
+  const Records records = read_records(run_ / kRecords);
+  if (!records.is_known) return;
+  // A job that goes on from a checkpoint cuts the file, so that its records may be where earlier ones were.
+  earlier_.bytes = std::min(earlier_.bytes, records.bytes);
+  for (const Record& record : records.steps) {
+    if (record.offset < earlier_.bytes && record.time <= earlier_.time) continue;
+    if (first_.step < 0) first_ = record;
+    if (record.step > last_.step) last_ = record;
+    if (record.step <= saved_ && record.step > kept.step) kept = record;
   }
 }
 
@@ -110,7 +147,9 @@ int64_t RunProgress::unsaved_steps() const {
 }
 
 double RunProgress::useful_seconds(Kept kept) const {
-  const StepAt& end = kept == Kept::kAll ? last_ : kept_;
+  const auto found = kept_.find(saved_);
+  const StepAt of_checkpoint = found == kept_.end() ? StepAt{} : found->second;
+  const StepAt& end = kept == Kept::kAll ? last_ : of_checkpoint;
   return end.step < 0 ? 0 : std::max(end.time - first_.time, 0.0);
 }
 

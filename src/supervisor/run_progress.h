@@ -12,7 +12,7 @@ namespace dtrain::supervisor {
 
 struct StepAt {
   int64_t step = -1;  // -1: none
-  double time = 0;    // seconds since 1970
+  double time = 0;    // seconds since 1970 by the clock of rank 0's host, which may differ from the one here
 };
 
 // The step of a checkpoint by its name ("step_00001234"), or of the newest one of a run; -1: neither is there.
@@ -23,8 +23,8 @@ class RunProgress {
   // `from_step`: of the checkpoint of another run that this one begins with; -1: none.
   explicit RunProgress(std::filesystem::path run, int64_t from_step = -1);
 
-  // A job begins now (seconds since 1970): records from before it do not count.
-  void begin_job(double now);
+  // A job begins now: the records that are there do not count.
+  void begin_job();
   // Reads the end of the records, and the names of the checkpoints. To be called each second or so, and at the end.
   void look();
   // Reads the newest checkpoint back, and the one before where it is damaged, as a job does that goes on from there.
@@ -45,10 +45,14 @@ class RunProgress {
   std::filesystem::path run_;
   std::map<std::filesystem::path, std::filesystem::file_time_type> damaged_;  // manifests, and when they were written
   int64_t saved_ = -1;
-  int64_t begin_;               // of the run
-  int64_t from_ = -1;           // the step that this job goes on from
-  double began_ = 0;            // of this job
-  StepAt first_, last_, kept_;  // records of this job: the first, the last, the last one that a checkpoint has
+  int64_t begin_;      // of the run
+  int64_t from_ = -1;  // the step that this job goes on from
+  struct Earlier {
+    int64_t bytes = 0;
+    double time = 0;                // of the last record
+  } earlier_;                       // metrics.jsonl before this job
+  StepAt first_, last_;             // records of this job
+  std::map<int64_t, StepAt> kept_;  // by the step of a checkpoint that was the newest: the last record that it has
 };
 
 }  // namespace dtrain::supervisor

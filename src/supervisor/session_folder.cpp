@@ -55,9 +55,8 @@ std::optional<WallTime> left_behind_since(const fs::path& folder) {
     const std::optional<WallTime> made = made_at(folder);
     return made && std::chrono::system_clock::now() - *made > kLongestStart ? made : std::nullopt;
   }
-  std::error_code unknown;
-  if (!fs::exists(folder / kLock, unknown) || is_locked(folder / kLock)) return std::nullopt;
-  return made_at(folder / kLock);  // which nobody changes later, as mpirun does the folder
+  if (!is_free(folder / kLock)) return std::nullopt;  // where there are no locks, nothing says that it is left
+  return made_at(folder / kLock);                     // which nobody changes later, as mpirun does the folder
 }
 
 // Whether `is_it` is true of the folder in /proc of any process.

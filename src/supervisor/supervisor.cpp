@@ -6,7 +6,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "core/child_process.h"
 #include "core/error.h"
@@ -69,11 +71,24 @@ class Supervisor {
       const std::optional<Placement> place = find_place();
       if (request_.asked()) return finish(kExitStoppedOnRequest, "stopped on request while no job ran");
       if (!place) return finish(CommError("").exit_code(), why_no_place_);
-      if (restart) record_.restart(*restart);
-      const JobEnd end = run_job(*place, /*first=*/!restart);
-      restart = cause_of(end);
+      const bool first = !restart;
+      if (!first) record_.restart(*restart);
+      int exit_code = 0;
+      std::string why;
+      try {
+        const JobEnd end = run_job(*place, first);
+        restart = cause_of(end);
+        exit_code = exit_code_of(end);
+      } catch (const Error& error) {  // no room for a session or a process, which later there may be
+        if (first) return finish(error.exit_code(), error.what());
+        why = str("the job could not be started: ", error.what());
+        log::error(why);
+        restart = Cause::kCrash;
+        exit_code = error.exit_code();
+      }
       const RestartPolicy::Decision next = policy_.decide(*restart, record_.progress().saved());
-      if (!next.restart || request_.asked()) return finish(exit_code_of(end), next.reason);
+      if (!next.restart || request_.asked())
+        return finish(exit_code, why.empty() ? next.reason : str(why, ": ", next.reason));
       announce_restart(next.wait);
       wait(next.wait, [] { return false; });
     }
@@ -109,32 +124,43 @@ class Supervisor {
     return std::nullopt;
   }
 
-  // A run that has a checkpoint has its global batch from there.
-  std::vector<std::string> program_of(const Placement& place, bool first) const {
-    const bool begins_smaller = place.ranks < options_.ranks && record_.progress().saved() < 0;
+  // A run that has a checkpoint has its global batch from there, also where that is another run's.
+  std::vector<std::string> program_of(const Placement& place) const {
+    const bool goes_on = !run_.resume.empty() && run_.resume.back() != "auto";
+    const bool begins = record_.progress().saved() < 0 && !goes_on;
+    const bool begins_smaller = place.ranks < options_.ranks && begins;
     std::vector<std::string> program =
         begins_smaller ? with_global_batch(run_.program, run_.global_batch) : run_.program;
     program.insert(program.end(), {"--name", run_.name});
-    // Until it has a checkpoint of its own, a run that goes on from another one's begins there again.
-    const bool as_given = first || (record_.progress().saved() < 0 && !run_.resume.empty());
     const std::vector<std::string> again = {"--resume", "auto"};
-    const std::vector<std::string>& resume = as_given ? run_.resume : again;
+    const std::vector<std::string>& resume = begins_as_given() ? run_.resume : again;
     program.insert(program.end(), resume.begin(), resume.end());
     return program;
   }
 
+  // The next job gets the user's own --resume. A folder that is of no job of this launch may be one that the first job
+  // refuses: then no other job may take its run either. Until it has a checkpoint of its own, a run that goes on from
+  // another one's begins there again.
+  bool begins_as_given() const { return !has_run_ || (record_.progress().saved() < 0 && !run_.resume.empty()); }
+
+  bool folder_is_there() const {
+    std::error_code unknown;  // then the job says what is wrong with it
+    return std::filesystem::exists(run_.folder, unknown) || unknown;
+  }
+
   JobEnd run_job(const Placement& place, bool first) {
+    const bool was_there = folder_is_there();
     const SessionFolder session;
     JobOutput output(print);
     const auto take = [&](std::string_view bytes, bool is_error) { output.add(bytes, is_error); };
-    ChildProcess job(mpirun_command(place, mpirun_flags_, program_of(place, first)),
+    ChildProcess job(mpirun_command(place, mpirun_flags_, program_of(place)),
                      mpirun_environment(environment_, session.path().string()));
     record_.job_started(place);
     JobEnd end;
     StopRequest because_of_host(/*grace_seconds=*/0, clock_);  // mpirun may wait for the lost host
     while (!job.look(kBetweenLooks, take)) {
       take_signals();
-      if (wants_verdict_ && output.has_begun()) {  // before that the signal would end the ranks
+      if (wants_verdict_ && output.holds_run()) {  // before that the signal might end ranks that are not in main() yet
         job.signal(SIGUSR2);
         wants_verdict_ = false;
       }
@@ -144,27 +170,37 @@ class Supervisor {
         because_of_host.ask(SIGTERM);
       }
       carry_out(because_of_host, job, take);
-      if (output.holds_run()) record_.run_is_held();
+      note_whether_held(output);
       if (it_is_time()) look_into_folder();
     }
     output.finish();
-    if (output.holds_run()) record_.run_is_held();
+    note_whether_held(output);
+    has_run_ = has_run_ || (!was_there && folder_is_there());
     record_.look();
     end.stop_sent = request_.asked();
     end.saved = end.stop_sent && record_.progress().saved() > saved_when_asked_;
     end.host_lost = end.host_lost || !output.lost_host().empty();
     const bool was_killed = !WIFEXITED(job.status());
     end.code = was_killed ? 128 + WTERMSIG(job.status()) : WEXITSTATUS(job.status());
-    end.refused = output.was_refused() || (first && !was_killed && started_no_rank(end, output));
+    end.refused = output.was_refused() || (first && !was_killed && was_refused_at_once(end, output));
     if (was_killed) session.wait_until_unused(kLongestFarewell);
     report(end, output, job.status());
     return end;
   }
 
-  // mpirun alone ended the job, for a reason that comes again.
-  static bool started_no_rank(const JobEnd& end, const JobOutput& output) {
+  void note_whether_held(const JobOutput& output) {
+    if (!output.holds_run()) return;
+    has_run_ = true;
+    record_.run_is_held();
+  }
+
+  // mpirun alone ended the job, or the program cannot be run: for a reason that comes again. Of a later job it may be
+  // that of a host which has begun again and has not mounted its file systems yet.
+  static bool was_refused_at_once(const JobEnd& end, const JobOutput& output) {
+    constexpr int kNotExecutable = 126, kNotFound = 127;  // as of a shell
     const bool is_of_rank = end.code == kExitStoppedOnRequest || end.code == CommError("").exit_code();
     if (is_of_rank || end.stop_sent || end.host_lost || output.lacks_host()) return false;
+    if (end.code == kNotExecutable || end.code == kNotFound) return true;
     return !output.has_begun() && !output.failed_rank();
   }
 
@@ -242,7 +278,9 @@ class Supervisor {
   void announce_restart(double seconds) {
     const int64_t saved = record_.progress().saved();
     std::string from = "its beginning: there is no checkpoint yet";
-    if (saved >= 0) {
+    if (!has_run_) {
+      from = "the same command: no job has begun with the run yet";
+    } else if (saved >= 0) {
       from = str("the checkpoint of step ", saved);
     } else if (run_.from_step >= 0) {
       from = str(run_.resume.back(), ", as at first: there is no checkpoint of its own yet");
@@ -301,6 +339,7 @@ class Supervisor {
   Clock::Steady::time_point looked_{};
   int64_t saved_when_asked_ = -1;  // step of the newest checkpoint at the request to stop
   bool wants_verdict_ = false;     // SIGUSR2 came
+  bool has_run_ = false;           // a job of this launch has made the folder of the run, or held it
   std::string why_no_place_;
   std::string lost_;  // the last host that fell silent, and why
 };

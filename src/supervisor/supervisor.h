@@ -36,14 +36,15 @@ struct LaunchedRun {
   std::filesystem::path folder;
   std::vector<std::string> command;  // of the user, for the record
   std::vector<std::string> program;  // dtrain's path, "train" and its arguments, but for a name and --resume
-  std::vector<std::string> resume;   // the user's own --resume, for the first job
+  std::vector<std::string> resume;   // the user's own --resume, until the run has a checkpoint of this launch
   int64_t from_step = -1;            // of the checkpoint that --resume PATH names; -1: none
   std::string variable;              // NAME=VALUE, for the environment of all jobs; "": none
   int64_t global_batch = 0;          // of `LaunchOptions::ranks` ranks, for a run that begins with fewer
 };
 
 // The exit code of the launch: 0 when the run is finished, 75 after a request to stop, 76 where too few hosts answer,
-// that of the job otherwise. Error if mpirun cannot be started.
+// that of the job otherwise, or of the error because of which it cannot be started. OutputError if
+// somebody else trains the run.
 int supervise(const LaunchOptions&, const LaunchedRun&, SignalQueue&, LaunchRecord&, monitoring::LaunchMetrics&,
               const Clock&);
 

@@ -80,13 +80,16 @@ TEST(FileLock, KnowsWhetherItsFileIsStillThere) {
 TEST(FileLock, CanBeSeenToBeHeld) {
   const testing::TempDir folder;
   EXPECT_FALSE(is_locked(folder / "lock")) << "there is none";
+  EXPECT_FALSE(is_free(folder / "lock"));
   EXPECT_FALSE(std::filesystem::exists(folder / "lock")) << "looking makes no file";
   {
     const FileLock held(folder / "lock", "it is in use", "wait");
     EXPECT_TRUE(is_locked(folder / "lock"));
     EXPECT_TRUE(is_locked(folder / "lock"));
+    EXPECT_FALSE(is_free(folder / "lock"));
   }
   EXPECT_FALSE(is_locked(folder / "lock"));
+  EXPECT_TRUE(is_free(folder / "lock"));
   EXPECT_EQ(refusal(folder / "lock"), "") << "looking leaves no lock";
 }
 

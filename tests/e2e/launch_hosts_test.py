@@ -14,16 +14,16 @@ AGENT = """#!/usr/bin/env bash
 # Hosts on one machine, as tests/support/pretended_host; one for which there is a file `down-HOST` does not answer.
 host=$1; shift
 [ ! -e "{folder}/down-$host" ] || {{ echo "$host: no route to host" >&2; exit 255; }}
-export PRETENDED_HOST=$host
+export PRETENDED_HOST={folder}/$host
 exec "{source}/tests/support/pretended_host" "$host" "$*"
 """
 
 
-def processes_of(host):
+def processes_of(folder, host):
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and f"PRETENDED_HOST={host}\0" in (entry / "environ").read_text():
+            if entry.name.isdigit() and f"PRETENDED_HOST={folder}/{host}\0" in (entry / "environ").read_text():
                 found.append(int(entry.name))
         except (OSError, ValueError):
             continue
@@ -45,7 +45,7 @@ def a_lost_host_is_left_out_and_taken_back(folder):
     (folder / "hosts").write_text("".join(f"host{i} slots=1\n" for i in range(2)))
     env = own_folder(folder) | {"OMPI_MCA_plm_rsh_agent": str(agent), "OMPI_MCA_btl_tcp_if_include": "lo"}
     keys = {**KEYS, "device.threads": 1, "train.max_steps": 250, "checkpoint.every": "25steps"}
-    flags = ("--hosts", "hosts", "--host-timeout", 3, "--min-ranks", 1)
+    flags = ("--hosts", "hosts", "--host-timeout", 10, "--min-ranks", 1)
     # The config file reaches the ranks of all hosts and all jobs, though it is there for a moment only.
     (folder / "my.yaml").write_text("# a = b; 'c' \"d\" $e, é\noptimizer:\n  lr: 0.001\n")
     words = launch("r", {key: value for key, value in keys.items() if key != "optimizer.lr"}, *flags)
@@ -55,7 +55,7 @@ def a_lost_host_is_left_out_and_taken_back(folder):
         (folder / "my.yaml").unlink()
         running.wait_for("step 32/")
         (folder / "down-host1").touch()
-        runner.kill(processes_of("host1"))
+        runner.kill(processes_of(folder, "host1"))
         killed = time.monotonic()
         running.wait_for("host host1 does not answer (host1: no route to host)")
         running.wait_for("global batch 16 = 1 rank × 8 × accumulate 2", timeout=60)
@@ -63,7 +63,7 @@ def a_lost_host_is_left_out_and_taken_back(folder):
         print(f"        {time.monotonic() - killed:.1f} s from the death of a host to the next banner")
         (folder / "down-host1").unlink()
         running.wait_for("host host1 answers again: the next job uses it")
-        rank = next(filter(is_rank, processes_of("host0")))
+        rank = next(filter(is_rank, processes_of(folder, "host0")))
         time.sleep(1)
         runner.kill([rank])
         running.wait_for("global batch 16 = 2 ranks × 8 × accumulate 1", times=2, timeout=60)
@@ -82,6 +82,9 @@ def a_lost_host_is_left_out_and_taken_back(folder):
     del keys["train.global_batch"]
     result = runner.run(launch("u", {**keys, "train.accumulate": 2, "train.max_steps": 2}, "--hosts", "hosts", "--host-timeout", 3, np=4), cwd=folder, env=env)
     result.expect(0, "global batch 64 = 2 ranks × 8 × accumulate 4")
+    # One that goes on from it has its global batch, whatever the flags would give.
+    words = ["launch", "-np", 4, "--hosts", "hosts", "--host-timeout", 3, "--", "train", "--resume", "runs/u", "--name", "v", "--train.max_steps", 3]
+    runner.run(words, cwd=folder, env=env).expect(0, "global batch 64 = 2 ranks × 8 × accumulate 4")
 
 
 if __name__ == "__main__":

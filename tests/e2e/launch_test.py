@@ -471,24 +471,64 @@ def a_killed_mpirun_leaves_nothing(folder):
     nothing_left(env)
 
 
-def the_number_of_restarts_is_that_of_the_flag(folder):
-    mpirun = folder / "mpirun"
-    mpirun.write_text("#!/bin/sh\necho >>jobs\nexit 76\n")
+def fake_mpirun(folder, *jobs):
+    """An environment in which mpirun is a script: each job runs the next of these shell commands, with the words of mpirun in the file words-N."""
+    mpirun = folder / "bin/mpirun"
+    mpirun.parent.mkdir()
+    cases = "\n".join(f"{number}) {job} ;;" for number, job in enumerate(jobs, 1))
+    mpirun.write_text(f'#!/bin/sh\necho >>jobs\nn=$(wc -l <jobs)\nprintf "%s\\n" "$@" >words-$n\necho "[1,0]<stdout>:a rank"\ncase $n in\n{cases}\nesac\n')
     mpirun.chmod(0o755)
-    env = runner.environment() | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    return runner.environment() | {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
+
+
+def the_number_of_restarts_is_that_of_the_flag(folder):
+    env = fake_mpirun(folder, "exit 76", "exit 76", "exit 76")
     runner.run(launch("r", KEYS, "--max-restarts", 1), cwd=folder, env=env).expect(76, "the most that --max-restarts allows")
     assert (folder / "jobs").read_text() == "\n\n"
     runner.run(launch("r", KEYS, "--max-restarts", 0), cwd=folder, env=env).expect(76, "the most that --max-restarts allows")
     assert (folder / "jobs").read_text() == "\n\n\n"
 
 
+def a_restart_takes_no_run_that_the_first_job_had_not(folder):
+    runner.synth(folder / "d.h5", 64)
+    for name in ("a", "b"):
+        runner.train(folder, run__name=name, train__max_steps=2).expect(0)
+    env = fake_mpirun(folder, "exit 76", "exit 73", "exit 76", "exit 73", "exit 76", "exit 0")
+    again = "restart 1 of at most 10 in 1 s, from the same command: no job has begun with the run yet"
+    runner.run(launch("a", KEYS), cwd=folder, env=env).expect(73, again)  # it never said that a may be continued
+    assert "--resume" not in (folder / "words-2").read_text()
+    runner.run(launch("b", KEYS) + ["--resume", "runs/a"], cwd=folder, env=env).expect(73, again)
+    assert (folder / "words-4").read_text().endswith("\n--resume\nruns/a\n")
+    runner.run(launch("a", KEYS, resume=True), cwd=folder, env=env).expect(0, "restart 1 of at most 10")
+    assert (folder / "words-6").read_text().endswith("\n--resume\nauto\n")
+
+
+def a_host_that_has_just_begun_ends_no_launch(folder):
+    runner.synth(folder / "d.h5", 64)
+    env = fake_mpirun(folder, "exit 137", "exit 127", "exit 0", "exit 127")
+    runner.run(launch("r", KEYS), cwd=folder, env=env).expect(0, "restart 2 of at most 10", "code 127 (crash)")
+    result = runner.run(launch("s", KEYS), cwd=folder, env=env).expect(127, "code 127 (error)")
+    assert "restart" not in result.output, "at first it is the installation"
+
+
+def a_job_that_cannot_be_started_counts_as_one_that_failed(folder):
+    runner.synth(folder / "d.h5", 64)
+    (folder / "tmp").mkdir()
+    (folder / "link").symlink_to(folder / "tmp")
+    env = fake_mpirun(folder, "mkdir -p runs/r; ln -sfn /proc link; exit 137") | {"TMPDIR": str(folder / "link")}
+    result = runner.run(launch("r", KEYS, "--max-restarts", 2), cwd=folder, env=env)
+    result.expect(73, "the job could not be started: cannot create a folder for temporary files", "the most that --max-restarts allows")
+    assert [event["event"] for event in events(folder, "r")][-3:] == ["restart", "restart", "launch_ended"], events(folder, "r")
+    assert "cannot create a folder for temporary files" in events(folder, "r")[-1]["text"]
+    (folder / "jobs").unlink()
+    runner.run(launch("s", KEYS), cwd=folder, env=env).expect(73, "cannot create a folder for temporary files")
+    assert not (folder / "jobs").exists()
+
+
 def where_sigchld_is_ignored_the_end_is_noticed(folder):
-    mpirun = folder / "mpirun"
-    mpirun.write_text("#!/bin/sh\nexit 65\n")
-    mpirun.chmod(0o755)
     ignoring = ["python3", "-c", "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])"]
     words = [*ignoring, *runner.command(launch("r", KEYS))]
-    env = runner.environment() | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    env = fake_mpirun(folder, "exit 65")
     done = subprocess.run(list(map(str, words)), cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 65, done.stderr
 
@@ -501,15 +541,11 @@ def quick_start(folder):
 
 
 def flags_that_are_not_its_own_reach_mpirun(folder):
-    mpirun = folder / "mpirun"
-    mpirun.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    mpirun.chmod(0o755)
-    env = runner.environment() | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    env = fake_mpirun(folder, "exit 0")
     flags = ["--mca", "btl", "tcp,self", "-x", "NCCL_DEBUG=INFO", "-H", "a:2", "--host", "b:1", "-map-by", "slot", "--bind-to", "none", "--oversubscribe",
              "--allow-run-as-root", "--report-bindings", "--timeout", "60", "-v", "--mca", "plm_rsh_args", "-p 2222", "--wd", "."]
-    result = runner.run(["launch", *flags[:6], "-np", 3, *flags[6:], "--", "train", "--task", "headpose", "--name", "r", "--lr", "0.5"], cwd=folder, env=env).expect(0)
-    lines = result.output.splitlines()
-    words = lines[lines.index("--tag-output"):]
+    runner.run(["launch", *flags[:6], "-np", 3, *flags[6:], "--", "train", "--task", "headpose", "--name", "r", "--lr", "0.5"], cwd=folder, env=env).expect(0)
+    words = (folder / "words-1").read_text().splitlines()
     assert words[:3] == ["--tag-output", "-np", "3"], words
     end = 3 + len(flags)
     assert words[3:end] == flags, words
@@ -554,7 +590,9 @@ if __name__ == "__main__":
         the_banner_names_the_supervisor, a_second_ctrl_c_does_not_wait, errors_that_would_come_again_are_not_retried,
         a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on,
         what_starts_no_rank_is_not_tried_again, a_killed_mpirun_leaves_nothing,
-        a_run_is_resumed_by_its_name_alone, a_question_for_the_verdict_ends_nothing, the_number_of_restarts_is_that_of_the_flag, where_sigchld_is_ignored_the_end_is_noticed,
+        a_run_is_resumed_by_its_name_alone, a_question_for_the_verdict_ends_nothing, the_number_of_restarts_is_that_of_the_flag,
+        a_restart_takes_no_run_that_the_first_job_had_not, a_host_that_has_just_begun_ends_no_launch,
+        a_job_that_cannot_be_started_counts_as_one_that_failed, where_sigchld_is_ignored_the_end_is_noticed,
     ], campaign=[
         each_signal_is_a_request_to_stop, a_stop_that_somebody_else_asked_for_is_followed_by_a_restart, ranks_that_do_not_stop_are_ended,
         a_checkpoint_that_was_being_written_is_no_obstacle, a_run_that_dies_again_and_again_without_a_checkpoint_is_given_up,

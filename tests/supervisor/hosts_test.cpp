@@ -44,6 +44,8 @@ TEST(Hosts, RanksArePlacedInTheirOrder) {
 TEST(Hosts, ThisMachineIsKnownByItsNameAndByItsAddresses) {
   EXPECT_TRUE(is_this_host(host_name()));
   EXPECT_TRUE(is_this_host("localhost"));
+  EXPECT_TRUE(is_this_host("me@" + host_name()));
+  EXPECT_TRUE(is_this_host("me@localhost"));
   EXPECT_TRUE(is_this_host("127.0.0.1"));
   EXPECT_TRUE(is_this_host("127.0.1.1")) << "Debian gives it to the name of a machine without an address";
   EXPECT_FALSE(is_this_host("203.0.113.1")) << "an address for documentation";

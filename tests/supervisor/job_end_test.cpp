@@ -19,7 +19,7 @@ TEST(CauseOfTheEnd, IsTheExitCodeAndWhatTheSupervisorDid) {
   EXPECT_EQ(cause_of({.code = 139, .stop_sent = true}), Cause::kCrash);
   EXPECT_EQ(cause_of({.code = 1}), Cause::kCrash) << "mpirun lost a daemon, or a rank left silently";
   EXPECT_EQ(cause_of({.code = 1, .refused = true}), Cause::kError);
-  EXPECT_EQ(cause_of({.code = 127}), Cause::kError) << "there is no mpirun";
+  EXPECT_EQ(cause_of({.code = 127}), Cause::kCrash) << "a host may not have mounted its file systems yet";
   EXPECT_EQ(cause_of({.code = 1, .stop_sent = true, .saved = true}), Cause::kStopped) << "it was ended after its save";
   EXPECT_EQ(cause_of({.code = 1, .stop_sent = true}), Cause::kCrash);
   EXPECT_EQ(cause_of({.code = 143, .host_lost = true}), Cause::kHostLost);

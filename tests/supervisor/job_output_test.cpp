@@ -251,6 +251,19 @@ TEST(JobOutput, TheFirstWordsOfMpirunAreTheCauseWhereThereIsNoOther) {
   EXPECT_TRUE(printed.output.lacks_host());
 }
 
+TEST(JobOutput, ADaemonThatDidNotStartIsNoticedWhateverTheRemoteShellSaysFirst) {
+  for (const char* said : {"ORTE was unable to reliably start one or more daemons.\n",
+                           "An ORTE daemon has unexpectedly failed after launch and before\ncommunicating back.\n"}) {
+    Printed printed;
+    printed.output.add("Warning: Permanently added 'b' (ED25519) to the list of known hosts.\r\n", true);
+    printed.output.add("ssh: connect to host b port 22: Connection refused\r\n-----\n", true);
+    EXPECT_FALSE(printed.output.lacks_host());
+    printed.output.add(said, true);
+    EXPECT_TRUE(printed.output.lacks_host()) << said;
+    EXPECT_EQ(printed.output.cause(), "ssh: connect to host b port 22: Connection refused");
+  }
+}
+
 TEST(JobOutput, TheFirstWordsOfMpirunAreASentence) {
   Printed printed;
   printed.output.add(

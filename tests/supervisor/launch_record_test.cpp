@@ -35,7 +35,9 @@ class LaunchRecordTest : public ::testing::Test {
     std::ofstream file(run() / "metrics.jsonl", std::ios::app);
     for (int64_t step = from; step <= to; ++step) {
       clock_.advance(seconds(1));
-      file << json({{"kind", "step"}, {"time", unix_seconds(clock_)}, {"step", step}}).dump() << "\n";
+      json record = {{"kind", "step"}, {"time", unix_seconds(clock_) + clock_difference_}, {"step", step}};
+      if (!filler_.empty()) record["ranks"] = filler_;
+      file << record.dump() << "\n";
     }
   }
   fs::path save(int64_t step) {
@@ -56,6 +58,8 @@ class LaunchRecordTest : public ::testing::Test {
 
   TempDir runs_;
   FakeClock clock_;
+  double clock_difference_ = 0;  // of rank 0's host
+  std::string filler_;
 };
 
 TEST_F(LaunchRecordTest, WritesToAFileOfItsOwnAlone) {
@@ -177,6 +181,81 @@ TEST_F(LaunchRecordTest, CountsWhatIsLostAndWhatTrained) {
   EXPECT_EQ(all[5].at("cause"), "finished");
   EXPECT_EQ(all[6].at("event"), "launch_ended");
   EXPECT_EQ(all[6].at("restarts"), json({{"crash", 1}}));
+}
+
+TEST_F(LaunchRecordTest, WhatTheCheckpointHasIsKnownHoweverLongAgoItWasSaved) {
+  filler_ = std::string(20'000, 'x');  // of many ranks
+  LaunchRecord record(run(), false, -1, clock_);
+  record.job_started({20, {}});
+  steps(1, 8);
+  save(8);
+  record.look();
+  for (int64_t step = 9; step < 100; step += 10) {  // all together more than what is read at a time
+    steps(step, step + 9);
+    record.look();
+  }
+  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  EXPECT_EQ(record.totals().lost_steps, 100);
+  EXPECT_EQ(record.totals().useful_seconds, 7) << "from step 1 to step 8";
+}
+
+TEST_F(LaunchRecordTest, AStepBeforeALongRecordIsRead) {
+  LaunchRecord record(run(), false, -1, clock_);
+  record.job_started({1, {}});
+  steps(1, 3);
+  std::ofstream(run() / "metrics.jsonl", std::ios::app)
+      << json({{"kind", "eval"}, {"table", std::string(700'000, 'x')}}).dump() << "\n";
+  record.look();
+  EXPECT_EQ(record.progress().trained(), 3);
+}
+
+TEST_F(LaunchRecordTest, TheClockOfRank0MayDiffer) {
+  for (const int off : {-300, 300}) {
+    fs::remove_all(run());
+    clock_difference_ = off;
+    LaunchRecord record(run(), false, -1, clock_);
+    record.job_started({1, {}});
+    steps(1, 5);
+    save(4);
+    record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+    EXPECT_EQ(record.totals().lost_steps, 1) << off;
+    EXPECT_EQ(record.totals().useful_seconds, 3) << off;
+    record.job_started({1, {}});
+    record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+    EXPECT_EQ(record.totals().lost_steps, 1) << "the second one made no step: " << off;
+  }
+}
+
+TEST_F(LaunchRecordTest, TheClockOfALaterRank0MayBeBehind) {
+  LaunchRecord record(run(), false, -1, clock_);
+  record.job_started({1, {}});
+  steps(1, 8);
+  save(4);
+  record.job_ended(Cause::kHostLost, {.code = 205, .host_lost = true}, {}, "");
+  EXPECT_EQ(record.totals().lost_steps, 4);
+  clock_difference_ = -300;
+  record.job_started({1, {}});
+  fs::remove(run() / "metrics.jsonl");
+  record.look();
+  steps(5, 7);
+  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  EXPECT_EQ(record.totals().lost_steps, 4 + 3);
+}
+
+TEST_F(LaunchRecordTest, WhatAJobCutsOffDoesNotHideItsOwnSteps) {
+  LaunchRecord record(run(), false, -1, clock_);
+  record.job_started({1, {}});
+  steps(1, 8);
+  save(4);
+  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  record.job_started({1, {}});
+  fs::remove(run() / "metrics.jsonl");
+  steps(1, 4);  // where the earlier ones were
+  record.look();
+  EXPECT_EQ(record.progress().trained(), 4);
+  steps(5, 7);
+  record.job_ended(Cause::kCrash, {.code = 137}, {}, "");
+  EXPECT_EQ(record.totals().lost_steps, 4 + 3);
 }
 
 TEST_F(LaunchRecordTest, ARestartWithoutACheckpointLosesAllSteps) {

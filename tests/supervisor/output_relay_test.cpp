@@ -72,6 +72,24 @@ TEST(OutputRelay, PassesEverythingOnInOrder) {
   EXPECT_TRUE(got == expected + "the end\n") << got.size() << " bytes of " << expected.size();
 }
 
+TEST(OutputRelay, WaitsForRoomInAPipeThatDoesNotBlock) {
+  PipedStdout pipe;
+  ASSERT_EQ(::fcntl(STDOUT_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK), 0);  // by somebody who shares it
+  const std::string expected(1 << 20, 'x');
+  std::string got;
+  std::thread reader([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // by then the pipe is full
+    got = read_all(pipe.reader);
+  });
+  {
+    const OutputRelay relay;
+    print(expected);
+  }
+  pipe.restore();
+  reader.join();
+  EXPECT_TRUE(got == expected) << got.size() << " bytes of " << expected.size();
+}
+
 TEST(OutputRelay, NobodyReadsAndNothingBlocks) {
   PipedStdout pipe;
   std::string got;

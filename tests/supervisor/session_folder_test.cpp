@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -15,6 +17,17 @@
 #include "core/child_process.h"
 #include "core/strings.h"
 #include "support/temp_dir.h"
+
+namespace {
+
+bool no_locks = false;  // as on a file system without them
+
+}  // namespace
+
+extern "C" int flock(int file, int operation) {
+  if (no_locks) return errno = ENOLCK, -1;
+  return static_cast<int>(::syscall(SYS_flock, file, operation));
+}
 
 namespace dtrain::supervisor {
 namespace {
@@ -81,6 +94,14 @@ TEST_F(SessionFolderTest, WhatAKilledSupervisorLeftIsRemovedAndNothingElse) {
   EXPECT_TRUE(fs::exists(used.path())) << "its supervisor lives";
   EXPECT_TRUE(fs::exists(other / "inside")) << "it has no lock of a supervisor";
   EXPECT_TRUE(fs::exists(starts / "inside")) << "a supervisor may be about to lock it";
+}
+
+TEST_F(SessionFolderTest, WithoutLocksThatOfAnotherSupervisorIsKept) {
+  no_locks = true;
+  const SessionFolder first;
+  { const SessionFolder second; }
+  no_locks = false;
+  EXPECT_TRUE(fs::exists(first.path()));
 }
 
 TEST_F(SessionFolderTest, SegmentsOfASupervisorThatWasKilledAMomentAgoGoWithTheNext) {
