@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include <thread>
 
 #include "core/file_descriptor.h"
+#include "core/strings.h"
 #include "machine/made_tree.h"
 #include "support/temp_dir.h"
 #include "support/thread_world.h"
@@ -57,10 +59,11 @@ int64_t mapped_files() {
   return count;
 }
 
-int64_t files_in(const std::filesystem::path& folder) {
+int64_t files_in(const std::filesystem::path& folder) {  // of this process, whose threads are the ranks
+  const std::string prefix = str("dtrain-", ::getpid(), "-");
   int64_t count = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    count += file.path().filename().string().starts_with("dtrain-");
+    count += file.path().filename().string().starts_with(prefix);
   }
   return count;
 }

@@ -45,6 +45,8 @@ class Watch:
 
     def __init__(self, server):
         self.server, self.firing, self.pending = server, {}, {}
+        disk = shutil.disk_usage(tempfile.gettempdir())  # of this machine
+        self.real = {"DtrainDiskNearlyFull"} if disk.free < 0.05 * disk.total and disk.free < 100e9 else set()
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self.run)
 
@@ -78,7 +80,7 @@ class Watch:
             time.sleep(0.2)
 
     def expect_silence(self, job, allowed=frozenset()):
-        fired = self.firing.get(job, set()) - allowed
+        fired = self.firing.get(job, set()) - allowed - self.real
         if fired:
             raise Failure(f"{job}: {fired} fired")
 

@@ -192,7 +192,7 @@ def the_installed_program_runs_from_any_folder(folder):
     subprocess.run(["cmake", "--install", os.environ["DTRAIN_BUILD"], "--prefix", str(prefix)], check=True, stdout=subprocess.DEVNULL)
     runner.synth(folder / "d.h5", 40)
     words = " ".join(["dtrain", "--name", "i"] + runner.flags({**runner.SMALL, "data.file": folder / "d.h5", "train.epochs": 1}))
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TMPDIR": runner.environment()["TMPDIR"], "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     (folder / "elsewhere").mkdir()
     done = subprocess.run(["bash", "-c", f". {prefix}/env.sh && mpirun -np 4 {words}"], cwd=folder / "elsewhere", env=env,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)

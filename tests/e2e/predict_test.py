@@ -12,6 +12,7 @@ import time
 import h5py
 import numpy as np
 
+import mounts
 import runner
 
 ANGLES = ["yaw", "pitch", "roll"]
@@ -396,6 +397,7 @@ def wrong_arguments_are_reported(folder):
     assert "text.h5" in talk
 
 
+mounts.own_shared_memory()  # a reader that leaves kills mpirun, which then leaves some
 runner.main([the_rows_of_a_split_give_its_metrics, any_number_of_ranks_gives_the_same_bytes, any_number_of_threads_gives_nearly_the_same,
              heads_are_cropped_as_by_the_converter, a_link_that_leads_nowhere_is_one_row,
              standard_output_has_only_rows, names_of_any_kind_are_preserved, classify_is_the_same_from_pictures,

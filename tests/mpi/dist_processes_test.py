@@ -9,6 +9,10 @@ import sys
 import time
 import unittest
 
+import mounts
+import runner
+
+mounts.own_shared_memory()
 PROBE = sys.argv.pop(1)
 TIMEOUT = 3.0  # of the watchdog, seconds; other tests run beside this one
 LOADED = 15.0  # seconds that a loaded machine may need in addition
@@ -16,7 +20,7 @@ LOADED = 15.0  # seconds that a loaded machine may need in addition
 
 def clean_environment(**more):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "PMIX_", "PMI_", "OMPI_COMM_"))}
-    return kept | more
+    return {"TMPDIR": runner.sessions()} | kept | more
 
 
 def probe(*arguments, **environment):

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -26,12 +27,14 @@ def high(descriptor):
 
 class Browser:
     def __init__(self, folder):
+        os.makedirs(folder, exist_ok=True)
         read, self.write_end = map(high, os.pipe())
         self.read_end, write = map(high, os.pipe())
         words = [program(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
                  "--no-first-run", f"--user-data-dir={folder}", "--remote-debugging-pipe", "about:blank"]
         self.process = subprocess.Popen(["bash", "-c", f'exec "$@" 3<&{read} 4>&{write}', "bash", *words], pass_fds=(read, write),
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                        start_new_session=True, env={**os.environ, "TMPDIR": str(folder)})
         os.close(read)
         os.close(write)
         self.events, self.answers, self.next = [], {}, 0
@@ -65,7 +68,7 @@ class Browser:
         return answer["result"]
 
     def close(self):
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)  # and all that it has started
         self.process.wait()
         os.close(self.write_end)
 

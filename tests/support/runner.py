@@ -1,6 +1,8 @@
 """Runs the real program for the end-to-end tests: real mpirun, real files, a separate folder for each test."""
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -23,8 +25,18 @@ SMALL = {
 SMALL_ROWS = {key: value for key, value in SMALL.items() if key != "model.image_size"}  # of sequences, sets and rows
 
 
+@functools.cache
+def sessions():
+    """For temporary files of the jobs of this script. Open MPI's folder there is shared by all jobs of a user, and the last one removes it, also
+    where another one has just begun."""
+    folder = tempfile.mkdtemp(prefix="dtrain-tmp-")
+    os.chmod(folder, 0o1777)  # some tests start programs as another user
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def environment(threads=1):
-    env = dict(os.environ)
+    env = {"TMPDIR": os.environ.get("TMPDIR") or sessions(), **os.environ}
     env.update(OMP_NUM_THREADS=str(threads), OMPI_MCA_rmaps_base_oversubscribe="1",
                OMPI_MCA_hwloc_base_binding_policy="none", OMPI_ALLOW_RUN_AS_ROOT="1",
                OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
