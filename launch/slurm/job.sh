@@ -7,7 +7,8 @@
 #
 # The job is requeued
 # - when its ranks have saved and left with 75, or when SIGUSR1 ended them (138) before they had anything to save; one
-#   that was stopped in the evaluation or the test that an earlier job was stopped in too counts as one that died;
+#   that was stopped in the evaluation or the test that an earlier job was stopped in too counts as one that died, if
+#   the run folder is found;
 # - when a rank died or hung (76) or was killed (128 and more), or srun or mpirun failed (1; mpirun that lost a node:
 #   205): at most 10 times, and at most 3 times without a new checkpoint. `scontrol show job` shows the count as the
 #   comment of the job.
@@ -100,7 +101,11 @@ run_ranks() {
     fi
   done
   wait "$ranks" || rc=$?
-  if [ $rc = 75 ] && [ "$(newest_checkpoint "$run")" = "$before" ]; then
+  if [ $rc = 75 ] && [ ! -d "$run" ]; then
+    # Elsewhere the job may have saved: it would be counted as a crash at each time limit.
+    say "there is no run folder $run to look for checkpoints in: if run.folder is not ${DTRAIN_RUNS:-runs}, set DTRAIN_RUNS to it" >&2
+    requeue "stopped on request"
+  elif [ $rc = 75 ] && [ "$(newest_checkpoint "$run")" = "$before" ]; then
     requeue_counted "$run" "$rc" "stopped on request in an evaluation that this job did not finish either"
   elif [ $rc = 75 ] || [ $rc = 138 ]; then
     requeue "stopped on request"

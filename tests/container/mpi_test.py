@@ -40,6 +40,7 @@ def mpirun_trains_on_two_workers_and_stops(folder):
         launcher = cluster.start("launcher", ["wait_for_workers", "/etc/mpi/hostfile", "60", *TRAIN, "--train.epochs", "10000"], early)
         workers = [cluster.start(name, SSHD) for name in WORKERS]
         workers[0].health().expect(0, "sshd waits")
+        launcher.health().expect(0, "wait_for_workers runs")
         assert "hosts of /etc/mpi/hostfile answer" not in launcher.output()
         launcher.set_hosts(cluster.network.hosts)
         launcher.wait_for("2 hosts of /etc/mpi/hostfile answer")
@@ -49,6 +50,7 @@ def mpirun_trains_on_two_workers_and_stops(folder):
             assert box.run("ps", "-o", "user=", "-C", "dtrain").output.split()[0] == "mpiuser"
         workers[0].health().expect(0, "1 metrics endpoints answer")  # that of rank 0, whose run folder this is
         workers[1].health().expect(0, "0 metrics endpoints answer")
+        launcher.health().expect(0, "mpirun runs")
         stopped = launcher.stop().expect(75, "(asked to stop)", "finished: stopped on request at step")
         step = int(re.search(r"stopped on request at step (\d+)", stopped.output)[1])
         again = cluster.start("launcher", ["wait_for_workers", "/etc/mpi/hostfile", "60", *TRAIN, "--train.max_steps", step + 2])

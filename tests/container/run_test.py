@@ -7,6 +7,7 @@ the label `container`, does neither."""
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -66,7 +67,7 @@ def the_quick_start_saves_to_a_volume_when_stopped(folder):
 
 def the_health_check_follows_the_port(folder):
     """The ports of the run are in use, its folder is not runs/, and it asks for a password; a rank does not answer; nothing runs; a run
-    without metrics."""
+    without metrics, where one with metrics crashed."""
     work = volume(folder, "work")
     (work / "auth").write_text("dtrain:secret\n")
     (work / "auth").chmod(0o600)
@@ -87,6 +88,8 @@ def the_health_check_follows_the_port(folder):
     with Container(built["name"], ["sleep", "100"], volumes=volumes(folder)) as box:
         box.run("sh", "-c", ": >/home/mpiuser/x").expect(0)
         box.health().expect(1, "dtrain does not run")
+    shutil.copytree(work / "elsewhere/targets", work / "runs/targets")  # the job there was killed
+    os.chown(work / "runs", 1000, 1000)
     with quick_start(folder, "--metrics.enabled", "false") as box:
         box.wait_for("step 1/")
         box.health().expect(0, "0 metrics endpoints answer")

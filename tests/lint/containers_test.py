@@ -1,11 +1,15 @@
 """Images, compose files, cluster manifests and job scripts, as far as they can be checked without Docker, Slurm and Kubernetes."""
 import contextlib
+import http.server
+import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -108,14 +112,20 @@ class Dockerfile(unittest.TestCase):
 class WaitForWorkers(unittest.TestCase):
     """docker/wait_for_workers on the host `own`, with a fake ssh that w1 answers."""
 
-    def wait_for(self, hostfile):
+    @contextlib.contextmanager
+    def prepared(self, hostfile, ssh="[ ${5##*@} = w1 ]"):
+        """Yields a folder with a host file and an empty folder for temporary files, and the environment with the fakes."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             (folder / "hosts").write_bytes(hostfile)
+            (folder / "tmp").mkdir()
             add_programs(folder / "bin", hostname="echo own", getent='case $2 in *@*) exit 2 ;; *) echo "10.0.0.1 $2" ;; esac',
-                         ssh=f'echo "$5" >>{folder}/asked; [ ${{5##*@}} = w1 ]')
-            environment = dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}")
-            done = subprocess.run([tree.ROOT / "docker/wait_for_workers", folder / "hosts", "60", "echo", "started"], env=environment,
+                         ssh=f'echo "$5" >>{folder}/asked; {ssh}')
+            yield folder, dict(os.environ, PATH=f"{folder}/bin:{os.environ['PATH']}", TMPDIR=str(folder / "tmp"))
+
+    def wait_for(self, hostfile, limit=60, **fake):
+        with self.prepared(hostfile, **fake) as (folder, environment):
+            done = subprocess.run([tree.ROOT / "docker/wait_for_workers", folder / "hosts", str(limit), "ls", folder / "tmp"], env=environment,
                                   capture_output=True, text=True, timeout=60)
             asked = folder / "asked"
             return done, asked.read_text().split() if asked.exists() else []
@@ -123,7 +133,7 @@ class WaitForWorkers(unittest.TestCase):
     def test_its_own_host_needs_no_ssh(self):
         done, asked = self.wait_for(b"own.cluster slots=1\nlocalhost slots=1\n127.0.0.1\nme@localhost\nw1 slots=2\n")
         self.assertEqual((done.returncode, done.stderr, asked), (0, "", ["w1"]))
-        self.assertTrue(done.stdout.endswith("started\n"))
+        self.assertTrue(done.stdout.endswith("hosts answer\n"), f"not the end, or files are left: {done.stdout}")
 
     def test_a_user_is_for_ssh_and_not_for_names(self):
         done, asked = self.wait_for(b"me@w1 slots=1\n")
@@ -133,6 +143,111 @@ class WaitForWorkers(unittest.TestCase):
         done, asked = self.wait_for(b"w1\r\n\r\n")
         self.assertEqual((done.returncode, asked), (0, ["w1"]), done.stderr)
         self.assertIn("which mpirun refuses", done.stderr)
+
+    def test_many_hosts_are_asked_at_the_same_time(self):
+        done, asked = self.wait_for("".join(f"w{i}\n" for i in range(20)).encode(), limit=10, ssh="sleep 1")
+        self.assertEqual((done.returncode, done.stderr, len(asked)), (0, "", 20))
+
+    def test_each_host_is_asked_and_named(self):
+        """Also those of a second group, which the limit leaves no time for."""
+        done, asked = self.wait_for("".join(f"w{i}\n" for i in range(40)).encode(), limit=1,
+                                    ssh='sleep 1; [ "$5" = w1 ] || { echo "no $5" >&2; exit 1; }')
+        self.assertEqual((done.returncode, done.stdout, set(asked)), (76, "", {f"w{i}" for i in range(40)}))
+        for host in [f"w{i}" for i in range(40) if i != 1]:
+            self.assertIn(f"wait_for_workers: {host}: 10.0.0.1 does not answer to ssh: no {host}\n", done.stderr)
+        self.assertRegex(done.stderr, r": 39 of the hosts of \S+ and this one \(own\) are not ready after 1 s\n$")
+
+    def test_a_signal_ends_it_and_all_that_it_started(self):
+        """While it asks, and while it waits to ask again."""
+        for number, ssh in ((signal.SIGUSR1, "sleep 50"), (signal.SIGTERM, "sleep 50"), (signal.SIGINT, "sleep 50"), (signal.SIGUSR1, "exit 1")):
+            with self.prepared(b"w1\nw2\n", ssh=ssh) as (folder, environment):
+                job = subprocess.Popen([tree.ROOT / "docker/wait_for_workers", folder / "hosts", "60"], env=environment, start_new_session=True)
+                while not (folder / "asked").exists() or len((folder / "asked").read_text().split()) < 2:
+                    time.sleep(0.01)
+                time.sleep(0.3)
+                begin = time.monotonic()
+                job.send_signal(number)
+                self.assertEqual(job.wait(timeout=30), -number)
+                left = ["ps", "-o", "args=", "-s", str(job.pid)]
+                while subprocess.run(left, stdout=subprocess.DEVNULL).returncode == 0 and time.monotonic() < begin + 5:
+                    time.sleep(0.05)
+                self.assertEqual(subprocess.run(left, capture_output=True, text=True).stdout, "")
+                self.assertLess(time.monotonic() - begin, 5)
+                self.assertEqual(list((folder / "tmp").iterdir()), [])
+
+
+class HealthCheck(unittest.TestCase):
+    """docker/healthcheck on the host `own`, among the processes of one session: scripts with the names of the real programs."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        add_programs(self.folder / "bin", hostname="echo own", dtrain="exec 3>>runs/r/.lock; sleep 100", mpirun="sleep 100", tini="sleep 100",
+                     getent="sleep 100")
+        for name in ("r", "targets"):
+            (self.folder / "runs" / name).mkdir(parents=True)
+        self.targets = self.folder / "runs/targets/r.json"
+        self.lock = self.folder / "runs/r/.lock"
+        self.lock.touch()
+
+    @contextlib.contextmanager
+    def running(self, *command):
+        """Yields a function that runs the health check while this command runs: (exit code, what it prints)."""
+        environment = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}")
+        process = subprocess.Popen(command, cwd=self.folder, env=environment, start_new_session=True)
+        seen = self.folder / "bin/pgrep"
+        seen.write_text(f'#!/bin/sh\nexec {shutil.which("pgrep")} -s {process.pid} "$@"\n')
+        seen.chmod(0o755)
+
+        def check(**more):
+            done = subprocess.run([tree.ROOT / "docker/healthcheck"], env={**environment, **more}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True, timeout=60)
+            return done.returncode, done.stdout
+
+        try:
+            while subprocess.run([seen, "-x", "sleep"], stdout=subprocess.DEVNULL).returncode != 0:  # all of them come to that
+                time.sleep(0.01)
+            yield check
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+
+    def write_targets(self, port, seconds):
+        """The address of a rank, so many seconds after the lock."""
+        self.targets.write_text(json.dumps([{"targets": [f"127.0.0.1:{port}"], "labels": {"job_id": "r", "node": "own", "rank": "0"}}], indent=2))
+        os.utime(self.targets, ns=(0, self.lock.stat().st_mtime_ns + int(seconds * 1e9)))
+
+    def test_targets_of_an_earlier_job_are_not_asked(self):
+        with self.running("dtrain") as check:
+            self.write_targets(1, -0.5)
+            self.assertEqual(check(), (0, "dtrain runs; 0 metrics endpoints answer\n"))
+            for seconds in (0, 0.5):  # both files may be written within one tick of the clock of the file system
+                self.write_targets(1, seconds)
+                code, output = check()
+                self.assertEqual(code, 1)
+                self.assertIn("run r, rank at 127.0.0.1:1: ", output)
+
+    def test_no_proxy_is_asked(self):
+        with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server, self.running("dtrain") as check:
+            server.RequestHandlerClass.log_message = lambda *_: None
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            try:
+                self.write_targets(server.server_port, 1)
+                self.assertEqual(check(http_proxy="http://127.0.0.1:1"), (0, "dtrain runs; 1 metrics endpoints answer\n"))
+            finally:
+                server.shutdown()
+                thread.join()
+
+    def test_a_launcher_has_no_rank(self):
+        (self.folder / "hosts").write_text("w1\n")
+        wait_for = str(tree.ROOT / "docker/wait_for_workers")
+        for command, words in ((["mpirun"], "no dtrain here; mpirun runs\n"), ([wait_for, "hosts", "60"], "no dtrain yet; wait_for_workers runs\n")):
+            with self.running(*command) as check:
+                self.assertEqual(check(), (0, words))
+        with self.running("tini", "--", "wait_for_workers", "hosts", "60") as check:  # the first process of the image, whatever runs
+            self.assertEqual(check(), (1, "dtrain does not run, and neither does sshd, mpirun or wait_for_workers\n"))
 
 
 class Compose(unittest.TestCase):
@@ -450,6 +565,36 @@ class Slurm(unittest.TestCase):
                 self.assertTrue(requeued())
             (folder / "runs/r/checkpoints/step_00000200").mkdir()
             self.assertFalse(requeued(), "an eleventh crash")
+
+    def test_stops_are_not_counted_where_the_run_folder_is_not_found(self):
+        """run.folder is not `runs`, and DTRAIN_RUNS is not set."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            install_scripts(folder, env=f"""
+                srun() {{ return 75; }}
+                scontrol() {{ case $1 in
+                  show) cat {folder}/comment ;;
+                  update) echo "   $3" >{folder}/comment ;;
+                  requeue) echo "requeued $2" ;;
+                esac; }}""")
+            (folder / "comment").touch()
+            environment = dict(os.environ, DTRAIN_PREFIX=name, SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="7", DTRAIN_NAME="r")
+
+            def stopped():
+                job = subprocess.run(["bash", tree.ROOT / "launch/slurm/dtrain.sbatch", "c.yaml"], cwd=folder, env=environment, text=True,
+                                     capture_output=True)
+                self.assertEqual(job.returncode, 75, job.stderr)
+                return "requeued 7" in job.stdout, job.stderr
+
+            for _ in range(5):
+                requeued, problem = stopped()
+                self.assertTrue(requeued, problem)
+                self.assertEqual(problem.count("\n"), 1, problem)
+                self.assertIn("there is no run folder runs/r", problem)
+                self.assertIn("set DTRAIN_RUNS", problem)
+            self.assertEqual((folder / "comment").read_text(), "")
+            (folder / "runs/r").mkdir(parents=True)
+            self.assertEqual([stopped()[0] for _ in range(4)], [True, True, True, False])
 
     def test_a_failing_scontrol_leaves_the_exit_code_of_the_ranks(self):
         """slurmctld does not answer, or a plugin of the cluster refuses the change of the comment."""
