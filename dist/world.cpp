@@ -118,7 +118,7 @@ void prepare_for_mpi(MpiVariables& variables) {
     // Otherwise Open MPI finds that out by itself, and prints a page about it.
     // Without "ofi" it would try that on this host alone, and fail to agree with the others.
     variables.set("OMPI_MCA_btl", "^vader,ofi");
-    if (number("OMPI_COMM_WORLD_LOCAL_RANK", 0) == 0) log::warning(on_other_hosts(why));
+    if (launcher_local_rank_hint() == 0) log::warning(on_other_hosts(why));
   }
   listen_to_nobody_else(variables);
 }
@@ -192,6 +192,11 @@ int launcher_rank_hint() {
     if (is_set(name)) return number(name, 0);
   }
   return under_srun() ? number("SLURM_PROCID", 0) : 0;
+}
+
+int launcher_local_rank_hint() {
+  if (under_mpirun()) return number("OMPI_COMM_WORLD_LOCAL_RANK", 0);
+  return under_srun() ? number("SLURM_LOCALID", 0) : launcher_rank_hint();
 }
 
 int launcher_size_hint() { return under_mpirun() ? number("OMPI_COMM_WORLD_SIZE", 1) : tasks_of_step(); }

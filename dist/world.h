@@ -23,9 +23,11 @@ struct World {
   bool several_hosts() const { return local_size < size; }
 };
 
-// The launcher's hints before MPI_Init: this process's rank (0 if there is none), which decides who prints early
-// errors; and the number of processes that it started (1 if it does not say), for commands that do not use MPI.
+// The launcher's hints before MPI_Init: this process's rank, and the one on its host (0 if there is none), which decide
+// who prints early errors; and the number of processes that it started (1 if it does not say), for commands that do
+// not use MPI.
 int launcher_rank_hint();
+int launcher_local_rank_hint();
 int launcher_size_hint();
 
 // The value of an environment variable by which users steer a library below dtrain (NCCL_P2P_DISABLE), for `doctor`; ""

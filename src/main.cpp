@@ -108,7 +108,7 @@ void report_early(const std::string& message) {
     if (!message.empty()) dtrain::log::error(message);
     return;
   }
-  const bool first_on_host = dtrain::dist::library_variable("OMPI_COMM_WORLD_LOCAL_RANK") == "0";
+  const bool first_on_host = dtrain::dist::launcher_local_rank_hint() == 0;
   std::this_thread::sleep_for(std::chrono::seconds(first_on_host ? 2 : 3));
   if (first_on_host && !message.empty()) {
     dtrain::log::error(dtrain::str("on host ", dtrain::host_name(), ": ", message));

@@ -178,7 +178,7 @@ std::filesystem::path Store::save(const Snapshot& snapshot) {
   }
   files_.sync_folder(folder_);
   try {
-    verify(target);
+    verify(target, [this](const Progress&) { files_.note_read(); });
   } catch (const CheckpointError& e) {
     throw OutputError(
         str("the checkpoint just written does not read back: ", e.what(), ". Older ones were kept; check the disk"));

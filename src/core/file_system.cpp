@@ -125,6 +125,7 @@ class MovingFiles : public FileSystem {
     real_file_system().remove_all(path);
     moved_();
   }
+  void note_read() override { moved_(); }
 
  private:
   const std::function<void()> moved_;

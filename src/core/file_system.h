@@ -26,13 +26,15 @@ class FileSystem {
   virtual void create_folders(const std::filesystem::path& folder) = 0;  // its parents, too
   virtual void create_folder(const std::filesystem::path& folder) = 0;   // its parent must exist; it may exist
   virtual void remove_all(const std::filesystem::path& path) = 0;
+  // A reader of what was written has read a piece of it.
+  virtual void note_read() {}
 };
 
 FileSystem& real_file_system();
 
 // The real file system for a process that a watchdog observes, so that a slow disk is not taken for a hang. `moved` is
-// called on the calling thread after each operation, and within a long write each time that `piece_bytes` more have
-// reached the disk itself: a write is quick until the disk's cache is full, and then the fsync takes long.
+// called on the calling thread after each operation, by note_read(), and within a long write each time `piece_bytes`
+// more have reached the disk itself: a write is quick until the disk's cache is full, and then the fsync takes long.
 // `when_full`: the advice of the error on a full disk, as in fail_to_write().
 std::unique_ptr<FileSystem> make_moving_files(std::function<void()> moved, std::string when_full = {},
                                               int64_t piece_bytes = int64_t{64} << 20);

@@ -116,15 +116,29 @@ Outcome check_libraries(const Launch& launch) {
   return outcome;
 }
 
+// What the measurement itself could not tell apart is no skew.
+bool is_skew(double seconds, const RankFacts& rank) { return std::abs(seconds) >= kClockSkew + rank.clock_spread; }
+
+// The offset from rank 0 that is right: 0, unless most hosts have another one.
+double right_offset(const Launch& launch) {
+  std::vector<const RankFacts*> ranks;  // one of each host
+  for (const Host& host : hosts_of(launch)) ranks.push_back(host.ranks.front());
+  std::ranges::sort(ranks, {}, &RankFacts::clock_offset);
+  const RankFacts& lower = *ranks[(ranks.size() - 1) / 2];
+  const RankFacts& upper = *ranks[ranks.size() / 2];
+  return is_skew(lower.clock_offset, lower) && is_skew(upper.clock_offset, upper) ? lower.clock_offset : 0;
+}
+
 Outcome check_clocks(const Launch& launch) {
   Outcome outcome;
+  const double right = right_offset(launch);
   for (const RankFacts& rank : launch.ranks) {
-    // What the measurement itself could not tell apart is no skew.
-    if (std::abs(rank.clock_offset) < kClockSkew + rank.clock_spread) continue;
+    const double off = rank.clock_offset - right;
+    if (!is_skew(off, rank)) continue;
     Finding& finding = outcome.add(
         Severity::kNote, "the hosts' clocks differ: lines of their logs, metrics and file times do not fit together",
-        str("its clock is ", fixed(std::abs(rank.clock_offset), 2), " s ",
-            rank.clock_offset > 0 ? "ahead of" : "behind", " that of rank 0"),
+        str("its clock is ", fixed(std::abs(off), 2), " s ", off > 0 ? "ahead of" : "behind", " that of ",
+            right == 0 ? "rank 0" : "most hosts"),
         "sudo chronyc makestep");
     blame(finding, rank);
   }

@@ -60,6 +60,19 @@ class FaultyFileSystem : public FileSystem {
   int calls_ = 0;
 };
 
+// A watchdog observes it: reading a large checkpoint back takes as long as writing it.
+TEST(CheckpointFaults, ReadingBackIsProgress) {
+  class Reads : public FaultyFileSystem {
+   public:
+    Reads() : FaultyFileSystem(0, Fault::kOnce) {}
+    void note_read() override { ++reads; }
+    int reads = 0;
+  } files;
+  const TempDir folder;
+  Store(folder.path(), files, 1).save(snapshot_of(1, 2));
+  EXPECT_GE(files.reads, 5) << "each file of two ranks but for the manifest";
+}
+
 // Saves `second` over `first` with a fault at call 1, 2, ... Returns the number of calls of a whole save.
 int try_every_fault(const Snapshot& first, const Snapshot& second, const Snapshot& third, Fault fault) {
   for (int fail_at = 1;; ++fail_at) {

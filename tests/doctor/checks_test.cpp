@@ -615,6 +615,20 @@ TEST(Doctor, AFaultOfAllRanksIsOneFinding) {
   EXPECT_EQ(diagnosis.findings[0].hosts, std::vector<std::string>({"node0", "node1"}));
 }
 
+TEST(Doctor, TheClockOfRank0MayBeTheWrongOne) {
+  Launch launch = on_gpus();
+  for (size_t i = 0; i < launch.ranks.size(); ++i) {  // a host for each; what is measured has small errors
+    launch.ranks[i].host = static_cast<int>(i);
+    launch.ranks[i].clock_offset = i == 0 ? 0 : -300 + 0.01 * static_cast<double>(i);
+  }
+  const Diagnosis diagnosis = examine(launch);
+  const auto found = std::ranges::find(diagnosis.findings, "clock skew", &Finding::check);
+  ASSERT_NE(found, diagnosis.findings.end());
+  EXPECT_EQ(found->ranks, std::vector<int>({0}));
+  EXPECT_EQ(std::ranges::count(diagnosis.findings, "clock skew", &Finding::check), 1);
+  EXPECT_NE(found->evidence.find("ahead of that of most hosts"), std::string::npos) << found->evidence;
+}
+
 TEST(Doctor, TheSeverestComesFirst) {
   Launch launch = on_gpus();
   launch.ranks[0].clock_offset = 9;

@@ -156,6 +156,16 @@ def typos_are_reported_once_under_mpirun(folder):
     assert result.output.count("did you mean") == 1, result.output
 
 
+def what_fails_early_on_another_host_is_said_there(folder):
+    """Before MPI starts. srun sets other variables than mpirun."""
+    mpirun = {"OMPI_COMM_WORLD_RANK": "4", "OMPI_COMM_WORLD_SIZE": "8"}
+    srun = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "4", "PMIX_RANK": "4"}
+    for variables, local in ((mpirun, "OMPI_COMM_WORLD_LOCAL_RANK"), (srun, "SLURM_LOCALID")):
+        for rank, speaks in (("0", True), ("1", False)):
+            result = runner.run(["--optimizer.lrr", 1], cwd=folder, env={**runner.environment(), **variables, local: rank})
+            assert result.code == 78 and ("error: on host " in result.output and "did you mean" in result.output) == speaks, (variables, rank, result.output)
+
+
 def unknown_commands(folder):
     runner.run(["trian"], cwd=folder).expect(64, "did you mean 'train'")
     runner.run(["benchmark"], cwd=folder).expect(64, "unknown command 'benchmark'")
@@ -272,7 +282,7 @@ runner.main([help_names_every_command_and_section, help_fits_a_terminal, bash_co
              zsh_completion_has_the_same_flags, the_manual_page_names_every_flag, the_installed_prefix_completes_and_has_its_page,
              what_is_no_manual_is_refused, keys_of_other_tasks_are_refused_where_they_are_given, words_of_other_trainers_get_a_hint,
              a_letter_is_no_unit_of_an_interval, version_names_all_libraries, the_heap_is_tcmalloc, a_start_does_not_wait_for_the_operators_of_gpus, print_config_is_valid_input, all_typos_at_once,
-             typos_are_reported_once_under_mpirun, unknown_commands, data_in_the_place_of_a_config,
+             typos_are_reported_once_under_mpirun, what_fails_early_on_another_host_is_said_there, unknown_commands, data_in_the_place_of_a_config,
              commands_of_one_process_refuse_several, lost_output_is_reported, closed_standard_streams_do_not_corrupt_files, options_that_do_not_apply_are_refused,
              dry_run_ends_at_step_1_and_writes_nothing,
              a_config_in_the_folder_is_used])

@@ -147,7 +147,7 @@ int run(const Part& part, MpiSession& session) {
 int main(int argc, char** argv) {
   const Part part{argc > 1 ? argv[1] : "world", argc > 2 ? std::atoi(argv[2]) : 0, argc > 3 ? std::atof(argv[3]) : 2};
   if (part.mode == "hint") {
-    say(str("hint ", launcher_rank_hint()));
+    say(str("hint ", launcher_rank_hint(), ", on its host ", launcher_local_rank_hint()));
     return 0;
   }
   std::optional<MpiSession> session;

@@ -52,11 +52,14 @@ class Launch(unittest.TestCase):
         self.assertEqual(result.returncode, 75, result.stderr)
 
     def test_hints_before_mpi(self):
-        self.assertEqual(probe("hint").stdout, "hint 0\n")
-        self.assertEqual(probe("hint", OMPI_COMM_WORLD_RANK="2").stdout, "hint 2\n")
-        self.assertEqual(probe("hint", PMIX_RANK="3").stdout, "hint 3\n")
-        self.assertEqual(probe("hint", SLURM_STEP_ID="0", SLURM_PROCID="4").stdout, "hint 4\n")
-        self.assertEqual(probe("hint", SLURM_PROCID="4").stdout, "hint 0\n")
+        hint = lambda **environment: probe("hint", **environment).stdout
+        self.assertEqual(hint(), "hint 0, on its host 0\n")
+        self.assertEqual(hint(OMPI_COMM_WORLD_RANK="2", OMPI_COMM_WORLD_LOCAL_RANK="1"), "hint 2, on its host 1\n")
+        self.assertEqual(hint(PMIX_RANK="3"), "hint 3, on its host 3\n")
+        step = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "4", "SLURM_LOCALID": "1"}
+        self.assertEqual(hint(**step), "hint 4, on its host 1\n")
+        self.assertEqual(hint(**step, PMIX_RANK="4"), "hint 4, on its host 1\n")
+        self.assertEqual(hint(SLURM_PROCID="4", SLURM_LOCALID="1"), "hint 0, on its host 0\n")
 
 
 class Slurm(unittest.TestCase):
