@@ -535,24 +535,33 @@ class Slurm(unittest.TestCase):
             self.assertEqual((rc, requeued), (code, wanted))
             self.assertIn("dtrain train c.yaml --name dtrain-7 --resume auto", arguments)
 
-    def test_crashes_without_a_new_checkpoint_end_the_job(self):
+    @contextlib.contextmanager
+    def ending_with(self, code, **variables):
+        """Yields a folder, and a function that runs the batch script there. Its ranks end with the code; scontrol keeps the comment of the job."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             install_scripts(folder, env=f"""
-                srun() {{ return 76; }}
+                srun() {{ return {code}; }}
                 scontrol() {{ case $1 in
                   show) cat {folder}/comment ;;
                   update) echo "   $3" >{folder}/comment ;;
                   requeue) echo "requeued $2" ;;
                 esac; }}""")
             (folder / "comment").touch()
-            environment = dict(os.environ, DTRAIN_PREFIX=name, SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="9", SLURM_ARRAY_JOB_ID="7",
-                               SLURM_ARRAY_TASK_ID="2", DTRAIN_NAME="r")
+            environment = dict(os.environ, DTRAIN_PREFIX=name, SLURM_JOB_NAME="dtrain", DTRAIN_NAME="r", **variables)
 
-            def requeued():
+            def run():
                 job = subprocess.run(["bash", tree.ROOT / "launch/slurm/dtrain.sbatch", "c.yaml"], cwd=folder, env=environment, text=True,
                                      capture_output=True)
-                self.assertEqual(job.returncode, 76, job.stderr)
+                self.assertEqual(job.returncode, code, job.stderr)
+                return job
+
+            yield folder, run
+
+    def test_crashes_without_a_new_checkpoint_end_the_job(self):
+        with self.ending_with(76, SLURM_JOB_ID="9", SLURM_ARRAY_JOB_ID="7", SLURM_ARRAY_TASK_ID="2") as (folder, run):
+            def requeued():
+                job = run()
                 self.assertEqual("requeued 7_2" in job.stdout, "not requeued" not in job.stderr)  # never the whole array
                 return "requeued" in job.stdout
 
@@ -568,22 +577,9 @@ class Slurm(unittest.TestCase):
 
     def test_stops_are_not_counted_where_the_run_folder_is_not_found(self):
         """run.folder is not `runs`, and DTRAIN_RUNS is not set."""
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            install_scripts(folder, env=f"""
-                srun() {{ return 75; }}
-                scontrol() {{ case $1 in
-                  show) cat {folder}/comment ;;
-                  update) echo "   $3" >{folder}/comment ;;
-                  requeue) echo "requeued $2" ;;
-                esac; }}""")
-            (folder / "comment").touch()
-            environment = dict(os.environ, DTRAIN_PREFIX=name, SLURM_JOB_NAME="dtrain", SLURM_JOB_ID="7", DTRAIN_NAME="r")
-
+        with self.ending_with(75, SLURM_JOB_ID="7") as (folder, run):
             def stopped():
-                job = subprocess.run(["bash", tree.ROOT / "launch/slurm/dtrain.sbatch", "c.yaml"], cwd=folder, env=environment, text=True,
-                                     capture_output=True)
-                self.assertEqual(job.returncode, 75, job.stderr)
+                job = run()
                 return "requeued 7" in job.stdout, job.stderr
 
             for _ in range(5):
