@@ -86,8 +86,10 @@ std::vector<std::string> agreed_inputs(dist::Communicator& host, const Options& 
                                        const job::TrainedModel& model) {
   std::string joined;
   dist::agree_on_rank0(host, [&] {
-    joined = join(formats::list_files(options.inputs, convert::raw_extensions(file_metadata(model))),
+    formats::ToolFiles left_out;
+    joined = join(formats::list_files(options.inputs, convert::raw_extensions(file_metadata(model)), left_out),
                   std::string_view("\0", 1));
+    formats::log_left_out(left_out);
   });
   return split(dist::broadcast_object(host, joined), '\0');
 }

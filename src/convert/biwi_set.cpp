@@ -45,15 +45,17 @@ class Biwi : public HeadPoseSet {
  public:
   Biwi(fs::path folder, int size, const std::vector<std::string>& test)
       : HeadPoseSet(size), folder_(std::move(folder)) {
-    for (const fs::path& path : formats::folder_entries(folder_)) {
+    formats::ToolFiles left_out;
+    for (const fs::path& path : formats::folder_entries(folder_, left_out)) {
       const std::string sequence = path.filename().string();
       if (!two_digits(sequence) || !fs::is_directory(path)) continue;
       sequences_.insert(sequence);
-      for (const std::string& name : frames(path)) {
+      for (const std::string& name : frames(path, left_out)) {
         samples_.push_back({sequence + "/" + name, biwi_person(sequence)});
       }
     }
     std::sort(samples_.begin(), samples_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    formats::log_left_out(left_out);
     for (const std::string& sequence : test) {
       if (!sequences_.contains(sequence)) {
         throw DataError(str("test sequence ", sequence, " is not in ", folder_.string(), ", which contains ",
@@ -87,9 +89,9 @@ class Biwi : public HeadPoseSet {
 
  private:
   // Names of the pictures, including those of which only the pose file exists.
-  static std::set<std::string> frames(const fs::path& folder) {
+  static std::set<std::string> frames(const fs::path& folder, formats::ToolFiles& left_out) {
     std::set<std::string> names;
-    for (const fs::path& path : formats::folder_entries(folder)) {
+    for (const fs::path& path : formats::folder_entries(folder, left_out)) {
       const std::string name = path.filename().string();
       if (!name.starts_with("frame_")) continue;
       if (name.ends_with("_rgb.png") || name.ends_with("_rgb.jpg")) names.insert(name);

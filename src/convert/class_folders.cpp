@@ -19,11 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::array<const char*, 3> kSplits{"train", "val", "test"};
 
-bool ignored(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return name.starts_with('.') || name == "Thumbs.db" || name == "desktop.ini" || name == "__MACOSX";
-}
-
 std::string expected(const std::string& what) {
   return str("Expected: one subfolder of ", what,
              " for each class, or such subfolders in train, val and test (any of them)");
@@ -33,10 +28,9 @@ struct Content {
   std::vector<std::string> folders, samples, others;  // names, sorted
 };
 
-Content content(const fs::path& folder, const SampleFiles& kind) {
+Content content(const fs::path& folder, const SampleFiles& kind, formats::ToolFiles& left_out) {
   Content result;
-  for (const fs::path& path : formats::folder_entries(folder)) {
-    if (ignored(path)) continue;
+  for (const fs::path& path : formats::folder_entries(folder, left_out)) {
     std::error_code no_folder;  // for example, a link to itself
     const bool is_folder = fs::is_directory(path, no_folder);
     auto& names = is_folder                                       ? result.folders
@@ -53,13 +47,14 @@ void log_ignored(const fs::path& folder, const Content& content) {
                           content.others.size() == 1 ? "" : str(" and ", content.others.size() - 1, " more"))));
 }
 
-void add_samples(const fs::path& top, const fs::path& folder, const RawSample& proto, std::vector<RawSample>& samples) {
+void add_samples(const fs::path& top, const fs::path& folder, const RawSample& proto, std::vector<RawSample>& samples,
+                 formats::ToolFiles& left_out) {
   fs::path present = folder;
   std::error_code code;
   fs::recursive_directory_iterator entry(folder, fs::directory_options::follow_directory_symlink, code);
   for (; !code && entry != fs::recursive_directory_iterator(); entry.increment(code)) {
     present = entry->path();
-    if (ignored(present)) {
+    if (left_out.takes(present)) {
       entry.disable_recursion_pending();
       continue;
     }
@@ -76,8 +71,8 @@ void add_samples(const fs::path& top, const fs::path& folder, const RawSample& p
 }
 
 // The split folders to search; {""} if the classes are in `folder` itself.
-std::vector<std::string> split_folders(const fs::path& folder, const SampleFiles& kind) {
-  const Content top = content(folder, kind);
+std::vector<std::string> split_folders(const fs::path& folder, const SampleFiles& kind, formats::ToolFiles& left_out) {
+  const Content top = content(folder, kind, left_out);
   std::vector<std::string> splits, others;
   for (const std::string& name : top.folders) {
     const bool split = std::find(kSplits.begin(), kSplits.end(), name) != kSplits.end();
@@ -92,7 +87,8 @@ std::vector<std::string> split_folders(const fs::path& folder, const SampleFiles
   if (splits.empty()) return {""};
   // A class may be named "train", but then its folder contains files, not class folders.
   const bool of_splits = std::any_of(splits.begin(), splits.end(), [&](const std::string& name) {
-    return !content(folder / name, kind).folders.empty();
+    formats::ToolFiles counted_later;
+    return !content(folder / name, kind, counted_later).folders.empty();
   });
   if (others.empty()) return splits;
   if (!of_splits) return {""};
@@ -107,13 +103,15 @@ ClassFolders list_class_folders(const fs::path& folder, const SampleFiles& kind)
   const std::string& what = kind.what;
   if (!fs::is_directory(folder)) throw DataError(str("no such folder: ", folder.string(), ". ", expected(what)));
   ClassFolders result;
+  formats::ToolFiles left_out;
   std::set<std::string> classes, trained;
   bool has_train = false;
   std::vector<std::pair<std::string, std::string>> found;  // split, class
-  for (const std::string& split : split_folders(folder, kind)) {
+  for (const std::string& split : split_folders(folder, kind, left_out)) {
     has_train = has_train || split == "train";
     const fs::path above = folder / split;
-    const Content inside = content(above, kind);
+    formats::ToolFiles counted;  // those of `folder` itself are counted already
+    const Content inside = content(above, kind, split.empty() ? counted : left_out);
     if (!inside.samples.empty()) {
       throw DataError(str((above / inside.samples[0]).string(), " is not in a class folder. ", expected(what)));
     }
@@ -143,12 +141,14 @@ ClassFolders list_class_folders(const fs::path& folder, const SampleFiles& kind)
     const fs::path class_folder = folder / split / name;
     const auto label = std::lower_bound(result.classes.begin(), result.classes.end(), name) - result.classes.begin();
     const size_t before = result.samples.size();
-    add_samples(folder, class_folder, {.name = "", .group = "", .label = label, .split = split}, result.samples);
+    add_samples(folder, class_folder, {.name = "", .group = "", .label = label, .split = split}, result.samples,
+                left_out);
     if (result.samples.size() == before) {
       throw DataError(str("the class folder ", class_folder.string(), " is empty. Add ", what, ", or remove it"));
     }
   }
   std::sort(result.samples.begin(), result.samples.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  formats::log_left_out(left_out);
   return result;
 }
 

@@ -2,8 +2,8 @@
 
 // Folders whose names are classes: DIR/CLASS/..., or any of DIR/train/CLASS/..., DIR/val/CLASS/... and
 // DIR/test/CLASS/... Every file below a class folder is a sample, whatever its name: a file that cannot be read is
-// quarantined with its reason, not silently ignored. Exceptions are hidden files and folders and those that desktops
-// create (Thumbs.db, desktop.ini, __MACOSX). Files next to the class folders, such as a README, are ignored and logged;
+// quarantined with its reason, not silently ignored. Exceptions are files and folders of tools (formats/tool_files.h),
+// which are counted in one line of the log. Files next to the class folders, such as a README, are ignored and logged;
 // but a file that looks like a sample is an error there, because it has no class.
 
 #include <filesystem>

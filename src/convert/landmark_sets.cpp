@@ -66,11 +66,11 @@ class LandmarkSet : public HeadPoseSet {
   }
 
   // Pictures, and .mat files without one, so that neither is silently ignored. Empty if the folder does not exist.
-  std::set<std::string> names_in(const fs::path& sub_folder) const {
+  std::set<std::string> names_in(const fs::path& sub_folder) {
     std::set<std::string> names;
     std::error_code unknown;  // folder_entries() then reports the reason
     if (!fs::exists(folder_ / sub_folder, unknown) && !unknown) return names;
-    for (const fs::path& path : formats::folder_entries(folder_ / sub_folder)) {
+    for (const fs::path& path : formats::folder_entries(folder_ / sub_folder, left_out_)) {
       const fs::path name = path.filename();
       const std::string extension = name.extension().string();
       if (extension == ".jpg" || extension == ".png") names.insert((sub_folder / name).string());
@@ -83,6 +83,7 @@ class LandmarkSet : public HeadPoseSet {
   }
 
   fs::path folder_;
+  formats::ToolFiles left_out_;
 };
 
 // "AFW_134212_1_17" -> "AFW_134212_1"
@@ -105,6 +106,7 @@ class ThreeHundredWLp : public LandmarkSet {
       }
     }
     std::sort(samples_.begin(), samples_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    formats::log_left_out(left_out_);
   }
   std::string protocol(const std::vector<std::string>& /*tested*/) const override {
     return "300W-LP: split by source photo, its views and mirror images together";
@@ -115,6 +117,7 @@ class Aflw2000 : public LandmarkSet {
  public:
   Aflw2000(const fs::path& folder, int size) : LandmarkSet(folder, size) {
     for (const std::string& name : names_in("")) samples_.push_back({name, fs::path(name).stem().string()});
+    formats::log_left_out(left_out_);
   }
   bool all_test() const override { return true; }
   std::string protocol(const std::vector<std::string>& /*tested*/) const override {

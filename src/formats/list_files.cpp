@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstring>
 #include <set>
 #include <system_error>
@@ -18,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> files_below(const std::string& folder, const std::vector<std::string>& extensions) {
+std::vector<std::string> files_below(const std::string& folder, const std::vector<std::string>& extensions,
+                                     ToolFiles& left_out) {
   std::vector<std::string> files;
   std::error_code code;
   fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, code);
@@ -27,7 +27,7 @@ std::vector<std::string> files_below(const std::string& folder, const std::vecto
     present = at->path();
     std::error_code no_folder;  // a broken link counts as a file, which cannot be read
     const bool is_folder = at->is_directory(no_folder);
-    if (present.filename().string().starts_with('.') || leads_back(present)) {
+    if (left_out.takes(present) || leads_back(present)) {
       if (is_folder) at.disable_recursion_pending();
     } else if (!is_folder && has_extension(present, extensions)) {
       files.push_back(present.string());
@@ -51,8 +51,8 @@ std::vector<std::string> matches(const std::string& pattern) {
 
 }  // namespace
 
-std::vector<std::string> list_files(const std::vector<std::string>& inputs,
-                                    const std::vector<std::string>& extensions) {
+std::vector<std::string> list_files(const std::vector<std::string>& inputs, const std::vector<std::string>& extensions,
+                                    ToolFiles& left_out) {
   std::vector<std::string> files;
   std::set<std::string> seen;
   const auto add = [&](const std::string& path) {
@@ -62,7 +62,7 @@ std::vector<std::string> list_files(const std::vector<std::string>& inputs,
                           code && code != std::errc::no_such_file_or_directory ? ": " + code.message() : ""));
     }
     const bool folder = fs::is_directory(path, code);
-    for (const std::string& file : folder ? files_below(path, extensions) : std::vector<std::string>{path}) {
+    for (const std::string& file : folder ? files_below(path, extensions, left_out) : std::vector<std::string>{path}) {
       if (seen.insert(fs::path(file).lexically_normal().string()).second) files.push_back(file);
     }
   };
@@ -71,26 +71,35 @@ std::vector<std::string> list_files(const std::vector<std::string>& inputs,
     if (input.find_first_of("*?[") == std::string::npos || fs::exists(fs::symlink_status(input, code))) {
       add(input);
     } else {
-      for (const std::string& path : matches(input)) add(path);
+      for (const std::string& path : matches(input)) {
+        // Only a pattern that asks for hidden names matches them.
+        if (fs::path(path).filename().string().starts_with('.') || !left_out.takes(path)) add(path);
+      }
     }
   }
   return files;
 }
 
-std::vector<fs::path> folder_entries(const fs::path& folder) {
+std::vector<fs::path> folder_entries(const fs::path& folder, ToolFiles& left_out) {
   std::vector<fs::path> entries;
   std::error_code code;
   fs::directory_iterator at(folder, code);
-  for (; !code && at != fs::directory_iterator(); at.increment(code)) entries.push_back(at->path());
+  for (; !code && at != fs::directory_iterator(); at.increment(code)) {
+    if (!left_out.takes(at->path())) entries.push_back(at->path());
+  }
   if (code) throw DataError(str("cannot read the folder ", folder.string(), ": ", code.message()));
   std::sort(entries.begin(), entries.end());
   return entries;
 }
 
+std::string lower_case(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return name;
+}
+
 bool has_extension(const fs::path& file, const std::vector<std::string>& extensions) {
-  std::string extension = file.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  const std::string extension = lower_case(file.extension().string());
   return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();
 }
 

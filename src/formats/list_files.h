@@ -6,19 +6,27 @@
 #include <string>
 #include <vector>
 
+#include "formats/tool_files.h"
+
 namespace dtrain::formats {
 
 // Expands each input, in order:
-//   a folder: all files below it that have one of `extensions` (lower case; matches any case), sorted, without hidden
-//     ones; links to other folders are followed
-//   a pattern with * ? or [ ] that is not the name of a file: its matches, sorted, each expanded like an input
+//   a folder: all files below it that have one of `extensions` (lower case; matches any case), sorted, without those of
+//     tools (tool_files.h); links to other folders are followed
+//   a pattern with * ? or [ ] that is not the name of a file: its matches, sorted, without those of tools, each
+//   expanded
+//     like an input
 //   a file: the file, whatever its name
 // A file that occurs several times is listed once, at its first place. Throws DataError for a folder or pattern without
 // files, a folder that cannot be read, and a missing file.
-std::vector<std::string> list_files(const std::vector<std::string>& inputs, const std::vector<std::string>& extensions);
+std::vector<std::string> list_files(const std::vector<std::string>& inputs, const std::vector<std::string>& extensions,
+                                    ToolFiles& left_out);
 
-// The entries of a folder, sorted. Throws DataError if it cannot be read.
-std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder);
+// The entries of a folder, sorted, without those of tools. Throws DataError if it cannot be read.
+std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder, ToolFiles& left_out);
+
+// The name in lower case, as far as it is ASCII.
+std::string lower_case(std::string name);
 
 // Whether this is a link to one of its own parent folders. Following such a link would never end.
 bool leads_back(const std::filesystem::path& link);

@@ -12,6 +12,7 @@
 #include "convert/stored_sample.h"
 #include "core/error.h"
 #include "core/file_system.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "data/hdf5/file_store.h"
 #include "formats/npy.h"
@@ -68,6 +69,15 @@ class ClassSets : public ::testing::Test {
     expect_error<DataError>([&] { convert(name, options("d")); }, parts);
     EXPECT_FALSE(fs::exists(files / "o.h5"));
     EXPECT_FALSE(fs::exists(files / "o.h5.partial"));
+  }
+  // The lines that a conversion logs and that have `part` in them.
+  std::vector<std::string> lines_with(const std::string& part, const std::string& name = "images") const {
+    std::vector<std::string> found;
+    const log::Tap tap([&](std::string_view line) {
+      if (line.find(part) != std::string_view::npos) found.emplace_back(line);
+    });
+    convert(name, options("d"));
+    return found;
   }
   testing::TempDir files;
 };
@@ -144,6 +154,40 @@ TEST_F(ClassSets, RefusesUnexpectedFolders) {
   fs::remove(files / "o.h5");
   pictures("d/train/cat", 1, 10);
   refused("images", {"contains cat, dog next to train", "classes or splits?"});
+}
+
+// What a Synology, macOS, Windows, a notebook and a file system leave: beside the classes, in splits and in classes.
+TEST_F(ClassSets, LeavesOutAndCountsWhatToolsLeave) {
+  for (const std::string& top : {"d", "d/train"}) {
+    fs::remove_all(files / "d");
+    pictures(top + "/cat", 3, 10);
+    pictures(top + "/dog", 3, 20);
+    for (const std::string& in : {std::string("d"), top, top + "/cat", top + "/dog/deep"}) {
+      picture(in + "/@eaDir/0.png/SYNOPHOTO_THUMB_M.png", 77);
+      picture(in + "/__MACOSX/0.png", 77);
+      picture(in + "/.ipynb_checkpoints/0-checkpoint.png", 77);
+      fs::create_directories(files / in / "lost+found");
+      for (const char* name : {".DS_Store", "Thumbs.db", "._0.png"}) write(files / in / name, {});
+    }
+    const size_t folders = top == "d" ? 3 : 4;
+    const auto lines = lines_with("of tools");
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_NE(lines[0].find(str("left out ", 7 * folders, " files and folders of tools: ", folders, " x .DS_Store, ",
+                                folders, " x ._*, ", folders, " x .ipynb_checkpoints, ", folders, " x @eaDir, others")),
+              std::string::npos)
+        << lines[0];
+    const auto store = data::open_file(files / "o.h5");
+    EXPECT_EQ(store->schema().samples, 6);
+    EXPECT_EQ(store->attribute("class_names"), "cat\ndog");
+  }
+  fs::remove_all(files / "d/train");
+  for (const char* name : {"up", "down"}) {
+    sequence(str("d/", name, "/0.npy"), 3, 2);
+    sequence(str("d/", name, "/@eaDir/0.npy"), 3, 2);
+    write(files / "d" / name / "._0.npy", {});
+  }
+  EXPECT_EQ(lines_with("left out 11 files and folders of tools", "sequence").size(), 1u);
+  EXPECT_EQ(data::open_file(files / "o.h5")->schema().samples, 2);
 }
 
 TEST_F(ClassSets, FollowsLinksToFolders) {

@@ -17,6 +17,7 @@
 #include "convert/head_pose_set.h"
 #include "core/error.h"
 #include "core/file_system.h"
+#include "core/log.h"
 #include "data/hdf5/file_store.h"
 #include "data/store.h"
 #include "formats/mat_file.h"
@@ -189,6 +190,32 @@ TEST_F(Convert, Aflw2000IsATestSet) {
   EXPECT_EQ(summary.splits, (std::map<std::string, int64_t>{{"test", 4}}));
   EXPECT_EQ(data::open_file(files / "a.h5")->attribute("protocol"),
             "AFLW2000: all samples within ±99 degrees are the test");
+}
+
+TEST_F(Convert, LeavesOutAndCountsWhatToolsLeaveInHeadPoseSets) {
+  make_300wlp(16);
+  synth::synth("headpose", {.layout = "biwi", .out = files / "biwi", .samples = 60, .size = 48});
+  for (const char* folder : {"lp/AFW", "biwi/01"}) {
+    fs::create_directories(files / folder / "@eaDir/thumbnails");
+    fs::create_directories(files / folder / "__MACOSX");
+    for (const char* name : {"._AFW_000000_1_0.jpg", "._AFW_000000_1_0.mat", "._frame_00003_rgb.png"}) {
+      std::ofstream(files / folder / name) << "AppleDouble";
+    }
+  }
+  std::vector<std::string> lines;
+  const log::Tap tap([&](std::string_view line) {
+    if (line.find("of tools") != std::string_view::npos) lines.emplace_back(line);
+  });
+  for (const char* set : {"300wlp", "biwi"}) {
+    const ConvertSummary summary = convert(set, options(set == std::string("biwi") ? "biwi" : "lp", "t.h5"));
+    EXPECT_EQ(summary.found, set == std::string("biwi") ? 60 : 16);
+    EXPECT_TRUE(summary.quarantined.empty());
+    fs::remove(files / "t.h5");
+  }
+  ASSERT_EQ(lines.size(), 2u);
+  for (const std::string& line : lines) {
+    EXPECT_NE(line.find("left out 5 files and folders of tools: 3 x ._*, @eaDir, __MACOSX"), std::string::npos) << line;
+  }
 }
 
 TEST_F(Convert, QuarantinesDamageWithNameAndReason) {

@@ -24,7 +24,8 @@ using Metadata = std::map<std::string, std::string>;
 
 std::unique_ptr<data::Store> opened(const Metadata& metadata, const std::vector<std::string>& inputs,
                                     const std::string& layout = "") {
-  return open_files(metadata, formats::list_files(inputs, raw_extensions(metadata)), layout);
+  formats::ToolFiles left_out;
+  return open_files(metadata, formats::list_files(inputs, raw_extensions(metadata), left_out), layout);
 }
 
 class FilesStore : public ::testing::Test {

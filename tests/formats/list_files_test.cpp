@@ -23,7 +23,13 @@ class ListFiles : public ::testing::Test {
   }
   std::string at(const std::string& name) const { return (folder_ / name).string(); }
   static std::vector<std::string> expand(const std::vector<std::string>& inputs) {
-    return list_files(inputs, {".jpg", ".png"});
+    ToolFiles left_out;
+    return list_files(inputs, {".jpg", ".png"}, left_out);
+  }
+  static std::string left_out_of(const std::vector<std::string>& inputs) {
+    ToolFiles left_out;
+    list_files(inputs, {".jpg"}, left_out);
+    return left_out.text();
   }
   static std::string failure(const std::vector<std::string>& inputs) {
     try {
@@ -43,6 +49,19 @@ TEST_F(ListFiles, AFolderGivesItsFilesInOrder) {
   make("d/.cache/x.jpg");
   EXPECT_THAT(expand({at("d")}), ElementsAre(a, b, deep));
   EXPECT_THAT(expand({at("d/b.jpg"), at("d")}), ElementsAre(b, a, deep));
+}
+
+TEST_F(ListFiles, LeavesOutAndCountsWhatToolsLeave) {
+  const auto a = make("d/a.jpg"), hidden = make("d/.h.jpg");
+  make("d/@eaDir/a.jpg/SYNOPHOTO_THUMB_M.jpg");
+  make("d/._a.jpg");
+  make("d/sub/__MACOSX/a.jpg");
+  EXPECT_THAT(expand({at("d")}), ElementsAre(a));
+  EXPECT_EQ(left_out_of({at("d")}), "4 files and folders of tools: ._*, .h.jpg, @eaDir, __MACOSX");
+  EXPECT_THAT(expand({at("d/*")}), ElementsAre(a));
+  EXPECT_EQ(left_out_of({at("d/a*")}), "");
+  EXPECT_THAT(expand({at("d/.h*")}), ElementsAre(hidden));  // what is asked for by its name is taken
+  EXPECT_THAT(expand({hidden}), ElementsAre(hidden));
 }
 
 TEST_F(ListFiles, ExpandsPatterns) {
