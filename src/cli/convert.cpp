@@ -29,7 +29,8 @@ Your own data:
              transparent, the shorter side scaled to --size (256), the middle square kept; uint8 [N, S, S, 3]
   sequence   DIR/CLASS/...: .npy of shape [T, F] or [T], any T, one F; float16, 32 or 64, integers of 8 to 64 bits, or
              bool; stored as float32
-             Both: or DIR/train/CLASS/..., DIR/val/CLASS/..., DIR/test/CLASS/... (any of the three)
+             Both: or DIR/train/CLASS/..., DIR/val/CLASS/..., DIR/test/CLASS/... (any of the three; also Training,
+             valid, dev, test_images and the like; --splits-from-folders decides where that is not clear)
   pointer    FILE.npz: features [N, L, 7 or 8], order [N, L] (padded with -1), lengths [N] if wanted; or, for sets of
              any size, values [R, 7 or 8], offsets [N + 1], order [R]. order: the element visited first, second, ...
              In both, if wanted, split [N]: 0 train, 1 val, 2 test
@@ -137,7 +138,7 @@ void protect_inputs(const convert::ConvertOptions& options) {
 
 int run_convert(const Arguments& arguments) {
   convert::ConvertOptions options;
-  std::string name, source, out;
+  std::string name, source, out, splits_from_folders;
   CLI::App app(kAbout, "dtrain convert");
   app.add_option("NAME", name, join(catalog::data_set_names(), ", "))->required();
   app.add_option("SOURCE", source, "the folder of the data; pointer, arrays: the file")->required();
@@ -146,6 +147,10 @@ int run_convert(const Arguments& arguments) {
   app.add_option("--task", options.task, "arrays: module or classify (default: module)");
   app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
   app.add_flag("--force", options.force, "replace an existing file");
+  app.add_option("--splits-from-folders", splits_from_folders,
+                 "images, sequence: yes: folders named like splits (train, valid, test) are splits; no: all folders "
+                 "are classes (default: yes, but an error if other folders are beside them)")
+      ->check(CLI::IsMember({"yes", "no"}));
   app.add_option("--test-share", options.split.test_share, "share that becomes the test split, of each class or group")
       ->capture_default_str();
   app.add_option("--val-share", options.split.val_share,
@@ -168,6 +173,7 @@ int run_convert(const Arguments& arguments) {
   }
   if (app.count("--out") > 0 && out.empty()) throw UsageError("--out is empty: give it a name, or leave it out");
   options.out = link_target(out.empty() ? "data/" + name + ".h5" : out);
+  if (!splits_from_folders.empty()) options.folders.splits = splits_from_folders == "yes";
   options.split.shares_given = app.count("--test-share") + app.count("--val-share") > 0;
   protect_inputs(options);
 

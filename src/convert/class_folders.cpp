@@ -1,10 +1,11 @@
 #include "convert/class_folders.h"
 
 #include <algorithm>
-#include <array>
+#include <map>
 #include <set>
 #include <system_error>
 
+#include "convert/split_folders.h"
 #include "convert/stored_sample.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -17,11 +18,10 @@ namespace dtrain::convert {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::array<const char*, 3> kSplits{"train", "val", "test"};
 
 std::string expected(const std::string& what) {
   return str("Expected: one subfolder of ", what,
-             " for each class, or such subfolders in train, val and test (any of them)");
+             " for each class, or such subfolders in train, val and test (any of them, or other names of splits)");
 }
 
 struct Content {
@@ -48,7 +48,7 @@ void log_ignored(const fs::path& folder, const Content& content) {
 }
 
 void add_samples(const fs::path& top, const fs::path& folder, const RawSample& proto, std::vector<RawSample>& samples,
-                 formats::ToolFiles& left_out) {
+                 formats::ToolFiles& left_out, std::set<std::string>& folders) {
   fs::path present = folder;
   std::error_code code;
   fs::recursive_directory_iterator entry(folder, fs::directory_options::follow_directory_symlink, code);
@@ -62,7 +62,10 @@ void add_samples(const fs::path& top, const fs::path& folder, const RawSample& p
       throw DataError(str(present.string(), " is a link to one of its own parent folders: remove it"));
     }
     std::error_code no_folder;  // a broken link is a sample, and a damaged one
-    if (entry->is_directory(no_folder)) continue;
+    if (entry->is_directory(no_folder)) {
+      if (entry.depth() == 0) folders.insert(present.filename().string());
+      continue;
+    }
     RawSample sample = proto;
     sample.name = sample.group = present.lexically_relative(top).generic_string();
     samples.push_back(std::move(sample));
@@ -70,84 +73,165 @@ void add_samples(const fs::path& top, const fs::path& folder, const RawSample& p
   if (code) throw DataError(str("cannot read ", present.string(), ": ", code.message()));
 }
 
-// The split folders to search; {""} if the classes are in `folder` itself.
-std::vector<std::string> split_folders(const fs::path& folder, const SampleFiles& kind, formats::ToolFiles& left_out) {
-  const Content top = content(folder, kind, left_out);
-  std::vector<std::string> splits, others;
-  for (const std::string& name : top.folders) {
-    const bool split = std::find(kSplits.begin(), kSplits.end(), name) != kSplits.end();
-    (split ? splits : others).push_back(name);
+// Splits that are below a class folder are not read, because samples of a class may be in any folders.
+void warn_of_inner_splits(const fs::path& folder, const std::map<std::string, std::set<std::string>>& inside) {
+  for (const auto& [name, folders] : inside) {
+    std::set<std::string> splits;
+    for (const std::string& inner : folders) splits.insert(split_named(inner));
+    if (splits.size() < 2 || splits.contains("")) return;
   }
+  if (inside.empty()) return;
+  const auto& [name, folders] = *inside.begin();
+  log::warning(
+      printable(str((folder / name / *folders.begin()).string(), " and the other folders that are named for ",
+                    "splits are below the classes, and are not read as splits: give DIR/SPLIT/CLASS for that")));
+}
+
+// Archives are often unpacked into a folder of their own name: training_set/training_set/cat.
+std::string inner_folder(const fs::path& folder, const std::string& name, const SampleFiles& kind) {
+  formats::ToolFiles counted_later;
+  const Content outside = content(folder / name, kind, counted_later);
+  const bool twice = outside.folders.size() == 1 && outside.samples.empty() &&
+                     formats::lower_case(outside.folders[0]) == formats::lower_case(name);
+  return twice ? (fs::path(name) / outside.folders[0]).string() : name;
+}
+
+std::vector<TopFolder> look_into(const fs::path& folder, const Content& top, const SampleFiles& kind) {
+  std::vector<TopFolder> folders;
+  for (const std::string& name : top.folders) {
+    TopFolder one{.name = name};
+    if (!split_within(name).empty()) {
+      one.path = inner_folder(folder, name, kind);
+      formats::ToolFiles counted_later;
+      const Content inside = content(folder / one.path, kind, counted_later);
+      one.has_folders = !inside.folders.empty();
+      one.has_samples = !inside.samples.empty();
+    }
+    folders.push_back(std::move(one));
+  }
+  return folders;
+}
+
+// What the names of folders do not say by themselves.
+void tell(const fs::path& folder, const FolderRoles& roles, const SampleFiles& kind) {
+  std::vector<std::string> splits;
+  bool plain = true;
+  for (const auto& [name, split] : roles.splits) {
+    splits.push_back(str(name, " is the split ", split));
+    plain = plain && name == split;
+  }
+  if (!plain) log::info(printable("splits from folders: " + join(splits, ", ")));
+  if (!roles.left_out.empty()) log::info(printable("left out beside the splits: " + join(roles.left_out, ", ")));
+  for (const std::string& name : roles.unlabeled) {
+    formats::ToolFiles counted;
+    const size_t samples = content(folder / name, kind, counted).samples.size();
+    log::info(printable(str("left out: ", human_count(static_cast<int64_t>(samples)), " files in ",
+                            (folder / name).string(), ", which has no class folders, so they have no labels. ",
+                            "`dtrain predict RUN ", (folder / name).string(), "` predicts their classes")));
+  }
+}
+
+// The roles of the folders in `folder`.
+FolderRoles roles_in(const fs::path& folder, const SampleFiles& kind, std::optional<bool> splits,
+                     formats::ToolFiles& left_out) {
+  const Content top = content(folder, kind, left_out);
   if (top.folders.empty()) throw DataError(str("no subfolders in ", folder.string(), ". ", expected(kind.what)));
   if (!top.samples.empty()) {
     throw DataError(str((folder / top.samples[0]).string(), " is next to the class folders, so it has no class (",
                         top.samples.size(), " such files). Move them into a class folder or away"));
   }
   log_ignored(folder, top);
-  if (splits.empty()) return {""};
-  // A class may be named "train", but then its folder contains files, not class folders.
-  const bool of_splits = std::any_of(splits.begin(), splits.end(), [&](const std::string& name) {
-    formats::ToolFiles counted_later;
-    return !content(folder / name, kind, counted_later).folders.empty();
-  });
-  if (others.empty()) return splits;
-  if (!of_splits) return {""};
-  throw DataError(str(folder.string(), " contains ", join(others, ", "), " next to ", join(splits, ", "),
-                      ". Are these classes or splits? ", expected(kind.what),
-                      ". (The validation folder must be named val)"));
+  FolderRoles roles = roles_of_folders(folder.string(), look_into(folder, top, kind), splits);
+  tell(folder, roles, kind);
+  return roles;
+}
+
+std::string table_beside(const fs::path& folder) {
+  formats::ToolFiles counted;
+  for (const fs::path& path : formats::folder_entries(folder, counted)) {
+    if (!formats::has_extension(path, {".csv", ".tsv", ".xls", ".xlsx", ".parquet"})) continue;
+    return str(" (Labels in a table, such as ", path.filename().string(),
+               ", are not read: move each file into the folder of its class)");
+  }
+  return "";
+}
+
+struct ClassFolder {
+  std::string above, name, split;  // its path is above/name
+};
+
+// The class folders in splits.
+std::vector<ClassFolder> in_splits(const fs::path& folder, const FolderRoles& roles, const SampleFiles& kind,
+                                   formats::ToolFiles& left_out) {
+  std::vector<ClassFolder> found;
+  for (const auto& [name, split] : roles.splits) {
+    const fs::path above = folder / name;
+    const Content inside = content(above, kind, left_out);
+    if (!inside.samples.empty()) {
+      throw DataError(str((above / inside.samples[0]).string(), " is not in a class folder. ", expected(kind.what),
+                          table_beside(folder), ". If ", name, " is itself a class: --splits-from-folders no"));
+    }
+    log_ignored(above, inside);
+    for (const std::string& one : inside.folders) found.push_back({name, one, split});
+  }
+  return found;
+}
+
+// The names of all classes, sorted. Those of other splits must be in the training split, if there is one.
+std::vector<std::string> check_classes(const fs::path& folder, const std::vector<ClassFolder>& found,
+                                       const FolderRoles& roles, const SampleFiles& kind) {
+  std::set<std::string> classes, trained;
+  for (const auto& [above, name, split] : found) {
+    // A data file stores one class name per line, and the header of a checkpoint is UTF-8.
+    if (name.find('\n') != std::string::npos || !is_utf8(name)) {
+      throw DataError(str("the class folder ", (folder / above / name).string(),
+                          " has a line break, or bytes that are not UTF-8, in its name: rename it"));
+    }
+    classes.insert(name);
+    if (split == "train") trained.insert(name);
+  }
+  if (classes.empty()) throw DataError(str("no class folders in ", folder.string(), ". ", expected(kind.what)));
+  if (classes.size() < 2) {
+    const fs::path only = folder / found[0].above / found[0].name;
+    formats::ToolFiles counted;
+    const bool outer = !content(only, kind, counted).folders.empty();
+    throw DataError(str("only one class, ", *classes.begin(), ", in ", folder.string(),
+                        ": classification needs at least two. ", expected(kind.what),
+                        outer ? str(". Is ", only.string(), " the folder to convert?") : ""));
+  }
+  const auto train = std::find_if(roles.splits.begin(), roles.splits.end(),
+                                  [](const FolderRoles::Split& one) { return one.split == "train"; });
+  for (const auto& [above, name, split] : found) {
+    if (train == roles.splits.end() || trained.contains(name)) continue;
+    throw DataError(str("the class ", name, " is in ", (folder / above).string(), " but not in ",
+                        (folder / train->folder).string(),
+                        ": it could not be learned. Add samples of it, or remove it"));
+  }
+  return {classes.begin(), classes.end()};
 }
 
 }  // namespace
 
-ClassFolders list_class_folders(const fs::path& folder, const SampleFiles& kind) {
-  const std::string& what = kind.what;
-  if (!fs::is_directory(folder)) throw DataError(str("no such folder: ", folder.string(), ". ", expected(what)));
-  ClassFolders result;
+ClassFolders list_class_folders(const fs::path& folder, const SampleFiles& kind, const FolderOptions& options) {
+  if (!fs::is_directory(folder)) throw DataError(str("no such folder: ", folder.string(), ". ", expected(kind.what)));
   formats::ToolFiles left_out;
-  std::set<std::string> classes, trained;
-  bool has_train = false;
-  std::vector<std::pair<std::string, std::string>> found;  // split, class
-  for (const std::string& split : split_folders(folder, kind, left_out)) {
-    has_train = has_train || split == "train";
-    const fs::path above = folder / split;
-    formats::ToolFiles counted;  // those of `folder` itself are counted already
-    const Content inside = content(above, kind, split.empty() ? counted : left_out);
-    if (!inside.samples.empty()) {
-      throw DataError(str((above / inside.samples[0]).string(), " is not in a class folder. ", expected(what)));
-    }
-    if (!split.empty()) log_ignored(above, inside);
-    for (const std::string& name : inside.folders) {
-      // A data file stores one class name per line, and the header of a checkpoint is UTF-8.
-      if (name.find('\n') != std::string::npos || !is_utf8(name)) {
-        throw DataError(str("the class folder ", (above / name).string(),
-                            " has a line break, or bytes that are not UTF-8, in its name: rename it"));
-      }
-      classes.insert(name);
-      if (split == "train") trained.insert(name);
-      found.emplace_back(split, name);
-    }
-  }
-  if (classes.size() < 2) {
-    throw DataError(classes.empty() ? str("no class folders in ", folder.string(), ". ", expected(what))
-                                    : str("only one class, ", *classes.begin(), ", in ", folder.string(),
-                                          ": classification needs at least two. ", expected(what)));
-  }
-  result.classes.assign(classes.begin(), classes.end());
-  for (const auto& [split, name] : found) {
-    if (has_train && !trained.contains(name)) {
-      throw DataError(str("the class ", name, " is in ", (folder / split).string(), " but not in ",
-                          (folder / "train").string(), ": it could not be learned. Add samples of it, or remove it"));
-    }
-    const fs::path class_folder = folder / split / name;
+  const FolderRoles roles = roles_in(folder, kind, options.splits, left_out);
+  std::vector<ClassFolder> found = in_splits(folder, roles, kind, left_out);
+  for (const std::string& name : roles.classes) found.push_back({"", name, ""});
+  ClassFolders result{.classes = check_classes(folder, found, roles, kind), .samples = {}};
+  std::map<std::string, std::set<std::string>> inside;  // folders in class folders, by class
+  for (const auto& [above, name, split] : found) {
+    const fs::path class_folder = folder / above / name;
     const auto label = std::lower_bound(result.classes.begin(), result.classes.end(), name) - result.classes.begin();
     const size_t before = result.samples.size();
     add_samples(folder, class_folder, {.name = "", .group = "", .label = label, .split = split}, result.samples,
-                left_out);
+                left_out, inside[name]);
     if (result.samples.size() == before) {
-      throw DataError(str("the class folder ", class_folder.string(), " is empty. Add ", what, ", or remove it"));
+      throw DataError(str("the class folder ", class_folder.string(), " is empty. Add ", kind.what, ", or remove it"));
     }
   }
   std::sort(result.samples.begin(), result.samples.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  if (roles.splits.empty()) warn_of_inner_splits(folder, inside);
   formats::log_left_out(left_out);
   return result;
 }

@@ -1,10 +1,11 @@
 #pragma once
 
 // Folders whose names are classes: DIR/CLASS/..., or any of DIR/train/CLASS/..., DIR/val/CLASS/... and
-// DIR/test/CLASS/... Every file below a class folder is a sample, whatever its name: a file that cannot be read is
-// quarantined with its reason, not silently ignored. Exceptions are files and folders of tools (formats/tool_files.h),
-// which are counted in one line of the log. Files next to the class folders, such as a README, are ignored and logged;
-// but a file that looks like a sample is an error there, because it has no class.
+// DIR/test/CLASS/..., where splits may have other names (split_folders.h). Every file below a class folder is a sample,
+// whatever its name: a file that cannot be read is quarantined with its reason, not silently ignored. Exceptions are
+// files and folders of tools (formats/tool_files.h), which are counted in one line of the log. Files next to the class
+// folders, such as a README, are ignored and logged; but a file that looks like a sample is an error there, because it
+// has no class.
 
 #include <filesystem>
 #include <string>
@@ -25,16 +26,18 @@ struct SampleFiles {
   std::vector<std::string> extensions;
 };
 
+// A test folder with samples directly in it, beside other splits, is left out, because it has no labels.
 // Throws DataError if the folder is missing, has fewer than two classes, or contains an empty class folder, a class
-// that train/ lacks, other folders next to train, val and test, samples outside class folders, or a class name that a
+// that train/ lacks, folders that can be read in two ways, samples outside class folders, or a class name that a
 // file cannot store.
-ClassFolders list_class_folders(const std::filesystem::path& folder, const SampleFiles&);
+ClassFolders list_class_folders(const std::filesystem::path& folder, const SampleFiles&, const FolderOptions&);
 
 // A set in such folders: each file is one sample, and its target is its class.
 class ClassFolderSet : public RawSet {
  public:
-  ClassFolderSet(const std::filesystem::path& folder, const SampleFiles& kind)  // throws as list_class_folders()
-      : folder_(folder), listed_(list_class_folders(folder, kind)) {}
+  // Throws as list_class_folders().
+  ClassFolderSet(const std::filesystem::path& folder, const SampleFiles& kind, const FolderOptions& options)
+      : folder_(folder), listed_(list_class_folders(folder, kind, options)) {}
   const std::vector<RawSample>& samples() const override { return listed_.samples; }
   std::vector<std::string> classes() const override { return listed_.classes; }
   Record read(size_t sample) const override;

@@ -44,8 +44,8 @@ std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptio
   }
   if (name == "arrays") return open_arrays(options.source, options.task.empty() ? kind.task : options.task);
   if (name == "pointer") return open_pointer_sets(options.source);
-  if (name == "images") return open_images(options.source, size);
-  if (name == "sequence") return open_sequences(options.source, options.threads, report);
+  if (name == "images") return open_images(options.source, size, options.folders);
+  if (name == "sequence") return open_sequences(options.source, options.threads, options.folders, report);
   if (name == "300wlp") return open_300wlp(options.source, size);
   if (name == "aflw2000") return open_aflw2000(options.source, size);
   DTRAIN_CHECK(name == "biwi");
@@ -61,6 +61,9 @@ void check(const std::string& name, const ConvertOptions& options) {
   }
   if (!options.test_sequences.empty() && name != "biwi")
     throw UsageError("--test-sequences applies only to biwi, not to " + name);
+  if (options.folders.splits && name != "images" && name != "sequence") {
+    throw UsageError("--splits-from-folders applies only to images and sequence, not to " + name);
+  }
   if (!options.task.empty()) {
     if (name != "arrays") throw UsageError("--task applies only to arrays, not to " + name);
     if (options.task != "module" && options.task != "classify") {

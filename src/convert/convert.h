@@ -33,6 +33,7 @@ struct ConvertOptions {
   int threads = 0;     // 0: number of cores this process may use
   bool force = false;  // replace an existing file
   SplitOptions split;
+  FolderOptions folders;                    // images, sequence
   std::vector<std::string> test_sequences;  // biwi; empty: kBiwiTestSequences
   std::string task;                         // arrays: module or classify; empty: module
 };

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,9 +58,14 @@ class RawSet {
   virtual std::string content_key() const { return ""; }  // a key of the content, besides names and settings
 };
 
-std::unique_ptr<RawSet> open_images(const std::filesystem::path& folder, int size);
+// How folders whose names are classes are read (class_folders.h).
+struct FolderOptions {
+  std::optional<bool> splits{};  // whether folders named for splits are splits; nullopt: if that is clear
+};
+
+std::unique_ptr<RawSet> open_images(const std::filesystem::path& folder, int size, const FolderOptions& = {});
 // Reads all headers and reports this as the stage "listing".
-std::unique_ptr<RawSet> open_sequences(const std::filesystem::path& folder, int threads,
+std::unique_ptr<RawSet> open_sequences(const std::filesystem::path& folder, int threads, const FolderOptions& = {},
                                        const ReportProgress& report = {});
 std::unique_ptr<RawSet> open_pointer_sets(const std::filesystem::path& file);
 // Inputs and targets from an .npz file, for `task`: module or classify (array_set.cpp).

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 class SequenceSet : public ClassFolderSet {
  public:
-  SequenceSet(const fs::path& folder, int threads, const ReportProgress& report)
-      : ClassFolderSet(folder, {".npy sequences", formats::kSequenceExtensions}) {
+  SequenceSet(const fs::path& folder, int threads, const FolderOptions& options, const ReportProgress& report)
+      : ClassFolderSet(folder, {".npy sequences", formats::kSequenceExtensions}, options) {
     read_headers(threads, report);
   }
   data::Schema schema() const override { return sequence_schema(features_); }
@@ -61,8 +61,9 @@ class SequenceSet : public ClassFolderSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_sequences(const fs::path& folder, int threads, const ReportProgress& report) {
-  return std::make_unique<SequenceSet>(folder, threads, report);
+std::unique_ptr<RawSet> open_sequences(const fs::path& folder, int threads, const FolderOptions& options,
+                                       const ReportProgress& report) {
+  return std::make_unique<SequenceSet>(folder, threads, options, report);
 }
 
 }  // namespace dtrain::convert

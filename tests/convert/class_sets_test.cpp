@@ -129,6 +129,87 @@ TEST_F(ClassSets, KeepsTheSplitsOfTheFolders) {
   EXPECT_EQ(summary.repeated, 0);
 }
 
+TEST_F(ClassSets, SplitsMayHaveOtherNames) {
+  pictures("d/Training/Training/a", 3, 10);  // as archives are unpacked
+  pictures("d/Training/Training/b", 4, 20);
+  pictures("d/Test/b", 2, 30);
+  pictures("d/valid/a", 1, 40);
+  pictures("d/dev/b", 1, 50);
+  picture("d/Training/@eaDir/0.png", 1);
+  const auto lines = lines_with("splits from folders");
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("Test is the split test, Training/Training is the split train, dev is the split val, valid "
+                          "is the split val"),
+            std::string::npos)
+      << lines[0];
+  const auto store = data::open_file(files / "o.h5");
+  EXPECT_EQ(store->attribute("class_names"), "a\nb");
+  EXPECT_EQ(store->split("train").size(), 7u);
+  EXPECT_EQ(store->split("val").size(), 2u);
+  ASSERT_EQ(store->split("test").size(), 2u);
+  EXPECT_EQ(store->source(store->split("test")[0]), "Test/b/0.png");
+  ConvertOptions o = options("d");
+  o.folders.splits = false;
+  EXPECT_EQ(convert("images", o).classes,
+            (std::vector<std::pair<std::string, int64_t>>{{"Test", 2}, {"Training", 7}, {"dev", 1}, {"valid", 1}}));
+  fs::remove(files / "o.h5");
+  pictures("d/papers/x", 1, 60);
+  refused("images",
+          {"contains papers next to Test, Training, dev, valid", "--splits-from-folders yes", "Test, Training"});
+  o.folders.splits = true;
+  EXPECT_EQ(convert("images", o).kept, 11);
+  o.source = files / "no.npz";
+  expect_error<UsageError>([&] { convert("arrays", o); },
+                           {"--splits-from-folders applies only to images and sequence"});
+}
+
+TEST_F(ClassSets, ClassesMayBeNamedForSplitsInsideOfSplits) {
+  pictures("d/train/test", 2, 10);
+  pictures("d/train/val", 2, 20);
+  pictures("d/test/val", 1, 30);
+  EXPECT_EQ(convert("images", options("d")).classes,
+            (std::vector<std::pair<std::string, int64_t>>{{"test", 2}, {"val", 3}}));
+}
+
+TEST_F(ClassSets, ATestFolderWithoutClassesIsLeftOut) {
+  pictures("d/train/a", 3, 10);
+  pictures("d/train/b", 3, 20);
+  pictures("d/test", 5, 30);
+  const auto lines = lines_with("left out: 5 files in");
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find(str("`dtrain predict RUN ", (files / "d/test").string(), "`")), std::string::npos)
+      << lines[0];
+  const auto store = data::open_file(files / "o.h5");
+  EXPECT_EQ(store->split("train").size(), 6u);
+  EXPECT_TRUE(store->split("test").empty());
+  fs::remove(files / "o.h5");
+  fs::rename(files / "d/test", files / "d/val");
+  refused("images", {"d/val/0.png is not in a class folder"});
+}
+
+TEST_F(ClassSets, SaysThatTablesOfLabelsAreNotRead) {
+  pictures("d/train_images", 3, 10);
+  pictures("d/test_images", 3, 20);
+  refused("images", {"d/test_images/0.png is not in a class folder", "is itself a class: --splits-from-folders no"});
+  write(files / "d/train.csv", {});
+  refused("images", {"Labels in a table, such as train.csv, are not read"});
+}
+
+TEST_F(ClassSets, WarnsOfSplitsBelowClasses) {
+  for (const char* name : {"cat/train", "cat/test", "dog/train", "dog/test"}) pictures(str("d/", name), 3, 10);
+  const auto lines = lines_with("are below the classes");
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("d/cat/test"), std::string::npos) << lines[0];
+  pictures("d/dog/more", 1, 10);
+  EXPECT_TRUE(lines_with("are below the classes").empty());
+}
+
+TEST_F(ClassSets, NamesTheInnerFolderOfAWrapper) {
+  pictures("d/data/cat", 2, 10);
+  pictures("d/data/dog", 2, 20);
+  refused("images", {"only one class, data", str("Is ", (files / "d/data").string(), " the folder to convert?")});
+}
+
 TEST_F(ClassSets, CountsSamplesThatRepeatTrainingSamples) {
   pictures("d/train/a", 3, 10);
   pictures("d/train/b", 4, 20);
@@ -158,7 +239,7 @@ TEST_F(ClassSets, RefusesUnexpectedFolders) {
 
 // What a Synology, macOS, Windows, a notebook and a file system leave: beside the classes, in splits and in classes.
 TEST_F(ClassSets, LeavesOutAndCountsWhatToolsLeave) {
-  for (const std::string& top : {"d", "d/train"}) {
+  for (const std::string top : {"d", "d/train"}) {
     fs::remove_all(files / "d");
     pictures(top + "/cat", 3, 10);
     pictures(top + "/dog", 3, 20);

@@ -56,9 +56,10 @@ TEST_F(ListFiles, LeavesOutAndCountsWhatToolsLeave) {
   make("d/@eaDir/a.jpg/SYNOPHOTO_THUMB_M.jpg");
   make("d/._a.jpg");
   make("d/sub/__MACOSX/a.jpg");
-  EXPECT_THAT(expand({at("d")}), ElementsAre(a));
+  const auto b = make("d/sub/b.jpg");
+  EXPECT_THAT(expand({at("d")}), ElementsAre(a, b));
   EXPECT_EQ(left_out_of({at("d")}), "4 files and folders of tools: ._*, .h.jpg, @eaDir, __MACOSX");
-  EXPECT_THAT(expand({at("d/*")}), ElementsAre(a));
+  EXPECT_THAT(expand({at("d/*")}), ElementsAre(a, b));
   EXPECT_EQ(left_out_of({at("d/a*")}), "");
   EXPECT_THAT(expand({at("d/.h*")}), ElementsAre(hidden));  // what is asked for by its name is taken
   EXPECT_THAT(expand({hidden}), ElementsAre(hidden));
