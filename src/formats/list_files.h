@@ -13,9 +13,8 @@ namespace dtrain::formats {
 // Expands each input, in order:
 //   a folder: all files below it that have one of `extensions` (lower case; matches any case), sorted, without those of
 //     tools (tool_files.h); links to other folders are followed
-//   a pattern with * ? or [ ] that is not the name of a file: its matches, sorted, without those of tools, each
-//   expanded
-//     like an input
+//   a pattern with * ? or [ ] that is not the name of a file: its matches, sorted, each taken like an
+//     input; those of tools only if the pattern begins with a dot
 //   a file: the file, whatever its name
 // A file that occurs several times is listed once, at its first place. Throws DataError for a folder or pattern without
 // files, a folder that cannot be read, and a missing file.
