@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kLargestSize = 4096;
 constexpr uint64_t kContentVersion =
-    4;  // version of decoding, crop and scaling; a spool of another version is not resumed
+    5;  // version of decoding, crop and scaling; a spool of another version is not resumed
 
 std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options, int size,
                                      const ReportProgress& report) {

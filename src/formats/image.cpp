@@ -1,6 +1,5 @@
 #include "formats/image.h"
 
-#include <png.h>
 #include <turbojpeg.h>
 
 #include <cstring>
@@ -22,34 +21,6 @@ struct TurboDeleter {
   void operator()(void* handle) const { tjDestroy(handle); }
 };
 using Turbo = std::unique_ptr<void, TurboDeleter>;
-
-struct PngImage : png_image {  // libpng's simplified interface, freed on every path
-  PngImage() : png_image{} { version = PNG_IMAGE_VERSION; }
-  ~PngImage() { png_image_free(this); }
-  PngImage(const PngImage&) = delete;
-  PngImage& operator=(const PngImage&) = delete;
-};
-
-Image decode_png(std::span<const std::byte> bytes, uint8_t behind) {
-  PngImage png;
-  if (!png_image_begin_read_from_memory(&png, bytes.data(), bytes.size())) {
-    throw DataError(str("damaged PNG: ", png.message));
-  }
-  check_size(static_cast<int>(png.width), static_cast<int>(png.height));
-  const bool transparent = (png.format & PNG_FORMAT_FLAG_ALPHA) != 0;
-  png.format = transparent ? PNG_FORMAT_RGBA : PNG_FORMAT_RGB;
-  png.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16-bit files without a gamma value are as bright as 8-bit ones
-  std::vector<uint8_t> pixels(PNG_IMAGE_SIZE(png));
-  if (!png_image_finish_read(&png, nullptr, pixels.data(), 0, nullptr)) {
-    throw DataError(str("damaged PNG: ", png.message));
-  }
-  const int width = static_cast<int>(png.width), height = static_cast<int>(png.height);
-  if (transparent) return over(behind, pixels, width, height);  // libpng would mix linear light
-  Image image;
-  image.width = width, image.height = height;
-  image.rgb = std::move(pixels);
-  return image;
-}
 
 }  // namespace
 
@@ -99,21 +70,6 @@ std::vector<std::byte> encode_jpeg(const Image& image, int quality) {
   if (failed) throw Error(str("JPEG encoder: ", tjGetErrorStr2(turbo.get())));
   const auto* begin = reinterpret_cast<const std::byte*>(buffer);
   return {begin, begin + size};
-}
-
-std::vector<std::byte> encode_png(const Image& image) {
-  PngImage png;
-  png.width = static_cast<png_uint_32>(image.width);
-  png.height = static_cast<png_uint_32>(image.height);
-  png.format = PNG_FORMAT_RGB;
-  png.flags = PNG_IMAGE_FLAG_FAST;
-  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
-  std::vector<std::byte> bytes(size);
-  if (!png_image_write_to_memory(&png, bytes.data(), &size, 0, image.rgb.data(), 0, nullptr)) {
-    throw Error(str("PNG encoder: ", png.message));
-  }
-  bytes.resize(size);
-  return bytes;
 }
 
 Image mirrored(const Image& image) {

@@ -24,13 +24,14 @@ struct Image {
 
 // Decodes a JPEG (gray, YCbCr, RGB, CMYK or YCCK; also progressive), a PNG (gray, palette or RGB, 1 to 16 bits) or a
 // WebP (lossy or lossless, not animated); the first bytes decide which. `behind` is the gray level behind transparent
-// pixels. Does not apply the Exif orientation.
+// pixels. Does not apply the Exif orientation, nor gamma values or color profiles.
 Image decode_image(std::span<const std::byte> bytes, uint8_t behind = 0);
 Image read_image(const std::filesystem::path& file);  // decodes a file; error messages do not include its name
 
 // decode_image() for JPEG. Skips stray bytes between segments, because some cameras write them. Any other warning of
 // libjpeg means that pixels are missing or wrong, and is a DataError with libjpeg's message.
 Image decode_jpeg(std::span<const std::byte> bytes);
+Image decode_png(std::span<const std::byte> bytes, uint8_t behind);   // decode_image() for PNG
 Image decode_webp(std::span<const std::byte> bytes, uint8_t behind);  // decode_image() for WebP
 
 // The Exif orientation of a photo (Exif 2.3, tag 0x0112; in the APP1 segment of a JPEG, the eXIf chunk of a PNG or

@@ -42,6 +42,57 @@ TEST(Image, PngKeepsEveryBit) {
   EXPECT_EQ(back.rgb, image.rgb);
 }
 
+std::vector<std::byte> from_hex(std::string_view hex) {
+  std::vector<std::byte> bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
+  }
+  return bytes;
+}
+
+// As Pillow, OpenCV and torchvision decode them.
+TEST(Image, ColorManagementOfAPngDoesNotChangePixels) {
+  constexpr std::pair<const char*, std::string_view> kChunks[] = {
+      {"gAMA of 1", "0000000467414d41000186a031e8965f"},
+      {"sRGB", "000000017352474200aece1ce9"},
+      {"cHRM with red and blue exchanged",
+       "000000206348524d00007a26000080840000fa00000080e8000075300000ea6000003a98000017709cba513c"},
+      {"cICP of BT.2020", "0000000463494350091000014d2323fe"},
+      {"sBIT of 5, 6 and 5", "0000000373424954050605330b8d80"},
+      {"iCCP with a damaged profile", "0000000f69434350700000789caba8181e0000d0c45dc1cba19148"}};
+  constexpr std::ptrdiff_t kAfterTheHeader = 33;
+  const Image image = gradient(37, 21);
+  for (const auto& [name, hex] : kChunks) {
+    const std::vector<std::byte> chunk = from_hex(hex);
+    std::vector<std::byte> png = encode_png(image);
+    png.insert(png.begin() + kAfterTheHeader, chunk.begin(), chunk.end());
+    EXPECT_EQ(decode_image(png).rgb, image.rgb) << name;
+  }
+}
+
+// 3 x 3 pixels; the red value of column x is 257 * 100 x, the green value of row y is 257 * 100 y + 100.
+TEST(Image, ReadsAnInterlacedPngOf16Bits) {
+  const Image image = decode_image(from_hex(
+      "89504e470d0a1a0a0000000d4948445200000003000000031002000001feddce3d0000002e4944415478da1dca411100300c02c1"
+      "13542bb840ecd5559b7c968101a009ba01f7243ad2eed66efb3f9376d4f101166814022d9d0eb60000000049454e44ae426082"));
+  ASSERT_EQ(image.rgb.size(), 27u);
+  for (int y = 0; y < 3; ++y) {
+    for (int x = 0; x < 3; ++x) {
+      const uint8_t* pixel = image.at(x, y);
+      EXPECT_EQ(std::vector<int>(pixel, pixel + 3), (std::vector<int>{100 * x, 100 * y, 77})) << x << ' ' << y;
+    }
+  }
+}
+
+TEST(Image, APngCutAnywhereIsDamaged) {
+  const std::vector<std::byte> whole = encode_png(gradient(64, 48));
+  constexpr size_t kSignature = 8, kEnd = 12;  // the last chunk, IEND, has no pixels
+  for (size_t bytes = kSignature; bytes + kEnd + 4 < whole.size(); bytes += 7) {
+    const std::vector<std::byte> part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes));
+    testing::expect_error<DataError>([&] { decode_image(part); }, {"damaged PNG: premature end of the file"});
+  }
+}
+
 TEST(Image, JpegKeepsColorsAndOrientation) {
   const Image image = gradient(64, 48);
   const Image back = decode_image(encode_jpeg(image));
@@ -66,14 +117,6 @@ TEST(Image, DamageIsNamed) {
 std::vector<std::byte> with_stray_bytes(std::vector<std::byte> jpeg, size_t at) {
   jpeg.insert(jpeg.begin() + static_cast<std::ptrdiff_t>(at), {std::byte{0}, std::byte{1}, std::byte{2}, std::byte{3}});
   return jpeg;
-}
-
-std::vector<std::byte> from_hex(std::string_view hex) {
-  std::vector<std::byte> bytes;
-  for (size_t i = 0; i < hex.size(); i += 2) {
-    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
-  }
-  return bytes;
 }
 
 // 16 x 16 gray pixels in six scans.
