@@ -25,6 +25,14 @@ uint32_t number(Bytes bytes, size_t at, int count, bool big_endian) {
   return value;
 }
 
+// The bytes of a value of an integer type of TIFF; 0 for other types. Exif has SHORT for the
+// orientation; some programs write LONG, or a signed type.
+int integer_bytes(uint32_t type) {
+  constexpr uint32_t kShort = 3, kLong = 4, kSignedShort = 8, kSignedLong = 9;
+  if (type == kShort || type == kSignedShort) return 2;
+  return type == kLong || type == kSignedLong ? 4 : 0;
+}
+
 // Exif data is a small TIFF file; its first directory has the orientation.
 int orientation_of(Bytes tiff) {
   const bool big = text(tiff).starts_with(std::string_view("MM\0*", 4));
@@ -32,12 +40,14 @@ int orientation_of(Bytes tiff) {
   const size_t directory = number(tiff, 4, 4, big);
   const size_t entries = number(tiff, directory, 2, big);
   constexpr size_t kEntryBytes = 12;
-  constexpr uint32_t kOrientation = 0x0112, kShort = 3;
+  constexpr uint32_t kOrientation = 0x0112;
   for (size_t e = 0; e < entries; ++e) {
     const size_t at = directory + 2 + e * kEntryBytes;
     if (at + kEntryBytes > tiff.size()) break;
-    if (number(tiff, at, 2, big) != kOrientation || number(tiff, at + 2, 2, big) != kShort) continue;
-    const uint32_t value = number(tiff, at + 8, 2, big);
+    if (number(tiff, at, 2, big) != kOrientation) continue;
+    const int value_bytes = integer_bytes(number(tiff, at + 2, 2, big));
+    if (value_bytes == 0) continue;
+    const uint32_t value = number(tiff, at + 8, value_bytes, big);
     return value >= 1 && value <= 8 ? static_cast<int>(value) : kAsStored;
   }
   return kAsStored;

@@ -282,6 +282,45 @@ TEST(Image, MirroredTwiceIsTheSame) {
   EXPECT_EQ(mirrored(mirrored(image)).rgb, image.rgb);
 }
 
+// A TIFF file whose first directory has one entry, the orientation, of any type.
+std::string tiff_with(uint32_t type, uint32_t value, int value_bytes, bool big_endian) {
+  const auto number = [&](uint32_t of, int bytes) {
+    std::string text;
+    for (int i = 0; i < bytes; ++i) text += static_cast<char>(of >> 8 * (big_endian ? bytes - 1 - i : i));
+    return text;
+  };
+  const std::string stored = (number(value, value_bytes) + std::string(4, '\0')).substr(0, 4);
+  return (big_endian ? "MM" : "II") + number(42, 2) + number(8, 4) + number(1, 2) + number(0x0112, 2) +
+         number(type, 2) + number(1, 4) + stored + number(0, 4);
+}
+
+TEST(Exif, OrientationOfEveryIntegerTypeInEveryFormat) {
+  using namespace std::string_literals;
+  const auto orientation = [](const std::string& file) { return exif_orientation(std::as_bytes(std::span(file))); };
+  constexpr uint32_t kByte = 1, kShort = 3, kLong = 4, kSignedShort = 8, kSignedLong = 9, kFloat = 11;
+  constexpr std::pair<uint32_t, int> kTypes[] = {{kShort, 2}, {kLong, 4}, {kSignedShort, 2}, {kSignedLong, 4}};
+  for (const bool big_endian : {false, true}) {
+    const auto expect = [&](uint32_t type, int bytes, uint32_t value, int expected) {
+      const std::string tiff = tiff_with(type, value, bytes, big_endian);
+      const auto size = static_cast<char>(tiff.size());
+      const std::string jpeg = "\xff\xd8\xff\xe1\0"s + static_cast<char>(size + 8) + "Exif\0\0"s + tiff;
+      const std::string png = "\x89PNG\r\n\x1a\n\0\0\0"s + size + "eXIf" + tiff + "\0\0\0\0"s;
+      const std::string webp = "RIFF\0\0\0\0WEBPEXIF"s + size + "\0\0\0"s + tiff;
+      for (const std::string& file : {jpeg, png, webp}) {
+        EXPECT_EQ(orientation(file), expected)
+            << "type " << type << ", value " << value << (big_endian ? ", big endian " : " ") << file.substr(0, 4);
+      }
+    };
+    for (const auto& [type, bytes] : kTypes) {
+      for (int value = 1; value <= 8; ++value) expect(type, bytes, static_cast<uint32_t>(value), value);
+      expect(type, bytes, 9, 1);
+    }
+    expect(kLong, 4, 0x10006, 1);
+    expect(kByte, 1, 6, 1);  // no such value for Pillow
+    expect(kFloat, 4, 6, 1);
+  }
+}
+
 TEST(Exif, UprightUndoesEveryOrientation) {
   Image image(3, 2);  // 1 2 3 / 4 5 6
   for (int i = 0; i < 6; ++i) std::fill_n(image.rgb.data() + i * 3, 3, static_cast<uint8_t>(i + 1));
