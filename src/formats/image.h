@@ -28,8 +28,10 @@ struct Image {
 Image decode_image(std::span<const std::byte> bytes, uint8_t behind = 0);
 Image read_image(const std::filesystem::path& file);  // decodes a file; error messages do not include its name
 
-// decode_image() for JPEG. Skips stray bytes between segments, because some cameras write them. Any other warning of
-// libjpeg means that pixels are missing or wrong, and is a DataError with libjpeg's message.
+// decode_image() for JPEG. Accepts what some cameras and programs write and what changes no pixel:
+// stray bytes between segments, unknown versions of JFIF, wrong parameters of a sequential scan, and
+// an unknown Adobe color transform. Any other warning of libjpeg means that pixels are missing or
+// wrong, and is a DataError with libjpeg's message.
 Image decode_jpeg(std::span<const std::byte> bytes);
 Image decode_png(std::span<const std::byte> bytes, uint8_t behind);   // decode_image() for PNG
 Image decode_webp(std::span<const std::byte> bytes, uint8_t behind);  // decode_image() for WebP

@@ -22,6 +22,20 @@ namespace {
 
 constexpr int kMostScans = 500;  // a progressive file with thousands of scans would take minutes
 
+// Whether no pixel is lost or wrong after a warning, because decoding does not use what it is about.
+// All other warnings are about cut or corrupt data, and libjpeg then makes up pixels.
+bool harmless(int warning) {
+  switch (warning) {
+    case JWRN_ADOBE_XFORM:      // an unknown color transform: YCbCr, or YCCK with four components
+    case JWRN_EXTRANEOUS_DATA:  // stray bytes between segments
+    case JWRN_JFIF_MAJOR:       // a version of JFIF other than 1
+    case JWRN_NOT_SEQUENTIAL:   // spectral selection or bit positions in a sequential scan
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Wraps libjpeg. Its C code calls the callbacks, through which no exception may pass: they store a reason and longjmp.
 class JpegReader {
  public:
@@ -31,7 +45,7 @@ class JpegReader {
     errors_.error_exit = [](j_common_ptr jpeg) { self(jpeg).give_up(); };
     errors_.emit_message = [](j_common_ptr jpeg, int level) {
       const bool warning = level < 0;
-      if (warning && jpeg->err->msg_code != JWRN_EXTRANEOUS_DATA) self(jpeg).give_up();
+      if (warning && !harmless(jpeg->err->msg_code)) self(jpeg).give_up();
     };
     progress_.progress_monitor = [](j_common_ptr jpeg) {
       if (self(jpeg).jpeg_.input_scan_number > kMostScans) self(jpeg).give_up("too many scans");

@@ -150,6 +150,97 @@ TEST(Image, StrayBytesInAJpegDoNotHideDamage) {
   testing::expect_error<DataError>([&] { decode_image(scans); }, {"damaged JPEG", "remature end"});
 }
 
+using Values = std::vector<int>;  // of bytes
+
+std::vector<std::byte> with(std::vector<std::byte> file, size_t at, const Values& values) {
+  for (const int value : values) file.at(at++) = static_cast<std::byte>(value);
+  return file;
+}
+
+// Where a marker such as 0xda begins.
+size_t marker_at(const std::vector<std::byte>& jpeg, int marker) {
+  for (size_t at = 2; at + 1 < jpeg.size(); ++at) {
+    if (jpeg[at] == std::byte{0xff} && jpeg[at + 1] == static_cast<std::byte>(marker)) return at;
+  }
+  throw Error("no such marker");
+}
+
+size_t scan_parameters_of(const std::vector<std::byte>& jpeg) {
+  const size_t scan = marker_at(jpeg, 0xda);
+  return scan + 5 + 2 * std::to_integer<size_t>(jpeg[scan + 4]);
+}
+
+// Files that libjpeg wrote: 8 x 8 gray pixels with arithmetic coding; 40 x 8 gray pixels with a
+// restart marker after each of the five blocks; 8 x 8 pixels of YCCK with Adobe's marker.
+constexpr std::string_view kArithmeticJpeg =
+    "ffd8ffe000104a46494600010100000100010000ffdb00430050373c463c32504641465a55505f78c882786e6e78f5afb991c8ffffffff"
+    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffc9000b080008000801011100ffcc000600101005"
+    "ffda0008010100003f00fdc8ffd9";
+constexpr std::string_view kJpegWithRestarts =
+    "ffd8ffe000104a46494600010100000100010000ffdb00430050373c463c32504641465a55505f78c882786e6e78f5afb991c8ffffffff"
+    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffc0000b080008002801011100ffc4001600010101"
+    "00000000000000000000000000020403ffc40014100100000000000000000000000000000000ffdd00040001ffda0008010100003f008d"
+    "ffd099ffd1c9ffd22fffd34fffd9";
+constexpr std::string_view kYcckJpeg =
+    "ffd8ffee000e41646f626500640000000002ffdb00430050373c463c32504641465a55505f78c882786e6e78f5afb991c8ffffffffffff"
+    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffdb004301555a5a786978eb8282ebffffffffffffffff"
+    "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffc000140800080008"
+    "04012200021101031101042200ffc4001500010100000000000000000000000000000004ffc40014100100000000000000000000000000"
+    "000000ffc40014010100000000000000000000000000000002ffc40014110100000000000000000000000000000000ffda000e04010002"
+    "1103110400003f00a4002007ffd9";
+
+// JWRN_NOT_SEQUENTIAL, JWRN_JFIF_MAJOR and JWRN_ADOBE_XFORM; JWRN_EXTRANEOUS_DATA is tested above.
+// Pillow and OpenCV decode these files to the same pixels as the unchanged ones, too.
+TEST(Image, WarningsOfLibjpegThatLoseNoPixelAreAccepted) {
+  const std::vector<std::byte> jpeg = encode_jpeg(gradient(64, 48)), arithmetic = from_hex(kArithmeticJpeg);
+  const Image image = decode_image(jpeg);
+  // First and last coefficient, bit positions. The parameters of a sequential scan are 0, 63, 0.
+  for (const Values& parameters : {Values{0, 0, 0}, {1, 63, 0}, {0, 5, 0}, {0, 63, 1}, {0, 63, 0x10}}) {
+    EXPECT_EQ(decode_image(with(jpeg, scan_parameters_of(jpeg), parameters)).rgb, image.rgb);
+    EXPECT_EQ(decode_image(with(arithmetic, scan_parameters_of(arithmetic), parameters)).rgb,
+              decode_image(arithmetic).rgb);
+  }
+  constexpr size_t kJfifVersion = 11;
+  for (const Values& version : {Values{0, 2}, {2, 1}, {255, 255}}) {
+    EXPECT_EQ(decode_image(with(jpeg, kJfifVersion, version)).rgb, image.rgb);
+  }
+  const std::vector<std::byte> adobe = from_hex("ffd8ffee000e41646f626500640000000001"), ycck = from_hex(kYcckJpeg);
+  constexpr size_t kTransform = 17, kAfterJfif = 20;
+  std::vector<std::byte> ycc = adobe;
+  ycc.insert(ycc.end(), jpeg.begin() + kAfterJfif, jpeg.end());
+  EXPECT_NE(decode_image(with(ycc, kTransform, {0})).rgb, image.rgb);  // RGB
+  EXPECT_NE(decode_image(with(ycck, kTransform, {0})).rgb, decode_image(ycck).rgb);
+  for (const int unknown : {7, 255}) {
+    EXPECT_EQ(decode_image(with(ycc, kTransform, {unknown})).rgb, image.rgb);
+    EXPECT_EQ(decode_image(with(ycck, kTransform, {unknown})).rgb, decode_image(ycck).rgb);
+  }
+}
+
+// All other warnings, with which Pillow and OpenCV give wrong pixels or refuse the file. No file causes
+// JWRN_TOO_MUCH_DATA and JWRN_BOGUS_ICC, which are about calls that decode_jpeg() does not make.
+TEST(Image, WarningsOfLibjpegThatLosePixelsAreDamage) {
+  const auto refused = [](std::vector<std::byte> jpeg, const char* part) {
+    testing::expect_error<DataError>([&] { decode_image(jpeg); }, {"damaged JPEG: ", part});
+  };
+  const std::vector<std::byte> jpeg = encode_jpeg(gradient(64, 48)), arithmetic = from_hex(kArithmeticJpeg);
+  const size_t data = scan_parameters_of(jpeg) + 3;
+  refused(with(jpeg, data, {0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0}), "bad Huffman code");  // JWRN_HUFF_BAD_CODE
+  std::vector<std::byte> changed = arithmetic;
+  const std::vector<std::byte> ones = from_hex("ff00ff00ff00ff00");
+  changed.insert(changed.end() - 4, ones.begin(), ones.end());
+  refused(changed, "bad arithmetic code");                                        // JWRN_ARITH_BAD_CODE
+  refused(with(jpeg, data + 40, {0xff, 0xd9}), "premature end of data segment");  // JWRN_HIT_MARKER
+  refused({jpeg.begin(), jpeg.end() - 2}, "Premature end of JPEG file");          // JWRN_JPEG_EOF
+  const std::vector<std::byte> restarts = from_hex(kJpegWithRestarts);
+  for (const int other : {0xd1, 0xd2, 0xd4, 0xd7}) {
+    refused(with(restarts, marker_at(restarts, 0xd0), {0xff, other}), "instead of RST0");  // JWRN_MUST_RESYNC
+  }
+  std::vector<std::byte> scans = progressive_jpeg();
+  const auto first = static_cast<std::ptrdiff_t>(marker_at(scans, 0xc4));
+  scans.erase(scans.begin() + first, scans.begin() + kAfterTheFirstScan);
+  refused(scans, "Inconsistent progression sequence");  // JWRN_BOGUS_PROGRESSION
+}
+
 // Files that Pillow wrote of the 6 x 4 pixels of webp_pixels().
 constexpr std::string_view kLosslessWebp =
     "524946462e000000574542505650384c220000002f05c00000b98ce87fec0a11d1ff8042b611a0033b7fb11f61502efe1f1300919203";
