@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "core/error.h"
@@ -99,12 +100,12 @@ Element element_at(std::string_view text, size_t at) {
 }
 
 // libmatio trusts the lengths in the header of a variable, and asks for as much memory: gigabytes for a file of 300
-// bytes. `begin`: the variable with its tag.
-void check_header(const VariableBytes& variable) {
+// bytes. Returns the variable's name; "" if libmatio passes over it.
+std::string check_header(const VariableBytes& variable) {
   constexpr uint32_t kMatrix = 14, kInt8 = 1, kInt32 = 5, kUint32 = 6, kNested = 3, kSparse = 5;
   constexpr size_t kMostDimensions = 32, kTag = 8;
   const std::string_view begin = variable.begin;
-  if (element_at(begin, 0).type != kMatrix) return;  // libmatio passes over it
+  if (element_at(begin, 0).type != kMatrix) return "";
   const Element flags = element_at(begin, kTag), sizes = element_at(begin, flags.next);
   if (flags.type != kUint32 || flags.bytes != 8 || sizes.type != kInt32 || sizes.bytes > kMostDimensions * 4 ||
       sizes.at + sizes.bytes > begin.size()) {
@@ -128,6 +129,7 @@ void check_header(const VariableBytes& variable) {
   if (kind != kSparse && elements > variable.bytes / each) {
     throw DataError(damaged("a variable is implausibly large"));
   }
+  return std::string(begin.substr(std::min(name.at, begin.size()), name.bytes));
 }
 
 // For variables whose compressed bytes are truncated or changed, libmatio silently returns zeros, which are plausible
@@ -144,26 +146,58 @@ void check_whole(const std::filesystem::path& file) {
   }
   // On a damaged file that it takes for version 4, libmatio asks for memory without end.
   if (version != std::string("\0\1IM", 4)) throw DataError("not a .mat file of version 5, little endian");
+  std::set<std::string> seen;
   for (size_t at = kHeader; at < text.size();) {
     uint32_t tag[2] = {0, 0};  // type, bytes
     if (text.size() - at >= kTag) std::memcpy(tag, text.data() + at, kTag);
     if (text.size() - at < kTag || text.size() - at - kTag < tag[1]) throw DataError(damaged("it is truncated"));
     const size_t end = at + kTag + tag[1];
+    std::optional<VariableBytes> variable;
     if (tag[0] == kCompressed) {
-      const std::optional<VariableBytes> variable = decompressed(std::string_view(text).substr(at + kTag, tag[1]));
+      variable = decompressed(std::string_view(text).substr(at + kTag, tag[1]));
       if (!variable) throw DataError(damaged("a variable cannot be decompressed"));
-      check_header(*variable);
     } else {
-      check_header({text.substr(at, std::min(kBegin, end - at)), end - at});
+      variable = {text.substr(at, std::min(kBegin, end - at)), end - at};
+    }
+    const std::string name = check_header(*variable);
+    if (!name.empty() && !seen.insert(name).second) {  // libmatio reads the first one, scipy the last one
+      throw DataError(damaged(str("the variable ", name, " is in it twice")));
     }
     at = end;
   }
 }
 
 template <typename T>
-void append(std::vector<double>& values, const matvar_t& variable, size_t count) {
+std::vector<double> numbers(const matvar_t& variable, size_t count) {
   const T* data = static_cast<const T*>(variable.data);
-  values.assign(data, data + count);
+  return {data, data + count};
+}
+
+std::vector<double> numbers(const matvar_t& variable, size_t count) {
+  switch (variable.class_type) {
+    case MAT_C_DOUBLE:
+      return numbers<double>(variable, count);
+    case MAT_C_SINGLE:
+      return numbers<float>(variable, count);
+    case MAT_C_INT64:
+      return numbers<int64_t>(variable, count);
+    case MAT_C_UINT64:
+      return numbers<uint64_t>(variable, count);
+    case MAT_C_INT32:
+      return numbers<int32_t>(variable, count);
+    case MAT_C_UINT32:
+      return numbers<uint32_t>(variable, count);
+    case MAT_C_INT16:
+      return numbers<int16_t>(variable, count);
+    case MAT_C_UINT16:
+      return numbers<uint16_t>(variable, count);
+    case MAT_C_INT8:
+      return numbers<int8_t>(variable, count);
+    case MAT_C_UINT8:  // also of logical values
+      return numbers<uint8_t>(variable, count);
+    default:
+      throw DataError(str(".mat variable ", variable.name, " is not a full matrix of numbers"));
+  }
 }
 
 Matrix to_matrix(const matvar_t& variable) {
@@ -173,31 +207,7 @@ Matrix to_matrix(const matvar_t& variable) {
   const size_t count = matrix.rows * matrix.columns;
   if (!variable.data && count > 0) throw DataError(damaged("no data for " + name));
   if (variable.isComplex) throw DataError(str(".mat variable ", name, " is complex"));
-  switch (variable.class_type) {
-    case MAT_C_DOUBLE:
-      append<double>(matrix.values, variable, count);
-      break;
-    case MAT_C_SINGLE:
-      append<float>(matrix.values, variable, count);
-      break;
-    case MAT_C_INT32:
-      append<int32_t>(matrix.values, variable, count);
-      break;
-    case MAT_C_UINT32:
-      append<uint32_t>(matrix.values, variable, count);
-      break;
-    case MAT_C_INT16:
-      append<int16_t>(matrix.values, variable, count);
-      break;
-    case MAT_C_UINT16:
-      append<uint16_t>(matrix.values, variable, count);
-      break;
-    case MAT_C_UINT8:
-      append<uint8_t>(matrix.values, variable, count);
-      break;
-    default:
-      throw DataError(str(".mat variable ", name, " is not numeric"));
-  }
+  matrix.values = numbers(variable, count);
   return matrix;
 }
 

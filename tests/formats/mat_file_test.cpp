@@ -18,6 +18,27 @@ namespace {
 const Matrices kSome{{"Pose_Para", {.rows = 1, .columns = 3, .values = {0.5, -0.25, 0.125}}},
                      {"pt2d", {.rows = 2, .columns = 3, .values = {1, 10, 2, 20, 3, 30}}}};
 
+std::string words(std::initializer_list<uint32_t> values) {
+  return std::string(reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(uint32_t));
+}
+
+// A file with these elements, each the header and the data of a variable.
+void write_variables(const std::filesystem::path& file, std::initializer_list<std::string> elements) {
+  std::ofstream out(file, std::ios::binary);
+  out << std::string(124, ' ') << std::string("\0\1IM", 4);
+  for (const std::string& element : elements) out << words({14, static_cast<uint32_t>(element.size())}) << element;
+}
+
+// The variable `x` of 2 x 2 numbers with the class and the data type of T.
+template <typename T>
+std::string two_by_two(uint32_t matlab_class, uint32_t data_type, std::vector<T> values) {
+  std::string data(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  const auto bytes = static_cast<uint32_t>(data.size());
+  data.resize((data.size() + 7) / 8 * 8);
+  const std::string tag = words({data_type, bytes});
+  return words({6, 8, matlab_class, 0}) + words({5, 8, 2, 2}) + words({1 | 1 << 16, 'x'}) + tag + data;
+}
+
 TEST(MatFile, RoundTrip) {
   const testing::TempDir folder;
   write_mat(folder / "a.mat", kSome);
@@ -27,6 +48,33 @@ TEST(MatFile, RoundTrip) {
   EXPECT_EQ(back.at("pt2d").rows, 2u);
   EXPECT_EQ(back.at("pt2d")(1, 2), 30);
   EXPECT_EQ(back.at("pt2d")(0, 1), 2);
+}
+
+TEST(MatFile, ReadsEveryNumericClass) {
+  const testing::TempDir folder;
+  const auto expect = [&](const std::string& element, const std::vector<double>& values) {
+    write_variables(folder / "a.mat", {element});
+    EXPECT_EQ(read_mat(folder / "a.mat", {"x"}).at("x").values, values) << "class " << int{element[8]};
+  };
+  expect(two_by_two<double>(6, 9, {0.5, -1, 1e9, 3}), {0.5, -1, 1e9, 3});
+  expect(two_by_two<float>(7, 7, {0.5f, -1, 1e9f, 3}), {0.5, -1, 1e9, 3});
+  expect(two_by_two<int8_t>(8, 1, {-128, -1, 0, 127}), {-128, -1, 0, 127});
+  expect(two_by_two<uint8_t>(9, 2, {0, 1, 128, 255}), {0, 1, 128, 255});
+  expect(two_by_two<int16_t>(10, 3, {-32768, -1, 0, 32767}), {-32768, -1, 0, 32767});
+  expect(two_by_two<uint16_t>(11, 4, {0, 1, 2, 65535}), {0, 1, 2, 65535});
+  expect(two_by_two<int32_t>(12, 5, {-2147483647, -1, 0, 7}), {-2147483647, -1, 0, 7});
+  expect(two_by_two<uint32_t>(13, 6, {0, 1, 2, 4294967295}), {0, 1, 2, 4294967295});
+  expect(two_by_two<int64_t>(14, 12, {-5000000000, -1, 0, 7}), {-5000000000, -1, 0, 7});
+  expect(two_by_two<uint64_t>(15, 13, {0, 1, 2, 5000000000}), {0, 1, 2, 5000000000});
+  expect(two_by_two<uint8_t>(14, 2, {0, 1, 128, 255}), {0, 1, 128, 255});  // MATLAB stores small values in fewer bytes
+  write_variables(folder / "a.mat", {two_by_two<uint16_t>(4, 4, {'a', 'b', 'c', 'd'})});
+  testing::expect_error<DataError>([&] { read_mat(folder / "a.mat", {"x"}); }, {"x is not a full matrix of numbers"});
+}
+
+TEST(MatFile, RefusesAVariableThatIsInItTwice) {
+  const testing::TempDir folder;
+  write_variables(folder / "a.mat", {two_by_two<uint8_t>(9, 2, {1, 2, 3, 4}), two_by_two<uint8_t>(9, 2, {5, 6, 7, 8})});
+  testing::expect_error<DataError>([&] { read_mat(folder / "a.mat", {"x"}); }, {"the variable x is in it twice"});
 }
 
 // libmatio gives such a file to the HDF5 library, which prints its own errors.
@@ -99,13 +147,8 @@ TEST(MatFile, AllocatesNoMemoryForImplausibleSizes) {
 // libmatio would ask for as much memory as the header of a variable names.
 TEST(MatFile, RefusesHeadersThatPromiseMoreThanTheFileHolds) {
   const testing::TempDir folder;
-  const auto words = [](std::initializer_list<uint32_t> values) {
-    return std::string(reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(uint32_t));
-  };
   const auto expect_refused = [&](const std::string& element, const char* why) {
-    std::string file(124, ' ');
-    file += std::string("\0\1IM", 4) + words({14, static_cast<uint32_t>(element.size())}) + element;
-    std::ofstream(folder / "x.mat", std::ios::binary) << file;
+    write_variables(folder / "x.mat", {element});
     testing::expect_error<DataError>([&] { read_mat(folder / "x.mat", {"x"}); }, {why});
   };
   const std::string flags = words({6, 8, 7, 0}), name = words({1 | 1 << 16, 'x'}), data = words({7, 4, 0, 0});
