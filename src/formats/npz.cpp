@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <set>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -56,11 +57,19 @@ NpzFile::NpzFile(const std::filesystem::path& file) : archive_(std::make_unique<
   archive_->zip = zip_open(file.c_str(), ZIP_RDONLY, &code);
   if (!archive_->zip) throw DataError(str("not a .npz file (a zip archive of arrays): ", text_of(code)));
   const zip_int64_t entries = zip_get_num_entries(archive_->zip, 0);
+  std::set<std::string> seen;
   for (zip_int64_t i = 0; i < entries; ++i) {
     const char* name = zip_get_name(archive_->zip, static_cast<zip_uint64_t>(i), ZIP_FL_ENC_RAW);
     if (!name) throw DataError(str("damaged archive: ", zip_strerror(archive_->zip)));
     const std::string_view text(name);
-    if (text.ends_with(kSuffix)) names_.emplace_back(text.substr(0, text.size() - kSuffix.size()));
+    if (!text.ends_with(kSuffix)) continue;
+    const std::string array(text.substr(0, text.size() - kSuffix.size()));
+    if (!seen.insert(array).second) {
+      throw DataError(str("damaged archive: the array ", array,
+                          " is in it twice. NumPy reads the last one, libzip the first one. Write the "
+                          "file again with each array once"));
+    }
+    names_.push_back(array);
   }
 }
 

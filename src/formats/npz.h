@@ -2,7 +2,8 @@
 
 // Reads and writes NumPy's .npz files with libzip: zip archives of .npy files, stored (np.savez) or deflated
 // (np.savez_compressed), with zip64 if necessary. The sizes in the archive are not trusted: an array's memory grows as
-// it is decompressed, and never beyond the size that the array's own header declares. Errors: DataError with the
+// it is decompressed, and never beyond the size that the array's own header declares. An archive with
+// an array twice is refused, because programs differ in which one they read. Errors: DataError with the
 // reason, without the file's name; OutputError if writing fails. Thread-safety: one thread at a time per NpzFile.
 
 #include <filesystem>

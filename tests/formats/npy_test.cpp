@@ -221,6 +221,17 @@ TEST(Npz, ReadsBackWhatWasWritten) {
   expect_error<DataError>([&] { file.read_text("x"); }, {"its array x: no strings"});
 }
 
+TEST(Npz, RefusesAnArrayThatIsInItTwice) {
+  const testing::TempDir folder;
+  write_npz(folder / "a.npz",
+            {{"x", to_npy(std::vector<float>{1, 2}, {2})}, {"y", to_npy(std::vector<float>{3}, {1})}});
+  const std::vector<std::byte> whole = read_file(folder / "a.npz");
+  std::string text(reinterpret_cast<const char*>(whole.data()), whole.size());
+  for (size_t at = 0; (at = text.find("y.npy", at)) != std::string::npos;) text[at] = 'x';
+  std::ofstream(folder / "a.npz", std::ios::binary) << text;
+  expect_error<DataError>([&] { NpzFile(folder / "a.npz"); }, {"the array x is in it twice", "NumPy reads the last"});
+}
+
 TEST(Npz, DetectsDamage) {
   const testing::TempDir folder;
   const std::vector<float> values(4000, 1.25f);
