@@ -17,6 +17,23 @@ constexpr size_t kLargestRank = 32;
 
 [[noreturn]] void damaged(const std::string& what) { throw DataError("damaged .npy header: " + what); }
 
+// A dtype without its byte order, such as "f4". Names and one-letter codes, which NumPy reads but does not write,
+// become the code with the size; those whose size depends on the machine (int, long, l) do not.
+std::string short_code(std::string_view type) {
+  static constexpr std::pair<std::string_view, std::string_view> kCodes[] = {
+      {"?", "b1"},       {"bool", "b1"},    {"b", "i1"},       {"int8", "i1"},   {"h", "i2"},       {"int16", "i2"},
+      {"i", "i4"},       {"int32", "i4"},   {"q", "i8"},       {"int64", "i8"},  {"B", "u1"},       {"uint8", "u1"},
+      {"H", "u2"},       {"uint16", "u2"},  {"I", "u4"},       {"uint32", "u4"}, {"Q", "u8"},       {"uint64", "u8"},
+      {"e", "f2"},       {"half", "f2"},    {"f", "f4"},       {"single", "f4"}, {"d", "f8"},       {"double", "f8"},
+      {"float16", "f2"}, {"float32", "f4"}, {"float64", "f8"}, {"float", "f8"},  {"bfloat16", "V2"}};
+  const auto* found = std::ranges::find(kCodes, type, &std::pair<std::string_view, std::string_view>::first);
+  return std::string(found == std::end(kCodes) ? type : found->second);
+}
+
+std::string untyped(const char* bytes, const char* types) {
+  return str("elements of ", bytes, " without a type, as NumPy writes ", types, ": save array.astype('float32')");
+}
+
 // Parses the header's text, a Python dictionary with three entries.
 class DictionaryReader {
  public:
@@ -110,15 +127,17 @@ class DictionaryReader {
                                                         : "float16, 32 or 64, integers of 8 to 64 bits, or bool are "
                                                           "expected"));
     };
-    if (type.size() < 2) refuse("unknown elements");
-    const char order = type[0], kind = type[1];
-    if (order != '<' && order != '>' && order != '|' && order != '=') refuse("unknown elements");
+    const bool ordered = type.find_first_of("<>|=") == 0;
+    const std::string code = short_code(std::string_view(type).substr(ordered ? 1 : 0));
+    if (code.empty()) refuse("unknown elements");
+    const char kind = code[0];
+    const std::string size = code.substr(1);
     if (kind == 'O') refuse("Python objects, which are not loaded because that can run code");
-    header.big_endian = order == '>';
+    header.big_endian = type[0] == '>';
     if (wanted_ == NpyElements::kText) {
       if (kind != 'U' && kind != 'S' && kind != 'a') refuse("no strings");
       constexpr int kMostCharacters = 1 << 20;
-      const std::optional<int> characters = parse_number<int>(std::string_view(type).substr(2));
+      const std::optional<int> characters = parse_number<int>(size);
       if (!characters || *characters < 1 || *characters > kMostCharacters) refuse("strings of an unsupported length");
       header.kind = kind == 'U' ? NpyHeader::Kind::kUnicode : NpyHeader::Kind::kBytes;
       header.item_bytes = *characters * (kind == 'U' ? 4 : 1);
@@ -126,9 +145,10 @@ class DictionaryReader {
     }
     if (kind == 'c') refuse("complex numbers");
     if (kind == 'U' || kind == 'S' || kind == 'a') refuse("strings");
+    if (code == "V2") refuse(untyped("2 bytes", "bfloat16"));
+    if (code == "V1") refuse(untyped("1 byte", "float8 and int4"));
     if (kind == 'V') refuse("structured or void elements");
     if (kind == 'M' || kind == 'm') refuse("dates or durations");
-    const std::string size = type.substr(2);
     const auto sized = [&](std::initializer_list<const char*> sizes) {
       if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) refuse("elements of an unsupported size");
       header.item_bytes = parse_number<int>(size).value();

@@ -75,6 +75,32 @@ TEST(Npy, ConvertsFloat16Exactly) {
   EXPECT_TRUE(std::isnan(half(std::string("\x01\x7e", 2))));
 }
 
+// Programs other than NumPy write them, and NumPy reads them.
+TEST(Npy, ReadsTypesWithoutByteOrderAndByName) {
+  constexpr std::pair<const char*, const char*> kTypes[] = {
+      {"b1", "bool"},       {"?", "bool"},          {"bool", "bool"},      {"i1", "int8"},
+      {"b", "int8"},        {"int8", "int8"},       {"i2", "int16"},       {"h", "int16"},
+      {"int16", "int16"},   {"i4", "int32"},        {"i", "int32"},        {"int32", "int32"},
+      {"i8", "int64"},      {"q", "int64"},         {"int64", "int64"},    {"u1", "uint8"},
+      {"B", "uint8"},       {"uint8", "uint8"},     {"u2", "uint16"},      {"H", "uint16"},
+      {"uint16", "uint16"}, {"u4", "uint32"},       {"I", "uint32"},       {"uint32", "uint32"},
+      {"u8", "uint64"},     {"Q", "uint64"},        {"uint64", "uint64"},  {"f2", "float16"},
+      {"e", "float16"},     {"float16", "float16"}, {"half", "float16"},   {"f4", "float32"},
+      {"f", "float32"},     {"float32", "float32"}, {"single", "float32"}, {"f8", "float64"},
+      {"d", "float64"},     {"float64", "float64"}, {"double", "float64"}, {"float", "float64"},
+      {"=f4", "float32"},   {"<f", "float32"},      {">d", "float64"}};
+  for (const auto& [written, type] : kTypes) {
+    const NpyHeader header = parse_npy_header(file_of(dictionary(str("'", written, "'"), "(1,)"), ""));
+    EXPECT_EQ(header.type(), type) << written;
+    EXPECT_EQ(header.big_endian, written[0] == '>') << written;
+  }
+  const float one = 1;
+  const std::string bytes(reinterpret_cast<const char*>(&one), sizeof one);
+  EXPECT_EQ(parse_npy(file_of(dictionary("'f4'", "(1,)"), bytes)).to_float32(), std::vector<float>{1});
+  EXPECT_EQ(parse_npy(file_of(dictionary("'float32'", "(1,)"), bytes)).to_float32(), std::vector<float>{1});
+  EXPECT_EQ(parse_npy_text(file_of(dictionary("'S3'", "(1,)"), "abc")), std::vector<std::string>{"abc"});
+}
+
 TEST(Npy, RefusesOtherElementTypesByName) {
   const auto refused = [](const std::string& descr, const char* part) {
     expect_error<DataError>([&] { parse_npy(file_of(dictionary(descr, "(1,)"), std::string(64, '\0'))); }, {part});
@@ -88,7 +114,12 @@ TEST(Npy, RefusesOtherElementTypesByName) {
   refused("'<f16'", "float16, 32 or 64, integers of 8 to 64 bits, or bool are expected");
   refused("'<i3'", "unsupported size");
   refused("[('a', '<f4'), ('b', '<i4')]", "structured");
-  refused("'?'", "unknown");
+  refused("'<V2'", "elements of 2 bytes without a type, as NumPy writes bfloat16: save array.astype('float32')");
+  refused("'bfloat16'", "bfloat16");
+  refused("'|V1'", "elements of 1 byte without a type, as NumPy writes float8 and int4");
+  refused("'|V8'", "structured or void");
+  refused("'int'", "unsupported size");  // of 4 or 8 bytes, depending on the machine
+  refused("'<'", "unknown");
   refused("''", "unknown");
 }
 

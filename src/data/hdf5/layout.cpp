@@ -29,13 +29,22 @@ constexpr const char* kConvertAdvice =
   throw DataError(str(file.string(), what));
 }
 
+// What to do about a file that the library does not open because of its format. "" for other reasons.
+std::string format_advice(const std::string& reason) {
+  if (reason.find("exceeds high bound") != std::string::npos) {  // "superblock version exceeds high bound"
+    return ". It was written in the format of a newer HDF5 (h5py: libver=\"latest\"); write it again with "
+           "libver=\"earliest\"";
+  }
+  if (reason.find("File space info") != std::string::npos) {  // "File space info message's version out of bounds"
+    return ". It was written with a strategy for file space, such as paged (h5py: fs_strategy=\"page\"), which only "
+           "the "
+           "format of a newer HDF5 has; write it again without fs_strategy";
+  }
+  return "";
+}
+
 [[noreturn]] void refuse_unopened(const std::filesystem::path& file, const std::string& reason) {
-  const bool newer = reason.find("exceeds high bound") != std::string::npos;  // "superblock version exceeds high bound"
-  refuse(file,
-         str(" cannot be opened: ", reason,
-             newer ? ". It was written in the format of a newer HDF5 (h5py: libver=\"latest\"); write it again with "
-                     "libver=\"earliest\""
-                   : ""));
+  refuse(file, str(" cannot be opened: ", reason, format_advice(reason)));
 }
 
 struct stat regular_file(const std::filesystem::path& file) {

@@ -98,6 +98,14 @@ TEST_F(Refusal, FormatOfANewerHdf5) {
   expect_refusal({"newer HDF5", "libver=\"earliest\""});
 }
 
+TEST_F(Refusal, PagedFile) {
+  const h5::Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+  H5Pset_file_space_strategy(creation.get(), H5F_FSPACE_STRATEGY_PAGE, false, 1);
+  h5::Handle paged(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, creation.get(), H5P_DEFAULT), H5Fclose);
+  ASSERT_TRUE(paged.close());
+  expect_refusal({"paged", "write it again without fs_strategy"});
+}
+
 TEST_F(Refusal, InputsAndTargetsOfAnotherType) {
   replace("/targets", H5T_IEEE_F64LE, {6, 3});
   expect_refusal({"/targets is float64, must be float32 or int64", "or write that type"});
