@@ -64,12 +64,13 @@ std::ostream& operator<<(std::ostream& out, const Matrix3& m) { return out << m[
 
 BiwiCalibration read_biwi_calibration(const std::filesystem::path& file) {
   const std::vector<double> values = numbers(file, 9 + 4 + 9 + 3);
-  BiwiCalibration calibration{.camera = matrix_at(values, 0),
-                              .rotation = matrix_at(values, 13),
-                              .translation = vector_at(values, 22),
-                              .width = 640,
-                              .height = 480};
+  BiwiCalibration calibration{
+      .camera = matrix_at(values, 0), .rotation = matrix_at(values, 13), .translation = vector_at(values, 22)};
   if (values.size() >= 27) {
+    constexpr double kMost = 1e6;
+    if (!(values[25] >= 1 && values[26] >= 1 && values[25] <= kMost && values[26] <= kMost)) {
+      throw DataError(str(file.filename().string(), ": pictures of ", values[25], " x ", values[26], " pixels"));
+    }
     calibration.width = static_cast<int>(values[25]);
     calibration.height = static_cast<int>(values[26]);
   }
@@ -85,6 +86,12 @@ BiwiPose read_biwi_pose(const std::filesystem::path& file) {
   const BiwiPose pose{.rotation = matrix_at(values, 0), .center = vector_at(values, 9)};
   check_rotation(pose.rotation, file);
   return pose;
+}
+
+void check_picture_size(const BiwiCalibration& c, int width, int height) {
+  if (c.width == 0 || (c.width == width && c.height == height)) return;
+  throw DataError(str("a picture of ", width, " x ", height, " pixels, but its rgb.cal is for ", c.width, " x ",
+                      c.height, ": the head would be cropped at a wrong place"));
 }
 
 std::string to_text(const BiwiCalibration& c) {

@@ -17,7 +17,7 @@ struct BiwiCalibration {
   Matrix3 camera{};
   Matrix3 rotation{};
   Vector3 translation{};
-  int width = 0, height = 0;
+  int width = 0, height = 0;  // of the pictures; 0: the file does not say
 };
 
 struct BiwiPose {
@@ -27,6 +27,8 @@ struct BiwiPose {
 
 BiwiCalibration read_biwi_calibration(const std::filesystem::path& file);
 BiwiPose read_biwi_pose(const std::filesystem::path& file);
+// Throws DataError if the calibration is for pictures of another size: the head would be at another place.
+void check_picture_size(const BiwiCalibration&, int width, int height);
 std::string to_text(const BiwiCalibration&);
 std::string to_text(const BiwiPose&);
 

@@ -37,8 +37,16 @@ BiwiPose pose_beside(const fs::path& picture) {
 }
 
 formats::Image crop(const fs::path& picture, const BiwiPose& pose, int size) {
-  const formats::Box box = head_box(pose, read_biwi_calibration(picture.parent_path() / "rgb.cal"));
-  return formats::resample(formats::read_image(picture), box, size, size);
+  const BiwiCalibration calibration = read_biwi_calibration(picture.parent_path() / "rgb.cal");
+  const formats::Image image = formats::read_image(picture);
+  check_picture_size(calibration, image.width, image.height);
+  const formats::Box box = head_box(pose, calibration);
+  const double x = (box.left + box.right) / 2, y = (box.top + box.bottom) / 2;
+  if (!(x >= 0 && y >= 0 && x <= image.width && y <= image.height)) {
+    throw DataError(str("the head's center is at (", fixed(x, 1), ", ", fixed(y, 1), "), outside of the picture of ",
+                        image.width, " x ", image.height, " pixels"));
+  }
+  return formats::resample(image, box, size, size);
 }
 
 class Biwi : public HeadPoseSet {
@@ -90,14 +98,20 @@ class Biwi : public HeadPoseSet {
  private:
   // Names of the pictures, including those of which only the pose file exists.
   static std::set<std::string> frames(const fs::path& folder, formats::ToolFiles& left_out) {
-    std::set<std::string> names;
-    for (const fs::path& path : formats::folder_entries(folder, left_out)) {
+    const std::vector<fs::path> entries = formats::folder_entries(folder, left_out);
+    std::set<std::string> names, stems;
+    for (const fs::path& path : entries) {
+      const std::string stem = path.stem().string();
+      if (!stem.starts_with("frame_") || !stem.ends_with(kPicture)) continue;
+      if (!formats::has_extension(path, formats::kPictureExtensions)) continue;
+      names.insert(path.filename().string());
+      stems.insert(stem);
+    }
+    for (const fs::path& path : entries) {
       const std::string name = path.filename().string();
-      if (!name.starts_with("frame_")) continue;
-      if (name.ends_with("_rgb.png") || name.ends_with("_rgb.jpg")) names.insert(name);
-      if (!name.ends_with(kPose)) continue;
+      if (!name.starts_with("frame_") || !name.ends_with(kPose)) continue;
       const std::string stem = name.substr(0, name.size() - std::string(kPose).size()) + kPicture;
-      names.insert(is_there(folder / (stem + ".jpg")) ? stem + ".jpg" : stem + ".png");
+      if (!stems.contains(stem)) names.insert(stem + ".png");
     }
     return names;
   }

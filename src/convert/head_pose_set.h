@@ -45,9 +45,10 @@ std::vector<std::byte> to_target(const HeadPose&);
 formats::Image landmark_head(const std::filesystem::path& picture, int size);
 formats::Image biwi_head(const std::filesystem::path& picture, int size);
 
-// The crop around landmarks, given as a matrix of 2 (or more) × N. First Hopenet's rectangle with k = 0.2: the
-// landmarks' bounding box, extended by 0.6 k on both sides and below and by 2 k above. Then the square with its longer
-// side and the same center, so that nothing is cut off or distorted.
-formats::Box landmark_box(const formats::Matrix& points);
+// The crop around landmarks, given as a matrix of 2 or 3 × N, or N × 2 or 3 with N > 3. First Hopenet's rectangle with
+// k = 0.2: the landmarks' bounding box, extended by 0.6 k on both sides and below and by 2 k above. Then the square
+// with its longer side and the same center, so that nothing is cut off or distorted. DataError if the landmarks cannot
+// be those of a face in a picture of this size.
+formats::Box landmark_box(const formats::Matrix& points, int picture_width, int picture_height);
 
 }  // namespace dtrain::convert

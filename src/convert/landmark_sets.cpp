@@ -41,15 +41,46 @@ const formats::Matrix& points_of(const formats::Matrices& mat) {
   throw DataError("its .mat has neither pt2d nor pt3d_68");
 }
 
+struct Point {
+  double x = 0, y = 0;
+};
+
+// A column is a landmark, as published (x, y, perhaps z), or a row, as some programs write them.
+std::vector<Point> visible_points(const formats::Matrix& points) {
+  const auto coordinates = [](size_t count) { return count == 2 || count == 3; };
+  const bool by_column = coordinates(points.rows);
+  const bool by_row = !by_column && coordinates(points.columns) && points.rows > 3;
+  if (!by_column && !by_row) {
+    throw DataError(str("the landmarks are a matrix of ", points.rows, " x ", points.columns,
+                        "; 2 rows (x, y) and a column for each landmark are expected"));
+  }
+  const size_t count = by_column ? points.columns : points.rows;
+  std::vector<Point> visible;
+  for (size_t i = 0; i < count; ++i) {
+    const Point point = by_column ? Point{points(0, i), points(1, i)} : Point{points(i, 0), points(i, 1)};
+    if (point.x == -1 && point.y == -1) continue;  // hidden
+    if (!std::isfinite(point.x) || !std::isfinite(point.y)) throw DataError("the landmarks contain NaN or infinity");
+    visible.push_back(point);
+  }
+  if (visible.empty()) throw DataError(str("all ", count, " landmarks are hidden (at -1, -1): no face"));
+  return visible;
+}
+
 // The .mat file beside a picture.
 formats::Matrices annotation_of(fs::path picture, const std::vector<std::string>& names) {
-  const fs::path annotation = picture.replace_extension(".mat");
-  if (!is_there(annotation)) throw DataError(str("no ", annotation.filename().string(), " next to it"));
+  fs::path annotation = picture.replace_extension(".mat");
+  if (!is_there(annotation)) {
+    if (!is_there(picture.replace_extension(".MAT"))) {
+      throw DataError(str("no ", annotation.filename().string(), " next to it"));
+    }
+    annotation = picture;
+  }
   return formats::read_mat(annotation, names);
 }
 
 formats::Image crop(const fs::path& picture, const formats::Matrices& mat, int size) {
-  return formats::resample(formats::read_image(picture), landmark_box(points_of(mat)), size, size);
+  const formats::Image image = formats::read_image(picture);
+  return formats::resample(image, landmark_box(points_of(mat), image.width, image.height), size, size);
 }
 
 class LandmarkSet : public HeadPoseSet {
@@ -70,14 +101,16 @@ class LandmarkSet : public HeadPoseSet {
     std::set<std::string> names;
     std::error_code unknown;  // folder_entries() then reports the reason
     if (!fs::exists(folder_ / sub_folder, unknown) && !unknown) return names;
-    for (const fs::path& path : formats::folder_entries(folder_ / sub_folder, left_out_)) {
-      const fs::path name = path.filename();
-      const std::string extension = name.extension().string();
-      if (extension == ".jpg" || extension == ".png") names.insert((sub_folder / name).string());
-      if (extension != ".mat") continue;
-      fs::path picture = path;
-      const bool png = is_there(picture.replace_extension(".png"));
-      names.insert((sub_folder / name.stem()).string() + (png ? ".png" : ".jpg"));
+    const std::vector<fs::path> entries = formats::folder_entries(folder_ / sub_folder, left_out_);
+    std::set<std::string> stems;
+    for (const fs::path& path : entries) {
+      if (!formats::has_extension(path, formats::kPictureExtensions)) continue;
+      names.insert((sub_folder / path.filename()).string());
+      stems.insert(path.stem().string());
+    }
+    for (const fs::path& path : entries) {
+      if (!formats::has_extension(path, {".mat"}) || stems.contains(path.stem().string())) continue;
+      names.insert((sub_folder / path.stem()).string() + ".jpg");
     }
     return names;
   }
@@ -139,16 +172,19 @@ std::unique_ptr<RawSet> open(const fs::path& folder, int size, const char* layou
 
 }  // namespace
 
-formats::Box landmark_box(const formats::Matrix& points) {
-  if (points.rows < 2 || points.columns < 1) throw DataError("the landmarks are not a matrix of 2 rows (x, y)");
+formats::Box landmark_box(const formats::Matrix& points, int picture_width, int picture_height) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double left = kInfinity, top = kInfinity, right = -kInfinity, bottom = -kInfinity;
-  for (size_t i = 0; i < points.columns; ++i) {
-    const double x = points(0, i), y = points(1, i);
-    if (x == -1 && y == -1) continue;  // hidden
-    if (!std::isfinite(x) || !std::isfinite(y)) throw DataError("the landmarks contain NaN or infinity");
+  bool any_inside = false;
+  const std::vector<Point> visible = visible_points(points);
+  for (const auto& [x, y] : visible) {
     left = std::min(left, x), right = std::max(right, x);
     top = std::min(top, y), bottom = std::max(bottom, y);
+    any_inside = any_inside || (x >= 0 && y >= 0 && x <= picture_width && y <= picture_height);
+  }
+  if (!any_inside) {
+    throw DataError(str("none of its ", visible.size(), " landmarks is in the picture of ", picture_width, " x ",
+                        picture_height, " pixels: x is ", left, " to ", right, ", y is ", top, " to ", bottom));
   }
   constexpr double k = 0.2;
   const double width = right - left, height = bottom - top;

@@ -70,5 +70,20 @@ TEST(BiwiFiles, NamesTheDamage) {
                                    {"in front of the camera"});
 }
 
+TEST(BiwiFiles, TheCalibrationIsForPicturesOfOneSize) {
+  const testing::TempDir folder;
+  const std::string text = kCalibration;
+  write_text(folder / "rgb.cal", text);
+  const BiwiCalibration calibration = read_biwi_calibration(folder / "rgb.cal");
+  check_picture_size(calibration, 640, 480);
+  testing::expect_error<DataError>([&] { check_picture_size(calibration, 320, 240); },
+                                   {"a picture of 320 x 240 pixels", "rgb.cal is for 640 x 480"});
+  const std::string without_size = text.substr(0, text.rfind("640"));
+  write_text(folder / "rgb.cal", without_size);
+  check_picture_size(read_biwi_calibration(folder / "rgb.cal"), 320, 240);
+  write_text(folder / "rgb.cal", without_size + "0 1e300");
+  testing::expect_error<DataError>([&] { read_biwi_calibration(folder / "rgb.cal"); }, {"pictures of 0 x 1e+300"});
+}
+
 }  // namespace
 }  // namespace dtrain::convert

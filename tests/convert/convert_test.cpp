@@ -165,7 +165,7 @@ TEST_F(Convert, TheCropContainsTheHead) {  // crops of the same pose look alike,
     formats::Image image(200, 200);
     const synth::Placement place{.x = x, .y = y, .scale = scale};
     synth::render(synth::head_model({}), pose, place, {}, image);
-    return formats::resample(image, landmark_box(synth::landmarks(pose, place)), 32, 32);
+    return formats::resample(image, landmark_box(synth::landmarks(pose, place), 200, 200), 32, 32);
   };
   const formats::Image a = cropped(100, 100, 40), b = cropped(80, 110, 55);
   double sum = 0, bright = 0;
@@ -215,6 +215,35 @@ TEST_F(Convert, LeavesOutAndCountsWhatToolsLeaveInHeadPoseSets) {
   ASSERT_EQ(lines.size(), 2u);
   for (const std::string& line : lines) {
     EXPECT_NE(line.find("left out 5 files and folders of tools: 3 x ._*, @eaDir, __MACOSX"), std::string::npos) << line;
+  }
+}
+
+TEST_F(Convert, FindsHeadsWhateverTheExtensionOfTheirPicture) {
+  make_300wlp(16);
+  const auto rename = [&](const std::string& from, const std::string& to) { fs::rename(sample(from), sample(to)); };
+  rename("AFW/AFW_000000_1_0.jpg", "AFW/AFW_000000_1_0.JPG");
+  rename("AFW/AFW_000000_1_1.jpg", "AFW/AFW_000000_1_1.jpeg");
+  rename("AFW/AFW_000000_1_2.mat", "AFW/AFW_000000_1_2.MAT");
+  EXPECT_EQ(convert("300wlp", options("lp", "lp.h5")).kept, 16);
+  EXPECT_FALSE(fs::exists(files / "lp.h5.quarantine.json"));
+
+  synth::synth("headpose", {.layout = "biwi", .out = files / "biwi", .samples = 20, .size = 48});
+  fs::rename(files / "biwi/01/frame_00003_rgb.png", files / "biwi/01/frame_00003_rgb.PNG");
+  EXPECT_EQ(convert("biwi", options("biwi", "biwi.h5")).kept, 20);
+  EXPECT_FALSE(fs::exists(files / "biwi.h5.quarantine.json"));
+}
+
+TEST_F(Convert, QuarantinesBiwiHeadsOutsideOfTheirPicture) {
+  synth::synth("headpose", {.layout = "biwi", .out = files / "biwi", .samples = 20, .size = 48});
+  std::ofstream(files / "biwi/01/frame_00003_pose.txt") << "1 0 0\n0 1 0\n0 0 1\n\n5000 0 900\n";
+  fs::copy_file(files / "biwi/01/frame_00004_rgb.png", files / "biwi/01/frame_00090_rgb.png");
+  std::ofstream(files / "biwi/01/frame_00090_pose.txt") << "1 0 0\n0 1 0\n0 0 1\n\n0 -900 900\n";
+  EXPECT_EQ(convert("biwi", options("biwi", "biwi.h5")).kept, 19);
+  const auto json = nlohmann::json::parse(content(files / "biwi.h5.quarantine.json"));
+  ASSERT_EQ(json.at("quarantined").size(), 2u);
+  for (const auto& entry : json.at("quarantined")) {
+    EXPECT_NE(entry.at("reason").get<std::string>().find("outside of the picture of 64 x 48 pixels"), std::string::npos)
+        << entry.at("reason");
   }
 }
 

@@ -78,19 +78,40 @@ TEST(AssignSplits, UsesAndChecksLists) {
 TEST(LandmarkBox, ExtendsHopenetsRectangleToASquare) {
   // 100 wide, 50 high: 12 wider on each side; 20 above, 6 below; the square of 124 about (150, 218).
   const formats::Matrix points{.rows = 2, .columns = 3, .values = {100, 200, 200, 250, -1, -1}};
-  const formats::Box box = landmark_box(points);
+  const formats::Box box = landmark_box(points, 300, 300);
   EXPECT_NEAR(box.left, 88, 1e-9);
   EXPECT_NEAR(box.right, 212, 1e-9);
   EXPECT_NEAR(box.top, 218 - 62, 1e-9);
   EXPECT_NEAR(box.bottom, 218 + 62, 1e-9);
   const auto refused = [](std::vector<double> values, size_t rows, const char* part) {
     const formats::Matrix bad{.rows = rows, .columns = values.size() / rows, .values = values};
-    testing::expect_error<DataError>([&] { landmark_box(bad); }, {part});
+    testing::expect_error<DataError>([&] { landmark_box(bad, 300, 200); }, {part});
   };
-  refused({1, 2, 3}, 1, "2 rows");
+  refused({1, 2, 3}, 1, "a matrix of 1 x 3; 2 rows");
+  refused(std::vector<double>(20, 9), 5, "a matrix of 5 x 4; 2 rows");
   refused({5, 5, 5, 5}, 2, "no face");
-  refused({-1, -1, -1, -1}, 2, "no face");
+  refused({-1, -1, -1, -1}, 2, "all 2 landmarks are hidden");
   refused({5, 5, std::nan(""), 9}, 2, "NaN");
+  refused({310, 50, 350, 90, -1, -1}, 2,
+          "none of its 2 landmarks is in the picture of 300 x 200 pixels: x is 310 to 350, y is 50 to 90");
+  refused({50, 210, 90, 250}, 2, "none of its 2 landmarks");
+  refused({-50, 20, -9, 50}, 2, "none of its 2 landmarks");
+}
+
+TEST(LandmarkBox, AcceptsARowForEachLandmark) {
+  const formats::Matrix columns{.rows = 2, .columns = 4, .values = {100, 200, 200, 250, -1, -1, 150, 220}};
+  const formats::Matrix rows{.rows = 4, .columns = 2, .values = {100, 200, -1, 150, 200, 250, -1, 220}};
+  const formats::Matrix with_depth{
+      .rows = 4, .columns = 3, .values = {100, 200, -1, 150, 200, 250, -1, 220, 7, 7, 7, 7}};
+  const formats::Box expected = landmark_box(columns, 300, 300);
+  EXPECT_NEAR(expected.left, 88, 1e-9);
+  for (const formats::Matrix& points : {rows, with_depth}) {
+    const formats::Box box = landmark_box(points, 300, 300);
+    EXPECT_EQ(box.left, expected.left);
+    EXPECT_EQ(box.right, expected.right);
+    EXPECT_EQ(box.top, expected.top);
+    EXPECT_EQ(box.bottom, expected.bottom);
+  }
 }
 
 TEST(BiwiPersons, FourPeopleWereRecordedTwice) {
