@@ -57,9 +57,8 @@ int of_jpeg(Bytes jpeg) {
   constexpr uint32_t kStartOfScan = 0xda, kApp1 = 0xe1;
   constexpr std::string_view kExif("Exif\0\0", 6);
   for (size_t at = 2; at + 4 <= jpeg.size();) {
-    if (jpeg[at] != std::byte{0xff}) return kAsStored;
     const uint32_t marker = number(jpeg, at + 1, 1, true);
-    if (marker == 0xff) {  // a fill byte
+    if (jpeg[at] != std::byte{0xff} || marker == 0xff || marker == 0) {  // a stray or a fill byte
       ++at;
       continue;
     }

@@ -397,7 +397,9 @@ TEST(Exif, OrientationOfEveryIntegerTypeInEveryFormat) {
       const std::string jpeg = "\xff\xd8\xff\xe1\0"s + static_cast<char>(size + 8) + "Exif\0\0"s + tiff;
       const std::string png = "\x89PNG\r\n\x1a\n\0\0\0"s + size + "eXIf" + tiff + "\0\0\0\0"s;
       const std::string webp = "RIFF\0\0\0\0WEBPEXIF"s + size + "\0\0\0"s + tiff;
-      for (const std::string& file : {jpeg, png, webp}) {
+      std::string stray = jpeg;
+      stray.insert(2, "\1\xff\0\xff\2\3"s);  // decoding skips stray bytes, too
+      for (const std::string& file : {jpeg, stray, png, webp}) {
         EXPECT_EQ(orientation(file), expected)
             << "type " << type << ", value " << value << (big_endian ? ", big endian " : " ") << file.substr(0, 4);
       }
