@@ -122,12 +122,12 @@ void protect_inputs(const convert::ConvertOptions& options) {
   Inputs inputs{.files = {split.train_list, split.val_list, split.test_list}, .folders = {}};
   (std::filesystem::is_directory(options.source) ? inputs.folders : inputs.files).push_back(options.source);
   data::ProbeProcess prober;
-  for (const std::filesystem::path& out :
-       {options.out, convert::quarantine_file(options.out), convert::partial_folder(options.out)}) {
-    protect(out, inputs, std::bind_front(is_earlier_output, std::ref(prober)));
-  }
+  const IsEarlierOutput earlier = std::bind_front(is_earlier_output, std::ref(prober));
+  protect_data_file(options.out, inputs, earlier);
+  protect(convert::partial_folder(options.out), inputs, earlier);
   // The user has named OUT, but not this file beside it.
   const std::filesystem::path list = convert::quarantine_file(options.out);
+  protect(list, inputs, earlier);
   if (!options.force && is_there(list) && !is_earlier_output(prober, list)) {
     throw OutputError(str(list.string(), " exists and was not written by dtrain: the list of damaged samples would ",
                           "replace it. Move it, give --out another name, or replace it with --force"));

@@ -67,7 +67,11 @@ int run_synth(const Arguments& arguments) {
   if (options.size != 0 && !pictures) throw UsageError("--size is of pictures; TASK " + task + " has none");
   if (app.count("--out") > 0 && out.empty()) throw UsageError("--out is empty: give it a name, or leave it out");
   options.out = link_target(out.empty() ? default_out(task, options.layout) : out);
-  protect(options.out, {});
+  if (options.layout == "hdf5") {
+    protect_data_file(options.out, {});
+  } else {
+    protect(options.out, {});
+  }
 
   synth::SynthSummary summary;
   if (!run_interruptible([&](const ReportProgress& report) { summary = synth::synth(task, options, report); })) {

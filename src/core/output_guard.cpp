@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -110,11 +111,7 @@ void refuse_runs(const fs::path& out, const fs::path& real, bool is_folder) {
   }
 }
 
-}  // namespace
-
-void protect(const fs::path& out, const Inputs& inputs, const IsEarlierOutput& is_earlier_output) {
-  if (out.empty()) return;
-  const fs::path real = resolved(out);
+void refuse(const fs::path& out, const fs::path& real, const Inputs& inputs, const IsEarlierOutput& is_earlier_output) {
   const std::optional<Identity> own = identity(real);
   std::error_code code;
   const bool is_folder = fs::is_directory(real, code);
@@ -138,6 +135,30 @@ void protect(const fs::path& out, const Inputs& inputs, const IsEarlierOutput& i
     if (!contains(folder, *own, visited) || (is_earlier_output && is_earlier_output(real))) continue;
     throw OutputError(str(out.string(), " is a file of ", folder.string(), ", which this command reads", kAdvice));
   }
+}
+
+}  // namespace
+
+void protect(const fs::path& out, const Inputs& inputs, const IsEarlierOutput& is_earlier_output) {
+  if (out.empty()) return;
+  const fs::path real = resolved(out);
+  refuse(out, real, inputs, is_earlier_output);
+  if (begins_as_hdf5(real)) {
+    throw OutputError(str(out.string(), " is an HDF5 file, as data sets are, and this output is none", kAdvice));
+  }
+}
+
+void protect_data_file(const fs::path& out, const Inputs& inputs, const IsEarlierOutput& is_earlier_output) {
+  if (!out.empty()) refuse(out, resolved(out), inputs, is_earlier_output);
+}
+
+bool begins_as_hdf5(const fs::path& file) {
+  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
+  std::error_code code;
+  if (!fs::is_regular_file(file, code)) return false;  // reading from a pipe would wait, and take bytes out of it
+  std::array<char, kSignature.size()> begin{};
+  return std::ifstream(file, std::ios::binary).read(begin.data(), begin.size()) &&
+         std::string_view(begin.data(), begin.size()) == kSignature;
 }
 
 void protect_other_runs(const fs::path& folder) {

@@ -1,7 +1,8 @@
 #pragma once
 
-// Keeps a command from writing over what it reads, over the raw data of a folder, over checkpoints, and over the files
-// that a run maintains. All commands ask protect() for each file that they write; --force does not change its answer.
+// Keeps a command from writing over what it reads, over the raw data of a folder, over checkpoints, over the files that
+// a run maintains, and over data sets. All commands ask protect() for each file that they write; --force does not
+// change its answer.
 //
 // Paths are compared by the file that they lead to, so links and hard links are found too. Thread-safety: pure but for
 // the file system.
@@ -25,8 +26,16 @@ using IsEarlierOutput = std::function<bool(const std::filesystem::path&)>;
 // OutputError if `out`
 //   - is one of the inputs, or a folder that has one of them in it;
 //   - is an existing file in one of the folders, unless it is an earlier output;
-//   - is in a checkpoint or in the checkpoints of a run, or is a file that a run maintains.
+//   - is in a checkpoint or in the checkpoints of a run, or is a file that a run maintains;
+//   - is an existing HDF5 file, as all data files of dtrain are.
 void protect(const std::filesystem::path& out, const Inputs& inputs, const IsEarlierOutput& is_earlier_output = {});
+
+// The same for a data file: it may replace another one, unless that is an input.
+void protect_data_file(const std::filesystem::path& out, const Inputs& inputs,
+                       const IsEarlierOutput& is_earlier_output = {});
+
+// Whether the file begins as HDF5 files do. False for a file that cannot be read.
+bool begins_as_hdf5(const std::filesystem::path& file);
 
 // The same for the folder of a run, before anything is written there: OutputError if it is in a checkpoint, among the
 // checkpoints of another run, or named as what another run maintains in its folder.

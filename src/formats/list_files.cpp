@@ -3,14 +3,12 @@
 #include <glob.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <set>
 #include <system_error>
 
 #include "core/error.h"
+#include "core/output_guard.h"
 #include "core/strings.h"
-#include "formats/read_file.h"
 
 namespace dtrain::formats {
 namespace {
@@ -115,15 +113,6 @@ bool leads_back(const fs::path& link) {
   return false;
 }
 
-bool is_hdf5(const fs::path& file) {
-  static constexpr std::array<unsigned char, 8> kSignature{0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-  if (has_extension(file, {".h5", ".hdf5"})) return true;
-  try {
-    const auto begin = read_beginning(file, kSignature.size()).bytes;
-    return begin.size() == kSignature.size() && std::memcmp(begin.data(), kSignature.data(), kSignature.size()) == 0;
-  } catch (const DataError&) {
-    return false;  // reading it will report the reason
-  }
-}
+bool is_hdf5(const fs::path& file) { return has_extension(file, {".h5", ".hdf5"}) || begins_as_hdf5(file); }
 
 }  // namespace dtrain::formats

@@ -1,6 +1,7 @@
 #include "core/output_guard.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -102,6 +103,28 @@ TEST_F(Protect, CheckpointsAndTheFilesOfARun) {
   refused(folder / "copied/model.safetensors", {}, {"is among the checkpoints"});
   for (const char* name : {"runs/r/eval.json", "runs/r/net.onnx", "log.txt", "checkpoints/x"})
     protect(folder / name, {});
+}
+
+TEST_F(Protect, ADataFileFromAnotherFormat) {
+  const fs::path data = write("d.h5"), by_content = write("other.bin"), by_name = write("no.h5");
+  for (const fs::path& file : {data, by_content}) std::ofstream(file, std::ios::binary) << "\x89HDF\r\n\x1a\n and more";
+  fs::create_symlink("d.h5", folder / "link");
+  fs::create_hard_link(data, folder / "hard.onnx");
+  const auto is_earlier = [](const fs::path&) { return true; };
+  for (const fs::path& out : {data, by_content, folder / "link", folder / "hard.onnx"}) {
+    refused(out, {}, {out.filename().string() + " is an HDF5 file, as data sets are", "not even --force"});
+    expect_error<OutputError>([&] { protect(out, {.files = {}, .folders = {folder}}, is_earlier); }, {"HDF5 file"});
+    protect_data_file(out, {});
+    protect_data_file(out, {.files = {}, .folders = {folder}}, is_earlier);
+    expect_error<OutputError>(
+        [&] {
+          protect_data_file(out, {.files = {data, by_content}, .folders = {}});
+        },
+        {"an input of this command"});
+  }
+  protect(by_name, {});
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  protect(folder / "pipe", {});  // and nothing is read from it: that would wait
 }
 
 TEST_F(Protect, OtherRunsFromANewRun) {

@@ -136,6 +136,21 @@ def predict_and_eval_keep_what_they_read(folder):
     runner.run(["eval", "runs/r", "--json", "runs/r/eval.json", "--force"], cwd=folder).expect(0)
 
 
+def only_a_data_file_replaces_a_data_file(folder):
+    trained(folder)
+    runner.synth(folder / "other.h5", 12)
+    is_hdf5 = "is an HDF5 file, as data sets are, and this output is none. Nothing replaces it, not even --force"
+    for form in ["onnx", "safetensors"]:
+        refused(folder, ["export", "runs/r", "--format", form, "--out", "d.h5"], f"d.h5 {is_hdf5}")
+    runner.run(["eval", "runs/r"], cwd=folder).expect(0)
+    (folder / "photo.png").write_bytes(b"")
+    for words in [["predict", "runs/r", "photo.png", "--out"], ["eval", "runs/r", "--data", "d.h5", "--json"], ["report", "runs/r", "--svg"],
+                  ["ls", "--json"], ["bench", "comm", "--json"], ["synth", "pointer", "--layout", "npz", "--samples", 4, "--out"]]:
+        refused(folder, [*words, "other.h5"], f"other.h5 {is_hdf5}")
+    refused(folder, ["synth", "headpose", "--samples", 4, "--size", 48, "--out", "other.h5"], "exists", force=False)
+    runner.run(["synth", "headpose", "--samples", 4, "--size", 48, "--out", "other.h5", "--force"], cwd=folder).expect(0, "wrote other.h5: 4")
+
+
 def predict_keeps_the_annotations_that_it_reads(folder):
     trained(folder)
     runner.run(["synth", "headpose", "--layout", "300wlp", "--samples", 4, "--size", 48, "--out", "lp"], cwd=folder).expect(0)
@@ -251,6 +266,7 @@ def an_output_that_holds_an_input_is_named(folder):
 
 runner.main([convert_keeps_its_source, an_earlier_conversion_in_the_source_may_be_replaced,
              the_folder_of_a_conversion_is_never_emptied_of_other_files, predict_and_eval_keep_what_they_read,
+             only_a_data_file_replaces_a_data_file,
              predict_keeps_the_annotations_that_it_reads,
              checkpoints_and_the_files_of_a_run_are_kept, commands_with_a_configuration_keep_what_it_reads, export_keeps_the_torchscript_file,
              a_run_writes_to_nothing_of_others, a_report_replaces_a_link_and_not_the_file_that_it_leads_to, an_output_that_holds_an_input_is_named])
