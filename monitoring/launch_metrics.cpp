@@ -26,10 +26,20 @@ using prometheus::Gauge;
 
 class LaunchMetrics::Impl {
  public:
-  Impl(const config::Metrics& config, int64_t port, std::filesystem::path runs, std::string name,
-       const std::vector<std::string>& causes)
-      : runs_(std::move(runs)), name_(std::move(name)), labels_{{"job_id", name_}, {"node", host_name()}} {
-    for (const std::string& cause : causes) {
+  Impl(const config::Metrics& config, int64_t port, std::filesystem::path runs, const std::string& name,
+       std::vector<std::string> causes)
+      : runs_(std::move(runs)), causes_(std::move(causes)) {
+    name_run(name);
+    if (!config.enabled) return;
+    endpoint_ = open_endpoint(config.bind, port, {metrics_page(registry_)}, auth_of(config), host_name(), "launch",
+                              "--metrics-port");
+  }
+
+  void name_run(const std::string& name) {
+    if (!name_.empty() || name.empty()) return;
+    name_ = name;
+    labels_ = {{"job_id", name_}, {"node", host_name()}};
+    for (const std::string& cause : causes_) {
       restarts_[cause] =
           &counter("dtrain_supervisor_restarts_total", "Restarts of the job by cause", {{"cause", cause}});
     }
@@ -38,12 +48,10 @@ class LaunchMetrics::Impl {
         &gauge("dtrain_supervisor_effective_training_time_ratio", "Share of the wall time of the launch that trained");
     ranks_ = &gauge("dtrain_supervisor_ranks", "Ranks that run now");
     hosts_lost_ = &gauge("dtrain_supervisor_hosts_lost", "Hosts that do not answer");
-    if (!config.enabled) return;
-    endpoint_ = open_endpoint(config.bind, port, {metrics_page(registry_)}, auth_of(config), host_name(), "launch",
-                              "--metrics-port");
   }
 
   void set(const LaunchNumbers& numbers) {
+    if (name_.empty()) return;
     for (const auto& [cause, count] : numbers.restarts) {
       if (const auto found = restarts_.find(cause); found != restarts_.end()) raise_to(*found->second, count);
     }
@@ -80,6 +88,7 @@ class LaunchMetrics::Impl {
   }
 
   std::filesystem::path runs_;
+  std::vector<std::string> causes_;
   std::string name_;
   Labels labels_;
   std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
@@ -96,6 +105,7 @@ LaunchMetrics::LaunchMetrics(const config::Metrics& config, int64_t port, const 
     : impl_(std::make_unique<Impl>(config, port, runs, name, causes)) {}
 LaunchMetrics::~LaunchMetrics() = default;
 
+void LaunchMetrics::name_run(const std::string& name) { impl_->name_run(name); }
 void LaunchMetrics::set(const LaunchNumbers& numbers) { impl_->set(numbers); }
 void LaunchMetrics::announce() { impl_->announce(); }
 void LaunchMetrics::ended_well() { impl_->ended_well(); }

@@ -25,7 +25,8 @@ struct LaunchNumbers {
 
 class LaunchMetrics {
  public:
-  // Serves on config.bind and `port`; 0 is any free one. `causes`: of restarts, which are 0 until they occur.
+  // Serves on config.bind and `port`; 0 is any free one. `name`: of the run, without which there are no metrics yet.
+  // `causes`: of restarts, which are 0 until they occur.
   // ConfigError for a password file that cannot be used.
   LaunchMetrics(const config::Metrics& config, int64_t port, const std::filesystem::path& runs, const std::string& name,
                 const std::vector<std::string>& causes);
@@ -33,6 +34,7 @@ class LaunchMetrics {
   LaunchMetrics(const LaunchMetrics&) = delete;
   LaunchMetrics& operator=(const LaunchMetrics&) = delete;
 
+  void name_run(const std::string& name);  // unless it has a name
   void set(const LaunchNumbers&);
   void announce();                     // writes the targets file, once, for a job that holds the run
   void ended_well();                   // removes it

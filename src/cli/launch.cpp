@@ -158,7 +158,7 @@ supervisor::LaunchedRun run_of(const Arguments& train, const config::Loaded& loa
   const std::array<std::string, 4> of_run = {"--name", "--run.name", "--resume", "--run.resume"};
   supervisor::LaunchedRun run;
   run.name = job::run_name(loaded.config);
-  run.folder = std::filesystem::path(loaded.config.run.folder) / run.name;
+  run.runs = loaded.config.run.folder;
   run.program = {program_of(::getpid()).string(), "train"};
   for (const std::string& word : supervisor::without_flags(train, of_run)) run.program.push_back(word);
   if (!loaded.config.run.resume.empty()) run.resume = {"--resume", loaded.config.run.resume};
@@ -207,14 +207,17 @@ int run_launch(const Arguments& arguments) {
   supervisor::LaunchedRun run = run_of(split.train, loaded, launch.ranks);
   run.command = arguments;
   run.variable = variable_of(loaded);
-  supervisor::LaunchRecord record(run.folder, !run.resume.empty(), run.from_step, real_clock());
+  const bool is_named = !run.name.empty();
+  const std::filesystem::path folder = is_named ? run.runs / run.name : "";
+  supervisor::LaunchRecord record(folder, !run.resume.empty(), run.from_step, real_clock());
   const int64_t port = loaded.config.metrics.port;
   const int64_t next_port = port == 0 ? 0 : port + launch.ranks;
   Arguments causes;
   for (const supervisor::Cause cause : supervisor::kRestarted) causes.push_back(str(cause));
   monitoring::LaunchMetrics metrics(loaded.config.metrics, options.metrics_port >= 0 ? options.metrics_port : next_port,
                                     loaded.config.run.folder, run.name, causes);
-  log::info(str("launch of run ", run.folder.string(), ": kill -USR1 ", ::getpid(), " or Ctrl-C saves and stops",
+  log::info(str("launch of ", is_named ? "run " + folder.string() : "a new run in " + run.runs.string(),
+                ": kill -USR1 ", ::getpid(), " or Ctrl-C saves and stops",
                 metrics.address().empty() ? "" : str("; metrics on http://", metrics.address(), "/metrics")));
   return supervisor::supervise(launch, run, signals, record, metrics, real_clock());
 }

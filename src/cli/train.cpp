@@ -21,6 +21,7 @@ int train(job::ProcessContext& process, const config::Loaded& loaded, bool dry_r
   if (job.is_beyond_its_end()) return job.leave_unchanged();
   job.place_on_device();
   job.connect();
+  job.claim_name();
   job.open_metrics();
   job.announce();
   job.run();

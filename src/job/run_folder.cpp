@@ -19,13 +19,13 @@ namespace fs = std::filesystem;
 constexpr const char* kLock = ".lock";
 constexpr const char* kCheckpoints = "checkpoints";
 
-std::string now_text() {
+std::string generated_name(const config::Config& config) {
   const std::time_t now = Clock::Wall::to_time_t(real_clock().wall());
   std::tm local{};
   localtime_r(&now, &local);
   char text[32];
   std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
-  return text;
+  return str(config.task, "-", text);
 }
 
 // What is at the place of the run; one that cannot be reached could not be written either.
@@ -65,6 +65,16 @@ FileLock lock_run(const fs::path& run) {
                   "wait for it to end, or give another --name");
 }
 
+// False: another run has the folder.
+bool make_folder(RunPlan& plan, FileSystem& files) {
+  if (plan.folder.has_parent_path()) files.create_folders(plan.folder.parent_path());
+  std::error_code error;
+  plan.made = fs::create_directory(plan.folder, error);
+  if (error && !run_is_there(plan.folder)) files.create_folders(plan.folder);  // throws with the reason
+  if (plan.made) plan.lock = lock_run(plan.folder);
+  return plan.made;
+}
+
 // Of --resume PATH, without a slash at its end.
 fs::path resumed_path(const config::Config& config) {
   const fs::path given = fs::path(config.run.resume).lexically_normal();
@@ -93,8 +103,7 @@ std::string run_name(const config::Config& config) {
     name =
         fs::absolute(is_checkpoint(path) ? fs::absolute(path).parent_path().parent_path() : path).filename().string();
   }
-  if (name.empty()) name = str(config.task, "-", now_text());
-  check_name(name);
+  if (!name.empty()) check_name(name);
   return name;
 }
 
@@ -136,9 +145,11 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
     }
   }
   if (plan.name.empty()) plan.name = run_name(config);
+  plan.generated = plan.name.empty();
+  if (plan.generated) plan.name = generated_name(config);
   plan.folder = runs / plan.name;
   protect_other_runs(plan.folder);
-  plan.existed = run_is_there(plan.folder);
+  plan.existed = !plan.generated && run_is_there(plan.folder);
   if (plan.existed && config.run.resume.empty()) {
     throw OutputError(str("run ", plan.folder.string(),
                           " exists and is never overwritten: --resume auto continues it, another --name "
@@ -147,16 +158,17 @@ RunPlan plan_run(const config::Config& config, bool may_start) {
   return plan;
 }
 
+void claim_generated_name(RunPlan& plan, FileSystem& files) {
+  const std::string name = plan.name;
+  for (int number = 2; !make_folder(plan, files); ++number) {
+    plan.name = str(name, "-", number);
+    plan.folder.replace_filename(plan.name);
+  }
+}
+
 void create_run(RunPlan& plan, const config::Config& config, const std::string& environment_json, FileSystem& files) {
-  if (!plan.existed) {
-    if (plan.folder.has_parent_path()) files.create_folders(plan.folder.parent_path());
-    std::error_code error;
-    if (!fs::create_directory(plan.folder, error)) {
-      if (error) files.create_folders(plan.folder);  // throws with the reason
-      throw OutputError(
-          str("run ", plan.folder.string(), " was made by another process just now: give another --name"));
-    }
-    plan.lock = lock_run(plan.folder);
+  if (!plan.existed && !plan.made && !make_folder(plan, files)) {
+    throw OutputError(str("run ", plan.folder.string(), " was made by another process just now: give another --name"));
   }
   check_own_files(plan.folder);
   files.create_folders(plan.folder / kCheckpoints);

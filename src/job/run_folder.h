@@ -19,11 +19,13 @@ struct RunPlan {
   std::filesystem::path folder;                     // config.run.folder / name
   std::optional<std::filesystem::path> checkpoint;  // to resume from
   bool existed = false;
-  FileLock lock;  // of the folder: one process at a time trains a run
+  bool generated = false;  // the name: another one is as good
+  bool made = false;       // the folder, by this process
+  FileLock lock;           // of the folder: one process at a time trains a run
 };
 
-// The name that the run of a configuration has: run.name, that of the run which run.resume names, or task-date-time, by
-// the time of the call. ConfigError: --resume auto without a name, or a name that cannot be a folder's.
+// The name that a configuration gives to its run: run.name, or that of the run which run.resume names. "": rank 0
+// generates one, task-date-time. ConfigError: --resume auto without a name, or a name that cannot be a folder's.
 std::string run_name(const config::Config&);
 
 // Rank 0 only. Locks an existing folder and creates nothing. `may_start`: something says what to train, so that
@@ -33,8 +35,12 @@ std::string run_name(const config::Config&);
 // CheckpointError: --resume PATH without a checkpoint that verifies. Checkpoints that are skipped are logged.
 RunPlan plan_run(const config::Config&, bool may_start);
 
-// Rank 0 only: creates and locks the folder, opens log.txt, writes config.yaml and environment.json. OutputError, also
-// if another process has created the folder since plan_run().
+// Rank 0 only, for a generated name: creates and locks the folder. Runs that start in the same second generate the same
+// name: whoever creates the folder has it, and the others get -2, -3, ... behind it. OutputError.
+void claim_generated_name(RunPlan&, FileSystem&);
+
+// Rank 0 only: creates and locks the folder, unless that is done, opens log.txt, writes config.yaml and
+// environment.json. OutputError, also if another process has created the folder since plan_run().
 void create_run(RunPlan&, const config::Config&, const std::string& environment_json, FileSystem&);
 
 // Rank 0 only, once the run is created: OutputError if the folder of the run, or its lock, is no longer the one of this

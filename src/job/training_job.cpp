@@ -97,8 +97,7 @@ void TrainingJob::plan() {
       snapshot_ = checkpoint::Store::load(*plan_.checkpoint);
       paths = to_text(run_paths_of(*plan_.checkpoint, saved_config(*snapshot_).config.run.folder));
     });
-    plan_.name = dist::broadcast_object(host, plan_.name);
-    plan_.folder = std::filesystem::path(loaded_.config.run.folder) / plan_.name;
+    share_name();
     snapshot_ = train::broadcast_snapshot(host, snapshot_);
     paths_ = run_paths_from(dist::broadcast_object(host, paths));
   }
@@ -298,6 +297,23 @@ BannerFacts TrainingJob::facts() const {
       .overfit_batches = config_.train.overfit_batches,
       .resumed = snapshot_ && plan_.checkpoint ? str("step ", snapshot_->step, " of ", plan_.checkpoint->string()) : "",
       .launcher_pid = process_.world.launched ? process_to_signal() : 0};
+}
+
+// Rank 0 knows it.
+void TrainingJob::share_name() {
+  plan_.name = dist::broadcast_object(process_.host, plan_.name);
+  plan_.folder = std::filesystem::path(loaded_.config.run.folder) / plan_.name;
+}
+
+void TrainingJob::claim_name() {
+  check_password_file();  // an error must not leave an empty folder
+  if (dry_run_) return;
+  watchdog_->progress(is_rank0() ? "start" : "all_reduce", 0);
+  dist::agree_on_rank0(process_.host, [&] {
+    if (plan_.generated) claim_generated_name(plan_, *files_);
+  });
+  share_name();
+  config_.run.name = plan_.name;
 }
 
 void TrainingJob::announce() {

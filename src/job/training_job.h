@@ -4,9 +4,9 @@
 // command that needs a run only up to a point (its data, its task on a device, its communicators) stops there. What
 // shows the run is in training_job_metrics.cpp, and what only measures it in training_job_measure.cpp.
 //
-// All ranks call every verb. plan, open_data, make_task, open_metrics and announce agree on errors: all ranks end with
-// one message and one exit code. In the other verbs the rank that fails ends the whole job. Thread-safety: the training
-// thread alone. Ownership: borrows the process, owns everything else.
+// All ranks call every verb. plan, open_data, make_task, claim_name, open_metrics and announce agree on errors: all
+// ranks end with one message and one exit code. In the other verbs the rank that fails ends the whole job.
+// Thread-safety: the training thread alone. Ownership: borrows the process, owns everything else.
 
 #include <atomic>
 #include <functional>
@@ -57,6 +57,7 @@ class TrainingJob {
   int leave_unchanged() const;     // says so; returns the exit code
   void place_on_device();          // precision, determinism, the network on its device
   void connect();                  // from here on ranks wait for each other, and the watchdog watches
+  void claim_name();               // a generated one, by creating its folder: no two runs have the same
   void open_metrics();             // the endpoint, whose address the banner and the targets file need
   void announce();                 // rank 0: the run folder and its files, the banner
   void run();                      // trains, evaluates and saves
@@ -101,6 +102,8 @@ class TrainingJob {
   void check_task();
   void check_splits() const;
   void load_initial_weights();
+  void share_name();
+  void check_password_file();  // of each rank
   std::vector<monitoring::Page> make_page();
   void complete_page(const std::vector<RankPlace>&);
   void read_gpu_for_verdict();

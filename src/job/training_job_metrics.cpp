@@ -67,14 +67,16 @@ void TrainingJob::read_gpu_for_verdict() {
   take_gpu_use_ = [this] { return gpu_poller_->take(); };
 }
 
+void TrainingJob::check_password_file() {
+  dist::agree(process_.host, [&] {
+    const config::Metrics& metrics = config_.metrics;
+    if (metrics.enabled && !metrics.auth_file.empty()) monitoring::BasicAuth{metrics.auth_file};
+  });
+}
+
 void TrainingJob::open_metrics() {
   if (!config_.metrics.enabled) return read_gpu_for_verdict();
-  if (dry_run_) {  // serves nothing, but reports a file that the run would refuse
-    dist::agree(process_.host, [&] {
-      if (!config_.metrics.auth_file.empty()) monitoring::BasicAuth{config_.metrics.auth_file};
-    });
-    return;
-  }
+  if (dry_run_) return;
   const dist::World& world = process_.world;
   std::unique_ptr<monitoring::PrometheusSink> prometheus;
   const std::vector<monitoring::Page> page = make_page();

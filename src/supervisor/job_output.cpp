@@ -156,7 +156,8 @@ void JobOutput::learn(std::string_view line, const Source& source) {
   if (source.rank == kNoRank) return listen_to_mpirun(line);
   std::string_view text = line;
   take_prefix(text, kClearLine);
-  holds_run_ = holds_run_ || (source.rank == 0 && text.starts_with(kNamesRunFolder));
+  std::string_view named = text;
+  if (source.rank == 0 && run_folder_.empty() && take_prefix(named, kNamesRunFolder)) run_folder_ = named;
   if (source.is_error && is_error_message(text) && !take_error(text, source.rank)) return;
   std::deque<std::string>& last = last_[source.rank];
   last.emplace_back(line);

@@ -47,7 +47,8 @@ class JobOutput {
   // Some rank has printed a line: all are beyond the beginning of main().
   bool has_begun() const { return !last_.empty(); }
   // Rank 0 has named its run folder, which it then holds.
-  bool holds_run() const { return holds_run_; }
+  bool holds_run() const { return !run_folder_.empty(); }
+  const std::string& run_folder() const { return run_folder_; }
   // Of the daemon that mpirun lost; "": none.
   const std::string& lost_host() const { return lost_host_; }
   // mpirun could not start its daemon on some host, which may be different later.
@@ -93,7 +94,8 @@ class JobOutput {
     bool by_signal = false;
   };
   std::optional<Ended> ended_;
-  bool refused_ = false, lacks_host_ = false, holds_run_ = false;
+  bool refused_ = false, lacks_host_ = false;
+  std::string run_folder_;
   int exited_rank_ = kNoRank;  // of "Process name", until its "Exit code" comes
   std::string lost_host_;      // of the daemon that mpirun lost
   std::string first_words_;    // of mpirun

@@ -74,7 +74,12 @@ void LaunchRecord::job_started(const Placement& place) {
   write(event);
 }
 
-void LaunchRecord::run_is_held() { is_held_ = true; }
+void LaunchRecord::run_is_held(const fs::path& run) {
+  is_held_ = true;
+  if (!run_.empty()) return;
+  run_ = run;
+  progress_ = RunProgress(run_);  // all that is there is of this job
+}
 
 void LaunchRecord::look() {
   progress_.look();

@@ -42,6 +42,7 @@ class LaunchRecord {
   // The folder is this run's if it `may_exist`, because the run is resumed, or if a job makes it. The file is opened
   // once a job of this launch holds the run, or has ended and nobody does: of two launches that start the same run at
   // the same moment, the one that trains it writes the record. Borrows the clock.
+  // `run` may be "" until a job has named it: then run_is_held() says it, and the folder is that job's.
   // `from_step`: of the checkpoint of another run that this one begins with; -1: none.
   LaunchRecord(std::filesystem::path run, bool may_exist, int64_t from_step, const Clock& clock);
   ~LaunchRecord();
@@ -49,8 +50,8 @@ class LaunchRecord {
   // OutputError where the file is there and is a link or no regular file. Later on, that is a warning.
   void launch_started(const std::vector<std::string>& command);
   void job_started(const Placement&);
-  void run_is_held();  // by rank 0 of the job
-  void look();         // each second or so while a job runs
+  void run_is_held(const std::filesystem::path& run);  // by rank 0 of the job
+  void look();                                         // each second or so while a job runs
   // `text`: the cause in one line.
   void job_ended(Cause, const JobEnd&, std::optional<int> rank, const std::string& text);
   void restart(Cause of_the_job_before);

@@ -62,6 +62,7 @@ Records read_records(const std::filesystem::path& file) {
 
 // Step and folder, newest first. A folder that cannot be read has none: the job says so.
 std::vector<std::pair<int64_t, std::filesystem::path>> checkpoints_of(const std::filesystem::path& run) {
+  if (run.empty()) return {};
   try {
     return checkpoint::Store(run / "checkpoints", real_file_system(), 1).list();
   } catch (const std::exception&) {
@@ -94,6 +95,7 @@ RunProgress::RunProgress(std::filesystem::path run, int64_t from_step)
     : run_(std::move(run)), saved_(newest_step()), begin_(from_step) {}
 
 void RunProgress::begin_job() {
+  if (run_.empty()) return;
   const Records records = read_records(run_ / kRecords);
   if (records.is_known) earlier_ = {0, 0};
   earlier_.bytes = std::max(earlier_.bytes, records.bytes);
@@ -126,6 +128,7 @@ void RunProgress::verify() {
 }
 
 void RunProgress::look() {
+  if (run_.empty()) return;
   saved_ = newest_step();
   StepAt& kept = kept_[saved_];
   const Records records = read_records(run_ / kRecords);

@@ -20,6 +20,7 @@ int64_t step_at(const std::filesystem::path& checkpoint_or_run);
 
 class RunProgress {
  public:
+  // `run` "": it has no folder yet, and no progress.
   // `from_step`: of the checkpoint of another run that this one begins with; -1: none.
   explicit RunProgress(std::filesystem::path run, int64_t from_step = -1);
 

@@ -43,6 +43,7 @@ class Supervisor {
              monitoring::LaunchMetrics& metrics, const Clock& clock)
       : options_(options),
         run_(run),
+        name_(run.name),
         signals_(signals),
         record_(record),
         metrics_(metrics),
@@ -62,7 +63,7 @@ class Supervisor {
     std::optional<Cause> restart;  // why this job is not the first
     while (true) {
       if (!wait_for_lock(restart ? kLongestHold : kLongestExit)) {
-        const OutputError held(str("run ", run_.folder.string(), " is being trained by another process", who_trains(),
+        const OutputError held(str("run ", folder().string(), " is being trained by another process", who_trains(),
                                    ": wait for it to end, or give another --name"));
         if (!restart) throw held;  // it is not ours
         return finish(held.exit_code(), held.what());
@@ -98,16 +99,18 @@ class Supervisor {
   // The ranks of an earlier job, of this supervisor or of one that was killed, may not be gone yet. False: they are not
   // after so long, or somebody else trains the run.
   bool wait_for_lock(double seconds) {
-    const std::filesystem::path lock = run_.folder / ".lock";
-    if (!record_.is_of_this_run() || !is_locked(lock)) return true;
-    log::info(str("another process still trains ", run_.folder.string(), who_trains(), ": waiting up to ", seconds,
+    const std::filesystem::path lock = folder() / ".lock";
+    if (name_.empty() || !record_.is_of_this_run() || !is_locked(lock)) return true;
+    log::info(str("another process still trains ", folder().string(), who_trains(), ": waiting up to ", seconds,
                   " s for it"));
     wait(seconds, [&] { return !is_locked(lock); });
     return request_.asked() || !is_locked(lock);
   }
 
+  std::filesystem::path folder() const { return run_.runs / name_; }
+
   std::string who_trains() const {
-    const std::string process = holder_of(run_.folder / ".lock");
+    const std::string process = holder_of(folder() / ".lock");
     return process.empty() ? "" : str(" (", process, ")");
   }
 
@@ -131,7 +134,7 @@ class Supervisor {
     const bool begins_smaller = place.ranks < options_.ranks && begins;
     std::vector<std::string> program =
         begins_smaller ? with_global_batch(run_.program, run_.global_batch) : run_.program;
-    program.insert(program.end(), {"--name", run_.name});
+    if (!name_.empty()) program.insert(program.end(), {"--name", name_});
     const std::vector<std::string> again = {"--resume", "auto"};
     const std::vector<std::string>& resume = begins_as_given() ? run_.resume : again;
     program.insert(program.end(), resume.begin(), resume.end());
@@ -144,8 +147,9 @@ class Supervisor {
   bool begins_as_given() const { return !has_run_ || (record_.progress().saved() < 0 && !run_.resume.empty()); }
 
   bool folder_is_there() const {
+    if (name_.empty()) return false;
     std::error_code unknown;  // then the job says what is wrong with it
-    return std::filesystem::exists(run_.folder, unknown) || unknown;
+    return std::filesystem::exists(folder(), unknown) || unknown;
   }
 
   JobEnd run_job(const Placement& place, bool first) {
@@ -191,7 +195,9 @@ class Supervisor {
   void note_whether_held(const JobOutput& output) {
     if (!output.holds_run()) return;
     has_run_ = true;
-    record_.run_is_held();
+    if (name_.empty()) name_ = std::filesystem::path(output.run_folder()).filename().string();
+    record_.run_is_held(folder());
+    metrics_.name_run(name_);
   }
 
   // mpirun alone ended the job, or the program cannot be run: for a reason that comes again. Of a later job it may be
@@ -328,6 +334,7 @@ class Supervisor {
 
   const LaunchOptions& options_;
   const LaunchedRun& run_;
+  std::string name_;  // of the run; "" until rank 0 has named it
   SignalQueue& signals_;
   LaunchRecord& record_;
   monitoring::LaunchMetrics& metrics_;

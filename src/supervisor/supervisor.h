@@ -32,8 +32,8 @@ struct LaunchOptions {
 
 // The run that the job trains.
 struct LaunchedRun {
-  std::string name;
-  std::filesystem::path folder;
+  std::string name;                  // "": rank 0 generates one, and names it in its banner
+  std::filesystem::path runs;        // the folder of all runs
   std::vector<std::string> command;  // of the user, for the record
   std::vector<std::string> program;  // dtrain's path, "train" and its arguments, but for a name and --resume
   std::vector<std::string> resume;   // the user's own --resume, until the run has a checkpoint of this launch

@@ -537,7 +537,27 @@ def quick_start(folder):
     result = runner.run(["launch", "-np=2", "--", "train", "--train.max_steps", 2, "--metrics.port", 0], cwd=folder).expect(0, "finished: all 2 steps")
     (name,) = [path.name for path in (folder / "runs").iterdir() if path.name.startswith("headpose-")]
     assert events(folder, name)[-1]["code"] == 0
-    assert "launch of run runs/" + name in result.output
+    result.expect(0, "launch of a new run in runs: kill -USR1", f"run folder runs/{name}\n")
+
+
+def a_launch_learns_the_name_of_its_run(folder):
+    """Another run has the name that is generated in each of the next seconds."""
+    runner.synth(folder / "d.h5", 64)
+    for second in range(300):
+        (folder / "runs" / time.strftime("headpose-%Y%m%d-%H%M%S", time.localtime(time.time() + second))).mkdir(parents=True)
+    words = ["launch", "-np", 2, "--", "train", *runner.flags({**KEYS, "metrics.port": 0})]
+    with runner.Running(words, cwd=folder) as running:
+        running.wait_for("step 13/")
+        (run,) = (folder / "runs").glob("headpose-*-2")
+        scraped = scrape(targets_of(folder, run.name)[0]["targets"][0])
+        assert any(f'job_id="{run.name}"' in name for name in scraped), scraped
+        os.kill(running.ranks()[1], signal.SIGKILL)
+        result = running.wait().expect(0, "restart 1 of at most 10", "from the checkpoint of step", "finished: all 60 steps")
+    assert result.output.count(f"run folder runs/{run.name}\n") == 2, result.output
+    assert (runner.ledger(result), weights(folder, run.name, 60)) == undisturbed()
+    assert [event["event"] for event in events(folder, run.name)] == ["launch_started", "job_started", "job_ended", "restart", "job_started",
+                                                                      "job_ended", "launch_ended"]
+    assert len(list((folder / "runs").glob("headpose-*-*-*"))) == 1 and not (folder / "launch.jsonl").exists()
 
 
 def flags_that_are_not_its_own_reach_mpirun(folder):
@@ -590,7 +610,7 @@ if __name__ == "__main__":
         the_banner_names_the_supervisor, a_second_ctrl_c_does_not_wait, errors_that_would_come_again_are_not_retried,
         a_killed_supervisor_leaves_no_ranks_and_the_next_goes_on,
         what_starts_no_rank_is_not_tried_again, a_killed_mpirun_leaves_nothing,
-        a_run_is_resumed_by_its_name_alone, a_question_for_the_verdict_ends_nothing, the_number_of_restarts_is_that_of_the_flag,
+        a_launch_learns_the_name_of_its_run, a_run_is_resumed_by_its_name_alone, a_question_for_the_verdict_ends_nothing, the_number_of_restarts_is_that_of_the_flag,
         a_restart_takes_no_run_that_the_first_job_had_not, a_host_that_has_just_begun_ends_no_launch,
         a_job_that_cannot_be_started_counts_as_one_that_failed, where_sigchld_is_ignored_the_end_is_noticed,
     ], campaign=[

@@ -187,8 +187,10 @@ TEST(JobOutput, ARankHoldsTheRunOnceItsBannerNamesTheFolder) {
   Printed printed;
   printed.output.add("[1,1]<stdout>:  run folder runs/r\n[1,0]<stdout>:error: the run folder runs/r\n", false);
   EXPECT_FALSE(printed.output.holds_run());
-  printed.output.add("[1,0]<stdout>:  run folder runs/r\n", false);
+  EXPECT_EQ(printed.output.run_folder(), "");
+  printed.output.add("[1,0]<stdout>:  run folder my runs/r-2\n[1,0]<stdout>:  run folder runs/s\n", false);
   EXPECT_TRUE(printed.output.holds_run());
+  EXPECT_EQ(printed.output.run_folder(), "my runs/r-2");
 }
 
 TEST(JobOutput, OfRanksThatAreMissedTogetherTheFirstIsTheOneThatFailed) {

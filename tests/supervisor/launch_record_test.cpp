@@ -85,7 +85,7 @@ TEST_F(LaunchRecordTest, OfTwoLaunchesThatStartARunTheOneThatTrainsItWrites) {
   loser.look();
   winner.look();
   EXPECT_FALSE(winner.is_open()) << "the folder may be of the other one";
-  winner.run_is_held();
+  winner.run_is_held(run());
   winner.look();
   EXPECT_TRUE(winner.is_open());
   loser.job_ended(Cause::kError, {.code = 73}, 0, "it is being trained by another process");
@@ -100,7 +100,7 @@ TEST_F(LaunchRecordTest, ALinkThatAppearsWhileAJobTrainsDoesNotEndIt) {
   LaunchRecord record(run(), true, -1, clock_);
   record.launch_started({});
   fs::create_symlink(runs_ / "elsewhere", run() / "launch.jsonl");
-  record.run_is_held();
+  record.run_is_held(run());
   record.look();
   EXPECT_FALSE(record.is_open());
   EXPECT_FALSE(fs::exists(runs_ / "elsewhere"));
@@ -128,10 +128,38 @@ TEST_F(LaunchRecordTest, AJobThatFailsBeforeItHoldsTheRunIsRecordedIfNobodyElseT
   EXPECT_EQ(events()[2]["text"], "no such data");
 }
 
+TEST_F(LaunchRecordTest, LearnsTheNameOfItsRunFromAJob) {
+  const fs::path before = fs::current_path();
+  fs::current_path(runs_.path());  // a run without a name has no files here
+  fs::create_directories("checkpoints/step_00000009");
+  std::ofstream("metrics.jsonl") << R"({"kind":"step","time":1,"step":9})"
+                                 << "\n";
+  LaunchRecord record("", false, -1, clock_);
+  record.launch_started({"-np", "1"});
+  record.job_started({1, {}});
+  record.look();
+  EXPECT_EQ(record.progress().saved(), -1);
+  EXPECT_EQ(record.progress().trained(), -1);
+  EXPECT_FALSE(record.is_open());
+  steps(1, 4);
+  save(4);
+  record.run_is_held(run());
+  record.look();
+  EXPECT_TRUE(record.is_open());
+  EXPECT_EQ(record.progress().saved(), 4);
+  steps(5, 6);
+  record.job_ended(Cause::kCrash, {.code = 137}, 0, "killed");
+  fs::current_path(before);
+  ASSERT_EQ(events().size(), 3U);
+  EXPECT_EQ(events()[2]["saved_step"], 4);
+  EXPECT_EQ(events()[2]["lost_steps"], 2);
+  EXPECT_FALSE(fs::exists(runs_ / "launch.jsonl"));
+}
+
 TEST_F(LaunchRecordTest, WaitsForALaunchThatStillRecords) {
   fs::create_directories(run());
   LaunchRecord record(run(), true, -1, clock_);
-  record.run_is_held();
+  record.run_is_held(run());
   {
     const FileLock other(run() / ".launch.lock", "it is recorded", "");
     record.launch_started({});
