@@ -109,7 +109,8 @@ void TrainingJob::plan() {
     config_ = std::move(resolved.config);
     batch_decided_by_ = std::move(resolved.batch_decided_by);
     config_.run.name = plan_.name;
-    config_.model.name = config::network_of(config_);  // what is saved must not change with a later default
+    if (config_.run.resume != "auto") config_.run.resume.clear();  // of this start, not of the run that is saved
+    config_.model.name = config::network_of(config_);              // what is saved must not change with a later default
   });
   // A resumed run keeps the keys that are not given now, and a value that is a default may be given to some ranks only.
   // One that starts reads model.init.

@@ -132,6 +132,17 @@ def resume_auto_starts_a_run_that_does_not_exist(folder):
     runner.run(["--resume", "auto"] + runner.flags({k: v for k, v in options.items() if k != "run.name"}), cwd=folder).expect(78, "--name")
 
 
+def the_config_of_a_run_that_was_resumed_by_path_starts_a_new_run(folder):
+    runner.synth(folder / "d.h5", 40)
+    runner.train(folder, train__epochs=9, train__max_steps=2).expect(0)
+    for path, name in [("runs/r", "r"), ("runs/r/checkpoints/step_00000004", "branch")]:
+        runner.run(["--resume", path, "--name", name, "--train.max_steps", 4 if name == "r" else 6], cwd=folder).expect(0, "resumed")
+        config = folder / f"runs/{name}/config.yaml"
+        assert "resume" not in config.read_text(), config.read_text()
+        again = runner.run([config, "--name", f"{name}-again"], cwd=folder).expect(0, "finished: all")
+        assert "resumed" not in again.output and runner.metrics(folder / f"runs/{name}-again")[0]["step"] == 1
+
+
 def contents(folder):
     """Hashes of all files of a run but its lock, which names the process that acquired it last."""
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*"))
@@ -278,5 +289,6 @@ def two_processes_cannot_train_one_run(folder):
 runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, a_stop_request_saves_and_exits_with_75,
              without_mpirun_ctrl_c_saves, a_resumed_run_keeps_what_decays, resume_auto_starts_a_run_that_does_not_exist,
              resume_auto_with_a_name_alone_starts_no_demo, a_resume_beyond_the_end_changes_nothing, a_resumed_run_keeps_its_global_batch,
+             the_config_of_a_run_that_was_resumed_by_path_starts_a_new_run,
              runs_of_earlier_versions_load_and_resume, two_processes_cannot_train_one_run,
              saves_by_minutes_and_keeps_the_newest_and_the_best])
