@@ -138,7 +138,10 @@ class ArraySet : public RawSet {
     const auto lowest = std::min_element(labels_.begin(), labels_.end());
     const auto highest = std::max_element(labels_.begin(), labels_.end());
     const auto says = [&](auto label) { return str("targets[", label - labels_.begin(), "] is ", *label); };
-    if (*lowest < 0) throw DataError(str(says(lowest), "; classes are counted from 0"));
+    if (*lowest < 0) {
+      throw DataError(str(says(lowest), "; classes are counted from 0, and no target is ignored: leave out samples ",
+                          "without a class"));
+    }
     if (!names) {
       if (*highest >= count())
         throw DataError(str(says(highest), ", but there are ", count(), " samples: is it a class?"));

@@ -25,8 +25,11 @@ std::string number_defect(const SampleSpec& spec, std::span<const float> values)
 }
 
 std::string class_defect(int64_t classes, std::span<const int64_t> values) {
+  constexpr int64_t kIgnoredByPyTorch = -100;
   for (const int64_t value : values) {
-    if (value < 0 || value >= classes) return str("class ", value, " is not between 0 and ", classes - 1);
+    if (value >= 0 && value < classes) continue;
+    return str("class ", value, " is not between 0 and ", classes - 1,
+               value == kIgnoredByPyTorch ? ", and no target is ignored, as it is by PyTorch's ignore_index" : "");
   }
   return "";
 }
@@ -91,7 +94,7 @@ std::string bad_sample(const Store& store, int64_t id, const std::string& what, 
   const std::string name = store.name(id), source = store.source(id);
   return str(name, ": ", what, source.empty() || source == name ? "" : " (" + source + ")",
              skip_bad ? ""
-                      : ". Convert the raw data again, which leaves such samples out, or set "
+                      : ". Convert the raw data again, corrected or without such samples, or leave them out here: "
                         "data.on_bad_sample: skip.");
 }
 

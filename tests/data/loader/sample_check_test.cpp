@@ -55,7 +55,9 @@ TEST(OrderDefect, NamesTheWrongElement) {
 TEST(TargetDefect, AClassMustBeInRange) {
   EXPECT_EQ(defect(of_classes(3), Numbers{0}), "");
   EXPECT_EQ(defect(of_classes(3), Numbers{2}), "");
-  EXPECT_THAT(defect(of_classes(3), Numbers{3}), HasSubstr("class 3 is not between 0 and 2"));
+  EXPECT_EQ(defect(of_classes(3), Numbers{3}), "class 3 is not between 0 and 2");
+  EXPECT_EQ(defect(of_classes(3), Numbers{-100}),
+            "class -100 is not between 0 and 2, and no target is ignored, as it is by PyTorch's ignore_index");
   EXPECT_THAT(defect(of_classes(3), Numbers{-1}), HasSubstr("class -1")) << "an unlabeled sample";
   EXPECT_THAT(defect(of_classes(3), Numbers{0, 2, 9}), HasSubstr("class 9")) << "a sample with several classes";
   EXPECT_EQ(defect(SampleSpec(), Numbers{7, -7}), "") << "numbers that are not classes";
