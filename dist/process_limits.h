@@ -27,8 +27,8 @@ MpiRoom mpi_room(const std::filesystem::path& folder, int local_ranks);
 
 // What MPI_Init cannot do without: the message of an error, or "". Pure.
 std::string missing_for_mpi(const MpiRoom& room);
-// Why the ranks of this host cannot exchange messages through shared memory: the message of a warning, or "". Without
-// shared memory they use TCP. Pure.
+// Why the ranks of this host cannot exchange MPI's messages through shared memory: the message of a warning, or "".
+// They take TCP then. Gradients of CPU ranks do not need this room (shared_segment.h). Pure.
 std::string no_shared_memory(const MpiRoom& room);
 
 }  // namespace dtrain::dist

@@ -75,7 +75,7 @@ Outcome check_shared_memory(const Launch& launch) {
     } else if (*left < ranks * kSharedBytesPerRank) {
       blame(
           outcome.add(
-              Severity::kSlows, "/dev/shm is too small for MPI: the ranks of the host use TCP instead, which is slower",
+              Severity::kSlows, "/dev/shm is too small for the messages of MPI, which take TCP instead: that is slower",
               str(bytes(*left), " free for ", ranks, " ranks, which need ", bytes(ranks * kSharedBytesPerRank)), more),
           host);
     }

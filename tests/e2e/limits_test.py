@@ -70,7 +70,8 @@ def a_lone_process_needs_no_folder_of_a_session(folder):
 def a_full_shared_memory(folder):
     words = training(folder)
     result = shell(folder, "mount -t tmpfs -o size=100k tmpfs /dev/shm", words, np=2).expect(
-        0, "/dev/shm has 100.0 KiB free, and 2 ranks need 8.0 MiB", "TCP", "finished: all")
+        0, "/dev/shm has 100.0 KiB free, and 2 ranks need 8.0 MiB for the messages of MPI: these take TCP",
+        "gradients of CPU ranks of one host take memory of their own", "gradients  shared_memory", "finished: all")
     assert result.output.count("/dev/shm") == 1, result.output
 
 
