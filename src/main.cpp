@@ -23,6 +23,7 @@
 #include "dist/failure.h"
 #include "dist/process_limits.h"
 #include "dist/world.h"
+#include "early_signals.h"
 #include "job/signals.h"
 #include "job/version.h"
 
@@ -31,9 +32,11 @@ namespace {
 using dtrain::cli::Arguments;
 
 // If a standard descriptor is closed, the next file that is opened gets its number, and output would go into that file.
+// A closed standard output remains one that cannot be written: its results would be lost without a word.
 void occupy_standard_descriptors() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
-    if (::fcntl(descriptor, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));  // takes the lowest number
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    static_cast<void>(::open("/dev/null", descriptor == STDOUT_FILENO ? O_RDONLY : O_RDWR));  // takes the lowest number
   }
 }
 
@@ -133,6 +136,8 @@ int main(int argc, char** argv) {
   const Arguments arguments(argv + 1, argv + argc);
   // First, because operators of GPUs take a while to load: a training that is asked to stop meanwhile saves and ends.
   if (trains(arguments) || arguments[0] == "train") dtrain::job::remember_early_signals();
+  // A supervisor takes them from a queue (supervisor/signal_queue.h), and spawns children that block none.
+  if (arguments.empty() || arguments[0] != "launch") dtrain::admit_early_signals();
   occupy_standard_descriptors();
   dtrain::dist::report_when_terminated();
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit becomes an error of write()

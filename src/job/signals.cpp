@@ -1,6 +1,12 @@
 #include "job/signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
+#include <string_view>
+
+#include "core/error.h"
+#include "dist/world.h"
 
 namespace dtrain::job {
 namespace {
@@ -11,6 +17,12 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only
 extern "C" void request_stop(int signal) {
   stop_requested.store(true);
   if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
+}
+
+extern "C" void leave_before_training(int) {
+  constexpr std::string_view kText = "stopped on request before training began: there is nothing to save\n";
+  static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
+  ::_exit(kExitStoppedOnRequest);
 }
 
 extern "C" void request_verdict(int) { verdict_requested.store(true); }
@@ -31,6 +43,7 @@ void handle(int signal, void (*handler)(int) = request_stop) {
 void remember_early_signals() {
   handle(SIGUSR2, request_verdict);
   handle(SIGUSR1);
+  if (dist::launcher_size_hint() == 1) handle(SIGTERM, leave_before_training);
 }
 
 std::atomic<bool>& install_verdict_signal() {

@@ -16,7 +16,9 @@ const std::atomic<bool>& install_stop_signals();
 std::atomic<bool>& install_verdict_signal();
 
 // For the time before the run is set up, from the beginning of main() on: SIGUSR1 and SIGUSR2 are remembered instead of
-// ending the process. Ctrl-C and SIGTERM still end it at once, because nothing is lost yet.
+// ending the process. SIGTERM ends a process that trains alone at once, with exit code 75: nothing is lost yet, and the
+// same command does it all. One of several ranks ends by it, as by Ctrl-C: their launcher sends it when another one has
+// failed, whose exit code counts.
 void remember_early_signals();
 
 }  // namespace dtrain::job

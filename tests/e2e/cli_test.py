@@ -195,6 +195,9 @@ def lost_output_is_reported(folder):
         done = subprocess.run(["bash", "-c", f"{runner.DTRAIN} {words} > /dev/full"], cwd=folder, env=runner.environment(),
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
         assert done.returncode == 73 and "cannot write the standard output: No space left on device" in done.stderr, (words, done)
+        closed = subprocess.run(["bash", "-c", f"{runner.DTRAIN} {words} >&-"], cwd=folder, env=runner.environment(),
+                                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        assert closed.returncode == 73 and "cannot write the standard output: Bad file descriptor" in closed.stderr, (words, closed)
 
 
 def closed_standard_streams_do_not_corrupt_files(folder):

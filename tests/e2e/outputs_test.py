@@ -132,6 +132,12 @@ def predict_and_eval_keep_what_they_read(folder):
                               stderr=subprocess.PIPE, text=True, timeout=120)
     assert lost.returncode == 73 and lost.stderr.count("error:") == 1, lost
     assert "standard output" in lost.stderr and "No space left on device" in lost.stderr, lost
+    for words in [["eval", "runs/r"], ["predict", "runs/r", "z.jpg"], ["inspect", "runs/r"], ["inspect", "d.h5"], ["ls"], ["report", "runs/r", "--text"],
+                  ["eval", "runs/r", "--json", "-"]]:
+        closed = subprocess.run(["bash", "-c", 'exec "$@" >&-', "bash", *runner.command(words)], cwd=folder, env=runner.environment(),
+                                stderr=subprocess.PIPE, text=True, timeout=120)
+        assert closed.returncode == 73 and closed.stderr.count("error:") == 1, (words, closed)
+        assert "the standard output: Bad file descriptor" in closed.stderr, (words, closed)
     runner.run(["eval", "runs/r", "--json", "runs/r/eval.json"], cwd=folder).expect(0)
     runner.run(["eval", "runs/r", "--json", "runs/r/eval.json", "--force"], cwd=folder).expect(0)
 

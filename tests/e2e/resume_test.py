@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -88,6 +89,39 @@ def without_mpirun_ctrl_c_saves(folder):
             running.wait_for("step 3/")
             running.process.send_signal(request)
             running.wait(60).expect(75, "stopped on request at step")
+
+
+def a_signal_before_main_is_answered(folder):
+    """A library that is loaded first sends it, before LibTorch is initialized."""
+    runner.synth(folder / "d.h5", 75)
+    library = os.environ["DTRAIN_BUILD"] + "/tests/signals/libsignal_at.so"
+
+    def run(words, number):
+        board = folder / "board"
+        board.write_bytes(bytes(4096))
+        env = {**runner.environment(), "LD_PRELOAD": library, "SIGNAL_BOARD": str(board), "SIGNAL_CALL": "load", "SIGNAL_TO": "self",
+               "SIGNAL_NUMBER": str(int(number))}
+        return runner.run(words, cwd=folder, env=env, timeout=60)
+
+    train = lambda name: runner.flags({**OPTIONS, "train.max_steps": 100000, "train.epochs": 100000, "run.name": name})
+    run(train("usr1"), signal.SIGUSR1).expect(75, "stopped on request at step")
+    run(train("term"), signal.SIGTERM).expect(75, "stopped on request before training began: there is nothing to save")
+    assert not (folder / "runs/term").exists()
+    assert "step 1/" in run(runner.flags({**OPTIONS, "train.max_steps": 2, "run.name": "usr2"}), signal.SIGUSR2).expect(0, "finished: all").output
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        run(["launch", "-np", 1, "--", "train", *train("launch")], number).expect(75, "asked to stop")
+    assert run(["inspect", "d.h5"], signal.SIGTERM).code == -signal.SIGTERM  # the signal itself ends a command that saves nothing
+    # Neither ranks nor other children have signals blocked.
+    with runner.Running(["launch", "-np", 1, "--", "train", *train("mask")], cwd=folder) as running:
+        running.wait_for("step 3/")
+        (rank,) = running.ranks()
+        mpirun = int(pathlib.Path(f"/proc/{rank}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        probes = pathlib.Path(f"/proc/{rank}/task/{rank}/children").read_text().split()
+        for process in [rank, mpirun, *probes]:
+            blocked = re.search(r"SigBlk:\s*(\w+)", pathlib.Path(f"/proc/{process}/status").read_text())[1]
+            assert int(blocked, 16) == 0, (process, blocked)
+        running.process.send_signal(signal.SIGTERM)
+        running.wait(60).expect(75)
 
 
 def without_key(checkpoint, key):
@@ -287,7 +321,8 @@ def two_processes_cannot_train_one_run(folder):
 
 
 runner.main([bit_equal_at_the_same_world_size, same_samples_at_another_world_size, a_stop_request_saves_and_exits_with_75,
-             without_mpirun_ctrl_c_saves, a_resumed_run_keeps_what_decays, resume_auto_starts_a_run_that_does_not_exist,
+             without_mpirun_ctrl_c_saves, a_signal_before_main_is_answered,
+             a_resumed_run_keeps_what_decays, resume_auto_starts_a_run_that_does_not_exist,
              resume_auto_with_a_name_alone_starts_no_demo, a_resume_beyond_the_end_changes_nothing, a_resumed_run_keeps_its_global_batch,
              the_config_of_a_run_that_was_resumed_by_path_starts_a_new_run,
              runs_of_earlier_versions_load_and_resume, two_processes_cannot_train_one_run,
