@@ -16,6 +16,7 @@
 #include "core/printable.h"
 #include "core/strings.h"
 #include "data/hdf5/probe_process.h"
+#include "job/class_list.h"
 #include "job/signals.h"
 
 namespace dtrain::cli {
@@ -117,11 +118,12 @@ int interrupted(const std::filesystem::path& out) {
 }
 
 // OUT and what is written beside it: not over the source, nor over the lists of the splits.
-void protect_inputs(const convert::ConvertOptions& options) {
+void protect_inputs(const convert::ConvertOptions& options, const std::string& classes, data::ProbeProcess& prober) {
   const convert::SplitOptions& split = options.split;
   Inputs inputs{.files = {split.train_list, split.val_list, split.test_list}, .folders = {}};
-  (std::filesystem::is_directory(options.source) ? inputs.folders : inputs.files).push_back(options.source);
-  data::ProbeProcess prober;
+  for (const std::filesystem::path& input : {options.source, std::filesystem::path(classes)}) {
+    (std::filesystem::is_directory(input) ? inputs.folders : inputs.files).push_back(input);
+  }
   const IsEarlierOutput earlier = std::bind_front(is_earlier_output, std::ref(prober));
   protect_data_file(options.out, inputs, earlier);
   protect(convert::partial_folder(options.out), inputs, earlier);
@@ -138,7 +140,7 @@ void protect_inputs(const convert::ConvertOptions& options) {
 
 int run_convert(const Arguments& arguments) {
   convert::ConvertOptions options;
-  std::string name, source, out, splits_from_folders;
+  std::string name, source, out, splits_from_folders, classes;
   CLI::App app(kAbout, "dtrain convert");
   app.add_option("NAME", name, join(catalog::data_set_names(), ", "))->required();
   app.add_option("SOURCE", source, "the folder of the data; pointer, arrays: the file")->required();
@@ -147,11 +149,16 @@ int run_convert(const Arguments& arguments) {
   app.add_option("--task", options.task, "arrays: module or classify (default: module)");
   app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
   app.add_flag("--force", options.force, "replace an existing file");
+  app.add_option(
+      "--classes", classes,
+      "images, sequence, arrays: the classes and their order are those of this run, checkpoint, data file or "
+      "text file with a name on each line; for data that evaluate a network, which may lack some of them");
   app.add_option("--splits-from-folders", splits_from_folders,
                  "images, sequence: yes: folders named like splits (train, valid, test) are splits; no: all folders "
                  "are classes (default: yes, but an error if other folders are beside them)")
       ->check(CLI::IsMember({"yes", "no"}));
-  app.add_option("--test-share", options.split.test_share, "share that becomes the test split, of each class or group")
+  app.add_option("--test-share", options.split.test_share,
+                 "share that becomes the test split, of each class or group (1, with --classes: all)")
       ->capture_default_str();
   app.add_option("--val-share", options.split.val_share,
                  "likewise, validation (default: 0.1; head pose 0: training takes it out of the training split)");
@@ -173,9 +180,11 @@ int run_convert(const Arguments& arguments) {
   }
   if (app.count("--out") > 0 && out.empty()) throw UsageError("--out is empty: give it a name, or leave it out");
   options.out = link_target(out.empty() ? "data/" + name + ".h5" : out);
-  if (!splits_from_folders.empty()) options.folders.splits = splits_from_folders == "yes";
+  if (!splits_from_folders.empty()) options.splits_from_folders = splits_from_folders == "yes";
   options.split.shares_given = app.count("--test-share") + app.count("--val-share") > 0;
-  protect_inputs(options);
+  data::ProbeProcess prober;
+  protect_inputs(options, classes, prober);
+  if (!classes.empty()) options.classes = job::classes_of(prober, classes);
 
   convert::ConvertSummary summary;
   const bool finished = run_interruptible([&](const ReportProgress& report) {

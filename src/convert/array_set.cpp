@@ -48,7 +48,7 @@ NpyArray required(const NpzFile& file, const std::string& name) {
 
 class ArraySet : public RawSet {
  public:
-  ArraySet(const fs::path& path, const std::string& task) {
+  ArraySet(const fs::path& path, const std::string& task, const std::vector<std::string>& classes) {
     const NpzFile file(path);
     schema_.task = task;
     read_inputs(file);
@@ -56,7 +56,7 @@ class ArraySet : public RawSet {
     if (task == "classify" && !images()) {
       refuse(inputs_, "inputs", "task classify needs images, uint8 [N, H, W, 3]. For rows: --task module");
     }
-    read_classes(file);
+    read_classes(file, classes);
     list_samples(file, path.filename().string());
     for (const std::string& name : file.names()) {
       if (!kKnown.contains(name)) log::info(printable(str("ignored in ", path.string(), ": its array ", name)));
@@ -76,6 +76,7 @@ class ArraySet : public RawSet {
   std::string content_key() const override {
     uint64_t sum = xxh64(inputs_.file);
     sum = xxh64(targets_.file, sum);
+    sum = xxh64(std::as_bytes(std::span(labels_)), sum);
     return std::to_string(xxh64(std::as_bytes(std::span(lengths_)), sum));
   }
 
@@ -128,9 +129,10 @@ class ArraySet : public RawSet {
     if (shape.size() == 2 && shape[1] > 1) schema_.target.shape = {shape[1]};
   }
 
-  void read_classes(const NpzFile& file) {
+  // `given`: all classes; those of the file are some of them, and are numbered like them.
+  void read_classes(const NpzFile& file, const std::vector<std::string>& given) {
     std::optional<std::vector<std::string>> names = file.read_text("class_names");
-    if (!names && schema_.task != "classify") return;
+    if (!names && given.empty() && schema_.task != "classify") return;
     if (schema_.target != data::Field{data::Element::kInt64, {}}) {
       refuse(targets_, "targets", "classes are integers [N], from 0: targets.astype('int64')");
     }
@@ -142,23 +144,43 @@ class ArraySet : public RawSet {
       throw DataError(str(says(lowest), "; classes are counted from 0, and no target is ignored: leave out samples ",
                           "without a class"));
     }
+    const bool named = names.has_value();
+    if (!named && !given.empty()) names = given;
     if (!names) {
       if (*highest >= count())
         throw DataError(str(says(highest), ", but there are ", count(), " samples: is it a class?"));
       names.emplace();
       for (int64_t label = 0; label <= *highest; ++label) names->push_back(std::to_string(label));
     }
-    check_names(*names);
+    check_names(*names, given.empty() ? 2 : 1);
     const auto classes = static_cast<int64_t>(names->size());
     if (*highest >= classes) {
-      throw DataError(
-          str(says(highest), ", but class_names has ", classes, " names, of the classes 0 to ", classes - 1));
+      throw DataError(str(says(highest), ", but ", named ? "class_names has " : "--classes gives ", classes,
+                          " names, of the classes 0 to ", classes - 1));
     }
     classes_ = std::move(*names);
+    if (!given.empty()) number_like(given);
   }
 
-  static void check_names(const std::vector<std::string>& names) {
-    if (names.size() < 2) throw DataError(str("classes need two names or more, and there are ", names.size()));
+  void number_like(const std::vector<std::string>& given) {
+    std::vector<int64_t> number;  // of each class of the file
+    for (const std::string& name : classes_) {
+      const auto found = std::find(given.begin(), given.end(), name);
+      if (found == given.end()) {
+        throw DataError(str("class_names holds ", printable(name),
+                            ", which is none of the classes that --classes gives: ", printable(join(given, ", "))));
+      }
+      number.push_back(found - given.begin());
+    }
+    for (int64_t& label : labels_) label = number[static_cast<size_t>(label)];
+    classes_ = given;
+  }
+
+  static void check_names(const std::vector<std::string>& names, size_t fewest) {
+    if (names.size() < fewest) {
+      throw DataError(
+          str("classes need ", fewest == 1 ? "a name" : "two names or more", ", and there are ", names.size()));
+    }
     std::set<std::string> seen;
     for (const std::string& name : names) {
       if (name.empty()) throw DataError("class_names holds an empty name");
@@ -204,6 +226,7 @@ class ArraySet : public RawSet {
 
   std::vector<std::byte> target(size_t sample) const {
     const int64_t elements = schema_.target.row_elements(), first = static_cast<int64_t>(sample) * elements;
+    if (!classes_.empty()) return class_target(labels_[sample]);
     if (schema_.target.element == data::Element::kInt64) return bytes_of(targets_.to_int64(first, elements));
     const std::vector<float> values = targets_.to_float32(first, elements);
     const auto bad = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
@@ -225,9 +248,10 @@ class ArraySet : public RawSet {
 
 }  // namespace
 
-std::unique_ptr<RawSet> open_arrays(const fs::path& file, const std::string& task) {
+std::unique_ptr<RawSet> open_arrays(const fs::path& file, const std::string& task,
+                                    const std::vector<std::string>& classes) {
   try {
-    return std::make_unique<ArraySet>(file, task);
+    return std::make_unique<ArraySet>(file, task, classes);
   } catch (const DataError& error) {
     throw DataError(str(file.string(), ": ", error.what()));
   }

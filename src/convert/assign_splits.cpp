@@ -125,7 +125,8 @@ std::vector<std::string> assign_splits(const RawSet& set, const SplitOptions& op
     for (const RawSample& sample : samples) splits.push_back(sample.split);
     return splits;
   }
-  if (set.all_test()) return std::vector<std::string>(samples.size(), "test");
+  if (set.all_test() || (set.test_groups().empty() && options.test_share == 1))
+    return std::vector<std::string>(samples.size(), "test");
   const std::vector<std::string> by_protocol = set.test_groups();
   std::map<std::string, std::string> split_of_group;
   for (const std::string& group : by_protocol) split_of_group[group] = "test";

@@ -177,6 +177,18 @@ std::vector<ClassFolder> in_splits(const fs::path& folder, const FolderRoles& ro
   return found;
 }
 
+// Every class that was found must be among those that are given.
+void check_given_classes(const fs::path& folder, const std::vector<ClassFolder>& found,
+                         const std::vector<std::string>& given) {
+  for (const auto& [above, name, split] : found) {
+    if (std::find(given.begin(), given.end(), name) != given.end()) continue;
+    const std::string near = nearest(name, given);
+    throw DataError(str("the class folder ", (folder / above / name).string(),
+                        " is none of the classes that --classes gives: ", join(given, ", "),
+                        near.empty() ? "" : ". Did you mean " + near + "?", ". Rename it, or remove it"));
+  }
+}
+
 // The names of all classes, sorted. Those of other splits must be in the training split, if there is one.
 std::vector<std::string> check_classes(const fs::path& folder, const std::vector<ClassFolder>& found,
                                        const FolderRoles& roles, const SampleFiles& kind) {
@@ -196,8 +208,8 @@ std::vector<std::string> check_classes(const fs::path& folder, const std::vector
     formats::ToolFiles counted;
     const bool outer = !content(only, kind, counted).folders.empty();
     throw DataError(str("only one class, ", *classes.begin(), ", in ", folder.string(),
-                        ": classification needs at least two. ", expected(kind.what),
-                        outer ? str(". Is ", only.string(), " the folder to convert?") : ""));
+                        ": classification needs at least two (to evaluate a network: --classes RUN). ",
+                        expected(kind.what), outer ? str(". Is ", only.string(), " the folder to convert?") : ""));
   }
   const auto train = std::find_if(roles.splits.begin(), roles.splits.end(),
                                   [](const FolderRoles::Split& one) { return one.split == "train"; });
@@ -205,7 +217,8 @@ std::vector<std::string> check_classes(const fs::path& folder, const std::vector
     if (train == roles.splits.end() || trained.contains(name)) continue;
     throw DataError(str("the class ", name, " is in ", (folder / above).string(), " but not in ",
                         (folder / train->folder).string(),
-                        ": it could not be learned. Add samples of it, or remove it"));
+                        ": it could not be learned. Add samples of it, or remove it; for a set that only evaluates ",
+                        "a network, give --classes RUN"));
   }
   return {classes.begin(), classes.end()};
 }
@@ -218,11 +231,16 @@ ClassFolders list_class_folders(const fs::path& folder, const SampleFiles& kind,
   const FolderRoles roles = roles_in(folder, kind, options.splits, left_out);
   std::vector<ClassFolder> found = in_splits(folder, roles, kind, left_out);
   for (const std::string& name : roles.classes) found.push_back({"", name, ""});
-  ClassFolders result{.classes = check_classes(folder, found, roles, kind), .samples = {}};
+  ClassFolders result{.classes = options.classes, .samples = {}};
+  if (options.classes.empty())
+    result.classes = check_classes(folder, found, roles, kind);
+  else
+    check_given_classes(folder, found, options.classes);
+  if (found.empty()) throw DataError(str("no class folders in ", folder.string(), ". ", expected(kind.what)));
   std::map<std::string, std::set<std::string>> inside;  // folders in class folders, by class
   for (const auto& [above, name, split] : found) {
     const fs::path class_folder = folder / above / name;
-    const auto label = std::lower_bound(result.classes.begin(), result.classes.end(), name) - result.classes.begin();
+    const auto label = std::find(result.classes.begin(), result.classes.end(), name) - result.classes.begin();
     const size_t before = result.samples.size();
     add_samples(folder, class_folder, {.name = "", .group = "", .label = label, .split = split}, result.samples,
                 left_out, inside[name]);

@@ -16,7 +16,7 @@
 namespace dtrain::convert {
 
 struct ClassFolders {
-  std::vector<std::string> classes;  // sorted
+  std::vector<std::string> classes;  // by label
   std::vector<RawSample> samples;    // sorted by name; `label` is an index in `classes`
 };
 
@@ -27,9 +27,10 @@ struct SampleFiles {
 };
 
 // A test folder with samples directly in it, beside other splits, is left out, because it has no labels.
+// Where all classes are given, a set for evaluation may lack some of them, and train/ may, too.
 // Throws DataError if the folder is missing, has fewer than two classes, or contains an empty class folder, a class
-// that train/ lacks, folders that can be read in two ways, samples outside class folders, or a class name that a
-// file cannot store.
+// that train/ lacks, one that is not among those given, folders that can be read in two ways, samples outside class
+// folders, or a class name that a file cannot store.
 ClassFolders list_class_folders(const std::filesystem::path& folder, const SampleFiles&, const FolderOptions&);
 
 // A set in such folders: each file is one sample, and its target is its class.

@@ -42,10 +42,12 @@ std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptio
         is_there ? "not a folder: " : "no such folder: ", options.source.string(),
         task.classes ? " (the folder with one subfolder for each class)" : " (the folder of the published data set)"));
   }
-  if (name == "arrays") return open_arrays(options.source, options.task.empty() ? kind.task : options.task);
+  if (name == "arrays")
+    return open_arrays(options.source, options.task.empty() ? kind.task : options.task, options.classes);
   if (name == "pointer") return open_pointer_sets(options.source);
-  if (name == "images") return open_images(options.source, size, options.folders);
-  if (name == "sequence") return open_sequences(options.source, options.threads, options.folders, report);
+  const FolderOptions folders{.splits = options.splits_from_folders, .classes = options.classes};
+  if (name == "images") return open_images(options.source, size, folders);
+  if (name == "sequence") return open_sequences(options.source, options.threads, folders, report);
   if (name == "300wlp") return open_300wlp(options.source, size);
   if (name == "aflw2000") return open_aflw2000(options.source, size);
   DTRAIN_CHECK(name == "biwi");
@@ -61,8 +63,11 @@ void check(const std::string& name, const ConvertOptions& options) {
   }
   if (!options.test_sequences.empty() && name != "biwi")
     throw UsageError("--test-sequences applies only to biwi, not to " + name);
-  if (options.folders.splits && name != "images" && name != "sequence") {
+  if (options.splits_from_folders && name != "images" && name != "sequence") {
     throw UsageError("--splits-from-folders applies only to images and sequence, not to " + name);
+  }
+  if (!options.classes.empty() && name != "images" && name != "sequence" && name != "arrays") {
+    throw UsageError("--classes applies only to images, sequence and arrays, not to " + name);
   }
   if (!options.task.empty()) {
     if (name != "arrays") throw UsageError("--task applies only to arrays, not to " + name);
@@ -77,9 +82,10 @@ void check(const std::string& name, const ConvertOptions& options) {
     if (!(share >= 0 && share < 1)) throw UsageError(str(flag, " ", share, " is not in [0, 1)"));
   };
   const double val_share = options.split.val_share.value_or(0);
-  check_share("--test-share", options.split.test_share);
+  const bool all_tested = options.split.test_share == 1 && val_share == 0 && !options.classes.empty();
+  if (!all_tested) check_share("--test-share", options.split.test_share);
   check_share("--val-share", val_share);
-  if (options.split.test_share + val_share >= 1) {
+  if (!all_tested && options.split.test_share + val_share >= 1) {
     throw UsageError(
         str("--test-share ", options.split.test_share, " and --val-share ", val_share, " leave nothing to train with"));
   }
@@ -245,19 +251,23 @@ std::string nothing_left(const fs::path& source, const ConvertSummary& summary) 
 
 // Why the samples do not make a data set; "" if they do. This is known only after all samples are read, because all
 // samples, or all samples of a class, may be damaged.
-std::string defect(const fs::path& source, const RawSet& set, const std::vector<std::string>& splits,
+std::string defect(const ConvertOptions& options, const RawSet& set, const std::vector<std::string>& splits,
                    const Spool& spool, const ConvertSummary& summary) {
-  if (summary.kept == 0) return nothing_left(source, summary);
+  const bool all_given = !options.classes.empty();  // then a data set for evaluation may lack some of them
+  if (summary.kept == 0) return nothing_left(options.source, summary);
   std::vector<int64_t> trained(summary.classes.size());
+  std::vector<bool> found(summary.classes.size());
   for (size_t i = 0; i < splits.size(); ++i) {
     const int64_t label = set.samples()[i].label;
+    if (label >= 0) found[static_cast<size_t>(label)] = true;
     if (label < 0 || spool.outcome(static_cast<int64_t>(i)).kind != Outcome::Kind::kKept) continue;
     if (splits[i] == "train") ++trained[static_cast<size_t>(label)];
   }
   const bool training = summary.splits.contains("train");
   for (size_t label = 0; label < trained.size(); ++label) {
     const auto& [name, kept] = summary.classes[label];
-    if (kept > 0 && (trained[label] > 0 || !training)) continue;
+    if (kept > 0 && (trained[label] > 0 || !training || all_given)) continue;
+    if (all_given && !found[label]) continue;
     return str("no usable sample of the class ", name, kept > 0 ? " is in the training split" : "", ".",
                first_damage(summary));
   }
@@ -338,7 +348,7 @@ ConvertSummary convert(const std::string& name, const ConvertOptions& options, c
 
   ConvertSummary summary = summarise(*set, splits, spool);
   write_quarantine(options.out, summary);
-  if (const std::string why = defect(options.source, *set, splits, spool, summary); !why.empty()) {
+  if (const std::string why = defect(options, *set, splits, spool, summary); !why.empty()) {
     spool.remove();
     throw DataError(why);
   }

@@ -33,7 +33,8 @@ struct ConvertOptions {
   int threads = 0;     // 0: number of cores this process may use
   bool force = false;  // replace an existing file
   SplitOptions split;
-  FolderOptions folders;                    // images, sequence
+  std::optional<bool> splits_from_folders;  // images, sequence: FolderOptions::splits
+  std::vector<std::string> classes;         // images, sequence, arrays: all classes, by label; empty: those found
   std::vector<std::string> test_sequences;  // biwi; empty: kBiwiTestSequences
   std::string task;                         // arrays: module or classify; empty: module
 };

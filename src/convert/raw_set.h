@@ -40,7 +40,7 @@ class RawSet {
   // Throws DataError with the reason; callers add the sample's name.
   virtual Record read(size_t sample) const = 0;
   virtual data::Attributes attributes() const { return {}; }       // root attributes of the file
-  virtual std::vector<std::string> classes() const { return {}; }  // names by label, sorted
+  virtual std::vector<std::string> classes() const { return {}; }  // names by label
   // The groups of the test split if the data set's protocol defines them, otherwise empty.
   virtual std::vector<std::string> test_groups() const { return {}; }
   virtual bool all_test() const { return false; }  // whether the set is used for testing only
@@ -60,7 +60,8 @@ class RawSet {
 
 // How folders whose names are classes are read (class_folders.h).
 struct FolderOptions {
-  std::optional<bool> splits{};  // whether folders named for splits are splits; nullopt: if that is clear
+  std::optional<bool> splits{};        // whether folders named for splits are splits; nullopt: if that is clear
+  std::vector<std::string> classes{};  // all classes, by label; empty: those of the folders, sorted
 };
 
 std::unique_ptr<RawSet> open_images(const std::filesystem::path& folder, int size, const FolderOptions& = {});
@@ -68,8 +69,10 @@ std::unique_ptr<RawSet> open_images(const std::filesystem::path& folder, int siz
 std::unique_ptr<RawSet> open_sequences(const std::filesystem::path& folder, int threads, const FolderOptions& = {},
                                        const ReportProgress& report = {});
 std::unique_ptr<RawSet> open_pointer_sets(const std::filesystem::path& file);
-// Inputs and targets from an .npz file, for `task`: module or classify (array_set.cpp).
-std::unique_ptr<RawSet> open_arrays(const std::filesystem::path& file, const std::string& task);
+// Inputs and targets from an .npz file, for `task`: module or classify (array_set.cpp). `classes`: all classes, by
+// label; empty: those of the file.
+std::unique_ptr<RawSet> open_arrays(const std::filesystem::path& file, const std::string& task,
+                                    const std::vector<std::string>& classes = {});
 
 // 300W-LP: subfolders AFW, HELEN, IBUG, LFPW and their mirrored versions *_Flip, with NAME_K.jpg next to NAME_K.mat,
 // where K is the rendered view.

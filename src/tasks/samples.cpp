@@ -1,5 +1,6 @@
 #include "tasks/samples.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
@@ -60,11 +61,21 @@ void check_targets(const data::Store& store, const std::string& names, const std
   }
 }
 
-void check_class_names(const data::Store& store, const std::vector<std::string>& known) {
-  const std::string names = store.attribute("class_names");
-  if (names == join(known, "\n")) return;
-  throw DataError(str(store.path().string(), " has the classes ", join(split(names, '\n'), ", "),
-                      "; the network knows ", join(known, ", "), ": their names and order must be the same"));
+std::vector<int64_t> class_numbers(const data::Store& store, const std::vector<std::string>& known) {
+  const std::vector<std::string> names = data::class_names(store);
+  if (names == known) return {};
+  std::vector<int64_t> numbers;
+  std::vector<std::string> unknown;
+  for (const std::string& name : names) {
+    const auto found = std::find(known.begin(), known.end(), name);
+    if (found == known.end()) unknown.push_back(name);
+    numbers.push_back(found - known.begin());
+  }
+  if (!names.empty() && unknown.empty()) return numbers;
+  throw DataError(
+      str(store.path().string(), names.empty() ? " has no classes" : " has the classes " + join(names, ", "),
+          "; the network knows ", join(known, ", "), unknown.empty() ? "" : ", but not " + join(unknown, ", "),
+          ": `dtrain convert --classes RUN` takes its names"));
 }
 
 }  // namespace dtrain::tasks

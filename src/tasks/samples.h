@@ -31,7 +31,8 @@ layers::RandomContext draws_of(const data::Batch&, uint64_t seed);
 void check_targets(const data::Store&, const std::string& names, const std::string& unit);
 // DataError if the file holds samples of another task.
 void check_task(const data::Store&, std::string_view task);
-// DataError unless the file has the classes `known`, in that order.
-void check_class_names(const data::Store&, const std::vector<std::string>& known);
+// SampleSpec::class_numbers for a file whose classes are some of those that the network knows, in any
+// order; empty if they are the same. DataError if the network does not know one of them.
+std::vector<int64_t> class_numbers(const data::Store&, const std::vector<std::string>& known);
 
 }  // namespace dtrain::tasks

@@ -57,12 +57,14 @@ std::string pixels(size_t count) {
 
 class ArraysTest : public ::testing::Test {
  protected:
-  ConvertSummary converted(const Arrays& arrays, const std::string& task = "") const {
+  ConvertSummary converted(const Arrays& arrays, const std::string& task = "",
+                           const std::vector<std::string>& all_classes = {}) const {
     formats::write_npz(files / "a.npz", arrays);
     ConvertOptions o;
     o.source = files / "a.npz";
     o.out = files / "o.h5";
     o.task = task;
+    o.classes = all_classes;
     o.force = true;
     return convert("arrays", o);
   }
@@ -141,6 +143,28 @@ TEST_F(ArraysTest, ImagesWithNamedClasses) {
     const std::vector<uint8_t> third = data::read_input_as<uint8_t>(*store, 2);
     EXPECT_EQ(std::string(third.begin(), third.end()), data.substr(2 * 24, 24));
   }
+}
+
+TEST_F(ArraysTest, ClassesAreNumberedLikeThoseGiven) {
+  Arrays arrays{{"inputs", floats({6, 3})}, {"targets", classes(6, 2)}, {"class_names", names({"dog", "cat"})}};
+  const std::vector<std::string> given{"ant", "cat", "dog"};
+  EXPECT_EQ(converted(arrays, "module", given).classes,
+            (std::vector<std::pair<std::string, int64_t>>{{"ant", 0}, {"cat", 3}, {"dog", 3}}));
+  EXPECT_EQ(data::class_names(*opened()), given);
+  EXPECT_EQ(data::read_target_as<int64_t>(*opened(), 0), Numbers{2});
+  EXPECT_EQ(data::read_target_as<int64_t>(*opened(), 1), Numbers{1});
+  expect_error<DataError>([&] { converted(arrays, "module", {"ant", "dog"}); },
+                          {"class_names holds cat, which is none of the classes that --classes gives: ant, dog"});
+  arrays.erase("class_names");  // the targets are numbers of the classes given
+  converted(arrays, "module", given);
+  EXPECT_EQ(data::class_names(*opened()), given);
+  EXPECT_EQ(data::read_target_as<int64_t>(*opened(), 1), Numbers{1});
+  arrays["targets"] = classes(6, 4);
+  expect_error<DataError>([&] { converted(arrays, "module", given); },
+                          {"targets[3] is 3, but --classes gives 3 names, of the classes 0 to 2"});
+  arrays["targets"] = formats::to_npy(Numbers{2, 2, 2, 2, 2, 2}, {6});
+  arrays["class_names"] = names({"x", "y", "ant"});
+  expect_error<DataError>([&] { converted(arrays, "module", given); }, {"class_names holds x"});
 }
 
 TEST_F(ArraysTest, GrayImagesBecomeRgb) {

@@ -149,14 +149,14 @@ TEST_F(ClassSets, SplitsMayHaveOtherNames) {
   ASSERT_EQ(store->split("test").size(), 2u);
   EXPECT_EQ(store->source(store->split("test")[0]), "Test/b/0.png");
   ConvertOptions o = options("d");
-  o.folders.splits = false;
+  o.splits_from_folders = false;
   EXPECT_EQ(convert("images", o).classes,
             (std::vector<std::pair<std::string, int64_t>>{{"Test", 2}, {"Training", 7}, {"dev", 1}, {"valid", 1}}));
   fs::remove(files / "o.h5");
   pictures("d/papers/x", 1, 60);
   refused("images",
           {"contains papers next to Test, Training, dev, valid", "--splits-from-folders yes", "Test, Training"});
-  o.folders.splits = true;
+  o.splits_from_folders = true;
   EXPECT_EQ(convert("images", o).kept, 11);
   o.source = files / "no.npz";
   expect_error<UsageError>([&] { convert("arrays", o); },
@@ -283,6 +283,47 @@ TEST_F(ClassSets, FollowsLinksToFolders) {
   fs::create_directory_symlink("..", files / "d/cat/up");
   fs::remove(files / "o.h5");
   refused("images", {"cat/up is a link to one of its own parent folders"});
+}
+
+// For data that evaluate a network: names and order are the network's, and data may lack some of them.
+TEST_F(ClassSets, TakesGivenClasses) {
+  pictures("d/dog", 4, 10);
+  pictures("d/ant", 6, 50);
+  ConvertOptions o = options("d");
+  o.classes = {"dog", "bee", "ant"};
+  EXPECT_EQ(convert("images", o).classes,
+            (std::vector<std::pair<std::string, int64_t>>{{"dog", 4}, {"bee", 0}, {"ant", 6}}));
+  auto store = data::open_file(files / "o.h5");
+  EXPECT_EQ(store->attribute("class_names"), "dog\nbee\nant");
+  for (int64_t id = 0; id < 10; ++id) {
+    EXPECT_EQ(data::read_target_as<int64_t>(*store, id), std::vector<int64_t>{store->source(id)[0] == 'd' ? 0 : 2});
+  }
+  o.split.test_share = 1;
+  EXPECT_EQ(convert("images", o).splits, (std::map<std::string, int64_t>{{"test", 10}}));
+  o.split.val_share = 0.1;
+  expect_error<UsageError>([&] { convert("images", o); }, {"--test-share 1 is not in [0, 1)"});
+  o = options("d");
+  o.split.test_share = 1;
+  expect_error<UsageError>([&] { convert("images", o); }, {"--test-share 1 is not in [0, 1)"});
+  o = options("d");
+  o.classes = {"dogs", "bee", "ant"};
+  expect_error<DataError>([&] { convert("images", o); },
+                          {"d/dog is none of the classes that --classes gives: dogs, bee, ant. Did you mean dogs?"});
+  o.source = files / "no.npz";
+  expect_error<UsageError>([&] { convert("pointer", o); }, {"--classes applies only to images, sequence and arrays"});
+}
+
+TEST_F(ClassSets, GivenClassesNeedNotBeTrained) {
+  pictures("d/train/ant", 2, 10);
+  pictures("d/test/bee", 2, 30);
+  ConvertOptions o = options("d");
+  o.classes = {"ant", "bee", "cat"};
+  EXPECT_EQ(convert("images", o).splits, (std::map<std::string, int64_t>{{"test", 2}, {"train", 2}}));
+  fs::remove_all(files / "d/train");
+  EXPECT_EQ(convert("images", o).kept, 2);  // one class is enough
+  write(files / "d/test/cat/1.png", {});
+  fs::remove(files / "o.h5");
+  expect_error<DataError>([&] { convert("images", o); }, {"no usable sample of the class cat", "cat/1.png", "empty"});
 }
 
 TEST_F(ClassSets, RefusesClassNamesThatAreNotUtf8) {

@@ -237,6 +237,49 @@ def eval_reports_the_test_protocol_of_a_head_pose_set(folder):
         runner.run(["inspect", folder / data]).expect(0, protocol)
 
 
+def data_that_evaluate_a_network_take_its_classes(folder):
+    """Names and order of --classes; data that lack a class, or number classes otherwise, give the metrics of the network's own numbers."""
+    rng = np.random.default_rng(1)
+    for label, level in [("a", -1), ("b", 0), ("c", 1)]:
+        for i in range(12):
+            (folder / "d" / label).mkdir(parents=True, exist_ok=True)
+            np.save(folder / "d" / label / f"{i}.npy", rng.normal(level, 1, size=(5, 3)).astype(np.float32))
+    convert("sequence", folder / "d", folder / "d.h5", "--test-share", 0.5)
+    runner.train(folder, task="sequence", model__hidden=8, sequence__encoder_epochs=0, train__epochs=2, data__file="d.h5").expect(0)
+
+    def evaluated(data):
+        runner.run(["eval", "runs/r", "--data", data, "--json", "e.json", "--force"], cwd=folder).expect(0)
+        report = json.loads((folder / "e.json").read_text())
+        by_class, confusion = (table["cells"] for table in report["tables"])
+        return report["metrics"], by_class, confusion
+
+    whole, by_class, confusion = evaluated("d.h5")
+    (folder / "names.txt").write_bytes("\ufeffc\r\na\r\nb\r\n".encode())
+    convert("sequence", folder / "d", folder / "other.h5", "--test-share", 0.5, "--classes", folder / "names.txt")
+    assert samples(folder / "other.h5")[2]["class_names"] == "c\na\nb"
+    assert evaluated("other.h5") == (whole, by_class, confusion)
+
+    (folder / "d/b").rename(folder / "b")
+    convert("sequence", folder / "d", folder / "two.h5", "--test-share", 0.5)  # the classes a and c
+    convert("sequence", folder / "d", folder / "all.h5", "--test-share", 0.5, "--classes", "runs/r")
+    assert samples(folder / "all.h5")[2]["class_names"] == "a\nb\nc"
+    metrics, by_class, confusion = evaluated("two.h5")
+    assert evaluated("all.h5") == (metrics, by_class, confusion)
+    counts = np.array(confusion)
+    both = counts.sum(0) + counts.sum(1)  # as targets and as predictions
+    f1 = (2 * counts.diagonal() / np.maximum(both, 1))[both > 0]
+    assert abs(metrics["macro_f1"] - f1.mean()) < 1e-12, (metrics, f1)  # as scikit-learn averages
+    assert counts[1].sum() == 0
+
+    (folder / "d/c").rename(folder / "c")
+    convert("sequence", folder / "d", folder / "one.h5", code=65).expect(65, "only one class, a", "--classes RUN")
+    convert("sequence", folder / "d", folder / "one.h5", "--test-share", 1, "--classes", folder / "d.h5").expect(0, "test 12")
+    evaluated("one.h5")
+    (folder / "d/a").rename(folder / "d/x")
+    convert("sequence", folder / "d", folder / "one.h5", "--classes", "runs/r", code=65).expect(65, "d/x is none of the classes")
+    convert("sequence", folder / "d", folder / "d.h5", "--classes", folder / "d.h5", code=73).expect(73, "is an input")
+
+
 def wrong_names_suggest_the_nearest(folder):
     runner.run(["synth", "clasify"]).expect(64, "Did you mean classify?")
     runner.run(["synth", "sequence", "--layout", "npz", "--out", folder / "x"]).expect(64, "Did you mean npy?")
@@ -305,4 +348,5 @@ runner.main([a_hostile_name_neither_controls_the_terminal_nor_starts_a_line, ctr
              npz_stored_deflated_and_zip64, pictures_of_every_kind_equal_what_pil_reads,
              webp_files_that_cannot_be_read_are_quarantined,
              generated_raw_files_convert_to_the_generated_hdf5,
+             data_that_evaluate_a_network_take_its_classes,
              eval_reports_the_test_protocol_of_a_head_pose_set, wrong_names_suggest_the_nearest])

@@ -193,14 +193,29 @@ std::string refusal(const data::Store& store) {
 
 TEST(Classify, AcceptsItsOwnData) { EXPECT_EQ(refusal(ClassStore({0, 1, 2, 2})), "no error"); }
 
+TEST(Classify, AcceptsDataWithSomeOfItsClassesInAnyOrder) {
+  const auto numbers = [](const std::string& names) {
+    const auto task = make_task(small(), facts(kThree));
+    const ClassStore store({0}, names);
+    task->check(store);
+    return task->samples().class_numbers;
+  };
+  EXPECT_EQ(numbers("cat\ndog\neel"), std::vector<int64_t>{});
+  EXPECT_EQ(numbers("cat\neel"), (std::vector<int64_t>{0, 2}));
+  EXPECT_EQ(numbers("eel"), (std::vector<int64_t>{2}));
+  EXPECT_EQ(numbers("dog\ncat\neel"), (std::vector<int64_t>{1, 0, 2}));
+  EXPECT_THAT(refusal(ClassStore({0, 1, 2}, "cat\neel")), HasSubstr("#2: class 2 is not between 0 and 1"));
+}
+
 TEST(Classify, RefusesAClassOutOfRangeWithFileAndSample) {
   EXPECT_THAT(refusal(ClassStore({0, 1, 3})), HasSubstr("#2: class 3 is not between 0 and 2"));
   EXPECT_THAT(refusal(ClassStore({0, -1, 2})), HasSubstr("#1: class -1"));
 }
 
 TEST(Classify, RefusesDataOfOtherClassesOrAnotherTask) {
-  EXPECT_THAT(refusal(ClassStore({0, 1}, "dog\ncat\neel")),
-              HasSubstr("has the classes dog, cat, eel; the network knows cat, dog, eel"));
+  EXPECT_THAT(refusal(ClassStore({0, 1}, "dog\nfox\neel")),
+              HasSubstr("has the classes dog, fox, eel; the network knows cat, dog, eel, but not fox"));
+  EXPECT_THAT(refusal(ClassStore({0, 1}, "")), HasSubstr("has no classes; the network knows cat, dog, eel"));
   ClassStore other({0, 1});
   other.schema_to_change().task = "headpose";
   EXPECT_THAT(refusal(other), HasSubstr("holds samples of task 'headpose', not classify"));

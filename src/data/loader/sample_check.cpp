@@ -55,7 +55,8 @@ std::string target_defect(const SampleSpec& spec, Element element, std::span<con
   if (element == Element::kFloat32) return number_defect(spec, values_of<float>(target));
   if (element != Element::kInt64) return "";
   if (spec.target_is_order) return order_defect(values_of<int64_t>(target), rows);
-  return spec.classes > 0 ? class_defect(spec.classes, values_of<int64_t>(target)) : "";
+  const int64_t classes = spec.class_numbers.empty() ? spec.classes : static_cast<int64_t>(spec.class_numbers.size());
+  return classes > 0 ? class_defect(classes, values_of<int64_t>(target)) : "";
 }
 
 std::string length_defect(const Store& store, const SampleSpec& spec, int64_t id) {

@@ -47,6 +47,7 @@ void SampleReader::read_image(PendingBatch& job, int64_t item, int64_t id, Stage
   clock.has_read();
   verify(id, stored, target);
   refuse_bad_target(id, target);
+  number_classes(target);
   clock.has_decoded();
   if (augment.flip) {
     auto* values = reinterpret_cast<float*>(target.data());  // float32 if there are signs, see check_loadable()
@@ -70,6 +71,7 @@ void SampleReader::read_rows(PendingBatch& job, int64_t item, int64_t id, StageC
   std::memset(all.data() + input.size(), 0, all.size() - input.size());
   verify(id, input, target);
   refuse_bad_target(id, target);
+  number_classes(target);
   const std::span values(reinterpret_cast<const float*>(input.data()), input.size() / sizeof(float));
   if (const int64_t bad = first_not_finite(values); bad >= 0) {
     const int64_t columns = schema_.input.shape.back();
@@ -97,6 +99,16 @@ void SampleReader::verify(int64_t id, std::span<const std::byte> input, std::spa
 void SampleReader::refuse_bad_target(int64_t id, std::span<const std::byte> target) const {
   if (!options_.skip_bad || !options_.check_targets) return;
   refuse(id, target_defect(spec_, schema_.target.element, target, length_of(store_, id)));
+}
+
+// After the checksum was compared, which is of the numbers in the file.
+void SampleReader::number_classes(std::span<std::byte> target) const {
+  const std::vector<int64_t>& numbers = spec_.class_numbers;
+  if (numbers.empty() || schema_.target.element != Element::kInt64) return;
+  for (int64_t& value : std::span(reinterpret_cast<int64_t*>(target.data()), target.size() / sizeof(int64_t))) {
+    const bool is_class = value >= 0 && value < static_cast<int64_t>(numbers.size());
+    if (is_class) value = numbers[static_cast<size_t>(value)];  // others are reported, if that is wanted
+  }
 }
 
 void SampleReader::leave_out(PendingBatch& job, int64_t item, const std::string& message) const {

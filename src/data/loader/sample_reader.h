@@ -42,6 +42,7 @@ class SampleReader {
   void read_rows(PendingBatch&, int64_t item, int64_t id, StageClock&);
   // Pads with -1 if the size is variable. Returns the sample's own part.
   std::span<std::byte> read_target(PendingBatch&, int64_t item, int64_t id) const;
+  void number_classes(std::span<std::byte> target) const;
   void verify(int64_t id, std::span<const std::byte> input, std::span<const std::byte> target) const;
   void refuse_bad_target(int64_t id, std::span<const std::byte> target) const;
   void leave_out(PendingBatch&, int64_t item, const std::string& message) const;

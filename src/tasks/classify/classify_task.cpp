@@ -64,7 +64,7 @@ class ClassifyTask : public Task {
     if (schema.target != data::Field{data::Element::kInt64, {}} || schema.input.element != data::Element::kUint8) {
       throw DataError(str(file, ": classify needs /inputs uint8 [N, H, W, 3] and /targets int64 [N]"));
     }
-    check_class_names(store, facts_.classes);
+    spec_.class_numbers = class_numbers(store, facts_.classes);
   }
 
   Loss loss(const data::Batch& batch) override {

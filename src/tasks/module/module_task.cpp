@@ -62,6 +62,10 @@ class ModuleTask : public Task {
     }
     // Where the number of targets differs, the number of classes may differ as well (positions in a set).
     spec_.classes = store.schema().target.variable() ? 0 : contract.classes;
+    spec_.class_numbers.clear();
+    if (loss_.classifies() && !facts_.classes.empty() && !data::class_names(store).empty()) {
+      spec_.class_numbers = class_numbers(store, facts_.classes);
+    }
   }
 
   Loss loss(const data::Batch& batch) override { return loss_(forward(batch), batch.targets); }

@@ -60,7 +60,7 @@ class SequenceTask : public Task {
       throw DataError(
           str(file, ": ", class_count(), " classes (root attribute class_names): there is nothing to tell apart"));
     }
-    check_class_names(store, facts_.classes);
+    spec_.class_numbers = class_numbers(store, facts_.classes);
   }
 
   Loss loss(const data::Batch& batch) override {

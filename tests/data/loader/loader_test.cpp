@@ -351,6 +351,21 @@ TEST(Loader, VerifyFindsTheSampleWithAWrongChecksum) {
   EXPECT_EQ(error_of_next(good), "no error");
 }
 
+TEST(Loader, NumbersClassesAsTheNetworkDoes) {
+  MemoryStore store(10, 4, 4);
+  store.use_classes();
+  SampleSpec spec = full_spec(4);
+  spec.classes = 20;
+  spec.class_numbers = {13, 11, 0, 7, 19};  // of the classes 0 to 4 of the file
+  LoaderOptions options = options_of(5, 5, 2);
+  options.shuffle = false, options.verify = true;  // the checksum is of the file's numbers
+  Loader loader(store, all_ids(10), spec, options, {0, 1});
+  for (int64_t batch = 0; batch < 2; ++batch) {
+    const Batch& got = loader.next();
+    for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(got.targets[i].item<int64_t>(), spec.class_numbers[static_cast<size_t>(i)]);
+  }
+}
+
 TEST(Loader, RefusesUnsuitableSamples) {
   const auto refusal = [](const Store& store, std::vector<int64_t> ids, SampleSpec spec) -> std::string {
     try {

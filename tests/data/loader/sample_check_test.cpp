@@ -63,6 +63,13 @@ TEST(TargetDefect, AClassMustBeInRange) {
   EXPECT_EQ(defect(SampleSpec(), Numbers{7, -7}), "") << "numbers that are not classes";
 }
 
+TEST(TargetDefect, AClassOfTheFileIsInTheRangeOfItsOwnNumbers) {
+  SampleSpec spec = of_classes(10);
+  spec.class_numbers = {7, 2};
+  EXPECT_EQ(defect(spec, Numbers{1}), "");
+  EXPECT_THAT(defect(spec, Numbers{2}), HasSubstr("class 2 is not between 0 and 1"));
+}
+
 TEST(TargetDefect, AnOrderMustNameEachRowOnce) {
   EXPECT_EQ(defect(of_orders(), Numbers{1, 0}, 2), "");
   EXPECT_THAT(defect(of_orders(), Numbers{1, 0}, 3), HasSubstr("2 entries for 3"));
