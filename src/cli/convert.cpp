@@ -150,9 +150,10 @@ int run_convert(const Arguments& arguments) {
   app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
   app.add_flag("--force", options.force, "replace an existing file");
   app.add_option(
-      "--classes", classes,
-      "images, sequence, arrays: the classes and their order are those of this run, checkpoint, data file or "
-      "text file with a name on each line; for data that evaluate a network, which may lack some of them");
+         "--classes", classes,
+         "images, sequence, arrays: the classes and their order are those of this run, checkpoint, data file or "
+         "text file with a name on each line; for data that evaluate a network, which may lack some of them")
+      ->check(not_empty());
   app.add_option("--splits-from-folders", splits_from_folders,
                  "images, sequence: yes: folders named like splits (train, valid, test) are splits; no: all folders "
                  "are classes (default: yes, but an error if other folders are beside them)")

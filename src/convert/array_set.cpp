@@ -19,6 +19,7 @@
 #include "core/log.h"
 #include "core/printable.h"
 #include "core/strings.h"
+#include "core/unicode.h"
 
 namespace dtrain::convert {
 namespace {
@@ -165,12 +166,13 @@ class ArraySet : public RawSet {
   void number_like(const std::vector<std::string>& given) {
     std::vector<int64_t> number;  // of each class of the file
     for (const std::string& name : classes_) {
-      const auto found = std::find(given.begin(), given.end(), name);
-      if (found == given.end()) {
+      const size_t found = find_name(name, given);
+      if (found == given.size()) {
         throw DataError(str("class_names holds ", printable(name),
-                            ", which is none of the classes that --classes gives: ", printable(join(given, ", "))));
+                            ", which is none of the classes that --classes gives: ",
+                            printable(join(given, ", ") + look_alike_among(name, given))));
       }
-      number.push_back(found - given.begin());
+      number.push_back(static_cast<int64_t>(found));
     }
     for (int64_t& label : labels_) label = number[static_cast<size_t>(label)];
     classes_ = given;
@@ -187,7 +189,8 @@ class ArraySet : public RawSet {
       if (name.find_first_of(std::string_view("\n\0", 2)) != std::string::npos) {
         throw DataError(str("class_names holds a line break or a NUL in ", "'", printable(name), "'"));
       }
-      if (!seen.insert(name).second) throw DataError(str("class_names holds ", "'", printable(name), "'", " twice"));
+      if (!seen.insert(nfc(name)).second)
+        throw DataError(str("class_names holds ", "'", printable(name), "'", " twice"));
     }
   }
 

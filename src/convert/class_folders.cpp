@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/printable.h"
 #include "core/strings.h"
+#include "core/unicode.h"
 #include "core/utf8.h"
 #include "formats/list_files.h"
 
@@ -158,6 +159,7 @@ std::string table_beside(const fs::path& folder) {
 
 struct ClassFolder {
   std::string above, name, split;  // its path is above/name
+  std::string class_name = name;   // of the first folder of that name, or as it is given
 };
 
 // The class folders in splits.
@@ -172,20 +174,43 @@ std::vector<ClassFolder> in_splits(const fs::path& folder, const FolderRoles& ro
                           table_beside(folder), ". If ", name, " is itself a class: --splits-from-folders no"));
     }
     log_ignored(above, inside);
-    for (const std::string& one : inside.folders) found.push_back({name, one, split});
+    for (const std::string& one : inside.folders) found.push_back({.above = name, .name = one, .split = split});
   }
   return found;
 }
 
+// Folders whose names are the same in Unicode's NFC are one class: macOS writes names in another form.
+void join_spellings(const fs::path& folder, std::vector<ClassFolder>& found) {
+  std::map<std::string, const ClassFolder*> first;
+  size_t others = 0;
+  const ClassFolder* example = nullptr;
+  for (ClassFolder& one : found) {
+    const auto [at, fresh] = first.emplace(nfc(one.name), &one);
+    one.class_name = at->second->name;
+    if (one.name == one.class_name) continue;
+    ++others;
+    if (example == nullptr) example = &one;
+  }
+  if (example == nullptr) return;
+  log::info(
+      printable(str(others, " folders have the name of a class in another Unicode form, and are taken as it: the ",
+                    "first is ", (folder / example->above / example->name).string(), ", ", code_points(example->name),
+                    " for ", code_points(example->class_name))));
+}
+
 // Every class that was found must be among those that are given.
-void check_given_classes(const fs::path& folder, const std::vector<ClassFolder>& found,
-                         const std::vector<std::string>& given) {
-  for (const auto& [above, name, split] : found) {
-    if (std::find(given.begin(), given.end(), name) != given.end()) continue;
-    const std::string near = nearest(name, given);
-    throw DataError(str("the class folder ", (folder / above / name).string(),
-                        " is none of the classes that --classes gives: ", join(given, ", "),
-                        near.empty() ? "" : ". Did you mean " + near + "?", ". Rename it, or remove it"));
+void name_as_given(const fs::path& folder, const std::vector<std::string>& given, std::vector<ClassFolder>& found) {
+  for (ClassFolder& one : found) {
+    const size_t number = find_name(one.name, given);
+    if (number < given.size()) {
+      one.class_name = given[number];
+      continue;
+    }
+    const std::string alike = look_alike_among(one.name, given), near = nearest(one.name, given);
+    throw DataError(str("the class folder ", (folder / one.above / one.name).string(),
+                        " is none of the classes that --classes gives: ", join(given, ", "), alike,
+                        alike.empty() && !near.empty() ? ". Did you mean " + near + "?" : "",
+                        ". Rename it, or remove it"));
   }
 }
 
@@ -193,14 +218,14 @@ void check_given_classes(const fs::path& folder, const std::vector<ClassFolder>&
 std::vector<std::string> check_classes(const fs::path& folder, const std::vector<ClassFolder>& found,
                                        const FolderRoles& roles, const SampleFiles& kind) {
   std::set<std::string> classes, trained;
-  for (const auto& [above, name, split] : found) {
+  for (const auto& [above, name, split, class_name] : found) {
     // A data file stores one class name per line, and the header of a checkpoint is UTF-8.
     if (name.find('\n') != std::string::npos || !is_utf8(name)) {
       throw DataError(str("the class folder ", (folder / above / name).string(),
                           " has a line break, or bytes that are not UTF-8, in its name: rename it"));
     }
-    classes.insert(name);
-    if (split == "train") trained.insert(name);
+    classes.insert(class_name);
+    if (split == "train") trained.insert(class_name);
   }
   if (classes.empty()) throw DataError(str("no class folders in ", folder.string(), ". ", expected(kind.what)));
   if (classes.size() < 2) {
@@ -213,10 +238,11 @@ std::vector<std::string> check_classes(const fs::path& folder, const std::vector
   }
   const auto train = std::find_if(roles.splits.begin(), roles.splits.end(),
                                   [](const FolderRoles::Split& one) { return one.split == "train"; });
-  for (const auto& [above, name, split] : found) {
-    if (train == roles.splits.end() || trained.contains(name)) continue;
+  for (const auto& [above, name, split, class_name] : found) {
+    if (train == roles.splits.end() || trained.contains(class_name)) continue;
+    const std::vector<std::string> known(trained.begin(), trained.end());
     throw DataError(str("the class ", name, " is in ", (folder / above).string(), " but not in ",
-                        (folder / train->folder).string(),
+                        (folder / train->folder).string(), look_alike_among(name, known),
                         ": it could not be learned. Add samples of it, or remove it; for a set that only evaluates ",
                         "a network, give --classes RUN"));
   }
@@ -230,17 +256,19 @@ ClassFolders list_class_folders(const fs::path& folder, const SampleFiles& kind,
   formats::ToolFiles left_out;
   const FolderRoles roles = roles_in(folder, kind, options.splits, left_out);
   std::vector<ClassFolder> found = in_splits(folder, roles, kind, left_out);
-  for (const std::string& name : roles.classes) found.push_back({"", name, ""});
+  for (const std::string& name : roles.classes) found.push_back({.above = "", .name = name, .split = ""});
   ClassFolders result{.classes = options.classes, .samples = {}};
-  if (options.classes.empty())
+  if (options.classes.empty()) {
+    join_spellings(folder, found);
     result.classes = check_classes(folder, found, roles, kind);
-  else
-    check_given_classes(folder, found, options.classes);
+  } else {
+    name_as_given(folder, options.classes, found);
+  }
   if (found.empty()) throw DataError(str("no class folders in ", folder.string(), ". ", expected(kind.what)));
   std::map<std::string, std::set<std::string>> inside;  // folders in class folders, by class
-  for (const auto& [above, name, split] : found) {
+  for (const auto& [above, name, split, class_name] : found) {
     const fs::path class_folder = folder / above / name;
-    const auto label = std::find(result.classes.begin(), result.classes.end(), name) - result.classes.begin();
+    const auto label = std::find(result.classes.begin(), result.classes.end(), class_name) - result.classes.begin();
     const size_t before = result.samples.size();
     add_samples(folder, class_folder, {.name = "", .group = "", .label = label, .split = split}, result.samples,
                 left_out, inside[name]);

@@ -3,9 +3,9 @@
 // Folders whose names are classes: DIR/CLASS/..., or any of DIR/train/CLASS/..., DIR/val/CLASS/... and
 // DIR/test/CLASS/..., where splits may have other names (split_folders.h). Every file below a class folder is a sample,
 // whatever its name: a file that cannot be read is quarantined with its reason, not silently ignored. Exceptions are
-// files and folders of tools (formats/tool_files.h), which are counted in one line of the log. Files next to the class
-// folders, such as a README, are ignored and logged; but a file that looks like a sample is an error there, because it
-// has no class.
+// files and folders of tools (formats/tool_files.h), which are counted in one line of the log. Class folders whose
+// names are the same in Unicode's NFC are one class. Files next to the class folders, such as a README, are ignored and
+// logged; but a file that looks like a sample is an error there, because it has no class.
 
 #include <filesystem>
 #include <string>

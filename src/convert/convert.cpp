@@ -259,7 +259,7 @@ std::string defect(const ConvertOptions& options, const RawSet& set, const std::
   std::vector<bool> found(summary.classes.size());
   for (size_t i = 0; i < splits.size(); ++i) {
     const int64_t label = set.samples()[i].label;
-    if (label >= 0) found[static_cast<size_t>(label)] = true;
+    if (label >= 0 && !splits[i].empty()) found[static_cast<size_t>(label)] = true;
     if (label < 0 || spool.outcome(static_cast<int64_t>(i)).kind != Outcome::Kind::kKept) continue;
     if (splits[i] == "train") ++trained[static_cast<size_t>(label)];
   }

@@ -36,7 +36,7 @@ struct SampleSpec {
   std::vector<std::string> target_names;                   // float32: names of its elements, for messages
   int64_t classes = 0;                                     // int64: each value is in [0, classes); 0: any value
   // int64: the network's number of each class of the file, whose values are in [0, size). Empty: the same numbers.
-  std::vector<int64_t> class_numbers;
+  std::vector<int64_t> class_numbers{};
   bool target_is_order = false;  // int64: a permutation of the sample's rows
 };
 

@@ -7,6 +7,7 @@
 #include "checkpoint/safetensors_header.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "core/unicode.h"
 #include "core/utf8.h"
 #include "data/hdf5/file_store.h"
 #include "data/store.h"
@@ -64,7 +65,7 @@ std::vector<std::string> classes_of(data::ProbeProcess& prober, const std::strin
   }
   std::set<std::string> seen;
   for (const std::string& name : names) {
-    if (!seen.insert(name).second) throw DataError(str(source, " names the class ", name, " twice"));
+    if (!seen.insert(nfc(name)).second) throw DataError(str(source, " names the class ", name, " twice"));
   }
   return names;
 }

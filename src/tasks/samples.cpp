@@ -1,11 +1,11 @@
 #include "tasks/samples.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
 #include "core/printable.h"
 #include "core/strings.h"
+#include "core/unicode.h"
 
 namespace dtrain::tasks {
 
@@ -67,14 +67,15 @@ std::vector<int64_t> class_numbers(const data::Store& store, const std::vector<s
   std::vector<int64_t> numbers;
   std::vector<std::string> unknown;
   for (const std::string& name : names) {
-    const auto found = std::find(known.begin(), known.end(), name);
-    if (found == known.end()) unknown.push_back(name);
-    numbers.push_back(found - known.begin());
+    const size_t found = find_name(name, known);
+    if (found == known.size()) unknown.push_back(name);
+    numbers.push_back(static_cast<int64_t>(found));
   }
   if (!names.empty() && unknown.empty()) return numbers;
   throw DataError(
       str(store.path().string(), names.empty() ? " has no classes" : " has the classes " + join(names, ", "),
-          "; the network knows ", join(known, ", "), unknown.empty() ? "" : ", but not " + join(unknown, ", "),
+          "; the network knows ", join(known, ", "),
+          unknown.empty() ? "" : ", but not " + join(unknown, ", ") + look_alike_among(unknown.front(), known),
           ": `dtrain convert --classes RUN` takes its names"));
 }
 

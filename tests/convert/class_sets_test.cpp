@@ -313,6 +313,39 @@ TEST_F(ClassSets, TakesGivenClasses) {
   expect_error<UsageError>([&] { convert("pointer", o); }, {"--classes applies only to images, sequence and arrays"});
 }
 
+constexpr const char* kComposed = "caf\xc3\xa9";     // as Linux and Windows write café
+constexpr const char* kDecomposed = "cafe\xcc\x81";  // as macOS does
+
+TEST_F(ClassSets, UnicodeFormsOfANameAreOneClass) {
+  pictures(str("d/", kComposed), 3, 10);
+  pictures(str("d/", kDecomposed), 2, 20);
+  pictures("d/bar", 2, 30);
+  const auto lines = lines_with("in another Unicode form");
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("U+0063 U+0061 U+0066 U+00E9 for U+0063 U+0061 U+0066 U+0065 U+0301"), std::string::npos);
+  auto store = data::open_file(files / "o.h5");
+  EXPECT_EQ(store->attribute("class_names"), str("bar\n", kDecomposed));  // the bytes of the first
+  fs::remove_all(files / "d");
+  pictures(str("d/train/", kComposed), 3, 10);
+  pictures("d/train/bar", 3, 20);
+  pictures(str("d/test/", kDecomposed), 2, 30);
+  EXPECT_EQ(convert("images", options("d")).classes,
+            (std::vector<std::pair<std::string, int64_t>>{{"bar", 3}, {kDecomposed, 5}}));
+  ConvertOptions o = options("d");
+  o.classes = {kComposed, "bar"};
+  EXPECT_EQ(convert("images", o).classes, (std::vector<std::pair<std::string, int64_t>>{{kComposed, 5}, {"bar", 3}}));
+}
+
+TEST_F(ClassSets, ShowsTheCodePointsOfNamesThatLookAlike) {
+  pictures("d/train/cat", 3, 10);
+  pictures("d/train/dog", 3, 20);
+  pictures("d/test/c\xd0\xb0t", 2, 30);  // with a Cyrillic а
+  refused("images", {"d/train", "It looks like cat, but is U+0063 U+0430 U+0074 and not U+0063 U+0061 U+0074"});
+  ConvertOptions o = options("d");
+  o.classes = {"cat", "dog"};
+  expect_error<DataError>([&] { convert("images", o); }, {"It looks like cat, but is U+0063 U+0430 U+0074"});
+}
+
 TEST_F(ClassSets, GivenClassesNeedNotBeTrained) {
   pictures("d/train/ant", 2, 10);
   pictures("d/test/bee", 2, 30);

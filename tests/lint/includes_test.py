@@ -26,7 +26,7 @@ WITH_TORCH = {"device", "dist", "data", "checkpoint", "layers", "models", "tasks
 # third party: where alone its headers may be included
 ONLY_IN = {
     r"mpi\.h$": "dist/", r"nccl\.h$": "dist/", r"(hdf5|H5(?!public)\w+)\.h$": "src/data/hdf5/", r"prometheus/": "monitoring/",
-    r"nvml\.h$": "monitoring/", r"yaml-cpp/": "src/config/", r"(spdlog|fmt)/": "src/core/log.cpp", r"xxhash\.h$": "src/core/",
+    r"nvml\.h$": "monitoring/", r"yaml-cpp/": "src/config/", r"(spdlog|fmt)/": "src/core/log.cpp", r"xxhash\.h$": "src/core/", r"utf8proc\.h$": "src/core/unicode.cpp",
     r"matio\.h$": "src/formats/", r"(turbojpeg|jpeglib|jerror)\.h$": "src/formats/", r"zip\.h$": "src/formats/",
     r"png\.h$": "src/formats/", r"webp/": "src/formats/",
     r"nvtx3/": "src/device/", r"(onnx|google/protobuf)/": "src/export/onnx_file.cpp",

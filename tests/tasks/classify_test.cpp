@@ -204,6 +204,9 @@ TEST(Classify, AcceptsDataWithSomeOfItsClassesInAnyOrder) {
   EXPECT_EQ(numbers("cat\neel"), (std::vector<int64_t>{0, 2}));
   EXPECT_EQ(numbers("eel"), (std::vector<int64_t>{2}));
   EXPECT_EQ(numbers("dog\ncat\neel"), (std::vector<int64_t>{1, 0, 2}));
+  const auto named_e = make_task(small(), facts({"cat", "caf\xc3\xa9"}));
+  named_e->check(ClassStore({0}, "cafe\xcc\x81"));  // the same name in another Unicode form
+  EXPECT_EQ(named_e->samples().class_numbers, (std::vector<int64_t>{1}));
   EXPECT_THAT(refusal(ClassStore({0, 1, 2}, "cat\neel")), HasSubstr("#2: class 2 is not between 0 and 1"));
 }
 
