@@ -181,11 +181,15 @@ int run_bench_data(const Arguments& arguments) {
   Options options;
   std::vector<std::string> names;
   for (const job::Accelerator& one : job::accelerators()) names.push_back(one.name);
-  app.add_option("--threads", options.bench.threads,
-                 "reader threads per rank to compare, joined by commas (default: 1, 2, 4, ... and all cores)")
-      ->allow_extra_args(false)
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1024));
+  const auto add_counts = [&](const char* name, const char* text) {
+    return app.add_option(name, options.bench.threads, text)
+        ->allow_extra_args(false)
+        ->delimiter(',')
+        ->check(CLI::Range(1, 1024));
+  };
+  CLI::Option* counts = add_counts(
+      "--worker-counts", "reader threads per rank to compare, joined by commas (default: 1, 2, 4, ... and all cores)");
+  add_counts("--threads", "")->group("")->excludes(counts);  // its former name: those of the network are not used here
   app.add_option("--rounds", options.bench.rounds, "how often each is measured")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include "cli/earlier_output.h"
 #include "cli/interruptible.h"
 #include "cli/options.h"
+#include "config/data_set_file.h"
 #include "convert/convert.h"
 #include "convert/raw_set.h"
 #include "core/error.h"
@@ -144,11 +145,8 @@ int run_convert(const Arguments& arguments) {
   CLI::App app(kAbout, "dtrain convert");
   app.add_option("NAME", name, join(catalog::data_set_names(), ", "))->required();
   app.add_option("SOURCE", source, "the folder of the data; pointer, arrays: the file")->required();
-  app.add_option("--out", out, "the file to write (default: data/NAME.h5)");
-  app.add_option("--size", options.size, "side of the stored pictures in pixels (default: images 256, head pose 224)");
   app.add_option("--task", options.task, "arrays: module or classify (default: module)");
-  app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
-  app.add_flag("--force", options.force, "replace an existing file");
+  app.add_option("--size", options.size, "side of the stored pictures in pixels (default: images 256, head pose 224)");
   app.add_option(
          "--classes", classes,
          "images, sequence, arrays: the classes and their order are those of this run, checkpoint, data file or "
@@ -158,6 +156,13 @@ int run_convert(const Arguments& arguments) {
                  "images, sequence: yes: folders named like splits (train, valid, test) are splits; no: all folders "
                  "are classes (default: yes, but an error if other folders are beside them)")
       ->check(CLI::IsMember({"yes", "no"}));
+  app.add_option("--train-list", options.split.train_list, "file of sample names without suffix, one a line");
+  app.add_option("--val-list", options.split.val_list, "likewise");
+  app.add_option("--test-list", options.split.test_list, "likewise; samples in no list are left out");
+  app.add_option("--test-sequences", options.test_sequences,
+                 str("biwi: sequences of the test split, with all others of the same people (default: ",
+                     join(convert::kBiwiTestSequences, ","), ")"))
+      ->delimiter(',');
   app.add_option("--test-share", options.split.test_share,
                  "share that becomes the test split, of each class or group (1, with --classes: all)")
       ->capture_default_str();
@@ -166,13 +171,9 @@ int run_convert(const Arguments& arguments) {
   app.add_option("--seed", options.split.seed, "of these choices")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--train-list", options.split.train_list, "file of sample names without suffix, one a line");
-  app.add_option("--val-list", options.split.val_list, "likewise");
-  app.add_option("--test-list", options.split.test_list, "likewise; samples in no list are left out");
-  app.add_option("--test-sequences", options.test_sequences,
-                 str("biwi: sequences of the test split, with all others of the same people (default: ",
-                     join(convert::kBiwiTestSequences, ","), ")"))
-      ->delimiter(',');
+  app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
+  app.add_option("--out", out, "the file to write (default: data/NAME.h5)");
+  app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;
   options.source = source;
   const catalog::DataSet* known = catalog::data_set_named(name);
@@ -180,7 +181,7 @@ int run_convert(const Arguments& arguments) {
     throw UsageError(str("--size is of pictures that are scaled, and ", name, " has none"));
   }
   if (app.count("--out") > 0 && out.empty()) throw UsageError("--out is empty: give it a name, or leave it out");
-  options.out = link_target(out.empty() ? "data/" + name + ".h5" : out);
+  options.out = link_target(out.empty() ? config::file_of_data_set(name) : out);
   if (!splits_from_folders.empty()) options.splits_from_folders = splits_from_folders == "yes";
   options.split.shares_given = app.count("--test-share") + app.count("--val-share") > 0;
   data::ProbeProcess prober;

@@ -113,7 +113,10 @@ int run_eval(const Arguments& arguments) {
   CLI::App app("metrics of a checkpoint on a split", "dtrain eval");
   Options options;
   add_checkpoint_options(app, &options.checkpoint);
-  app.add_option("--data", options.data, "a dtrain HDF5 file; default: the one it was trained on, by its checksum");
+  add_dataset_option(
+      app, &options.data,
+      "a dtrain HDF5 file, or NAME of `dtrain convert NAME`: data/NAME.h5; default: the one it was trained "
+      "on, by its checksum");
   app.add_option("--split", options.split, "train, val or test")
       ->check(CLI::IsMember({"train", "val", "test"}))
       ->capture_default_str();

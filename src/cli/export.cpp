@@ -61,16 +61,17 @@ outputs mean. docs/export.md has the code for each format.
 
 Examples:
   dtrain export runs/heads --format onnx --out heads.onnx
-  dtrain export runs/photos --format onnx-int8 --data data/images.h5)";
+  dtrain export runs/photos --format onnx-int8 --dataset images)";
 
 const std::map<std::string, std::string> kSuffix = {
     {"safetensors", ".safetensors"}, {"onnx", ".onnx"}, {"onnx-int8", "-int8.onnx"}, {"torchscript", ".pt"}};
 
 struct Options {
   job::CheckpointName checkpoint;
-  std::string format, out, data, module_file, split;
-  int64_t samples = 256, batch_size = 32;
+  std::string format, out, data, split;
+  int64_t samples = 256;
   bool force = false;
+  InferenceOptions inference;
 };
 
 // The samples that an INT8 export is calibrated on, and those that it is measured on: the test split, which was used
@@ -78,7 +79,7 @@ struct Options {
 class Samples {
  public:
   Samples(data::ProbeProcess& prober, const job::TrainedModel& model, const Options& options, int threads)
-      : batch_size_(options.batch_size), threads_(threads) {
+      : batch_size_(options.inference.batch_size), threads_(threads) {
     const config::Config& config = model.config;
     data_ = job::open_data(prober, model, options.data);
     protect(options.out, {.files = {data_.store->path()}, .folders = {}});
@@ -160,7 +161,7 @@ void tell(const exporting::Int8Graph& int8, const exporting::Score& before, cons
     log::warning(
         str("int8 was calibrated and measured on the same split, ", samples.split(),
             ": on new samples it may be worse. Measure it on samples of its own: calibrate on another --split, "
-            "or give a file with a test split (--data)"));
+            "or give a file with a test split (--dataset)"));
   }
 }
 
@@ -196,16 +197,16 @@ std::string check(Options* options, const fs::path& checkpoint) {
             " is dtrain's own network and has no TorchScript code: --format onnx runs everywhere, and --format "
             "safetensors loads into the PyTorch network of the same name (docs/export.md shows how)"));
   }
-  job::check_module_option(options->module_file, metadata);
+  job::check_module_option(options->inference.module_file, metadata);
   if (const std::string reason = exporting::why_not_int8(network); options->format == "onnx-int8" && !reason.empty()) {
     throw UsageError(str("--format onnx-int8: ", reason));
   }
   if (options->out.empty()) options->out = network + kSuffix.at(options->format);
   options->out = link_target(options->out);
   const auto module_file = metadata.find("module_file");
-  protect(options->out,
-          {.files = {options->data, options->module_file, module_file == metadata.end() ? "" : module_file->second},
-           .folders = {checkpoint}});
+  protect(options->out, {.files = {options->data, options->inference.module_file,
+                                   module_file == metadata.end() ? "" : module_file->second},
+                         .folders = {checkpoint}});
   check_new_file(options->out, options->force);
   return network;
 }
@@ -225,7 +226,7 @@ int export_to(job::ProcessContext& process, const Options& given) {
   std::optional<job::TrainedModel> model;
   if (options.format == "onnx-int8" || options.format == "torchscript") {
     model = job::load_model(process.host, {.path = checkpoint.string(), .choice = ""},
-                            {.module_file = options.module_file, .on_bad_sample = {}});
+                            {.module_file = options.inference.module_file, .on_bad_sample = {}});
   }
   dist::agree_on_rank0(process.host, [&] {
     std::string bytes;
@@ -239,7 +240,8 @@ int export_to(job::ProcessContext& process, const Options& given) {
       const exporting::Weights weights = exporting::read_weights(checkpoint / "model.safetensors", &metadata);
       exporting::Graph graph = exporting::build_graph(weights, metadata);
       if (options.format == "onnx-int8") {
-        graph = int8_graph(process.prober, graph, *model, options, job::reader_threads(0, process.cores));
+        graph = int8_graph(process.prober, graph, *model, options,
+                           job::reader_threads(options.inference.workers, process.cores));
       }
       bytes = exporting::to_onnx(graph);
     }
@@ -258,13 +260,13 @@ int export_to(job::ProcessContext& process, const Options& given) {
 int run_export(const Arguments& arguments) {
   CLI::App app(kAbout, "dtrain export");
   Options options;
+  options.inference.device = config::DeviceType::kCpu;
+  options.inference.batch_size = 32;
   add_checkpoint_options(app, &options.checkpoint);
-  app.add_option("--format", options.format, "safetensors, onnx, onnx-int8 or torchscript")
-      ->check(CLI::IsMember({"safetensors", "onnx", "onnx-int8", "torchscript"}))
-      ->required();
-  app.add_option("--out", options.out, "the file to write (default: NETWORK.safetensors, NETWORK.onnx, ...)");
-  app.add_flag("--force", options.force, "replace an existing file");
-  app.add_option("--data", options.data, "onnx-int8: a dtrain HDF5 file; default: the one it was trained on");
+  add_dataset_option(
+      app, &options.data,
+      "onnx-int8: a dtrain HDF5 file, or NAME of `dtrain convert NAME`: data/NAME.h5; default: the one it "
+      "was trained on");
   app.add_option("--split", options.split,
                  "onnx-int8: calibrate on train, val or test (default: val, or train without one); measured on test "
                  "if there is one")
@@ -272,18 +274,25 @@ int run_export(const Arguments& arguments) {
   app.add_option("--samples", options.samples, "onnx-int8: calibrate on so many samples of the split")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
-  app.add_option("--batch-size", options.batch_size, "onnx-int8: samples per forward pass")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app.add_option("--module", options.module_file, "torchscript: the TorchScript file, if it is not where it was");
+  InferenceOptions& how = options.inference;
+  how.add_batch_size(app, "onnx-int8: samples per forward pass");
+  how.add_workers(app);
+  how.add_threads(app);
+  how.add_module(app, "torchscript: the TorchScript file, if it is not where it was");
+  app.add_option("--format", options.format, "safetensors, onnx, onnx-int8 or torchscript")
+      ->check(CLI::IsMember({"safetensors", "onnx", "onnx-int8", "torchscript"}))
+      ->required();
+  app.add_option("--out", options.out, "the file to write (default: NETWORK.safetensors, NETWORK.onnx, ...)");
+  app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;
-  for (const char* flag : {"--data", "--split", "--samples", "--batch-size"}) {
+  for (const char* flag : {"--dataset", "--split", "--samples", "--batch-size", "--workers", "--threads"}) {
     if (options.format != "onnx-int8" && app.count(flag) > 0) {
       throw UsageError(str(flag, " is of --format onnx-int8, not ", options.format));
     }
   }
   config::Device device;
-  device.type = config::DeviceType::kCpu;
+  device.type = how.device;
+  device.threads = how.threads;
   return job::launch(device, [&](job::ProcessContext& process) { return export_to(process, options); });
 }
 

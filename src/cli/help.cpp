@@ -23,9 +23,9 @@ constexpr const char* kMore =
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"train", "[CONFIG.yaml] [--section.key VALUE]...", "train (the default command)", run_train},
-      {"eval", "RUN|CHECKPOINT [--checkpoint NAME] [--data FILE] [--split NAME]", "metrics of a checkpoint on a split",
-       run_eval},
-      {"predict", "RUN|CHECKPOINT INPUT... [--out FILE] [--format csv|jsonl]", "predictions as rows of text",
+      {"eval", "RUN|CHECKPOINT [--checkpoint NAME] [--dataset FILE] [--split NAME]",
+       "metrics of a checkpoint on a split", run_eval},
+      {"predict", "RUN|CHECKPOINT INPUT... [--format csv|jsonl] [--out FILE]", "predictions as rows of text",
        run_predict},
       {"export", "RUN|CHECKPOINT --format safetensors|onnx|onnx-int8|torchscript [--out FILE]",
        "a file that other programs open", run_export},
@@ -33,7 +33,7 @@ const std::vector<Command>& commands() {
       {"synth", "TASK [--layout NAME] [--out FILE]", "generated data, as files or as HDF5", run_synth, /*alone=*/true},
       {"inspect", "FILE|RUN|CHECKPOINT|MODEL.pt [--verify]",
        "what is in a data file, a run, a checkpoint or a TorchScript file", run_inspect, /*alone=*/true},
-      {"tune", "[CONFIG.yaml] [--minutes N] [--lr] [--section.key VALUE]...",
+      {"tune", "[CONFIG.yaml] [--minutes N] [--find-lr] [--section.key VALUE]...",
        "finds the settings that train fastest, and writes a config with them", run_tune},
       {"bench", "data|comm|step [CONFIG.yaml] [--section.key VALUE]...",
        "measures a run's loader, communicators or step alone", run_bench},

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <memory>
 
+#include "config/data_set_file.h"
+#include "config/table.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "core/wrap.h"
@@ -31,10 +34,13 @@ std::vector<std::string> members(const std::string& type) {
   return split(type.substr(begin + 1, end - begin - 1), ',');
 }
 
+// An option that is accepted and that no help lists: it has no group.
+bool is_hidden(const CLI::Option& option) { return option.get_group().empty(); }
+
 ListedFlags listed(const CLI::App& app) {
   ListedFlags listed;
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_lnames().empty()) continue;  // a positional argument
+    if (option->get_lnames().empty() || is_hidden(*option)) continue;  // no names: a positional argument
     ManualFlag flag{{}, "", {}, option->get_description(), ""};
     for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
     if (option->get_items_expected_max() > 0) {
@@ -66,11 +72,35 @@ std::string suggestion(const CLI::App& app, const std::vector<std::string>& unkn
 
 }  // namespace
 
+std::vector<std::string> in_own_words(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto has = [&](const std::string& name) { return app.get_option_no_throw("--" + name) != nullptr; };
+  std::map<std::string, std::string> own_words;  // of other flags
+  config::Config scratch;
+  for (const config::Option& option : config::describe(scratch)) {
+    const std::vector<std::string> names = option.names();
+    const auto own = std::ranges::find_if(names, has);
+    if (own == names.end() || is_hidden(*app.get_option("--" + *own))) continue;
+    for (const std::string& name : names) {
+      if (!has(name)) own_words["--" + name] = "--" + *own;
+    }
+  }
+  std::vector<std::string> words = arguments;
+  for (std::string& word : words) {
+    if (word == "--") break;  // no flag after it
+    const size_t end = std::min(word.find('='), word.size());
+    const auto found = own_words.find(word.substr(0, end));
+    if (found != own_words.end()) word.replace(0, end, found->second);
+  }
+  return words;
+}
+
 bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
+  app.set_help_flag("-h,--help", "print this and stop");  // after all others
   if (arguments == std::vector<std::string>{kListFlags}) throw listed(app);
   app.formatter(std::make_shared<Formatter>());
   try {
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes them from the back
+    const std::vector<std::string> words = in_own_words(app, arguments);
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 takes them from the back
     app.parse(reversed);
     return true;
   } catch (const CLI::CallForHelp&) {
@@ -129,27 +159,52 @@ void add_checkpoint_options(CLI::App& app, job::CheckpointName* name) {
                  "newest)");
 }
 
-void InferenceOptions::add_to(CLI::App& app) {
-  app.add_option("--batch-size", batch_size, "samples per rank and forward pass")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+void add_dataset_option(CLI::App& app, std::string* file, const std::string& text) {
+  const auto set_file = [file](const std::string& name) {
+    *file = name;
+    const catalog::DataSet* set = catalog::data_set_named(name);
+    if (set == nullptr) return;
+    *file = config::file_of_data_set(name);
+    config::require_data_set(*set, *file);
+  };
+  app.add_option_function<std::string>("--dataset", set_file, text);
+}
+
+void InferenceOptions::add_batch_size(CLI::App& app, const std::string& text) {
+  app.add_option("--batch-size", batch_size, text)->check(CLI::Range(1, 1 << 20))->capture_default_str();
+}
+
+void InferenceOptions::add_workers(CLI::App& app) {
   app.add_option("--workers", workers, "reader threads per rank; 0: from the cores of the rank")
       ->check(CLI::Range(0, 1024));
+}
+
+void InferenceOptions::add_threads(CLI::App& app) {
   app.add_option("--threads", threads,
                  "CPU threads per rank for the network; 0: its share of the cores, at most OMP_NUM_THREADS. On CPUs of "
                  "one kind, the same number gives the same predictions to the last bit, another number within 1e-5")
       ->check(CLI::Range(0, 4096));
+}
+
+void InferenceOptions::add_module(CLI::App& app, const std::string& text) {
+  app.add_option("--module", module_file, text);
+}
+
+void InferenceOptions::add_to(CLI::App& app) {
+  add_batch_size(app, "samples per rank and forward pass");
   const auto set_amp = [this](const std::string& name) {
     amp = value_named<config::AmpMode>(name).value_or(config::AmpMode::kFp32);  // off: fp32
   };
-  app.add_option_function<std::string>("--amp", set_amp, "fp32, tf32, bf16, fp16, auto or off (fp32)")
-      ->check(CLI::IsMember({"fp32", "tf32", "bf16", "fp16", "auto", "off"}))
+  app.add_option_function<std::string>("--amp", set_amp, "auto, fp16, bf16, tf32, fp32 or off (fp32)")
+      ->check(CLI::IsMember({"auto", "fp16", "bf16", "tf32", "fp32", "off"}))
       ->default_str(str(amp));
+  add_workers(app);
   const auto set_device = [this](const std::string& name) { device = *value_named<config::DeviceType>(name); };
   app.add_option_function<std::string>("--device", set_device, "auto, cuda or cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->default_str(str(device));
-  app.add_option("--module", module_file, "task module: the TorchScript file, if it is not where it was");
+  add_threads(app);
+  add_module(app, "task module: the TorchScript file, if it is not where it was");
 }
 
 int run_on_device(const InferenceOptions& options, const std::function<int(job::ProcessContext&)>& body) {

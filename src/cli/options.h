@@ -47,8 +47,19 @@ struct ListedFlags {
 };
 inline const std::string kListFlags("\0flags", 6);
 
+// The options that several commands have are made here, so that they have one name, in one order
+// (tests/cli/help_test.cpp): what is read, how it is computed, the command's own, what is written.
+
 // The positional RUN|CHECKPOINT and --checkpoint of the commands that take one.
 void add_checkpoint_options(CLI::App&, job::CheckpointName*);
+
+// --dataset FILE|NAME. NAME: the file of `dtrain convert NAME` (config/data_set_file.h); DataError
+// if it is not there.
+void add_dataset_option(CLI::App&, std::string* file, const std::string& text);
+
+// `arguments` with each flag that is a name of a key of the configuration (config::Option::names())
+// as the name by which the app has it: --device.type as --device. Pure.
+std::vector<std::string> in_own_words(const CLI::App&, const std::vector<std::string>& arguments);
 
 // How a checkpoint is run, not what it is run on.
 struct InferenceOptions {
@@ -58,7 +69,11 @@ struct InferenceOptions {
   int64_t threads = 0;      // of a rank, for the network; 0: its share of the cores, at most OMP_NUM_THREADS
   std::string module_file;  // where the TorchScript file is now; "": where it was while training
 
-  void add_to(CLI::App&);
+  void add_to(CLI::App&);  // all of them, in the order of the functions below
+  void add_batch_size(CLI::App&, const std::string& text);
+  void add_workers(CLI::App&);
+  void add_threads(CLI::App&);
+  void add_module(CLI::App&, const std::string& text);
 };
 
 // job::launch() on the device of the options. A closed pipe becomes an error of write() instead of a signal.

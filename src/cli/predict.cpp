@@ -318,11 +318,6 @@ int run_predict(const Arguments& arguments) {
   Options options;
   add_checkpoint_options(app, &options.checkpoint);
   app.add_option("INPUT", options.inputs, "files, folders, patterns, or one dtrain HDF5 file")->required();
-  app.add_option("--out", options.out, "file to write, whole or not at all; default: the standard output");
-  app.add_flag("--force", options.force, "replace an existing file");
-  app.add_option("--format", options.format, "csv or jsonl")
-      ->check(CLI::IsMember({"csv", "jsonl"}))
-      ->capture_default_str();
   app.add_option("--split", options.split, "of an HDF5 file: train, val, test or all")
       ->check(CLI::IsMember({"train", "val", "test", "all"}))
       ->capture_default_str();
@@ -332,6 +327,11 @@ int run_predict(const Arguments& arguments) {
                      "crop of one head"))
       ->check(CLI::IsMember(convert::head_layouts()));
   options.inference.add_to(app);
+  app.add_option("--format", options.format, "csv or jsonl")
+      ->check(CLI::IsMember({"csv", "jsonl"}))
+      ->capture_default_str();
+  app.add_option("--out", options.out, "file to write, whole or not at all; default: the standard output");
+  app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;
   return run_on_device(options.inference, [&](job::ProcessContext& process) { return predict(process, options); });
 }

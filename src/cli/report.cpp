@@ -136,22 +136,22 @@ int run_report(const Arguments& arguments) {
   app.add_option("RUN", options.runs, "a run folder, finished or not; of two, the second is compared with the first")
       ->required()
       ->expected(1, 2);
+  app.add_option("--module", options.module_file,
+                 "task module: its TorchScript file, which is code, to be run on the samples of the page");
+  app.add_option("--max-regression", options.max_regression,
+                 "with two runs: exit code 1 if the throughput or the validation metric of the second is worse by more "
+                 "than so many percent, and by more than the noise of both")
+      ->check(number_within(0, 100));
+  CLI::Option* text = app.add_flag("--text", options.text, "only the card for the terminal, no page");
   app.add_option(
       "--out", options.out,
       "the page (default: RUN/report.html, of two runs RUN2/comparison.html, which is replaced); -: to the standard "
       "output, alone");
-  CLI::Option* text = app.add_flag("--text", options.text, "only the card for the terminal, no page");
   app.get_option("--out")->excludes(text);
   app.add_option("--json", options.json, "write the numbers as JSON to this file; -: to the standard output, alone")
       ->check(not_empty());
   app.add_option("--svg", options.svg, "write the curves as a picture to this file; -: to the standard output, alone")
       ->check(not_empty());
-  app.add_option("--max-regression", options.max_regression,
-                 "with two runs: exit code 1 if the throughput or the validation metric of the second is worse by more "
-                 "than so many percent, and by more than the noise of both")
-      ->check(number_within(0, 100));
-  app.add_option("--module", options.module_file,
-                 "task module: its TorchScript file, which is code, to be run on the samples of the page");
   app.add_flag("--force", options.force, "replace existing files");
   if (!parse(app, arguments)) return 0;
   if (options.max_regression && options.runs.size() != 2) {

@@ -56,8 +56,8 @@ int run_synth(const Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--max-length", options.max_length, "pointer: elements of the longest sets")->capture_default_str();
   app.add_option("--seed", options.seed, "of everything drawn")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--out", out, "file or folder to write (default: data/synth_TASK.h5, data/synth_TASK, ...)");
   app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
+  app.add_option("--out", out, "file or folder to write (default: data/synth_TASK.h5, data/synth_TASK, ...)");
   app.add_flag("--force", options.force, "hdf5, npz: replace an existing file");
   if (!parse(app, arguments)) return 0;
   const catalog::Task& chosen = synth::synth_task(task);

@@ -270,11 +270,11 @@ int run_trace(const Arguments& arguments) {
                "record every operator of LibTorch, forward and backward, and on a GPU its kernels");
   app.add_flag("--memory", options.how.memory,
                "show which operators hold the memory at the peaks of forward and backward, and record what is held");
-  app.add_option("--out", options.out, "the file to write; a name that ends in .gz is compressed")
-      ->capture_default_str();
   app.add_option("--max-mib", options.most_mib,
                  "largest size of the trace in MiB, uncompressed; a larger one is refused before it is recorded")
       ->check(number_within(1, 1e6))
+      ->capture_default_str();
+  app.add_option("--out", options.out, "the file to write; a name that ends in .gz is compressed")
       ->capture_default_str();
   options.output.add_to(app);
   const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);

@@ -68,6 +68,19 @@ int find(job::ProcessContext& process, const config::Loaded& loaded, Options& op
   return result.interrupted ? job::kExitInterrupted : 0;
 }
 
+// `--lr` without a value, the former name of --find-lr, as that; with a value it is the rate, as
+// everywhere.
+Arguments with_find_lr(Arguments arguments) {
+  const auto is_value = [](const std::string& word) {
+    return !word.starts_with("--") && !word.ends_with(".yaml") && !word.ends_with(".yml");
+  };
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool has_value = i + 1 < arguments.size() && is_value(arguments[i + 1]);
+    if (arguments[i] == "--lr" && !has_value) arguments[i] = "--find-lr";
+  }
+  return arguments;
+}
+
 }  // namespace
 
 int run_tune(const Arguments& arguments) {
@@ -92,13 +105,12 @@ int run_tune(const Arguments& arguments) {
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
   app.add_flag("--free-global-batch", options.search.free_global_batch,
                "let the global batch change with the batch; the learning rate may have to change with it");
-  app.add_flag("--lr", options.search.range_test,
-               "without a value: test learning rates too: the rate rises exponentially until the loss does (the rate "
-               "itself is set by "
-               "--optimizer.lr)");
+  app.add_flag("--find-lr", options.search.range_test,
+               "test learning rates too: the rate rises exponentially until the loss does. --lr without a value is the "
+               "same");
   app.add_option("--out", options.out, "the config to write (default: CONFIG.tuned.yaml in the current folder)");
   options.output.add_to(app);
-  const std::optional<config::Loaded> loaded = parse_with_config(app, arguments);
+  const std::optional<config::Loaded> loaded = parse_with_config(app, with_find_lr(arguments));
   if (!loaded) return 0;
   if (!loaded->config.run.resume.empty()) {
     throw UsageError(

@@ -52,7 +52,8 @@ const Config& ConfigBuilder::finish() const {
 
 const Option* find_flag(const std::vector<Option>& options, std::string_view flag) {
   const auto found = std::find_if(options.begin(), options.end(), [&](const Option& option) {
-    return option.path == flag || (!option.alias.empty() && option.alias == flag);
+    return option.path == flag || (!option.alias.empty() && option.alias == flag) ||
+           (!option.also.empty() && option.also == flag);
   });
   return found == options.end() ? nullptr : &*found;
 }

@@ -43,7 +43,7 @@ class ConfigBuilder {
   std::vector<std::string> former_units_;
 };
 
-// The option that a flag (without its dashes) names, by path or alias; nullptr: none.
+// The option that a flag (without its dashes) names, by any of its names; nullptr: none.
 const Option* find_flag(const std::vector<Option>&, std::string_view flag);
 
 std::string underscored(std::string_view name);  // with '_' for '-', as in the keys

@@ -19,6 +19,7 @@ std::vector<Option> data_keys(Data& data) {
   return {
       {.path = "data.file",
        .alias = "dataset",
+       .also = "data",
        .target = &data.file,
        .text = str("dtrain HDF5 file; empty: generated data for the task. --dataset also takes ", data_sets_in_words(),
                    ": data/NAME.h5")},

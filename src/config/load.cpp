@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "config/config_builder.h"
+#include "config/data_set_file.h"
 #include "config/flags.h"
 #include "core/error.h"
 #include "core/file_system.h"
@@ -60,7 +61,7 @@ void apply_embedded(ConfigBuilder& builder, const std::string& name) {
 // --dataset: a known name, or a path. Returns nullptr for a path.
 const catalog::DataSet* resolve_dataset(ConfigBuilder& builder, Flag& flag, const fs::path& folder) {
   if (const catalog::DataSet* set = known_data_set(flag.value)) {
-    flag.value = in_folder(folder, "data/" + set->name + ".h5");
+    flag.value = in_folder(folder, file_of_data_set(set->name));
     return set;
   }
   const bool like_a_path = flag.value.find_first_of("./") != std::string::npos || is_there(folder / flag.value);
@@ -197,7 +198,8 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
   Layers layers(folder);
   const catalog::DataSet* dataset = nullptr;
   for (Flag& flag : line.flags) {
-    if (flag.spelling == "--dataset") dataset = resolve_dataset(layers.builder, flag, folder);
+    if (flag.spelling == "--dataset" || flag.spelling == "--data")
+      dataset = resolve_dataset(layers.builder, flag, folder);
   }
   layers.flags_name(line);
   layers.embedded_config(dataset);
@@ -206,11 +208,7 @@ Loaded load(const std::vector<std::string>& arguments, const fs::path& folder, c
   layers.batch();
   if (options.check_dataset) refuse_folder(layers.builder, folder);
   Loaded loaded = std::move(layers).loaded();
-  if (options.check_dataset && dataset != nullptr && !is_there(loaded.config.data.file)) {
-    const bool one_file = dataset->folder.empty();
-    throw DataError(str(loaded.config.data.file, " does not exist: make it with `dtrain convert ", dataset->name,
-                        one_file ? " FILE.npz`" : " DIR`"));
-  }
+  if (options.check_dataset && dataset != nullptr) require_data_set(*dataset, loaded.config.data.file);
   return loaded;
 }
 

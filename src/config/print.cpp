@@ -62,8 +62,8 @@ std::string cell(const std::string& text) {
 }
 
 // In the help. Short names that are not here follow in the order of the table.
-constexpr const char* kCommonFirst[] = {"dataset",    "task",    "epochs", "batch-size", "lr",  "amp",
-                                        "accumulate", "workers", "name",   "resume",     "init"};
+constexpr const char* kCommonFirst[] = {"dataset", "task",    "epochs", "batch-size", "lr",   "amp",    "accumulate",
+                                        "seed",    "workers", "device", "threads",    "name", "resume", "init"};
 
 std::string sentence(std::string text) {
   if (text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');

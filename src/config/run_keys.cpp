@@ -83,7 +83,7 @@ std::vector<Option> dist_keys(Dist& dist) {
 
 std::vector<Option> device_keys(Device& device) {
   return {
-      {.path = "device.type", .target = &device.type, .text = "auto: GPUs if there are any"},
+      {.path = "device.type", .alias = "device", .target = &device.type, .text = "auto: GPUs if there are any"},
       {.path = "device.preset",
        .alias = "preset",
        .target = &device.preset,
@@ -91,6 +91,7 @@ std::vector<Option> device_keys(Device& device) {
                    "GPU that is used; ",
                    join(catalog::gpu_names(), ", "))},
       {.path = "device.threads",
+       .alias = "threads",
        .target = &device.threads,
        .text = "CPU threads per rank; 0: available cores ÷ ranks that share them, at most OMP_NUM_THREADS",
        .range = between(0, 4096)},

@@ -12,7 +12,7 @@ struct Synonyms {
 };
 
 constexpr Synonyms kKeys[] = {
-    {"data.file", " data data-dir data-path data-root dataset-path dataset-dir train-data train-dir train-path root "},
+    {"data.file", " data-dir data-path data-root dataset-path dataset-dir train-data train-dir train-path root "},
     {"data.prefetch", " prefetch-factor "},
     {"data.val_share", " val-split val-ratio val-fraction valid-size validation-split validation-ratio "},
     {"data.workers", " num-workers nworkers n-workers dataloader-num-workers loader-threads num-threads "},
@@ -23,7 +23,7 @@ constexpr Synonyms kKeys[] = {
      " save-every save-freq save-interval save-steps save-period checkpoint-every checkpoint-interval "
      "checkpoint-freq "},
     {"checkpoint.keep_last", " save-total-limit save-top-k keep-checkpoints max-to-keep "},
-    {"device.type", " device accelerator cuda use-cuda gpu use-gpu "},
+    {"device.type", " accelerator cuda use-cuda gpu use-gpu "},
     {"model.checkpointing", " gradient-checkpointing activation-checkpointing grad-checkpointing "},
     {"model.dropout", " dropout-rate drop-rate drop dropout-p "},
     {"model.freeze", " freeze-layers freeze-backbone frozen "},
@@ -94,7 +94,7 @@ constexpr Synonyms kAdvice[] = {
     {"a config file is given without a flag: `dtrain CONFIG.yaml`", " config cfg config-file conf "},
     {"`dtrain eval RUN` evaluates a run", " evaluate eval eval-only test test-only validate val-only "},
     {"`dtrain predict RUN INPUT...` predicts", " predict inference infer "},
-    {"use --device.type cpu", " cpu no-cuda no-gpu "},
+    {"use --device cpu", " cpu no-cuda no-gpu "},
 };
 
 template <size_t kRows>

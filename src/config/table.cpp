@@ -7,6 +7,14 @@
 
 namespace dtrain::config {
 
+std::vector<std::string> Option::names() const {
+  std::vector<std::string> names;
+  for (const std::string& name : {alias, path, also}) {
+    if (!name.empty()) names.push_back(name);
+  }
+  return names;
+}
+
 std::vector<Option> describe(Config& config) {
   std::vector<Option> table;
   const auto add = [&](std::vector<Option> keys) { std::ranges::move(keys, std::back_inserter(table)); };
@@ -43,7 +51,7 @@ const std::vector<Section>& sections() {
       {"amp", "loss scaling (fp16 only)"},
       {"checkpoint", "when checkpoints are saved, and which are kept"},
       {"dist", "communication between ranks"},
-      {"device", "GPUs and CPU threads"},
+      {"device", "GPUs and CPU threads; `device: NAME` is short for `device: {type: NAME}`"},
       {"metrics", "the Prometheus endpoint of each rank"},
   };
   return all;

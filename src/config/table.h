@@ -60,6 +60,7 @@ using Target = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, I
 struct Option {
   std::string path = {};   // "optimizer.lr": section.key in YAML, --optimizer.lr as a flag
   std::string alias = {};  // "lr": --lr; "": none. If it is the name of the section, `section: VALUE` sets the key too
+  std::string also = {};   // a flag of the same meaning that is accepted and that no help lists; "": none
   Target target;           // the field of the Config passed to describe()
   std::string text;        // one line of help
   std::string unit = {};
@@ -70,6 +71,8 @@ struct Option {
 
   std::string section() const { return path.substr(0, path.rfind('.')); }
   std::string key() const { return path.substr(path.rfind('.') + 1); }
+  std::vector<std::string> names()
+      const;  // of its flag, without dashes: first the one of help and docs, then the others
 };
 
 // All keys, section by section; the targets point into `config`, which must outlive the result.

@@ -14,6 +14,7 @@ std::vector<Option> task_keys(Config& config) {
        .fixed = true,
        .scope = kTorchScript},
       {.path = "task.inputs",
+       .alias = "inputs",
        .target = &config.module.inputs,
        .text = "the arguments of forward()",
        .fixed = true,
@@ -28,6 +29,7 @@ std::vector<Option> model_keys(Model& model) {
        .text = "the network; auto: the default of the task",
        .fixed = true},
       {.path = "model.image_size",
+       .alias = "image-size",
        .target = &model.image_size,
        .text = "width and height of the network's input",
        .unit = "pixels",
@@ -55,6 +57,7 @@ std::vector<Option> model_keys(Model& model) {
        .text =
            "safetensors file with initial weights (torchvision's names); a last layer of another size is not loaded"},
       {.path = "model.file",
+       .alias = "module",
        .target = &model.file,
        .text = "the TorchScript file. It contains code: use only files that you trust",
        .scope = kTorchScript},

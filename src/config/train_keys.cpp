@@ -39,6 +39,7 @@ std::vector<Option> train_keys(Train& train) {
        .text = "precision of forward and backward; auto: bf16 or fp16 on a GPU, fp32 on the CPU; off: fp32",
        .synonyms = {{"off", "fp32"}}},
       {.path = "train.seed",
+       .alias = "seed",
        .target = &train.seed,
        .text = "seed of all random numbers",
        .range = at_least(0),

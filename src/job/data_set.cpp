@@ -44,9 +44,9 @@ DataSet open_data_of_run(data::ProbeProcess& prober, const std::vector<std::stri
   }
   if (reasons.empty()) {
     throw DataError(str("the data of the run is not there. Looked for: ", join(places, ", "),
-                        ". Name the file with --data (train: --data.file)"));
+                        ". Name the file with --dataset"));
   }
-  throw DataError(str(join(reasons, "; "), ". Name the right file with --data (train: --data.file)"));
+  throw DataError(str(join(reasons, "; "), ". Name the right file with --dataset"));
 }
 
 void check_data(const data::Store& store, tasks::Task& task, const config::Data& config) {

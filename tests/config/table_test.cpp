@@ -93,8 +93,8 @@ TEST(Table, EveryKeyIsReachableByFlagAndByYaml) {
   for (const Option& option : describe(defaults)) {
     const std::string value = other_value(option);
     const std::vector<std::string> run = run_with(option);
-    std::vector<std::string> flags = {"--" + option.path};
-    if (!option.alias.empty()) flags.push_back("--" + option.alias);
+    std::vector<std::string> flags;
+    for (const std::string& name : option.names()) flags.push_back("--" + name);
     const bool is_data = option.path == "data.file";
     for (const std::string& flag : flags) {
       std::vector<std::string> given = {flag, is_data ? "./x.h5" : value};
@@ -177,6 +177,7 @@ TEST(Table, NamesAreUniqueAndSectionsKnown) {
   for (const Option& option : describe(defaults)) {
     EXPECT_TRUE(names.insert(option.path).second) << option.path;
     EXPECT_TRUE(option.alias.empty() || names.insert(option.alias).second) << option.alias;
+    EXPECT_TRUE(option.also.empty() || names.insert(option.also).second) << option.also;
     EXPECT_TRUE(known.contains(option.section())) << option.path;
     EXPECT_FALSE(option.text.empty()) << option.path;
   }
@@ -189,6 +190,12 @@ TEST(Table, TheShortNamesExist) {
     if (!option.alias.empty()) aliases[option.alias] = option.path;
   }
   const std::map<std::string, std::string> expected = {{"dataset", "data.file"},
+                                                       {"device", "device.type"},
+                                                       {"threads", "device.threads"},
+                                                       {"seed", "train.seed"},
+                                                       {"module", "model.file"},
+                                                       {"image-size", "model.image_size"},
+                                                       {"inputs", "task.inputs"},
                                                        {"epochs", "train.epochs"},
                                                        {"batch-size", "train.batch_size"},
                                                        {"lr", "optimizer.lr"},

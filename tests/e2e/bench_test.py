@@ -95,7 +95,7 @@ def comm_on_one_rank_says_that_nothing_travels(folder):
 def data_compares_threads(folder):
     runner.synth(folder / "d.h5", 200)
     for np in (None, 2):
-        text, found = bench(folder, "data", "--threads", "1,2", "--rounds", 2, "--seconds", 0.1, np=np)
+        text, found = bench(folder, "data", "--worker-counts", "1,2", "--rounds", 2, "--seconds", 0.1, np=np)
         assert found["ranks"] == (np or 1) and found["batch_size"] == 8 and 140 <= found["samples"] <= 180
         assert found["file_bytes"] == (folder / "d.h5").stat().st_size
         rates = found["rates"]

@@ -130,10 +130,20 @@ def the_data_is_found_from_another_folder(folder):
     evaluated(elsewhere, "--data", "none.h5", code=65, cwd=elsewhere, run=run).expect(65, "none.h5")
     report = json.loads(evaluated(elsewhere, "--data", "d.h5", "--json", "-", cwd=elsewhere, run=run).output)
     assert report["data"] == "d.h5" and report["metrics"] != expected
+    # Every name of a flag is accepted, and so is that of a data set, whose file is data/NAME.h5.
+    (elsewhere / "data").mkdir()
+    (elsewhere / "data/aflw2000.h5").symlink_to(elsewhere / "d.h5")
+    words = ["--device.type", "cpu", "--device.threads=1", "--train.batch_size", 7, "--train.amp", "fp32", "--data.workers", 1]
+    for data in (["--data.file", "d.h5"], ["--dataset", "aflw2000"]):
+        again = json.loads(evaluated(elsewhere, *data, *words, "--json", "-", cwd=elsewhere, run=run).output)
+        assert abs(again["metrics"]["mae"] - report["metrics"]["mae"]) < 1e-3, (again, report)
+    evaluated(elsewhere, "--dataset", "biwi", code=65, cwd=elsewhere, run=run).expect(
+        65, "data/biwi.h5 does not exist: make it with `dtrain convert biwi DIR`")
+    runner.run(["eval", run, "--device.type", "tpu"], cwd=elsewhere).expect(64, "--device: tpu not in")
     (project / "d.h5").unlink()
     evaluated(elsewhere, code=65, cwd=elsewhere, run=run).expect(65, "d.h5 has another checksum than the data that the run was trained on")
     (elsewhere / "d.h5").unlink()
-    evaluated(elsewhere, code=65, cwd=elsewhere, run=run).expect(65, "the data of the run is not there", str(folder / "moved/d.h5"), "--data")
+    evaluated(elsewhere, code=65, cwd=elsewhere, run=run).expect(65, "the data of the run is not there", str(folder / "moved/d.h5"), "--dataset")
 
 
 def a_run_is_resumed_from_another_folder(folder):

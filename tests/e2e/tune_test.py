@@ -182,7 +182,7 @@ def ranks_with_other_flags_try_the_same(folder):
 def suggests_a_learning_rate(folder):
     runner.synth(folder / "d.h5", 300)
     write_config(folder, train__batch_size=32)
-    text, found = tune(folder, "--minutes", 2, "--lr", *NETWORK, *LOADER, "--batch-size", 32)
+    text, found = tune(folder, "--minutes", 2, "--find-lr", *NETWORK, *LOADER, "--batch-size", 32)
     test = found["range_test"]
     assert len(test["rates"]) == len(test["losses"]) >= 20 and test["rates"] == sorted(test["rates"]), test
     assert abs(test["rates"][0] / 1e-7 - 1) < 1e-6 and test["losses"][0] > 0
@@ -237,7 +237,7 @@ def trial_of(parent):
 
 
 def bad_input_is_explained(folder):
-    runner.run(["tune", "--help"], cwd=folder).expect(0, "--minutes", "--memory-budget", "--lr", "CONFIG.yaml")
+    runner.run(["tune", "--help"], cwd=folder).expect(0, "--minutes", "--memory-budget", "--find-lr", "CONFIG.yaml")
     runner.synth(folder / "d.h5", 40)
     write_config(folder, train__batch_size=4)
     runner.run(["tune", "my.yaml", "--minute", 3], cwd=folder).expect(78, "--minutes")

@@ -97,6 +97,19 @@ class Docs(unittest.TestCase):
                             wrong.append(f"{page}: dtrain {command}: no flag --{flag}")
         self.assertFalse(wrong, "\n" + "\n".join(wrong))
 
+    def test_commands_have_the_short_names(self):
+        """A key that has a short name is called by it: one thing, one word."""
+        every_key = subprocess.run([os.environ["DTRAIN"], "--help", "all"], capture_output=True, text=True, timeout=60, check=True).stdout
+        short = dict(re.findall(r"^  --([a-z_.]+\.[a-z_0-9]+), --([a-z-]+)\s", every_key, re.MULTILINE))
+        self.assertGreater(len(short), 15)
+        short["data"] = "dataset"  # a former name
+        wrong = []
+        for page, text in documents().items():
+            for command in commands_in(text):
+                wrong += [f"{page}: dtrain {command}: --{flag} is --{short[flag]}"
+                          for flag in re.findall(r"(?<!\S)--([a-z][\w.-]*)", command) if flag in short]
+        self.assertFalse(wrong, "\n" + "\n".join(wrong))
+
     def test_messages_exist(self):
         """Those of the troubleshooting tables: the pieces between the values that are left out are in the program."""
         text = "\n".join(re.sub(r'"\s*\n\s*"', "", tree.read(path)).replace('\\"', '"')

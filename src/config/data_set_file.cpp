@@ -1,0 +1,18 @@
+#include "config/data_set_file.h"
+
+#include "core/error.h"
+#include "core/file_system.h"
+#include "core/strings.h"
+
+namespace dtrain::config {
+
+std::string file_of_data_set(std::string_view name) { return str("data/", name, ".h5"); }
+
+void require_data_set(const catalog::DataSet& set, const std::filesystem::path& file) {
+  if (is_there(file)) return;
+  const bool one_file = set.folder.empty();
+  throw DataError(str(file.string(), " does not exist: make it with `dtrain convert ", set.name,
+                      one_file ? " FILE.npz`" : " DIR`"));
+}
+
+}  // namespace dtrain::config
