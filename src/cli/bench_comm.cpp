@@ -130,14 +130,10 @@ int run_bench_comm(const Arguments& arguments) {
   job::CommBenchOptions options;
   TableOutput output;
   constexpr int64_t kMost = int64_t{1} << 34;
-  app.add_option("--min-bytes", smallest, "the smallest size")
-      ->check(CLI::Range(int64_t{4}, kMost))
-      ->capture_default_str();
-  app.add_option("--max-bytes", largest, "the largest size")
-      ->check(CLI::Range(int64_t{4}, kMost))
-      ->capture_default_str();
+  app.add_option("--min-bytes", smallest, "the smallest size")->check(whole_number(4, kMost))->capture_default_str();
+  app.add_option("--max-bytes", largest, "the largest size")->check(whole_number(4, kMost))->capture_default_str();
   app.add_option("--factor", factor, "each size is so many times the one before")
-      ->check(CLI::Range(2, 1 << 20))
+      ->check(whole_number(2, 1 << 20))
       ->capture_default_str();
   app.add_option("--seconds", options.seconds, "about how long each operation of each communicator is measured")
       ->check(number_within(0.001, 3600))

@@ -185,13 +185,13 @@ int run_bench_data(const Arguments& arguments) {
     return app.add_option(name, options.bench.threads, text)
         ->allow_extra_args(false)
         ->delimiter(',')
-        ->check(CLI::Range(1, 1024));
+        ->check(whole_number(1, 1024));
   };
   CLI::Option* counts = add_counts(
       "--worker-counts", "reader threads per rank to compare, joined by commas (default: 1, 2, 4, ... and all cores)");
   add_counts("--threads", "")->group("")->excludes(counts);  // its former name: those of the network are not used here
   app.add_option("--rounds", options.bench.rounds, "how often each is measured")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
   app.add_option("--seconds", options.bench.seconds, "of each measurement")
       ->check(number_within(0.01, 3600))

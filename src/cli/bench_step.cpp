@@ -336,15 +336,15 @@ int run_bench_step(const Arguments& arguments) {
          "samples per rank and micro-step, joined by commas (default: 1/4, 1/2, 1, 2 and 4 times that of the run)")
       ->allow_extra_args(false)
       ->delimiter(',')
-      ->check(CLI::Range(int64_t{1}, kMost));
+      ->check(whole_number(1, kMost));
   app.add_option("--rounds", options.rounds, "how often each is measured")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
   app.add_option("--steps", options.probe.steps, "optimizer steps of each measurement, after the warm-up")
-      ->check(CLI::Range(int64_t{2}, kMost))
+      ->check(whole_number(2, kMost))
       ->capture_default_str();
   app.add_option("--warm-steps", options.probe.warm_steps, "steps before them")
-      ->check(CLI::Range(int64_t{1}, kMost))
+      ->check(whole_number(1, kMost))
       ->capture_default_str();
   app.add_option("--seconds", options.probe.seconds, "of each measurement; fewer steps where they would take longer")
       ->check(number_within(0.01, 3600))

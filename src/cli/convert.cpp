@@ -146,7 +146,8 @@ int run_convert(const Arguments& arguments) {
   app.add_option("NAME", name, join(catalog::data_set_names(), ", "))->required();
   app.add_option("SOURCE", source, "the folder of the data; pointer, arrays: the file")->required();
   app.add_option("--task", options.task, "arrays: module or classify (default: module)");
-  app.add_option("--size", options.size, "side of the stored pictures in pixels (default: images 256, head pose 224)");
+  app.add_option("--size", options.size, "side of the stored pictures in pixels (default: images 256, head pose 224)")
+      ->check(whole_number(1, 4096));
   app.add_option(
          "--classes", classes,
          "images, sequence, arrays: the classes and their order are those of this run, checkpoint, data file or "
@@ -165,13 +166,17 @@ int run_convert(const Arguments& arguments) {
       ->delimiter(',');
   app.add_option("--test-share", options.split.test_share,
                  "share that becomes the test split, of each class or group (1, with --classes: all)")
+      ->check(number_within(0, 1))
       ->capture_default_str();
   app.add_option("--val-share", options.split.val_share,
-                 "likewise, validation (default: 0.1; head pose 0: training takes it out of the training split)");
+                 "likewise, validation (default: 0.1; head pose 0: training takes it out of the training split)")
+      ->check(number_within(0, 1));
   app.add_option("--seed", options.split.seed, "of these choices")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0, kAnySeed))
       ->capture_default_str();
-  app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
+  app.add_option("--threads", options.threads, "0: all cores this process may use")
+      ->check(whole_number(0, 4096))
+      ->capture_default_str();
   app.add_option("--out", out, "the file to write (default: data/NAME.h5)");
   app.add_flag("--force", options.force, "replace an existing file");
   if (!parse(app, arguments)) return 0;

@@ -125,7 +125,7 @@ int run_eval(const Arguments& arguments) {
       ->check(CLI::IsMember({"stop", "skip"}));
   options.inference.add_to(app);
   app.add_option("--worst", options.worst, "name so many samples with the largest errors")
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(whole_number(0, 1 << 20))
       ->capture_default_str();
   app.add_option("--json", options.json,
                  "write all of it, tables too, as JSON to this file; -: to the standard output, alone")

@@ -272,7 +272,7 @@ int run_export(const Arguments& arguments) {
                  "if there is one")
       ->check(CLI::IsMember({"train", "val", "test"}));
   app.add_option("--samples", options.samples, "onnx-int8: calibrate on so many samples of the split")
-      ->check(CLI::Range(1, 1 << 30))
+      ->check(whole_number(1, 1 << 30))
       ->capture_default_str();
   InferenceOptions& how = options.inference;
   how.add_batch_size(app, "onnx-int8: samples per forward pass");

@@ -67,10 +67,10 @@ int run_inspect(const Arguments& arguments) {
   app.add_option("--inputs", trial.inputs, "TorchScript: what forward() is given; default: by its first weight")
       ->check(CLI::IsMember({"image", "rows", "rows+lengths"}));
   app.add_option("--image-size", trial.image_size, "TorchScript: side of the pictures it is tried on")
-      ->check(CLI::Range(1, 4096))
+      ->check(whole_number(1, 4096))
       ->capture_default_str();
   app.add_option("--features", trial.features, "TorchScript: numbers in a row; 0: by its first weight")
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(whole_number(0, 1 << 20));
   app.add_flag("--verify", verify, "read all of it and compare the checksums");
   if (!parse(app, arguments)) return 0;
   std::error_code error;  // a link that points to itself does not exist either

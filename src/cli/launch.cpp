@@ -64,20 +64,20 @@ SplitArguments split_arguments(const CLI::App& app, const Arguments& arguments) 
 
 void add_options(CLI::App& app, Options& options) {
   supervisor::LaunchOptions& launch = options.launch;
-  app.add_option("--np", launch.ranks, "ranks (also -np, as of mpirun)")->check(CLI::Range(1, 1 << 20))->required();
+  app.add_option("--np", launch.ranks, "ranks (also -np, as of mpirun)")->check(whole_number(1, 1 << 20))->required();
   app.add_option("--hosts", options.hosts_file,
                  "a host file of mpirun, with a line `NAME slots=RANKS` for each host. Those that do not answer are "
                  "left out, and come back at the next restart once they answer")
       ->check(not_empty());
   app.add_option("--min-ranks", launch.min_ranks, "the fewest ranks to go on with, where hosts are lost")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--host-timeout", launch.host_timeout, "seconds without an answer after which a host is left out")
       ->check(number_within(3, 86400))
       ->capture_default_str();
   app.add_option("--max-restarts", launch.restarts.most,
                  "the most restarts; never more than 3 without a new checkpoint between them")
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(whole_number(0, 1 << 20))
       ->capture_default_str();
   app.add_option("--grace", launch.grace,
                  "seconds that ranks have to save after SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGUSR1, until they are "
@@ -86,7 +86,7 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--metrics-port", options.metrics_port,
                  "of the metrics of the launch; 0: any free port. Default: metrics.port + the number of ranks")
-      ->check(CLI::Range(0, 65535));
+      ->check(whole_number(0, 65535));
 }
 
 // What is left over is for mpirun, but not what is most likely a typo of a flag above, or meant for dtrain.

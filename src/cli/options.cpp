@@ -10,6 +10,7 @@
 #include "config/data_set_file.h"
 #include "config/table.h"
 #include "core/error.h"
+#include "core/number_text.h"
 #include "core/strings.h"
 #include "core/wrap.h"
 #include "job/find_checkpoint.h"
@@ -70,6 +71,21 @@ std::string suggestion(const CLI::App& app, const std::vector<std::string>& unkn
   return near.empty() ? "" : "; did you mean " + join(near, " and ") + "?";
 }
 
+// CLI11 leaves out the empty parts of a list: "8,,9" would be 8 and 9.
+void refuse_empty_parts(const CLI::App& app, const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    const size_t end = std::min(words[i].find('='), words[i].size());
+    const CLI::Option* option = words[i].starts_with("--") ? app.get_option_no_throw(words[i].substr(0, end)) : nullptr;
+    if (option == nullptr || option->get_delimiter() == '\0') continue;
+    const std::string next = i + 1 < words.size() ? words[i + 1] : "";
+    const std::string value = end < words[i].size() ? words[i].substr(end + 1) : next;
+    const std::vector<std::string> parts = split(value, option->get_delimiter());
+    if (std::ranges::none_of(parts, [](const std::string& part) { return trimmed(part).empty(); })) continue;
+    throw UsageError(str(app.get_name(), ": ", words[i].substr(0, end), ": '", value, "' has an empty part (",
+                         app.get_name(), " --help)"));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> in_own_words(const CLI::App& app, const std::vector<std::string>& arguments) {
@@ -100,6 +116,7 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
   app.formatter(std::make_shared<Formatter>());
   try {
     const std::vector<std::string> words = in_own_words(app, arguments);
+    refuse_empty_parts(app, words);
     std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 takes them from the back
     app.parse(reversed);
     return true;
@@ -119,11 +136,22 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
 CLI::Validator number_within(double least, double most) {
   const std::string range = str(least, " - ", most);
   const auto check = [=](const std::string& text) {
-    double value = 0;
-    const bool is_within = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
-    return is_within ? "" : str(text, " is not in ", range);
+    const std::optional<double> value = parse_number<double>(text);
+    const bool is_within = value && *value >= least && *value <= most;
+    return is_within ? "" : str(text.empty() ? "''" : text, " is not in ", range);
   };
   return CLI::Validator(check, "FLOAT in [" + range + "]");
+}
+
+CLI::Validator whole_number(uint64_t least, uint64_t most) {
+  const std::string range = str(least, " - ", most);
+  const auto check = [=](const std::string& text) {
+    const std::optional<uint64_t> value = parse_number<uint64_t>(text);
+    const bool has_leading_zero = text.size() > 1 && text[0] == '0';
+    const bool is_within = value && !has_leading_zero && *value >= least && *value <= most;
+    return is_within ? "" : str(text.empty() ? "''" : text, " is not in ", range);
+  };
+  return CLI::Validator(check, most == kAnySeed ? "" : "INT in [" + range + "]");
 }
 
 CLI::Validator not_empty() {
@@ -171,19 +199,19 @@ void add_dataset_option(CLI::App& app, std::string* file, const std::string& tex
 }
 
 void InferenceOptions::add_batch_size(CLI::App& app, const std::string& text) {
-  app.add_option("--batch-size", batch_size, text)->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  app.add_option("--batch-size", batch_size, text)->check(whole_number(1, 1 << 20))->capture_default_str();
 }
 
 void InferenceOptions::add_workers(CLI::App& app) {
   app.add_option("--workers", workers, "reader threads per rank; 0: from the cores of the rank")
-      ->check(CLI::Range(0, 1024));
+      ->check(whole_number(0, 1024));
 }
 
 void InferenceOptions::add_threads(CLI::App& app) {
   app.add_option("--threads", threads,
                  "CPU threads per rank for the network; 0: its share of the cores, at most OMP_NUM_THREADS. On CPUs of "
                  "one kind, the same number gives the same predictions to the last bit, another number within 1e-5")
-      ->check(CLI::Range(0, 4096));
+      ->check(whole_number(0, 4096));
 }
 
 void InferenceOptions::add_module(CLI::App& app, const std::string& text) {

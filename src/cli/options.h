@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,8 +39,11 @@ std::optional<config::Loaded> parse_with_config(CLI::App& app, const std::vector
 // start, the generated data.
 Inputs inputs_of(const config::Loaded&);
 
-// A check of a flag: a number from `least` to `most`. CLI::Range with doubles lets nan pass, since it is in no order.
+// Checks of a flag: a number from `least` to `most`, in decimal digits. CLI11's own checks let nan
+// pass, which is in no order, clip what is beyond 64 bits, and take 010 for 8.
 CLI::Validator number_within(double least, double most);
+CLI::Validator whole_number(uint64_t least, uint64_t most);
+inline constexpr uint64_t kAnySeed = std::numeric_limits<uint64_t>::max();  // the largest
 CLI::Validator not_empty();  // of the name of a file: "" is mostly a variable that is not set
 
 struct ListedFlags {

@@ -165,12 +165,12 @@ void add_flags(CLI::App& app, Options& options) {
   app.add_option("--ranks", options.ranks, "numbers of ranks to plan for, joined by commas")
       ->allow_extra_args(false)
       ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   app.add_option(
          "--ranks-per-node", options.ranks_per_node,
          "ranks that share a node and its network (default: 8; 1 for a link that was measured or given as numbers)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(whole_number(1, 1 << 20));
   app.add_option("--interconnect", options.interconnect,
                  "INSIDE+BETWEEN: the link inside a node and the one between nodes, or one of them: a name such as "
                  "nvlink4, pcie4, pcie4-host, shm, 25gbe, ib400, a number of them (4xib100), ALPHA,BETA (µs of a "
@@ -190,7 +190,7 @@ void add_flags(CLI::App& app, Options& options) {
   app.add_option("--measured", options.measured,
                  "plan from this file of `dtrain bench step --json FILE`, of another machine, and measure nothing");
   app.add_option("--steps", options.probe.steps, "optimizer steps to measure for each size of micro-batch")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 30))
+      ->check(whole_number(2, 1 << 30))
       ->capture_default_str();
   app.add_option("--seconds", options.probe.seconds, "at most, for each size; fewer steps where they would take longer")
       ->check(number_within(0.01, 3600))

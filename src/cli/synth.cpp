@@ -50,13 +50,21 @@ int run_synth(const Arguments& arguments) {
   CLI::App app(kAbout, "dtrain synth");
   app.add_option("TASK", task, join(tasks, ", "))->required();
   app.add_option("--layout", options.layout, "see above")->capture_default_str();
-  app.add_option("--samples", options.samples, str("how many (default: ", join(defaults, ", "), ")"));
+  app.add_option("--samples", options.samples, str("how many (default: ", join(defaults, ", "), ")"))
+      ->check(whole_number(1, int64_t{1} << 40));
   app.add_option("--size", options.size,
                  "classify, headpose: height of the pictures in pixels; 0: 64, but 450 (300wlp), 480 (biwi)")
+      ->check(whole_number(0, 1 << 20))
       ->capture_default_str();
-  app.add_option("--max-length", options.max_length, "pointer: elements of the longest sets")->capture_default_str();
-  app.add_option("--seed", options.seed, "of everything drawn")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--threads", options.threads, "0: all cores this process may use")->capture_default_str();
+  app.add_option("--max-length", options.max_length, "pointer: elements of the longest sets")
+      ->check(whole_number(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of everything drawn")
+      ->check(whole_number(0, kAnySeed))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "0: all cores this process may use")
+      ->check(whole_number(0, 4096))
+      ->capture_default_str();
   app.add_option("--out", out, "file or folder to write (default: data/synth_TASK.h5, data/synth_TASK, ...)");
   app.add_flag("--force", options.force, "hdf5, npz: replace an existing file");
   if (!parse(app, arguments)) return 0;

@@ -261,10 +261,10 @@ int run_trace(const Arguments& arguments) {
   Options options;
   constexpr int64_t kMost = int64_t{1} << 30;
   app.add_option("--steps", options.how.steps, "optimizer steps to record")
-      ->check(CLI::Range(int64_t{1}, kMost))
+      ->check(whole_number(1, kMost))
       ->capture_default_str();
   app.add_option("--warm-steps", options.how.warm_steps, "steps to run before those that are recorded")
-      ->check(CLI::Range(int64_t{3}, kMost))
+      ->check(whole_number(3, kMost))
       ->capture_default_str();
   app.add_flag("--operators", options.how.operators,
                "record every operator of LibTorch, forward and backward, and on a GPU its kernels");

@@ -144,5 +144,34 @@ TEST(Flags, OfAKeyAreAcceptedByAllTheirNames) {
   EXPECT_GT(checked, 40);
 }
 
+// What CLI11 itself makes of these: 0, 255, the largest number, 8 and 9.
+TEST(Flags, OfNumbersRefuseWhatIsNone) {
+  int checked = 0;
+  for (const Page& page : pages()) {
+    if (page.run == run_train) continue;  // its flags are keys: tests/config/table_test.cpp
+    std::vector<ManualFlag> flags;
+    try {
+      page.run({kListFlags});
+    } catch (const ListedFlags& listed) {
+      flags = listed.flags;
+    }
+    for (const ManualFlag& flag : flags) {
+      if (flag.kind != "number") continue;
+      for (const char* value :
+           {"", "-1", "-0.5", "1x", "nan", "inf", "0xff", "99999999999999999999999", "8,,9", "8,", ",8", ","}) {
+        try {
+          page.run({flag.names[0] + "=" + value});
+          ADD_FAILURE() << page.command << " " << flag.names[0] << " takes '" << value << "'";
+        } catch (const UsageError& error) {
+          EXPECT_THAT(error.what(), HasSubstr(flag.names[0] + ": ")) << page.command << " '" << value << "'";
+          EXPECT_LT(std::string_view(error.what()).size(), 250u) << error.what();
+        }
+        ++checked;
+      }
+    }
+  }
+  EXPECT_GT(checked, 400);
+}
+
 }  // namespace
 }  // namespace dtrain::cli

@@ -212,6 +212,19 @@ TEST(Table, TheShortNamesExist) {
   EXPECT_EQ(aliases, expected);
 }
 
+TEST(Table, NumbersRefuseWhatIsNone) {
+  Config config;
+  for (const Option& option : describe(config)) {
+    if (is_text(option) || is_bool(option) || is_interval(option)) continue;
+    for (const char* text : {"", " ", "1x", "nan", "inf", "-inf", "0xff", "010", "+1", " 1", "1 ", "1_000", "8,9", "8,",
+                             ",8", "1e999", "-99999999999999999999999"}) {
+      EXPECT_NE(assign(option, text), "") << option.path << " takes '" << text << "'";
+    }
+    if (std::holds_alternative<double*>(option.target)) continue;
+    EXPECT_THAT(assign(option, "99999999999999999999999"), HasSubstr("does not fit into 64 bits")) << option.path;
+  }
+}
+
 TEST(Table, TheDefaultsAreValid) {
   Config config;
   for (const Option& option : describe(config)) EXPECT_EQ(assign(option, value_text(option)), "") << option.path;

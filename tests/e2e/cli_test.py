@@ -214,6 +214,10 @@ def numbers_out_of_range_are_refused(folder):
         for value in ("nan", "inf", "-1", "1e9", "word"):
             result = runner.run([*command.split(), flag, value], cwd=folder).expect(64, f"dtrain {command}: {flag}: {value} is not in ")
             assert result.output.count("error:") == 1, result.output
+    for words in ("convert images p --size 0", "convert images p --threads -1", f"synth classify --seed {2**64}", "plan --ranks 8,,9"):
+        flag, value = words.split()[-2:]
+        result = runner.run(words.split(), cwd=folder).expect(64, f"{flag}: ", value)
+        assert len(result.output) < 200 and not any(folder.iterdir()), result.output
 
 
 def options_that_do_not_apply_are_refused(folder):
