@@ -188,7 +188,7 @@ std::string in_quotes(std::string_view text) {
     if (out.size() > kLongest) return out + "...'";
     const size_t length = plain_character(text);
     const std::string_view first = text.substr(0, std::max<size_t>(length, 1));
-    out += length == 0 ? printable(first) : std::string(first);
+    out += printable(first);
     text.remove_prefix(first.size());
   }
   return out + "'";

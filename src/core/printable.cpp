@@ -6,6 +6,20 @@
 namespace dtrain {
 namespace {
 
+// The controls of the direction of text (Unicode's property Bidi_Control) and the separators of
+// lines and paragraphs: after one of them, a terminal may show the rest of a line in another order.
+// Their numbers as an escape; "": another character.
+std::string escape_of_direction(std::string_view character) {
+  if (character == "\u061c") return "\\u061c";
+  if (character.size() != 3 || !character.starts_with("\xe2")) return "";
+  const auto second = static_cast<unsigned char>(character[1]), third = static_cast<unsigned char>(character[2]);
+  const uint32_t code = 0x2000 + (second & 0x3fU) * 64 + (third & 0x3fU);
+  const bool is_mark = code == 0x200e || code == 0x200f;
+  const bool is_separator_or_embedding = code >= 0x2028 && code <= 0x202e;
+  const bool is_isolate = code >= 0x2066 && code <= 0x2069;
+  return is_mark || is_separator_or_embedding || is_isolate ? "\\u" + hex(uint64_t{code}).substr(12) : "";
+}
+
 std::string escape(char c) {
   switch (c) {
     case '\n':
@@ -35,11 +49,15 @@ std::string printable(std::string_view text, std::string_view kept) {
   while (!text.empty()) {
     size_t bytes = printable_character(text);
     if (bytes == 0 && kept.find(text[0]) != std::string_view::npos) bytes = 1;
-    if (bytes == 0)
+    if (bytes == 0) {
       out += escape(text[0]);
-    else
+      bytes = 1;
+    } else if (const std::string direction = escape_of_direction(text.substr(0, bytes)); !direction.empty()) {
+      out += direction;
+    } else {
       out += text.substr(0, bytes);
-    text.remove_prefix(bytes == 0 ? 1 : bytes);
+    }
+    text.remove_prefix(bytes);
   }
   return out;
 }

@@ -18,6 +18,24 @@ TEST(Printable, ControlCharactersAreEscaped) {
   EXPECT_EQ(printable("\u009b31m"), "\\xc2\\x9b31m");  // the start of an escape sequence as one character
 }
 
+TEST(Printable, ControlsOfTheDirectionOfTextAreEscaped) {
+  for (const auto& [text, escaped] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"a\u202egnp.exe", "a\\u202egnp.exe"},  // a terminal shows "aexe.png"
+           {"\u061c\u200e\u200f", "\\u061c\\u200e\\u200f"},
+           {"\u202a\u202b\u202c\u202d", "\\u202a\\u202b\\u202c\\u202d"},
+           {"\u2066\u2067\u2068\u2069", "\\u2066\\u2067\\u2068\\u2069"},
+           {"\u2028\u2029", "\\u2028\\u2029"},
+           // Their neighbors, and what joins the letters of scripts and the parts of an emoji,
+           // stay.
+           {"\u200c\u200d\u2010\u2027\u202f\u2065\u206a\u061b\u061d",
+            "\u200c\u200d\u2010\u2027\u202f\u2065\u206a\u061b\u061d"},
+           {"שלום עליכם", "שלום עליכם"},
+       }) {
+    EXPECT_EQ(printable(text), escaped);
+    EXPECT_EQ(printable_message(text), escaped);
+  }
+}
+
 TEST(Printable, BytesThatAreNotUtf8AreEscaped) {
   EXPECT_EQ(printable("\x9b"
                       "31m"),
