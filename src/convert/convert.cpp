@@ -32,16 +32,6 @@ constexpr uint64_t kContentVersion =
 std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptions& options, int size,
                                      const ReportProgress& report) {
   const catalog::DataSet& kind = *catalog::data_set_named(name);
-  const catalog::Task& task = catalog::row(catalog::task_named(kind.task));
-  const fs::file_status status = fs::status(options.source);  // throws if it cannot be known
-  const bool is_there = fs::exists(status);
-  if (kind.folder.empty()) {
-    if (!is_there) throw DataError(str("no such file: ", options.source.string()));
-  } else if (!fs::is_directory(status)) {
-    throw DataError(str(
-        is_there ? "not a folder: " : "no such folder: ", options.source.string(),
-        task.classes ? " (the folder with one subfolder for each class)" : " (the folder of the published data set)"));
-  }
   if (name == "arrays")
     return open_arrays(options.source, options.task.empty() ? kind.task : options.task, options.classes);
   if (name == "pointer") return open_pointer_sets(options.source);
@@ -54,7 +44,22 @@ std::unique_ptr<RawSet> open_raw_set(const std::string& name, const ConvertOptio
   return open_biwi(options.source, size, options.test_sequences);
 }
 
-void check(const std::string& name, const ConvertOptions& options) {
+void check_source(const catalog::DataSet& kind, const fs::path& source) {
+  const catalog::Task& task = catalog::row(catalog::task_named(kind.task));
+  const fs::file_status status = fs::status(source);  // throws if it cannot be known
+  const bool is_there = fs::exists(status);
+  if (kind.folder.empty()) {
+    if (!is_there) throw DataError(str("no such file: ", source.string()));
+  } else if (!fs::is_directory(status)) {
+    throw DataError(str(
+        is_there ? "not a folder: " : "no such folder: ", source.string(),
+        task.classes ? " (the folder with one subfolder for each class)" : " (the folder of the published data set)"));
+  }
+}
+
+}  // namespace
+
+void check_options(const std::string& name, const ConvertOptions& options) {
   if (catalog::data_set_named(name) == nullptr) {
     const std::vector<std::string> known = catalog::data_set_names();
     const std::string near = nearest(name, known);
@@ -89,8 +94,10 @@ void check(const std::string& name, const ConvertOptions& options) {
     throw UsageError(
         str("--test-share ", options.split.test_share, " and --val-share ", val_share, " leave nothing to train with"));
   }
-  check_new_file(options.out, options.force);
+  check_source(*catalog::data_set_named(name), options.source);
 }
+
+namespace {
 
 uint64_t fingerprint(const std::string& name, const ConvertOptions& options, const RawSet& set) {
   std::string all = str(name, '\n', kContentVersion, '\n', fs::absolute(options.source).string(), '\n');
@@ -332,7 +339,8 @@ fs::path quarantine_file(const fs::path& out) { return out.string() + ".quaranti
 ConvertSummary convert(const std::string& name, const ConvertOptions& options, const ReportProgress& progress,
                        const std::function<void(const ConvertPlan&)>& begin) {
   const auto start = std::chrono::steady_clock::now();
-  check(name, options);
+  check_options(name, options);
+  check_new_file(options.out, options.force);
   const int size = options.size > 0 ? options.size : catalog::data_set_named(name)->size;
   const auto set = open_raw_set(name, options, size, progress);
   const std::vector<std::string> splits = assign_splits(*set, options.split);

@@ -69,6 +69,10 @@ struct ConvertSummary {
 std::filesystem::path partial_folder(const std::filesystem::path& out);
 std::filesystem::path quarantine_file(const std::filesystem::path& out);
 
+// What can be said of the options before anything is read: UsageError, and DataError if the source
+// is not there. convert() begins with it.
+void check_options(const std::string& name, const ConvertOptions&);
+
 // Calls `begin` once, before anything is written, even if there is not enough space. Calls `progress` on the calling
 // thread several times a second and at the end of each stage (listing, reading, writing); an exception from it stops
 // the conversion, which can be resumed later.

@@ -316,6 +316,8 @@ TEST_F(Convert, KeepsAnExistingFile) {
   std::ofstream(files / "o.h5") << "mine";
   testing::expect_error<OutputError>([&] { convert("300wlp", options("lp", "o.h5")); }, {"exists", "--force"});
   EXPECT_EQ(content(files / "o.h5"), "mine");
+  // What is wrong with the source is said first: nothing would be written for it.
+  testing::expect_error<DataError>([&] { convert("300wlp", options("absent", "o.h5")); }, {"no such folder"});
   ConvertOptions o = options("lp", "o.h5");
   o.force = true;
   EXPECT_EQ(convert("300wlp", o).kept, 16);
