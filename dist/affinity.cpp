@@ -10,6 +10,7 @@
 #include <string>
 #include <tuple>
 
+#include "core/error.h"
 #include "core/log.h"
 #include "core/number_text.h"
 #include "core/process_info.h"
@@ -80,7 +81,20 @@ CoreShare within_quota(CoreShare share, double quota, int local_size) {
   return share;
 }
 
+// LibTorch starts all of its threads at once (a pool beside those of OpenMP), and each waits busily
+// for its first work: on 2 cores, 4096 threads took 55 s before the first step.
+int most_threads(const CoreShare& share) {
+  constexpr int kAlways = 64, kPerCore = 8;
+  return std::max(kAlways, kPerCore * share.cores);
+}
+
 int computing_threads(int64_t wanted, std::string_view omp_num_threads, const CoreShare& share) {
+  if (wanted > most_threads(share)) {
+    throw ConfigError(str("device.threads: ", wanted, " threads on the ", share.cores,
+                          share.cores == 1 ? " core" : " cores",
+                          " that a rank may use would only wait for each other: use 0, which takes ", share.threads(),
+                          ", or at most ", most_threads(share)));
+  }
   if (wanted > 0) return static_cast<int>(wanted);
   const std::optional<int> outermost = parse_number<int>(trimmed(omp_num_threads.substr(0, omp_num_threads.find(','))));
   return outermost && *outermost > 0 ? std::min(*outermost, share.threads()) : share.threads();

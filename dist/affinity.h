@@ -31,7 +31,9 @@ CoreShare within_quota(CoreShare share, double quota, int local_size);
 // The computing threads of a rank: `wanted` (device.threads) if it is not 0; otherwise those of `share`, and no more
 // than `omp_num_threads`, the value of OMP_NUM_THREADS, says ("8", or "8,2" with 8 at the outermost level; empty, or no
 // such number: no limit). Unlike in other programs with OpenMP it adds no threads: a shell that exports the number of
-// cores would give that many to each rank. Pure.
+// cores would give that many to each rank. More threads than cores are allowed, because their number decides the bits
+// of a result; but not many more: ConfigError for `wanted` beyond most_threads(). Pure.
+int most_threads(const CoreShare&);
 int computing_threads(int64_t wanted, std::string_view omp_num_threads, const CoreShare& share);
 
 // Gives this rank its share of the cores that mpirun itself may use, so that the limit of a container or of taskset

@@ -44,11 +44,14 @@ int launch(const config::Device& options, const std::function<int(ProcessContext
     const dist::CoreShare cores = share_cores(world);  // before any thread starts
     // Sequences produce denormal gradients, which are very slow on CPUs. Threads started later inherit the setting.
     at::globalContext().setFlushDenormal(true);
-    const int threads = dist::computing_threads(options.threads, dist::library_variable("OMP_NUM_THREADS"), cores);
-    at::set_num_threads(threads);
     const std::unique_ptr<dist::Communicator> host = dist::make_host_communicator(world);
     at::Device device = at::kCPU;
-    dist::agree(*host, [&] { device = device::choose(options, world.local_rank); });
+    int threads = 1;
+    dist::agree(*host, [&] {
+      threads = dist::computing_threads(options.threads, dist::library_variable("OMP_NUM_THREADS"), cores);
+      device = device::choose(options, world.local_rank);
+    });
+    at::set_num_threads(threads);
     if (world.rank == 0 && device.is_cpu() && options.type == config::DeviceType::kAuto) {
       const std::string why = device::unusable_gpu();
       if (!why.empty()) log::warning(why + ". The CPU is used");

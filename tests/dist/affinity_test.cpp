@@ -7,6 +7,9 @@
 #include <numeric>
 #include <thread>
 
+#include "core/error.h"
+#include "support/expect_error.h"
+
 namespace dtrain::dist {
 namespace {
 
@@ -59,6 +62,16 @@ TEST(ComputingThreads, AreTheKeysOrThoseOfTheCoresAndTheVariable) {
   EXPECT_EQ(computing_threads(0, "4,3,2", share), 4);
   EXPECT_EQ(computing_threads(0, "100000", share), 6);
   for (const char* no_number : {"0", "-1", "two", ",2", " "}) EXPECT_EQ(computing_threads(0, no_number, share), 6);
+}
+
+TEST(ComputingThreads, AreNotManyMoreThanTheCores) {
+  const CoreShare small{.cores = 2, .ranks = 1}, large{.cores = 128, .ranks = 2};
+  EXPECT_EQ(computing_threads(64, "", small), 64);
+  EXPECT_EQ(computing_threads(1024, "", large), 1024);
+  testing::expect_error<ConfigError>(
+      [&] { computing_threads(65, "", small); },
+      {"device.threads: 65 threads on the 2 cores", "use 0, which takes 2, or at most 64"});
+  testing::expect_error<ConfigError>([&] { computing_threads(4096, "", large); }, {"at most 1024"});
 }
 
 TEST(WidenAffinity, WithoutALauncherTheMaskStays) {
