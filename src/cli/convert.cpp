@@ -46,6 +46,10 @@ Published head-pose sets (yaw, pitch, roll in degrees; an angle beyond 99 degree
   aflw2000   NAME.jpg beside NAME.mat; all of it becomes the test split
   biwi       01 to 24: frame_NNNNN_rgb.png, frame_NNNNN_pose.txt and rgb.cal
 
+Lists of samples (--train-list and the like): names relative to DIR, with or without suffix, one a line. A folder
+before all names, \, comments after #, and the encodings and line ends of other systems are accepted; a number after
+a name (the list of Caffe) must agree with the class folders, which decide.
+
 Damaged samples are left out and listed with their reason in OUT.quarantine.json. An interrupted conversion goes on
 where it was when the same command is given again (OUT.partial holds it). Splits that the data do not say are drawn by key: by class
 (images, sequence, arrays with classes), by group (arrays), by source photo (300wlp) or person (biwi).)";
@@ -157,7 +161,7 @@ int run_convert(const Arguments& arguments) {
                  "images, sequence: yes: folders named like splits (train, valid, test) are splits; no: all folders "
                  "are classes (default: yes, but an error if other folders are beside them)")
       ->check(CLI::IsMember({"yes", "no"}));
-  app.add_option("--train-list", options.split.train_list, "file of sample names without suffix, one a line");
+  app.add_option("--train-list", options.split.train_list, "file of sample names, one a line (see above)");
   app.add_option("--val-list", options.split.val_list, "likewise");
   app.add_option("--test-list", options.split.test_list, "likewise; samples in no list are left out");
   app.add_option("--test-sequences", options.test_sequences,

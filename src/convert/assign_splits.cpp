@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
 #include <utility>
 
+#include "convert/name_list.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/random.h"
 #include "core/strings.h"
-#include "formats/read_file.h"
 
 namespace dtrain::convert {
 namespace {
@@ -21,54 +21,47 @@ std::string without_extension(const std::string& name) {
   return std::filesystem::path(name).replace_extension().generic_string();
 }
 
-std::string trimmed(const std::string& line) {
-  const size_t begin = line.find_first_not_of(" \t\r");
-  return begin == std::string::npos ? "" : line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
-}
-
 // Index of each sample, by its name with and without extension.
-constexpr size_t kAmbiguous = std::numeric_limits<size_t>::max();  // two samples differ only in their extension
 using Positions = std::map<std::string, size_t>;
 
 Positions positions(const std::vector<RawSample>& samples) {
   Positions result;
   for (size_t i = 0; i < samples.size(); ++i) {
     const auto [found, fresh] = result.emplace(without_extension(samples[i].name), i);
-    if (!fresh) found->second = kAmbiguous;
+    if (!fresh) found->second = kTwoSamples;  // they differ only in their extension
   }
   for (size_t i = 0; i < samples.size(); ++i) result[samples[i].name] = i;
   return result;
 }
 
-std::vector<std::string> lines_of(const std::filesystem::path& list) {
-  try {
-    const std::vector<std::byte> bytes = formats::read_file(list);
-    return split({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, '\n');
-  } catch (const DataError& e) {
-    throw DataError(str("cannot read the list ", list.string(), ": ", e.what()));
-  }
+// The sample of a name as it is, because a name may contain a dot, or else without its extension.
+size_t find_sample(const Positions& position, const std::string& name) {
+  auto found = position.find(name);
+  const bool has_extension =
+      std::filesystem::path(name).extension().string().find_first_of(" \t,;") == std::string::npos;
+  if (found == position.end() && has_extension) found = position.find(without_extension(name));
+  return found == position.end() ? kNoSample : found->second;
 }
 
-// Looks up each name as it is, because a name may contain a dot, and then without its extension.
-void read_list(const std::filesystem::path& file, const std::string& split, const Positions& position,
-               std::vector<std::string>& result) {
-  int64_t number = 0;
-  for (const std::string& line : lines_of(file)) {
-    ++number;
-    const std::string name = trimmed(line);
-    if (name.empty()) continue;
-    auto found = position.find(name);
-    if (found == position.end()) found = position.find(without_extension(name));
-    if (found == position.end()) throw DataError(str(file.string(), ":", number, ": no sample is called ", name));
-    if (found->second == kAmbiguous) {
-      throw DataError(str(file.string(), ":", number, ": two samples are called ", name, "; add the extension"));
-    }
-    std::string& assigned = result[found->second];
-    if (!assigned.empty() && assigned != split) {
-      throw DataError(str(file.string(), ":", number, ": ", name, " is also in the ", assigned, " list"));
-    }
-    assigned = split;
-  }
+std::vector<std::string> by_lists(const std::vector<RawSample>& samples, const SplitOptions& options) {
+  const Positions position = positions(samples);
+  std::vector<std::string> splits(samples.size());
+  ListedLabels labels;
+  const auto read = [&](const std::filesystem::path& list, const std::string& split) {
+    if (list.empty()) return;
+    read_name_list(list, std::bind_front(find_sample, std::cref(position)), [&](const ListedSample& listed) {
+      labels.check(listed, samples[listed.sample].label);
+      std::string& assigned = splits[listed.sample];
+      if (!assigned.empty() && assigned != split) {
+        throw DataError(str(listed.place, ": ", listed.name, " is also in the ", assigned, " list"));
+      }
+      assigned = split;
+    });
+  };
+  read(options.train_list, "train");
+  read(options.val_list, "val");
+  read(options.test_list, "test");
+  return splits;
 }
 
 // Chooses test groups first and validation groups from the rest, so that the test split does not depend on val_share.
@@ -112,14 +105,7 @@ std::vector<std::string> assign_splits(const RawSet& set, const SplitOptions& op
                                            : "the protocol defines the splits",
                          ": leave them out"));
   }
-  if (options.by_list()) {
-    const Positions position = positions(samples);
-    std::vector<std::string> splits(samples.size());
-    if (!options.train_list.empty()) read_list(options.train_list, "train", position, splits);
-    if (!options.val_list.empty()) read_list(options.val_list, "val", position, splits);
-    if (!options.test_list.empty()) read_list(options.test_list, "test", position, splits);
-    return splits;
-  }
+  if (options.by_list()) return by_lists(samples, options);
   if (own) {
     std::vector<std::string> splits;
     for (const RawSample& sample : samples) splits.push_back(sample.split);

@@ -18,7 +18,8 @@ struct SplitOptions {
   std::optional<double> val_share = std::nullopt;  // likewise; nullopt: RawSet::usual_val_share()
   uint64_t seed = 1;                               // seed of the choice of groups
   bool shares_given = false;                       // by the user; a UsageError if splits are not chosen by share
-  // Text files with one sample name per line, without extension ("AFW/AFW_134212_1_2"). Other samples are left out.
+  // Text files with one sample name per line, with or without extension ("AFW/AFW_134212_1_2"):
+  // name_list.h. Other samples are left out.
   std::filesystem::path train_list, val_list, test_list;
   bool by_list() const { return !train_list.empty() || !val_list.empty() || !test_list.empty(); }
 };

@@ -75,6 +75,25 @@ TEST(AssignSplits, UsesAndChecksLists) {
   testing::expect_error<DataError>([&] { assign_splits(set, options); }, {"cannot read the list"});
 }
 
+// The list of Caffe: a name and the number of its class.
+TEST(AssignSplits, TakesNumbersAfterNamesOnlyWhereTheyAreTheClassesOfTheFolders) {
+  const testing::TempDir folder;
+  const Fixed set({{"a/0.png", "a0", 0}, {"a/1.png", "a1", 0}, {"b/0.png", "b0", 1}, {"b/1.png", "b1", 1}});
+  SplitOptions options;
+  options.train_list = folder / "train";
+  options.val_list = folder / "val";
+  std::ofstream(folder / "train") << "photos/a/0.png 5\nphotos/b/0.png 2\n";
+  std::ofstream(folder / "val") << "a/1.png 5\n";
+  EXPECT_EQ(assign_splits(set, options), (std::vector<std::string>{"train", "val", "train", ""}));
+
+  std::ofstream(folder / "val") << "a/1.png 2\n";  // in another list
+  testing::expect_error<DataError>([&] { assign_splits(set, options); },
+                                   {"val:1: 'a/1.png 2' contradicts 'photos/a/0.png 5'", "train:1", "one class"});
+  options.val_list.clear();
+  std::ofstream(folder / "train") << "AFW/p0_0.jpg 0\n";
+  testing::expect_error<DataError>([&] { assign_splits(photos(1, 1), options); }, {"train:1", "no classes"});
+}
+
 TEST(LandmarkBox, ExtendsHopenetsRectangleToASquare) {
   // 100 wide, 50 high: 12 wider on each side; 20 above, 6 below; the square of 124 about (150, 218).
   const formats::Matrix points{.rows = 2, .columns = 3, .values = {100, 200, 200, 250, -1, -1}};
