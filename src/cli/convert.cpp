@@ -193,10 +193,10 @@ int run_convert(const Arguments& arguments) {
   options.out = link_target(out.empty() ? config::file_of_data_set(name) : out);
   if (!splits_from_folders.empty()) options.splits_from_folders = splits_from_folders == "yes";
   options.split.shares_given = app.count("--test-share") + app.count("--val-share") > 0;
-  convert::check_options(name, options);  // what is to be read, before what is to be written
   data::ProbeProcess prober;
-  protect_inputs(options, classes, prober);
   if (!classes.empty()) options.classes = job::classes_of(prober, classes);
+  convert::check_options(name, options);  // what is to be read, before what is to be written
+  protect_inputs(options, classes, prober);
 
   convert::ConvertSummary summary;
   const bool finished = run_interruptible([&](const ReportProgress& report) {
